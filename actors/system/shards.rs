@@ -36,7 +36,7 @@ impl Shards {
     pub async fn create(&self, command: CreateOrder) -> Result<Created, CommandError> {
         let shard = &self.shards[self.next.fetch_add(1, Relaxed) % self.shards.len()];
         let progress = CommitProgress::default();
-        let key = IdempotencyGuard::new(&self.context, &command, &progress);
+        let key = IdempotencyGuard::new(&self.context, &command);
         let owner = command.subject.clone();
         let create = Create { command, key: key.clone(), progress: progress.clone() };
         let reply = shard.try_ask(create, self.deadline).await;

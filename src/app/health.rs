@@ -52,6 +52,13 @@ pub struct HealthSnapshot {
     pub broker_configured: bool,
 }
 
+impl HealthSnapshot {
+    /// Whether orders may be written: the region is ACTIVE, the pressure is below CRITICAL, and the store has space.
+    pub fn accepts_writes(&self) -> bool {
+        !self.draining && !self.passive && self.stage != PressureStage::Rejection && self.storage_full.is_none()
+    }
+}
+
 /// The shared health snapshot. Writers replace fields under a short lock; readers get an `Arc` of the whole.
 #[derive(Clone, Default)]
 pub struct HealthBoard(Arc<RwLock<Arc<HealthSnapshot>>>);

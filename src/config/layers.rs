@@ -193,7 +193,8 @@ impl Settings {
     fn overlay(&mut self, layer: Vec<(String, String)>, origin: impl Fn(&str) -> SettingOrigin) {
         let mut set_here = Vec::new();
         for (key, text) in layer {
-            if key.ends_with('.') && !key.starts_with("topics.") {
+            // An empty section of a file.
+            if text.is_empty() && self.sections().any(|section| section.eq_ignore_ascii_case(&key)) {
                 continue;
             }
             match self.resolve(&key, text, &origin) {
@@ -232,15 +233,28 @@ impl Settings {
             let (name, types) = (key[prefix.len()..].to_uppercase(), EventType::ALL.map(EventType::as_str).join(", "));
             return Err(format!("{prefix}{name}: no such event type; there are {types}"));
         }
-        let suggestion = self.nearest(key).map(|known| format!("; did you mean {known}?")).unwrap_or_default();
-        Err(format!("{key}: unknown key (from {}){suggestion}", origin(key)))
+        let nearest = self.nearest(key).filter(|known| !known.eq_ignore_ascii_case(key.trim_end_matches('.')));
+        let suggestion = nearest.map(|known| format!("; did you mean {known}?")).unwrap_or_default();
+        let kind = if key.ends_with('.') { "section" } else { "key" };
+        Err(format!("{}: unknown {kind} (from {}){suggestion}", key.trim_end_matches('.'), origin(key)))
     }
 
-    /// The known key with the smallest edit distance, if that is at most a third of the key's length.
+    /// The known key, or for a section the known section, with the smallest edit distance, if that is at most a third of the key's length.
     fn nearest(&self, key: &str) -> Option<&str> {
-        let ranked = self.defaults.keys().map(|known| (strsim::levenshtein(key, known), known));
+        let known: Vec<&str> = if key.ends_with('.') {
+            self.sections().collect()
+        } else {
+            self.defaults.keys().map(String::as_str).collect()
+        };
+        let ranked = known.into_iter().map(|known| (strsim::levenshtein(key, known), known));
         let (distance, known) = ranked.min()?;
-        (distance <= key.len().max(6) / 3).then_some(known)
+        (distance <= key.len().max(6) / 3).then_some(known.trim_end_matches('.'))
+    }
+
+    /// Each section that has keys, with the dot behind its name.
+    fn sections(&self) -> impl Iterator<Item = &str> {
+        let sections_of = |key: &str| key.match_indices('.').map(|(dot, _)| dot + 1).collect::<Vec<_>>();
+        self.defaults.keys().flat_map(move |key| sections_of(key).into_iter().map(move |end| &key[..end]))
     }
 }
 

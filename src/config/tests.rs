@@ -144,8 +144,9 @@ fn a_value_may_be_text_or_a_toml_type() {
 #[test]
 fn all_mistakes_are_reported_together_each_with_its_remedy() {
     let found = mistakes(
-        "[outbox]\nlease = \"0\"\nenabled = \"perhaps\"\n[store]\nkind = \"sqlite\"\n[ratelimit]\ncapacity = 5\n",
+        "[outbox]\nlease = \"0\"\nenabled = \"perhaps\"\n[store]\nkind = \"sqlite\"\n[ratelimit]\ncapacity = 5\n[htttp]\n[cache]\n",
         &[
+            ("POSTHASTE__OUTBOX__", "x"),
             ("POSTHASTE__HTTP__LISTN", "x"),
             ("POSTHASTE__HTTP__BODY_MAX", "1MB"),
             ("POSTHASTE__HTTP__TRUSTED_PROXIES", "10.0.0.0/33"),
@@ -163,6 +164,9 @@ fn all_mistakes_are_reported_together_each_with_its_remedy() {
     for expected in [
         "ratelimit.capacity: unknown key",
         "did you mean rate_limit.capacity?",
+        "htttp: unknown section (from",
+        "did you mean http?",
+        "outbox: unknown section (from POSTHASTE__OUTBOX__)",
         "http.listn: unknown key (from POSTHASTE__HTTP__LISTN); did you mean http.listen?",
         "http.body_max = \"1MB\" (from POSTHASTE__HTTP__BODY_MAX): must be a size such as 64KiB",
         "http.trusted_proxies = \"10.0.0.0/33\" (from POSTHASTE__HTTP__TRUSTED_PROXIES): must be a list of addresses",
@@ -182,7 +186,7 @@ fn all_mistakes_are_reported_together_each_with_its_remedy() {
     ] {
         assert!(all.contains(expected), "{expected:?} is missing in:\n{all}");
     }
-    assert_eq!(found.len(), 14, "each mistake once:\n{all}");
+    assert_eq!(found.len(), 16, "each mistake once:\n{all}");
 }
 
 #[test]

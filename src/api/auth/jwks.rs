@@ -3,6 +3,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use jsonwebtoken::Algorithm;
 use parking_lot::RwLock;
 
 use crate::auth::key_set::{KeySet, RefusedKey};
@@ -68,9 +69,9 @@ impl Jwks {
         self.0.cached.write().attempted_at = None;
     }
 
-    pub(crate) async fn find(&self, key_id: &str) -> KeyLookup {
+    pub(crate) async fn find(&self, key_id: &str, algorithm: Algorithm) -> KeyLookup {
         let shared = &self.0;
-        if let Some(key) = shared.lookup(key_id) {
+        if let Some(key) = shared.lookup(key_id, algorithm) {
             if shared.is_stale() {
                 let shared = Arc::clone(shared);
                 // Not awaited: the cached key remains valid for this request.
@@ -80,12 +81,12 @@ impl Jwks {
         }
         let refresh = {
             let (shared, key_id) = (Arc::clone(shared), key_id.to_owned());
-            async move { shared.refresh(Some(&key_id)).await }
+            async move { shared.refresh(Some((&key_id, algorithm))).await }
         };
         // In a task of its own: a client that disconnects must not take the fetched set with it, because the next fetch is not permitted soon.
         // A panic of the task was logged; the set is then as it was.
         let _ = tokio::spawn(refresh).await;
-        match shared.lookup(key_id) {
+        match shared.lookup(key_id, algorithm) {
             Some(key) => KeyLookup::Key(key),
             None if shared.cached.read().keys.is_none() => KeyLookup::Unavailable,
             None => KeyLookup::Unknown,
@@ -94,8 +95,8 @@ impl Jwks {
 }
 
 impl JwksCache {
-    fn lookup(&self, key_id: &str) -> Option<Arc<SigningKey>> {
-        self.cached.read().keys.as_ref()?.usable.get(key_id).cloned()
+    fn lookup(&self, key_id: &str, algorithm: Algorithm) -> Option<Arc<SigningKey>> {
+        self.cached.read().keys.as_ref()?.find(key_id, algorithm)
     }
 
     fn is_stale(&self) -> bool {
@@ -104,9 +105,11 @@ impl JwksCache {
     }
 
     /// Fetches the set unless the fetch interval forbids it or another task has fetched the missing key meanwhile.
-    async fn refresh(self: &Arc<Self>, missing: Option<&str>) {
+    async fn refresh(self: &Arc<Self>, missing: Option<(&str, Algorithm)>) {
         let _guard = self.fetching.lock().await;
-        if missing.is_some_and(|key_id| self.lookup(key_id).is_some()) || !self.cached.read().may_fetch() {
+        if missing.is_some_and(|(key_id, algorithm)| self.lookup(key_id, algorithm).is_some())
+            || !self.cached.read().may_fetch()
+        {
             return;
         }
         self.cached.write().attempted_at = Some(Instant::now());
@@ -198,13 +201,13 @@ mod tests {
         let (url, arrived, permit) = slow_server();
         let jwks = Jwks::at(url).expect("a legal URL");
         tokio::select! {
-            _ = jwks.find("a") => panic!("the server has not answered"),
+            _ = jwks.find("a", Algorithm::ES256) => panic!("the server has not answered"),
             arrived = arrived => arrived.expect("it arrived"),
         }
         permit.send(()).expect("the server waits");
 
         let deadline = Instant::now() + Duration::from_secs(30);
-        while jwks.0.lookup("a").is_none() {
+        while jwks.0.lookup("a", Algorithm::ES256).is_none() {
             assert!(Instant::now() < deadline, "the fetched keys were lost");
             tokio::task::yield_now().await;
         }

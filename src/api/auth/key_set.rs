@@ -11,8 +11,8 @@ use crate::auth::signing_key::{RSA_BITS_MIN, SigningKey};
 
 /// A parsed key set.
 pub(crate) struct KeySet {
-    /// The keys that verify tokens, by key id.
-    pub(crate) usable: HashMap<String, Arc<SigningKey>>,
+    /// The keys that verify tokens. Keys of different types may have the same key id (RFC 7517, section 4.5).
+    usable: HashMap<(String, Algorithm), Arc<SigningKey>>,
     /// Keys of a supported kind that must not verify tokens. Keys of other kinds are skipped.
     pub(crate) refused: Vec<RefusedKey>,
 }
@@ -35,13 +35,18 @@ impl KeySet {
         Some(set)
     }
 
+    /// The key that verifies tokens with this key id and algorithm.
+    pub(crate) fn find(&self, key_id: &str, algorithm: Algorithm) -> Option<Arc<SigningKey>> {
+        self.usable.get(&(key_id.to_owned(), algorithm)).cloned()
+    }
+
     fn add(&mut self, jwk: &Value) {
         let Ok(jwk) = serde_json::from_value::<Jwk>(jwk.clone()) else { return };
         let Some(key) = supported_key(&jwk) else { return };
         let key_id = jwk.common.key_id.clone().unwrap_or_default();
         match refusal(&jwk, &key) {
             Some(reason) => self.refused.push(RefusedKey { key_id, reason }),
-            None => drop(self.usable.insert(key_id, Arc::new(key))),
+            None => drop(self.usable.insert((key_id, key.algorithm), Arc::new(key))),
         }
     }
 }
@@ -103,6 +108,21 @@ mod tests {
         format!("{{\"kty\":\"RSA\",\"e\":\"AQAB\",\"n\":\"{}\"{more}}}", "_".repeat(modulus_bytes.div_ceil(3) * 4))
     }
 
+    fn usable(set: &KeySet) -> Vec<&str> {
+        let mut usable: Vec<&str> = set.usable.keys().map(|(key_id, _)| &**key_id).collect();
+        usable.sort();
+        usable
+    }
+
+    #[test]
+    fn keys_of_different_types_may_have_the_same_key_id() {
+        let set = set(&[rsa(258, ",\"kid\":\"a\""), ec(",\"kid\":\"a\"")]);
+
+        for algorithm in [Algorithm::RS256, Algorithm::ES256] {
+            assert_eq!(set.find("a", algorithm).expect("a key").algorithm, algorithm);
+        }
+    }
+
     #[test]
     fn keys_of_other_kinds_and_algorithms_are_skipped() {
         let set = set(&[
@@ -113,7 +133,7 @@ mod tests {
             "7".to_owned(),
         ]);
 
-        assert_eq!(set.usable.keys().collect::<Vec<_>>(), ["a"]);
+        assert_eq!(usable(&set), ["a"]);
         assert_eq!(set.refused, []);
         assert!(KeySet::parse(b"[]").is_none());
     }
@@ -131,9 +151,7 @@ mod tests {
             ec(""),
         ]);
 
-        let mut usable: Vec<&String> = set.usable.keys().collect();
-        usable.sort();
-        assert_eq!(usable, ["a", "b"]);
+        assert_eq!(usable(&set), ["a", "b"]);
         let refused: Vec<(&str, &str)> = set.refused.iter().map(|key| (&*key.key_id, key.reason)).collect();
         let (no_use, no_verify) = ("its use is not sig", "its key_ops do not contain verify");
         let expected = [

@@ -59,7 +59,7 @@ impl VerificationKeys {
     pub(crate) async fn find(&self, key_id: Option<&str>, algorithm: Algorithm) -> KeyLookup {
         let found = match (self, key_id) {
             (VerificationKeys::Fixed(key), _) => KeyLookup::Key(Arc::clone(key)),
-            (VerificationKeys::Set(set), Some(key_id)) => set.find(key_id).await,
+            (VerificationKeys::Set(set), Some(key_id)) => set.find(key_id, algorithm).await,
             (VerificationKeys::Set(_), None) => KeyLookup::Unknown,
         };
         match found {

@@ -108,7 +108,8 @@ fn outbox(snapshot: &HealthSnapshot, options: &Options) -> ComponentHealth {
 fn region(snapshot: &HealthSnapshot, options: &Options) -> ComponentHealth {
     let mode = if snapshot.passive { "PASSIVE" } else { "ACTIVE" };
     let health = HealthStatus::up_or_out_of_service(!snapshot.passive);
-    ComponentHealth::new(health, json!({"region": options.region, "mode": mode}))
+    let details = json!({"region": options.region, "mode": mode, "writesAllowed": snapshot.accepts_writes()});
+    ComponentHealth::new(health, details)
 }
 
 /// Health of the service

@@ -57,7 +57,7 @@ pub(crate) fn write_headers(admitted: &AdmissionDecision, headers: &mut HeaderMa
     let AdmissionDecision { policy, capacity, window, remaining, next_in, .. } = admitted;
     let name: String = policy.chars().filter(|c| (' '..='~').contains(c) && !matches!(c, '"' | '\\')).collect();
     let values = [
-        (POLICY, format!("\"{name}\";q={capacity};w={}", window.as_secs())),
+        (POLICY, format!("\"{name}\";q={capacity};w={}", seconds_rounded_up(*window))),
         (LIMIT, format!("\"{name}\";r={remaining};t={}", seconds_rounded_up(*next_in))),
     ];
     for (header, text) in values {
@@ -69,4 +69,29 @@ pub(crate) fn write_headers(admitted: &AdmissionDecision, headers: &mut HeaderMa
 
 fn seconds_rounded_up(duration: Duration) -> u64 {
     duration.as_secs() + u64::from(duration.subsec_nanos() > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn window_of_the_policy_header_is_never_shorter_than_the_window() {
+        for (window_ms, expected) in [(500, 1), (1_500, 2), (60_000, 60)] {
+            let admitted = AdmissionDecision {
+                allowed: true,
+                policy: "default".into(),
+                capacity: 120,
+                window: Duration::from_millis(window_ms),
+                remaining: 119,
+                next_in: Duration::ZERO,
+            };
+            let mut headers = HeaderMap::new();
+
+            write_headers(&admitted, &mut headers);
+
+            let policy = headers.get(POLICY).and_then(|value| value.to_str().ok());
+            assert_eq!(policy, Some(&*format!("\"default\";q=120;w={expected}")));
+        }
+    }
 }

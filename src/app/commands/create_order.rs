@@ -51,10 +51,9 @@ pub async fn create_order(
         return Ok(replayed);
     }
     let result = place(context, command, progress).await;
-    // After an unknown outcome the key stays locked: a repeated request finds the durable mark, or a free key after the lock time.
-    if !matches!(result, Err(CommandError::Unknown(_))) {
-        end(&key, result.as_ref().ok()).await;
-    }
+    // After an unknown outcome, too: the client repeats the request, and then finds the durable mark, or places the order. Should the commit still
+    // run in the store, the mark is unique there, so one of the two commits.
+    end(&key, result.as_ref().ok()).await;
     result
 }
 
@@ -66,13 +65,13 @@ async fn begin(context: &CommandContext, key: &IdempotencyGuard) -> Result<Optio
             return find_durable(context, key).await?.map(Some).ok_or(CommandError::KeyRunning);
         }
         Ok(BeginOutcome::Completed { order_id, fingerprint }) => {
-            if fingerprint.is_some_and(|stored| stored != key.intent().fingerprint) {
-                return Err(CommandError::KeyReused);
-            }
             // A completed key whose order the store does not have counts as unused. So does one that names another caller's order: the keys
             // of an earlier service have no subject.
             let order = context.orders.find(order_id).await?;
             if let Some(order) = order.filter(|order| order.owner == *key.subject()) {
+                if fingerprint.is_some_and(|stored| stored != key.intent().fingerprint) {
+                    return Err(CommandError::KeyReused);
+                }
                 return Ok(Some(replay(context, order).await));
             }
         }

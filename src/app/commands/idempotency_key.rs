@@ -1,4 +1,4 @@
-//! The life of an idempotency key during one create: begin, then complete, abandon, or stay locked. Nothing else calls the key store.
+//! The life of an idempotency key during one create: begin, then complete or abandon. Nothing else calls the key store.
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
@@ -7,7 +7,7 @@ use domain::{OrderId, Subject};
 use ports::Error;
 use ports::orders::idempotency::{BeginOutcome, Idempotency};
 
-use super::context::{CommandContext, CommitProgress};
+use super::context::CommandContext;
 use crate::dispatch::{CreateOrder, KeyedIntent};
 
 /// The idempotency key of one create. The actor that runs the create and the caller that waits for it share one through clones: the actor
@@ -20,12 +20,11 @@ pub struct IdempotencyGuard {
     lock: Duration,
     keep: Duration,
     acquired: Arc<AtomicBool>,
-    progress: CommitProgress,
 }
 
 impl IdempotencyGuard {
     /// The guard of a command's key; `None` when the client sent no key. Nothing is locked yet.
-    pub fn new(context: &CommandContext, command: &CreateOrder, progress: &CommitProgress) -> Option<Self> {
+    pub fn new(context: &CommandContext, command: &CreateOrder) -> Option<Self> {
         let intent = command.intent.clone()?;
         Some(Self {
             store: Arc::clone(&context.idempotency),
@@ -34,14 +33,13 @@ impl IdempotencyGuard {
             lock: context.options.key_lock,
             keep: context.options.key_keep,
             acquired: Arc::default(),
-            progress: progress.clone(),
         })
     }
 
-    /// Releases the key of an actor that died, unless the store was called: the client may repeat the request at once. After a call of the
-    /// store the key stays locked, because the order may exist. When the release fails, the key stays locked for its lock time.
+    /// Releases the key of an actor that died: the client may repeat the request at once. Should the order exist, its durable mark answers. When
+    /// the release fails, the key stays locked for its lock time.
     pub async fn release_after_actor_exit(&self) {
-        if self.acquired.load(SeqCst) && !self.progress.may_have_committed() {
+        if self.acquired.load(SeqCst) {
             let _ = self.store.abandon(&self.subject, &self.intent.key).await;
         }
     }
@@ -61,7 +59,7 @@ impl IdempotencyGuard {
         let _ = store.complete(subject, &intent.key, &intent.fingerprint, order_id, *keep).await;
     }
 
-    /// Unlocks the key of a create that changed nothing. If this fails, the key stays locked for its lock time.
+    /// Unlocks the key of a create that changed nothing, or perhaps something. If this fails, the key stays locked for its lock time.
     pub(super) async fn abandon(&self) {
         let _ = self.store.abandon(&self.subject, &self.intent.key).await;
     }

@@ -2,6 +2,7 @@
 use std::time::Duration;
 
 use app::health::Component;
+use app::policy::backpressure::PressureStage;
 
 use crate::support::test_server::*;
 
@@ -68,6 +69,20 @@ async fn readiness_fails_when_unsent_events_exceed_the_configured_age() {
     for (age, status) in [(10, 200), (11, 503)] {
         server.health.update(|snapshot| snapshot.depth.oldest_unsent = Some(Duration::from_secs(age)));
         assert_eq!(server.send(get("/readyz")).await.status, status);
+    }
+}
+
+#[actix_web::test]
+async fn health_of_the_region_says_whether_writes_are_accepted() {
+    let server = TestServer::new();
+    for (stage, passive, allowed) in [
+        (PressureStage::Retries, false, true),
+        (PressureStage::Rejection, false, false),
+        (PressureStage::Calm, true, false),
+    ] {
+        server.health.update(|snapshot| (snapshot.stage, snapshot.passive) = (stage, passive));
+        let region = server.send(get("/actuator/health/region").insert_header(admin())).await.json();
+        assert_eq!(region["details"]["writesAllowed"], allowed, "{stage:?}, passive: {passive}");
     }
 }
 

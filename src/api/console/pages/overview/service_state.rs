@@ -38,6 +38,7 @@ fn region(snapshot: &HealthSnapshot) -> Markup {
             @else if !snapshot.started { "The service is starting." }
             @else if let Some(reason) = &snapshot.storage_full { "The store has no space for writes: " (reason) }
             @else if snapshot.passive { "Writes are refused until the dependencies are available again." }
+            @else if !snapshot.accepts_writes() { "Writes are refused until the pressure is lower." }
             @else { "Writes are accepted." }
         }
     }
