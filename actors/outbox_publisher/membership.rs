@@ -27,6 +27,8 @@ pub struct Membership {
     /// Partitions that are being handed over: they do not run any more.
     handing_over: BTreeSet<PartitionNo>,
     store_is_down: bool,
+    /// Whether the last scan found locked lease rows.
+    rows_are_locked: bool,
 }
 
 /// The part that a running scan needs.
@@ -46,6 +48,8 @@ struct MembershipPorts {
 #[derive(Debug)]
 pub struct LeaseScan {
     rank: MemberRank,
+    /// Partitions whose leases were not renewed, because another transaction has locked their rows.
+    locked: Vec<PartitionNo>,
     survey: Option<LeaseSurvey>,
 }
 
@@ -61,7 +65,15 @@ impl Membership {
         let turn = Arc::new(Semaphore::new(1));
         let ports = MembershipPorts { leases, local_leases, instance, dead_after, partitions, turn };
         let rank = MemberRank { rank: 0, live: 1 };
-        Self { ports, rank, heartbeats: 0, scans: 0, handing_over: BTreeSet::new(), store_is_down: false }
+        Self {
+            ports,
+            rank,
+            heartbeats: 0,
+            scans: 0,
+            handing_over: BTreeSet::new(),
+            store_is_down: false,
+            rows_are_locked: false,
+        }
     }
 
     /// Time until the next heartbeat. It is shorter once, by the instance's rank: instances that started together then send their heartbeats
@@ -97,11 +109,12 @@ impl Membership {
         }
     }
 
-    /// Unwraps a scan. Logs when the store stops to answer, not every failed heartbeat.
+    /// Unwraps a scan. Logs when the store stops to answer or lease rows become locked, not every failed heartbeat.
     pub fn accept(&mut self, scan: Result<LeaseScan, Error>) -> Option<LeaseScan> {
         match scan {
             Ok(scan) => {
                 self.store_is_down = false;
+                self.log_locked(&scan.locked);
                 self.rank = scan.rank;
                 self.scans += 1;
                 Some(scan)
@@ -112,6 +125,17 @@ impl Membership {
                 }
                 None
             }
+        }
+    }
+
+    fn log_locked(&mut self, locked: &[PartitionNo]) {
+        if !std::mem::replace(&mut self.rows_are_locked, !locked.is_empty()) && !locked.is_empty() {
+            let partitions = locked.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+            tracing::warn!(
+                event = "leases_locked",
+                partitions,
+                "another transaction has locked the leases of the partitions {partitions}: they are not renewed before it ends, and may expire"
+            );
         }
     }
 
@@ -171,10 +195,11 @@ impl MembershipPorts {
     async fn scan(&self, workers: Option<Vec<PartitionNo>>) -> Result<LeaseScan, Error> {
         let Self { leases, local_leases, instance, dead_after, partitions, .. } = self;
         let rank = leases.heartbeat(instance, *dead_after).await?;
-        let (requested, held) = (local_leases.request_time(), local_leases.held());
+        let (requested, held, mut locked) = (local_leases.request_time(), local_leases.held(), Vec::new());
         if !held.is_empty() {
-            let still_ours = leases.renew(instance, &held, local_leases.ttl()).await?;
-            local_leases.renewed(requested, &held, &still_ours);
+            let renewal = leases.renew(instance, &held, local_leases.ttl()).await?;
+            local_leases.renewed(requested, &held, &renewal);
+            locked = renewal.locked;
         }
         // A lease without a worker does not count: the worker of an earlier publisher held it.
         let leased = workers.map(|workers| workers.iter().filter(|no| local_leases.epoch(**no).is_some()).count());
@@ -182,6 +207,6 @@ impl MembershipPorts {
             Some(leased) if needs_survey(*partitions, rank, leased) => Some(leases.survey(instance).await?),
             _ => None,
         };
-        Ok(LeaseScan { rank, survey })
+        Ok(LeaseScan { rank, locked, survey })
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use domain::Timestamp;
 use parking_lot::Mutex;
 use ports::clock::Clock;
-use ports::partitions::{Epoch, PartitionNo};
+use ports::partitions::{Epoch, PartitionNo, Renewal};
 
 /// The leases of this instance. Only a hint that avoids futile calls: the store's fence protects the rows.
 pub struct LocalLeases {
@@ -36,17 +36,17 @@ impl LocalLeases {
         self.held.lock().insert(partition, (epoch, requested.after(self.ttl)));
     }
 
-    /// Records a renewal. A lease whose epoch changed since the request stays as it is.
-    pub fn renewed(&self, requested: Timestamp, held: &[(PartitionNo, Epoch)], still_ours: &[PartitionNo]) {
+    /// Records a renewal. A lease whose epoch changed since the request stays as it is, as does one whose row was locked.
+    pub fn renewed(&self, requested: Timestamp, held: &[(PartitionNo, Epoch)], renewal: &Renewal) {
         let mut local_leases = self.held.lock();
         for (partition, epoch) in held {
             let Some((current, until)) = local_leases.get_mut(partition) else { continue };
             if current != epoch {
                 continue;
             }
-            if still_ours.contains(partition) {
+            if renewal.renewed.contains(partition) {
                 *until = requested.after(self.ttl);
-            } else {
+            } else if !renewal.locked.contains(partition) {
                 local_leases.remove(partition);
             }
         }
@@ -73,5 +73,37 @@ impl LocalLeases {
     /// All recorded leases with their epochs.
     pub fn held(&self) -> Vec<(PartitionNo, Epoch)> {
         self.held.lock().iter().map(|(partition, (epoch, _))| (*partition, *epoch)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct SteppedClock(Mutex<Timestamp>);
+
+    impl Clock for SteppedClock {
+        fn now(&self) -> Timestamp {
+            *self.0.lock()
+        }
+    }
+
+    #[test]
+    fn locked_lease_is_kept_until_the_time_of_its_last_renewal() {
+        let (ttl, step) = (Duration::from_secs(30), Duration::from_secs(20));
+        let clock = Arc::new(SteppedClock(Mutex::default()));
+        let leases = LocalLeases::new(Arc::clone(&clock) as _, ttl);
+        let [renewed, locked, lost] = [0, 1, 2].map(PartitionNo);
+        for partition in [renewed, locked, lost] {
+            leases.acquired(partition, 1, clock.now());
+        }
+        let later = clock.now().after(step);
+        *clock.0.lock() = later;
+
+        let renewal = Renewal { renewed: vec![renewed], locked: vec![locked] };
+        leases.renewed(clock.now(), &leases.held(), &renewal);
+
+        assert_eq!(leases.held(), [(renewed, 1), (locked, 1)]);
+        assert_eq!((leases.time_left(renewed, 1), leases.time_left(locked, 1)), (ttl, ttl - step));
     }
 }

@@ -131,6 +131,15 @@ pub struct FreePartition {
     pub idle: Duration,
 }
 
+/// Which leases a renewal extended. A lease that it does not contain is lost.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Renewal {
+    /// Partitions whose leases last for the requested time.
+    pub renewed: Vec<PartitionNo>,
+    /// Partitions whose leases the caller still holds, until the same time as before: another transaction has locked their rows.
+    pub locked: Vec<PartitionNo>,
+}
+
 /// Membership and partition leases.
 #[async_trait]
 pub trait PartitionLeases: Send + Sync {
@@ -175,14 +184,9 @@ pub trait PartitionLeases: Send + Sync {
         Ok(Adoption::AlreadyDone)
     }
 
-    /// Renews the leases that `owner` still holds to `ttl` from now and returns their partitions. Leases that are not returned are lost;
-    /// an expired lease is lost even when no other instance acquired it. Never changes a counter.
-    async fn renew(
-        &self,
-        owner: &InstanceId,
-        held: &[(PartitionNo, Epoch)],
-        ttl: Duration,
-    ) -> Result<Vec<PartitionNo>, Error>;
+    /// Renews the leases that `owner` still holds to `ttl` from now. Leases that are not returned are lost; an expired lease is lost even
+    /// when no other instance acquired it. A row that another transaction locks delays no other renewal. Never changes a counter.
+    async fn renew(&self, owner: &InstanceId, held: &[(PartitionNo, Epoch)], ttl: Duration) -> Result<Renewal, Error>;
 
     /// Releases a partition that has no batch in flight, so that its next owner need not wait for expiry.
     async fn release(&self, partition: PartitionNo, owner: &InstanceId, epoch: Epoch) -> Result<Release, Error>;

@@ -73,6 +73,7 @@ mod leases {
     pub(crate) mod name_lock;
     pub(crate) mod name_row;
     pub(crate) mod partition_leases;
+    pub(crate) mod renew;
     pub(crate) mod timeline;
     pub(crate) mod unanswered_adoption;
 }

@@ -7,7 +7,7 @@ use deadpool_redis::redis::{Value, cmd};
 use ports::Error;
 use ports::partitions::{
     AcquireReason, Acquired, Acquisition, Epoch, Fence, FreePartition, InstanceId, LeaseSurvey, MemberLoad, MemberRank,
-    OpenBatch, PartitionLeases, PartitionNo, PartitionView, ProducerSessionId, Release, Token,
+    OpenBatch, PartitionLeases, PartitionNo, PartitionView, ProducerSessionId, Release, Renewal, Token,
 };
 
 use crate::store::arguments::ScriptArguments;
@@ -83,17 +83,13 @@ impl PartitionLeases for RedisStore {
         Ok(Acquisition::Taken(Acquired { fence, in_flight }))
     }
 
-    async fn renew(
-        &self,
-        owner: &InstanceId,
-        held: &[(PartitionNo, Epoch)],
-        ttl: Duration,
-    ) -> Result<Vec<PartitionNo>, Error> {
+    async fn renew(&self, owner: &InstanceId, held: &[(PartitionNo, Epoch)], ttl: Duration) -> Result<Renewal, Error> {
         let arguments = ScriptArguments::new().text(&owner.0).number(millis(ttl));
         let arguments =
             held.iter().fold(arguments, |arguments, (partition, epoch)| arguments.number(partition).number(epoch));
         let mut reply = self.write_list("renew", &self.inner.scripts.renew, arguments).await?;
-        (0..reply.len()).map(|index| reply.number(index).map(PartitionNo)).collect()
+        let renewed = (0..reply.len()).map(|index| reply.number(index).map(PartitionNo)).collect::<Result<_, _>>()?;
+        Ok(Renewal { renewed, locked: Vec::new() })
     }
 
     async fn release(&self, partition: PartitionNo, owner: &InstanceId, epoch: Epoch) -> Result<Release, Error> {

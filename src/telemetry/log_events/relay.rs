@@ -167,6 +167,14 @@ const EVENTS: &[LogEvent] = &[
         action: "Check the store.",
     },
     LogEvent {
+        name: "leases_locked",
+        levels: &[Level::WARN],
+        fields: &["partitions"],
+        meaning: "The leases of `partitions` were not renewed, because a transaction outside the service has locked their rows in \
+                  `outbox_lease`. The other leases were renewed. It is logged once, until no row is locked.",
+        action: "End that transaction; `pg_blocking_pids` and `pg_stat_activity` show it.",
+    },
+    LogEvent {
         name: "worker_start_failed",
         levels: &[Level::DEBUG],
         fields: &["partition", "error"],

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use ports::Error;
 use ports::partitions::{
     AcquireReason, Acquisition, Adoption, Epoch, FreePartition, InstanceId, LeaseSurvey, MemberRank, PartitionLeases,
-    PartitionNo, PartitionView, Release, TimelineChange, Token,
+    PartitionNo, PartitionView, Release, Renewal, TimelineChange, Token,
 };
 
 use crate::broken::flaw::Flaw;
@@ -72,15 +72,10 @@ impl PartitionLeases for BrokenLeases {
     ) -> Result<Adoption, Error> {
         self.real.adopt(change, watermarks).await
     }
-    async fn renew(
-        &self,
-        owner: &InstanceId,
-        held: &[(PartitionNo, Epoch)],
-        ttl: Duration,
-    ) -> Result<Vec<PartitionNo>, Error> {
-        let renewed = self.real.renew(owner, held, ttl).await?;
+    async fn renew(&self, owner: &InstanceId, held: &[(PartitionNo, Epoch)], ttl: Duration) -> Result<Renewal, Error> {
+        let renewal = self.real.renew(owner, held, ttl).await?;
         let requested = || held.iter().map(|(partition, _)| *partition).collect();
-        Ok(if self.flaw == Flaw::RenewsLostLeases { requested() } else { renewed })
+        Ok(if self.flaw == Flaw::RenewsLostLeases { Renewal { renewed: requested(), ..renewal } } else { renewal })
     }
     async fn release(&self, partition: PartitionNo, owner: &InstanceId, epoch: Epoch) -> Result<Release, Error> {
         match self.real.release(partition, owner, epoch).await? {

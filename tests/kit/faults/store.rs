@@ -14,7 +14,7 @@ use ports::outbox::{
 };
 use ports::partitions::{
     AcquireReason, Acquisition, Adoption, Epoch, Fence, InstanceId, LeaseSurvey, MemberRank, PartitionLeases,
-    PartitionNo, PartitionView, Release, TimelineChange, Token,
+    PartitionNo, PartitionView, Release, Renewal, TimelineChange, Token,
 };
 
 use crate::faults::script::{Call, FaultScript, InjectedFault, Timeline, outcome_under};
@@ -187,12 +187,7 @@ impl PartitionLeases for FaultyLeases {
         }
         result
     }
-    async fn renew(
-        &self,
-        owner: &InstanceId,
-        held: &[(PartitionNo, Epoch)],
-        ttl: Duration,
-    ) -> Result<Vec<PartitionNo>, Error> {
+    async fn renew(&self, owner: &InstanceId, held: &[(PartitionNo, Epoch)], ttl: Duration) -> Result<Renewal, Error> {
         self.script.around(Call::Renew, self.real.renew(owner, held, ttl)).await
     }
     async fn release(&self, partition: PartitionNo, owner: &InstanceId, epoch: Epoch) -> Result<Release, Error> {

@@ -8,7 +8,7 @@ use ports::Error;
 use ports::outbox::RowStatus;
 use ports::partitions::{
     AcquireReason, Acquired, Acquisition, Epoch, Fence, FreePartition, InstanceId, LeaseSurvey, MemberLoad, MemberRank,
-    OpenBatch, PartitionLeases, PartitionNo, PartitionView, Release, Token,
+    OpenBatch, PartitionLeases, PartitionNo, PartitionView, Release, Renewal, Token,
 };
 
 use crate::reference::state::{Lease, Reference, Row, State};
@@ -141,12 +141,7 @@ impl PartitionLeases for Reference {
         Ok(self.state.lock().acquire(&request, self.now()))
     }
 
-    async fn renew(
-        &self,
-        owner: &InstanceId,
-        held: &[(PartitionNo, Epoch)],
-        ttl: Duration,
-    ) -> Result<Vec<PartitionNo>, Error> {
+    async fn renew(&self, owner: &InstanceId, held: &[(PartitionNo, Epoch)], ttl: Duration) -> Result<Renewal, Error> {
         let now = self.now();
         let mut state = self.state.lock();
         let mut renewed = Vec::new();
@@ -157,7 +152,7 @@ impl PartitionLeases for Reference {
                 renewed.push(*partition);
             }
         }
-        Ok(renewed)
+        Ok(Renewal { renewed, locked: Vec::new() })
     }
 
     async fn release(&self, partition: PartitionNo, owner: &InstanceId, epoch: Epoch) -> Result<Release, Error> {

@@ -10,7 +10,7 @@ use ports::Error;
 use ports::clock::Clock;
 use ports::partitions::{
     AcquireReason, Acquisition, Epoch, InstanceId, LeaseSurvey, MemberRank, PartitionLeases, PartitionNo,
-    PartitionView, Release, Token,
+    PartitionView, Release, Renewal, Token,
 };
 
 /// Calls of the port, by their results.
@@ -104,12 +104,7 @@ impl PartitionLeases for CountedLeases {
         });
         Ok(acquisition)
     }
-    async fn renew(
-        &self,
-        owner: &InstanceId,
-        held: &[(PartitionNo, Epoch)],
-        ttl: Duration,
-    ) -> Result<Vec<PartitionNo>, Error> {
+    async fn renew(&self, owner: &InstanceId, held: &[(PartitionNo, Epoch)], ttl: Duration) -> Result<Renewal, Error> {
         self.count(|counts| counts.renewals += 1);
         self.store.renew(owner, held, ttl).await
     }

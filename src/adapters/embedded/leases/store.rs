@@ -8,7 +8,7 @@ use outbox::limits::MEMBER_RETENTION_FACTOR;
 use ports::Error;
 use ports::partitions::{
     AcquireReason, Acquired, Acquisition, Epoch, Fence, FreePartition, InstanceId, LeaseSurvey, Liveness, MemberLoad,
-    MemberRank, OpenBatch, PartitionLeases, PartitionNo, PartitionView, Release, Token,
+    MemberRank, OpenBatch, PartitionLeases, PartitionNo, PartitionView, Release, Renewal, Token,
 };
 use rusqlite::{Connection, params};
 
@@ -52,12 +52,7 @@ impl PartitionLeases for Embedded {
         self.write("acquire", move |context| acquire(context, partition, owner, reason, watermark, millis(ttl))).await
     }
 
-    async fn renew(
-        &self,
-        owner: &InstanceId,
-        held: &[(PartitionNo, Epoch)],
-        ttl: Duration,
-    ) -> Result<Vec<PartitionNo>, Error> {
+    async fn renew(&self, owner: &InstanceId, held: &[(PartitionNo, Epoch)], ttl: Duration) -> Result<Renewal, Error> {
         let (owner, held, ttl) = (owner.clone(), held.to_vec(), millis(ttl));
         self.write("renew", move |context| {
             let now = context.now.millis();
@@ -71,7 +66,7 @@ impl PartitionLeases for Embedded {
                     renewed.push(partition);
                 }
             }
-            Ok(renewed)
+            Ok(Renewal { renewed, locked: Vec::new() })
         })
         .await
     }

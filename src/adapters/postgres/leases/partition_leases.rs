@@ -7,7 +7,7 @@ use outbox::limits::MEMBER_RETENTION_FACTOR;
 use ports::Error;
 use ports::partitions::{
     AcquireReason, Acquisition, Adoption, Epoch, FreePartition, InstanceId, LeaseSurvey, MemberLoad, MemberRank,
-    PartitionLeases, PartitionNo, PartitionView, Release, TimelineChange, Token,
+    PartitionLeases, PartitionNo, PartitionView, Release, Renewal, TimelineChange, Token,
 };
 use tokio_postgres::types::Type;
 
@@ -15,7 +15,7 @@ use crate::connection::server_timeline;
 use crate::connection::sql_value::{SqlValue, get, get_time_opt, seconds};
 use crate::connection::statement_error::{StatementError, StatementResult, broken, retry_conflicts};
 use crate::leases::acquire::{self, AcquireRequest};
-use crate::leases::timeline;
+use crate::leases::{renew, timeline};
 use crate::outbox::depth;
 use crate::store::core::Core;
 use crate::store::postgres::Postgres;
@@ -46,14 +46,6 @@ const SURVEY: &str = "WITH lease AS MATERIALIZED (SELECT l.partition, l.owner, l
        (SELECT array_agg(partition ORDER BY since NULLS FIRST, partition) FROM lease WHERE free),
        (SELECT array_agg((extract(epoch FROM statement_timestamp() - coalesce(since, to_timestamp(0))) * 1000)::int8
          ORDER BY since NULLS FIRST, partition) FROM lease WHERE free)";
-
-/// Locks the rows in the order of their numbers, so that two renewals never deadlock.
-const RENEW: &str =
-    "WITH held AS MATERIALIZED (SELECT l.partition FROM unnest($2::int4[], $3::int8[]) AS h (partition, epoch)
-       JOIN outbox_lease l ON l.partition = h.partition AND l.epoch = h.epoch
-       WHERE l.owner = $1 AND l.expires_at > clock_timestamp() ORDER BY l.partition FOR UPDATE OF l)
-     UPDATE outbox_lease l SET expires_at = clock_timestamp() + make_interval(secs => $4) FROM held
-     WHERE l.partition = held.partition AND l.owner = $1 AND l.expires_at > clock_timestamp() RETURNING l.partition";
 
 #[async_trait]
 impl PartitionLeases for Postgres {
@@ -103,17 +95,12 @@ impl PartitionLeases for Postgres {
         self.run("adopt", async move { retry_conflicts!(timeline::adopt(&core, &change, &watermarks)) }).await
     }
 
-    async fn renew(
-        &self,
-        owner: &InstanceId,
-        held: &[(PartitionNo, Epoch)],
-        ttl: Duration,
-    ) -> Result<Vec<PartitionNo>, Error> {
+    async fn renew(&self, owner: &InstanceId, held: &[(PartitionNo, Epoch)], ttl: Duration) -> Result<Renewal, Error> {
         if held.is_empty() {
-            return Ok(Vec::new());
+            return Ok(Renewal::default());
         }
         let (core, owner, held) = (self.core(), owner.clone(), held.to_vec());
-        self.run("renew", async move { renew(&core, &owner, &held, ttl).await }).await
+        self.run("renew", async move { renew::renew(&core, &owner, &held, ttl).await }).await
     }
 
     async fn release(&self, partition: PartitionNo, owner: &InstanceId, epoch: Epoch) -> Result<Release, Error> {
@@ -160,24 +147,6 @@ async fn survey(core: &Core, instance: &InstanceId) -> StatementResult<LeaseSurv
     let free = partitions(3)?.zip(idle).map(|(partition, idle)| FreePartition { partition, idle }).collect();
     let members = names.into_iter().zip(loads).map(member).collect();
     Ok(LeaseSurvey { members, own: partitions(2)?.collect(), free })
-}
-
-async fn renew(
-    core: &Core,
-    owner: &InstanceId,
-    held: &[(PartitionNo, Epoch)],
-    ttl: Duration,
-) -> StatementResult<Vec<PartitionNo>> {
-    let partitions: Vec<i32> = held.iter().map(|(partition, _)| partition.0 as i32).collect();
-    let epochs: Vec<i64> = held.iter().map(|(_, epoch)| *epoch as i64).collect();
-    let ttl = seconds(ttl);
-    let values: [SqlValue<'_>; 4] =
-        [(&&*owner.0, Type::TEXT), (&partitions, Type::INT4_ARRAY), (&epochs, Type::INT8_ARRAY), (&ttl, Type::FLOAT8)];
-    let rows = retry_conflicts!(async { core.relay_session().await?.execute(RENEW, &values).await })?;
-    let renewed = rows.iter().map(|row| Ok(PartitionNo(get::<i32>(row, 0)?.unsigned_abs())));
-    let mut renewed = renewed.collect::<StatementResult<Vec<_>>>()?;
-    renewed.sort_unstable();
-    Ok(renewed)
 }
 
 async fn overview(core: &Core) -> StatementResult<Vec<PartitionView>> {

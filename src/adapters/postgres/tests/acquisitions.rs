@@ -1,7 +1,8 @@
-//! Instances that reach for the same partitions at the same time pass each other: none waits for a row that another one has locked.
+//! Instances that reach for the same partitions at the same time pass each other: none waits for a row that another one has locked. Nor
+//! does a renewal.
 use std::time::Duration;
 
-use ports::partitions::{AcquireReason, Acquisition, InstanceId, PartitionLeases, PartitionNo};
+use ports::partitions::{AcquireReason, Acquisition, Epoch, InstanceId, PartitionLeases, PartitionNo, Renewal};
 use postgres::{Options, Postgres};
 
 use crate::support::Database;
@@ -48,4 +49,57 @@ async fn an_instance_waits_for_the_row_of_its_own_partition() {
 
     unlocked.unwrap();
     assert!(matches!(again, Acquisition::Taken(_)), "{again:?}");
+}
+
+/// Acquires partitions and returns them as a renewal names them.
+async fn hold(store: &Postgres, partitions: u32) -> Vec<(PartitionNo, Epoch)> {
+    let mut held = Vec::new();
+    for partition in 0..partitions {
+        let acquired = acquire(store, partition, "a", AcquireReason::Vacant).await;
+        let Acquisition::Taken(acquired) = acquired else { panic!("it is free: {acquired:?}") };
+        held.push((PartitionNo(partition), acquired.fence.epoch));
+    }
+    held
+}
+
+#[tokio::test]
+async fn a_locked_lease_row_delays_the_renewal_of_no_other() {
+    let database = Database::migrated().await;
+    let store = Postgres::open(database.options("a")).await.unwrap();
+    let held = hold(&store, 3).await;
+    let expirations = async || store.overview().await.unwrap().into_iter().take(3).map(|view| view.expires_at);
+    let renew = async || store.renew(&InstanceId("a".into()), &held, LEASE * 2).await.expect("it waits for no lock");
+    let before: Vec<_> = expirations().await.collect();
+    let other = database.client().await;
+
+    other.batch_execute(LOCK).await.unwrap();
+    let renewal = renew().await;
+    let during: Vec<_> = expirations().await.collect();
+    other.batch_execute("ROLLBACK").await.unwrap();
+    let afterwards = renew().await;
+
+    let [first, second, third] = [PartitionNo(0), PartitionNo(1), PartitionNo(2)];
+    assert_eq!(renewal, Renewal { renewed: vec![second, third], locked: vec![first] });
+    assert_eq!(during[0], before[0]);
+    assert!(during[1] > before[1] && during[2] > before[2], "{before:?} {during:?}");
+    assert_eq!(afterwards, Renewal { renewed: vec![first, second, third], locked: Vec::new() });
+}
+
+#[tokio::test]
+async fn a_renewal_waits_for_a_row_that_is_locked_for_a_moment() {
+    let database = Database::migrated().await;
+    let options = Options { relay_lock_timeout: Duration::from_secs(3), ..database.options("a") };
+    let store = Postgres::open(options).await.unwrap();
+    let held = hold(&store, 2).await;
+    let (owner, other) = (InstanceId("a".into()), database.client().await);
+    other.batch_execute(LOCK).await.unwrap();
+    let waits = "SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+
+    let (renewal, unlocked) = tokio::join!(store.renew(&owner, &held, LEASE), async {
+        while other.query(waits, &[]).await.unwrap().is_empty() {}
+        other.batch_execute("ROLLBACK").await
+    });
+
+    unlocked.unwrap();
+    assert_eq!(renewal.unwrap(), Renewal { renewed: vec![PartitionNo(0), PartitionNo(1)], locked: Vec::new() });
 }

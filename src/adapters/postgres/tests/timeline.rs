@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ports::outbox::Claimed;
 use ports::partitions::{
-    AcquireReason, Acquisition, Adoption, InstanceId, PartitionLeases, PartitionNo, TimelineChange, Token,
+    AcquireReason, Acquisition, Adoption, InstanceId, PartitionLeases, PartitionNo, Renewal, TimelineChange, Token,
 };
 use postgres::{Options, Postgres};
 
@@ -169,7 +169,7 @@ async fn behind_a_pooler_a_heartbeat_notices_the_change() {
     store.heartbeat(&owner, TTL).await.unwrap();
 
     let renewed = store.renew(&owner, &[(fence.partition, fence.epoch)], TTL).await.unwrap();
-    assert_eq!(renewed, [], "the session of the former timeline has ended");
+    assert_eq!(renewed, Renewal::default(), "the session of the former timeline has ended");
     assert!(matches!(acquire(&store, 0, None).await, Acquisition::TimelineChanged(_)));
 }
 

@@ -1,6 +1,6 @@
 //! Cases of `PartitionLeases`: renewal and release of leases.
 use ports::outbox::{BatchOutcome, ClaimKind, Claimed};
-use ports::partitions::{AcquireReason, Acquisition, PartitionNo, Release};
+use ports::partitions::{AcquireReason, Acquisition, PartitionNo, Release, Renewal};
 
 use crate::backend::Backend;
 use crate::conformance::fixture::given::{HOUR, P0, P1, SECOND, given, instance};
@@ -11,7 +11,7 @@ pub(super) async fn a_renewal_returns_only_the_leases_still_held<B: Backend>(bac
     let here = acquire_free(backend, "a", P0, HOUR).await.fence;
     let there = acquire_free(backend, "b", P1, HOUR).await.fence;
     let renew = async |held: &[(PartitionNo, u64)]| {
-        backend.leases().renew(&instance("a"), held, HOUR).await.expect("the call succeeds")
+        backend.leases().renew(&instance("a"), held, HOUR).await.expect("the call succeeds").renewed
     };
 
     assert_eq!(renew(&[(P0, here.epoch), (P1, there.epoch)]).await, [P0]);
@@ -62,7 +62,7 @@ pub(super) async fn an_expired_lease_is_not_renewed<B: Backend>(backend: &B) {
 
     let renewed = backend.leases().renew(&fence.owner, &[(P0, fence.epoch)], HOUR).await.expect("the call succeeds");
 
-    assert_eq!(renewed, [], "an expired lease must be acquired again");
+    assert_eq!(renewed, Renewal::default(), "an expired lease must be acquired again");
 }
 
 pub(super) async fn a_released_partition_is_free_at_once<B: Backend>(backend: &B) {

@@ -12,7 +12,7 @@ use ports::outbox::{
 };
 use ports::partitions::{
     AcquireReason, Acquisition, Adoption, Epoch, Fence, InstanceId, LeaseSurvey, MemberRank, PartitionLeases,
-    PartitionNo, PartitionView, Release, TimelineChange, Token,
+    PartitionNo, PartitionView, Release, Renewal, TimelineChange, Token,
 };
 
 use crate::cluster::flaw::Flaw;
@@ -201,12 +201,7 @@ impl PartitionLeases for PostgresClient {
         let (change, watermarks) = (change.clone(), watermarks.clone());
         self.execute("adopt", move |server| async move { Ok(server.adopt(&change, &watermarks)) }).await
     }
-    async fn renew(
-        &self,
-        owner: &InstanceId,
-        held: &[(PartitionNo, Epoch)],
-        ttl: Duration,
-    ) -> Result<Vec<PartitionNo>, Error> {
+    async fn renew(&self, owner: &InstanceId, held: &[(PartitionNo, Epoch)], ttl: Duration) -> Result<Renewal, Error> {
         let (owner, held) = (owner.clone(), held.to_vec());
         self.execute("renew", move |server| async move { server.durable_data().renew(&owner, &held, ttl).await }).await
     }

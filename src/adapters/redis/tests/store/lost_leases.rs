@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use kit::Factory;
 use ports::outbox::{BatchOutcome, Disposition, ExclusionOutcome, FencedOutcome, OutboxStore, PoisonPolicy, RowStatus};
-use ports::partitions::{AcquireReason, Acquisition, InstanceId, PartitionLeases, Release};
+use ports::partitions::{AcquireReason, Acquisition, InstanceId, PartitionLeases, Release, Renewal};
 use redis::RedisStore;
 
 use crate::store_worker::{ALL, HOUR, P0, Worker, order_with_changes, rows};
@@ -34,7 +34,7 @@ async fn a_worker_that_lost_its_lease_in_a_batch_changes_nothing() {
 
     // The loser learns it from its renewal, and none of its late statements has an effect.
     let owner = &loser.fence.owner;
-    assert_eq!(store.renew(owner, &[(P0, loser.fence.epoch)], HOUR).await.unwrap(), []);
+    assert_eq!(store.renew(owner, &[(P0, loser.fence.epoch)], HOUR).await.unwrap(), Renewal::default());
     let before = rows(&store).await;
     assert_eq!(store.settle(loser.settlement(&batch)).await.unwrap(), FencedOutcome::Stale);
     let resolved = store

@@ -348,7 +348,7 @@ impl PartitionLeases for UnusedPorts {
     ) -> Result<Acquisition, Error> {
         unreachable!()
     }
-    async fn renew(&self, _: &InstanceId, _: &[(PartitionNo, Epoch)], _: Duration) -> Result<Vec<PartitionNo>, Error> {
+    async fn renew(&self, _: &InstanceId, _: &[(PartitionNo, Epoch)], _: Duration) -> Result<Renewal, Error> {
         unreachable!()
     }
     async fn release(&self, _: PartitionNo, _: &InstanceId, _: Epoch) -> Result<Release, Error> {

@@ -1,0 +1,83 @@
+//! Renewing leases. A row that another program's transaction locks must not delay the renewal of the others.
+use std::time::{Duration, Instant};
+
+use outbox::{Epoch, InstanceId, PartitionNo};
+use ports::partitions::Renewal;
+use tokio_postgres::types::Type;
+
+use crate::connection::session::CommitWait;
+use crate::connection::sql_value::{SqlValue, get, seconds};
+use crate::connection::statement_error::{StatementError, StatementResult, retry_conflicts};
+use crate::store::core::Core;
+
+/// Returns the leases that $1 held at the statement's begin, each with whether it was renewed.
+macro_rules! renew {
+    ($lock:literal) => {
+        concat!(
+            "WITH held AS MATERIALIZED (SELECT l.partition FROM unnest($2::int4[], $3::int8[]) AS h (partition, epoch)
+       JOIN outbox_lease l ON l.partition = h.partition AND l.epoch = h.epoch
+       WHERE l.owner = $1 AND l.expires_at > clock_timestamp() ",
+            $lock,
+            "), renewed AS (UPDATE outbox_lease l SET expires_at = clock_timestamp() + make_interval(secs => $4) FROM held
+       WHERE l.partition = held.partition AND l.owner = $1 AND l.expires_at > clock_timestamp() RETURNING l.partition)
+     SELECT l.partition, r.partition IS NOT NULL FROM unnest($2::int4[], $3::int8[]) AS h (partition, epoch)
+       JOIN outbox_lease l ON l.partition = h.partition AND l.epoch = h.epoch LEFT JOIN renewed r ON r.partition = l.partition
+       WHERE l.owner = $1 AND (r.partition IS NOT NULL OR l.expires_at > clock_timestamp()) ORDER BY l.partition"
+        )
+    };
+}
+
+/// Passes the rows that another transaction has locked.
+const RENEW_UNLOCKED: &str = renew!("FOR UPDATE OF l SKIP LOCKED");
+/// Waits for the locked rows, at most for the `lock_timeout` of its transaction.
+const RENEW: &str = renew!("FOR UPDATE OF l");
+
+/// Renews leases: first all whose rows are not locked, then each of the others by itself. A round of this instance releases its rows in a moment;
+/// the transaction of another program delays only its own row. Rows that stay locked, or are reached too late, are left for the next renewal.
+pub(crate) async fn renew(
+    core: &Core,
+    owner: &InstanceId,
+    held: &[(PartitionNo, Epoch)],
+    ttl: Duration,
+) -> StatementResult<Renewal> {
+    let until = Instant::now() + core.options.lock_timeout;
+    let mut renewal = retry_conflicts!(attempt(core, RENEW_UNLOCKED, owner, held, ttl))?;
+    let passed = std::mem::take(&mut renewal.locked);
+    for lease in held.iter().filter(|(partition, _)| passed.contains(partition)) {
+        if Instant::now() >= until {
+            renewal.locked.push(lease.0);
+            continue;
+        }
+        match attempt(core, RENEW, owner, std::slice::from_ref(lease), ttl).await {
+            Ok(own) => renewal.renewed.extend(own.renewed),
+            Err(StatementError::LockTimeout(_) | StatementError::Conflict(_)) => renewal.locked.push(lease.0),
+            Err(error) => return Err(error),
+        }
+    }
+    renewal.renewed.sort_unstable();
+    Ok(renewal)
+}
+
+async fn attempt(
+    core: &Core,
+    text: &str,
+    owner: &InstanceId,
+    held: &[(PartitionNo, Epoch)],
+    ttl: Duration,
+) -> StatementResult<Renewal> {
+    let partitions: Vec<i32> = held.iter().map(|(partition, _)| partition.0 as i32).collect();
+    let epochs: Vec<i64> = held.iter().map(|(_, epoch)| *epoch as i64).collect();
+    let (owner, ttl) = (&*owner.0, seconds(ttl));
+    let values: Vec<SqlValue<'_>> =
+        vec![(&owner, Type::TEXT), (&partitions, Type::INT4_ARRAY), (&epochs, Type::INT8_ARRAY), (&ttl, Type::FLOAT8)];
+    // Longer than a round of this instance holds its rows while it waits for another row.
+    let lock_timeout = core.options.relay_lock_timeout * 2;
+    let session = core.relay_session().await?;
+    let results = session.execute_all(lock_timeout, CommitWait::Flush, &[(text, values)]).await?;
+    let mut renewal = Renewal::default();
+    for row in results.iter().flatten() {
+        let partitions = if get(row, 1)? { &mut renewal.renewed } else { &mut renewal.locked };
+        partitions.push(PartitionNo(get::<i32>(row, 0)?.unsigned_abs()));
+    }
+    Ok(renewal)
+}
