@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use app::consume::chain::ATTEMPTS_MAX;
 use app::consume::forward::{Forward, ROUND_HEADER, forward_record};
 use app::consume::intake::IntakeFailure;
 use app::consume::spring_headers;
@@ -18,6 +19,10 @@ use tokio::time::Instant;
 use crate::consumer_actor::decisions::Decisions;
 use crate::consumer_actor::group_consumer::GroupConsumer;
 use crate::consumer_actor::message_log;
+
+/// How often the delay of a message that blocks its key doubles. Each round of the message appends all that wait behind it again; 5 doublings
+/// make the rounds of 8 s some four minutes long. The other keys of its partition of the last retry topic wait as long.
+const BLOCKED_DOUBLINGS_MAX: u32 = 5;
 
 impl GroupConsumer {
     /// The messages of a poll that the group handles now, and the positions of those that are not for it. At the first of its messages that is not
@@ -52,11 +57,12 @@ impl GroupConsumer {
     }
 
     /// Time until a message of a retry topic is due. A header or timestamp of a writer whose clock is ahead holds the partition for the longest delay
-    /// at most, counted from when this instance first sees the message.
+    /// at most, counted from when this instance first sees the message. A message that blocks its key has longer delays.
     fn remaining_delay(&self, delivery: &Delivery) -> Option<Duration> {
         let stage = retry_stage(&delivery.position.topic)?;
         let written = delivery.record.timestamp;
-        let longest = *self.retry_delays.iter().max()?;
+        let attempts = spring_headers::attempts_made(&delivery.record).unwrap_or(0);
+        let longest = blocked_delay(*self.retry_delays.iter().max()?, attempts);
         let by_stage = || self.retry_delays.get(stage).map(|delay| written.after(*delay));
         let by_header = |due: Timestamp| Some(due.min(written.after(longest)));
         let due = spring_headers::due(&delivery.record).map_or_else(by_stage, by_header)?;
@@ -133,7 +139,7 @@ impl GroupConsumer {
         let topic_stage = stage.min(RETRY_DELAYS.len() as u32 - 1);
         let target = retry_topic(self.base(delivery), topic_stage as usize);
         let now = self.clock.now();
-        let due = now.after(self.retry_delays[topic_stage as usize]);
+        let due = now.after(blocked_delay(self.retry_delays[topic_stage as usize], attempts));
         let forward = Forward { target, group: &self.group, failure, attempts_made: attempts, now, due };
         let mut record = forward_record(delivery, forward);
         record.headers.retain(|(name, _)| &**name != ROUND_HEADER);
@@ -208,6 +214,12 @@ pub fn by_key(deliveries: Vec<&Delivery>) -> Vec<Vec<&Delivery>> {
         }
     }
     keys
+}
+
+/// The delay of a message after so many attempts. Only one that blocks its key is still retried after its last attempt: its delay doubles with
+/// each further one, and with it that of the messages behind it, which its partition holds back.
+fn blocked_delay(delay: Duration, attempts: u32) -> Duration {
+    delay * 2_u32.pow(attempts.saturating_sub(ATTEMPTS_MAX).min(BLOCKED_DOUBLINGS_MAX))
 }
 
 /// The round of a key's detour that a message of a retry topic belongs to: the topic's stage, and beyond the last topic the header's

@@ -1,4 +1,5 @@
 //! The consumer: retry topics with growing delays, dead letters, the order of a key's detour, duplicates, events of other regions.
+mod blocked_keys;
 mod refused_forwards;
 
 use std::collections::BTreeSet;
