@@ -1,6 +1,7 @@
 //! The consumer: retry topics with growing delays, dead letters, the order of a key's detour, duplicates, events of other regions.
 mod blocked_keys;
 mod refused_forwards;
+mod stops;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -42,26 +43,6 @@ async fn append(process: &Process, record: Record) {
 fn pauses(handler: &RecordingHandler) -> Vec<f64> {
     let calls = handler.calls();
     calls.windows(2).map(|pair| (pair[1].at - pair[0].at).as_secs_f64()).collect()
-}
-
-#[tokio::test(start_paused = true)]
-async fn stop_waits_for_the_handlers_under_way_and_begins_no_other() {
-    let handler = RecordingHandler::new(false, 0, |_| false);
-    let (mut environment, mut ledger) = (environment(&handler), Ledger::default());
-    environment.options.consumer_parallel_keys = 1;
-    (environment.options.consumers, environment.options.consumer_batch) = (1, 32);
-    handler.set_delay(Duration::from_secs(9));
-    let process = environment.start().await;
-    ledger.create_orders(&process, 8).await;
-    process.wait_until("a handler runs", TIMEOUT, async || !handler.calls().is_empty()).await;
-
-    process.stop().await;
-
-    assert_eq!(handler.calls().len(), 1);
-    handler.set_delay(Duration::ZERO);
-    let process = environment.start().await;
-    process.wait_until_consumed(TIMEOUT).await;
-    assert_eq!(handler.calls().len(), 8, "none is handled twice");
 }
 
 #[tokio::test(start_paused = true)]
