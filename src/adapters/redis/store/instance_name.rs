@@ -1,6 +1,9 @@
 //! The instance name, which one process at a time holds: acquired when the store opens, renewed with the heartbeat, released at the end.
+use std::time::Duration;
+
 use deadpool_redis::redis::{Value, cmd};
 use ports::Error;
+use tokio::time::{Instant, sleep};
 use uuid::Builder;
 
 use crate::connection::client::Redis;
@@ -12,6 +15,9 @@ use crate::store::open_error::StoreOpenError;
 use crate::store::options::StoreOptions;
 use crate::store::reply::Reply;
 use crate::store::scripts::StoreScripts;
+
+/// Time between two looks for the connections of a holder that may reconnect.
+const RECONNECT_POLL: Duration = Duration::from_millis(100);
 
 impl RedisStore {
     /// The id of this run of the process, which identifies the holder of the instance name.
@@ -85,7 +91,7 @@ pub(crate) async fn acquire_name(
         if holder.is_caller {
             return Ok(installation);
         }
-        if is_alive(redis, &holder).await.map_err(StoreOpenError::Unavailable)? {
+        if reconnects(redis, &holder, options.reconnect_time).await.map_err(StoreOpenError::Unavailable)? {
             let instance = options.instance.to_string();
             return Err(StoreOpenError::Held { instance, pid: holder.pid, address: holder.address });
         }
@@ -118,6 +124,22 @@ async fn try_acquire(
         is_silent: reply.flag(5)?,
     };
     Ok((holder, StoreInstallation { id: reply.text(6)?, partitions: reply.number(7)? }))
+}
+
+/// Whether a holder is alive within this time: it may have lost its connection a moment ago, with its server or its network.
+async fn reconnects(redis: &Redis, holder: &NameHolder, within: Duration) -> Result<bool, Error> {
+    // The holder has released the name meanwhile.
+    if holder.boot_id.is_empty() {
+        return Ok(false);
+    }
+    let until = Instant::now() + within;
+    while !is_alive(redis, holder).await? {
+        if Instant::now() >= until {
+            return Ok(false);
+        }
+        sleep(RECONNECT_POLL).await;
+    }
+    Ok(true)
 }
 
 /// Whether a holder is alive: one of its connections is open, which ends with its process. Where an ACL hides connections, its heartbeat

@@ -45,6 +45,9 @@ pub struct StoreOptions {
     pub durability: Durability,
     /// A holder of the instance name that is silent for this long is dead, if the server does not list its connections.
     pub dead_after: Duration,
+    /// How long a holder of the instance name that the server lists no connection of may still reconnect, before its name is taken over. A live
+    /// one tries again at once and then every second at most.
+    pub reconnect_time: Duration,
     /// How often the heartbeat is renewed.
     pub heartbeat_interval: Duration,
     /// Longest wait for a reply: a claim of a thousand rows takes some milliseconds, a fork of a large server some hundred.
@@ -71,6 +74,7 @@ impl StoreOptions {
             notify: true,
             durability: Durability::default(),
             dead_after: Duration::from_secs(15),
+            reconnect_time: Duration::from_secs(2),
             heartbeat_interval: Duration::from_secs(3),
             response_timeout: Duration::from_secs(2),
             rng,

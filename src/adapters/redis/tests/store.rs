@@ -47,6 +47,27 @@ async fn an_instance_name_is_held_until_its_process_ends() {
 }
 
 #[tokio::test]
+async fn a_holder_that_reconnects_keeps_its_instance_name() {
+    let server = Server::start().await;
+    let proxy = Proxy::to(&server).await;
+    let accepted = |url: &str| StoreOptions { durability: Durability::Warn, ..store_options(url, "p:", "one") };
+    let holder = RedisStore::open(accepted(&proxy.url())).await.unwrap();
+    let boot: String = command(&server.url(), &["HGET", "p:{store}:holder:one", "boot"]).await;
+    let connections = async || command::<String>(&server.url(), &["CLIENT", "LIST"]).await;
+    proxy.cut();
+    until("the holder's connection has gone", async || (!connections().await.contains(&boot)).then_some(())).await;
+
+    let second = tokio::spawn(RedisStore::open(StoreOptions { reconnect_time: LIMIT, ..accepted(&server.url()) }));
+    let is_named = |client: &str| client.split(' ').any(|field| field.starts_with("name=") && field != "name=");
+    until("the second process has connected", async || connections().await.lines().any(is_named).then_some(())).await;
+    proxy.restore();
+
+    let error = second.await.unwrap().err().expect("the holder keeps the name");
+    assert!(matches!(error, StoreOpenError::Held { .. }), "{error}");
+    holder.heartbeat(&InstanceId("one".into()), LIMIT).await.unwrap();
+}
+
+#[tokio::test]
 async fn a_taken_over_instance_name_is_reported_by_the_next_heartbeat() {
     let prefix = prefix();
     let store = RedisStore::open(store_options(&url(), &prefix, "one")).await.unwrap();

@@ -33,6 +33,7 @@ impl RedisStore {
             }
         });
         let (incoming, name) = (Arc::clone(&wake.incoming), instance.clone());
+        let maintenance = Arc::clone(&self.inner.redis.inner.maintenance);
         let options = &self.inner.redis.inner.options;
         let limits = SubscriptionLimits {
             connect: options.connect_timeout,
@@ -48,6 +49,8 @@ impl RedisStore {
                 if subscribe(&client, &channel, &limits, receive).await.is_ok() {
                     delay = delay_min;
                 }
+                // The calls have lost their connection too, most likely: another process that wants the instance name looks for it.
+                maintenance.notify_one();
                 // Announcements during this delay are lost; the polls find their rows.
                 tokio::time::sleep(delay).await;
                 delay = (delay * 2).min(delay_max);
