@@ -152,13 +152,14 @@ impl Service {
         self.admission.set_options(config.rate_limit.clone());
     }
 
-    /// Resolves with the reason when the root supervisor has given up or another process has taken over the instance name.
+    /// Resolves with the reason when the root supervisor has given up, another process has taken over the instance name, or a listener has failed.
     /// The caller stops the service and exits with 70.
     pub async fn gave_up(&self) -> String {
         tokio::select! {
             // Both only wait; dropping either loses nothing.
             reason = self.actors.gave_up() => format!("{reason:?}"),
             lost = self.handles.name_lost() => lost,
+            reason = self.http.ended() => reason,
         }
     }
 

@@ -1,4 +1,6 @@
 //! Starts the listeners, and stops them without waiting for idle connections.
+mod listener_end;
+
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -14,6 +16,7 @@ use crate::http::connection::connection;
 use crate::http::listeners::Listeners;
 use crate::http::options::Surface;
 use crate::state::HttpState;
+use listener_end::ListenerEnd;
 
 /// Time for the last bytes of a finished response to reach the socket.
 const LAST_BYTES: Duration = Duration::from_millis(50);
@@ -33,7 +36,8 @@ pub struct BoundListener {
 pub struct RunningServer {
     state: Arc<HttpState>,
     bound: Vec<BoundListener>,
-    running: Vec<(ServerHandle, JoinHandle<io::Result<()>>)>,
+    running: Vec<(ServerHandle, JoinHandle<()>)>,
+    end: ListenerEnd,
     depth_sampler: JoinHandle<()>,
 }
 
@@ -55,7 +59,8 @@ pub fn serve_on(state: &Arc<HttpState>, listeners: Listeners) -> io::Result<Runn
     let depth_sampler = tokio::spawn(sample_depth(Arc::clone(state)));
     let keys_of = Arc::clone(state);
     tokio::spawn(async move { keys_of.auth.prefetch_keys().await });
-    let mut server = RunningServer { state: Arc::clone(state), bound: Vec::new(), running: Vec::new(), depth_sampler };
+    let (state, end) = (Arc::clone(state), ListenerEnd::default());
+    let mut server = RunningServer { state, bound: Vec::new(), running: Vec::new(), end, depth_sampler };
     match listeners.admin {
         None => server.listen(listeners.public, Surface::Both, workers)?,
         Some(admin) => {
@@ -98,12 +103,18 @@ impl RunningServer {
             .disable_signals()
             .shutdown_timeout(60);
         let stopping = builder.graceful_shutdown_signal();
-        self.bound.push(BoundListener { address: listener.local_addr()?, surface });
+        let address = listener.local_addr()?;
+        self.bound.push(BoundListener { address, surface });
         let connection = move || connection(&state, surface, &stopping);
         let server = builder.listen("http", listener, connection)?.run();
         let handle = server.handle();
-        self.running.push((handle, tokio::spawn(server)));
+        self.running.push((handle, tokio::spawn(self.end.clone().record(address, server))));
         Ok(())
+    }
+
+    /// Resolves with the reason when a listener has ended by itself. The others still serve: stop them. Cancel-safe.
+    pub async fn ended(&self) -> String {
+        self.end.reason().await
     }
 
     /// Stops accepting, ends live streams, closes idle connections, and lets requests finish until `deadline` has passed.
@@ -140,6 +151,10 @@ impl RunningServer {
 impl Drop for RunningServer {
     fn drop(&mut self) {
         self.state.end_streams();
-        self.abort();
+        for (handle, _) in &self.running {
+            // An aborted task would leave its threads behind, with the socket. The command is sent at once.
+            drop(handle.stop(false));
+        }
+        self.depth_sampler.abort();
     }
 }

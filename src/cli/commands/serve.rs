@@ -20,7 +20,7 @@ pub(crate) use reload::Reloader;
 const STOP_GRACE: Duration = Duration::from_secs(2);
 /// Exit code after a second signal.
 const SECOND_SIGNAL: i32 = 130;
-/// Exit code after the supervision tree gave up.
+/// Exit code after the supervision tree gave up, a listener failed, or the instance name was lost.
 const ROOT_GAVE_UP: u8 = 70;
 
 #[derive(clap::Args)]
@@ -114,7 +114,7 @@ fn raise_open_files() {
     }
 }
 
-/// Waits for a signal or for the supervision tree to give up, then drains the service. Meanwhile the configuration is read again at each
+/// Waits for a signal or for the service to give up, then drains the service. Meanwhile the configuration is read again at each
 /// SIGHUP, where there is a reloader.
 pub(crate) async fn run(service: Service, mut signals: Signals, mut reloader: Option<Reloader>) -> Result<u8, Failure> {
     let code = loop {
@@ -127,7 +127,7 @@ pub(crate) async fn run(service: Service, mut signals: Signals, mut reloader: Op
                 }
             }
             reason = service.gave_up() => {
-                tracing::error!(event = "root_gave_up", reason, "the supervision tree gave up ({reason}); draining");
+                tracing::error!(event = "root_gave_up", reason, "the service gave up ({reason}); draining");
                 break ROOT_GAVE_UP;
             }
         }

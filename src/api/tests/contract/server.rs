@@ -254,6 +254,27 @@ async fn an_idle_service_stops_at_once() {
 }
 
 #[actix_web::test]
+async fn a_dropped_server_closes_its_listeners() {
+    let mut config = TestConfig::default();
+    config.options.admin_listen = Some("127.0.0.1:0".into());
+    let service = serve(&TestServer::with_config(config).state).unwrap();
+    let addresses: Vec<_> = service.bound().iter().map(|bound| bound.address).collect();
+    for address in addresses.clone() {
+        let response = blocking(move || exchange(address, head("GET /livez HTTP/1.1"))).await;
+        assert!(response.starts_with("HTTP/1.1 200 "), "{response}");
+    }
+
+    drop(service);
+
+    let until = Instant::now() + Duration::from_secs(20);
+    for address in addresses {
+        while blocking(move || TcpStream::connect(address)).await.is_ok() {
+            assert!(Instant::now() < until, "{address} still accepts connections");
+        }
+    }
+}
+
+#[actix_web::test]
 async fn admin_routes_can_have_their_own_port() {
     let mut config = TestConfig::default();
     config.options.admin_listen = Some("127.0.0.1:0".into());
