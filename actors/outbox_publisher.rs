@@ -305,7 +305,7 @@ impl OutboxPublisher {
     }
 
     fn sweep(&mut self, ctx: &mut Context<Self>) {
-        let page = self.sweeper.clone().sweep_page();
+        let page = self.sweeper.next_page(self.membership.rank().rank == 0);
         ctx.spawn(
             page.into_actor(self).map(|full, this, ctx| if full { this.sweep(ctx) } else { this.sweep_later(ctx) }),
         );

@@ -3,10 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ports::Error;
 use ports::broker::Broker;
 use ports::inbox::Inbox;
 use ports::orders::OrderStore;
 use ports::outbox::OutboxStore;
+use ports::partitions::{InstanceId, PartitionLeases};
+use tokio::time::Instant;
 
 use crate::system::dependencies::Dependencies;
 use crate::system::options::Options;
@@ -22,7 +25,16 @@ pub struct Sweeper {
     key_retention: Duration,
     inbox_retention: Duration,
     page_rows: u32,
+    leases: Arc<dyn PartitionLeases>,
+    instance: InstanceId,
+    /// When the sessions of former members are forgotten the next time.
+    next_forget: Option<Instant>,
 }
+
+/// Time between two rounds that forget the producer sessions of former members, and how many slots a round forgets: tens of thousands a day, while
+/// each fence takes the broker some milliseconds.
+const FORGET_INTERVAL: Duration = Duration::from_secs(600);
+const FORGOTTEN_MAX: u32 = 256;
 
 impl Sweeper {
     /// A sweeper of all stores of this instance.
@@ -36,12 +48,51 @@ impl Sweeper {
             key_retention: dependencies.commands.options.key_keep,
             inbox_retention: options.inbox_retention,
             page_rows: options.sweep_page,
+            leases: Arc::clone(&dependencies.leases),
+            instance: options.instance.clone(),
+            next_forget: None,
         }
+    }
+
+    /// The next page of each store, as [`Sweeper::sweep_page`] sweeps it. `is_first`: this instance is the first of the live members, which alone
+    /// forgets the producer sessions of former members. It does so at most once in [`FORGET_INTERVAL`].
+    pub fn next_page(&mut self, is_first: bool) -> impl Future<Output = bool> + use<> {
+        let now = Instant::now();
+        let forgets = is_first && self.next_forget.is_none_or(|next| next <= now);
+        if forgets {
+            self.next_forget = Some(now + FORGET_INTERVAL);
+        }
+        let sweeper = self.clone();
+        async move {
+            if forgets && let Err(error) = sweeper.forget_sessions().await {
+                tracing::debug!(event = "sweep_failed", what = "sessions", error = %error, "a sweep failed and will be repeated");
+            }
+            sweeper.sweep_page().await
+        }
+    }
+
+    /// Without this a fence of all sessions takes as long as there ever were instances. A store that does not list this instance knows too little
+    /// of the others.
+    async fn forget_sessions(&self) -> Result<(), Error> {
+        let Some(broker) = &self.broker else { return Ok(()) };
+        let members = self.leases.members().await?;
+        if !members.contains(&self.instance) {
+            return Ok(());
+        }
+        let forgotten = broker.forget_sessions(&members, FORGOTTEN_MAX).await?;
+        if forgotten > 0 {
+            tracing::info!(
+                event = "sessions_forgotten",
+                forgotten,
+                "{forgotten} producer sessions of instances that are gone were fenced and forgotten"
+            );
+        }
+        Ok(())
     }
 
     /// Sweeps one page of each store. Returns whether any page was full, so that the next page should follow at once: a sweep must keep up
     /// with the writes.
-    pub async fn sweep_page(self) -> bool {
+    async fn sweep_page(self) -> bool {
         let limit = self.page_rows;
         let broker = async {
             match &self.broker {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use ::outbox::{PartitionNo, ProducerSessionId, RowId, Token};
+use ::outbox::{InstanceId, PartitionNo, ProducerSessionId, RowId, Token};
 use async_trait::async_trait;
 
 use crate::error::Error;
@@ -127,6 +127,16 @@ pub trait Broker: Send + Sync {
     /// # Errors
     /// As of [`Broker::fence`] and [`Broker::watermark`].
     async fn fence_all(&self) -> Result<BTreeMap<PartitionNo, Token>, Error>;
+
+    /// Fences the producer sessions of every instance that is not among `members`, as [`Broker::fence_all`] does, and forgets them, so that a
+    /// later [`Broker::fence_all`] need not fence them again. At most `limit` producer slots in one call; returns their number. An instance
+    /// that opens a session afterwards is known again. Idempotent; not atomic.
+    ///
+    /// # Errors
+    /// As of [`Broker::fence`]; the slots before the failure are forgotten.
+    async fn forget_sessions(&self, _members: &[InstanceId], _limit: u32) -> Result<u32, Error> {
+        Ok(0)
+    }
 
     /// Appends records without a watermark, all of them or none. They are acknowledged and durable when it returns.
     async fn append(&self, records: Vec<Record>) -> Result<Vec<Position>, Error>;

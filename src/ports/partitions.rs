@@ -147,6 +147,15 @@ pub trait PartitionLeases: Send + Sync {
     /// heartbeat: an instance is dead by its own `dead_after`, not by the one of the caller.
     async fn heartbeat(&self, instance: &InstanceId, dead_after: Duration) -> Result<MemberRank, Error>;
 
+    /// Lists the members that the store remembers in the order of their names: the live ones, and the dead ones until they are deleted
+    /// [`MEMBER_RETENTION_FACTOR`] times their `dead_after` later. For forgetting the sessions of all others; a store that cannot go back in time
+    /// needs none of that and lists no member.
+    ///
+    /// [`MEMBER_RETENTION_FACTOR`]: outbox::limits::MEMBER_RETENTION_FACTOR
+    async fn members(&self) -> Result<Vec<InstanceId>, Error> {
+        Ok(Vec::new())
+    }
+
     /// Reads what an instance below its share needs to choose partitions. It reads every lease, so it is not for each heartbeat.
     async fn survey(&self, instance: &InstanceId) -> Result<LeaseSurvey, Error>;
 

@@ -1,12 +1,12 @@
 //! `Broker`: batches go through the sessions that the relay opens, records without a watermark through a session of the adapter's own.
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
 use async_trait::async_trait;
 use ports::Error;
 use ports::broker::{Batch, Broker, BrokerFailure, Position, Published, Record};
-use ports::partitions::{PartitionNo, ProducerSessionId, Token};
+use ports::partitions::{InstanceId, PartitionNo, ProducerSessionId, Token};
 use tokio::sync::oneshot;
 
 use crate::adapter::Kafka;
@@ -59,8 +59,8 @@ impl Broker for Kafka {
         self.inner.watcher.ready().await?;
         let (mut fenced, mut awaited) = (BTreeSet::new(), AwaitedPartitions::Nothing);
         loop {
-            let InstallationRecords { transactional_ids, watermarks } = self.installation_records(awaited).await?;
-            let unfenced: Vec<String> = transactional_ids.difference(&fenced).cloned().collect();
+            let InstallationRecords { registrations, watermarks } = self.installation_records(awaited).await?;
+            let unfenced: Vec<String> = registrations.into_keys().filter(|id| !fenced.contains(id)).collect();
             match (unfenced.is_empty(), awaited) {
                 // The watermarks are final: every id was fenced before they were read, and no transaction was undecided.
                 (true, AwaitedPartitions::All) => return Ok(watermarks),
@@ -72,6 +72,19 @@ impl Broker for Kafka {
             run_blocking("kafka-fence-all", move || inner.sessions.fence_ids(&ids)).await?;
             fenced.extend(unfenced);
         }
+    }
+
+    async fn forget_sessions(&self, members: &[InstanceId], limit: u32) -> Result<u32, Error> {
+        self.inner.watcher.ready().await?;
+        let InstallationRecords { registrations, .. } = self.installation_records(AwaitedPartitions::Nothing).await?;
+        let members: HashSet<String> =
+            members.iter().map(|member| self.inner.options.transactional_id(member, "")).collect();
+        let is_forgotten = |id: &str| id.rfind('-').is_none_or(|end| !members.contains(&id[..=end]));
+        let forgotten: Vec<_> =
+            registrations.into_iter().filter(|(id, _)| is_forgotten(id)).take(limit as usize).collect();
+        let (inner, count) = (Arc::clone(&self.inner), u32::try_from(forgotten.len()).unwrap_or(limit));
+        run_blocking("kafka-forget", move || inner.sessions.forget_ids(&forgotten)).await?;
+        Ok(count)
     }
 
     async fn append(&self, records: Vec<Record>) -> Result<Vec<Position>, Error> {

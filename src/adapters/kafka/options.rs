@@ -193,10 +193,10 @@ impl Options {
         self.event_topics().into_iter().chain([self.watermark_topic()]).collect()
     }
 
-    /// The beginning of every transactional id of this instance.
-    pub(crate) fn transactional_id_prefix(&self) -> String {
+    /// The transactional id of a slot of an instance of the installation.
+    pub(crate) fn transactional_id(&self, instance: &InstanceId, slot: &str) -> String {
         let prefix = if self.topic_prefix.is_empty() { "posthaste" } else { &self.topic_prefix };
-        format!("{prefix}-{}-{}", self.installation, self.instance)
+        format!("{prefix}-{}-{instance}-{slot}", self.installation)
     }
 }
 

@@ -175,6 +175,14 @@ const EVENTS: &[LogEvent] = &[
         action: "End that transaction; `pg_blocking_pids` and `pg_stat_activity` show it.",
     },
     LogEvent {
+        name: "sessions_forgotten",
+        levels: &[Level::INFO],
+        fields: &["forgotten"],
+        meaning: "Instances that left, or were dead for long, had producer sessions: they were fenced, and a fence of all sessions no longer \
+                  includes them.",
+        action: "Nothing to do.",
+    },
+    LogEvent {
         name: "worker_start_failed",
         levels: &[Level::DEBUG],
         fields: &["partition", "error"],
@@ -200,7 +208,7 @@ const EVENTS: &[LogEvent] = &[
         name: "sweep_failed",
         levels: &[Level::DEBUG],
         fields: &["what", "error"],
-        meaning: "One page of a periodic cleanup (archive, idempotency keys, inbox or log) failed; the next sweep \
+        meaning: "One page of a periodic cleanup (archive, idempotency keys, inbox, log or producer sessions) failed; a later sweep \
                   repeats it.",
         action: "Check the store if tables grow.",
     },

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use ports::Error;
 use ports::broker::{Batch, Broker, BrokerFailure, Position, Published, Record};
-use ports::partitions::{PartitionNo, ProducerSessionId, Token};
+use ports::partitions::{InstanceId, PartitionNo, ProducerSessionId, Token};
 
 use crate::faults::script::{Call, FaultScript, InjectedFault};
 
@@ -76,6 +76,10 @@ impl Broker for FaultyBroker {
 
     async fn fence_all(&self) -> Result<BTreeMap<PartitionNo, Token>, Error> {
         self.script.around(Call::FenceAll, self.real.fence_all()).await
+    }
+
+    async fn forget_sessions(&self, members: &[InstanceId], limit: u32) -> Result<u32, Error> {
+        self.real.forget_sessions(members, limit).await
     }
 
     async fn append(&self, records: Vec<Record>) -> Result<Vec<Position>, Error> {

@@ -11,7 +11,7 @@ use crate::harness::event_log;
 use crate::harness::http::{Http, tea_order};
 use crate::harness::load::{Acknowledged, Load};
 use crate::harness::metrics::metric;
-use crate::harness::process::{command, finish};
+use crate::harness::process::{Posthaste, command, finish};
 
 /// The default number of partitions.
 const PARTITIONS: usize = 64;
@@ -115,6 +115,24 @@ fn a_second_process_with_a_live_instance_id_is_refused_with_the_holders_pid() {
         assert!(stderr.contains(text), "{text} is missing in: {stderr}");
     }
     fleet.await_ready(Duration::from_secs(1));
+}
+
+#[test]
+fn producer_sessions_of_an_instance_that_left_are_forgotten() {
+    let backend = Backend::new();
+    let former = Posthaste::start(&backend, &[("POSTHASTE__INSTANCE__ID", "former")]);
+    former.http.post("/orders", &former.http.user(), &[], &tea_order(1));
+    await_empty(&backend, DRAIN_MAX);
+    assert!(former.stop().success());
+
+    let service = Posthaste::start(&backend, &[]);
+    let forgotten = until("its sessions are forgotten", Duration::from_secs(60), || {
+        service.logged("sessions_forgotten").first().and_then(|line| line["forgotten"].as_u64())
+    });
+
+    assert!(forgotten > 0);
+    service.http.post("/orders", &service.http.user(), &[], &tea_order(1));
+    await_empty(&backend, DRAIN_MAX);
 }
 
 #[test]

@@ -83,7 +83,7 @@ pub(crate) fn group_offset_reader(options: &Options, group: &str) -> ClientConfi
 pub(crate) fn partition_reader(options: &Options) -> ClientConfig {
     let mut config = base(options);
     config
-        .set("group.id", format!("{}-look", options.transactional_id_prefix()))
+        .set("group.id", options.transactional_id(&options.instance, "look"))
         .set("isolation.level", "read_committed")
         .set("enable.auto.commit", "false")
         .set("enable.partition.eof", "true")

@@ -1,6 +1,6 @@
 //! The sessions of this process, at most one live session for each slot. A slot's transactional id outlives its sessions; the id of a
 //! session is never used again.
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
@@ -40,8 +40,6 @@ pub(crate) struct SessionRegistry {
     live: Mutex<HashMap<ProducerSessionId, LiveSession>>,
     dead: Mutex<DeadSessions>,
     initialising: Mutex<HashMap<String, InitialisationLock>>,
-    /// The transactional ids that this process has registered in the watermark topic.
-    registered: Mutex<HashSet<String>>,
     /// Sizes that the broker refused a moment ago, for all sessions.
     refused_sizes: Arc<Mutex<RefusedSizes>>,
 }
@@ -88,14 +86,13 @@ impl SessionRegistry {
             live: Mutex::default(),
             dead: Mutex::default(),
             initialising: Mutex::default(),
-            registered: Mutex::default(),
             refused_sizes,
         }
     }
 
     /// Opens a session of this slot. Fences every earlier session with the same transactional id, in this process or another. Blocks.
     pub(crate) fn open(&self, slot: &str) -> Result<ProducerSessionId, Error> {
-        let transactional_id = format!("{}-{slot}", self.options.transactional_id_prefix());
+        let transactional_id = self.options.transactional_id(&self.options.instance, slot);
         let initialisation = self.initialisation(&transactional_id);
         let _held = initialisation.lock();
         self.end_sessions(
@@ -192,38 +189,58 @@ impl SessionRegistry {
 
     /// Ends every session of these transactional ids, in this process or another, and makes the broker abort their open transactions. Blocks.
     pub(crate) fn fence_ids(&self, transactional_ids: &[String]) -> Result<(), Error> {
-        for ids in transactional_ids.chunks(FENCES_AT_A_TIME) {
-            std::thread::scope(|scope| {
-                let fences: Vec<_> = ids.iter().map(|id| scope.spawn(|| self.fence_id(id))).collect();
-                let results = fences.into_iter().map(|fence| fence.join().unwrap_or_else(|_| Err(client_stopped())));
-                results.collect::<Result<(), Error>>()
-            })?;
-        }
-        Ok(())
+        in_parallel(transactional_ids, |id| self.fence_id(id))
+    }
+
+    /// Fences transactional ids and removes their registrations, as [`SessionRegistry::forget_id`] does. Blocks.
+    pub(crate) fn forget_ids(&self, registrations: &[(String, BTreeSet<u32>)]) -> Result<(), Error> {
+        in_parallel(registrations, |(id, partitions)| self.forget_id(id, partitions))
     }
 
     fn fence_id(&self, transactional_id: &str) -> Result<(), Error> {
+        self.fence_id_with(transactional_id, |_| Ok(()))
+    }
+
+    /// Fences this id as [`SessionRegistry::fence_ids`] does, and removes its registration from these partitions of the watermark topic. Each
+    /// removal is a transaction of the id itself: it fails if the id's owner opens a session meanwhile, which registers the id again. Blocks.
+    pub(crate) fn forget_id(&self, transactional_id: &str, partitions: &BTreeSet<u32>) -> Result<(), Error> {
+        self.fence_id_with(transactional_id, |producer| {
+            let (topic, key) = (self.options.watermark_topic().into(), registration_key(transactional_id));
+            self.load_watermark_topic(producer)?;
+            partitions.iter().try_for_each(|partition| {
+                transaction::commit_record(producer, (&topic, *partition), (&key, None), &self.options)
+            })
+        })?;
+        self.initialising.lock().remove(transactional_id);
+        Ok(())
+    }
+
+    fn fence_id_with(
+        &self,
+        transactional_id: &str,
+        then: impl FnOnce(&mut TransactionalProducer) -> Result<(), Error>,
+    ) -> Result<(), Error> {
         let initialisation = self.initialisation(transactional_id);
         let _held = initialisation.lock();
         self.end_sessions(|live| live.transactional_id == transactional_id, "every session was fenced");
-        self.init_producer(transactional_id).map(drop)
+        then(&mut self.init_producer(transactional_id)?)
     }
 
     /// Registers a transactional id in the watermark topic, in a transaction of its own: no batch is sent under an id that a fence of all ids
-    /// would not find.
+    /// would not find. Each session does, because another instance may have removed the registration when it fenced the session before.
     fn register(
         &self,
         producer: &mut TransactionalProducer,
         transactional_id: &str,
         partition: u32,
     ) -> Result<(), Error> {
-        if self.registered.lock().contains(transactional_id) {
-            return Ok(());
-        }
         let (topic, key) = (self.options.watermark_topic().into(), registration_key(transactional_id));
-        transaction::commit_record(producer, (&topic, partition), &key, &self.options)?;
-        self.registered.lock().insert(transactional_id.to_owned());
-        Ok(())
+        transaction::commit_record(
+            producer,
+            (&topic, partition),
+            (&key, Some(&self.options.installation)),
+            &self.options,
+        )
     }
 
     fn is_fenced(&self, session: &ProducerSessionId) -> bool {
@@ -246,12 +263,15 @@ impl SessionRegistry {
         });
     }
 
+    fn load_watermark_topic(&self, producer: &mut TransactionalProducer) -> Result<(), Error> {
+        let (topic, deadline) = (self.options.watermark_topic(), Instant::now() + self.options.connect_timeout);
+        producer.cluster.load(std::iter::once(&*topic), deadline)?.pop().map_or(Ok(()), |(_, error)| Err(error))
+    }
+
     /// The partition of the watermark topic that belongs to a transactional id. Two ids may share one: then they only wait for each other.
     fn watermark_partition(&self, producer: &mut TransactionalProducer, transactional_id: &str) -> Result<u32, Error> {
-        let (topic, deadline) = (self.options.watermark_topic(), Instant::now() + self.options.connect_timeout);
-        if let Some((_, error)) = producer.cluster.load(std::iter::once(&*topic), deadline)?.pop() {
-            return Err(error);
-        }
+        let topic = self.options.watermark_topic();
+        self.load_watermark_topic(producer)?;
         let no_partitions = || Error::Unreachable(format!("the topic {topic} has no partitions yet"));
         let partitions = producer.cluster.partition_count(&topic).ok_or_else(no_partitions)?;
         Ok(outbox::partition::topic_partition(transactional_id.as_bytes(), partitions))
@@ -285,4 +305,16 @@ impl SessionRegistry {
             }
         }
     }
+}
+
+/// Runs the work for each item, [`FENCES_AT_A_TIME`] at a time, until one fails.
+fn in_parallel<T: Sync>(items: &[T], work: impl Fn(&T) -> Result<(), Error> + Sync) -> Result<(), Error> {
+    for items in items.chunks(FENCES_AT_A_TIME) {
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = items.iter().map(|item| scope.spawn(|| work(item))).collect();
+            let results = threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err(client_stopped())));
+            results.collect::<Result<(), Error>>()
+        })?;
+    }
+    Ok(())
 }

@@ -97,17 +97,18 @@ pub(crate) fn publish(
     }
 }
 
-/// Commits one record in a transaction of its own. After an error the producer is of no use: its outcome may be unknown.
+/// Commits one record in a transaction of its own; without a value it deletes the key from a compacted topic.
+/// After an error the producer is of no use: its outcome may be unknown.
 pub(crate) fn commit_record(
     producer: &mut TransactionalProducer,
     (topic, partition): (&Arc<str>, u32),
-    key: &str,
+    (key, value): (&str, Option<&str>),
     options: &Options,
 ) -> Result<(), Error> {
     let (deadline, action) = (Instant::now() + options.delivery_timeout, "registering a transactional id");
     let record = RecordParts {
         key: key.as_bytes(),
-        value: options.installation.as_bytes(),
+        value: value.map(str::as_bytes),
         headers: &[],
         timestamp: options.clock.wall().millis(),
     };
@@ -225,14 +226,15 @@ impl Sending {
                 }
                 let parts = RecordParts {
                     key: record.key.as_bytes(),
-                    value: &record.value,
+                    value: Some(&record.value),
                     headers: &record.headers,
                     timestamp: record.timestamp.millis(),
                 };
                 queues.push(&record.topic, partition, slot, parts);
             }
             if let (Some((key, value)), Some(slot)) = (watermark, watermark.as_ref().and_then(|_| slots.next())) {
-                let parts = RecordParts { key: key.as_bytes(), value: value.as_bytes(), headers: &[], timestamp };
+                let parts =
+                    RecordParts { key: key.as_bytes(), value: Some(value.as_bytes()), headers: &[], timestamp };
                 queues.push(terms.watermark_topic, terms.watermark_partition, slot, parts);
             }
         }

@@ -19,7 +19,8 @@ const TRANSACTIONAL: i16 = 0x10;
 #[derive(Clone, Copy)]
 pub(crate) struct RecordParts<'a> {
     pub(crate) key: &'a [u8],
-    pub(crate) value: &'a [u8],
+    /// `None` deletes the key from a compacted topic.
+    pub(crate) value: Option<&'a [u8]>,
     pub(crate) headers: &'a [Header],
     /// In milliseconds since 1970, by the producer's clock.
     pub(crate) timestamp: i64,
@@ -72,7 +73,7 @@ pub(crate) fn size_max(record: &RecordParts<'_>) -> usize {
     const VARINT_MAX: usize = 5;
     let headers: usize = record.headers.iter().map(|(name, value)| name.len() + value.len() + 2 * VARINT_MAX).sum();
     // Length, attributes, timestamp, offset, lengths of key and value, number of headers.
-    VARINT_MAX + 1 + 10 + 4 * VARINT_MAX + record.key.len() + record.value.len() + headers
+    VARINT_MAX + 1 + 10 + 4 * VARINT_MAX + record.key.len() + record.value.map_or(0, <[u8]>::len) + headers
 }
 
 fn put_records(buffer: &mut BytesMut, records: &[RecordParts<'_>], first_timestamp: i64) {
@@ -84,7 +85,10 @@ fn put_records(buffer: &mut BytesMut, records: &[RecordParts<'_>], first_timesta
         put_varint(&mut body, record.timestamp - first_timestamp);
         put_varint(&mut body, offset);
         put_bytes(&mut body, record.key);
-        put_bytes(&mut body, record.value);
+        match record.value {
+            Some(value) => put_bytes(&mut body, value),
+            None => put_varint(&mut body, -1),
+        }
         put_varint(&mut body, record.headers.len() as i64);
         for (name, value) in record.headers {
             put_bytes(&mut body, name.as_bytes());
@@ -130,7 +134,7 @@ mod tests {
             .zip(values)
             .map(|(at, value)| RecordParts {
                 key: b"key",
-                value: value.as_bytes(),
+                value: Some(value.as_bytes()),
                 headers: &headers,
                 timestamp: 1_000 - at,
             })
@@ -158,6 +162,18 @@ mod tests {
     }
 
     #[test]
+    fn record_without_a_value_is_not_one_with_an_empty_value() {
+        let record = |value| RecordParts { key: b"k", value, headers: &[], timestamp: 0 };
+        let producer = BatchProducer { id: 7, epoch: 3, first_sequence: 0 };
+
+        let mut batch = encode(&[record(None), record(Some(&[]))], producer, Compression::None);
+
+        let set = RecordBatchDecoder::decode(&mut batch).expect("legal");
+        let values = set.records.into_iter().map(|record| record.value).collect::<Vec<_>>();
+        assert_eq!(values, [None, Some(Bytes::new())]);
+    }
+
+    #[test]
     fn batch_decodes_to_its_records_with_and_without_compression() {
         let long = "x".repeat(200_000);
         for compression in [Compression::None, Compression::Lz4] {
@@ -173,7 +189,7 @@ mod tests {
         let headers: Vec<Header> = vec![("name".into(), vec![7; 300].into()); 20];
         for length in [0, 63, 64, 8_191, 8_192, 1_100_000] {
             let value = vec![1; length];
-            let record = RecordParts { key: b"k", value: &value, headers: &headers, timestamp: i64::MAX };
+            let record = RecordParts { key: b"k", value: Some(&value), headers: &headers, timestamp: i64::MAX };
 
             let batch = encode(&[record], BatchProducer { id: 1, epoch: 0, first_sequence: 0 }, Compression::None);
 

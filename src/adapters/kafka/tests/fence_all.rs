@@ -1,11 +1,13 @@
 //! A fence of all sessions: those of every instance, with their open transactions, and the watermarks after it.
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use kafka::Guarantee;
 use outbox::topics::WATERMARK_TOPIC;
+use ports::broker::consumer_groups::Delivery;
 use ports::broker::topics::TopicReader;
 use ports::broker::{Broker, Published};
+use ports::partitions::InstanceId;
 use rdkafka::ClientConfig;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 
@@ -61,29 +63,54 @@ async fn open_transaction_of_a_forgotten_session_is_aborted() {
     assert_eq!(other.kafka.fence_all().await.expect("fenced"), watermarks);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn each_transactional_id_is_registered_once_for_each_process() {
-    let installation = Installation::new().await;
-    let registered = async || {
-        let topic = installation.kafka.options().topic(WATERMARK_TOPIC);
-        let mut keys = Vec::new();
-        for partition in 0..installation.kafka.options().partitions {
-            let read = installation.kafka.read(&topic, partition, 0, 1_000).await.expect("read");
-            keys.extend(read.into_iter().map(|delivery| delivery.record.key.to_string()));
+/// The transactional ids with a registration in the watermark topic, its last record considered.
+async fn registered(installation: &Installation) -> BTreeSet<String> {
+    let topic = installation.kafka.options().topic(WATERMARK_TOPIC);
+    let mut ids = BTreeSet::new();
+    for partition in 0..installation.kafka.options().partitions {
+        for Delivery { record, .. } in installation.kafka.read(&topic, partition, 0, 1_000).await.expect("read") {
+            let Some(id) = record.key.strip_prefix("producer:") else { continue };
+            if record.value.is_empty() {
+                ids.remove(id)
+            } else {
+                ids.insert(id.to_owned())
+            };
         }
-        keys.sort_unstable();
-        keys
-    };
+    }
+    ids
+}
 
+#[tokio::test(flavor = "multi_thread")]
+async fn the_transactional_id_of_each_session_is_registered() {
+    let installation = Installation::new().await;
     let first = installation.session(0).await;
-    let mut expected = vec![format!("producer:{}", transactional_id(&first))];
-    assert_eq!(registered().await, expected);
     let again = installation.session(0).await;
-    assert_eq!((transactional_id(&again), registered().await), (transactional_id(&first), expected.clone()));
     let second = installation.session(1).await;
     installation.kafka.append(installation.records(&[("a", "1")])).await.expect("appended");
 
-    expected.push(format!("producer:{}", transactional_id(&second)));
-    expected.sort_unstable();
-    assert_eq!(registered().await, expected, "the session that appends writes no watermarks");
+    assert_eq!(transactional_id(&again), transactional_id(&first));
+    let expected = [&first, &second].map(|session| transactional_id(session).to_owned());
+    assert_eq!(registered(&installation).await, expected.into(), "the session that appends writes no watermarks");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sessions_of_an_instance_that_is_no_member_are_fenced_and_forgotten() {
+    let installation = Installation::new().await;
+    let other = installation.other_instance(Guarantee::ExactlyOnce).await;
+    let (own, gone) = (installation.session(0).await, other.session(0).await);
+    let [own_id, gone_id] = [&own, &gone].map(|session| transactional_id(session).to_owned());
+    let forget = async || installation.kafka.forget_sessions(&[InstanceId("kit".into())], 10).await.expect("forgotten");
+
+    assert_eq!((forget().await, forget().await), (1, 0));
+
+    assert_eq!(registered(&installation).await, [own_id.clone()].into());
+    let late = other.publish(&gone, batch(P1, 7, other.records(&[("b", "late")]))).await;
+    assert!(matches!(late, Published::SessionLost(_)), "{late:?}");
+    installation.committed(&own, batch(P0, 5, installation.records(&[("a", "1")]))).await;
+    // The instance lives after all: its next session is known, and a fence of all sessions ends it.
+    let next = other.session(0).await;
+    assert_eq!(registered(&installation).await, [own_id, gone_id].into());
+    installation.kafka.fence_all().await.expect("fenced");
+    let fenced = other.publish(&next, batch(P1, 8, other.records(&[("b", "2")]))).await;
+    assert!(matches!(fenced, Published::SessionLost(_)), "{fenced:?}");
 }

@@ -25,8 +25,8 @@ pub(crate) fn registration_key(transactional_id: &str) -> String {
 /// What the watermark topic says about the installation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct InstallationRecords {
-    /// Every transactional id under which a session was ever opened.
-    pub(crate) transactional_ids: BTreeSet<String>,
+    /// The transactional ids under which sessions may be open, with the partitions of the topic that register each.
+    pub(crate) registrations: BTreeMap<String, BTreeSet<u32>>,
     /// The highest committed token of each outbox partition.
     pub(crate) watermarks: BTreeMap<PartitionNo, Token>,
 }
@@ -55,6 +55,8 @@ enum InstallationRecord {
     Watermark(u32, Token),
     /// Sessions may be open under the transactional id.
     Registration(String),
+    /// The transactional id was fenced, and no session was opened under it since.
+    Removal(String),
 }
 
 /// Offset and timestamp of a record.
@@ -70,8 +72,10 @@ impl WatermarkCache {
     /// The highest token of each outbox partition, and all registered transactional ids.
     pub(crate) fn all(&self) -> InstallationRecords {
         let mut all = InstallationRecords::default();
-        for records in self.0.values() {
-            all.transactional_ids.extend(records.transactional_ids.iter().cloned());
+        for (partition, records) in &self.0 {
+            for transactional_id in &records.transactional_ids {
+                all.registrations.entry(transactional_id.clone()).or_default().insert(*partition);
+            }
             for (outbox_partition, token) in &records.tokens {
                 let highest = all.watermarks.entry(PartitionNo(*outbox_partition)).or_default();
                 *highest = (*token).max(*highest);
@@ -162,16 +166,22 @@ impl PartitionRecords {
             Some(InstallationRecord::Registration(transactional_id)) => {
                 self.transactional_ids.insert(transactional_id);
             }
+            Some(InstallationRecord::Removal(transactional_id)) => {
+                self.transactional_ids.remove(&transactional_id);
+            }
             None => {}
         }
     }
 }
 
-/// Parses a record; `None` when it belongs to another installation.
+/// Parses a record; `None` when it belongs to another installation. A removal names none: it has no effect on the ids of another.
 fn installation_record(key: Option<&[u8]>, value: Option<&[u8]>, installation: &str) -> Option<InstallationRecord> {
-    let (key, value) = (std::str::from_utf8(key?).ok()?, std::str::from_utf8(value?).ok()?);
-    if let Some(transactional_id) = key.strip_prefix(REGISTRATION) {
-        return (value == installation).then(|| InstallationRecord::Registration(transactional_id.to_owned()));
+    let key = std::str::from_utf8(key?).ok()?;
+    let registered = key.strip_prefix(REGISTRATION).map(str::to_owned);
+    let Some(value) = value else { return registered.map(InstallationRecord::Removal) };
+    let value = std::str::from_utf8(value).ok()?;
+    if let Some(transactional_id) = registered {
+        return (value == installation).then_some(InstallationRecord::Registration(transactional_id));
     }
     let (token, owner) = value.split_once(' ')?;
     if owner != installation {
@@ -202,6 +212,8 @@ mod tests {
         }
         assert_eq!(installation_record(None, Some(b"17 own"), "own"), None);
         assert_eq!(installation_record(Some(b"3"), None, "own"), None);
+        let removal = installation_record(Some(registration_key("a-1").as_bytes()), None, "own");
+        assert_eq!(removal, Some(InstallationRecord::Removal("a-1".into())));
     }
 
     #[test]
@@ -218,12 +230,16 @@ mod tests {
         add(3, 1, watermark(0, 8));
         add(3, 2, watermark(2, 4));
         add(3, 3, registration("b"));
-        add(3, 4, None);
+        add(3, 4, registration("c"));
+        add(3, 5, Some(InstallationRecord::Removal("c".into())));
+        add(3, 6, Some(InstallationRecord::Removal("a".into())));
+        add(3, 7, None);
 
         assert_eq!([0, 1, 2].map(|partition| cache.highest(partition)), [Some(9), None, Some(4)]);
-        assert_eq!(cache.0[&3].last, Some((4, None)));
-        let InstallationRecords { transactional_ids, watermarks } = cache.all();
+        assert_eq!(cache.0[&3].last, Some((7, None)));
+        let InstallationRecords { registrations, watermarks } = cache.all();
         assert_eq!(watermarks, BTreeMap::from([(PartitionNo(0), 9), (PartitionNo(2), 4)]));
-        assert_eq!(transactional_ids, ["a", "b"].map(str::to_owned).into());
+        let expected = [("a", 0), ("b", 3)].map(|(id, partition)| (id.to_owned(), BTreeSet::from([partition])));
+        assert_eq!(registrations, BTreeMap::from(expected), "a removal is of its own partition");
     }
 }

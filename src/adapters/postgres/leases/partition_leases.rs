@@ -59,6 +59,15 @@ impl PartitionLeases for Postgres {
         self.run("survey", async move { survey(&core, &instance).await }).await
     }
 
+    async fn members(&self) -> Result<Vec<InstanceId>, Error> {
+        let core = self.core();
+        self.run("members", async move {
+            let rows = core.relay_session().await?.query("SELECT instance FROM member ORDER BY instance", &[]).await?;
+            rows.iter().map(|row| Ok(InstanceId(get::<&str>(row, 0)?.into()))).collect()
+        })
+        .await
+    }
+
     async fn leave(&self, instance: &InstanceId) -> Result<(), Error> {
         let (core, instance) = (self.core(), instance.clone());
         self.run("leave", async move {

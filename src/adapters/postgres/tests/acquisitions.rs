@@ -103,3 +103,19 @@ async fn a_renewal_waits_for_a_row_that_is_locked_for_a_moment() {
     unlocked.unwrap();
     assert_eq!(renewal.unwrap(), Renewal { renewed: vec![PartitionNo(0), PartitionNo(1)], locked: Vec::new() });
 }
+
+#[tokio::test]
+async fn members_are_listed_until_they_leave_or_are_deleted() {
+    let database = Database::migrated().await;
+    let store = Postgres::open(database.options("a")).await.unwrap();
+    let name = |name: &str| InstanceId(name.into());
+    for member in ["c", "b", "a"] {
+        store.heartbeat(&name(member), LEASE).await.unwrap();
+    }
+    let past = "UPDATE member SET seen_at = seen_at - interval '1 hour' WHERE instance = 'b'";
+    database.client().await.batch_execute(past).await.unwrap();
+
+    store.leave(&name("c")).await.unwrap();
+
+    assert_eq!(store.members().await.unwrap(), ["a", "b"].map(name), "a dead member is listed until it is deleted");
+}
