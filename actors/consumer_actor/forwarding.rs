@@ -20,9 +20,9 @@ use crate::consumer_actor::decisions::Decisions;
 use crate::consumer_actor::group_consumer::GroupConsumer;
 use crate::consumer_actor::message_log;
 
-/// How often the delay of a message that blocks its key doubles. Each round of the message appends all that wait behind it again; 5 doublings
-/// make the rounds of 8 s some four minutes long. The other keys of its partition of the last retry topic wait as long.
-const BLOCKED_DOUBLINGS_MAX: u32 = 5;
+/// How often the delay of a message that blocks its key doubles. Each round of the message appends all that wait behind it again; 2 doublings
+/// make the rounds of 8 s half a minute long. The other keys of its partition of the last retry topic wait as long.
+const BLOCKED_DOUBLINGS_MAX: u32 = 2;
 
 impl GroupConsumer {
     /// The messages of a poll that the group handles now, and the positions of those that are not for it. At the first of its messages that is not

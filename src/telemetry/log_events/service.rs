@@ -137,7 +137,7 @@ const EVENTS: &[LogEvent] = &[
         levels: &[Level::ERROR],
         fields: &["topic", "partition", "offset", "key", "error"],
         meaning: "No handler accepts a consumed record whose event type has `block-key`: it is tried after 8 s, then after twice the time \
-                  before, up to 256 s, and the later events of its order wait. Logged for its first attempts only.",
+                  before, up to 32 s, and the later events of its order wait. Logged for its first attempts only.",
         action: "Correct the cause; the record is then handled without a redrive.",
     },
     LogEvent {
