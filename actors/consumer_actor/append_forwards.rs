@@ -6,6 +6,7 @@ use ports::Error;
 use ports::broker::Record;
 use ports::inbox::DetourChange;
 
+use crate::consumer_actor::decisions::ForwardedRecord;
 use crate::consumer_actor::forwarding::forwarded_from;
 use crate::consumer_actor::group_consumer::GroupConsumer;
 use crate::consumer_actor::message_log;
@@ -17,16 +18,17 @@ impl GroupConsumer {
     /// The broker's, if it may accept the records later.
     pub(super) async fn append_forwards(
         &self,
-        records: Vec<Record>,
+        forwards: Vec<ForwardedRecord>,
         detours: &mut Vec<DetourChange>,
     ) -> Result<(), Error> {
-        match self.broker.append(records.clone()).await {
+        let records = forwards.iter().map(|forward| forward.record.clone()).collect();
+        match self.broker.append(records).await {
             Err(Error::Rejected(_)) => {}
             result => return result.map(drop),
         }
-        for record in records {
+        for ForwardedRecord { record, if_refused } in forwards {
             match self.broker.append(vec![record.clone()]).await {
-                Err(Error::Rejected(reason)) => self.append_refused(&record, &reason, detours).await?,
+                Err(Error::Rejected(reason)) => self.append_refused(&record, &reason, if_refused, detours).await?,
                 result => drop(result?),
             }
         }
@@ -37,13 +39,14 @@ impl GroupConsumer {
         &self,
         record: &Record,
         reason: &str,
+        if_refused: Option<DetourChange>,
         detours: &mut Vec<DetourChange>,
     ) -> Result<(), Error> {
         let mut target = record.topic.to_string();
         if retry_stage(&record.topic).is_some() {
             target = dead_letter_topic(base_topic(&record.topic));
             self.metrics.kafka_consumer_dlq_count.inc();
-            self.end_detour_of(record, detours);
+            self.replace_entry_of(record, if_refused, detours);
         }
         match self.broker.append(vec![without_value(record, target)]).await {
             Err(Error::Rejected(second)) => message_log::not_dead_lettered(record, &second),
@@ -56,16 +59,15 @@ impl GroupConsumer {
     }
 
     /// The record enters no retry topic, so later messages of its key do not wait for it.
-    fn end_detour_of(&self, record: &Record, detours: &mut Vec<DetourChange>) {
+    fn replace_entry_of(&self, record: &Record, by: Option<DetourChange>, detours: &mut Vec<DetourChange>) {
         let Some(origin) = forwarded_from(record) else { return };
         let detour_key = self.detour_key(record);
-        for change in detours {
-            if let DetourChange::Enter { key, offset, .. } = change
-                && *key == detour_key
-                && *offset == origin
-            {
-                *change = DetourChange::Leave { key: std::mem::take(key), offset: *offset };
-            }
+        let is_entry = |change: &DetourChange| match change {
+            DetourChange::Enter { key, offset, .. } => *key == detour_key && *offset == origin,
+            DetourChange::Leave { .. } => false,
+        };
+        if let Some(entry) = detours.iter().position(is_entry) {
+            detours.splice(entry..=entry, by);
         }
     }
 }

@@ -6,6 +6,14 @@ use ports::broker::consumer_groups::Delivery;
 use ports::broker::{Position, Record};
 use ports::inbox::{DetourChange, ProcessedEvent};
 
+/// A record for a retry topic or the dead letters.
+pub struct ForwardedRecord {
+    /// The record, with its topic.
+    pub record: Record,
+    /// What becomes of the detour of its key if the broker refuses the record: this change instead of its entry.
+    pub if_refused: Option<DetourChange>,
+}
+
 /// Decisions of one poll or of one key's messages in it, applied in the order of the fields: a message is processed before a later one of its
 /// key goes to a retry topic, and before the later ones wait for it no longer, because other members read them from then on. A crash in between
 /// repeats the poll: the inbox and the detours absorb the repetition, and only a retried or dead message may then appear twice in its topic.
@@ -14,7 +22,7 @@ pub struct Decisions {
     /// Events for the inbox.
     pub processed: Vec<ProcessedEvent>,
     /// Records for retry topics and dead letters.
-    pub forward: Vec<Record>,
+    pub forward: Vec<ForwardedRecord>,
     /// Keys whose later messages begin or end to wait.
     pub detours: Vec<DetourChange>,
     /// Messages that are done.

@@ -16,7 +16,7 @@ use ports::broker::{Position, Record};
 use ports::inbox::DetourChange;
 use tokio::time::Instant;
 
-use crate::consumer_actor::decisions::Decisions;
+use crate::consumer_actor::decisions::{Decisions, ForwardedRecord};
 use crate::consumer_actor::group_consumer::GroupConsumer;
 use crate::consumer_actor::message_log;
 
@@ -106,7 +106,11 @@ impl GroupConsumer {
         let Some(ahead) = self.detour_ahead(delivery, decisions).await? else { return Ok(false) };
         // Stage by stage, so that no message of the key overtakes an earlier one.
         let stage = round_of(delivery).map_or(0, |round| round + 1);
-        self.forward_to_retry(delivery, stage, Some(ahead), &waits_for_earlier(), attempts_made, decisions);
+        let record = self.retry_record(delivery, stage, &waits_for_earlier(), attempts_made);
+        // If the broker refuses the record, the earlier message still is in its retry topic: the detour stays as it is. One that already counts
+        // this message as its last ends with the next message of the key.
+        decisions.forward.push(ForwardedRecord { record, if_refused: None });
+        decisions.detours.push(self.enter_detour(delivery, ahead));
         Ok(true)
     }
 
@@ -123,18 +127,12 @@ impl GroupConsumer {
         // A message that waited in a later topic than its own failures lead to continues from there: going back would let others overtake it.
         let round = round_of(delivery).filter(|_| needs_order);
         let stage = round.map_or(stage, |round| stage.max(round + 1));
-        self.forward_to_retry(delivery, stage, needs_order.then_some(stage), failure, attempts, decisions);
+        let record = self.retry_record(delivery, stage, failure, attempts);
+        decisions.forward.push(ForwardedRecord { record, if_refused: self.end_of_detour(delivery, needs_order) });
+        decisions.detours.extend(needs_order.then(|| self.enter_detour(delivery, stage)));
     }
 
-    fn forward_to_retry(
-        &self,
-        delivery: &Delivery,
-        stage: u32,
-        detour: Option<u32>,
-        failure: &IntakeFailure,
-        attempts: u32,
-        decisions: &mut Decisions,
-    ) {
+    fn retry_record(&self, delivery: &Delivery, stage: u32, failure: &IntakeFailure, attempts: u32) -> Record {
         self.metrics.kafka_consumer_retry_count.inc();
         let topic_stage = stage.min(RETRY_DELAYS.len() as u32 - 1);
         let target = retry_topic(self.base(delivery), topic_stage as usize);
@@ -147,20 +145,24 @@ impl GroupConsumer {
             record.headers.push((ROUND_HEADER.into(), stage.to_string().into_bytes().into()));
         }
         self.mark(&mut record);
-        decisions.forward.push(record);
-        if let Some(stage) = detour {
-            let (key, offset) = (self.detour_key(&delivery.record), first_offset(delivery));
-            decisions.detours.push(DetourChange::Enter { key, stage, offset });
-        }
+        record
     }
 
-    /// Ends the wait of a key's later messages for this one. A message that an operator has sent to the retry topic has none behind it.
+    fn enter_detour(&self, delivery: &Delivery, stage: u32) -> DetourChange {
+        DetourChange::Enter { key: self.detour_key(&delivery.record), stage, offset: first_offset(delivery) }
+    }
+
+    /// Ends the wait of a key's later messages for this one.
     pub fn leave_detour(&self, delivery: &Delivery, needs_order: bool, decisions: &mut Decisions) {
+        decisions.detours.extend(self.end_of_detour(delivery, needs_order));
+    }
+
+    /// The end of a detour whose first message is this one. A message of its own topic begins one at most, and one that an operator has sent to
+    /// the retry topic has no message behind it.
+    fn end_of_detour(&self, delivery: &Delivery, needs_order: bool) -> Option<DetourChange> {
         let retried = spring_headers::attempts_made(&delivery.record).is_some();
-        if needs_order && retried && retry_stage(&delivery.position.topic).is_some() {
-            let (key, offset) = (self.detour_key(&delivery.record), first_offset(delivery));
-            decisions.detours.push(DetourChange::Leave { key, offset });
-        }
+        let ends = needs_order && retried && retry_stage(&delivery.position.topic).is_some();
+        ends.then(|| DetourChange::Leave { key: self.detour_key(&delivery.record), offset: first_offset(delivery) })
     }
 
     /// Sends a message to the dead-letter topic.
@@ -178,7 +180,7 @@ impl GroupConsumer {
         let forward = Forward { target, group: &self.group, failure, attempts_made, now, due: now };
         let mut record = forward_record(delivery, forward);
         self.mark(&mut record);
-        decisions.forward.push(record);
+        decisions.forward.push(ForwardedRecord { record, if_refused: None });
     }
 
     /// The key of a message's detour. Offsets order the messages of one topic only, so the topics that share retry topics have detours of their own.

@@ -1,14 +1,18 @@
 //! Records for retry topics and dead letters that the broker refuses for good: they must not stop their partition.
+use std::sync::Arc;
+use std::time::Duration;
+
 use app::consume::spring_headers;
+use app::contract::DecodedEvent;
 use app::operators::dead_letters::DeadLetterFilter;
-use domain::Status;
+use domain::{OrderId, Status};
 use ports::broker::Record;
 use ports::inbox::Inbox;
 use ports::operators::Audit;
 
 use crate::support::environment::Environment;
 use crate::support::ledger::Ledger;
-use crate::support::process::{GROUP, TIMEOUT, TOPIC};
+use crate::support::process::{GROUP, Process, TIMEOUT, TOPIC};
 use crate::support::record_faults::{RecordFault, header};
 use crate::support::recording_handler::RecordingHandler;
 
@@ -62,4 +66,82 @@ async fn message_without_any_dead_letter_does_not_hold_up_the_later_ones() {
 
     assert_eq!(handler.handled(id), vec![1]);
     assert_eq!(process.records(DEAD_LETTERS).await.len(), 0);
+}
+
+/// Events of one order whose first fails `failures` times, and whose retries in some topics the broker refuses for the event of one sequence.
+fn with_refused(
+    failures: usize,
+    sequence: &'static str,
+    topics: &'static [&str],
+) -> (Environment, Arc<RecordingHandler>) {
+    let is_first = |event: &DecodedEvent| event.after.as_ref().is_some_and(|after| after.version == 0);
+    let (handler, mut environment) = (RecordingHandler::new(true, failures, is_first), Environment::new());
+    (environment.consumes, environment.handlers) = (true, handler.for_all_types());
+    environment.record_faults.add(usize::MAX, RecordFault::RefusePermanent, move |record| {
+        topics.contains(&&*record.topic) && header(record, "x-sequence") == sequence
+    });
+    (environment, handler)
+}
+
+async fn assert_refused_without_a_detour(process: &Process, id: OrderId) {
+    let dead = process.records(DEAD_LETTERS).await;
+    assert_eq!((dead.len(), dead[0].record.value.len()), (1, 0));
+    assert_eq!(process.store.detour(GROUP, &id.to_string()).await.expect("read"), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn refused_message_does_not_end_the_wait_for_an_earlier_one() {
+    // The second message is refused on its way to the first retry topic, or to the second one. The first is still ahead of it.
+    for (failures, topics) in [(1, &["order.events-retry-0"]), (2, &["order.events-retry-1"])] {
+        let (environment, handler) = with_refused(failures, "2", topics);
+        let (process, mut ledger) = (environment.start().await, Ledger::default());
+        let id = ledger.create_order(&process).await;
+        process.wait_until("it has failed", TIMEOUT, async || handler.calls().len() == 1).await;
+        process.advance(Duration::from_millis(300)).await;
+        ledger.change_status(&process, id, Status::Processing).await;
+        let refused = async || process.records(DEAD_LETTERS).await.len() == 1;
+        process.wait_until("the second message is refused", TIMEOUT, refused).await;
+        assert!(handler.handled(id).is_empty(), "{topics:?}: the first message waits for its retry");
+
+        ledger.change_status(&process, id, Status::Shipped).await;
+        process.wait_until_consumed(TIMEOUT).await;
+
+        assert_eq!(handler.handled(id), [0, 2], "{topics:?}");
+        assert_refused_without_a_detour(&process, id).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn refused_message_of_the_poll_of_an_earlier_one_leaves_the_order_as_it_is() {
+    let (mut environment, handler) = with_refused(1, "2", &["order.events-retry-0"]);
+    environment.consumes = false;
+    let (process, mut ledger) = (environment.start().await, Ledger::default());
+    let id = ledger.create_order(&process).await;
+    ledger.change_status(&process, id, Status::Processing).await;
+    process.wait_until_drained(TIMEOUT).await;
+    drop(process);
+
+    // One poll receives both.
+    environment.consumes = true;
+    let process = environment.start().await;
+    let refused = async || process.records(DEAD_LETTERS).await.len() == 1;
+    process.wait_until("the second message is refused", TIMEOUT, refused).await;
+    ledger.change_status(&process, id, Status::Shipped).await;
+    process.wait_until_consumed(TIMEOUT).await;
+
+    assert_eq!(handler.handled(id), [0, 2]);
+    assert_refused_without_a_detour(&process, id).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn detour_ends_with_its_first_message_that_a_later_retry_topic_refuses() {
+    let (environment, handler) = with_refused(usize::MAX, "1", &["order.events-retry-1"]);
+    let (process, mut ledger) = (environment.start().await, Ledger::default());
+    let id = ledger.create_order(&process).await;
+    let refused = async || process.records(DEAD_LETTERS).await.len() == 1;
+    process.wait_until("the first message is refused", TIMEOUT, refused).await;
+
+    assert_eq!(handler.calls().len(), 2, "it failed in its own topic and in the first retry topic");
+    process.advance(Duration::from_millis(100)).await;
+    assert_refused_without_a_detour(&process, id).await;
 }
