@@ -12,7 +12,8 @@ use crate::consumer_actor::group_consumer::GroupConsumer;
 use crate::consumer_actor::message_log;
 
 impl GroupConsumer {
-    /// Appends all records together, and one by one if the broker refuses one of them for good.
+    /// Appends all records together, and one by one if the broker refuses one of them for good. A broker that sends at least once may have appended
+    /// the others, with an unknown outcome of all: they are there twice then, as after a repeated poll.
     ///
     /// # Errors
     /// The broker's, if it may accept the records later.
@@ -24,6 +25,7 @@ impl GroupConsumer {
         let records = forwards.iter().map(|forward| forward.record.clone()).collect();
         match self.broker.append(records).await {
             Err(Error::Rejected(_)) => {}
+            Err(Error::Unknown(_)) if forwards.len() > 1 => {}
             result => return result.map(drop),
         }
         for ForwardedRecord { record, if_refused } in forwards {

@@ -6,6 +6,7 @@ use std::time::Instant;
 use async_trait::async_trait;
 use ports::Error;
 use ports::broker::{Batch, Broker, BrokerFailure, Position, Published, Record};
+use ports::outbox::RowId;
 use ports::partitions::{InstanceId, PartitionNo, ProducerSessionId, Token};
 use tokio::sync::oneshot;
 
@@ -93,22 +94,12 @@ impl Broker for Kafka {
         }
         let session = self.append_session().await?;
         let (reply, result) = oneshot::channel();
-        let deadline = Instant::now() + self.inner.options.delivery_timeout;
+        let (count, deadline) = (records.len(), Instant::now() + self.inner.options.delivery_timeout);
         self.inner.sessions.enqueue(&session, SessionBatch::of_append(records, deadline, reply));
-        match result
+        let published = result
             .await
-            .unwrap_or_else(|_| Published::Unknown(BrokerFailure::unknown("the session that appends ended")))
-        {
-            Published::Committed(rows) => Ok(rows.into_iter().map(|(_, position)| position).collect()),
-            Published::Aborted { refused, cause, .. } => {
-                let first = refused.into_iter().next().map(|(_, error)| error);
-                Err(first
-                    .or(cause.map(|failure| failure.error))
-                    .unwrap_or_else(|| Error::Unreachable("the append was aborted".into())))
-            }
-            Published::Partial { .. } => Err(Error::Unknown("only some of the records could be appended".into())),
-            Published::Unknown(failure) | Published::SessionLost(failure) => Err(failure.error),
-        }
+            .unwrap_or_else(|_| Published::Unknown(BrokerFailure::unknown("the session that appends ended")));
+        append_result(published, count)
     }
 
     async fn returned(&self) {
@@ -139,5 +130,25 @@ impl Kafka {
         let inner = Arc::clone(&self.inner);
         let session = run_blocking("kafka-open-append", move || inner.sessions.open(APPEND_SLOT)).await?;
         Ok(current.insert(session).clone())
+    }
+}
+
+/// The result of an append of `count` records.
+fn append_result(published: Published, count: usize) -> Result<Vec<Position>, Error> {
+    let error_of = |refused: Vec<(RowId, Error)>, cause: Option<BrokerFailure>| {
+        let first = refused.into_iter().next().map(|(_, error)| error);
+        first
+            .or(cause.map(|failure| failure.error))
+            .unwrap_or_else(|| Error::Unreachable("the append was aborted".into()))
+    };
+    match published {
+        Published::Committed(rows) => Ok(rows.into_iter().map(|(_, position)| position).collect()),
+        Published::Aborted { refused, cause, .. } => Err(error_of(refused, cause)),
+        // Of a record that is neither sent nor refused, it may be unknown whether the broker has it.
+        Published::Partial { refused, .. } if refused.len() < count => {
+            Err(Error::Unknown("only some of the records could be appended".into()))
+        }
+        Published::Partial { refused, .. } => Err(error_of(refused, None)),
+        Published::Unknown(failure) | Published::SessionLost(failure) => Err(failure.error),
     }
 }

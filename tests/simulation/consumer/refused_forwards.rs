@@ -145,3 +145,27 @@ async fn detour_ends_with_its_first_message_that_a_later_retry_topic_refuses() {
     process.advance(Duration::from_millis(100)).await;
     assert_refused_without_a_detour(&process, id).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn refused_record_among_appended_ones_repeats_no_poll() {
+    let handler = RecordingHandler::new(true, 1, |event| event.after.as_ref().is_some_and(|after| after.version == 0));
+    let (mut environment, mut ledger) = (Environment::new(), Ledger::default());
+    environment.handlers = handler.for_all_types();
+    environment.record_faults.add(usize::MAX, RecordFault::RefuseOnlyThis, |record| {
+        &*record.topic == "order.events-retry-0" && header(record, "x-sequence") == "2"
+    });
+    let process = environment.start().await;
+    let id = ledger.create_order(&process).await;
+    ledger.change_status(&process, id, Status::Processing).await;
+    process.wait_until_drained(TIMEOUT).await;
+    drop(process);
+
+    // One poll receives both: the first fails, and the second waits behind it.
+    environment.consumes = true;
+    let process = environment.start().await;
+    process.wait_until_consumed(TIMEOUT).await;
+
+    assert_eq!(process.records(DEAD_LETTERS).await.len(), 1, "the second message");
+    assert_eq!(process.records("order.events-retry-0").await.len(), 2, "the first message, twice");
+    assert_eq!(handler.handled(id), [0, 0]);
+}

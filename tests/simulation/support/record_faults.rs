@@ -19,6 +19,8 @@ pub enum RecordFault {
     PartitionUnavailable,
     /// The broker refuses it with a permanent error.
     RefusePermanent,
+    /// As [`RecordFault::RefusePermanent`], and an append writes the other records of its call, as brokers do that send at least once.
+    RefuseOnlyThis,
     /// The broker aborts the whole batch after receiving it; no record is the cause.
     AbortBatch,
     /// The actor that sends it panics.
@@ -176,7 +178,7 @@ impl Broker for FaultyRecordBroker {
                 Some(RecordFault::PartitionUnavailable) => {
                     refused.push((*row, Error::Unreachable(format!("fault: no partition for row {row}"))))
                 }
-                Some(RecordFault::RefusePermanent) => {
+                Some(RecordFault::RefusePermanent | RecordFault::RefuseOnlyThis) => {
                     refused.push((*row, Error::Rejected(format!("fault: never row {row}"))))
                 }
                 Some(RecordFault::AbortBatch) => {
@@ -217,11 +219,18 @@ impl Broker for FaultyRecordBroker {
     }
 
     async fn append(&self, records: Vec<Record>) -> Result<Vec<Position>, Error> {
-        let refused = |record: &&Record| self.record_faults.fault_of(record) == Some(RecordFault::RefusePermanent);
-        if let Some(record) = records.iter().find(refused) {
-            return Err(Error::Rejected(format!("fault: never a record of {}", record.topic)));
+        let faults: Vec<_> = records.iter().map(|record| self.record_faults.fault_of(record)).collect();
+        let refused = |fault| faults.contains(&Some(fault));
+        if !refused(RecordFault::RefusePermanent) && !refused(RecordFault::RefuseOnlyThis) {
+            return self.real.append(records).await;
         }
-        self.real.append(records).await
+        let accepted = records.into_iter().zip(&faults).filter(|(_, fault)| fault.is_none()).map(|(record, _)| record);
+        let accepted: Vec<Record> = accepted.collect();
+        if refused(RecordFault::RefusePermanent) || accepted.is_empty() {
+            return Err(Error::Rejected("fault: never this record".into()));
+        }
+        self.real.append(accepted).await?;
+        Err(Error::Unknown("fault: only some of the records were appended".into()))
     }
 
     async fn returned(&self) {

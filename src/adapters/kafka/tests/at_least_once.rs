@@ -1,5 +1,6 @@
 //! The guarantee at least once: batches may be partly published, keys keep their order, and watermarks of exactly once still count.
 use kafka::Guarantee;
+use ports::Error;
 use ports::broker::{Broker, Published};
 
 use crate::support::{Installation, P0, P1, batch, noise};
@@ -114,4 +115,22 @@ async fn append_works_without_transactions() {
 
     assert!(positions[0] < positions[1]);
     assert_eq!(installation.by_key().await["k"], ["1", "2"]);
+}
+
+#[tokio::test]
+async fn append_of_refused_records_alone_is_rejected_and_of_some_is_unknown() {
+    let installation = installation().await;
+    installation.set("max.message.bytes", "3000").await;
+    let large = noise(12_000);
+    let append = |records: &[(&str, &str)]| installation.kafka.append(installation.records(records));
+
+    let alone = append(&[("k", &large)]).await;
+    assert!(matches!(alone, Err(Error::Rejected(_))), "{alone:?}");
+    let all = append(&[("k", &large), ("other", &large)]).await;
+    assert!(matches!(all, Err(Error::Rejected(_))), "{all:?}");
+    let mixed = append(&[("k", "1"), ("other", &large)]).await;
+    assert!(matches!(mixed, Err(Error::Unknown(_))), "{mixed:?}");
+
+    assert_eq!(installation.values().await, ["1"]);
+    append(&[("k", "2")]).await.expect("the session goes on");
 }
