@@ -45,6 +45,8 @@ pub struct BackpressureManager {
 /// The pause between two counts of the unsent rows is at least this many times as long as the count: a large backlog is counted less often,
 /// because it costs every instance, and the store is behind already.
 const COUNT_PAUSE_FACTOR: u32 = 10;
+/// Longest pause between two counts, so that pressure and readiness follow a store that is fast again.
+const COUNT_PAUSE_MAX: Duration = Duration::from_secs(10);
 
 /// The actors of a kind together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -85,13 +87,14 @@ impl BackpressureManager {
         let begun = Instant::now();
         let work = async move { outbox.depth().await };
         ctx.spawn(work.into_actor(self).map(move |depth, this, ctx| {
+            let pause = count_pause(begun.elapsed(), depth.is_ok());
             if let Ok(depth) = depth {
                 // Without a broker all rows stay unsent: that is not pressure.
                 let has_broker = this.dependencies.broker.is_some();
                 this.inputs.backlog = if has_broker { depth.pending + depth.failed } else { 0 };
                 this.publish_depth(&depth);
             }
-            ctx.run_later(SAMPLE_INTERVAL.max(begun.elapsed() * COUNT_PAUSE_FACTOR), Self::count_backlog);
+            ctx.run_later(pause, Self::count_backlog);
         }));
     }
 
@@ -215,6 +218,11 @@ impl BackpressureManager {
     }
 }
 
+/// The pause after a count that took this long. A failed one has counted nothing, so its time says nothing about the backlog.
+fn count_pause(took: Duration, succeeded: bool) -> Duration {
+    if succeeded { (took * COUNT_PAUSE_FACTOR).clamp(SAMPLE_INTERVAL, COUNT_PAUSE_MAX) } else { SAMPLE_INTERVAL }
+}
+
 /// Age of the oldest message that waits in the event topic. Messages of retry topics wait on purpose, as long as `consumer.retry_delays` say.
 fn pressure_lag(partitions: &[Lag]) -> Duration {
     let waiting = partitions.iter().filter(|lag| retry_stage(&lag.topic).is_none());
@@ -272,6 +280,15 @@ mod tests {
             pressure_lag(&[first, lag("order.events", 7), last, lag("order.events", 5)]),
             Duration::from_secs(7)
         );
+    }
+
+    #[test]
+    fn pause_between_counts_is_bounded_and_short_after_a_failed_one() {
+        let cases = [((0, true), 1_000), ((300, true), 3_000), ((12_000, true), 10_000), ((12_000, false), 1_000)];
+        for ((took, succeeded), expected) in cases {
+            let pause = count_pause(Duration::from_millis(took), succeeded);
+            assert_eq!(pause, Duration::from_millis(expected), "{took} ms, {succeeded}");
+        }
     }
 
     #[test]
