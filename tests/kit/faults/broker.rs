@@ -53,6 +53,7 @@ impl Broker for FaultyBroker {
                 InjectedFault::Unreachable
                 | InjectedFault::Forgotten
                 | InjectedFault::Slow(_)
+                | InjectedFault::SlowReply(_)
                 | InjectedFault::Hang
                 | InjectedFault::Panic,
             ) => {

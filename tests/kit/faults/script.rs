@@ -60,6 +60,8 @@ pub enum InjectedFault {
     SessionLost,
     /// The call starts after this delay.
     Slow(Duration),
+    /// The call is executed, and the caller receives its result after this delay. For `publish` as [`InjectedFault::Unreachable`].
+    SlowReply(Duration),
     /// The call waits for [`FaultScript::release`], then starts.
     Hang,
     /// The caller's task panics.
@@ -232,6 +234,11 @@ pub(crate) async fn outcome_under<T>(
         Some(InjectedFault::UnknownDone) => {
             run.await?;
             Err(Error::Unknown(format!("injected: the reply to {call:?} was lost")))
+        }
+        Some(InjectedFault::SlowReply(delay)) => {
+            let result = run.await;
+            tokio::time::sleep(delay).await;
+            result
         }
         Some(InjectedFault::UnknownNotDone) => Err(Error::Unknown(format!("injected: {call:?} was lost"))),
         Some(_) => Err(Error::Unreachable(format!("injected: {call:?}"))),
