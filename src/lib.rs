@@ -69,7 +69,7 @@ pub async fn start_with(config: Config, register: impl FnOnce(Handlers) -> Handl
 /// Starts the actors and serves HTTP.
 async fn run(config: &Config, wired: wiring::Wired, begun: Instant) -> Result<Service, StartError> {
     let stop_deadline = config.shutdown.deadline;
-    let bus_options = wired.bus_options();
+    let bus_options = wired.bus_options(config);
     let actors = ActorSystem::start(wired.dependencies, wired.actor_options, bus_options).await;
     let admission = wired.http.admission();
     let parts = wired.http.with_dispatch(actors.dispatch());

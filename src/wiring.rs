@@ -68,8 +68,8 @@ pub(crate) struct Wired {
 
 impl Wired {
     /// The options of the actors' bus for a process that starts now.
-    pub(crate) fn bus_options(&self) -> supervision::Options {
-        options::supervision(self.dependencies.clock.now())
+    pub(crate) fn bus_options(&self, config: &Config) -> supervision::Options {
+        options::supervision(config, self.dependencies.clock.now())
     }
 }
 

@@ -56,8 +56,12 @@ pub(super) fn http(config: &Config, instance: &InstanceId) -> api::Options {
     }
 }
 
-pub(super) fn supervision(started: Timestamp) -> supervision::Options {
-    supervision::Options { first_event_seq: first_event_seq(started), ..supervision::Options::default() }
+pub(super) fn supervision(config: &Config, started: Timestamp) -> supervision::Options {
+    supervision::Options {
+        first_event_seq: first_event_seq(started),
+        escalation_timeout: config.shutdown.deadline,
+        ..supervision::Options::default()
+    }
 }
 
 /// Above the numbers of every earlier process that published fewer than 1,000 events in each millisecond; exact as a JavaScript number.

@@ -45,7 +45,7 @@ impl Supervisor {
         }
     }
 
-    /// Stops all children and exits as escalated; the supervisor above then decides, as in OTP.
+    /// Stops all children and exits as escalated; the supervisor above then decides, as in OTP. Above the root there is none: the tree shuts down.
     async fn escalate(&mut self, index: usize, reason: &ExitReason) {
         let exceeded = self.child_event(index, "intensity_exceeded", Level::ERROR).with_reason(reason);
         self.bus.publish(self.with_intensity(exceeded));
@@ -53,6 +53,9 @@ impl Supervisor {
         let (count, window) = (self.intensity.count(), self.intensity.window);
         let detail = format!("{count} restarts in {window:?}, last {}: {reason}", child.path);
         let sibling = ExitReason::Sibling { failed: child.id.clone() };
+        if self.is_root() {
+            self.bus.begin_shutdown(Instant::now() + self.bus.options().escalation_timeout);
+        }
         self.stop_all(&DrainRequest::without_deadline(sibling, false)).await;
         self.intensity.clear();
         self.report_own_exit(ExitReason::Escalated { detail });

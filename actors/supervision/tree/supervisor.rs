@@ -86,6 +86,11 @@ impl Supervisor {
         let _ = self.bus.registry().with_entry(path, change);
     }
 
+    /// Whether no supervisor is above: tokens of children count from 1.
+    pub(crate) fn is_root(&self) -> bool {
+        self.link.token == 0
+    }
+
     /// Whether the whole tree is being shut down.
     pub(crate) fn is_shutting_down(&self) -> bool {
         self.shutdown_deadline.borrow().is_some()

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use supervision::{ActorState, AskError, ExitReason, Restart, RootSupervisor, Strategy, SupervisorSpec};
+use supervision::{ActorState, AskError, ExitReason, Restart, RootSupervisor, Shutdown, Strategy, SupervisorSpec};
 
 use crate::fixture::{
     Behavior, EventReader, FIVE_SECONDS, ONE_HOUR, Ping, Slow, WorkerEnv, bus_without_jitter, generations, ms,
@@ -59,6 +59,30 @@ virtual_time_test!(escalating_root_drains_its_other_children, {
     assert_eq!(root.done().await.as_str(), "escalated");
     assert_eq!(in_flight.await.unwrap(), Ok(()));
     assert_eq!(events.wait_for("child_exited", "/a").await.reason, Some("sibling"));
+});
+
+virtual_time_test!(escalating_root_gives_all_children_together_the_time_of_one_shutdown, {
+    let env = WorkerEnv::default();
+    let bus = bus_without_jitter();
+    let mut spec = supervisor(Strategy::OneForOne, 0);
+    for path in ["/a", "/b", "/c"] {
+        let (mailbox, child) = worker(&bus, &env, path);
+        let only_child = SupervisorSpec::new(&path[1..], Strategy::OneForOne, 3, FIVE_SECONDS);
+        spec = spec.supervisor(only_child.child(child.shutdown(Shutdown::Timeout(Duration::from_secs(15)))));
+        mailbox.try_send(Behavior::Hang).map_err(|(error, _)| error).unwrap();
+    }
+    let (_w, last) = worker(&bus, &env, "/w");
+    let root = RootSupervisor::start(spec.child(last), bus).await;
+    tokio::time::sleep(ms(1)).await;
+
+    root.bus().panic("/w", "test").unwrap();
+    let failed_at = tokio::time::Instant::now();
+    assert_eq!(root.done().await.as_str(), "escalated");
+
+    let elapsed = failed_at.elapsed();
+    assert!(elapsed >= Duration::from_secs(25) && elapsed < Duration::from_secs(26), "{elapsed:?}");
+    let report = root.shutdown(FIVE_SECONDS).await;
+    assert_eq!((report.reason.as_str(), env.alive.load(std::sync::atomic::Ordering::SeqCst)), ("escalated", 0));
 });
 
 virtual_time_test!(escalated_supervisor_restarts_with_its_subtree_and_addresses_stay_valid, {
