@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use app::consume::intake::IntakeFailure;
 use app::consume::spring_headers;
-use app::consume::webhooks::delivery::{self, Verdict};
+use app::consume::webhooks::delivery::{self, EndpointState, Verdict};
 use app::consume::webhooks::endpoint_health::{AfterFailure, EndpointHealth, after_failure};
 use app::policy::breaker::BreakerPermit;
 use async_trait::async_trait;
@@ -176,15 +176,14 @@ impl WebhookPipeline {
                 (record.outcome, record.error) = (AttemptOutcome::Failed, Some(delivery::GONE.to_owned()));
                 results.comes_again = true;
             }
-            Verdict::Failed { failure, endpoint_down } => {
-                let works = self.health.lock().works(self.started.elapsed());
-                if endpoint_down {
-                    self.endpoint_fails(webhook, &failure);
-                } else {
-                    self.endpoint_works(webhook);
+            Verdict::Failed { failure, endpoint } => {
+                let worked_since = self.health.lock().worked_since(self.last_failure_of(message));
+                match endpoint {
+                    EndpointState::Works => self.endpoint_works(webhook),
+                    EndpointState::Down | EndpointState::Overloaded => self.endpoint_fails(webhook, &failure),
                 }
                 record.outcome = AttemptOutcome::Retried;
-                match after_failure(attempt, endpoint_down, probing, works) {
+                match after_failure(attempt, endpoint, probing, worked_since) {
                     AfterFailure::ComesAgain => results.comes_again = true,
                     AfterFailure::Retry => {
                         message_log::retried(message, attempt, &failure);
@@ -227,6 +226,11 @@ impl WebhookPipeline {
             error: None,
         };
         (delivery::verdict(&result), attempt)
+    }
+
+    /// When the last counted attempt of a message failed, by the clock of `health`: it was written to its retry topic then.
+    fn last_failure_of(&self, message: &Delivery) -> Duration {
+        self.started.elapsed().saturating_sub(self.consumer.clock.wall().since(message.record.timestamp))
     }
 
     /// Ends the deliveries of a webhook whose endpoint is gone.

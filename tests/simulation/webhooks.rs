@@ -83,6 +83,43 @@ async fn event_that_alone_is_never_answered_is_a_dead_letter() {
     assert_eq!(endpoint.accepted().len(), 220, "it delays no other event");
 }
 
+/// Publishes an event, and another one in each of the three hours of its first six attempts.
+async fn deliver_with_rare_others(process: &Process, body: &str) {
+    publish(process, body, None).await;
+    for number in 0..3 {
+        process.advance(HOUR * 5 / 6).await;
+        publish(process, &number.to_string(), None).await;
+        process.advance(HOUR / 6).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn event_that_a_rarely_used_endpoint_never_answers_is_a_dead_letter() {
+    let endpoint = ScriptedEndpoint::new(|body| if body == "poison" { unreachable() } else { Ok(200) });
+    let (_environment, process) = start(&endpoint, false).await;
+
+    deliver_with_rare_others(&process, "poison").await;
+
+    assert_eq!(dead_letters(&process).await, 1);
+    assert_eq!(endpoint.accepted().len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn endpoint_that_asks_for_fewer_requests_makes_no_event_a_dead_letter() {
+    for status in [429, 503] {
+        let endpoint = ScriptedEndpoint::new(move |body| if body == "a" { Ok(status) } else { Ok(200) });
+        let (_environment, process) = start(&endpoint, false).await;
+
+        deliver_with_rare_others(&process, "a").await;
+
+        let attempts = endpoint.received().iter().filter(|body| *body == "a").count();
+        assert!(attempts > 5, "{status}: {attempts} attempts");
+        assert_eq!(dead_letters(&process).await, 0, "{status}");
+        endpoint.set(|_| Ok(200));
+        process.wait_until("it is delivered", 2 * HOUR, async || endpoint.accepted().contains(&"a".to_owned())).await;
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn consumer_that_dies_while_it_probes_the_endpoint_probes_it_again() {
     let endpoint = ScriptedEndpoint::new(|_| unreachable());

@@ -92,9 +92,20 @@ pub enum Verdict {
     Failed {
         /// Failure that is written into the headers.
         failure: IntakeFailure,
-        /// Whether the endpoint itself does not work, so that another event would fail as well.
-        endpoint_down: bool,
+        /// What the failure shows about the endpoint.
+        endpoint: EndpointState,
     },
+}
+
+/// What a failed attempt shows about the endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EndpointState {
+    /// It answered, and does not accept this event.
+    Works,
+    /// It fails as in an outage: another event would fail as well, unless this one causes it.
+    Down,
+    /// It asks for fewer requests. No event causes that.
+    Overloaded,
 }
 
 /// How the reason of a failure with a response begins; the status follows.
@@ -107,24 +118,25 @@ pub fn status_of_failure(reason: &str) -> Option<u16> {
 
 /// The verdict on a call.
 pub fn verdict(result: &Result<u16, EndpointError>) -> Verdict {
-    let failed = |failure_type, reason: String, endpoint_down| Verdict::Failed {
+    let failed = |failure_type, reason: String, endpoint| Verdict::Failed {
         failure: IntakeFailure { failure_type, class: FAILURE_CLASS, reason },
-        endpoint_down,
+        endpoint,
     };
     match result {
         Ok(200..=299) => Verdict::Accepted,
         Ok(410) => Verdict::Gone,
         Ok(status) => {
-            let (failure_type, down) = match status {
-                408 => (FailureType::Timeout, true),
-                429 | 502..=504 => (FailureType::System, true),
-                500..=599 => (FailureType::System, false),
-                _ => (FailureType::Validation, false),
+            let (failure_type, endpoint) = match status {
+                408 => (FailureType::Timeout, EndpointState::Down),
+                429 | 503 => (FailureType::System, EndpointState::Overloaded),
+                502 | 504 => (FailureType::System, EndpointState::Down),
+                500..=599 => (FailureType::System, EndpointState::Works),
+                _ => (FailureType::Validation, EndpointState::Works),
             };
             let redirect = if (300..=399).contains(status) { "; redirects are not followed" } else { "" };
-            failed(failure_type, format!("{ANSWERED}{status}{redirect}"), down)
+            failed(failure_type, format!("{ANSWERED}{status}{redirect}"), endpoint)
         }
-        Err(error) => failed(error.failure_type, error.reason.clone(), true),
+        Err(error) => failed(error.failure_type, error.reason.clone(), EndpointState::Down),
     }
 }
 
@@ -223,17 +235,21 @@ mod tests {
 
     #[test]
     fn status_decides_between_accepted_gone_and_failed() {
-        let down = |status: u16| match verdict(&Ok(status)) {
-            Verdict::Failed { endpoint_down, .. } => Some(endpoint_down),
-            Verdict::Accepted | Verdict::Gone => None,
+        let all = |expected: EndpointState, statuses: &[u16]| {
+            let shows =
+                |status| matches!(verdict(&Ok(status)), Verdict::Failed { endpoint, .. } if endpoint == expected);
+            statuses.iter().all(|status| shows(*status))
         };
 
         assert!([200, 201, 202, 204, 299].into_iter().all(|status| verdict(&Ok(status)) == Verdict::Accepted));
         assert_eq!(verdict(&Ok(410)), Verdict::Gone);
-        assert!([301, 400, 401, 404, 409, 422, 500, 501].into_iter().all(|status| down(status) == Some(false)));
-        assert!([408, 429, 502, 503, 504].into_iter().all(|status| down(status) == Some(true)));
+        assert!(all(EndpointState::Works, &[301, 400, 401, 404, 409, 422, 500, 501]));
+        assert!(all(EndpointState::Down, &[408, 502, 504]));
+        assert!(all(EndpointState::Overloaded, &[429, 503]));
         let error = EndpointError { fault: Fault::Transient, failure_type: FailureType::Network, reason: "cut".into() };
-        let Verdict::Failed { failure, endpoint_down: true } = verdict(&Err(error)) else { panic!("it failed") };
+        let Verdict::Failed { failure, endpoint: EndpointState::Down } = verdict(&Err(error)) else {
+            panic!("it failed")
+        };
         assert_eq!((failure.failure_type, failure.reason.as_str()), (FailureType::Network, "cut"));
     }
 }

@@ -1,6 +1,7 @@
 //! EndpointHealth: what the calls of a webhook's endpoint have shown about it, and what follows for an event whose attempt failed.
 use std::time::Duration;
 
+use super::delivery::EndpointState;
 use crate::consume::chain::ATTEMPTS_MAX;
 use crate::policy::breaker::{self, BreakerState, CircuitBreaker};
 
@@ -10,8 +11,6 @@ pub struct EndpointHealth {
     /// Stops the calls of an endpoint that does not work.
     pub breaker: CircuitBreaker,
     worked_at: Option<Duration>,
-    /// How long a response shows that the endpoint works.
-    recent: Duration,
 }
 
 /// What follows a failed attempt.
@@ -28,8 +27,7 @@ pub enum AfterFailure {
 impl EndpointHealth {
     /// Health of an endpoint that was not called yet.
     pub fn new(options: breaker::Options) -> Self {
-        let recent = options.open;
-        Self { breaker: CircuitBreaker::new(options), worked_at: None, recent }
+        Self { breaker: CircuitBreaker::new(options), worked_at: None }
     }
 
     /// Records a response of an endpoint that works, whatever it says about the event. Returns whether it closed the breaker.
@@ -38,28 +36,32 @@ impl EndpointHealth {
         self.breaker.succeeded()
     }
 
-    /// Whether the latest call succeeded, a short time ago: then a failure is the event's own, not an outage.
-    pub fn works(&self, now: Duration) -> bool {
-        let is_recent = self.worked_at.is_some_and(|at| now.saturating_sub(at) <= self.recent);
-        is_recent && self.breaker.state() == BreakerState::Closed { failures: 0 }
+    /// Whether the latest call found the endpoint working, after the time at which an event failed before: then a further failure of this event
+    /// is its own, not an outage.
+    pub fn worked_since(&self, failed_at: Duration) -> bool {
+        let works = self.breaker.state() == BreakerState::Closed { failures: 0 };
+        works && self.worked_at.is_some_and(|worked_at| worked_at > failed_at)
     }
 }
 
-/// Decides on an event whose attempt failed. `endpoint_down`: it failed as in an outage. `works`: see [`EndpointHealth::works`], before this
-/// attempt. Only an attempt that shows something about the event can be its last: an outage makes no event a dead letter.
-pub fn after_failure(attempt: u32, endpoint_down: bool, probing: bool, works: bool) -> AfterFailure {
-    match (endpoint_down, probing) {
+/// Decides on an event whose attempt failed. `worked_since`: see [`EndpointHealth::worked_since`], before this attempt. Only an attempt that shows
+/// something about the event can be its last: an outage makes no event a dead letter.
+pub fn after_failure(attempt: u32, endpoint: EndpointState, probing: bool, worked_since: bool) -> AfterFailure {
+    use EndpointState::{Down, Overloaded, Works};
+    match (endpoint, probing) {
         // The probe shows nothing about the event.
-        (true, true) => AfterFailure::ComesAgain,
+        (Down | Overloaded, true) => AfterFailure::ComesAgain,
         _ if attempt < ATTEMPTS_MAX => AfterFailure::Retry,
-        (true, false) if !works => AfterFailure::Retry,
-        _ => AfterFailure::DeadLetter,
+        (Overloaded, false) => AfterFailure::Retry,
+        (Down, false) if !worked_since => AfterFailure::Retry,
+        (Works, _) | (Down, false) => AfterFailure::DeadLetter,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::AfterFailure::{ComesAgain, DeadLetter, Retry};
+    use super::EndpointState::{Down, Overloaded, Works};
     use super::*;
 
     const fn s(seconds: u64) -> Duration {
@@ -68,34 +70,36 @@ mod tests {
 
     #[test]
     fn last_attempt_that_fails_as_in_an_outage_is_repeated_unless_the_endpoint_works() {
-        // attempt, endpoint_down, probing, works
+        // attempt, endpoint, probing, worked_since
         let cases = [
-            ((1, false, false, true), Retry),
-            ((4, true, false, true), Retry),
-            ((5, false, false, false), DeadLetter),
-            ((5, false, true, false), DeadLetter),
-            ((5, true, false, false), Retry),
-            ((9, true, false, false), Retry),
-            ((5, true, false, true), DeadLetter),
-            ((1, true, true, false), ComesAgain),
-            ((5, true, true, false), ComesAgain),
+            ((1, Works, false, true), Retry),
+            ((4, Down, false, true), Retry),
+            ((5, Works, false, false), DeadLetter),
+            ((5, Works, true, false), DeadLetter),
+            ((5, Down, false, false), Retry),
+            ((9, Down, false, false), Retry),
+            ((5, Down, false, true), DeadLetter),
+            ((9, Overloaded, false, true), Retry),
+            ((1, Down, true, false), ComesAgain),
+            ((5, Down, true, false), ComesAgain),
+            ((5, Overloaded, true, false), ComesAgain),
         ];
-        for (case @ (attempt, endpoint_down, probing, works), expected) in cases {
-            assert_eq!(after_failure(attempt, endpoint_down, probing, works), expected, "{case:?}");
+        for (case @ (attempt, endpoint, probing, worked_since), expected) in cases {
+            assert_eq!(after_failure(attempt, endpoint, probing, worked_since), expected, "{case:?}");
         }
     }
 
     #[test]
-    fn endpoint_works_for_a_while_after_a_response_until_a_call_fails() {
+    fn endpoint_works_since_an_attempt_if_the_latest_call_after_it_succeeded() {
         let mut health = EndpointHealth::new(breaker::Options { failures: 5, open: s(30) });
-        assert!(!health.works(s(0)), "it was not called yet");
+        assert!(!health.worked_since(s(0)), "it was not called yet");
         health.worked(s(10));
-        assert!(health.works(s(10)) && health.works(s(40)) && !health.works(s(41)));
+        assert!(health.worked_since(s(9)) && !health.worked_since(s(10)));
 
         health.breaker.failed(s(11));
 
-        assert!(!health.works(s(12)));
+        assert!(!health.worked_since(s(9)));
         health.worked(s(13));
-        assert!(health.works(s(14)));
+        assert!(health.worked_since(s(9)) && health.worked_since(s(12)) && !health.worked_since(s(3_600)));
     }
 }
