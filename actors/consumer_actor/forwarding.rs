@@ -66,7 +66,8 @@ impl GroupConsumer {
         let by_stage = || self.retry_delays.get(stage).map(|delay| written.after(*delay));
         let by_header = |due: Timestamp| Some(due.min(written.after(longest)));
         let due = spring_headers::due(&delivery.record).map_or_else(by_stage, by_header)?;
-        let mut left = due.since(self.clock.now());
+        // The due time may be of another instance.
+        let mut left = due.since(self.clock.wall());
         if left > longest {
             let now = Instant::now();
             left = longest.saturating_sub(now - self.first_seen.at(&delivery.position, now));
@@ -136,7 +137,7 @@ impl GroupConsumer {
         self.metrics.kafka_consumer_retry_count.inc();
         let topic_stage = stage.min(RETRY_DELAYS.len() as u32 - 1);
         let target = retry_topic(self.base(delivery), topic_stage as usize);
-        let now = self.clock.now();
+        let now = self.clock.wall();
         let due = now.after(blocked_delay(self.retry_delays[topic_stage as usize], attempts));
         let forward = Forward { target, group: &self.group, failure, attempts_made: attempts, now, due };
         let mut record = forward_record(delivery, forward);
@@ -176,7 +177,7 @@ impl GroupConsumer {
         self.metrics.kafka_consumer_dlq_count.inc();
         message_log::dead_lettered(delivery, failure, &self.events);
         let target = dead_letter_topic(self.base(delivery));
-        let (attempts_made, now) = (attempts.unwrap_or(1), self.clock.now());
+        let (attempts_made, now) = (attempts.unwrap_or(1), self.clock.wall());
         let forward = Forward { target, group: &self.group, failure, attempts_made, now, due: now };
         let mut record = forward_record(delivery, forward);
         self.mark(&mut record);

@@ -203,7 +203,8 @@ impl WebhookPipeline {
     }
 
     async fn call(&self, webhook: &Webhook, message: &Delivery, number: u32) -> (Verdict, WebhookDelivery) {
-        let (at, started) = (self.consumer.clock.now(), Instant::now());
+        // The endpoint compares the time in the signature with its own clock.
+        let (at, started) = (self.consumer.clock.wall(), Instant::now());
         let message_id = delivery::message_id(message);
         let request = delivery::request(webhook, &message_id, &message.record, at);
         let mut span = message_span::delivered(&self.tracer, message, webhook.id, number);

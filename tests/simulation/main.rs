@@ -76,6 +76,7 @@ mod relay {
     mod unknown_outcomes;
 }
 mod support {
+    pub mod ahead_clock;
     pub mod consumption;
     pub mod environment;
     pub mod foreign_events;

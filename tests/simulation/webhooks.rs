@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use domain::{Timestamp, WebhookId};
 use kit::faults::{Call, InjectedFault};
+use ports::clock::Clock;
 use ports::endpoint::webhooks::{Webhook, WebhookStore};
+use tokio::time::Instant;
 
 use crate::support::environment::Environment;
 use crate::support::foreign_events::{CUSTOMERS, publish};
@@ -137,6 +139,27 @@ async fn consumer_that_dies_while_it_probes_the_endpoint_probes_it_again() {
 
     process.wait_until("all are delivered", HOUR, async || endpoint.accepted().len() >= 5).await;
     assert_eq!(process.statistics("webhook_endpoints_down"), [0.0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn wall_clock_that_was_ahead_neither_shortens_a_retry_nor_dates_a_signature() {
+    let endpoint = ScriptedEndpoint::new(|_| Ok(500));
+    let mut environment = Environment::new();
+    environment.options.webhooks.retry_delays = [60; 4].map(Duration::from_secs);
+    let (environment, process) = start_in(environment, &endpoint, true).await;
+    publish(&process, "a", None).await;
+    let waits = async || process.records("webhooks-retry-0").await.len() == 1;
+    process.wait_until("its first attempt has failed", TIMEOUT, waits).await;
+    let failed_at = Instant::now();
+    drop(process);
+
+    environment.clock.was_ahead(2 * HOUR);
+    let process = environment.start().await;
+    process.wait_until("it is tried again", 4 * TIMEOUT, async || endpoint.received().len() >= 2).await;
+
+    assert!(failed_at.elapsed() > Duration::from_secs(59), "after {:?}", failed_at.elapsed());
+    let since_signature = environment.clock.wall().millis() / 1_000 - endpoint.signed_at()[1];
+    assert!((0..=10).contains(&since_signature), "{since_signature} s");
 }
 
 #[tokio::test(start_paused = true)]

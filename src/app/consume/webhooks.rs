@@ -255,16 +255,18 @@ impl Webhooks {
     /// Sends a test event now, also to an inactive webhook, and records it among the deliveries.
     pub async fn test(&self, id: WebhookId) -> Result<TestReport, QueryError> {
         let webhook = self.find(id).await?;
-        let now = self.ports.clock.now();
-        let message_id = EventId::at(now, self.ports.rng.entropy()).to_string();
-        let request = delivery::test_request(&webhook, &message_id, now);
+        // The endpoint compares the time in the signature with its own clock.
+        let (at, started) = (self.ports.clock.wall(), self.ports.clock.now());
+        let message_id = EventId::at(at, self.ports.rng.entropy()).to_string();
+        let request = delivery::test_request(&webhook, &message_id, at);
         let result = self.ports.client.post(&webhook.url, request).await;
         let error = match delivery::verdict(&result) {
             Verdict::Accepted => None,
             Verdict::Gone => Some(delivery::GONE.to_owned()),
             Verdict::Failed { failure, .. } => Some(failure.reason),
         };
-        let report = TestReport { message_id, status: result.ok(), error, duration: self.ports.clock.now().since(now) };
+        let duration = self.ports.clock.now().since(started);
+        let report = TestReport { message_id, status: result.ok(), error, duration };
         let record = WebhookDelivery {
             webhook: id,
             message_id: report.message_id.clone(),
@@ -272,7 +274,7 @@ impl Webhooks {
             key: String::new(),
             kind: delivery::TEST_TYPE.to_owned(),
             attempt: 1,
-            at: now,
+            at,
             duration: report.duration,
             status: report.status,
             outcome: if report.error.is_none() { AttemptOutcome::Delivered } else { AttemptOutcome::Failed },

@@ -9,7 +9,7 @@ use app::consume::handlers::Handlers;
 use app::health::HealthBoard;
 use app::operators::dead_letters::DeadLetters;
 use embedded::{Embedded, WriterMode};
-use kit::clock::{START_TIME, SeededRng, TokioClock};
+use kit::clock::{START_TIME, SeededRng};
 use kit::faults::{FaultScript, FaultyBroker, FaultyInbox, FaultyLeases, FaultyOrders, FaultyOutbox, FaultyWebhooks};
 use memory::Memory;
 use ports::broker::consumer_groups::ConsumerGroups;
@@ -21,6 +21,7 @@ use telemetry::traces::Tracer;
 use tempfile::TempDir;
 use tokio::task::LocalSet;
 
+use crate::support::ahead_clock::AheadClock;
 use crate::support::log_capture;
 use crate::support::process::{Process, TOPIC};
 use crate::support::record_faults::{FaultyRecordBroker, RecordFaults};
@@ -51,7 +52,8 @@ pub fn number(name: &str) -> Option<u64> {
 pub struct Environment {
     seed: u64,
     folder: TempDir,
-    clock: Arc<TokioClock>,
+    /// Time of the processes.
+    pub clock: Arc<AheadClock>,
     /// Seeded randomness of actors and tests.
     pub rng: Arc<SeededRng>,
     /// Faults of whole calls to the ports.
@@ -94,7 +96,7 @@ impl Environment {
         Self {
             seed,
             folder: tempfile::tempdir().expect("a folder can be made"),
-            clock: Arc::new(TokioClock::starting_at(START_TIME)),
+            clock: Arc::new(AheadClock::starting_at(START_TIME)),
             rng: Arc::new(SeededRng::new(seed)),
             script: FaultScript::seeded(seed.wrapping_add(1)),
             record_faults: RecordFaults::default(),

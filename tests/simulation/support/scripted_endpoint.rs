@@ -17,13 +17,20 @@ pub struct ScriptedEndpoint {
     delay: Mutex<Duration>,
     received: Mutex<Vec<String>>,
     accepted: Mutex<Vec<String>>,
+    signed_at: Mutex<Vec<i64>>,
 }
 
 impl ScriptedEndpoint {
     /// An endpoint that responds like this.
     pub fn new(respond: impl FnMut(&str) -> Result<u16, EndpointError> + Send + 'static) -> Arc<Self> {
-        let (received, accepted) = (Mutex::default(), Mutex::default());
-        Arc::new(Self { respond: Mutex::new(Box::new(respond)), delay: Mutex::default(), received, accepted })
+        let (received, accepted, signed_at) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Arc::new(Self {
+            respond: Mutex::new(Box::new(respond)),
+            delay: Mutex::default(),
+            received,
+            accepted,
+            signed_at,
+        })
     }
 
     /// Changes its responses from the next request on.
@@ -39,6 +46,11 @@ impl ScriptedEndpoint {
     /// The bodies of all requests so far.
     pub fn received(&self) -> Vec<String> {
         self.received.lock().clone()
+    }
+
+    /// The times in the signatures of all requests so far, in seconds.
+    pub fn signed_at(&self) -> Vec<i64> {
+        self.signed_at.lock().clone()
     }
 
     /// The bodies of the requests that it accepted.
@@ -61,6 +73,9 @@ impl WebhookClient for ScriptedEndpoint {
     async fn post(&self, _: &str, event: EventRequest) -> Result<u16, EndpointError> {
         let body = String::from_utf8(event.body.to_vec()).expect("text");
         self.received.lock().push(body.clone());
+        let timestamp = event.attributes.iter().find(|(name, _)| &**name == "webhook-timestamp").expect("it is signed");
+        let seconds = std::str::from_utf8(&timestamp.1).expect("text").parse().expect("a number");
+        self.signed_at.lock().push(seconds);
         let delay = *self.delay.lock();
         if !delay.is_zero() {
             tokio::time::sleep(delay).await;
