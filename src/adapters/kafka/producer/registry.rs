@@ -96,7 +96,7 @@ impl SessionRegistry {
         let initialisation = self.initialisation(&transactional_id);
         let _held = initialisation.lock();
         self.end_sessions(
-            |session| session.transactional_id == transactional_id,
+            |_, live| live.transactional_id == transactional_id,
             "another session of its slot was opened",
         );
         let producer = match self.options.guarantee {
@@ -175,10 +175,12 @@ impl SessionRegistry {
         {
             return Err(error.clone());
         }
-        self.end_sessions(|live| live.transactional_id == transactional_id, "it was fenced");
         if watermarks == WatermarkPlace::Nowhere {
+            // The slot may have a live session by now: without transactions, only this process can end one, and must not end a successor.
+            self.end_sessions(|id, _| id == session, "it was fenced");
             return Ok(());
         }
+        self.end_sessions(|_, live| live.transactional_id == transactional_id, "it was fenced");
         if let Err(error) = self.init_producer(transactional_id) {
             *last_failure = Some((Instant::now(), error.clone()));
             return Err(error);
@@ -222,7 +224,7 @@ impl SessionRegistry {
     ) -> Result<(), Error> {
         let initialisation = self.initialisation(transactional_id);
         let _held = initialisation.lock();
-        self.end_sessions(|live| live.transactional_id == transactional_id, "every session was fenced");
+        self.end_sessions(|_, live| live.transactional_id == transactional_id, "every session was fenced");
         then(&mut self.init_producer(transactional_id)?)
     }
 
@@ -251,9 +253,9 @@ impl SessionRegistry {
         Arc::clone(self.initialising.lock().entry(transactional_id.to_owned()).or_default())
     }
 
-    fn end_sessions(&self, is_affected: impl Fn(&LiveSession) -> bool, reason: &str) {
+    fn end_sessions(&self, is_affected: impl Fn(&ProducerSessionId, &LiveSession) -> bool, reason: &str) {
         self.live.lock().retain(|id, session| {
-            let ends = is_affected(session);
+            let ends = is_affected(id, session);
             if ends {
                 session.is_ended.store(true, Ordering::Relaxed);
                 self.dead.lock().ended.push((session.transactional_id.clone(), id.clone()));

@@ -134,3 +134,19 @@ async fn append_of_refused_records_alone_is_rejected_and_of_some_is_unknown() {
     assert_eq!(installation.values().await, ["1"]);
     append(&[("k", "2")]).await.expect("the session goes on");
 }
+
+/// The relay fences each session that left a batch open, also when the slot has long had another session.
+#[tokio::test]
+async fn fence_of_a_dead_session_does_not_end_its_successor() {
+    let installation = installation().await;
+    let dead = installation.session(0).await;
+    installation.kafka.fence(&dead).await.expect("fenced");
+    let successor = installation.session(0).await;
+
+    installation.kafka.fence(&dead).await.expect("fenced again");
+
+    installation.committed(&successor, batch(P0, 1, installation.records(&[("a", "1")]))).await;
+    installation.kafka.fence(&successor).await.expect("fenced");
+    let late = installation.publish(&successor, batch(P0, 2, installation.records(&[("a", "late")]))).await;
+    assert!(matches!(late, Published::SessionLost(_)), "{late:?}");
+}
