@@ -148,9 +148,13 @@ pub(crate) fn failure_cause(code: Code) -> FailureCause {
     }
 }
 
-/// Whether the broker refuses every record of a topic: the topic does not exist, may not be written to, or is one of the broker's own.
+/// Whether the broker refuses every record of a topic: the topic does not exist, may not be written to, or is one of the broker's own. A topic of
+/// another service that was never created is not the relay's outage; one of the installation's own topics is.
 pub(crate) fn is_topic_failure(code: Code) -> bool {
-    matches!(code, Code::UnknownTopicOrPartition | Code::TopicAuthorizationFailed | Code::InvalidTopic)
+    matches!(
+        code,
+        Code::UnknownTopic | Code::UnknownTopicOrPartition | Code::TopicAuthorizationFailed | Code::InvalidTopic
+    )
 }
 
 /// Whether a record that failed with this code certainly never left this process.

@@ -10,7 +10,7 @@ use ports::outbox::RowId;
 use rdkafka::error::RDKafkaErrorCode as Code;
 use rdkafka::producer::{Producer, PurgeConfig};
 
-use crate::error::{FailureCause, failure_cause, map_code, was_never_sent};
+use crate::error::{FailureCause, failure_cause, is_topic_failure, map_code, was_never_sent};
 use crate::producer::sender::{OUTAGE_WAIT, RecordSender};
 use crate::producer::session_batch::SessionBatch;
 
@@ -177,7 +177,7 @@ fn finish(sender: &RecordSender, batches: Vec<SessionBatch>, failed: &BTreeMap<u
         let positions = batch.positions(reports.outcomes(), first);
         let codes: Vec<(usize, Code)> = failed.range(slots.clone()).map(|(slot, code)| (slot - first, *code)).collect();
         first = slots.end;
-        let result = match send_outcome(&batch, positions.len(), &codes) {
+        let result = match send_outcome(&batch, positions.len(), &codes, &sender.own_topics) {
             SendOutcome::All => Published::Committed(positions),
             SendOutcome::Some(refused) => Published::Partial { sent: positions, refused },
             SendOutcome::Unknown => {
@@ -201,11 +201,13 @@ enum SendOutcome {
     Nothing(Error),
 }
 
-fn send_outcome(batch: &SessionBatch, sent: usize, failed: &[(usize, Code)]) -> SendOutcome {
+fn send_outcome(batch: &SessionBatch, sent: usize, failed: &[(usize, Code)], own_topics: &[String]) -> SendOutcome {
     let refusal = |(index, code): &(usize, Code)| {
         let (row, record) = &batch.records[*index];
-        let message = format!("sending key {}: {code}", record.key);
-        (failure_cause(*code) == FailureCause::Record).then(|| (*row, map_code(*code, message)))
+        let is_refused = failure_cause(*code) == FailureCause::Record
+            || is_topic_failure(*code) && own_topics.iter().all(|own| **own != *record.topic);
+        let message = format!("sending key {} to {}: {code}", record.key, record.topic);
+        is_refused.then(|| (*row, map_code(*code, message)))
     };
     let refused: Vec<(RowId, Error)> = failed.iter().filter_map(refusal).collect();
     if sent == batch.records.len() {

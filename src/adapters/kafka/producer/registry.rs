@@ -13,7 +13,6 @@ use ports::partitions::ProducerSessionId;
 
 use crate::connection::blocking_call::client_stopped;
 use crate::connection::broker_contact::BrokerContact;
-use crate::connection::client_config;
 use crate::options::{Guarantee, Options};
 use crate::producer::refused_sizes::RefusedSizes;
 use crate::producer::sender::RecordSender;
@@ -108,7 +107,7 @@ impl SessionRegistry {
                 }
                 SessionProducer::Transactional(Box::new(producer), partition)
             }
-            Guarantee::AtLeastOnce => SessionProducer::AtLeastOnce(self.open_sender()?),
+            Guarantee::AtLeastOnce => SessionProducer::AtLeastOnce(RecordSender::open(&self.options, &self.contact)?),
         };
         let id = session_id::new(&transactional_id, producer.watermark_partition());
         let (queue, batches) = sync_channel(self.options.session_queue_max);
@@ -277,12 +276,6 @@ impl SessionRegistry {
         let no_partitions = || Error::Unreachable(format!("the topic {topic} has no partitions yet"));
         let partitions = producer.cluster.partition_count(&topic).ok_or_else(no_partitions)?;
         Ok(outbox::partition::topic_partition(transactional_id.as_bytes(), partitions))
-    }
-
-    fn open_sender(&self) -> Result<RecordSender, Error> {
-        let topic = self.options.topic(&self.options.event_topic);
-        let config = client_config::plain_producer(&self.options);
-        RecordSender::open(&config, &self.contact, &topic, self.options.connect_timeout)
     }
 
     /// A new producer that has initialised the transactional id, and so fenced every earlier producer with it. Being fenced itself meanwhile

@@ -4,14 +4,15 @@ use std::time::{Duration, Instant};
 
 use ports::Error;
 use ports::broker::Record;
-use rdkafka::ClientConfig;
 use rdkafka::config::FromClientConfigAndContext;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 
 use crate::connection::broker_contact::BrokerContact;
+use crate::connection::client_config;
 use crate::connection::message::encode_headers;
 use crate::error::map_err;
+use crate::options::Options;
 use crate::producer::delivery_reports::DeliveryContext;
 
 /// Pause before a record is offered again to a client whose queue is full.
@@ -24,21 +25,19 @@ const EVENTS_MAX: usize = 256;
 /// A producer and its delivery reports.
 pub(crate) struct RecordSender {
     pub(crate) producer: BaseProducer<DeliveryContext>,
+    /// The topics without which the relay cannot work.
+    pub(crate) own_topics: Vec<String>,
 }
 
 impl RecordSender {
     /// Creates a producer and reads metadata, so that an unreachable broker is an error here.
-    pub(crate) fn open(
-        config: &ClientConfig,
-        contact: &Arc<BrokerContact>,
-        topic: &str,
-        timeout: Duration,
-    ) -> Result<Self, Error> {
-        let action = "opening a producer";
-        let producer = BaseProducer::from_config_and_context(config, DeliveryContext::new(Arc::clone(contact)))
+    pub(crate) fn open(options: &Options, contact: &Arc<BrokerContact>) -> Result<Self, Error> {
+        let (config, action) = (client_config::plain_producer(options), "opening a producer");
+        let producer = BaseProducer::from_config_and_context(&config, DeliveryContext::new(Arc::clone(contact)))
             .map_err(|error| map_err(&error, action))?;
-        let sender = Self { producer };
-        match sender.producer.client().fetch_metadata(Some(topic), timeout) {
+        let sender = Self { producer, own_topics: options.own_topics() };
+        let topic = options.topic(&options.event_topic);
+        match sender.producer.client().fetch_metadata(Some(&topic), options.connect_timeout) {
             Ok(_) => contact.record_response(),
             Err(error) => return Err(map_err(&error, action)),
         }

@@ -1,9 +1,11 @@
 //! The guarantee at least once: batches may be partly published, keys keep their order, and watermarks of exactly once still count.
 use kafka::Guarantee;
-use ports::Error;
+use outbox::topics::WATERMARK_TOPIC;
 use ports::broker::{Broker, Published};
+use ports::{Error, Fault};
+use rdkafka::admin::AdminOptions;
 
-use crate::support::{Installation, P0, P1, batch, noise};
+use crate::support::{Installation, P0, P1, admin, batch, noise};
 
 async fn installation() -> Installation {
     Installation::with(|options| options.guarantee = Guarantee::AtLeastOnce).await
@@ -149,4 +151,27 @@ async fn fence_of_a_dead_session_does_not_end_its_successor() {
     installation.kafka.fence(&successor).await.expect("fenced");
     let late = installation.publish(&successor, batch(P0, 2, installation.records(&[("a", "late")]))).await;
     assert!(matches!(late, Published::SessionLost(_)), "{late:?}");
+}
+
+/// A topic of another service that was never created must not stop the relay, and one of the installation's own must not park its events.
+#[tokio::test]
+async fn only_records_of_a_missing_topic_of_another_service_are_refused() {
+    let installation = installation().await;
+    let session = installation.session(0).await;
+    let mut records = installation.records(&[("a", "1"), ("b", "nowhere"), ("c", "2")]);
+    records[1].topic = installation.kafka.options().topic("never.created").into();
+    let mixed = batch(P0, 1, records);
+
+    let result = installation.publish(&session, mixed.clone()).await;
+
+    let Published::Partial { sent, refused } = result else { panic!("{result:?}") };
+    assert_eq!(sent.len(), 2, "{sent:?}");
+    assert_eq!(refused.iter().map(|(row, _)| *row).collect::<Vec<_>>(), [mixed.records[1].0]);
+    assert_eq!(refused[0].1.fault(), Fault::SemiTransient, "it is tried again: {refused:?}");
+    let own_topic = installation.kafka.options().topic(WATERMARK_TOPIC);
+    admin().delete_topics(&[&own_topic], &AdminOptions::new()).await.expect("the topic is deleted");
+    let mut own = batch(P0, 2, installation.records(&[("d", "3")]));
+    own.records[0].1.topic = own_topic.into();
+    let result = installation.publish(&session, own).await;
+    assert!(matches!(&result, Published::Aborted { refused, cause: Some(_), .. } if refused.is_empty()), "{result:?}");
 }

@@ -21,6 +21,15 @@ fn publish(service: &Posthaste, topic: &str) {
 
 #[test]
 fn events_of_a_missing_topic_are_parked_after_the_attempts_of_the_topic() {
+    park_events_of_missing_topics("exactly-once");
+}
+
+#[test]
+fn events_of_a_missing_topic_are_parked_at_least_once_too() {
+    park_events_of_missing_topics("at-least-once");
+}
+
+fn park_events_of_missing_topics(delivery: &str) {
     let backend = Backend::new();
     let [with_rule, without] = ["deleted.with.rule", "deleted.without"].map(|name| backend.topic(name));
     let rule = topic_variable(&with_rule, "ATTEMPTS_MAX");
@@ -28,6 +37,7 @@ fn events_of_a_missing_topic_are_parked_after_the_attempts_of_the_topic() {
         &backend,
         &[
             ("POSTHASTE__BROKER__TOPICS", &without),
+            ("POSTHASTE__BROKER__DELIVERY", delivery),
             (&rule, "2"),
             ("POSTHASTE__OUTBOX__RETRY__ATTEMPTS_MAX", "3"),
             ("POSTHASTE__OUTBOX__RETRY__BASE", "100ms"),
