@@ -91,11 +91,11 @@ impl BatchSender {
                 }
                 Published::Unknown(failure) => {
                     let broker = BrokerSignal::Failed(failure.id);
-                    return self.leave_open(&producer, failure.error, broker).await;
+                    return self.end_producer(session, batch, &producer, (failure, broker)).await;
                 }
                 // Another batch of the same producer was fenced, and this one with it: that says nothing about the broker.
                 Published::SessionLost(failure) => {
-                    return self.leave_open(&producer, failure.error, BrokerSignal::None).await;
+                    return self.end_producer(session, batch, &producer, (failure, BrokerSignal::None)).await;
                 }
             };
             let refused = refused.iter().map(|(row, error)| batch.refusal(*row, error)).collect();
@@ -107,10 +107,21 @@ impl BatchSender {
         self.return_unsent(session, batch, cause.into(), false).await
     }
 
-    /// The outcome is unknown: ends the producer session, and the next session resolves the batch.
-    async fn leave_open(&self, producer: &ProducerClaim, error: Error, broker: BrokerSignal) -> RunResult {
+    /// The outcome is unknown: ends the producer session, and the next session of the partition resolves the batch. A resolution would send
+    /// all of the batch again, so the rows that an earlier call put through, at least once, are settled instead, and the others wait for
+    /// their retry. The fence comes first: it ends what the session may still be sending.
+    async fn end_producer(
+        &self,
+        session: PartitionSession,
+        batch: InFlightBatch,
+        producer: &ProducerClaim,
+        (failure, broker): (BrokerFailure, BrokerSignal),
+    ) -> RunResult {
         self.0.producers.end(producer.session()).await;
-        RunResult::unknown(BatchReport { more: true, error: Some(error), broker, ..BatchReport::default() })
+        if !batch.sent.is_empty() && self.0.broker.fence(producer.session()).await.is_ok() {
+            return self.return_unsent(session, batch, failure, true).await;
+        }
+        RunResult::unknown(BatchReport { more: true, error: Some(failure.error), broker, ..BatchReport::default() })
     }
 
     async fn publish(

@@ -68,6 +68,7 @@ mod relay {
     mod log_lines;
     mod metrics;
     mod outages;
+    mod partly_sent;
     mod poison_rows;
     mod promptness;
     mod retries;

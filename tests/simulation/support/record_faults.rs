@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use ports::Error;
 use ports::broker::{Batch, Broker, BrokerFailure, Position, Published, Record};
+use ports::outbox::RowId;
 use ports::partitions::{PartitionNo, ProducerSessionId, Token};
 use tokio::time::Instant;
 
@@ -23,6 +24,8 @@ pub enum RecordFault {
     RefuseOnlyThis,
     /// The broker aborts the whole batch after receiving it; no record is the cause.
     AbortBatch,
+    /// At least once: no broker answers for it, so the session ends after the other records are stored.
+    NoAnswer,
     /// The actor that sends it panics.
     KillSender,
 }
@@ -142,6 +145,31 @@ impl FaultyRecordBroker {
     }
 }
 
+impl FaultyRecordBroker {
+    /// Stores the other records without a watermark, as at least once, and ends the session. A key stops at its unanswered record.
+    async fn publish_except(
+        &self,
+        unanswered: &[(RowId, Arc<str>)],
+        session: &ProducerSessionId,
+        batch: Batch,
+    ) -> Published {
+        let is_held_back =
+            |(row, record): &(RowId, Record)| unanswered.iter().any(|(first, key)| *key == record.key && first <= row);
+        let stored = batch.records.into_iter().filter(|record| !is_held_back(record));
+        let (rows, records): (Vec<RowId>, Vec<Record>) = stored.unzip();
+        let stored = match self.real.fence(session).await {
+            Ok(()) => self.real.append(records).await,
+            Err(error) => Err(error),
+        };
+        match stored {
+            Ok(positions) if !rows.is_empty() => {
+                Published::Partial { sent: rows.into_iter().zip(positions).collect(), refused: Vec::new() }
+            }
+            Ok(_) | Err(_) => Published::Unknown(BrokerFailure::unknown("fault: no broker answers in time")),
+        }
+    }
+}
+
 /// Counts a running batch; the drop ends it, however the call ends.
 struct Running(RecordFaults);
 
@@ -168,7 +196,7 @@ impl Broker for FaultyRecordBroker {
     async fn publish(&self, session: &ProducerSessionId, batch: Batch) -> Published {
         let _running = Running::start(&self.record_faults);
         self.record_faults.record_attempts(&batch);
-        let mut refused = Vec::new();
+        let (mut refused, mut unanswered) = (Vec::new(), Vec::new());
         for (row, record) in &batch.records {
             match self.record_faults.fault_of(record) {
                 None => {}
@@ -185,8 +213,12 @@ impl Broker for FaultyRecordBroker {
                     let cause = Some(Error::Unreachable("fault: the batch was aborted".into()).into());
                     return Published::Aborted { refused: Vec::new(), cause, reached: true };
                 }
+                Some(RecordFault::NoAnswer) => unanswered.push((*row, Arc::clone(&record.key))),
                 Some(RecordFault::KillSender) => panic!("fault: row {row} kills its sender"),
             }
+        }
+        if !unanswered.is_empty() {
+            return self.publish_except(&unanswered, session, batch).await;
         }
         if refused.is_empty() {
             return self.forward(session, batch).await;
