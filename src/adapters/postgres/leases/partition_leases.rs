@@ -20,10 +20,11 @@ use crate::outbox::depth;
 use crate::store::core::Core;
 use crate::store::postgres::Postgres;
 
-/// Writes this instance's heartbeat, and counts the live members and those whose heartbeat is older than $3 times their `dead_after`. The
-/// counts are of the moment before the statement, so they leave this instance out.
+/// Writes this instance's heartbeat: the time at which the row is locked, so that of concurrent heartbeats the last one stands, and so that a
+/// clock that was set back leaves no time in the future. Counts the live members, and those whose heartbeat is older than $3 times their
+/// `dead_after`, both of the moment before the statement, so they leave this instance out.
 const HEARTBEAT: &str = "WITH own AS (INSERT INTO member (instance, seen_at, dead_after) VALUES ($1, clock_timestamp(), make_interval(secs => $2))
-       ON CONFLICT (instance) DO UPDATE SET seen_at = greatest(member.seen_at, excluded.seen_at), dead_after = excluded.dead_after)
+       ON CONFLICT (instance) DO UPDATE SET seen_at = clock_timestamp(), dead_after = excluded.dead_after)
      SELECT count(*) FILTER (WHERE alive AND instance < $1), count(*) FILTER (WHERE alive),
        count(*) FILTER (WHERE NOT alive AND seen_at + $3 * dead_after < statement_timestamp())
      FROM (SELECT instance, seen_at, dead_after, seen_at + dead_after > statement_timestamp() AS alive FROM member

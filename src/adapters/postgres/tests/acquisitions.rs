@@ -1,9 +1,10 @@
 //! Instances that reach for the same partitions at the same time pass each other: none waits for a row that another one has locked. Nor
-//! does a renewal.
+//! does a renewal; and a dead instance is no member.
 use std::time::Duration;
 
 use ports::partitions::{AcquireReason, Acquisition, Epoch, InstanceId, PartitionLeases, PartitionNo, Renewal};
 use postgres::{Options, Postgres};
+use tokio_postgres::Client;
 
 use crate::support::Database;
 
@@ -118,4 +119,32 @@ async fn members_are_listed_until_they_leave_or_are_deleted() {
     store.leave(&name("c")).await.unwrap();
 
     assert_eq!(store.members().await.unwrap(), ["a", "b"].map(name), "a dead member is listed until it is deleted");
+}
+
+/// Moves the time of every heartbeat, as if the server's clock had been set by this much, forward or back.
+async fn move_heartbeats(client: &Client, by: &str) {
+    let text = format!("UPDATE member SET seen_at = seen_at + interval '{by}'");
+    client.batch_execute(&text).await.unwrap();
+}
+
+/// The leases of a dead instance are shared among the members: one that counts as live for an hour keeps its share from the others.
+#[tokio::test]
+async fn an_instance_that_dies_after_the_clock_was_set_back_is_no_member_afterwards() {
+    let database = Database::migrated().await;
+    let store = Postgres::open(database.options("a")).await.unwrap();
+    let (client, dead_after) = (database.client().await, Duration::from_secs(10));
+    let heartbeat = async |name: &str| store.heartbeat(&InstanceId(name.into()), dead_after).await.unwrap();
+    heartbeat("dead").await;
+    heartbeat("a").await;
+
+    move_heartbeats(&client, "1 hour").await;
+    heartbeat("dead").await;
+    heartbeat("a").await;
+    move_heartbeats(&client, "-11 seconds").await;
+    let rank = heartbeat("a").await;
+    let survey = store.survey(&InstanceId("a".into())).await.unwrap();
+
+    assert_eq!(rank.live, 1, "{rank:?}");
+    let members: Vec<&str> = survey.members.iter().map(|member| &*member.instance.0).collect();
+    assert_eq!(members, ["a"]);
 }
