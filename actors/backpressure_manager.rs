@@ -51,6 +51,7 @@ const COUNT_PAUSE_MAX: Duration = Duration::from_secs(10);
 /// The actors of a kind together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct MailboxTotals {
+    registered: i64,
     up: i64,
     depth: i64,
     capacity: i64,
@@ -177,11 +178,13 @@ impl BackpressureManager {
     fn publish_mailboxes(&mut self) {
         let row = |row: ActorSnapshot| {
             let (depth, capacity) = (gauge_value(row.mailbox_depth as u64), gauge_value(row.mailbox_capacity as u64));
-            (row.actor, MailboxTotals { up: i64::from(row.state == ActorState::Running), depth, capacity })
+            let up = i64::from(row.state == ActorState::Running);
+            (row.actor, MailboxTotals { registered: 1, up, depth, capacity })
         };
         add_up(&mut self.kinds, self.bus.snapshot().into_iter().map(row));
         let metrics = &self.dependencies.metrics;
-        for (kind, MailboxTotals { up, depth, capacity }) in &self.kinds {
+        for (kind, MailboxTotals { registered, up, depth, capacity }) in &self.kinds {
+            metrics.actor_registered.with([kind]).set(*registered);
             metrics.actor_up.with([kind]).set(*up);
             metrics.actor_mailbox_depth.with([kind]).set(*depth);
             metrics.actor_mailbox_capacity.with([kind]).set(*capacity);
@@ -239,8 +242,9 @@ fn add_up(
     actors: impl Iterator<Item = (&'static str, MailboxTotals)>,
 ) {
     kinds.values_mut().for_each(|totals| *totals = MailboxTotals::default());
-    for (kind, MailboxTotals { up, depth, capacity }) in actors {
+    for (kind, MailboxTotals { registered, up, depth, capacity }) in actors {
         let totals = kinds.entry(kind).or_default();
+        totals.registered += registered;
         totals.up += up;
         totals.depth += depth;
         totals.capacity += capacity;
@@ -293,10 +297,10 @@ mod tests {
 
     #[test]
     fn kind_without_an_actor_is_shown_with_zeros() {
-        let running = MailboxTotals { up: 1, depth: 2, capacity: 8 };
+        let running = MailboxTotals { registered: 1, up: 1, depth: 2, capacity: 8 };
         let mut kinds = BTreeMap::new();
         add_up(&mut kinds, [("PartitionWorker", running), ("PartitionWorker", running)].into_iter());
-        assert_eq!(kinds["PartitionWorker"], MailboxTotals { up: 2, depth: 4, capacity: 16 });
+        assert_eq!(kinds["PartitionWorker"], MailboxTotals { registered: 2, up: 2, depth: 4, capacity: 16 });
 
         add_up(&mut kinds, [("OutboxPublisher", running)].into_iter());
 

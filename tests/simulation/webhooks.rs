@@ -211,3 +211,27 @@ async fn stop_waits_for_the_posts_under_way_and_begins_no_other() {
     accepted.sort();
     assert_eq!(accepted, ["a", "b", "c"], "none is delivered twice");
 }
+
+/// The alert of a stopped actor compares both numbers.
+#[tokio::test(start_paused = true)]
+async fn consumer_of_a_deleted_webhook_is_neither_registered_nor_up() {
+    let endpoint = ScriptedEndpoint::new(|_| unreachable());
+    let (_environment, process) = start(&endpoint, true).await;
+    let actors = async |expected: [i64; 2]| {
+        let metrics = &process.metrics;
+        let numbers =
+            || [&metrics.actor_registered, &metrics.actor_up].map(|actors| actors.with(["ConsumerActor"]).get());
+        process.wait_until("the numbers of consumers", TIMEOUT, async || numbers() == expected).await;
+    };
+    let consumers = process.bus().snapshot().iter().filter(|row| row.actor == "ConsumerActor").count() as i64;
+    actors([consumers + 1; 2]).await;
+    let is_of_webhook = |path: &String| path.starts_with("/webhooks/") && !path.ends_with("/webhook-manager");
+    let path = process.bus().snapshot().into_iter().map(|row| row.path).find(is_of_webhook);
+    process.bus().pause(&path.expect("the webhook has a consumer"), "test").expect("it runs");
+    actors([consumers + 1, consumers]).await;
+
+    let webhook = process.store.webhooks().await.expect("the store works").remove(0);
+    process.store.delete_webhook(webhook.id).await.expect("the store works");
+
+    actors([consumers; 2]).await;
+}

@@ -108,7 +108,8 @@ macro_rules! every_metric {
         posthaste_build_info: Family<IntGauge, 2> = "posthaste_build_info" ["version", "commit"] Level NONE "1; its labels are the version and the commit that the program was built from.";
 
         // The actors.
-        actor_up: Family<IntGauge, 1> = "actor_up" ["actor"] Actors NONE "1 while the actor runs, otherwise 0.";
+        actor_up: Family<IntGauge, 1> = "actor_up" ["actor"] Actors NONE "Actors of the kind that run.";
+        actor_registered: Family<IntGauge, 1> = "actor_registered" ["actor"] Actors NONE "Actors of the kind that their supervisors have started and not removed, whether they run or not.";
         actor_restarts_total: Family<IntCounter, 2> = "actor_restarts_total" ["actor", "reason"] Restarts NONE "Restarts of actors, by the reason of the exit before; `sibling` is a restart that the failure of another actor caused.";
         actor_mailbox_depth: Family<IntGauge, 1> = "actor_mailbox_depth" ["actor"] Messages NONE "Messages waiting in the mailbox.";
         actor_mailbox_capacity: Family<IntGauge, 1> = "actor_mailbox_capacity" ["actor"] Messages NONE "Capacity of the mailbox in messages.";

@@ -56,6 +56,7 @@ fn orders_on_their_way_move_the_metrics_of_every_part_that_they_pass() {
         "outbox_lag_count",
         "outbox_wake_up_seconds_count",
         "actor_up{actor=\"PartitionWorker\"}",
+        "actor_registered{actor=\"PartitionWorker\"}",
         "actor_mailbox_capacity{actor=\"PartitionWorker\"}",
         "actor_messages_total{actor=\"OrderAggregate\"}",
         "actor_message_duration_seconds_count{actor=\"OrderAggregate\"}",

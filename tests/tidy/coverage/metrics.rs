@@ -102,6 +102,7 @@ const STORIES: &[(&str, &[&str])] = &[
             "http.server.requests.by.region",
             "db.query.duration",
             "actor_up",
+            "actor_registered",
             "actor_mailbox_capacity",
             "actor_messages_total",
             "actor_message_duration_seconds",

@@ -42,6 +42,15 @@ fn the_alert_of_partitions_without_an_owner_follows_the_configured_number() {
     assert!(!alert.contains(&partitions), "{alert}");
 }
 
+#[test]
+fn the_alert_of_a_stopped_actor_ignores_actors_that_were_removed() {
+    let rules = read(&root().join("docker/rules.yml"));
+    let alert = rules.split("- alert: ").find(|part| part.starts_with("ActorDown")).expect("the alert");
+    let others = "{actor!=\"PartitionWorker\"}";
+
+    assert!(alert.contains(&format!("expr: actor_up{others} < actor_registered{others}\n")), "{alert}");
+}
+
 fn board() -> Value {
     serde_json::from_str(&read(&root().join("docker/grafana/boards/posthaste.json"))).expect("JSON")
 }
