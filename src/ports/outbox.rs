@@ -201,7 +201,7 @@ pub struct Depth {
     pub parked: u64,
     /// Number of SENT rows that the archive still keeps.
     pub sent: u64,
-    /// Age of the oldest row that is neither SENT nor PARKED.
+    /// Age of the oldest row that is neither SENT nor PARKED, nor waits behind a row that is parked with its key.
     pub oldest_unsent: Option<Duration>,
 }
 

@@ -78,6 +78,7 @@ suite! { $ outbox:
     operators_find_rows_by_text_key_and_by_any_type,
     depth_counts_every_status,
     oldest_unsent_uses_the_stores_clock_and_ignores_parked_rows,
+    oldest_unsent_ignores_rows_behind_a_parked_one,
     a_sweep_deletes_only_old_sent_rows_up_to_its_limit,
     a_sweep_never_deletes_an_unsent_row,
     a_death_counts_for_every_row_and_keeps_the_attempts,

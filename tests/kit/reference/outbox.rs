@@ -184,7 +184,11 @@ impl State {
 
     fn depth(&self, now: Timestamp) -> Depth {
         let count = |status| self.rows.values().filter(|row| row.status == status).count() as u64;
-        let unsent = |row: &&Row| !row.is_sent() && row.status != RowStatus::Parked;
+        let is_parked_with_key = |row: &&Row| row.status == RowStatus::Parked && row.parked_with_key;
+        let parked: Vec<&Row> = self.rows.values().filter(is_parked_with_key).collect();
+        let waits_for_an_operator =
+            |row: &Row| parked.iter().any(|head| head.event.key == row.event.key && head.id < row.id);
+        let unsent = |row: &&Row| !row.is_sent() && row.status != RowStatus::Parked && !waits_for_an_operator(row);
         Depth {
             pending: count(RowStatus::Pending),
             in_flight: count(RowStatus::InFlight),

@@ -85,10 +85,15 @@ fn depth(sql: &Connection, now: Timestamp, partitions: u32) -> CommandResult<Dep
     Ok(Depth { oldest_unsent: oldest_unsent(sql, partitions)?.map(|written| now.since(written)), ..depth })
 }
 
-/// Time of the oldest unsent event. It is the lowest id among the first unparked row of each partition, because ids grow with time.
+/// Time of the oldest unsent event that waits for no operator. It is the lowest id among the first such row of each partition, because ids
+/// grow with time.
 fn oldest_unsent(sql: &Connection, partitions: u32) -> CommandResult<Option<Timestamp>> {
-    let mut first =
-        sql.prepare_cached("SELECT id FROM outbox WHERE partition = ?1 AND status <= 2 ORDER BY id LIMIT 1")?;
+    let mut first = sql.prepare_cached(
+        "SELECT id FROM outbox o WHERE partition = ?1 AND status <= 2
+           AND NOT EXISTS (SELECT 1 FROM outbox_blocked b
+             WHERE b.partition = o.partition AND b.key = o.key AND b.head_id < o.id AND b.next_attempt_at IS NULL)
+         ORDER BY id LIMIT 1",
+    )?;
     let mut oldest: Option<i64> = None;
     for partition in 0..partitions {
         let id: Option<i64> = first.query_row([partition], |row| row.get(0)).optional()?;

@@ -14,7 +14,7 @@ use crate::store::core::Core;
 /// the number.
 const COUNTED_MAX: &str = "500000";
 
-/// Selects the counts by status, the archive's rows, and the age of the first row that is neither sent nor parked. The lease rows name what
+/// Selects the counts by status, the archive's rows, and the age of the first row that is neither sent nor parked nor behind a parked one. The lease rows name what
 /// is in flight; in the table such a row is PENDING, or FAILED if it has a row in `outbox_waiting`.
 fn depth_text() -> String {
     format!(
@@ -30,6 +30,8 @@ fn depth_text() -> String {
            greatest((SELECT sum(archived) FROM outbox_lease)::int8 - (SELECT archive_forgotten FROM installation), 0),
            (SELECT extract(epoch FROM clock_timestamp() - e.created_at)::float8 FROM outbox_event e WHERE e.id = (SELECT min(f.id)
              FROM outbox_lease l CROSS JOIN LATERAL (SELECT q.id FROM outbox q WHERE q.partition = l.partition AND q.status <= 2
+               AND NOT EXISTS (SELECT FROM outbox_waiting w
+                 WHERE w.partition = q.partition AND w.key = q.key AND w.id < q.id AND w.blocks AND w.due IS NULL)
                ORDER BY q.id LIMIT 1) f))
          FROM m"
     )

@@ -98,7 +98,8 @@ impl OutboxStore for RedisStore {
     }
 
     async fn depth(&self) -> Result<Depth, Error> {
-        let mut reply = self.read_list("depth", &self.inner.scripts.depth, ScriptArguments::new()).await?;
+        let arguments = ScriptArguments::new().number(self.partitions());
+        let mut reply = self.read_list("depth", &self.inner.scripts.depth, arguments).await?;
         Ok(Depth {
             pending: reply.number(0)?,
             in_flight: reply.number(1)?,

@@ -45,6 +45,24 @@ pub(super) async fn oldest_unsent_uses_the_stores_clock_and_ignores_parked_rows<
     assert!(young < SECOND * 30, "{young:?}");
 }
 
+pub(super) async fn oldest_unsent_ignores_rows_behind_a_parked_one<B: Backend>(backend: &B) {
+    let given = given(backend);
+    let (parked, other) = (given.order_with_rows(3, P0).await, given.order_with_rows(2, P1).await);
+    let [mut of_parked, mut of_other] = [worker(backend, "a", P0).await, worker(backend, "a", P1).await];
+    of_parked.exclude_head(parked.id, Disposition::ParkKey).await;
+    given.advance(HOUR).await;
+    let old = given.depth().await.oldest_unsent.expect("a row waits");
+    assert!(old >= HOUR && old < HOUR + SECOND * 30, "the other key waits for no operator: {old:?}");
+
+    of_other.drain(ALL).await;
+    assert_eq!(given.statuses(other.id).await, [RowStatus::Sent; 2]);
+    assert_eq!(given.depth().await.oldest_unsent, None);
+
+    given.place_order(P0).await;
+    let young = given.depth().await.oldest_unsent.expect("a row waits");
+    assert!(young < SECOND * 30, "{young:?}");
+}
+
 pub(super) async fn a_sweep_deletes_only_old_sent_rows_up_to_its_limit<B: Backend>(backend: &B) {
     let given = given(backend);
     let mut worker = worker(backend, "a", P0).await;
