@@ -63,6 +63,15 @@ fn every_objective_has_ratios_over_all_windows_and_a_budget() {
     }
 }
 
+/// An instance that only relays the events of other services writes none itself.
+#[test]
+fn parked_events_are_a_share_of_the_delivered_and_parked_ones() {
+    for Rule { expression, .. } in recorded().iter().filter(|rule| rule.objective.as_deref() == Some("parked")) {
+        let Some((parked, all)) = expression.split_once(" / ") else { continue };
+        assert_eq!(all, format!("({} + {parked})", parked.replace("_failed_", "_delivered_")));
+    }
+}
+
 #[test]
 fn every_burn_rate_alert_needs_a_long_and_a_short_window() {
     let document = read(&root().join("docs/slo.md"));

@@ -20,7 +20,7 @@ macro_rules! every_metric {
         outbox_batch_size: SizeDistribution = "outbox.batch.size" [] Rows SIZE "Rows in a claimed batch.";
         outbox_retry_count: IntCounter = "outbox.retry.count" [] Rows NONE "Failed attempts that were scheduled again.";
         events_accepted: Family<IntCounter, 1> = "events.accepted" ["result"] Events NONE "Events of other services that were handed over by HTTP: new, or a duplicate of one that was published before.";
-        outbox_entries_written: IntCounter = "outbox.entries.written" [] Rows NONE "Outbox rows written in the transaction of their order.";
+        outbox_entries_written: IntCounter = "outbox.entries.written" [] Rows NONE "Outbox rows written for orders and for events handed over by HTTP; events published by SQL do not count.";
         outbox_entries_delivered: IntCounter = "outbox.entries.delivered" [] Rows NONE "Rows settled as sent.";
         outbox_entries_failed: IntCounter = "outbox.entries.failed" [] Rows NONE "Rows parked by the relay, as the store confirmed.";
         outbox_publish_duration: Timer = "outbox.publish.duration" [] Seconds CALL "Time of one batch from its claim to the broker's acknowledgement.";
@@ -28,7 +28,7 @@ macro_rules! every_metric {
         // The outbox, by Prometheus names.
         outbox_rows: Family<IntGauge, 1> = "outbox_rows" ["status"] Rows NONE "Outbox rows by status.";
         outbox_oldest_pending_age_seconds: Gauge = "outbox_oldest_pending_age_seconds" [] Seconds NONE "Age of the oldest unpublished event that is not parked and does not wait behind a parked one; 0 when there is none.";
-        outbox_commit_to_ack_seconds: Timer = "outbox_commit_to_ack_seconds" [] Seconds AGE "Time from the order's commit until the broker's acknowledgement.";
+        outbox_commit_to_ack_seconds: Timer = "outbox_commit_to_ack_seconds" [] Seconds AGE "Time from the insertion of an event's row until the broker's acknowledgement. The commit follows the insertion at once, except in a long transaction that publishes by SQL: its remaining time counts too.";
         outbox_wake_up_seconds: Timer = "outbox_wake_up_seconds" [] Seconds MESSAGE "Time from the wake-up that follows a commit of this instance until the partition's worker begins to claim; under load it includes the wait for the next cycle.";
         outbox_store_rewound_total: IntCounter = "outbox_store_rewound_total" [] Partitions NONE "Partitions in which the broker was found ahead of the store, because the store went back in time.";
         outbox_lease_reclaimed_total: IntCounter = "outbox_lease_reclaimed_total" [] Rows NONE "Rows of batches that a previous lease left open, when the next owner resolved them.";
