@@ -48,6 +48,20 @@ async fn view_shows_each_event_with_its_key_type_and_payload() {
 }
 
 #[tokio::test]
+async fn view_can_be_read_by_a_parallel_plan() {
+    let database = Database::migrated().await;
+    let client = database.client().await;
+    client.batch_execute("SELECT posthaste.publish('customers', 'a', 'moved', '\\x00ff'::bytea)").await.unwrap();
+    // The setting has another name since version 16. Since version 17 a worker can run such a function.
+    let forced = "SELECT set_config(name, 'on', false) FROM pg_settings WHERE name IN ('force_parallel_mode', 'debug_parallel_query')";
+    assert_eq!(client.query(forced, &[]).await.unwrap().len(), 1);
+
+    let shown = client.query_one("SELECT payload::text FROM outbox_debezium", &[]).await.unwrap();
+
+    assert_eq!(shown.get::<_, String>(0), "\"AP8=\"");
+}
+
+#[tokio::test]
 async fn view_shows_events_of_other_services_by_their_topic_and_text_key() {
     let database = Database::migrated().await;
     let store = database.store("a").await;

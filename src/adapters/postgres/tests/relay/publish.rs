@@ -1,4 +1,6 @@
 //! Publishing from SQL: what a writer in any language relies on.
+mod values;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -18,7 +20,7 @@ use crate::relay::fixture::{RelayFixture, settle};
 use crate::relay::migration_files::FILES;
 use crate::support::{Database, PARTITIONS, connect, until};
 
-const TRACE: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+pub const TRACE: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
 pub async fn publish(client: &Client, key: &str) -> Uuid {
     let text = "SELECT posthaste.publish('customers', $1, 'moved', '{\"street\": \"Main\"}')";

@@ -1,0 +1,81 @@
+//! Values of an event that a writer may give.
+use tokio_postgres::Client;
+use uuid::Uuid;
+
+use crate::relay::publish::{TRACE, numbers};
+use crate::support::Database;
+
+/// A collation other than the default one and "C", and one under which texts that differ in case are equal.
+const COLLATIONS: &str = "CREATE COLLATION swedish (provider = icu, locale = 'sv');
+    CREATE COLLATION any_case (provider = icu, locale = 'und-u-ks-level2', deterministic = false)";
+
+async fn columns(client: &Client, column: &str) -> Vec<Option<String>> {
+    let text = format!("SELECT {column}::text FROM outbox_event ORDER BY id");
+    client.query(&text, &[]).await.unwrap().iter().map(|row| row.get(0)).collect()
+}
+
+#[tokio::test]
+async fn values_of_any_collation_are_published() {
+    let database = Database::own().await;
+    let client = database.client().await;
+    client.batch_execute(COLLATIONS).await.unwrap();
+    for (key, collation) in [("å", "swedish"), ("b", "any_case")] {
+        let one = format!(
+            "SELECT posthaste.publish('customers' COLLATE {collation}, k COLLATE {collation}, 'moved' COLLATE {collation}, '{{}}',
+               content_type => 'Application/JSON' COLLATE {collation}, event_id => id) FROM (VALUES ('{key}')) AS keys (k)"
+        );
+        let own_id = one.replace("event_id => id", "event_id => gen_random_uuid()");
+        let usual = one.replace(", event_id => id", "");
+        let arrays = format!(
+            "SELECT posthaste.publish_all(ARRAY['customers', 'customers'] COLLATE {collation}, ARRAY['{key}', '{key}'] COLLATE {collation},
+               ARRAY['moved', 'moved'] COLLATE {collation}, ARRAY['x', 'x']::bytea[])"
+        );
+        for text in [&usual, &usual, &own_id, &own_id, &arrays, &arrays] {
+            client.batch_execute(text).await.unwrap_or_else(|error| panic!("{text}: {error:?}"));
+        }
+        assert_eq!(numbers(&client, key).await, [1, 2, 3, 4, 5, 6, 7, 8]);
+    }
+    let mixed = "SELECT posthaste.publish_all(ARRAY['customers', 'customers'] COLLATE any_case, ARRAY['C', 'c'] COLLATE any_case,
+           ARRAY['moved', 'moved'] COLLATE any_case, ARRAY['x', 'x']::bytea[])";
+    client.batch_execute(mixed).await.unwrap();
+    assert_eq!((numbers(&client, "C").await, numbers(&client, "c").await), (vec![1], vec![1]), "two keys");
+    let types = columns(&client, "content_type").await;
+    assert_eq!(types.iter().flatten().count(), 8, "a content type is kept as it was given");
+}
+
+#[tokio::test]
+async fn null_headers_of_a_json_batch_are_none() {
+    let database = Database::migrated().await;
+    let client = database.client().await;
+    let batch = r#"SELECT posthaste.publish_all('[{"topic": "t", "key": "k", "type": "t", "payload": 1, "headers": null, "contentType": null,
+        "eventId": null}]')"#;
+
+    let ids: Vec<Uuid> = client.query_one(batch, &[]).await.unwrap().get(0);
+
+    assert_eq!((ids.len(), columns(&client, "headers").await), (1, vec![None]));
+    let scalar = "SELECT posthaste.publish('t', 'k', 't', 'x'::text, headers => '7')";
+    let refused = client.batch_execute(scalar).await.unwrap_err();
+    assert!(refused.as_db_error().unwrap().message().contains("not a JSON object"), "{refused:?}");
+}
+
+#[tokio::test]
+async fn trace_state_that_is_too_long_is_dropped() {
+    let database = Database::migrated().await;
+    let client = database.client().await;
+    for length in [4_096, 4_097] {
+        let headers = "jsonb_build_object('traceparent', $1::text, 'tracestate', $2::text)";
+        let state = format!("a={}", "x".repeat(length - 2));
+        let one = format!("SELECT posthaste.publish('t', 'k', 't', 'x'::text, headers => {headers})");
+        let many = format!(
+            "SELECT posthaste.publish_all(ARRAY['t'], ARRAY['k'], ARRAY['t'], ARRAY['x']::bytea[], ARRAY[{headers}])"
+        );
+        for text in [one, many] {
+            client.query_one(&text, &[&TRACE, &state]).await.unwrap();
+        }
+    }
+
+    let length = |length: &str| Some(length.to_owned());
+    let kept = [length("4096"), length("4096"), None, None];
+    assert_eq!(columns(&client, "octet_length(tracestate)").await, kept);
+    assert!(columns(&client, "traceparent").await.iter().all(|parent| parent.as_deref() == Some(TRACE)));
+}
