@@ -1,6 +1,6 @@
 -- Why: `publish` and `publish_all` failed for an argument whose collation is neither the default one nor "C": its comparison with a column of
 -- "C" is ambiguous. `publish_all` failed for an event with `"headers": null`. A tracestate of more than 4096 bytes is dropped, as over HTTP: the
--- broker could refuse its record. Otherwise these functions are those of V8, V11 and V15.
+-- broker could refuse its record. Otherwise these functions are those of V8, V11 and V15. The functions of adopted tables check their columns.
 CREATE FUNCTION outbox_tracestate(headers jsonb) RETURNS text LANGUAGE sql IMMUTABLE AS $$
 SELECT CASE WHEN octet_length(headers ->> 'tracestate') <= 4096 THEN headers ->> 'tracestate' END $$;
 
@@ -192,5 +192,31 @@ END $b$$f$]
   LOOP
     EXECUTE (SELECT replace(replace(replace(statement, '@o@', quote_ident(own)), '@f@', quote_ident(i.functions)), '@p@', i.partitions::text)
       FROM installation i);
+  END LOOP;
+END $do$;
+
+-- The function of an adopted table runs with the rights of its owner, while the owner of the table can give a column a type of its own, with a
+-- conversion that runs when the function reads the column. So the function begins with a check of the types, as `posthaste adopt` writes it. It
+-- stays as it is where a column has such a type already, which `posthaste adopt` refuses, and where it belongs to another role.
+DO $do$
+DECLARE
+  adopted record;
+BEGIN
+  FOR adopted IN SELECT t.tgrelid::regclass AS name, p.oid::regprocedure AS function, c.built_in,
+      replace(p.prosrc, ' BEGIN PERFORM ', ' BEGIN IF ' || c.changed || $$ THEN RAISE EXCEPTION 'the type of a column of % has changed', $$
+        || $$TG_RELID::regclass USING ERRCODE = 'datatype_mismatch', HINT = 'Run `posthaste adopt` for this table again.'; END IF; PERFORM $$) AS body
+    FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid CROSS JOIN LATERAL (
+      SELECT bool_and(k.typnamespace = 'pg_catalog'::regnamespace) AS built_in,
+        string_agg(format('pg_typeof(NEW."%s") <> %L::regtype', replace(a.attname, '"', '""'), format_type(k.oid, NULL)), ' OR ') AS changed
+      FROM pg_attribute a JOIN pg_type k ON k.oid = a.atttypid WHERE a.attrelid = t.tgrelid AND a.attnum > 0 AND NOT a.attisdropped
+        AND position(format('NEW."%s"', replace(a.attname, '"', '""')) IN p.prosrc) > 0) c
+    WHERE t.tgname = 'posthaste_adopted' AND t.tgparentid = 0 AND p.prosecdef AND p.proname LIKE 'outbox\_adopted\_%'
+      AND pg_has_role(current_user, p.proowner, 'USAGE') AND p.prosrc LIKE ' BEGIN PERFORM %' LOOP
+    IF adopted.built_in THEN
+      EXECUTE format('CREATE OR REPLACE FUNCTION %s RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS %L',
+        adopted.function, adopted.body);
+    ELSE
+      RAISE WARNING 'a column of the table % has a type of its own owner', adopted.name USING HINT = 'See docs/publish/adopt.md.';
+    END IF;
   END LOOP;
 END $do$;

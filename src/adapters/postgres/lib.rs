@@ -29,6 +29,7 @@ mod publish {
     mod event_store;
     pub(crate) mod new_event;
     pub(crate) mod transaction;
+    mod trigger_function;
 }
 
 mod outbox {

@@ -1,20 +1,20 @@
 //! Adopts an outbox table of another service: a trigger publishes each row that is inserted, and neither table nor writers change. The
 //! columns and their defaults are those of Debezium's outbox event router:
 //! <https://debezium.io/documentation/reference/stable/transformations/outbox-event-router.html>.
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use tokio_postgres::error::SqlState;
+use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Row};
 
 use crate::connection::connector::Connector;
 use crate::connection::open_error::PostgresOpenError;
 use crate::connection::statement_error::describe;
 use crate::publish::new_event::{EventRefusal, NewEvent};
+use crate::publish::trigger_function::{self, ROUTE, identifier, literal};
 use crate::store::options::Options;
 
-/// What a topic template has in place of the value by which events are routed.
-const ROUTE: &str = "${routedByValue}";
 /// The function that the trigger calls, in the schema of the functions.
 const PUBLISH: &str = "publish(text, text, text, bytea, jsonb, text, uuid)";
 
@@ -78,6 +78,17 @@ pub enum AdoptError {
         purpose: &'static str,
         /// The columns of the table.
         columns: Vec<String>,
+    },
+    /// The column is of a type that is not PostgreSQL's own. Converting it to text can run a function of the type's owner, with the rights of
+    /// the role that adopted the table.
+    #[error(
+        "the column {column:?} is of type {kind}: the columns that are published have types of PostgreSQL itself, such as text"
+    )]
+    ForeignType {
+        /// The column with this type.
+        column: String,
+        /// The type, with its schema where the search path does not have it.
+        kind: String,
     },
     /// The payload is of a type whose text is not a record value.
     #[error("the payload is of type {0}: it must be json, jsonb, text, varchar or bytea")]
@@ -169,8 +180,14 @@ struct Table {
     own_schema: String,
     /// The schema of the functions that publish, quoted.
     functions: String,
-    /// Columns with their types.
-    columns: BTreeMap<String, String>,
+    columns: BTreeMap<String, ColumnType>,
+}
+
+/// The type of a column.
+struct ColumnType {
+    name: String,
+    /// Whether it is PostgreSQL's own, of which only a superuser can have defined a conversion.
+    built_in: bool,
 }
 
 impl Table {
@@ -178,20 +195,24 @@ impl Table {
         // The schema of the tables need not be the first of the search path: see `own_schema`.
         let functions = "SELECT quote_ident(i.functions), quote_ident(n.nspname) FROM installation i, pg_class c
              JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = to_regclass('installation')";
-        let installation = client.query_opt(functions, &[]).await?.ok_or(AdoptError::NotInstalled)?;
+        let installation = client.query_typed_opt(functions, &[]).await?.ok_or(AdoptError::NotInstalled)?;
         let functions: Option<String> = installation.try_get(0)?;
         let own_schema: String = installation.try_get(1)?;
         let table = "SELECT c.oid::int8, format('%I.%I', n.nspname, c.relname) FROM pg_class c
              JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = to_regclass($1) AND c.relkind IN ('r', 'p')";
-        let found = client.query_opt(table, &[&name]).await?.ok_or_else(|| AdoptError::NoTable(name.to_owned()))?;
+        let found = client.query_typed_opt(table, &[(&name, Type::TEXT)]).await?;
+        let found = found.ok_or_else(|| AdoptError::NoTable(name.to_owned()))?;
         let (oid, name): (i64, String) = (found.try_get(0)?, found.try_get(1)?);
         if name.split_once('.').is_some_and(|(schema, table)| schema == own_schema && table == "outbox") {
             return Err(AdoptError::OwnTable(name));
         }
-        let columns = "SELECT attname::text, format_type(atttypid, NULL) FROM pg_attribute
-             WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped";
-        let columns = client.query(columns, &[&name]).await?;
-        let column = |row: &Row| Ok::<_, tokio_postgres::Error>((row.try_get(0)?, row.try_get(1)?));
+        let columns = "SELECT attname::text, format_type(atttypid, NULL), typnamespace = 'pg_catalog'::regnamespace
+             FROM pg_attribute JOIN pg_type t ON t.oid = atttypid WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped";
+        let columns = client.query_typed(columns, &[(&name, Type::TEXT)]).await?;
+        let column = |row: &Row| {
+            let kind = ColumnType { name: row.try_get(1)?, built_in: row.try_get(2)? };
+            Ok::<_, tokio_postgres::Error>((row.try_get(0)?, kind))
+        };
         Ok(Self {
             function: format!("{own_schema}.outbox_adopted_{oid}"),
             name,
@@ -208,19 +229,29 @@ impl Table {
              FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
              JOIN pg_roles o ON o.oid = coalesce((SELECT proowner FROM pg_proc WHERE oid = to_regprocedure($1)), current_user::regrole)
              WHERE format('%I.%I(%s)', n.nspname, p.proname, oidvectortypes(p.proargtypes)) = $2";
-        let found = client.query_opt(may_publish, &[&function, &publish]).await?.ok_or(AdoptError::NotInstalled)?;
+        let found = client.query_typed_opt(may_publish, &[(&function, Type::TEXT), (&publish, Type::TEXT)]).await?;
+        let found = found.ok_or(AdoptError::NotInstalled)?;
         if found.try_get(1)? { Ok(()) } else { Err(AdoptError::MayNotPublish { role: found.try_get(0)? }) }
     }
 
     /// The value of a column in the trigger's function, and its type.
     fn column(&self, column: &str, purpose: &'static str) -> Result<(String, &str), AdoptError> {
         match self.columns.get(column) {
-            Some(kind) => Ok((format!("NEW.{}", identifier(column)), kind)),
+            Some(ColumnType { name, built_in: true }) => Ok((format!("NEW.{}", identifier(column)), name)),
+            Some(ColumnType { name, built_in: false }) => {
+                Err(AdoptError::ForeignType { column: column.to_owned(), kind: name.clone() })
+            }
             None => {
                 let columns = self.columns.keys().cloned().collect();
                 Err(AdoptError::NoColumn { column: column.to_owned(), purpose, columns })
             }
         }
+    }
+
+    /// The statement that refuses a row after the type of one of these columns has changed.
+    fn type_check(&self, columns: &BTreeSet<&String>) -> String {
+        let kind = |column: &&String| self.columns.get_key_value(*column).map(|(name, kind)| (&**name, &*kind.name));
+        trigger_function::type_check(columns.iter().filter_map(kind))
     }
 }
 
@@ -234,13 +265,12 @@ async fn plan(client: &Client, adoption: &AdoptedTable) -> Result<(Table, Vec<St
     table.check_owner(client).await?;
     let (route, _) = table.column(&adoption.route, "route")?;
     let (key, _) = table.column(&adoption.key, "key")?;
-    let kind = match table.column(&adoption.kind, "type") {
-        Err(_) if adoption.kind == AdoptedTable::default().kind => route.clone(),
-        column => column?.0,
-    };
+    let lacks_kind = adoption.kind == AdoptedTable::default().kind && !table.columns.contains_key(&adoption.kind);
+    let kind_column = if lacks_kind { &adoption.route } else { &adoption.kind };
+    let (kind, _) = table.column(kind_column, "type")?;
     let (payload, content_type) = payload(&table, adoption)?;
     let arguments = [
-        topic(&adoption.topic, &route),
+        trigger_function::topic(&adoption.topic, &route),
         format!("{key}::text"),
         format!("{kind}::text"),
         payload,
@@ -248,13 +278,15 @@ async fn plan(client: &Client, adoption: &AdoptedTable) -> Result<(Table, Vec<St
         literal(&content_type),
         event_id(&table, &adoption.id)?,
     ];
+    let read = [&adoption.id, &adoption.key, &adoption.route, &adoption.payload, kind_column].into_iter();
+    let type_check = table.type_check(&read.chain(adoption.headers.iter().map(|(column, _)| column)).collect());
     let (function, functions, name) = (&table.function, &table.functions, &table.name);
     let arguments = arguments.join(", ");
     let statements = vec![
         format!(
             "CREATE OR REPLACE FUNCTION {function}() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER \
-             SET search_path = pg_catalog, pg_temp AS $posthaste$ BEGIN PERFORM {functions}.publish({arguments}); \
-             RETURN NULL; END $posthaste$"
+             SET search_path = pg_catalog, pg_temp AS $posthaste$ BEGIN {type_check}; \
+             PERFORM {functions}.publish({arguments}); RETURN NULL; END $posthaste$"
         ),
         // A trigger fires without this right. With it, any role could publish by a trigger on a table of its own.
         format!("REVOKE ALL ON FUNCTION {function}() FROM PUBLIC"),
@@ -275,12 +307,6 @@ fn check_event(adoption: &AdoptedTable) -> Result<(), EventRefusal> {
         event = event.content_type(content_type);
     }
     event.check()
-}
-
-/// The topic of a row: the parts of the template around the routed value.
-fn topic(template: &str, route: &str) -> String {
-    let parts: Vec<String> = template.split(ROUTE).map(literal).collect();
-    parts.join(&format!(" || {route}::text || "))
 }
 
 /// The value of a row as bytes, and its media type. A NULL is an empty value.
@@ -311,24 +337,7 @@ fn headers(table: &Table, headers: &[(String, String)]) -> Result<String, AdoptE
 /// The id of a row: a UUID as it is, of everything else one that is derived from the table and the id.
 fn event_id(table: &Table, column: &str) -> Result<String, AdoptError> {
     let (column, kind) = table.column(column, "id")?;
-    if kind == "uuid" {
-        return Ok(column);
-    }
-    let derived =
-        format!("{}.outbox_key_group({} || {column}::text)", table.own_schema, literal(&format!("{}:", table.name)));
-    Ok(format!(
-        "CASE WHEN {column}::text ~* '^[0-9a-f]{{8}}(-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}}$' THEN {column}::text::uuid ELSE {derived} END"
-    ))
-}
-
-fn identifier(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
-}
-
-/// A text of SQL, also for a server whose strings know backslashes.
-fn literal(text: &str) -> String {
-    let quoted = text.replace('\'', "''");
-    if quoted.contains('\\') { format!("E'{}'", quoted.replace('\\', "\\\\")) } else { format!("'{quoted}'") }
+    if kind == "uuid" { Ok(column) } else { Ok(trigger_function::derived_id(&table.own_schema, &table.name, &column)) }
 }
 
 #[cfg(test)]
@@ -354,18 +363,5 @@ mod tests {
         for adoption in [with_header("tenant"), with_header("traceparent"), with_topic("${routedByValue}")] {
             assert_eq!(check_event(&adoption), Ok(()), "{adoption:?}");
         }
-    }
-
-    #[test]
-    fn topic_is_the_template_with_the_routed_value() {
-        assert_eq!(topic("outbox.event.${routedByValue}", "NEW.r"), "'outbox.event.' || NEW.r::text || ''");
-        assert_eq!(topic("customers", "NEW.r"), "'customers'");
-        assert_eq!(topic("a'b", "NEW.r"), "'a''b'");
-    }
-
-    #[test]
-    fn texts_and_names_are_quoted() {
-        assert_eq!((literal("o'r"), literal("a\\'")), ("'o''r'".into(), "E'a\\\\'''".into()));
-        assert_eq!(identifier("we\"ird"), "\"we\"\"ird\"");
     }
 }

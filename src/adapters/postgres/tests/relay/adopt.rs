@@ -217,3 +217,70 @@ async fn no_other_role_publishes_by_the_function_of_an_adopted_table() {
     assert_eq!(refused.code().map(|code| code.code().to_owned()).as_deref(), Some("42501"), "{refused:?}");
     client.batch_execute(&format!("RESET ROLE; DROP OWNED BY {role} CASCADE; DROP ROLE {role}")).await.unwrap();
 }
+
+#[tokio::test]
+async fn owner_of_an_adopted_table_runs_nothing_as_the_role_that_adopted_it() {
+    let database = Database::own().await;
+    let client = database.client().await;
+    client.batch_execute(JSON_TABLE).await.unwrap();
+    let role = table_owner(&database, &client).await;
+    adopt(&database.options("a"), &adoption()).await.unwrap();
+    // A type whose conversion to text is a function of its owner.
+    let own_type = format!(
+        "SET ROLE {role}; CREATE TYPE shop.trap AS (value text);
+         CREATE FUNCTION shop.spring(trap shop.trap) RETURNS text LANGUAGE plpgsql AS
+           'BEGIN EXECUTE ''CREATE TABLE shop.taken AS SELECT current_user AS role''; RETURN ''k''; END';
+         CREATE CAST (shop.trap AS text) WITH FUNCTION shop.spring(shop.trap);
+         ALTER TABLE shop.outbox ALTER aggregateid TYPE shop.trap USING row(aggregateid)::shop.trap"
+    );
+    client.batch_execute(&own_type).await.unwrap();
+
+    let insert = "INSERT INTO shop.outbox VALUES (gen_random_uuid(), 'Order', row('1'), 't', '{}')";
+    let refused = client.batch_execute(insert).await.unwrap_err();
+
+    assert_eq!(refused.code().map(|code| code.code().to_owned()).as_deref(), Some("42804"), "{refused:?}");
+    client.batch_execute("RESET ROLE").await.unwrap();
+    let taken = client.query_one("SELECT to_regclass('shop.taken') IS NULL", &[]).await.unwrap();
+    assert!(taken.get::<_, bool>(0), "the function of the owner ran");
+    let again = adopt(&database.options("a"), &adoption()).await.unwrap_err();
+    assert!(matches!(&again, AdoptError::ForeignType { column, .. } if column == "aggregateid"), "{again}");
+    client.batch_execute(&format!("DROP OWNED BY {role} CASCADE; DROP ROLE {role}")).await.unwrap();
+}
+
+#[tokio::test]
+async fn changed_column_is_published_after_the_table_was_adopted_again() {
+    let database = Database::own().await;
+    let client = database.client().await;
+    client.batch_execute(JSON_TABLE).await.unwrap();
+    adopt(&database.options("a"), &adoption()).await.unwrap();
+    client.batch_execute("ALTER TABLE shop.outbox ALTER type TYPE text").await.unwrap();
+    let insert = "INSERT INTO shop.outbox VALUES (gen_random_uuid(), 'Order', '1', 't', '{}')";
+
+    let refused = client.batch_execute(insert).await.unwrap_err();
+    adopt(&database.options("a"), &adoption()).await.unwrap();
+    client.batch_execute(insert).await.unwrap();
+
+    assert!(refused.as_db_error().unwrap().hint().unwrap().contains("posthaste adopt"), "{refused:?}");
+    assert_eq!(events(&client).await.len(), 1);
+}
+
+#[tokio::test]
+async fn columns_of_any_collation_are_published() {
+    let database = Database::own().await;
+    let client = database.client().await;
+    let table = "CREATE COLLATION any_case (provider = icu, locale = 'und-u-ks-level2', deterministic = false); CREATE SCHEMA shop;
+         CREATE TABLE shop.outbox (id text COLLATE any_case, aggregatetype text COLLATE any_case, aggregateid text COLLATE any_case,
+           type text COLLATE \"sv-x-icu\", payload text COLLATE any_case)";
+    client.batch_execute(table).await.unwrap();
+    adopt(&database.options("a"), &adoption()).await.unwrap();
+
+    for id in ["1", "2", "406c07f3-26f0-4eea-a50c-109940068001"] {
+        let insert = format!("INSERT INTO shop.outbox VALUES ('{id}', 'Order', 'k', 't', '{{}}')");
+        client.batch_execute(&insert).await.unwrap();
+    }
+
+    assert_eq!(
+        (events(&client).await.len(), event_ids(&client).await[2].as_str()),
+        (3, "406c07f3-26f0-4eea-a50c-109940068001")
+    );
+}

@@ -14,6 +14,8 @@ pub async fn database_of_version(version: usize) -> Database {
         "CREATE TABLE posthaste_migration (version integer PRIMARY KEY, name text NOT NULL, checksum text NOT NULL,
          applied_at timestamptz NOT NULL DEFAULT clock_timestamp())";
     client.batch_execute(applied).await.unwrap();
+    // Where the tables are: a role with the name of the schema `posthaste` would find that one first.
+    client.batch_execute("SET search_path = public").await.unwrap();
     for file in &FILES[..version] {
         client.batch_execute(file.text).await.unwrap();
         let record = "INSERT INTO posthaste_migration VALUES ($1, $2, encode(sha256($3), 'hex'))";
