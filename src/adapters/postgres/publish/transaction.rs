@@ -2,9 +2,10 @@
 use domain::EventId;
 use tokio_postgres::Transaction;
 use tokio_postgres::error::SqlState;
-use tokio_postgres::types::ToSql;
+use tokio_postgres::types::Type;
 use uuid::Uuid;
 
+use crate::connection::sql_value::SqlValue;
 use crate::publish::new_event::{EventRefusal, NewEvent};
 
 /// The schema of the functions, unless another installation of the database has it.
@@ -88,8 +89,16 @@ impl EventPublisher {
         event.check()?;
         let headers = event.headers_json();
         let NewEvent { topic, key, kind, payload, content_type, event_id, .. } = event;
-        let parameters: [&(dyn ToSql + Sync); 7] = [topic, key, kind, payload, &headers, content_type, event_id];
-        let row = transaction.query_one(&self.one, &parameters).await?;
+        let parameters: [SqlValue<'_>; 7] = [
+            (topic, Type::TEXT),
+            (key, Type::TEXT),
+            (kind, Type::TEXT),
+            (payload, Type::BYTEA),
+            (&headers, Type::TEXT),
+            (content_type, Type::TEXT),
+            (event_id, Type::UUID),
+        ];
+        let row = transaction.query_typed_one(&self.one, &parameters).await?;
         Ok(event_id_of(row.try_get(0)?))
     }
 
@@ -112,9 +121,16 @@ impl EventPublisher {
         let payloads: Vec<&[u8]> = events.iter().map(|event| event.payload).collect();
         let headers: Vec<Option<String>> = events.iter().map(NewEvent::headers_json).collect();
         let event_ids: Vec<Option<Uuid>> = events.iter().map(|event| event.event_id).collect();
-        let parameters: [&(dyn ToSql + Sync); 7] =
-            [&topics, &keys, &kinds, &payloads, &headers, &content_types, &event_ids];
-        let row = transaction.query_one(&self.many, &parameters).await?;
+        let parameters: [SqlValue<'_>; 7] = [
+            (&topics, Type::TEXT_ARRAY),
+            (&keys, Type::TEXT_ARRAY),
+            (&kinds, Type::TEXT_ARRAY),
+            (&payloads, Type::BYTEA_ARRAY),
+            (&headers, Type::TEXT_ARRAY),
+            (&content_types, Type::TEXT_ARRAY),
+            (&event_ids, Type::UUID_ARRAY),
+        ];
+        let row = transaction.query_typed_one(&self.many, &parameters).await?;
         Ok(row.try_get::<_, Vec<Uuid>>(0)?.into_iter().map(event_id_of).collect())
     }
 }

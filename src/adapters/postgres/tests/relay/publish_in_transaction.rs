@@ -69,6 +69,27 @@ async fn batch_returns_ids_in_its_order_and_numbers_each_key() {
 }
 
 #[tokio::test]
+async fn no_statement_is_prepared() {
+    let database = Database::own().await;
+    let mut client = database.client().await;
+    // A pooler in transaction mode may not keep a prepared statement. The server lists one only until its client has closed it.
+    let watch = "CREATE TABLE public.prepared (statement text);
+        CREATE FUNCTION watch() RETURNS trigger LANGUAGE plpgsql AS
+          'BEGIN INSERT INTO public.prepared SELECT statement FROM pg_prepared_statements; RETURN NULL; END';
+        CREATE TRIGGER watch AFTER INSERT ON outbox_event EXECUTE FUNCTION watch()";
+    client.batch_execute(watch).await.unwrap();
+    let event = NewEvent::new("customers", "a", "moved", b"{}");
+
+    let transaction = client.transaction().await.unwrap();
+    publish(&transaction, &event).await.unwrap();
+    publish_all(&transaction, std::slice::from_ref(&event)).await.unwrap();
+    transaction.commit().await.unwrap();
+
+    let rows = client.query_typed("SELECT statement FROM public.prepared", &[]).await.unwrap();
+    assert_eq!(rows.iter().map(|row| row.get::<_, String>(0)).collect::<Vec<_>>(), [] as [String; 0]);
+}
+
+#[tokio::test]
 async fn refused_event_leaves_the_transaction_usable() {
     let database = Database::own().await;
     let mut client = database.client().await;
