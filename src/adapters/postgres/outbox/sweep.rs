@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use tokio_postgres::types::Type;
 
+use crate::connection::session::PooledSession;
 use crate::connection::sql_value::{get, seconds};
-use crate::connection::statement_error::StatementResult;
+use crate::connection::statement_error::{StatementResult, broken};
 use crate::schema::archive_days;
 use crate::store::core::Core;
 
@@ -25,14 +26,17 @@ fn delete_batches(table: &str) -> String {
     )
 }
 
-/// Deletes events below every unsent and every archived row. Ids are drawn before they are committed, but a transaction that may still
-/// commit a lower id commits its event and its row together, and this statement sees neither before.
-const DELETE_EVENTS: &str = "WITH floor AS MATERIALIZED (SELECT least((SELECT min(f.id) FROM outbox_lease l CROSS JOIN LATERAL
-           (SELECT q.id FROM outbox q WHERE q.partition = l.partition ORDER BY q.id LIMIT 1) f),
-         (SELECT min(first_id) FROM outbox_archive), (SELECT max(id) FROM outbox_event)) AS id),
-     gone AS (DELETE FROM outbox_event WHERE id IN (SELECT e.id FROM outbox_event e WHERE e.id > $1 AND e.id < (SELECT id FROM floor)
-         ORDER BY e.id LIMIT $2) RETURNING id)
-     SELECT count(*), max(id) FROM gone";
+/// Reads a page of the events below every archived row, and deletes those that are not unsent: a row that stays parked keeps its event alone.
+/// Ids are drawn before they are committed, but a transaction that may still commit a lower id commits its event and its row together, and this
+/// statement sees neither before. A subquery for each event, because a join may read the whole outbox. Returns the lowest id still needed too.
+const DELETE_EVENTS: &str = "WITH floor AS MATERIALIZED (SELECT least((SELECT min(first_id) FROM outbox_archive),
+         (SELECT max(id) FROM outbox_event)) AS id),
+     page AS MATERIALIZED (SELECT e.id, (SELECT q.id FROM outbox q WHERE q.partition = e.partition AND q.id = e.id) IS NULL AS settled
+       FROM outbox_event e WHERE e.id > $1 AND e.id < (SELECT id FROM floor) ORDER BY e.id LIMIT $2),
+     gone AS (DELETE FROM outbox_event WHERE id = ANY (ARRAY (SELECT id FROM page WHERE settled)) RETURNING id)
+     SELECT (SELECT count(*) FROM gone), (SELECT count(*) FROM page), (SELECT max(id) FROM page),
+       least((SELECT id FROM floor), (SELECT min(f.id) FROM outbox_lease l CROSS JOIN LATERAL
+         (SELECT q.id FROM outbox q WHERE q.partition = l.partition ORDER BY q.id LIMIT 1) f))";
 
 /// Deletes archived rows older than `keep`, and returns their number.
 pub(crate) async fn sweep(core: &Core, keep: Duration, limit: u32) -> StatementResult<u64> {
@@ -48,12 +52,39 @@ pub(crate) async fn sweep(core: &Core, keep: Duration, limit: u32) -> StatementR
     let table = if by_batch { "outbox_archive" } else { "outbox_archive_default" };
     let rows = session.execute(&delete_batches(table), &[(&age, Type::FLOAT8), (&limit, Type::INT8)]).await?;
     deleted += rows.first().map(|row| get::<i64>(row, 0)).transpose()?.unwrap_or_default().unsigned_abs();
+    let swept = delete_events(core, &session, limit).await?;
+    // The caller continues as long as a full page is returned; a full page of events counts as one.
+    Ok(deleted.max(if swept { limit.unsigned_abs() } else { 0 }))
+}
+
+/// Deletes events of one page. Returns whether the next page should follow at once.
+async fn delete_events(core: &Core, session: &PooledSession, limit: i64) -> StatementResult<bool> {
     let from = core.swept_event_id.load(Relaxed);
     let rows = session.execute(DELETE_EVENTS, &[(&from, Type::INT8), (&limit, Type::INT8)]).await?;
-    if let Some(last) = rows.first().map(|row| get::<Option<i64>>(row, 1)).transpose()?.flatten() {
-        core.swept_event_id.fetch_max(last, Relaxed);
+    let row = rows.first().ok_or_else(|| broken("the sweep of events returned no row"))?;
+    let (deleted, read): (i64, i64) = (get(row, 0)?, get(row, 1)?);
+    let is_full = read >= limit;
+    core.swept_event_id.store(next_start(from, get(row, 2)?, get(row, 3)?, is_full), Relaxed);
+    Ok(is_full && deleted > 0)
+}
+
+/// The id after which the next page begins. Within a pass that is the last one read. The next pass begins below the lowest id that is still
+/// needed, a parked row or a transaction that has committed late for example, and does not read the deleted ones again.
+fn next_start(from: i64, last_read: Option<i64>, needed: Option<i64>, is_full: bool) -> i64 {
+    let reached = last_read.unwrap_or(from);
+    if is_full { reached } else { needed.map_or(reached, |needed| reached.min(needed - 1)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn next_pass_begins_below_the_lowest_event_that_is_needed() {
+        assert_eq!(next_start(10, Some(20), Some(5), true), 20);
+        assert_eq!(next_start(20, Some(25), Some(15), false), 14);
+        assert_eq!(next_start(20, Some(25), Some(30), false), 25);
+        assert_eq!(next_start(20, None, Some(12), false), 11);
+        assert_eq!(next_start(20, None, None, false), 20);
     }
-    let events = rows.first().map(|row| get::<i64>(row, 0)).transpose()?.unwrap_or_default().unsigned_abs();
-    // The caller continues as long as a full page is returned; a full page of events counts as one.
-    Ok(deleted.max(if events >= limit.unsigned_abs() { events } else { 0 }))
 }

@@ -27,7 +27,7 @@ pub(crate) struct Core {
     settings: SessionSettings,
     /// Where the scans for ready rows begin.
     pub(crate) scan_memory: ScanMemory,
-    /// The highest event id that this process has deleted the payloads up to.
+    /// The event id after which the next page of the sweep begins.
     pub(crate) swept_event_id: AtomicI64,
     /// Whether a write found the disk full and no probe has found free space since.
     pub(crate) disk_full: AtomicBool,

@@ -1,9 +1,11 @@
 //! The daily partitions of the archive: created ahead, dropped as a whole, without blocking settlements.
 use std::time::Duration;
 
+use domain::Status;
 use kit::Factory;
+use ports::operators::{Audit, OperatorOutcome, OutboxOperators, RowFilter};
 use ports::orders::OrderStore;
-use ports::outbox::{Claim, ClaimKind, Claimed, OutboxStore};
+use ports::outbox::{Claim, ClaimKind, OutboxStore};
 use ports::partitions::{
     AcquireReason, Acquisition, Fence, InstanceId, PartitionLeases, PartitionNo, ProducerSessionId,
 };
@@ -25,7 +27,7 @@ async fn send_one(store: &Postgres, make: &Factory, fence: &mut Fence) {
     store.commit(make.creation("ann", P0)).await.unwrap();
     let claim =
         Claim { fence: fence.clone(), session: ProducerSessionId("l".into()), limit: 10, kind: ClaimKind::Ordinary };
-    let Claimed::Batch(batch) = store.claim(claim).await.unwrap() else { panic!("a row is due") };
+    let batch = crate::relay::fixture::batch(store.claim(claim).await.unwrap());
     fence.counter = crate::relay::fixture::settle(store, fence, &batch).await;
 }
 
@@ -88,7 +90,7 @@ async fn past_day_is_dropped_as_a_whole_and_a_reader_blocks_no_settlement() {
 }
 
 #[tokio::test]
-async fn payloads_are_deleted_only_below_the_first_unsent_row() {
+async fn payloads_of_unsent_rows_are_not_deleted() {
     let database = Database::own().await;
     let (store, client, make) =
         (database.store("a").await, database.client().await, Factory::seeded(2, "orders".into()));
@@ -105,4 +107,43 @@ async fn payloads_are_deleted_only_below_the_first_unsent_row() {
 
     let left: i64 = client.query_one("SELECT count(*) FROM outbox_event", &[]).await.unwrap().get(0);
     assert_eq!((left, store.depth().await.unwrap().pending), (1, 1));
+}
+
+/// The ids of the events that are left after everything was sent long ago and swept in pages of two.
+async fn left_after_sweep(store: &Postgres, client: &tokio_postgres::Client) -> Vec<i64> {
+    advance(client, DAY * 10).await;
+    for _ in 0..8 {
+        OutboxStore::sweep(store, DAY * 7, 2).await.unwrap();
+    }
+    let rows = client.query("SELECT id FROM outbox_event ORDER BY id", &[]).await.unwrap();
+    rows.iter().map(|row| row.get(0)).collect()
+}
+
+#[tokio::test]
+async fn parked_row_keeps_its_key_and_no_later_event() {
+    let database = Database::own().await;
+    let (store, client, make) =
+        (database.store("a").await, database.client().await, Factory::seeded(2, "orders".into()));
+    let audit = Audit { operator: "ann".into(), reason: String::new() };
+    let head = make.creation("ann", P0);
+    let follower = make.change(&head.order, Status::Processing, P0);
+    store.commit(head).await.unwrap();
+    store.commit(follower).await.unwrap();
+    let mut blocked: Vec<i64> = store.rows(&RowFilter::default(), 10).await.unwrap().iter().map(|row| row.id).collect();
+    blocked.sort_unstable();
+    let [first, second] = blocked[..] else { panic!("two rows") };
+    assert!(matches!(store.park(first, &audit).await.unwrap(), OperatorOutcome::Done(_)));
+    let mut fence = self::fence(&store).await;
+    for _ in 0..5 {
+        send_one(&store, &make, &mut fence).await;
+    }
+
+    // The newest event stays until there is a newer one.
+    assert_eq!(left_after_sweep(&store, &client).await, [first, second, second + 5]);
+
+    store.retry(first, &audit).await.unwrap();
+    let mut fence = self::fence(&store).await;
+    send_one(&store, &make, &mut fence).await;
+    send_one(&store, &make, &mut fence).await;
+    assert_eq!(left_after_sweep(&store, &client).await, [second + 7], "the same process deletes what it passed over");
 }
