@@ -36,12 +36,13 @@ impl DatabaseAddress {
         let (text, mode, roots) = without_verification(options.url.expose_secret().trim());
         let mut config: Config = text.parse().map_err(|_| refused("it cannot be parsed"))?;
         let location = location(&config)?;
+        let roots = roots.map(PathBuf::from).or_else(|| options.root_certificates.clone());
         let verified = match mode.as_deref() {
-            None => false,
+            None | Some("require") => roots.is_some(),
+            Some("disable" | "prefer") => false,
             Some("verify-ca" | "verify-full") => true,
             Some(_) => return Err(refused("sslmode is one of disable, prefer, require, verify-full")),
         };
-        let roots = roots.map(PathBuf::from).or_else(|| options.root_certificates.clone());
         let trust = if verified { CertificateTrust::Verified(roots) } else { CertificateTrust::Unverified };
         if verified {
             config.ssl_mode(SslMode::Require);
@@ -120,7 +121,8 @@ fn session_settings(options: &Options) -> String {
     pairs.map(|(name, value): (&str, String)| format!("-c {name}={value}")).join(" ")
 }
 
-/// The URL without the parameters that the client does not support, and these: the verifying `sslmode` and `sslrootcert`.
+/// The URL without the parameters that the client does not support, the verifying `sslmode` and `sslrootcert`; and every `sslmode` and
+/// `sslrootcert`.
 fn without_verification(text: &str) -> (String, Option<String>, Option<String>) {
     let is_url = text.starts_with("postgres://") || text.starts_with("postgresql://");
     let (base, parameters, separator) = match text.split_once('?') {
@@ -131,8 +133,11 @@ fn without_verification(text: &str) -> (String, Option<String>, Option<String>) 
     let (mut mode, mut roots, mut kept) = (None, None, Vec::new());
     for part in parameters.split(separator).filter(|part| !part.is_empty()) {
         match part.split_once('=').map(|(name, value)| (name.trim(), value.trim().trim_matches('\''))) {
-            Some(("sslmode", value)) if !["disable", "prefer", "require"].contains(&value) => {
+            Some(("sslmode", value)) => {
                 mode = Some(value.to_string());
+                if ["disable", "prefer", "require"].contains(&value) {
+                    kept.push(part);
+                }
             }
             Some(("sslrootcert", value)) => roots = Some(value.replace("%2F", "/").replace("%2f", "/")),
             _ => kept.push(part),
@@ -183,6 +188,25 @@ mod tests {
         assert_eq!(address("host=h user=a sslmode=verify-full").unwrap().trust, CertificateTrust::Verified(None));
         assert_eq!(address("postgres://a@h/d?sslmode=require").unwrap().config.get_ssl_mode(), SslMode::Require);
         assert_eq!(address("postgres://a@h/d?sslmode=disable").unwrap().config.get_ssl_mode(), SslMode::Disable);
+    }
+
+    #[test]
+    fn given_roots_are_verified_unless_the_url_asks_for_less() {
+        let mut options = Options::new("", InstanceId("i".into()));
+        options.root_certificates = Some("/etc/roots.pem".into());
+        for (parameters, verified) in [
+            ("", true),
+            ("?sslmode=require", true),
+            ("?sslmode=verify-ca", true),
+            ("?sslmode=prefer", false),
+            ("?sslmode=disable", false),
+        ] {
+            options.url = format!("postgres://a@h/d{parameters}").into();
+            let address = DatabaseAddress::of(&options).unwrap();
+            let trust = CertificateTrust::Verified(Some("/etc/roots.pem".into()));
+            assert_eq!(address.trust == trust, verified, "{parameters}");
+            assert_eq!(address.config.get_ssl_mode() == SslMode::Require, verified, "{parameters}");
+        }
     }
 
     #[test]

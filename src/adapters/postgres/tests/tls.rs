@@ -104,13 +104,25 @@ async fn every_connection_is_encrypted_with_sslmode_require() {
 }
 
 #[tokio::test]
-async fn certificate_is_verified_with_sslmode_verify_full() {
+async fn certificate_is_verified_with_sslmode_verify_full_and_with_given_roots() {
     let (database, proxy) = (Database::migrated().await, TlsProxy::named("localhost").await);
     Postgres::open(proxy.verified(&database, &file(&proxy.authority))).await.unwrap().close().await.unwrap();
 
     let stranger = TlsProxy::named("localhost").await;
     let refused = refusal(proxy.verified(&database, &file(&stranger.authority))).await;
     assert!(refused.to_lowercase().contains("certificate"), "{refused}");
+
+    for mode in ["", "?sslmode=require"] {
+        let given = |roots: &NamedTempFile| {
+            let url = format!("postgres://posthaste@localhost:{}/{}{mode}", proxy.port, database.name);
+            Options { url: url.into(), ..proxy.verified(&database, roots) }
+        };
+        Postgres::open(given(&file(&proxy.authority))).await.unwrap().close().await.unwrap();
+        let refused = refusal(given(&file(&stranger.authority))).await;
+        assert!(refused.to_lowercase().contains("certificate"), "{mode}: {refused}");
+        let unreadable = refusal(given(&file("no certificate"))).await;
+        assert!(unreadable.contains("root certificates"), "{mode}: {unreadable}");
+    }
 
     let misnamed = TlsProxy::named("elsewhere.example").await;
     let refused = refusal(misnamed.verified(&database, &file(&misnamed.authority))).await;
