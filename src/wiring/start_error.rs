@@ -3,7 +3,7 @@
 /// A start failed; nothing keeps running.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The configuration is wrong; exit 78.
+    /// The configuration is wrong, or the store lacks migrations; exit 78.
     #[error("{0}")]
     Config(String),
     /// The store cannot be opened, or stayed unavailable for `startup.deadline`.
@@ -18,7 +18,7 @@ pub enum StartError {
 }
 
 impl StartError {
-    /// The process's exit code: 78 for a configuration error, otherwise 1.
+    /// The process's exit code: 78 where no restart helps, otherwise 1.
     pub fn exit_code(&self) -> u8 {
         match self {
             StartError::Config(_) => 78,

@@ -76,7 +76,7 @@ const EVENTS: &[LogEvent] = &[
         levels: &[Level::ERROR],
         fields: &["error", "exit_code"],
         meaning: "The service could not start; the process ends with `exit_code`.",
-        action: "Read `error`; 78 is a mistake in the configuration. `posthaste doctor` checks the dependencies.",
+        action: "Read `error`; 78 is a mistake in the configuration or a missing migration. `posthaste doctor` checks the dependencies.",
     },
     LogEvent {
         name: "panicked",

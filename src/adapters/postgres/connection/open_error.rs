@@ -1,6 +1,8 @@
 //! The errors of opening the store. Each says which setting or system to correct; none contains a password.
 use std::path::PathBuf;
 
+use tokio_postgres::error::SqlState;
+
 use crate::connection::statement_error::{ErrorClass, class_of, describe};
 
 /// The error of [`crate::Postgres::open`] and of the schema's commands.
@@ -106,14 +108,25 @@ impl PostgresOpenError {
         matches!(self, PostgresOpenError::Unreachable { .. } | PostgresOpenError::Full { .. })
     }
 
-    /// Whether the cause is a mistake in the configuration.
+    /// Whether the cause is a mistake in the configuration, or migrations that are missing. A service manager should not repeat the
+    /// start.
     pub fn is_config(&self) -> bool {
-        matches!(self, PostgresOpenError::Url { .. } | PostgresOpenError::Roots { .. })
+        matches!(
+            self,
+            PostgresOpenError::Url { .. }
+                | PostgresOpenError::Roots { .. }
+                | PostgresOpenError::MissingMigrations { .. }
+                | PostgresOpenError::PartitionsChanged { .. }
+        )
     }
 
     /// The error for a failed connection or a failed statement while opening.
     pub(crate) fn of(location: &str, error: &tokio_postgres::Error) -> Self {
-        let (location, reason) = (location.to_string(), describe(error));
+        let (location, mut reason) = (location.to_string(), describe(error));
+        // A setting of each session, which PostgreSQL has since version 14.
+        if error.code() == Some(&SqlState::UNDEFINED_OBJECT) && reason.contains("client_connection_check_interval") {
+            reason.push_str("; PostgreSQL 14 or later is needed");
+        }
         match class_of(error) {
             ErrorClass::ConnectionLost
             | ErrorClass::Overloaded

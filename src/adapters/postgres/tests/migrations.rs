@@ -11,6 +11,7 @@ async fn empty_database_is_refused_with_the_command_that_migrates_it() {
     let refused = Postgres::open(database.options("a")).await.err().unwrap();
 
     assert!(matches!(refused, PostgresOpenError::MissingMigrations { .. }) && !refused.is_temporary(), "{refused}");
+    assert!(refused.is_config(), "the exit code with which a service manager does not repeat the start");
     let text = refused.to_string();
     assert!(
         text.contains("posthaste migrate up") && text.contains("serve --migrate") && text.contains("V1__"),
@@ -37,6 +38,19 @@ async fn migrations_are_applied_once_and_opening_may_apply_them() {
     assert!(seen.iter().all(|migration| migration.applied_at.is_some() && migration.checksum.len() == 64));
     let store = Postgres::open(Options { migrate: true, ..options }).await.unwrap();
     assert_eq!((store.partitions(), store.installation().len()), (crate::support::PARTITIONS, 36));
+}
+
+#[tokio::test]
+async fn server_without_a_needed_setting_is_refused_with_the_version_that_is_needed() {
+    let database = Database::migrated().await;
+    let mut options = database.options("a");
+    let separator = if database.url.contains('?') { '&' } else { '?' };
+    let unknown = "options=-c%20client_connection_check_interval_of_version_99%3D1";
+    options.url = format!("{}{separator}{unknown}", database.url).into();
+
+    let refused = Postgres::open(options).await.err().unwrap();
+
+    assert!(refused.to_string().ends_with("PostgreSQL 14 or later is needed") && !refused.is_temporary(), "{refused}");
 }
 
 #[tokio::test]
