@@ -35,6 +35,12 @@ fn compose_runs_any_number_of_instances_behind_one_address() {
         let template = balanced.lines().find(|line| line.trim_end().ends_with(&format!(" posthaste:{inside}")));
         assert!(template.is_some_and(|line| line.trim().starts_with("server-template ")), "{inside} leads nowhere");
     }
+    for frontend in balanced.split("\nfrontend ").skip(1) {
+        for header in ["X-Forwarded-For", "X-Forwarded-Proto"] {
+            let deleted = frontend.contains(&format!("http-request del-header {header}\n"));
+            assert!(deleted, "clients choose the address that the instances see: {frontend}");
+        }
+    }
     let listen = format!("ADMIN_LISTEN: 0.0.0.0:{}", 9090);
     assert!(instance.contains(&listen), "the instances do not listen where the proxy expects them");
 }
