@@ -69,3 +69,22 @@ async fn cache_forgets_an_order_that_was_read_before_a_change_without_a_reply_en
     let order = process.store.find(id).await.expect("read").expect("it exists");
     assert_eq!(order.version, 1);
 }
+
+/// The client is asked to repeat the request with the same key, so the key must not be locked.
+#[tokio::test(start_paused = true)]
+async fn create_with_an_unknown_outcome_can_be_repeated_at_once_with_its_key() {
+    for fault in [InjectedFault::UnknownDone, InjectedFault::UnknownNotDone] {
+        let environment = Environment::new();
+        let process = environment.start().await;
+        environment.script.once(Call::Commit, fault);
+
+        let unknown = process.create_with_key("k").await;
+        assert!(matches!(unknown, Err(CommandError::Unknown(_))), "{fault:?}: {unknown:?}");
+        let order = process.create_with_key("k").await.expect("the order of the first request, or a new one");
+        let again = process.create_with_key("k").await.expect("the same order");
+
+        assert_eq!(order.id, again.id);
+        process.wait_until_drained(TIMEOUT).await;
+        assert_eq!(process.depth().await.sent, 1, "{fault:?}: one order");
+    }
+}

@@ -5,7 +5,10 @@ use std::time::Duration;
 
 use actors::{ActorSystem, Dependencies};
 use app::admission::gate::Gate;
-use app::dispatch::{ChangeOrder, ChangePreconditions, CreateOrder, EventsPublished, PublishEvents, Viewer};
+use app::commands::create_order::fingerprint;
+use app::dispatch::{
+    ChangeOrder, ChangePreconditions, CreateOrder, EventsPublished, KeyedIntent, PublishEvents, Viewer,
+};
 use app::error::CommandError;
 use app::health::{HealthBoard, HealthSnapshot};
 use domain::{Item, Items, Money, Order, OrderId, Status, Subject};
@@ -114,10 +117,19 @@ impl Process {
 
     /// Creates an order as a client.
     pub async fn create(&self) -> Result<Arc<Order>, CommandError> {
+        self.create_with(None).await
+    }
+
+    /// Creates an order under this idempotency key.
+    pub async fn create_with_key(&self, key: &str) -> Result<Arc<Order>, CommandError> {
+        self.create_with(Some(KeyedIntent { key: key.into(), fingerprint: fingerprint(&items()) })).await
+    }
+
+    async fn create_with(&self, intent: Option<KeyedIntent>) -> Result<Arc<Order>, CommandError> {
         let command = CreateOrder {
             subject: subject(),
             items: items(),
-            intent: None,
+            intent,
             trace: None,
             span: None,
             request_id: Some(CREATE_REQUEST.into()),

@@ -233,8 +233,7 @@ impl Sending {
                 queues.push(&record.topic, partition, slot, parts);
             }
             if let (Some((key, value)), Some(slot)) = (watermark, watermark.as_ref().and_then(|_| slots.next())) {
-                let parts =
-                    RecordParts { key: key.as_bytes(), value: Some(value.as_bytes()), headers: &[], timestamp };
+                let parts = RecordParts { key: key.as_bytes(), value: Some(value.as_bytes()), headers: &[], timestamp };
                 queues.push(terms.watermark_topic, terms.watermark_partition, slot, parts);
             }
         }
