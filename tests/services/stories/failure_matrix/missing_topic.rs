@@ -11,8 +11,9 @@ use crate::harness::foreign_events::{self, topic_variable};
 use crate::harness::http::tea_order;
 use crate::harness::process::Posthaste;
 
-/// Three attempts, each of which may wait some seconds for the topic.
-const WAIT_MAX: Duration = Duration::from_secs(60);
+/// Three attempts, each of which may wait some seconds for the topic. At least once, a producer that knew the topic first waits for its delivery
+/// timeout, and the breaker may open meanwhile.
+const WAIT_MAX: Duration = Duration::from_secs(120);
 
 fn publish(service: &Posthaste, topic: &str) {
     let event = json!({"topic": topic, "key": topic, "type": "CustomerMoved", "payload": {}});
