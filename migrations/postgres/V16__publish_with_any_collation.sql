@@ -197,7 +197,7 @@ END $do$;
 
 -- The function of an adopted table runs with the rights of its owner, while the owner of the table can give a column a type of its own, with a
 -- conversion that runs when the function reads the column. So the function begins with a check of the types, as `posthaste adopt` writes it. It
--- stays as it is where a column has such a type already, which `posthaste adopt` refuses, and where it belongs to another role.
+-- stays as it is where a column has such a type already, whose text `posthaste adopt` reads in another way, and where it belongs to another role.
 DO $do$
 DECLARE
   adopted record;

@@ -12,7 +12,7 @@ use crate::connection::connector::Connector;
 use crate::connection::open_error::PostgresOpenError;
 use crate::connection::statement_error::describe;
 use crate::publish::new_event::{EventRefusal, NewEvent};
-use crate::publish::trigger_function::{self, ROUTE, identifier, literal};
+use crate::publish::trigger_function::{self, ROUTE, literal};
 use crate::store::options::Options;
 
 /// The function that the trigger calls, in the schema of the functions.
@@ -78,17 +78,6 @@ pub enum AdoptError {
         purpose: &'static str,
         /// The columns of the table.
         columns: Vec<String>,
-    },
-    /// The column is of a type that is not PostgreSQL's own. Converting it to text can run a function of the type's owner, with the rights of
-    /// the role that adopted the table.
-    #[error(
-        "the column {column:?} is of type {kind}: the columns that are published have types of PostgreSQL itself, such as text"
-    )]
-    ForeignType {
-        /// The column with this type.
-        column: String,
-        /// The type, with its schema where the search path does not have it.
-        kind: String,
     },
     /// The payload is of a type whose text is not a record value.
     #[error("the payload is of type {0}: it must be json, jsonb, text, varchar or bytea")]
@@ -234,23 +223,26 @@ impl Table {
         if found.try_get(1)? { Ok(()) } else { Err(AdoptError::MayNotPublish { role: found.try_get(0)? }) }
     }
 
-    /// The value of a column in the trigger's function, and its type.
-    fn column(&self, column: &str, purpose: &'static str) -> Result<(String, &str), AdoptError> {
-        match self.columns.get(column) {
-            Some(ColumnType { name, built_in: true }) => Ok((format!("NEW.{}", identifier(column)), name)),
-            Some(ColumnType { name, built_in: false }) => {
-                Err(AdoptError::ForeignType { column: column.to_owned(), kind: name.clone() })
-            }
-            None => {
-                let columns = self.columns.keys().cloned().collect();
-                Err(AdoptError::NoColumn { column: column.to_owned(), purpose, columns })
-            }
-        }
+    fn column(&self, column: &str, purpose: &'static str) -> Result<&ColumnType, AdoptError> {
+        self.columns.get(column).ok_or_else(|| {
+            let columns = self.columns.keys().cloned().collect();
+            AdoptError::NoColumn { column: column.to_owned(), purpose, columns }
+        })
     }
 
-    /// The statement that refuses a row after the type of one of these columns has changed.
+    /// The text of a column in the trigger's function.
+    fn text(&self, column: &str, purpose: &'static str) -> Result<String, AdoptError> {
+        let built_in = self.column(column, purpose)?.built_in;
+        Ok(trigger_function::text(column, built_in))
+    }
+
+    /// The statement that refuses a row after one of these columns has got another type. Types that are not PostgreSQL's own need none: the function
+    /// converts their columns without calling anything of the type's owner.
     fn type_check(&self, columns: &BTreeSet<&String>) -> String {
-        let kind = |column: &&String| self.columns.get_key_value(*column).map(|(name, kind)| (&**name, &*kind.name));
+        let kind = |column: &&String| {
+            let (name, kind) = self.columns.get_key_value(*column).filter(|(_, kind)| kind.built_in)?;
+            Some((&**name, &*kind.name))
+        };
         trigger_function::type_check(columns.iter().filter_map(kind))
     }
 }
@@ -263,16 +255,14 @@ async fn plan(client: &Client, adoption: &AdoptedTable) -> Result<(Table, Vec<St
     check_event(adoption).map_err(AdoptError::Refused)?;
     let table = Table::find(client, &adoption.table).await?;
     table.check_owner(client).await?;
-    let (route, _) = table.column(&adoption.route, "route")?;
-    let (key, _) = table.column(&adoption.key, "key")?;
+    let route = table.text(&adoption.route, "route")?;
     let lacks_kind = adoption.kind == AdoptedTable::default().kind && !table.columns.contains_key(&adoption.kind);
     let kind_column = if lacks_kind { &adoption.route } else { &adoption.kind };
-    let (kind, _) = table.column(kind_column, "type")?;
     let (payload, content_type) = payload(&table, adoption)?;
     let arguments = [
         trigger_function::topic(&adoption.topic, &route),
-        format!("{key}::text"),
-        format!("{kind}::text"),
+        table.text(&adoption.key, "key")?,
+        table.text(kind_column, "type")?,
         payload,
         headers(&table, &adoption.headers)?,
         literal(&content_type),
@@ -311,11 +301,13 @@ fn check_event(adoption: &AdoptedTable) -> Result<(), EventRefusal> {
 
 /// The value of a row as bytes, and its media type. A NULL is an empty value.
 fn payload(table: &Table, adoption: &AdoptedTable) -> Result<(String, String), AdoptError> {
-    let (column, kind) = table.column(&adoption.payload, "payload")?;
-    let (value, usual) = match kind {
+    let kind = table.column(&adoption.payload, "payload")?;
+    let (column, text) = (trigger_function::value(&adoption.payload), trigger_function::text(&adoption.payload, true));
+    let (value, usual) = match &*kind.name {
+        foreign if !kind.built_in => return Err(AdoptError::PayloadType(foreign.to_owned())),
         "bytea" => (format!("coalesce({column}, ''::bytea)"), "application/octet-stream"),
         "json" | "jsonb" | "text" | "character varying" | "character" => {
-            (format!("convert_to(coalesce({column}::text, ''), 'UTF8')"), "application/json")
+            (format!("convert_to(coalesce({text}, ''), 'UTF8')"), "application/json")
         }
         other => return Err(AdoptError::PayloadType(other.to_owned())),
     };
@@ -329,15 +321,18 @@ fn headers(table: &Table, headers: &[(String, String)]) -> Result<String, AdoptE
     }
     let mut pairs = Vec::new();
     for (column, name) in headers {
-        pairs.push(format!("{}, {}::text", literal(name), table.column(column, "header")?.0));
+        pairs.push(format!("{}, {}", literal(name), table.text(column, "header")?));
     }
     Ok(format!("jsonb_strip_nulls(jsonb_build_object({}))", pairs.join(", ")))
 }
 
 /// The id of a row: a UUID as it is, of everything else one that is derived from the table and the id.
 fn event_id(table: &Table, column: &str) -> Result<String, AdoptError> {
-    let (column, kind) = table.column(column, "id")?;
-    if kind == "uuid" { Ok(column) } else { Ok(trigger_function::derived_id(&table.own_schema, &table.name, &column)) }
+    let kind = table.column(column, "id")?;
+    if kind.built_in && kind.name == "uuid" {
+        return Ok(trigger_function::value(column));
+    }
+    Ok(trigger_function::derived_id(&table.own_schema, &table.name, &table.text(column, "id")?))
 }
 
 #[cfg(test)]

@@ -240,11 +240,30 @@ async fn owner_of_an_adopted_table_runs_nothing_as_the_role_that_adopted_it() {
 
     assert_eq!(refused.code().map(|code| code.code().to_owned()).as_deref(), Some("42804"), "{refused:?}");
     client.batch_execute("RESET ROLE").await.unwrap();
+    adopt(&database.options("a"), &adoption()).await.unwrap();
+    client.batch_execute(&format!("SET ROLE {role}; {insert}; RESET ROLE")).await.unwrap();
     let taken = client.query_one("SELECT to_regclass('shop.taken') IS NULL", &[]).await.unwrap();
     assert!(taken.get::<_, bool>(0), "the function of the owner ran");
-    let again = adopt(&database.options("a"), &adoption()).await.unwrap_err();
-    assert!(matches!(&again, AdoptError::ForeignType { column, .. } if column == "aggregateid"), "{again}");
+    assert_eq!(events(&client).await[0][1], "(1)", "the key is the type's own text");
     client.batch_execute(&format!("DROP OWNED BY {role} CASCADE; DROP ROLE {role}")).await.unwrap();
+}
+
+#[tokio::test]
+async fn columns_of_enumerations_and_domains_are_published_and_a_payload_is_not() {
+    let database = Database::own().await;
+    let client = database.client().await;
+    let table = "CREATE SCHEMA shop; CREATE TYPE shop.kind AS ENUM ('Order', 'Invoice'); CREATE DOMAIN shop.name AS text; CREATE DOMAIN shop.body AS json;
+         CREATE TABLE shop.outbox (id shop.name, aggregatetype shop.kind, aggregateid shop.name, type shop.kind, payload json, extra shop.kind, body shop.body)";
+    client.batch_execute(table).await.unwrap();
+    let headers = vec![("extra".into(), "extra".into())];
+    let payload = AdoptedTable { payload: "body".into(), ..adoption() };
+    let refused = adopt(&database.options("a"), &payload).await.unwrap_err();
+    assert!(matches!(refused, AdoptError::PayloadType(_)), "{refused}");
+
+    adopt(&database.options("a"), &AdoptedTable { headers, ..adoption() }).await.unwrap();
+    client.batch_execute("INSERT INTO shop.outbox VALUES ('1', 'Order', 'k', 'Invoice', '{}')").await.unwrap();
+
+    assert_eq!(events(&client).await[0][..3], ["outbox.event.Order", "k", "Invoice"]);
 }
 
 #[tokio::test]
