@@ -91,7 +91,7 @@ pub(crate) async fn acquire_name(
         if holder.is_caller {
             return Ok(installation);
         }
-        if reconnects(redis, &holder, options.reconnect_time).await.map_err(StoreOpenError::Unavailable)? {
+        if reconnects(redis, &holder, options).await.map_err(StoreOpenError::Unavailable)? {
             let instance = options.instance.to_string();
             return Err(StoreOpenError::Held { instance, pid: holder.pid, address: holder.address });
         }
@@ -126,14 +126,14 @@ async fn try_acquire(
     Ok((holder, StoreInstallation { id: reply.text(6)?, partitions: reply.number(7)? }))
 }
 
-/// Whether a holder is alive within this time: it may have lost its connection a moment ago, with its server or its network.
-async fn reconnects(redis: &Redis, holder: &NameHolder, within: Duration) -> Result<bool, Error> {
+/// Whether a holder is alive within the reconnect time: it may have lost its connection a moment ago, with its server or its network.
+async fn reconnects(redis: &Redis, holder: &NameHolder, options: &StoreOptions) -> Result<bool, Error> {
     // The holder has released the name meanwhile.
     if holder.boot_id.is_empty() {
         return Ok(false);
     }
-    let until = Instant::now() + within;
-    while !is_alive(redis, holder).await? {
+    let until = Instant::now() + options.reconnect_time;
+    while !is_alive(redis, holder, options.dead_after).await? {
         if Instant::now() >= until {
             return Ok(false);
         }
@@ -142,18 +142,29 @@ async fn reconnects(redis: &Redis, holder: &NameHolder, within: Duration) -> Res
     Ok(true)
 }
 
-/// Whether a holder is alive: one of its connections is open, which ends with its process. Where an ACL hides connections, its heartbeat
-/// decides.
-async fn is_alive(redis: &Redis, holder: &NameHolder) -> Result<bool, Error> {
+/// Whether a holder is alive: one of its connections, which end with its process, has sent something in the last `dead_after`. The server keeps the
+/// connections of a host without power for minutes (`tcp-keepalive`). Where an ACL hides connections, its heartbeat decides.
+async fn is_alive(redis: &Redis, holder: &NameHolder, dead_after: Duration) -> Result<bool, Error> {
     let clients: Result<Value, Error> =
         redis.inner.store_command("clients", cmd("CLIENT").arg("LIST").to_owned()).await;
     match clients {
         Ok(Value::BulkString(list)) => {
-            Ok(String::from_utf8_lossy(&list).contains(&format!(" name={} ", holder.boot_id)))
+            Ok(has_live_connection(&String::from_utf8_lossy(&list), &holder.boot_id, dead_after))
         }
         Ok(_) | Err(Error::Broken(_)) => Ok(!holder.is_silent),
         Err(error) => Err(error),
     }
+}
+
+/// Whether a client of this name is in the server's list and was idle for less than this time.
+fn has_live_connection(clients: &str, name: &str, idle_max: Duration) -> bool {
+    let field = |client: &str, name: &str| {
+        client.split(' ').find_map(|field| field.strip_prefix(name)?.strip_prefix('=').map(str::to_owned))
+    };
+    clients.lines().filter(|client| field(client, "name").is_some_and(|found| found == name)).any(|client| {
+        let idle = field(client, "idle").and_then(|seconds| seconds.parse().ok());
+        idle.is_none_or(|seconds| Duration::from_secs(seconds) < idle_max)
+    })
 }
 
 /// A version 4 UUID of these random bits.
@@ -164,6 +175,24 @@ fn random_uuid(high: u64, low: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn holder_is_alive_while_one_of_its_connections_is_in_use() {
+        let client = |name: &str, idle: &str| {
+            format!("id=3 addr=127.0.0.1:6 laddr=127.0.0.1:7 name={name} age=90 idle={idle} flags=N\n")
+        };
+        for (clients, alive) in [
+            (client("a", "0"), true),
+            (client("a", "14"), true),
+            (client("a", "15"), false),
+            (client("a", "15") + &client("a", "3"), true),
+            (client("ab", "0") + &client("", "0"), false),
+            (client("a", "?"), true),
+            (String::new(), false),
+        ] {
+            assert_eq!(has_live_connection(&clients, "a", Duration::from_secs(15)), alive, "{clients}");
+        }
+    }
 
     #[test]
     fn an_installations_id_is_a_version_4_uuid() {

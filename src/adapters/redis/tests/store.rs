@@ -67,6 +67,31 @@ async fn a_holder_that_reconnects_keeps_its_instance_name() {
     holder.heartbeat(&InstanceId("one".into()), LIMIT).await.unwrap();
 }
 
+/// As when its host loses power: the server keeps the connections for minutes.
+#[tokio::test]
+async fn a_holder_that_sends_nothing_loses_its_instance_name() {
+    let server = Server::start().await;
+    let proxy = Proxy::to(&server).await;
+    let accepted = |url: &str| StoreOptions {
+        durability: Durability::Warn,
+        dead_after: Duration::from_secs(2),
+        heartbeat_interval: Duration::from_millis(200),
+        reconnect_time: Duration::from_millis(200),
+        response_timeout: LIMIT * 2,
+        ..store_options(url, "p:", "one")
+    };
+    let holder = RedisStore::open(accepted(&proxy.url())).await.unwrap();
+    let held = open_error(accepted(&server.url())).await;
+    assert!(matches!(held, StoreOpenError::Held { .. }), "{held}");
+
+    proxy.silence();
+    until("the name is free", async || RedisStore::open(accepted(&server.url())).await.ok()).await;
+    proxy.restore();
+
+    holder.heartbeat(&InstanceId("one".into()), LIMIT).await.unwrap_err();
+    assert_eq!(tokio::time::timeout(LIMIT, holder.lost()).await.unwrap().instance, "one");
+}
+
 #[tokio::test]
 async fn a_taken_over_instance_name_is_reported_by_the_next_heartbeat() {
     let prefix = prefix();
