@@ -23,6 +23,7 @@ use commands::{
     actors, adopt, audit, demo, dlt, doctor, documents, migrate, outbox, serve, token, top, topic, version, webhook,
 };
 use failure::Failure;
+use output::print_message;
 
 /// An order service that never loses an event.
 #[derive(Parser)]
@@ -94,7 +95,7 @@ pub(crate) fn run() -> ExitCode {
         Ok(code) => ExitCode::from(code),
         Err(failure) => {
             if !failure.is_printed {
-                eprintln!("posthaste: {}", failure.message);
+                print_message(format_args!("posthaste: {}", failure.message));
             }
             ExitCode::from(failure.code)
         }

@@ -1,5 +1,5 @@
 //! Figures as text or JSON lines on stdout; a reader that closed the pipe ends the program.
-use std::io::{ErrorKind, Write, stdout};
+use std::io::{ErrorKind, Write, stderr, stdout};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
@@ -56,7 +56,8 @@ impl Reporter {
     /// Shows on stderr what is measured now: a line for each step, or one that changes on a terminal.
     pub(crate) fn progress(&self, step: &str) {
         if self.step.is_hidden() {
-            eprintln!("{}: {step}", self.command);
+            // A step that cannot be shown changes no figure.
+            let _ = writeln!(stderr().lock(), "{}: {step}", self.command);
             return;
         }
         self.step.reset_elapsed();

@@ -9,6 +9,7 @@ use posthaste::Environment;
 use super::configured_program::ConfiguredProgram;
 use super::failure::Failure;
 use super::output::format::OutputArguments;
+use super::output::print_message;
 use super::runtime::block_on;
 use super::value_parsers::a_second_or_more;
 
@@ -44,9 +45,9 @@ pub(crate) fn chaos(file: Option<&Path>, environment: &Environment, arguments: &
     let plan = ChaosPlan { time, clients, instances, interval, seed, json: output.is_json() };
     let holds = block_on(bench::chaos(&program, &plan)).map_err(Failure::new)?;
     if holds {
-        eprintln!("every guarantee held");
+        print_message(format_args!("every guarantee held"));
     } else {
-        eprintln!("posthaste: a guarantee was broken; --seed {seed} injects the same faults again");
+        print_message(format_args!("posthaste: a guarantee was broken; --seed {seed} injects the same faults again"));
     }
     Ok(u8::from(!holds))
 }

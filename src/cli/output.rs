@@ -1,5 +1,6 @@
 //! Data goes to stdout, one line at a time; messages go to stderr.
-use std::io::{ErrorKind, Write, stdout};
+use std::fmt::Display;
+use std::io::{ErrorKind, Write, stderr, stdout};
 
 use super::failure::Failure;
 
@@ -17,4 +18,10 @@ pub(crate) fn print_line(text: &str) -> Result<(), Failure> {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => std::process::exit(0),
         written => written.map_err(Failure::new),
     }
+}
+
+/// Prints a message. One that cannot be written (a full disk, a closed terminal) is dropped: the command's result and exit code do not depend
+/// on it.
+pub(crate) fn print_message(text: impl Display) {
+    let _ = writeln!(stderr().lock(), "{text}");
 }

@@ -81,7 +81,7 @@ impl StoreOpener<'_> {
     /// Opens the configured store with one attempt.
     pub(super) async fn open(&self) -> Result<WiredStore, OpenFailure> {
         match self.config.store.kind {
-            StoreKind::Embedded => self.embedded(),
+            StoreKind::Embedded => self.embedded().await,
             #[cfg(feature = "postgres")]
             StoreKind::Postgres => self.postgres().await,
             #[cfg(not(feature = "postgres"))]
@@ -93,16 +93,20 @@ impl StoreOpener<'_> {
         }
     }
 
-    fn embedded(&self) -> Result<WiredStore, OpenFailure> {
+    async fn embedded(&self) -> Result<WiredStore, OpenFailure> {
         let config = self.config;
         let mut options = embedded::Options::new(&config.store.path, self.instance.clone(), Arc::clone(self.clock));
         options.address = config.http.listen.to_string();
         options.partitions = config.outbox.partitions;
         options.topic_partitions = config.broker.topic_partitions;
         options.partitions_by_topic = config.partitions_by_topic();
+        options.retry_delay_max = config.relay_rules().retry_delay_max();
         options.log_retention = config.broker.retention;
         options.metrics = Some(Arc::clone(self.metrics));
-        let store = Embedded::open(options).map_err(|error| {
+        // The calling thread also receives the signals, and opening a file may wait for a disk or another process.
+        let opening = tokio::task::spawn_blocking(move || Embedded::open(options)).await;
+        let opened = opening.unwrap_or_else(|panicked| std::panic::resume_unwind(panicked.into_panic()));
+        let store = opened.map_err(|error| {
             let kind = OpenFailureKind::of(matches!(error, OpenError::Held { .. }), error.may_pass());
             OpenFailure { error: StartError::Store(error.to_string()), kind }
         })?;

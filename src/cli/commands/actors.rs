@@ -12,8 +12,8 @@ use posthaste::Config;
 
 use super::super::failure::Failure;
 use super::super::output::format::OutputArguments;
-use super::super::output::print_line;
 use super::super::output::screen::Screen;
+use super::super::output::{print_line, print_message};
 use super::super::running_service::{RunningService, ServiceArguments};
 use super::super::runtime::block_on;
 use tree::ActorLine;
@@ -75,7 +75,7 @@ async fn show(config: &Config, arguments: &TreeArguments) -> Result<u8, Failure>
         if !arguments.watch {
             match text {
                 Some(text) => print_line(&text)?,
-                None => eprintln!("no actor has a problem"),
+                None => print_message(format_args!("no actor has a problem")),
             }
             return Ok(0);
         }
@@ -104,7 +104,7 @@ async fn kill(config: &Config, service: &ServiceArguments, path: &str, json: boo
     let path = path.trim_start_matches('/');
     let service = RunningService::new(config, service)?;
     let injected = service.json("POST", &format!("/admin/actors/{path}/panic")).await?;
-    eprintln!("/{path} was made to panic");
+    print_message(format_args!("/{path} was made to panic"));
     if json {
         print_line(&injected.to_string())?;
     }

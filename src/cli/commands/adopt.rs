@@ -4,8 +4,8 @@ use serde_json::json;
 
 use super::super::failure::Failure;
 use super::super::output::format::OutputArguments;
-use super::super::output::print_line;
 use super::super::output::progress::spinner;
+use super::super::output::{print_line, print_message};
 use super::super::runtime::block_on;
 
 #[derive(clap::Args)]
@@ -92,10 +92,11 @@ pub(crate) fn adopt(config: &Config, arguments: &Arguments) -> Result<u8, Failur
     }
     match mode {
         AdoptMode::DryRun => statements.iter().try_for_each(|statement| print_line(&format!("{statement};")))?,
-        AdoptMode::Adopt => {
-            eprintln!("{table} is adopted: rows that are inserted from now on are published to {}", arguments.topic)
-        }
-        AdoptMode::Release => eprintln!("{table} is released: its rows are no longer published"),
+        AdoptMode::Adopt => print_message(format_args!(
+            "{table} is adopted: rows that are inserted from now on are published to {}",
+            arguments.topic
+        )),
+        AdoptMode::Release => print_message(format_args!("{table} is released: its rows are no longer published")),
     }
     Ok(0)
 }

@@ -7,9 +7,9 @@ use posthaste::Config;
 
 use super::super::failure::Failure;
 use super::super::output::format::OutputArguments;
-use super::super::output::print_line;
 use super::super::output::screen::Screen;
 use super::super::output::table::{TableCell, TableColumn, table, table_row};
+use super::super::output::{print_line, print_message};
 use super::super::runtime::block_on;
 use super::super::value_parsers::{operator_action, row_id};
 
@@ -65,14 +65,14 @@ async fn list(operations: &Operations, arguments: Arguments) -> Result<(), Failu
     }
     print_entries(&entries, output.is_json(), Screen::of_stdout())?;
     if let Some(next) = next {
-        eprintln!("more: --after {next}");
+        print_message(format_args!("more: --after {next}"));
     }
     Ok(())
 }
 
 fn print_entries(entries: &[AuditEntry], json: bool, screen: Screen) -> Result<(), Failure> {
     if entries.is_empty() {
-        eprintln!("no operator has changed a row that matches");
+        print_message(format_args!("no operator has changed a row that matches"));
         return Ok(());
     }
     if json {

@@ -11,7 +11,7 @@ use telemetry::logging;
 
 use super::super::admin_client::AdminClient;
 use super::super::failure::Failure;
-use super::super::output::print_line;
+use super::super::output::{print_line, print_message};
 use super::super::runtime::block_on;
 use super::serve::{Signals, run};
 use super::token::{CallerClaims, DEVELOPMENT_SECRET, mint};
@@ -38,7 +38,7 @@ pub(crate) fn demo(mut config: Config, arguments: &Arguments) -> Result<u8, Fail
     logging::init_brief_on_stderr("warn").map_err(Failure::new)?;
     refuse_foreign_store(&config)?;
     for unused in make_embedded(&mut config) {
-        eprintln!("posthaste: the demo is embedded: {unused} is not used");
+        print_message(format_args!("posthaste: the demo is embedded: {unused} is not used"));
     }
     config.auth.set_secret(DEVELOPMENT_SECRET);
     config.fault_injection.enabled = true;

@@ -9,8 +9,8 @@ use serde_json::json;
 
 use super::super::failure::Failure;
 use super::super::output::format::OutputArguments;
-use super::super::output::print_line;
 use super::super::output::progress::spinner;
+use super::super::output::{print_line, print_message};
 use super::super::runtime::block_on;
 
 #[derive(Args)]
@@ -36,7 +36,7 @@ pub(crate) fn migrate(config: &Config, arguments: &Arguments) -> Result<u8, Fail
         if arguments.is_read_only() {
             let code = report(posthaste::schema_state(config).await?, arguments)?;
             if creates_topics(config) {
-                eprintln!("`migrate up` also creates missing topics");
+                print_message(format_args!("`migrate up` also creates missing topics"));
             }
             return Ok(code);
         }
@@ -46,10 +46,10 @@ pub(crate) fn migrate(config: &Config, arguments: &Arguments) -> Result<u8, Fail
         let code = report(schema?, arguments)?;
         // The schema is reported before the broker is used: if the broker fails, the operator still sees the applied migrations.
         for name in posthaste::create_missing_topics(config).await? {
-            eprintln!("topic {name} was created");
+            print_message(format_args!("topic {name} was created"));
         }
         if creates_topics(config) {
-            eprintln!("every topic exists");
+            print_message(format_args!("every topic exists"));
         }
         Ok(code)
     })
@@ -76,9 +76,9 @@ fn report_migrations(mut migrations: Vec<Migration>, arguments: &Arguments) -> R
         print_line(&migration_line(migration, arguments))?;
     }
     if migrations.is_empty() {
-        eprintln!("nothing to do: the schema is up to date");
+        print_message(format_args!("nothing to do: the schema is up to date"));
     } else if !arguments.is_read_only() {
-        eprintln!("the schema is up to date now: {} migrations were applied", migrations.len());
+        print_message(format_args!("the schema is up to date now: {} migrations were applied", migrations.len()));
     }
     Ok(0)
 }
@@ -143,7 +143,7 @@ fn report_sentence(sentence: &str, arguments: &Arguments) -> Result<u8, Failure>
     if arguments.is_read_only() && !arguments.output.is_json() {
         print_line(sentence)?;
     } else {
-        eprintln!("{sentence}");
+        print_message(format_args!("{sentence}"));
     }
     Ok(0)
 }

@@ -18,6 +18,8 @@ pub(crate) use reload::Reloader;
 
 /// Time after `shutdown.deadline` in which a stop may still end by itself.
 const STOP_GRACE: Duration = Duration::from_secs(2);
+/// Exit code after a signal.
+const STOPPED: u8 = 0;
 /// Exit code after a second signal.
 const SECOND_SIGNAL: i32 = 130;
 /// Exit code after the supervision tree gave up, a listener failed, or the instance name was lost.
@@ -64,10 +66,15 @@ fn run_configured(
     block_on(async move {
         let mut signals = Signals::listen()?;
         let reloader = Reloader::listen(file.map(Path::to_path_buf), environment.clone())?;
+        let stop_deadline = config.shutdown.deadline;
         let service = tokio::select! {
             // Dropping an unfinished start is safe: it has not acknowledged any order yet.
             started = posthaste::start(config) => started.map_err(|error| start_failure(error, format))?,
-            () = signals.next() => return Ok(0),
+            () = signals.next() => {
+                // The runtime waits for calls that block, such as the resolution of a name.
+                end_at_the_latest(stop_deadline + STOP_GRACE, signals, STOPPED);
+                return Ok(STOPPED);
+            }
         };
         run(service, signals, Some(reloader)).await
     })
@@ -120,7 +127,7 @@ pub(crate) async fn run(service: Service, mut signals: Signals, mut reloader: Op
     let code = loop {
         tokio::select! {
             // Every branch only waits; dropping one loses nothing.
-            () = signals.next() => break 0,
+            () = signals.next() => break STOPPED,
             () = Reloader::requested(&mut reloader) => {
                 if let Some(reloader) = &mut reloader {
                     reloader.reload(&service);
@@ -132,14 +139,14 @@ pub(crate) async fn run(service: Service, mut signals: Signals, mut reloader: Op
             }
         }
     };
-    end_at_the_latest(service.stop_deadline() + STOP_GRACE, signals);
+    end_at_the_latest(service.stop_deadline() + STOP_GRACE, signals, code);
     service.stop().await;
     Ok(code)
 }
 
 /// Ends the process at a second signal, and after this time at the latest. On a thread of its own, because a handler or a library call that does
-/// not return may block the others. Ends like a crash: the next start settles what is unfinished.
-fn end_at_the_latest(within: Duration, mut signals: Signals) {
+/// not return may block the others. Ends like a crash: the next start settles what is unfinished. `code` is that of the stop if it ends in time.
+fn end_at_the_latest(within: Duration, mut signals: Signals, code: u8) {
     let wait = move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         // Without a runtime (no file descriptor is left) the process ends when its stop has ended.
@@ -148,12 +155,20 @@ fn end_at_the_latest(within: Duration, mut signals: Signals) {
             Ok(()) => std::process::exit(SECOND_SIGNAL),
             Err(_) => {
                 tracing::error!(event = "stop_timed_out", "a thread does not end; the process ends without it");
-                std::process::exit(1);
+                std::process::exit(code_of_late_stop(code));
             }
         }
     };
     // The thread ends with the process.
     drop(std::thread::Builder::new().name("stop-limit".into()).spawn(wait));
+}
+
+/// The exit code of a stop that has not ended in time. It hides no other failure.
+fn code_of_late_stop(code: u8) -> i32 {
+    match code {
+        STOPPED => 1,
+        failed => failed.into(),
+    }
 }
 
 /// The signals that stop the service: SIGTERM and SIGINT.
@@ -178,6 +193,12 @@ impl Signals {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_late_stop_is_a_failure_and_keeps_the_code_of_a_root_that_gave_up() {
+        assert_eq!(code_of_late_stop(STOPPED), 1);
+        assert_eq!(code_of_late_stop(ROOT_GAVE_UP), 70);
+    }
 
     #[test]
     fn a_failed_start_is_written_once_to_each_file() {

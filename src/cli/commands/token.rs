@@ -10,7 +10,7 @@ use secrecy::ExposeSecret;
 use serde_json::json;
 
 use super::super::failure::Failure;
-use super::super::output::print_line;
+use super::super::output::{print_line, print_message};
 use super::super::value_parsers::a_second_or_more;
 
 /// `serve --dev` and `demo` sign with this. It is public, so it protects nothing.
@@ -46,7 +46,9 @@ pub(crate) fn token(config: &Config, verb: Verb) -> Result<u8, Failure> {
             ));
         }
         None => {
-            eprintln!("posthaste: warning: no auth.hs256_secret is set; signing with the development secret");
+            print_message(format_args!(
+                "posthaste: warning: no auth.hs256_secret is set; signing with the development secret"
+            ));
             mint(config, DEVELOPMENT_SECRET, &claims)?
         }
     };

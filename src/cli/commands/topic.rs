@@ -8,9 +8,9 @@ use serde_json::json;
 
 use super::super::failure::Failure;
 use super::super::output::format::OutputArguments;
-use super::super::output::print_line;
 use super::super::output::screen::Screen;
 use super::super::output::table::{TableCell, TableColumn, table, table_row};
+use super::super::output::{print_line, print_message};
 use super::super::runtime::block_on;
 
 const COLUMNS: [TableColumn; 3] =
@@ -52,7 +52,7 @@ async fn list(topics: &dyn TopicReader, json: bool) -> Result<u8, Failure> {
             print_line(&json!({"topic": view.name, "partitions": partitions, "offsets": offsets}).to_string())?;
         }
     } else if views.is_empty() {
-        eprintln!("there are no topics yet");
+        print_message(format_args!("there are no topics yet"));
     } else {
         let cells =
             |view: &TopicView| -> Vec<TableCell> { table_row![&view.name, view.partitions.len(), offsets(view)] };

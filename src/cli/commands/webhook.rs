@@ -12,8 +12,8 @@ use serde_json::{Map, Value, json};
 use super::super::confirm::require_if_interactive;
 use super::super::failure::Failure;
 use super::super::output::format::OutputArguments;
-use super::super::output::print_line;
 use super::super::output::screen::Screen;
+use super::super::output::{print_line, print_message};
 use super::super::running_service::{RunningService, ServiceArguments};
 use super::super::runtime::block_on;
 use super::dlt::{cursor, position};
@@ -187,7 +187,7 @@ pub(crate) fn webhook(config: &Config, verb: Verb) -> Result<u8, Failure> {
             Verb::Delete { id, yes, common } => {
                 require_if_interactive(yes, &format!("Delete webhook {id}?"))?;
                 send(config, &common, "DELETE", &path(&id, ""), None).await?;
-                eprintln!("webhook {id} was deleted");
+                print_message(format_args!("webhook {id} was deleted"));
                 Ok(0)
             }
             Verb::Rotate { id, common } => {
@@ -221,7 +221,7 @@ async fn list(config: &Config, common: &Common) -> Result<u8, Failure> {
     let found = send(config, common, "GET", "/webhooks", None).await?;
     let webhooks = elements(&found, "webhooks");
     if webhooks.is_empty() {
-        eprintln!("there is no webhook; `posthaste webhook create` subscribes an endpoint");
+        print_message(format_args!("there is no webhook; `posthaste webhook create` subscribes an endpoint"));
     } else if common.output.is_json() {
         webhooks.iter().try_for_each(|webhook| print_line(&webhook.to_string()))?;
     } else {
@@ -234,7 +234,7 @@ async fn deliveries(config: &Config, id: &str, common: &Common) -> Result<u8, Fa
     let found = send(config, common, "GET", &path(id, "/deliveries"), None).await?;
     let deliveries = elements(&found, "deliveries");
     if deliveries.is_empty() {
-        eprintln!("no event was sent yet");
+        print_message(format_args!("no event was sent yet"));
     } else if common.output.is_json() {
         deliveries.iter().try_for_each(|delivery| print_line(&delivery.to_string()))?;
     } else {
@@ -252,8 +252,8 @@ async fn dead_letters(config: &Config, path: &str, common: &Common) -> Result<u8
         print_line(&dead_letters_table(&dead_letters, Screen::of_stdout()))?;
     }
     match found["next"].as_str() {
-        Some(next) => eprintln!("there may be more: --after {next}"),
-        None if dead_letters.is_empty() => eprintln!("no dead letters"),
+        Some(next) => print_message(format_args!("there may be more: --after {next}")),
+        None if dead_letters.is_empty() => print_message(format_args!("no dead letters")),
         None => {}
     }
     Ok(0)
@@ -288,7 +288,7 @@ fn print(response: &Value, common: &Common, sentence: impl FnOnce() -> String) -
 fn print_secret(webhook: &Value, common: &Common) -> Result<u8, Failure> {
     print(webhook, common, || format!("webhook {}\nsecret  {}", text(webhook, "id"), text(webhook, "secret")))?;
     if !common.output.is_json() {
-        eprintln!("the secret is not shown again");
+        print_message(format_args!("the secret is not shown again"));
     }
     Ok(0)
 }

@@ -135,7 +135,8 @@ const EVENTS: &[LogEvent] = &[
         name: "stop_timed_out",
         levels: &[Level::ERROR],
         fields: &[],
-        meaning: "A stop had not ended 2 s after `shutdown.deadline`. The process ended with exit code 1, as after a crash.",
+        meaning: "A stop had not ended 2 s after `shutdown.deadline`. The process ended as after a crash, with \
+                  exit code 1, or 70 after `root_gave_up`.",
         action: "Nothing is lost; the next start settles what was unfinished. Report the log lines before it if it repeats.",
     },
     LogEvent {

@@ -8,6 +8,21 @@ use crate::harness::http::tea_order;
 use crate::harness::process::{Posthaste, command, finish, run};
 
 #[test]
+fn a_message_that_cannot_be_written_does_not_change_the_exit_code() {
+    let backend = Backend::new();
+    let code = |arguments: &[&str]| {
+        let full = std::fs::File::create("/dev/full").expect("Linux has it");
+        command(&backend, arguments).env_remove("POSTHASTE__AUTH__HS256_SECRET").stderr(full).output()
+    };
+
+    let minted = code(&["token", "mint"]).expect("the program runs");
+    assert_eq!(minted.status.code(), Some(0), "its warning is lost");
+    assert!(!minted.stdout.is_empty(), "the token is printed");
+    let failed = code(&["outbox", "show", "1"]).expect("the program runs");
+    assert_eq!(failed.status.code(), Some(1), "its message is lost");
+}
+
+#[test]
 fn all_configuration_mistakes_are_reported_together_with_exit_code_78() {
     let backend = Backend::new();
     let mut serve = command(&backend, &["serve"]);

@@ -1,6 +1,8 @@
 //! The data folder: a damaged file, a path that is not a folder, and a folder that another process holds.
 use std::time::{Duration, Instant};
 
+use kit::wait::until;
+
 use crate::harness::backend::Backend;
 use crate::harness::process::{Posthaste, command, finish};
 
@@ -54,4 +56,26 @@ fn a_second_process_on_one_data_folder_is_refused_with_the_holders_name() {
         assert!(stderr.contains(text), "{text} is missing in: {stderr}");
     }
     assert_eq!(service.http.get("/readyz", None).status, 200, "the first process continues");
+}
+
+#[test]
+fn signals_are_obeyed_while_the_start_waits_for_the_file() {
+    let backend = Backend::new();
+    Posthaste::start(&backend, &[]).stop();
+    let (lock, file) = (backend.data_folder().join("posthaste.lock"), backend.data_folder().join("posthaste.db"));
+    std::fs::remove_file(&lock).expect("the service has stopped");
+    let holder = rusqlite::Connection::open(file).expect("the file exists");
+    holder.execute_batch("PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE").expect("it is free");
+
+    let mut service = Posthaste::launch(&backend, "serve", &[], "");
+    until("the start has locked the folder", Duration::from_secs(20), || lock.exists().then_some(()));
+    service.signal("TERM");
+    let status = until("a further signal ends it", Duration::from_secs(20), || {
+        service.exit().or_else(|| {
+            service.signal("INT");
+            None
+        })
+    });
+
+    assert_eq!(status.code(), Some(130), "{}", service.stderr());
 }

@@ -7,9 +7,9 @@ use app::operators::dead_letters_by_topic::{DeadLettersByTopic, WaitingDeadLette
 use app::port_types::FailureType;
 
 use super::super::super::failure::Failure;
-use super::super::super::output::print_line;
 use super::super::super::output::screen::{Screen, Tone};
 use super::super::super::output::table::{TableCell, TableColumn, table, table_row};
+use super::super::super::output::{print_line, print_message};
 
 /// Most dead letters of another topic that are counted.
 const WAITING_MAX: u32 = 1_000;
@@ -32,7 +32,7 @@ pub(super) async fn list(
 ) -> Result<(), Failure> {
     let found = first(dead_letters, filter, limit).await?;
     if found.is_empty() {
-        eprintln!("no dead letters match in {}", dead_letters.topic());
+        print_message(format_args!("no dead letters match in {}", dead_letters.topic()));
         return Ok(());
     }
     if json {
@@ -45,10 +45,10 @@ pub(super) async fn list(
 pub(super) async fn print_other_topics(by_topic: &DeadLettersByTopic, listed: &str) -> Result<(), Failure> {
     let waiting = by_topic.waiting(WAITING_MAX).await?;
     for WaitingDeadLetters { topic, waiting, more } in waiting.iter().filter(|of| of.topic != listed) {
-        eprintln!(
+        print_message(format_args!(
             "{}{waiting} of {topic} were not sent back yet: --topic {topic}",
             if *more { "at least " } else { "" }
-        );
+        ));
     }
     Ok(())
 }

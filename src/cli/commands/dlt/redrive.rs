@@ -7,9 +7,9 @@ use serde_json::json;
 use super::super::super::confirm::{self, RedriveOptions};
 use super::super::super::failure::Failure;
 use super::super::super::operator::operator;
-use super::super::super::output::print_line;
 use super::super::super::output::progress::progress_bar;
 use super::super::super::output::screen::Screen;
+use super::super::super::output::{print_line, print_message};
 use super::list::{dead_letters_table, first, not_found, print_dead_letter};
 
 /// Maximum number of dead letters that one call of a count examines.
@@ -41,13 +41,13 @@ impl DeadLetterReplay {
             confirm::require(self.yes, &format!("Send dead letter {position} back?"))?;
             dead_letter = self.dead_letters.redrive_one(position, true, &self.audit).await.map_err(map_err)?;
         }
-        eprintln!("{position} {}", if self.dry_run { "would be sent back" } else { "was sent back" });
+        print_message(format_args!("{position} {}", if self.dry_run { "would be sent back" } else { "was sent back" }));
         if self.json { print_dead_letter(&dead_letter, true) } else { Ok(()) }
     }
 
     pub(super) async fn all(&self, filter: &DeadLetterFilter, limit: u32) -> Result<(), Failure> {
         let mut report = self.count(filter, limit).await?;
-        eprintln!("{} dead letters match in {}", report.matched, self.dead_letters.topic());
+        print_message(format_args!("{} dead letters match in {}", report.matched, self.dead_letters.topic()));
         let mut listed = Vec::new();
         if self.dry_run {
             let filter = DeadLetterFilter { redriven: Some(false), ..filter.clone() };
@@ -56,7 +56,7 @@ impl DeadLetterReplay {
             confirm::require(self.yes, &format!("Send {} dead letters back?", report.matched))?;
             // The operator has confirmed this number, so dead letters that arrived after the count are not sent.
             report = self.send_back(filter, report.matched).await?;
-            eprintln!("{} were sent back", report.redriven);
+            print_message(format_args!("{} were sent back", report.redriven));
         }
         self.print(&report, &listed)
     }
@@ -102,7 +102,7 @@ impl DeadLetterReplay {
         print_line(&dead_letters_table(listed, Screen::of_stdout()))?;
         let more = report.matched.saturating_sub(listed.len() as u64);
         if more > 0 {
-            eprintln!("and {more} more");
+            print_message(format_args!("and {more} more"));
         }
         Ok(())
     }

@@ -7,6 +7,7 @@ use super::super::super::confirm;
 use super::super::super::failure::Failure;
 use super::super::super::operator::operator;
 use super::super::super::output::format::OutputArguments;
+use super::super::super::output::print_message;
 use super::super::super::value_parsers::row_id;
 use super::rows::{find_row, print_row};
 
@@ -41,7 +42,7 @@ impl RowArguments {
             self.confirm(operations, verb).await?;
             let result = action(self.id, &operator(), &self.reason).await;
             result.map_err(|error| Failure::querying(error, format!("row {}", self.id)))?;
-            eprintln!("row {} {done}", self.id);
+            print_message(format_args!("row {} {done}", self.id));
         }
         let json = self.output.is_json();
         if json || self.dry_run { print_row(&find_row(operations, self.id).await?, json) } else { Ok(()) }

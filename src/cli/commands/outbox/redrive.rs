@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 use super::super::super::confirm::{self, RedriveOptions};
 use super::super::super::failure::Failure;
 use super::super::super::operator::operator;
-use super::super::super::output::print_line;
 use super::super::super::output::progress::progress_bar;
 use super::super::super::output::screen::Screen;
+use super::super::super::output::{print_line, print_message};
 use super::super::super::value_parsers::{event_key, event_type, failure_type};
 use super::rows::rows_table;
 
@@ -45,7 +45,7 @@ pub(super) async fn redrive(operations: &Operations, arguments: RedriveArguments
     let RedriveOptions { dry_run, rate, yes, reason, output } = options;
     let filter = RowFilter { status: Some(RowStatus::Parked), key, kind, failure_type, older_than, after: None };
     let matched = operations.redrive(&filter, limit, false, &operator(), &reason).await?;
-    eprintln!("{matched} parked rows match");
+    print_message(format_args!("{matched} parked rows match"));
     let (mut redriven, mut listed) = (0, Vec::new());
     if dry_run {
         listed = operations.rows(&filter, LISTED_MAX.min(limit.max(1))).await?.rows;
@@ -58,7 +58,7 @@ pub(super) async fn redrive(operations: &Operations, arguments: RedriveArguments
         let redrive = PacedRedrive { limit, pace: Pace::of_rate(rate), time_max: None, progress: &progress };
         redriven = redrive.rows(operations, &filter, &audit).await?;
         bar.finish_and_clear();
-        eprintln!("{redriven} rows are due now");
+        print_message(format_args!("{redriven} rows are due now"));
     }
     if output.is_json() {
         return print_line(&report(dry_run, matched, redriven, &listed).to_string());
@@ -82,7 +82,7 @@ fn print_listed(listed: &[RowView], matched: u64) -> Result<(), Failure> {
     print_line(&rows_table(listed, Screen::of_stdout()))?;
     let more = matched.saturating_sub(listed.len() as u64);
     if more > 0 {
-        eprintln!("and {more} more");
+        print_message(format_args!("and {more} more"));
     }
     Ok(())
 }

@@ -5,9 +5,9 @@ use app::operators::outbox::Operations;
 use app::port_types::{PartitionView, RowFilter, RowId, RowStatus, RowView};
 
 use super::super::super::failure::Failure;
-use super::super::super::output::print_line;
 use super::super::super::output::screen::{Screen, Tone};
 use super::super::super::output::table::{TableCell, TableColumn, table, table_row};
+use super::super::super::output::{print_line, print_message};
 
 const ROW_COLUMNS: [TableColumn; 8] = [
     TableColumn::number("ID"),
@@ -46,14 +46,14 @@ pub(super) async fn list(
     }
     print_rows(&rows, &filter, json)?;
     if let Some(next) = next {
-        eprintln!("more: --after {next}");
+        print_message(format_args!("more: --after {next}"));
     }
     Ok(())
 }
 
 fn print_rows(rows: &[RowView], filter: &RowFilter, json: bool) -> Result<(), Failure> {
     if rows.is_empty() {
-        eprintln!("{}", none_match(filter));
+        print_message(format_args!("{}", none_match(filter)));
         return Ok(());
     }
     if json {

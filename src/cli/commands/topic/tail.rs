@@ -13,8 +13,8 @@ use ports::broker::topics::TopicReader;
 
 use super::super::super::failure::Failure;
 use super::super::super::output::format::OutputArguments;
-use super::super::super::output::print_line;
 use super::super::super::output::table::printable;
+use super::super::super::output::{print_line, print_message};
 
 /// Maximum number of records that one read returns.
 const PAGE: u32 = 500;
@@ -126,11 +126,14 @@ pub(super) async fn tail(topics: &dyn TopicReader, now: Timestamp, arguments: &A
     let mut next_offsets = arguments.starts(&view.partitions, &of_group);
     let follows = arguments.follows(stdout().is_terminal());
     if follows {
-        eprintln!("following {name}; Ctrl-C ends");
+        print_message(format_args!("following {name}; Ctrl-C ends"));
     }
     let mut read_any = false;
+    // Without --follow the end is where the topic ended at the start: events that arrive meanwhile must not keep the command running.
+    let ends = (!follows).then(|| view.partitions.iter().map(|(_, next)| *next).collect::<Vec<u64>>());
     while !selection.is_complete() {
-        let read = print_new(topics, name, &mut next_offsets, &mut selection, arguments.output.is_json()).await?;
+        let part = TopicPart { name, ends: ends.as_deref() };
+        let read = print_new(topics, part, &mut next_offsets, &mut selection, arguments.output.is_json()).await?;
         read_any |= read > 0;
         if read == 0 {
             if !follows {
@@ -140,25 +143,41 @@ pub(super) async fn tail(topics: &dyn TopicReader, now: Timestamp, arguments: &A
         }
     }
     if !read_any && view.partitions.iter().any(|(first, next)| first < next) && !arguments.starts_in_the_past() {
-        eprintln!(
+        print_message(format_args!(
             "began at the end of {name}: --from-beginning prints the records before it, --follow waits for new ones"
-        );
+        ));
     }
     Ok(0)
 }
 
-/// Prints what is new in every partition; returns the number of records that were read.
+/// What is printed of a topic.
+#[derive(Clone, Copy)]
+struct TopicPart<'a> {
+    name: &'a str,
+    /// The offset before which each partition ends; `None` to go on with what arrives.
+    ends: Option<&'a [u64]>,
+}
+
+impl TopicPart<'_> {
+    fn is_past_end(self, partition: u32, offset: u64) -> bool {
+        self.ends.is_some_and(|ends| ends.get(partition as usize).is_none_or(|end| offset >= *end))
+    }
+}
+
+/// Prints what is new in every partition; returns the number of records that were printed or left out.
 async fn print_new(
     topics: &dyn TopicReader,
-    name: &str,
+    part: TopicPart<'_>,
     next_offsets: &mut BTreeMap<u32, u64>,
     selection: &mut RecordSelection,
     json: bool,
 ) -> Result<usize, Failure> {
     let mut read = 0;
     for (partition, next_offset) in next_offsets.iter_mut() {
-        loop {
-            let page = topics.read(name, *partition, *next_offset, PAGE).await.map_err(Failure::new)?;
+        while !part.is_past_end(*partition, *next_offset) {
+            let mut page = topics.read(part.name, *partition, *next_offset, PAGE).await.map_err(Failure::new)?;
+            let is_full = page.len() >= PAGE as usize;
+            page.retain(|delivery| !part.is_past_end(*partition, delivery.position.offset));
             for delivery in &page {
                 if selection.is_complete() {
                     return Ok(read);
@@ -169,7 +188,7 @@ async fn print_new(
                 }
             }
             read += page.len();
-            if page.len() < PAGE as usize {
+            if !is_full || page.is_empty() {
                 break;
             }
         }
@@ -189,9 +208,56 @@ fn as_text(Delivery { position, record }: &Delivery) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+    use async_trait::async_trait;
     use clap::Parser;
+    use ports::Error;
+    use ports::broker::topics::TopicView;
+    use ports::broker::{Position, Record};
 
     use super::*;
+
+    /// A topic of one partition that receives a record with each read.
+    struct GrowingTopic(AtomicU64);
+
+    #[async_trait]
+    impl TopicReader for GrowingTopic {
+        async fn list(&self) -> Result<Vec<TopicView>, Error> {
+            Ok(vec![TopicView { name: "order.events".into(), partitions: vec![(0, self.0.load(Relaxed))] }])
+        }
+
+        async fn read(&self, topic: &str, partition: u32, offset: u64, limit: u32) -> Result<Vec<Delivery>, Error> {
+            let next = self.0.fetch_add(1, Relaxed) + 1;
+            assert!(next < 100, "it is read without an end");
+            let delivery = |offset| Delivery {
+                position: Position { topic: topic.into(), partition, offset },
+                record: Record {
+                    topic: topic.into(),
+                    key: "other".into(),
+                    headers: Vec::new(),
+                    value: Vec::new().into(),
+                    timestamp: Timestamp::from_millis(0),
+                },
+            };
+            Ok((offset..next).take(limit as usize).map(delivery).collect())
+        }
+
+        async fn group_offsets(&self, _: &str, _: &str) -> Result<Vec<Option<u64>>, Error> {
+            Ok(Vec::new())
+        }
+    }
+
+    #[tokio::test]
+    async fn a_topic_that_grows_is_printed_to_the_end_that_it_had_at_the_start() {
+        let topic = GrowingTopic(AtomicU64::new(10));
+        // No record has this key: the test prints nothing.
+        let arguments = parsed(&["--from-beginning", "--json", "--key", "none"]);
+
+        assert!(matches!(tail(&topic, Timestamp::from_millis(0), &arguments).await, Ok(0)));
+
+        assert_eq!(topic.0.load(Relaxed), 11, "one read reached the end");
+    }
 
     #[derive(Parser)]
     struct TailCommand {
