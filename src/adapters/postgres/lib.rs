@@ -84,8 +84,10 @@ mod inbox {
 }
 
 mod idempotency {
+    pub(crate) mod deferred_releases;
     mod idempotency_port;
     pub(crate) mod keys;
+    pub(crate) mod release;
 }
 
 mod wake {

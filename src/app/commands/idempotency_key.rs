@@ -36,8 +36,7 @@ impl IdempotencyGuard {
         })
     }
 
-    /// Releases the key of an actor that died: the client may repeat the request at once. Should the order exist, its durable mark answers. When
-    /// the release fails, the key stays locked for its lock time.
+    /// Releases the key of an actor that died: the client may repeat the request at once. Should the order exist, its durable mark answers.
     pub async fn release_after_actor_exit(&self) {
         if self.acquired.load(SeqCst) {
             let _ = self.store.abandon(&self.subject, &self.intent.key).await;
@@ -59,7 +58,7 @@ impl IdempotencyGuard {
         let _ = store.complete(subject, &intent.key, &intent.fingerprint, order_id, *keep).await;
     }
 
-    /// Unlocks the key of a create that changed nothing, or perhaps something. If this fails, the key stays locked for its lock time.
+    /// Unlocks the key of a create that changed nothing, or perhaps something. The key store repeats a release that failed.
     pub(super) async fn abandon(&self) {
         let _ = self.store.abandon(&self.subject, &self.intent.key).await;
     }

@@ -6,7 +6,8 @@ use domain::{OrderId, Subject};
 use ports::Error;
 use ports::orders::idempotency::{BeginOutcome, Idempotency};
 
-use crate::idempotency::keys;
+use crate::idempotency::deferred_releases::UnusedKey;
+use crate::idempotency::{keys, release};
 use crate::store::postgres::Postgres;
 
 #[async_trait]
@@ -38,7 +39,7 @@ impl Idempotency for Postgres {
     }
 
     async fn abandon(&self, subject: &Subject, key: &str) -> Result<(), Error> {
-        let (core, subject, key) = (self.core(), subject.clone(), key.to_string());
-        self.run("key_abandon", async move { keys::abandon(&core, subject.as_str(), &key).await }).await
+        let (core, key) = (self.core(), UnusedKey { subject: subject.clone(), key: key.to_string() });
+        self.run("key_abandon", async move { release::release(&core, key).await }).await
     }
 }

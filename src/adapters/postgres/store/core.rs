@@ -10,6 +10,7 @@ use crate::connection::connector::Connector;
 use crate::connection::open_error::PostgresOpenError;
 use crate::connection::server_timeline;
 use crate::connection::session::{PooledSession, SessionSettings};
+use crate::idempotency::deferred_releases::DeferredReleases;
 use crate::leases::unanswered_adoption::UnansweredAdoption;
 use crate::outbox::scan_start::ScanMemory;
 use crate::store::options::Options;
@@ -33,6 +34,8 @@ pub(crate) struct Core {
     pub(crate) disk_full: AtomicBool,
     /// The adoption of a timeline that was sent and not answered.
     pub(crate) unanswered_adoption: Mutex<Option<UnansweredAdoption>>,
+    /// The idempotency keys whose release failed.
+    pub(crate) deferred_releases: DeferredReleases,
 }
 
 /// What was fixed at installation, and what the server shows of itself.
@@ -69,6 +72,7 @@ impl Core {
             swept_event_id: AtomicI64::new(0),
             disk_full: AtomicBool::new(false),
             unanswered_adoption: Mutex::default(),
+            deferred_releases: DeferredReleases::default(),
         })
     }
 

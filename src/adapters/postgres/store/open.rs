@@ -6,7 +6,7 @@ use crate::connection::connector::Connector;
 use crate::connection::open_error::PostgresOpenError;
 use crate::connection::server_timeline;
 use crate::connection::sql_value::get;
-use crate::idempotency::keys;
+use crate::idempotency::{keys, release};
 use crate::leases::instance_name::InstanceNameLease;
 use crate::orders::commit_queue::CommitQueue;
 use crate::orders::committer;
@@ -43,6 +43,7 @@ pub(crate) async fn for_service(options: Arc<Options>, connector: Connector) -> 
     keys::release_held_keys(&core)
         .await
         .map_err(|error| PostgresOpenError::of_port(connector.location(), &error.into_port()))?;
+    tasks.add(tokio::spawn(release::send_deferred(Arc::clone(&core))));
     let wake = if options.notify && !options.pooler {
         WakeTasks::start(&connector, &core, &tasks)
     } else {

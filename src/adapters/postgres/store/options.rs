@@ -55,6 +55,9 @@ pub struct Options {
     pub flush_settlements: bool,
     /// Most commits, and most claims and settlements, that wait; one more is refused at once. 8,192 are some tenths of a second of work.
     pub queue_max: usize,
+    /// Most idempotency keys whose release failed and is repeated. Beyond it the oldest is dropped, whose lock expires first. 1,024, because
+    /// creates of a longer outage cannot lock their keys.
+    pub deferred_releases_max: usize,
     /// Most commits in one transaction: beyond 256 a group only adds latency.
     pub group_max: usize,
     /// Most time between the starts of two groups of commits, which are four times as far apart as the last group took. 5 ms bounds what a
@@ -118,6 +121,7 @@ impl Options {
             relay_lock_timeout: ms(200),
             flush_settlements: true,
             queue_max: 8192,
+            deferred_releases_max: 1024,
             group_max: 256,
             group_distance_max: ms(5),
             group_bytes_max: 8 * 1024 * 1024,

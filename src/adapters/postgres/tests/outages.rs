@@ -1,9 +1,10 @@
 //! Lost replies, unreachable servers, full disks: each error states what happened to the data.
 use std::time::Duration;
 
-use domain::Status;
+use domain::{Status, Subject};
 use kit::Factory;
 use ports::Error;
+use ports::orders::idempotency::{BeginOutcome, Idempotency};
 use ports::orders::{Commit, Committed, OrderStore};
 use ports::outbox::{Claim, ClaimKind, Claimed, FencedOutcome, OutboxStore, Settlement};
 use ports::partitions::{
@@ -231,6 +232,21 @@ async fn sqlstates_of_failed_commits_become_errors_of_the_port() {
     }
     client.batch_execute("DROP TRIGGER refuse ON orders; DROP FUNCTION refuse CASCADE").await.unwrap();
     fixture.store.commit(fixture.make.creation("ann", P0)).await.unwrap();
+}
+
+#[tokio::test]
+async fn key_is_free_again_after_an_outage_in_which_its_release_failed() {
+    let fixture = fixture().await;
+    let (subject, lock) = (Subject::new("ann").unwrap(), Duration::from_secs(600));
+    let begin = || fixture.store.begin(&subject, "one", &[1; 32], lock);
+    assert_eq!(begin().await.unwrap(), BeginOutcome::Acquired);
+    fixture.proxy.down();
+    let released = fixture.store.abandon(&subject, "one").await;
+    assert!(released.is_err(), "{released:?}");
+
+    fixture.proxy.up();
+
+    until("the key is free", async || matches!(begin().await, Ok(BeginOutcome::Acquired)).then_some(())).await;
 }
 
 #[tokio::test]
