@@ -227,6 +227,9 @@ mod tests {
         async fn evict(&self, _: OrderId) -> Result<(), Error> {
             Ok(())
         }
+        async fn refuse_older(&self, _: OrderId, _: u64) -> Result<(), Error> {
+            Ok(())
+        }
         async fn get_list(&self, key: &ListKey) -> Result<ListLookup, Error> {
             self.call()?;
             let found = self.lists.lock().expect("no panic").get(key).cloned();

@@ -101,6 +101,11 @@ impl OrderCache for Memory {
         Ok(())
     }
 
+    async fn refuse_older(&self, id: OrderId, version: u64) -> Result<(), Error> {
+        self.inner.orders.refuse_older(id, version, self.inner.clock.now());
+        Ok(())
+    }
+
     async fn get_list(&self, key: &ListKey) -> Result<ListLookup, Error> {
         Ok(self.inner.lists.get(key, self.inner.clock.now()))
     }

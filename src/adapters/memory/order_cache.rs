@@ -1,4 +1,5 @@
-//! `OrderCache` in memory. An evicted order leaves its version behind: a slow reader must not put an older version back.
+//! `OrderCache` in memory. An evicted order leaves its version behind until its time to live ends: a slow reader must not put an older
+//! version back.
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ pub(crate) struct CachedOrders {
 
 struct CachedOrder {
     version: u64,
-    /// `None` once evicted, and for a large order: then only the version is kept.
+    /// `None` once evicted, for a large order, and for one that may have been committed: then only the version is kept.
     order: Option<Arc<Order>>,
     until: Timestamp,
 }
@@ -38,8 +39,20 @@ impl CachedOrders {
         let (id, version, until) = (order.id, order.version, self.expiry(order.id, now));
         let order = Some(order).filter(|order| order_bytes(order) <= ORDER_BYTES_MAX);
         self.entries.update(id, |cached| {
-            if cached.as_ref().is_none_or(|cached| cached.version <= version) {
+            // A version without an order may never have been committed: refused for longer, the order would never be cached again.
+            let may_replace =
+                |cached: &CachedOrder| cached.version <= version || (cached.order.is_none() && cached.until <= now);
+            if cached.as_ref().is_none_or(may_replace) {
                 *cached = Some(CachedOrder { version, order, until });
+            }
+        });
+    }
+
+    pub(crate) fn refuse_older(&self, id: OrderId, version: u64, now: Timestamp) {
+        let until = self.expiry(id, now);
+        self.entries.update(id, |cached| {
+            if cached.as_ref().is_none_or(|cached| cached.version < version) {
+                *cached = Some(CachedOrder { version, order: None, until });
             }
         });
     }
@@ -95,5 +108,19 @@ mod tests {
         assert_eq!(cache.get(small.id, NOW), None, "a slow reader puts no older version back");
         cache.put(order(2, 100), NOW);
         assert_eq!(cache.get(small.id, NOW).map(|order| order.version), Some(2));
+    }
+
+    #[test]
+    fn a_version_that_was_not_committed_is_forgotten_after_the_time_to_live() {
+        let ttl = Duration::from_secs(60);
+        let cache = CachedOrders::new(4, ttl, 0.0);
+        let (order, later) = (order(0, 1), NOW.after(ttl));
+        cache.refuse_older(order.id, 1, NOW);
+        cache.put(order.clone(), NOW);
+        assert_eq!(cache.get(order.id, NOW), None, "version 1 may be committed");
+
+        cache.put(order.clone(), later);
+
+        assert_eq!(cache.get(order.id, later), Some(order));
     }
 }

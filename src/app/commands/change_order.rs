@@ -102,7 +102,7 @@ async fn commit(
     drop(call);
     let unknown = matches!(&committed, Err(error) if error.outcome_unknown());
     if unknown {
-        context.evict(order.id, &order.owner).await;
+        context.outdate(order.id, order.version, &order.owner).await;
     } else if !matches!(&committed, Ok(Committed::Done)) {
         progress.nothing_changed();
     }

@@ -191,15 +191,16 @@ impl CommandContext {
         let put = self.cache.put(Arc::clone(order));
         let (put, ()) = futures::join!(put, self.evict_lists(&order.owner));
         if put.is_err() {
-            // The cache may still hold the old version. If the eviction fails as well, the entry's time to live ends it.
-            let _ = self.cache.evict(order.id).await;
+            // The cache may still hold the old version. If this fails as well, the entry's time to live ends it.
+            let _ = self.cache.refuse_older(order.id, order.version).await;
         }
     }
 
-    /// Evicts an order and its owner's lists: a change whose outcome is unknown may have outdated both.
-    pub(super) async fn evict(&self, id: OrderId, owner: &Subject) {
+    /// Removes an order and its owner's lists: a change to this version, whose outcome is unknown, may have outdated both. The store may
+    /// still execute it, so an older version that is read meanwhile is not cached either.
+    pub(super) async fn outdate(&self, id: OrderId, version: u64, owner: &Subject) {
         // If this fails, the entry's time to live ends it.
-        let _ = self.cache.evict(id).await;
+        let _ = self.cache.refuse_older(id, version).await;
         self.evict_lists(owner).await;
     }
 
@@ -211,7 +212,9 @@ impl CommandContext {
                 // If this fails, the entries' time to live ends them.
                 let _ = self.cache.evict(*id).await;
                 if let Ok(Some(order)) = self.orders.find(*id).await {
-                    self.evict_lists(&order.owner).await;
+                    // The change may be the next version. If it is the one that was read, that is not cached for a while, which only costs
+                    // reads of the store.
+                    self.outdate(order.id, order.version + 1, &order.owner).await;
                 }
             }
         }

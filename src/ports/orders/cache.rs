@@ -21,6 +21,10 @@ pub trait OrderCache: Send + Sync {
     /// Removes an order from the cache.
     async fn evict(&self, id: OrderId) -> Result<(), Error>;
 
+    /// Removes what is older than this version of an order, and refuses to cache it for the time to live of an entry: a commit whose outcome
+    /// is unknown may take effect after a reader has read the version before it.
+    async fn refuse_older(&self, id: OrderId, version: u64) -> Result<(), Error>;
+
     /// Returns a list, if it is cached, and the generation of its scope, which belongs to a later [`OrderCache::put_list`].
     async fn get_list(&self, key: &ListKey) -> Result<ListLookup, Error>;
 

@@ -28,6 +28,14 @@ impl OrderCache for BrokenCache {
     async fn evict(&self, id: OrderId) -> Result<(), Error> {
         if self.flaw == Flaw::NeverEvicts { Ok(()) } else { self.real.evict(self.entry_id(id)).await }
     }
+    async fn refuse_older(&self, id: OrderId, version: u64) -> Result<(), Error> {
+        let id = self.entry_id(id);
+        if self.flaw == Flaw::CachesOrdersReadBeforeUnknownCommits {
+            self.real.evict(id).await
+        } else {
+            self.real.refuse_older(id, version).await
+        }
+    }
     async fn get_list(&self, key: &ListKey) -> Result<ListLookup, Error> {
         self.real.get_list(&self.list_key(key)).await
     }

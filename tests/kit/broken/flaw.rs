@@ -27,7 +27,7 @@ macro_rules! with_flaws_by_suite {
             idempotency: AcquiresKeysInUse, ForgetsCompletedKeys, SharesKeysBetweenSubjects, KeepsAbandonedKeys,
                 LockNeverExpires;
             cache: AcceptsOlderVersions, NeverEvicts, SharesEntryBetweenOrders, KeepsListsOfChangedOwners,
-                SharesListsBetweenOwners, CachesListsReadBeforeChanges;
+                SharesListsBetweenOwners, CachesListsReadBeforeChanges, CachesOrdersReadBeforeUnknownCommits;
             rate_limit: AllowsEverything, IgnoresThrottle, SharesBucket, AllowsNoBurst;
             probe: HasUnknownName, ReportsAlwaysHealthy, ReportsFullWhileIdle;
         }

@@ -17,6 +17,7 @@ suite! { $ cache:
     concurrent_puts_keep_the_newest_version,
     an_evicted_order_is_not_found,
     evicting_one_order_keeps_the_others,
+    an_order_that_may_have_changed_refuses_older_versions,
     a_list_never_put_is_not_found,
     a_list_reads_back_exactly_as_it_was_put,
     lists_of_other_scopes_and_queries_are_kept_apart,
@@ -141,6 +142,22 @@ async fn evicting_one_order_keeps_the_others<B: Backend>(backend: &B) {
     backend.cache().evict(evicted.id).await.expect("evicted");
 
     assert_eq!((given.cached(evicted.id).await, given.cached(kept.id).await), (None, Some(kept)));
+}
+
+async fn an_order_that_may_have_changed_refuses_older_versions<B: Backend>(backend: &B) {
+    let given = given(backend);
+    let [placed, processing, shipped, _] = given.versions();
+    given.put(&placed).await;
+
+    backend.cache().refuse_older(placed.id, processing.version).await.expect("refused");
+    given.put(&placed).await;
+    assert_eq!(given.cached(placed.id).await, None, "it was read before the commit took effect");
+    given.put(&processing).await;
+    assert_eq!(given.cached(placed.id).await, Some(processing.clone()));
+
+    given.put(&shipped).await;
+    backend.cache().refuse_older(placed.id, processing.version).await.expect("refused");
+    assert_eq!(given.cached(placed.id).await, Some(shipped), "a newer version stays cached");
 }
 
 fn first_part(scope: ListScope) -> ListKey {

@@ -16,7 +16,8 @@ impl OrderCache for Reference {
 
     async fn put(&self, order: Arc<Order>) -> Result<(), Error> {
         let mut state = self.state.lock();
-        if state.cached.get(&order.id).is_none_or(|cached| cached.version <= order.version) {
+        let is_refused = state.refused_below.get(&order.id).is_some_and(|version| order.version < *version);
+        if !is_refused && state.cached.get(&order.id).is_none_or(|cached| cached.version <= order.version) {
             state.cached.insert(order.id, order);
         }
         Ok(())
@@ -24,6 +25,14 @@ impl OrderCache for Reference {
 
     async fn evict(&self, id: OrderId) -> Result<(), Error> {
         self.state.lock().cached.remove(&id);
+        Ok(())
+    }
+
+    async fn refuse_older(&self, id: OrderId, version: u64) -> Result<(), Error> {
+        let mut state = self.state.lock();
+        state.cached.retain(|cached, order| *cached != id || order.version >= version);
+        let refused = state.refused_below.entry(id).or_default();
+        *refused = version.max(*refused);
         Ok(())
     }
 

@@ -57,6 +57,8 @@ pub(crate) struct State {
     /// The outcome that a repeated `begin` of a key receives, until its expiry.
     pub(crate) keys: BTreeMap<(Subject, String), (BeginOutcome, Timestamp)>,
     pub(crate) cached: BTreeMap<OrderId, Arc<Order>>,
+    /// The oldest version that may be cached, by order.
+    pub(crate) refused_below: BTreeMap<OrderId, u64>,
     /// Cached lists with the generation of their readers' lookup.
     pub(crate) cached_lists: HashMap<ListKey, (u64, CachedList)>,
     pub(crate) list_generations: HashMap<ListScope, u64>,

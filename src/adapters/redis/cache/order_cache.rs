@@ -3,6 +3,9 @@
 //! **In normal operation** a change is put into the cache before its response is sent, and a put never replaces a newer version: every
 //! instance reads the change with its next get.
 //!
+//! **A commit without a reply** may take effect after another instance has read the version before it. So its caller stores the version
+//! that it may have committed, without an order: older versions are refused until the time to live ends.
+//!
 //! **After an outage** entries may be outdated: a put may have failed, or the server may have restarted from an older snapshot. So the
 //! cache has an *epoch*. An entry carries the epoch it was written under, a get compares it with the current one in the same round trip,
 //! and no instance serves an entry of another epoch. Raising the epoch empties the cache in one step, for all instances.
@@ -61,6 +64,11 @@ impl OrderCache for Redis {
         run_to_completion(async move { inner.evict_order(id).await }).await
     }
 
+    async fn refuse_older(&self, id: OrderId, version: u64) -> Result<(), Error> {
+        let inner = Arc::clone(&self.inner);
+        run_to_completion(async move { inner.put_version(id, version).await }).await
+    }
+
     async fn get_list(&self, key: &ListKey) -> Result<ListLookup, Error> {
         self.inner.find_list(key).await
     }
@@ -79,13 +87,25 @@ impl RedisInner {
     async fn put_order(&self, order: &Order) -> Result<(), Error> {
         let guard = WriteGuard::new(self);
         let text = order_json::format(order).ok_or_else(|| Error::Rejected("the order cannot be serialised".into()))?;
-        let epoch = self.epoch_for_writes();
+        self.run_put(order.id, order.version, &text, self.epoch_for_writes()).await?;
+        guard.disarm();
+        Ok(())
+    }
+
+    /// Stores a version without an order: a put without an epoch does.
+    async fn put_version(&self, id: OrderId, version: u64) -> Result<(), Error> {
+        let guard = WriteGuard::new(self);
+        self.run_put(id, version, "", None).await?;
+        guard.disarm();
+        Ok(())
+    }
+
+    async fn run_put(&self, id: OrderId, version: u64, text: &str, epoch: Option<u64>) -> Result<(), Error> {
         let mut put = self.scripts.cache_put.prepare_invoke();
-        put.key(self.keys.order(order.id)).key(self.keys.epoch());
-        put.arg(order.version).arg(text).arg(epoch.map(|epoch| epoch.to_string()).unwrap_or_default());
+        put.key(self.keys.order(id)).key(self.keys.epoch());
+        put.arg(version).arg(text).arg(epoch.map(|epoch| epoch.to_string()).unwrap_or_default());
         put.arg(shortened(self.options.order_ttl, self.options.cache_jitter * self.options.rng.fraction()));
         let epoch: Option<u64> = self.call(Caller::Cache, "cache an order", Request::Script(&put)).await?;
-        guard.disarm();
         self.observe_epoch(epoch);
         Ok(())
     }

@@ -100,6 +100,9 @@ impl OrderCache for EmptyCache {
     async fn put(&self, _: Arc<Order>) -> Result<(), Error> {
         Ok(())
     }
+    async fn refuse_older(&self, _: OrderId, _: u64) -> Result<(), Error> {
+        Ok(())
+    }
     async fn evict(&self, _: OrderId) -> Result<(), Error> {
         Ok(())
     }
