@@ -1,10 +1,10 @@
 //! PendingPromoter: at its own interval, moves orders from PENDING to PROCESSING, page by page, through the OrderAggregate.
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use actix::prelude::*;
 use app::commands::CommandContext;
-use app::commands::promote_pending::{page, promotion};
-use app::error::CommandError;
+use app::commands::promote_pending::{PromotionRun, PromotionStep, page, promotion};
 use domain::OrderId;
 use supervision::MailboxMessage;
 use tracing::Instrument;
@@ -55,46 +55,54 @@ impl PendingPromoter {
 }
 
 /// Promotes page after page until no pending order is left. Skips an order that refuses the promotion, because it changed meanwhile or
-/// another instance promoted it.
+/// another instance promoted it, and an order that alone fails.
 async fn promote_all(context: &CommandContext, shards: &Shards, limit: u32) -> u64 {
-    let (mut promoted, mut after) = (0, None::<OrderId>);
+    let (mut run, mut after) = (PromotionRun::default(), None::<OrderId>);
     loop {
         let ids = match page(context, after, limit).await {
             Ok(ids) => ids,
             Err(error) => {
-                tracing::warn!(event = "promotion_stopped", promoted, error = %error, "pending orders could not be read; the next run continues: {error}");
-                return promoted;
+                tracing::warn!(event = "promotion_stopped", promoted = run.promoted, error = %error, "pending orders could not be read; the next run continues: {error}");
+                return run.promoted;
             }
         };
         let full = ids.len() >= limit as usize;
         after = ids.last().copied().or(after);
         for id in ids {
             let span = tracing::error_span!("promotion", order_id = %id);
-            match shards.change(promotion(id)).instrument(span).await {
-                Ok(_) => promoted += 1,
-                Err(CommandError::Conflict(_) | CommandError::RegionConflict(_) | CommandError::NotFound) => {}
-                // A passive region or backpressure: promotion works, and the event that closed the gate was logged.
-                Err(CommandError::Gated(why)) => {
-                    tracing::info!(event = "promotion_held_back", promoted, reason = %why, "promotion stopped because writes are rejected; the next run continues");
-                    return promoted;
-                }
-                Err(error) => {
-                    tracing::warn!(event = "promotion_stopped", promoted, order_id = %id, error = %error, "promotion stopped at order {id} after {promoted} orders; the next run continues: {error}");
-                    return promoted;
-                }
+            let step = run.record(shards.change(promotion(id)).instrument(span).await);
+            if log(&step, id, run.promoted).is_break() {
+                return run.promoted;
             }
         }
         if !full {
-            if promoted > 0 {
-                tracing::info!(
-                    event = "orders_promoted",
-                    promoted,
-                    "{promoted} pending orders were promoted to PROCESSING"
-                );
-            }
-            return promoted;
+            break;
         }
     }
+    let promoted = run.promoted;
+    if promoted > 0 {
+        tracing::info!(event = "orders_promoted", promoted, "{promoted} pending orders were promoted to PROCESSING");
+    }
+    promoted
+}
+
+/// Logs what happened to one order; breaks where the run ends.
+fn log(step: &PromotionStep, id: OrderId, promoted: u64) -> ControlFlow<()> {
+    match step {
+        PromotionStep::Next => return ControlFlow::Continue(()),
+        PromotionStep::Skipped(error) => {
+            tracing::warn!(event = "promotion_skipped", order_id = %id, error = %error, "order {id} could not be promoted; the next run tries it again: {error}");
+            return ControlFlow::Continue(());
+        }
+        // A passive region or backpressure: promotion works, and the event that closed the gate was logged.
+        PromotionStep::HeldBack(why) => {
+            tracing::info!(event = "promotion_held_back", promoted, reason = %why, "promotion stopped because writes are rejected; the next run continues");
+        }
+        PromotionStep::Stopped(error) => {
+            tracing::warn!(event = "promotion_stopped", promoted, order_id = %id, error = %error, "promotion stopped at order {id} after {promoted} orders; the next run continues: {error}");
+        }
+    }
+    ControlFlow::Break(())
 }
 
 impl Actor for PendingPromoter {

@@ -60,12 +60,28 @@ async fn promotion_runs_at_its_interval_and_resumes_after_a_store_failure() {
     environment.options.promotion_interval = Duration::from_secs(60);
     let process = environment.start().await;
     ledger.create_orders(&process, 30).await;
-    environment.script.times(1, Call::Commit, InjectedFault::Unreachable);
+    environment.script.times(3, Call::Commit, InjectedFault::Unreachable);
 
     process.advance(Duration::from_secs(70)).await;
     assert_eq!(pending(&process).await, 30, "the store failed");
     process.advance(Duration::from_secs(60)).await;
 
+    assert_eq!(pending(&process).await, 0);
+    process.wait_until_drained(TIMEOUT).await;
+    ledger.assert_guarantees(&process).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn order_that_cannot_be_promoted_does_not_hold_up_the_younger_ones() {
+    let (mut environment, mut ledger) = (Environment::new(), Ledger::default());
+    environment.options.promotion_batch = 20;
+    let process = environment.start().await;
+    ledger.create_orders(&process, 30).await;
+    environment.script.once(Call::Commit, InjectedFault::Unreachable);
+
+    assert_eq!(process.promote().await, Some(29), "only the oldest one failed");
+
+    assert_eq!(process.promote().await, Some(1), "the next run tries it again");
     assert_eq!(pending(&process).await, 0);
     process.wait_until_drained(TIMEOUT).await;
     ledger.assert_guarantees(&process).await;

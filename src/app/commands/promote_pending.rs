@@ -2,6 +2,7 @@
 use domain::{OrderId, Status};
 
 use super::context::CommandContext;
+use crate::admission::gate::GateClosed;
 use crate::dispatch::{ChangeOrder, ChangePreconditions, Viewer};
 use crate::error::CommandError;
 
@@ -21,5 +22,81 @@ pub fn promotion(id: OrderId) -> ChangeOrder {
         trace: None,
         span: None,
         request_id: None,
+    }
+}
+
+/// Most orders in a row that may fail. Damaged orders are rare and lie apart: three failures in a row are an outage of the store.
+const FAILURES_IN_A_ROW_MAX: u32 = 3;
+
+/// One run over the pending orders.
+#[derive(Debug, Default)]
+pub struct PromotionRun {
+    /// Orders promoted so far.
+    pub promoted: u64,
+    failures_in_a_row: u32,
+}
+
+/// What a run does after one order.
+#[derive(Debug, PartialEq, Eq)]
+pub enum PromotionStep {
+    /// Goes on: the order was promoted, changed meanwhile, or was promoted by another instance.
+    Next,
+    /// Goes on: only this order failed.
+    Skipped(CommandError),
+    /// Ends: the write gate is closed.
+    HeldBack(GateClosed),
+    /// Ends: the store fails.
+    Stopped(CommandError),
+}
+
+impl PromotionRun {
+    /// Counts the result of one order. An order that cannot be read or changed does not hold up the younger ones.
+    pub fn record<T>(&mut self, result: Result<T, CommandError>) -> PromotionStep {
+        let failed = match result {
+            Ok(_) => {
+                self.promoted += 1;
+                None
+            }
+            Err(CommandError::Conflict(_) | CommandError::RegionConflict(_) | CommandError::NotFound) => None,
+            Err(CommandError::Gated(why)) => return PromotionStep::HeldBack(why),
+            Err(full @ CommandError::StorageFull(_)) => return PromotionStep::Stopped(full),
+            Err(error) => Some(error),
+        };
+        self.failures_in_a_row = if failed.is_some() { self.failures_in_a_row + 1 } else { 0 };
+        match failed {
+            None => PromotionStep::Next,
+            Some(error) if self.failures_in_a_row >= FAILURES_IN_A_ROW_MAX => PromotionStep::Stopped(error),
+            Some(error) => PromotionStep::Skipped(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failed_orders_are_skipped_until_three_in_a_row_fail() {
+        let failure = || CommandError::Unavailable("damaged".into());
+        let mut run = PromotionRun::default();
+
+        assert_eq!(run.record::<()>(Err(failure())), PromotionStep::Skipped(failure()));
+        assert_eq!(run.record::<()>(Err(failure())), PromotionStep::Skipped(failure()));
+        assert_eq!(run.record(Ok(())), PromotionStep::Next);
+        assert_eq!(run.record::<()>(Err(failure())), PromotionStep::Skipped(failure()));
+        assert_eq!(run.record::<()>(Err(CommandError::NotFound)), PromotionStep::Next);
+        for _ in 0..2 {
+            assert_eq!(run.record::<()>(Err(failure())), PromotionStep::Skipped(failure()));
+        }
+        assert_eq!(run.record::<()>(Err(failure())), PromotionStep::Stopped(failure()));
+
+        assert_eq!(run.promoted, 1);
+    }
+
+    #[test]
+    fn a_full_store_ends_the_run_at_once() {
+        let full = || CommandError::StorageFull("disk".into());
+
+        assert_eq!(PromotionRun::default().record::<()>(Err(full())), PromotionStep::Stopped(full()));
     }
 }

@@ -156,10 +156,17 @@ const EVENTS: &[LogEvent] = &[
         action: "Nothing to do.",
     },
     LogEvent {
+        name: "promotion_skipped",
+        levels: &[Level::WARN],
+        fields: &["order_id", "error"],
+        meaning: "A promotion run left out an order that could not be read or changed, and went on with the next one.",
+        action: "Read `error`; if the same order is named in every run, check it in the store.",
+    },
+    LogEvent {
         name: "promotion_stopped",
         levels: &[Level::WARN],
         fields: &["promoted", "order_id", "error"],
-        meaning: "A promotion run stopped at an error. The next run continues.",
+        meaning: "A promotion run stopped: orders could not be listed, three in a row failed, or the store is full. The next run continues.",
         action: "Read `error`; check the store if it repeats.",
     },
     LogEvent {
