@@ -46,6 +46,9 @@ pub struct Options {
     pub group_max: usize,
     /// The number of connections for reads.
     pub readers: usize,
+    /// Longest delay of a retry. An opened store brings rows that are due later than after this time (or [`outbox::limits::TRIAL_INTERVAL`])
+    /// forward: a clock that was ahead had set their time.
+    pub retry_delay_max: Duration,
     /// Largest value of a record in bytes; the default is Kafka's.
     pub record_bytes_max: usize,
     /// Time for which the log keeps a record that every group has read.
@@ -73,6 +76,7 @@ impl Options {
             queue: 8192,
             group_max: 1024,
             readers: 2,
+            retry_delay_max: outbox::RetryPolicy::default().max,
             record_bytes_max: 1024 * 1024,
             log_retention: Duration::from_secs(7 * 24 * 3600),
             close_within: Duration::from_secs(10),

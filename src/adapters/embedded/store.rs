@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
+use domain::Timestamp;
+use outbox::limits::TRIAL_INTERVAL;
 use parking_lot::Mutex;
 use ports::Error;
 use ports::clock::Clock;
@@ -66,6 +68,8 @@ impl Embedded {
         migrations::migrate(&mut sql, found, &installation).map_err(sql_error)?;
         check_partitions(&sql, &path, options.partitions)?;
         expire_stale_leases(&sql).map_err(sql_error)?;
+        bound_due_times(&sql, options.clock.now().after(options.retry_delay_max.max(TRIAL_INTERVAL)))
+            .map_err(sql_error)?;
         let readers = match options.writing {
             WriterMode::Thread => open_readers(&path, options.readers)?,
             WriterMode::Inline => Vec::new(),
@@ -299,6 +303,19 @@ fn expire_stale_leases(sql: &Connection) -> rusqlite::Result<()> {
     sql.execute_batch(
         "BEGIN IMMEDIATE; UPDATE outbox_lease SET expires_at = 0 WHERE owner IS NOT NULL; DELETE FROM member; COMMIT",
     )
+}
+
+/// Makes every waiting row due at this time at the latest. A clock that was ahead for a while has left rows that would otherwise wait for as
+/// long as it was wrong. Parked rows have no time and stay parked.
+fn bound_due_times(sql: &Connection, latest: Timestamp) -> rusqlite::Result<()> {
+    // `status >= 2` is the condition of the index.
+    for bound in [
+        "UPDATE outbox SET next_attempt_at = ?1 WHERE status >= 2 AND next_attempt_at > ?1",
+        "UPDATE outbox_blocked SET next_attempt_at = ?1 WHERE next_attempt_at > ?1",
+    ] {
+        sql.execute(bound, [latest.millis()])?;
+    }
+    Ok(())
 }
 
 fn open_readers(path: &Path, readers: usize) -> Result<Vec<Connection>, OpenError> {

@@ -1,6 +1,7 @@
 //! What happens to a row that was not published: retry, then its fallback, then parking. Decided by topic and event type.
 use serde::Deserialize;
 use std::collections::HashMap;
+use std::time::Duration;
 
 use ports::Fault;
 
@@ -36,13 +37,18 @@ impl ChainRules {
     pub fn retry_of(&self, topic: &str) -> &RetryPolicy {
         applicable(self.retry_by_topic.get(topic), None).unwrap_or(&self.retry)
     }
+
+    /// The longest delay of any topic.
+    pub fn retry_delay_max(&self) -> Duration {
+        self.retry_by_topic.values().map(|retry| retry.max).fold(self.retry.max, Duration::max)
+    }
 }
 
 /// Next step for a row that was not published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChainStep {
     /// The row becomes FAILED and is due again after this delay.
-    Retry(std::time::Duration),
+    Retry(Duration),
     /// The record is sent to its fallback.
     Fallback,
     /// The row becomes PARKED.

@@ -2,6 +2,7 @@
 use ports::orders::event_key;
 use std::time::Duration;
 
+use embedded::{Embedded, Options, WriterMode};
 use ports::FailureType;
 use ports::broker::{Broker, Published};
 use ports::operators::{OperatorOutcome, OutboxOperators, RowFilter, RowSelector};
@@ -39,6 +40,45 @@ async fn events_are_claimed_in_order_and_counted() {
     assert_eq!(texts(&rest), ["1/2", "2/2"]);
     assert!(!rest.more);
     assert_eq!(store.overview().await.unwrap()[0].depth, 2);
+}
+
+#[tokio::test]
+async fn rows_that_failed_while_the_clock_was_ahead_are_due_soon_after_a_restart() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), ManualClock::new());
+    let (year, delay) = (Duration::from_secs(365 * 24 * 3600), Duration::from_secs(5));
+    clock.advance(year);
+    let store = inline(folder.path(), &clock);
+    for number in 1..4 {
+        place(&store, number, 0).await;
+    }
+    let mut worker = Worker::start(&store).await;
+    let mut batch = worker.claim().await;
+    let parks = exclusion(batch.rows[1].id, Disposition::ParkKey);
+    let failed = [
+        exclusion(batch.rows[0].id, Disposition::Retry(delay)),
+        parks,
+        exclusion(batch.rows[2].id, Disposition::Retry(delay)),
+    ];
+    let changed = store.exclude(&worker.fence, batch.token, &failed).await.unwrap();
+    assert_eq!(worker.excluded(changed, &mut batch), 3);
+    store.resolve(&worker.fence, batch.token, BatchOutcome::NotSent, &PoisonPolicy::default()).await.unwrap();
+    store.close().await.unwrap();
+    drop(worker);
+
+    clock.turn_back(year);
+    let store = Embedded::open(Options {
+        writing: WriterMode::Inline,
+        retry_delay_max: delay,
+        ..options(folder.path(), &clock)
+    });
+    let store = store.unwrap();
+    let mut worker = Worker::of(&store, acquire(&store, AcquireReason::Vacant).await).await;
+    let early = worker.try_claim(10, ClaimKind::Ordinary).await;
+    assert!(matches!(early, Claimed::Nothing { .. }), "{early:?}");
+
+    clock.advance(outbox::limits::TRIAL_INTERVAL);
+    let due = worker.claim().await;
+    assert_eq!(texts(&due), ["1/0", "3/0"], "the parked row stays parked");
 }
 
 #[tokio::test]
