@@ -147,7 +147,7 @@ pub trait PartitionLeases: Send + Sync {
     /// heartbeat: an instance is dead by its own `dead_after`, not by the one of the caller.
     async fn heartbeat(&self, instance: &InstanceId, dead_after: Duration) -> Result<MemberRank, Error>;
 
-    /// Lists the members that the store remembers in the order of their names: the live ones, and the dead ones until they are deleted
+    /// Lists the instances that the store remembers in the order of their names: the live ones, also those without a relay, and the dead ones until
     /// [`MEMBER_RETENTION_FACTOR`] times their `dead_after` later. For forgetting the sessions of all others; a store that cannot go back in time
     /// needs none of that and lists no member.
     ///

@@ -33,6 +33,11 @@ const HEARTBEAT: &str = "WITH own AS (INSERT INTO member (instance, seen_at, dea
 /// Deletes the members that a heartbeat counted as gone.
 const FORGET: &str = "DELETE FROM member WHERE seen_at + $1 * dead_after < clock_timestamp()";
 
+/// The members, and the holders of instance names that were seen within $1 seconds: an instance without a relay is no member, and has producer
+/// sessions all the same, for the messages that it forwards.
+const REMEMBERED: &str = "SELECT instance FROM member UNION
+     SELECT name FROM instance WHERE seen_at > clock_timestamp() - make_interval(secs => $1) ORDER BY 1";
+
 /// One row of arrays: the live members, the number of leases of each, the partitions of $1, the free ones, and for how many milliseconds each
 /// of these has been free.
 const SURVEY: &str = "WITH lease AS MATERIALIZED (SELECT l.partition, l.owner, least(l.expires_at, m.dies) AS since,
@@ -63,7 +68,8 @@ impl PartitionLeases for Postgres {
     async fn members(&self) -> Result<Vec<InstanceId>, Error> {
         let core = self.core();
         self.run("members", async move {
-            let rows = core.relay_session().await?.query("SELECT instance FROM member ORDER BY instance", &[]).await?;
+            let retention = core.options.dead_after.as_secs_f64() * f64::from(MEMBER_RETENTION_FACTOR);
+            let rows = core.relay_session().await?.query(REMEMBERED, &[(&retention, Type::FLOAT8)]).await?;
             rows.iter().map(|row| Ok(InstanceId(get::<&str>(row, 0)?.into()))).collect()
         })
         .await

@@ -117,8 +117,12 @@ async fn members_are_listed_until_they_leave_or_are_deleted() {
     database.client().await.batch_execute(past).await.unwrap();
 
     store.leave(&name("c")).await.unwrap();
+    let without_relay = Postgres::open(database.options("d")).await.unwrap();
+    let listed = async || store.members().await.unwrap();
+    assert_eq!(listed().await, ["a", "b", "d"].map(name), "a dead member is listed until it is deleted");
 
-    assert_eq!(store.members().await.unwrap(), ["a", "b"].map(name), "a dead member is listed until it is deleted");
+    without_relay.close().await.unwrap();
+    assert_eq!(listed().await, ["a", "b"].map(name));
 }
 
 /// Moves the time of every heartbeat, as if the server's clock had been set by this much, forward or back.
