@@ -10,13 +10,14 @@ use crate::connection::sql_value::{SqlValue, get, seconds};
 use crate::connection::statement_error::{StatementError, StatementResult, retry_conflicts};
 use crate::store::core::Core;
 
-/// Returns the leases that $1 held at the statement's begin, each with whether it was renewed.
+/// Returns the leases that $1 held at the statement's begin, each with whether it was renewed. Locks the rows in the order of their numbers, as the
+/// rounds of claims do, so that none deadlock.
 macro_rules! renew {
     ($lock:literal) => {
         concat!(
             "WITH held AS MATERIALIZED (SELECT l.partition FROM unnest($2::int4[], $3::int8[]) AS h (partition, epoch)
        JOIN outbox_lease l ON l.partition = h.partition AND l.epoch = h.epoch
-       WHERE l.owner = $1 AND l.expires_at > clock_timestamp() ",
+       WHERE l.owner = $1 AND l.expires_at > clock_timestamp() ORDER BY l.partition ",
             $lock,
             "), renewed AS (UPDATE outbox_lease l SET expires_at = clock_timestamp() + make_interval(secs => $4) FROM held
        WHERE l.partition = held.partition AND l.owner = $1 AND l.expires_at > clock_timestamp() RETURNING l.partition)
@@ -29,11 +30,12 @@ macro_rules! renew {
 
 /// Passes the rows that another transaction has locked.
 const RENEW_UNLOCKED: &str = renew!("FOR UPDATE OF l SKIP LOCKED");
-/// Waits for the locked rows, at most for the `lock_timeout` of its transaction.
+/// Waits for each locked row, at most for the `lock_timeout` of its transaction.
 const RENEW: &str = renew!("FOR UPDATE OF l");
 
-/// Renews leases: first all whose rows are not locked, then each of the others by itself. A round of this instance releases its rows in a moment;
-/// the transaction of another program delays only its own row. Rows that stay locked, or are reached too late, are left for the next renewal.
+/// Renews leases: first all whose rows are not locked, then the others together, because a round of this instance releases its rows in a moment. If
+/// one stays locked, each by itself, so that the transaction of another program delays only its own row. Rows that stay locked, or are reached too
+/// late, are left for the next renewal.
 pub(crate) async fn renew(
     core: &Core,
     owner: &InstanceId,
@@ -43,19 +45,33 @@ pub(crate) async fn renew(
     let until = Instant::now() + core.options.lock_timeout;
     let mut renewal = retry_conflicts!(attempt(core, RENEW_UNLOCKED, owner, held, ttl))?;
     let passed = std::mem::take(&mut renewal.locked);
-    for lease in held.iter().filter(|(partition, _)| passed.contains(partition)) {
-        if Instant::now() >= until {
-            renewal.locked.push(lease.0);
-            continue;
-        }
-        match attempt(core, RENEW, owner, std::slice::from_ref(lease), ttl).await {
-            Ok(own) => renewal.renewed.extend(own.renewed),
-            Err(StatementError::LockTimeout(_) | StatementError::Conflict(_)) => renewal.locked.push(lease.0),
-            Err(error) => return Err(error),
+    let passed: Vec<_> = held.iter().copied().filter(|(partition, _)| passed.contains(partition)).collect();
+    if !passed.is_empty() && !wait_for(core, owner, &passed, ttl, &mut renewal).await? {
+        for lease in &passed {
+            let lease = std::slice::from_ref(lease);
+            if Instant::now() >= until || !wait_for(core, owner, lease, ttl, &mut renewal).await? {
+                renewal.locked.extend(lease.iter().map(|(partition, _)| *partition));
+            }
         }
     }
     renewal.renewed.sort_unstable();
     Ok(renewal)
+}
+
+/// Renews leases once their rows are unlocked; returns whether that was soon enough.
+async fn wait_for(
+    core: &Core,
+    owner: &InstanceId,
+    leases: &[(PartitionNo, Epoch)],
+    ttl: Duration,
+    renewal: &mut Renewal,
+) -> StatementResult<bool> {
+    match attempt(core, RENEW, owner, leases, ttl).await {
+        Ok(renewed) => renewal.renewed.extend(renewed.renewed),
+        Err(StatementError::LockTimeout(_) | StatementError::Conflict(_)) => return Ok(false),
+        Err(error) => return Err(error),
+    }
+    Ok(true)
 }
 
 async fn attempt(
