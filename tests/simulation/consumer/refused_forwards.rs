@@ -83,6 +83,24 @@ fn with_refused(
     (environment, handler)
 }
 
+async fn wait_until_refused(process: &Process) {
+    let refused = async || process.records(DEAD_LETTERS).await.len() == 1;
+    process.wait_until("the message is refused", TIMEOUT, refused).await;
+}
+
+/// Publishes two events of one order before the consumer starts: one poll receives both.
+async fn start_with_two_in_one_poll(environment: &mut Environment, ledger: &mut Ledger) -> (Process, OrderId) {
+    environment.consumes = false;
+    let process = environment.start().await;
+    let id = ledger.create_order(&process).await;
+    ledger.change_status(&process, id, Status::Processing).await;
+    process.wait_until_drained(TIMEOUT).await;
+    drop(process);
+
+    environment.consumes = true;
+    (environment.start().await, id)
+}
+
 async fn assert_refused_without_a_detour(process: &Process, id: OrderId) {
     let dead = process.records(DEAD_LETTERS).await;
     assert_eq!((dead.len(), dead[0].record.value.len()), (1, 0));
@@ -99,8 +117,7 @@ async fn refused_message_does_not_end_the_wait_for_an_earlier_one() {
         process.wait_until("it has failed", TIMEOUT, async || handler.calls().len() == 1).await;
         process.advance(Duration::from_millis(300)).await;
         ledger.change_status(&process, id, Status::Processing).await;
-        let refused = async || process.records(DEAD_LETTERS).await.len() == 1;
-        process.wait_until("the second message is refused", TIMEOUT, refused).await;
+        wait_until_refused(&process).await;
         assert!(handler.handled(id).is_empty(), "{topics:?}: the first message waits for its retry");
 
         ledger.change_status(&process, id, Status::Shipped).await;
@@ -114,18 +131,9 @@ async fn refused_message_does_not_end_the_wait_for_an_earlier_one() {
 #[tokio::test(start_paused = true)]
 async fn refused_message_of_the_poll_of_an_earlier_one_leaves_the_order_as_it_is() {
     let (mut environment, handler) = with_refused(1, "2", &["order.events-retry-0"]);
-    environment.consumes = false;
-    let (process, mut ledger) = (environment.start().await, Ledger::default());
-    let id = ledger.create_order(&process).await;
-    ledger.change_status(&process, id, Status::Processing).await;
-    process.wait_until_drained(TIMEOUT).await;
-    drop(process);
-
-    // One poll receives both.
-    environment.consumes = true;
-    let process = environment.start().await;
-    let refused = async || process.records(DEAD_LETTERS).await.len() == 1;
-    process.wait_until("the second message is refused", TIMEOUT, refused).await;
+    let mut ledger = Ledger::default();
+    let (process, id) = start_with_two_in_one_poll(&mut environment, &mut ledger).await;
+    wait_until_refused(&process).await;
     ledger.change_status(&process, id, Status::Shipped).await;
     process.wait_until_consumed(TIMEOUT).await;
 
@@ -138,8 +146,7 @@ async fn detour_ends_with_its_first_message_that_a_later_retry_topic_refuses() {
     let (environment, handler) = with_refused(usize::MAX, "1", &["order.events-retry-1"]);
     let (process, mut ledger) = (environment.start().await, Ledger::default());
     let id = ledger.create_order(&process).await;
-    let refused = async || process.records(DEAD_LETTERS).await.len() == 1;
-    process.wait_until("the first message is refused", TIMEOUT, refused).await;
+    wait_until_refused(&process).await;
 
     assert_eq!(handler.calls().len(), 2, "it failed in its own topic and in the first retry topic");
     process.advance(Duration::from_millis(100)).await;
@@ -154,15 +161,8 @@ async fn refused_record_among_appended_ones_repeats_no_poll() {
     environment.record_faults.add(usize::MAX, RecordFault::RefuseOnlyThis, |record| {
         &*record.topic == "order.events-retry-0" && header(record, "x-sequence") == "2"
     });
-    let process = environment.start().await;
-    let id = ledger.create_order(&process).await;
-    ledger.change_status(&process, id, Status::Processing).await;
-    process.wait_until_drained(TIMEOUT).await;
-    drop(process);
-
-    // One poll receives both: the first fails, and the second waits behind it.
-    environment.consumes = true;
-    let process = environment.start().await;
+    // The first fails, and the second waits behind it.
+    let (process, id) = start_with_two_in_one_poll(&mut environment, &mut ledger).await;
     process.wait_until_consumed(TIMEOUT).await;
 
     assert_eq!(process.records(DEAD_LETTERS).await.len(), 1, "the second message");
