@@ -60,7 +60,7 @@ impl GroupConsumer {
         Ok(())
     }
 
-    /// The record enters no retry topic, so later messages of its key do not wait for it.
+    /// The record enters no retry topic, so later messages of its key do not wait for it. Whether they wait for another one, `by` says.
     fn replace_entry_of(&self, record: &Record, by: Option<DetourChange>, detours: &mut Vec<DetourChange>) {
         let Some(origin) = forwarded_from(record) else { return };
         let detour_key = self.detour_key(record);

@@ -57,14 +57,10 @@ impl VerificationKeys {
     }
 
     pub(crate) async fn find(&self, key_id: Option<&str>, algorithm: Algorithm) -> KeyLookup {
-        let found = match (self, key_id) {
-            (VerificationKeys::Fixed(key), _) => KeyLookup::Key(Arc::clone(key)),
+        match (self, key_id) {
+            (VerificationKeys::Fixed(key), _) if key.algorithm == algorithm => KeyLookup::Key(Arc::clone(key)),
             (VerificationKeys::Set(set), Some(key_id)) => set.find(key_id, algorithm).await,
-            (VerificationKeys::Set(_), None) => KeyLookup::Unknown,
-        };
-        match found {
-            KeyLookup::Key(key) if key.algorithm != algorithm => KeyLookup::Unknown,
-            found => found,
+            (VerificationKeys::Fixed(_), _) | (VerificationKeys::Set(_), None) => KeyLookup::Unknown,
         }
     }
 }

@@ -166,11 +166,6 @@ impl CommitProgress {
         self.step.store(BEFORE_CALL, SeqCst);
     }
 
-    /// Whether the store may have changed something.
-    pub fn may_have_committed(&self) -> bool {
-        self.step.load(SeqCst) == CALLED
-    }
-
     /// Gives the command up, if the store was not called; returns whether nothing was changed, and nothing will be.
     pub fn abandon(&self) -> bool {
         self.step.compare_exchange(BEFORE_CALL, ABANDONED, SeqCst, SeqCst) != Err(CALLED)
@@ -252,6 +247,10 @@ mod tests {
         }
     }
 
+    fn may_have_committed(progress: &CommitProgress) -> bool {
+        progress.step.load(SeqCst) == CALLED
+    }
+
     #[test]
     fn observer_sees_each_call_of_the_store_and_clones_share_the_progress() {
         let (notes, progress) = (Notes::default(), CommitProgress::default());
@@ -262,10 +261,10 @@ mod tests {
             notes.0.lock().unwrap().push("commit");
             drop(call);
         }
-        assert!(progress.may_have_committed());
+        assert!(may_have_committed(&progress));
         observed.nothing_changed();
 
-        assert!(!progress.may_have_committed());
+        assert!(!may_have_committed(&progress));
         assert_eq!(*notes.0.lock().unwrap(), ["begin", "commit", "end", "begin", "commit", "end"]);
     }
 
@@ -278,6 +277,6 @@ mod tests {
 
         assert!(progress.abandon());
         assert!(matches!(progress.begin_commit(), Err(CommandError::Expired)));
-        assert!(progress.abandon() && !progress.may_have_committed());
+        assert!(progress.abandon() && !may_have_committed(&progress));
     }
 }

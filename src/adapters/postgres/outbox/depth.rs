@@ -14,8 +14,8 @@ use crate::store::core::Core;
 /// the number.
 const COUNTED_MAX: &str = "500000";
 
-/// Selects the counts by status, the archive's rows, and the age of the first row that is neither sent nor parked nor behind a parked one. The lease rows name what
-/// is in flight; in the table such a row is PENDING, or FAILED if it has a row in `outbox_waiting`.
+/// Selects the counts by status, the archive's rows, and the age of the first row that is neither sent nor parked nor behind a parked one. The
+/// lease rows name what is in flight; in the table such a row is PENDING, or FAILED if it has a row in `outbox_waiting`.
 fn depth_text() -> String {
     format!(
         "WITH s AS MATERIALIZED (SELECT status, count(*) AS n FROM (SELECT status FROM outbox LIMIT {COUNTED_MAX}) o GROUP BY status),

@@ -11,7 +11,7 @@ use tokio_postgres::types::Type;
 use uuid::Uuid;
 
 use crate::connection::session::Transaction;
-use crate::connection::sql_value::{SqlValue, event_uuid, get, order_id};
+use crate::connection::sql_value::{event_uuid, get, order_id};
 use crate::connection::statement_error::{StatementError, StatementResult, broken, retry_conflicts};
 use crate::orders::columns::MarkColumns;
 use crate::orders::group_commit::{MARKS, TAKEN};
@@ -81,15 +81,7 @@ async fn write(transaction: &Transaction, schema: &str, events: &[ForeignEvent],
     let payloads: Vec<&[u8]> = events.iter().map(|event| &*event.payload).collect();
     let headers: Vec<Option<String>> = events.iter().map(headers_json).collect();
     let content_types: Vec<Option<&str>> = events.iter().map(|event| event.content_type.as_deref()).collect();
-    let values: [SqlValue<'_>; 7] = [
-        (&topics, Type::TEXT_ARRAY),
-        (&keys, Type::TEXT_ARRAY),
-        (&kinds, Type::TEXT_ARRAY),
-        (&payloads, Type::BYTEA_ARRAY),
-        (&headers, Type::TEXT_ARRAY),
-        (&content_types, Type::TEXT_ARRAY),
-        (&ids, Type::UUID_ARRAY),
-    ];
+    let values = EventPublisher::batch_values([&topics, &keys, &kinds, &payloads, &headers, &content_types, &ids]);
     transaction.query(EventPublisher::in_schema(schema).batch_text(), &values).await?;
     Ok(())
 }

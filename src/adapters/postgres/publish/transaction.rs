@@ -2,11 +2,21 @@
 use domain::EventId;
 use tokio_postgres::Transaction;
 use tokio_postgres::error::SqlState;
-use tokio_postgres::types::Type;
+use tokio_postgres::types::{ToSql, Type};
 use uuid::Uuid;
 
 use crate::connection::sql_value::SqlValue;
 use crate::publish::new_event::{EventRefusal, NewEvent};
+
+const BATCH_TYPES: [Type; 7] = [
+    Type::TEXT_ARRAY,
+    Type::TEXT_ARRAY,
+    Type::TEXT_ARRAY,
+    Type::BYTEA_ARRAY,
+    Type::TEXT_ARRAY,
+    Type::TEXT_ARRAY,
+    Type::UUID_ARRAY,
+];
 
 /// The schema of the functions, unless another installation of the database has it.
 const SCHEMA: &str = "posthaste";
@@ -80,6 +90,11 @@ impl EventPublisher {
         &self.many
     }
 
+    /// The arrays with their types: topics, keys, types, payloads, headers, content types, ids.
+    pub(crate) fn batch_values(arrays: [&(dyn ToSql + Sync); 7]) -> [SqlValue<'_>; 7] {
+        std::array::from_fn(|at| (arrays[at], BATCH_TYPES[at].clone()))
+    }
+
     /// Publishes an event when the transaction commits, and returns its id. It locks the key until then: publish late in a long transaction.
     /// Not cancel-safe: after a cancelled call the caller rolls its transaction back.
     ///
@@ -121,15 +136,7 @@ impl EventPublisher {
         let payloads: Vec<&[u8]> = events.iter().map(|event| event.payload).collect();
         let headers: Vec<Option<String>> = events.iter().map(NewEvent::headers_json).collect();
         let event_ids: Vec<Option<Uuid>> = events.iter().map(|event| event.event_id).collect();
-        let parameters: [SqlValue<'_>; 7] = [
-            (&topics, Type::TEXT_ARRAY),
-            (&keys, Type::TEXT_ARRAY),
-            (&kinds, Type::TEXT_ARRAY),
-            (&payloads, Type::BYTEA_ARRAY),
-            (&headers, Type::TEXT_ARRAY),
-            (&content_types, Type::TEXT_ARRAY),
-            (&event_ids, Type::UUID_ARRAY),
-        ];
+        let parameters = Self::batch_values([&topics, &keys, &kinds, &payloads, &headers, &content_types, &event_ids]);
         let row = transaction.query_typed_one(&self.many, &parameters).await?;
         Ok(row.try_get::<_, Vec<Uuid>>(0)?.into_iter().map(event_id_of).collect())
     }
