@@ -144,8 +144,8 @@ pub(crate) fn plain_producer(options: &Options) -> ClientConfig {
         .set("queue.buffering.max.messages", "200000")
         .set("queue.buffering.max.kbytes", "131072")
         .set("request.timeout.ms", "8000")
-        // A missing topic is reported within seconds.
-        .set("topic.metadata.propagation.max.ms", "3000")
+        // Brokers know a new topic within this time. A round with a record for a missing topic lasts as long, and the others wait for it.
+        .set("topic.metadata.propagation.max.ms", "1000")
         .set("message.timeout.ms", millis(options.delivery_timeout));
     config
 }

@@ -1,4 +1,4 @@
-//! The number of a topic's partitions, as any client reads it.
+//! What any client can read about a topic: its number of partitions, and whether the broker refuses it.
 use std::time::Duration;
 
 use ports::Error;
@@ -6,7 +6,7 @@ use rdkafka::ClientContext;
 use rdkafka::client::Client;
 use rdkafka::error::RDKafkaErrorCode as Code;
 
-use crate::error::{map_code, map_err};
+use crate::error::{is_topic_failure, map_code, map_err};
 
 /// The number of partitions of an existing topic; never zero.
 pub(crate) fn partition_count<C: ClientContext>(
@@ -26,5 +26,26 @@ pub(crate) fn partition_count<C: ClientContext>(
     match u32::try_from(found.partitions().len()) {
         Ok(0) | Err(_) => Err(Error::Unreachable(format!("{action}: the topic has no partitions yet"))),
         Ok(partitions) => Ok(partitions),
+    }
+}
+
+/// The code with which the broker refuses a topic, if it does.
+///
+/// # Errors
+/// No broker has answered in time.
+pub(crate) fn topic_error<C: ClientContext>(
+    client: &Client<C>,
+    topic: &str,
+    timeout: Duration,
+) -> Result<Option<Code>, Error> {
+    match client.fetch_metadata(Some(topic), timeout) {
+        Ok(metadata) => {
+            let found = metadata.topics().iter().find(|found| found.name() == topic);
+            Ok(found.and_then(|found| found.error()).map(Code::from))
+        }
+        Err(error) => match error.rdkafka_error_code() {
+            Some(code) if is_topic_failure(code) => Ok(Some(code)),
+            _ => Err(map_err(&error, &format!("reading the metadata of topic {topic}"))),
+        },
     }
 }

@@ -1,6 +1,6 @@
 //! Sending at least once, without transactions: one record of a key is in flight at a time, and a key stops at its first failed record.
 //! Delivered records stay delivered whatever happens to the others.
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -10,6 +10,7 @@ use ports::outbox::RowId;
 use rdkafka::error::RDKafkaErrorCode as Code;
 use rdkafka::producer::{Producer, PurgeConfig};
 
+use crate::connection::topic_metadata::topic_error;
 use crate::error::{FailureCause, failure_cause, is_topic_failure, map_code, was_never_sent};
 use crate::producer::sender::{OUTAGE_WAIT, RecordSender};
 use crate::producer::session_batch::SessionBatch;
@@ -18,6 +19,8 @@ use crate::producer::session_batch::SessionBatch;
 const POLL_PAUSE: Duration = Duration::from_micros(100);
 /// Longest wait for the reports of purged records, which need no broker.
 const PURGE_TIMEOUT: Duration = Duration::from_millis(500);
+/// Longest wait for a topic's metadata after a round without its acknowledgements.
+const METADATA_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Sends the records of some batches and finishes each batch with its result.
 ///
@@ -150,15 +153,32 @@ impl<'a> SendRound<'a> {
         while self.sender.producer.in_flight_count() > 0 && Instant::now() < deadline {
             self.sender.serve_events();
         }
-        let reports = self.sender.context().reports();
-        for slot in self.in_flight {
-            match reports.outcome(slot) {
+        for slot in std::mem::take(&mut self.in_flight) {
+            match self.sender.context().reports().outcome(slot) {
                 Some(Ok(_)) => {}
                 Some(Err(code)) => drop(self.failed.insert(slot, code)),
                 None => drop(self.failed.insert(slot, Code::PurgeInflight)),
             }
         }
+        self.name_refused_topics();
         self.failed
+    }
+
+    /// Gives unsent records the broker's reason if it refuses their topic. The client reports a missing topic only after
+    /// `topic.metadata.propagation.max.ms`, and the rest of the lease may be shorter.
+    fn name_refused_topics(&mut self) {
+        let unsent = self.failed.iter().filter(|(_, code)| **code == Code::PurgeQueue);
+        let topics: BTreeSet<&str> = unsent.map(|(slot, _)| &*self.records[*slot].topic).collect();
+        for topic in topics {
+            let code = match topic_error(self.sender.producer.client(), topic, METADATA_TIMEOUT) {
+                Ok(code) => code.filter(|code| is_topic_failure(*code)),
+                // The broker is away: it answers for no other topic either.
+                Err(_) => return,
+            };
+            let Some(code) = code else { continue };
+            let of_topic = self.failed.iter_mut().filter(|(slot, _)| *self.records[**slot].topic == *topic);
+            of_topic.for_each(|(_, failed)| *failed = code);
+        }
     }
 }
 

@@ -1,7 +1,9 @@
 //! The guarantee at least once: batches may be partly published, keys keep their order, and watermarks of exactly once still count.
+use std::time::Duration;
+
 use kafka::Guarantee;
 use outbox::topics::WATERMARK_TOPIC;
-use ports::broker::{Broker, Published};
+use ports::broker::{Batch, Broker, Published};
 use ports::{Error, Fault};
 use rdkafka::admin::AdminOptions;
 
@@ -174,4 +176,21 @@ async fn only_records_of_a_missing_topic_of_another_service_are_refused() {
     own.records[0].1.topic = own_topic.into();
     let result = installation.publish(&session, own).await;
     assert!(matches!(&result, Published::Aborted { refused, cause: Some(_), .. } if refused.is_empty()), "{result:?}");
+}
+
+/// The client waits for a missing topic for a second, and the rest of a lease may be shorter. Only the broker can say that this is no outage, which
+/// uses up no attempt.
+#[tokio::test]
+async fn missing_topic_is_refused_although_the_lease_ends_before_the_client_reports_it() {
+    let installation = installation().await;
+    let session = installation.session(0).await;
+    let mut records = installation.records(&[("a", "nowhere")]);
+    records[0].topic = installation.kafka.options().topic("never.created").into();
+    let short = Batch { time_left: Duration::from_millis(400), ..batch(P0, 1, records) };
+
+    let result = installation.publish(&session, short.clone()).await;
+
+    let Published::Partial { sent, refused } = result else { panic!("{result:?}") };
+    assert!(sent.is_empty(), "{sent:?}");
+    assert_eq!(refused.iter().map(|(row, _)| *row).collect::<Vec<_>>(), [short.records[0].0]);
 }
