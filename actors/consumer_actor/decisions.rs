@@ -15,8 +15,9 @@ pub struct ForwardedRecord {
 }
 
 /// Decisions of one poll or of one key's messages in it, applied in the order of the fields: a message is processed before a later one of its
-/// key goes to a retry topic, and before the later ones wait for it no longer, because other members read them from then on. A crash in between
-/// repeats the poll: the inbox and the detours absorb the repetition, and only a retried or dead message may then appear twice in its topic.
+/// key goes to a retry topic, because other members read that one from then on. Detours end after the acknowledgement: a message that may be
+/// delivered again is not overtaken. A crash in between repeats the poll: the inbox and the detours absorb the repetition, and only a retried or
+/// dead message may then appear twice in its topic.
 #[derive(Default)]
 pub struct Decisions {
     /// Events for the inbox.
@@ -31,6 +32,25 @@ pub struct Decisions {
     pub occurred_at: Vec<Timestamp>,
     /// Number of messages whose processing failed: invalid ones, and those whose handler failed.
     pub failed: u64,
+}
+
+/// Separates the changes that come before the acknowledgement from the ends of detours, which come after it. An end before a later entry of its
+/// key is dropped: that message ends the detour.
+pub fn split_detours(changes: Vec<DetourChange>) -> (Vec<DetourChange>, Vec<DetourChange>) {
+    let (mut entered, mut entries, mut ends) = (HashSet::new(), Vec::new(), Vec::new());
+    for change in changes.into_iter().rev() {
+        match &change {
+            DetourChange::Enter { key, .. } => {
+                entered.insert(key.clone());
+                entries.push(change);
+            }
+            DetourChange::Leave { key, .. } if entered.contains(key) => {}
+            DetourChange::Leave { .. } => ends.push(change),
+        }
+    }
+    entries.reverse();
+    ends.reverse();
+    (entries, ends)
 }
 
 impl Decisions {
@@ -74,6 +94,18 @@ mod tests {
             timestamp: Timestamp::from_millis(0),
         };
         Delivery { position: Position { topic: topic.into(), partition, offset }, record }
+    }
+
+    #[test]
+    fn detours_end_apart_from_the_entries_unless_a_later_message_of_the_key_enters() {
+        let enter = |key: &str, offset| DetourChange::Enter { key: key.into(), stage: 0, offset };
+        let leave = |key: &str, offset| DetourChange::Leave { key: key.into(), offset };
+        let changes = vec![leave("a", 1), leave("a", 2), leave("b", 3), enter("b", 4), enter("c", 5), leave("c", 5)];
+
+        let (entries, ends) = split_detours(changes);
+
+        assert_eq!(entries, [enter("b", 4), enter("c", 5)]);
+        assert_eq!(ends, [leave("a", 1), leave("a", 2), leave("c", 5)]);
     }
 
     #[test]

@@ -107,7 +107,9 @@ impl GroupConsumer {
         let Some(ahead) = self.detour_ahead(delivery, decisions).await? else { return Ok(false) };
         // Stage by stage, so that no message of the key overtakes an earlier one.
         let stage = round_of(delivery).map_or(0, |round| round + 1);
-        let record = self.retry_record(delivery, stage, &waits_for_earlier(), attempts_made);
+        // Without a delay of its own: the earlier message is ahead in the partition, which pauses until that one is due. Once it is done, a delay
+        // would only hold this message up, and with it the end of the detour.
+        let record = self.retry_record(delivery, (stage, Duration::ZERO), &waits_for_earlier(), attempts_made);
         // If the broker refuses the record, the earlier message still is in its retry topic: the detour stays as it is. One that already counts
         // this message as its last ends with the next message of the key.
         decisions.forward.push(ForwardedRecord { record, if_refused: None });
@@ -128,21 +130,27 @@ impl GroupConsumer {
         // A message that waited in a later topic than its own failures lead to continues from there: going back would let others overtake it.
         let round = round_of(delivery).filter(|_| needs_order);
         let stage = round.map_or(stage, |round| stage.max(round + 1));
-        let record = self.retry_record(delivery, stage, failure, attempts);
+        let delay = blocked_delay(self.retry_delays[topic_stage(stage)], attempts);
+        let record = self.retry_record(delivery, (stage, delay), failure, attempts);
         decisions.forward.push(ForwardedRecord { record, if_refused: self.end_of_detour(delivery, needs_order) });
         decisions.detours.extend(needs_order.then(|| self.enter_detour(delivery, stage)));
     }
 
-    fn retry_record(&self, delivery: &Delivery, stage: u32, failure: &IntakeFailure, attempts: u32) -> Record {
+    fn retry_record(
+        &self,
+        delivery: &Delivery,
+        (stage, delay): (u32, Duration),
+        failure: &IntakeFailure,
+        attempts: u32,
+    ) -> Record {
         self.metrics.kafka_consumer_retry_count.inc();
-        let topic_stage = stage.min(RETRY_DELAYS.len() as u32 - 1);
-        let target = retry_topic(self.base(delivery), topic_stage as usize);
+        let target = retry_topic(self.base(delivery), topic_stage(stage));
         let now = self.clock.wall();
-        let due = now.after(blocked_delay(self.retry_delays[topic_stage as usize], attempts));
+        let due = now.after(delay);
         let forward = Forward { target, group: &self.group, failure, attempts_made: attempts, now, due };
         let mut record = forward_record(delivery, forward);
         record.headers.retain(|(name, _)| &**name != ROUND_HEADER);
-        if topic_stage < stage {
+        if topic_stage(stage) < stage as usize {
             record.headers.push((ROUND_HEADER.into(), stage.to_string().into_bytes().into()));
         }
         self.mark(&mut record);
@@ -217,6 +225,11 @@ pub fn by_key(deliveries: Vec<&Delivery>) -> Vec<Vec<&Delivery>> {
         }
     }
     keys
+}
+
+/// The number of the retry topic for this stage: a message enters the last one again and again.
+fn topic_stage(stage: u32) -> usize {
+    (stage as usize).min(RETRY_DELAYS.len() - 1)
 }
 
 /// The delay of a message after so many attempts. Only one that blocks its key is still retried after its last attempt: its delay doubles with

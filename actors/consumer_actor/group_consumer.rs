@@ -12,7 +12,7 @@ use ports::inbox::{Inbox, InboxOutcome};
 use supervision::SupervisionBus;
 use telemetry::Metrics;
 
-use crate::consumer_actor::decisions::Decisions;
+use crate::consumer_actor::decisions::{Decisions, split_detours};
 use crate::consumer_actor::first_seen::FirstSeen;
 
 /// Shared by all members of a group in an instance.
@@ -61,10 +61,10 @@ impl GroupConsumer {
         self.events.is_shutting_down()
     }
 
-    /// Applies decisions in the order of their fields.
+    /// Applies decisions in the order of their fields, the ends of detours last.
     ///
     /// # Errors
-    /// A port's; no message is acknowledged then, so all are delivered again.
+    /// A port's. Messages that are not acknowledged then are delivered again; a detour without its end ends with the next message of its key.
     pub async fn apply(&self, decisions: Decisions, member: &dyn GroupMember) -> Result<(), Error> {
         let Decisions { processed, forward, mut detours, acknowledge, occurred_at, failed: _ } = decisions;
         if !processed.is_empty() {
@@ -74,10 +74,14 @@ impl GroupConsumer {
         if !forward.is_empty() {
             self.append_forwards(forward, &mut detours).await?;
         }
-        if !detours.is_empty() {
-            self.inbox.set_detours(&self.group, detours).await?;
+        let (entries, ends) = split_detours(detours);
+        if !entries.is_empty() {
+            self.inbox.set_detours(&self.group, entries).await?;
         }
-        if acknowledge.is_empty() { Ok(()) } else { member.acknowledge(&acknowledge).await }
+        if !acknowledge.is_empty() {
+            member.acknowledge(&acknowledge).await?;
+        }
+        if ends.is_empty() { Ok(()) } else { self.inbox.set_detours(&self.group, ends).await }
     }
 
     /// Counts new events with their age. A duplicate is only counted: its age says nothing about the consumer.

@@ -16,6 +16,7 @@ use ports::Error;
 use ports::broker::consumer_groups::{Delivery, GroupMember};
 use ports::endpoint::WebhookClient;
 use ports::endpoint::webhooks::{AttemptOutcome, Webhook, WebhookDelivery, WebhookStore};
+use ports::inbox::DetourChange;
 use telemetry::traces::Tracer;
 use tokio::time::Instant;
 use tracing::Instrument;
@@ -113,8 +114,9 @@ impl PollWork for WebhookPipeline {
         self.count(&deliveries);
         let failed = decisions.failed;
         if comes_again {
-            // What was not decided comes again. What was accepted may come again as well; its id is the same.
+            // What was not decided comes again. What was accepted may come again as well; its id is the same, and its later ones still wait.
             decisions.acknowledge.clear();
+            decisions.detours.retain(|change| matches!(change, DetourChange::Enter { .. }));
         } else {
             decisions.acknowledge.extend(others);
             if consumer.stops() {

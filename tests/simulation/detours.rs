@@ -41,7 +41,7 @@ async fn copies_of_a_retried_message_do_not_end_the_wait_for_a_later_one() {
     process.advance(Duration::from_millis(500)).await;
     ledger.change_status(&process, id, Status::Processing).await;
 
-    process.wait_until("both copies are handled", TIMEOUT, async || handler.handled(id).len() == 2).await;
+    process.wait_until("both copies are handled", TIMEOUT, async || handler.handled(id).len() >= 2).await;
     ledger.change_status(&process, id, Status::Shipped).await;
     process.wait_until_consumed(TIMEOUT).await;
 
@@ -49,24 +49,28 @@ async fn copies_of_a_retried_message_do_not_end_the_wait_for_a_later_one() {
     assert_no_detour(&process, id).await;
 }
 
+/// The end of a detour follows the acknowledgement, so that a message which may come again is not overtaken. Without it, or without its reply, the
+/// next message of the key ends the detour.
 #[tokio::test(start_paused = true)]
-async fn repeated_end_of_a_retried_message_does_not_end_the_wait_for_a_later_one() {
-    let handler = handler(1, 0);
-    let (environment, mut ledger) = (environment(&handler), Ledger::default());
-    let process = environment.start().await;
-    let id = ledger.create_order(&process).await;
-    process.wait_until("it has failed", TIMEOUT, async || handler.calls().len() == 1).await;
-    process.advance(Duration::from_millis(700)).await;
-    ledger.change_status(&process, id, Status::Processing).await;
-    process.advance(Duration::from_millis(100)).await;
+async fn detour_whose_end_is_not_recorded_ends_with_the_next_message() {
+    for fault in [InjectedFault::UnknownDone, InjectedFault::UnknownNotDone] {
+        let handler = handler(1, 0);
+        let (environment, mut ledger) = (environment(&handler), Ledger::default());
+        let process = environment.start().await;
+        let id = ledger.create_order(&process).await;
+        process.wait_until("it has failed", TIMEOUT, async || handler.calls().len() == 1).await;
+        process.advance(Duration::from_millis(700)).await;
+        ledger.change_status(&process, id, Status::Processing).await;
+        process.advance(Duration::from_millis(100)).await;
 
-    environment.script.once(Call::SetDetours, InjectedFault::UnknownDone);
-    process.wait_until("it is handled twice", TIMEOUT, async || handler.handled(id).len() == 2).await;
-    ledger.change_status(&process, id, Status::Shipped).await;
-    process.wait_until_consumed(TIMEOUT).await;
+        environment.script.once(Call::SetDetours, fault);
+        process.wait_until("both are handled", TIMEOUT, async || handler.handled(id).len() == 2).await;
+        ledger.change_status(&process, id, Status::Shipped).await;
+        process.wait_until_consumed(TIMEOUT).await;
 
-    assert_eq!(handler.handled(id), [0, 0, 1, 2], "the second change waits for the first");
-    assert_no_detour(&process, id).await;
+        assert_eq!(handler.handled(id), [0, 1, 2], "none comes again: {fault:?}");
+        assert_no_detour(&process, id).await;
+    }
 }
 
 #[tokio::test(start_paused = true)]

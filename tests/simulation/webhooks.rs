@@ -9,7 +9,7 @@ use ports::endpoint::webhooks::{Webhook, WebhookStore};
 use tokio::time::Instant;
 
 use crate::support::environment::Environment;
-use crate::support::foreign_events::{CUSTOMERS, publish};
+use crate::support::foreign_events::{CUSTOMERS, publish, publish_of_key};
 use crate::support::log_capture::LogCapture;
 use crate::support::process::{Process, TIMEOUT};
 use crate::support::scripted_endpoint::{ScriptedEndpoint, unreachable};
@@ -66,6 +66,31 @@ async fn outage_of_the_endpoint_makes_no_event_a_dead_letter() {
     process.wait_until("the event is delivered", 2 * HOUR, async || !endpoint.accepted().is_empty()).await;
     process.advance(HOUR + TIMEOUT).await;
     assert_eq!(endpoint.accepted(), ["a"]);
+}
+
+/// The endpoint refuses everything for twelve minutes, and its key has an event every ten: the fourth attempt at the first one succeeds after 71
+/// minutes.
+#[tokio::test(start_paused = true)]
+async fn key_with_steady_events_is_delivered_without_delay_again_after_its_retries() {
+    let endpoint = ScriptedEndpoint::new(|_| Ok(500));
+    let (_environment, process) = start(&endpoint, true).await;
+    let every = Duration::from_secs(600);
+    for number in 0..9 {
+        if number == 2 {
+            endpoint.set(|_| Ok(200));
+        }
+        publish_of_key(&process, "k", &number.to_string(), None).await;
+        process.advance(every).await;
+    }
+
+    for number in 9..15 {
+        publish_of_key(&process, "k", &number.to_string(), None).await;
+        process.wait_until("it is delivered", TIMEOUT, async || endpoint.accepted().len() == number + 1).await;
+        process.advance(every).await;
+    }
+    assert_eq!(endpoint.accepted(), (0..15).map(|number| number.to_string()).collect::<Vec<_>>());
+    let last = process.records("webhooks-retry-3").await.len();
+    assert!(last <= 9, "the later events pass the retry topics no more: {last}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -13,10 +13,20 @@ pub const CUSTOMERS: &str = "customers";
 
 /// Hands over one event without an id of its own. `payload` is also its key.
 pub async fn publish(process: &Process, payload: &str, idempotency_key: Option<&str>) -> EventsPublished {
+    publish_of_key(process, payload, payload, idempotency_key).await
+}
+
+/// Hands over one event of this key without an id of its own.
+pub async fn publish_of_key(
+    process: &Process,
+    key: &str,
+    payload: &str,
+    idempotency_key: Option<&str>,
+) -> EventsPublished {
     let events = vec![HandedOverEvent {
         event_id: None,
         topic: CUSTOMERS.into(),
-        key: EventKey::of_text(payload),
+        key: EventKey::of_text(key),
         kind: "CustomerMoved".into(),
         payload: payload.as_bytes().into(),
         headers: EventHeaders::default(),
