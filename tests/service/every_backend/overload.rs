@@ -87,7 +87,7 @@ fn load_above_the_concurrency_limit_is_shed_with_503_and_the_limit_recovers() {
 fn a_command_that_waits_past_its_deadline_is_dropped_unprocessed() {
     let backend = Backend::new();
     let service =
-        Posthaste::start(&backend, &[("POSTHASTE__HTTP__REQUEST_TIMEOUT", "1s"), ("POSTHASTE__ORDERS__SHARDS", "1")]);
+        Posthaste::start(&backend, &[("POSTHASTE__HTTP__REQUEST_TIMEOUT", "2s"), ("POSTHASTE__ORDERS__SHARDS", "1")]);
     let (user, admin) = (service.http.user(), service.http.admin());
     service.http.post("/admin/actors/order-aggregate-0/pause", &admin, &[], &json!({}));
 

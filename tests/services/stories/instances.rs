@@ -264,7 +264,7 @@ fn watch_epochs(backend: &Backend, mut seen: BTreeMap<(u32, u64), String>) {
 #[test]
 fn a_list_on_one_instance_shows_the_change_that_another_one_answered() {
     let backend = Backend::exclusive();
-    let fleet = Fleet::start(&backend, 2, &[("POSTHASTE__HTTP__REQUEST_TIMEOUT", "1s")]);
+    let fleet = Fleet::start(&backend, 2, &[("POSTHASTE__HTTP__REQUEST_TIMEOUT", "3s")]);
     let endpoints = fleet.endpoints();
     let (one, other) = (&endpoints[0], &endpoints[1]);
     let user = one.user();

@@ -7,7 +7,7 @@ use crate::cluster::fleet::Fleet;
 use crate::harness::backend::Backend;
 use crate::harness::http::Http;
 use crate::harness::load::Load;
-use crate::harness::metrics::metric;
+use crate::harness::metrics::{metric, metrics};
 use crate::harness::process::Posthaste;
 
 const WAIT_MAX: Duration = Duration::from_secs(60);
@@ -32,19 +32,28 @@ struct Series {
 
 impl Series {
     fn of(http: &Http) -> Self {
-        let requests = |labels: &str| metric(http, &format!("http_server_requests_seconds_count{{{labels}}}"));
-        let failed = ["500", "503"].map(|status| requests(&format!("status=\"{status}\",uri=\"/orders")));
+        let requests = |labels: &str| format!("http_server_requests_seconds_count{{{labels}}}");
+        let failed = |status: &str| requests(&format!("status=\"{status}\",uri=\"/orders"));
         // On a machine that is slow by a known factor, an event may take so much longer.
         let limit = scaled(Duration::from_secs(1)).as_secs();
         let (_, bound) = BOUNDS.iter().find(|(seconds, _)| *seconds >= limit).unwrap_or(&BOUNDS[3]);
-        Self {
-            requests: requests("uri=\"/orders"),
-            failed_requests: failed.iter().sum(),
-            acknowledged: metric(http, "outbox_commit_to_ack_seconds_count"),
-            acknowledged_in_time: metric(http, &format!("outbox_commit_to_ack_seconds_bucket{{le=\"{bound}\"}}")),
-            parked: metric(http, "outbox_entries_failed_total"),
-            oldest_waiting: metric(http, "outbox_oldest_pending_age_seconds"),
-        }
+        let in_time = format!("outbox_commit_to_ack_seconds_bucket{{le=\"{bound}\"}}");
+        let (requests, [error, unavailable]) = (requests("uri=\"/orders"), ["500", "503"].map(failed));
+        // From one scrape: events that are acknowledged between two of them would count as late.
+        let [requests, error, unavailable, acknowledged, acknowledged_in_time, parked, oldest_waiting] = metrics(
+            http,
+            [
+                &requests,
+                &error,
+                &unavailable,
+                "outbox_commit_to_ack_seconds_count",
+                &in_time,
+                "outbox_entries_failed_total",
+                "outbox_oldest_pending_age_seconds",
+            ],
+        );
+        let failed_requests = error + unavailable;
+        Self { requests, failed_requests, acknowledged, acknowledged_in_time, parked, oldest_waiting }
     }
 
     #[track_caller]

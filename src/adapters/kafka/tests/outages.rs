@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use kafka::{Guarantee, Kafka, KafkaProbe};
 use kit::TestClock;
+use kit::wait::scaled;
 use ports::Error;
 use ports::broker::consumer_groups::{ConsumerGroups, GroupMember};
 use ports::broker::topics::TopicReader;
@@ -32,7 +33,7 @@ async fn adapter_opens_without_a_broker_and_creates_the_topics_later() {
     proxy.cut();
     let begun = Instant::now();
     let installation = Installation::of(Kafka::open(options(&proxy.address, &TestClock::default())).expect("opened"));
-    assert!(begun.elapsed() < Duration::from_secs(1), "opening does not wait for a broker");
+    assert!(begun.elapsed() < scaled(Duration::from_secs(1)), "opening does not wait for a broker");
 
     let refused = installation.kafka.open_session(0).await;
     assert!(matches!(refused, Err(Error::Unreachable(_))), "{refused:?}");
@@ -40,7 +41,7 @@ async fn adapter_opens_without_a_broker_and_creates_the_topics_later() {
     assert!(matches!(installation.kafka.append(installation.records(&[("a", "1")])).await, Err(Error::Unreachable(_))));
     assert!(installation.kafka.join("g", &["t".into()], 0, 1).await.is_err());
     assert!(KafkaProbe(installation.kafka.clone()).check().await.is_err());
-    assert!(begun.elapsed() < CALL_TIMEOUT * 3, "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < scaled(CALL_TIMEOUT * 3), "{:?}", begun.elapsed());
 
     proxy.mend();
     let session = reopen_session(&installation).await;
@@ -65,7 +66,7 @@ async fn batch_that_never_reached_a_broker_is_reported_as_unreached() {
         Published::Aborted { refused, reached, .. } => assert!(refused.is_empty() && !reached, "{reached}"),
         other => panic!("no record can have reached the broker: {other:?}"),
     }
-    assert!(begun.elapsed() < CALL_TIMEOUT, "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < scaled(CALL_TIMEOUT), "{:?}", begun.elapsed());
     proxy.mend();
     let begun = Instant::now();
     loop {
@@ -77,7 +78,7 @@ async fn batch_that_never_reached_a_broker_is_reported_as_unreached() {
         }
         assert!(begun.elapsed() < TIMEOUT, "no batch was committed");
     }
-    assert!(begun.elapsed() < Duration::from_secs(5), "committed after {:?}", begun.elapsed());
+    assert!(begun.elapsed() < scaled(Duration::from_secs(5)), "committed after {:?}", begun.elapsed());
     assert_eq!(installation.values().await, ["1", "2"]);
 }
 

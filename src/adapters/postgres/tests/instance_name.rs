@@ -128,7 +128,8 @@ async fn name_is_not_lost_to_a_session_that_belongs_to_no_process() {
     // As a connection of the process that broke after the server had given it the lock, before it wrote its row.
     let orphan = database.client().await;
     let (took, ()) = tokio::join!(orphan.batch_execute(LOCK), async {
-        let waits = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted";
+        let waits = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted
+             AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
         until("the other session to wait", async || client.query_opt(waits, &[]).await.unwrap()).await;
         client.execute("SELECT pg_terminate_backend($1)", &[&before]).await.unwrap();
     });

@@ -3,6 +3,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
+use kit::wait::scaled;
 use ports::partitions::InstanceId;
 use postgres::{Options, Postgres};
 use tokio_postgres::{Client, NoTls};
@@ -203,6 +204,6 @@ pub async fn until<T>(what: &str, mut attempt: impl AsyncFnMut() -> Option<T>) -
         if let Some(found) = attempt().await {
             return found;
         }
-        assert!(started.elapsed() < Duration::from_secs(20), "not reached within 20 s: {what}");
+        assert!(started.elapsed() < scaled(Duration::from_secs(20)), "not reached within 20 s, scaled: {what}");
     }
 }

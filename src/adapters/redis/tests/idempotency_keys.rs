@@ -73,7 +73,7 @@ async fn closing_a_handle_frees_its_keys() {
 async fn the_heartbeat_is_renewed_until_the_last_handle_is_dropped() {
     let prefix = prefix();
     let mut frequent = options(&url(), &prefix, "one");
-    (frequent.heartbeat_interval, frequent.dead_after) = (Duration::from_millis(20), Duration::from_millis(400));
+    (frequent.heartbeat_interval, frequent.dead_after) = (Duration::from_millis(50), Duration::from_millis(1_500));
     let one = opened(frequent).await;
     let other = opened(options(&url(), &prefix, "other")).await;
     assert_eq!(begin(&one).await, BeginOutcome::Acquired);
@@ -81,7 +81,7 @@ async fn the_heartbeat_is_renewed_until_the_last_handle_is_dropped() {
     let start = std::time::Instant::now();
     until("its first heartbeat would have expired", async || {
         assert_eq!(begin(&other).await, BeginOutcome::InProgress);
-        (start.elapsed() > Duration::from_millis(900)).then_some(())
+        (start.elapsed() > Duration::from_secs(3)).then_some(())
     })
     .await;
     drop(one);

@@ -2,6 +2,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use kit::wait::scaled;
 use ports::Error;
 use ports::orders::cache::OrderCache;
 use ports::orders::idempotency::{BeginOutcome, Idempotency};
@@ -74,7 +75,7 @@ async fn calls_to_an_absent_server_fail_at_once() {
     }
     assert!(redis.check().await.is_err());
 
-    assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
+    assert!(start.elapsed() < scaled(Duration::from_secs(1)), "{:?}", start.elapsed());
     let failures = |caller| metrics.redis_connection_failures.with([caller]).get();
     assert_eq!((failures("rate_limit"), failures("idempotency")), (200, 200));
     assert!(failures("probe") == 1 && failures("keeper") >= 1);
@@ -94,13 +95,17 @@ async fn a_hanging_server_costs_one_time_out_and_is_used_again() {
     server.freeze();
     let start = Instant::now();
     let first = take(&redis).await;
-    assert!(first.is_err() && start.elapsed() < Duration::from_secs(1), "{first:?} after {:?}", start.elapsed());
+    assert!(
+        first.is_err() && start.elapsed() < scaled(Duration::from_secs(1)),
+        "{first:?} after {:?}",
+        start.elapsed()
+    );
     let start = Instant::now();
     for _ in 0..200 {
         assert!(take(&redis).await.is_err() && begin(&redis, "key").await.is_err());
         assert_eq!(cached_version(&redis, &v0).await, None);
     }
-    assert!(start.elapsed() < Duration::from_millis(500), "{:?}", start.elapsed());
+    assert!(start.elapsed() < scaled(Duration::from_millis(500)), "{:?}", start.elapsed());
     server.thaw();
 
     works_again(&redis).await;
@@ -229,7 +234,8 @@ async fn more_calls_than_may_be_in_flight_are_all_answered() {
         allowed += u32::from(call.await.unwrap().unwrap());
     }
 
-    assert!((150..=151).contains(&allowed), "{allowed}");
+    // Two tokens come back each second.
+    assert!((150..=170).contains(&allowed), "{allowed}");
     assert!(redis.saturation().unwrap() <= 1.0);
 }
 

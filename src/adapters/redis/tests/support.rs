@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use deadpool_redis::redis as client;
 use domain::{Order, Status, Subject};
+use kit::wait::scaled;
 use kit::{Factory, SeededRng};
 use ports::orders::cache::OrderCache;
 use ports::partitions::InstanceId;
@@ -111,7 +112,7 @@ pub async fn until<T, F: Future<Output = Option<T>>>(condition: &str, mut find: 
         if let Some(found) = find().await {
             return found;
         }
-        assert!(start.elapsed() < LIMIT, "waited {LIMIT:?} without success until {condition}");
+        assert!(start.elapsed() < scaled(LIMIT), "waited {LIMIT:?}, scaled, without success until {condition}");
         interval.tick().await;
     }
 }

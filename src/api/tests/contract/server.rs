@@ -36,7 +36,7 @@ pub async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'stat
 async fn size_and_time_limits_apply_on_the_wire() {
     let mut config = TestConfig::default();
     config.options.header_timeout = Duration::from_millis(300);
-    config.options.body_timeout = Duration::from_millis(150);
+    config.options.body_timeout = Duration::from_millis(600);
     let server = TestServer::with_config(config);
     let service = serve(&server.state).unwrap();
     let address = service.bound()[0].address;

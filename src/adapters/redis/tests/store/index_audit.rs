@@ -135,7 +135,7 @@ async fn the_background_audit_repairs_and_counts() {
 async fn of_several_instances_one_audits_until_it_is_gone() {
     let prefix = prefix();
     let auditing = |name: &str, metrics: &Arc<telemetry::Metrics>| StoreOptions {
-        audit_interval: Duration::from_millis(20),
+        audit_interval: Duration::from_millis(200),
         metrics: Some(Arc::clone(metrics)),
         ..store_options(&url(), &prefix, name)
     };
