@@ -91,6 +91,7 @@ impl RetryHandler {
                 None => fallback.push(refused),
                 Some(disposition) => exclusions.push(Exclusion {
                     row: row.id,
+                    attempts: self.rules.attempts_counted(failure),
                     disposition,
                     failure_type: refused.failure_type,
                     reason: outbox::truncate_reason(&refused.reason),

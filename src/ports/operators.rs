@@ -33,11 +33,11 @@ pub struct RowView {
     pub lease_owner: Option<InstanceId>,
     /// Fencing token of that claim.
     pub lease_version: Token,
-    /// Number of attempts made so far.
+    /// Number of attempts so far that count; an outage uses up half of the attempts of its topic at most.
     pub retry_count: u32,
     /// Time of the next attempt, while the row waits for one.
     pub next_attempt_at: Option<Timestamp>,
-    /// Time of the claim of the row's last counted attempt; `None` before the first one, and where an earlier version made it.
+    /// Time of the claim of the row's last attempt that was not given back; `None` before the first one, and where an earlier version made it.
     pub last_attempt_at: Option<Timestamp>,
     /// Class of the last failure.
     pub failure_type: Option<FailureType>,

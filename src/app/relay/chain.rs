@@ -38,6 +38,15 @@ impl ChainRules {
         applicable(self.retry_by_topic.get(topic), None).unwrap_or(&self.retry)
     }
 
+    /// The attempts of the row that count after this failure.
+    pub fn attempts_counted(&self, failure: PublishFailure<'_>) -> u32 {
+        if failure.is_outage {
+            self.retry_of(failure.topic).attempts_after_outage(failure.attempt)
+        } else {
+            failure.attempt
+        }
+    }
+
     /// The longest delay of any topic.
     pub fn retry_delay_max(&self) -> Duration {
         self.retry_by_topic.values().map(|retry| retry.max).fold(self.retry.max, Duration::max)
@@ -74,12 +83,13 @@ pub struct PublishFailure<'a> {
     pub has_payload: bool,
 }
 
-/// Decides the next step. `throttle` and `chance` are those of [`RetryPolicy::decide`]. An outage uses up no attempt, and so parks nothing, however
-/// long it lasts.
+/// Decides the next step. `throttle` and `chance` are those of [`RetryPolicy::decide`]. An outage parks nothing, however long it lasts, also where a
+/// lowered `attempts_max` leaves no attempt.
 pub fn next_step(rules: &ChainRules, failure: PublishFailure<'_>, throttle: f64, chance: f64) -> ChainStep {
     let retry = rules.retry_of(failure.topic);
-    let attempt_max = if failure.is_outage { retry.attempts_max.saturating_sub(1) } else { u32::MAX };
-    let decision = retry.decide(failure.attempt.min(attempt_max), failure.fault, throttle, chance);
+    let attempts_max = if failure.is_outage { retry.attempts_max.saturating_sub(1) } else { u32::MAX };
+    let attempts = rules.attempts_counted(failure).min(attempts_max);
+    let decision = retry.decide(attempts, failure.fault, throttle, chance);
     if let RetryDecision::RetryIn(delay) = decision {
         return ChainStep::Retry(delay);
     }
@@ -120,17 +130,21 @@ mod tests {
     fn fallback_follows_after_the_last_retry() {
         let steps = steps(&rules(Fallback::DeadLetter), Fault::Transient);
         assert_eq!(steps, [seconds(1), seconds(2), seconds(4), ChainStep::Fallback]);
+        assert_eq!(rules(Fallback::DeadLetter).attempts_counted(failure("order.events", 3, Fault::Transient)), 3);
     }
 
     #[test]
     fn outage_never_uses_up_the_attempts() {
-        for (attempts_max, expected) in [(4, [1, 2, 4, 4, 4]), (1, [1; 5])] {
+        let cases = [(4, [1, 2, 2, 4, 4], [1, 2, 2, 3, 999]), (1, [1; 5], [0, 1, 2, 3, 999])];
+        for (attempts_max, delays, counts) in cases {
             for fallback in [Fallback::None, Fallback::DeadLetter] {
                 let mut rules = rules(fallback);
                 rules.retry.attempts_max = attempts_max;
                 let outage = |at| PublishFailure { is_outage: true, ..failure("order.events", at, Fault::Transient) };
                 let step = |attempt| next_step(&rules, outage(attempt), 1.0, 0.5);
-                assert_eq!([1, 2, 3, 4, 1_000].map(step), expected.map(seconds));
+                let attempts = [1, 2, 3, 4, 1_000];
+                assert_eq!(attempts.map(step), delays.map(seconds));
+                assert_eq!(attempts.map(|attempt| rules.attempts_counted(outage(attempt))), counts);
             }
         }
     }

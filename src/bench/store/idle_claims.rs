@@ -68,6 +68,7 @@ impl IdleClaims {
         let fence = Fence { counter: batch.token, ..self.fences[at].clone() };
         let wait = |row: i64| Exclusion {
             row,
+            attempts: 1,
             disposition: Disposition::Retry(RETRY),
             failure_type: FailureType::Network,
             reason: "bench".into(),

@@ -35,6 +35,9 @@ impl Disposition {
 pub struct Exclusion {
     /// The row, which must belong to the batch.
     pub row: RowId,
+    /// The attempts of the row that count from now on. An outage counts less than the attempt that the claim has counted:
+    /// [`RetryPolicy::attempts_after_outage`](crate::RetryPolicy::attempts_after_outage).
+    pub attempts: u32,
     /// What happens to the row.
     pub disposition: Disposition,
     /// Where the failure came from.
@@ -67,6 +70,7 @@ pub fn changes<K: Clone + Eq + Hash>(batch: &[OutboxRow<K>], exclusions: &[Exclu
 
 fn excluded_row<K: Clone>(row: &OutboxRow<K>, exclusion: &Exclusion) -> RowChange<K> {
     RowChange {
+        attempts: exclusion.attempts,
         failure_type: Some(exclusion.failure_type),
         reason: Some(truncate_reason(&exclusion.reason)),
         ..row.with_state(exclusion.disposition.state())
@@ -87,7 +91,7 @@ mod tests {
     }
 
     fn exclude(row: RowId, disposition: Disposition) -> Exclusion {
-        Exclusion { row, disposition, failure_type: FailureType::Timeout, reason: "late".into() }
+        Exclusion { row, attempts: 1, disposition, failure_type: FailureType::Timeout, reason: "late".into() }
     }
 
     #[test]
@@ -124,6 +128,16 @@ mod tests {
         assert_eq!(changes[0].failure_type, Some(FailureType::Timeout));
         assert_eq!(changes[0].reason.as_deref(), Some(&*"x".repeat(256)));
         assert_eq!((changes[1].failure_type, changes[1].reason.as_ref()), (None, None));
+    }
+
+    #[test]
+    fn excluded_row_has_the_attempts_of_its_exclusion() {
+        let claimed = OutboxRow { attempts: 7, ..row(1, 'a') };
+        let outage = Exclusion { attempts: 6, ..exclude(1, Disposition::Retry(Duration::ZERO)) };
+
+        let changes = changes(&[claimed], &[outage]).expect("row 1 is left");
+
+        assert_eq!(changes[0].attempts, 6);
     }
 
     #[test]

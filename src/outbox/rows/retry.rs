@@ -39,6 +39,12 @@ const THROTTLING_MIN: f64 = 0.2;
 const SEMI_TRANSIENT_FACTOR: f64 = 1.75;
 
 impl RetryPolicy {
+    /// The attempts that count after an outage in attempt number `attempt`. Outages alone use up half of the attempts at most: the delay grows
+    /// up to there, and the other half is left to other failures. An outage takes back no attempt before it.
+    pub fn attempts_after_outage(&self, attempt: u32) -> u32 {
+        attempt.min(attempt.saturating_sub(1).max(self.attempts_max / 2))
+    }
+
     /// Decides after attempt number `attempt` (from 1). `throttling` in 0.0..=1.0 divides the delay: 1.0 under normal load, less under
     /// backpressure. `chance` is a random number in 0.0..1.0.
     pub fn decide(&self, attempt: u32, fault: Fault, throttling: f64, chance: f64) -> RetryDecision {
@@ -89,6 +95,37 @@ mod tests {
         for (fault, throttling, chance, expected) in cases {
             assert_eq!(delay_ms(2, fault, throttling, chance), expected, "{fault:?} {throttling} {chance}");
         }
+    }
+
+    /// The counts after so many outages in a row, the first of them in attempt number `attempt`.
+    fn counts_after_outages(attempts_max: u32, attempt: u32) -> [u32; 4] {
+        let policy = RetryPolicy { attempts_max, ..RetryPolicy::default() };
+        let mut next = attempt;
+        [(); 4].map(|()| {
+            let count = policy.attempts_after_outage(next);
+            next = count + 1;
+            count
+        })
+    }
+
+    #[test]
+    fn outages_alone_use_up_half_of_the_attempts_at_most() {
+        let cases = [(1, [0, 0, 0, 0]), (2, [1, 1, 1, 1]), (3, [1, 1, 1, 1]), (4, [1, 2, 2, 2]), (12, [1, 2, 3, 4])];
+        for (attempts_max, expected) in cases {
+            assert_eq!(counts_after_outages(attempts_max, 1), expected, "of {attempts_max}");
+        }
+        assert_eq!(counts_after_outages(12, 5), [5, 6, 6, 6]);
+    }
+
+    #[test]
+    fn outage_takes_back_no_attempt_that_was_used_before_it() {
+        for attempts_max in 1..=12 {
+            for before in 0..attempts_max {
+                let counts = counts_after_outages(attempts_max, before + 1);
+                assert!(counts.iter().all(|count| (before..attempts_max).contains(count)), "{before}: {counts:?}");
+            }
+        }
+        assert_eq!(counts_after_outages(12, 10), [9; 4]);
     }
 
     #[test]

@@ -11,7 +11,7 @@ pub struct OutboxRow<K> {
     pub id: RowId,
     /// The key whose rows keep their order.
     pub key: K,
-    /// Attempts made; a claimed row's present attempt is included.
+    /// Attempts that count; a claimed row's present attempt is included.
     pub attempts: u32,
     /// Times its claimer died while the row was in flight.
     pub deaths: u32,

@@ -76,6 +76,7 @@ impl OutboxStore for BrokenOutbox {
                 (Flaw::RetriesWithoutDelay, Disposition::Retry(_)) => {
                     row.disposition = Disposition::Retry(Duration::ZERO)
                 }
+                (Flaw::ExclusionIgnoresAttempts, _) => row.attempts = 1,
                 _ => {}
             }
         }

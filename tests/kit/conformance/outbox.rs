@@ -48,6 +48,7 @@ suite! { $ outbox:
     a_statement_before_the_settlement_does_not_stop_its_claim,
     an_excluded_row_waits_for_its_retry_by_the_stores_clock,
     an_excluded_row_keeps_its_attempt_and_failure_reason,
+    an_exclusion_sets_the_attempts_of_its_row,
     a_stored_failure_reason_has_at_most_256_characters_and_no_nul,
     exclusion_returns_the_keys_later_rows_and_their_attempts,
     exclusion_gives_the_rest_of_the_batch_a_new_token,

@@ -112,6 +112,7 @@ impl State {
         let mut rows = 0;
         for row in self.batch(fence.partition, token) {
             if let Some(exclusion) = by_row.get(&row.id) {
+                row.attempts = exclusion.attempts;
                 row.failure = Some((exclusion.failure_type, stored_reason(&exclusion.reason)));
                 row.apply(exclusion.disposition, now);
                 excluded_keys.insert(row.event.key.group());

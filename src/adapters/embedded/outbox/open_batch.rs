@@ -58,7 +58,7 @@ pub(crate) fn write(
     let sql = context.sql;
     let mut update = sql.prepare_cached(
         "UPDATE outbox SET status = ?3, next_attempt_at = ?4, attempts = ?5, deaths = ?6, trial_deaths = ?7,
-           last_attempt_at = CASE WHEN ?5 < attempts THEN last_attempt_at
+           last_attempt_at = CASE WHEN ?5 < attempts AND ?8 IS NULL THEN last_attempt_at
              ELSE coalesce((SELECT claimed_at FROM outbox_lease l WHERE l.partition = ?1), last_attempt_at) END,
            failure_type = coalesce(?8, failure_type), reason = coalesce(?9, reason) WHERE partition = ?1 AND id = ?2",
     )?;

@@ -12,7 +12,7 @@ use ports::partitions::{AcquireReason, PartitionLeases, PartitionNo};
 use crate::support::*;
 
 fn exclusion(row: i64, disposition: Disposition) -> Exclusion {
-    Exclusion { row, disposition, failure_type: FailureType::Timeout, reason: "no reply".into() }
+    Exclusion { row, attempts: 1, disposition, failure_type: FailureType::Timeout, reason: "no reply".into() }
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 //! `outbox_waiting` holds the rows that are FAILED or PARKED. The first of a key's rows there that blocks its key is the key's head:
 //! earlier rows of the key may be claimed, later ones wait, so the order of the key is kept wherever in it a row fails.
 //!
-//! A row that leaves the open batch records its claim's owner and token, and if its attempt counts, the time of the claim. One that becomes again what it was before the claim is not written.
+//! A row that leaves the open batch records its claim's owner and token, and if its attempt counts or has failed, the time of the claim. One that becomes again what it was before the claim is not written.
 use outbox::{FailureType, PartitionNo, RowChange};
 use tokio_postgres::types::Type;
 use uuid::Uuid;
@@ -16,8 +16,8 @@ const APPLY: &str = "WITH u AS MATERIALIZED (SELECT * FROM unnest($2::int8[], $3
          $8::int2[], $9::text[], $10::text[], $11::bool[], $12::bool[])
          AS u (id, key, status, due_in, attempts, deaths, trial_deaths, failure_type, reason, blocks, suspect)),
      o AS (UPDATE outbox o SET status = u.status, next_attempt_at = statement_timestamp() + make_interval(secs => u.due_in),
-         attempts = u.attempts, last_attempt_at = CASE WHEN u.attempts > o.attempts THEN coalesce(l.claimed_at, o.last_attempt_at)
-           ELSE o.last_attempt_at END, deaths = u.deaths, trial_deaths = u.trial_deaths,
+         attempts = u.attempts, last_attempt_at = CASE WHEN u.attempts > o.attempts OR u.failure_type IS NOT NULL
+           THEN coalesce(l.claimed_at, o.last_attempt_at) ELSE o.last_attempt_at END, deaths = u.deaths, trial_deaths = u.trial_deaths,
          failure_type = coalesce(u.failure_type, o.failure_type), reason = coalesce(u.reason, o.reason),
          lease_owner = coalesce(l.claimer, o.lease_owner), lease_version = coalesce(l.in_flight, o.lease_version)
        FROM u LEFT JOIN outbox_lease l ON l.partition = $1 AND u.id = ANY (l.open_ids)

@@ -46,14 +46,15 @@ impl OutboxStore for RedisStore {
 
     async fn exclude(&self, fence: &Fence, token: Token, rows: &[Exclusion]) -> Result<ExclusionOutcome, Error> {
         let mut arguments = owner(fence).number(fence.counter).number(token);
-        for Exclusion { row, disposition, failure_type, reason } in rows {
+        for Exclusion { row, attempts, disposition, failure_type, reason } in rows {
             let (disposition, delay) = match disposition {
                 Disposition::Retry(delay) => ("retry", millis(*delay)),
                 Disposition::ParkKey => ("park_key", 0),
                 Disposition::ParkRow => ("park_row", 0),
             };
             let reason = truncate_reason(reason);
-            arguments = arguments.number(row).text(disposition).number(delay).text(failure_type.as_str()).text(reason);
+            arguments = arguments.number(row).text(disposition).number(delay).number(attempts);
+            arguments = arguments.text(failure_type.as_str()).text(reason);
         }
         let reply = self.write_list("exclude", &self.inner.scripts.exclude, arguments).await?;
         Ok(match fenced_outcome(reply)? {

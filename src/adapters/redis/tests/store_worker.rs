@@ -59,6 +59,7 @@ impl<'s> Worker<'s> {
             .iter()
             .map(|(row, disposition)| Exclusion {
                 row: *row,
+                attempts: 1,
                 disposition: *disposition,
                 failure_type: FailureType::Timeout,
                 reason: "slow".into(),

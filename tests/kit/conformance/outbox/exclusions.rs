@@ -37,6 +37,7 @@ pub(super) async fn an_excluded_row_keeps_its_attempt_and_failure_reason<B: Back
     let reason = "größer als erlaubt 🦀".to_owned();
     let failed = Exclusion {
         row: id,
+        attempts: 1,
         disposition: Disposition::Retry(RETRY),
         failure_type: FailureType::Timeout,
         reason: reason.clone(),
@@ -50,6 +51,28 @@ pub(super) async fn an_excluded_row_keeps_its_attempt_and_failure_reason<B: Back
     worker.settle(&batch).await;
     given.advance(RETRY + SECOND).await;
     assert_eq!(worker.claim(ALL).await.rows[0].attempt, 2);
+}
+
+pub(super) async fn an_exclusion_sets_the_attempts_of_its_row<B: Backend>(backend: &B) {
+    let given = given(backend);
+    let order = given.order_with_rows(2, P0).await;
+    let mut worker = worker(backend, "a", P0).await;
+    for (attempts, claimed) in [(0, 1), (1, 1), (1, 2), (2, 2)] {
+        let mut batch = worker.claim(ALL).await;
+        let head = batch.rows[0].id;
+        assert_eq!(batch.rows[0].attempt, claimed);
+        let claimed_at = given.row(head).await.last_attempt_at;
+
+        let excluded = Exclusion { attempts, ..exclusion(head, Disposition::Retry(RETRY)) };
+        worker.exclude(&[excluded], &mut batch).await;
+        worker.settle(&batch).await;
+
+        let rows = given.rows_of(order.id).await;
+        assert_eq!((rows[0].retry_count, rows[0].last_attempt_at), (attempts, claimed_at));
+        assert_eq!((rows[1].retry_count, rows[1].last_attempt_at), (0, None), "its own attempt was given back");
+        given.advance(RETRY + SECOND).await;
+    }
+    assert_eq!(worker.claim(ALL).await.rows[0].attempt, 3);
 }
 
 pub(super) async fn exclusion_returns_the_keys_later_rows_and_their_attempts<B: Backend>(backend: &B) {

@@ -31,7 +31,7 @@ async fn versions(fixture: &RelayFixture) -> String {
 
 fn exclusion(row: i64) -> Exclusion {
     let disposition = Disposition::Retry(Duration::from_secs(60));
-    Exclusion { row, disposition, failure_type: FailureType::Network, reason: "away".into() }
+    Exclusion { row, attempts: 1, disposition, failure_type: FailureType::Network, reason: "away".into() }
 }
 
 impl RelayFixture {

@@ -45,6 +45,7 @@ async fn a_worker_that_lost_its_lease_in_a_batch_changes_nothing() {
     assert_eq!(resolved, FencedOutcome::Stale);
     let exclusion = ports::outbox::Exclusion {
         row: 1,
+        attempts: 1,
         disposition: Disposition::Retry(Duration::ZERO),
         failure_type: ports::FailureType::Timeout,
         reason: String::new(),

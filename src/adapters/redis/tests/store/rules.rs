@@ -235,6 +235,7 @@ async fn a_later_row_of_an_excluded_key_returns_to_pending_without_its_block() {
 
     let exclusion = Exclusion {
         row: 1,
+        attempts: 2,
         disposition: Disposition::Retry(Duration::from_secs(1)),
         failure_type: FailureType::Timeout,
         reason: format!("\0{}", "é".repeat(300)),

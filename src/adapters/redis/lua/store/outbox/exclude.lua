@@ -1,12 +1,12 @@
 -- A script, because rows leave an open batch under its token in one step, together with the later rows of their keys. The new counter
 -- becomes the token of the rest.
--- ARGV: partition, owner, epoch, counter, token, then for each row: id, `retry`, `park_key` or `park_row`, delay in ms, failure type,
--- reason. Later rows of an excluded key return to PENDING with their attempt given back.
+-- ARGV: partition, owner, epoch, counter, token, then for each row: id, `retry`, `park_key` or `park_row`, delay in ms, attempts, failure
+-- type, reason. Later rows of an excluded key return to PENDING with their attempt given back.
 local partition, owner, epoch, counter, token = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local lease = read_lease(partition)
 if lease.owner ~= owner or lease.epoch ~= epoch or lease.counter ~= counter or lease.token ~= token then return { 'STALE' } end
 local exclusions = {}
-for at = 6, #ARGV, 5 do exclusions[ARGV[at]] = at end
+for at = 6, #ARGV, 6 do exclusions[ARGV[at]] = at end
 local stopped_keys, changed, rest = {}, 0, {}
 for _, id in ipairs(in_flight_ids(partition)) do
   local key, at = call('HGET', row_key(id), 'k'), exclusions[id]
@@ -16,7 +16,7 @@ for _, id in ipairs(in_flight_ids(partition)) do
   end
   if at then
     stopped_keys[key] = true
-    call('HSET', row_key(id), 'ft', ARGV[at + 3], 'fr', ARGV[at + 4])
+    call('HSET', row_key(id), 'a', ARGV[at + 3], 'ft', ARGV[at + 4], 'fr', ARGV[at + 5])
     if ARGV[at + 1] == 'retry' then
       set_failed(id, 'IN_FLIGHT', now + tonumber(ARGV[at + 2]))
     else
