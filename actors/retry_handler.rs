@@ -11,7 +11,7 @@ use ports::clock::Rng;
 use ports::orders::order_of_event;
 use ports::outbox::{ClaimedRow, Disposition, Exclusion, ExclusionOutcome, OutboxStore, RowId};
 use ports::partitions::{Counter, Fence, Token};
-use ports::{Error, FailureType, Fault};
+use ports::{Error, Fault};
 use supervision::{MailboxMessage, SupervisionBus};
 use telemetry::Metrics;
 use tracing::field::display;
@@ -83,7 +83,7 @@ impl RetryHandler {
             let Some(row) = rows.iter().find(|row| row.id == refused.row) else { continue };
             let in_fallback = refused.in_fallback;
             let (topic, kind, attempt, fault) = (&row.topic, &row.kind, row.attempt, refused.fault);
-            let (is_outage, has_payload) = (refused.failure_type == FailureType::Network, row.payload.is_some());
+            let (is_outage, has_payload) = (refused.is_outage, row.payload.is_some());
             let failure = PublishFailure { topic, kind, attempt, fault, is_outage, in_fallback, has_payload };
             let step = chain::next_step(&self.rules, failure, self.gate.stage().retry_factor(), self.rng.fraction());
             steps.push((refused.fault, step));

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use app::relay::RefusedRow;
-use ports::Error;
 use ports::broker::{Batch, BrokerFailure, Position, Published, Record};
 use ports::outbox::{BatchOutcome, ClaimKind, ClaimedBatch, FencedOutcome, RowId, Settlement};
 use ports::partitions::Token;
+use ports::{Error, Fault};
 use tokio::time::Instant;
 
 use super::context::RelayContext;
@@ -249,7 +249,10 @@ impl BatchSender {
         let partly_sent = !batch.sent.is_empty();
         if partly_sent || (reached && !batch.probe) {
             let of_row = cause_of_a_row(&cause);
-            let refused = batch.unsent_heads().into_iter().map(|row| batch.refusal(row, &of_row)).collect();
+            // No answer names a row: a broker that gives none, or is away, has judged none of them.
+            let is_outage = of_row.fault() == Fault::Transient;
+            let refusal = |row| RefusedRow { is_outage, ..batch.refusal(row, &of_row) };
+            let refused = batch.unsent_heads().into_iter().map(refusal).collect();
             batch.forget_unsent_fallback();
             if let Err(end) = self.exclude(&mut session, &mut batch, refused).await {
                 return end;

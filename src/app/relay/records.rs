@@ -76,6 +76,8 @@ pub struct RefusedRow {
     pub fault: Fault,
     /// Failure type that operators see.
     pub failure_type: FailureType,
+    /// Whether the failure is an outage, which says nothing about the row.
+    pub is_outage: bool,
     /// Message of the failure.
     pub reason: String,
     /// Whether its fallback failed, not its own topic.
@@ -91,6 +93,7 @@ impl RefusedRow {
             row,
             fault: error.fault(),
             failure_type: error.failure_type(),
+            is_outage: matches!(error, Error::Unreachable(_)),
             reason: error.to_string(),
             in_fallback: false,
             off_contract: false,
@@ -109,6 +112,7 @@ pub fn plan(rows: &[ClaimedRow], envelope: &RecordEnvelope, record_bytes_max: us
                 row: row.id,
                 fault: Fault::Permanent,
                 failure_type: FailureType::Validation,
+                is_outage: false,
                 off_contract: matches!(refusal, Refusal::OffContract(_)),
                 reason: refusal.to_string(),
                 in_fallback: false,

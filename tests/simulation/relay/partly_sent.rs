@@ -47,3 +47,28 @@ async fn stored_rows_are_not_sent_again_while_another_row_gets_no_answer() {
 async fn stored_rows_are_not_sent_again_after_their_session_has_ended() {
     send_with_a_key_without_answers(1).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_key_without_answers_is_not_parked_however_often_its_batch_is_sent_in_part() {
+    let (mut environment, mut ledger) = (Environment::new(), Ledger::default());
+    environment.options.partitions = 1;
+    environment.options.rules.retry.attempts_max = 4;
+    let process = environment.start().await;
+    let stuck = ledger.create_order(&process).await;
+    process.wait_until_drained(TIMEOUT).await;
+    let key = stuck.to_string();
+    environment.record_faults.add(usize::MAX, RecordFault::NoAnswer, move |record| *record.key == *key);
+    ledger.change_status(&process, stuck, Status::Processing).await;
+
+    for _ in 0..8 {
+        environment.script.always(Call::Claim, InjectedFault::Unreachable);
+        ledger.create_orders(&process, 8).await;
+        environment.script.clear();
+        process.advance(MINUTE).await;
+        assert_eq!(process.depth().await.parked, 0);
+    }
+
+    environment.record_faults.clear();
+    process.wait_until_drained(MINUTE * 2).await;
+    ledger.assert_guarantees(&process).await;
+}
