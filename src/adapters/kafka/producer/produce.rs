@@ -24,6 +24,8 @@ const REPLICATION_TIMEOUT_MS: i32 = 8_000;
 const TRANSITION_MAX: Duration = Duration::from_secs(3);
 /// Pause before the leader is looked up again.
 const TRANSITION_PAUSE: Duration = Duration::from_millis(30);
+/// Age of the metadata of a topic with a failed partition: the partition may work again.
+const FAILED_METADATA_MAX_AGE: Duration = Duration::from_secs(1);
 
 /// Outcome of a chunk.
 #[derive(Debug)]
@@ -46,6 +48,34 @@ struct EncodedChunk<'a> {
 }
 
 impl TransactionalProducer {
+    /// Has the metadata of topics with failed partitions read again soon.
+    pub(crate) fn expire_failed_topics(&mut self) {
+        for (topic, failed_at) in self.unavailable.failures() {
+            self.cluster.expire(topic, failed_at, FAILED_METADATA_MAX_AGE);
+        }
+    }
+
+    /// Those of the partitions that have no leader, after a wait for it. They must not be added to a transaction: the coordinator cannot end one
+    /// whose partition takes no marker. A partition that has failed since it last took records is not waited for.
+    pub(crate) fn await_leaders(&mut self, partitions: &[(Arc<str>, u32)], deadline: Instant) -> Vec<(Arc<str>, u32)> {
+        let settled_by = deadline.min(Instant::now() + TRANSITION_MAX);
+        loop {
+            let is_leaderless = |(topic, at): &&(Arc<str>, u32)| self.cluster.leader(topic, *at).is_none();
+            let leaderless: Vec<_> = partitions.iter().filter(is_leaderless).cloned().collect();
+            let all_failed = leaderless.iter().all(|(topic, at)| self.unavailable.has_failed(topic, *at));
+            let now = Instant::now();
+            if all_failed || now + TRANSITION_PAUSE >= settled_by {
+                leaderless.iter().for_each(|(topic, at)| self.unavailable.insert(topic, *at, now));
+                return leaderless;
+            }
+            std::thread::sleep(TRANSITION_PAUSE);
+            let topics = || leaderless.iter().map(|(topic, _)| &**topic);
+            topics().for_each(|topic| self.cluster.expire(topic, now, Duration::ZERO));
+            // A topic that is still unknown has no leader in the next attempt.
+            drop(self.cluster.load(topics(), settled_by));
+        }
+    }
+
     /// Sends chunks whose partitions belong to the transaction; returns their outcomes in the same order. A chunk that a broker refuses
     /// because it does not lead the partition goes to the new leader, under the same sequence numbers. A partition that has failed since it
     /// last took records is not waited for.

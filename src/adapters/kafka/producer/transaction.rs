@@ -113,6 +113,9 @@ pub(crate) fn commit_record(
         timestamp: options.clock.wall().millis(),
     };
     let place = (Arc::clone(topic), partition);
+    if !producer.await_leaders(std::slice::from_ref(&place), deadline).is_empty() {
+        return Err(unavailable(topic, partition));
+    }
     let refused = producer.add_partitions(&[place], until(deadline)).map_err(StepError::into_cause)?;
     if let Some((_, error)) = refused.into_iter().next() {
         return Err(error);
@@ -154,17 +157,25 @@ impl Sending {
         let limits = RetryLimits { deadline, unreachable_max: OUTAGE_WAIT };
         // An earlier transaction that no record reached may still be open.
         producer.abort(limits)?;
+        producer.expire_failed_topics();
         let topics = batches.iter().flat_map(SessionBatch::topics).chain([terms.watermark_topic]);
         let refused = producer.cluster.load(topics.map(|topic| &**topic), deadline).map_err(StepError::Failed)?;
         if !refused.is_empty() {
             return self.refuse_records(batches, refused, terms);
         }
-        let watermarks = watermark_texts(batches, &terms.options.installation);
-        let mut queues = self.queue(producer, batches, &watermarks, terms)?;
+        self.refuse_unavailable(producer, batches, terms)?;
         if !self.refused.is_empty() {
             return Ok(());
         }
-        let refused = producer.add_partitions(&queues.partitions(), limits)?;
+        let watermarks = watermark_texts(batches, &terms.options.installation);
+        let mut queues = queue(producer, batches, &watermarks, terms)?;
+        let partitions = queues.partitions();
+        if let Some((topic, partition)) = producer.await_leaders(&partitions, deadline).first() {
+            self.refuse_unavailable(producer, batches, terms)?;
+            let is_own_outage = self.refused.is_empty();
+            return if is_own_outage { Err(StepError::Failed(unavailable(topic, *partition))) } else { Ok(()) };
+        }
+        let refused = producer.add_partitions(&partitions, limits)?;
         if !refused.is_empty() {
             return self.refuse_records(batches, refused, terms);
         }
@@ -204,40 +215,28 @@ impl Sending {
         Ok(())
     }
 
-    /// The records and watermarks of some batches by topic partition. The slots of a batch are in the order of its records; its watermark is
-    /// last. Refuses records of topic partitions that took none a moment ago, unless the watermarks' own partition is one of them: that is an
-    /// outage of the relay.
-    fn queue<'a>(
+    /// Refuses records of topic partitions that took none a moment ago, unless the watermarks' own partition is one of them: that is an outage of
+    /// the relay.
+    fn refuse_unavailable(
         &mut self,
         producer: &TransactionalProducer,
-        batches: &'a [SessionBatch],
-        watermarks: &'a [Option<(String, String)>],
+        batches: &[SessionBatch],
         terms: &TransactionTerms<'_>,
-    ) -> Result<PartitionQueues<'a>, StepError> {
-        let (mut queues, mut slots, now) = (PartitionQueues::default(), 0.., Instant::now());
+    ) -> Result<(), StepError> {
+        let now = Instant::now();
         let is_refused = |topic, partition| producer.unavailable.is_refused(topic, partition, now);
-        let relay_works = !is_refused(terms.watermark_topic, terms.watermark_partition);
-        let timestamp = terms.options.clock.wall().millis();
-        for ((at, batch), watermark) in batches.iter().enumerate().zip(watermarks) {
-            for ((row, record), slot) in batch.records.iter().zip(&mut slots) {
+        if producer.unavailable.is_empty() || is_refused(terms.watermark_topic, terms.watermark_partition) {
+            return Ok(());
+        }
+        for (at, batch) in batches.iter().enumerate() {
+            for (row, record) in &batch.records {
                 let partition = topic_partition(producer, record)?;
-                if relay_works && is_refused(&record.topic, partition) {
+                if is_refused(&record.topic, partition) {
                     self.refused.push((at, *row, unavailable(&record.topic, partition)));
                 }
-                let parts = RecordParts {
-                    key: record.key.as_bytes(),
-                    value: Some(&record.value),
-                    headers: &record.headers,
-                    timestamp: record.timestamp.millis(),
-                };
-                queues.push(&record.topic, partition, slot, parts);
-            }
-            if let (Some((key, value)), Some(slot)) = (watermark, watermark.as_ref().and_then(|_| slots.next())) {
-                let parts = RecordParts { key: key.as_bytes(), value: Some(value.as_bytes()), headers: &[], timestamp };
-                queues.push(terms.watermark_topic, terms.watermark_partition, slot, parts);
             }
         }
-        Ok(queues)
+        Ok(())
     }
 
     /// Stores the outcomes of some chunks.
@@ -274,6 +273,33 @@ impl Sending {
     }
 }
 
+/// The records and watermarks of some batches by topic partition. The slots of a batch are in the order of its records; its watermark is last.
+fn queue<'a>(
+    producer: &TransactionalProducer,
+    batches: &'a [SessionBatch],
+    watermarks: &'a [Option<(String, String)>],
+    terms: &TransactionTerms<'_>,
+) -> Result<PartitionQueues<'a>, StepError> {
+    let (mut queues, mut slots) = (PartitionQueues::default(), 0..);
+    let timestamp = terms.options.clock.wall().millis();
+    for (batch, watermark) in batches.iter().zip(watermarks) {
+        for ((_, record), slot) in batch.records.iter().zip(&mut slots) {
+            let parts = RecordParts {
+                key: record.key.as_bytes(),
+                value: Some(&record.value),
+                headers: &record.headers,
+                timestamp: record.timestamp.millis(),
+            };
+            queues.push(&record.topic, topic_partition(producer, record)?, slot, parts);
+        }
+        if let (Some((key, value)), Some(slot)) = (watermark, watermark.as_ref().and_then(|_| slots.next())) {
+            let parts = RecordParts { key: key.as_bytes(), value: Some(value.as_bytes()), headers: &[], timestamp };
+            queues.push(terms.watermark_topic, terms.watermark_partition, slot, parts);
+        }
+    }
+    Ok(queues)
+}
+
 /// Key and value of each batch's watermark record; none for a batch without one.
 fn watermark_texts(batches: &[SessionBatch], installation: &str) -> Vec<Option<(String, String)>> {
     let text = |batch: &SessionBatch| {
@@ -291,9 +317,7 @@ fn topic_partition(producer: &TransactionalProducer, record: &Record) -> Result<
 }
 
 fn unavailable(topic: &str, partition: u32) -> Error {
-    Error::Unreachable(format!(
-        "{topic}/{partition} took no record a moment ago: it has no leader, or too few replicas in sync"
-    ))
+    Error::Unreachable(format!("{topic}/{partition} takes no records: it has no leader, or too few replicas in sync"))
 }
 
 /// Confirms the abort. Where no record reached the broker there is nothing to abort: the next transaction ends what may be open.

@@ -35,6 +35,16 @@ impl UnavailablePartitions {
         self.failed_at(topic, partition).is_some()
     }
 
+    /// Whether every partition works.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The topics of all partitions that have taken no records since they failed, and when each failed.
+    pub(crate) fn failures(&self) -> impl Iterator<Item = (&Arc<str>, Instant)> {
+        self.0.iter().map(|((topic, _), at)| (topic, *at))
+    }
+
     fn failed_at(&self, topic: &Arc<str>, partition: u32) -> Option<Instant> {
         if self.0.is_empty() {
             return None;

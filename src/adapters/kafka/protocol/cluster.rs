@@ -34,6 +34,8 @@ struct Topic {
     /// The broker that leads each partition; negative while there is none.
     leaders: Vec<i32>,
     read_at: Instant,
+    /// It is read again before its next use.
+    is_expired: bool,
 }
 
 impl Cluster {
@@ -129,7 +131,9 @@ impl Cluster {
         deadline: Instant,
     ) -> Result<Vec<(String, Error)>, Error> {
         let is_known = |topic: &str| self.topics.contains_key(topic);
-        let is_fresh = |topic: &str| self.topics.get(topic).is_some_and(|t| t.read_at.elapsed() < METADATA_MAX_AGE);
+        let is_fresh = |topic: &str| {
+            self.topics.get(topic).is_some_and(|known| !known.is_expired && known.read_at.elapsed() < METADATA_MAX_AGE)
+        };
         let (mut wanted, mut all_known) = (Vec::new(), true);
         for topic in topics {
             all_known &= is_known(topic);
@@ -176,7 +180,7 @@ impl Cluster {
                     *leader = partition.leader_id.0;
                 }
             }
-            self.topics.insert(name.to_owned(), Topic { leaders, read_at: Instant::now() });
+            self.topics.insert(name.to_owned(), Topic { leaders, read_at: Instant::now(), is_expired: false });
         }
         refused
     }
@@ -196,6 +200,14 @@ impl Cluster {
     /// Has the metadata of a topic read again before its next use.
     pub(crate) fn forget(&mut self, topic: &str) {
         self.topics.remove(topic);
+    }
+
+    /// Has the metadata of a topic read again before its next use, if it was read before `since` or is older than `age_max`. Where no broker
+    /// answers, it stays in use.
+    pub(crate) fn expire(&mut self, topic: &str, since: Instant, age_max: Duration) {
+        if let Some(known) = self.topics.get_mut(topic) {
+            known.is_expired |= known.read_at < since || known.read_at.elapsed() >= age_max;
+        }
     }
 
     /// The address of the broker that coordinates a transactional id, or the broker's reason why there is none yet.

@@ -1,5 +1,7 @@
 //! A proxy between the adapter and the broker that can cut or delay connections at a chosen request, and refuse records of a topic. It parses
 //! Kafka's frames and replaces the broker's port in its responses by its own, so that every connection goes through it.
+mod frames;
+
 use std::collections::HashSet;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -11,12 +13,14 @@ use parking_lot::{Condvar, Mutex};
 use rdkafka::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 
+use frames::correlation;
+
 /// API keys of Kafka's requests.
 const METADATA: u16 = 3;
 const PRODUCE: u16 = 0;
+const INITIALISE_PRODUCER: u16 = 22;
+const ADD_PARTITIONS: u16 = 24;
 const END_TRANSACTION: u16 = 26;
-/// The broker's code for a partition with too few replicas in sync.
-const NOT_ENOUGH_REPLICAS: u16 = 19;
 
 /// At which request the proxy cuts all connections.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -52,6 +56,10 @@ struct ProxyState {
     hides_brokers: AtomicBool,
     /// The topic without enough replicas.
     scarce_topic: Mutex<Option<String>>,
+    /// The topic without a leader.
+    leaderless_topic: Mutex<Option<String>>,
+    /// Transactional ids whose transaction the broker cannot end, because the topic without a leader belongs to it.
+    endless: Mutex<HashSet<Vec<u8>>>,
     without_brokers: AtomicU64,
 }
 
@@ -86,6 +94,8 @@ impl Proxy {
             producers: Mutex::default(),
             hides_brokers: AtomicBool::new(false),
             scarce_topic: Mutex::default(),
+            leaderless_topic: Mutex::default(),
+            endless: Mutex::default(),
             without_brokers: AtomicU64::new(0),
         });
         let accepting = Arc::clone(&state);
@@ -130,6 +140,12 @@ impl Proxy {
     /// The topic, of one partition, whose records are refused because it has too few replicas in sync.
     pub fn refuse_records_of(&self, topic: Option<&str>) {
         *self.state.scarce_topic.lock() = topic.map(str::to_owned);
+    }
+
+    /// The topic, of one partition, that has no leader, so that no transaction with it can be ended.
+    pub fn take_leader_of(&self, topic: Option<&str>) {
+        *self.state.leaderless_topic.lock() = topic.map(str::to_owned);
+        self.state.endless.lock().clear();
     }
 
     /// How many connections have received such a response.
@@ -203,6 +219,14 @@ impl ProxyState {
                     return FrameAction::Drop;
                 }
             }
+            ADD_PARTITIONS => {
+                if self.leaderless_topic.lock().as_ref().is_some_and(|topic| frames::names(frame, topic)) {
+                    self.endless.lock().insert(frames::transactional_id(frame));
+                }
+            }
+            INITIALISE_PRODUCER if self.endless.lock().contains(&frames::transactional_id(frame)) => {
+                connection.initialisations.lock().insert(correlation(&frame[4..]));
+            }
             END_TRANSACTION if self.cut_at.load(Ordering::SeqCst) == CutAt::BeforeTheEnd as u8 => {
                 self.cut();
                 return FrameAction::Drop;
@@ -223,16 +247,16 @@ impl ProxyState {
             self.cut();
             return FrameAction::Drop;
         }
-        if connection.metadata.lock().remove(&correlation(frame)) && self.hides_brokers.load(Ordering::SeqCst) {
-            remove_brokers(frame);
-            if !connection.is_without_brokers.swap(true, Ordering::SeqCst) {
-                self.without_brokers.fetch_add(1, Ordering::SeqCst);
-            }
+        if connection.metadata.lock().remove(&correlation(frame)) {
+            self.change_metadata(frame, connection);
+        }
+        if connection.initialisations.lock().remove(&correlation(frame)) {
+            frames::delay_initialisation(frame);
         }
         if connection.records.lock().remove(&correlation(frame))
             && let Some(topic) = &*self.scarce_topic.lock()
         {
-            refuse_records(frame, topic);
+            frames::refuse_records(frame, topic);
         }
         if connection.ends.lock().remove(&correlation(frame)) {
             let until = self.end_delay.lock().as_mut().map(|(until, step)| std::mem::replace(until, *until + *step));
@@ -251,6 +275,20 @@ impl ProxyState {
     }
 }
 
+impl ProxyState {
+    fn change_metadata(&self, frame: &mut Vec<u8>, connection: &Connection) {
+        if let Some(topic) = &*self.leaderless_topic.lock() {
+            frames::remove_leader(frame, topic);
+        }
+        if self.hides_brokers.load(Ordering::SeqCst) {
+            frames::remove_brokers(frame);
+            if !connection.is_without_brokers.swap(true, Ordering::SeqCst) {
+                self.without_brokers.fetch_add(1, Ordering::SeqCst);
+            }
+        }
+    }
+}
+
 /// One client connection and its open requests.
 struct Connection {
     client: TcpStream,
@@ -258,6 +296,8 @@ struct Connection {
     metadata: Mutex<HashSet<[u8; 4]>>,
     /// Correlation ids of produce requests without a response yet.
     records: Mutex<HashSet<[u8; 4]>>,
+    /// Correlation ids of initialisations of transactional ids with an endless transaction, without a response yet.
+    initialisations: Mutex<HashSet<[u8; 4]>>,
     /// Correlation ids of requests that end a transaction, without a response yet.
     ends: Mutex<HashSet<[u8; 4]>>,
     /// It has received metadata without brokers.
@@ -272,6 +312,7 @@ impl Connection {
             client,
             metadata: Mutex::default(),
             records: Mutex::default(),
+            initialisations: Mutex::default(),
             ends: Mutex::default(),
             is_without_brokers: AtomicBool::new(false),
             produces: AtomicBool::new(false),
@@ -282,33 +323,6 @@ impl Connection {
 enum FrameAction {
     Pass,
     Drop,
-}
-
-fn correlation(bytes: &[u8]) -> [u8; 4] {
-    bytes[..4].try_into().expect("a frame has a head")
-}
-
-/// Removes the brokers from a metadata response: correlation id (4), tags (1), throttle time (4), brokers (their count plus one, then id (4),
-/// host, port (4), rack, tags), the rest. Lengths and counts take one byte here; a length of zero means null.
-fn remove_brokers(response: &mut Vec<u8>) {
-    const BROKERS: usize = 9;
-    let mut end = BROKERS + 1;
-    for _ in 1..response[BROKERS] {
-        for fixed in [4, 4] {
-            end += fixed;
-            end += 1 + usize::from(response[end].saturating_sub(1));
-        }
-        end += 1;
-    }
-    response.splice(BROKERS..end, [1]);
-}
-
-/// Gives a topic's only partition an error in a produce response: the topic's name, the number of its partitions (1), the partition's number (4),
-/// and its error code (2).
-fn refuse_records(response: &mut [u8], topic: &str) {
-    let Some(at) = response.windows(topic.len()).position(|window| window == topic.as_bytes()) else { return };
-    let code = at + topic.len() + 1 + 4;
-    response[code..code + 2].copy_from_slice(&NOT_ENOUGH_REPLICAS.to_be_bytes());
 }
 
 /// Forwards frames from one side to the other until either side closes.

@@ -32,6 +32,23 @@ fn refusal(published: &Published) -> Fault {
     .unwrap_or_else(|| panic!("a record is refused: {published:?}"))
 }
 
+/// Publishes both events, under this token and later ones, until the other topic takes its own. The tokens before it were published already.
+async fn commit_both(installation: &Installation, session: &ProducerSessionId, topic: &str, first: Token) {
+    let (begun, mut token) = (std::time::Instant::now(), first);
+    loop {
+        let (own, other) = publish_both(installation, session, topic, (token, "later")).await;
+        assert!(matches!(own, Published::Committed(_)), "{own:?}");
+        if matches!(other, Published::Committed(_)) {
+            break;
+        }
+        assert!(begun.elapsed() < TIMEOUT, "the partition takes records again: {other:?}");
+        token += 1;
+    }
+    let values = installation.values().await;
+    assert_eq!(values[..2], ["1", "2"]);
+    assert_eq!(values.len() as u64, token, "each event once");
+}
+
 /// The broker lists its own topics, and refuses transactions that write to them.
 #[tokio::test]
 async fn event_for_a_topic_of_the_broker_itself_is_refused_alone() {
@@ -80,18 +97,26 @@ async fn partition_without_enough_replicas_holds_no_other_key_up() {
     }
 
     proxy.refuse_records_of(None);
-    let begun = std::time::Instant::now();
-    let mut token = 3;
-    loop {
-        let (own, other) = publish_both(&installation, &session, &topic, (token, "later")).await;
+    commit_both(&installation, &session, &topic, 3).await;
+}
+
+/// The broker cannot end a transaction with such a partition, so the partition never belongs to one.
+#[tokio::test]
+async fn partition_without_a_leader_holds_no_other_key_up() {
+    let proxy = Proxy::to(&servers());
+    let installation = Installation::of(opened(options(&proxy.address, &TestClock::default())).await);
+    let topic = installation.kafka.options().topic("customers");
+    create_topic(&topic, 1, &[]).await;
+    let session = installation.session(0).await;
+    proxy.take_leader_of(Some(&topic));
+
+    for (token, value) in [(1, "1"), (2, "2")] {
+        let (own, other) = publish_both(&installation, &session, &topic, (token, value)).await;
+
         assert!(matches!(own, Published::Committed(_)), "{own:?}");
-        if matches!(other, Published::Committed(_)) {
-            break;
-        }
-        assert!(begun.elapsed() < TIMEOUT, "the partition takes records again: {other:?}");
-        token += 1;
+        assert_eq!(refusal(&other), Fault::Transient);
     }
-    let values = installation.values().await;
-    assert_eq!(values[..2], ["1", "2"]);
-    assert_eq!(values.len() as u64, token, "each event once");
+
+    proxy.take_leader_of(None);
+    commit_both(&installation, &session, &topic, 3).await;
 }

@@ -1,0 +1,71 @@
+//! Parts of Kafka's frames that the proxy reads or replaces. Lengths and counts take one byte here.
+
+/// The broker's code for a partition without a leader.
+const LEADER_NOT_AVAILABLE: u16 = 5;
+/// The broker's code for a partition with too few replicas in sync.
+const NOT_ENOUGH_REPLICAS: u16 = 19;
+/// The coordinator's code while it still ends the last transaction.
+const CONCURRENT_TRANSACTIONS: u16 = 51;
+
+/// The correlation id at the beginning of a response, or of a request behind its API key and version.
+pub fn correlation(bytes: &[u8]) -> [u8; 4] {
+    bytes[..4].try_into().expect("a frame has a head")
+}
+
+/// Whether a frame contains a topic's name.
+pub fn names(frame: &[u8], topic: &str) -> bool {
+    position(frame, topic).is_some()
+}
+
+fn position(frame: &[u8], topic: &str) -> Option<usize> {
+    frame.windows(topic.len()).position(|window| window == topic.as_bytes())
+}
+
+/// The transactional id at the beginning of a request, empty for null: API key (2), version (2), correlation id (4), client id behind its length
+/// (2), tags (1).
+pub fn transactional_id(request: &[u8]) -> Vec<u8> {
+    let length = usize::from(u16::from_be_bytes([request[8], request[9]]));
+    let at = 10 + length + 1;
+    request[at + 1..at + usize::from(request[at].max(1))].to_vec()
+}
+
+/// Removes the brokers from a metadata response: correlation id (4), tags (1), throttle time (4), brokers (their count plus one, then id (4),
+/// host, port (4), rack, tags), the rest. A length of zero means null.
+pub fn remove_brokers(response: &mut Vec<u8>) {
+    const BROKERS: usize = 9;
+    let mut end = BROKERS + 1;
+    for _ in 1..response[BROKERS] {
+        for fixed in [4, 4] {
+            end += fixed;
+            end += 1 + usize::from(response[end].saturating_sub(1));
+        }
+        end += 1;
+    }
+    response.splice(BROKERS..end, [1]);
+}
+
+/// Takes the leader from a topic's only partition in a metadata response: the topic's name, its id (16), whether it is internal (1), the number of
+/// its partitions (1), the partition's error code (2), its number (4), its leader (4).
+pub fn remove_leader(response: &mut [u8], topic: &str) {
+    let Some(at) = position(response, topic) else { return };
+    let (code, leader) = (at + topic.len() + 18, at + topic.len() + 24);
+    if response[code - 1] < 2 {
+        return;
+    }
+    response[code..code + 2].copy_from_slice(&LEADER_NOT_AVAILABLE.to_be_bytes());
+    response[leader..leader + 4].copy_from_slice(&(-1_i32).to_be_bytes());
+}
+
+/// Gives a topic's only partition an error in a produce response: the topic's name, the number of its partitions (1), the partition's number (4),
+/// and its error code (2).
+pub fn refuse_records(response: &mut [u8], topic: &str) {
+    let Some(at) = position(response, topic) else { return };
+    let code = at + topic.len() + 1 + 4;
+    response[code..code + 2].copy_from_slice(&NOT_ENOUGH_REPLICAS.to_be_bytes());
+}
+
+/// Answers the initialisation of a transactional id as if its last transaction was still to be ended: correlation id (4), tags (1), throttle time
+/// (4), and the error code (2).
+pub fn delay_initialisation(response: &mut [u8]) {
+    response[9..11].copy_from_slice(&CONCURRENT_TRANSACTIONS.to_be_bytes());
+}
