@@ -51,7 +51,7 @@ impl TransactionalProducer {
     /// Has the metadata of topics with failed partitions read again soon.
     pub(crate) fn expire_failed_topics(&mut self) {
         for (topic, failed_at) in self.unavailable.failures() {
-            self.cluster.expire(topic, failed_at, FAILED_METADATA_MAX_AGE);
+            self.cluster.expire(&topic, failed_at, FAILED_METADATA_MAX_AGE);
         }
     }
 

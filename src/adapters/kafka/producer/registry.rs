@@ -21,6 +21,7 @@ use crate::producer::session_batch::SessionBatch;
 use crate::producer::session_id::{self, SessionIdParts, WatermarkPlace};
 use crate::producer::transaction;
 use crate::producer::transactional_producer::{StepError, TransactionalProducer};
+use crate::producer::unavailable_partitions::UnavailablePartitions;
 use crate::protocol::settings::ConnectionSettings;
 use crate::topics::watermark_cache::registration_key;
 
@@ -41,6 +42,8 @@ pub(crate) struct SessionRegistry {
     initialising: Mutex<HashMap<String, InitialisationLock>>,
     /// Sizes that the broker refused a moment ago, for all sessions.
     refused_sizes: Arc<Mutex<RefusedSizes>>,
+    /// Topic partitions that took no records a moment ago, for all sessions.
+    unavailable: UnavailablePartitions,
 }
 
 /// Held while a transactional id is initialised: two producers that do so at once fence each other. Holds the last failed fence.
@@ -86,6 +89,7 @@ impl SessionRegistry {
             dead: Mutex::default(),
             initialising: Mutex::default(),
             refused_sizes,
+            unavailable: UnavailablePartitions::default(),
         }
     }
 
@@ -283,8 +287,8 @@ impl SessionRegistry {
     fn init_producer(&self, transactional_id: &str) -> Result<TransactionalProducer, Error> {
         let deadline = Instant::now() + self.options.delivery_timeout;
         loop {
-            let settings = Arc::clone(&self.settings);
-            match TransactionalProducer::initialise(settings, &self.options, transactional_id, deadline) {
+            let (settings, unavailable) = (Arc::clone(&self.settings), self.unavailable.clone());
+            match TransactionalProducer::initialise(settings, unavailable, &self.options, transactional_id, deadline) {
                 Ok(producer) => {
                     self.contact.record_response();
                     self.dead.lock().initialised(transactional_id);

@@ -75,6 +75,7 @@ impl TransactionalProducer {
     /// A producer that has initialised its transactional id, and so fenced every earlier producer with it.
     pub(crate) fn initialise(
         settings: Arc<ConnectionSettings>,
+        unavailable: UnavailablePartitions,
         options: &Options,
         transactional_id: &str,
         deadline: Instant,
@@ -82,7 +83,7 @@ impl TransactionalProducer {
         let (id, epoch) = NO_PRODUCER;
         let mut producer = Self {
             cluster: Cluster::new(settings),
-            unavailable: UnavailablePartitions::default(),
+            unavailable,
             coordinator: Coordinator::of(transactional_id),
             transaction_timeout: options.transaction_timeout,
             id,

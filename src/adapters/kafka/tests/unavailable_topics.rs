@@ -1,4 +1,6 @@
 //! Topics and topic partitions that take no records: only their own records wait, in the same transaction as those of other topics.
+use std::time::{Duration, Instant};
+
 use futures::future::join_all;
 use kit::TestClock;
 use ports::Fault;
@@ -34,7 +36,7 @@ fn refusal(published: &Published) -> Fault {
 
 /// Publishes both events, under this token and later ones, until the other topic takes its own. The tokens before it were published already.
 async fn commit_both(installation: &Installation, session: &ProducerSessionId, topic: &str, first: Token) {
-    let (begun, mut token) = (std::time::Instant::now(), first);
+    let (begun, mut token) = (Instant::now(), first);
     loop {
         let (own, other) = publish_both(installation, session, topic, (token, "later")).await;
         assert!(matches!(own, Published::Committed(_)), "{own:?}");
@@ -117,6 +119,12 @@ async fn partition_without_a_leader_holds_no_other_key_up() {
         assert_eq!(refusal(&other), Fault::Transient);
     }
 
+    // The other session neither waits for the partition nor tries it.
+    let (second, begun) = (installation.session(1).await, Instant::now());
     proxy.take_leader_of(None);
-    commit_both(&installation, &session, &topic, 3).await;
+    let (own, other) = publish_both(&installation, &second, &topic, (3, "3")).await;
+    assert!(matches!(own, Published::Committed(_)), "{own:?}");
+    assert_eq!(refusal(&other), Fault::Transient);
+    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+    commit_both(&installation, &session, &topic, 4).await;
 }
