@@ -77,8 +77,8 @@ impl TransactionalProducer {
     }
 
     /// Sends chunks whose partitions belong to the transaction; returns their outcomes in the same order. A chunk that a broker refuses
-    /// because it does not lead the partition goes to the new leader, under the same sequence numbers. A partition that has failed since it
-    /// last took records is not waited for.
+    /// because it does not lead the partition goes to the new leader, under the same sequence numbers. The wait ends when every partition that
+    /// is left has failed since it last took records.
     pub(crate) fn produce(
         &mut self,
         chunks: &[Chunk<'_>],
@@ -87,26 +87,23 @@ impl TransactionalProducer {
     ) -> Vec<ChunkOutcome> {
         let encoded: Vec<EncodedChunk<'_>> = chunks.iter().map(|chunk| self.encode(chunk, compression)).collect();
         let mut outcomes: Vec<Option<ChunkOutcome>> = chunks.iter().map(|_| None).collect();
-        let has_failed = chunks.iter().any(|chunk| self.unavailable.has_failed(&chunk.topic, chunk.partition));
-        let wait_max = if has_failed { Duration::ZERO } else { TRANSITION_MAX };
-        let settled_by = deadline.min(Instant::now() + wait_max);
+        let settled_by = deadline.min(Instant::now() + TRANSITION_MAX);
+        let is_moving = |outcome: &Option<ChunkOutcome>| outcome.as_ref().is_some_and(ChunkOutcome::may_pass);
         loop {
             self.produce_once(&encoded, &mut outcomes, deadline);
-            let is_moving = |outcome: &Option<ChunkOutcome>| outcome.as_ref().is_some_and(ChunkOutcome::may_pass);
+            let moving = || encoded.iter().zip(&outcomes).filter(|(_, outcome)| is_moving(outcome));
+            moving().for_each(|(chunk, _)| self.cluster.forget(chunk.topic));
             let is_final = |outcome: &Option<ChunkOutcome>| {
                 !is_moving(outcome) && !matches!(outcome, Some(ChunkOutcome::Appended(_)))
             };
-            if !outcomes.iter().any(is_moving)
+            if moving().all(|(chunk, _)| self.unavailable.has_failed(chunk.topic, chunk.partition))
                 || outcomes.iter().any(is_final)
                 || Instant::now() + TRANSITION_PAUSE >= settled_by
             {
                 break;
             }
             std::thread::sleep(TRANSITION_PAUSE);
-            for (chunk, outcome) in encoded.iter().zip(&mut outcomes).filter(|(_, outcome)| is_moving(outcome)) {
-                *outcome = None;
-                self.cluster.forget(chunk.topic);
-            }
+            outcomes.iter_mut().filter(|outcome| is_moving(outcome)).for_each(|outcome| *outcome = None);
             let topics = encoded.iter().map(|chunk| &**chunk.topic);
             // A topic that is still unknown has no leader in the next attempt.
             drop(self.cluster.load(topics, settled_by));

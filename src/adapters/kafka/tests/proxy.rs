@@ -56,6 +56,10 @@ struct ProxyState {
     hides_brokers: AtomicBool,
     /// The topic without enough replicas.
     scarce_topic: Mutex<Option<String>>,
+    /// How often its records were refused.
+    refusals: AtomicU64,
+    /// The topic whose next records another broker is to take.
+    moved_topic: Mutex<Option<String>>,
     /// The topic without a leader.
     leaderless_topic: Mutex<Option<String>>,
     /// Transactional ids whose transaction the broker cannot end, because the topic without a leader belongs to it.
@@ -94,6 +98,8 @@ impl Proxy {
             producers: Mutex::default(),
             hides_brokers: AtomicBool::new(false),
             scarce_topic: Mutex::default(),
+            refusals: AtomicU64::new(0),
+            moved_topic: Mutex::default(),
             leaderless_topic: Mutex::default(),
             endless: Mutex::default(),
             without_brokers: AtomicU64::new(0),
@@ -140,6 +146,16 @@ impl Proxy {
     /// The topic, of one partition, whose records are refused because it has too few replicas in sync.
     pub fn refuse_records_of(&self, topic: Option<&str>) {
         *self.state.scarce_topic.lock() = topic.map(str::to_owned);
+    }
+
+    /// How often its records were refused.
+    pub fn refusals(&self) -> u64 {
+        self.state.refusals.load(Ordering::SeqCst)
+    }
+
+    /// Answers the next records of this topic, of one partition in the request, as if its leader had just moved.
+    pub fn move_leader_of(&self, topic: &str) {
+        *self.state.moved_topic.lock() = Some(topic.to_owned());
     }
 
     /// The topic, of one partition, that has no leader, so that no transaction with it can be ended.
@@ -253,10 +269,8 @@ impl ProxyState {
         if connection.initialisations.lock().remove(&correlation(frame)) {
             frames::delay_initialisation(frame);
         }
-        if connection.records.lock().remove(&correlation(frame))
-            && let Some(topic) = &*self.scarce_topic.lock()
-        {
-            frames::refuse_records(frame, topic);
+        if connection.records.lock().remove(&correlation(frame)) {
+            self.refuse_records(frame);
         }
         if connection.ends.lock().remove(&correlation(frame)) {
             let until = self.end_delay.lock().as_mut().map(|(until, step)| std::mem::replace(until, *until + *step));
@@ -276,6 +290,14 @@ impl ProxyState {
 }
 
 impl ProxyState {
+    fn refuse_records(&self, frame: &mut [u8]) {
+        let is_refused = |topic: &String| frames::refuse_records(frame, topic, frames::NOT_ENOUGH_REPLICAS);
+        if self.scarce_topic.lock().as_ref().is_some_and(is_refused) {
+            self.refusals.fetch_add(1, Ordering::SeqCst);
+        }
+        self.moved_topic.lock().take_if(|topic| frames::refuse_records(frame, topic, frames::NOT_LEADER));
+    }
+
     fn change_metadata(&self, frame: &mut Vec<u8>, connection: &Connection) {
         if let Some(topic) = &*self.leaderless_topic.lock() {
             frames::remove_leader(frame, topic);

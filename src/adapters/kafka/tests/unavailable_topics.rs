@@ -128,3 +128,29 @@ async fn partition_without_a_leader_holds_no_other_key_up() {
     assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
     commit_both(&installation, &session, &topic, 4).await;
 }
+
+/// The leader of a partition moves, and its records share their request with those of a partition that has failed before.
+#[tokio::test]
+async fn partition_with_a_moving_leader_is_awaited_together_with_a_failed_one() {
+    let proxy = Proxy::to(&servers());
+    let installation = Installation::of(opened(options(&proxy.address, &TestClock::default())).await);
+    let (own_topic, topic) = ["order.events", "customers"].map(|name| installation.kafka.options().topic(name)).into();
+    create_topic(&topic, 1, &[]).await;
+    let session = installation.session(0).await;
+    proxy.refuse_records_of(Some(&topic));
+    let (_, other) = publish_both(&installation, &session, &topic, (1, "1")).await;
+    assert_eq!(refusal(&other), Fault::Transient);
+
+    let (before, begun) = (proxy.refusals(), Instant::now());
+    for token in 2.. {
+        proxy.move_leader_of(&own_topic);
+        let (own, other) = publish_both(&installation, &session, &topic, (token, "2")).await;
+
+        assert!(matches!(own, Published::Committed(_)), "{own:?}");
+        assert_eq!(refusal(&other), Fault::Transient);
+        if proxy.refusals() > before {
+            break;
+        }
+        assert!(begun.elapsed() < TIMEOUT, "the failed partition is tried again");
+    }
+}

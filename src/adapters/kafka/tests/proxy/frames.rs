@@ -2,8 +2,10 @@
 
 /// The broker's code for a partition without a leader.
 const LEADER_NOT_AVAILABLE: u16 = 5;
+/// The broker's code for a partition that another broker leads.
+pub const NOT_LEADER: u16 = 6;
 /// The broker's code for a partition with too few replicas in sync.
-const NOT_ENOUGH_REPLICAS: u16 = 19;
+pub const NOT_ENOUGH_REPLICAS: u16 = 19;
 /// The coordinator's code while it still ends the last transaction.
 const CONCURRENT_TRANSACTIONS: u16 = 51;
 
@@ -56,12 +58,13 @@ pub fn remove_leader(response: &mut [u8], topic: &str) {
     response[leader..leader + 4].copy_from_slice(&(-1_i32).to_be_bytes());
 }
 
-/// Gives a topic's only partition an error in a produce response: the topic's name, the number of its partitions (1), the partition's number (4),
+/// Gives a topic's only partition an error in a produce response, if it is in there: the topic's name, the number of its partitions (1), the partition's number (4),
 /// and its error code (2).
-pub fn refuse_records(response: &mut [u8], topic: &str) {
-    let Some(at) = position(response, topic) else { return };
-    let code = at + topic.len() + 1 + 4;
-    response[code..code + 2].copy_from_slice(&NOT_ENOUGH_REPLICAS.to_be_bytes());
+pub fn refuse_records(response: &mut [u8], topic: &str, code: u16) -> bool {
+    let Some(at) = position(response, topic) else { return false };
+    let at = at + topic.len() + 1 + 4;
+    response[at..at + 2].copy_from_slice(&code.to_be_bytes());
+    true
 }
 
 /// Answers the initialisation of a transactional id as if its last transaction was still to be ended: correlation id (4), tags (1), throttle time
