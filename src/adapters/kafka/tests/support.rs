@@ -197,12 +197,35 @@ pub fn admin() -> AdminClient<DefaultClientContext> {
     ClientConfig::new().set("bootstrap.servers", servers()).create().expect("a client")
 }
 
-/// Creates a topic without the adapter.
+/// Deletes a topic, and waits until the broker lists it no more.
+pub async fn delete_topic(name: &str) {
+    let (admin, begun) = (admin(), Instant::now());
+    admin.delete_topics(&[name], &AdminOptions::new()).await.expect("deleted");
+    let is_listed = || {
+        let metadata = admin.inner().fetch_metadata(None, TIMEOUT).expect("the broker answers");
+        metadata.topics().iter().any(|topic| topic.name() == name)
+    };
+    while is_listed() {
+        assert!(begun.elapsed() < TIMEOUT, "{name} is still listed");
+    }
+}
+
+/// Creates a topic without the adapter, and waits until the broker lists it with its leaders.
 pub async fn create_topic(name: &str, partitions: i32, settings: &[(&str, &str)]) {
     let new = NewTopic::new(name, partitions, TopicReplication::Fixed(1));
     let new = settings.iter().fold(new, |new, (key, value)| new.set(key, value));
-    let created = admin().create_topics(&[new], &AdminOptions::new()).await.expect("created");
+    let (admin, begun) = (admin(), Instant::now());
+    let created = admin.create_topics(&[new], &AdminOptions::new()).await.expect("created");
     created[0].as_ref().expect("created");
+    loop {
+        let metadata = admin.inner().fetch_metadata(Some(name), TIMEOUT).expect("the broker answers");
+        let [topic] = metadata.topics() else { panic!("one topic was requested") };
+        let has_leaders = topic.partitions().iter().all(|partition| partition.leader() >= 0);
+        if topic.error().is_none() && has_leaders && topic.partitions().len() == partitions as usize {
+            return;
+        }
+        assert!(begun.elapsed() < TIMEOUT, "{name} is not listed");
+    }
 }
 
 /// A text of this length that compresses badly.

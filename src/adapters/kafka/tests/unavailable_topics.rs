@@ -8,7 +8,7 @@ use ports::broker::{Batch, Published, Record};
 use ports::partitions::{PartitionNo, ProducerSessionId, Token};
 
 use crate::proxy::Proxy;
-use crate::support::{Installation, P0, P1, TIMEOUT, admin, batch, create_topic, opened, options, servers};
+use crate::support::{Installation, P0, P1, TIMEOUT, batch, create_topic, delete_topic, opened, options, servers};
 
 /// Publishes an event of the installation's own topic and one of another topic in one transaction; returns both results.
 async fn publish_both(
@@ -74,7 +74,7 @@ async fn event_for_a_topic_that_was_deleted_is_refused_alone() {
     let (own, other) = publish_both(&installation, &session, &topic, (1, "1")).await;
     assert!(matches!((&own, &other), (Published::Committed(_), Published::Committed(_))), "{own:?}, {other:?}");
 
-    admin().delete_topics(&[&topic], &Default::default()).await.expect("deleted");
+    delete_topic(&topic).await;
     let (own, other) = publish_both(&installation, &session, &topic, (2, "2")).await;
 
     assert!(matches!(own, Published::Committed(_)), "{own:?}");
