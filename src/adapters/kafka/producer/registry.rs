@@ -1,6 +1,6 @@
 //! The sessions of this process, at most one live session for each slot. A slot's transactional id outlives its sessions; the id of a
 //! session is never used again.
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
@@ -16,6 +16,7 @@ use crate::connection::broker_contact::BrokerContact;
 use crate::options::{Guarantee, Options};
 use crate::producer::refused_sizes::RefusedSizes;
 use crate::producer::sender::RecordSender;
+use crate::producer::session::dead_sessions::DeadSessions;
 use crate::producer::session::{SessionProducer, SessionThread};
 use crate::producer::session_batch::SessionBatch;
 use crate::producer::session_id::{self, SessionIdParts, WatermarkPlace};
@@ -38,7 +39,7 @@ pub(crate) struct SessionRegistry {
     settings: Arc<ConnectionSettings>,
     contact: Arc<BrokerContact>,
     live: Mutex<HashMap<ProducerSessionId, LiveSession>>,
-    dead: Mutex<DeadSessions>,
+    dead: DeadSessions,
     initialising: Mutex<HashMap<String, InitialisationLock>>,
     /// Sizes that the broker refused a moment ago, for all sessions.
     refused_sizes: Arc<Mutex<RefusedSizes>>,
@@ -55,29 +56,6 @@ struct LiveSession {
     is_ended: Arc<AtomicBool>,
 }
 
-/// Sessions that can commit nothing any more. Session ids are never reused, so this stays true. The relay requests a fence for each batch
-/// that a dead session left open, and such a fence must not end the session's successor.
-#[derive(Default)]
-struct DeadSessions {
-    fenced: HashSet<ProducerSessionId>,
-    /// Ended sessions whose transactional id no later producer has initialised yet.
-    ended: Vec<(String, ProducerSessionId)>,
-}
-
-/// Most fenced sessions that are remembered. A forgotten one is fenced again, which ends its successor.
-const FENCED_MAX: usize = 4_096;
-
-impl DeadSessions {
-    /// A new producer has initialised the transactional id, and thereby fenced all earlier ones.
-    fn initialised(&mut self, transactional_id: &str) {
-        if self.fenced.len() >= FENCED_MAX {
-            self.fenced.clear();
-        }
-        let fenced = self.ended.extract_if(.., |(ended, _)| ended == transactional_id);
-        self.fenced.extend(fenced.map(|(_, session)| session));
-    }
-}
-
 impl SessionRegistry {
     pub(crate) fn new(options: Arc<Options>, settings: Arc<ConnectionSettings>, contact: Arc<BrokerContact>) -> Self {
         let refused_sizes = Arc::new(Mutex::new(RefusedSizes::new(options.compression)));
@@ -86,7 +64,7 @@ impl SessionRegistry {
             settings,
             contact,
             live: Mutex::default(),
-            dead: Mutex::default(),
+            dead: DeadSessions::default(),
             initialising: Mutex::default(),
             refused_sizes,
             unavailable: UnavailablePartitions::default(),
@@ -122,6 +100,7 @@ impl SessionRegistry {
             Arc::clone(&self.options),
             Arc::clone(&is_ended),
             Arc::clone(&self.refused_sizes),
+            (id.clone(), self.dead.clone()),
         );
         std::thread::Builder::new().name(format!("kafka-session-{slot}")).spawn(move || thread.run(&batches)).map_err(
             |error| Error::Overloaded(format!("cannot start the thread of producer session {slot}: {error}")),
@@ -141,7 +120,7 @@ impl SessionRegistry {
         let queue = sessions.get(session).filter(|live| !live.is_ended.load(Ordering::Relaxed)).map(|live| &live.queue);
         let Some(queue) = queue else {
             if let Some(ended) = sessions.remove(session) {
-                self.dead.lock().ended.push((ended.transactional_id, session.clone()));
+                self.dead.insert_ended(ended.transactional_id, session.clone());
             }
             drop(sessions);
             return batch.finish(Published::SessionLost(BrokerFailure::unknown(format!(
@@ -164,13 +143,13 @@ impl SessionRegistry {
     /// fences; concurrent callers wait for it and share its failure. Blocks.
     pub(crate) fn fence(&self, session: &ProducerSessionId) -> Result<(), Error> {
         let requested = Instant::now();
-        if self.is_fenced(session) {
+        if self.dead.is_fenced(session) {
             return Ok(());
         }
         let SessionIdParts { transactional_id, watermarks } = session_id::parse(session);
         let initialisation = self.initialisation(transactional_id);
         let mut last_failure = initialisation.lock();
-        if self.is_fenced(session) {
+        if self.dead.is_fenced(session) {
             return Ok(());
         }
         if let Some((at, error)) = &*last_failure
@@ -188,7 +167,7 @@ impl SessionRegistry {
             *last_failure = Some((Instant::now(), error.clone()));
             return Err(error);
         }
-        self.dead.lock().fenced.insert(session.clone());
+        self.dead.insert_fenced(session.clone());
         Ok(())
     }
 
@@ -248,10 +227,6 @@ impl SessionRegistry {
         )
     }
 
-    fn is_fenced(&self, session: &ProducerSessionId) -> bool {
-        self.dead.lock().fenced.contains(session)
-    }
-
     fn initialisation(&self, transactional_id: &str) -> InitialisationLock {
         Arc::clone(self.initialising.lock().entry(transactional_id.to_owned()).or_default())
     }
@@ -261,7 +236,7 @@ impl SessionRegistry {
             let ends = is_affected(id, session);
             if ends {
                 session.is_ended.store(true, Ordering::Relaxed);
-                self.dead.lock().ended.push((session.transactional_id.clone(), id.clone()));
+                self.dead.insert_ended(session.transactional_id.clone(), id.clone());
                 tracing::debug!(event = "producer_session_ended", session = %id, reason, "a producer session was ended");
             }
             !ends
@@ -291,11 +266,11 @@ impl SessionRegistry {
             match TransactionalProducer::initialise(settings, unavailable, &self.options, transactional_id, deadline) {
                 Ok(producer) => {
                     self.contact.record_response();
-                    self.dead.lock().initialised(transactional_id);
+                    self.dead.initialised(transactional_id);
                     return Ok(producer);
                 }
                 Err(StepError::Failed(error)) => return Err(error),
-                Err(StepError::Fenced(reason) | StepError::Unknown(reason)) => {
+                Err(StepError::Fenced(reason) | StepError::Unknown(reason) | StepError::Spent(reason)) => {
                     if Instant::now() >= deadline {
                         return Err(Error::Unreachable(reason));
                     }

@@ -1,5 +1,7 @@
 //! A producer session: one producer on one thread. Each transaction takes the batches that were queued during the last one. A session that
 //! cannot go on finishes all its batches and ends; no other session ever sends them.
+pub(crate) mod dead_sessions;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +12,7 @@ use parking_lot::Mutex;
 use ports::Error;
 use ports::broker::{BrokerFailure, Published, Record};
 use ports::outbox::RowId;
-use ports::partitions::{PartitionNo, Token};
+use ports::partitions::{PartitionNo, ProducerSessionId, Token};
 use rdkafka::producer::Producer;
 
 use crate::connection::broker_contact::BrokerContact;
@@ -23,6 +25,7 @@ use crate::producer::session_batch::SessionBatch;
 use crate::producer::transaction::{TransactionEnd, TransactionTerms};
 use crate::producer::transactional_producer::TransactionalProducer;
 use crate::producer::{at_least_once, transaction};
+use dead_sessions::DeadSessions;
 
 /// How often an idle session serves its client's callbacks.
 const IDLE_POLL_INTERVAL: Duration = Duration::from_millis(200);
@@ -72,6 +75,8 @@ pub(crate) struct SessionThread {
     refused_sizes: Arc<Mutex<RefusedSizes>>,
     /// A batch that exceeded the current transaction's limits; it begins the next one.
     held_back: Option<SessionBatch>,
+    /// The session's own id, and the dead sessions that it joins if its producer can commit nothing any more.
+    own: (ProducerSessionId, DeadSessions),
 }
 
 /// Why a session ended.
@@ -84,6 +89,7 @@ impl SessionThread {
         options: Arc<Options>,
         is_ended: Arc<AtomicBool>,
         refused_sizes: Arc<Mutex<RefusedSizes>>,
+        own: (ProducerSessionId, DeadSessions),
     ) -> Self {
         Self {
             producer,
@@ -94,6 +100,7 @@ impl SessionThread {
             quick_failures: 0,
             refused_sizes,
             held_back: None,
+            own,
             options,
         }
     }
@@ -198,6 +205,16 @@ impl SessionThread {
                 Ok(Vec::new())
             }
             TransactionEnd::Aborted(report) => Ok(self.handle_abort(batches, report, started)),
+            TransactionEnd::Spent(report, reason) => {
+                self.remember_sizes(&batches, &report);
+                // Before any batch is finished: a batch that was waiting is resolved at once.
+                let (id, dead) = &self.own;
+                dead.insert_fenced(id.clone());
+                self.is_ended.store(true, Ordering::Relaxed);
+                let left = finish_aborted(batches, report);
+                finish_all(left, &Published::SessionLost(BrokerFailure::unknown(&reason)));
+                Err(SessionOver(reason))
+            }
             TransactionEnd::Unknown(reason) => {
                 finish_all(batches, &Published::Unknown(BrokerFailure::unknown(&reason)));
                 Err(SessionOver(reason))

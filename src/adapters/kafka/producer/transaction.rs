@@ -45,6 +45,8 @@ pub(crate) enum TransactionEnd {
     Committed(Vec<Option<DeliveryOutcome>>),
     /// Confirmed: no record is visible, now or later.
     Aborted(AbortReport),
+    /// Confirmed, as `Aborted` is; but the producer can begin no other transaction, and the session is over.
+    Spent(AbortReport, String),
     /// The outcome is unknown, and the session is over.
     Unknown(String),
     /// This session committed nothing of it, and the session is over.
@@ -65,6 +67,9 @@ pub(crate) fn publish(
     let sent = sending.send_all(producer, batches, terms, deadline);
     if let Err(StepError::Fenced(reason)) = sent {
         return TransactionEnd::SessionLost(reason);
+    }
+    if let Err(StepError::Spent(reason)) = sent {
+        return spent(AbortReport::default(), reason);
     }
     if terms.is_ended.load(Ordering::Relaxed) {
         return TransactionEnd::SessionLost("the session was ended".into());
@@ -89,7 +94,7 @@ pub(crate) fn publish(
     match producer.commit(until(latest)) {
         Ok(()) => TransactionEnd::Committed(sending.outcomes),
         Err(StepError::Fenced(reason)) => TransactionEnd::SessionLost(reason),
-        Err(StepError::Unknown(reason)) => TransactionEnd::Unknown(reason),
+        Err(StepError::Unknown(reason) | StepError::Spent(reason)) => TransactionEnd::Unknown(reason),
         Err(StepError::Failed(error)) => {
             abort.cause = Some(error);
             abort_transaction(producer, terms.options.connect_timeout, abort)
@@ -327,9 +332,20 @@ fn abort_transaction(producer: &mut TransactionalProducer, timeout: Duration, re
     }
     match producer.abort(until(Instant::now() + timeout)) {
         Ok(()) => TransactionEnd::Aborted(report),
+        Err(StepError::Spent(reason)) => spent(report, reason),
         Err(StepError::Fenced(reason)) => TransactionEnd::SessionLost(reason),
         // The broker is unreachable: whether it has aborted the transaction is unknown until it returns.
         Err(StepError::Unknown(reason)) => TransactionEnd::Unknown(reason),
         Err(StepError::Failed(error)) => TransactionEnd::Unknown(error.to_string()),
     }
+}
+
+/// The end of a transaction whose abort the coordinator has answered, and which it cannot end: most often a partition takes no marker. The batches
+/// that did not cause the abort cannot go again on this producer.
+fn spent(mut report: AbortReport, reason: String) -> TransactionEnd {
+    if report.cause.is_none() {
+        let message = format!("the transaction was aborted, and the broker still ends it: {reason}");
+        (report.cause, report.reached) = (Some(Error::Unreachable(message)), false);
+    }
+    TransactionEnd::Spent(report, reason)
 }

@@ -45,6 +45,8 @@ pub(crate) enum StepError {
     Failed(Error),
     /// The step may have been done.
     Unknown(String),
+    /// The transaction is aborted, and the coordinator has not ended it in time: the producer can begin no other one.
+    Spent(String),
 }
 
 impl StepError {
@@ -52,7 +54,9 @@ impl StepError {
     pub(crate) fn into_cause(self) -> Error {
         match self {
             StepError::Failed(error) => error,
-            StepError::Fenced(reason) | StepError::Unknown(reason) => Error::Unreachable(reason),
+            StepError::Fenced(reason) | StepError::Unknown(reason) | StepError::Spent(reason) => {
+                Error::Unreachable(reason)
+            }
         }
     }
 }
@@ -174,7 +178,10 @@ impl TransactionalProducer {
         let Answer { code, .. } = answer.map_err(|none| StepError::Unknown(format!("{action}: {}", none.error)))?;
         // Without an added partition there is no transaction.
         self.verdict(code.filter(|code| *code != Code::InvalidTransactionalState), action)?;
-        self.renew(limits)?;
+        self.renew(limits).map_err(|error| match error {
+            StepError::Failed(error) => StepError::Spent(error.to_string()),
+            other => other,
+        })?;
         self.is_open = false;
         Ok(())
     }

@@ -56,13 +56,15 @@ struct ProxyState {
     hides_brokers: AtomicBool,
     /// The topic without enough replicas.
     scarce_topic: Mutex<Option<String>>,
+    /// Whether it takes no markers of transactions, either.
+    takes_no_markers: AtomicBool,
     /// How often its records were refused.
     refusals: AtomicU64,
     /// The topic whose next records another broker is to take.
     moved_topic: Mutex<Option<String>>,
     /// The topic without a leader.
     leaderless_topic: Mutex<Option<String>>,
-    /// Transactional ids whose transaction the broker cannot end, because the topic without a leader belongs to it.
+    /// Transactional ids whose transaction the broker cannot end, because a topic without a leader or replicas belongs to it.
     endless: Mutex<HashSet<Vec<u8>>>,
     without_brokers: AtomicU64,
 }
@@ -98,6 +100,7 @@ impl Proxy {
             producers: Mutex::default(),
             hides_brokers: AtomicBool::new(false),
             scarce_topic: Mutex::default(),
+            takes_no_markers: AtomicBool::new(false),
             refusals: AtomicU64::new(0),
             moved_topic: Mutex::default(),
             leaderless_topic: Mutex::default(),
@@ -146,6 +149,13 @@ impl Proxy {
     /// The topic, of one partition, whose records are refused because it has too few replicas in sync.
     pub fn refuse_records_of(&self, topic: Option<&str>) {
         *self.state.scarce_topic.lock() = topic.map(str::to_owned);
+    }
+
+    /// The same, and no transaction with it can be ended.
+    pub fn take_replicas_of(&self, topic: Option<&str>) {
+        self.refuse_records_of(topic);
+        self.state.takes_no_markers.store(topic.is_some(), Ordering::SeqCst);
+        self.state.endless.lock().clear();
     }
 
     /// How often its records were refused.
@@ -236,7 +246,11 @@ impl ProxyState {
                 }
             }
             ADD_PARTITIONS => {
-                if self.leaderless_topic.lock().as_ref().is_some_and(|topic| frames::names(frame, topic)) {
+                let is_added = |topic: &Mutex<Option<String>>| {
+                    topic.lock().as_ref().is_some_and(|topic| frames::names(frame, topic))
+                };
+                let takes_no_markers = self.takes_no_markers.load(Ordering::SeqCst);
+                if is_added(&self.leaderless_topic) || takes_no_markers && is_added(&self.scarce_topic) {
                     self.endless.lock().insert(frames::transactional_id(frame));
                 }
             }

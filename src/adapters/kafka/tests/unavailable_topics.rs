@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 use futures::future::join_all;
 use kit::TestClock;
 use ports::Fault;
-use ports::broker::{Batch, Published, Record};
+use ports::broker::{Batch, Broker, Published, Record};
 use ports::partitions::{PartitionNo, ProducerSessionId, Token};
 
 use crate::proxy::Proxy;
@@ -34,9 +34,9 @@ fn refusal(published: &Published) -> Fault {
     .unwrap_or_else(|| panic!("a record is refused: {published:?}"))
 }
 
-/// Publishes both events, under this token and later ones, until the other topic takes its own. The tokens before it were published already.
+/// Publishes both events, under this token and later ones, until the other topic takes its own.
 async fn commit_both(installation: &Installation, session: &ProducerSessionId, topic: &str, first: Token) {
-    let (begun, mut token) = (Instant::now(), first);
+    let (begun, before, mut token) = (Instant::now(), installation.values().await.len() as u64, first);
     loop {
         let (own, other) = publish_both(installation, session, topic, (token, "later")).await;
         assert!(matches!(own, Published::Committed(_)), "{own:?}");
@@ -46,9 +46,8 @@ async fn commit_both(installation: &Installation, session: &ProducerSessionId, t
         assert!(begun.elapsed() < TIMEOUT, "the partition takes records again: {other:?}");
         token += 1;
     }
-    let values = installation.values().await;
-    assert_eq!(values[..2], ["1", "2"]);
-    assert_eq!(values.len() as u64, token, "each event once");
+    let published = installation.values().await.len() as u64;
+    assert_eq!(published, before + token - first + 1, "each event once");
 }
 
 /// The broker lists its own topics, and refuses transactions that write to them.
@@ -153,4 +152,33 @@ async fn partition_with_a_moving_leader_is_awaited_together_with_a_failed_one() 
         }
         assert!(begun.elapsed() < TIMEOUT, "the failed partition is tried again");
     }
+}
+
+/// The broker aborts the transaction, and cannot end it before the partition has its replicas again. The session is over, and nothing waits for it.
+#[tokio::test]
+async fn transaction_that_the_broker_cannot_end_costs_its_session_alone() {
+    let proxy = Proxy::to(&servers());
+    let installation = Installation::of(opened(options(&proxy.address, &TestClock::default())).await);
+    let topic = installation.kafka.options().topic("customers");
+    create_topic(&topic, 1, &[]).await;
+    let (session, other_session) = (installation.session(0).await, installation.session(1).await);
+    proxy.take_replicas_of(Some(&topic));
+
+    let (own, other) = publish_both(&installation, &session, &topic, (1, "1")).await;
+
+    assert_eq!(refusal(&other), Fault::Transient);
+    let is_returned =
+        matches!(&own, Published::Aborted { refused, cause: Some(_), reached: false } if refused.is_empty());
+    assert!(is_returned, "{own:?}");
+    let begun = Instant::now();
+    let late = installation.publish(&session, batch(P0, 2, installation.records(&[("k", "late")]))).await;
+    assert!(matches!(late, Published::SessionLost(_)), "{late:?}");
+    installation.kafka.fence(&session).await.expect("it can commit nothing any more");
+    assert_eq!(installation.watermark(&session, P0).await, None);
+    installation.committed(&other_session, batch(P0, 3, installation.records(&[("k", "1")]))).await;
+    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+
+    proxy.take_replicas_of(None);
+    let session = installation.session(0).await;
+    commit_both(&installation, &session, &topic, 4).await;
 }
