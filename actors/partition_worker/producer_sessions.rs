@@ -18,8 +18,9 @@ use producer_turns::{ProducerTurns, TurnEnd};
 pub enum ProducerSlots {
     /// Partitions spread over this many slots: a failure in one slot disturbs no other. For a broker whose producers cost nothing.
     Spread(u32),
-    /// Claims of all partitions use two of this many slots in turn. For a broker where each transaction has a price for every partition of a
-    /// topic, whatever it carries. A session that has ended makes way for another slot, if there are more than two: another transactional id.
+    /// Claims of all partitions use two of this many producers in turn. For a broker where each transaction has a price for every partition of a
+    /// topic, whatever it carries. A session that has ended makes way for a further producer, or for one of two spare slots: another
+    /// transactional id.
     Shared(u32),
 }
 
@@ -83,12 +84,15 @@ impl ProducerSessions {
     /// All slots, none of them open yet.
     pub fn new(broker: Arc<dyn Broker>, assignment: ProducerSlots) -> Self {
         let (ProducerSlots::Spread(count) | ProducerSlots::Shared(count)) = assignment;
-        let slots: Vec<Mutex<Slot>> = (0..count.max(1)).map(|_| Mutex::default()).collect();
-        let turns = match assignment {
-            ProducerSlots::Spread(_) => None,
-            ProducerSlots::Shared(_) => Some(Arc::new(StateMutex::new(ProducerTurns::new(slots.len())))),
+        let count = count.max(1) as usize;
+        let (slots, turns) = match assignment {
+            ProducerSlots::Spread(_) => (count, None),
+            ProducerSlots::Shared(_) => {
+                let turns = ProducerTurns::new(count);
+                (turns.slots(), Some(Arc::new(StateMutex::new(turns))))
+            }
         };
-        Self { broker, slots, turns }
+        Self { broker, slots: (0..slots).map(|_| Mutex::default()).collect(), turns }
     }
 
     /// Selects the session for a claim of this partition, and opens it if it is not open.
@@ -108,6 +112,7 @@ impl ProducerSessions {
             Err(failure) => {
                 if let Some(turn) = &mut turn {
                     turn.end = TurnEnd::NotOpened;
+                    turn.turns.lock().replace(slot);
                 }
                 Err(failure)
             }

@@ -2,6 +2,9 @@
 /// How many sessions are used in turn. The coordinator still writes the markers of a transaction when the next one of the same id begins;
 /// two ids hide that delay from each other, and a third would only split the claims into more transactions.
 const TURNS: usize = 2;
+/// Slots beside those of the producers: each replaces one whose transactional id is of no use for a while. A broker that cannot end a transaction,
+/// because a partition of it takes no marker, refuses its transactional id until it can.
+const SPARE_SLOTS: usize = 2;
 
 /// The claims and batches of the sessions in use. Pure: the order of the calls is its only time.
 #[derive(Debug)]
@@ -36,10 +39,15 @@ pub enum TurnEnd {
 }
 
 impl ProducerTurns {
-    /// Turns over this many slots, all of them idle.
-    pub fn new(slots: usize) -> Self {
-        let turns = (0..slots.min(TURNS)).map(|slot| Turn { slot, ..Turn::default() }).collect();
-        Self { turns, slots, calls: 0 }
+    /// Turns of this many producers, all of them idle, and the slots that replace them.
+    pub fn new(producers: usize) -> Self {
+        let turns = (0..producers.min(TURNS)).map(|slot| Turn { slot, ..Turn::default() }).collect();
+        Self { turns, slots: producers + SPARE_SLOTS, calls: 0 }
+    }
+
+    /// The number of slots.
+    pub fn slots(&self) -> usize {
+        self.slots
     }
 
     /// Selects the turn of a new claim, and returns it with its slot. Claims that are made together stay together: a session with claims and
@@ -81,7 +89,7 @@ impl ProducerTurns {
         }
     }
 
-    /// The session of this slot has ended: its turn goes on with the next slot that is not in use.
+    /// The session of this slot has ended, or cannot be opened: its turn goes on with the next slot that is not in use.
     pub fn replace(&mut self, slot: usize) {
         let in_use: Vec<usize> = self.turns.iter().map(|turn| turn.slot).filter(|used| *used != slot).collect();
         let next = (1..=self.slots).map(|step| (slot + step) % self.slots).find(|next| !in_use.contains(next));
@@ -162,7 +170,7 @@ mod tests {
     #[test]
     fn ended_session_is_replaced_by_a_slot_that_is_not_in_use() {
         let slots = |turns: &ProducerTurns| turns.turns.iter().map(|turn| turn.slot).collect::<Vec<_>>();
-        let mut turns = ProducerTurns::new(4);
+        let mut turns = ProducerTurns::new(2);
         turns.replace(0);
         assert_eq!(slots(&turns), [2, 1]);
         turns.replace(1);
@@ -172,10 +180,10 @@ mod tests {
         turns.replace(3);
         assert_eq!(slots(&turns), [2, 0]);
 
-        for (count, after) in [(1, vec![0]), (2, vec![0, 1]), (3, vec![2, 1])] {
-            let mut turns = ProducerTurns::new(count);
-            turns.replace(0);
-            assert_eq!(slots(&turns), after, "{count} slots");
+        let mut single = ProducerTurns::new(1);
+        for next in [1, 2, 0] {
+            single.replace(slots(&single)[0]);
+            assert_eq!(slots(&single), [next], "one producer at a time");
         }
     }
 }
