@@ -11,6 +11,7 @@ use rdkafka::error::RDKafkaErrorCode as Code;
 
 use crate::options::Compression;
 use crate::producer::partition_queues::Chunk;
+use crate::producer::sender::OUTAGE_WAIT;
 use crate::producer::transactional_producer::{TransactionalProducer, topic_name};
 use crate::protocol::connection::CallError;
 use crate::protocol::record_batch;
@@ -65,7 +66,7 @@ impl TransactionalProducer {
             let all_failed = leaderless.iter().all(|(topic, at)| self.unavailable.has_failed(topic, *at));
             let now = Instant::now();
             if all_failed || now + TRANSITION_PAUSE >= settled_by {
-                leaderless.iter().for_each(|(topic, at)| self.unavailable.insert(topic, *at, now));
+                leaderless.iter().for_each(|(topic, at)| self.unavailable.insert(topic, *at, None, now));
                 return leaderless;
             }
             std::thread::sleep(TRANSITION_PAUSE);
@@ -115,12 +116,19 @@ impl TransactionalProducer {
     }
 
     fn remember_availability(&mut self, chunks: &[Chunk<'_>], outcomes: &[ChunkOutcome]) {
+        let is_too_few =
+            |outcome: &ChunkOutcome| matches!(outcome, ChunkOutcome::Refused { code: Code::NotEnoughReplicas, .. });
+        let scarce = chunks.iter().zip(outcomes).filter(|(_, outcome)| is_too_few(outcome));
+        // How many replicas are in sync now. Where no broker answers, the partition is refused as one without a leader is.
+        drop(self.cluster.load(scarce.map(|(chunk, _)| &*chunk.topic), Instant::now() + OUTAGE_WAIT));
         let now = Instant::now();
         for (chunk, outcome) in chunks.iter().zip(outcomes) {
             match outcome {
                 ChunkOutcome::Appended(_) => self.unavailable.remove(&chunk.topic, chunk.partition),
                 ChunkOutcome::Refused { code, .. } if is_partition_unavailable(*code) => {
-                    self.unavailable.insert(&chunk.topic, chunk.partition, now);
+                    let in_sync = self.cluster.in_sync(&chunk.topic, chunk.partition);
+                    let too_few = in_sync.filter(|_| is_too_few(outcome));
+                    self.unavailable.insert(&chunk.topic, chunk.partition, too_few, now);
                 }
                 _ => {}
             }

@@ -229,7 +229,10 @@ impl Sending {
         terms: &TransactionTerms<'_>,
     ) -> Result<(), StepError> {
         let now = Instant::now();
-        let is_refused = |topic, partition| producer.unavailable.is_refused(topic, partition, now);
+        let is_refused = |topic: &Arc<str>, partition| {
+            let in_sync = producer.cluster.in_sync(topic, partition);
+            producer.unavailable.is_refused(topic, partition, in_sync, now)
+        };
         if producer.unavailable.is_empty() || is_refused(terms.watermark_topic, terms.watermark_partition) {
             return Ok(());
         }

@@ -33,6 +33,8 @@ pub(crate) struct Cluster {
 struct Topic {
     /// The broker that leads each partition; negative while there is none.
     leaders: Vec<i32>,
+    /// How many replicas of each partition are in sync.
+    in_sync: Vec<usize>,
     read_at: Instant,
     /// It is read again before its next use.
     is_expired: bool,
@@ -173,14 +175,15 @@ impl Cluster {
                 refused.push((name.to_owned(), error));
                 continue;
             }
-            let mut leaders = vec![-1; topic.partitions.len()];
+            let count = topic.partitions.len();
+            let (mut leaders, mut in_sync) = (vec![-1; count], vec![0; count]);
             for partition in &topic.partitions {
                 let index = usize::try_from(partition.partition_index).unwrap_or(usize::MAX);
-                if let Some(leader) = leaders.get_mut(index) {
-                    *leader = partition.leader_id.0;
+                if let (Some(leader), Some(in_sync)) = (leaders.get_mut(index), in_sync.get_mut(index)) {
+                    (*leader, *in_sync) = (partition.leader_id.0, partition.isr_nodes.len());
                 }
             }
-            self.topics.insert(name.to_owned(), Topic { leaders, read_at: Instant::now(), is_expired: false });
+            self.topics.insert(name.to_owned(), Topic { leaders, in_sync, read_at: Instant::now(), is_expired: false });
         }
         refused
     }
@@ -195,6 +198,12 @@ impl Cluster {
     pub(crate) fn leader(&self, topic: &str, partition: u32) -> Option<&str> {
         let leader = self.topics.get(topic)?.leaders.get(partition as usize)?;
         self.brokers.get(leader).map(String::as_str)
+    }
+
+    /// How many replicas of a topic partition with a leader are in sync.
+    pub(crate) fn in_sync(&self, topic: &str, partition: u32) -> Option<usize> {
+        self.leader(topic, partition)?;
+        self.topics.get(topic)?.in_sync.get(partition as usize).copied()
     }
 
     /// Has the metadata of a topic read again before its next use.

@@ -56,6 +56,8 @@ struct ProxyState {
     hides_brokers: AtomicBool,
     /// The topic without enough replicas.
     scarce_topic: Mutex<Option<String>>,
+    /// Whether metadata shows none of its replicas in sync.
+    hides_replicas: AtomicBool,
     /// Whether it takes no markers of transactions, either.
     takes_no_markers: AtomicBool,
     /// How often its records were refused.
@@ -100,6 +102,7 @@ impl Proxy {
             producers: Mutex::default(),
             hides_brokers: AtomicBool::new(false),
             scarce_topic: Mutex::default(),
+            hides_replicas: AtomicBool::new(false),
             takes_no_markers: AtomicBool::new(false),
             refusals: AtomicU64::new(0),
             moved_topic: Mutex::default(),
@@ -149,6 +152,12 @@ impl Proxy {
     /// The topic, of one partition, whose records are refused because it has too few replicas in sync.
     pub fn refuse_records_of(&self, topic: Option<&str>) {
         *self.state.scarce_topic.lock() = topic.map(str::to_owned);
+        self.state.hides_replicas.store(topic.is_some(), Ordering::SeqCst);
+    }
+
+    /// Metadata shows the topic's replicas in sync again. Its records are still refused.
+    pub fn show_replicas(&self) {
+        self.state.hides_replicas.store(false, Ordering::SeqCst);
     }
 
     /// The same, and no transaction with it can be ended.
@@ -313,6 +322,11 @@ impl ProxyState {
     }
 
     fn change_metadata(&self, frame: &mut Vec<u8>, connection: &Connection) {
+        if self.hides_replicas.load(Ordering::SeqCst)
+            && let Some(topic) = &*self.scarce_topic.lock()
+        {
+            frames::remove_replicas(frame, topic);
+        }
         if let Some(topic) = &*self.leaderless_topic.lock() {
             frames::remove_leader(frame, topic);
         }

@@ -140,6 +140,7 @@ async fn partition_with_a_moving_leader_is_awaited_together_with_a_failed_one() 
     let (_, other) = publish_both(&installation, &session, &topic, (1, "1")).await;
     assert_eq!(refusal(&other), Fault::Transient);
 
+    proxy.show_replicas();
     let (before, begun) = (proxy.refusals(), Instant::now());
     for token in 2.. {
         proxy.move_leader_of(&own_topic);
@@ -175,10 +176,15 @@ async fn transaction_that_the_broker_cannot_end_costs_its_session_alone() {
     assert!(matches!(late, Published::SessionLost(_)), "{late:?}");
     installation.kafka.fence(&session).await.expect("it can commit nothing any more");
     assert_eq!(installation.watermark(&session, P0).await, None);
-    installation.committed(&other_session, batch(P0, 3, installation.records(&[("k", "1")]))).await;
+    // The partition is not tried again before more of its replicas are in sync.
+    for (token, value) in [(3, "1"), (4, "2")] {
+        let (own, other) = publish_both(&installation, &other_session, &topic, (token, value)).await;
+        assert!(matches!(own, Published::Committed(_)), "{own:?}");
+        assert_eq!(refusal(&other), Fault::Transient);
+    }
     assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
 
     proxy.take_replicas_of(None);
     let session = installation.session(0).await;
-    commit_both(&installation, &session, &topic, 4).await;
+    commit_both(&installation, &session, &topic, 5).await;
 }

@@ -58,6 +58,19 @@ pub fn remove_leader(response: &mut [u8], topic: &str) {
     response[leader..leader + 4].copy_from_slice(&(-1_i32).to_be_bytes());
 }
 
+/// Takes all replicas in sync from a topic's only partition in a metadata response: behind its leader are the leader's epoch (4), its replicas and
+/// those in sync (each a count plus one, then 4 bytes for each).
+pub fn remove_replicas(response: &mut Vec<u8>, topic: &str) {
+    let Some(at) = position(response, topic) else { return };
+    let replicas = at + topic.len() + 32;
+    if response[at + topic.len() + 17] < 2 {
+        return;
+    }
+    let in_sync = replicas + 1 + 4 * usize::from(response[replicas] - 1);
+    let end = in_sync + 1 + 4 * usize::from(response[in_sync] - 1);
+    response.splice(in_sync..end, [1]);
+}
+
 /// Gives a topic's only partition an error in a produce response, if it is in there: the topic's name, the number of its partitions (1), the partition's number (4),
 /// and its error code (2).
 pub fn refuse_records(response: &mut [u8], topic: &str, code: u16) -> bool {
