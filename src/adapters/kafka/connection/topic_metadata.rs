@@ -1,4 +1,5 @@
-//! What any client can read about a topic: its number of partitions, and whether the broker refuses it.
+//! What any client can read about a topic: its number of partitions, which of them have a leader, and whether the broker refuses it.
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ports::Error;
@@ -29,22 +30,26 @@ pub(crate) fn partition_count<C: ClientContext>(
     }
 }
 
-/// The code with which the broker refuses a topic, if it does.
+/// Which partitions of a topic have a leader, by partition; or the code with which the broker refuses the topic.
 ///
 /// # Errors
 /// No broker has answered in time.
-pub(crate) fn topic_error<C: ClientContext>(
+pub(crate) fn led_partitions<C: ClientContext>(
     client: &Client<C>,
     topic: &str,
     timeout: Duration,
-) -> Result<Option<Code>, Error> {
+) -> Result<Result<BTreeMap<u32, bool>, Code>, Error> {
     match client.fetch_metadata(Some(topic), timeout) {
         Ok(metadata) => {
-            let found = metadata.topics().iter().find(|found| found.name() == topic);
-            Ok(found.and_then(|found| found.error()).map(Code::from))
+            let Some(found) = metadata.topics().iter().find(|found| found.name() == topic) else {
+                return Ok(Ok(BTreeMap::new()));
+            };
+            let led =
+                found.partitions().iter().map(|partition| (partition.id().unsigned_abs(), partition.leader() >= 0));
+            Ok(found.error().map_or_else(|| Ok(led.collect()), |code| Err(Code::from(code))))
         }
         Err(error) => match error.rdkafka_error_code() {
-            Some(code) if is_topic_failure(code) => Ok(Some(code)),
+            Some(code) if is_topic_failure(code) => Ok(Err(code)),
             _ => Err(map_err(&error, &format!("reading the metadata of topic {topic}"))),
         },
     }

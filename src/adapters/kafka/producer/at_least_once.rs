@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use outbox::partition::topic_partition;
 use ports::Error;
 use ports::broker::{BrokerFailure, FailureId, Published, Record};
 use ports::outbox::RowId;
 use rdkafka::error::RDKafkaErrorCode as Code;
 use rdkafka::producer::{Producer, PurgeConfig};
 
-use crate::connection::topic_metadata::topic_error;
+use crate::connection::topic_metadata::led_partitions;
 use crate::error::{FailureCause, failure_cause, is_topic_failure, map_code, was_never_sent};
 use crate::producer::sender::{OUTAGE_WAIT, RecordSender};
 use crate::producer::session_batch::SessionBatch;
@@ -21,6 +22,8 @@ const POLL_PAUSE: Duration = Duration::from_micros(100);
 const PURGE_TIMEOUT: Duration = Duration::from_millis(500);
 /// Longest wait for a topic's metadata after a round without its acknowledgements.
 const METADATA_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long no record is acknowledged before the broker is asked for the reason: a new topic has its leaders within a second.
+const SILENCE_MAX: Duration = Duration::from_secs(3);
 
 /// Sends the records of some batches and finishes each batch with its result.
 ///
@@ -38,8 +41,10 @@ pub(crate) fn publish(
     let mut round = SendRound::new(sender, records, deadline);
     round.send_all(is_ended);
     round.resend_suspects_one_by_one(is_ended);
-    let timed_out = !round.in_flight.is_empty();
+    let in_flight = round.in_flight.clone();
     let failed = round.purge();
+    // Records that the broker refuses say nothing about the client, which recovers by itself from the gap that they leave in its sequence numbers.
+    let timed_out = in_flight.iter().any(|slot| failed.get(slot).is_some_and(|code| !is_refusal(*code)));
     finish(sender, batches, &failed);
     if is_ended.load(Ordering::Relaxed) {
         return Err("the session was ended".into());
@@ -90,9 +95,10 @@ impl<'a> SendRound<'a> {
         }
     }
 
-    /// Waits for the records in flight; each acknowledgement sends the next record of its key.
+    /// Waits for the records in flight; each acknowledgement sends the next record of its key. Ends when the broker refuses all that are left.
     fn wait(&mut self, is_ended: &AtomicBool) {
         let started = Instant::now();
+        let mut silent_until = started + SILENCE_MAX;
         while !self.in_flight.is_empty() {
             self.sender.serve_events();
             let now = Instant::now();
@@ -101,8 +107,14 @@ impl<'a> SendRound<'a> {
                 return;
             }
             let new = self.sender.context().reports().take_new();
-            if new.is_empty() {
+            if !new.is_empty() {
+                silent_until = now + SILENCE_MAX;
+            } else if now < silent_until {
                 std::thread::sleep(POLL_PAUSE);
+            } else if self.refusals(&self.in_flight).len() == self.in_flight.len() {
+                return;
+            } else {
+                silent_until = Instant::now() + SILENCE_MAX;
             }
             for slot in new.into_iter().map(|slot| slot as usize) {
                 self.in_flight.retain(|other| *other != slot);
@@ -160,26 +172,42 @@ impl<'a> SendRound<'a> {
                 None => drop(self.failed.insert(slot, Code::PurgeInflight)),
             }
         }
-        self.name_refused_topics();
+        self.name_refusals();
         self.failed
     }
 
-    /// Gives unsent records the broker's reason if it refuses their topic. The client reports a missing topic only after
-    /// `topic.metadata.propagation.max.ms`, and the rest of the lease may be shorter.
-    fn name_refused_topics(&mut self) {
+    /// Gives unsent records the broker's reason if it refuses them. The client reports a missing topic only after
+    /// `topic.metadata.propagation.max.ms`, a partition without a leader only as a timeout, and the rest of the lease may be shorter.
+    fn name_refusals(&mut self) {
         let unsent = self.failed.iter().filter(|(_, code)| **code == Code::PurgeQueue);
-        let topics: BTreeSet<&str> = unsent.map(|(slot, _)| &*self.records[*slot].topic).collect();
-        for topic in topics {
-            let code = match topic_error(self.sender.producer.client(), topic, METADATA_TIMEOUT) {
-                Ok(code) => code.filter(|code| is_topic_failure(*code)),
-                // The broker is away: it answers for no other topic either.
-                Err(_) => return,
-            };
-            let Some(code) = code else { continue };
-            let of_topic = self.failed.iter_mut().filter(|(slot, _)| *self.records[**slot].topic == *topic);
-            of_topic.for_each(|(_, failed)| *failed = code);
-        }
+        let unsent: Vec<usize> = unsent.map(|(slot, _)| *slot).collect();
+        self.failed.extend(self.refusals(&unsent));
     }
+
+    /// The broker's reason for each of these records that it refuses: their topic, or their partition has no leader. Where
+    /// no broker answers, there are none: it answers for no other topic either.
+    fn refusals(&self, slots: &[usize]) -> BTreeMap<usize, Code> {
+        let topics: BTreeSet<&str> = slots.iter().map(|slot| &*self.records[*slot].topic).collect();
+        let mut refusals = BTreeMap::new();
+        for topic in topics {
+            let Ok(led) = led_partitions(self.sender.producer.client(), topic, METADATA_TIMEOUT) else { break };
+            let refusal = |record: &Record| match &led {
+                Err(code) => is_topic_failure(*code).then_some(*code),
+                Ok(led) => {
+                    let partition = topic_partition(record.key.as_bytes(), u32::try_from(led.len()).unwrap_or(0));
+                    (led.get(&partition) == Some(&false)).then_some(Code::LeaderNotAvailable)
+                }
+            };
+            let of_topic = slots.iter().filter(|slot| *self.records[**slot].topic == *topic);
+            refusals.extend(of_topic.filter_map(|slot| Some((*slot, refusal(self.records[*slot])?))));
+        }
+        refusals
+    }
+}
+
+/// Whether the broker itself refuses the record: it was never sent, and a later round may send others.
+fn is_refusal(code: Code) -> bool {
+    is_topic_failure(code) || code == Code::LeaderNotAvailable
 }
 
 fn may_still_arrive(code: Code) -> bool {
@@ -225,6 +253,7 @@ fn send_outcome(batch: &SessionBatch, sent: usize, failed: &[(usize, Code)], own
     let refusal = |(index, code): &(usize, Code)| {
         let (row, record) = &batch.records[*index];
         let is_refused = failure_cause(*code) == FailureCause::Record
+            || *code == Code::LeaderNotAvailable
             || is_topic_failure(*code) && own_topics.iter().all(|own| **own != *record.topic);
         let message = format!("sending key {} to {}: {code}", record.key, record.topic);
         is_refused.then(|| (*row, map_code(*code, message)))

@@ -1,13 +1,14 @@
 //! The guarantee at least once: batches may be partly published, keys keep their order, and watermarks of exactly once still count.
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use kafka::Guarantee;
+use kit::TestClock;
 use outbox::topics::WATERMARK_TOPIC;
 use ports::broker::{Batch, Broker, Published};
 use ports::{Error, Fault};
-use rdkafka::admin::AdminOptions;
 
-use crate::support::{Installation, P0, P1, admin, batch, noise};
+use crate::proxy::Proxy;
+use crate::support::{Installation, P0, P1, batch, create_topic, delete_topic, noise, opened, options, servers};
 
 async fn installation() -> Installation {
     Installation::with(|options| options.guarantee = Guarantee::AtLeastOnce).await
@@ -171,7 +172,7 @@ async fn only_records_of_a_missing_topic_of_another_service_are_refused() {
     assert_eq!(refused.iter().map(|(row, _)| *row).collect::<Vec<_>>(), [mixed.records[1].0]);
     assert_eq!(refused[0].1.fault(), Fault::SemiTransient, "it is tried again: {refused:?}");
     let own_topic = installation.kafka.options().topic(WATERMARK_TOPIC);
-    admin().delete_topics(&[&own_topic], &AdminOptions::new()).await.expect("the topic is deleted");
+    delete_topic(&own_topic).await;
     let mut own = batch(P0, 2, installation.records(&[("d", "3")]));
     own.records[0].1.topic = own_topic.into();
     let result = installation.publish(&session, own).await;
@@ -193,4 +194,39 @@ async fn missing_topic_is_refused_although_the_lease_ends_before_the_client_repo
     let Published::Partial { sent, refused } = result else { panic!("{result:?}") };
     assert!(sent.is_empty(), "{sent:?}");
     assert_eq!(refused.iter().map(|(row, _)| *row).collect::<Vec<_>>(), [short.records[0].0]);
+}
+
+/// A partition without a leader is an outage of its own. The other records do not wait for the delivery timeout, and the session goes on.
+#[tokio::test]
+async fn only_records_of_a_partition_without_a_leader_are_refused() {
+    let proxy = Proxy::to(&servers());
+    let mut options = options(&proxy.address, &TestClock::default());
+    options.guarantee = Guarantee::AtLeastOnce;
+    let installation = Installation::of(opened(options).await);
+    let topic = installation.kafka.options().topic("customers");
+    create_topic(&topic, 1, &[]).await;
+    let session = installation.session(0).await;
+    let mut records = installation.records(&[("a", "1"), ("b", "waits"), ("c", "2")]);
+    records[1].topic = topic.as_str().into();
+    let first = batch(P1, 1, records[1..2].to_vec());
+    installation.committed(&session, first).await;
+    proxy.take_leader_of(Some(&topic));
+    let mut alone = batch(P0, 1, records);
+
+    for sent_before in [2, 0] {
+        let begun = Instant::now();
+        let result = installation.publish(&session, alone.clone()).await;
+
+        let Published::Partial { sent, refused } = result else { panic!("{result:?}") };
+        assert_eq!(sent.len(), sent_before);
+        assert_eq!(refused.iter().map(|(row, _)| *row).collect::<Vec<_>>(), [1_002]);
+        assert_eq!(refused[0].1.fault(), Fault::Transient, "it is tried again without limit: {refused:?}");
+        assert!(begun.elapsed() < installation.kafka.options().delivery_timeout / 2, "{:?}", begun.elapsed());
+        alone.records.retain(|(row, _)| *row == 1_002);
+    }
+    installation.committed(&session, batch(P0, 2, installation.records(&[("a", "3")]))).await;
+
+    proxy.take_leader_of(None);
+    installation.committed(&session, alone).await;
+    assert_eq!(installation.values().await, ["1", "2", "3"]);
 }

@@ -318,6 +318,9 @@ impl ProxyState {
         if self.scarce_topic.lock().as_ref().is_some_and(is_refused) {
             self.refusals.fetch_add(1, Ordering::SeqCst);
         }
+        if let Some(topic) = &*self.leaderless_topic.lock() {
+            frames::refuse_records(frame, topic, frames::NOT_LEADER);
+        }
         self.moved_topic.lock().take_if(|topic| frames::refuse_records(frame, topic, frames::NOT_LEADER));
     }
 
