@@ -21,6 +21,9 @@ const METADATA_MAX_AGE: Duration = Duration::from_secs(60);
 /// A coordinator of transactions, as FindCoordinator names it.
 const TRANSACTION_COORDINATOR: i8 = 1;
 
+/// The number of replicas in sync of a partition that lacks none: enough for every `min.insync.replicas`.
+pub(crate) const ALL_IN_SYNC: usize = usize::MAX;
+
 /// Connections and metadata of one producer; not shared, so nothing waits for another producer.
 pub(crate) struct Cluster {
     settings: Arc<ConnectionSettings>,
@@ -33,7 +36,7 @@ pub(crate) struct Cluster {
 struct Topic {
     /// The broker that leads each partition; negative while there is none.
     leaders: Vec<i32>,
-    /// How many replicas of each partition are in sync.
+    /// How many replicas of each partition are in sync, or [`ALL_IN_SYNC`].
     in_sync: Vec<usize>,
     read_at: Instant,
     /// It is read again before its next use.
@@ -180,7 +183,9 @@ impl Cluster {
             for partition in &topic.partitions {
                 let index = usize::try_from(partition.partition_index).unwrap_or(usize::MAX);
                 if let (Some(leader), Some(in_sync)) = (leaders.get_mut(index), in_sync.get_mut(index)) {
-                    (*leader, *in_sync) = (partition.leader_id.0, partition.isr_nodes.len());
+                    let is_complete = partition.isr_nodes.len() >= partition.replica_nodes.len();
+                    *in_sync = if is_complete { ALL_IN_SYNC } else { partition.isr_nodes.len() };
+                    *leader = partition.leader_id.0;
                 }
             }
             self.topics.insert(name.to_owned(), Topic { leaders, in_sync, read_at: Instant::now(), is_expired: false });
@@ -200,7 +205,7 @@ impl Cluster {
         self.brokers.get(leader).map(String::as_str)
     }
 
-    /// How many replicas of a topic partition with a leader are in sync.
+    /// How many replicas of a topic partition with a leader are in sync; [`ALL_IN_SYNC`] for all of them.
     pub(crate) fn in_sync(&self, topic: &str, partition: u32) -> Option<usize> {
         self.leader(topic, partition)?;
         self.topics.get(topic)?.in_sync.get(partition as usize).copied()
