@@ -235,11 +235,11 @@ impl MemberThread {
             let partition = (Arc::clone(&position.topic), position.partition);
             match self.buffers.get(&partition) {
                 Some(buffer) if position.offset < buffer.acknowledged() => {}
-                Some(_) => {
+                Some(buffer) if buffer.has_delivered(position.offset) => {
                     let offset = offsets.entry(partition).or_insert(position.offset);
                     *offset = position.offset.max(*offset);
                 }
-                None => revoked = Some(not_assigned(&position)),
+                Some(_) | None => revoked = Some(not_assigned(&position)),
             }
         }
         self.commits.add(PendingAcknowledgement { offsets, revoked, reply });

@@ -14,6 +14,8 @@ pub(crate) struct PartitionBuffer {
     ready_bytes: usize,
     /// The offset after the last fetched one.
     fetched: Option<u64>,
+    /// The offset after the last delivered one. A rewind does not lower it.
+    delivered: u64,
     /// Every lower offset was acknowledged.
     acknowledged: u64,
     /// The group is revoking the partition: no more messages are delivered.
@@ -54,7 +56,14 @@ impl PartitionBuffer {
         let count = self.ready().min(limit);
         let taken: Vec<Delivery> = self.messages.range(self.in_flight..self.in_flight + count).cloned().collect();
         self.set_in_flight(self.in_flight + count);
+        self.delivered = taken.last().map_or(self.delivered, |last| self.delivered.max(last.position.offset + 1));
         taken
+    }
+
+    /// Whether the message at this offset was delivered from this buffer and is not acknowledged. One that was delivered before the partition went
+    /// to another member and came back is not: that member may have committed a higher offset.
+    pub(crate) fn has_delivered(&self, offset: u64) -> bool {
+        offset < self.delivered && self.messages.front().is_some_and(|first| first.position.offset <= offset)
     }
 
     /// Makes every unacknowledged message deliverable again.
@@ -180,6 +189,18 @@ mod tests {
 
         assert_eq!((buffer.unacknowledged(), buffer.in_flight(), buffer.acknowledged()), (1, 0, 3));
         assert_eq!(buffer.oldest(), Some(Timestamp::from_millis(3)));
+    }
+
+    #[test]
+    fn only_unacknowledged_messages_of_this_buffer_count_as_delivered() {
+        let mut buffer = buffer(&[5, 6, 7, 8]);
+        buffer.take(3);
+        buffer.acknowledge(5);
+        buffer.rewind();
+
+        let delivered: Vec<u64> = (0..10).filter(|offset| buffer.has_delivered(*offset)).collect();
+
+        assert_eq!(delivered, [6, 7]);
     }
 
     #[test]

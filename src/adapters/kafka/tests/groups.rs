@@ -89,6 +89,31 @@ async fn slow_member_loses_its_partition_and_its_acknowledgement_fails() {
 }
 
 #[tokio::test]
+async fn acknowledgement_from_before_its_partition_was_away_fails() {
+    let installation = Installation::with(|options| options.handover_timeout = Duration::from_millis(500)).await;
+    fill(&installation, 0, 2).await;
+    let slow = join(&installation).await;
+    let in_flight = polled(&slow, 16).await;
+    let second = join(&installation).await;
+    let partition = polled(&second, 1).await[0].position.partition;
+    let of_it: Vec<Position> =
+        positions(&in_flight).into_iter().filter(|position| position.partition == partition).collect();
+    second.acknowledge(&of_it).await.expect("acknowledged by the partition's new member");
+    drop(second);
+    let begun = Instant::now();
+    while assigned_partitions(&slow).await != 2 {
+        assert!(begun.elapsed() < TIMEOUT, "the partition never came back");
+    }
+
+    let late = slow.acknowledge(&of_it[..1]).await;
+
+    assert!(late.is_err(), "the slow member has delivered nothing since the partition came back");
+    drop(slow);
+    let again = polled(&join(&installation).await, 16 - of_it.len()).await;
+    assert!(again.iter().all(|delivery| delivery.position.partition != partition), "the offset went back");
+}
+
+#[tokio::test]
 async fn leaving_member_gives_up_its_partitions_at_once() {
     let installation = Installation::new().await;
     fill(&installation, 0, 2).await;

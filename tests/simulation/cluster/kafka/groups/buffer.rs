@@ -10,6 +10,8 @@ pub struct Buffer {
     in_flight: usize,
     /// The offset after the last one that was fetched, records of aborted transactions included.
     pub fetched: u64,
+    /// The offset after the last delivered one.
+    delivered: u64,
     /// Every lower offset was acknowledged.
     pub acknowledged: u64,
     /// Until when the messages in flight may delay a revocation. Nothing more is delivered.
@@ -22,7 +24,15 @@ impl Buffer {
     /// An empty buffer that begins at this offset.
     pub fn new(next: u64) -> Self {
         let messages = VecDeque::new();
-        Self { messages, in_flight: 0, fetched: next, acknowledged: next, leaves_by: None, paused_until: None }
+        Self {
+            messages,
+            in_flight: 0,
+            fetched: next,
+            delivered: 0,
+            acknowledged: 0,
+            leaves_by: None,
+            paused_until: None,
+        }
     }
 
     /// Adds what was fetched from `from` on, up to the offset `next`. Ignores a reply that is not the continuation.
@@ -58,7 +68,14 @@ impl Buffer {
     pub fn take(&mut self, limit: usize, now: Instant) -> Vec<Delivery> {
         let first = self.in_flight;
         self.in_flight += self.ready(now).min(limit);
-        self.messages.range(first..self.in_flight).cloned().collect()
+        let taken: Vec<Delivery> = self.messages.range(first..self.in_flight).cloned().collect();
+        self.delivered = taken.last().map_or(self.delivered, |last| self.delivered.max(last.position.offset + 1));
+        taken
+    }
+
+    /// Whether the message at this offset was delivered from this buffer and is not acknowledged.
+    pub fn has_delivered(&self, offset: u64) -> bool {
+        offset < self.delivered && self.oldest().is_some_and(|oldest| oldest.position.offset <= offset)
     }
 
     /// Makes the messages from this offset on deliverable again.

@@ -106,11 +106,11 @@ impl GroupMember for Member {
                 let partition = partition_of(position);
                 match membership.buffers.get(&partition) {
                     Some(buffer) if position.offset < buffer.acknowledged => {}
-                    Some(_) => {
+                    Some(buffer) if buffer.has_delivered(position.offset) => {
                         let next = offsets.entry(partition).or_default();
                         *next = (*next).max(position.offset + 1);
                     }
-                    None => revoked = Some(not_assigned(position)),
+                    Some(_) | None => revoked = Some(not_assigned(position)),
                 }
             }
             (membership.number, membership.generation)
