@@ -35,6 +35,16 @@ const EVENTS: &[LogEvent] = &[
         action: "Correct the topic that `error` names.",
     },
     LogEvent {
+        name: "log_went_back",
+        levels: &[Level::WARN],
+        fields: &["topic", "partition", "read_until", "offset"],
+        meaning: "A consumer had read a topic partition up to `read_until`, and the broker sends it other messages from \
+                  `offset` on: the topic was deleted and created again, or its last messages were lost. The group \
+                  continues at `offset`, and may receive messages again.",
+        action: "Nothing, if the topic was created again. Otherwise look for an election of a leader that was not in \
+                 sync (`unclean.leader.election.enable`).",
+    },
+    LogEvent {
         name: "broker_client",
         levels: &[Level::DEBUG],
         fields: &["level", "facility", "line"],

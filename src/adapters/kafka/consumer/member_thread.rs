@@ -148,7 +148,13 @@ impl MemberThread {
                     let partition = (Arc::clone(topic), message.partition().unsigned_abs());
                     // A message of a partition that was revoked meanwhile belongs to another member.
                     if let Some(buffer) = self.buffers.get_mut(&partition) {
-                        buffer.push(delivery(&message, topic));
+                        let delivery = delivery(&message, topic);
+                        if buffer.is_contradicted_by(&delivery) {
+                            log_went_back(&delivery.position, buffer);
+                            buffer.restart(delivery.position.offset);
+                            self.commits.restart(partition, delivery.position.offset);
+                        }
+                        buffer.push(delivery);
                     }
                 }
                 Some(Err(error)) => {
@@ -230,14 +236,14 @@ impl MemberThread {
     }
 
     fn acknowledge(&mut self, upto: Vec<Position>, reply: MemberReply<()>) {
-        let (mut offsets, mut revoked) = (BTreeMap::new(), None);
+        let (mut offsets, mut revoked) = (BTreeMap::<AssignedPartition, u64>::new(), None);
         for position in upto {
             let partition = (Arc::clone(&position.topic), position.partition);
             match self.buffers.get(&partition) {
                 Some(buffer) if position.offset < buffer.acknowledged() => {}
                 Some(buffer) if buffer.has_delivered(position.offset) => {
-                    let offset = offsets.entry(partition).or_insert(position.offset);
-                    *offset = position.offset.max(*offset);
+                    let next = offsets.entry(partition).or_default();
+                    *next = (position.offset + 1).max(*next);
                 }
                 Some(_) | None => revoked = Some(not_assigned(&position)),
             }
@@ -246,9 +252,9 @@ impl MemberThread {
     }
 
     fn handle_commit(&mut self, number: CommitNumber, result: &KafkaResult<()>) {
-        for (partition, offset) in self.commits.handle_result(number, result) {
+        for (partition, next) in self.commits.handle_result(number, result) {
             if let Some(buffer) = self.buffers.get_mut(&partition) {
-                buffer.acknowledge(offset);
+                buffer.acknowledge(next);
             }
         }
     }
@@ -326,4 +332,16 @@ impl MemberThread {
 
 fn not_assigned(position: &Position) -> Error {
     Error::Rejected(format!("{}-{} is no longer assigned to this group member", position.topic, position.partition))
+}
+
+fn log_went_back(Position { topic, partition, offset }: &Position, buffer: &PartitionBuffer) {
+    let read_until = buffer.fetched();
+    tracing::warn!(
+        event = "log_went_back",
+        topic = &**topic,
+        partition,
+        read_until,
+        offset,
+        "the log of a topic partition went back; the group continues at its new messages"
+    );
 }

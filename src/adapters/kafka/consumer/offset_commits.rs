@@ -24,7 +24,7 @@ const COMMIT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// An acknowledgement and its caller.
 pub(crate) struct PendingAcknowledgement {
-    /// The highest acknowledged offset of each partition.
+    /// The offset after the highest acknowledged one of each partition.
     pub(crate) offsets: BTreeMap<AssignedPartition, u64>,
     /// The error for positions whose partition was revoked.
     pub(crate) revoked: Option<Error>,
@@ -75,7 +75,18 @@ impl OffsetCommits {
         self.start_next();
     }
 
-    /// Handles the result of a commit; returns the offsets that are acknowledged now. That of a commit that was given up changes nothing.
+    /// Commits this next offset of a partition whose log went back. The acknowledgements until now are of messages that it has lost.
+    pub(crate) fn restart(&mut self, partition: AssignedPartition, next: u64) {
+        let in_flight = self.in_flight.iter_mut().flat_map(|commit| &mut commit.batch);
+        for acknowledgement in self.waiting.iter_mut().chain(in_flight) {
+            acknowledgement.offsets.remove(&partition);
+        }
+        // Without a receiver: if this commit fails, the next acknowledgement of the partition takes its place.
+        let (reply, _) = oneshot::channel();
+        self.add(PendingAcknowledgement { offsets: BTreeMap::from([(partition, next)]), revoked: None, reply });
+    }
+
+    /// Handles the result of a commit; returns the next offset of each partition in it. That of a commit that was given up changes nothing.
     pub(crate) fn handle_result(
         &mut self,
         number: CommitNumber,
@@ -139,18 +150,17 @@ fn fail(batch: Vec<PendingAcknowledgement>, error: &Error) {
 
 fn highest(batch: &[PendingAcknowledgement]) -> BTreeMap<AssignedPartition, u64> {
     let mut offsets: BTreeMap<AssignedPartition, u64> = BTreeMap::new();
-    for (partition, offset) in batch.iter().flat_map(|acknowledgement| &acknowledgement.offsets) {
-        let highest = offsets.entry(partition.clone()).or_insert(*offset);
-        *highest = (*highest).max(*offset);
+    for (partition, next) in batch.iter().flat_map(|acknowledgement| &acknowledgement.offsets) {
+        let highest = offsets.entry(partition.clone()).or_insert(*next);
+        *highest = (*highest).max(*next);
     }
     offsets
 }
 
-/// The offsets to commit: a group's committed offset is the next one to read.
 fn commit_list(offsets: &BTreeMap<AssignedPartition, u64>) -> KafkaResult<TopicPartitionList> {
     let mut list = TopicPartitionList::with_capacity(offsets.len());
-    for ((topic, partition), offset) in offsets {
-        list.add_partition_offset(topic, *partition as i32, Offset::Offset(*offset as i64 + 1))?;
+    for ((topic, partition), next) in offsets {
+        list.add_partition_offset(topic, *partition as i32, Offset::Offset(*next as i64))?;
     }
     Ok(list)
 }
@@ -159,9 +169,9 @@ fn commit_list(offsets: &BTreeMap<AssignedPartition, u64>) -> KafkaResult<TopicP
 mod tests {
     use super::*;
 
-    fn acknowledgement(offset: u64) -> (PendingAcknowledgement, oneshot::Receiver<Result<(), Error>>) {
+    fn acknowledgement(next: u64) -> (PendingAcknowledgement, oneshot::Receiver<Result<(), Error>>) {
         let (reply, result) = oneshot::channel();
-        let offsets = BTreeMap::from([((Arc::from("t"), 0), offset)]);
+        let offsets = BTreeMap::from([((Arc::from("t"), 0), next)]);
         (PendingAcknowledgement { offsets, revoked: None, reply }, result)
     }
 
@@ -181,6 +191,25 @@ mod tests {
         assert_eq!(commits.handle_result(numbers[0], &Ok(())), BTreeMap::new());
         assert!(of_second.try_recv().is_err(), "its own commit has not ended");
         assert_eq!(commits.handle_result(numbers[1], &Ok(())), BTreeMap::from([((Arc::from("t"), 0), 2)]));
+        assert!(matches!(of_second.try_recv(), Ok(Ok(()))));
+    }
+
+    #[test]
+    fn offset_is_committed_lower_when_the_log_went_back() {
+        let (thread, sent) = channel();
+        let mut commits = OffsetCommits::sending_to(thread);
+        let ((first, mut of_first), (second, mut of_second)) = (acknowledgement(1_000), acknowledgement(1_001));
+        commits.add(first);
+        commits.add(second);
+
+        commits.restart((Arc::from("t"), 0), 950);
+
+        assert_eq!(commits.handle_result(1, &Ok(())), BTreeMap::new(), "it acknowledges no message of the new log");
+        assert!(matches!(of_first.try_recv(), Ok(Ok(()))));
+        let committed = |(_, list): (CommitNumber, TopicPartitionList)| list.elements()[0].offset();
+        let offsets: Vec<Offset> = sent.try_iter().map(committed).collect();
+        assert_eq!(offsets, [Offset::Offset(1_000), Offset::Offset(950)]);
+        assert_eq!(commits.handle_result(2, &Ok(())), BTreeMap::from([((Arc::from("t"), 0), 950)]));
         assert!(matches!(of_second.try_recv(), Ok(Ok(()))));
     }
 }

@@ -18,6 +18,8 @@ pub(crate) struct PartitionBuffer {
     delivered: u64,
     /// Every lower offset was acknowledged.
     acknowledged: u64,
+    /// The last message that was acknowledged.
+    last_acknowledged: Option<Delivery>,
     /// The group is revoking the partition: no more messages are delivered.
     pub(crate) is_leaving: bool,
     /// The consumer is paused for this partition, because the buffer is full.
@@ -25,6 +27,24 @@ pub(crate) struct PartitionBuffer {
 }
 
 impl PartitionBuffer {
+    /// Whether the log went back: its message at an offset that was fetched before is another one. The client fetches each offset of an
+    /// assignment once, unless the log no longer has its fetch position; only the last message may come twice, when a rebalance begins while
+    /// the member takes it.
+    pub(crate) fn is_contradicted_by(&self, delivery: &Delivery) -> bool {
+        let offset = delivery.position.offset;
+        let known = || {
+            let held = self.messages.binary_search_by_key(&offset, |held| held.position.offset);
+            held.ok().map(|at| &self.messages[at]).or(self.last_acknowledged.as_ref())
+        };
+        self.fetched.is_some_and(|next| offset < next) && known() != Some(delivery)
+    }
+
+    /// Begins again at this offset of a log that went back. What was fetched before is no longer in the log.
+    pub(crate) fn restart(&mut self, offset: u64) {
+        let Self { is_leaving, is_paused, .. } = *self;
+        *self = Self { acknowledged: offset, is_leaving, is_paused, ..Self::default() };
+    }
+
     /// Adds a fetched message. Ignores one that was added or acknowledged before.
     pub(crate) fn push(&mut self, delivery: Delivery) {
         let offset = delivery.position.offset;
@@ -77,12 +97,12 @@ impl PartitionBuffer {
         self.set_in_flight(self.in_flight.min(before));
     }
 
-    /// Acknowledges every message up to and including this offset.
-    pub(crate) fn acknowledge(&mut self, offset: u64) {
-        self.acknowledged = self.acknowledged.max(offset + 1);
-        let done = self.messages.partition_point(|delivery| delivery.position.offset <= offset);
+    /// Acknowledges every message below this offset.
+    pub(crate) fn acknowledge(&mut self, next: u64) {
+        self.acknowledged = self.acknowledged.max(next);
+        let done = self.messages.partition_point(|delivery| delivery.position.offset < next);
         self.set_in_flight(self.in_flight.max(done));
-        self.messages.drain(..done);
+        self.last_acknowledged = self.messages.drain(..done).next_back().or(self.last_acknowledged.take());
         self.in_flight -= done;
     }
 
@@ -128,20 +148,21 @@ mod tests {
 
     use super::*;
 
+    fn delivery(offset: u64) -> Delivery {
+        let topic: Arc<str> = "t".into();
+        let record = Record {
+            topic: topic.clone(),
+            key: "k".into(),
+            headers: Vec::new(),
+            value: b"12".as_slice().into(),
+            timestamp: Timestamp::from_millis(offset as i64),
+        };
+        Delivery { position: Position { topic, partition: 0, offset }, record }
+    }
+
     fn buffer(offsets: &[u64]) -> PartitionBuffer {
         let mut buffer = PartitionBuffer::default();
-        let topic: Arc<str> = "t".into();
-        for offset in offsets {
-            let record = Record {
-                topic: topic.clone(),
-                key: "k".into(),
-                headers: Vec::new(),
-                value: b"12".as_slice().into(),
-                timestamp: Timestamp::from_millis(*offset as i64),
-            };
-            buffer
-                .push(Delivery { position: Position { topic: topic.clone(), partition: 0, offset: *offset }, record });
-        }
+        offsets.iter().for_each(|offset| buffer.push(delivery(*offset)));
         buffer
     }
 
@@ -162,7 +183,7 @@ mod tests {
         assert_eq!(offsets(&buffer.take(2)), [1, 2]);
         assert_eq!(offsets(&buffer.take(2)), [3]);
 
-        buffer.acknowledge(1);
+        buffer.acknowledge(2);
         buffer.rewind();
 
         assert_eq!((buffer.in_flight(), buffer.ready_bytes()), (0, 4));
@@ -184,8 +205,8 @@ mod tests {
         let mut buffer = buffer(&[1, 2, 3]);
         buffer.take(1);
 
+        buffer.acknowledge(3);
         buffer.acknowledge(2);
-        buffer.acknowledge(1);
 
         assert_eq!((buffer.unacknowledged(), buffer.in_flight(), buffer.acknowledged()), (1, 0, 3));
         assert_eq!(buffer.oldest(), Some(Timestamp::from_millis(3)));
@@ -195,12 +216,42 @@ mod tests {
     fn only_unacknowledged_messages_of_this_buffer_count_as_delivered() {
         let mut buffer = buffer(&[5, 6, 7, 8]);
         buffer.take(3);
-        buffer.acknowledge(5);
+        buffer.acknowledge(6);
         buffer.rewind();
 
         let delivered: Vec<u64> = (0..10).filter(|offset| buffer.has_delivered(*offset)).collect();
 
         assert_eq!(delivered, [6, 7]);
+    }
+
+    #[test]
+    fn message_that_comes_twice_does_not_contradict_the_log() {
+        let mut buffer = buffer(&[3, 4, 7]);
+        assert!([3, 4, 7, 8].iter().all(|offset| !buffer.is_contradicted_by(&delivery(*offset))));
+        buffer.take(3);
+        buffer.rewind();
+        buffer.acknowledge(8);
+
+        assert!(!buffer.is_contradicted_by(&delivery(7)), "the last one may come again after its acknowledgement");
+    }
+
+    #[test]
+    fn buffer_restarts_with_the_messages_of_a_log_that_went_back() {
+        let mut buffer = buffer(&[998, 999, 1_000]);
+        buffer.take(2);
+        buffer.acknowledge(999);
+        let mut other = delivery(999);
+        other.record.value = b"new".as_slice().into();
+        assert!(buffer.is_contradicted_by(&other), "another message at an offset that is in flight");
+        assert!(buffer.is_contradicted_by(&delivery(950)), "an offset below the acknowledged ones");
+
+        buffer.restart(950);
+        (950..953).for_each(|offset| buffer.push(delivery(offset)));
+
+        assert!(!buffer.has_delivered(999), "a message of the log before");
+        assert_eq!((buffer.acknowledged(), buffer.in_flight(), buffer.ready_bytes()), (950, 0, 6));
+        assert_eq!(offsets(&buffer.take(9)), [950, 951, 952]);
+        assert!(buffer.has_delivered(950));
     }
 
     #[test]

@@ -6,10 +6,11 @@ use std::time::{Duration, Instant};
 use ports::broker::consumer_groups::{ConsumerGroups, Delivery, GroupMember};
 use ports::broker::{Broker, Position};
 use rdkafka::ClientConfig;
+use rdkafka::admin::AdminOptions;
 use rdkafka::message::{Header, OwnedHeaders};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 
-use crate::support::{Installation, TIMEOUT, servers};
+use crate::support::{Installation, TIMEOUT, admin, create_topic, servers};
 
 const POLL_TIMEOUT: Duration = Duration::from_millis(300);
 
@@ -111,6 +112,27 @@ async fn acknowledgement_from_before_its_partition_was_away_fails() {
     drop(slow);
     let again = polled(&join(&installation).await, 16 - of_it.len()).await;
     assert!(again.iter().all(|delivery| delivery.position.partition != partition), "the offset went back");
+}
+
+#[tokio::test]
+async fn member_reads_all_messages_of_a_topic_that_was_created_again() {
+    let installation = Installation::new().await;
+    fill(&installation, 0, 5).await;
+    let member = join(&installation).await;
+    member.acknowledge(&positions(&polled(&member, 40).await)).await.expect("acknowledged");
+    let topic = installation.kafka.options().topic("order.events");
+    admin().delete_topics(&[&topic], &AdminOptions::new()).await.expect("deleted")[0].as_ref().expect("deleted");
+    create_topic(&topic, 2, &[]).await;
+    fill(&installation, 5, 3).await;
+
+    let read = polled(&member, 24).await;
+
+    assert_eq!(read.len(), 24);
+    member.acknowledge(&positions(&read)).await.expect("acknowledged");
+    drop(member);
+    fill(&installation, 8, 1).await;
+    let later = polled(&join(&installation).await, 8).await;
+    assert_eq!(later.len(), 8, "the group continues after the new messages");
 }
 
 #[tokio::test]
