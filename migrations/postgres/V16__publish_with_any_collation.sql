@@ -1,6 +1,7 @@
 -- Why: `publish` and `publish_all` failed for an argument whose collation is neither the default one nor "C": its comparison with a column of
 -- "C" is ambiguous. `publish_all` failed for an event with `"headers": null`. A tracestate of more than 4096 bytes is dropped, as over HTTP: the
--- broker could refuse its record. Otherwise these functions are those of V8, V11 and V15. The functions of adopted tables check their columns.
+-- broker could refuse its record. `x-omitted-value-bytes` is a reserved header: a dead letter with it could not be replayed. Otherwise these
+-- functions are those of V8, V11 and V15. The functions of adopted tables check their columns.
 CREATE FUNCTION outbox_tracestate(headers jsonb) RETURNS text LANGUAGE sql IMMUTABLE AS $$
 SELECT CASE WHEN octet_length(headers ->> 'tracestate') <= 4096 THEN headers ->> 'tracestate' END $$;
 
@@ -24,7 +25,7 @@ BEGIN
       RAISE EXCEPTION 'a header cannot be named %', quote_literal(left(name, 128)) USING ERRCODE = 'invalid_parameter_value',
         HINT = 'The name of a header has 1 to 128 visible ASCII characters.';
     ELSIF lower(name) ~ '^(ce_|kafka_)' OR lower(name) IN ('content-type', 'id', 'retry_topic-attempts', 'traceparent', 'tracestate',
-        'x-attempt', 'x-failure-type', 'x-hlc', 'x-region', 'x-request-id', 'x-sequence', 'x-webhook') THEN
+        'x-attempt', 'x-failure-type', 'x-hlc', 'x-omitted-value-bytes', 'x-region', 'x-request-id', 'x-sequence', 'x-webhook') THEN
       RAISE EXCEPTION 'the header % is written by the relay', quote_literal(name) USING ERRCODE = 'invalid_parameter_value',
         HINT = 'traceparent, tracestate and x-request-id may be given in lower case; the content type is an argument of its own.';
     END IF;

@@ -17,7 +17,7 @@ pub const PAYLOAD_BYTES_MAX: usize = 960 * 1024;
 pub const TOPIC_BYTES_MAX: usize = 249;
 
 /// Headers that the relay or a consumer writes. A writer's header with such a name would replace a fact about the record.
-const RESERVED: [&str; 12] = [
+const RESERVED: [&str; 13] = [
     "content-type",
     "id",
     "retry_topic-attempts",
@@ -26,6 +26,7 @@ const RESERVED: [&str; 12] = [
     "x-attempt",
     "x-failure-type",
     "x-hlc",
+    "x-omitted-value-bytes",
     "x-region",
     "x-request-id",
     "x-sequence",
@@ -148,9 +149,8 @@ mod tests {
 
     #[test]
     fn reserved_headers_are_refused_in_any_case() {
-        for name in
-            ["ce_id", "CE_Type", "Content-Type", "id", "x-sequence", "X-Webhook", "traceparent", "kafka_original-topic"]
-        {
+        let names = ["ce_id", "CE_Type", "Content-Type", "id", "x-sequence", "X-Webhook", "traceparent"];
+        for name in names.into_iter().chain(["kafka_original-topic", "X-Omitted-Value-Bytes"]) {
             assert_eq!(check_headers([(name, 1)]), Err(EventRuleError::ReservedHeader(name.into())));
         }
         assert_eq!(check_headers([("tenant", 1), ("x-id", 0), ("cetacean", 3)]), Ok(()));

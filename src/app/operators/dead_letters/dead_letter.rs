@@ -94,9 +94,10 @@ impl DeadLetter {
         self.redrive.as_ref().is_some_and(|redrive| redrive.confirmed)
     }
 
-    /// Whether the broker refused its value, so that there is nothing to replay.
+    /// Whether the broker refused its value, so that there is nothing to replay. A producer of another system may send the header with a value.
     pub fn lacks_value(&self) -> bool {
-        self.delivery.record.header(OMITTED_VALUE_BYTES).is_some()
+        let record = &self.delivery.record;
+        record.value.is_empty() && record.header(OMITTED_VALUE_BYTES).is_some()
     }
 
     /// Its id in the redrive ledger.
@@ -188,6 +189,17 @@ mod tests {
     fn replayed(dead_letter_topic: &str, topic: &str) -> Delivery {
         let record = dead_letter(dead_letter_topic).replay_record(&topic.into(), "olga", Timestamp::from_millis(1));
         Delivery { position: Position { topic: topic.into(), partition: 0, offset: 9 }, record }
+    }
+
+    #[test]
+    fn dead_letter_with_a_value_can_be_replayed_whatever_its_headers() {
+        let mut dead_letter = dead_letter("customers-dlt");
+        dead_letter.delivery.record.headers.push((OMITTED_VALUE_BYTES.into(), b"9".as_slice().into()));
+        assert!(dead_letter.lacks_value());
+
+        dead_letter.delivery.record.value = b"{}".as_slice().into();
+
+        assert!(!dead_letter.lacks_value());
     }
 
     #[test]
