@@ -10,7 +10,6 @@ use api::auth::KeySource;
 use app::contract::rfc3339;
 use posthaste::config::{self, BrokerKind};
 use posthaste::{Config, DependencyCheck, Environment, OperatorAccess};
-use secrecy::ExposeSecret;
 
 use super::super::failure::Failure;
 use super::super::output::format::OutputArguments;
@@ -18,7 +17,7 @@ use super::super::output::print_line;
 use super::super::output::screen::Screen;
 use super::super::running_service::ServiceArguments;
 use super::super::runtime::block_on;
-use super::token::DEVELOPMENT_SECRET;
+use super::token::accepts_development_secret;
 use finding::Finding;
 
 #[derive(clap::Args)]
@@ -158,8 +157,8 @@ fn auth_key(config: &Config, is_development: bool) -> Finding {
             "the service runs with --dev and accepts the development secret: never do this in production".to_owned(),
         ),
         None => (false, "no key is set: serve refuses to start without --dev; set auth.hs256_secret".to_owned()),
-        Some(KeySource::Secret(secret)) if secret.expose_secret() == DEVELOPMENT_SECRET => {
-            (false, "the development secret is public; set your own".to_owned())
+        Some(_) if accepts_development_secret(config) => {
+            (false, "the development secret is public: serve refuses it without --dev; set your own".to_owned())
         }
         Some(KeySource::Secret(_)) => (true, "a shared secret".to_owned()),
         Some(KeySource::PublicKeyFile(path)) => (path.is_file(), format!("public key in {}", path.display())),

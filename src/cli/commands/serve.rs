@@ -5,7 +5,7 @@ mod reload;
 use std::path::Path;
 use std::time::Duration;
 
-use posthaste::{Config, Environment, Service, StartError};
+use posthaste::{Config, Environment, Mistakes, Service, StartError};
 use rustix::fs::fstat;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use telemetry::logging::{self, Format};
@@ -13,7 +13,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::super::failure::Failure;
 use super::super::runtime::block_on;
-use super::token::DEVELOPMENT_SECRET;
+use super::token::{DEVELOPMENT_SECRET, accepts_development_secret};
 pub(crate) use reload::Reloader;
 
 /// Time after `shutdown.deadline` in which a stop may still end by itself.
@@ -24,10 +24,14 @@ const STOPPED: u8 = 0;
 const SECOND_SIGNAL: i32 = 130;
 /// Exit code after the supervision tree gave up, a listener failed, or the instance name was lost.
 const ROOT_GAVE_UP: u8 = 70;
+/// Why a service that is not for development does not start with the development secret.
+const PUBLIC_SECRET: &str = "auth.hs256_secret: this is the development secret, which is public; set a secret of your own, for example\n  \
+     POSTHASTE__AUTH__HS256_SECRET=$(openssl rand -hex 32) posthaste serve\n\
+     or accept the development secret on purpose: posthaste serve --dev";
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Accept tokens signed with the development secret if no key is configured. Never use it in production.
+    /// Accept tokens signed with the development secret, which is the key if no other is configured. Never use it in production.
     #[arg(long)]
     pub dev: bool,
     /// Bring the store's schema up to date first.
@@ -52,16 +56,16 @@ fn run_configured(
     environment: &Environment,
     arguments: &Arguments,
 ) -> Result<u8, Failure> {
+    choose_key(&mut config, arguments.dev)?;
     let format = config.log.format.unwrap_or_else(Format::of_stdout);
     let _log = logging::init(format, &config.log.level, &config.region.id).map_err(Failure::new)?;
     raise_open_files();
     config.store.migrate |= arguments.migrate;
-    if arguments.dev && config.auth.source().is_none() {
+    if accepts_development_secret(&config) {
         tracing::warn!(
             event = "development_secret",
             "tokens signed with the development secret are accepted: never do this in production"
         );
-        config.auth.set_secret(DEVELOPMENT_SECRET);
     }
     block_on(async move {
         let mut signals = Signals::listen()?;
@@ -78,6 +82,17 @@ fn run_configured(
         };
         run(service, signals, Some(reloader)).await
     })
+}
+
+/// With `--dev`, the development secret is used where no key is configured; without, it is refused.
+fn choose_key(config: &mut Config, dev: bool) -> Result<(), Mistakes> {
+    if dev && config.auth.source().is_none() {
+        config.auth.set_secret(DEVELOPMENT_SECRET);
+    }
+    match !dev && accepts_development_secret(config) {
+        true => Err(Mistakes(vec![PUBLIC_SECRET.to_owned()])),
+        false => Ok(()),
+    }
 }
 
 /// The failure of a start. It is logged where the log has a reader of its own, or where that reader expects JSON.

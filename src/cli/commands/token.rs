@@ -16,6 +16,11 @@ use super::super::value_parsers::a_second_or_more;
 /// `serve --dev` and `demo` sign with this. It is public, so it protects nothing.
 pub(crate) const DEVELOPMENT_SECRET: &str = "posthaste-development-secret-known-to-everyone";
 
+/// Whether tokens are verified with the public secret.
+pub(crate) fn accepts_development_secret(config: &Config) -> bool {
+    matches!(config.auth.source(), Some(KeySource::Secret(secret)) if secret.expose_secret() == DEVELOPMENT_SECRET)
+}
+
 #[derive(Subcommand)]
 pub(crate) enum Verb {
     /// Print a signed token for the service.

@@ -1,6 +1,7 @@
 //! Commands, their exit codes and their output for scripts.
 use std::time::Duration;
 
+use kit::wait::until;
 use serde_json::Value;
 
 use crate::harness::backend::Backend;
@@ -54,6 +55,24 @@ fn serve_without_a_signing_key_names_the_variable_to_set_and_the_dev_flag() {
 }
 
 #[test]
+fn the_development_secret_is_refused_without_the_dev_flag_and_logged_with_it() {
+    let backend = Backend::new();
+    let public = ("POSTHASTE__AUTH__HS256_SECRET", "posthaste-development-secret-known-to-everyone");
+
+    for name in ["serve", "relay"] {
+        let mut refused = Posthaste::launch(&backend, name, &[public], "");
+        assert_eq!(refused.await_exit(Duration::from_secs(20)).code(), Some(78), "{name}");
+        let named = ["--dev", "openssl rand -hex 32"];
+        until("it names both remedies", Duration::from_secs(5), || {
+            named.iter().all(|remedy| refused.stderr().contains(remedy)).then_some(())
+        });
+    }
+    let service = Posthaste::start_prepared(command(&backend, &["serve", "--dev"]).envs([public]));
+    assert_eq!(service.logged("development_secret").len(), 1);
+    service.stop();
+}
+
+#[test]
 fn a_minted_token_is_accepted() {
     let backend = Backend::new();
     let service = Posthaste::start(&backend, &[]);
@@ -97,7 +116,7 @@ fn the_command_line_shows_the_actor_tree_and_kills_an_actor() {
     assert_eq!(code, 0, "{stderr}");
     let killed: Value = serde_json::from_str(&stdout).expect("an object");
     assert_eq!((&killed["path"], &killed["action"]), (&"/consumer-0".into(), &"panic".into()));
-    kit::wait::until("it is restarted", Duration::from_secs(1), || {
+    until("it is restarted", Duration::from_secs(1), || {
         let restarted = service.logged("child_restarted");
         restarted.iter().any(|event| event["child"] == "/consumer-0").then_some(())
     });

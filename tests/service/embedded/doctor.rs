@@ -61,8 +61,8 @@ fn a_store_of_a_later_program_is_found() {
 #[test]
 fn a_running_service_is_asked_and_its_development_secret_is_no_fault() {
     let backend = Backend::new();
-    let development = "posthaste-development-secret-known-to-everyone";
-    let service = Posthaste::start(&backend, &[("POSTHASTE__AUTH__HS256_SECRET", development)]);
+    let mut development = command(&backend, &["serve", "--dev"]);
+    let service = Posthaste::start_prepared(development.env_remove("POSTHASTE__AUTH__HS256_SECRET"));
     let url = service.http.base().to_owned();
     let doctor = || finish(command(&backend, &["doctor", "--url", &url]).env_remove("POSTHASTE__AUTH__HS256_SECRET"));
 

@@ -62,9 +62,14 @@ impl Posthaste {
 
     /// As [`Posthaste::start`], with a configuration file. The harness turns rate limits off; here the file decides.
     pub fn start_with_file(backend: &Backend, file: &Path) -> Self {
-        let started = Instant::now();
         let mut command = command(backend, &["serve", "--migrate", "--config"]);
-        Self::spawn(command.arg(file).env_remove("POSTHASTE__RATE_LIMIT__ENABLED"), "").until_ready(started)
+        Self::start_prepared(command.arg(file).env_remove("POSTHASTE__RATE_LIMIT__ENABLED"))
+    }
+
+    /// Starts a prepared command, and waits until it is ready.
+    pub fn start_prepared(command: &mut Command) -> Self {
+        let started = Instant::now();
+        Self::spawn(command, "").until_ready(started)
     }
 
     fn until_ready(self, started: Instant) -> Self {
