@@ -20,6 +20,7 @@ mod traces;
 
 pub use consumer::*;
 pub use layers::{Environment, Mistakes};
+pub use load::ConfigDraft;
 pub use print::{masked, schema};
 pub use sections::*;
 pub use throwaway::throwaway_environment;

@@ -6,6 +6,7 @@ pub mod config;
 mod wiring;
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,12 +17,12 @@ pub use app::consume::event_handler::{ConsumedEvent, EventHandler, HandlerFault}
 pub use app::consume::handlers::Handlers;
 use app::health::HealthBoard;
 use config::{BrokerKind, StoreKind};
-pub use config::{Config, Environment, Mistakes};
+pub use config::{Config, ConfigDraft, Environment, Mistakes};
 use telemetry::traces::SpanExporter;
 pub use wiring::{
-    AdoptMode, DependencyCheck, HeldTransaction, Migration, OperatorAccess, SchemaState, StartError, TableAdoption,
-    Throwaway, ThrowawayStore, adopt_table, check_dependencies, create_missing_topics, migrate, open_for_operator,
-    schema_state, server_environment, server_settings,
+    AdoptMode, DependencyCheck, HeldTransaction, Migration, NO_KEY, OperatorAccess, SchemaState, StartError,
+    TableAdoption, Throwaway, ThrowawayStore, adopt_table, check_dependencies, create_missing_topics, migrate,
+    open_for_operator, schema_state, server_environment, server_settings,
 };
 
 /// A running service. Stop it with [`Service::stop`]; dropping it does not drain it.
@@ -46,6 +47,14 @@ pub struct Report {
     pub unfinished_actors: Vec<(String, usize)>,
     /// Partitions whose lease could not be released.
     pub unreleased_partitions: usize,
+}
+
+/// Reads the configuration as [`Config::draft`] does, and has the adapters check what only they can parse: URLs of servers, files of
+/// certificates. Connects to nothing. A missing key for tokens is no mistake here.
+pub fn check_config(file: Option<&Path>, environment: &Environment) -> ConfigDraft {
+    let mut draft = Config::draft(file, environment);
+    wiring::check_settings(&mut draft);
+    draft
 }
 
 /// Starts the service on this thread, which must run an actix `System`.

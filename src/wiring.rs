@@ -53,7 +53,12 @@ use thread_rng::ThreadRng;
 pub use throwaway::{Throwaway, ThrowawayStore, server_environment, server_settings};
 use wait_for_store::StartupListeners;
 
-use crate::config::Config;
+use crate::config::{Config, ConfigDraft};
+
+/// Why a service without a key does not start.
+pub const NO_KEY: &str = "no key to verify tokens with: set auth.hs256_secret, auth.public_key_file or auth.jwks_url, for example\n  \
+     POSTHASTE__AUTH__HS256_SECRET=$(openssl rand -hex 32) posthaste serve\n\
+     or try it with the development secret: posthaste serve --dev";
 
 /// The parts of a service that is ready to start.
 pub(crate) struct Wired {
@@ -242,15 +247,24 @@ fn topic_reads(broker: &BrokerPorts) -> Option<Arc<TopicReads>> {
     Some(Arc::new(TopicReads::new(log, &actors::Options::default().group)))
 }
 
+/// Adds what the adapters' own parsers refuse. Connects to nothing.
+pub(crate) fn check_settings(draft: &mut ConfigDraft) {
+    let config = &draft.config;
+    let checks = [
+        ("store.url", store::check(config)),
+        ("broker.", broker::check(config)),
+        ("redis.url", cache::check(config)),
+        ("consumer.post.ca_file", handlers::check(config)),
+        ("webhooks.ca_file", handlers::webhooks::client(config).map(drop)),
+        ("tracing.ca_file", backends::span_export::check(config)),
+    ];
+    for (key, refused) in checks.into_iter().filter_map(|(key, checked)| Some((key, checked.err()?))) {
+        draft.add(key, refused);
+    }
+}
+
 fn verifier(config: &Config) -> Result<api::auth::Verifier, StartError> {
-    let Some(source) = config.auth.source() else {
-        return Err(StartError::Config(
-            "no key to verify tokens with: set auth.hs256_secret, auth.public_key_file or auth.jwks_url, for example\n  \
-             POSTHASTE__AUTH__HS256_SECRET=$(openssl rand -hex 32) posthaste serve\n\
-             or try it with the development secret: posthaste serve --dev"
-                .into(),
-        ));
-    };
+    let source = config.auth.source().ok_or_else(|| StartError::Config(NO_KEY.into()))?;
     let options = api::auth::Options {
         source,
         issuer: config.auth.issuer.clone(),

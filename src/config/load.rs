@@ -1,9 +1,34 @@
 //! Reads the configuration: layers, then rules for single values, then types, then agreement between values.
+use std::fmt::Display;
 use std::path::Path;
 
 use super::layers::{self, Environment, Mistakes, Settings};
 use super::sections::Config;
 use super::{agreement, rules};
+
+/// A configuration with its mistakes. In place of a value that cannot be used it has the default.
+pub struct ConfigDraft {
+    pub config: Config,
+    pub mistakes: Mistakes,
+}
+
+impl ConfigDraft {
+    /// Adds a mistake, unless one is known that begins with this key.
+    pub fn add(&mut self, key: &str, mistake: impl Display) {
+        let Mistakes(known) = &mut self.mistakes;
+        if !known.iter().any(|known| known.starts_with(key)) {
+            known.push(mistake.to_string());
+        }
+    }
+
+    /// The configuration, if it has no mistake.
+    ///
+    /// # Errors
+    /// The mistakes that it has, and those added.
+    pub fn into_valid(self) -> Result<Config, Mistakes> {
+        if self.mistakes.0.is_empty() { Ok(self.config) } else { Err(self.mistakes) }
+    }
+}
 
 impl Config {
     /// Reads all layers and checks every value.
@@ -11,6 +36,11 @@ impl Config {
     /// # Errors
     /// Every mistake found, each with its key, its value unless that is secret, where it was set, and what is accepted.
     pub fn load(file: Option<&Path>, environment: &Environment) -> Result<Config, Mistakes> {
+        Self::draft(file, environment).into_valid()
+    }
+
+    /// As [`Config::load`], for a caller that has further checks.
+    pub fn draft(file: Option<&Path>, environment: &Environment) -> ConfigDraft {
         parse(layers::load(file, environment))
     }
 
@@ -33,7 +63,7 @@ impl Config {
 
 /// Deserialising stops at the first value that does not fit. Each such value is reported and replaced by its default until everything
 /// fits, so that one run finds all mistakes.
-pub(super) fn parse(mut settings: Settings) -> Result<Config, Mistakes> {
+pub(super) fn parse(mut settings: Settings) -> ConfigDraft {
     rules::check(&mut settings);
     let config: Config = loop {
         match serde_path_to_error::deserialize(settings.tree()) {
@@ -44,7 +74,7 @@ pub(super) fn parse(mut settings: Settings) -> Result<Config, Mistakes> {
         }
     };
     settings.mistakes.extend(agreement::mistakes(&config));
-    if settings.mistakes.is_empty() { Ok(config) } else { Err(Mistakes(settings.mistakes)) }
+    ConfigDraft { config, mistakes: Mistakes(settings.mistakes) }
 }
 
 /// The accepted values, from serde's "unknown variant `x`, expected one of `a`, `b`" or from a message that is nothing else.

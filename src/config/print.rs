@@ -15,7 +15,7 @@ const MASK: &str = "***";
 /// The same mistakes as [`super::Config::load`].
 pub fn masked(file: Option<&Path>, environment: &Environment) -> Result<Vec<(String, String, String)>, Mistakes> {
     let settings = layers::load(file, environment);
-    load::parse(settings.clone())?;
+    load::parse(settings.clone()).into_valid()?;
     let set = settings.by_key.into_iter().filter(|(key, _)| !topic_keys::is_description(key));
     let rows = set.map(|(key, setting)| {
         let secret = is_secret(&key) && !setting.text.is_empty();

@@ -22,7 +22,7 @@ const OUTWARD: [&str; 7] = [
 /// The same mistakes as [`super::Config::load`].
 pub fn throwaway_environment(file: Option<&Path>, environment: &Environment) -> Result<Environment, Mistakes> {
     let settings = layers::load(file, environment);
-    load::parse(settings.clone())?;
+    load::parse(settings.clone()).into_valid()?;
     let set = settings.by_key.into_iter().filter(|(key, setting)| {
         !matches!(setting.origin, SettingOrigin::Default) && !OUTWARD.iter().any(|outward| key.starts_with(outward))
     });

@@ -61,6 +61,22 @@ pub(super) async fn open(
     }
 }
 
+/// Checks the broker's settings with its own parser, and starts nothing.
+pub(super) fn check(config: &Config) -> Result<(), StartError> {
+    match config.broker.kind {
+        BrokerKind::None | BrokerKind::Embedded => Ok(()),
+        #[cfg(feature = "kafka")]
+        BrokerKind::Kafka => {
+            let clock: Arc<dyn Clock> = Arc::new(memory::SystemClock::new());
+            // Only a record that is sent contains the installation.
+            let options = super::options::kafka(config, &super::options::operator_instance(), &"".into(), &clock);
+            kafka::Kafka::check(&options).map_err(|error| StartError::Config(error.to_string()))
+        }
+        #[cfg(not(feature = "kafka"))]
+        BrokerKind::Kafka => Err(super::store::not_built("broker.kind", "kafka")),
+    }
+}
+
 #[cfg(feature = "kafka")]
 pub(super) fn open_kafka(options: kafka::Options) -> Result<kafka::Kafka, StartError> {
     kafka::Kafka::open(options).map_err(|error| StartError::Config(error.to_string()))

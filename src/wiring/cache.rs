@@ -42,6 +42,27 @@ pub(super) fn open(
     Ok(CachePorts { cache: memory.clone(), rate_limiter: memory, idempotency: None, probe: None })
 }
 
+/// Checks the settings of the configured cache with its own parser, and connects to nothing.
+pub(super) fn check(config: &Config) -> Result<(), StartError> {
+    match config.cache.kind {
+        CacheKind::Memory => Ok(()),
+        #[cfg(feature = "redis")]
+        CacheKind::Redis => {
+            let rng: Arc<dyn Rng> = Arc::new(super::thread_rng::ThreadRng);
+            let instance = super::options::operator_instance();
+            let options = super::options::redis_cache(config, &instance, "check", &rng, &Metrics::new());
+            redis::Redis::check(&options).map_err(from_open_error)
+        }
+        #[cfg(not(feature = "redis"))]
+        CacheKind::Redis => Err(super::store::not_built("cache.kind", "redis")),
+    }
+}
+
+#[cfg(feature = "redis")]
+pub(super) fn from_open_error(error: redis::RedisOpenError) -> StartError {
+    StartError::Config(format!("redis.url: {error}"))
+}
+
 #[cfg(feature = "redis")]
 fn open_redis(
     config: &Config,
@@ -51,7 +72,7 @@ fn open_redis(
     handles: &mut BackendHandles,
 ) -> Result<CachePorts, StartError> {
     let options = super::options::redis_cache(config, instance, &handles.installation, rng, metrics);
-    let redis = redis::Redis::open(options).map_err(|error| StartError::Config(format!("redis.url: {error}")))?;
+    let redis = redis::Redis::open(options).map_err(from_open_error)?;
     handles.redis = Some(redis.clone());
     let redis = Arc::new(redis);
     Ok(CachePorts {

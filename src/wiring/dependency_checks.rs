@@ -4,7 +4,6 @@ use std::time::{Duration, Instant};
 use ports::clock::Clock;
 use ports::probe::Probe;
 
-use super::start_error::StartError;
 use crate::config::{BrokerKind, CacheKind, Config, StoreKind};
 
 /// Longest time that a dependency may take to answer `doctor`.
@@ -228,7 +227,7 @@ async fn redis_cache(config: &Config) -> DependencyCheck {
     let options = super::options::redis_cache(config, &instance, "doctor", &rng, &telemetry::Metrics::new());
     match redis::Redis::open(options) {
         Ok(redis) => probe_until_answer("redis", &redis).await,
-        Err(error) => DependencyCheck::failed("redis", StartError::Config(format!("redis.url: {error}"))),
+        Err(error) => DependencyCheck::failed("redis", super::cache::from_open_error(error)),
     }
 }
 

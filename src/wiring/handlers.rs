@@ -28,6 +28,11 @@ pub(super) fn open(config: &Config) -> Result<Handlers, StartError> {
     })
 }
 
+/// Checks the file of root certificates. The URLs of a configuration that was loaded are legal.
+pub(super) fn check(config: &Config) -> Result<(), StartError> {
+    ConfiguredEndpoints::of(config).map(drop)
+}
+
 fn chain(settings: &ConsumerSettings, kind: &str, endpoints: &ConfiguredEndpoints) -> Result<HandlerChain, StartError> {
     let post = |url: &SecretString| -> Result<Arc<dyn EventHandler>, StartError> {
         Ok(Arc::new(PostToEndpoint::new(Arc::new(endpoints.at(url, kind)?))))

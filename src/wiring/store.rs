@@ -43,6 +43,25 @@ pub(super) async fn open_once(config: &Config, instance: &str) -> Result<WiredSt
     opener.open().await.map_err(|failure| failure.error)
 }
 
+/// Checks the store's settings with its own parser, and connects to nothing.
+pub(super) fn check(config: &Config) -> Result<(), StartError> {
+    match config.store.kind {
+        StoreKind::Embedded => Ok(()),
+        #[cfg(feature = "postgres")]
+        StoreKind::Postgres => {
+            postgres::Postgres::check(super::options::postgres_for_operator(config)).map_err(from_postgres_error)
+        }
+        #[cfg(not(feature = "postgres"))]
+        StoreKind::Postgres => Err(not_built("store.kind", "postgres")),
+        #[cfg(feature = "redis")]
+        StoreKind::Redis => {
+            redis::RedisStore::check(&super::options::redis_store_for_operator(config)).map_err(from_redis_error)
+        }
+        #[cfg(not(feature = "redis"))]
+        StoreKind::Redis => Err(not_built("store.kind", "redis")),
+    }
+}
+
 /// A failed attempt to open the store.
 pub(super) struct OpenFailure {
     pub error: StartError,

@@ -1,6 +1,7 @@
 //! Tests of the embedded installation: data folder, command line, console, demo, documents and packages.
 mod cli;
 mod code_handlers;
+mod configuration;
 mod console;
 mod data_folder;
 mod demo;

@@ -41,14 +41,9 @@ impl Kafka {
     /// # Errors
     /// Only options that can never work, or a thread that cannot be started.
     pub fn open(options: Options) -> Result<Self, KafkaOpenError> {
-        // Otherwise OpenSSL frees its state when `main` returns, while threads of librdkafka still use it: the process would end with SIGSEGV.
-        #[cfg(feature = "tls")]
-        openssl_sys::init();
+        let settings = parse(&options)?;
         let options = Arc::new(options);
         let contact = Arc::new(BrokerContact::default());
-        let config = client_config::metadata(&options);
-        config.create_native_config().map_err(|error| KafkaOpenError::Options(error.to_string()))?;
-        let settings = ConnectionSettings::new(&options).map_err(KafkaOpenError::Options)?;
         let inner = Inner {
             sessions: SessionRegistry::new(Arc::clone(&options), settings, Arc::clone(&contact)),
             append_session: tokio::sync::Mutex::default(),
@@ -59,6 +54,14 @@ impl Kafka {
             contact,
         };
         Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// Checks the options as [`Kafka::open`] does, and starts nothing.
+    ///
+    /// # Errors
+    /// [`KafkaOpenError::Options`] names the option that cannot be used.
+    pub fn check(options: &Options) -> Result<(), KafkaOpenError> {
+        parse(options).map(drop)
     }
 
     /// The options that the adapter was opened with.
@@ -84,6 +87,16 @@ impl Kafka {
     pub async fn replicas(&self) -> Result<Replicas, Error> {
         self.inner.watcher.request(|reply| ClusterRequest::Replicas { reply }).await
     }
+}
+
+/// What connections need of the options, if they can be used.
+fn parse(options: &Options) -> Result<Arc<ConnectionSettings>, KafkaOpenError> {
+    // Otherwise OpenSSL frees its state when `main` returns, while threads of librdkafka still use it: the process would end with SIGSEGV.
+    #[cfg(feature = "tls")]
+    openssl_sys::init();
+    let config = client_config::metadata(options);
+    config.create_native_config().map_err(|error| KafkaOpenError::Options(error.to_string()))?;
+    ConnectionSettings::new(options).map_err(KafkaOpenError::Options)
 }
 
 impl Inner {

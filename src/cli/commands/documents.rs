@@ -25,6 +25,7 @@ pub(crate) enum ConfigVerb {
 pub(crate) fn config(file: Option<&Path>, environment: &Environment, verb: &ConfigVerb) -> Result<u8, Failure> {
     match verb {
         ConfigVerb::Print { output } => {
+            posthaste::check_config(file, environment).into_valid()?;
             for (key, value, origin) in config::masked(file, environment)? {
                 if output.is_json() {
                     print_line(&serde_json::json!({"key": key, "value": value, "origin": origin}).to_string())?;

@@ -5,7 +5,7 @@ mod reload;
 use std::path::Path;
 use std::time::Duration;
 
-use posthaste::{Config, Environment, Mistakes, Service, StartError};
+use posthaste::{Config, ConfigDraft, Environment, Mistakes, NO_KEY, Service, StartError};
 use rustix::fs::fstat;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use telemetry::logging::{self, Format};
@@ -40,12 +40,12 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn serve(file: Option<&Path>, environment: &Environment, arguments: &Arguments) -> Result<u8, Failure> {
-    run_configured(Config::load(file, environment)?, file, environment, arguments)
+    run_configured(load(file, environment, arguments.dev)?, file, environment, arguments)
 }
 
 /// `relay`: as `serve`, with `orders.enabled = false`.
 pub(crate) fn relay(file: Option<&Path>, environment: &Environment, arguments: &Arguments) -> Result<u8, Failure> {
-    let mut config = Config::load(file, environment)?;
+    let mut config = load(file, environment, arguments.dev)?;
     config.orders.enabled = false;
     run_configured(config, file, environment, arguments)
 }
@@ -56,7 +56,6 @@ fn run_configured(
     environment: &Environment,
     arguments: &Arguments,
 ) -> Result<u8, Failure> {
-    choose_key(&mut config, arguments.dev)?;
     let format = config.log.format.unwrap_or_else(Format::of_stdout);
     let _log = logging::init(format, &config.log.level, &config.region.id).map_err(Failure::new)?;
     raise_open_files();
@@ -84,14 +83,21 @@ fn run_configured(
     })
 }
 
+/// The configuration of a service, which needs a key. All its mistakes are one report.
+fn load(file: Option<&Path>, environment: &Environment, dev: bool) -> Result<Config, Mistakes> {
+    let mut draft = posthaste::check_config(file, environment);
+    choose_key(&mut draft, dev);
+    draft.into_valid()
+}
+
 /// With `--dev`, the development secret is used where no key is configured; without, it is refused.
-fn choose_key(config: &mut Config, dev: bool) -> Result<(), Mistakes> {
-    if dev && config.auth.source().is_none() {
-        config.auth.set_secret(DEVELOPMENT_SECRET);
-    }
-    match !dev && accepts_development_secret(config) {
-        true => Err(Mistakes(vec![PUBLIC_SECRET.to_owned()])),
-        false => Ok(()),
+fn choose_key(draft: &mut ConfigDraft, dev: bool) {
+    let auth = &mut draft.config.auth;
+    match auth.source() {
+        None if dev => auth.set_secret(DEVELOPMENT_SECRET),
+        None => draft.add("auth.", NO_KEY),
+        Some(_) if !dev && accepts_development_secret(&draft.config) => draft.add("auth.hs256_secret:", PUBLIC_SECRET),
+        Some(_) => {}
     }
 }
 

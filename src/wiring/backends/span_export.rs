@@ -2,7 +2,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use endpoints::{CollectorEndpoint, CollectorOptions};
+use endpoints::{CollectorEndpoint, CollectorOptions, RootCertificates};
 use ports::clock::Rng;
 use ports::partitions::InstanceId;
 use secrecy::ExposeSecret;
@@ -11,7 +11,7 @@ use telemetry::traces::{self, CollectorReply, OtlpClient, SpanExporter, Tracer};
 
 use super::super::handlers::certificates::root_certificates;
 use super::super::start_error::StartError;
-use crate::config::{Config, collector_headers, traces_url};
+use crate::config::{Config, TracingSettings, collector_headers, traces_url};
 
 /// The collector as the exporter calls it.
 struct CollectorClient(CollectorEndpoint);
@@ -20,6 +20,15 @@ impl OtlpClient for CollectorClient {
     fn post(&self, body: &[u8], timeout: Duration) -> Result<CollectorReply, String> {
         self.0.post(body, timeout).map(|(status, body)| CollectorReply { status, body })
     }
+}
+
+/// Checks the file of root certificates, where spans are exported.
+pub(in crate::wiring) fn check(config: &Config) -> Result<(), StartError> {
+    config.tracing.endpoint.as_ref().map_or(Ok(()), |_| roots(&config.tracing).map(drop))
+}
+
+fn roots(settings: &TracingSettings) -> Result<Option<RootCertificates>, StartError> {
+    settings.ca_file.as_deref().map(|file| root_certificates("tracing.ca_file", file)).transpose()
 }
 
 /// The tracer of the process, with its exporter. Without an endpoint it is off, and nothing is started.
@@ -37,7 +46,7 @@ pub(in crate::wiring) fn start(
     let refused = |key: &'static str| move |form: &str| StartError::Config(format!("{key}: must be {form}"));
     let url = traces_url(endpoint).map_err(refused("tracing.endpoint"))?;
     let headers = collector_headers(settings.headers.expose_secret()).map_err(refused("tracing.headers"))?;
-    let roots = settings.ca_file.as_deref().map(|file| root_certificates("tracing.ca_file", file)).transpose()?;
+    let roots = roots(settings)?;
     let client = CollectorClient(CollectorEndpoint::new(CollectorOptions { url, headers, roots }));
     let options = traces::Options {
         sample_ratio: settings.sample_ratio,

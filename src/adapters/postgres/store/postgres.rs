@@ -53,6 +53,14 @@ impl Postgres {
         Self::open_on_own_threads(Options { migrate: false, ..options }, open::for_operator).await
     }
 
+    /// Checks the URL and the root certificates of the options as [`Postgres::open`] does, and connects to nothing.
+    ///
+    /// # Errors
+    /// [`PostgresOpenError::Url`] or [`PostgresOpenError::Roots`].
+    pub fn check(options: Options) -> Result<(), PostgresOpenError> {
+        Connector::new(Arc::new(options)).map(drop)
+    }
+
     async fn open_on_own_threads<F>(
         options: Options,
         open: impl FnOnce(Arc<Options>, Connector) -> F,

@@ -27,11 +27,10 @@ impl Redis {
     /// # Errors
     /// [`RedisOpenError`]: mistakes of the configuration.
     pub fn open(options: Options) -> Result<Self, RedisOpenError> {
-        check(&options)?;
+        let server = parse(&options)?;
         let runtime = Handle::try_current().map_err(|_| RedisOpenError::NoRuntime)?;
         let (epoch, wakeup) = (Arc::new(Mutex::new(EpochTracker::new())), Arc::new(Notify::new()));
         let boot_id = format!("{:016x}", options.rng.next_u64());
-        let server = connection_info(&options.url, options.root_certificates.as_deref())?;
         let pool = pool(&options, &server, &boot_id, Arc::clone(&epoch), Arc::clone(&wakeup))?;
         let inner = Arc::new(RedisInner {
             server,
@@ -51,6 +50,14 @@ impl Redis {
         Ok(Self { inner })
     }
 
+    /// Checks the options as [`Redis::open`] does, and starts nothing.
+    ///
+    /// # Errors
+    /// [`RedisOpenError`]: mistakes of the configuration.
+    pub fn check(options: &Options) -> Result<(), RedisOpenError> {
+        parse(options).map(drop)
+    }
+
     /// Closes the handle: keys that this process still holds are free at once, and every later call fails. Safe to call twice.
     pub async fn close(&self) {
         let inner = &self.inner;
@@ -63,7 +70,13 @@ impl Redis {
     }
 }
 
-fn check(options: &Options) -> Result<(), RedisOpenError> {
+/// What the handle connects to, if the options can be used.
+fn parse(options: &Options) -> Result<ConnectionInfo, RedisOpenError> {
+    check_values(options)?;
+    connection_info(&options.url, options.root_certificates.as_deref())
+}
+
+fn check_values(options: &Options) -> Result<(), RedisOpenError> {
     if options.prefix.contains(['{', '}']) {
         return Err(RedisOpenError::Prefix(options.prefix.clone()));
     }

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 /// Why [`crate::Redis::open`] failed. No server was called, and nothing was changed.
 #[derive(Debug, thiserror::Error)]
 pub enum RedisOpenError {
-    /// `redis.url` is not a URL of a Redis server that this binary supports. The text never contains the URL, which may hold a password.
-    #[error("redis.url cannot be used: {0}; write redis://host:port")]
+    /// The URL is not one of a Redis server that this binary supports. The text never contains the URL, which may hold a password.
+    #[error("the URL cannot be used: {0}; write redis://host:port")]
     Url(String),
     /// The file with the trusted certificates cannot be used.
     #[error("the certificate authorities in {}: {reason}", file.display())]

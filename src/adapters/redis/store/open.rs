@@ -45,6 +45,14 @@ impl RedisStore {
         Ok(store)
     }
 
+    /// Checks the URL and the root certificates of the options as [`RedisStore::open`] does, and connects to nothing.
+    ///
+    /// # Errors
+    /// [`StoreOpenError::Options`].
+    pub fn check(options: &StoreOptions) -> Result<(), StoreOpenError> {
+        Redis::check(&handle_options(options)).map_err(|error| StoreOpenError::Options(error.to_string()))
+    }
+
     /// Opens the store for an operator's command while services run on it: acquires no instance name and installs nothing.
     ///
     /// # Errors
@@ -92,6 +100,11 @@ impl RedisStore {
 
 /// The handle of the store's server, and the prefix of the store's keys.
 fn connect(options: &StoreOptions) -> Result<(Redis, String), StoreOpenError> {
+    let redis = Redis::open(handle_options(options)).map_err(|error| StoreOpenError::Options(error.to_string()))?;
+    Ok((redis, format!("{}{{store}}:", options.prefix)))
+}
+
+fn handle_options(options: &StoreOptions) -> Options {
     let mut handle = Options::new(options.url.clone(), options.instance.clone(), Arc::clone(&options.rng));
     handle.root_certificates = options.root_certificates.clone();
     handle.prefix = format!("{}store:", options.prefix);
@@ -104,6 +117,5 @@ fn connect(options: &StoreOptions) -> Result<(Redis, String), StoreOpenError> {
     handle.dead_after = options.dead_after;
     handle.heartbeat_interval = options.heartbeat_interval;
     handle.metrics = options.metrics.clone();
-    let redis = Redis::open(handle).map_err(|error| StoreOpenError::Options(error.to_string()))?;
-    Ok((redis, format!("{}{{store}}:", options.prefix)))
+    handle
 }

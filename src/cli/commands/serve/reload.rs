@@ -4,7 +4,7 @@ use std::future::pending;
 use std::path::PathBuf;
 
 use posthaste::config::masked;
-use posthaste::{Config, Environment, Mistakes, Service};
+use posthaste::{Environment, Mistakes, Service};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::cli::failure::Failure;
@@ -37,7 +37,8 @@ impl Reloader {
 
     /// Reads all layers again. A configuration with a mistake changes nothing.
     pub(crate) fn reload(&mut self, service: &Service) {
-        let read = Config::load(self.file.as_deref(), &self.environment)
+        let read = posthaste::check_config(self.file.as_deref(), &self.environment)
+            .into_valid()
             .and_then(|config| Ok((config, settings(self.file.as_ref(), &self.environment)?)));
         let (config, settings) = match read {
             Ok(read) => read,
