@@ -88,6 +88,19 @@ impl Display for SettingOrigin {
 pub(super) struct Setting {
     pub text: String,
     pub origin: SettingOrigin,
+    form: ValueForm,
+}
+
+impl Setting {
+    fn default_of(text: String) -> Self {
+        Self { text, origin: SettingOrigin::Default, form: ValueForm::Plain }
+    }
+
+    /// Whether one is the value and the other names its file. Empty text sets nothing.
+    fn is_other_form_of(&self, other: &Self) -> bool {
+        let is_set = |setting: &Self| setting.form == ValueForm::InFile || !setting.text.is_empty();
+        self.form != other.form && is_set(self) && is_set(other)
+    }
 }
 
 /// All settings by key, and the mistakes found so far.
@@ -101,8 +114,8 @@ pub(super) struct Settings {
 /// Reads the layers. A file that cannot be read at all is one mistake; those of the environment are still found.
 pub(super) fn load(file: Option<&Path>, environment: &Environment) -> Settings {
     let table: toml::Table = DEFAULTS.parse().expect("config/default.toml is tested");
-    let default = |(key, text)| (key, Setting { text, origin: SettingOrigin::Default });
-    let defaults: BTreeMap<String, Setting> = flatten(table).into_iter().map(default).collect();
+    let defaults = flatten(table).into_iter().map(|(key, text)| (key, Setting::default_of(text)));
+    let defaults: BTreeMap<String, Setting> = defaults.collect();
     let mut settings = Settings { by_key: defaults.clone(), mistakes: Vec::new(), defaults };
     if let Some(path) = file {
         let shown = path.display().to_string();
@@ -157,7 +170,7 @@ impl Settings {
         let described = topic_keys::described_by(key);
         let default = self.defaults.get(described.as_deref().unwrap_or(key));
         let default = default.expect("config/default.toml is tested: it has every key").clone();
-        let Some(Setting { text, origin }) = self.by_key.insert(key.to_owned(), default) else { return };
+        let Some(Setting { text, origin, .. }) = self.by_key.insert(key.to_owned(), default) else { return };
         assert!(!matches!(origin, SettingOrigin::Default), "config/default.toml: {key} must be {expected}");
         let shown = if is_secret(key) { "***" } else { &text };
         self.mistakes.push(format!("{key} = \"{shown}\" (from {origin}): must be {expected}"));
@@ -189,7 +202,8 @@ impl Settings {
         self.by_key.retain(|key, _| !key.ends_with('.'));
     }
 
-    /// Puts a layer over the settings. Within one layer a secret is set either directly or by a file.
+    /// Puts a layer over the settings. A secret is set either directly or by a file, in all layers together: the one of an earlier layer may be
+    /// there by mistake.
     fn overlay(&mut self, layer: Vec<(String, String)>, origin: impl Fn(&str) -> SettingOrigin) {
         let mut set_here = Vec::new();
         for (key, text) in layer {
@@ -198,11 +212,18 @@ impl Settings {
                 continue;
             }
             match self.resolve(&key, text, &origin) {
-                Ok((key, text)) => {
-                    if set_here.contains(&key) {
-                        self.mistakes.push(format!("{key}: set both directly and by {key}_file; keep one"));
+                Ok((key, setting)) => {
+                    let is_repeated = set_here.contains(&key);
+                    let earlier = self.by_key.get(&key);
+                    let conflict = earlier.filter(|earlier| is_repeated || earlier.is_other_form_of(&setting));
+                    if let Some(Setting { origin, .. }) = conflict {
+                        let mut origins = vec![origin.to_string(), setting.origin.to_string()];
+                        origins.dedup();
+                        let origins = origins.join(" and ");
+                        let mistake = format!("{key}: set both directly and by {key}_file; keep one (from {origins})");
+                        self.mistakes.push(mistake);
                     }
-                    self.by_key.insert(key.clone(), Setting { text, origin: origin(&key) });
+                    self.by_key.insert(key.clone(), setting);
                     set_here.push(key);
                 }
                 Err(mistake) => self.mistakes.push(mistake),
@@ -210,24 +231,26 @@ impl Settings {
         }
     }
 
-    /// The key as it is listed in the defaults, and its value, read from its file where the key is `KEY_file`.
+    /// The key as it is listed in the defaults, and its setting, whose text is read from its file where the key is `KEY_file`.
     fn resolve(
         &self,
         key: &str,
         text: String,
         origin: &impl Fn(&str) -> SettingOrigin,
-    ) -> Result<(String, String), String> {
+    ) -> Result<(String, Setting), String> {
+        let origin = origin(key);
         if key.starts_with("topics.") {
-            let origin = origin(key);
             let of_variable = matches!(origin, SettingOrigin::Variable(_));
             let (known, form) = self.known_topics().resolve(key, of_variable, &origin)?;
-            return Ok((known, if form == ValueForm::InFile { read_secret(key, &text)? } else { text }));
+            let text = if form == ValueForm::InFile { read_secret(key, &text)? } else { text };
+            return Ok((known, Setting { text, origin, form }));
         }
         if let Some(known) = self.defaults.keys().find(|known| known.eq_ignore_ascii_case(key)) {
-            return Ok((known.clone(), text));
+            return Ok((known.clone(), Setting { text, origin, form: ValueForm::Plain }));
         }
         if let Some(secret) = secret_of_file(key) {
-            return Ok((secret.to_owned(), read_secret(key, &text)?));
+            let text = read_secret(key, &text)?;
+            return Ok((secret.to_owned(), Setting { text, origin, form: ValueForm::InFile }));
         }
         if let Some(prefix) = BY_EVENT_TYPE.iter().find(|prefix| key.to_lowercase().starts_with(**prefix)) {
             let (name, types) = (key[prefix.len()..].to_uppercase(), EventType::ALL.map(EventType::as_str).join(", "));
@@ -236,7 +259,7 @@ impl Settings {
         let nearest = self.nearest(key).filter(|known| !known.eq_ignore_ascii_case(key.trim_end_matches('.')));
         let suggestion = nearest.map(|known| format!("; did you mean {known}?")).unwrap_or_default();
         let kind = if key.ends_with('.') { "section" } else { "key" };
-        Err(format!("{}: unknown {kind} (from {}){suggestion}", key.trim_end_matches('.'), origin(key)))
+        Err(format!("{}: unknown {kind} (from {origin}){suggestion}", key.trim_end_matches('.')))
     }
 
     /// The known key, or for a section the known section, with the smallest edit distance, if that is at most a third of the key's length.
@@ -305,5 +328,51 @@ fn scalar(value: toml::Value) -> String {
     match value {
         toml::Value::String(text) => text,
         other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECRET: &str = "auth.hs256_secret";
+    const DIRECT: (&str, &str) = ("POSTHASTE__AUTH__HS256_SECRET", "direct");
+    const BY_FILE: &str = "POSTHASTE__AUTH__HS256_SECRET_FILE";
+
+    fn load_both(file: &str, (name, value): (&str, &str)) -> Settings {
+        let path = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(path.path(), file).expect("written");
+        load(Some(path.path()), &Environment([(name.to_owned(), value.to_owned())].into()))
+    }
+
+    #[test]
+    fn a_secret_is_set_in_one_form_in_all_layers_together() {
+        let secret = tempfile::NamedTempFile::new().expect("a file");
+        let path = secret.path().to_str().expect("text");
+        let by_file = format!("auth.hs256_secret_file = \"{path}\"");
+        let topic = ("POSTHASTE__TOPICS__T__CONSUMER_URL_FILE", path);
+        let refused = [
+            ("auth.hs256_secret = \"other\"", (BY_FILE, path), SECRET),
+            (by_file.as_str(), DIRECT, SECRET),
+            ("topics.t.consumer_url = \"other\"", topic, "topics.t.consumer_url"),
+        ];
+
+        for (file, variable, key) in refused {
+            let [mistake] = &load_both(file, variable).mistakes[..] else { panic!("one mistake: {file}") };
+            assert!(mistake.starts_with(&format!("{key}: set both directly and by {key}_file")), "{mistake}");
+            assert!(mistake.ends_with(&format!(" and {})", variable.0)) && !mistake.contains("other"), "{mistake}");
+        }
+        let accepted = [
+            (by_file.as_str(), (BY_FILE, path)),
+            ("auth.hs256_secret = \"other\"", DIRECT),
+            // Empty text sets nothing.
+            ("auth.hs256_secret = \"\"", (BY_FILE, path)),
+            (by_file.as_str(), (DIRECT.0, "")),
+        ];
+        for (file, variable) in accepted {
+            let settings = load_both(file, variable);
+            assert!(settings.mistakes.is_empty(), "{file}: {:?}", settings.mistakes);
+            assert_eq!(settings.by_key[SECRET].origin.to_string(), variable.0, "the variable that is set");
+        }
     }
 }

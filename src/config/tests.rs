@@ -218,6 +218,8 @@ fn a_secret_may_be_read_from_a_file_but_not_set_twice() {
     assert!(report.contains("auth.hs256_secret: set both directly and by auth.hs256_secret_file"), "{report}");
     assert!(!report.contains("top secret") && !report.contains("other"), "{report}");
 
+    assert!(report.contains("POSTHASTE__AUTH__HS256_SECRET and POSTHASTE__AUTH__HS256_SECRET_FILE"), "{report}");
+
     let missing = environment(&[("POSTHASTE__AUTH__HS256_SECRET_FILE", "/no/such/file")]);
     assert!(Config::load(None, &missing).expect_err("missing").to_string().contains("cannot be read"));
 }

@@ -35,7 +35,7 @@ exit 78
 
 A **duration** is written `250ms`, `5s`, `10m`, `1h`, `7d` or a bare `0`. A **size** is written `64KiB`, `1MiB` or as a number of bytes.
 A **secret** can be read from a file instead: `auth.hs256_secret_file = "/run/secrets/key"`, or `POSTHASTE__AUTH__HS256_SECRET_FILE`. The
-service removes one trailing newline. Setting both forms is a mistake.
+service removes one trailing newline. Setting both forms is a mistake, also in different layers.
 
 `rate_limit.policies` sets limits per tier of callers (the claim `tier` of their tokens) and class of requests (`read`, `write`), with and
 without Redis. With Redis (`cache.kind = "redis"`) they can also be changed at run time: what is set there replaces the configured limit of that
