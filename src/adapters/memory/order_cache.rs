@@ -51,7 +51,13 @@ impl CachedOrders {
     pub(crate) fn refuse_older(&self, id: OrderId, version: u64, now: Timestamp) {
         let until = self.expiry(id, now);
         self.entries.update(id, |cached| {
-            if cached.as_ref().is_none_or(|cached| cached.version < version) {
+            // A version without an order refuses from now on, not from when it was written; an expired one refuses nothing.
+            let may_replace = |cached: &CachedOrder| {
+                cached.version < version
+                    || (cached.order.is_none() && (cached.version == version || cached.until <= now))
+            };
+            if cached.as_ref().is_none_or(may_replace) {
+                let version = cached.as_ref().map_or(version, |cached| cached.version.max(version));
                 *cached = Some(CachedOrder { version, order: None, until });
             }
         });
@@ -122,5 +128,22 @@ mod tests {
         cache.put(order.clone(), later);
 
         assert_eq!(cache.get(order.id, later), Some(order));
+    }
+
+    #[test]
+    fn a_version_is_refused_for_the_whole_time_to_live_of_the_last_call() {
+        let ttl = Duration::from_secs(60);
+        let (order, renewed, late) = (order(0, 1), NOW.after(ttl / 2), NOW.after(ttl + ttl / 4));
+        let refused_since = |first: u64, second: Timestamp, read: Timestamp| {
+            let cache = CachedOrders::new(4, ttl, 0.0);
+            cache.refuse_older(order.id, first, NOW);
+            cache.refuse_older(order.id, 1, second);
+            cache.put(order.clone(), read);
+            cache.get(order.id, read)
+        };
+
+        assert_eq!(refused_since(1, renewed, late), None, "the same version again");
+        assert_eq!(refused_since(1, late, late), None, "after the first call's time");
+        assert_eq!(refused_since(2, late, late), None, "also where that refused a higher version");
     }
 }
