@@ -2,10 +2,12 @@
 use clap::Command;
 
 /// What every command exits with.
-const EXIT_STATUS: &str = "0 done, 1 failed, 2 wrong arguments, 78 mistakes in the configuration";
-/// What `serve` and `demo` also exit with.
-const EXIT_STATUS_OF_SERVICE: &str = "70 the supervision tree gave up, 130 a second signal";
-/// What `doctor` exits with.
+const EXIT_STATUS: &str = "0 done, 1 failed, 2 wrong arguments, 78 mistakes in the configuration (or the store lacks migrations or has another \
+     number of partitions)";
+/// What `serve`, `relay` and `demo` also exit with.
+const EXIT_STATUS_OF_SERVICE: &str =
+    "70 the supervision tree gave up (or a listener failed or the instance name was lost), 130 a second signal";
+/// What `doctor` exits with. It finds what else ends a service with 78, and exits with 1.
 const EXIT_STATUS_OF_DOCTOR: &str =
     "0 nothing is wrong, 1 a check found something, 2 wrong arguments, 78 mistakes in the configuration";
 
@@ -133,13 +135,18 @@ fn sections(path: &str) -> Vec<(&'static str, Vec<String>)> {
     if !lines.is_empty() {
         sections.push(("EXAMPLES", lines));
     }
-    let codes = match path {
-        "posthaste doctor" => EXIT_STATUS_OF_DOCTOR.to_owned(),
-        "posthaste" | "posthaste serve" | "posthaste demo" => format!("{EXIT_STATUS}, {EXIT_STATUS_OF_SERVICE}"),
-        _ => EXIT_STATUS.to_owned(),
-    };
-    sections.push(("EXIT STATUS", vec![codes]));
+    sections.push(("EXIT STATUS", vec![exit_status(path)]));
     sections
+}
+
+fn exit_status(path: &str) -> String {
+    match path {
+        "posthaste doctor" => EXIT_STATUS_OF_DOCTOR.to_owned(),
+        "posthaste" | "posthaste serve" | "posthaste relay" | "posthaste demo" => {
+            format!("{EXIT_STATUS}, {EXIT_STATUS_OF_SERVICE}")
+        }
+        _ => EXIT_STATUS.to_owned(),
+    }
 }
 
 /// The command with examples and exit codes below its help, and below that of all its subcommands.
@@ -206,11 +213,12 @@ mod tests {
         let help = top.expect("the command exists").render_help().to_string();
 
         assert!(help.contains("EXAMPLES:\n  posthaste outbox redrive --type ORDER_CREATED --dry-run"), "{help}");
-        assert!(
-            help.trim_end()
-                .ends_with("EXIT STATUS:\n  0 done, 1 failed, 2 wrong arguments, 78 mistakes in the configuration")
-        );
         let words = help.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.ends_with(&format!("EXIT STATUS: {EXIT_STATUS}")), "{help}");
+        for command in ["serve", "relay", "demo"] {
+            let ends = exit_status(&format!("posthaste {command}"));
+            assert!(ends.contains("70 the supervision tree gave up (or a listener failed"), "{command}: {ends}");
+        }
         assert!(words.contains("[possible values: NETWORK, TIMEOUT, VALIDATION, SYSTEM]"), "{help}");
         assert!(manual_sections("posthaste-outbox-why").contains(".SH \"EXAMPLES\"\n.nf\nposthaste outbox why 6"));
     }

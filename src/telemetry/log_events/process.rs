@@ -76,7 +76,8 @@ const EVENTS: &[LogEvent] = &[
         levels: &[Level::ERROR],
         fields: &["error", "exit_code"],
         meaning: "The service could not start; the process ends with `exit_code`.",
-        action: "Read `error`; 78 is a mistake in the configuration or a missing migration. `posthaste doctor` checks the dependencies.",
+        action: "Read `error`; 78 is a mistake in the configuration, a missing migration or a changed number of partitions. \
+                 `posthaste doctor` checks the dependencies.",
     },
     LogEvent {
         name: "panicked",
