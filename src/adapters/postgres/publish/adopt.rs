@@ -110,7 +110,9 @@ pub enum AdoptError {
 impl From<tokio_postgres::Error> for AdoptError {
     fn from(error: tokio_postgres::Error) -> Self {
         match error.code() {
-            Some(&SqlState::UNDEFINED_TABLE | &SqlState::UNDEFINED_COLUMN) => AdoptError::NotInstalled,
+            Some(&SqlState::UNDEFINED_TABLE | &SqlState::UNDEFINED_COLUMN | &SqlState::UNDEFINED_FUNCTION) => {
+                AdoptError::NotInstalled
+            }
             _ => AdoptError::Database(describe(&error)),
         }
     }
@@ -169,14 +171,20 @@ struct Table {
     own_schema: String,
     /// The schema of the functions that publish, quoted.
     functions: String,
-    columns: BTreeMap<String, ColumnType>,
+    columns: BTreeMap<String, AdoptedColumn>,
 }
 
-/// The type of a column.
-struct ColumnType {
-    name: String,
-    /// Whether it is PostgreSQL's own, of which only a superuser can have defined a conversion.
+/// A column, and how the trigger's function reads it.
+struct AdoptedColumn {
+    kind: String,
+    /// Whether its type is PostgreSQL's own, of which only a superuser can have defined a conversion.
     built_in: bool,
+    /// The expression of its value.
+    value: String,
+    /// The expression of its text.
+    text: String,
+    /// The condition that its type has changed.
+    changed: String,
 }
 
 impl Table {
@@ -195,12 +203,15 @@ impl Table {
         if name.split_once('.').is_some_and(|(schema, table)| schema == own_schema && table == "outbox") {
             return Err(AdoptError::OwnTable(name));
         }
-        let columns = "SELECT attname::text, format_type(atttypid, NULL), typnamespace = 'pg_catalog'::regnamespace
-             FROM pg_attribute JOIN pg_type t ON t.oid = atttypid WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped";
-        let columns = client.query_typed(columns, &[(&name, Type::TEXT)]).await?;
+        // Migration V16 has this function and rewrites earlier triggers' functions by it.
+        let columns = format!(
+            "SELECT name, type, built_in, value, as_text, changed FROM {own_schema}.outbox_columns_read(to_regclass($1))"
+        );
+        let columns = client.query_typed(&columns, &[(&name, Type::TEXT)]).await?;
         let column = |row: &Row| {
-            let kind = ColumnType { name: row.try_get(1)?, built_in: row.try_get(2)? };
-            Ok::<_, tokio_postgres::Error>((row.try_get(0)?, kind))
+            let (kind, built_in) = (row.try_get(1)?, row.try_get(2)?);
+            let (value, text, changed) = (row.try_get(3)?, row.try_get(4)?, row.try_get(5)?);
+            Ok::<_, tokio_postgres::Error>((row.try_get(0)?, AdoptedColumn { kind, built_in, value, text, changed }))
         };
         Ok(Self {
             function: format!("{own_schema}.outbox_adopted_{oid}"),
@@ -223,7 +234,7 @@ impl Table {
         if found.try_get(1)? { Ok(()) } else { Err(AdoptError::MayNotPublish { role: found.try_get(0)? }) }
     }
 
-    fn column(&self, column: &str, purpose: &'static str) -> Result<&ColumnType, AdoptError> {
+    fn column(&self, column: &str, purpose: &'static str) -> Result<&AdoptedColumn, AdoptError> {
         self.columns.get(column).ok_or_else(|| {
             let columns = self.columns.keys().cloned().collect();
             AdoptError::NoColumn { column: column.to_owned(), purpose, columns }
@@ -231,19 +242,14 @@ impl Table {
     }
 
     /// The text of a column in the trigger's function.
-    fn text(&self, column: &str, purpose: &'static str) -> Result<String, AdoptError> {
-        let built_in = self.column(column, purpose)?.built_in;
-        Ok(trigger_function::text(column, built_in))
+    fn text(&self, column: &str, purpose: &'static str) -> Result<&str, AdoptError> {
+        Ok(&self.column(column, purpose)?.text)
     }
 
-    /// The statement that refuses a row after one of these columns has got another type. Types that are not PostgreSQL's own need none: the function
-    /// converts their columns without calling anything of the type's owner.
+    /// The statement that refuses a row after one of these columns has got another type.
     fn type_check(&self, columns: &BTreeSet<&String>) -> String {
-        let kind = |column: &&String| {
-            let (name, kind) = self.columns.get_key_value(*column).filter(|(_, kind)| kind.built_in)?;
-            Some((&**name, &*kind.name))
-        };
-        trigger_function::type_check(columns.iter().filter_map(kind))
+        let read = columns.iter().filter_map(|column| self.columns.get(*column));
+        trigger_function::type_check(read.map(|column| &*column.changed))
     }
 }
 
@@ -260,9 +266,9 @@ async fn plan(client: &Client, adoption: &AdoptedTable) -> Result<(Table, Vec<St
     let kind_column = if lacks_kind { &adoption.route } else { &adoption.kind };
     let (payload, content_type) = payload(&table, adoption)?;
     let arguments = [
-        trigger_function::topic(&adoption.topic, &route),
-        table.text(&adoption.key, "key")?,
-        table.text(kind_column, "type")?,
+        trigger_function::topic(&adoption.topic, route),
+        table.text(&adoption.key, "key")?.to_owned(),
+        table.text(kind_column, "type")?.to_owned(),
         payload,
         headers(&table, &adoption.headers)?,
         literal(&content_type),
@@ -301,11 +307,10 @@ fn check_event(adoption: &AdoptedTable) -> Result<(), EventRefusal> {
 
 /// The value of a row as bytes, and its media type. A NULL is an empty value.
 fn payload(table: &Table, adoption: &AdoptedTable) -> Result<(String, String), AdoptError> {
-    let kind = table.column(&adoption.payload, "payload")?;
-    let (column, text) = (trigger_function::value(&adoption.payload), trigger_function::text(&adoption.payload, true));
-    let (value, usual) = match &*kind.name {
-        foreign if !kind.built_in => return Err(AdoptError::PayloadType(foreign.to_owned())),
-        "bytea" => (format!("coalesce({column}, ''::bytea)"), "application/octet-stream"),
+    let AdoptedColumn { kind, built_in, value, text, .. } = table.column(&adoption.payload, "payload")?;
+    let (value, usual) = match &**kind {
+        foreign if !built_in => return Err(AdoptError::PayloadType(foreign.to_owned())),
+        "bytea" => (format!("coalesce({value}, ''::bytea)"), "application/octet-stream"),
         "json" | "jsonb" | "text" | "character varying" | "character" => {
             (format!("convert_to(coalesce({text}, ''), 'UTF8')"), "application/json")
         }
@@ -328,11 +333,11 @@ fn headers(table: &Table, headers: &[(String, String)]) -> Result<String, AdoptE
 
 /// The id of a row: a UUID as it is, of everything else one that is derived from the table and the id.
 fn event_id(table: &Table, column: &str) -> Result<String, AdoptError> {
-    let kind = table.column(column, "id")?;
-    if kind.built_in && kind.name == "uuid" {
-        return Ok(trigger_function::value(column));
+    let AdoptedColumn { kind, built_in, value, text, .. } = table.column(column, "id")?;
+    if *built_in && kind == "uuid" {
+        return Ok(value.clone());
     }
-    Ok(trigger_function::derived_id(&table.own_schema, &table.name, &table.text(column, "id")?))
+    Ok(trigger_function::derived_id(&table.own_schema, &table.name, text))
 }
 
 #[cfg(test)]

@@ -4,6 +4,8 @@ use tokio_postgres::Client;
 
 use crate::support::Database;
 
+mod own_types;
+
 /// The table of the outbox event router with JSON values.
 const JSON_TABLE: &str =
     "CREATE SCHEMA shop; CREATE TABLE shop.outbox (id uuid NOT NULL, aggregatetype character varying(255) NOT NULL,
