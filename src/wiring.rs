@@ -43,7 +43,7 @@ use telemetry::traces::{SpanExporter, Tracer};
 pub use adopt::{AdoptMode, TableAdoption, adopt_table};
 pub(crate) use backends::BackendHandles;
 use backends::{Backends, BrokerPorts, span_export};
-pub use dependency_checks::{DependencyCheck, check_dependencies};
+pub use dependency_checks::{DependencyCheck, check_adopted_tables, check_dependencies};
 pub use held_transaction::HeldTransaction;
 pub use operator_access::{OperatorAccess, open_for_operator};
 pub use schema::{Migration, SchemaState, create_missing_topics, migrate, schema_state};

@@ -119,7 +119,40 @@ async fn postgres(config: &Config) -> Vec<DependencyCheck> {
         slots(&report.idle_slots),
         indexes(&report.missing_indexes),
         standbys(&report.standbys),
+        adopted_tables(config).await,
     ]
+}
+
+/// Checks that the functions of adopted tables run nothing of the tables' owners: migrations cannot rewrite each of an earlier version.
+#[cfg(feature = "postgres")]
+async fn adopted_tables(config: &Config) -> DependencyCheck {
+    match postgres::unchecked_tables(&super::options::postgres_for_operator(config)).await {
+        Ok(tables) => unchecked_tables(&tables),
+        Err(error) => DependencyCheck::failed("adopted", super::store::from_postgres_error(error)),
+    }
+}
+
+#[cfg(feature = "postgres")]
+fn unchecked_tables(tables: &[(String, String)]) -> DependencyCheck {
+    let shown: Vec<String> = tables.iter().map(|(table, role)| format!("{table} as {role}")).collect();
+    let detail = match shown.is_empty() {
+        true => "every adopted table checks the types of its columns".to_owned(),
+        false => format!(
+            "the owner of a table can run SQL as the role that adopted it with an earlier version: {}; run `posthaste adopt` again for each of \
+             them, as that role and with the same options",
+            shown.join(", ")
+        ),
+    };
+    DependencyCheck::new("adopted", tables.is_empty(), detail)
+}
+
+/// Checks the adopted tables of a PostgreSQL store, as [`check_dependencies`] does among others; `None` for other stores, which adopt none.
+pub async fn check_adopted_tables(config: &Config) -> Option<DependencyCheck> {
+    match config.store.kind {
+        #[cfg(feature = "postgres")]
+        StoreKind::Postgres => Some(adopted_tables(config).await),
+        _ => None,
+    }
 }
 
 /// The settings that are off with what follows from it, or `none` if all are on.

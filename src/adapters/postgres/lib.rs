@@ -102,6 +102,7 @@ mod schema {
     pub(crate) mod migrations;
     pub(crate) mod own_schema;
     pub mod throwaway;
+    pub(crate) mod unchecked_tables;
 }
 
 mod connection {
@@ -125,6 +126,7 @@ pub use publish::transaction::{EventPublisher, PublishError, publish, publish_al
 pub use schema::commands::{migrate, migration_status};
 pub use schema::migrations::MigrationStatus;
 pub use schema::throwaway;
+pub use schema::unchecked_tables::unchecked_tables;
 pub use store::options::Options;
 pub use store::postgres::Postgres;
 pub use store::probe::PostgresProbe;

@@ -6,6 +6,7 @@ use clap::Args;
 use posthaste::config::BrokerKind;
 use posthaste::{Config, Migration, SchemaState};
 use serde_json::json;
+use telemetry::logging;
 
 use super::super::failure::Failure;
 use super::super::output::format::OutputArguments;
@@ -40,10 +41,14 @@ pub(crate) fn migrate(config: &Config, arguments: &Arguments) -> Result<u8, Fail
             }
             return Ok(code);
         }
+        logging::init_brief_on_stderr("warn").map_err(Failure::new)?;
         let applying = spinner("applying migrations");
         let schema = posthaste::migrate(config).await;
         applying.finish_and_clear();
         let code = report(schema?, arguments)?;
+        if let Some(adopted) = posthaste::check_adopted_tables(config).await.filter(|check| !check.ok) {
+            print_message(format_args!("{}", adopted.detail));
+        }
         // The schema is reported before the broker is used: if the broker fails, the operator still sees the applied migrations.
         for name in posthaste::create_missing_topics(config).await? {
             print_message(format_args!("topic {name} was created"));

@@ -58,6 +58,13 @@ const EVENTS: &[LogEvent] = &[
         action: "End the transaction if it is forgotten: `pg_stat_activity` shows the oldest by `xact_start`.",
     },
     LogEvent {
+        name: "database_message",
+        levels: &[Level::DEBUG, Level::WARN],
+        fields: &["code"],
+        meaning: "PostgreSQL sent a notice, or a warning, with this SQLSTATE; migrations warn in this way.",
+        action: "Do what the hint of a warning says.",
+    },
+    LogEvent {
         name: "archive_partition_create_failed",
         levels: &[Level::DEBUG],
         fields: &["day", "error"],

@@ -8,7 +8,7 @@ use tokio::runtime::Builder;
 use tokio_postgres::NoTls;
 
 use crate::harness::backend::Backend;
-use crate::harness::process::Posthaste;
+use crate::harness::process::{Posthaste, run};
 use findings::{WAIT_MAX, assert_found, findings, install, installed};
 
 #[test]
@@ -54,6 +54,37 @@ fn a_transaction_that_holds_back_vacuum_is_found() {
     let found = |text: &str| bad.iter().any(|finding| finding.starts_with(text));
     assert!(code == 1 && found("xmin: the oldest transaction is 36") && found("clock: "), "{bad:#?}");
     drop((holder, driver));
+}
+
+#[test]
+fn an_adopted_table_without_a_check_of_its_columns_is_found() {
+    let backend = Backend::new();
+    let warn = "CREATE FUNCTION public.warn() RETURNS event_trigger LANGUAGE plpgsql
+         AS 'BEGIN RAISE WARNING ''of a migration'' USING HINT = ''read it''; END'";
+    backend.database.rows(warn);
+    backend.database.rows("CREATE EVENT TRIGGER warn ON ddl_command_end EXECUTE FUNCTION public.warn()");
+    let (code, _, messages) = run(&backend, &["migrate", "up"]);
+    assert!(code == 0 && messages.contains("of a migration (read it)"), "{messages}");
+    backend.database.rows("DROP EVENT TRIGGER warn");
+    let table = "CREATE TABLE shop (id uuid, aggregatetype text, aggregateid text, payload jsonb)";
+    backend.database.rows(table);
+    let adopt = || run(&backend, &["adopt", "--table", "shop"]).0;
+    assert_eq!(adopt(), 0);
+    let is_found = || {
+        let (_, _, messages) = run(&backend, &["migrate", "up"]);
+        let (_, bad) = findings(&backend, &[]);
+        let named = |text: &String| text.contains("shop as ") && text.contains("posthaste adopt");
+        (named(&messages), bad.iter().any(|finding| finding.starts_with("adopted: ") && named(finding)))
+    };
+    assert_eq!(is_found(), (false, false));
+
+    // As an earlier version wrote it, in the name of the same role.
+    let earlier = "DO $do$ BEGIN EXECUTE (SELECT format('CREATE OR REPLACE FUNCTION public.%I() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS %L',
+         proname, ' BEGIN PERFORM NEW.id::text; RETURN NULL; END ') FROM pg_proc WHERE proname LIKE 'outbox_adopted_%'); END $do$";
+    backend.database.rows(earlier);
+
+    assert_eq!(is_found(), (true, true));
+    assert_eq!((adopt(), is_found()), (0, (false, false)));
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use deadpool_postgres::{Hook, Manager, ManagerConfig, Pool, RecyclingMethod, Runtime};
 use futures::future::BoxFuture;
 use tokio::task::JoinHandle;
+use tokio_postgres::error::{DbError, Severity};
 use tokio_postgres::{AsyncMessage, Client, Notification};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
@@ -70,6 +71,7 @@ impl Connector {
             loop {
                 match poll_fn(|context| connection.poll_message(context)).await {
                     Some(Ok(AsyncMessage::Notification(notification))) => on_notification(notification),
+                    Some(Ok(AsyncMessage::Notice(notice))) => log_notice(&notice),
                     Some(Ok(_)) => {}
                     // The owner of the client sees that the connection is closed.
                     Some(Err(_)) | None => return,
@@ -96,6 +98,17 @@ impl Connector {
             .recycle_timeout(Some(self.options.connect_timeout))
             .build()
             .map_err(|error| PostgresOpenError::Refused { location: self.location().into(), reason: error.to_string() })
+    }
+}
+
+/// Logs a message that the server sends beside its replies: a migration warns by one.
+fn log_notice(notice: &DbError) {
+    let (code, message) = (notice.code().code(), notice.message());
+    let hint = notice.hint().map(|hint| format!(" ({hint})")).unwrap_or_default();
+    if notice.parsed_severity() == Some(Severity::Warning) {
+        tracing::warn!(event = "database_message", code, "PostgreSQL warns: {message}{hint}");
+    } else {
+        tracing::debug!(event = "database_message", code, "PostgreSQL notes: {message}{hint}");
     }
 }
 

@@ -1,5 +1,5 @@
 //! Columns of domains, enumerations and other types that are not PostgreSQL's own, in tables that an earlier version adopted.
-use postgres::{AdoptedTable, adopt, migrate};
+use postgres::{AdoptedTable, adopt, migrate, unchecked_tables};
 use tokio_postgres::Client;
 
 use super::{JSON_TABLE, adoption, event_ids, events, table_owner};
@@ -128,5 +128,41 @@ async fn type_with_the_name_of_an_earlier_domain_runs_nothing_of_its_owner() {
     let taken = client.query_one("SELECT to_regclass('shop.taken') IS NULL", &[]).await.unwrap();
     assert!(taken.get::<_, bool>(0), "the function of the owner ran");
     assert_eq!(events(&client).await[0][1], "(1)");
+    client.batch_execute(&format!("DROP OWNED BY {role} CASCADE; DROP ROLE {role}")).await.unwrap();
+}
+
+#[tokio::test]
+async fn tables_that_an_upgrade_cannot_correct_are_listed_until_they_are_adopted_again() {
+    let database = database_of_version(15).await;
+    let (client, options) = (database.client().await, database.options("a"));
+    client.batch_execute(TABLE).await.unwrap();
+    adopt_as_before(&client).await;
+    let convert = "CREATE FUNCTION shop.shown(shop.kind) RETURNS text LANGUAGE sql IMMUTABLE AS $$ SELECT 'kind' $$;
+         CREATE CAST (shop.kind AS text) WITH FUNCTION shop.shown(shop.kind)";
+    client.batch_execute(convert).await.unwrap();
+    let me: String = client.query_one("SELECT current_user::text", &[]).await.unwrap().get(0);
+
+    migrate(&options).await.unwrap();
+
+    assert_eq!(unchecked_tables(&options).await.unwrap(), [("shop.outbox".to_owned(), me)]);
+    adopt(&options, &adoption()).await.unwrap();
+    assert_eq!(unchecked_tables(&options).await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn function_of_another_role_is_listed_also_behind_a_renamed_trigger() {
+    let database = Database::own().await;
+    let (client, options) = (database.client().await, database.options("a"));
+    let role = format!("other_{}", database.name);
+    let text = format!(
+        "CREATE ROLE {role}; GRANT CREATE, USAGE ON SCHEMA public TO {role}; CREATE SCHEMA shop; CREATE TABLE shop.\"Rows\" (id uuid);
+         CREATE FUNCTION public.outbox_adopted_7() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
+           AS ' BEGIN PERFORM NEW.\"id\"::text; RETURN NULL; END ';
+         CREATE TRIGGER renamed AFTER INSERT ON shop.\"Rows\" FOR EACH ROW EXECUTE FUNCTION public.outbox_adopted_7();
+         ALTER FUNCTION public.outbox_adopted_7() OWNER TO {role}"
+    );
+    client.batch_execute(&text).await.unwrap();
+
+    assert_eq!(unchecked_tables(&options).await.unwrap(), [("shop.\"Rows\"".to_owned(), role.clone())]);
     client.batch_execute(&format!("DROP OWNED BY {role} CASCADE; DROP ROLE {role}")).await.unwrap();
 }
