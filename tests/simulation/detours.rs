@@ -52,7 +52,7 @@ async fn copies_of_a_retried_message_do_not_end_the_wait_for_a_later_one() {
 /// The end of a detour follows the acknowledgement, so that a message which may come again is not overtaken. Without it, or without its reply, the
 /// next message of the key ends the detour.
 #[tokio::test(start_paused = true)]
-async fn detour_whose_end_is_not_recorded_ends_with_the_next_message() {
+async fn detour_without_a_recorded_end_ends_with_the_next_message() {
     for fault in [InjectedFault::UnknownDone, InjectedFault::UnknownNotDone] {
         let handler = handler(1, 0);
         let (environment, mut ledger) = (environment(&handler), Ledger::default());
