@@ -13,7 +13,6 @@ use crate::options::Compression;
 use crate::producer::partition_queues::Chunk;
 use crate::producer::sender::OUTAGE_WAIT;
 use crate::producer::transactional_producer::{TransactionalProducer, topic_name};
-use crate::protocol::cluster::ALL_IN_SYNC;
 use crate::protocol::connection::CallError;
 use crate::protocol::record_batch;
 use crate::protocol::response_code::{error_code, is_partition_unavailable, may_pass_soon};
@@ -120,16 +119,15 @@ impl TransactionalProducer {
         let is_too_few =
             |outcome: &ChunkOutcome| matches!(outcome, ChunkOutcome::Refused { code: Code::NotEnoughReplicas, .. });
         let scarce = chunks.iter().zip(outcomes).filter(|(_, outcome)| is_too_few(outcome));
-        // How many replicas are in sync now. Where no broker answers, and where all are in sync again, the partition is refused as one without a
-        // leader is.
+        // How many replicas are in sync now. Where no broker answers, the partition is refused as one without a leader is.
         drop(self.cluster.load(scarce.map(|(chunk, _)| &*chunk.topic), Instant::now() + OUTAGE_WAIT));
         let now = Instant::now();
         for (chunk, outcome) in chunks.iter().zip(outcomes) {
+            let in_sync = self.cluster.in_sync(&chunk.topic, chunk.partition);
             match outcome {
-                ChunkOutcome::Appended(_) => self.unavailable.remove(&chunk.topic, chunk.partition),
+                ChunkOutcome::Appended(_) => self.unavailable.remove(&chunk.topic, chunk.partition, in_sync),
                 ChunkOutcome::Refused { code, .. } if is_partition_unavailable(*code) => {
-                    let in_sync = self.cluster.in_sync(&chunk.topic, chunk.partition);
-                    let too_few = in_sync.filter(|in_sync| is_too_few(outcome) && *in_sync < ALL_IN_SYNC);
+                    let too_few = in_sync.filter(|_| is_too_few(outcome));
                     self.unavailable.insert(&chunk.topic, chunk.partition, too_few, now);
                 }
                 _ => {}

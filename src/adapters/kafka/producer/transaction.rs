@@ -233,6 +233,7 @@ impl Sending {
             let in_sync = producer.cluster.in_sync(topic, partition);
             producer.unavailable.is_refused(topic, partition, in_sync, now)
         };
+        producer.unavailable.observe(|topic, partition| producer.cluster.in_sync(topic, partition));
         if producer.unavailable.is_empty() || is_refused(terms.watermark_topic, terms.watermark_partition) {
             return Ok(());
         }

@@ -7,9 +7,11 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
+use crate::protocol::cluster::ALL_IN_SYNC;
+
 /// How long a failure stays valid. A partition that works again waits for at most this time.
 const FAILURE_TTL: Duration = Duration::from_secs(5);
-/// How long a partition with too few replicas in sync is refused while no more join: an operator may have lowered `min.insync.replicas`. Each
+/// How long partitions with too few replicas in sync are refused while no more join: an operator may have lowered `min.insync.replicas`. Each
 /// attempt costs a transactional id for as long as the partition takes no records, so each further one waits longer by the factor.
 const TOO_FEW_TTL: Duration = Duration::from_secs(300);
 const TOO_FEW_TTL_FACTOR: u32 = 12;
@@ -17,66 +19,100 @@ const TOO_FEW_TTL_MAX: Duration = Duration::from_secs(12 * 3_600);
 
 /// The failed topic partitions. Clones share them: with two sessions in turn, the second one must not pay for what the first has just found.
 #[derive(Clone, Default)]
-pub(crate) struct UnavailablePartitions(Arc<Mutex<FailuresByPartition>>);
+pub(crate) struct UnavailablePartitions(Arc<Mutex<KnownFailures>>);
 
-type FailuresByPartition = HashMap<(Arc<str>, u32), PartitionFailure>;
+#[derive(Default)]
+struct KnownFailures {
+    partitions: HashMap<(Arc<str>, u32), PartitionFailure>,
+    /// Topics of which a partition had too few replicas in sync. `min.insync.replicas` is the topic's: what is too few for one partition is too
+    /// few for all, and each would cost a transactional id.
+    scarce: HashMap<Arc<str>, Scarcity>,
+}
 
 /// The failures of a partition since it last took records.
-#[derive(Clone, Copy, Debug)]
 struct PartitionFailure {
     /// When it last failed.
     at: Instant,
-    /// The replicas that were in sync, where they were too few.
-    too_few: Option<usize>,
     /// How long it is refused.
     ttl: Duration,
+    /// It failed with too few replicas in sync.
+    had_too_few: bool,
+}
+
+/// A number of replicas in sync that is too few for a topic.
+struct Scarcity {
+    /// The partition that last failed with it.
+    partition: u32,
+    in_sync: usize,
+    at: Instant,
+    ttl: Duration,
+}
+
+impl KnownFailures {
+    fn is_empty(&self) -> bool {
+        self.partitions.is_empty() && self.scarce.is_empty()
+    }
 }
 
 impl UnavailablePartitions {
     /// A partition took no records. `too_few` is the number of its replicas in sync, if they were too few.
     pub(crate) fn insert(&self, topic: &Arc<str>, partition: u32, too_few: Option<usize>, now: Instant) {
-        let mut failed = self.0.lock();
-        let failure = failed.entry((Arc::clone(topic), partition)).or_insert(PartitionFailure {
-            at: now,
-            too_few,
-            ttl: Duration::ZERO,
-        });
-        let ttl = match too_few {
-            None => FAILURE_TTL,
-            Some(_) => (failure.ttl * TOO_FEW_TTL_FACTOR).clamp(TOO_FEW_TTL, TOO_FEW_TTL_MAX),
-        };
-        *failure = PartitionFailure { at: now, too_few, ttl };
-    }
-
-    /// A partition took records.
-    pub(crate) fn remove(&self, topic: &Arc<str>, partition: u32) {
-        let mut failed = self.0.lock();
-        if !failed.is_empty() {
-            failed.remove(&(Arc::clone(topic), partition));
+        let known = &mut *self.0.lock();
+        let key = (Arc::clone(topic), partition);
+        let before = known.partitions.get(&key).filter(|before| before.had_too_few).map(|before| before.ttl);
+        // All replicas are in sync: most often they were so too late for the record. The second time they are too few all the same.
+        let ttl = before.filter(|_| too_few == Some(ALL_IN_SYNC)).map_or(FAILURE_TTL, longer);
+        known.partitions.insert(key, PartitionFailure { at: now, ttl, had_too_few: too_few.is_some() });
+        if let Some(in_sync) = too_few.filter(|in_sync| *in_sync < ALL_IN_SYNC) {
+            let ttl = longer(known.scarce.get(topic).map_or(Duration::ZERO, |before| before.ttl));
+            known.scarce.insert(Arc::clone(topic), Scarcity { partition, in_sync, at: now, ttl });
         }
     }
 
-    /// Whether the records of a partition with this many replicas in sync are refused without being sent. The metadata at the failure may have
-    /// been old: the smallest number counts.
+    /// A partition with this many replicas in sync took records.
+    pub(crate) fn remove(&self, topic: &Arc<str>, partition: u32, in_sync: Option<usize>) {
+        let known = &mut *self.0.lock();
+        if known.is_empty() {
+            return;
+        }
+        known.partitions.remove(&(Arc::clone(topic), partition));
+        let is_enough =
+            |of: &Scarcity| of.partition == partition || in_sync.is_some_and(|in_sync| in_sync <= of.in_sync);
+        if known.scarce.get(topic).is_some_and(is_enough) {
+            known.scarce.remove(topic);
+        }
+    }
+
+    /// Compares with newer metadata: that at the failure may have been old, and the smallest number of a partition counts.
+    pub(crate) fn observe(&self, in_sync: impl Fn(&str, u32) -> Option<usize>) {
+        for (topic, scarcity) in &mut self.0.lock().scarce {
+            let now = in_sync(topic, scarcity.partition).unwrap_or(ALL_IN_SYNC);
+            scarcity.in_sync = scarcity.in_sync.min(now);
+        }
+    }
+
+    /// Whether the records of a partition with this many replicas in sync are refused without being sent.
     pub(crate) fn is_refused(&self, topic: &Arc<str>, partition: u32, in_sync: Option<usize>, now: Instant) -> bool {
-        let mut failed = self.0.lock();
-        if failed.is_empty() {
+        let known = self.0.lock();
+        if known.is_empty() {
             return false;
         }
-        let Some(failure) = failed.get_mut(&(Arc::clone(topic), partition)) else { return false };
-        if let (Some(known), Some(in_sync)) = (failure.too_few, in_sync) {
-            if in_sync > known {
+        if let (Some(scarcity), Some(in_sync)) = (known.scarce.get(topic), in_sync) {
+            if in_sync <= scarcity.in_sync && now.saturating_duration_since(scarcity.at) < scarcity.ttl {
+                return true;
+            }
+            if scarcity.partition == partition {
                 return false;
             }
-            failure.too_few = Some(in_sync);
         }
-        now.saturating_duration_since(failure.at) < failure.ttl
+        let failure = known.partitions.get(&(Arc::clone(topic), partition));
+        failure.is_some_and(|failure| now.saturating_duration_since(failure.at) < failure.ttl)
     }
 
     /// Whether it has taken no records since its last failure: waiting for it once more would delay every other key.
     pub(crate) fn has_failed(&self, topic: &Arc<str>, partition: u32) -> bool {
-        let failed = self.0.lock();
-        !failed.is_empty() && failed.contains_key(&(Arc::clone(topic), partition))
+        let known = self.0.lock();
+        !known.is_empty() && known.partitions.contains_key(&(Arc::clone(topic), partition))
     }
 
     /// Whether every partition works.
@@ -86,8 +122,14 @@ impl UnavailablePartitions {
 
     /// The topics of all partitions that have taken no records since they failed, and when each failed.
     pub(crate) fn failures(&self) -> Vec<(Arc<str>, Instant)> {
-        self.0.lock().iter().map(|((topic, _), failure)| (Arc::clone(topic), failure.at)).collect()
+        let known = self.0.lock();
+        known.partitions.iter().map(|((topic, _), failure)| (Arc::clone(topic), failure.at)).collect()
     }
+}
+
+/// The time after this one for which partitions with too few replicas are refused.
+fn longer(ttl: Duration) -> Duration {
+    (ttl * TOO_FEW_TTL_FACTOR).clamp(TOO_FEW_TTL, TOO_FEW_TTL_MAX)
 }
 
 #[cfg(test)]
@@ -104,21 +146,42 @@ mod tests {
         assert!(!failed.is_refused(&topic, 3, Some(1), start + FAILURE_TTL), "it is tried again");
         assert!(failed.has_failed(&topic, 3));
 
-        failed.remove(&topic, 3);
+        failed.remove(&topic, 3, Some(1));
         assert!(!failed.has_failed(&topic, 3), "it works again");
     }
 
     #[test]
-    fn partition_with_too_few_replicas_is_refused_until_more_are_in_sync() {
+    fn partitions_with_too_few_replicas_are_refused_until_more_are_in_sync() {
         let (failed, topic, start) = (UnavailablePartitions::default(), Arc::from("order.events"), Instant::now());
         failed.insert(&topic, 3, Some(2), start);
 
-        let later = start + TOO_FEW_TTL / 2;
-        for (in_sync, is_refused) in
-            [(None, true), (Some(2), true), (Some(3), false), (Some(1), true), (Some(2), false)]
-        {
-            assert_eq!(failed.is_refused(&topic, 3, in_sync, later), is_refused, "{in_sync:?} in sync");
+        let is_refused = |partition, in_sync| failed.is_refused(&topic, partition, in_sync, start + TOO_FEW_TTL / 2);
+        for (in_sync, expected) in [(None, false), (Some(2), true), (Some(3), false), (Some(ALL_IN_SYNC), false)] {
+            assert_eq!(is_refused(3, in_sync), expected, "{in_sync:?} in sync");
+            assert_eq!(is_refused(4, in_sync), expected, "{in_sync:?} in sync, another partition");
         }
+        assert!(!failed.is_refused(&Arc::from("other"), 3, Some(1), start), "another topic");
+
+        failed.observe(|_, partition| (partition == 3).then_some(1));
+        assert!(is_refused(3, Some(1)) && is_refused(4, Some(1)));
+        assert!(!is_refused(4, Some(2)), "the metadata at the failure was old");
+
+        failed.remove(&topic, 4, Some(2));
+        assert!(is_refused(5, Some(1)), "2 are enough, and 1 is not");
+        failed.remove(&topic, 4, Some(1));
+        assert!(!is_refused(5, Some(1)), "1 is enough now");
+    }
+
+    #[test]
+    fn all_replicas_are_too_few_the_second_time() {
+        let (failed, topic, start) = (UnavailablePartitions::default(), Arc::from("order.events"), Instant::now());
+        let is_refused = |after| failed.is_refused(&topic, 3, Some(ALL_IN_SYNC), start + after);
+
+        failed.insert(&topic, 3, Some(ALL_IN_SYNC), start);
+        assert!(!is_refused(FAILURE_TTL), "they may have joined again after the failure");
+        failed.insert(&topic, 3, Some(ALL_IN_SYNC), start);
+        assert!(is_refused(FAILURE_TTL));
+        assert!(!failed.is_refused(&topic, 4, Some(ALL_IN_SYNC), start), "another partition");
     }
 
     #[test]
@@ -127,7 +190,7 @@ mod tests {
         let hour = Duration::from_secs(3_600);
         for ttl in [hour / 12, hour, hour * 12, hour * 12] {
             failed.insert(&topic, 3, Some(1), now);
-            assert!(failed.is_refused(&topic, 3, Some(1), now + ttl - FAILURE_TTL));
+            assert!(failed.is_refused(&topic, 3, Some(1), now + ttl - Duration::from_secs(1)));
             now += ttl;
             assert!(!failed.is_refused(&topic, 3, Some(1), now), "{ttl:?}");
         }
