@@ -64,7 +64,8 @@ impl Decisions {
         self.failed += other.failed;
     }
 
-    /// Of the messages that are done, leaves those in front of the first one of their partition that is not: the group continues there.
+    /// Of the messages that are done, leaves those in front of the first one of their partition that is not: the group continues there. If others
+    /// come again, no detour ends: a later message of theirs must not overtake them. The next message of its key ends it.
     pub fn acknowledge_up_to_undone(&mut self, deliveries: &[Delivery]) {
         let done: HashSet<&Position> = self.acknowledge.iter().collect();
         let mut ended: HashSet<(&str, u32)> = HashSet::new();
@@ -75,7 +76,16 @@ impl Decisions {
             }
             !ended.contains(&partition)
         });
-        self.acknowledge = acknowledge.cloned().collect();
+        let acknowledge: Vec<Position> = acknowledge.cloned().collect();
+        if acknowledge.len() < self.acknowledge.len() {
+            self.keep_detours();
+        }
+        self.acknowledge = acknowledge;
+    }
+
+    /// Ends no detour: messages that were done come again.
+    pub fn keep_detours(&mut self) {
+        self.detours.retain(|change| matches!(change, DetourChange::Enter { .. }));
     }
 }
 
@@ -113,10 +123,15 @@ mod tests {
         let deliveries =
             [delivery("a", 0, 5), delivery("b", 0, 1), delivery("a", 0, 6), delivery("a", 0, 7), delivery("a", 1, 9)];
         let done = [3, 4, 0].map(|number: usize| deliveries[number].position.clone());
-        let mut decisions = Decisions { acknowledge: done.to_vec(), ..Decisions::default() };
+        let detours = vec![DetourChange::Leave { key: "k".into(), offset: 7 }];
+        let mut decisions = Decisions { acknowledge: done.to_vec(), detours: detours.clone(), ..Decisions::default() };
 
         decisions.acknowledge_up_to_undone(&deliveries);
 
         assert_eq!(decisions.acknowledge, [0, 4].map(|number: usize| deliveries[number].position.clone()));
+        assert_eq!(decisions.detours, [], "it comes again, and a later message of its key waits for it");
+        decisions.detours = detours.clone();
+        decisions.acknowledge_up_to_undone(&[&deliveries[..2], &deliveries[4..]].concat());
+        assert_eq!(decisions.detours, detours, "nothing comes again");
     }
 }

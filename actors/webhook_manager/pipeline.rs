@@ -16,7 +16,6 @@ use ports::Error;
 use ports::broker::consumer_groups::{Delivery, GroupMember};
 use ports::endpoint::WebhookClient;
 use ports::endpoint::webhooks::{AttemptOutcome, Webhook, WebhookDelivery, WebhookStore};
-use ports::inbox::DetourChange;
 use telemetry::traces::Tracer;
 use tokio::time::Instant;
 use tracing::Instrument;
@@ -116,7 +115,7 @@ impl PollWork for WebhookPipeline {
         if comes_again {
             // What was not decided comes again. What was accepted may come again as well; its id is the same, and its later ones still wait.
             decisions.acknowledge.clear();
-            decisions.detours.retain(|change| matches!(change, DetourChange::Enter { .. }));
+            decisions.keep_detours();
         } else {
             decisions.acknowledge.extend(others);
             if consumer.stops() {
