@@ -56,7 +56,8 @@ impl PartitionSessions {
             return Ok(SessionStart::HeldElsewhere);
         };
         let watermark = self.failures.call(self.context.broker.watermark(partition, None)).await?;
-        if let Some(seen) = watermark.filter(|_| store_went_back(watermark, fence.counter)) {
+        // The acquisition has raised the counter itself: no batch has its present value.
+        if let Some(seen) = watermark.filter(|_| store_went_back(watermark, fence.counter.saturating_sub(1))) {
             self.report_rewind(&fence, watermark);
             let decided = self.timeline.decided_watermark(partition, seen).await?;
             let Some(above) = self.acquire(partition, reason, Some(decided)).await? else {
