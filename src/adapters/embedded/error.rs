@@ -57,8 +57,10 @@ pub(crate) fn of_statement(error: &rusqlite::Error, operation: &str) -> Error {
 }
 
 /// An error of COMMIT itself. A full disk and a busy file leave nothing behind; after any other failure the last frames may have reached the disk.
+/// The wal-index is extended after the frames were synced: the recovery of the file accepts them although the commit failed.
 pub(crate) fn of_commit(error: &rusqlite::Error) -> Error {
     match of_statement(error, "commit") {
+        Error::Full(message) if no_room_for_shared_memory(error) => Error::Unknown(message),
         known @ (Error::Full(_) | Error::Rejected(_)) => known,
         Error::Unreachable(message) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => {
             Error::Unreachable(message)
@@ -80,4 +82,24 @@ pub(crate) fn broken(what: impl std::fmt::Display) -> WriteError {
 /// The error of a call after the store was closed.
 pub(crate) fn closed(operation: &str) -> Error {
     Error::Unreachable(format!("{operation}: the store is closed"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sqlite(code: i32) -> rusqlite::Error {
+        rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(code), None)
+    }
+
+    #[test]
+    fn full_disk_leaves_nothing_behind_except_after_the_frames_of_a_commit_were_synced() {
+        use rusqlite::ffi::{SQLITE_FULL, SQLITE_IOERR_SHMSIZE};
+
+        for code in [SQLITE_FULL, SQLITE_IOERR_SHMSIZE] {
+            assert!(matches!(of_statement(&sqlite(code), "insert"), Error::Full(_)), "{code}");
+        }
+        assert!(matches!(of_commit(&sqlite(SQLITE_FULL)), Error::Full(_)));
+        assert!(matches!(of_commit(&sqlite(SQLITE_IOERR_SHMSIZE)), Error::Unknown(_)));
+    }
 }

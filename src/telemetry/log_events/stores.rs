@@ -177,6 +177,6 @@ const EVENTS: &[LogEvent] = &[
         levels: &[Level::WARN],
         fields: &["settings"],
         meaning: "The Redis store may lose orders: `settings` names the settings.",
-        action: "Set `appendonly yes`, `appendfsync always` and `maxmemory-policy noeviction`.",
+        action: "Set `appendonly yes`, `appendfsync always`, `no-appendfsync-on-rewrite no` and `maxmemory-policy noeviction`.",
     },
 ];

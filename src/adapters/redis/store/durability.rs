@@ -22,7 +22,7 @@ impl RedisStore {
     /// Logs each change of what they allow.
     ///
     /// # Errors
-    /// The server may lose orders, and the options do not accept that. Settings that cannot be read count as unchanged.
+    /// The server may lose orders, and the options do not accept that. PersistenceSettings that cannot be read count as unchanged.
     pub(crate) async fn recheck_durability(&self) -> Result<(), Error> {
         if let Ok(persistence) = persistence(&self.inner.redis).await {
             let before = std::mem::replace(&mut *self.inner.known_risk.lock(), persistence.risk.clone());
@@ -78,20 +78,40 @@ struct Persistence {
 async fn persistence(redis: &Redis) -> Result<Persistence, Error> {
     let info: String = redis.inner.store_command("read its settings", cmd("INFO")).await?;
     let setting = |name: &str| info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-    let mut fsync = cmd("CONFIG");
-    fsync.arg("GET").arg("appendfsync");
-    // Where an ACL forbids CONFIG, the check knows only whether there is an append-only file.
-    let fsync: Option<(String, String)> = redis.inner.store_command("read its settings", fsync).await.ok();
-    let fsync = fsync.as_ref().map(|(_, value)| value.as_str());
-    let risk = risk(setting("aof_enabled"), fsync, setting("maxmemory_policy"));
-    Ok(Persistence { syncs_late: risk.is_none() && fsync == Some("everysec"), risk })
+    let fsync = configured(redis, "appendfsync").await;
+    let settings = PersistenceSettings {
+        aof: setting("aof_enabled"),
+        fsync: fsync.as_deref(),
+        no_fsync_on_rewrite: configured(redis, "no-appendfsync-on-rewrite").await.as_deref() == Some("yes"),
+        policy: setting("maxmemory_policy"),
+    };
+    let risk = risk(&settings);
+    Ok(Persistence { syncs_late: risk.is_none() && fsync.as_deref() == Some("everysec"), risk })
 }
 
-fn risk(aof: Option<&str>, fsync: Option<&str>, policy: Option<&str>) -> Option<String> {
+/// A setting of the running server. Where an ACL forbids CONFIG, the check knows only whether there is an append-only file.
+async fn configured(redis: &Redis, name: &str) -> Option<String> {
+    let mut get = cmd("CONFIG");
+    get.arg("GET").arg(name);
+    let setting: Result<(String, String), Error> = redis.inner.store_command("read its settings", get).await;
+    setting.ok().map(|(_, value)| value)
+}
+
+/// The settings that decide what a Redis may lose.
+struct PersistenceSettings<'a> {
+    aof: Option<&'a str>,
+    fsync: Option<&'a str>,
+    /// While the append-only file is rewritten or a snapshot is saved, nothing is synced, whatever `fsync` says: up to 30 s are lost.
+    no_fsync_on_rewrite: bool,
+    policy: Option<&'a str>,
+}
+
+fn risk(PersistenceSettings { aof, fsync, no_fsync_on_rewrite, policy }: &PersistenceSettings<'_>) -> Option<String> {
     let evicting = policy.filter(|policy| *policy != "noeviction");
     let risks = [
-        (aof != Some("1")).then(|| "appendonly is no".to_owned()),
-        (fsync == Some("no")).then(|| "appendfsync is no".to_owned()),
+        (*aof != Some("1")).then(|| "appendonly is no".to_owned()),
+        (*fsync == Some("no")).then(|| "appendfsync is no".to_owned()),
+        no_fsync_on_rewrite.then(|| "no-appendfsync-on-rewrite is yes".to_owned()),
         evicting.map(|policy| format!("maxmemory-policy is {policy}")),
     ];
     let risks: Vec<String> = risks.into_iter().flatten().collect();
@@ -104,9 +124,14 @@ mod tests {
 
     #[test]
     fn settings_that_may_lose_orders_are_named() {
-        assert_eq!(risk(Some("1"), Some("everysec"), Some("noeviction")), None);
-        assert_eq!(risk(Some("1"), None, None), None);
-        let all = risk(Some("0"), Some("no"), Some("allkeys-lru")).expect("a risk");
+        let of = |aof, fsync, no_fsync_on_rewrite, policy| {
+            risk(&PersistenceSettings { aof, fsync, no_fsync_on_rewrite, policy })
+        };
+        assert_eq!(of(Some("1"), Some("everysec"), false, Some("noeviction")), None);
+        assert_eq!(of(Some("1"), None, false, None), None);
+        let rewrite = of(Some("1"), Some("always"), true, Some("noeviction"));
+        assert_eq!(rewrite.as_deref(), Some("no-appendfsync-on-rewrite is yes"));
+        let all = of(Some("0"), Some("no"), false, Some("allkeys-lru")).expect("a risk");
         assert!(["appendonly", "appendfsync", "allkeys-lru"].iter().all(|word| all.contains(word)), "{all}");
     }
 }
