@@ -14,10 +14,10 @@ pub struct ForwardedRecord {
     pub if_refused: Option<DetourChange>,
 }
 
-/// Decisions of one poll or of one key's messages in it, applied in the order of the fields: a message is processed before a later one of its
-/// key goes to a retry topic, because other members read that one from then on. Detours end after the acknowledgement: a message that may be
-/// delivered again is not overtaken. A crash in between repeats the poll: the inbox and the detours absorb the repetition, and only a retried or
-/// dead message may then appear twice in its topic.
+/// Decisions of one poll or of one key's messages in it, applied in the order of the fields: a message is processed before a later one of its key
+/// goes to a retry topic, because other members read that one from then on. Detours end after the acknowledgement: a message that may be delivered
+/// again is not overtaken. A crash in between repeats the poll. The inbox and the detours make the repetition harmless, except that a message may
+/// then be twice in a retry topic or among the dead letters.
 #[derive(Default)]
 pub struct Decisions {
     /// Events for the inbox.
@@ -34,8 +34,8 @@ pub struct Decisions {
     pub failed: u64,
 }
 
-/// Separates the changes that come before the acknowledgement from the ends of detours, which come after it. An end before a later entry of its
-/// key is dropped: that message ends the detour.
+/// Separates the entries of detours, applied before the acknowledgement, from their ends, applied after it. Drops an end that a later entry of the
+/// same key follows: the message of that entry ends the detour.
 pub fn split_detours(changes: Vec<DetourChange>) -> (Vec<DetourChange>, Vec<DetourChange>) {
     let (mut entered, mut entries, mut ends) = (HashSet::new(), Vec::new(), Vec::new());
     for change in changes.into_iter().rev() {
@@ -64,8 +64,8 @@ impl Decisions {
         self.failed += other.failed;
     }
 
-    /// Of the messages that are done, leaves those in front of the first one of their partition that is not: the group continues there. If others
-    /// come again, no detour ends: a later message of theirs must not overtake them. The next message of its key ends it.
+    /// Acknowledges, in each partition, only the done messages before the first message that is not done; the group continues there. If a done
+    /// message is delivered again, its detour stays, so that no later message of the key overtakes it. The next message of the key ends the detour.
     pub fn acknowledge_up_to_undone(&mut self, deliveries: &[Delivery]) {
         let done: HashSet<&Position> = self.acknowledge.iter().collect();
         let mut ended: HashSet<(&str, u32)> = HashSet::new();
@@ -78,13 +78,13 @@ impl Decisions {
         });
         let acknowledge: Vec<Position> = acknowledge.cloned().collect();
         if acknowledge.len() < self.acknowledge.len() {
-            self.keep_detours();
+            self.drop_detour_ends();
         }
         self.acknowledge = acknowledge;
     }
 
-    /// Ends no detour: messages that were done come again.
-    pub fn keep_detours(&mut self) {
+    /// Removes the ends of detours: done messages will be delivered again, and a later message of their key must not overtake them.
+    pub fn drop_detour_ends(&mut self) {
         self.detours.retain(|change| matches!(change, DetourChange::Enter { .. }));
     }
 }
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn detours_end_apart_from_the_entries_unless_a_later_message_of_the_key_enters() {
+    fn detour_end_before_a_later_entry_of_its_key_is_dropped() {
         let enter = |key: &str, offset| DetourChange::Enter { key: key.into(), stage: 0, offset };
         let leave = |key: &str, offset| DetourChange::Leave { key: key.into(), offset };
         let changes = vec![leave("a", 1), leave("a", 2), leave("b", 3), enter("b", 4), enter("c", 5), leave("c", 5)];

@@ -249,7 +249,7 @@ impl BatchSender {
         let partly_sent = !batch.sent.is_empty();
         if partly_sent || (reached && !batch.probe) {
             let of_row = cause_of_a_row(&cause);
-            // No answer names a row: a broker that gives none, or is away, has judged none of them.
+            // A transient failure here names no row: the broker did not answer, so it has rejected none of them.
             let is_outage = of_row.fault() == Fault::Transient;
             let refusal = |row| RefusedRow { is_outage, ..batch.refusal(row, &of_row) };
             let refused = batch.unsent_heads().into_iter().map(refusal).collect();

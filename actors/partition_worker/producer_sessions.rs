@@ -18,8 +18,8 @@ use producer_turns::{ProducerTurns, TurnEnd};
 pub enum ProducerSlots {
     /// Partitions spread over this many slots: a failure in one slot disturbs no other. For a broker whose producers cost nothing.
     Spread(u32),
-    /// Claims of all partitions use two of this many producers in turn. For a broker where each transaction has a price for every partition of a
-    /// topic, whatever it carries. A session that has ended makes way for a further producer, or for one of two spare slots: another
+    /// All partitions share two of this many producers, used in turn. For a broker where each transaction costs something for every partition of a
+    /// topic, whatever it carries. When a session ends, a producer that is not in use replaces it, or one of two spare slots: both have another
     /// transactional id.
     Shared(u32),
 }

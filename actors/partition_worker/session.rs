@@ -56,7 +56,7 @@ impl PartitionSessions {
             return Ok(SessionStart::HeldElsewhere);
         };
         let watermark = self.failures.call(self.context.broker.watermark(partition, None)).await?;
-        // The acquisition has raised the counter itself: no batch has its present value.
+        // The acquisition raised the counter by one, and no batch has this value as its token. Compare the watermark with the value before.
         if let Some(seen) = watermark.filter(|_| store_went_back(watermark, fence.counter.saturating_sub(1))) {
             self.report_rewind(&fence, watermark);
             let decided = self.timeline.decided_watermark(partition, seen).await?;

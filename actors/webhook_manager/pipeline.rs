@@ -113,9 +113,10 @@ impl PollWork for WebhookPipeline {
         self.count(&deliveries);
         let failed = decisions.failed;
         if comes_again {
-            // What was not decided comes again. What was accepted may come again as well; its id is the same, and its later ones still wait.
+            // Undecided messages are delivered again. Accepted ones may be delivered again too, with the same id; the later messages of their keys
+            // still wait.
             decisions.acknowledge.clear();
-            decisions.keep_detours();
+            decisions.drop_detour_ends();
         } else {
             decisions.acknowledge.extend(others);
             if consumer.stops() {

@@ -33,7 +33,7 @@ pub struct RowView {
     pub lease_owner: Option<InstanceId>,
     /// Fencing token of that claim.
     pub lease_version: Token,
-    /// Number of attempts so far that count; an outage uses up half of the attempts of its topic at most.
+    /// Attempts counted so far. Attempts that failed in an outage are counted only up to half of `attempts_max`.
     pub retry_count: u32,
     /// Time of the next attempt, while the row waits for one.
     pub next_attempt_at: Option<Timestamp>,

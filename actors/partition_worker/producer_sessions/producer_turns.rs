@@ -2,8 +2,8 @@
 /// How many sessions are used in turn. The coordinator still writes the markers of a transaction when the next one of the same id begins;
 /// two ids hide that delay from each other, and a third would only split the claims into more transactions.
 const TURNS: usize = 2;
-/// Slots beside those of the producers: each replaces one whose transactional id is of no use for a while. A broker that cannot end a transaction,
-/// because a partition of it takes no marker, refuses its transactional id until it can.
+/// Spare slots. One of them replaces a producer whose transactional id is blocked: while a partition accepts no transaction marker, the broker cannot
+/// complete the transaction and refuses its transactional id.
 const SPARE_SLOTS: usize = 2;
 
 /// The claims and batches of the sessions in use. Pure: the order of the calls is its only time.

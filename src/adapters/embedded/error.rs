@@ -57,7 +57,8 @@ pub(crate) fn of_statement(error: &rusqlite::Error, operation: &str) -> Error {
 }
 
 /// An error of COMMIT itself. A full disk and a busy file leave nothing behind; after any other failure the last frames may have reached the disk.
-/// The wal-index is extended after the frames were synced: the recovery of the file accepts them although the commit failed.
+/// SQLite extends the wal-index (the -shm file) after it has synced the frames. If that fails, COMMIT fails, but recovery still applies the frames:
+/// the outcome is unknown.
 pub(crate) fn of_commit(error: &rusqlite::Error) -> Error {
     match of_statement(error, "commit") {
         Error::Full(message) if no_room_for_shared_memory(error) => Error::Unknown(message),

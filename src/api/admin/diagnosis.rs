@@ -26,7 +26,7 @@ pub(crate) struct DiagnosisBody {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false, value_type = OutboxRowBody)]
     head: Option<OutboxRowBody>,
-    /// The number of attempts that count: an outage uses up half of the attempts at most.
+    /// Attempts counted so far. Attempts that failed in an outage are counted only up to half of `attempts_max`.
     #[schema(example = 1)]
     attempt: u32,
     /// When the next attempt is due; null if none is planned.

@@ -30,7 +30,7 @@ pub(crate) struct OutboxRowBody {
     lease_owner: Option<String>,
     /// The fencing token of the last claim.
     lease_version: u64,
-    /// The number of attempts that count: an outage uses up half of the attempts at most.
+    /// Attempts counted so far. Attempts that failed in an outage are counted only up to half of `attempts_max`.
     retry_count: u32,
     #[schema(format = DateTime)]
     next_attempt_at: Option<String>,

@@ -38,7 +38,7 @@ impl ChainRules {
         applicable(self.retry_by_topic.get(topic), None).unwrap_or(&self.retry)
     }
 
-    /// The attempts of the row that count after this failure.
+    /// The row's number of attempts after this failure.
     pub fn attempts_counted(&self, failure: PublishFailure<'_>) -> u32 {
         if failure.is_outage {
             self.retry_of(failure.topic).attempts_after_outage(failure.attempt)

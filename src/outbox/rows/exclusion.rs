@@ -35,7 +35,7 @@ impl Disposition {
 pub struct Exclusion {
     /// The row, which must belong to the batch.
     pub row: RowId,
-    /// The attempts of the row that count from now on. An outage counts less than the attempt that the claim has counted:
+    /// The row's number of attempts after the exclusion. After an outage it may be lower than the number that the claim counted:
     /// [`RetryPolicy::attempts_after_outage`](crate::RetryPolicy::attempts_after_outage).
     pub attempts: u32,
     /// What happens to the row.

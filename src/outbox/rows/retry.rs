@@ -39,8 +39,8 @@ const THROTTLING_MIN: f64 = 0.2;
 const SEMI_TRANSIENT_FACTOR: f64 = 1.75;
 
 impl RetryPolicy {
-    /// The attempts that count after an outage in attempt number `attempt`. Outages alone use up half of the attempts at most: the delay grows
-    /// up to there, and the other half is left to other failures. An outage takes back no attempt before it.
+    /// The number of attempts after attempt number `attempt` failed in an outage. Outages raise it to half of `attempts_max` at most, so that the
+    /// other half is left to other failures, and never lower it below its value before the attempt.
     pub fn attempts_after_outage(&self, attempt: u32) -> u32 {
         attempt.min(attempt.saturating_sub(1).max(self.attempts_max / 2))
     }

@@ -11,7 +11,7 @@ pub struct OutboxRow<K> {
     pub id: RowId,
     /// The key whose rows keep their order.
     pub key: K,
-    /// Attempts that count; a claimed row's present attempt is included.
+    /// Attempts counted so far, including the present attempt of a claimed row.
     pub attempts: u32,
     /// Times its claimer died while the row was in flight.
     pub deaths: u32,

@@ -35,7 +35,7 @@ const EVENTS: &[LogEvent] = &[
         action: "Correct the topic that `error` names.",
     },
     LogEvent {
-        name: "log_went_back",
+        name: "partition_log_truncated",
         levels: &[Level::WARN],
         fields: &["topic", "partition", "read_until", "offset"],
         meaning: "A consumer had read a topic partition up to `read_until`, and the broker sends it other messages from \

@@ -144,7 +144,7 @@ pub(crate) fn plain_producer(options: &Options) -> ClientConfig {
         .set("queue.buffering.max.messages", "200000")
         .set("queue.buffering.max.kbytes", "131072")
         .set("request.timeout.ms", "8000")
-        // Brokers know a new topic within this time. A round with a record for a missing topic lasts as long, and the others wait for it.
+        // A broker knows a new topic within this time. A record for a missing topic delays the other records sent with it for as long.
         .set("topic.metadata.propagation.max.ms", "1000")
         .set("message.timeout.ms", millis(options.delivery_timeout));
     config

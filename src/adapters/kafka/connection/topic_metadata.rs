@@ -34,7 +34,7 @@ pub(crate) fn partition_count<C: ClientContext>(
 ///
 /// # Errors
 /// No broker has answered in time.
-pub(crate) fn led_partitions<C: ClientContext>(
+pub(crate) fn leader_presence<C: ClientContext>(
     client: &Client<C>,
     topic: &str,
     timeout: Duration,
@@ -44,9 +44,9 @@ pub(crate) fn led_partitions<C: ClientContext>(
             let Some(found) = metadata.topics().iter().find(|found| found.name() == topic) else {
                 return Ok(Ok(BTreeMap::new()));
             };
-            let led =
+            let has_leader =
                 found.partitions().iter().map(|partition| (partition.id().unsigned_abs(), partition.leader() >= 0));
-            Ok(found.error().map_or_else(|| Ok(led.collect()), |code| Err(Code::from(code))))
+            Ok(found.error().map_or_else(|| Ok(has_leader.collect()), |code| Err(Code::from(code))))
         }
         Err(error) => match error.rdkafka_error_code() {
             Some(code) if is_topic_failure(code) => Ok(Err(code)),

@@ -149,8 +149,8 @@ impl MemberThread {
                     // A message of a partition that was revoked meanwhile belongs to another member.
                     if let Some(buffer) = self.buffers.get_mut(&partition) {
                         let delivery = delivery(&message, topic);
-                        if buffer.is_contradicted_by(&delivery) {
-                            log_went_back(&delivery.position, buffer);
+                        if buffer.log_has_gone_back(&delivery) {
+                            report_truncated_log(&delivery.position, buffer);
                             buffer.restart(delivery.position.offset);
                             self.commits.restart(partition, delivery.position.offset);
                         }
@@ -334,14 +334,14 @@ fn not_assigned(position: &Position) -> Error {
     Error::Rejected(format!("{}-{} is no longer assigned to this group member", position.topic, position.partition))
 }
 
-fn log_went_back(Position { topic, partition, offset }: &Position, buffer: &PartitionBuffer) {
+fn report_truncated_log(Position { topic, partition, offset }: &Position, buffer: &PartitionBuffer) {
     let read_until = buffer.fetched();
     tracing::warn!(
-        event = "log_went_back",
+        event = "partition_log_truncated",
         topic = &**topic,
         partition,
         read_until,
         offset,
-        "the log of a topic partition went back; the group continues at its new messages"
+        "a topic partition was truncated, or its topic was created again; the group continues at an offset that it had already read"
     );
 }

@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn offset_is_committed_lower_when_the_log_went_back() {
+    fn lower_offset_is_committed_after_the_log_went_back() {
         let (thread, sent) = channel();
         let mut commits = OffsetCommits::sending_to(thread);
         let ((first, mut of_first), (second, mut of_second)) = (acknowledgement(1_000), acknowledgement(1_001));

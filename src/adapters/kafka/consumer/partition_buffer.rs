@@ -27,10 +27,10 @@ pub(crate) struct PartitionBuffer {
 }
 
 impl PartitionBuffer {
-    /// Whether the log went back: its message at an offset that was fetched before is another one. The client fetches each offset of an
-    /// assignment once, unless the log no longer has its fetch position; only the last message may come twice, when a rebalance begins while
-    /// the member takes it.
-    pub(crate) fn is_contradicted_by(&self, delivery: &Delivery) -> bool {
+    /// Whether this message shows that the partition's log went back: its offset was fetched before with a different message. The client fetches each
+    /// offset of an assignment once, unless its fetch position is no longer in the log. Exception: a rebalance may return the last message a second
+    /// time.
+    pub(crate) fn log_has_gone_back(&self, delivery: &Delivery) -> bool {
         let offset = delivery.position.offset;
         let known = || {
             let held = self.messages.binary_search_by_key(&offset, |held| held.position.offset);
@@ -225,14 +225,14 @@ mod tests {
     }
 
     #[test]
-    fn message_that_comes_twice_does_not_contradict_the_log() {
+    fn repeated_message_does_not_mean_that_the_log_went_back() {
         let mut buffer = buffer(&[3, 4, 7]);
-        assert!([3, 4, 7, 8].iter().all(|offset| !buffer.is_contradicted_by(&delivery(*offset))));
+        assert!([3, 4, 7, 8].iter().all(|offset| !buffer.log_has_gone_back(&delivery(*offset))));
         buffer.take(3);
         buffer.rewind();
         buffer.acknowledge(8);
 
-        assert!(!buffer.is_contradicted_by(&delivery(7)), "the last one may come again after its acknowledgement");
+        assert!(!buffer.log_has_gone_back(&delivery(7)), "the last one may come again after its acknowledgement");
     }
 
     #[test]
@@ -242,8 +242,8 @@ mod tests {
         buffer.acknowledge(999);
         let mut other = delivery(999);
         other.record.value = b"new".as_slice().into();
-        assert!(buffer.is_contradicted_by(&other), "another message at an offset that is in flight");
-        assert!(buffer.is_contradicted_by(&delivery(950)), "an offset below the acknowledged ones");
+        assert!(buffer.log_has_gone_back(&other), "another message at an offset that is in flight");
+        assert!(buffer.log_has_gone_back(&delivery(950)), "an offset below the acknowledged ones");
 
         buffer.restart(950);
         (950..953).for_each(|offset| buffer.push(delivery(offset)));

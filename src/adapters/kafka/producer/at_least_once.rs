@@ -11,7 +11,7 @@ use ports::outbox::RowId;
 use rdkafka::error::RDKafkaErrorCode as Code;
 use rdkafka::producer::{Producer, PurgeConfig};
 
-use crate::connection::topic_metadata::led_partitions;
+use crate::connection::topic_metadata::leader_presence;
 use crate::error::{FailureCause, failure_cause, is_topic_failure, map_code, was_never_sent};
 use crate::producer::sender::{OUTAGE_WAIT, RecordSender};
 use crate::producer::session_batch::SessionBatch;
@@ -22,8 +22,9 @@ const POLL_PAUSE: Duration = Duration::from_micros(100);
 const PURGE_TIMEOUT: Duration = Duration::from_millis(500);
 /// Longest wait for a topic's metadata after a round without its acknowledgements.
 const METADATA_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long no record is acknowledged before the broker is asked for the reason: a new topic has its leaders within a second.
-const SILENCE_MAX: Duration = Duration::from_secs(3);
+/// After this time without an acknowledgement, the producer asks the broker whether it refuses the records. A new topic has its leaders within a
+/// second.
+const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(3);
 
 /// Sends the records of some batches and finishes each batch with its result.
 ///
@@ -98,7 +99,7 @@ impl<'a> SendRound<'a> {
     /// Waits for the records in flight; each acknowledgement sends the next record of its key. Ends when the broker refuses all that are left.
     fn wait(&mut self, is_ended: &AtomicBool) {
         let started = Instant::now();
-        let mut silent_until = started + SILENCE_MAX;
+        let mut ask_broker_at = started + UNACKNOWLEDGED_MAX;
         while !self.in_flight.is_empty() {
             self.sender.serve_events();
             let now = Instant::now();
@@ -108,13 +109,13 @@ impl<'a> SendRound<'a> {
             }
             let new = self.sender.context().reports().take_new();
             if !new.is_empty() {
-                silent_until = now + SILENCE_MAX;
-            } else if now < silent_until {
+                ask_broker_at = now + UNACKNOWLEDGED_MAX;
+            } else if now < ask_broker_at {
                 std::thread::sleep(POLL_PAUSE);
             } else if self.refusals(&self.in_flight).len() == self.in_flight.len() {
                 return;
             } else {
-                silent_until = Instant::now() + SILENCE_MAX;
+                ask_broker_at = Instant::now() + UNACKNOWLEDGED_MAX;
             }
             for slot in new.into_iter().map(|slot| slot as usize) {
                 self.in_flight.retain(|other| *other != slot);
@@ -172,30 +173,32 @@ impl<'a> SendRound<'a> {
                 None => drop(self.failed.insert(slot, Code::PurgeInflight)),
             }
         }
-        self.name_refusals();
+        self.replace_purge_codes();
         self.failed
     }
 
-    /// Gives unsent records the broker's reason if it refuses them. The client reports a missing topic only after
-    /// `topic.metadata.propagation.max.ms`, a partition without a leader only as a timeout, and the rest of the lease may be shorter.
-    fn name_refusals(&mut self) {
+    /// Replaces the purge code of unsent records by the broker's reason, if it refuses them. Within the rest of a lease the client may not have
+    /// reported it yet: it reports a missing topic only after `topic.metadata.propagation.max.ms`, and a partition without a leader only as a
+    /// timeout.
+    fn replace_purge_codes(&mut self) {
         let unsent = self.failed.iter().filter(|(_, code)| **code == Code::PurgeQueue);
         let unsent: Vec<usize> = unsent.map(|(slot, _)| *slot).collect();
         self.failed.extend(self.refusals(&unsent));
     }
 
-    /// The broker's reason for each of these records that it refuses: their topic, or their partition has no leader. Where
-    /// no broker answers, there are none: it answers for no other topic either.
+    /// Of these records, those that cannot be sent now, each with its code: the broker refuses the topic, or the partition has no leader. Stops at
+    /// the first topic for which no broker answers, because none will answer for the next topic.
     fn refusals(&self, slots: &[usize]) -> BTreeMap<usize, Code> {
         let topics: BTreeSet<&str> = slots.iter().map(|slot| &*self.records[*slot].topic).collect();
         let mut refusals = BTreeMap::new();
         for topic in topics {
-            let Ok(led) = led_partitions(self.sender.producer.client(), topic, METADATA_TIMEOUT) else { break };
-            let refusal = |record: &Record| match &led {
+            let Ok(has_leader) = leader_presence(self.sender.producer.client(), topic, METADATA_TIMEOUT) else { break };
+            let refusal = |record: &Record| match &has_leader {
                 Err(code) => is_topic_failure(*code).then_some(*code),
-                Ok(led) => {
-                    let partition = topic_partition(record.key.as_bytes(), u32::try_from(led.len()).unwrap_or(0));
-                    (led.get(&partition) == Some(&false)).then_some(Code::LeaderNotAvailable)
+                Ok(has_leader) => {
+                    let partition =
+                        topic_partition(record.key.as_bytes(), u32::try_from(has_leader.len()).unwrap_or(0));
+                    (has_leader.get(&partition) == Some(&false)).then_some(Code::LeaderNotAvailable)
                 }
             };
             let of_topic = slots.iter().filter(|slot| *self.records[**slot].topic == *topic);

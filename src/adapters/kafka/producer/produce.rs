@@ -49,31 +49,37 @@ struct EncodedChunk<'a> {
 }
 
 impl TransactionalProducer {
-    /// Has the metadata of topics with failed partitions read again soon.
+    /// Marks the metadata of topics with failed partitions to be read again soon.
     pub(crate) fn expire_failed_topics(&mut self) {
         for (topic, failed_at) in self.unavailable.failures() {
             self.cluster.expire(&topic, failed_at, FAILED_METADATA_MAX_AGE);
         }
     }
 
-    /// Those of the partitions that have no leader, after a wait for it. They must not be added to a transaction: the coordinator cannot end one
-    /// whose partition takes no marker. A partition that has failed since it last took records is not waited for.
-    pub(crate) fn await_leaders(&mut self, partitions: &[(Arc<str>, u32)], deadline: Instant) -> Vec<(Arc<str>, u32)> {
-        let settled_by = deadline.min(Instant::now() + TRANSITION_MAX);
+    /// Waits for the leaders of these partitions, and returns those that still have none. Such a partition must not be added to a transaction: the
+    /// coordinator could not complete it. Does not wait if all partitions without a leader are already known to be unavailable.
+    pub(crate) fn leaderless_after_wait(
+        &mut self,
+        partitions: &[(Arc<str>, u32)],
+        deadline: Instant,
+    ) -> Vec<(Arc<str>, u32)> {
+        let wait_until = deadline.min(Instant::now() + TRANSITION_MAX);
         loop {
-            let is_leaderless = |(topic, at): &&(Arc<str>, u32)| self.cluster.leader(topic, *at).is_none();
+            let is_leaderless =
+                |(topic, partition): &&(Arc<str>, u32)| self.cluster.leader(topic, *partition).is_none();
             let leaderless: Vec<_> = partitions.iter().filter(is_leaderless).cloned().collect();
-            let all_failed = leaderless.iter().all(|(topic, at)| self.unavailable.has_failed(topic, *at));
+            let all_failed = leaderless.iter().all(|(topic, partition)| self.unavailable.has_failed(topic, *partition));
             let now = Instant::now();
-            if all_failed || now + TRANSITION_PAUSE >= settled_by {
-                leaderless.iter().for_each(|(topic, at)| self.unavailable.insert(topic, *at, None, now));
+            if all_failed || now + TRANSITION_PAUSE >= wait_until {
+                let failed = leaderless.iter();
+                failed.for_each(|(topic, partition)| self.unavailable.insert(topic, *partition, None, now));
                 return leaderless;
             }
             std::thread::sleep(TRANSITION_PAUSE);
             let topics = || leaderless.iter().map(|(topic, _)| &**topic);
             topics().for_each(|topic| self.cluster.expire(topic, now, Duration::ZERO));
             // A topic that is still unknown has no leader in the next attempt.
-            drop(self.cluster.load(topics(), settled_by));
+            drop(self.cluster.load(topics(), wait_until));
         }
     }
 
@@ -88,26 +94,26 @@ impl TransactionalProducer {
     ) -> Vec<ChunkOutcome> {
         let encoded: Vec<EncodedChunk<'_>> = chunks.iter().map(|chunk| self.encode(chunk, compression)).collect();
         let mut outcomes: Vec<Option<ChunkOutcome>> = chunks.iter().map(|_| None).collect();
-        let settled_by = deadline.min(Instant::now() + TRANSITION_MAX);
-        let is_moving = |outcome: &Option<ChunkOutcome>| outcome.as_ref().is_some_and(ChunkOutcome::may_pass);
+        let wait_until = deadline.min(Instant::now() + TRANSITION_MAX);
+        let may_have_new_leader = |outcome: &Option<ChunkOutcome>| outcome.as_ref().is_some_and(ChunkOutcome::may_pass);
         loop {
             self.produce_once(&encoded, &mut outcomes, deadline);
-            let moving = || encoded.iter().zip(&outcomes).filter(|(_, outcome)| is_moving(outcome));
+            let moving = || encoded.iter().zip(&outcomes).filter(|(_, outcome)| may_have_new_leader(outcome));
             moving().for_each(|(chunk, _)| self.cluster.forget(chunk.topic));
             let is_final = |outcome: &Option<ChunkOutcome>| {
-                !is_moving(outcome) && !matches!(outcome, Some(ChunkOutcome::Appended(_)))
+                !may_have_new_leader(outcome) && !matches!(outcome, Some(ChunkOutcome::Appended(_)))
             };
             if moving().all(|(chunk, _)| self.unavailable.has_failed(chunk.topic, chunk.partition))
                 || outcomes.iter().any(is_final)
-                || Instant::now() + TRANSITION_PAUSE >= settled_by
+                || Instant::now() + TRANSITION_PAUSE >= wait_until
             {
                 break;
             }
             std::thread::sleep(TRANSITION_PAUSE);
-            outcomes.iter_mut().filter(|outcome| is_moving(outcome)).for_each(|outcome| *outcome = None);
+            outcomes.iter_mut().filter(|outcome| may_have_new_leader(outcome)).for_each(|outcome| *outcome = None);
             let topics = encoded.iter().map(|chunk| &**chunk.topic);
             // A topic that is still unknown has no leader in the next attempt.
-            drop(self.cluster.load(topics, settled_by));
+            drop(self.cluster.load(topics, wait_until));
         }
         let missing = || ChunkOutcome::Unanswered("the response does not contain the partition".into());
         let outcomes: Vec<ChunkOutcome> = outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(missing)).collect();
@@ -118,9 +124,9 @@ impl TransactionalProducer {
     fn remember_availability(&mut self, chunks: &[Chunk<'_>], outcomes: &[ChunkOutcome]) {
         let is_too_few =
             |outcome: &ChunkOutcome| matches!(outcome, ChunkOutcome::Refused { code: Code::NotEnoughReplicas, .. });
-        let scarce = chunks.iter().zip(outcomes).filter(|(_, outcome)| is_too_few(outcome));
+        let refused = chunks.iter().zip(outcomes).filter(|(_, outcome)| is_too_few(outcome));
         // How many replicas are in sync now. Where no broker answers, the partition is refused as one without a leader is.
-        drop(self.cluster.load(scarce.map(|(chunk, _)| &*chunk.topic), Instant::now() + OUTAGE_WAIT));
+        drop(self.cluster.load(refused.map(|(chunk, _)| &*chunk.topic), Instant::now() + OUTAGE_WAIT));
         let now = Instant::now();
         for (chunk, outcome) in chunks.iter().zip(outcomes) {
             let in_sync = self.cluster.in_sync(&chunk.topic, chunk.partition);

@@ -266,11 +266,11 @@ impl SessionRegistry {
             match TransactionalProducer::initialise(settings, unavailable, &self.options, transactional_id, deadline) {
                 Ok(producer) => {
                     self.contact.record_response();
-                    self.dead.initialised(transactional_id);
+                    self.dead.record_initialisation(transactional_id);
                     return Ok(producer);
                 }
                 Err(StepError::Failed(error)) => return Err(error),
-                Err(StepError::Fenced(reason) | StepError::Unknown(reason) | StepError::Spent(reason)) => {
+                Err(StepError::Fenced(reason) | StepError::Unknown(reason) | StepError::AbortPending(reason)) => {
                     if Instant::now() >= deadline {
                         return Err(Error::Unreachable(reason));
                     }

@@ -75,8 +75,9 @@ pub(crate) struct SessionThread {
     refused_sizes: Arc<Mutex<RefusedSizes>>,
     /// A batch that exceeded the current transaction's limits; it begins the next one.
     held_back: Option<SessionBatch>,
-    /// The session's own id, and the dead sessions that it joins if its producer can commit nothing any more.
-    own: (ProducerSessionId, DeadSessions),
+    id: ProducerSessionId,
+    /// The dead sessions of this process. The thread adds its own id when its producer can commit nothing more.
+    dead_sessions: DeadSessions,
 }
 
 /// Why a session ended.
@@ -89,7 +90,7 @@ impl SessionThread {
         options: Arc<Options>,
         is_ended: Arc<AtomicBool>,
         refused_sizes: Arc<Mutex<RefusedSizes>>,
-        own: (ProducerSessionId, DeadSessions),
+        (id, dead_sessions): (ProducerSessionId, DeadSessions),
     ) -> Self {
         Self {
             producer,
@@ -100,7 +101,8 @@ impl SessionThread {
             quick_failures: 0,
             refused_sizes,
             held_back: None,
-            own,
+            id,
+            dead_sessions,
             options,
         }
     }
@@ -205,11 +207,10 @@ impl SessionThread {
                 Ok(Vec::new())
             }
             TransactionEnd::Aborted(report) => Ok(self.handle_abort(batches, report, started)),
-            TransactionEnd::Spent(report, reason) => {
+            TransactionEnd::AbortPending(report, reason) => {
                 self.remember_sizes(&batches, &report);
                 // Before any batch is finished: a batch that was waiting is resolved at once.
-                let (id, dead) = &self.own;
-                dead.insert_fenced(id.clone());
+                self.dead_sessions.insert_fenced(self.id.clone());
                 self.is_ended.store(true, Ordering::Relaxed);
                 let left = finish_aborted(batches, report);
                 finish_all(left, &Published::SessionLost(BrokerFailure::unknown(&reason)));

@@ -45,8 +45,8 @@ pub(crate) enum TransactionEnd {
     Committed(Vec<Option<DeliveryOutcome>>),
     /// Confirmed: no record is visible, now or later.
     Aborted(AbortReport),
-    /// Confirmed, as `Aborted` is; but the producer can begin no other transaction, and the session is over.
-    Spent(AbortReport, String),
+    /// Aborted: no record will be visible. The coordinator has not completed the abort, so the session is over.
+    AbortPending(AbortReport, String),
     /// The outcome is unknown, and the session is over.
     Unknown(String),
     /// This session committed nothing of it, and the session is over.
@@ -68,8 +68,8 @@ pub(crate) fn publish(
     if let Err(StepError::Fenced(reason)) = sent {
         return TransactionEnd::SessionLost(reason);
     }
-    if let Err(StepError::Spent(reason)) = sent {
-        return spent(AbortReport::default(), reason);
+    if let Err(StepError::AbortPending(reason)) = sent {
+        return abort_pending(AbortReport::default(), reason);
     }
     if terms.is_ended.load(Ordering::Relaxed) {
         return TransactionEnd::SessionLost("the session was ended".into());
@@ -94,7 +94,7 @@ pub(crate) fn publish(
     match producer.commit(until(latest)) {
         Ok(()) => TransactionEnd::Committed(sending.outcomes),
         Err(StepError::Fenced(reason)) => TransactionEnd::SessionLost(reason),
-        Err(StepError::Unknown(reason) | StepError::Spent(reason)) => TransactionEnd::Unknown(reason),
+        Err(StepError::Unknown(reason) | StepError::AbortPending(reason)) => TransactionEnd::Unknown(reason),
         Err(StepError::Failed(error)) => {
             abort.cause = Some(error);
             abort_transaction(producer, terms.options.connect_timeout, abort)
@@ -118,7 +118,7 @@ pub(crate) fn commit_record(
         timestamp: options.clock.wall().millis(),
     };
     let place = (Arc::clone(topic), partition);
-    if !producer.await_leaders(std::slice::from_ref(&place), deadline).is_empty() {
+    if !producer.leaderless_after_wait(std::slice::from_ref(&place), deadline).is_empty() {
         return Err(unavailable(topic, partition));
     }
     let refused = producer.add_partitions(&[place], until(deadline)).map_err(StepError::into_cause)?;
@@ -173,12 +173,12 @@ impl Sending {
             return Ok(());
         }
         let watermarks = watermark_texts(batches, &terms.options.installation);
-        let mut queues = queue(producer, batches, &watermarks, terms)?;
+        let mut queues = partition_queues(producer, batches, &watermarks, terms)?;
         let partitions = queues.partitions();
-        if let Some((topic, partition)) = producer.await_leaders(&partitions, deadline).first() {
+        if let Some((topic, partition)) = producer.leaderless_after_wait(&partitions, deadline).first() {
             self.refuse_unavailable(producer, batches, terms)?;
-            let is_own_outage = self.refused.is_empty();
-            return if is_own_outage { Err(StepError::Failed(unavailable(topic, *partition))) } else { Ok(()) };
+            let is_relay_outage = self.refused.is_empty();
+            return if is_relay_outage { Err(StepError::Failed(unavailable(topic, *partition))) } else { Ok(()) };
         }
         let refused = producer.add_partitions(&partitions, limits)?;
         if !refused.is_empty() {
@@ -233,7 +233,7 @@ impl Sending {
             let in_sync = producer.cluster.in_sync(topic, partition);
             producer.unavailable.is_refused(topic, partition, in_sync, now)
         };
-        producer.unavailable.observe(|topic, partition| producer.cluster.in_sync(topic, partition));
+        producer.unavailable.lower_in_sync_counts(|topic, partition| producer.cluster.in_sync(topic, partition));
         if producer.unavailable.is_empty() || is_refused(terms.watermark_topic, terms.watermark_partition) {
             return Ok(());
         }
@@ -283,7 +283,7 @@ impl Sending {
 }
 
 /// The records and watermarks of some batches by topic partition. The slots of a batch are in the order of its records; its watermark is last.
-fn queue<'a>(
+fn partition_queues<'a>(
     producer: &TransactionalProducer,
     batches: &'a [SessionBatch],
     watermarks: &'a [Option<(String, String)>],
@@ -336,7 +336,7 @@ fn abort_transaction(producer: &mut TransactionalProducer, timeout: Duration, re
     }
     match producer.abort(until(Instant::now() + timeout)) {
         Ok(()) => TransactionEnd::Aborted(report),
-        Err(StepError::Spent(reason)) => spent(report, reason),
+        Err(StepError::AbortPending(reason)) => abort_pending(report, reason),
         Err(StepError::Fenced(reason)) => TransactionEnd::SessionLost(reason),
         // The broker is unreachable: whether it has aborted the transaction is unknown until it returns.
         Err(StepError::Unknown(reason)) => TransactionEnd::Unknown(reason),
@@ -344,12 +344,12 @@ fn abort_transaction(producer: &mut TransactionalProducer, timeout: Duration, re
     }
 }
 
-/// The end of a transaction whose abort the coordinator has answered, and which it cannot end: most often a partition takes no marker. The batches
-/// that did not cause the abort cannot go again on this producer.
-fn spent(mut report: AbortReport, reason: String) -> TransactionEnd {
+/// The coordinator accepted the abort and cannot complete it, usually because a partition accepts no transaction marker. The other batches of the
+/// transaction cannot be sent again by this producer.
+fn abort_pending(mut report: AbortReport, reason: String) -> TransactionEnd {
     if report.cause.is_none() {
-        let message = format!("the transaction was aborted, and the broker still ends it: {reason}");
+        let message = format!("the transaction was aborted, but the broker has not completed the abort: {reason}");
         (report.cause, report.reached) = (Some(Error::Unreachable(message)), false);
     }
-    TransactionEnd::Spent(report, reason)
+    TransactionEnd::AbortPending(report, reason)
 }

@@ -45,8 +45,8 @@ pub(crate) enum StepError {
     Failed(Error),
     /// The step may have been done.
     Unknown(String),
-    /// The transaction is aborted, and the coordinator has not ended it in time: the producer can begin no other one.
-    Spent(String),
+    /// The coordinator accepted the abort, but has not completed it in time (CONCURRENT_TRANSACTIONS). The producer can begin no other transaction.
+    AbortPending(String),
 }
 
 impl StepError {
@@ -54,7 +54,7 @@ impl StepError {
     pub(crate) fn into_cause(self) -> Error {
         match self {
             StepError::Failed(error) => error,
-            StepError::Fenced(reason) | StepError::Unknown(reason) | StepError::Spent(reason) => {
+            StepError::Fenced(reason) | StepError::Unknown(reason) | StepError::AbortPending(reason) => {
                 Error::Unreachable(reason)
             }
         }
@@ -179,7 +179,7 @@ impl TransactionalProducer {
         // Without an added partition there is no transaction.
         self.verdict(code.filter(|code| *code != Code::InvalidTransactionalState), action)?;
         self.renew(limits).map_err(|error| match error {
-            StepError::Failed(error) => StepError::Spent(error.to_string()),
+            StepError::Failed(error) => StepError::AbortPending(error.to_string()),
             other => other,
         })?;
         self.is_open = false;

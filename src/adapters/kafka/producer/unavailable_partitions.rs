@@ -1,6 +1,6 @@
-//! Topic partitions that took no records a moment ago: they have no leader, or too few replicas in sync. Each failure aborts a transaction, after
-//! a wait of seconds for a leader, and the broker cannot end it before the partition takes its marker. The sessions therefore refuse the records
-//! of such a partition by themselves for a while, so that one partition holds no other key up.
+//! Topic partitions that took no records a moment ago: they have no leader, or too few replicas in sync. Each failure aborts a transaction, after a
+//! wait of seconds for a leader, and the broker cannot complete the abort before the partition accepts its transaction marker. The sessions therefore
+//! refuse the records of such a partition by themselves for a while, so that one partition holds no other key up.
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,8 +11,8 @@ use crate::protocol::cluster::ALL_IN_SYNC;
 
 /// How long a failure stays valid. A partition that works again waits for at most this time.
 const FAILURE_TTL: Duration = Duration::from_secs(5);
-/// How long partitions with too few replicas in sync are refused while no more join: an operator may have lowered `min.insync.replicas`. Each
-/// attempt costs a transactional id for as long as the partition takes no records, so each further one waits longer by the factor.
+/// How long partitions with too few in-sync replicas are refused while the count does not rise. They are tried again because `min.insync.replicas`
+/// may have been lowered. Each attempt blocks a transactional id until the partition accepts records, so the time grows by `TOO_FEW_TTL_FACTOR`.
 const TOO_FEW_TTL: Duration = Duration::from_secs(300);
 const TOO_FEW_TTL_FACTOR: u32 = 12;
 const TOO_FEW_TTL_MAX: Duration = Duration::from_secs(12 * 3_600);
@@ -24,9 +24,9 @@ pub(crate) struct UnavailablePartitions(Arc<Mutex<KnownFailures>>);
 #[derive(Default)]
 struct KnownFailures {
     partitions: HashMap<(Arc<str>, u32), PartitionFailure>,
-    /// Topics of which a partition had too few replicas in sync. `min.insync.replicas` is the topic's: what is too few for one partition is too
-    /// few for all, and each would cost a transactional id.
-    scarce: HashMap<Arc<str>, Scarcity>,
+    /// By topic, because `min.insync.replicas` is a setting of the topic: a count that is too low for one partition is too low for all. Trying each
+    /// of them would use up a transactional id each.
+    insufficient_replicas: HashMap<Arc<str>, InsufficientReplicas>,
 }
 
 /// The failures of a partition since it last took records.
@@ -39,8 +39,8 @@ struct PartitionFailure {
     had_too_few: bool,
 }
 
-/// A number of replicas in sync that is too few for a topic.
-struct Scarcity {
+/// The number of in-sync replicas with which a partition of a topic refused records (NOT_ENOUGH_REPLICAS).
+struct InsufficientReplicas {
     /// The partition that last failed with it.
     partition: u32,
     in_sync: usize,
@@ -50,7 +50,7 @@ struct Scarcity {
 
 impl KnownFailures {
     fn is_empty(&self) -> bool {
-        self.partitions.is_empty() && self.scarce.is_empty()
+        self.partitions.is_empty() && self.insufficient_replicas.is_empty()
     }
 }
 
@@ -60,12 +60,15 @@ impl UnavailablePartitions {
         let known = &mut *self.0.lock();
         let key = (Arc::clone(topic), partition);
         let before = known.partitions.get(&key).filter(|before| before.had_too_few).map(|before| before.ttl);
-        // All replicas are in sync: most often they were so too late for the record. The second time they are too few all the same.
-        let ttl = before.filter(|_| too_few == Some(ALL_IN_SYNC)).map_or(FAILURE_TTL, longer);
+        // The metadata shows all replicas in sync: usually the last one joined just after the record was refused. If it happens again, all replicas
+        // are too few.
+        let ttl = before.filter(|_| too_few == Some(ALL_IN_SYNC)).map_or(FAILURE_TTL, next_ttl);
         known.partitions.insert(key, PartitionFailure { at: now, ttl, had_too_few: too_few.is_some() });
         if let Some(in_sync) = too_few.filter(|in_sync| *in_sync < ALL_IN_SYNC) {
-            let ttl = longer(known.scarce.get(topic).map_or(Duration::ZERO, |before| before.ttl));
-            known.scarce.insert(Arc::clone(topic), Scarcity { partition, in_sync, at: now, ttl });
+            let ttl = next_ttl(known.insufficient_replicas.get(topic).map_or(Duration::ZERO, |before| before.ttl));
+            known
+                .insufficient_replicas
+                .insert(Arc::clone(topic), InsufficientReplicas { partition, in_sync, at: now, ttl });
         }
     }
 
@@ -76,18 +79,19 @@ impl UnavailablePartitions {
             return;
         }
         known.partitions.remove(&(Arc::clone(topic), partition));
-        let is_enough =
-            |of: &Scarcity| of.partition == partition || in_sync.is_some_and(|in_sync| in_sync <= of.in_sync);
-        if known.scarce.get(topic).is_some_and(is_enough) {
-            known.scarce.remove(topic);
+        let is_enough = |of: &InsufficientReplicas| {
+            of.partition == partition || in_sync.is_some_and(|in_sync| in_sync <= of.in_sync)
+        };
+        if known.insufficient_replicas.get(topic).is_some_and(is_enough) {
+            known.insufficient_replicas.remove(topic);
         }
     }
 
-    /// Compares with newer metadata: that at the failure may have been old, and the smallest number of a partition counts.
-    pub(crate) fn observe(&self, in_sync: impl Fn(&str, u32) -> Option<usize>) {
-        for (topic, scarcity) in &mut self.0.lock().scarce {
-            let now = in_sync(topic, scarcity.partition).unwrap_or(ALL_IN_SYNC);
-            scarcity.in_sync = scarcity.in_sync.min(now);
+    /// Lowers each recorded count to that of the current metadata: the metadata at the time of the failure may have been old.
+    pub(crate) fn lower_in_sync_counts(&self, in_sync: impl Fn(&str, u32) -> Option<usize>) {
+        for (topic, known_count) in &mut self.0.lock().insufficient_replicas {
+            let now = in_sync(topic, known_count.partition).unwrap_or(ALL_IN_SYNC);
+            known_count.in_sync = known_count.in_sync.min(now);
         }
     }
 
@@ -97,11 +101,11 @@ impl UnavailablePartitions {
         if known.is_empty() {
             return false;
         }
-        if let (Some(scarcity), Some(in_sync)) = (known.scarce.get(topic), in_sync) {
-            if in_sync <= scarcity.in_sync && now.saturating_duration_since(scarcity.at) < scarcity.ttl {
+        if let (Some(known_count), Some(in_sync)) = (known.insufficient_replicas.get(topic), in_sync) {
+            if in_sync <= known_count.in_sync && now.saturating_duration_since(known_count.at) < known_count.ttl {
                 return true;
             }
-            if scarcity.partition == partition {
+            if known_count.partition == partition {
                 return false;
             }
         }
@@ -128,7 +132,7 @@ impl UnavailablePartitions {
 }
 
 /// The time after this one for which partitions with too few replicas are refused.
-fn longer(ttl: Duration) -> Duration {
+fn next_ttl(ttl: Duration) -> Duration {
     (ttl * TOO_FEW_TTL_FACTOR).clamp(TOO_FEW_TTL, TOO_FEW_TTL_MAX)
 }
 
@@ -162,7 +166,7 @@ mod tests {
         }
         assert!(!failed.is_refused(&Arc::from("other"), 3, Some(1), start), "another topic");
 
-        failed.observe(|_, partition| (partition == 3).then_some(1));
+        failed.lower_in_sync_counts(|_, partition| (partition == 3).then_some(1));
         assert!(is_refused(3, Some(1)) && is_refused(4, Some(1)));
         assert!(!is_refused(4, Some(2)), "the metadata at the failure was old");
 

@@ -21,7 +21,7 @@ const METADATA_MAX_AGE: Duration = Duration::from_secs(60);
 /// A coordinator of transactions, as FindCoordinator names it.
 const TRANSACTION_COORDINATOR: i8 = 1;
 
-/// The number of replicas in sync of a partition that lacks none: enough for every `min.insync.replicas`.
+/// Stands for "all replicas are in sync". It compares as greater than any count.
 pub(crate) const ALL_IN_SYNC: usize = usize::MAX;
 
 /// Connections and metadata of one producer; not shared, so nothing waits for another producer.
@@ -211,12 +211,12 @@ impl Cluster {
         self.topics.get(topic)?.in_sync.get(partition as usize).copied()
     }
 
-    /// Has the metadata of a topic read again before its next use.
+    /// Marks the metadata of a topic to be read again before its next use.
     pub(crate) fn forget(&mut self, topic: &str) {
         self.topics.remove(topic);
     }
 
-    /// Has the metadata of a topic read again before its next use, if it was read before `since` or is older than `age_max`. Where no broker
+    /// Marks the metadata of a topic to be read again before its next use, if it was read before `since` or is older than `age_max`. Where no broker
     /// answers, it stays in use.
     pub(crate) fn expire(&mut self, topic: &str, since: Instant, age_max: Duration) {
         if let Some(known) = self.topics.get_mut(topic) {

@@ -22,7 +22,7 @@ impl RedisStore {
     /// Logs each change of what they allow.
     ///
     /// # Errors
-    /// The server may lose orders, and the options do not accept that. PersistenceSettings that cannot be read count as unchanged.
+    /// The server may lose orders, and the options do not accept that. Settings that cannot be read count as unchanged.
     pub(crate) async fn recheck_durability(&self) -> Result<(), Error> {
         if let Ok(persistence) = persistence(&self.inner.redis).await {
             let before = std::mem::replace(&mut *self.inner.known_risk.lock(), persistence.risk.clone());

@@ -11,17 +11,17 @@ const FENCED_MAX: usize = 4_096;
 
 /// The dead sessions that this process knows. Clones share them.
 #[derive(Clone, Default)]
-pub(crate) struct DeadSessions(Arc<Mutex<KnownDead>>);
+pub(crate) struct DeadSessions(Arc<Mutex<DeadSessionSets>>);
 
 #[derive(Default)]
-struct KnownDead {
+struct DeadSessionSets {
     fenced: HashSet<ProducerSessionId>,
     /// Ended sessions whose transactional id no later producer has initialised yet.
     ended: Vec<(String, ProducerSessionId)>,
 }
 
-impl KnownDead {
-    fn make_room(&mut self) {
+impl DeadSessionSets {
+    fn forget_fenced_if_full(&mut self) {
         if self.fenced.len() >= FENCED_MAX {
             self.fenced.clear();
         }
@@ -33,22 +33,23 @@ impl DeadSessions {
         self.0.lock().fenced.contains(session)
     }
 
-    /// A later producer has initialised the session's transactional id, or the broker has confirmed the end of its last transaction.
+    /// Records that the session can commit nothing more: a later producer has initialised its transactional id, or the broker has confirmed the abort
+    /// of its last transaction.
     pub(crate) fn insert_fenced(&self, session: ProducerSessionId) {
         let mut dead = self.0.lock();
-        dead.make_room();
+        dead.forget_fenced_if_full();
         dead.fenced.insert(session);
     }
 
-    /// This process has ended the session; the broker may still commit what it has sent.
+    /// Records that this process ended the session. The broker may still commit what the session sent.
     pub(crate) fn insert_ended(&self, transactional_id: String, session: ProducerSessionId) {
         self.0.lock().ended.push((transactional_id, session));
     }
 
-    /// A new producer has initialised the transactional id, and thereby fenced all earlier ones.
-    pub(crate) fn initialised(&self, transactional_id: &str) {
+    /// Records that a new producer initialised this transactional id, which fences all ended sessions of it.
+    pub(crate) fn record_initialisation(&self, transactional_id: &str) {
         let dead = &mut *self.0.lock();
-        dead.make_room();
+        dead.forget_fenced_if_full();
         let fenced = dead.ended.extract_if(.., |(ended, _)| ended == transactional_id);
         dead.fenced.extend(fenced.map(|(_, session)| session));
     }
