@@ -20,7 +20,7 @@ use config::{BrokerKind, StoreKind};
 pub use config::{Config, ConfigDraft, Environment, Mistakes};
 use telemetry::traces::SpanExporter;
 pub use wiring::{
-    AdoptMode, DependencyCheck, HeldTransaction, Migration, NO_KEY, OperatorAccess, SchemaState, StartError,
+    AdoptMode, DependencyCheck, HeldTransaction, Migration, NO_TOKEN_KEY, OperatorAccess, SchemaState, StartError,
     TableAdoption, Throwaway, ThrowawayStore, adopt_table, check_adopted_tables, check_dependencies,
     create_missing_topics, migrate, open_for_operator, schema_state, server_environment, server_settings,
 };
@@ -50,7 +50,7 @@ pub struct Report {
 }
 
 /// Reads the configuration as [`Config::draft`] does, and has the adapters check what only they can parse: URLs of servers, files of
-/// certificates. Connects to nothing. A missing key for tokens is no mistake here.
+/// certificates. Connects to nothing. A configuration without a key to verify tokens with is no mistake here.
 pub fn check_config(file: Option<&Path>, environment: &Environment) -> ConfigDraft {
     let mut draft = Config::draft(file, environment);
     wiring::check_settings(&mut draft);

@@ -55,8 +55,8 @@ use wait_for_store::StartupListeners;
 
 use crate::config::{Config, ConfigDraft};
 
-/// Why a service without a key does not start.
-pub const NO_KEY: &str = "no key to verify tokens with: set auth.hs256_secret, auth.public_key_file or auth.jwks_url, for example\n  \
+/// Error of a service without a key to verify tokens with.
+pub const NO_TOKEN_KEY: &str = "no key to verify tokens with: set auth.hs256_secret, auth.public_key_file or auth.jwks_url, for example\n  \
      POSTHASTE__AUTH__HS256_SECRET=$(openssl rand -hex 32) posthaste serve\n\
      or try it with the development secret: posthaste serve --dev";
 
@@ -259,12 +259,12 @@ pub(crate) fn check_settings(draft: &mut ConfigDraft) {
         ("tracing.ca_file", backends::span_export::check(config)),
     ];
     for (key, refused) in checks.into_iter().filter_map(|(key, checked)| Some((key, checked.err()?))) {
-        draft.add(key, refused);
+        draft.add_mistake(key, refused);
     }
 }
 
 fn verifier(config: &Config) -> Result<api::auth::Verifier, StartError> {
-    let source = config.auth.source().ok_or_else(|| StartError::Config(NO_KEY.into()))?;
+    let source = config.auth.source().ok_or_else(|| StartError::Config(NO_TOKEN_KEY.into()))?;
     let options = api::auth::Options {
         source,
         issuer: config.auth.issuer.clone(),

@@ -196,60 +196,65 @@ END $b$$f$]
   END LOOP;
 END $do$;
 
--- The columns of a table as the function of an adopted table reads them. It runs with the rights of its owner, so it may call nothing that the
--- owner of the table can define, also after the table was changed: `pg_typeof` and `format` convert no value, and the output function of a type is a
--- superuser's. The text of a domain over `character`, `boolean` or `inet` is not its output; that output is converted to the base type first.
--- `is_defined` is whether the conversion of the column to text is a function that the owner of the type can have defined.
+-- The columns of a table, with the SQL by which the function of an adopted table reads them. That function runs with the rights of its owner, so
+-- it must call nothing that the owner of the table can define, even after a change of the table. pg_typeof and format run no cast, and only a
+-- superuser defines a type's output function. A domain over character, boolean or inet is cast to its base type first, because its text differs
+-- from its output. has_custom_cast: the column's cast to text is a function that the owner of its type may have written.
 CREATE FUNCTION outbox_columns_read(relation oid)
-RETURNS TABLE (name text, type text, built_in boolean, value text, as_text text, changed text, is_defined boolean)
+RETURNS TABLE (name text, type text, built_in boolean, value_expression text, text_expression text, type_has_changed text, has_custom_cast boolean)
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-WITH RECURSIVE c AS (
-    SELECT a.attname AS name, a.atttypid AS type, a.atttypid AS base, format('NEW."%s"', replace(a.attname, '"', '""')) AS value
+WITH RECURSIVE columns AS (
+    SELECT a.attname AS name, a.atttypid AS type, a.atttypid AS base, format('NEW."%s"', replace(a.attname, '"', '""')) AS value_expression
     FROM pg_attribute a WHERE a.attrelid = relation AND a.attnum > 0 AND NOT a.attisdropped
   UNION ALL
-    SELECT c.name, c.type, d.typbasetype, c.value FROM c JOIN pg_type d ON d.oid = c.base AND d.typtype = 'd'),
-  r AS (SELECT c.*, format_type(c.type, NULL) AS shown, b.typname, b.typnamespace = 'pg_catalog'::regnamespace AS known,
-      EXISTS (SELECT FROM pg_cast f WHERE f.castsource = b.oid AND f.casttarget = 'text'::regtype AND f.castmethod = 'f') AS has_function
-    FROM c JOIN pg_type b ON b.oid = c.base AND b.typtype <> 'd')
-SELECT r.name, r.shown, r.known AND r.type = r.base, r.value,
-  CASE WHEN r.known AND r.type = r.base THEN r.value || '::text'
-    ELSE format('CASE WHEN NOT (%1$s IS NULL) THEN format(''%%s'', %1$s)%2$s END', r.value,
-      CASE WHEN r.known AND r.has_function THEN format('::pg_catalog.%I::text', r.typname) END) END,
-  CASE WHEN r.known AND r.type = r.base THEN format('pg_typeof(%s) <> %L::regtype', r.value, r.shown)
-    ELSE format('pg_typeof(%s)::text <> %L', r.value, r.shown) END,
-  NOT r.known AND r.has_function
-FROM r $$;
+    SELECT columns.name, columns.type, d.typbasetype, columns.value_expression
+    FROM columns JOIN pg_type d ON d.oid = columns.base AND d.typtype = 'd'),
+  resolved AS (
+    SELECT columns.*, format_type(columns.type, NULL) AS shown, b.typname, b.typnamespace = 'pg_catalog'::regnamespace AS known,
+      EXISTS (SELECT FROM pg_cast p WHERE p.castsource = b.oid AND p.casttarget = 'text'::regtype AND p.castmethod = 'f') AS has_function
+    FROM columns JOIN pg_type b ON b.oid = columns.base AND b.typtype <> 'd')
+SELECT resolved.name, shown, known AND resolved.type = base, resolved.value_expression,
+  CASE WHEN known AND resolved.type = base THEN resolved.value_expression || '::text'
+    ELSE format('CASE WHEN NOT (%1$s IS NULL) THEN format(''%%s'', %1$s)%2$s END', resolved.value_expression,
+      CASE WHEN known AND has_function THEN format('::pg_catalog.%I::text', typname) END) END,
+  CASE WHEN known AND resolved.type = base THEN format('pg_typeof(%s) <> %L::regtype', resolved.value_expression, shown)
+    ELSE format('pg_typeof(%s)::text <> %L', resolved.value_expression, shown) END,
+  NOT known AND has_function
+FROM resolved $$;
 
 -- The adopted tables with a function that does not begin with a check of the types. A trigger can have been renamed by the owner of the table.
-CREATE FUNCTION outbox_unchecked_tables() RETURNS TABLE (relation oid, function regprocedure, owner oid, body text) LANGUAGE sql STABLE AS $$
+CREATE FUNCTION outbox_tables_without_type_check() RETURNS TABLE (relation oid, function regprocedure, owner oid, body text)
+LANGUAGE sql STABLE AS $$
 SELECT DISTINCT t.tgrelid, p.oid::regprocedure, p.proowner, p.prosrc FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid
 WHERE t.tgparentid = 0 AND p.prosecdef AND p.proname LIKE 'outbox\_adopted\_%' AND p.prosrc NOT LIKE ' BEGIN IF %'
   AND p.pronamespace = (SELECT relnamespace FROM pg_class WHERE oid = to_regclass('installation')) $$;
 
--- The owner of an adopted table can give a column a type with a conversion of its own, which ran with the rights of the function's owner. So the
--- function reads its columns as above, after a check of their types, as `posthaste adopt` writes it. It stays as it is where that could change a
--- text, and where it belongs to another role: `migrate up` and `doctor` name these tables.
+-- The owner of an adopted table can give a column a type with a user-defined cast to text, which ran with the rights of the function's owner. So
+-- the function reads its columns as above, after a check of their types, as `posthaste adopt` writes it. It is left unchanged where that could
+-- change a text, and where it belongs to another role: `migrate up` and `doctor` name these tables.
 DO $do$
 DECLARE
-  adopted record; c record; new_body text; changed text; stays boolean;
+  adopted record; read_column record; new_body text; any_type_has_changed text; is_left_unchanged boolean;
 BEGIN
-  FOR adopted IN SELECT * FROM outbox_unchecked_tables() LOOP
+  FOR adopted IN SELECT * FROM outbox_tables_without_type_check() LOOP
     new_body := adopted.body;
-    changed := NULL;
-    stays := NOT pg_has_role(current_user, adopted.owner, 'USAGE') OR adopted.body NOT LIKE ' BEGIN PERFORM %';
-    FOR c IN SELECT * FROM outbox_columns_read(adopted.relation) r WHERE position(r.value IN adopted.body) > 0 ORDER BY r.name COLLATE "C" LOOP
-      new_body := replace(new_body, c.value || '::text', c.as_text);
-      changed := concat_ws(' OR ', changed, c.changed);
-      stays := stays OR c.is_defined OR NOT c.built_in AND position(c.value IN replace(adopted.body, c.value || '::text', '')) > 0;
+    any_type_has_changed := NULL;
+    is_left_unchanged := NOT pg_has_role(current_user, adopted.owner, 'USAGE') OR adopted.body NOT LIKE ' BEGIN PERFORM %';
+    FOR read_column IN SELECT * FROM outbox_columns_read(adopted.relation) r
+        WHERE position(r.value_expression IN adopted.body) > 0 ORDER BY r.name COLLATE "C" LOOP
+      new_body := replace(new_body, read_column.value_expression || '::text', read_column.text_expression);
+      any_type_has_changed := concat_ws(' OR ', any_type_has_changed, read_column.type_has_changed);
+      is_left_unchanged := is_left_unchanged OR read_column.has_custom_cast OR NOT read_column.built_in
+        AND position(read_column.value_expression IN replace(adopted.body, read_column.value_expression || '::text', '')) > 0;
     END LOOP;
-    IF stays OR changed IS NULL THEN
+    IF is_left_unchanged OR any_type_has_changed IS NULL THEN
       RAISE WARNING 'the function of the adopted table % does not check the types of its columns', adopted.relation::regclass
         USING HINT = 'Run `posthaste adopt` for this table again: see docs/publish/adopt.md.';
     ELSE
       EXECUTE format('CREATE OR REPLACE FUNCTION %s RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS %L',
-        adopted.function, replace(new_body, ' BEGIN PERFORM ', ' BEGIN IF ' || changed || $$ THEN RAISE EXCEPTION 'the type of a column of % has $$
-          || $$changed', TG_RELID::regclass USING ERRCODE = 'datatype_mismatch', HINT = 'Run `posthaste adopt` for this table again.'; $$
-          || 'END IF; PERFORM '));
+        adopted.function, replace(new_body, ' BEGIN PERFORM ', ' BEGIN IF ' || any_type_has_changed
+          || $$ THEN RAISE EXCEPTION 'the type of a column of % has changed', TG_RELID::regclass USING ERRCODE = 'datatype_mismatch', $$
+          || $$HINT = 'Run `posthaste adopt` for this table again.'; END IF; PERFORM $$));
     END IF;
   END LOOP;
 END $do$;

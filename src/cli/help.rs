@@ -7,7 +7,7 @@ const EXIT_STATUS: &str = "0 done, 1 failed, 2 wrong arguments, 78 mistakes in t
 /// What `serve`, `relay` and `demo` also exit with.
 const EXIT_STATUS_OF_SERVICE: &str =
     "70 the supervision tree gave up (or a listener failed or the instance name was lost), 130 a second signal";
-/// What `doctor` exits with. It finds what else ends a service with 78, and exits with 1.
+/// What `doctor` exits with. It reports missing migrations and another number of partitions with 1, not with 78.
 const EXIT_STATUS_OF_DOCTOR: &str =
     "0 nothing is wrong, 1 a check found something, 2 wrong arguments, 78 mistakes in the configuration";
 

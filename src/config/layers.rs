@@ -96,7 +96,7 @@ impl Setting {
         Self { text, origin: SettingOrigin::Default, form: ValueForm::Plain }
     }
 
-    /// Whether one is the value and the other names its file. Empty text sets nothing.
+    /// Whether one setting has the value itself and the other the name of a file with it. An empty text does not count as set.
     fn is_other_form_of(&self, other: &Self) -> bool {
         let is_set = |setting: &Self| setting.form == ValueForm::InFile || !setting.text.is_empty();
         self.form != other.form && is_set(self) && is_set(other)
@@ -202,8 +202,8 @@ impl Settings {
         self.by_key.retain(|key, _| !key.ends_with('.'));
     }
 
-    /// Puts a layer over the settings. A secret is set either directly or by a file, in all layers together: the one of an earlier layer may be
-    /// there by mistake.
+    /// Applies a layer over the earlier ones. A secret may be set directly or by a file, but not both, even in different layers: one of the two is
+    /// probably a mistake.
     fn overlay(&mut self, layer: Vec<(String, String)>, origin: impl Fn(&str) -> SettingOrigin) {
         let mut set_here = Vec::new();
         for (key, text) in layer {
@@ -365,7 +365,7 @@ mod tests {
         let accepted = [
             (by_file.as_str(), (BY_FILE, path)),
             ("auth.hs256_secret = \"other\"", DIRECT),
-            // Empty text sets nothing.
+            // An empty text does not count as set.
             ("auth.hs256_secret = \"\"", (BY_FILE, path)),
             (by_file.as_str(), (DIRECT.0, "")),
         ];

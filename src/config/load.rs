@@ -6,17 +6,17 @@ use super::layers::{self, Environment, Mistakes, Settings};
 use super::sections::Config;
 use super::{agreement, rules};
 
-/// A configuration with its mistakes. In place of a value that cannot be used it has the default.
+/// A configuration and its mistakes. Each value that cannot be used is replaced by its default.
 pub struct ConfigDraft {
     pub config: Config,
     pub mistakes: Mistakes,
 }
 
 impl ConfigDraft {
-    /// Adds a mistake, unless one is known that begins with this key.
-    pub fn add(&mut self, key: &str, mistake: impl Display) {
+    /// Adds a mistake, unless a known one already begins with this prefix.
+    pub fn add_mistake(&mut self, key_prefix: &str, mistake: impl Display) {
         let Mistakes(known) = &mut self.mistakes;
-        if !known.iter().any(|known| known.starts_with(key)) {
+        if !known.iter().any(|known| known.starts_with(key_prefix)) {
             known.push(mistake.to_string());
         }
     }

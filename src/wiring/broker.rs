@@ -68,7 +68,7 @@ pub(super) fn check(config: &Config) -> Result<(), StartError> {
         #[cfg(feature = "kafka")]
         BrokerKind::Kafka => {
             let clock: Arc<dyn Clock> = Arc::new(memory::SystemClock::new());
-            // Only a record that is sent contains the installation.
+            // The check sends no record, so it needs no installation name.
             let options = super::options::kafka(config, &super::options::operator_instance(), &"".into(), &clock);
             kafka::Kafka::check(&options).map_err(|error| StartError::Config(error.to_string()))
         }

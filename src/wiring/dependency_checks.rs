@@ -123,23 +123,24 @@ async fn postgres(config: &Config) -> Vec<DependencyCheck> {
     ]
 }
 
-/// Checks that the functions of adopted tables run nothing of the tables' owners: migrations cannot rewrite each of an earlier version.
+/// Checks that no trigger function of an adopted table runs a cast that the table's owner has defined. A migration cannot rewrite every function of
+/// an earlier version.
 #[cfg(feature = "postgres")]
 async fn adopted_tables(config: &Config) -> DependencyCheck {
-    match postgres::unchecked_tables(&super::options::postgres_for_operator(config)).await {
-        Ok(tables) => unchecked_tables(&tables),
+    match postgres::tables_without_type_check(&super::options::postgres_for_operator(config)).await {
+        Ok(tables) => tables_without_type_check(&tables),
         Err(error) => DependencyCheck::failed("adopted", super::store::from_postgres_error(error)),
     }
 }
 
 #[cfg(feature = "postgres")]
-fn unchecked_tables(tables: &[(String, String)]) -> DependencyCheck {
-    let shown: Vec<String> = tables.iter().map(|(table, role)| format!("{table} as {role}")).collect();
+fn tables_without_type_check(tables: &[(String, String)]) -> DependencyCheck {
+    let shown: Vec<String> = tables.iter().map(|(table, role)| format!("{table} (adopted by {role})")).collect();
     let detail = match shown.is_empty() {
-        true => "every adopted table checks the types of its columns".to_owned(),
+        true => "the trigger function of every adopted table checks the types of its columns".to_owned(),
         false => format!(
-            "the owner of a table can run SQL as the role that adopted it with an earlier version: {}; run `posthaste adopt` again for each of \
-             them, as that role and with the same options",
+            "the owner of each of these tables can run SQL as the role that adopted it: {}; run `posthaste adopt` for it again, as that role and \
+             with the same options",
             shown.join(", ")
         ),
     };

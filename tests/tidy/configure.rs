@@ -15,8 +15,8 @@ Without any configuration posthaste runs embedded in `./data`. Three layers set 
    `POSTHASTE__OUTBOX__PUBLISHER__MAX_IN_FLIGHT`.
 
 Before anything starts, the service reports all mistakes of all layers together and exits with code 78. An unknown key is a mistake; the report
-names the most similar known key. `posthaste config print` checks in the same way, except that no key for tokens is needed, prints every key with
-its value and origin, and masks secrets. `posthaste config schema` prints a JSON Schema of the file for editors.
+names the most similar known key. `posthaste config print` checks in the same way, except that it needs no key to verify tokens with, prints every
+key with its value and origin, and masks secrets. `posthaste config schema` prints a JSON Schema of the file for editors.
 
 ```sh
 posthaste config print | grep '^outbox\.'

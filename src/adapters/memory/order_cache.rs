@@ -51,7 +51,7 @@ impl CachedOrders {
     pub(crate) fn refuse_older(&self, id: OrderId, version: u64, now: Timestamp) {
         let until = self.expiry(id, now);
         self.entries.update(id, |cached| {
-            // A version without an order refuses from now on, not from when it was written; an expired one refuses nothing.
+            // An entry without an order only refuses older versions. Each call renews its time to live; an expired entry is replaced.
             let may_replace = |cached: &CachedOrder| {
                 cached.version < version
                     || (cached.order.is_none() && (cached.version == version || cached.until <= now))
@@ -134,7 +134,7 @@ mod tests {
     fn a_version_is_refused_for_the_whole_time_to_live_of_the_last_call() {
         let ttl = Duration::from_secs(60);
         let (order, renewed, late) = (order(0, 1), NOW.after(ttl / 2), NOW.after(ttl + ttl / 4));
-        let refused_since = |first: u64, second: Timestamp, read: Timestamp| {
+        let cached_after_two_refusals = |first: u64, second: Timestamp, read: Timestamp| {
             let cache = CachedOrders::new(4, ttl, 0.0);
             cache.refuse_older(order.id, first, NOW);
             cache.refuse_older(order.id, 1, second);
@@ -142,8 +142,12 @@ mod tests {
             cache.get(order.id, read)
         };
 
-        assert_eq!(refused_since(1, renewed, late), None, "the same version again");
-        assert_eq!(refused_since(1, late, late), None, "after the first call's time");
-        assert_eq!(refused_since(2, late, late), None, "also where that refused a higher version");
+        assert_eq!(cached_after_two_refusals(1, renewed, late), None, "the same version again");
+        assert_eq!(cached_after_two_refusals(1, late, late), None, "after the first entry has expired");
+        assert_eq!(
+            cached_after_two_refusals(2, late, late),
+            None,
+            "after the first entry has expired, although it had a higher version"
+        );
     }
 }

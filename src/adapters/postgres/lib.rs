@@ -101,8 +101,8 @@ mod schema {
     pub(crate) mod migration_files;
     pub(crate) mod migrations;
     pub(crate) mod own_schema;
+    pub(crate) mod tables_without_type_check;
     pub mod throwaway;
-    pub(crate) mod unchecked_tables;
 }
 
 mod connection {
@@ -125,8 +125,8 @@ pub use publish::new_event::{EventRefusal, NewEvent};
 pub use publish::transaction::{EventPublisher, PublishError, publish, publish_all};
 pub use schema::commands::{migrate, migration_status};
 pub use schema::migrations::MigrationStatus;
+pub use schema::tables_without_type_check::tables_without_type_check;
 pub use schema::throwaway;
-pub use schema::unchecked_tables::unchecked_tables;
 pub use store::options::Options;
 pub use store::postgres::Postgres;
 pub use store::probe::PostgresProbe;

@@ -5,7 +5,7 @@ mod reload;
 use std::path::Path;
 use std::time::Duration;
 
-use posthaste::{Config, ConfigDraft, Environment, Mistakes, NO_KEY, Service, StartError};
+use posthaste::{Config, ConfigDraft, Environment, Mistakes, NO_TOKEN_KEY, Service, StartError};
 use rustix::fs::fstat;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use telemetry::logging::{self, Format};
@@ -24,9 +24,9 @@ const STOPPED: u8 = 0;
 const SECOND_SIGNAL: i32 = 130;
 /// Exit code after the supervision tree gave up, a listener failed, or the instance name was lost.
 const ROOT_GAVE_UP: u8 = 70;
-/// Why a service that is not for development does not start with the development secret.
-const PUBLIC_SECRET: &str = "auth.hs256_secret: this is the development secret, which is public; set a secret of your own, for example\n  \
-     POSTHASTE__AUTH__HS256_SECRET=$(openssl rand -hex 32) posthaste serve\n\
+/// Error of serve and relay when the development secret is configured without --dev.
+const DEVELOPMENT_SECRET_REFUSED: &str = "auth.hs256_secret: this is the development secret, which is public; set a secret of your own, \
+     for example\n  POSTHASTE__AUTH__HS256_SECRET=$(openssl rand -hex 32) posthaste serve\n\
      or accept the development secret on purpose: posthaste serve --dev";
 
 #[derive(clap::Args)]
@@ -95,8 +95,10 @@ fn choose_key(draft: &mut ConfigDraft, dev: bool) {
     let auth = &mut draft.config.auth;
     match auth.source() {
         None if dev => auth.set_secret(DEVELOPMENT_SECRET),
-        None => draft.add("auth.", NO_KEY),
-        Some(_) if !dev && accepts_development_secret(&draft.config) => draft.add("auth.hs256_secret:", PUBLIC_SECRET),
+        None => draft.add_mistake("auth.", NO_TOKEN_KEY),
+        Some(_) if !dev && accepts_development_secret(&draft.config) => {
+            draft.add_mistake("auth.hs256_secret:", DEVELOPMENT_SECRET_REFUSED)
+        }
         Some(_) => {}
     }
 }

@@ -61,7 +61,8 @@ const EVENTS: &[LogEvent] = &[
         name: "database_message",
         levels: &[Level::DEBUG, Level::WARN],
         fields: &["code"],
-        meaning: "PostgreSQL sent a notice, or a warning, with this SQLSTATE; migrations warn in this way.",
+        meaning: "PostgreSQL sent a NOTICE (debug) or a WARNING (warn) with this SQLSTATE. A migration reports by a WARNING what it could not \
+                  change.",
         action: "Do what the hint of a warning says.",
     },
     LogEvent {

@@ -73,7 +73,7 @@ fn an_adopted_table_without_a_check_of_its_columns_is_found() {
     let is_found = || {
         let (_, _, messages) = run(&backend, &["migrate", "up"]);
         let (_, bad) = findings(&backend, &[]);
-        let named = |text: &String| text.contains("shop as ") && text.contains("posthaste adopt");
+        let named = |text: &String| text.contains("shop (adopted by ") && text.contains("posthaste adopt");
         (named(&messages), bad.iter().any(|finding| finding.starts_with("adopted: ") && named(finding)))
     };
     assert_eq!(is_found(), (false, false));

@@ -210,7 +210,7 @@ async fn only_records_of_a_partition_without_a_leader_are_refused() {
     records[1].topic = topic.as_str().into();
     let first = batch(P1, 1, records[1..2].to_vec());
     installation.committed(&session, first).await;
-    proxy.take_leader_of(Some(&topic));
+    proxy.lose_leader_of(Some(&topic));
     let mut alone = batch(P0, 1, records);
 
     for sent_before in [2, 0] {
@@ -226,7 +226,7 @@ async fn only_records_of_a_partition_without_a_leader_are_refused() {
     }
     installation.committed(&session, batch(P0, 2, installation.records(&[("a", "3")]))).await;
 
-    proxy.take_leader_of(None);
+    proxy.lose_leader_of(None);
     installation.committed(&session, alone).await;
     assert_eq!(installation.values().await, ["1", "2", "3"]);
 }

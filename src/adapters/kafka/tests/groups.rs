@@ -90,7 +90,7 @@ async fn slow_member_loses_its_partition_and_its_acknowledgement_fails() {
 }
 
 #[tokio::test]
-async fn acknowledgement_from_before_its_partition_was_away_fails() {
+async fn acknowledgement_of_a_message_delivered_before_a_revocation_is_refused() {
     let installation = Installation::with(|options| options.handover_timeout = Duration::from_millis(500)).await;
     fill(&installation, 0, 2).await;
     let slow = join(&installation).await;

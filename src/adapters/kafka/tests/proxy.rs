@@ -13,7 +13,7 @@ use parking_lot::{Condvar, Mutex};
 use rdkafka::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 
-use frames::correlation;
+use frames::correlation_id;
 
 /// API keys of Kafka's requests.
 const METADATA: u16 = 3;
@@ -55,19 +55,19 @@ struct ProxyState {
     producers: Mutex<Vec<TcpStream>>,
     hides_brokers: AtomicBool,
     /// The topic without enough replicas.
-    scarce_topic: Mutex<Option<String>>,
-    /// Whether metadata shows none of its replicas in sync.
-    hides_replicas: AtomicBool,
-    /// Whether it takes no markers of transactions, either.
-    takes_no_markers: AtomicBool,
-    /// How often its records were refused.
+    under_replicated_topic: Mutex<Option<String>>,
+    /// Whether metadata shows no in-sync replica of the under-replicated topic.
+    hides_in_sync_replicas: AtomicBool,
+    /// Whether the under-replicated topic also accepts no transaction markers.
+    accepts_no_markers: AtomicBool,
+    /// How often records of the under-replicated topic were refused.
     refusals: AtomicU64,
     /// The topic whose next records another broker is to take.
     moved_topic: Mutex<Option<String>>,
     /// The topic without a leader.
     leaderless_topic: Mutex<Option<String>>,
     /// Transactional ids whose transaction the broker cannot end, because a topic without a leader or replicas belongs to it.
-    endless: Mutex<HashSet<Vec<u8>>>,
+    blocked_transactional_ids: Mutex<HashSet<Vec<u8>>>,
     without_brokers: AtomicU64,
 }
 
@@ -101,13 +101,13 @@ impl Proxy {
             open: Mutex::default(),
             producers: Mutex::default(),
             hides_brokers: AtomicBool::new(false),
-            scarce_topic: Mutex::default(),
-            hides_replicas: AtomicBool::new(false),
-            takes_no_markers: AtomicBool::new(false),
+            under_replicated_topic: Mutex::default(),
+            hides_in_sync_replicas: AtomicBool::new(false),
+            accepts_no_markers: AtomicBool::new(false),
             refusals: AtomicU64::new(0),
             moved_topic: Mutex::default(),
             leaderless_topic: Mutex::default(),
-            endless: Mutex::default(),
+            blocked_transactional_ids: Mutex::default(),
             without_brokers: AtomicU64::new(0),
         });
         let accepting = Arc::clone(&state);
@@ -151,23 +151,23 @@ impl Proxy {
 
     /// The topic, of one partition, whose records are refused because it has too few replicas in sync.
     pub fn refuse_records_of(&self, topic: Option<&str>) {
-        *self.state.scarce_topic.lock() = topic.map(str::to_owned);
-        self.state.hides_replicas.store(topic.is_some(), Ordering::SeqCst);
+        *self.state.under_replicated_topic.lock() = topic.map(str::to_owned);
+        self.state.hides_in_sync_replicas.store(topic.is_some(), Ordering::SeqCst);
     }
 
     /// Metadata shows the topic's replicas in sync again. Its records are still refused.
-    pub fn show_replicas(&self) {
-        self.state.hides_replicas.store(false, Ordering::SeqCst);
+    pub fn show_in_sync_replicas(&self) {
+        self.state.hides_in_sync_replicas.store(false, Ordering::SeqCst);
     }
 
-    /// The same, and no transaction with it can be ended.
-    pub fn take_replicas_of(&self, topic: Option<&str>) {
+    /// As [`Self::refuse_records_of`]; the broker also cannot complete a transaction to which the topic belongs.
+    pub fn lose_replicas_of(&self, topic: Option<&str>) {
         self.refuse_records_of(topic);
-        self.state.takes_no_markers.store(topic.is_some(), Ordering::SeqCst);
-        self.state.endless.lock().clear();
+        self.state.accepts_no_markers.store(topic.is_some(), Ordering::SeqCst);
+        self.state.blocked_transactional_ids.lock().clear();
     }
 
-    /// How often its records were refused.
+    /// How often records of the under-replicated topic were refused.
     pub fn refusals(&self) -> u64 {
         self.state.refusals.load(Ordering::SeqCst)
     }
@@ -178,9 +178,9 @@ impl Proxy {
     }
 
     /// The topic, of one partition, that has no leader, so that no transaction with it can be ended.
-    pub fn take_leader_of(&self, topic: Option<&str>) {
+    pub fn lose_leader_of(&self, topic: Option<&str>) {
         *self.state.leaderless_topic.lock() = topic.map(str::to_owned);
-        self.state.endless.lock().clear();
+        self.state.blocked_transactional_ids.lock().clear();
     }
 
     /// How many connections have received such a response.
@@ -240,9 +240,9 @@ impl ProxyState {
 
     fn request(&self, frame: &mut [u8], connection: &Connection) -> FrameAction {
         match u16::from_be_bytes([frame[0], frame[1]]) {
-            METADATA => drop(connection.metadata.lock().insert(correlation(&frame[4..]))),
+            METADATA => drop(connection.metadata.lock().insert(correlation_id(&frame[4..]))),
             PRODUCE => {
-                connection.records.lock().insert(correlation(&frame[4..]));
+                connection.records.lock().insert(correlation_id(&frame[4..]));
                 if !connection.produces.swap(true, Ordering::SeqCst) {
                     self.producers.lock().push(connection.client.try_clone().expect("a second handle"));
                 }
@@ -256,15 +256,15 @@ impl ProxyState {
             }
             ADD_PARTITIONS => {
                 let is_added = |topic: &Mutex<Option<String>>| {
-                    topic.lock().as_ref().is_some_and(|topic| frames::names(frame, topic))
+                    topic.lock().as_ref().is_some_and(|topic| frames::contains_topic(frame, topic))
                 };
-                let takes_no_markers = self.takes_no_markers.load(Ordering::SeqCst);
-                if is_added(&self.leaderless_topic) || takes_no_markers && is_added(&self.scarce_topic) {
-                    self.endless.lock().insert(frames::transactional_id(frame));
+                let accepts_no_markers = self.accepts_no_markers.load(Ordering::SeqCst);
+                if is_added(&self.leaderless_topic) || accepts_no_markers && is_added(&self.under_replicated_topic) {
+                    self.blocked_transactional_ids.lock().insert(frames::transactional_id(frame));
                 }
             }
-            INITIALISE_PRODUCER if self.endless.lock().contains(&frames::transactional_id(frame)) => {
-                connection.initialisations.lock().insert(correlation(&frame[4..]));
+            INITIALISE_PRODUCER if self.blocked_transactional_ids.lock().contains(&frames::transactional_id(frame)) => {
+                connection.initialisations.lock().insert(correlation_id(&frame[4..]));
             }
             END_TRANSACTION if self.cut_at.load(Ordering::SeqCst) == CutAt::BeforeTheEnd as u8 => {
                 self.cut();
@@ -273,7 +273,7 @@ impl ProxyState {
             END_TRANSACTION if self.cut_at.load(Ordering::SeqCst) == CutAt::AfterTheEnd as u8 => {
                 self.ending.store(true, Ordering::SeqCst);
             }
-            END_TRANSACTION => drop(connection.ends.lock().insert(correlation(&frame[4..]))),
+            END_TRANSACTION => drop(connection.ends.lock().insert(correlation_id(&frame[4..]))),
             _ => {}
         }
         FrameAction::Pass
@@ -286,16 +286,16 @@ impl ProxyState {
             self.cut();
             return FrameAction::Drop;
         }
-        if connection.metadata.lock().remove(&correlation(frame)) {
+        if connection.metadata.lock().remove(&correlation_id(frame)) {
             self.change_metadata(frame, connection);
         }
-        if connection.initialisations.lock().remove(&correlation(frame)) {
+        if connection.initialisations.lock().remove(&correlation_id(frame)) {
             frames::delay_initialisation(frame);
         }
-        if connection.records.lock().remove(&correlation(frame)) {
+        if connection.records.lock().remove(&correlation_id(frame)) {
             self.refuse_records(frame);
         }
-        if connection.ends.lock().remove(&correlation(frame)) {
+        if connection.ends.lock().remove(&correlation_id(frame)) {
             let until = self.end_delay.lock().as_mut().map(|(until, step)| std::mem::replace(until, *until + *step));
             if let Some(until) = until {
                 self.delay.1.wait_until(&mut self.delay.0.lock(), until);
@@ -314,21 +314,21 @@ impl ProxyState {
 
 impl ProxyState {
     fn refuse_records(&self, frame: &mut [u8]) {
-        let is_refused = |topic: &String| frames::refuse_records(frame, topic, frames::NOT_ENOUGH_REPLICAS);
-        if self.scarce_topic.lock().as_ref().is_some_and(is_refused) {
+        let is_refused = |topic: &String| frames::set_produce_error(frame, topic, frames::NOT_ENOUGH_REPLICAS);
+        if self.under_replicated_topic.lock().as_ref().is_some_and(is_refused) {
             self.refusals.fetch_add(1, Ordering::SeqCst);
         }
         if let Some(topic) = &*self.leaderless_topic.lock() {
-            frames::refuse_records(frame, topic, frames::NOT_LEADER);
+            frames::set_produce_error(frame, topic, frames::NOT_LEADER);
         }
-        self.moved_topic.lock().take_if(|topic| frames::refuse_records(frame, topic, frames::NOT_LEADER));
+        self.moved_topic.lock().take_if(|topic| frames::set_produce_error(frame, topic, frames::NOT_LEADER));
     }
 
     fn change_metadata(&self, frame: &mut Vec<u8>, connection: &Connection) {
-        if self.hides_replicas.load(Ordering::SeqCst)
-            && let Some(topic) = &*self.scarce_topic.lock()
+        if self.hides_in_sync_replicas.load(Ordering::SeqCst)
+            && let Some(topic) = &*self.under_replicated_topic.lock()
         {
-            frames::remove_replicas(frame, topic);
+            frames::remove_in_sync_replicas(frame, topic);
         }
         if let Some(topic) = &*self.leaderless_topic.lock() {
             frames::remove_leader(frame, topic);
@@ -349,7 +349,7 @@ struct Connection {
     metadata: Mutex<HashSet<[u8; 4]>>,
     /// Correlation ids of produce requests without a response yet.
     records: Mutex<HashSet<[u8; 4]>>,
-    /// Correlation ids of initialisations of transactional ids with an endless transaction, without a response yet.
+    /// Correlation ids of initialisations of transactional ids with a transaction that the broker cannot end, without a response yet.
     initialisations: Mutex<HashSet<[u8; 4]>>,
     /// Correlation ids of requests that end a transaction, without a response yet.
     ends: Mutex<HashSet<[u8; 4]>>,

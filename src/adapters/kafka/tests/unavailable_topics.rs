@@ -109,7 +109,7 @@ async fn partition_without_a_leader_holds_no_other_key_up() {
     let topic = installation.kafka.options().topic("customers");
     create_topic(&topic, 1, &[]).await;
     let session = installation.session(0).await;
-    proxy.take_leader_of(Some(&topic));
+    proxy.lose_leader_of(Some(&topic));
 
     for (token, value) in [(1, "1"), (2, "2")] {
         let (own, other) = publish_both(&installation, &session, &topic, (token, value)).await;
@@ -120,7 +120,7 @@ async fn partition_without_a_leader_holds_no_other_key_up() {
 
     // The other session neither waits for the partition nor tries it.
     let (second, begun) = (installation.session(1).await, Instant::now());
-    proxy.take_leader_of(None);
+    proxy.lose_leader_of(None);
     let (own, other) = publish_both(&installation, &second, &topic, (3, "3")).await;
     assert!(matches!(own, Published::Committed(_)), "{own:?}");
     assert_eq!(refusal(&other), Fault::Transient);
@@ -140,7 +140,7 @@ async fn partition_with_a_moving_leader_is_awaited_together_with_a_failed_one() 
     let (_, other) = publish_both(&installation, &session, &topic, (1, "1")).await;
     assert_eq!(refusal(&other), Fault::Transient);
 
-    proxy.show_replicas();
+    proxy.show_in_sync_replicas();
     let (before, begun) = (proxy.refusals(), Instant::now());
     for token in 2.. {
         proxy.move_leader_of(&own_topic);
@@ -157,13 +157,13 @@ async fn partition_with_a_moving_leader_is_awaited_together_with_a_failed_one() 
 
 /// The broker aborts the transaction, and cannot end it before the partition has its replicas again. The session is over, and nothing waits for it.
 #[tokio::test]
-async fn transaction_that_the_broker_cannot_end_costs_its_session_alone() {
+async fn transaction_that_the_broker_cannot_end_ends_only_its_own_session() {
     let proxy = Proxy::to(&servers());
     let installation = Installation::of(opened(options(&proxy.address, &TestClock::default())).await);
     let topic = installation.kafka.options().topic("customers");
     create_topic(&topic, 1, &[]).await;
     let (session, other_session) = (installation.session(0).await, installation.session(1).await);
-    proxy.take_replicas_of(Some(&topic));
+    proxy.lose_replicas_of(Some(&topic));
 
     let (own, other) = publish_both(&installation, &session, &topic, (1, "1")).await;
 
@@ -184,7 +184,7 @@ async fn transaction_that_the_broker_cannot_end_costs_its_session_alone() {
     }
     assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
 
-    proxy.take_replicas_of(None);
+    proxy.lose_replicas_of(None);
     let session = installation.session(0).await;
     commit_both(&installation, &session, &topic, 5).await;
 }

@@ -101,14 +101,14 @@ impl Connector {
     }
 }
 
-/// Logs a message that the server sends beside its replies: a migration warns by one.
+/// Logs a NOTICE or WARNING of the server. Migrations report by WARNING what they could not change.
 fn log_notice(notice: &DbError) {
     let (code, message) = (notice.code().code(), notice.message());
     let hint = notice.hint().map(|hint| format!(" ({hint})")).unwrap_or_default();
     if notice.parsed_severity() == Some(Severity::Warning) {
-        tracing::warn!(event = "database_message", code, "PostgreSQL warns: {message}{hint}");
+        tracing::warn!(event = "database_message", code, "warning of PostgreSQL: {message}{hint}");
     } else {
-        tracing::debug!(event = "database_message", code, "PostgreSQL notes: {message}{hint}");
+        tracing::debug!(event = "database_message", code, "notice of PostgreSQL: {message}{hint}");
     }
 }
 

@@ -3,7 +3,8 @@
 //! `outbox_waiting` holds the rows that are FAILED or PARKED. The first of a key's rows there that blocks its key is the key's head:
 //! earlier rows of the key may be claimed, later ones wait, so the order of the key is kept wherever in it a row fails.
 //!
-//! A row that leaves the open batch records its claim's owner and token, and if its attempt counts or has failed, the time of the claim. One that becomes again what it was before the claim is not written.
+//! A row that leaves the open batch records the owner and the token of its claim. It also records the time of the claim, if its attempt is counted
+//! or has failed. A row that returns to its state before the claim is not written.
 use outbox::{FailureType, PartitionNo, RowChange};
 use tokio_postgres::types::Type;
 use uuid::Uuid;

@@ -177,14 +177,12 @@ struct Table {
 /// A column, and how the trigger's function reads it.
 struct AdoptedColumn {
     kind: String,
-    /// Whether its type is PostgreSQL's own, of which only a superuser can have defined a conversion.
+    /// Whether its type is PostgreSQL's own. Only a superuser can give such a type a user-defined cast to text.
     built_in: bool,
-    /// The expression of its value.
-    value: String,
-    /// The expression of its text.
-    text: String,
+    value_expression: String,
+    text_expression: String,
     /// The condition that its type has changed.
-    changed: String,
+    type_has_changed: String,
 }
 
 impl Table {
@@ -205,13 +203,19 @@ impl Table {
         }
         // Migration V16 has this function and rewrites earlier triggers' functions by it.
         let columns = format!(
-            "SELECT name, type, built_in, value, as_text, changed FROM {own_schema}.outbox_columns_read(to_regclass($1))"
+            "SELECT name, type, built_in, value_expression, text_expression, type_has_changed
+             FROM {own_schema}.outbox_columns_read(to_regclass($1))"
         );
         let columns = client.query_typed(&columns, &[(&name, Type::TEXT)]).await?;
         let column = |row: &Row| {
-            let (kind, built_in) = (row.try_get(1)?, row.try_get(2)?);
-            let (value, text, changed) = (row.try_get(3)?, row.try_get(4)?, row.try_get(5)?);
-            Ok::<_, tokio_postgres::Error>((row.try_get(0)?, AdoptedColumn { kind, built_in, value, text, changed }))
+            let read = AdoptedColumn {
+                kind: row.try_get(1)?,
+                built_in: row.try_get(2)?,
+                value_expression: row.try_get(3)?,
+                text_expression: row.try_get(4)?,
+                type_has_changed: row.try_get(5)?,
+            };
+            Ok::<_, tokio_postgres::Error>((row.try_get(0)?, read))
         };
         Ok(Self {
             function: format!("{own_schema}.outbox_adopted_{oid}"),
@@ -243,13 +247,13 @@ impl Table {
 
     /// The text of a column in the trigger's function.
     fn text(&self, column: &str, purpose: &'static str) -> Result<&str, AdoptError> {
-        Ok(&self.column(column, purpose)?.text)
+        Ok(&self.column(column, purpose)?.text_expression)
     }
 
     /// The statement that refuses a row after one of these columns has got another type.
     fn type_check(&self, columns: &BTreeSet<&String>) -> String {
         let read = columns.iter().filter_map(|column| self.columns.get(*column));
-        trigger_function::type_check(read.map(|column| &*column.changed))
+        trigger_function::type_check(read.map(|column| &*column.type_has_changed))
     }
 }
 
@@ -307,12 +311,13 @@ fn check_event(adoption: &AdoptedTable) -> Result<(), EventRefusal> {
 
 /// The value of a row as bytes, and its media type. A NULL is an empty value.
 fn payload(table: &Table, adoption: &AdoptedTable) -> Result<(String, String), AdoptError> {
-    let AdoptedColumn { kind, built_in, value, text, .. } = table.column(&adoption.payload, "payload")?;
+    let AdoptedColumn { kind, built_in, value_expression, text_expression, .. } =
+        table.column(&adoption.payload, "payload")?;
     let (value, usual) = match &**kind {
         foreign if !built_in => return Err(AdoptError::PayloadType(foreign.to_owned())),
-        "bytea" => (format!("coalesce({value}, ''::bytea)"), "application/octet-stream"),
+        "bytea" => (format!("coalesce({value_expression}, ''::bytea)"), "application/octet-stream"),
         "json" | "jsonb" | "text" | "character varying" | "character" => {
-            (format!("convert_to(coalesce({text}, ''), 'UTF8')"), "application/json")
+            (format!("convert_to(coalesce({text_expression}, ''), 'UTF8')"), "application/json")
         }
         other => return Err(AdoptError::PayloadType(other.to_owned())),
     };
@@ -333,11 +338,11 @@ fn headers(table: &Table, headers: &[(String, String)]) -> Result<String, AdoptE
 
 /// The id of a row: a UUID as it is, of everything else one that is derived from the table and the id.
 fn event_id(table: &Table, column: &str) -> Result<String, AdoptError> {
-    let AdoptedColumn { kind, built_in, value, text, .. } = table.column(column, "id")?;
+    let AdoptedColumn { kind, built_in, value_expression, text_expression, .. } = table.column(column, "id")?;
     if *built_in && kind == "uuid" {
-        return Ok(value.clone());
+        return Ok(value_expression.clone());
     }
-    Ok(trigger_function::derived_id(&table.own_schema, &table.name, text))
+    Ok(trigger_function::derived_id(&table.own_schema, &table.name, text_expression))
 }
 
 #[cfg(test)]

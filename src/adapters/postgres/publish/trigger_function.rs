@@ -5,12 +5,12 @@
 pub(crate) const ROUTE: &str = "${routedByValue}";
 
 /// The statement with which the function begins, from the condition of each column that it reads. The owner of the table can give a column another
-/// type, whose conversions run when the column is read. Migration V16 writes the same into earlier functions.
-pub(crate) fn type_check<'a>(changed: impl Iterator<Item = &'a str>) -> String {
+/// type with a user-defined cast to text, which runs when the column is read. Migration V16 writes the same into earlier functions.
+pub(crate) fn type_check<'a>(type_has_changed: impl Iterator<Item = &'a str>) -> String {
     format!(
         "IF {} THEN RAISE EXCEPTION 'the type of a column of % has changed', TG_RELID::regclass \
          USING ERRCODE = 'datatype_mismatch', HINT = 'Run `posthaste adopt` for this table again.'; END IF",
-        changed.collect::<Vec<_>>().join(" OR ")
+        type_has_changed.collect::<Vec<_>>().join(" OR ")
     )
 }
 

@@ -10,12 +10,12 @@ pub const NOT_ENOUGH_REPLICAS: u16 = 19;
 const CONCURRENT_TRANSACTIONS: u16 = 51;
 
 /// The correlation id at the beginning of a response, or of a request behind its API key and version.
-pub fn correlation(bytes: &[u8]) -> [u8; 4] {
+pub fn correlation_id(bytes: &[u8]) -> [u8; 4] {
     bytes[..4].try_into().expect("a frame has a head")
 }
 
 /// Whether a frame contains a topic's name.
-pub fn names(frame: &[u8], topic: &str) -> bool {
+pub fn contains_topic(frame: &[u8], topic: &str) -> bool {
     position(frame, topic).is_some()
 }
 
@@ -46,7 +46,7 @@ pub fn remove_brokers(response: &mut Vec<u8>) {
     response.splice(BROKERS..end, [1]);
 }
 
-/// Takes the leader from a topic's only partition in a metadata response: the topic's name, its id (16), whether it is internal (1), the number of
+/// Removes the leader of a topic's only partition in a metadata response: the topic's name, its id (16), whether it is internal (1), the number of
 /// its partitions (1), the partition's error code (2), its number (4), its leader (4).
 pub fn remove_leader(response: &mut [u8], topic: &str) {
     let Some(at) = position(response, topic) else { return };
@@ -58,9 +58,9 @@ pub fn remove_leader(response: &mut [u8], topic: &str) {
     response[leader..leader + 4].copy_from_slice(&(-1_i32).to_be_bytes());
 }
 
-/// Takes all replicas in sync from a topic's only partition in a metadata response: behind its leader are the leader's epoch (4), its replicas and
+/// Removes all in-sync replicas of a topic's only partition in a metadata response: behind its leader are the leader's epoch (4), its replicas and
 /// those in sync (each a count plus one, then 4 bytes for each).
-pub fn remove_replicas(response: &mut Vec<u8>, topic: &str) {
+pub fn remove_in_sync_replicas(response: &mut Vec<u8>, topic: &str) {
     let Some(at) = position(response, topic) else { return };
     let replicas = at + topic.len() + 32;
     if response[at + topic.len() + 17] < 2 {
@@ -71,9 +71,9 @@ pub fn remove_replicas(response: &mut Vec<u8>, topic: &str) {
     response.splice(in_sync..end, [1]);
 }
 
-/// Gives a topic's only partition an error in a produce response, if it is in there: the topic's name, the number of its partitions (1), the partition's number (4),
-/// and its error code (2).
-pub fn refuse_records(response: &mut [u8], topic: &str, code: u16) -> bool {
+/// Sets the error of a topic's only partition in a produce response, if the response contains the topic: the topic's name, the number of its
+/// partitions (1), the partition's number (4), and its error code (2). Returns whether it does.
+pub fn set_produce_error(response: &mut [u8], topic: &str, code: u16) -> bool {
     let Some(at) = position(response, topic) else { return false };
     let at = at + topic.len() + 1 + 4;
     response[at..at + 2].copy_from_slice(&code.to_be_bytes());

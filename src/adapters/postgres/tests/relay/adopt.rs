@@ -227,7 +227,7 @@ async fn owner_of_an_adopted_table_runs_nothing_as_the_role_that_adopted_it() {
     client.batch_execute(JSON_TABLE).await.unwrap();
     let role = table_owner(&database, &client).await;
     adopt(&database.options("a"), &adoption()).await.unwrap();
-    // A type whose conversion to text is a function of its owner.
+    // A type with a user-defined cast to text.
     let own_type = format!(
         "SET ROLE {role}; CREATE TYPE shop.trap AS (value text);
          CREATE FUNCTION shop.spring(trap shop.trap) RETURNS text LANGUAGE plpgsql AS

@@ -1,12 +1,12 @@
 //! Columns of domains, enumerations and other types that are not PostgreSQL's own, in tables that an earlier version adopted.
-use postgres::{AdoptedTable, adopt, migrate, unchecked_tables};
+use postgres::{AdoptedTable, adopt, migrate, tables_without_type_check};
 use tokio_postgres::Client;
 
 use super::{JSON_TABLE, adoption, event_ids, events, table_owner};
 use crate::relay::migration_files::database_of_version;
 use crate::support::Database;
 
-/// Columns of domains whose text is not what their output function writes, and of types that have no conversion of their own.
+/// Columns of domains whose text is not what their output function writes, and of types without a user-defined cast to text.
 const TABLE: &str = "CREATE SCHEMA shop; CREATE DOMAIN shop.fixed AS char(10); CREATE DOMAIN shop.short AS shop.fixed;
      CREATE DOMAIN shop.flag AS boolean;
      CREATE DOMAIN shop.address AS inet; CREATE DOMAIN shop.words AS text; CREATE TYPE shop.kind AS ENUM ('moved'); CREATE DOMAIN shop.name AS name;
@@ -15,7 +15,7 @@ const TABLE: &str = "CREATE SCHEMA shop; CREATE DOMAIN shop.fixed AS char(10); C
        address shop.address, words shop.words, name shop.name, lot shop.lot, flags shop.flag[], \"odd\"\"one\" shop.flag)";
 const HEADERS: [&str; 7] = ["flag", "address", "words", "name", "lot", "flags", "odd\"one"];
 
-/// Adopts the table as the version before V16 did: the text of a column is its conversion.
+/// Adopts the table as the version before V16 did: the text of a column is the result of its cast to text.
 async fn adopt_as_before(client: &Client) {
     let headers = HEADERS.map(|name| format!("'{}', NEW.\"{}\"::text", header(name), name.replace('"', "\"\"")));
     let text = "(NEW.\"id\"::text COLLATE \"C\")";
@@ -112,7 +112,7 @@ async fn type_with_the_name_of_an_earlier_domain_runs_nothing_of_its_owner() {
     );
     client.batch_execute(&domain).await.unwrap();
     adopt(&database.options("a"), &adoption()).await.unwrap();
-    // Its conversions to text and to the base type of the domain are functions of its owner.
+    // It has a user-defined cast to text and one to the base type of the domain.
     let same_name = format!(
         "SET ROLE {role}; ALTER TABLE shop.outbox DROP aggregateid; DROP DOMAIN shop.trap; CREATE TYPE shop.trap AS (value text);
          CREATE FUNCTION shop.spring(trap shop.trap) RETURNS text LANGUAGE plpgsql AS
@@ -137,16 +137,17 @@ async fn tables_that_an_upgrade_cannot_correct_are_listed_until_they_are_adopted
     let (client, options) = (database.client().await, database.options("a"));
     client.batch_execute(TABLE).await.unwrap();
     adopt_as_before(&client).await;
-    let convert = "CREATE FUNCTION shop.shown(shop.kind) RETURNS text LANGUAGE sql IMMUTABLE AS $$ SELECT 'kind' $$;
+    let custom_cast =
+        "CREATE FUNCTION shop.shown(shop.kind) RETURNS text LANGUAGE sql IMMUTABLE AS $$ SELECT 'kind' $$;
          CREATE CAST (shop.kind AS text) WITH FUNCTION shop.shown(shop.kind)";
-    client.batch_execute(convert).await.unwrap();
+    client.batch_execute(custom_cast).await.unwrap();
     let me: String = client.query_one("SELECT current_user::text", &[]).await.unwrap().get(0);
 
     migrate(&options).await.unwrap();
 
-    assert_eq!(unchecked_tables(&options).await.unwrap(), [("shop.outbox".to_owned(), me)]);
+    assert_eq!(tables_without_type_check(&options).await.unwrap(), [("shop.outbox".to_owned(), me)]);
     adopt(&options, &adoption()).await.unwrap();
-    assert_eq!(unchecked_tables(&options).await.unwrap(), []);
+    assert_eq!(tables_without_type_check(&options).await.unwrap(), []);
 }
 
 #[tokio::test]
@@ -163,6 +164,6 @@ async fn function_of_another_role_is_listed_also_behind_a_renamed_trigger() {
     );
     client.batch_execute(&text).await.unwrap();
 
-    assert_eq!(unchecked_tables(&options).await.unwrap(), [("shop.\"Rows\"".to_owned(), role.clone())]);
+    assert_eq!(tables_without_type_check(&options).await.unwrap(), [("shop.\"Rows\"".to_owned(), role.clone())]);
     client.batch_execute(&format!("DROP OWNED BY {role} CASCADE; DROP ROLE {role}")).await.unwrap();
 }

@@ -8,15 +8,15 @@ use crate::connection::open_error::PostgresOpenError;
 use crate::store::options::Options;
 
 const TABLES: &str =
-    "SELECT format('%I.%I', n.nspname, c.relname), pg_get_userbyid(u.owner)::text FROM outbox_unchecked_tables() u
-     JOIN pg_class c ON c.oid = u.relation JOIN pg_namespace n ON n.oid = c.relnamespace ORDER BY 1, 2";
+    "SELECT format('%I.%I', n.nspname, c.relname), pg_get_userbyid(t.owner)::text FROM outbox_tables_without_type_check() t
+     JOIN pg_class c ON c.oid = t.relation JOIN pg_namespace n ON n.oid = c.relnamespace ORDER BY 1, 2";
 
 /// The adopted tables whose owner can run SQL as the role that adopted them, each with that role: the function of the trigger does not check the
 /// types of the columns. [`crate::adopt`] corrects it.
 ///
 /// # Errors
 /// As of [`crate::Postgres::open`]; the database lacks migration V16.
-pub async fn unchecked_tables(options: &Options) -> Result<Vec<(String, String)>, PostgresOpenError> {
+pub async fn tables_without_type_check(options: &Options) -> Result<Vec<(String, String)>, PostgresOpenError> {
     let connector = Connector::new(Arc::new(options.clone()))?;
     let connection = connector.connect("adopted").await?;
     let rows = connection.client.query_typed(TABLES, &[]).await;
