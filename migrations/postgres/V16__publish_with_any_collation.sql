@@ -231,7 +231,8 @@ WHERE t.tgparentid = 0 AND p.prosecdef AND p.proname LIKE 'outbox\_adopted\_%' A
 
 -- The owner of an adopted table can give a column a type with a user-defined cast to text, which ran with the rights of the function's owner. So
 -- the function reads its columns as above, after a check of their types, as `posthaste adopt` writes it. It is left unchanged where that could
--- change a text, and where it belongs to another role: `migrate up` and `doctor` name these tables.
+-- change a text, where it belongs to another role or to several tables, and where it reads a column that the table does not have now:
+-- `migrate up` and `doctor` name these tables.
 DO $do$
 DECLARE
   adopted record; read_column record; new_body text; any_type_has_changed text; is_left_unchanged boolean;
@@ -239,7 +240,11 @@ BEGIN
   FOR adopted IN SELECT * FROM outbox_tables_without_type_check() LOOP
     new_body := adopted.body;
     any_type_has_changed := NULL;
-    is_left_unchanged := NOT pg_has_role(current_user, adopted.owner, 'USAGE') OR adopted.body NOT LIKE ' BEGIN PERFORM %';
+    is_left_unchanged := NOT pg_has_role(current_user, adopted.owner, 'USAGE') OR adopted.body NOT LIKE ' BEGIN PERFORM %'
+      OR adopted.body ~* 'NEW\.[^"]'
+      OR EXISTS (SELECT FROM regexp_matches(adopted.body, 'NEW\."((?:[^"]|"")*)"', 'g') AS m
+        WHERE NOT EXISTS (SELECT FROM outbox_columns_read(adopted.relation) r WHERE r.value_expression = 'NEW."' || m[1] || '"'))
+      OR (SELECT count(*) > 1 FROM outbox_tables_without_type_check() o WHERE o.function = adopted.function);
     FOR read_column IN SELECT * FROM outbox_columns_read(adopted.relation) r
         WHERE position(r.value_expression IN adopted.body) > 0 ORDER BY r.name COLLATE "C" LOOP
       new_body := replace(new_body, read_column.value_expression || '::text', read_column.text_expression);

@@ -282,11 +282,12 @@ async fn plan(client: &Client, adoption: &AdoptedTable) -> Result<(Table, Vec<St
     let type_check = table.type_check(&read.chain(adoption.headers.iter().map(|(column, _)| column)).collect());
     let (function, functions, name) = (&table.function, &table.functions, &table.name);
     let arguments = arguments.join(", ");
+    // Not between dollar quotes, which the name of a column's type may contain.
+    let body = literal(&format!(" BEGIN {type_check}; PERFORM {functions}.publish({arguments}); RETURN NULL; END "));
     let statements = vec![
         format!(
             "CREATE OR REPLACE FUNCTION {function}() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER \
-             SET search_path = pg_catalog, pg_temp AS $posthaste$ BEGIN {type_check}; \
-             PERFORM {functions}.publish({arguments}); RETURN NULL; END $posthaste$"
+             SET search_path = pg_catalog, pg_temp AS {body}"
         ),
         // A trigger fires without this right. With it, any role could publish by a trigger on a table of its own.
         format!("REVOKE ALL ON FUNCTION {function}() FROM PUBLIC"),

@@ -131,23 +131,53 @@ async fn type_with_the_name_of_an_earlier_domain_runs_nothing_of_its_owner() {
     client.batch_execute(&format!("DROP OWNED BY {role} CASCADE; DROP ROLE {role}")).await.unwrap();
 }
 
+const CUSTOM_CAST: &str =
+    "CREATE FUNCTION shop.shown(shop.kind) RETURNS text LANGUAGE sql IMMUTABLE AS $$ SELECT 'kind' $$;
+     CREATE CAST (shop.kind AS text) WITH FUNCTION shop.shown(shop.kind)";
+const MISSING_COLUMN: &str = "ALTER TABLE shop.outbox RENAME flag TO other";
+const SHARED_FUNCTION: &str = "CREATE TABLE shop.second (LIKE shop.outbox); DO $$ BEGIN EXECUTE
+     'CREATE TRIGGER t AFTER INSERT ON shop.second FOR EACH ROW EXECUTE FUNCTION public.outbox_adopted_' || 'shop.outbox'::regclass::oid || '()';
+     END $$";
+
 #[tokio::test]
 async fn tables_that_an_upgrade_cannot_correct_are_listed_until_they_are_adopted_again() {
-    let database = database_of_version(15).await;
-    let (client, options) = (database.client().await, database.options("a"));
-    client.batch_execute(TABLE).await.unwrap();
-    adopt_as_before(&client).await;
-    let custom_cast =
-        "CREATE FUNCTION shop.shown(shop.kind) RETURNS text LANGUAGE sql IMMUTABLE AS $$ SELECT 'kind' $$;
-         CREATE CAST (shop.kind AS text) WITH FUNCTION shop.shown(shop.kind)";
-    client.batch_execute(custom_cast).await.unwrap();
-    let me: String = client.query_one("SELECT current_user::text", &[]).await.unwrap().get(0);
+    for (change, tables) in [
+        (CUSTOM_CAST, &["shop.outbox"][..]),
+        (MISSING_COLUMN, &["shop.outbox"]),
+        (SHARED_FUNCTION, &["shop.outbox", "shop.second"]),
+    ] {
+        let database = database_of_version(15).await;
+        let (client, options) = (database.client().await, database.options("a"));
+        client.batch_execute(TABLE).await.unwrap();
+        adopt_as_before(&client).await;
+        client.batch_execute(change).await.unwrap();
+        let me: String = client.query_one("SELECT current_user::text", &[]).await.unwrap().get(0);
 
-    migrate(&options).await.unwrap();
+        migrate(&options).await.unwrap();
 
-    assert_eq!(tables_without_type_check(&options).await.unwrap(), [("shop.outbox".to_owned(), me)]);
-    adopt(&options, &adoption()).await.unwrap();
-    assert_eq!(tables_without_type_check(&options).await.unwrap(), []);
+        let listed: Vec<_> = tables.iter().map(|table| ((*table).to_owned(), me.clone())).collect();
+        assert_eq!(tables_without_type_check(&options).await.unwrap(), listed, "{change}");
+        adopt(&options, &adoption()).await.unwrap();
+        assert_eq!(tables_without_type_check(&options).await.unwrap(), [], "{change}");
+    }
+}
+
+/// The statements name the type, and the owner of the table names it.
+#[tokio::test]
+async fn name_of_a_type_ends_no_statement_of_adopt() {
+    let database = Database::own().await;
+    let client = database.client().await;
+    client.batch_execute(JSON_TABLE).await.unwrap();
+    let domain = "CREATE DOMAIN shop.\"$posthaste$;CREATE TABLE t();--'\\\" AS text;
+         ALTER TABLE shop.outbox ALTER aggregateid TYPE shop.\"$posthaste$;CREATE TABLE t();--'\\\"";
+    client.batch_execute(domain).await.unwrap();
+
+    adopt(&database.options("a"), &adoption()).await.unwrap();
+
+    let insert =
+        "INSERT INTO shop.outbox (id, aggregatetype, type, aggregateid) VALUES (gen_random_uuid(), 'Order', 't', 'k')";
+    client.batch_execute(insert).await.unwrap();
+    assert_eq!(events(&client).await[0][1], "k");
 }
 
 #[tokio::test]
