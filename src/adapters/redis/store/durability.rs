@@ -1,4 +1,6 @@
 //! Checks whether a Redis keeps what was written to it.
+use std::collections::HashMap;
+
 use deadpool_redis::redis::cmd;
 use ports::Error;
 
@@ -78,23 +80,20 @@ struct Persistence {
 async fn persistence(redis: &Redis) -> Result<Persistence, Error> {
     let info: String = redis.inner.store_command("read its settings", cmd("INFO")).await?;
     let setting = |name: &str| info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-    let fsync = configured(redis, "appendfsync").await;
+    let mut get = cmd("CONFIG");
+    get.arg("GET").arg("*appendfsync*");
+    // Where an ACL forbids CONFIG, the check knows only whether there is an append-only file.
+    let configured: HashMap<String, String> =
+        redis.inner.store_command("read its settings", get).await.unwrap_or_default();
+    let configured = |name: &str| configured.get(name).map(String::as_str);
     let settings = PersistenceSettings {
         aof: setting("aof_enabled"),
-        fsync: fsync.as_deref(),
-        no_fsync_on_rewrite: configured(redis, "no-appendfsync-on-rewrite").await.as_deref() == Some("yes"),
+        fsync: configured("appendfsync"),
+        no_fsync_on_rewrite: configured("no-appendfsync-on-rewrite") == Some("yes"),
         policy: setting("maxmemory_policy"),
     };
     let risk = risk(&settings);
-    Ok(Persistence { syncs_late: risk.is_none() && fsync.as_deref() == Some("everysec"), risk })
-}
-
-/// A setting of the running server. Where an ACL forbids CONFIG, the check knows only whether there is an append-only file.
-async fn configured(redis: &Redis, name: &str) -> Option<String> {
-    let mut get = cmd("CONFIG");
-    get.arg("GET").arg(name);
-    let setting: Result<(String, String), Error> = redis.inner.store_command("read its settings", get).await;
-    setting.ok().map(|(_, value)| value)
+    Ok(Persistence { syncs_late: risk.is_none() && settings.fsync == Some("everysec"), risk })
 }
 
 /// The settings that decide what a Redis may lose.
