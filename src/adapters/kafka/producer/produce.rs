@@ -129,11 +129,12 @@ impl TransactionalProducer {
         drop(self.cluster.load(refused.map(|(chunk, _)| &*chunk.topic), Instant::now() + OUTAGE_WAIT));
         let now = Instant::now();
         for (chunk, outcome) in chunks.iter().zip(outcomes) {
-            let in_sync = self.cluster.in_sync(&chunk.topic, chunk.partition);
+            let in_sync = || self.cluster.in_sync(&chunk.topic, chunk.partition);
             match outcome {
-                ChunkOutcome::Appended(_) => self.unavailable.remove(&chunk.topic, chunk.partition, in_sync),
+                ChunkOutcome::Appended(_) if self.unavailable.is_empty() => {}
+                ChunkOutcome::Appended(_) => self.unavailable.remove(&chunk.topic, chunk.partition, in_sync()),
                 ChunkOutcome::Refused { code, .. } if is_partition_unavailable(*code) => {
-                    let too_few = in_sync.filter(|_| is_too_few(outcome));
+                    let too_few = in_sync().filter(|_| is_too_few(outcome));
                     self.unavailable.insert(&chunk.topic, chunk.partition, too_few, now);
                 }
                 _ => {}

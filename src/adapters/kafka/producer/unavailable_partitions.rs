@@ -25,7 +25,7 @@ pub(crate) struct UnavailablePartitions(Arc<Mutex<KnownFailures>>);
 struct KnownFailures {
     partitions: HashMap<(Arc<str>, u32), PartitionFailure>,
     /// By topic, because `min.insync.replicas` is a setting of the topic: a count that is too low for one partition is too low for all. Trying each
-    /// of them would use up a transactional id each.
+    /// of them would use up a transactional id each. The partition that last failed is also in `partitions`.
     insufficient_replicas: HashMap<Arc<str>, InsufficientReplicas>,
 }
 
@@ -46,12 +46,6 @@ struct InsufficientReplicas {
     in_sync: usize,
     at: Instant,
     ttl: Duration,
-}
-
-impl KnownFailures {
-    fn is_empty(&self) -> bool {
-        self.partitions.is_empty() && self.insufficient_replicas.is_empty()
-    }
 }
 
 impl UnavailablePartitions {
@@ -75,9 +69,6 @@ impl UnavailablePartitions {
     /// A partition with this many replicas in sync took records.
     pub(crate) fn remove(&self, topic: &Arc<str>, partition: u32, in_sync: Option<usize>) {
         let known = &mut *self.0.lock();
-        if known.is_empty() {
-            return;
-        }
         known.partitions.remove(&(Arc::clone(topic), partition));
         let is_enough = |of: &InsufficientReplicas| {
             of.partition == partition || in_sync.is_some_and(|in_sync| in_sync <= of.in_sync)
@@ -98,9 +89,6 @@ impl UnavailablePartitions {
     /// Whether the records of a partition with this many replicas in sync are refused without being sent.
     pub(crate) fn is_refused(&self, topic: &Arc<str>, partition: u32, in_sync: Option<usize>, now: Instant) -> bool {
         let known = self.0.lock();
-        if known.is_empty() {
-            return false;
-        }
         if let (Some(known_count), Some(in_sync)) = (known.insufficient_replicas.get(topic), in_sync) {
             if in_sync <= known_count.in_sync && now.saturating_duration_since(known_count.at) < known_count.ttl {
                 return true;
@@ -115,13 +103,12 @@ impl UnavailablePartitions {
 
     /// Whether it has taken no records since its last failure: waiting for it once more would delay every other key.
     pub(crate) fn has_failed(&self, topic: &Arc<str>, partition: u32) -> bool {
-        let known = self.0.lock();
-        !known.is_empty() && known.partitions.contains_key(&(Arc::clone(topic), partition))
+        self.0.lock().partitions.contains_key(&(Arc::clone(topic), partition))
     }
 
     /// Whether every partition works.
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.lock().is_empty()
+        self.0.lock().partitions.is_empty()
     }
 
     /// The topics of all partitions that have taken no records since they failed, and when each failed.
