@@ -10,6 +10,15 @@ use ports::partitions::{PartitionNo, ProducerSessionId, Token};
 use crate::proxy::Proxy;
 use crate::support::{Installation, P0, P1, TIMEOUT, batch, create_topic, delete_topic, opened, options, servers};
 
+/// An installation behind a proxy, and the topic of another service.
+async fn behind_proxy() -> (Proxy, Installation, String) {
+    let proxy = Proxy::to(&servers());
+    let installation = Installation::of(opened(options(&proxy.address, &TestClock::default())).await);
+    let topic = installation.kafka.options().topic("customers");
+    create_topic(&topic, 1, &[]).await;
+    (proxy, installation, topic)
+}
+
 /// Publishes an event of the installation's own topic and one of another topic in one transaction; returns both results.
 async fn publish_both(
     installation: &Installation,
@@ -83,10 +92,7 @@ async fn event_for_a_topic_that_was_deleted_is_refused_alone() {
 
 #[tokio::test]
 async fn partition_without_enough_replicas_holds_no_other_key_up() {
-    let proxy = Proxy::to(&servers());
-    let installation = Installation::of(opened(options(&proxy.address, &TestClock::default())).await);
-    let topic = installation.kafka.options().topic("customers");
-    create_topic(&topic, 1, &[]).await;
+    let (proxy, installation, topic) = behind_proxy().await;
     let session = installation.session(0).await;
     proxy.refuse_records_of(Some(&topic));
 
@@ -97,6 +103,7 @@ async fn partition_without_enough_replicas_holds_no_other_key_up() {
         assert_eq!(refusal(&other), Fault::Transient);
     }
 
+    assert_eq!(installation.values().await, ["1", "2"]);
     proxy.refuse_records_of(None);
     commit_both(&installation, &session, &topic, 3).await;
 }
@@ -104,10 +111,7 @@ async fn partition_without_enough_replicas_holds_no_other_key_up() {
 /// The broker cannot end a transaction with such a partition, so the partition never belongs to one.
 #[tokio::test]
 async fn partition_without_a_leader_holds_no_other_key_up() {
-    let proxy = Proxy::to(&servers());
-    let installation = Installation::of(opened(options(&proxy.address, &TestClock::default())).await);
-    let topic = installation.kafka.options().topic("customers");
-    create_topic(&topic, 1, &[]).await;
+    let (proxy, installation, topic) = behind_proxy().await;
     let session = installation.session(0).await;
     proxy.lose_leader_of(Some(&topic));
 
@@ -131,10 +135,8 @@ async fn partition_without_a_leader_holds_no_other_key_up() {
 /// The leader of a partition moves, and its records share their request with those of a partition that has failed before.
 #[tokio::test]
 async fn partition_with_a_moving_leader_is_awaited_together_with_a_failed_one() {
-    let proxy = Proxy::to(&servers());
-    let installation = Installation::of(opened(options(&proxy.address, &TestClock::default())).await);
-    let (own_topic, topic) = ["order.events", "customers"].map(|name| installation.kafka.options().topic(name)).into();
-    create_topic(&topic, 1, &[]).await;
+    let (proxy, installation, topic) = behind_proxy().await;
+    let own_topic = installation.kafka.options().topic("order.events");
     let session = installation.session(0).await;
     proxy.refuse_records_of(Some(&topic));
     let (_, other) = publish_both(&installation, &session, &topic, (1, "1")).await;
@@ -158,10 +160,7 @@ async fn partition_with_a_moving_leader_is_awaited_together_with_a_failed_one() 
 /// The broker aborts the transaction, and cannot end it before the partition has its replicas again. The session is over, and nothing waits for it.
 #[tokio::test]
 async fn transaction_that_the_broker_cannot_end_ends_only_its_own_session() {
-    let proxy = Proxy::to(&servers());
-    let installation = Installation::of(opened(options(&proxy.address, &TestClock::default())).await);
-    let topic = installation.kafka.options().topic("customers");
-    create_topic(&topic, 1, &[]).await;
+    let (proxy, installation, topic) = behind_proxy().await;
     let (session, other_session) = (installation.session(0).await, installation.session(1).await);
     proxy.lose_replicas_of(Some(&topic));
 
