@@ -94,17 +94,9 @@ async fn later_message_waits_until_a_retried_one_is_recorded() {
 async fn message_is_recorded_before_a_later_one_of_its_poll_goes_to_a_retry_topic() {
     let handler = handler(1, 1);
     let (mut environment, mut ledger) = (environment(&handler), Ledger::default());
-    environment.consumes = false;
-    let process = environment.start().await;
-    let id = ledger.create_order(&process).await;
-    ledger.change_status(&process, id, Status::Processing).await;
-    process.wait_until_drained(TIMEOUT).await;
-    drop(process);
-
-    // One poll receives both. The first cannot be recorded, and comes again.
+    // The first cannot be recorded, and comes again.
     environment.script.once(Call::Consume, InjectedFault::Unreachable);
-    environment.consumes = true;
-    let process = environment.start().await;
+    let (process, id) = environment.start_with_two_in_one_poll(&mut ledger).await;
     process.wait_until_consumed(TIMEOUT).await;
 
     assert_eq!(handler.handled(id), [0, 0, 1], "the message that comes again does not wait behind the later one");

@@ -88,19 +88,6 @@ async fn wait_until_refused(process: &Process) {
     process.wait_until("the message is refused", TIMEOUT, refused).await;
 }
 
-/// Publishes two events of one order before the consumer starts: one poll receives both.
-async fn start_with_two_in_one_poll(environment: &mut Environment, ledger: &mut Ledger) -> (Process, OrderId) {
-    environment.consumes = false;
-    let process = environment.start().await;
-    let id = ledger.create_order(&process).await;
-    ledger.change_status(&process, id, Status::Processing).await;
-    process.wait_until_drained(TIMEOUT).await;
-    drop(process);
-
-    environment.consumes = true;
-    (environment.start().await, id)
-}
-
 async fn assert_refused_without_a_detour(process: &Process, id: OrderId) {
     let dead = process.records(DEAD_LETTERS).await;
     assert_eq!((dead.len(), dead[0].record.value.len()), (1, 0));
@@ -132,7 +119,7 @@ async fn refused_message_does_not_end_the_wait_for_an_earlier_one() {
 async fn refused_message_of_the_poll_of_an_earlier_one_leaves_the_order_as_it_is() {
     let (mut environment, handler) = with_refused(1, "2", &["order.events-retry-0"]);
     let mut ledger = Ledger::default();
-    let (process, id) = start_with_two_in_one_poll(&mut environment, &mut ledger).await;
+    let (process, id) = environment.start_with_two_in_one_poll(&mut ledger).await;
     wait_until_refused(&process).await;
     ledger.change_status(&process, id, Status::Shipped).await;
     process.wait_until_consumed(TIMEOUT).await;
@@ -162,7 +149,7 @@ async fn refused_record_among_appended_ones_repeats_no_poll() {
         &*record.topic == "order.events-retry-0" && header(record, "x-sequence") == "2"
     });
     // The first fails, and the second waits behind it.
-    let (process, id) = start_with_two_in_one_poll(&mut environment, &mut ledger).await;
+    let (process, id) = environment.start_with_two_in_one_poll(&mut ledger).await;
     process.wait_until_consumed(TIMEOUT).await;
 
     assert_eq!(process.records(DEAD_LETTERS).await.len(), 1, "the second message");

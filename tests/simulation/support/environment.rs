@@ -8,6 +8,7 @@ use app::commands::{self, CommandContext};
 use app::consume::handlers::Handlers;
 use app::health::HealthBoard;
 use app::operators::dead_letters::DeadLetters;
+use domain::{OrderId, Status};
 use embedded::{Embedded, WriterMode};
 use kit::clock::{START_TIME, SeededRng};
 use kit::faults::{FaultScript, FaultyBroker, FaultyInbox, FaultyLeases, FaultyOrders, FaultyOutbox, FaultyWebhooks};
@@ -22,8 +23,9 @@ use tempfile::TempDir;
 use tokio::task::LocalSet;
 
 use crate::support::ahead_clock::AheadClock;
+use crate::support::ledger::Ledger;
 use crate::support::log_capture;
-use crate::support::process::{Process, TOPIC};
+use crate::support::process::{Process, TIMEOUT, TOPIC};
 use crate::support::record_faults::{FaultyRecordBroker, RecordFaults};
 use crate::support::wake_hub::WakeHub;
 
@@ -117,6 +119,19 @@ impl Environment {
         let dependencies = self.dependencies(&store, 0);
         let actors = local.run_until(self.start_actors(dependencies.clone(), self.options.clone())).await;
         Process::new(local, actors, store, &dependencies)
+    }
+
+    /// Publishes two events of one order before the consumer starts: one poll receives both.
+    pub async fn start_with_two_in_one_poll(&mut self, ledger: &mut Ledger) -> (Process, OrderId) {
+        self.consumes = false;
+        let process = self.start().await;
+        let id = ledger.create_order(&process).await;
+        ledger.change_status(&process, id, Status::Processing).await;
+        process.wait_until_drained(TIMEOUT).await;
+        drop(process);
+
+        self.consumes = true;
+        (self.start().await, id)
     }
 
     /// Starts one more service in the same process, on the same store, with its own name and producers.
