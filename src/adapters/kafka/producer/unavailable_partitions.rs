@@ -9,7 +9,8 @@ use parking_lot::Mutex;
 
 use crate::protocol::cluster::ALL_IN_SYNC;
 
-/// How long a failure stays valid. A partition that works again waits for at most this time.
+/// How long a failure stays valid. A partition that works again waits for at most this time. Failures within it belong to one attempt: the topic
+/// partitions of one transaction, and the transactions of two sessions.
 const FAILURE_TTL: Duration = Duration::from_secs(5);
 /// How long partitions with too few in-sync replicas are refused while the count does not rise. They are tried again because `min.insync.replicas`
 /// may have been lowered. Each attempt blocks a transactional id until the partition accepts records, so the time grows by `TOO_FEW_TTL_FACTOR`.
@@ -29,23 +30,43 @@ struct KnownFailures {
     insufficient_replicas: HashMap<Arc<str>, InsufficientReplicas>,
 }
 
-/// The failures of a partition since it last took records.
+/// The last failure of a partition since it last took records.
 struct PartitionFailure {
-    /// When it last failed.
-    at: Instant,
-    /// How long it is refused.
-    ttl: Duration,
-    /// It failed with too few replicas in sync.
-    had_too_few: bool,
+    refusal: RefusalPeriod,
+    /// The number of its in-sync replicas, if they were too few.
+    too_few: Option<usize>,
 }
 
 /// The number of in-sync replicas with which a partition of a topic refused records (NOT_ENOUGH_REPLICAS).
+#[derive(Clone, Copy, PartialEq, Debug)]
 struct InsufficientReplicas {
     /// The partition that last failed with it.
     partition: u32,
     in_sync: usize,
+    refusal: RefusalPeriod,
+}
+
+/// How long records are refused without being sent, since the attempt that failed.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct RefusalPeriod {
     at: Instant,
     ttl: Duration,
+}
+
+impl RefusalPeriod {
+    fn contains(self, now: Instant) -> bool {
+        now.saturating_duration_since(self.at) < self.ttl
+    }
+
+    /// Whether a failure at this moment belongs to the attempt that began the period.
+    fn is_same_attempt(self, now: Instant) -> bool {
+        now.saturating_duration_since(self.at) < FAILURE_TTL
+    }
+
+    /// The period after a failure at this moment: a longer one, unless the failure belongs to the same attempt.
+    fn after_failure(self, now: Instant) -> Self {
+        if self.is_same_attempt(now) { self } else { Self { at: now, ttl: next_ttl(self.ttl) } }
+    }
 }
 
 impl UnavailablePartitions {
@@ -53,16 +74,18 @@ impl UnavailablePartitions {
     pub(crate) fn insert(&self, topic: &Arc<str>, partition: u32, too_few: Option<usize>, now: Instant) {
         let known = &mut *self.0.lock();
         let key = (Arc::clone(topic), partition);
-        let before = known.partitions.get(&key).filter(|before| before.had_too_few).map(|before| before.ttl);
+        let before = known.partitions.get(&key).filter(|before| before.too_few == too_few).map(|before| before.refusal);
         // The metadata shows all replicas in sync: usually the last one joined just after the record was refused. If it happens again, all replicas
         // are too few.
-        let ttl = before.filter(|_| too_few == Some(ALL_IN_SYNC)).map_or(FAILURE_TTL, next_ttl);
-        known.partitions.insert(key, PartitionFailure { at: now, ttl, had_too_few: too_few.is_some() });
+        let refusal = before.filter(|_| too_few == Some(ALL_IN_SYNC)).map(|before| before.after_failure(now));
+        let refusal = refusal.unwrap_or(RefusalPeriod { at: now, ttl: FAILURE_TTL });
+        known.partitions.insert(key, PartitionFailure { refusal, too_few });
         if let Some(in_sync) = too_few.filter(|in_sync| *in_sync < ALL_IN_SYNC) {
-            let ttl = next_ttl(known.insufficient_replicas.get(topic).map_or(Duration::ZERO, |before| before.ttl));
-            known
-                .insufficient_replicas
-                .insert(Arc::clone(topic), InsufficientReplicas { partition, in_sync, at: now, ttl });
+            let failed =
+                InsufficientReplicas { partition, in_sync, refusal: RefusalPeriod { at: now, ttl: TOO_FEW_TTL } };
+            let is_repeated = before.is_some_and(|before| !before.is_same_attempt(now));
+            let count = known.insufficient_replicas.entry(Arc::clone(topic)).or_insert(failed);
+            *count = count.after(failed, is_repeated);
         }
     }
 
@@ -80,25 +103,26 @@ impl UnavailablePartitions {
 
     /// Lowers each recorded count to that of the current metadata: the metadata at the time of the failure may have been old.
     pub(crate) fn lower_in_sync_counts(&self, in_sync: impl Fn(&str, u32) -> Option<usize>) {
-        for (topic, known_count) in &mut self.0.lock().insufficient_replicas {
-            let now = in_sync(topic, known_count.partition).unwrap_or(ALL_IN_SYNC);
-            known_count.in_sync = known_count.in_sync.min(now);
+        let known = &mut *self.0.lock();
+        let present = |topic: &str, partition: u32| in_sync(topic, partition).unwrap_or(ALL_IN_SYNC);
+        for (topic, known_count) in &mut known.insufficient_replicas {
+            known_count.in_sync = known_count.in_sync.min(present(topic, known_count.partition));
+        }
+        for ((topic, partition), failure) in &mut known.partitions {
+            failure.too_few = failure.too_few.map(|too_few| too_few.min(present(topic, *partition)));
         }
     }
 
     /// Whether the records of a partition with this many replicas in sync are refused without being sent.
     pub(crate) fn is_refused(&self, topic: &Arc<str>, partition: u32, in_sync: Option<usize>, now: Instant) -> bool {
         let known = self.0.lock();
-        if let (Some(known_count), Some(in_sync)) = (known.insufficient_replicas.get(topic), in_sync) {
-            if in_sync <= known_count.in_sync && now.saturating_duration_since(known_count.at) < known_count.ttl {
-                return true;
-            }
-            if known_count.partition == partition {
-                return false;
-            }
-        }
-        let failure = known.partitions.get(&(Arc::clone(topic), partition));
-        failure.is_some_and(|failure| now.saturating_duration_since(failure.at) < failure.ttl)
+        let is_too_few = |of: &InsufficientReplicas| {
+            of.refusal.contains(now) && in_sync.is_some_and(|in_sync| in_sync <= of.in_sync)
+        };
+        let has_more = |than: Option<usize>| in_sync.zip(than).is_some_and(|(in_sync, than)| in_sync > than);
+        let has_failed = |last: &PartitionFailure| last.refusal.contains(now) && !has_more(last.too_few);
+        known.insufficient_replicas.get(topic).is_some_and(is_too_few)
+            || known.partitions.get(&(Arc::clone(topic), partition)).is_some_and(has_failed)
     }
 
     /// Whether it has taken no records since its last failure: waiting for it once more would delay every other key.
@@ -114,7 +138,21 @@ impl UnavailablePartitions {
     /// The topics of all partitions that have taken no records since they failed, and when each failed.
     pub(crate) fn failures(&self) -> Vec<(Arc<str>, Instant)> {
         let known = self.0.lock();
-        known.partitions.iter().map(|((topic, _), failure)| (Arc::clone(topic), failure.at)).collect()
+        known.partitions.iter().map(|((topic, _), failure)| (Arc::clone(topic), failure.refusal.at)).collect()
+    }
+}
+
+impl InsufficientReplicas {
+    /// The topic's count after one of its partitions failed; `is_repeated` if the partition failed with as many replicas in an earlier attempt.
+    /// Of one attempt, the lowest count is kept. A higher one becomes the topic's only when it is repeated: just after a replica has joined again,
+    /// the metadata is ahead of the partition's leader, and the count that it shows may be enough.
+    fn after(self, failed: Self, is_repeated: bool) -> Self {
+        let is_higher = failed.in_sync > self.in_sync;
+        if is_higher && (!is_repeated || self.refusal.is_same_attempt(failed.refusal.at)) {
+            return self;
+        }
+        let refusal = self.refusal.after_failure(failed.refusal.at);
+        Self { refusal: if is_higher { RefusalPeriod { ttl: self.refusal.ttl, ..refusal } } else { refusal }, ..failed }
     }
 }
 
@@ -163,16 +201,78 @@ mod tests {
         assert!(!is_refused(5, Some(1)), "1 is enough now");
     }
 
+    /// After these failures, given as (second, partition, replicas in sync), whether records are refused, given as (second, partition, replicas in
+    /// sync, is refused).
+    fn check(name: &str, failures: &[(u64, u32, usize)], expected: &[(u64, u32, usize, bool)]) {
+        let (failed, topic, start) = (UnavailablePartitions::default(), Arc::from("order.events"), Instant::now());
+        let at = |second| start + Duration::from_secs(second);
+        failures.iter().for_each(|(second, of, in_sync)| failed.insert(&topic, *of, Some(*in_sync), at(*second)));
+        for (second, partition, in_sync, is_refused) in expected.iter().copied() {
+            let result = failed.is_refused(&topic, partition, Some(in_sync), at(second));
+            assert_eq!(result, is_refused, "{name}: partition {partition} with {in_sync} in sync, second {second}");
+        }
+    }
+
+    #[test]
+    fn attempt_counts_once_however_many_partitions_fail() {
+        check(
+            "three partitions of one transaction, and one of another session",
+            &[(0, 3, 1), (0, 4, 1), (0, 5, 1), (4, 6, 1)],
+            &[(299, 3, 1, true), (300, 3, 1, false)],
+        );
+        let lowest = [(5, 3, 2, false), (5, 4, 2, false), (299, 3, 1, true), (299, 5, 1, true)];
+        check("the lowest count of an attempt, first", &[(0, 4, 1), (0, 3, 2)], &lowest);
+        check("the lowest count of an attempt, last", &[(0, 3, 2), (0, 4, 1)], &lowest);
+    }
+
     #[test]
     fn all_replicas_are_too_few_the_second_time() {
-        let (failed, topic, start) = (UnavailablePartitions::default(), Arc::from("order.events"), Instant::now());
-        let is_refused = |after| failed.is_refused(&topic, 3, Some(ALL_IN_SYNC), start + after);
+        const ALL: usize = ALL_IN_SYNC;
+        check("they may have joined again after the failure", &[(0, 3, ALL)], &[(4, 3, ALL, true), (5, 3, ALL, false)]);
+        check("two sessions in one attempt", &[(0, 3, ALL), (1, 3, ALL)], &[(5, 3, ALL, false)]);
+        check(
+            "two attempts",
+            &[(0, 3, ALL), (5, 3, ALL)],
+            &[(304, 3, ALL, true), (305, 3, ALL, false), (6, 4, ALL, false)],
+        );
+        check(
+            "the first failure with all of them",
+            &[(0, 3, 1), (5, 3, ALL)],
+            &[(9, 3, ALL, true), (10, 3, ALL, false)],
+        );
+        check(
+            "two attempts after one with fewer replicas",
+            &[(0, 3, 1), (5, 3, ALL), (10, 3, ALL)],
+            &[(11, 3, ALL, true), (309, 3, ALL, true), (310, 3, ALL, false), (11, 4, ALL, false)],
+        );
+    }
 
-        failed.insert(&topic, 3, Some(ALL_IN_SYNC), start);
-        assert!(!is_refused(FAILURE_TTL), "they may have joined again after the failure");
-        failed.insert(&topic, 3, Some(ALL_IN_SYNC), start);
-        assert!(is_refused(FAILURE_TTL));
-        assert!(!failed.is_refused(&topic, 4, Some(ALL_IN_SYNC), start), "another partition");
+    #[test]
+    fn higher_count_is_too_few_for_the_topic_the_second_time() {
+        check(
+            "the metadata was ahead of the leader",
+            &[(0, 3, 1), (1, 3, 2)],
+            &[(2, 3, 2, true), (6, 3, 2, false), (2, 4, 2, false), (2, 4, 1, true), (299, 4, 1, true)],
+        );
+        check("both failures belong to one attempt", &[(0, 3, 1), (7, 3, 2), (8, 3, 2)], &[(8, 4, 2, false)]);
+        check(
+            "it fails again",
+            &[(0, 3, 1), (1, 3, 2), (6, 3, 2)],
+            &[(7, 4, 2, true), (305, 4, 2, true), (306, 4, 2, false), (7, 4, 3, false)],
+        );
+        check("another partition fails with it", &[(0, 3, 1), (1, 3, 2), (6, 4, 2)], &[(7, 5, 2, false)]);
+    }
+
+    #[test]
+    fn partition_with_more_replicas_than_at_its_failure_is_tried_at_once() {
+        let (failed, topic, start) = (UnavailablePartitions::default(), Arc::from("order.events"), Instant::now());
+        failed.insert(&topic, 4, Some(1), start);
+        failed.insert(&topic, 3, Some(2), start);
+        assert!(failed.is_refused(&topic, 3, Some(2), start));
+        assert!(!failed.is_refused(&topic, 3, Some(3), start));
+
+        failed.lower_in_sync_counts(|_, partition| (partition == 3).then_some(1));
+        assert!(!failed.is_refused(&topic, 3, Some(2), start), "the metadata at the failure was old");
     }
 
     #[test]
