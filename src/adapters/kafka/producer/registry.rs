@@ -119,8 +119,8 @@ impl SessionRegistry {
         let mut sessions = self.live.lock();
         let queue = sessions.get(session).filter(|live| !live.is_ended.load(Ordering::Relaxed)).map(|live| &live.queue);
         let Some(queue) = queue else {
-            if let Some(ended) = sessions.remove(session) {
-                self.dead.insert_ended(ended.transactional_id, session.clone());
+            if sessions.remove(session).is_some() {
+                self.dead.insert_ended(session.clone());
             }
             drop(sessions);
             return batch.finish(Published::SessionLost(BrokerFailure::unknown(format!(
@@ -236,7 +236,7 @@ impl SessionRegistry {
             let ends = is_affected(id, session);
             if ends {
                 session.is_ended.store(true, Ordering::Relaxed);
-                self.dead.insert_ended(session.transactional_id.clone(), id.clone());
+                self.dead.insert_ended(id.clone());
                 tracing::debug!(event = "producer_session_ended", session = %id, reason, "a producer session was ended");
             }
             !ends
