@@ -3,7 +3,6 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use ports::Error;
-use ports::partitions::ProducerSessionId;
 
 use crate::cluster::replicas::Replicas;
 use crate::cluster::watcher::{BrokerWatcher, ClusterRequest};
@@ -12,6 +11,7 @@ use crate::connection::client_config;
 use crate::connection::open_error::KafkaOpenError;
 use crate::options::Options;
 use crate::producer::registry::SessionRegistry;
+use crate::producer::registry::append_session::AppendSession;
 use crate::protocol::settings::ConnectionSettings;
 use crate::topics::query_thread::QueryThread;
 
@@ -26,7 +26,7 @@ pub(crate) struct Inner {
     pub(crate) contact: Arc<BrokerContact>,
     pub(crate) sessions: SessionRegistry,
     /// The session that appends records without a watermark; opened by the first append.
-    pub(crate) append_session: tokio::sync::Mutex<Option<ProducerSessionId>>,
+    pub(crate) append_session: Arc<tokio::sync::Mutex<AppendSession>>,
     pub(crate) watcher: BrokerWatcher,
     /// Reads watermarks. Separate from `topic_queries`: an operator's read of a long topic must not delay an acquisition.
     pub(crate) watermark_queries: QueryThread,
@@ -46,7 +46,7 @@ impl Kafka {
         let contact = Arc::new(BrokerContact::default());
         let inner = Inner {
             sessions: SessionRegistry::new(Arc::clone(&options), settings, Arc::clone(&contact)),
-            append_session: tokio::sync::Mutex::default(),
+            append_session: Arc::default(),
             watcher: BrokerWatcher::start(Arc::clone(&options), Arc::clone(&contact))?,
             watermark_queries: QueryThread::start(Arc::clone(&options), Arc::clone(&contact), "kafka-watermarks")?,
             topic_queries: Mutex::default(),

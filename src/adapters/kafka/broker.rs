@@ -12,7 +12,6 @@ use tokio::sync::oneshot;
 
 use crate::adapter::Kafka;
 use crate::connection::blocking_call::run_blocking;
-use crate::producer::registry::APPEND_SLOT;
 use crate::producer::session_batch::SessionBatch;
 use crate::producer::session_id;
 use crate::topics::pending_watermarks::{AwaitedPartitions, WatermarkQuery, WatermarkReply};
@@ -118,18 +117,20 @@ impl Kafka {
         self.inner.watermark_queries.request(|sender| TopicQuery::Watermark(query(sender))).await
     }
 
-    /// The live session that appends. The first caller opens it; concurrent callers wait on the mutex.
+    /// The live session that appends. One caller opens it; concurrent callers wait for it and share its failure.
     async fn append_session(&self) -> Result<ProducerSessionId, Error> {
-        let mut current = self.inner.append_session.lock().await;
-        if let Some(session) = &*current
+        let requested = Instant::now();
+        let mut append = Arc::clone(&self.inner.append_session).lock_owned().await;
+        if let Some(session) = append.session()
             && self.inner.sessions.is_live(session)
         {
             return Ok(session.clone());
         }
+        append.failure_since(requested)?;
         self.inner.watcher.ready().await?;
         let inner = Arc::clone(&self.inner);
-        let session = run_blocking("kafka-open-append", move || inner.sessions.open(APPEND_SLOT)).await?;
-        Ok(current.insert(session).clone())
+        // The call records its result also when this caller is dropped.
+        run_blocking("kafka-open-append", move || inner.sessions.open_append(&mut append)).await
     }
 }
 

@@ -41,6 +41,8 @@ pub(crate) struct Answer<R> {
 #[derive(Debug)]
 pub(crate) struct NoAnswer {
     pub(crate) error: CallError,
+    /// The coordinator still ends the last transaction.
+    pub(crate) is_transaction_pending: bool,
 }
 
 impl Coordinator {
@@ -58,16 +60,20 @@ impl Coordinator {
     ) -> Result<Answer<C::Response>, NoAnswer> {
         let (started, mut pause, mut may_have_arrived) = (Instant::now(), PAUSE_MIN, false);
         loop {
+            let mut is_transaction_pending = false;
             let (error, is_unreachable) = match self.ask_once(cluster, request, limits.deadline) {
                 Ok(response) => match error_code(code_of(&response)) {
-                    Some(Code::ConcurrentTransactions) => (delayed(Code::ConcurrentTransactions), false),
+                    Some(Code::ConcurrentTransactions) => {
+                        is_transaction_pending = true;
+                        (delayed(Code::ConcurrentTransactions), false)
+                    }
                     Some(code) if is_coordinator_moving(code) => {
                         self.address = None;
                         (delayed(code), false)
                     }
                     code => return Ok(Answer { response, code, is_repetition: may_have_arrived }),
                 },
-                Err(error @ CallError::Refused(_)) => return Err(NoAnswer { error }),
+                Err(error @ CallError::Refused(_)) => return Err(NoAnswer { error, is_transaction_pending }),
                 Err(error) => {
                     self.address = None;
                     may_have_arrived |= matches!(error, CallError::Unanswered(_));
@@ -77,7 +83,7 @@ impl Coordinator {
             };
             let now = Instant::now();
             if now + pause >= limits.deadline || (is_unreachable && started.elapsed() >= limits.unreachable_max) {
-                return Err(NoAnswer { error });
+                return Err(NoAnswer { error, is_transaction_pending });
             }
             std::thread::sleep(pause);
             pause = (pause * 2).min(PAUSE_MAX);

@@ -1,5 +1,8 @@
 //! The sessions of this process, at most one live session for each slot. A slot's transactional id outlives its sessions; the id of a
 //! session is never used again.
+pub(crate) mod append_session;
+pub(crate) mod shared_failure;
+
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,9 +28,9 @@ use crate::producer::transactional_producer::{StepError, TransactionalProducer};
 use crate::producer::unavailable_partitions::UnavailablePartitions;
 use crate::protocol::settings::ConnectionSettings;
 use crate::topics::watermark_cache::registration_key;
+use append_session::{APPEND_SLOTS, AppendSession};
+use shared_failure::SharedFailure;
 
-/// The slot of the session that appends. It writes no watermarks, so its transactional id is not registered.
-pub(crate) const APPEND_SLOT: &str = "append";
 /// How many transactional ids are fenced at a time: each needs a producer of its own for a moment.
 const FENCES_AT_A_TIME: usize = 32;
 /// Pause before a fence is repeated that was itself fenced by another producer.
@@ -48,7 +51,7 @@ pub(crate) struct SessionRegistry {
 }
 
 /// Held while a transactional id is initialised: two producers that do so at once fence each other. Holds the last failed fence.
-type InitialisationLock = Arc<Mutex<Option<(Instant, Error)>>>;
+type InitialisationLock = Arc<Mutex<SharedFailure>>;
 
 struct LiveSession {
     transactional_id: String,
@@ -73,6 +76,25 @@ impl SessionRegistry {
 
     /// Opens a session of this slot. Fences every earlier session with the same transactional id, in this process or another. Blocks.
     pub(crate) fn open(&self, slot: &str) -> Result<ProducerSessionId, Error> {
+        self.try_open(slot).map_err(StepError::into_cause)
+    }
+
+    /// Opens the session that appends, after the last one has ended. Where the broker has accepted the abort of the last transaction and cannot
+    /// complete it, the session gets the next slot: at once if this process began the transaction, else with the next call. Blocks.
+    pub(crate) fn open_append(&self, append: &mut AppendSession) -> Result<ProducerSessionId, Error> {
+        if append.take_session().is_some_and(|ended| self.dead.is_fenced(&ended)) {
+            append.use_next_slot();
+        }
+        let result = self.try_open(append.slot());
+        if matches!(result, Err(StepError::AbortPending(_))) {
+            append.use_next_slot();
+        }
+        let result = result.map_err(StepError::into_cause);
+        append.record_opening(&result);
+        result
+    }
+
+    fn try_open(&self, slot: &str) -> Result<ProducerSessionId, StepError> {
         let transactional_id = self.options.transactional_id(&self.options.instance, slot);
         let initialisation = self.initialisation(&transactional_id);
         let _held = initialisation.lock();
@@ -83,13 +105,17 @@ impl SessionRegistry {
         let producer = match self.options.guarantee {
             Guarantee::ExactlyOnce => {
                 let mut producer = self.init_producer(&transactional_id)?;
-                let partition = self.watermark_partition(&mut producer, &transactional_id)?;
-                if slot != APPEND_SLOT {
-                    self.register(&mut producer, &transactional_id, partition)?;
+                let partition =
+                    self.watermark_partition(&mut producer, &transactional_id).map_err(StepError::Failed)?;
+                if !APPEND_SLOTS.contains(&slot) {
+                    self.register(&mut producer, &transactional_id, partition).map_err(StepError::Failed)?;
                 }
                 SessionProducer::Transactional(Box::new(producer), partition)
             }
-            Guarantee::AtLeastOnce => SessionProducer::AtLeastOnce(RecordSender::open(&self.options, &self.contact)?),
+            Guarantee::AtLeastOnce => {
+                let sender = RecordSender::open(&self.options, &self.contact).map_err(StepError::Failed)?;
+                SessionProducer::AtLeastOnce(sender)
+            }
         };
         let id = session_id::new(&transactional_id, producer.watermark_partition());
         let (queue, batches) = sync_channel(self.options.session_queue_max);
@@ -103,7 +129,10 @@ impl SessionRegistry {
             (id.clone(), self.dead.clone()),
         );
         std::thread::Builder::new().name(format!("kafka-session-{slot}")).spawn(move || thread.run(&batches)).map_err(
-            |error| Error::Overloaded(format!("cannot start the thread of producer session {slot}: {error}")),
+            |error| {
+                let message = format!("cannot start the thread of producer session {slot}: {error}");
+                StepError::Failed(Error::Overloaded(message))
+            },
         )?;
         self.live.lock().insert(id.clone(), LiveSession { transactional_id, queue, is_ended });
         Ok(id)
@@ -152,19 +181,15 @@ impl SessionRegistry {
         if self.dead.is_fenced(session) {
             return Ok(());
         }
-        if let Some((at, error)) = &*last_failure
-            && *at > requested
-        {
-            return Err(error.clone());
-        }
+        last_failure.since(requested)?;
         if watermarks == WatermarkPlace::Nowhere {
             // The slot may have a live session by now: without transactions, only this process can end one, and must not end a successor.
             self.end_sessions(|id, _| id == session, "it was fenced");
             return Ok(());
         }
         self.end_sessions(|_, live| live.transactional_id == transactional_id, "it was fenced");
-        if let Err(error) = self.init_producer(transactional_id) {
-            *last_failure = Some((Instant::now(), error.clone()));
+        if let Err(error) = self.init_producer(transactional_id).map_err(StepError::into_cause) {
+            last_failure.record(&error);
             return Err(error);
         }
         self.dead.insert_fenced(session.clone());
@@ -207,7 +232,7 @@ impl SessionRegistry {
         let initialisation = self.initialisation(transactional_id);
         let _held = initialisation.lock();
         self.end_sessions(|_, live| live.transactional_id == transactional_id, "every session was fenced");
-        then(&mut self.init_producer(transactional_id)?)
+        then(&mut self.init_producer(transactional_id).map_err(StepError::into_cause)?)
     }
 
     /// Registers a transactional id in the watermark topic, in a transaction of its own: no batch is sent under an id that a fence of all ids
@@ -259,7 +284,7 @@ impl SessionRegistry {
 
     /// A new producer that has initialised the transactional id, and so fenced every earlier producer with it. Being fenced itself meanwhile
     /// is not a success: the other producer may be the one that was to be fenced, so the call is repeated with a new producer.
-    fn init_producer(&self, transactional_id: &str) -> Result<TransactionalProducer, Error> {
+    fn init_producer(&self, transactional_id: &str) -> Result<TransactionalProducer, StepError> {
         let deadline = Instant::now() + self.options.delivery_timeout;
         loop {
             let (settings, unavailable) = (Arc::clone(&self.settings), self.unavailable.clone());
@@ -269,13 +294,10 @@ impl SessionRegistry {
                     self.dead.record_initialisation(transactional_id);
                     return Ok(producer);
                 }
-                Err(StepError::Failed(error)) => return Err(error),
-                Err(StepError::Fenced(reason) | StepError::Unknown(reason) | StepError::AbortPending(reason)) => {
-                    if Instant::now() >= deadline {
-                        return Err(Error::Unreachable(reason));
-                    }
+                Err(StepError::Fenced(_) | StepError::Unknown(_)) if Instant::now() < deadline => {
                     std::thread::sleep(FENCE_PAUSE);
                 }
+                Err(error) => return Err(error),
             }
         }
     }

@@ -45,7 +45,8 @@ pub(crate) enum StepError {
     Failed(Error),
     /// The step may have been done.
     Unknown(String),
-    /// The coordinator accepted the abort, but has not completed it in time (CONCURRENT_TRANSACTIONS). The producer can begin no other transaction.
+    /// The coordinator accepted the end of the last transaction, but has not completed it in time (CONCURRENT_TRANSACTIONS). The producer can begin
+    /// no other transaction.
     AbortPending(String),
 }
 
@@ -204,8 +205,10 @@ impl TransactionalProducer {
             .with_producer_epoch(self.epoch);
         let action = format!("initialising the transactional id {}", self.coordinator.transactional_id);
         let answer = self.coordinator.ask(&mut self.cluster, &request, |response| response.error_code, limits);
-        let Answer { response, code, .. } =
-            answer.map_err(|none| StepError::Failed(call_error(&none.error, &action)))?;
+        let Answer { response, code, .. } = answer.map_err(|none| match none.is_transaction_pending {
+            true => StepError::AbortPending(format!("{action}: {}", none.error)),
+            false => StepError::Failed(call_error(&none.error, &action)),
+        })?;
         self.verdict(code, &action)?;
         (self.id, self.epoch) = (response.producer_id.0, response.producer_epoch);
         self.sequences.clear();

@@ -3,9 +3,9 @@ use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use kit::TestClock;
-use ports::Fault;
 use ports::broker::{Batch, Broker, Published, Record};
 use ports::partitions::{PartitionNo, ProducerSessionId, Token};
+use ports::{Error, Fault};
 
 use crate::proxy::Proxy;
 use crate::support::{Installation, P0, P1, TIMEOUT, batch, create_topic, delete_topic, opened, options, servers};
@@ -186,4 +186,37 @@ async fn transaction_that_the_broker_cannot_end_ends_only_its_own_session() {
     proxy.lose_replicas_of(None);
     let session = installation.session(0).await;
     commit_both(&installation, &session, &topic, 5).await;
+}
+
+/// The session that appends is over after the broker could not end its transaction. The next one has another transactional id, and refuses the records
+/// of the partition.
+#[tokio::test]
+async fn append_to_a_partition_without_replicas_holds_no_other_append_up() {
+    let (proxy, installation, topic) = behind_proxy().await;
+    let own = |value: &str| installation.records(&[("k", value)]);
+    let other = || own("other").into_iter().map(|record| Record { topic: topic.as_str().into(), ..record }).collect();
+    installation.kafka.append(own("1")).await.expect("appended");
+    proxy.lose_replicas_of(Some(&topic));
+    installation.kafka.append(other()).await.expect_err("it has too few replicas");
+
+    let begun = Instant::now();
+    for value in ["2", "3"] {
+        installation.kafka.append(own(value)).await.expect("appended");
+        installation.kafka.append(other()).await.expect_err("it is not tried again");
+    }
+    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+    assert_eq!(installation.values().await, ["1", "2", "3"]);
+
+    // A restart does not know which transactional id the broker refuses. Concurrent appends wait for it once.
+    let mut options = installation.kafka.options().clone();
+    options.delivery_timeout = Duration::from_secs(4);
+    let (restarted, begun) = (opened(options).await, Instant::now());
+    let results = join_all(["4", "4", "4"].map(|value| restarted.append(own(value)))).await;
+    assert!(results.iter().all(|result| matches!(result, Err(Error::Unreachable(_)))), "{results:?}");
+    assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
+    restarted.append(own("5")).await.expect("the next transactional id");
+
+    proxy.lose_replicas_of(None);
+    restarted.append(other()).await.expect("the partition takes records again");
+    assert_eq!(installation.values().await, ["1", "2", "3", "5"]);
 }
