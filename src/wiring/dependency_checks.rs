@@ -83,11 +83,13 @@ async fn postgres(config: &Config) -> Vec<DependencyCheck> {
         Ok(store) => store,
         Err(error) => return vec![DependencyCheck::failed("database", error)],
     };
-    let local_now = memory::SystemClock::new().now();
+    let (local_now, asked) = (memory::SystemClock::new().now(), Instant::now());
     let report = match store.server_report().await {
         Ok(report) => report,
         Err(error) => return vec![DependencyCheck::failed("database", error)],
     };
+    // The server's clock is read at some moment of this time, which includes the time that two connections take.
+    let answered_after = asked.elapsed();
     let (used, connections_max) = report.connections;
     let (commits, server): (Vec<_>, Vec<_>) =
         report.weak_settings.iter().partition(|weak| weak.name == "synchronous_commit");
@@ -103,7 +105,7 @@ async fn postgres(config: &Config) -> Vec<DependencyCheck> {
         "this program overrides it, but commits of other writers of the outbox can be lost",
     );
     let difference = report.now.since(local_now).max(local_now.since(report.now));
-    let skew = difference.saturating_sub(report.latency);
+    let skew = difference.saturating_sub(answered_after);
     let transaction_age = report.oldest_transaction.unwrap_or_default();
     let oldest_transaction = match report.oldest_transaction {
         Some(age) => format!("the oldest transaction is {} s old", age.as_secs()),

@@ -25,16 +25,31 @@ fn a_clock_that_differs_from_the_databases_is_found() {
     assert!(others.iter().all(|finding| finding.starts_with("xmin: the oldest transaction is 36")), "{bad:#?}");
 }
 
-/// Functions of the first schema in the path precede those of the system's, if the path names the system's schema later.
 fn with_a_clock_an_hour_ahead(backend: &Backend) {
-    let database = backend.database.rows("SELECT current_database()")[0][0].clone();
-    for statement in [
+    backend.database.rows(
         "CREATE FUNCTION public.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE
          AS 'SELECT pg_catalog.clock_timestamp() + interval ''1 hour'''",
-        &format!("ALTER DATABASE {database} SET search_path = public, pg_catalog"),
-    ] {
-        backend.database.rows(statement);
-    }
+    );
+    with_the_public_schema_first(backend);
+}
+
+/// Functions and views of the first schema in the path precede those of the system's, if the path names the system's schema later.
+fn with_the_public_schema_first(backend: &Backend) {
+    let database = backend.database.rows("SELECT current_database()")[0][0].clone();
+    backend.database.rows(&format!("ALTER DATABASE {database} SET search_path = public, pg_catalog"));
+}
+
+/// The settings are read between the local clock and the server's.
+#[test]
+fn a_slow_answer_is_no_difference_of_clocks() {
+    let backend = installed();
+    let slow =
+        "CREATE VIEW public.pg_settings AS SELECT * FROM pg_catalog.pg_settings WHERE (SELECT pg_sleep(3)) IS NOT NULL";
+    backend.database.rows(slow);
+
+    with_the_public_schema_first(&backend);
+
+    assert_eq!(findings(&backend, &[]), (0, vec![]));
 }
 
 #[test]
