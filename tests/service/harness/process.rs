@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use kit::wait::until;
@@ -39,11 +40,16 @@ pub fn finish(command: &mut Command) -> (i32, String, String) {
     (output.status.code().unwrap_or(-1), text(output.stdout), text(output.stderr))
 }
 
+/// Longest until the output of a process that has ended is read.
+const READ_MAX: Duration = Duration::from_secs(10);
+
 /// A running service process. Dropped, it is killed.
 pub struct Posthaste {
     child: Child,
     log: Arc<Mutex<Vec<Value>>>,
     errors: Arc<Mutex<String>>,
+    /// The threads that read stdout and stderr until the process closes them.
+    readers: [JoinHandle<()>; 2],
     pub http: Http,
     pub started_in: Duration,
 }
@@ -97,7 +103,7 @@ impl Posthaste {
         let (log, errors): (Arc<Mutex<Vec<Value>>>, Arc<Mutex<String>>) = Default::default();
         let (stdout, mut stderr) = (child.stdout.take().expect("piped"), child.stderr.take().expect("piped"));
         let (lines, text, mut copy) = (Arc::clone(&log), Arc::clone(&errors), copy_of_log(child.id()));
-        std::thread::spawn(move || {
+        let log_reader = std::thread::spawn(move || {
             for line in BufReader::new(stdout).lines().map_while(Result::ok) {
                 if let Some(copy) = &mut copy {
                     writeln!(copy, "{line}").expect("the copy is written");
@@ -106,13 +112,14 @@ impl Posthaste {
                 lines.lock().expect("not poisoned").push(event);
             }
         });
-        std::thread::spawn(move || {
+        let error_reader = std::thread::spawn(move || {
             let mut buffer = [0; 4096];
             while let Ok(read @ 1..) = stderr.read(&mut buffer) {
                 text.lock().expect("not poisoned").push_str(&String::from_utf8_lossy(&buffer[..read]));
             }
         });
-        Self { child, log, errors, http: Http::new(address), started_in: Duration::ZERO }
+        let readers = [log_reader, error_reader];
+        Self { child, log, errors, readers, http: Http::new(address), started_in: Duration::ZERO }
     }
 
     /// The exit status, or none while the process runs.
@@ -167,9 +174,11 @@ impl Posthaste {
         });
     }
 
-    /// Waits until the process has ended by itself.
+    /// Waits until the process has ended by itself and its last line is read.
     pub fn await_exit(&mut self, limit: Duration) -> ExitStatus {
-        until("the process ends", limit, || self.exit())
+        let status = until("the process ends", limit, || self.exit());
+        until("its output is read", READ_MAX, || self.readers.iter().all(JoinHandle::is_finished).then_some(()));
+        status
     }
 
     /// Sends SIGTERM and waits until the process has ended.
