@@ -4,6 +4,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use api::serve;
+use kit::wait::scaled;
 
 use crate::server::{blocking, connect};
 use crate::support::test_server::*;
@@ -47,7 +48,10 @@ pub fn assert_last_response(text: &str, status: u16, case: &str) {
 
 #[actix_web::test]
 async fn nothing_follows_the_response_to_an_unread_body() {
-    let server = TestServer::new();
+    let mut config = TestConfig::default();
+    // An idle connection closes by itself only after the limit below.
+    config.options.header_timeout = scaled(Duration::from_secs(5));
+    let server = TestServer::with_config(config);
     let service = serve(&server.state).unwrap();
     let address = service.bound()[0].address;
     let (_, ann) = user("ann");
@@ -72,7 +76,7 @@ async fn nothing_follows_the_response_to_an_unread_body() {
                 bytes.extend(chunks_and_next_request(chunks));
                 let started = Instant::now();
                 assert_last_response(&until_close(address, &bytes), status, &format!("{head} {chunks} chunks"));
-                assert!(started.elapsed() < Duration::from_secs(4), "{head}: {:?}", started.elapsed());
+                assert!(started.elapsed() < scaled(Duration::from_secs(4)), "{head}: {:?}", started.elapsed());
             }
         }
         let mut large = chunked("POST /orders", &[token, json]).into_bytes();
@@ -163,7 +167,7 @@ async fn a_client_that_never_ends_its_body_is_disconnected() {
 
     blocking(move || {
         let mut client = connect(address);
-        client.set_write_timeout(Some(Duration::from_secs(10))).unwrap();
+        client.set_write_timeout(Some(scaled(Duration::from_secs(10)))).unwrap();
         client.write_all(chunked("POST /orders", &[]).as_bytes()).unwrap();
         let started = Instant::now();
         let chunk = format!("{CHUNK:x}\r\n{}\r\n", "x".repeat(CHUNK));
@@ -171,7 +175,7 @@ async fn a_client_that_never_ends_its_body_is_disconnected() {
             if let Err(error) = client.write_all(chunk.as_bytes()) {
                 break error.kind();
             }
-            assert!(started.elapsed() < Duration::from_secs(60), "the connection is still open");
+            assert!(started.elapsed() < scaled(Duration::from_secs(60)), "the connection is still open");
         };
         assert!(matches!(refused, ErrorKind::ConnectionReset | ErrorKind::BrokenPipe), "{refused}");
     })

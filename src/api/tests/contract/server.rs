@@ -5,12 +5,13 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
 use api::{Surface, serve};
+use kit::wait::scaled;
 
 use crate::support::test_server::*;
 
 pub fn connect(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    stream.set_read_timeout(Some(scaled(Duration::from_secs(5)))).unwrap();
     stream
 }
 
@@ -32,12 +33,14 @@ pub async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'stat
     tokio::task::spawn_blocking(work).await.unwrap()
 }
 
+/// A request that creates an order, where `length` is the header that ends its body.
+fn post(token: &str, length: &str, body: &str) -> Vec<u8> {
+    format!("POST /orders HTTP/1.1\r\nhost: x\r\nauthorization: {token}\r\ncontent-type: application/json\r\nconnection: close\r\n{length}\r\n\r\n{body}").into_bytes()
+}
+
 #[actix_web::test]
-async fn size_and_time_limits_apply_on_the_wire() {
-    let mut config = TestConfig::default();
-    config.options.header_timeout = Duration::from_millis(300);
-    config.options.body_timeout = Duration::from_millis(600);
-    let server = TestServer::with_config(config);
+async fn size_limits_apply_on_the_wire() {
+    let server = TestServer::new();
     let service = serve(&server.state).unwrap();
     let address = service.bound()[0].address;
     let (_, token) = user("ann");
@@ -57,15 +60,8 @@ async fn size_and_time_limits_apply_on_the_wire() {
         let name = exchange(address, head(&format!("GET /livez HTTP/1.1\r\n{}: b", "x".repeat(65_536))));
         assert!(name.starts_with("HTTP/1.1 431 "), "{name}");
         assert!(exchange(address, b"NONSENSE\r\n\r\n".to_vec()).starts_with("HTTP/1.1 400 "));
-        let slow = exchange(address, b"GET /livez HTTP/1.1\r\nhost: x\r\n".to_vec());
-        assert!(slow.starts_with("HTTP/1.1 408 ") && slow.contains("REQUEST_TIMEOUT"), "{slow}");
-        assert!(slow.contains("x-request-id: ") && slow.contains("x-region-id: "), "{slow}");
 
-        let post = |length: &str, body: &str| {
-            format!("POST /orders HTTP/1.1\r\nhost: x\r\nauthorization: {token}\r\ncontent-type: application/json\r\nconnection: close\r\n{length}\r\n\r\n{body}").into_bytes()
-        };
-        let waits = exchange(address, post("content-length: 100", "{"));
-        assert!(waits.starts_with("HTTP/1.1 408 ") && waits.contains("REQUEST_TIMEOUT"), "{waits}");
+        let post = |length: &str, body: &str| post(&token, length, body);
         let large = "x".repeat(1024 * 1024 + 1);
         let announced = exchange(address, post(&format!("content-length: {}", large.len()), &large));
         assert!(announced.starts_with("HTTP/1.1 413 ") && announced.contains("PAYLOAD_TOO_LARGE"), "{announced}");
@@ -85,9 +81,30 @@ async fn size_and_time_limits_apply_on_the_wire() {
 }
 
 #[actix_web::test]
-async fn later_request_heads_have_the_same_timeout_as_the_first() {
+async fn time_limits_apply_on_the_wire() {
     let mut config = TestConfig::default();
     config.options.header_timeout = Duration::from_millis(300);
+    config.options.body_timeout = Duration::from_millis(600);
+    let server = TestServer::with_config(config);
+    let service = serve(&server.state).unwrap();
+    let address = service.bound()[0].address;
+    let (_, token) = user("ann");
+
+    blocking(move || {
+        let slow = exchange(address, b"GET /livez HTTP/1.1\r\nhost: x\r\n".to_vec());
+        assert!(slow.starts_with("HTTP/1.1 408 ") && slow.contains("REQUEST_TIMEOUT"), "{slow}");
+        assert!(slow.contains("x-request-id: ") && slow.contains("x-region-id: "), "{slow}");
+        let waits = exchange(address, post(&token, "content-length: 100", "{"));
+        assert!(waits.starts_with("HTTP/1.1 408 ") && waits.contains("REQUEST_TIMEOUT"), "{waits}");
+    })
+    .await;
+    service.stop(Duration::from_secs(2)).await;
+}
+
+#[actix_web::test]
+async fn later_request_heads_have_the_same_timeout_as_the_first() {
+    let mut config = TestConfig::default();
+    config.options.header_timeout = Duration::from_secs(1);
     let server = TestServer::with_config(config);
     let service = serve(&server.state).unwrap();
     let address = service.bound()[0].address;
@@ -108,7 +125,7 @@ async fn later_request_heads_have_the_same_timeout_as_the_first() {
         // Single bytes do not extend the deadline.
         dripping.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
         while dripping.write_all(b"G").is_ok() && !matches!(dripping.read(&mut [0]), Ok(0)) {
-            assert!(started.elapsed() < Duration::from_secs(5), "the connection is still open");
+            assert!(started.elapsed() < scaled(Duration::from_secs(5)), "the connection is still open");
         }
     })
     .await;
@@ -136,7 +153,7 @@ async fn connections_beyond_the_limit_wait() {
         assert!(next.read(&mut [0; 16]).is_err(), "it is served beyond the limit");
 
         drop(kept);
-        next.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        next.set_read_timeout(Some(scaled(Duration::from_secs(5)))).unwrap();
         assert!(read_head(&mut next).starts_with("HTTP/1.1 200 "));
     })
     .await;
@@ -153,7 +170,7 @@ async fn a_client_that_reads_no_response_is_disconnected() {
 
     blocking(move || {
         let mut client = connect(address);
-        client.set_write_timeout(Some(Duration::from_secs(10))).unwrap();
+        client.set_write_timeout(Some(scaled(Duration::from_secs(10)))).unwrap();
         let request = b"GET /openapi.json HTTP/1.1\r\nhost: x\r\n\r\n".repeat(100);
         let refused = loop {
             if let Err(error) = client.write_all(&request) {
@@ -184,13 +201,16 @@ fn assert_timed_out(mut stream: TcpStream) {
         Ok(_) => assert!(rest.starts_with(b"HTTP/1.1 408 "), "{}", String::from_utf8_lossy(&rest)),
         Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset),
     }
-    assert!(started.elapsed() < Duration::from_secs(4), "the client closed the connection, not the server");
+    assert!(started.elapsed() < scaled(Duration::from_secs(4)), "the client closed the connection, not the server");
 }
 
 #[actix_web::test]
 async fn a_stop_waits_for_responses_but_not_for_idle_connections_or_streams() {
     let mut config = TestConfig::default();
-    config.options.request_timeout = Duration::from_millis(400);
+    let request_timeout = Duration::from_millis(400);
+    config.options.request_timeout = request_timeout;
+    // An idle connection closes by itself only after the limit below.
+    config.options.header_timeout = scaled(Duration::from_secs(5));
     let server = TestServer::with_config(config);
     let service = serve(&server.state).unwrap();
     let address = service.bound()[0].address;
@@ -201,7 +221,7 @@ async fn a_stop_waits_for_responses_but_not_for_idle_connections_or_streams() {
         ORDER.len()
     );
     *server.dispatch.hangs.lock() = true;
-    let (mut idle, mut stream, mut busy) = blocking(move || {
+    let (mut idle, mut stream, mut busy, sent) = blocking(move || {
         let mut idle = connect(address);
         idle.write_all(b"GET /livez HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
         let mut first = [0; 16];
@@ -219,8 +239,9 @@ async fn a_stop_waits_for_responses_but_not_for_idle_connections_or_streams() {
         assert!(text.contains(&"retry: 2000".to_owned()) && text.contains(&"event: child_exited".to_owned()));
         assert!(!text.contains(&"id: 1".to_owned()), "the stream resumes after the last event");
         let mut busy = connect(address);
+        let sent = Instant::now();
         busy.write_all(create.as_bytes()).unwrap();
-        (idle, stream, busy)
+        (idle, stream, busy, sent)
     })
     .await;
     while server.dispatch.received.load(SeqCst) < 1 {
@@ -228,10 +249,13 @@ async fn a_stop_waits_for_responses_but_not_for_idle_connections_or_streams() {
     }
 
     let started = Instant::now();
-    service.stop(Duration::from_secs(5)).await;
-    let elapsed = started.elapsed();
+    service.stop(scaled(Duration::from_secs(5))).await;
 
-    assert!(elapsed >= Duration::from_millis(200) && elapsed < Duration::from_secs(4), "{elapsed:?}");
+    let (since_sent, stopped_in) = (sent.elapsed(), started.elapsed());
+    assert!(
+        since_sent >= request_timeout && stopped_in < scaled(Duration::from_secs(4)),
+        "{since_sent:?} {stopped_in:?}"
+    );
     blocking(move || {
         let mut rest = String::new();
         busy.read_to_string(&mut rest).unwrap();
@@ -249,8 +273,8 @@ async fn an_idle_service_stops_at_once() {
     let server = TestServer::new();
     let service = serve(&server.state).unwrap();
     let started = Instant::now();
-    service.stop(Duration::from_secs(5)).await;
-    assert!(started.elapsed() < Duration::from_secs(4), "the stop waited: {:?}", started.elapsed());
+    service.stop(scaled(Duration::from_secs(5))).await;
+    assert!(started.elapsed() < scaled(Duration::from_secs(4)), "the stop waited: {:?}", started.elapsed());
 }
 
 #[actix_web::test]
