@@ -104,9 +104,13 @@ fn a_failed_handlers_lines_and_records_name_the_request_of_the_event() {
     let lines = [&published, &retried[0], &dead[0]];
     assert!(lines.iter().all(|line| assert_context(line, "fail-1", &order) == published["event_id"]), "{lines:?}");
     assert!(endpoint.received().iter().all(|event| event.headers["x-request-id"] == "fail-1"));
-    let (code, listed, _) = run(&backend, &["dlt", "list", "--json"]);
-    let record: Value = serde_json::from_str(listed.trim()).expect("one dead letter");
-    assert_eq!((code, &record["headers"]["x-request-id"]), (0, &json!("fail-1")), "{record}");
+    // The line is written before the record.
+    let record: Value = until("the dead letter is in its topic", WAIT_MAX, || {
+        let (code, listed, stderr) = run(&backend, &["dlt", "list", "--json"]);
+        assert_eq!(code, 0, "{stderr}");
+        serde_json::from_str(listed.trim()).ok()
+    });
+    assert_eq!(record["headers"]["x-request-id"], "fail-1", "{record}");
 
     endpoint.set_response(EndpointResponse::Status(202));
     let (code, _, stderr) = run(&backend, &["dlt", "redrive", "--reason", "the endpoint is back", "--yes"]);

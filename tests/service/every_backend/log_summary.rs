@@ -25,7 +25,9 @@ fn a_start_is_summarised_by_one_ready_line() {
     let mut service = Posthaste::start(&backend, &[]);
     await_partitions(&service);
 
-    let ready = service.logged("ready");
+    let ready = until("it is ready", Duration::from_secs(20), || {
+        Some(service.logged("ready")).filter(|ready| !ready.is_empty())
+    });
     let lines = service.log_lines(|_| true);
     assert_eq!(ready.len(), 1);
     assert!(lines.len() <= LINES_OF_A_START_MAX, "{} lines: {lines:#?}", lines.len());

@@ -79,7 +79,7 @@ fn scenario_1_time_outs_use_up_the_retries_and_the_fallback_completes_the_event(
     let more = [
         ("POSTHASTE__CONSUMER__FALLBACK__ORDER_CREATED", "post"),
         ("POSTHASTE__CONSUMER__FALLBACK_URL__ORDER_CREATED", url.as_str()),
-        ("POSTHASTE__CONSUMER__POST__TIMEOUT", "1s"),
+        ("POSTHASTE__CONSUMER__POST__TIMEOUT", "3s"),
     ];
     let service = start(&backend, &primary, &more);
     let id = place(&service);
@@ -98,7 +98,10 @@ fn scenario_1_time_outs_use_up_the_retries_and_the_fallback_completes_the_event(
     await_count(&service, "kafka_consumer_processed_count_total", 1);
     assert_eq!(retries(&service), 3);
     assert_eq!(metric(&service, "kafka_consumer_fallback_count_total"), 1);
-    assert_eq!(service.logged("message_handled_by_fallback").len(), 1);
+    let logged = until("the fallback is logged", WAIT_MAX, || {
+        Some(service.logged("message_handled_by_fallback").len()).filter(|lines| *lines > 0)
+    });
+    assert_eq!(logged, 1);
     assert_eq!(dead_letters(&backend), Vec::<Value>::new());
     let stages: Vec<usize> = (0..4).map(|stage| records(&backend, &format!("-retry-{stage}")).len()).collect();
     assert_eq!(stages, [1, 1, 1, 0], "one record in each retry topic");

@@ -55,7 +55,7 @@ impl Drop for Database {
         // After a failure the database remains for inspection.
         if !std::thread::panicking() {
             let statement = format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", self.name);
-            Connection::new().query(&self.server, &statement).expect("PostgreSQL responds");
+            until(&statement, TIMEOUT, || Connection::new().query(&self.server, &statement).ok());
         }
     }
 }

@@ -130,7 +130,7 @@ fn a_relay_actor_that_dies_while_kafka_hangs_restarts_and_no_row_is_blamed() {
 #[test]
 fn while_redis_is_down_reads_come_from_the_store() {
     let backend = Backend::exclusive();
-    let service = Posthaste::start(&backend, &[("POSTHASTE__HTTP__REQUEST_TIMEOUT", "2s")]);
+    let service = Posthaste::start(&backend, &[("POSTHASTE__HTTP__REQUEST_TIMEOUT", "5s")]);
     let (user, admin) = (service.http.user(), service.http.admin());
     let order = service.http.post("/orders", &user, &[], &tea_order(1)).json();
     let path = format!("/orders/{}", order["id"].as_str().expect("an id"));
@@ -212,11 +212,15 @@ fn a_long_outage_of_a_dependency_makes_the_region_passive_until_it_is_back() {
     let failures = "region_health_dependency_failure_count_total{dependency=\"redis\"}";
     assert!(metric(&service.http, failures) >= 4.0);
     assert_eq!(backend.database.rows("SELECT count(*) FROM orders")[0][0], "1", "a refused order is not stored");
-    assert_eq!(service.logged("region_passive").len(), 1);
+    let logged =
+        until("it is logged", WAIT_MAX, || Some(service.logged("region_passive").len()).filter(|lines| *lines > 0));
+    assert_eq!(logged, 1);
 
     backend.services().start(Service::Redis);
     await_metric(&service.http, events, WAIT_MAX, |events| events == 2.0);
 
     assert_eq!((place().status, readiness().status), (201, 200));
-    assert_eq!(service.logged("region_active").len(), 1);
+    let logged =
+        until("it is logged", WAIT_MAX, || Some(service.logged("region_active").len()).filter(|lines| *lines > 0));
+    assert_eq!(logged, 1);
 }

@@ -2,7 +2,9 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::findings::{assert_found, findings, install};
+use kit::wait::until;
+
+use super::findings::{WAIT_MAX, assert_found, findings, install};
 use crate::harness::backend::Backend;
 use crate::harness::service_control::required_variable;
 
@@ -57,6 +59,8 @@ fn topics_with_fewer_replicas_than_the_brokers_permit_are_found() {
 
     let _second = KafkaNode::create(Some(&first));
 
+    // The first broker lists the second one a moment after that has started.
+    until("the doctor finds it", WAIT_MAX, || (findings(&backend, &environment).0 == 1).then_some(()));
     let topic = format!("{} has 1", backend.topic("order.events"));
     assert_found(&backend, &environment, "replicas", "brokers: 2");
     assert_found(&backend, &environment, "replicas", &topic);

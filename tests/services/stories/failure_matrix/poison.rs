@@ -79,7 +79,9 @@ fn assert_parked(service: &Posthaste, id: &str) {
     until("the parked row is counted", WAIT_MAX, || {
         (metric(&service.http, "outbox_entries_failed_total") == 1.0).then_some(())
     });
-    let logged = service.logged("event_parked");
+    let logged = until("the parked row is logged", WAIT_MAX, || {
+        Some(service.logged("event_parked")).filter(|lines| !lines.is_empty())
+    });
     assert_eq!(logged.len(), 1, "{logged:?}");
     assert_eq!((&logged[0]["key"], &logged[0]["failure_type"]), (&json!(id), &json!("SYSTEM")));
     assert_eq!(logged[0]["event_id"], parked[0]["eventId"]);
@@ -98,7 +100,7 @@ fn under_skip_row_the_key_goes_on_after_a_row_that_kills_its_process() {
 
     assert_eq!(events_of(&backend, &id), ["ORDER_CANCELLED"]);
     assert_parked(&service, &id);
-    assert_eq!(service.rows(&["PENDING", "IN_FLIGHT", "FAILED"]), Vec::<Value>::new());
+    until("no row waits", WAIT_MAX, || service.rows(&["PENDING", "IN_FLIGHT", "FAILED"]).is_empty().then_some(()));
 }
 
 #[test]
