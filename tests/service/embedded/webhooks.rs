@@ -26,7 +26,7 @@ fn start(backend: &Backend) -> Posthaste {
 #[test]
 fn test_event_to_an_endpoint_that_does_not_answer_is_reported_and_recorded() {
     let backend = Backend::new();
-    let settings = [("POSTHASTE__WEBHOOKS__PRIVATE_ADDRESSES", "true"), ("POSTHASTE__HTTP__REQUEST_TIMEOUT", "1200ms")];
+    let settings = [("POSTHASTE__WEBHOOKS__PRIVATE_ADDRESSES", "true"), ("POSTHASTE__HTTP__REQUEST_TIMEOUT", "4s")];
     let (service, endpoint) = (Posthaste::start(&backend, &settings), Endpoint::start(EndpointResponse::Silence));
     let admin = service.http.admin();
     let body = json!({"url": endpoint.url(), "topics": ["order.events"]});

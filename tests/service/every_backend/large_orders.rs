@@ -3,6 +3,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
+use kit::wait::scaled;
 use serde_json::{Value, json};
 
 use crate::harness::backend::Backend;
@@ -46,7 +47,7 @@ fn unread_lists_of_large_orders_use_two_mebibytes_each() {
     let readers: Vec<TcpStream> = (0..READERS)
         .map(|_| {
             let mut reader = TcpStream::connect(&address).expect("the service listens");
-            reader.set_read_timeout(Some(Duration::from_secs(20))).expect("a legal time");
+            reader.set_read_timeout(Some(scaled(Duration::from_secs(20)))).expect("a legal time");
             let request = format!("GET /orders HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {user}\r\n\r\n");
             reader.write_all(request.as_bytes()).expect("the request is sent");
             let mut status = [0; 12];

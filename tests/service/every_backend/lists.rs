@@ -9,7 +9,7 @@ use crate::harness::http::{Http, tea_order};
 use crate::harness::process::Posthaste;
 
 /// Orders are cached on Redis only under an epoch that is older than a request may be.
-const SHORT_REQUESTS: (&str, &str) = ("POSTHASTE__HTTP__REQUEST_TIMEOUT", "2s");
+const SHORT_REQUESTS: (&str, &str) = ("POSTHASTE__HTTP__REQUEST_TIMEOUT", "5s");
 
 /// The ids that a list or a page shows, newest first, and its total.
 fn shown(http: &Http, path: &str, token: &str) -> (Vec<String>, Option<u64>) {

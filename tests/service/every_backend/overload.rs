@@ -3,7 +3,7 @@ use std::io::{BufRead, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use kit::wait::until;
+use kit::wait::{scaled, until};
 use serde_json::json;
 
 use crate::harness::backend::Backend;
@@ -87,7 +87,7 @@ fn load_above_the_concurrency_limit_is_shed_with_503_and_the_limit_recovers() {
 fn a_command_that_waits_past_its_deadline_is_dropped_unprocessed() {
     let backend = Backend::new();
     let service =
-        Posthaste::start(&backend, &[("POSTHASTE__HTTP__REQUEST_TIMEOUT", "2s"), ("POSTHASTE__ORDERS__SHARDS", "1")]);
+        Posthaste::start(&backend, &[("POSTHASTE__HTTP__REQUEST_TIMEOUT", "5s"), ("POSTHASTE__ORDERS__SHARDS", "1")]);
     let (user, admin) = (service.http.user(), service.http.admin());
     service.http.post("/admin/actors/order-aggregate-0/pause", &admin, &[], &json!({}));
 
@@ -102,7 +102,7 @@ fn a_command_that_waits_past_its_deadline_is_dropped_unprocessed() {
 #[test]
 fn request_headers_received_while_the_process_was_stopped_are_not_late() {
     let backend = Backend::new();
-    let service = Posthaste::start(&backend, &[("POSTHASTE__HTTP__HEADER_TIMEOUT", "2s")]);
+    let service = Posthaste::start(&backend, &[("POSTHASTE__HTTP__HEADER_TIMEOUT", "5s")]);
     let address = service.http.base().trim_start_matches("http://");
     let mut clients: Vec<_> = (0..8).map(|_| TcpStream::connect(address).expect("it listens")).collect();
     assert_eq!(service.http.get("/livez", None).status, 200, "the server accepts connections");
@@ -116,11 +116,11 @@ fn request_headers_received_while_the_process_was_stopped_are_not_late() {
         let mut status = [0; 12];
         client.read_exact(&mut status).is_ok().then(|| String::from_utf8_lossy(&status).into_owned())
     };
-    assert_eq!(answered_within(&mut clients[0], Duration::from_millis(2_500)), None, "the process is stopped");
+    assert_eq!(answered_within(&mut clients[0], Duration::from_millis(5_500)), None, "the process is stopped");
     service.signal("CONT");
 
     for client in &mut clients {
-        assert_eq!(answered_within(client, Duration::from_secs(5)).as_deref(), Some("HTTP/1.1 200"));
+        assert_eq!(answered_within(client, scaled(Duration::from_secs(5))).as_deref(), Some("HTTP/1.1 200"));
     }
 }
 
@@ -137,7 +137,7 @@ fn a_paused_actor_does_not_delay_a_stop() {
     let status = service.stop();
 
     assert!(
-        status.success() && started.elapsed() < kit::wait::scaled(Duration::from_secs(5)),
+        status.success() && started.elapsed() < scaled(Duration::from_secs(5)),
         "{status} after {:?}",
         started.elapsed()
     );

@@ -75,7 +75,8 @@ fn client(http: &Http, number: usize, order: fn(u32) -> Value, stop: &AtomicBool
             201 => {}
             // The outcome is unknown.
             500 => continue,
-            503 => {
+            // 408: this machine delayed the client for longer than `http.header_timeout`.
+            408 | 503 => {
                 REFUSED.lock().expect("not poisoned").orders.insert(product);
                 continue;
             }
@@ -88,7 +89,7 @@ fn client(http: &Http, number: usize, order: fn(u32) -> Value, stop: &AtomicBool
             let changed = http.try_send("PATCH", &format!("/orders/{id}/status"), Some(&admin), &[], Some(body));
             match changed.map(|response| response.status) {
                 Ok(200) => drop(acknowledged.lock().expect("not poisoned").insert(id, 2)),
-                Ok(503) => drop(REFUSED.lock().expect("not poisoned").changes.insert(id)),
+                Ok(408 | 503) => drop(REFUSED.lock().expect("not poisoned").changes.insert(id)),
                 Ok(_) | Err(_) => {}
             }
         }

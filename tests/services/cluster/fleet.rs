@@ -3,14 +3,14 @@ use std::net::TcpListener;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use kit::wait::{until, until_since};
+use kit::wait::{scaled, until, until_since};
 
 use crate::harness::backend::Backend;
 use crate::harness::http::Http;
 use crate::harness::process::Posthaste;
 use crate::harness::proxy::Proxy;
 
-/// Request timeout of clients: a frozen process never responds.
+/// Request timeout of clients on an idle machine: a frozen process never responds.
 const TIMEOUT: Duration = Duration::from_secs(3);
 /// Longest until a new installation is ready: its schema and its topics are created meanwhile.
 const START_MAX: Duration = Duration::from_secs(60);
@@ -61,9 +61,18 @@ impl<'a> Fleet<'a> {
         self.members[member].name
     }
 
-    /// One HTTP client for each instance, in order.
+    /// One HTTP client for each instance, in order, for requests that must succeed.
     pub fn endpoints(&self) -> Vec<Http> {
-        self.members.iter().map(|member| Http::with_timeout(&member.address, TIMEOUT)).collect()
+        self.with_timeout(scaled(TIMEOUT))
+    }
+
+    /// The same for requests that an instance may leave unanswered: they time out soon also on a slow machine.
+    pub fn endpoints_that_may_freeze(&self) -> Vec<Http> {
+        self.with_timeout(TIMEOUT)
+    }
+
+    fn with_timeout(&self, timeout: Duration) -> Vec<Http> {
+        self.members.iter().map(|member| Http::with_timeout(&member.address, timeout)).collect()
     }
 
     /// Starts an instance that is not running; does not wait until it is ready.
