@@ -12,8 +12,8 @@ pub fn scaled(limit: Duration) -> Duration {
     limit * factor
 }
 
-/// Sleeps: for how long an injected failure lasts, or between two requests of a client. Nothing ends these but time, and a slow machine does
-/// not need more of it. Where there is a condition, a test waits for the condition.
+/// Sleeps: for how long an injected failure lasts, or between two requests of a client or two measurements. Nothing ends these but time, and
+/// a slow machine does not need more of it. Where there is a condition, a test waits for the condition.
 pub fn pause(time: Duration) {
     std::thread::sleep(time);
 }

@@ -1,6 +1,6 @@
 //! Claims of time: how long a start, a restart, a stop or the way of an event takes, as the documents state it. The other suites wait with
 //! deadlines that a slow machine multiplies; here the stated times hold without a factor. Cargo runs one test program at a time, and the
-//! tests of this one run one after another, so that nothing else uses the processors. Another process on the machine may delay one run;
-//! only a slow service delays three.
+//! tests of this one run one after another, so that nothing else uses the processors. Another process on the machine may delay
+//! some runs; only a slow service delays all of them.
 mod claims;
 mod harness;

@@ -12,7 +12,7 @@ fn chaos_injects_faults_under_load_and_finds_that_every_guarantee_held() {
     let backend = Backend::new();
     let is_shared = backend.settings().iter().any(|(name, _)| *name == "POSTHASTE__STORE__KIND");
     let instances = if is_shared { "2" } else { "1" };
-    let arguments = ["chaos", "--time", "8s", "--seed", SEED, "--instances", instances, "--json"];
+    let arguments = ["chaos", "--time", "16s", "--seed", SEED, "--instances", instances, "--json"];
 
     let (code, stdout, stderr) = run(&backend, &arguments);
 
