@@ -1,7 +1,11 @@
 //! The chain of one event type: primary handler, then retries, then the fallback, then what its poison rule says.
+use std::any::Any;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
+use futures::FutureExt;
 use outbox::topics::RETRY_DELAYS;
+use ports::FailureType;
 use ports::inbox::Effect;
 use serde::Deserialize;
 
@@ -60,19 +64,20 @@ pub enum ChainOutcome {
 pub type HandlerResult = Result<Vec<Effect>, HandlerFault>;
 
 impl ChainLimits {
-    /// Runs a chain once: the primary handler, and the fallback when no attempt is left or none can succeed. `attempt` counts from 1.
+    /// Runs a chain once: the primary handler, and the fallback when no attempt is left or none can succeed. A panic of
+    /// either is a failure that a later attempt may repair. `attempt` counts from 1.
     pub async fn run<P, F>(self, attempt: u32, primary: P, fallback: Option<F>) -> ChainOutcome
     where
         P: Future<Output = HandlerResult> + Send,
         F: Future<Output = HandlerResult> + Send,
     {
-        let fault = match primary.await {
+        let fault = match without_panic(primary).await {
             Ok(effects) => return ChainOutcome::Handled { effects, fallback_after: None },
             Err(fault) if fault.retryable && attempt < self.attempts_max => return ChainOutcome::Retry(fault),
             Err(fault) => fault,
         };
         let Some(fallback) = fallback else { return self.exhausted(fault) };
-        match fallback.await {
+        match without_panic(fallback).await {
             Ok(effects) => ChainOutcome::Handled { effects, fallback_after: Some(fault) },
             Err(second) => {
                 let reason = format!("{}; the fallback: {}", fault.reason, second.reason);
@@ -87,6 +92,17 @@ impl ChainLimits {
             PoisonMessage::BlockKey => ChainOutcome::Blocked(fault),
         }
     }
+}
+
+/// Awaits a handler and turns its panic into a failure: an event that a handler cannot survive must not end the consumer of all others.
+async fn without_panic(handler: impl Future<Output = HandlerResult>) -> HandlerResult {
+    AssertUnwindSafe(handler).catch_unwind().await.unwrap_or_else(|panic| Err(fault_of_panic(&*panic)))
+}
+
+fn fault_of_panic(panic: &(dyn Any + Send)) -> HandlerFault {
+    let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
+    let reason = format!("the handler panicked: {}", text.unwrap_or("a panic without text"));
+    HandlerFault { retryable: true, failure_type: FailureType::System, reason: outbox::truncate_reason(&reason) }
 }
 
 impl HandlerChain {
@@ -125,17 +141,19 @@ impl HandlerChain {
 
     /// Runs the chain once, as [`ChainLimits::run`] says.
     pub async fn run(&self, consumed: ConsumedEvent<'_>) -> ChainOutcome {
-        let fallback = self.fallback.as_ref().map(|fallback| fallback.handle(consumed));
-        self.limits.run(consumed.attempt, self.primary.handle(consumed), fallback).await
+        // `handle` is called inside the futures: it may panic before it returns its own.
+        let primary = async { self.primary.handle(consumed).await };
+        let fallback = self.fallback.as_ref().map(|fallback| async move { fallback.handle(consumed).await });
+        self.limits.run(consumed.attempt, primary, fallback).await
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::pin::Pin;
+
     use async_trait::async_trait;
     use domain::{EventId, EventType, OrderId, Timestamp};
-    use futures::FutureExt;
-    use ports::FailureType;
     use ports::broker::Record;
 
     use super::*;
@@ -152,6 +170,29 @@ mod tests {
 
         async fn handle(&self, _: ConsumedEvent<'_>) -> Result<Vec<Effect>, HandlerFault> {
             self.0.clone().map_or(Ok(Vec::new()), Err)
+        }
+    }
+
+    /// Panics before it returns a future, or while its future runs.
+    struct Panics {
+        at_once: bool,
+    }
+
+    impl EventHandler for Panics {
+        fn needs_order(&self) -> bool {
+            false
+        }
+
+        fn handle<'a, 'b, 'c>(
+            &'a self,
+            _: ConsumedEvent<'b>,
+        ) -> Pin<Box<dyn Future<Output = HandlerResult> + Send + 'c>>
+        where
+            'a: 'c,
+            'b: 'c,
+        {
+            assert!(!self.at_once, "no such {}", "currency");
+            Box::pin(async { panic!("漢{}", "漢".repeat(1_000)) })
         }
     }
 
@@ -219,6 +260,28 @@ mod tests {
 
         assert_eq!(outcome(&chain, 1), ChainOutcome::Failed(both.clone()));
         assert_eq!(outcome(&chain.poison(PoisonMessage::BlockKey), 1), ChainOutcome::Blocked(both));
+    }
+
+    #[test]
+    fn panic_of_a_handler_or_fallback_is_a_failure_that_may_pass() {
+        let fault = |reason: &str| HandlerFault {
+            retryable: true,
+            failure_type: FailureType::System,
+            reason: reason.to_owned(),
+        };
+        let panicked = fault("the handler panicked: no such currency");
+        let chain = HandlerChain::of(Arc::new(Panics { at_once: true })).attempts(2);
+
+        assert_eq!(outcome(&chain, 1), ChainOutcome::Retry(panicked.clone()));
+        assert_eq!(outcome(&chain, 2), ChainOutcome::Failed(panicked.clone()));
+        assert_eq!(
+            outcome(&chain.clone().fallback(handler(None)), 2),
+            ChainOutcome::Handled { effects: Vec::new(), fallback_after: Some(panicked) }
+        );
+        let both = outcome(&chain.fallback(Arc::new(Panics { at_once: false })), 2);
+        let cut = "漢".repeat(256 - "the handler panicked: ".len());
+        let reason = format!("the handler panicked: no such currency; the fallback: the handler panicked: {cut}");
+        assert_eq!(both, ChainOutcome::Failed(fault(&reason)));
     }
 
     #[test]
