@@ -16,6 +16,7 @@ mod system {
     pub mod dispatcher;
     pub mod metrics_observer;
     pub mod options;
+    pub mod partition_hand_over;
     pub mod shards;
     pub mod tree;
 }
@@ -31,18 +32,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use app::dispatch::Dispatch;
-use supervision::{ActorState, DrainReport, ExitReason, Mailbox, RootSupervisor, SupervisionBus};
+use supervision::{DrainReport, ExitReason, Mailbox, RootSupervisor, SupervisionBus};
 
 pub use consumer_actor::topic_pipeline::TopicConsumers;
 pub use partition_worker::producer_sessions::ProducerSlots;
 pub use system::dependencies::Dependencies;
 pub use system::options::{Options, WebhookOptions};
 
-use outbox_publisher::OutboxPublisher;
-use outbox_publisher::messages::Retire;
 use pending_promoter::{PendingPromoter, Promote};
 use system::dispatcher::Dispatcher;
 use system::metrics_observer::MetricsObserver;
+use system::partition_hand_over::PartitionHandOver;
 use system::tree::{self, Threads};
 
 /// The running actor tree and handles to its parts. Stop it with [`ActorSystem::stop`].
@@ -50,7 +50,7 @@ pub struct ActorSystem {
     root: RootSupervisor,
     bus: SupervisionBus,
     dispatcher: Arc<Dispatcher>,
-    publisher: Mailbox<OutboxPublisher>,
+    hand_over: PartitionHandOver,
     promoter: Mailbox<PendingPromoter>,
     threads: Threads,
 }
@@ -60,7 +60,7 @@ pub struct ActorSystem {
 pub struct StopReport {
     /// Actors that did not end in time.
     pub drained: DrainReport,
-    /// Number of partitions that could not be handed over.
+    /// Number of partitions that could not be handed over in time: their leases expire, or the next start resolves them.
     pub partitions_left: usize,
 }
 
@@ -77,8 +77,10 @@ impl ActorSystem {
         let options = Arc::new(options);
         let tree = tree::tree(&dependencies, &options, &bus);
         let dispatcher = Arc::new(Dispatcher::new(tree.shards, tree.intake, bus.clone(), Arc::clone(&options)));
+        let (publisher, local_leases) = (tree.publisher, tree.local_leases);
+        let hand_over = PartitionHandOver { bus: bus.clone(), publisher, local_leases };
         let root = RootSupervisor::start(tree.spec, bus.clone()).await;
-        ActorSystem { root, bus, dispatcher, publisher: tree.publisher, promoter: tree.promoter, threads: tree.threads }
+        ActorSystem { root, bus, dispatcher, hand_over, promoter: tree.promoter, threads: tree.threads }
     }
 
     /// The interface for the HTTP API; cheap to clone.
@@ -104,14 +106,8 @@ impl ActorSystem {
     /// Stops: claims nothing new, finishes and hands partitions over, then stops the tree in reverse order.
     pub async fn stop(self, deadline: Duration) -> StopReport {
         let started = tokio::time::Instant::now();
-        // An actor that an operator paused would block the hand-over for the whole deadline.
-        for row in self.bus.snapshot().into_iter().filter(|row| row.state == ActorState::Paused) {
-            // An error means that the actor has ended since, which blocks nothing.
-            let _ = self.bus.resume(&row.path, "shutdown");
-        }
         // At most half of the time for the hand-over: the tree needs the rest.
-        let half = deadline / 2;
-        let partitions_left = self.publisher.ask(Retire { deadline: half }, half).await.unwrap_or(0);
+        let partitions_left = self.hand_over.run(deadline / 2).await;
         let drained = self.root.shutdown(deadline.saturating_sub(started.elapsed())).await;
         if !self.threads.stop(deadline.saturating_sub(started.elapsed())).await {
             tracing::warn!(

@@ -81,6 +81,8 @@ pub struct Tree {
     pub intake: Mailbox<EventIntake>,
     /// Mailbox of the publisher, for the hand-over at a stop.
     pub publisher: Mailbox<OutboxPublisher>,
+    /// The leases that this instance holds.
+    pub local_leases: Arc<LocalLeases>,
     /// Mailbox of the promoter, for promotions on request.
     pub promoter: Mailbox<PendingPromoter>,
     /// The actors' threads; they must outlive the tree.
@@ -96,7 +98,8 @@ pub fn tree(dependencies: &Dependencies, options: &Arc<Options>, bus: &Supervisi
         }
     }
     let failover = failover_manager(dependencies, options, bus);
-    let (relay, publisher, wake_ups) = relay(dependencies, options, bus, &threads);
+    let local_leases = Arc::new(LocalLeases::new(Arc::clone(&dependencies.clock), options.relay.lease));
+    let (relay, publisher, wake_ups) = relay(dependencies, options, bus, &local_leases, &threads);
     let (consumers, consumer_specs) = consumers(dependencies, options, bus, &threads);
     let (shards, shards_spec) = shards(dependencies, options, bus, &wake_ups, &threads);
     let backpressure = backpressure_manager(dependencies, options, bus, consumers);
@@ -121,7 +124,7 @@ pub fn tree(dependencies: &Dependencies, options: &Arc<Options>, bus: &Supervisi
     if options.orders_enabled {
         spec = spec.supervisor(only_child("promoter", PROMOTER, promoter_spec)).supervisor(shards_spec);
     }
-    Tree { spec, shards, intake, publisher, promoter, threads }
+    Tree { spec, shards, intake, publisher, local_leases, promoter, threads }
 }
 
 fn failover_manager(dependencies: &Dependencies, options: &Arc<Options>, bus: &SupervisionBus) -> ChildSpec {
@@ -149,17 +152,17 @@ fn relay(
     dependencies: &Dependencies,
     options: &Arc<Options>,
     bus: &SupervisionBus,
+    local_leases: &Arc<LocalLeases>,
     threads: &Threads,
 ) -> (SupervisorSpec, Mailbox<OutboxPublisher>, WakeUps) {
     let (retry, retry_spec) = retry_handler(dependencies, options, bus);
-    let local_leases = Arc::new(LocalLeases::new(Arc::clone(&dependencies.clock), options.relay.lease));
     let workers = dependencies.broker.clone().filter(|_| options.publisher_enabled).map(|broker| {
         let context = RelayContext {
             producers: ProducerSessions::new(Arc::clone(&broker), options.producers),
             broker,
             outbox: Arc::clone(&dependencies.outbox),
             leases: Arc::clone(&dependencies.leases),
-            local_leases: Arc::clone(&local_leases),
+            local_leases: Arc::clone(local_leases),
             retry,
             poison: options.rules.poison.clone(),
             instance: options.instance.clone(),
@@ -174,8 +177,8 @@ fn relay(
     });
     let dirty = DirtyPartitions::new(options.partitions);
     let (publisher, publisher_spec) = {
-        let (dependencies, options, events, dirty) =
-            (dependencies.clone(), Arc::clone(options), bus.clone(), dirty.clone());
+        let (dependencies, options, events, dirty, local_leases) =
+            (dependencies.clone(), Arc::clone(options), bus.clone(), dirty.clone(), Arc::clone(local_leases));
         // One wake-up for each partition, and a few other messages.
         let capacity = options.partitions as usize + SMALL;
         actor(bus, "/relay/outbox-publisher", capacity, move |_| {

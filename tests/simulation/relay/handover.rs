@@ -106,6 +106,16 @@ async fn two_services_share_the_partitions_and_one_takes_all_after_the_other_sto
 }
 
 #[tokio::test(start_paused = true)]
+async fn hand_overs_that_hang_are_counted_at_a_stop() {
+    let environment = Environment::new();
+    let process = environment.start().await;
+    process.wait_until("all partitions are taken", TIMEOUT, async || owned_by(&process, "sim").await == 4).await;
+    environment.script.always(Call::Release, InjectedFault::Hang);
+
+    assert_eq!(process.stop().await, 4);
+}
+
+#[tokio::test(start_paused = true)]
 async fn services_that_compete_for_partitions_leave_none_without_an_owner() {
     let (environment, mut ledger) = (Environment::new(), Ledger::default());
     environment.script.always(Call::Acquire, InjectedFault::Unreachable);
