@@ -79,7 +79,12 @@ impl ActorSystem {
         let dispatcher = Arc::new(Dispatcher::new(tree.shards, tree.intake, bus.clone(), Arc::clone(&options)));
         let (publisher, local_leases) = (tree.publisher, tree.local_leases);
         let hand_over = PartitionHandOver { bus: bus.clone(), publisher, local_leases };
-        let root = RootSupervisor::start(tree.spec, bus.clone()).await;
+        let before_end = hand_over.clone();
+        // What could not be handed over counts when the system is stopped.
+        let spec = tree.spec.before_giving_up(move |limit| async move {
+            before_end.run(limit).await;
+        });
+        let root = RootSupervisor::start(spec, bus.clone()).await;
         ActorSystem { root, bus, dispatcher, hand_over, promoter: tree.promoter, threads: tree.threads }
     }
 
@@ -93,9 +98,9 @@ impl ActorSystem {
         &self.bus
     }
 
-    /// Resolves when the root supervisor gives up.
+    /// Resolves when the root supervisor gives up: it hands the partitions over and drains its children from then on. Stop the system then.
     pub async fn gave_up(&self) -> ExitReason {
-        self.root.done().await
+        self.root.gave_up().await
     }
 
     /// Promotes pending orders now. Returns how many, 0 while another promotion runs, or `None` without a reply within the deadline.

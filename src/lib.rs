@@ -161,8 +161,8 @@ impl Service {
         self.admission.set_options(config.rate_limit.clone());
     }
 
-    /// Resolves with the reason when the root supervisor has given up, another process has taken over the instance name, or a listener has failed.
-    /// The caller stops the service and exits with 70.
+    /// Resolves with the reason when the root supervisor gives up, another process has taken over the instance name, or a listener has failed.
+    /// The caller stops the service at once and exits with 70: a root that gives up is draining its actors already.
     pub async fn gave_up(&self) -> String {
         tokio::select! {
             // Both only wait; dropping either loses nothing.
@@ -173,7 +173,8 @@ impl Service {
     }
 
     /// Stops in order: readiness red, no new requests, no new claims, batches in flight finished and settled, leases released, the store
-    /// closed, the last spans exported. Takes at most `shutdown.deadline`.
+    /// closed, the last spans exported. Takes at most `shutdown.deadline`. A root that has given up hands its leases over and stops its actors
+    /// by itself at the same time, within a `shutdown.deadline` of its own.
     pub async fn stop(self) -> Report {
         let begun = Instant::now();
         self.health.update(|snapshot| snapshot.draining = true);

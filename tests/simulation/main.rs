@@ -73,6 +73,7 @@ mod relay {
     mod promptness;
     mod retries;
     mod rewound_store;
+    mod root_gives_up;
     mod slow_broker;
     mod unknown_outcomes;
 }

@@ -15,6 +15,7 @@ use crate::bus::registry::ActorRegistry;
 use crate::bus::snapshot::ActorSnapshot;
 use crate::bus::supervisor_command::SupervisorCommand;
 use crate::bus::supervisor_registry::{SupervisorRegistry, SupervisorSnapshot};
+use crate::child::exit::ExitReason;
 use crate::child::spec::ChildSpec;
 use crate::events::event::{FieldValue, SupervisionEvent};
 use crate::events::log_line;
@@ -52,6 +53,8 @@ struct BusState {
     arbiter_probes: Mutex<Vec<ArbiterProbe>>,
     /// The deadline of a shutdown of the whole tree; none = no shutdown has begun.
     shutdown_deadline: watch::Sender<Option<Instant>>,
+    /// Why the root gives up; none = it does not.
+    gave_up: watch::Sender<Option<ExitReason>>,
     unfinished: Mutex<Vec<UnfinishedActor>>,
 }
 
@@ -75,6 +78,7 @@ impl SupervisionBus {
             supervisors: Mutex::default(),
             arbiter_probes: Mutex::default(),
             shutdown_deadline: watch::Sender::new(None),
+            gave_up: watch::Sender::new(None),
             unfinished: Mutex::default(),
         }))
     }
@@ -205,6 +209,14 @@ impl SupervisionBus {
 
     pub(crate) fn shutdown_deadline(&self) -> watch::Receiver<Option<Instant>> {
         self.0.shutdown_deadline.subscribe()
+    }
+
+    pub(crate) fn give_up(&self, reason: ExitReason) {
+        self.0.gave_up.send_replace(Some(reason));
+    }
+
+    pub(crate) fn gave_up(&self) -> watch::Receiver<Option<ExitReason>> {
+        self.0.gave_up.subscribe()
     }
 
     pub(crate) fn record_unfinished(&self, actor: UnfinishedActor) {

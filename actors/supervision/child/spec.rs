@@ -1,5 +1,6 @@
 //! Child specs and supervisor specs: how a child is started, restarted and stopped, and how a supervisor treats its children.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +14,9 @@ use crate::mailbox::state::MailboxState;
 
 /// Spawns an actor's task on its arbiter, or on the calling thread without one.
 pub(crate) type LaunchFn = Box<dyn FnOnce(SupervisorLink, Option<ArbiterHandle>) -> ActorCommandSender + Send>;
+
+/// What the owner of a tree does before a root that gives up stops its children.
+pub(crate) type BeforeGivingUp = Box<dyn FnOnce(Duration) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send>;
 
 /// What a child runs.
 pub(crate) enum ChildBody {
@@ -115,6 +119,7 @@ pub struct SupervisorSpec {
     pub sibling_drain_limit: Option<Duration>,
     /// The children in start order.
     pub children: Vec<ChildSpec>,
+    pub(crate) before_giving_up: Option<BeforeGivingUp>,
 }
 
 impl SupervisorSpec {
@@ -131,6 +136,7 @@ impl SupervisorSpec {
             parallel_shutdown: false,
             sibling_drain_limit: None,
             children: Vec::new(),
+            before_giving_up: None,
         }
     }
 
@@ -161,6 +167,16 @@ impl SupervisorSpec {
     /// Sets [`sibling_drain_limit`](Self::sibling_drain_limit) for each sibling.
     pub fn sibling_drain_limit(mut self, limit: Duration) -> Self {
         self.sibling_drain_limit = Some(limit);
+        self
+    }
+
+    /// Sets work that the root of a tree awaits when it gives up, while its children still run. It receives the longest time that it may take, half
+    /// of [`Options::escalation_timeout`](crate::Options::escalation_timeout), and is dropped after it. A nested supervisor ignores it.
+    pub fn before_giving_up<W>(mut self, work: impl FnOnce(Duration) -> W + Send + 'static) -> Self
+    where
+        W: Future<Output = ()> + Send + 'static,
+    {
+        self.before_giving_up = Some(Box::new(|limit| Box::pin(work(limit))));
         self
     }
 

@@ -45,7 +45,7 @@ impl Supervisor {
         }
     }
 
-    /// Stops all children and exits as escalated; the supervisor above then decides, as in OTP. Above the root there is none: the tree shuts down.
+    /// Stops all children and exits as escalated; the supervisor above then decides, as in OTP. Above the root there is none: the tree gives up.
     async fn escalate(&mut self, index: usize, reason: &ExitReason) {
         let exceeded = self.child_event(index, "intensity_exceeded", Level::ERROR).with_reason(reason);
         self.bus.publish(self.with_intensity(exceeded));
@@ -53,12 +53,27 @@ impl Supervisor {
         let (count, window) = (self.intensity.count(), self.intensity.window);
         let detail = format!("{count} restarts in {window:?}, last {}: {reason}", child.path);
         let sibling = ExitReason::Sibling { failed: child.id.clone() };
+        let (escalated, request) =
+            (ExitReason::Escalated { detail }, DrainRequest::without_deadline(sibling, self.is_root()));
         if self.is_root() {
-            self.bus.begin_shutdown(Instant::now() + self.bus.options().escalation_timeout);
+            self.give_up(index, &escalated, &request).await;
         }
-        self.stop_all(&DrainRequest::without_deadline(sibling, false)).await;
+        self.stop_all(&request).await;
         self.intensity.clear();
-        self.report_own_exit(ExitReason::Escalated { detail });
+        self.report_own_exit(escalated);
+    }
+
+    /// Begins the shutdown of the tree. The failed child ends first, because no message to it can be handled any more; the others run until the work
+    /// of the tree's owner is done.
+    async fn give_up(&mut self, failed: usize, reason: &ExitReason, request: &DrainRequest) {
+        let limit = self.bus.options().escalation_timeout;
+        self.bus.begin_shutdown(Instant::now() + limit);
+        self.bus.give_up(reason.clone());
+        self.stop_child(failed, request).await;
+        if let Some(work) = self.before_giving_up.take() {
+            // The children need the other half. After the limit the work is dropped unfinished: the shutdown must not wait for it.
+            let _ = tokio::time::timeout(limit / 2, work(limit / 2)).await;
+        }
     }
 
     fn next_delay(&mut self, index: usize) -> Duration {

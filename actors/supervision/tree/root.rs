@@ -55,7 +55,18 @@ impl RootSupervisor {
     /// Resolves when the tree has ended, with the reason: shutdown, or escalated after the root drained its children (then exit with
     /// [`ExitReason::exit_code`]). Cancel-safe, and may be called again.
     pub async fn done(&self) -> ExitReason {
-        wait_for_end(self.done.clone()).await
+        reason_of(self.done.clone()).await
+    }
+
+    /// Resolves with the reason as soon as the root gives up, while its children still drain, or when the tree has ended otherwise. Cancel-safe, and
+    /// may be called again.
+    pub async fn gave_up(&self) -> ExitReason {
+        // Both only wait; dropping either loses nothing.
+        tokio::select! {
+            biased;
+            reason = reason_of(self.bus.gave_up()) => reason,
+            reason = self.done() => reason,
+        }
     }
 
     /// The bus that the tree was started with.
@@ -73,7 +84,7 @@ impl RootSupervisor {
         // An error means that the tree has ended already; `done` has the reason.
         let _ = self.commands.send(ChildCommand::Drain(request));
         let give_up_at = deadline + self.bus.options().kill_timeout;
-        let end = tokio::time::timeout_at(give_up_at, wait_for_end(self.done.clone()));
+        let end = tokio::time::timeout_at(give_up_at, reason_of(self.done.clone()));
         let reason = end.await.unwrap_or(ExitReason::ShutdownTimeout);
         let mut unfinished = self.bus.take_unfinished();
         unfinished.extend(still_running(&self.bus, &unfinished));
@@ -81,8 +92,8 @@ impl RootSupervisor {
     }
 }
 
-async fn wait_for_end(mut done: watch::Receiver<Option<ExitReason>>) -> ExitReason {
-    match done.wait_for(Option::is_some).await {
+async fn reason_of(mut end: watch::Receiver<Option<ExitReason>>) -> ExitReason {
+    match end.wait_for(Option::is_some).await {
         Ok(reason) => reason.clone().unwrap_or(ExitReason::ArbiterLost),
         // The monitor task ended without a result: the thread of the tree has ended.
         Err(_) => ExitReason::ArbiterLost,

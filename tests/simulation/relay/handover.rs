@@ -10,7 +10,7 @@ use crate::support::ledger::Ledger;
 use crate::support::process::{PUBLISHER, Process, TIMEOUT, TOPIC};
 use crate::support::wake_hub::WakeHub;
 
-async fn owned_by(process: &Process, name: &str) -> usize {
+pub async fn owned_by(process: &Process, name: &str) -> usize {
     let views = process.store.overview().await.expect("partitions can be read");
     views.iter().filter(|view| view.owner == Some(InstanceId(name.into()))).count()
 }

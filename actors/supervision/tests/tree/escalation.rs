@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures::FutureExt;
 use supervision::{ActorState, AskError, ExitReason, Restart, RootSupervisor, Shutdown, Strategy, SupervisorSpec};
 
 use crate::fixture::{
@@ -59,6 +60,37 @@ virtual_time_test!(escalating_root_drains_its_other_children, {
     assert_eq!(root.done().await.as_str(), "escalated");
     assert_eq!(in_flight.await.unwrap(), Ok(()));
     assert_eq!(events.wait_for("child_exited", "/a").await.reason, Some("sibling"));
+});
+
+virtual_time_test!(root_that_gives_up_reports_it_and_closes_each_mailbox_while_another_child_drains, {
+    let env = WorkerEnv::default();
+    let bus = bus_without_jitter();
+    let (slow, spec_slow) = worker(&bus, &env, "/slow");
+    let (a, spec_a) = worker(&bus, &env, "/a");
+    let (w, spec_w) = worker(&bus, &env, "/sub/w");
+    let sub = SupervisorSpec::new("sub", Strategy::OneForOne, 0, FIVE_SECONDS).child(spec_w);
+    let helper = a.clone();
+    let spec = supervisor(Strategy::OneForOne, 0).child(spec_slow.shutdown(Shutdown::Infinity)).child(spec_a);
+    let spec = spec.supervisor(sub).before_giving_up(move |limit| async move {
+        assert_eq!(limit, ms(12_500), "half of the time of a shutdown");
+        assert_eq!(helper.ask(Ping, limit).await, Ok((1, 1)), "the other children run");
+        tokio::time::sleep(ms(300)).await;
+    });
+    let root = RootSupervisor::start(spec, bus).await;
+    slow.try_send(Slow(20_000, false)).map_err(|(error, _)| error).unwrap();
+    tokio::time::sleep(ms(1)).await;
+
+    root.bus().panic("/sub/w", "test").unwrap();
+    let reason = root.gave_up().await;
+
+    assert!(matches!(&reason, ExitReason::Escalated { detail } if detail.contains("sub: escalated")), "{reason:?}");
+    assert!(root.bus().is_shutting_down());
+    assert_eq!(w.ask(Ping, ms(10)).await, Err(AskError::Closed), "it failed for good");
+    assert_eq!(a.ask(Ping, ms(10)).await, Ok((1, 2)), "the owner's work is not done");
+    tokio::time::sleep(ms(310)).await;
+    assert_eq!(a.ask(Ping, ONE_HOUR).await, Err(AskError::Closed));
+    assert!(root.done().now_or_never().is_none(), "a child drains");
+    assert_eq!((root.done().await, root.gave_up().await), (reason.clone(), reason));
 });
 
 virtual_time_test!(escalating_root_gives_all_children_together_the_time_of_one_shutdown, {

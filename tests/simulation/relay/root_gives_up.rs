@@ -1,0 +1,40 @@
+//! The root gives up while a handler of a consumed event still runs: partitions and writes do not wait for it.
+use std::time::Duration;
+
+use app::error::CommandError;
+use supervision::ActorState;
+use tokio::time::Instant;
+
+use super::handover::owned_by;
+use crate::support::environment::Environment;
+use crate::support::ledger::Ledger;
+use crate::support::process::TIMEOUT;
+use crate::support::recording_handler::RecordingHandler;
+
+#[tokio::test(start_paused = true)]
+async fn root_that_gives_up_frees_partitions_and_answers_writes_while_a_handler_runs() {
+    let handler = RecordingHandler::new(false, 0, |_| false);
+    let (mut environment, mut ledger) = (Environment::new(), Ledger::default());
+    (environment.consumes, environment.handlers) = (true, handler.for_all_types());
+    handler.set_delay(Duration::from_secs(600));
+    let process = environment.start().await;
+    process.wait_until("all partitions are taken", TIMEOUT, async || owned_by(&process, "sim").await == 4).await;
+    ledger.create_order(&process).await;
+    process.wait_until("a handler runs", TIMEOUT, async || !handler.calls().is_empty()).await;
+
+    while !process.gave_up().await {
+        // A manager that restarts at this moment is not hit.
+        let _ = process.bus().panic("/failover-manager", "test");
+        process.advance(Duration::from_millis(10)).await;
+    }
+    let begun = Instant::now();
+    process.advance(Duration::from_millis(500)).await;
+    let written = process.create().await;
+
+    assert!(matches!(written, Err(CommandError::ActorDown)), "{written:?}");
+    assert!(begun.elapsed() < Duration::from_secs(1), "it was answered after {:?}", begun.elapsed());
+    assert_eq!(owned_by(&process, "sim").await, 0);
+    let consumer = process.bus().snapshot().into_iter().find(|row| row.path == "/consumer-0").expect("it exists");
+    assert_eq!(consumer.state, ActorState::Running, "its handler still runs");
+    assert_eq!(process.stop().await, 0, "no partition is left");
+}
