@@ -108,6 +108,9 @@ impl ConsumerActor {
                 if !std::mem::replace(&mut self.failing, true) {
                     tracing::warn!(event = "consumer_failing", member = self.number, group = self.work.group(), error = %error, "consumer {} failed and tries again: {error}", self.number);
                 }
+                if self.draining {
+                    return ctx.stop();
+                }
                 ctx.run_later(self.pause, Self::poll);
                 self.pause = (self.pause * 2).min(PAUSE_MAX);
             }

@@ -1,6 +1,9 @@
 //! Stops while a message is handled.
 use std::time::Duration;
 
+use kit::faults::{Call, InjectedFault};
+use tokio::time::Instant;
+
 use crate::support::environment::Environment;
 use crate::support::ledger::Ledger;
 use crate::support::process::TIMEOUT;
@@ -44,4 +47,22 @@ async fn stop_waits_for_the_fallback_of_a_message_under_way() {
     let process = environment.start().await;
     process.wait_until_consumed(TIMEOUT).await;
     assert_eq!((primary.calls().len(), fallback.calls().len()), (1, 1), "what the fallback accepted was recorded");
+}
+
+#[tokio::test(start_paused = true)]
+async fn stop_does_not_wait_for_the_pause_after_a_poll_that_failed() {
+    let handler = RecordingHandler::new(false, 0, |_| false);
+    let (mut environment, mut ledger) = (Environment::new(), Ledger::default());
+    (environment.consumes, environment.handlers) = (true, handler.for_all_types());
+    environment.options.consumers = 1;
+    environment.script.always(Call::Consume, InjectedFault::Unreachable);
+    handler.set_delay(Duration::from_secs(1));
+    let process = environment.start().await;
+    ledger.create_order(&process).await;
+    process.wait_until("the pauses are long", TIMEOUT, async || handler.calls().len() == 7).await;
+
+    let begun = Instant::now();
+    process.stop().await;
+
+    assert!(begun.elapsed() < Duration::from_secs(3), "it stopped after {:?}", begun.elapsed());
 }
