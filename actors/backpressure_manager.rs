@@ -66,8 +66,9 @@ impl BackpressureManager {
         consumers: Vec<Mailbox<ConsumerActor>>,
     ) -> Self {
         let store = dependencies.probes.iter().map(|(probe, _)| probe).find(|probe| probe.name() == "db").cloned();
-        // After a restart the gate still holds the former stage: a crash opens no gate.
-        let pressure = Pressure::at(dependencies.gate.stage());
+        // After a restart the gate still holds the former stage, and the health board what it was derived from: a crash opens no gate, also while
+        // the rows cannot be counted.
+        let (pressure, inputs) = (Pressure::at(dependencies.gate.stage()), dependencies.health.read().inputs);
         Self {
             dependencies,
             options,
@@ -76,7 +77,7 @@ impl BackpressureManager {
             store,
             pressure,
             created_at: Instant::now(),
-            inputs: PressureInputs::default(),
+            inputs,
             saturation: (0.0, 0),
             kinds: BTreeMap::new(),
         }

@@ -97,6 +97,25 @@ async fn critical_backpressure_rejects_writes_and_falls_one_level_at_a_time() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn gate_stays_closed_after_a_crash_while_the_rows_cannot_be_counted() {
+    let (mut environment, mut ledger) = (Environment::new(), Ledger::default());
+    environment.options.pressure.backlog = (10, 20);
+    environment.script.always(Call::Publish, InjectedFault::Unreachable);
+    let process = environment.start().await;
+    ledger.create_orders(&process, 25).await;
+    let is_closed = async || process.gate.stage() == PressureStage::Rejection;
+    process.wait_until("pressure is critical", TIMEOUT, is_closed).await;
+
+    environment.script.always(Call::Depth, InjectedFault::Unreachable);
+    process.bus().panic("/backpressure-manager", "test").expect("the actor exists");
+    process.advance(Duration::from_secs(30)).await;
+
+    assert_eq!(process.gate.stage(), PressureStage::Rejection, "the last known backlog counts");
+    environment.script.clear();
+    process.wait_until("writes are accepted", TIMEOUT * 3, async || !is_closed().await).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_crash_of_the_backpressure_manager_leaves_the_gate_closed() {
     let (mut environment, mut ledger) = (Environment::new(), Ledger::default());
     environment.options.pressure.backlog = (10, 20);

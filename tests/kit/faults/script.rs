@@ -26,6 +26,8 @@ pub enum Call {
     Commit,
     /// `OrderStore::find`, `list`, `count`, `oldest` and `find_mark`.
     Read,
+    /// `OutboxStore::depth`.
+    Depth,
     Claim,
     Exclude,
     Settle,

@@ -129,7 +129,7 @@ impl OutboxStore for FaultyOutbox {
         self.real.expect_requests(count);
     }
     async fn depth(&self) -> Result<Depth, Error> {
-        self.real.depth().await
+        self.script.around(Call::Depth, self.real.depth()).await
     }
     async fn sweep(&self, keep: Duration, limit: u32) -> Result<u64, Error> {
         self.real.sweep(keep, limit).await
