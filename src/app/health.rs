@@ -52,7 +52,17 @@ pub struct HealthSnapshot {
     pub broker_configured: bool,
 }
 
+/// Time after which the last measurement no longer says what is unsent: longer than two counts of a large backlog are apart.
+const MEASUREMENT_VALID: Duration = Duration::from_secs(30);
+
 impl HealthSnapshot {
+    /// Age of the oldest unsent event at this time. While the rows cannot be counted, the event that was unsent at the last count grows older.
+    pub fn oldest_unsent(&self, now: Timestamp) -> Option<Duration> {
+        let since = self.measured_at.map_or(Duration::ZERO, |measured_at| now.since(measured_at));
+        let aged = if since > MEASUREMENT_VALID { since } else { Duration::ZERO };
+        self.depth.oldest_unsent.map(|age| age + aged)
+    }
+
     /// Whether orders may be written: the region is ACTIVE, the pressure is below CRITICAL, and the store has space.
     pub fn accepts_writes(&self) -> bool {
         !self.draining && !self.passive && self.stage != PressureStage::Rejection && self.storage_full.is_none()

@@ -2,6 +2,7 @@
 use std::collections::BTreeMap;
 
 use app::health::HealthSnapshot;
+use domain::Timestamp;
 use serde::Serialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
@@ -58,7 +59,7 @@ impl ComponentHealth {
     }
 }
 
-fn components(snapshot: &HealthSnapshot, options: &Options) -> BTreeMap<&'static str, ComponentHealth> {
+fn components(snapshot: &HealthSnapshot, options: &Options, now: Timestamp) -> BTreeMap<&'static str, ComponentHealth> {
     let mut all = BTreeMap::new();
     for component in &snapshot.components {
         let latency_ms = component.latency.as_secs_f64() * 1e3;
@@ -79,7 +80,7 @@ fn components(snapshot: &HealthSnapshot, options: &Options) -> BTreeMap<&'static
     };
     let broker = all.entry("broker").or_insert_with(|| ComponentHealth::new(unprobed, json!({})));
     merge(&mut broker.details, breaker);
-    all.insert("outbox", outbox(snapshot, options));
+    all.insert("outbox", outbox(snapshot, options, now));
     all.insert("region", region(snapshot, options));
     all
 }
@@ -90,19 +91,19 @@ fn merge(into: &mut Value, from: Value) {
     }
 }
 
-fn outbox(snapshot: &HealthSnapshot, options: &Options) -> ComponentHealth {
+fn outbox(snapshot: &HealthSnapshot, options: &Options, now: Timestamp) -> ComponentHealth {
     let depth = &snapshot.depth;
     let details = json!({
         "pending": depth.pending,
         "inFlight": depth.in_flight,
         "failed": depth.failed,
         "parked": depth.parked,
-        "oldestUnsentSeconds": depth.oldest_unsent.map(|age| age.as_secs_f64()),
+        "oldestUnsentSeconds": snapshot.oldest_unsent(now).map(|age| age.as_secs_f64()),
         "partitionsOwned": snapshot.partitions_owned,
         "backpressure": snapshot.stage.level().as_str(),
         "throttlingFactor": snapshot.stage.limit_factor(),
     });
-    ComponentHealth::new(HealthStatus::up_or_down(!is_overdue(snapshot, options.unsent_age_max)), details)
+    ComponentHealth::new(HealthStatus::up_or_down(!is_overdue(snapshot, options.unsent_age_max, now)), details)
 }
 
 fn region(snapshot: &HealthSnapshot, options: &Options) -> ComponentHealth {
@@ -121,7 +122,7 @@ fn region(snapshot: &HealthSnapshot, options: &Options) -> ComponentHealth {
         (status = 503, description = "Down, or out of service", body = HealthBody)))]
 pub(crate) async fn health(context: RequestContext) -> RouteResult {
     let snapshot = context.state.operations.health();
-    let components = components(&snapshot, &context.state.options);
+    let components = components(&snapshot, &context.state.options, context.state.operations.now());
     let mut checks: Vec<(&'static str, HealthStatus)> =
         components.iter().map(|(name, component)| (*name, component.health)).collect();
     // A component that is not configured or not probed yet does not affect the result.
@@ -146,8 +147,8 @@ pub(crate) async fn liveness(_context: RequestContext) -> RouteResult {
         (status = 200, description = "Ready", body = HealthBody),
         (status = 503, description = "Not ready", body = HealthBody)))]
 pub(crate) async fn readiness_health(context: RequestContext) -> RouteResult {
-    let snapshot = context.state.operations.health();
-    Ok(health_response(worst(&readiness(&snapshot, context.state.options.unsent_age_max)), None))
+    let (snapshot, now) = (context.state.operations.health(), context.state.operations.now());
+    Ok(health_response(worst(&readiness(&snapshot, context.state.options.unsent_age_max, now)), None))
 }
 
 fn health_response(
@@ -168,7 +169,7 @@ fn health_response(
         (status = 503, description = "Down, or out of service", body = ComponentHealth)))]
 pub(crate) async fn component(context: RequestContext) -> RouteResult {
     let snapshot = context.state.operations.health();
-    let mut all = components(&snapshot, &context.state.options);
+    let mut all = components(&snapshot, &context.state.options, context.state.operations.now());
     let component =
         all.remove(context.path_parameter("component")).ok_or_else(|| Problem::not_found("no such component"))?;
     Ok(with_retry_after(json_response(component.health.status(), &component)))

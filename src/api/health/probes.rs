@@ -31,8 +31,8 @@ pub(crate) async fn livez(context: RequestContext) -> RouteResult {
         (status = 200, description = "Ready", body = String, content_type = "text/plain"),
         (status = 503, description = "Not ready", body = String, content_type = "text/plain")))]
 pub(crate) async fn readyz(context: RequestContext) -> RouteResult {
-    let snapshot = context.state.operations.health();
-    Ok(report(&context, &readiness(&snapshot, context.state.options.unsent_age_max)))
+    let (snapshot, now) = (context.state.operations.health(), context.state.operations.now());
+    Ok(report(&context, &readiness(&snapshot, context.state.options.unsent_age_max, now)))
 }
 
 /// Has the process started?

@@ -5,6 +5,7 @@ use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
 use actix_web::http::header::{HeaderValue, RETRY_AFTER};
 use app::health::HealthSnapshot;
+use domain::Timestamp;
 
 use crate::error::ErrorCode;
 
@@ -46,7 +47,11 @@ impl HealthStatus {
 }
 
 /// The checks of readiness. The broker is not one of them: without it events accumulate in the outbox, and orders are accepted.
-pub(crate) fn readiness(snapshot: &HealthSnapshot, unsent_age_max: Duration) -> Vec<(&'static str, HealthStatus)> {
+pub(crate) fn readiness(
+    snapshot: &HealthSnapshot,
+    unsent_age_max: Duration,
+    now: Timestamp,
+) -> Vec<(&'static str, HealthStatus)> {
     let mut checks = vec![
         ("startup", HealthStatus::up_or_out_of_service(snapshot.started)),
         ("drain", HealthStatus::up_or_out_of_service(!snapshot.draining)),
@@ -57,14 +62,14 @@ pub(crate) fn readiness(snapshot: &HealthSnapshot, unsent_age_max: Duration) -> 
     let gating = snapshot.components.iter().filter(|component| component.gates || component.name == "db");
     checks.extend(gating.map(|component| (component.name, HealthStatus::up_or_out_of_service(component.up))));
     if !unsent_age_max.is_zero() {
-        checks.push(("outbox", HealthStatus::up_or_down(!is_overdue(snapshot, unsent_age_max))));
+        checks.push(("outbox", HealthStatus::up_or_down(!is_overdue(snapshot, unsent_age_max, now))));
     }
     checks
 }
 
 /// Whether the oldest unsent event is older than allowed; a limit of zero allows every age.
-pub(crate) fn is_overdue(snapshot: &HealthSnapshot, unsent_age_max: Duration) -> bool {
-    !unsent_age_max.is_zero() && snapshot.depth.oldest_unsent.is_some_and(|age| age > unsent_age_max)
+pub(crate) fn is_overdue(snapshot: &HealthSnapshot, unsent_age_max: Duration, now: Timestamp) -> bool {
+    !unsent_age_max.is_zero() && snapshot.oldest_unsent(now).is_some_and(|age| age > unsent_age_max)
 }
 
 /// The worst status of these checks; UP without a check.

@@ -1,8 +1,10 @@
 //! Probes, the actuator and the metrics.
+use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
 use app::health::Component;
 use app::policy::backpressure::PressureStage;
+use ports::clock::Clock;
 
 use crate::support::test_server::*;
 
@@ -70,6 +72,31 @@ async fn readiness_fails_when_unsent_events_exceed_the_configured_age() {
         server.health.update(|snapshot| snapshot.depth.oldest_unsent = Some(Duration::from_secs(age)));
         assert_eq!(server.send(get("/readyz")).await.status, status);
     }
+}
+
+#[actix_web::test]
+async fn unsent_events_grow_older_while_they_cannot_be_counted() {
+    let mut config = TestConfig::default();
+    config.options.unsent_age_max = Duration::from_secs(40);
+    let server = TestServer::with_config(config);
+    let statuses = async || {
+        let ready = server.send(get("/readyz")).await.status;
+        (ready, server.send(get("/actuator/health/readiness")).await.status)
+    };
+    server.health.update(|snapshot| {
+        snapshot.depth.oldest_unsent = Some(Duration::from_secs(9));
+        snapshot.measured_at = Some(server.dispatch.clock.now());
+    });
+    server.dispatch.clock.0.fetch_add(30_000, SeqCst);
+    assert_eq!(statuses().await, (200, 200), "the next count may be due");
+
+    server.dispatch.clock.0.fetch_add(2_000, SeqCst);
+
+    assert_eq!(statuses().await, (503, 503));
+    let outbox = server.send(get("/actuator/health/outbox").insert_header(admin())).await.json();
+    assert_eq!((&outbox["status"], &outbox["details"]["oldestUnsentSeconds"]), (&"DOWN".into(), &41.0.into()));
+    server.health.update(|snapshot| snapshot.depth.oldest_unsent = None);
+    assert_eq!(statuses().await, (200, 200), "nothing was unsent");
 }
 
 #[actix_web::test]
