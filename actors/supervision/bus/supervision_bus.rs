@@ -219,8 +219,15 @@ impl SupervisionBus {
         self.0.gave_up.subscribe()
     }
 
+    /// Records an actor once. One that dies during a shutdown is reported twice: at its exit, and with its mailbox when its task ends.
     pub(crate) fn record_unfinished(&self, actor: UnfinishedActor) {
-        self.0.unfinished.lock().push(actor);
+        let mut unfinished = self.0.unfinished.lock();
+        match unfinished.iter_mut().find(|recorded| recorded.path == actor.path) {
+            Some(recorded) => {
+                recorded.queued_or_in_flight = recorded.queued_or_in_flight.max(actor.queued_or_in_flight);
+            }
+            None => unfinished.push(actor),
+        }
     }
 
     pub(crate) fn take_unfinished(&self) -> Vec<UnfinishedActor> {

@@ -141,6 +141,28 @@ virtual_time_test!(shutdown_cancels_a_scheduled_restart_and_reports_the_queue, {
     assert!(events.received().iter().all(|event| event.event != "child_restarted"));
 });
 
+virtual_time_test!(actor_that_dies_during_a_shutdown_is_reported_once_with_all_its_messages, {
+    let env = WorkerEnv::default();
+    let bus = bus_without_jitter();
+    let (w, spec_w) = worker(&bus, &env, "/sub/w");
+    let (last, spec_last) = worker(&bus, &env, "/last");
+    let sub = SupervisorSpec::new("sub", Strategy::OneForOne, 3, FIVE_SECONDS).child(spec_w);
+    let spec = supervisor(Strategy::OneForOne, 3).supervisor(sub).child(spec_last);
+    let root = RootSupervisor::start(spec, bus.clone()).await;
+    last.try_send(Slow(1_000, false)).map_err(|(error, _)| error).unwrap();
+    w.try_send(Slow(60_000, false)).map_err(|(error, _)| error).unwrap();
+    tokio::time::sleep(ms(1)).await;
+    bus.pause("/sub/w", "test").unwrap();
+    w.try_send(Ping).map_err(|(error, _)| error).unwrap();
+
+    let shutdown = tokio::task::spawn_local(root.shutdown(FIVE_SECONDS));
+    tokio::time::sleep(ms(10)).await;
+    bus.panic("/sub/w", "test").unwrap();
+
+    let report = shutdown.await.unwrap();
+    assert_eq!(report.unfinished, [UnfinishedActor { path: "/sub/w".into(), queued_or_in_flight: 2 }]);
+});
+
 virtual_time_test!(shutdown_resumes_and_drains_a_paused_child, {
     let env = WorkerEnv::default();
     let (w, root, _events) = tree_of_one(&env, 3).await;
