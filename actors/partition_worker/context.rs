@@ -4,6 +4,7 @@ use std::sync::Arc;
 use app::relay::RecordEnvelope;
 use ports::broker::Broker;
 use ports::clock::Clock;
+use ports::orders::cache::OrderCache;
 use ports::outbox::{OutboxStore, PoisonPolicy};
 use ports::partitions::{InstanceId, PartitionLeases};
 use supervision::{Mailbox, SupervisionBus};
@@ -22,6 +23,8 @@ pub struct RelayContext {
     pub outbox: Arc<dyn OutboxStore>,
     /// Grants the right to act on a partition.
     pub leases: Arc<dyn PartitionLeases>,
+    /// Emptied when the store went back in time.
+    pub cache: Arc<dyn OrderCache>,
     /// Open transactional producers of this instance.
     pub producers: ProducerSessions,
     /// Local count of how long each lease still lasts.
@@ -44,4 +47,12 @@ pub struct RelayContext {
     pub tracer: Tracer,
     /// The live stream, for parked rows.
     pub events: SupervisionBus,
+}
+
+impl RelayContext {
+    /// The store went back in time, so the cache may have versions of orders that the store has lost. A cache that fails here serves nothing
+    /// to this process until it has been emptied.
+    pub(super) async fn empty_cache(&self) {
+        let _ = self.cache.evict_all().await;
+    }
 }

@@ -58,7 +58,7 @@ impl PartitionSessions {
         let watermark = self.failures.call(self.context.broker.watermark(partition, None)).await?;
         // The acquisition raised the counter by one, and no batch has this value as its token. Compare the watermark with the value before.
         if let Some(seen) = watermark.filter(|_| store_went_back(watermark, fence.counter.saturating_sub(1))) {
-            self.report_rewind(&fence, watermark);
+            self.report_rewind(&fence, watermark).await;
             let decided = self.timeline.decided_watermark(partition, seen).await?;
             let Some(above) = self.acquire(partition, reason, Some(decided)).await? else {
                 return Ok(SessionStart::HeldElsewhere);
@@ -112,7 +112,7 @@ impl PartitionSessions {
             && !store_went_back(watermark, fence.counter)
             && !self.timeline.has_covered(fence.partition, watermark).await
         {
-            self.report_rewind(fence, watermark);
+            self.report_rewind(fence, watermark).await;
         }
         let outcome = BatchOutcome::of_watermark(watermark, open.token, open.claimer_died);
         let ResolvedBatch { closed, parked } = outbox.resolve(fence, open.token, outcome, poison).await?;
@@ -134,7 +134,7 @@ impl PartitionSessions {
         }
     }
 
-    fn report_rewind(&self, fence: &Fence, watermark: Option<Token>) {
+    async fn report_rewind(&self, fence: &Fence, watermark: Option<Token>) {
         self.context.metrics.outbox_store_rewound_total.inc();
         let (partition, epoch, counter) = (fence.partition.0, fence.epoch, fence.counter);
         tracing::error!(
@@ -145,6 +145,7 @@ impl PartitionSessions {
             watermark,
             "the store went back in time: the broker has committed batches that the store does not contain; events before now may be published twice"
         );
+        self.context.empty_cache().await;
     }
 
     /// Settles and releases a partition, so that its next owner need not wait for the lease to expire. Returns whether the release succeeded,

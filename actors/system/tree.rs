@@ -162,6 +162,7 @@ fn relay(
             broker,
             outbox: Arc::clone(&dependencies.outbox),
             leases: Arc::clone(&dependencies.leases),
+            cache: Arc::clone(&dependencies.commands.cache),
             local_leases: Arc::clone(local_leases),
             retry,
             poison: options.rules.poison.clone(),

@@ -245,6 +245,10 @@ mod tests {
             lists.retain(|key, _| key.scope != ListScope::All && key.scope != ListScope::Owner(owner.clone()));
             Ok(())
         }
+        async fn evict_all(&self) -> Result<(), Error> {
+            self.lists.lock().expect("no panic").clear();
+            Ok(())
+        }
     }
 
     #[derive(Default)]

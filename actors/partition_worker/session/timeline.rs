@@ -65,7 +65,7 @@ impl TimelineGuard {
             }
         };
         last.adopted_at = Some(Instant::now());
-        self.answered(&mut last, change, adoption);
+        self.answered(&mut last, change, adoption).await;
         Ok(())
     }
 
@@ -77,13 +77,14 @@ impl TimelineGuard {
         let mut last = self.last.lock().await;
         let Some((change, watermarks)) = last.unanswered.clone() else { return };
         if let Ok(adoption) = self.context.leases.adopt(&change, &watermarks).await {
-            self.answered(&mut last, &change, adoption);
+            self.answered(&mut last, &change, adoption).await;
         }
     }
 
-    fn answered(&self, last: &mut LastFence, change: &TimelineChange, adoption: Adoption) {
+    async fn answered(&self, last: &mut LastFence, change: &TimelineChange, adoption: Adoption) {
         last.unanswered = None;
         self.is_unanswered.store(false, Ordering::Relaxed);
+        self.context.empty_cache().await;
         if let Adoption::Adopted { partitions_behind } = adoption {
             self.report(change, partitions_behind);
         }

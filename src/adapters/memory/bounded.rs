@@ -27,6 +27,11 @@ impl<K: Hash + Eq, V> BoundedMap<K, V> {
         }
     }
 
+    /// Removes every entry.
+    pub(crate) fn clear(&self) {
+        self.entries.lock().clear();
+    }
+
     /// Changes an entry, which is `None` where it did not exist. Callers take turns.
     pub(crate) fn update<R>(&self, key: K, update: impl FnOnce(&mut Option<V>) -> R) -> R {
         let mut entries = self.entries.lock();

@@ -64,6 +64,12 @@ impl CachedLists {
         }
     }
 
+    /// Every scope gets a new generation with its next lookup.
+    pub(crate) fn clear(&self) {
+        self.generations.clear();
+        self.lists.invalidate_all();
+    }
+
     fn next_generation(&self) -> u64 {
         self.last_generation.fetch_add(1, Relaxed) + 1
     }

@@ -119,6 +119,12 @@ impl OrderCache for Memory {
         self.inner.lists.evict(owner);
         Ok(())
     }
+
+    async fn evict_all(&self) -> Result<(), Error> {
+        self.inner.orders.clear();
+        self.inner.lists.clear();
+        Ok(())
+    }
 }
 
 #[async_trait]

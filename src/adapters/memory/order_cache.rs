@@ -71,6 +71,10 @@ impl CachedOrders {
         });
     }
 
+    pub(crate) fn clear(&self) {
+        self.entries.clear();
+    }
+
     /// Spread by the id's own random bits: orders that are cached together do not expire together.
     fn expiry(&self, id: OrderId, now: Timestamp) -> Timestamp {
         let spread = f64::from(id.bytes()[14]) / 255.0;

@@ -34,6 +34,10 @@ pub trait OrderCache: Send + Sync {
 
     /// Evicts the lists of an owner and those of all orders. A change calls it after its commit and before its answer.
     async fn evict_lists(&self, owner: &Subject) -> Result<(), Error>;
+
+    /// Removes every order and list from the cache: the store went back in time, so a cached version may be one that it has lost. After an
+    /// error this process serves nothing that was cached before; other processes that share the cache may.
+    async fn evict_all(&self) -> Result<(), Error>;
 }
 
 /// Whose orders a list holds. Scopes share no entry, so that a caller never receives a list of another one.

@@ -48,6 +48,9 @@ impl OrderCache for BrokenCache {
     async fn evict_lists(&self, owner: &Subject) -> Result<(), Error> {
         if self.flaw == Flaw::KeepsListsOfChangedOwners { Ok(()) } else { self.real.evict_lists(owner).await }
     }
+    async fn evict_all(&self) -> Result<(), Error> {
+        if self.flaw == Flaw::KeepsEntriesOfLostVersions { Ok(()) } else { self.real.evict_all().await }
+    }
 }
 
 impl BrokenCache {

@@ -27,7 +27,8 @@ macro_rules! with_flaws_by_suite {
             idempotency: AcquiresKeysInUse, ForgetsCompletedKeys, SharesKeysBetweenSubjects, KeepsAbandonedKeys,
                 LockNeverExpires;
             cache: AcceptsOlderVersions, NeverEvicts, SharesEntryBetweenOrders, KeepsListsOfChangedOwners,
-                SharesListsBetweenOwners, CachesListsReadBeforeChanges, CachesOrdersReadBeforeUnknownCommits;
+                SharesListsBetweenOwners, CachesListsReadBeforeChanges, CachesOrdersReadBeforeUnknownCommits,
+                KeepsEntriesOfLostVersions;
             rate_limit: AllowsEverything, IgnoresThrottle, SharesBucket, AllowsNoBurst;
             probe: HasUnknownName, ReportsAlwaysHealthy, ReportsFullWhileIdle;
         }

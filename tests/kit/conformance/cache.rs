@@ -23,6 +23,7 @@ suite! { $ cache:
     lists_of_other_scopes_and_queries_are_kept_apart,
     a_change_evicts_the_lists_of_its_owner_and_of_all_orders_only,
     a_list_that_was_read_before_a_change_is_not_cached_after_it,
+    an_emptied_cache_returns_nothing_and_caches_another_order_of_the_same_version,
 }
 
 impl<B: Backend> Given<'_, B> {
@@ -238,4 +239,21 @@ async fn a_list_that_was_read_before_a_change_is_not_cached_after_it<B: Backend>
         backend.cache().put_list(&key, before, outdated.clone()).await.expect("the call succeeds");
         assert_eq!(given.list(&key).await, None);
     }
+}
+
+async fn an_emptied_cache_returns_nothing_and_caches_another_order_of_the_same_version<B: Backend>(backend: &B) {
+    let given = given(backend);
+    let ([lost, ..], owner) = (given.versions(), given.owner());
+    let (before, key, all) = (given.part(&owner), list_of(&owner), first_part(ListScope::All));
+    given.put(&lost).await;
+    given.put_list(&key, before.clone()).await;
+    given.put_list(&all, before).await;
+
+    backend.cache().evict_all().await.expect("evicted");
+
+    assert_eq!(given.cached(lost.id).await, None);
+    assert_eq!((given.list(&key).await, given.list(&all).await), (None, None));
+    let present = Order { status: Status::Cancelled, ..lost };
+    given.put(&present).await;
+    assert_eq!(given.cached(present.id).await, Some(present));
 }

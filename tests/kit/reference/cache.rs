@@ -37,8 +37,9 @@ impl OrderCache for Reference {
     }
 
     async fn get_list(&self, key: &ListKey) -> Result<ListLookup, Error> {
-        let state = self.state.lock();
-        let generation = state.list_generations.get(&key.scope).copied().unwrap_or_default();
+        let mut state = self.state.lock();
+        // Every scope that was looked up has a generation that `evict_all` ends.
+        let generation = *state.list_generations.entry(key.scope.clone()).or_default();
         let found = state.cached_lists.get(key).filter(|(of, _)| *of == generation).map(|(_, list)| list.clone());
         Ok(ListLookup { generation: ListGeneration(generation), found })
     }
@@ -53,6 +54,14 @@ impl OrderCache for Reference {
         for scope in [ListScope::Owner(owner.clone()), ListScope::All] {
             *state.list_generations.entry(scope).or_default() += 1;
         }
+        Ok(())
+    }
+
+    async fn evict_all(&self) -> Result<(), Error> {
+        let mut state = self.state.lock();
+        state.cached.clear();
+        state.refused_below.clear();
+        state.list_generations.values_mut().for_each(|generation| *generation += 1);
         Ok(())
     }
 }

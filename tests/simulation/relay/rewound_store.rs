@@ -1,7 +1,9 @@
 //! A store that went back in time behind the broker's watermarks: what it still has unsent is published, and operators are warned.
+use std::sync::Arc;
 use std::time::Duration;
 
 use domain::Status;
+use kit::Factory;
 use kit::faults::{Call, InjectedFault};
 
 use crate::support::environment::Environment;
@@ -93,6 +95,34 @@ async fn partitions_behind_a_new_timeline_are_counted_once_and_lose_nothing() {
     let partitions = u64::from(environment.options.partitions);
     assert_eq!(process.metrics.outbox_store_rewound_total.get(), partitions);
     ledger.assert_guarantees(&process).await;
+}
+
+/// Each cached order may have a version that the store has lost, and a later change of the order gets the same version number.
+#[tokio::test(start_paused = true)]
+async fn a_store_that_went_back_empties_the_cache() {
+    for has_timelines in [true, false] {
+        let (environment, mut ledger) = (Environment::new(), Ledger::default());
+        let process = environment.start().await;
+        ledger.create_orders(&process, 1).await;
+        process.wait_until_drained(TIMEOUT).await;
+        drop(process);
+
+        environment.record_faults.raise_watermarks(AHEAD);
+        if has_timelines {
+            environment.script.change_timeline();
+        }
+        environment.script.always(Call::Acquire, InjectedFault::Unreachable);
+        let process = environment.start().await;
+        let lost = Factory::seeded(1, "lost".into()).placed("ann").0;
+        let cached = || process.run(process.cache.get(lost.id));
+        process.run(process.cache.put(Arc::new(lost.clone()))).await.expect("cached");
+        environment.script.clear();
+        ledger.create_orders(&process, 12).await;
+        process.wait_until_drained(2 * TIMEOUT).await;
+
+        assert!(process.metrics.outbox_store_rewound_total.get() > 0);
+        assert_eq!(cached().await.expect("the cache works"), None, "with timelines: {has_timelines}");
+    }
 }
 
 /// The store goes back to a moment before the exclusion, and the rest of the batch is published under the token that the exclusion gave.

@@ -81,6 +81,13 @@ impl OrderCache for Redis {
         let (inner, owner) = (Arc::clone(&self.inner), owner.clone());
         run_to_completion(async move { inner.evict_lists_of(&owner).await }).await
     }
+
+    async fn evict_all(&self) -> Result<(), Error> {
+        let inner = Arc::clone(&self.inner);
+        inner.distrust_cache();
+        // Entries of an earlier epoch are not served. If this raise fails, the maintenance task repeats it.
+        run_to_completion(async move { inner.raise_epoch_if_distrusted().await }).await
+    }
 }
 
 impl RedisInner {

@@ -33,14 +33,20 @@ pub(crate) async fn run(inner: Weak<RedisInner>, wakeup: Arc<Notify>) {
 
 impl RedisInner {
     async fn maintain(&self) -> Result<(), Error> {
+        self.raise_epoch_if_distrusted().await?;
+        self.send_heartbeat().await?;
+        self.mark_available();
+        self.flush_pending_releases().await
+    }
+
+    /// Raises the epoch if this process has a reason to distrust the cache, which ends every reason so far.
+    pub(crate) async fn raise_epoch_if_distrusted(&self) -> Result<(), Error> {
         let reasons = self.epoch.lock().open_reasons();
         if let Some(reasons) = reasons {
             let epoch = self.raise_epoch().await?;
             self.epoch.lock().raised(reasons, epoch, Instant::now());
         }
-        self.send_heartbeat().await?;
-        self.mark_available();
-        self.flush_pending_releases().await
+        Ok(())
     }
 
     /// After this no instance serves an entry that was written before.

@@ -115,6 +115,9 @@ impl OrderCache for EmptyCache {
     async fn evict_lists(&self, _: &Subject) -> Result<(), Error> {
         Ok(())
     }
+    async fn evict_all(&self) -> Result<(), Error> {
+        Ok(())
+    }
 }
 
 /// One bucket with a number of tokens; records the requested bucket names.
