@@ -34,6 +34,8 @@ pub(crate) struct RedisInner {
     pub(crate) unavailable_since: Mutex<Option<Instant>>,
     /// Wakes the maintenance task.
     pub(crate) maintenance: Arc<Notify>,
+    /// Whether the heartbeat was deleted for good. Locked while a heartbeat is sent or deleted, so that none follows the deletion.
+    pub(crate) has_left: tokio::sync::Mutex<bool>,
     pub(crate) warnings: WarnOnce,
     pub(crate) pending_releases: PendingReleases,
 }

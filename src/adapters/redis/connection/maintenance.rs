@@ -63,8 +63,13 @@ impl RedisInner {
         let key = self.keys.heartbeat(&self.options.instance);
         pipeline.cmd("SET").arg(key).arg(&self.boot_id).arg("PX").arg(ttl_ms).ignore();
         pipeline.get(self.keys.epoch());
+        let has_left = self.has_left.lock().await;
+        if *has_left {
+            return Ok(());
+        }
         let (epoch,): (Option<String>,) =
             self.try_call(Caller::Maintenance, "heartbeat", Request::Pipeline(&pipeline)).await?;
+        drop(has_left);
         let epoch = epoch.and_then(|text| text.parse().ok());
         if self.epoch.lock().check_stored(epoch, Instant::now()) {
             self.maintenance.notify_one();

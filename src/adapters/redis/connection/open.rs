@@ -41,6 +41,7 @@ impl Redis {
             epoch,
             unavailable_since: Mutex::new(None),
             maintenance: Arc::clone(&wakeup),
+            has_left: tokio::sync::Mutex::new(false),
             warnings: WarnOnce::default(),
             pending_releases: PendingReleases::default(),
             options,
@@ -63,6 +64,8 @@ impl Redis {
         let inner = &self.inner;
         let mut delete = inner.scripts.delete_heartbeat.prepare_invoke();
         delete.key(inner.keys.heartbeat(&inner.options.instance)).arg(&inner.boot_id);
+        let mut has_left = inner.has_left.lock().await;
+        *has_left = true;
         // A heartbeat that could not be deleted expires by itself.
         let _: Result<i64, _> = inner.call(Caller::Maintenance, "leave", Request::Script(&delete)).await;
         inner.connection.close();
