@@ -10,6 +10,7 @@ use futures::FutureExt;
 use tokio::sync::oneshot;
 
 use crate::backend::Backend;
+use crate::wait::scaled;
 
 /// Longer than any case takes: a backend that hangs fails its case instead of the whole run.
 const CASE_LIMIT: Duration = Duration::from_secs(120);
@@ -95,7 +96,7 @@ async fn with_limit(case: impl Future<Output = ()>) {
     let (finished, watch) = mpsc::channel::<()>();
     let (expire, expired) = oneshot::channel();
     std::thread::spawn(move || {
-        if watch.recv_timeout(CASE_LIMIT) == Err(mpsc::RecvTimeoutError::Timeout) {
+        if watch.recv_timeout(scaled(CASE_LIMIT)) == Err(mpsc::RecvTimeoutError::Timeout) {
             // The send fails only if the case finished at this moment, and then it is not needed.
             let _ = expire.send(());
         }

@@ -78,7 +78,7 @@ async fn concurrent_fences_of_one_session_do_not_fence_each_other() {
     let fences = join_all((0..16).map(|_| other.kafka.fence(&former))).await;
 
     assert!(fences.iter().all(Result::is_ok), "{fences:?}");
-    assert!(begun.elapsed() < TIMEOUT, "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
     let late = installation.publish(&former, batch(P1, 2, installation.records(&[("b", "late")]))).await;
     assert!(matches!(late, Published::SessionLost(_)), "{late:?}");
 }
@@ -108,9 +108,10 @@ async fn fence_aborts_the_open_transaction_of_a_crashed_producer() {
     installation.committed(&session, batch(P0, 3, installation.records(&[("a", "3")]))).await;
     leave_transaction_open(&installation, &session);
 
+    assert_eq!(installation.values().await, ["3"]);
+
     // The watermark is undecided while the transaction is open; the read returns when the fence has aborted it.
     let (watermark, ()) = join!(installation.watermark(&session, P0), async {
-        assert_eq!(installation.values().await, ["3"]);
         installation.kafka.fence(&session).await.expect("fenced");
     });
 
@@ -121,7 +122,7 @@ async fn fence_aborts_the_open_transaction_of_a_crashed_producer() {
 async fn publish_with_unknown_outcome(when: CutAt) -> (Option<u64>, Vec<String>) {
     let proxy = Proxy::to(&servers());
     let mut options = options(&proxy.address, &TestClock::default());
-    options.delivery_timeout = Duration::from_secs(3);
+    options.delivery_timeout = Duration::from_secs(6);
     let installation = Installation::of(opened(options).await);
     let session = installation.session(0).await;
     installation.committed(&session, batch(P0, 1, installation.records(&[("a", "1")]))).await;
@@ -151,7 +152,7 @@ async fn commit_with_a_lost_response_is_done() {
 async fn failures_of_companions() -> [Published; 2] {
     let proxy = Proxy::to(&servers());
     let mut options = options(&proxy.address, &TestClock::default());
-    options.delivery_timeout = Duration::from_secs(3);
+    options.delivery_timeout = Duration::from_secs(6);
     let installation = Installation::of(opened(options).await);
     let session = installation.session(0).await;
     installation.committed(&session, batch(P0, 1, installation.records(&[("a", "1")]))).await;

@@ -3,6 +3,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use kit::wait::scaled;
 use ports::broker::consumer_groups::{ConsumerGroups, Delivery, GroupMember};
 use ports::broker::{Broker, Position};
 use rdkafka::ClientConfig;
@@ -47,7 +48,8 @@ async fn assigned_partitions(source: &Arc<dyn GroupMember>) -> usize {
 
 #[tokio::test]
 async fn in_flight_messages_finish_before_their_partition_is_revoked() {
-    let installation = Installation::new().await;
+    let patient = |options: &mut kafka::Options| options.handover_timeout = scaled(options.handover_timeout);
+    let installation = Installation::with(patient).await;
     fill(&installation, 0, 5).await;
     let first = join(&installation).await;
     let in_flight = polled(&first, 40).await;

@@ -212,7 +212,7 @@ async fn transactional_session_survives_the_loss_of_its_connections() {
 async fn behind_a_proxy(guarantee: Guarantee) -> (Proxy, Installation) {
     let proxy = Proxy::to(&servers());
     let mut options = options(&proxy.address, &TestClock::default());
-    (options.guarantee, options.delivery_timeout) = (guarantee, Duration::from_secs(2));
+    (options.guarantee, options.delivery_timeout) = (guarantee, Duration::from_secs(4));
     let installation = Installation::of(opened(options).await);
     (proxy, installation)
 }

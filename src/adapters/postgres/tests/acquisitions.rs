@@ -2,11 +2,12 @@
 //! does a renewal; and a dead instance is no member.
 use std::time::Duration;
 
+use kit::wait::scaled;
 use ports::partitions::{AcquireReason, Acquisition, Epoch, InstanceId, PartitionLeases, PartitionNo, Renewal};
 use postgres::{Options, Postgres};
 use tokio_postgres::Client;
 
-use crate::support::Database;
+use crate::support::{Database, until};
 
 const LEASE: Duration = Duration::from_secs(30);
 const LOCK: &str = "BEGIN; SELECT FROM outbox_lease WHERE partition = 0 FOR UPDATE";
@@ -89,7 +90,7 @@ async fn a_locked_lease_row_delays_the_renewal_of_no_other() {
 #[tokio::test]
 async fn a_renewal_waits_for_a_row_that_is_locked_for_a_moment() {
     let database = Database::migrated().await;
-    let options = Options { relay_lock_timeout: Duration::from_secs(3), ..database.options("a") };
+    let options = Options { relay_lock_timeout: scaled(Duration::from_secs(3)), ..database.options("a") };
     let store = Postgres::open(options).await.unwrap();
     let held = hold(&store, 2).await;
     let (owner, other) = (InstanceId("a".into()), database.client().await);
@@ -97,7 +98,7 @@ async fn a_renewal_waits_for_a_row_that_is_locked_for_a_moment() {
     let waits = "SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
 
     let (renewal, unlocked) = tokio::join!(store.renew(&owner, &held, LEASE), async {
-        while other.query(waits, &[]).await.unwrap().is_empty() {}
+        until("the renewal waits", async || other.query_opt(waits, &[]).await.unwrap()).await;
         other.batch_execute("ROLLBACK").await
     });
 

@@ -36,13 +36,13 @@ async fn fixture() -> OutageFixture {
 
 impl OutageFixture {
     async fn fence(&self) -> Fence {
-        match self
-            .store
-            .acquire(P0, &InstanceId("a".into()), AcquireReason::Uncertain, None, Duration::from_secs(600))
-            .await
-            .unwrap()
-        {
-            Acquisition::Taken(acquired) => acquired.fence,
+        self.try_fence().await.unwrap()
+    }
+
+    async fn try_fence(&self) -> Result<Fence, Error> {
+        let (name, reason) = (InstanceId("a".into()), AcquireReason::Uncertain);
+        match self.store.acquire(P0, &name, reason, None, Duration::from_secs(600)).await? {
+            Acquisition::Taken(acquired) => Ok(acquired.fence),
             held => panic!("{held:?}"),
         }
     }
@@ -204,7 +204,7 @@ async fn sessions_that_the_server_ended_are_replaced() {
         fixture.database.client().await.batch_execute(text).await.unwrap();
 
         until("a commit to succeed", async || fixture.store.commit(fixture.make.creation("ann", P0)).await.ok()).await;
-        fixture.fence().await;
+        until("an acquisition to succeed", async || fixture.try_fence().await.ok()).await;
     }
 }
 

@@ -102,7 +102,19 @@ impl Database {
     /// Options for a service on this database.
     pub fn options(&self, instance: &str) -> Options {
         let options = Options::new(self.url.as_str(), InstanceId(instance.into()));
-        Options { partitions: PARTITIONS, pool: 6, committers: 2, relay_connections: 2, ..options }
+        Options {
+            partitions: PARTITIONS,
+            pool: 6,
+            committers: 2,
+            relay_connections: 2,
+            // Tests hold locks against these.
+            lock_timeout: scaled(options.lock_timeout),
+            statement_timeout: scaled(options.statement_timeout),
+            resolve_timeout: scaled(options.resolve_timeout),
+            checkout_timeout: scaled(options.checkout_timeout),
+            connect_timeout: scaled(options.connect_timeout),
+            ..options
+        }
     }
 
     /// Opens a store on this database.

@@ -42,7 +42,8 @@ pub fn options(url: &str, prefix: &str, instance: &str) -> Options {
     options.prefix = prefix.into();
     options.policy_prefix = format!("{prefix}rate_limit:config:");
     options.epoch_age_min = Duration::ZERO;
-    (options.permit_timeout, options.connect_timeout, options.response_timeout) = (LIMIT, LIMIT, LIMIT);
+    (options.permit_timeout, options.connect_timeout, options.response_timeout) =
+        (scaled(LIMIT), scaled(LIMIT), scaled(LIMIT));
     options
 }
 
@@ -52,7 +53,7 @@ pub fn store_options(url: &str, prefix: &str, instance: &str) -> StoreOptions {
     let now = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64;
     let seed = now.wrapping_add(NEXT.fetch_add(1, Relaxed).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let mut options = StoreOptions::new(url, InstanceId(instance.into()), Arc::new(SeededRng::new(seed)));
-    (options.prefix, options.partitions, options.response_timeout) = (prefix.into(), PARTITIONS, LIMIT);
+    (options.prefix, options.partitions, options.response_timeout) = (prefix.into(), PARTITIONS, scaled(LIMIT));
     options
 }
 

@@ -30,7 +30,7 @@ pub(super) async fn a_poll_returns_at_most_its_limit<B: Backend>(backend: &B) {
     let mut seen = Vec::new();
     while seen.len() < 12 {
         let some = given.poll(&member, 5).await;
-        assert!((1..=5).contains(&some.len()), "{} messages", some.len());
+        assert!(some.len() <= 5, "{} messages", some.len());
         seen.extend(some);
     }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use kit::Factory;
+use kit::wait::scaled;
 use ports::Error;
 use ports::operators::{OutboxOperators, RowFilter};
 use ports::orders::{Committed, OrderStore};
@@ -37,7 +38,7 @@ impl RelayFixture {
     /// A store with other options.
     pub async fn with(change: impl FnOnce(Options) -> Options) -> Self {
         let database = Database::migrated().await;
-        let options = Options { relay_lock_timeout: Duration::from_secs(3), ..database.options("a") };
+        let options = Options { relay_lock_timeout: scaled(Duration::from_secs(3)), ..database.options("a") };
         let store = Postgres::open(change(options)).await.expect("a migrated database can be opened");
         let client = database.client().await;
         let mut fixture =
@@ -52,8 +53,9 @@ impl RelayFixture {
     /// Opens the store again, so that it remembers nothing.
     pub async fn reopen(&mut self) {
         self.store.close().await.unwrap();
-        let options = Options { relay_lock_timeout: Duration::from_secs(3), ..self.database.options("a") };
-        self.store = Postgres::open(options).await.expect("a migrated database can be opened");
+        let options = Options { relay_lock_timeout: scaled(Duration::from_secs(3)), ..self.database.options("a") };
+        // The server may still be about to end the session that held the name.
+        self.store = until("the instance name is free", async || Postgres::open(options.clone()).await.ok()).await;
     }
 
     pub async fn acquire(&self, partition: u32, ttl: Duration) -> Acquired {

@@ -283,6 +283,8 @@ async fn commit_wakes_the_relay_now_and_a_moment_later() {
 
     let later = tokio::time::timeout(Duration::from_secs(10), store.notified()).await;
     assert_eq!(later.unwrap(), all, "it covers the commits that sent no notification");
+    // On a slow machine the first event was repeated, and so were its wake-ups.
+    while tokio::time::timeout(Duration::from_millis(200), store.notified()).await.is_ok() {}
     client.batch_execute("BEGIN; SELECT posthaste.publish('t', 'k', 't', 'x'::text); ROLLBACK").await.unwrap();
     let quiet = tokio::time::timeout(Duration::from_millis(200), store.notified()).await;
     assert!(quiet.is_err(), "a rollback wakes nothing");

@@ -1,6 +1,7 @@
 //! Rounds that wait for locks, lose their callers or their connection, or run while the store closes.
 use std::time::Duration;
 
+use kit::wait::scaled;
 use ports::Error;
 use ports::outbox::{Claimed, FencedOutcome, OutboxStore, RowStatus};
 use ports::partitions::Fence;
@@ -158,7 +159,7 @@ async fn round_without_a_reply(cut: Cut) -> (RelayFixture, Vec<Result<Claimed, E
     fixture.store = Postgres::open(Options {
         url: proxy.url(&fixture.database.url).into(),
         relay_connections: 1,
-        relay_lock_timeout: Duration::from_secs(3),
+        relay_lock_timeout: scaled(Duration::from_secs(3)),
         ..options
     })
     .await

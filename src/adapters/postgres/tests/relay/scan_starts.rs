@@ -3,6 +3,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use domain::Status;
+use kit::wait::scaled;
 use ports::orders::OrderStore;
 use ports::outbox::{Claim, ClaimKind, Claimed, ClaimedBatch, FencedOutcome, OutboxStore};
 use ports::partitions::{Fence, PartitionNo, ProducerSessionId};
@@ -311,7 +312,7 @@ async fn event_of_a_writer_that_was_held_for_long_is_found_when_it_commits() {
 #[tokio::test]
 async fn rows_that_a_settled_head_unblocks_are_found_below_the_start() {
     let mut fixture =
-        RelayFixture::with(|options| Options { relay_lock_timeout: Duration::from_secs(3), ..options }).await;
+        RelayFixture::with(|options| Options { relay_lock_timeout: scaled(Duration::from_secs(3)), ..options }).await;
     let head = fixture.make.creation("ann", PartitionNo(0));
     let follower = fixture.make.change(&head.order, Status::Processing, PartitionNo(0));
     for commit in [head, follower] {

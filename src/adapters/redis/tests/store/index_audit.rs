@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use deadpool_redis::redis as client;
 use kit::Factory;
+use kit::wait::scaled;
 use ports::outbox::{ClaimKind, Claimed, Disposition, OutboxStore, RowStatus};
 use ports::probe::Probe;
 use redis::{Durability, RedisStore, RedisStoreProbe, StoreOptions};
@@ -135,7 +136,7 @@ async fn the_background_audit_repairs_and_counts() {
 async fn of_several_instances_one_audits_until_it_is_gone() {
     let prefix = prefix();
     let auditing = |name: &str, metrics: &Arc<telemetry::Metrics>| StoreOptions {
-        audit_interval: Duration::from_millis(200),
+        audit_interval: scaled(Duration::from_millis(200)),
         metrics: Some(Arc::clone(metrics)),
         ..store_options(&url(), &prefix, name)
     };
