@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use app::consume::intake::IntakeFailure;
+use app::consume::order_topic::OrderTopic;
 use app::consume::spring_headers;
 use app::consume::webhooks::delivery::{self, EndpointState, Verdict};
 use app::consume::webhooks::endpoint_health::{AfterFailure, EndpointHealth, after_failure};
@@ -39,6 +40,8 @@ pub struct WebhookPipeline {
     pub store: Arc<dyn WebhookStore>,
     /// Sends the signed requests.
     pub client: Arc<dyn WebhookClient>,
+    /// The topic whose values may have a frame, without which they are delivered.
+    pub orders: OrderTopic,
     /// What the calls have shown about the endpoint.
     pub health: Mutex<EndpointHealth>,
     /// The clock of `health` begins here.
@@ -208,7 +211,7 @@ impl WebhookPipeline {
         // The endpoint compares the time in the signature with its own clock.
         let (at, started) = (self.consumer.clock.wall(), Instant::now());
         let message_id = delivery::message_id(message);
-        let request = delivery::request(webhook, &message_id, &message.record, at);
+        let request = delivery::request(webhook, &message_id, message, &self.orders, at);
         let mut span = message_span::delivered(&self.tracer, message, webhook.id, number);
         let result = self.client.post(&webhook.url, request).await;
         message_span::answered(&mut span, &result);

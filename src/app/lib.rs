@@ -36,6 +36,7 @@ pub mod consume {
     pub mod forward;
     pub mod handlers;
     pub mod intake;
+    pub mod order_topic;
     pub mod post_handler;
     pub mod spring_headers;
     pub mod topic_chain;

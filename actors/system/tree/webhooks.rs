@@ -2,6 +2,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use app::consume::order_topic::OrderTopic;
 use app::consume::webhooks::endpoint_health::EndpointHealth;
 use app::consume::webhooks::shared_base;
 use outbox::topics::{WEBHOOK_HEADER, webhook_topics};
@@ -47,6 +48,7 @@ pub(crate) fn webhooks(
                 subscriptions: Arc::clone(&subscriptions),
                 store: Arc::clone(&dependencies.webhooks),
                 client: Arc::clone(&client),
+                orders: OrderTopic::new(&options.topic),
                 health: Mutex::new(EndpointHealth::new(breaker)),
                 log_fails: AtomicBool::new(false),
                 started: Instant::now(),

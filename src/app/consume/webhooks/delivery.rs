@@ -9,6 +9,7 @@ use ports::endpoint::{EndpointError, EventRequest};
 
 use super::signature::signatures;
 use crate::consume::intake::IntakeFailure;
+use crate::consume::order_topic::OrderTopic;
 use crate::consume::{post_handler, spring_headers};
 
 /// Class of the failure in the headers of a retried or dead-lettered event.
@@ -40,9 +41,17 @@ fn first_position(position: &Position, record: &Record) -> String {
     first().unwrap_or_else(|| format!("{topic}/{partition}/{offset}"))
 }
 
-/// The signed request that delivers a record.
-pub fn request(webhook: &Webhook, message_id: &str, record: &Record, now: Timestamp) -> EventRequest {
-    let mut request = post_handler::request(record);
+/// The signed request that delivers a message: without a frame where the topic of the orders has one, else with the whole value.
+pub fn request(
+    webhook: &Webhook,
+    message_id: &str,
+    delivery: &Delivery,
+    orders: &OrderTopic,
+    now: Timestamp,
+) -> EventRequest {
+    let whole = post_handler::request_with_whole_value;
+    let of_record = if orders.has(delivery) { post_handler::request } else { whole };
+    let mut request = of_record(&delivery.record);
     request.attributes.retain(|(name, _)| &**name != WEBHOOK_HEADER && !name.starts_with("webhook-"));
     request.attributes.extend(signed_headers(webhook, message_id, &request.body, now));
     request
@@ -207,10 +216,10 @@ mod tests {
 
     #[test]
     fn request_is_signed_with_every_secret_that_is_still_valid() {
-        let record =
-            delivery("webhooks-retry-1", &[("ce_id", "e1"), (WEBHOOK_HEADER, "x"), ("webhook-id", "forged")]).record;
+        let message = delivery("webhooks-retry-1", &[("ce_id", "e1"), (WEBHOOK_HEADER, "x"), ("webhook-id", "forged")]);
+        let orders = OrderTopic::new("order.events");
         let signature_count = |now: i64| {
-            let request = request(&webhook(), "e1", &record, Timestamp::from_millis(now));
+            let request = request(&webhook(), "e1", &message, &orders, Timestamp::from_millis(now));
             let values = |name: &str| -> Vec<String> {
                 let found = request.attributes.iter().filter(|(header, _)| &**header == name);
                 found.map(|(_, value)| String::from_utf8(value.to_vec()).expect("text")).collect()
@@ -221,6 +230,23 @@ mod tests {
         };
 
         assert_eq!((signature_count(4_999), signature_count(5_000)), (2, 1));
+    }
+
+    #[test]
+    fn only_values_of_the_orders_topic_lose_their_frame() {
+        let value = [0, 0, 0, 0, 17, b'7'];
+        let body = |topic: &str, original: &str| {
+            let headers = [(WEBHOOK_HEADER, "x"), ("kafka_original-topic", original)];
+            let mut message = delivery(topic, &headers);
+            message.record.value = value.into();
+            request(&webhook(), "e1", &message, &OrderTopic::new("order.events"), Timestamp::from_millis(0)).body
+        };
+        for (topic, original) in [("customers", ""), ("webhooks-retry-1", "customers")] {
+            assert_eq!(*body(topic, original), value, "{topic}");
+        }
+        for (topic, original) in [("order.events", ""), ("webhooks-retry-1", "order.events")] {
+            assert_eq!(*body(topic, original), value[5..], "{topic}");
+        }
     }
 
     #[test]
