@@ -81,6 +81,7 @@ mod topics {
     pub(crate) mod publish;
     pub(crate) mod record_body;
     pub(crate) mod record_stream;
+    pub(crate) mod record_value;
     pub(crate) mod records;
     pub(crate) mod routes;
 

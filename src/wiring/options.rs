@@ -3,6 +3,7 @@ use std::time::Duration;
 
 use actors::ProducerSlots;
 use app::commands;
+use app::consume::order_topic::OrderTopic;
 use domain::{RegionId, Timestamp};
 use ports::partitions::InstanceId;
 
@@ -40,6 +41,7 @@ pub(super) fn http(config: &Config, instance: &InstanceId) -> api::Options {
         instance: instance.to_string(),
         unsent_age_max: config.health.unsent_age_max,
         orders_enabled: config.orders.enabled,
+        order_topic: OrderTopic::new(&config.topic()),
         own_topics: config.outbox.enabled.then(|| {
             let internal = outbox::topics::internal_topics(&config.broker.topic_prefix);
             outbox::topics::all_topics(&config.topic()).into_iter().chain(internal).collect()

@@ -1,12 +1,15 @@
 //! The JSON body of a dead letter.
-use app::contract::{framing, rfc3339};
+use app::consume::order_topic::OrderTopic;
+use app::contract::rfc3339;
 use app::operators::dead_letters::{DeadLetter, DeadLetterOrigin};
 use app::port_types::{Delivery, FailureType, Header};
 use serde::Serialize;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use crate::openapi::schemas::FailureTypeName;
+use crate::topics::record_value::{RecordValue, readable};
 
 /// A record that a consumer or the relay has moved to the dead-letter topic.
 #[derive(Serialize, ToSchema)]
@@ -39,8 +42,14 @@ pub(crate) struct DeadLetterBody {
     original: Option<OriginalPosition>,
     /// Header values that are not printable text are hexadecimal digits after `0x`.
     headers: Map<String, Value>,
-    /// The value as JSON if it is JSON, else as text.
-    value: Value,
+    /// JSON as it was published, without the white space between its tokens; else as text. A value that is no UTF-8 has its hexadecimal
+    /// digits after `0x`.
+    #[schema(value_type = Value)]
+    value: Box<RawValue>,
+    /// The value in base64, if it is no UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false, nullable = false)]
+    value_base64: Option<String>,
     /// The redrive of this dead letter; null before its first one.
     redriven: Option<DeadLetterRedrive>,
 }
@@ -69,9 +78,10 @@ pub(crate) struct DeadLetterRedrive {
     arrived: bool,
 }
 
-impl From<&DeadLetter> for DeadLetterBody {
-    fn from(dead_letter: &DeadLetter) -> Self {
+impl DeadLetterBody {
+    pub(crate) fn of(dead_letter: &DeadLetter, orders: &OrderTopic) -> Self {
         let Delivery { position, record } = &dead_letter.delivery;
+        let value = RecordValue::of(orders.unframed(&dead_letter.delivery).1);
         let text = |text: Option<&str>| text.map(str::to_owned);
         Self {
             topic: position.topic.to_string(),
@@ -86,8 +96,9 @@ impl From<&DeadLetter> for DeadLetterBody {
             reason: text(dead_letter.reason()),
             attempts: dead_letter.attempts(),
             original: dead_letter.origin().map(OriginalPosition::from),
-            headers: headers(&dead_letter.delivery),
-            value: value(&dead_letter.delivery),
+            headers: header_map(&record.headers),
+            value: value.json,
+            value_base64: value.base64,
             redriven: dead_letter.redrive.as_ref().map(|redriven| DeadLetterRedrive {
                 by: redriven.audit.operator.clone(),
                 reason: redriven.audit.reason.clone(),
@@ -105,32 +116,8 @@ impl From<DeadLetterOrigin> for OriginalPosition {
     }
 }
 
-/// The headers of a delivered record as JSON.
-pub(crate) fn headers(delivery: &Delivery) -> Map<String, Value> {
-    header_map(&delivery.record.headers)
-}
-
-/// The value of a delivered record as JSON, without the frame of a schema registry.
-pub(crate) fn value(delivery: &Delivery) -> Value {
-    decoded(&delivery.record.value)
-}
-
 /// Header names with their values as JSON texts.
 pub(crate) fn header_map(headers: &[Header]) -> Map<String, Value> {
     let header = |(name, value): &Header| (name.to_string(), Value::String(readable(value)));
     headers.iter().map(header).collect()
-}
-
-/// A value as JSON, without the frame of a schema registry.
-pub(crate) fn decoded(value: &[u8]) -> Value {
-    let (_, bytes) = framing::unframed(value);
-    serde_json::from_slice(bytes).unwrap_or_else(|_| Value::String(readable(bytes)))
-}
-
-/// Printable text as it is, other bytes as hexadecimal digits after `0x`.
-pub(crate) fn readable(bytes: &[u8]) -> String {
-    match std::str::from_utf8(bytes) {
-        Ok(text) if !text.chars().any(|c| c.is_control()) => text.to_owned(),
-        _ => bytes.iter().fold(String::from("0x"), |text, byte| text + &format!("{byte:02x}")),
-    }
 }

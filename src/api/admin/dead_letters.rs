@@ -134,8 +134,9 @@ pub(crate) async fn list(context: RequestContext) -> RouteResult {
     let filter = dead_letter_filter(&query)?;
     let limit = query.integer("limit")?.unwrap_or(DEAD_LETTERS_DEFAULT).clamp(1, i64::from(DEAD_LETTERS_MAX)) as u32;
     let page = dead_letters(&context, &query)?.list(&filter, limit).await?;
+    let body = |dead_letter| DeadLetterBody::of(dead_letter, &context.state.options.order_topic);
     let next = page.next.map(|next| next.to_string());
-    Ok(ok(&DeadLetterPageBody { dead_letters: page.dead_letters.iter().map(DeadLetterBody::from).collect(), next }))
+    Ok(ok(&DeadLetterPageBody { dead_letters: page.dead_letters.iter().map(body).collect(), next }))
 }
 
 /// Read a dead letter
@@ -150,7 +151,7 @@ pub(crate) async fn list(context: RequestContext) -> RouteResult {
         (status = 404, description = "No such dead letter, or no such topic", body = ProblemBody<'_>, content_type = "application/problem+json")))]
 pub(crate) async fn find(context: RequestContext) -> RouteResult {
     let position = position(&context)?;
-    Ok(dead_letter_response(&dead_letters(&context, &context.query())?.find(position).await?))
+    Ok(dead_letter_response(&context, &dead_letters(&context, &context.query())?.find(position).await?))
 }
 
 /// Send dead letters back to their topic
@@ -226,11 +227,11 @@ pub(crate) async fn redrive_one(context: RequestContext) -> RouteResult {
     if !dry_run {
         log_redrive(&audit, dead_letters.topic(), 1);
     }
-    Ok(dead_letter_response(&dead_letter))
+    Ok(dead_letter_response(&context, &dead_letter))
 }
 
-fn dead_letter_response(dead_letter: &DeadLetter) -> actix_web::HttpResponse {
-    ok(&DeadLetterBody::from(dead_letter))
+fn dead_letter_response(context: &RequestContext, dead_letter: &DeadLetter) -> actix_web::HttpResponse {
+    ok(&DeadLetterBody::of(dead_letter, &context.state.options.order_topic))
 }
 
 /// The dead letters of the topic that a query or a form names; those of the orders by default.

@@ -1,16 +1,19 @@
 //! The JSON documents of the admin routes for the command line, so that both print the same.
+use app::consume::order_topic::OrderTopic;
 use app::operators::dead_letters::DeadLetter;
 use app::port_types::{AuditEntry, ClaimedRow, Delivery, PartitionView, RowDiagnosis, RowView};
 use app::relay::{self, RecordEnvelope, TopicContracts};
 use domain::{RegionId, Timestamp};
+use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 
 use crate::admin::audit::AuditEntryBody;
-use crate::admin::dead_letter_body::{self, DeadLetterBody};
+use crate::admin::dead_letter_body::{DeadLetterBody, header_map};
 use crate::admin::diagnosis::DiagnosisBody;
 use crate::admin::outbox_row::OutboxRowBody;
 use crate::admin::partitions::PartitionBody;
 use crate::topics::record_body::TopicRecordBody;
+use crate::topics::record_value::readable;
 
 /// An outbox row as in `/admin/outbox`.
 pub fn row_document(row: &RowView) -> Value {
@@ -30,9 +33,14 @@ pub fn row_record_document(event: &ClaimedRow, region: &RegionId) -> Value {
     json!({
         "topic": &*record.topic,
         "sequence": event.sequence,
-        "headers": dead_letter_body::header_map(&record.headers),
-        "value": event.payload.as_ref().map(|payload| dead_letter_body::decoded(payload)),
+        "headers": header_map(&record.headers),
+        "value": event.payload.as_ref().map(|payload| parsed(payload)),
     })
+}
+
+/// A value as JSON if it is JSON, else as text.
+fn parsed(value: &[u8]) -> Value {
+    serde_json::from_slice(value).unwrap_or_else(|_| Value::String(readable(value)))
 }
 
 /// A partition as in `/admin/partitions`.
@@ -46,11 +54,11 @@ pub fn audit_entry_document(entry: &AuditEntry) -> Value {
 }
 
 /// A dead letter as in `/admin/dlt`.
-pub fn dead_letter_document(dead_letter: &DeadLetter) -> Value {
-    serde_json::to_value(DeadLetterBody::from(dead_letter)).expect("text and numbers always serialise")
+pub fn dead_letter_document(dead_letter: &DeadLetter, orders: &OrderTopic) -> Box<RawValue> {
+    to_raw_value(&DeadLetterBody::of(dead_letter, orders)).expect("text and numbers always serialise")
 }
 
 /// A record of any topic, with headers and value as in `/admin/dlt`, and `schemaId` if it has a schema registry's frame.
-pub fn record_document(delivery: &Delivery) -> Value {
-    serde_json::to_value(TopicRecordBody::from(delivery)).expect("text and numbers always serialise")
+pub fn record_document(delivery: &Delivery, orders: &OrderTopic) -> Box<RawValue> {
+    to_raw_value(&TopicRecordBody::of(delivery, orders)).expect("text and numbers always serialise")
 }

@@ -1,19 +1,17 @@
 //! The value and the headers of a record: pretty where they are JSON or text, as hexadecimal digits where they are not.
 use std::sync::Arc;
 
-use app::contract::framing;
 use maud::{Markup, html};
 use serde_json::Value;
 
-use crate::admin::dead_letter_body::readable;
+use crate::topics::record_value::readable;
 
 /// Bytes of a hexadecimal dump; the rest is only counted.
 const DUMP_BYTES_MAX: usize = 1_024;
 const BYTES_PER_LINE: usize = 16;
 
-/// A value, without the frame of a schema registry. The raw bytes are shown below it.
-pub(crate) fn value_view(value: &[u8]) -> Markup {
-    let (schema, bytes) = framing::unframed(value);
+/// A whole value, and what is shown of it: the schema's id of its frame and the bytes without the frame. The raw bytes are shown below it.
+pub(crate) fn value_view(value: &[u8], (schema, bytes): (Option<u32>, &[u8])) -> Markup {
     let json = serde_json::from_slice::<Value>(bytes).ok();
     let text = std::str::from_utf8(bytes).ok().filter(|text| is_printable(text));
     let format = match (&json, text) {
@@ -102,8 +100,8 @@ mod tests {
 
     #[test]
     fn json_is_pretty_and_its_bytes_are_one_click_away() {
-        let markup = value_view(br#"{"n":1}"#).into_string();
+        let markup = value_view(br#"{"n":1}"#, (None, br#"{"n":1}"#)).into_string();
         assert!(markup.contains("&quot;n&quot;: 1") && markup.contains("7b 22 6e"), "{markup}");
-        assert!(value_view(b"\xff\x00").into_string().contains("ff 00"));
+        assert!(value_view(b"\xff\x00", (None, b"\xff\x00")).into_string().contains("ff 00"));
     }
 }

@@ -1,6 +1,7 @@
 //! The options of the HTTP side, with defaults that run.
 use std::time::Duration;
 
+use app::consume::order_topic::OrderTopic;
 use secrecy::SecretString;
 
 use crate::http::trusted_proxies::TrustedProxies;
@@ -32,6 +33,8 @@ pub struct Options {
     pub unsent_age_max: Duration,
     /// `orders.enabled`: whether the routes of the orders are served and documented.
     pub orders_enabled: bool,
+    /// The topic of the orders, whose values may have a frame.
+    pub order_topic: OrderTopic,
     /// The topics that this service writes itself, which clients may not publish to; `None` where there is no outbox.
     pub own_topics: Option<Vec<String>>,
     /// Topics that metrics name; the records of all others count as `other`.
@@ -80,6 +83,7 @@ impl Default for Options {
             instance: String::new(),
             unsent_age_max: Duration::ZERO,
             orders_enabled: true,
+            order_topic: OrderTopic::new("order.events"),
             own_topics: Some(vec!["order.events".to_owned()]),
             known_topics: ["order.events"].into_iter().collect(),
             console_secret: None,

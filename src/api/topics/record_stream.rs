@@ -169,10 +169,11 @@ impl RecordStream {
         self.keep_alive_at = Instant::now() + KEEP_ALIVE;
         let served = &self.state.metrics.topic_records_served_total;
         served.with([self.state.options.known_topics.label(&self.topic)]).inc_by(records.len() as u64);
+        let orders = &self.state.options.order_topic;
         if self.is_event_stream {
-            record_body::events(records, &self.cursor).into()
+            record_body::events(records, &self.cursor, orders).into()
         } else {
-            record_body::lines(records, &self.cursor).into()
+            record_body::lines(records, &self.cursor, orders).into()
         }
     }
 
@@ -180,7 +181,7 @@ impl RecordStream {
     fn end(&mut self) -> Option<Bytes> {
         self.ended = true;
         let is_empty = !self.is_event_stream && !self.delivered;
-        is_empty.then(|| record_body::lines(&[], &self.cursor).into())
+        is_empty.then(|| record_body::lines(&[], &self.cursor, &self.state.options.order_topic).into())
     }
 
     async fn wait(&mut self) -> Result<WaitEnd, TopicError> {

@@ -4,6 +4,7 @@ mod redrive;
 
 use std::time::Duration;
 
+use app::consume::order_topic::OrderTopic;
 use app::operators::dead_letters::{DeadLetterCursor, DeadLetterFilter, DeadLetterPosition};
 use app::port_types::FailureType;
 use app::units::duration;
@@ -110,11 +111,12 @@ pub(crate) fn dlt(config: &Config, verb: Verb) -> Result<u8, Failure> {
         let no_broker = || Failure::new("broker.kind = \"none\": there are no dead letters");
         let access = posthaste::open_for_operator(config).await?;
         let by_topic = access.dead_letters.ok_or_else(no_broker)?;
+        let orders = OrderTopic::new(&config.topic());
         let of = |TopicArgument { topic }| by_topic.of(topic.as_deref()).map_err(Failure::new);
         match verb {
             Verb::List { topic, filter, redriven, limit, output } => {
                 let dead_letters = of(topic)?;
-                list::list(dead_letters, filter.filter(redriven), limit, output.is_json()).await?;
+                list::list(dead_letters, filter.filter(redriven), limit, output.is_json(), &orders).await?;
                 if by_topic.has_others() && !output.is_json() {
                     list::print_other_topics(&by_topic, dead_letters.topic()).await?;
                 }
@@ -123,10 +125,10 @@ pub(crate) fn dlt(config: &Config, verb: Verb) -> Result<u8, Failure> {
                 let dead_letters = of(topic)?;
                 let map_err = |error| list::not_found(error, position, dead_letters.topic());
                 let dead_letter = dead_letters.find(position).await.map_err(map_err)?;
-                list::print_dead_letter(&dead_letter, output.is_json())?;
+                list::print_dead_letter(&dead_letter, &orders, output.is_json())?;
             }
             Verb::Redrive { position, topic, filter, limit, options } => {
-                let redrive = redrive::DeadLetterReplay::new(of(topic)?.clone(), options);
+                let redrive = redrive::DeadLetterReplay::new(of(topic)?.clone(), orders, options);
                 match position {
                     Some(position) => redrive.one(position).await?,
                     None => redrive.all(&filter.filter(None), limit).await?,

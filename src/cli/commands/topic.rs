@@ -1,6 +1,7 @@
 //! `topic`: lists and reads the broker's topics, also while the service runs.
 mod tail;
 
+use app::consume::order_topic::OrderTopic;
 use clap::Subcommand;
 use ports::broker::topics::{TopicReader, TopicView};
 use posthaste::Config;
@@ -34,7 +35,10 @@ pub(crate) fn topic(config: &Config, verb: Verb) -> Result<u8, Failure> {
         let topics = access.topics.ok_or_else(no_broker)?;
         match verb {
             Verb::List { output } => list(&*topics, output.is_json()).await,
-            Verb::Tail(arguments) => tail::tail(&*topics, access.operations.now(), &arguments).await,
+            Verb::Tail(arguments) => {
+                let orders = OrderTopic::new(&config.topic());
+                tail::tail(&*topics, &orders, access.operations.now(), &arguments).await
+            }
         }
     })
 }

@@ -1,10 +1,12 @@
 //! Prints dead letters as a table or as JSON.
 use api::dead_letter_document;
+use app::consume::order_topic::OrderTopic;
 use app::contract::rfc3339;
 use app::error::QueryError;
 use app::operators::dead_letters::{DeadLetter, DeadLetterFilter, DeadLetterPosition, DeadLetters};
 use app::operators::dead_letters_by_topic::{DeadLettersByTopic, WaitingDeadLetters};
 use app::port_types::FailureType;
+use serde_json::Value;
 
 use super::super::super::failure::Failure;
 use super::super::super::output::screen::{Screen, Tone};
@@ -29,6 +31,7 @@ pub(super) async fn list(
     filter: DeadLetterFilter,
     limit: u32,
     json: bool,
+    orders: &OrderTopic,
 ) -> Result<(), Failure> {
     let found = first(dead_letters, filter, limit).await?;
     if found.is_empty() {
@@ -36,7 +39,7 @@ pub(super) async fn list(
         return Ok(());
     }
     if json {
-        return found.iter().try_for_each(|dead_letter| print_line(&dead_letter_document(dead_letter).to_string()));
+        return found.iter().try_for_each(|dead_letter| print_dead_letter(dead_letter, orders, true));
     }
     print_line(&dead_letters_table(&found, Screen::of_stdout()))
 }
@@ -97,9 +100,10 @@ fn cells(dead_letter: &DeadLetter) -> Vec<TableCell> {
     ]
 }
 
-pub(super) fn print_dead_letter(dead_letter: &DeadLetter, json: bool) -> Result<(), Failure> {
-    let document = dead_letter_document(dead_letter);
-    print_line(&if json { document.to_string() } else { format!("{document:#}") })
+pub(super) fn print_dead_letter(dead_letter: &DeadLetter, orders: &OrderTopic, json: bool) -> Result<(), Failure> {
+    let document = dead_letter_document(dead_letter, orders);
+    let pretty = if json { None } else { serde_json::from_str::<Value>(document.get()).ok() };
+    print_line(&pretty.map_or_else(|| document.to_string(), |document| format!("{document:#}")))
 }
 
 pub(super) fn not_found(error: QueryError, position: DeadLetterPosition, topic: &str) -> Failure {

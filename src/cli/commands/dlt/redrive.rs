@@ -1,8 +1,10 @@
 //! `dlt redrive`: sends one dead letter back, or those that match a filter, at a rate.
 use api::{Pace, PacedRedrive, dead_letter_document};
+use app::consume::order_topic::OrderTopic;
 use app::operators::dead_letters::{DeadLetter, DeadLetterFilter, DeadLetterPosition, DeadLetters, ReplayReport};
 use app::port_types::Audit;
-use serde_json::json;
+use serde::Serialize;
+use serde_json::value::RawValue;
 
 use super::super::super::confirm::{self, RedriveOptions};
 use super::super::super::failure::Failure;
@@ -20,6 +22,7 @@ const LISTED_MAX: u32 = 10;
 /// One run of `dlt redrive` with its options.
 pub(super) struct DeadLetterReplay {
     dead_letters: DeadLetters,
+    orders: OrderTopic,
     dry_run: bool,
     yes: bool,
     json: bool,
@@ -27,11 +30,23 @@ pub(super) struct DeadLetterReplay {
     audit: Audit,
 }
 
+/// What a redrive prints with `--json`.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct RedriveDocument {
+    dry_run: bool,
+    /// The first dead letters of a dry run.
+    #[serde(rename = "letters", skip_serializing_if = "Option::is_none")]
+    listed: Option<Vec<Box<RawValue>>>,
+    matched: u64,
+    redriven: u64,
+}
+
 impl DeadLetterReplay {
-    pub(super) fn new(dead_letters: DeadLetters, options: RedriveOptions) -> Self {
+    pub(super) fn new(dead_letters: DeadLetters, orders: OrderTopic, options: RedriveOptions) -> Self {
         let RedriveOptions { dry_run, rate, yes, reason, output } = options;
         let audit = Audit { operator: operator(), reason };
-        Self { dead_letters, dry_run, yes, json: output.is_json(), pace: Pace::of_rate(rate), audit }
+        Self { dead_letters, orders, dry_run, yes, json: output.is_json(), pace: Pace::of_rate(rate), audit }
     }
 
     pub(super) async fn one(&self, position: DeadLetterPosition) -> Result<(), Failure> {
@@ -42,7 +57,7 @@ impl DeadLetterReplay {
             dead_letter = self.dead_letters.redrive_one(position, true, &self.audit).await.map_err(map_err)?;
         }
         print_message(format_args!("{position} {}", if self.dry_run { "would be sent back" } else { "was sent back" }));
-        if self.json { print_dead_letter(&dead_letter, true) } else { Ok(()) }
+        if self.json { print_dead_letter(&dead_letter, &self.orders, true) } else { Ok(()) }
     }
 
     pub(super) async fn all(&self, filter: &DeadLetterFilter, limit: u32) -> Result<(), Failure> {
@@ -90,11 +105,14 @@ impl DeadLetterReplay {
 
     fn print(&self, report: &ReplayReport, listed: &[DeadLetter]) -> Result<(), Failure> {
         if self.json {
-            let mut document = json!({"dryRun": self.dry_run, "matched": report.matched, "redriven": report.redriven});
-            if self.dry_run {
-                document["letters"] = listed.iter().map(dead_letter_document).collect();
-            }
-            return print_line(&document.to_string());
+            let listed = listed.iter().map(|dead_letter| dead_letter_document(dead_letter, &self.orders));
+            let document = RedriveDocument {
+                dry_run: self.dry_run,
+                listed: self.dry_run.then(|| listed.collect()),
+                matched: report.matched,
+                redriven: report.redriven,
+            };
+            return print_line(&serde_json::to_string(&document).expect("text and numbers always serialise"));
         }
         if listed.is_empty() {
             return Ok(());

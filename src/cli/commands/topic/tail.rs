@@ -4,10 +4,12 @@ use std::io::{IsTerminal, stdout};
 use std::time::Duration;
 
 use api::record_document;
-use app::contract::{framing, rfc3339};
+use app::consume::order_topic::OrderTopic;
+use app::contract::rfc3339;
 use app::operators::dead_letters::DeadLetterPosition;
 use app::units::duration;
 use domain::Timestamp;
+use ports::broker::Position;
 use ports::broker::consumer_groups::Delivery;
 use ports::broker::topics::TopicReader;
 
@@ -108,7 +110,12 @@ impl RecordSelection {
     }
 }
 
-pub(super) async fn tail(topics: &dyn TopicReader, now: Timestamp, arguments: &Arguments) -> Result<u8, Failure> {
+pub(super) async fn tail(
+    topics: &dyn TopicReader,
+    orders: &OrderTopic,
+    now: Timestamp,
+    arguments: &Arguments,
+) -> Result<u8, Failure> {
     let all = topics.list().await.map_err(Failure::new)?;
     let name = arguments.topic.as_str();
     let Some(view) = all.iter().find(|view| view.name == name) else {
@@ -133,7 +140,9 @@ pub(super) async fn tail(topics: &dyn TopicReader, now: Timestamp, arguments: &A
     let ends = (!follows).then(|| view.partitions.iter().map(|(_, next)| *next).collect::<Vec<u64>>());
     while !selection.is_complete() {
         let part = TopicPart { name, ends: ends.as_deref() };
-        let read = print_new(topics, part, &mut next_offsets, &mut selection, arguments.output.is_json()).await?;
+        let format = if arguments.output.is_json() { json_line } else { as_text };
+        let print = |delivery: &Delivery| print_line(&format(delivery, orders));
+        let read = print_new(topics, part, &mut next_offsets, &mut selection, print).await?;
         read_any |= read > 0;
         if read == 0 {
             if !follows {
@@ -170,7 +179,7 @@ async fn print_new(
     part: TopicPart<'_>,
     next_offsets: &mut BTreeMap<u32, u64>,
     selection: &mut RecordSelection,
-    json: bool,
+    print: impl Fn(&Delivery) -> Result<(), Failure>,
 ) -> Result<usize, Failure> {
     let mut read = 0;
     for (partition, next_offset) in next_offsets.iter_mut() {
@@ -184,7 +193,7 @@ async fn print_new(
                 }
                 *next_offset = delivery.position.offset + 1;
                 if selection.takes(delivery) {
-                    print_line(&if json { record_document(delivery).to_string() } else { as_text(delivery) })?;
+                    print(delivery)?;
                 }
             }
             read += page.len();
@@ -196,13 +205,17 @@ async fn print_new(
     Ok(read)
 }
 
-fn as_text(Delivery { position, record }: &Delivery) -> String {
-    let (partition, offset) = (position.partition, position.offset);
+fn json_line(delivery: &Delivery, orders: &OrderTopic) -> String {
+    record_document(delivery, orders).to_string()
+}
+
+fn as_text(delivery: &Delivery, orders: &OrderTopic) -> String {
+    let Delivery { position: Position { partition, offset, .. }, record } = delivery;
     format!(
         "{} {partition}/{offset} {} {}",
         rfc3339(record.timestamp),
         printable(&record.key),
-        printable(&String::from_utf8_lossy(framing::unframed(&record.value).1))
+        printable(&String::from_utf8_lossy(orders.unframed(delivery).1))
     )
 }
 
@@ -213,8 +226,8 @@ mod tests {
     use async_trait::async_trait;
     use clap::Parser;
     use ports::Error;
+    use ports::broker::Record;
     use ports::broker::topics::TopicView;
-    use ports::broker::{Position, Record};
 
     use super::*;
 
@@ -254,7 +267,8 @@ mod tests {
         // No record has this key: the test prints nothing.
         let arguments = parsed(&["--from-beginning", "--json", "--key", "none"]);
 
-        assert!(matches!(tail(&topic, Timestamp::from_millis(0), &arguments).await, Ok(0)));
+        let orders = OrderTopic::new("order.events");
+        assert!(matches!(tail(&topic, &orders, Timestamp::from_millis(0), &arguments).await, Ok(0)));
 
         assert_eq!(topic.0.load(Relaxed), 11, "one read reached the end");
     }

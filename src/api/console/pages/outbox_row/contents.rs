@@ -32,7 +32,7 @@ fn record_of(event: &ClaimedRow, region: &RegionId) -> Markup {
     let record = record(event, &payload, &RecordEnvelope::new(region, TopicContracts::default()));
     html! {
         p { "Topic " strong { (record.topic) } ", sequence " strong { (event.sequence) } " of its key" }
-        @if event.payload.is_some() { (value_view(&payload)) } @else { p class="quiet" { "The payload was deleted." } }
+        @if event.payload.is_some() { (value_view(&payload, (None, &payload))) } @else { p class="quiet" { "The payload was deleted." } }
         (header_table(&record.headers))
     }
 }
