@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use outbox::{FailureType, Fault};
+use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
 use ports::broker::Header;
 use ports::endpoint::{EndpointError, EventEndpoint, EventRequest};
 use ureq::config::ConfigBuilder;
@@ -160,15 +161,20 @@ fn request(url: &Uri, event: EventRequest) -> Result<Request<Vec<u8>>, ureq::htt
     request.body(Vec::from(&*Arc::clone(&event.body)))
 }
 
-/// A header of the record as CloudEvents' HTTP binding names it: `ce_id` becomes `ce-id`. Headers of other purposes, and values that HTTP
-/// does not permit, are left out.
+/// What CloudEvents' HTTP binding encodes in the value of an attribute, beside everything that is not ASCII.
+const ENCODED: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b'%');
+
+/// A header of the record as CloudEvents' HTTP binding writes it: `ce_id` becomes `ce-id`, and the values of attributes are percent-encoded.
+/// Headers of other purposes, and values that HTTP does not permit, are left out.
 fn http_header((name, value): &Header) -> Option<(HeaderName, HeaderValue)> {
-    let passed = ["content-type", "traceparent", "tracestate"].contains(&&**name)
-        || name.starts_with("ce_")
+    let is_attribute = name.starts_with("ce_");
+    let passed = is_attribute
+        || ["content-type", "traceparent", "tracestate"].contains(&&**name)
         || name.starts_with("x-")
         || name.starts_with("webhook-");
     let name = passed.then(|| HeaderName::from_bytes(name.replace('_', "-").as_bytes()).ok())??;
-    Some((name, HeaderValue::from_bytes(value).ok()?))
+    let encoded = is_attribute.then(|| percent_encode(value, ENCODED).to_string());
+    Some((name, HeaderValue::from_bytes(encoded.as_deref().map_or(value, str::as_bytes)).ok()?))
 }
 
 /// Whether a URL leads to this machine, where no proxy is asked.

@@ -10,9 +10,12 @@ use crate::test_server::{Reaction, TestServer};
 const ACCEPTED: Reaction = Reaction::Write("HTTP/1.1 202 Accepted\r\ncontent-length: 2\r\n\r\nok");
 
 fn event() -> EventRequest {
-    let headers: [(&str, &[u8]); 8] = [
+    let headers: [(&str, &[u8]); 11] = [
         ("ce_id", b"0197a1f0-0000-7000-8000-000000000001"),
         ("ce_type", b"ORDER_CREATED"),
+        ("ce_source", b"/posthaste/eu~1?a=b&c"),
+        ("ce_partitionkey", "Z\u{fc}rich".as_bytes()),
+        ("ce_subject", b"100% \"new\"\n"),
         ("content-type", b"application/json"),
         ("traceparent", b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"),
         ("x-sequence", b"1"),
@@ -47,6 +50,9 @@ async fn endpoint_receives_the_event_in_cloudevents_binary_mode() {
     for expected in [
         "ce-id: 0197a1f0-0000-7000-8000-000000000001",
         "ce-type: order_created",
+        "ce-source: /posthaste/eu~1?a=b&c",
+        "ce-partitionkey: z%c3%bcrich",
+        "ce-subject: 100%25%20%22new%22%0a",
         "content-type: application/json",
         "traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
         "x-sequence: 1",
