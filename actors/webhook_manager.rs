@@ -1,5 +1,5 @@
 //! WebhookManager: reads the webhooks at an interval, and starts and ends the consumer of each. A consumer reads its webhook from the shared
-//! table at each poll, so that a change of its URL or secret needs no restart.
+//! table before each message, so that a change of its URL or secret needs no restart.
 mod pipeline;
 pub mod subscriptions;
 
@@ -11,12 +11,15 @@ use actix::prelude::*;
 use domain::WebhookId;
 use ports::Error;
 use ports::endpoint::webhooks::{Webhook, WebhookStore};
-use supervision::{ChildSpec, SupervisionBus};
+use supervision::{ActorSnapshot, ActorState, ChildSpec, SupervisionBus};
 
 use subscriptions::Subscriptions;
 
 /// Name of the supervisor of the webhooks' consumers.
 pub const SUPERVISOR: &str = "webhooks";
+
+/// Longest wait for the poll of a consumer that ends: its calls under way, of which each takes 10 s by default.
+const POLL_MAX: Duration = Duration::from_secs(30);
 
 /// Specifies the consumer of a webhook; the tree defines it.
 pub type ConsumerSpec = Arc<dyn Fn(&Webhook) -> ChildSpec + Send + Sync>;
@@ -67,26 +70,43 @@ impl WebhookManager {
             .filter(|webhook| webhook.active)
             .map(|webhook| (webhook.id, Arc::new(webhook)))
             .collect();
-        let ended = self.subscriptions.replace(active);
-        let (bus, subscriptions, spec) = (self.bus.clone(), Arc::clone(&self.subscriptions), Arc::clone(&self.spec));
-        let work = Box::pin(async move {
-            for id in ended {
-                end_consumer(&bus, id).await;
-                subscriptions.ended(id);
-            }
-            subscriptions.start_missing(|webhook| bus.start_child(SUPERVISOR, spec(webhook)).is_ok());
-        });
-        ctx.spawn(work.into_actor(self).map(|(), this, ctx| {
-            ctx.run_later(this.interval, Self::refresh);
+        for id in self.subscriptions.replace(active) {
+            self.end(id, ctx);
+        }
+        self.start_missing();
+        ctx.run_later(self.interval, Self::refresh);
+    }
+
+    /// Ends a consumer. The webhooks are read on meanwhile, so that a slow endpoint delays no change of another webhook.
+    fn end(&self, id: WebhookId, ctx: &mut Context<Self>) {
+        let (bus, subscriptions) = (self.bus.clone(), Arc::clone(&self.subscriptions));
+        let work = Box::pin(async move { end_consumer(&bus, &subscriptions, id).await });
+        ctx.spawn(work.into_actor(self).map(move |(), this, _| {
+            this.subscriptions.ended(id);
+            this.start_missing();
         }));
+    }
+
+    fn start_missing(&self) {
+        self.subscriptions.start_missing(|webhook| self.bus.start_child(SUPERVISOR, (self.spec)(webhook)).is_ok());
     }
 }
 
-/// Waits for the poll that is under way, so that its messages are settled before another consumer begins.
-async fn end_consumer(bus: &SupervisionBus, id: WebhookId) {
+/// Waits for the poll that is under way, so that its messages are settled before another consumer begins. The supervisor does nothing else while
+/// it removes a child: the wait comes before.
+async fn end_consumer(bus: &SupervisionBus, subscriptions: &Subscriptions, id: WebhookId) {
+    let is_paused = |actor: &ActorSnapshot| actor.path == consumer_path(id) && actor.state == ActorState::Paused;
+    if !bus.snapshot().iter().any(is_paused) {
+        // After the limit the consumer's own drain limit follows.
+        let _ = tokio::time::timeout(POLL_MAX, subscriptions.wait_for_poll(id)).await;
+    }
     if let Err(error) = bus.remove_child(SUPERVISOR, &consumer_id(id)).await {
         tracing::debug!(event = "webhook_consumer_not_removed", webhook = %id, error = %error, "the consumer of a webhook has ended already");
     }
+}
+
+fn consumer_path(id: WebhookId) -> String {
+    format!("/webhooks/{}", consumer_id(id))
 }
 
 /// A consumer's name below its supervisor.
@@ -100,7 +120,7 @@ impl Actor for WebhookManager {
     fn started(&mut self, ctx: &mut Self::Context) {
         // Its supervisor may have restarted without the consumers.
         let running: BTreeSet<String> = self.bus.snapshot().into_iter().map(|actor| actor.path).collect();
-        self.subscriptions.retain(|id| running.contains(&format!("/webhooks/{}", consumer_id(id))));
+        self.subscriptions.retain(|id| running.contains(&consumer_path(id)));
         self.refresh(ctx);
     }
 }

@@ -28,6 +28,9 @@ use crate::consumer_actor::group_consumer::GroupConsumer;
 use crate::consumer_actor::poll_work::PollWork;
 use crate::consumer_actor::{message_log, message_span};
 
+/// Pause of a consumer whose webhook is deleted or inactive.
+const ENDING_PAUSE: Duration = Duration::from_millis(50);
+
 /// Delivers the events of one webhook.
 pub struct WebhookPipeline {
     /// The webhook whose events this delivers.
@@ -77,9 +80,9 @@ impl PollWork for WebhookPipeline {
     }
 
     async fn begin(&self, timeout: Duration) -> Option<(u32, BegunDelivery)> {
-        let Some(webhook) = self.subscriptions.find(self.id) else {
-            // The manager ends this consumer at its next refresh.
-            tokio::time::sleep(timeout).await;
+        let Some(webhook) = self.subscriptions.begin_poll(self.id) else {
+            // The manager ends this consumer, for which the supervisor waits.
+            tokio::time::sleep(ENDING_PAUSE.min(timeout)).await;
             return None;
         };
         let permit = self.health.lock().breaker.pass(self.started.elapsed());
@@ -89,6 +92,7 @@ impl PollWork for WebhookPipeline {
             }
             BreakerPermit::Probe => Some((1, BegunDelivery { webhook, probing: true })),
             BreakerPermit::Wait(wait) => {
+                self.subscriptions.end_poll(self.id);
                 tokio::time::sleep(wait.min(timeout)).await;
                 None
             }
@@ -104,7 +108,7 @@ impl PollWork for WebhookPipeline {
         let (BegunDelivery { webhook, probing }, consumer) = (begun, &self.consumer);
         let (due, others) = consumer.due(member, messages, |message| delivery::receives(&webhook, message)).await?;
         let groups = if webhook.ordered { by_key(due) } else { due.into_iter().map(|message| vec![message]).collect() };
-        let groups = stream::iter(groups).map(|messages| self.deliver_all(&webhook, messages, probing));
+        let groups = stream::iter(groups).map(|messages| self.deliver_all(messages, webhook.ordered, probing));
         let results: Vec<Results> = groups.buffered(consumer.parallel_keys.max(1)).try_collect().await?;
         let mut all = Results::default();
         for Results { decisions, deliveries, comes_again } in results {
@@ -137,18 +141,28 @@ impl PollWork for WebhookPipeline {
     /// What failed was counted with the deliveries. A probe that called nothing shows nothing about the endpoint.
     fn end(&self, _: u64) {
         self.health.lock().breaker.probe_without_result(self.started.elapsed());
+        self.subscriptions.end_poll(self.id);
     }
 }
 
 impl WebhookPipeline {
-    /// Delivers messages one after the other; ends early where the rest must come again, and when the service stops.
-    async fn deliver_all(&self, webhook: &Webhook, messages: Vec<&Delivery>, probing: bool) -> Result<Results, Error> {
+    /// Delivers messages one after the other, each with the webhook as it is then; ends early where the rest must come again, when the webhook is
+    /// deleted or inactive, and when the service stops. `ordered` stays as it was at the beginning of the poll, which grouped the messages by it.
+    async fn deliver_all(&self, messages: Vec<&Delivery>, ordered: bool, probing: bool) -> Result<Results, Error> {
         let mut results = Results::default();
         for message in messages {
             if self.consumer.stops() {
                 break;
             }
-            self.deliver(webhook, message, probing, &mut results).instrument(message_log::span(message, false)).await?;
+            let Some(webhook) = self.subscriptions.find(self.id) else {
+                results.comes_again = true;
+                break;
+            };
+            if delivery::receives(&webhook, message) {
+                let webhook = Webhook { ordered, ..Webhook::clone(&webhook) };
+                let delivered = self.deliver(&webhook, message, probing, &mut results);
+                delivered.instrument(message_log::span(message, false)).await?;
+            }
             if results.comes_again {
                 break;
             }

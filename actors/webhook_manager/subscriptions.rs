@@ -5,51 +5,89 @@ use std::sync::Arc;
 use domain::WebhookId;
 use parking_lot::Mutex;
 use ports::endpoint::webhooks::Webhook;
+use tokio::sync::Notify;
 
 /// Shared by the manager, which writes it, and the consumers, which read it. It outlives a restart of either.
 #[derive(Default)]
-pub struct Subscriptions(Mutex<State>);
+pub struct Subscriptions {
+    state: Mutex<State>,
+    poll_ended: Notify,
+}
 
 #[derive(Default)]
 struct State {
     active: BTreeMap<WebhookId, Arc<Webhook>>,
     /// The webhooks with a consumer.
     consumers: BTreeSet<WebhookId>,
+    /// The webhooks whose consumer is being removed.
+    ending: BTreeSet<WebhookId>,
+    /// The webhooks whose consumer has a poll under way.
+    polling: BTreeSet<WebhookId>,
 }
 
 impl Subscriptions {
     /// The webhook as it was read last; `None` once it is deleted or inactive.
     pub fn find(&self, id: WebhookId) -> Option<Arc<Webhook>> {
-        self.0.lock().active.get(&id).cloned()
+        self.state.lock().active.get(&id).cloned()
     }
 
-    /// Replaces the webhooks. Returns those whose consumer must end.
+    /// Begins a poll of the webhook's consumer, until [`Subscriptions::end_poll`]; `None` once the webhook is deleted or inactive.
+    pub fn begin_poll(&self, id: WebhookId) -> Option<Arc<Webhook>> {
+        let mut state = self.state.lock();
+        let webhook = state.active.get(&id).cloned()?;
+        state.polling.insert(id);
+        Some(webhook)
+    }
+
+    /// The poll of a webhook's consumer has ended.
+    pub fn end_poll(&self, id: WebhookId) {
+        self.state.lock().polling.remove(&id);
+        self.poll_ended.notify_waiters();
+    }
+
+    /// Waits until the webhook's consumer has no poll under way.
+    pub async fn wait_for_poll(&self, id: WebhookId) {
+        loop {
+            let ended = self.poll_ended.notified();
+            if !self.state.lock().polling.contains(&id) {
+                return;
+            }
+            ended.await;
+        }
+    }
+
+    /// Replaces the webhooks. Returns those whose consumer must end now; each is returned once, until [`Subscriptions::ended`].
     pub fn replace(&self, active: BTreeMap<WebhookId, Arc<Webhook>>) -> BTreeSet<WebhookId> {
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         state.active = active;
-        let State { active, consumers } = &*state;
-        consumers.iter().copied().filter(|id| !active.contains_key(id)).collect()
+        let State { active, consumers, ending, .. } = &mut *state;
+        let without_webhook = consumers.iter().copied().filter(|id| !active.contains_key(id));
+        without_webhook.filter(|id| ending.insert(*id)).collect()
     }
 
     /// Ends the deliveries of a webhook until the next replacement that has it.
     pub fn suspend(&self, id: WebhookId) {
-        self.0.lock().active.remove(&id);
+        self.state.lock().active.remove(&id);
     }
 
     /// A consumer has ended.
     pub fn ended(&self, id: WebhookId) {
-        self.0.lock().consumers.remove(&id);
+        let mut state = self.state.lock();
+        state.consumers.remove(&id);
+        state.ending.remove(&id);
     }
 
-    /// Forgets the consumers that do not run.
+    /// Forgets the consumers that do not run, and the removals of a former manager.
     pub fn retain(&self, runs: impl Fn(WebhookId) -> bool) {
-        self.0.lock().consumers.retain(|id| runs(*id));
+        let mut state = self.state.lock();
+        state.consumers.retain(|id| runs(*id));
+        state.ending.clear();
     }
 
     /// Starts the consumers that are missing; `start` returns whether it could.
     pub fn start_missing(&self, start: impl Fn(&Webhook) -> bool) {
-        let mut state = self.0.lock();
-        let State { active, consumers } = &mut *state;
+        let mut state = self.state.lock();
+        let State { active, consumers, .. } = &mut *state;
         for (id, webhook) in active {
             if !consumers.contains(id) && start(webhook) {
                 consumers.insert(*id);
@@ -93,6 +131,8 @@ mod tests {
         let ended = subscriptions.replace([one.clone(), three.clone()].into());
 
         assert_eq!(ended, [two.0].into());
+        let again = subscriptions.replace([one.clone(), three.clone()].into());
+        assert_eq!(again, BTreeSet::new(), "its removal has begun");
         ended.into_iter().for_each(|id| subscriptions.ended(id));
         let started = Mutex::new(Vec::new());
         subscriptions.start_missing(|webhook| {

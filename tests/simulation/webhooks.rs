@@ -29,9 +29,14 @@ async fn start_in(
     environment.consumes = true;
     environment.webhook_client = Some(endpoint.clone());
     let process = environment.start().await;
+    assert!(process.store.save_webhook(&webhook(1, ordered)).await.expect("the store works"));
+    (environment, process)
+}
+
+fn webhook(number: u8, ordered: bool) -> Webhook {
     let at = Timestamp::from_millis(1_000);
-    let webhook = Webhook {
-        id: WebhookId::at(at, [1; 10]),
+    Webhook {
+        id: WebhookId::at(at, [number; 10]),
         version: 1,
         url: "https://example.org".into(),
         topics: vec![CUSTOMERS.into()],
@@ -43,9 +48,7 @@ async fn start_in(
         secrets: Vec::new(),
         created_at: at,
         updated_at: at,
-    };
-    assert!(process.store.save_webhook(&webhook).await.expect("the store works"));
-    (environment, process)
+    }
 }
 
 async fn dead_letters(process: &Process) -> usize {
@@ -259,4 +262,65 @@ async fn consumer_of_a_deleted_webhook_is_neither_registered_nor_up() {
     process.store.delete_webhook(webhook.id).await.expect("the store works");
 
     actors([consumers; 2]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn deliveries_that_had_not_begun_before_a_change_go_to_the_new_url() {
+    let endpoint = ScriptedEndpoint::new(|_| Ok(200));
+    endpoint.set_delay(Duration::from_secs(15));
+    let mut environment = Environment::new();
+    // Longer than the relay needs: the first poll finds all events.
+    environment.options.webhooks.refresh = Duration::from_secs(10);
+    let (_environment, process) = start_in(environment, &endpoint, true).await;
+    for body in ["a", "b", "c"] {
+        publish_of_key(&process, "k", body, None).await;
+    }
+    process.wait_until("the first POST is under way", TIMEOUT, async || !endpoint.received().is_empty()).await;
+
+    let moved = Webhook { version: 2, url: "https://moved.example.org".into(), ..webhook(1, true) };
+    assert!(process.store.save_webhook(&moved).await.expect("the store works"));
+
+    process.wait_until("all are delivered", 4 * TIMEOUT, async || endpoint.accepted().len() == 3).await;
+    assert_eq!(endpoint.received(), ["a", "b", "c"]);
+    assert_eq!(endpoint.urls(), ["https://example.org", &moved.url, &moved.url]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn inactive_webhook_receives_no_delivery_that_had_not_begun() {
+    let endpoint = ScriptedEndpoint::new(|_| Ok(200));
+    endpoint.set_delay(Duration::from_secs(15));
+    let mut environment = Environment::new();
+    environment.options.webhooks.refresh = Duration::from_secs(10);
+    let (_environment, process) = start_in(environment, &endpoint, true).await;
+    for body in ["a", "b", "c"] {
+        publish_of_key(&process, "k", body, None).await;
+    }
+    process.wait_until("the first POST is under way", TIMEOUT, async || !endpoint.received().is_empty()).await;
+
+    let inactive = Webhook { version: 2, active: false, ..webhook(1, true) };
+    assert!(process.store.save_webhook(&inactive).await.expect("the store works"));
+    process.advance(4 * TIMEOUT).await;
+
+    assert_eq!(endpoint.received(), ["a"]);
+    let active = Webhook { version: 3, ..webhook(1, true) };
+    assert!(process.store.save_webhook(&active).await.expect("the store works"));
+    let has_all = async || ["b", "c"].iter().all(|body| endpoint.accepted().contains(&(*body).to_owned()));
+    process.wait_until("the rest is delivered", 4 * TIMEOUT, has_all).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn slow_endpoint_of_a_deleted_webhook_delays_no_other_webhook() {
+    let endpoint = ScriptedEndpoint::new(|_| Ok(200));
+    let (_environment, process) = start(&endpoint, true).await;
+    endpoint.set_delay(Duration::from_secs(25));
+    publish(&process, "a", None).await;
+    process.wait_until("the POST is under way", TIMEOUT, async || !endpoint.received().is_empty()).await;
+    endpoint.set_delay(Duration::ZERO);
+
+    process.store.delete_webhook(webhook(1, true).id).await.expect("the store works");
+    process.advance(Duration::from_secs(3)).await;
+    assert!(process.store.save_webhook(&webhook(2, true)).await.expect("the store works"));
+
+    let is_delivered = async || endpoint.accepted() == ["a"];
+    process.wait_until("the other webhook has it", Duration::from_secs(10), is_delivered).await;
 }

@@ -16,6 +16,7 @@ pub struct ScriptedEndpoint {
     /// Time from a request to its response.
     delay: Mutex<Duration>,
     received: Mutex<Vec<String>>,
+    urls: Mutex<Vec<String>>,
     accepted: Mutex<Vec<String>>,
     signed_at: Mutex<Vec<i64>>,
 }
@@ -24,10 +25,12 @@ impl ScriptedEndpoint {
     /// An endpoint that responds like this.
     pub fn new(respond: impl FnMut(&str) -> Result<u16, EndpointError> + Send + 'static) -> Arc<Self> {
         let (received, accepted, signed_at) = (Mutex::default(), Mutex::default(), Mutex::default());
+        let urls = Mutex::default();
         Arc::new(Self {
             respond: Mutex::new(Box::new(respond)),
             delay: Mutex::default(),
             received,
+            urls,
             accepted,
             signed_at,
         })
@@ -46,6 +49,11 @@ impl ScriptedEndpoint {
     /// The bodies of all requests so far.
     pub fn received(&self) -> Vec<String> {
         self.received.lock().clone()
+    }
+
+    /// The URLs of all requests so far.
+    pub fn urls(&self) -> Vec<String> {
+        self.urls.lock().clone()
     }
 
     /// The times in the signatures of all requests so far, in seconds.
@@ -70,7 +78,8 @@ impl WebhookClient for ScriptedEndpoint {
         Ok(())
     }
 
-    async fn post(&self, _: &str, event: EventRequest) -> Result<u16, EndpointError> {
+    async fn post(&self, url: &str, event: EventRequest) -> Result<u16, EndpointError> {
+        self.urls.lock().push(url.to_owned());
         let body = String::from_utf8(event.body.to_vec()).expect("text");
         self.received.lock().push(body.clone());
         let timestamp = event.attributes.iter().find(|(name, _)| &**name == "webhook-timestamp").expect("it is signed");
