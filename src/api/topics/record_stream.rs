@@ -23,6 +23,8 @@ use crate::topics::record_body;
 const PIECE: ReadLimits = ReadLimits { records: 1_000, bytes: 256 * 1024 };
 /// Interval of the checks for an expired token and for records that another process has appended.
 const TICK: Duration = Duration::from_secs(1);
+/// Interval at which the group of a stream is registered again.
+const REGISTRATION: Duration = Duration::from_secs(60);
 /// Time between two comments of an event stream, with which both ends notice a broken connection.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
@@ -39,6 +41,7 @@ pub(crate) enum RecordFormat {
 pub(crate) struct StreamStart {
     pub(crate) reads: Arc<TopicReads>,
     pub(crate) topic: String,
+    pub(crate) group: Option<String>,
     pub(crate) cursor: TopicCursor,
     pub(crate) format: RecordFormat,
     pub(crate) permit: OwnedSemaphorePermit,
@@ -48,6 +51,8 @@ pub(crate) struct StreamStart {
 pub(crate) struct RecordStream {
     reads: Arc<TopicReads>,
     topic: String,
+    /// The group that reads, and when it is registered again.
+    group: Option<(String, Instant)>,
     cursor: TopicCursor,
     is_event_stream: bool,
     records_left: u64,
@@ -79,7 +84,7 @@ impl RecordStream {
     /// Reads the first records, so that an error still has its status.
     pub(crate) async fn open(context: &RequestContext, start: StreamStart) -> Result<Self, Problem> {
         let (now, limits) = (Instant::now(), &context.state.options.reads);
-        let StreamStart { reads, topic, cursor, format, permit } = start;
+        let StreamStart { reads, topic, group, cursor, format, permit } = start;
         let (is_event_stream, records_left, bytes_left, wait_until) = match format {
             RecordFormat::Lines { limit, wait } => (false, u64::from(limit), limits.bytes_max, Some(now + wait)),
             RecordFormat::Events { limit } => (true, limit.map_or(u64::MAX, u64::from), usize::MAX, None),
@@ -87,6 +92,7 @@ impl RecordStream {
         let mut stream = Self {
             reads,
             topic,
+            group: group.map(|group| (group, now + REGISTRATION)),
             cursor,
             is_event_stream,
             records_left,
@@ -127,6 +133,7 @@ impl RecordStream {
             if *self.stopping.borrow() || !self.is_authorized() {
                 return Ok(self.end());
             }
+            self.stay_registered().await;
             let records = match self.read_ahead.take() {
                 Some(records) => records,
                 None => match self.read().await {
@@ -147,6 +154,17 @@ impl RecordStream {
             }
         }
         Ok(None)
+    }
+
+    /// Registers the group again while its stream lasts. After a failure the next time is early enough: retention waits for hours.
+    async fn stay_registered(&mut self) {
+        let now = Instant::now();
+        if let Some((group, due)) = self.group.as_mut().filter(|(_, due)| *due <= now) {
+            *due = now + REGISTRATION;
+            if let Err(error) = self.reads.register(group, &self.topic).await {
+                tracing::debug!(event = "reading_group_not_registered", group, topic = self.topic, %error, "a group that reads could not be registered again");
+            }
+        }
     }
 
     async fn read(&self) -> Result<Vec<Delivery>, TopicError> {

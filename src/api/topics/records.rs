@@ -61,7 +61,7 @@ pub(crate) async fn read(context: RequestContext) -> RouteResult {
     if context.request.method() == Method::HEAD {
         return Ok(response.finish());
     }
-    let start = StreamStart { reads, topic: request.topic, cursor, format, permit };
+    let start = StreamStart { reads, topic: request.topic, group: request.group, cursor, format, permit };
     let stream = RecordStream::open(&context, start).await?;
     let mut response = response.streaming(stream.into_bytes());
     end_without_chunks(&context.request, &mut response);

@@ -114,9 +114,7 @@ impl TopicReads {
     pub async fn begin(&self, request: &ReadRequest) -> Result<TopicCursor, TopicError> {
         let view = self.view(&request.topic).await?;
         if let Some(group) = &request.group {
-            self.check_group(group)?;
-            let outcome = self.log.register(group, &request.topic).await?;
-            check_outcome(outcome)?;
+            self.register(group, &request.topic).await?;
         }
         let start = match (&request.start, &request.group) {
             (Some(start), _) => start.clone(),
@@ -127,6 +125,15 @@ impl TopicReads {
             (None, None) => ReadStart::Beginning,
         };
         start.cursor(&view, request.partitions.as_deref()).map_err(TopicError::Cursor)
+    }
+
+    /// Registers a group that reads a topic, so that retention keeps its unread records. Cheap for a group that was registered a moment ago.
+    ///
+    /// # Errors
+    /// The group is the service's own, or there are too many.
+    pub async fn register(&self, group: &str, topic: &str) -> Result<(), TopicError> {
+        self.check_group(group)?;
+        check_outcome(self.log.register(group, topic).await?)
     }
 
     /// Reads the next records behind a cursor; none at the end of the topic.

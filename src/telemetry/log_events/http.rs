@@ -44,6 +44,13 @@ const EVENTS: &[LogEvent] = &[
         action: "Read `error`; look for `dependency_down` and the store's events. The reader continues at its last cursor.",
     },
     LogEvent {
+        name: "reading_group_not_registered",
+        levels: &[Level::DEBUG],
+        fields: &["group", "topic", "error"],
+        meaning: "The group of an event stream could not be registered again, with which retention keeps its records.",
+        action: "Nothing to do. The stream registers it again after a minute.",
+    },
+    LogEvent {
         name: "group_offsets_reset",
         levels: &[Level::INFO],
         fields: &["by", "group", "topic", "cursor"],

@@ -184,6 +184,26 @@ async fn an_event_stream_follows_the_topic_until_its_token_expires() {
 }
 
 #[actix_web::test]
+async fn group_of_an_event_stream_stays_registered() {
+    let server = TestServer::new();
+    let app = init_service(App::new().configure(api::configure(Arc::clone(&server.state), Surface::Both))).await;
+    tokio::time::pause();
+    let request = read("?group=g&after=end").insert_header(("accept", "text/event-stream"));
+    let mut body = Box::pin(call_service(&app, request.to_request()).await.into_body());
+    let mut next =
+        async || poll_fn(|cx| body.as_mut().poll_next(cx)).await.expect("the stream goes on").expect("a piece");
+    let registrations = || server.topic_log.registrations.load(SeqCst);
+    assert_eq!(registrations(), 1);
+
+    let started = Instant::now();
+    while started.elapsed() < Duration::from_secs(200) {
+        next().await;
+    }
+
+    assert_eq!(registrations(), 4);
+}
+
+#[actix_web::test]
 async fn concurrent_readers_are_bounded_and_a_stop_ends_their_waits() {
     let mut config = TestConfig::default();
     config.options.reads.readers_max = 1;

@@ -1,4 +1,7 @@
 //! A topic with two partitions: the first one keeps its records from offset 5 on, the other one is empty.
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::SeqCst;
+
 use app::port_types::OffsetCommitMode;
 use async_trait::async_trait;
 use domain::Timestamp;
@@ -13,7 +16,11 @@ pub const TOPIC: &str = "t";
 /// The kept offsets of its first partition.
 const KEPT: std::ops::Range<u64> = 5..8;
 
-pub struct FakeTopicLog;
+#[derive(Default)]
+pub struct FakeTopicLog {
+    /// Number of times that any group was registered.
+    pub registrations: AtomicU32,
+}
 
 fn delivery(offset: u64) -> Delivery {
     let record = Record {
@@ -50,6 +57,7 @@ impl TopicLog for FakeTopicLog {
         Ok(if group == "late" { vec![Some(2), None] } else { vec![Some(7), None] })
     }
     async fn register(&self, _: &str, _: &str) -> Result<OffsetCommitOutcome, Error> {
+        self.registrations.fetch_add(1, SeqCst);
         Ok(OffsetCommitOutcome::Committed)
     }
     async fn commit(

@@ -44,6 +44,7 @@ pub struct TestServer {
     pub redrives: Arc<FakeRedrives>,
     pub health: HealthBoard,
     pub metrics: Arc<Metrics>,
+    pub topic_log: Arc<FakeTopicLog>,
 }
 
 pub struct TestConfig {
@@ -117,8 +118,9 @@ impl TestServer {
         let of_orders = DeadLetters::new("order.events", port(), port(), redrives.clone(), clock.clone());
         let by_topic = DeadLettersByTopic::new(of_orders, &["invoices".to_owned()]);
         let dead_letters = config.broker.then(|| Arc::new(by_topic));
-        let topic_reads =
-            config.broker.then(|| Arc::new(TopicReads::new(Arc::new(FakeTopicLog), "order-processing-group")));
+        let topic_log = Arc::<FakeTopicLog>::default();
+        let topic_reads = TopicReads::new(topic_log.clone(), "order-processing-group");
+        let topic_reads = config.broker.then(|| Arc::new(topic_reads));
         let state = HttpState::new(StateParts {
             dispatch: dispatch.clone(),
             queries: Arc::new(Queries::new(
@@ -149,7 +151,7 @@ impl TestServer {
             auth: Verifier::new(auth).unwrap(),
             options: config.options,
         });
-        Self { state, dispatch, orders, outbox, rate_limiter, broker, redrives, health, metrics }
+        Self { state, dispatch, orders, outbox, rate_limiter, broker, redrives, health, metrics, topic_log }
     }
 
     /// Sends a request and reads the whole response.
