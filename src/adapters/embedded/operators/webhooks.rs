@@ -2,7 +2,7 @@
 use async_trait::async_trait;
 use domain::WebhookId;
 use ports::Error;
-use ports::endpoint::webhooks::{DELIVERIES_KEPT, Webhook, WebhookDelivery, WebhookStore};
+use ports::endpoint::webhooks::{DELIVERIES_KEPT, DETOURS_PER_DELETION, Webhook, WebhookDelivery, WebhookStore, group};
 use rusqlite::{params, params_from_iter};
 
 use crate::store::Embedded;
@@ -28,11 +28,13 @@ impl WebhookStore for Embedded {
     }
 
     async fn delete_webhook(&self, id: WebhookId) -> Result<bool, Error> {
-        self.write("webhook_delete", move |context| {
+        let existed = self.write("webhook_delete", move |context| {
             context.sql.prepare_cached("DELETE FROM webhook_delivery WHERE webhook = ?1")?.execute([id.bytes()])?;
             Ok(context.sql.prepare_cached("DELETE FROM webhook WHERE id = ?1")?.execute([id.bytes()])? > 0)
-        })
-        .await
+        });
+        let existed = existed.await?;
+        while self.delete_detours(id).await? == DETOURS_PER_DELETION as usize {}
+        Ok(existed)
     }
 
     async fn record_deliveries(&self, deliveries: &[WebhookDelivery]) -> Result<(), Error> {
@@ -69,6 +71,18 @@ impl WebhookStore for Embedded {
 }
 
 impl Embedded {
+    /// Deletes detours of a webhook's group; returns their number, at most [`DETOURS_PER_DELETION`].
+    async fn delete_detours(&self, id: WebhookId) -> Result<usize, Error> {
+        self.write("webhook_detours_delete", move |context| {
+            let mut delete = context.sql.prepare_cached(
+                "DELETE FROM detour WHERE consumer_group = ?1
+                   AND key IN (SELECT key FROM detour WHERE consumer_group = ?1 LIMIT ?2)",
+            )?;
+            Ok(delete.execute(params![group(id), DETOURS_PER_DELETION])?)
+        })
+        .await
+    }
+
     async fn documents(
         &self,
         operation: &'static str,

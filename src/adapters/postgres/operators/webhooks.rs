@@ -2,7 +2,7 @@
 use async_trait::async_trait;
 use domain::WebhookId;
 use ports::Error;
-use ports::endpoint::webhooks::{DELIVERIES_KEPT, Webhook, WebhookDelivery, WebhookStore};
+use ports::endpoint::webhooks::{DELIVERIES_KEPT, DETOURS_PER_DELETION, Webhook, WebhookDelivery, WebhookStore, group};
 use tokio_postgres::types::Type;
 use uuid::Uuid;
 
@@ -24,6 +24,9 @@ const RECORD: &str = "WITH known AS (SELECT id FROM webhook WHERE id = ANY($1) O
 const TRIM: &str = "DELETE FROM webhook_delivery WHERE webhook = $1 AND number <=
      (SELECT number FROM webhook_delivery WHERE webhook = $1 ORDER BY number DESC LIMIT 1 OFFSET $2)";
 
+const DELETE_DETOURS: &str = "WITH gone AS (DELETE FROM detour WHERE ctid = ANY(ARRAY(
+       SELECT ctid FROM detour WHERE consumer_group = $1 LIMIT $2 FOR UPDATE)) RETURNING 1) SELECT count(*) FROM gone";
+
 #[async_trait]
 impl WebhookStore for Postgres {
     async fn webhooks(&self) -> Result<Vec<Webhook>, Error> {
@@ -44,15 +47,17 @@ impl WebhookStore for Postgres {
     }
 
     async fn delete_webhook(&self, id: WebhookId) -> Result<bool, Error> {
-        let (core, id) = (self.core(), Uuid::from_bytes(id.bytes()));
-        self.run("webhook_delete", async move {
+        let (core, group, id) = (self.core(), group(id), Uuid::from_bytes(id.bytes()));
+        let existed = self.run("webhook_delete", async move {
             retry_conflicts!(async {
                 let text = "DELETE FROM webhook WHERE id = $1 RETURNING id";
                 let rows = core.service_session().await?.execute(text, &[(&id, Type::UUID)]).await?;
                 Ok(!rows.is_empty())
             })
-        })
-        .await
+        });
+        let existed = existed.await?;
+        while self.delete_detours(&group).await? == u64::from(DETOURS_PER_DELETION) {}
+        Ok(existed)
     }
 
     async fn record_deliveries(&self, deliveries: &[WebhookDelivery]) -> Result<(), Error> {
@@ -82,6 +87,19 @@ impl WebhookStore for Postgres {
 }
 
 impl Postgres {
+    /// Deletes detours of a group; returns their number, at most [`DETOURS_PER_DELETION`].
+    async fn delete_detours(&self, group: &str) -> Result<u64, Error> {
+        let (core, group, limit) = (self.core(), group.to_owned(), i64::from(DETOURS_PER_DELETION));
+        self.run("webhook_detours_delete", async move {
+            retry_conflicts!(async {
+                let values: [SqlValue<'_>; 2] = [(&group, Type::TEXT), (&limit, Type::INT8)];
+                let rows = core.service_session().await?.execute(DELETE_DETOURS, &values).await?;
+                Ok(rows.first().map(|row| get::<i64>(row, 0)).transpose()?.unwrap_or_default().unsigned_abs())
+            })
+        })
+        .await
+    }
+
     async fn documents(
         &self,
         operation: &'static str,

@@ -3,7 +3,7 @@ use async_trait::async_trait;
 use deadpool_redis::redis::Value;
 use domain::WebhookId;
 use ports::Error;
-use ports::endpoint::webhooks::{DELIVERIES_KEPT, Webhook, WebhookDelivery, WebhookStore};
+use ports::endpoint::webhooks::{DELIVERIES_KEPT, Webhook, WebhookDelivery, WebhookStore, group};
 
 use crate::store::arguments::ScriptArguments;
 use crate::store::client::RedisStore;
@@ -26,7 +26,7 @@ impl WebhookStore for RedisStore {
     }
 
     async fn delete_webhook(&self, id: WebhookId) -> Result<bool, Error> {
-        let arguments = ScriptArguments::new().text(id.to_string());
+        let arguments = ScriptArguments::new().text(id.to_string()).text(group(id));
         flag(self.write("webhook_delete", &self.inner.scripts.delete_webhook, arguments).await?)
     }
 

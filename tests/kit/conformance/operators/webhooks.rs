@@ -4,6 +4,7 @@ use std::time::Duration;
 use domain::WebhookId;
 use futures::future::join_all;
 use ports::endpoint::webhooks::{AttemptOutcome, DELIVERIES_KEPT, Webhook, WebhookDelivery, WebhookSecret};
+use ports::inbox::DetourChange;
 
 use crate::backend::Backend;
 use crate::conformance::fixture::given::{Given, given};
@@ -15,6 +16,7 @@ suite! { $ webhooks:
     a_new_webhook_replaces_none,
     one_of_many_concurrent_changes_is_stored,
     a_deleted_webhook_is_gone_with_its_deliveries,
+    a_deleted_webhook_is_gone_with_the_detours_of_its_group,
     deliveries_are_listed_newest_first,
     each_webhook_has_its_own_deliveries,
     only_the_latest_deliveries_are_kept,
@@ -147,6 +149,26 @@ async fn a_deleted_webhook_is_gone_with_its_deliveries<B: Backend>(backend: &B) 
     assert_eq!((given.webhooks().await, given.deliveries(&webhook).await), (Vec::new(), Vec::new()));
     given.save(&webhook).await;
     assert_eq!(given.deliveries(&webhook).await, [], "it begins without deliveries");
+}
+
+async fn a_deleted_webhook_is_gone_with_the_detours_of_its_group<B: Backend>(backend: &B) {
+    let given = given(backend);
+    let (webhook, other) = (given.webhook(1), given.webhook(2));
+    let keys = ["a", "b", "schlüssel"];
+    for webhook in [&webhook, &other] {
+        given.save(webhook).await;
+        let enter = |key: &str| DetourChange::Enter { key: key.into(), stage: 0, offset: 1 };
+        let changes = keys.map(enter).into();
+        backend.inbox().set_detours(&webhook.group(), changes).await.expect("the detours are stored");
+    }
+
+    backend.webhooks().delete_webhook(webhook.id).await.expect("the call succeeds");
+
+    for key in keys {
+        let detour = async |webhook: &Webhook| backend.inbox().detour(&webhook.group(), key).await.expect("it is read");
+        assert_eq!(detour(&webhook).await, None);
+        assert!(detour(&other).await.is_some(), "another webhook keeps its own");
+    }
 }
 
 async fn deliveries_are_listed_newest_first<B: Backend>(backend: &B) {

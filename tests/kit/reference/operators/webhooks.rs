@@ -2,7 +2,7 @@
 use async_trait::async_trait;
 use domain::WebhookId;
 use ports::Error;
-use ports::endpoint::webhooks::{DELIVERIES_KEPT, Webhook, WebhookDelivery, WebhookStore};
+use ports::endpoint::webhooks::{DELIVERIES_KEPT, Webhook, WebhookDelivery, WebhookStore, group};
 
 use crate::reference::state::Reference;
 
@@ -25,6 +25,7 @@ impl WebhookStore for Reference {
     async fn delete_webhook(&self, id: WebhookId) -> Result<bool, Error> {
         let mut state = self.state.lock();
         state.deliveries.remove(&id);
+        state.detours.retain(|(of, _), _| *of != group(id));
         Ok(state.webhooks.remove(&id).is_some())
     }
 
