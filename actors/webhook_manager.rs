@@ -10,8 +10,10 @@ use std::time::Duration;
 use actix::prelude::*;
 use domain::WebhookId;
 use ports::Error;
+use ports::broker::consumer_groups::ConsumerGroups;
 use ports::endpoint::webhooks::{Webhook, WebhookStore};
 use supervision::{ActorSnapshot, ActorState, ChildSpec, SupervisionBus};
+use tokio::time::Instant;
 
 use subscriptions::Subscriptions;
 
@@ -20,6 +22,10 @@ pub const SUPERVISOR: &str = "webhooks";
 
 /// Longest wait for the poll of a consumer that ends: its calls under way, of which each takes 10 s by default.
 const POLL_MAX: Duration = Duration::from_secs(30);
+
+/// Interval at which the offsets of inactive webhooks are kept. Kafka deletes those of a group that has had no member for
+/// `offsets.retention.minutes`, 7 days by default and seldom less than one: the group would begin at the first record again.
+const KEEP_INTERVAL: Duration = Duration::from_secs(60 * 60);
 
 /// Specifies the consumer of a webhook; the tree defines it.
 pub type ConsumerSpec = Arc<dyn Fn(&Webhook) -> ChildSpec + Send + Sync>;
@@ -31,19 +37,26 @@ pub struct WebhookManager {
     bus: SupervisionBus,
     spec: ConsumerSpec,
     interval: Duration,
+    groups: Arc<dyn ConsumerGroups>,
+    shared_topics: Vec<String>,
+    keep_due: Instant,
     failing: bool,
 }
 
 impl WebhookManager {
-    /// A manager that reads the webhooks at this interval. `subscriptions` outlives its restarts, as the consumers do.
+    /// A manager that reads the webhooks at this interval. `subscriptions` outlives its restarts, as the consumers do. `shared_topics` are the
+    /// topics of all webhooks.
     pub fn new(
         store: Arc<dyn WebhookStore>,
         subscriptions: Arc<Subscriptions>,
         bus: SupervisionBus,
         spec: ConsumerSpec,
         interval: Duration,
+        groups: Arc<dyn ConsumerGroups>,
+        shared_topics: Vec<String>,
     ) -> Self {
-        Self { store, subscriptions, bus, spec, interval, failing: false }
+        let keep_due = Instant::now();
+        Self { store, subscriptions, bus, spec, interval, groups, shared_topics, keep_due, failing: false }
     }
 
     fn refresh(&mut self, ctx: &mut Context<Self>) {
@@ -65,16 +78,32 @@ impl WebhookManager {
             }
         };
         self.failing = false;
-        let active: BTreeMap<WebhookId, Arc<Webhook>> = webhooks
-            .into_iter()
-            .filter(|webhook| webhook.active)
-            .map(|webhook| (webhook.id, Arc::new(webhook)))
-            .collect();
+        let (active, inactive): (Vec<_>, Vec<_>) = webhooks.into_iter().partition(|webhook| webhook.active);
+        self.keep_offsets(inactive, ctx);
+        let active: BTreeMap<_, _> = active.into_iter().map(|webhook| (webhook.id, Arc::new(webhook))).collect();
         for id in self.subscriptions.replace(active) {
             self.end(id, ctx);
         }
         self.start_missing();
         ctx.run_later(self.interval, Self::refresh);
+    }
+
+    /// Keeps the offsets of inactive webhooks at their interval, one webhook after the other. What fails is tried again at the next time.
+    fn keep_offsets(&mut self, inactive: Vec<Webhook>, ctx: &mut Context<Self>) {
+        let now = Instant::now();
+        if now < self.keep_due {
+            return;
+        }
+        self.keep_due = now + KEEP_INTERVAL;
+        let (groups, shared) = (Arc::clone(&self.groups), self.shared_topics.clone());
+        let work = Box::pin(async move {
+            for webhook in inactive {
+                if let Err(error) = groups.keep_offsets(&webhook.group(), &consumed_topics(&webhook, &shared)).await {
+                    tracing::warn!(event = "webhook_offsets_not_kept", webhook = %webhook.id, error = %error, "the offsets of the inactive webhook {} could not be committed again: {error}", webhook.id);
+                }
+            }
+        });
+        ctx.spawn(work.into_actor(self));
     }
 
     /// Ends a consumer. The webhooks are read on meanwhile, so that a slow endpoint delays no change of another webhook.

@@ -82,6 +82,7 @@ mod support {
     pub mod consumption;
     pub mod environment;
     pub mod foreign_events;
+    pub mod kept_offsets;
     pub mod ledger;
     pub mod log_capture;
     pub mod process;

@@ -324,3 +324,20 @@ async fn slow_endpoint_of_a_deleted_webhook_delays_no_other_webhook() {
     let is_delivered = async || endpoint.accepted() == ["a"];
     process.wait_until("the other webhook has it", Duration::from_secs(10), is_delivered).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn offsets_of_an_inactive_webhook_are_kept() {
+    let endpoint = ScriptedEndpoint::new(|_| Ok(200));
+    let (environment, process) = start(&endpoint, true).await;
+    let inactive = Webhook { active: false, ..webhook(2, true) };
+    assert!(process.store.save_webhook(&inactive).await.expect("the store works"));
+    drop(process);
+    let kept = || environment.kept_offsets.lock().clone();
+    assert_eq!(kept(), Vec::<String>::new());
+
+    let process = environment.start().await;
+    process.wait_until("they are kept from the start on", TIMEOUT, async || kept() == [inactive.group()]).await;
+    process.advance(HOUR + TIMEOUT).await;
+
+    assert_eq!(kept(), [inactive.group(), inactive.group()]);
+}

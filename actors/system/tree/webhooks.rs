@@ -31,6 +31,7 @@ pub(crate) fn webhooks(
     let groups = group_consumers(dependencies, options, bus)?;
     let subscriptions = Arc::<Subscriptions>::default();
     let shared = webhook_topics(&options.topic_prefix);
+    let (all_groups, shared_topics) = (dependencies.consumer_groups.clone()?, shared.clone());
     let spec: ConsumerSpec = {
         let (dependencies, options, events) = (dependencies.clone(), Arc::clone(options), bus.clone());
         let (subscriptions, arbiter) = (Arc::clone(&subscriptions), threads.relay());
@@ -63,7 +64,8 @@ pub(crate) fn webhooks(
     let (store, events, interval) = (Arc::clone(&dependencies.webhooks), bus.clone(), options.webhooks.refresh);
     let (_, manager) = actor(bus, "/webhooks/webhook-manager", SMALL, move |_| {
         let (store, subscriptions, spec) = (Arc::clone(&store), Arc::clone(&subscriptions), Arc::clone(&spec));
-        WebhookManager::new(store, subscriptions, events.clone(), spec, interval)
+        let (groups, shared_topics) = (Arc::clone(&all_groups), shared_topics.clone());
+        WebhookManager::new(store, subscriptions, events.clone(), spec, interval, groups, shared_topics)
     });
     let consumers = supervisor(webhook_manager::SUPERVISOR, Strategy::OneForOne, WEBHOOKS).parallel_shutdown();
     let group = supervisor("webhook-group", Strategy::RestForOne, MANAGER).path("/webhooks");

@@ -97,6 +97,13 @@ const EVENTS: &[LogEvent] = &[
         action: "Nothing to do.",
     },
     LogEvent {
+        name: "webhook_offsets_not_kept",
+        levels: &[Level::WARN],
+        fields: &["webhook", "error"],
+        meaning: "The offsets of an inactive webhook could not be committed again. Kafka deletes them after `offsets.retention.minutes`.",
+        action: "Nothing to do unless it comes every hour: then look for `dependency_down` and read `error`.",
+    },
+    LogEvent {
         name: "message_dead_lettered",
         levels: &[Level::ERROR],
         fields: &["topic", "partition", "offset", "key", "error"],

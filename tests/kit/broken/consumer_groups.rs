@@ -29,6 +29,9 @@ impl ConsumerGroups for BrokenConsumerGroups {
     async fn begin_at_end(&self, group: &str, topics: &[String]) -> Result<(), Error> {
         if self.flaw == Flaw::BeginsAtStart { Ok(()) } else { self.real.begin_at_end(group, topics).await }
     }
+    async fn keep_offsets(&self, group: &str, topics: &[String]) -> Result<(), Error> {
+        self.real.keep_offsets(group, topics).await
+    }
 }
 
 struct BrokenMember {

@@ -29,6 +29,7 @@ suite! { $ consumer_groups:
     an_aborted_batch_is_never_delivered,
     a_group_may_begin_at_the_end,
     a_group_that_has_begun_keeps_its_offsets,
+    kept_offsets_stay_as_they_are,
     the_lag_counts_unacknowledged_messages,
     the_lag_has_the_age_of_the_oldest_unacknowledged_message,
 }

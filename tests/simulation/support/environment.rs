@@ -13,6 +13,7 @@ use embedded::{Embedded, WriterMode};
 use kit::clock::{START_TIME, SeededRng};
 use kit::faults::{FaultScript, FaultyBroker, FaultyInbox, FaultyLeases, FaultyOrders, FaultyOutbox, FaultyWebhooks};
 use memory::Memory;
+use parking_lot::Mutex;
 use ports::broker::consumer_groups::ConsumerGroups;
 use ports::clock::Rng;
 use ports::endpoint::WebhookClient;
@@ -23,6 +24,7 @@ use tempfile::TempDir;
 use tokio::task::LocalSet;
 
 use crate::support::ahead_clock::AheadClock;
+use crate::support::kept_offsets::KeptOffsets;
 use crate::support::ledger::Ledger;
 use crate::support::log_capture;
 use crate::support::process::{Process, TIMEOUT, TOPIC};
@@ -72,6 +74,8 @@ pub struct Environment {
     pub consumes: bool,
     /// Calls the endpoints of webhooks; without it no webhook is delivered. Needs `consumes`.
     pub webhook_client: Option<Arc<dyn WebhookClient>>,
+    /// The groups without members whose offsets were kept.
+    pub kept_offsets: Arc<Mutex<Vec<String>>>,
     /// Wake-ups between services; none unless a test sets it.
     pub wake_hub: Option<WakeHub>,
 }
@@ -107,6 +111,7 @@ impl Environment {
             probes: Vec::new(),
             consumes: false,
             webhook_client: None,
+            kept_offsets: Arc::default(),
             wake_hub: None,
         }
     }
@@ -199,7 +204,10 @@ impl Environment {
                 self.record_faults.clone(),
                 first_producer,
             ))),
-            consumer_groups: self.consumes.then(|| real.clone() as Arc<dyn ConsumerGroups>),
+            consumer_groups: self.consumes.then(|| {
+                Arc::new(KeptOffsets { real: real.clone(), kept: Arc::clone(&self.kept_offsets) })
+                    as Arc<dyn ConsumerGroups>
+            }),
             webhooks: Arc::new(FaultyWebhooks::around(real.clone(), script.clone())),
             webhook_client: self.webhook_client.clone(),
             wake_channel: self.wake_hub.as_ref().map(|hub| hub.connect()),

@@ -23,7 +23,7 @@ use crate::consumer::member_request::MemberRequest;
 use crate::consumer::member_thread::MemberThread;
 use crate::consumer::offset_commits::{AssignedPartition, OffsetCommits};
 use crate::error::map_err;
-use crate::topics::group_offsets::commit_ends;
+use crate::topics::group_offsets::{commit_again, commit_ends};
 
 /// A handle to a member's thread. Dropping it leaves the group.
 struct KafkaMember {
@@ -73,6 +73,12 @@ impl ConsumerGroups for Kafka {
         self.ensure_topics(&names).await?;
         let (options, group, topics) = (Arc::clone(&self.inner.options), group.to_owned(), topics.to_vec());
         run_blocking("kafka-group-begin", move || commit_ends(&options, &group, &topics)).await
+    }
+
+    async fn keep_offsets(&self, group: &str, topics: &[String]) -> Result<(), Error> {
+        self.inner.watcher.ready().await?;
+        let (options, group, topics) = (Arc::clone(&self.inner.options), group.to_owned(), topics.to_vec());
+        run_blocking("kafka-group-keep", move || commit_again(&options, &group, &topics)).await
     }
 }
 

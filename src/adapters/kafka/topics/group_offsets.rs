@@ -1,4 +1,4 @@
-//! Reads the offsets that a consumer group has committed, and sets its first ones, without joining the group.
+//! Reads the offsets that a consumer group has committed, sets its first ones, and commits them again, without joining the group.
 use std::time::{Duration, Instant};
 
 use ports::Error;
@@ -53,14 +53,7 @@ pub(crate) fn commit_ends(options: &Options, group: &str, topics: &[String]) -> 
 fn try_commit_ends(options: &Options, group: &str, topics: &[String]) -> Result<(), Error> {
     let failed = |error: KafkaError| map_err(&error, "setting a group's first offsets");
     let client: BaseConsumer = client_config::group_offset_reader(options, group).create().map_err(failed)?;
-    let mut request = TopicPartitionList::new();
-    for topic in topics {
-        let metadata = client.fetch_metadata(Some(topic), COORDINATOR_TIMEOUT).map_err(failed)?;
-        for partition in metadata.topics().iter().flat_map(|topic| topic.partitions()) {
-            request.add_partition(topic, partition.id());
-        }
-    }
-    let committed = client.committed_offsets(request, COORDINATOR_TIMEOUT).map_err(failed)?;
+    let committed = committed_in(&client, topics).map_err(failed)?;
     let mut ends = TopicPartitionList::new();
     for element in committed.elements().iter().filter(|element| !matches!(element.offset(), Offset::Offset(_))) {
         let (topic, partition) = (element.topic(), element.partition());
@@ -71,4 +64,32 @@ fn try_commit_ends(options: &Options, group: &str, topics: &[String]) -> Result<
         return Ok(());
     }
     client.commit(&ends, CommitMode::Sync).map_err(failed)
+}
+
+/// Commits the offsets that the group has again, with which their retention begins anew. The broker refuses it while the group has members, which
+/// keep the offsets themselves.
+pub(crate) fn commit_again(options: &Options, group: &str, topics: &[String]) -> Result<(), Error> {
+    let failed = |error: KafkaError| map_err(&error, "committing a group's offsets again");
+    let client: BaseConsumer = client_config::group_offset_reader(options, group).create().map_err(failed)?;
+    let committed = committed_in(&client, topics).map_err(failed)?;
+    let mut known = TopicPartitionList::new();
+    for element in committed.elements().iter().filter(|element| matches!(element.offset(), Offset::Offset(_))) {
+        known.add_partition_offset(element.topic(), element.partition(), element.offset()).map_err(failed)?;
+    }
+    if known.count() == 0 {
+        return Ok(());
+    }
+    client.commit(&known, CommitMode::Sync).map_err(failed)
+}
+
+/// Every partition of the topics with the offset that the client's group has committed in it.
+fn committed_in(client: &BaseConsumer, topics: &[String]) -> Result<TopicPartitionList, KafkaError> {
+    let mut request = TopicPartitionList::new();
+    for topic in topics {
+        let metadata = client.fetch_metadata(Some(topic), COORDINATOR_TIMEOUT)?;
+        for partition in metadata.topics().iter().flat_map(|topic| topic.partitions()) {
+            request.add_partition(topic, partition.id());
+        }
+    }
+    client.committed_offsets(request, COORDINATOR_TIMEOUT)
 }

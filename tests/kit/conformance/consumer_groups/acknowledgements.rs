@@ -104,3 +104,18 @@ pub(super) async fn a_group_that_has_begun_keeps_its_offsets<B: Backend>(backend
 
     assert_eq!(given.poll_all(&given.join("g").await).await, all[2..]);
 }
+
+pub(super) async fn kept_offsets_stay_as_they_are<B: Backend>(backend: &B) {
+    let given = given(backend);
+    given.append_rounds(&["a", "b"], 2).await;
+    let (groups, topics) = (backend.consumer_groups(), [given.topic().to_string()]);
+    groups.begin_at_end("g", &topics).await.expect("the offsets are set");
+
+    for group in ["g", "h"] {
+        groups.keep_offsets(group, &topics).await.expect("the offsets are kept");
+    }
+    given.append_rounds(&["c"], 1).await;
+
+    assert_eq!(sorted_values(&given.poll_all(&given.join("g").await).await), ["c-000"]);
+    assert_eq!(given.poll_all(&given.join("h").await).await.len(), 5, "a group without offsets has none");
+}

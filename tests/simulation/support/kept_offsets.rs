@@ -1,0 +1,31 @@
+//! KeptOffsets: consumer groups that record whose offsets were kept.
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use ports::Error;
+use ports::broker::consumer_groups::{ConsumerGroups, GroupMember};
+
+/// Passes every call on.
+pub struct KeptOffsets {
+    /// The groups without the record.
+    pub real: Arc<dyn ConsumerGroups>,
+    /// The groups whose offsets were kept, in the order of the calls.
+    pub kept: Arc<Mutex<Vec<String>>>,
+}
+
+#[async_trait]
+impl ConsumerGroups for KeptOffsets {
+    async fn join(&self, group: &str, topics: &[String], number: u32, of: u32) -> Result<Arc<dyn GroupMember>, Error> {
+        self.real.join(group, topics, number, of).await
+    }
+
+    async fn begin_at_end(&self, group: &str, topics: &[String]) -> Result<(), Error> {
+        self.real.begin_at_end(group, topics).await
+    }
+
+    async fn keep_offsets(&self, group: &str, topics: &[String]) -> Result<(), Error> {
+        self.kept.lock().push(group.to_owned());
+        self.real.keep_offsets(group, topics).await
+    }
+}
