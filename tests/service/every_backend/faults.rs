@@ -1,12 +1,13 @@
 //! Each kind of actor ends under load, by a panic and by a stop: it runs again within a second, the log has both events, and no order or
 //! event is lost, duplicated or reordered.
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use kit::wait::until;
+use kit::wait::{scaled, until};
 use serde_json::json;
 
 use crate::harness::actors::{ACTORS, actor, inject, kill_and_await_restart};
 use crate::harness::backend::Backend;
+use crate::harness::endpoint::{Endpoint, EndpointResponse};
 use crate::harness::event_log;
 use crate::harness::http::tea_order;
 use crate::harness::load::Load;
@@ -102,18 +103,47 @@ fn a_paused_actor_handles_nothing_until_it_is_resumed() {
     service.drain();
 }
 
-#[test]
-fn a_crash_loop_escalates_and_the_process_exits_with_70_after_draining() {
-    let backend = Backend::new();
-    let mut service = Posthaste::start(&backend, &[]);
-    let created = service.http.post("/orders", &service.http.user(), &[], &tea_order(1)).json();
-
+fn crash_until_root_gives_up(service: &Posthaste) {
     until("the root gives up", Duration::from_secs(60), || {
         let path = "/admin/actors/failover-manager/panic";
         // The request fails once the service stops.
         let _ = service.http.try_send("POST", path, Some(&service.http.admin()), &[], Some("{}".into()));
         (!service.logged("root_gave_up").is_empty()).then_some(())
     });
+}
+
+#[test]
+fn process_takes_no_traffic_once_its_root_gives_up_although_a_handler_still_waits() {
+    let (backend, endpoint) = (Backend::new(), Endpoint::start(EndpointResponse::Silence));
+    let url = endpoint.url();
+    let settings = [
+        ("POSTHASTE__CONSUMER__HANDLER__ORDER_CREATED", "post"),
+        ("POSTHASTE__CONSUMER__URL__ORDER_CREATED", url.as_str()),
+        ("POSTHASTE__CONSUMER__POST__TIMEOUT", "10s"),
+    ];
+    let mut service = Posthaste::start(&backend, &settings);
+    assert_eq!(service.http.post("/orders", &service.http.user(), &[], &tea_order(1)).status, 201);
+    until("the handler waits", Duration::from_secs(30), || (!endpoint.received().is_empty()).then_some(()));
+
+    crash_until_root_gives_up(&service);
+    until("readiness is red", Duration::from_secs(1), || (!service.is_ready()).then_some(()));
+    let (asked, order) = (Instant::now(), tea_order(1).to_string());
+    let written = service.http.try_send("POST", "/orders", Some(&service.http.user()), &[], Some(order));
+
+    // The listener may be closed already.
+    assert!(!written.is_ok_and(|response| response.status != 503), "no order is accepted");
+    assert!(asked.elapsed() < scaled(Duration::from_secs(2)), "answered after {:?}", asked.elapsed());
+    assert!(service.logged("tree_stopped").is_empty(), "the consumer still waits for its endpoint");
+    assert_eq!(service.await_exit(Duration::from_secs(60)).code(), Some(70));
+}
+
+#[test]
+fn a_crash_loop_escalates_and_the_process_exits_with_70_after_draining() {
+    let backend = Backend::new();
+    let mut service = Posthaste::start(&backend, &[]);
+    let created = service.http.post("/orders", &service.http.user(), &[], &tea_order(1)).json();
+
+    crash_until_root_gives_up(&service);
     let status = service.await_exit(Duration::from_secs(30));
 
     assert_eq!(status.code(), Some(70));
