@@ -27,7 +27,6 @@ impl<K: Hash + Eq, V> BoundedMap<K, V> {
         }
     }
 
-    /// Removes every entry.
     pub(crate) fn clear(&self) {
         self.entries.lock().clear();
     }
