@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
+use percent_encoding::percent_decode_str;
 use serde_json::Value;
 
 /// The response to an event.
@@ -18,7 +19,7 @@ pub enum EndpointResponse {
 /// One event that arrived.
 #[derive(Clone, Debug)]
 pub struct ReceivedEvent {
-    /// The request's headers by their names in lower case.
+    /// The request's headers by their names in lower case; those of CloudEvents are decoded.
     pub headers: BTreeMap<String, String>,
     pub body: Value,
     /// The body as it arrived, which a signature covers.
@@ -140,7 +141,10 @@ pub(super) fn read_request(reader: &mut BufReader<TcpStream>) -> Option<(BTreeMa
         // The request line has no colon before a space.
         match line.trim_end().split_once(": ") {
             Some((name, value)) => {
-                headers.insert(name.to_lowercase(), value.to_owned());
+                let name = name.to_lowercase();
+                let decoded =
+                    name.starts_with("ce-").then(|| percent_decode_str(value).decode_utf8_lossy().into_owned());
+                headers.insert(name, decoded.unwrap_or_else(|| value.to_owned()));
             }
             None if line.trim_end().is_empty() => break,
             None => {}
