@@ -78,11 +78,12 @@ impl WebhookManager {
             }
         };
         self.failing = false;
+        let existing: BTreeSet<WebhookId> = webhooks.iter().map(|webhook| webhook.id).collect();
         let (active, inactive): (Vec<_>, Vec<_>) = webhooks.into_iter().partition(|webhook| webhook.active);
         self.keep_offsets(inactive, ctx);
         let active: BTreeMap<_, _> = active.into_iter().map(|webhook| (webhook.id, Arc::new(webhook))).collect();
         for id in self.subscriptions.replace(active) {
-            self.end(id, ctx);
+            self.end(id, !existing.contains(&id), ctx);
         }
         self.start_missing();
         ctx.run_later(self.interval, Self::refresh);
@@ -99,7 +100,7 @@ impl WebhookManager {
         let work = Box::pin(async move {
             for webhook in inactive {
                 if let Err(error) = groups.keep_offsets(&webhook.group(), &consumed_topics(&webhook, &shared)).await {
-                    tracing::warn!(event = "webhook_offsets_not_kept", webhook = %webhook.id, error = %error, "the offsets of the inactive webhook {} could not be committed again: {error}", webhook.id);
+                    tracing::warn!(event = "webhook_offsets_not_kept", webhook = %webhook.id, error = %error, "the offsets of the inactive webhook {} could not be kept: {error}", webhook.id);
                 }
             }
         });
@@ -107,9 +108,16 @@ impl WebhookManager {
     }
 
     /// Ends a consumer. The webhooks are read on meanwhile, so that a slow endpoint delays no change of another webhook.
-    fn end(&self, id: WebhookId, ctx: &mut Context<Self>) {
-        let (bus, subscriptions) = (self.bus.clone(), Arc::clone(&self.subscriptions));
-        let work = Box::pin(async move { end_consumer(&bus, &subscriptions, id).await });
+    fn end(&self, id: WebhookId, is_deleted: bool, ctx: &mut Context<Self>) {
+        let (bus, subscriptions, store) = (self.bus.clone(), Arc::clone(&self.subscriptions), Arc::clone(&self.store));
+        let work = Box::pin(async move {
+            end_consumer(&bus, &subscriptions, id).await;
+            if is_deleted {
+                // Its last deliveries may have written detours after the deletion. The last instance removes them; if the store fails, they stay,
+                // and no message waits for them.
+                let _ = store.delete_webhook(id).await;
+            }
+        });
         ctx.spawn(work.into_actor(self).map(move |(), this, _| {
             this.subscriptions.ended(id);
             this.start_missing();

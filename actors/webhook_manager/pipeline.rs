@@ -69,6 +69,8 @@ struct Results {
     deliveries: Vec<WebhookDelivery>,
     /// Whether the group must deliver the messages again: the endpoint does not work, or asks for no further event.
     comes_again: bool,
+    /// Whether the webhook was deleted or became inactive before all messages were delivered.
+    has_no_webhook: bool,
 }
 
 #[async_trait(?Send)]
@@ -111,12 +113,13 @@ impl PollWork for WebhookPipeline {
         let groups = stream::iter(groups).map(|messages| self.deliver_all(messages, webhook.ordered, probing));
         let results: Vec<Results> = groups.buffered(consumer.parallel_keys.max(1)).try_collect().await?;
         let mut all = Results::default();
-        for Results { decisions, deliveries, comes_again } in results {
+        for Results { decisions, deliveries, comes_again, has_no_webhook } in results {
             all.decisions.append(decisions);
             all.deliveries.extend(deliveries);
             all.comes_again |= comes_again;
+            all.has_no_webhook |= has_no_webhook;
         }
-        let Results { mut decisions, deliveries, comes_again } = all;
+        let Results { mut decisions, deliveries, comes_again, has_no_webhook } = all;
         self.count(&deliveries);
         let failed = decisions.failed;
         if comes_again {
@@ -126,12 +129,13 @@ impl PollWork for WebhookPipeline {
             decisions.drop_detour_ends();
         } else {
             decisions.acknowledge.extend(others);
-            if consumer.stops() {
+            if consumer.stops() || has_no_webhook {
                 decisions.acknowledge_up_to_undone(messages);
             }
         }
         let mut applied = consumer.apply(decisions, member).await;
-        if comes_again && applied.is_ok() {
+        // The webhook may be active again before this consumer is removed.
+        if (comes_again || has_no_webhook) && applied.is_ok() {
             applied = member.rewind().await;
         }
         self.record(&deliveries).await;
@@ -155,7 +159,7 @@ impl WebhookPipeline {
                 break;
             }
             let Some(webhook) = self.subscriptions.find(self.id) else {
-                results.comes_again = true;
+                results.has_no_webhook = true;
                 break;
             };
             if delivery::receives(&webhook, message) {

@@ -77,7 +77,7 @@ impl Subscriptions {
         state.ending.remove(&id);
     }
 
-    /// Forgets the consumers that do not run, and the removals of a former manager.
+    /// Removes the consumers that do not run, and the removals that a former manager began.
     pub fn retain(&self, runs: impl Fn(WebhookId) -> bool) {
         let mut state = self.state.lock();
         state.consumers.retain(|id| runs(*id));
