@@ -100,7 +100,7 @@ const EVENTS: &[LogEvent] = &[
         name: "webhook_offsets_not_kept",
         levels: &[Level::WARN],
         fields: &["webhook", "error"],
-        meaning: "The offsets of an inactive webhook could not be committed again. Kafka deletes them after `offsets.retention.minutes`.",
+        meaning: "The group of an inactive webhook could not be joined to keep its offsets. Kafka deletes them after `offsets.retention.minutes`.",
         action: "Nothing to do unless it comes every hour: then look for `dependency_down` and read `error`.",
     },
     LogEvent {

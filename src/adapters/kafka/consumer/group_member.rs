@@ -23,7 +23,7 @@ use crate::consumer::member_request::MemberRequest;
 use crate::consumer::member_thread::MemberThread;
 use crate::consumer::offset_commits::{AssignedPartition, OffsetCommits};
 use crate::error::map_err;
-use crate::topics::group_offsets::{commit_again, commit_ends};
+use crate::topics::group_offsets::{commit_ends, renew_retention};
 
 /// A handle to a member's thread. Dropping it leaves the group.
 struct KafkaMember {
@@ -78,7 +78,7 @@ impl ConsumerGroups for Kafka {
     async fn keep_offsets(&self, group: &str, topics: &[String]) -> Result<(), Error> {
         self.inner.watcher.ready().await?;
         let (options, group, topics) = (Arc::clone(&self.inner.options), group.to_owned(), topics.to_vec());
-        run_blocking("kafka-group-keep", move || commit_again(&options, &group, &topics)).await
+        run_blocking("kafka-group-keep", move || renew_retention(&options, &group, &topics)).await
     }
 }
 

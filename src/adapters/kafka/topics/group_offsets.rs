@@ -1,4 +1,4 @@
-//! Reads the offsets that a consumer group has committed, sets its first ones, and commits them again, without joining the group.
+//! Reads the offsets that a consumer group has committed, sets its first ones, and renews their retention.
 use std::time::{Duration, Instant};
 
 use ports::Error;
@@ -12,6 +12,12 @@ use crate::options::Options;
 
 /// Longest wait for the group's coordinator.
 const COORDINATOR_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Longest time to join a group: the broker waits three seconds for more members by default.
+const JOIN_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Time of one poll of a member that waits for its partitions.
+const POLL_TIME: Duration = Duration::from_millis(100);
 
 /// Pause before a repeated attempt to set first offsets.
 const REPEAT_PAUSE: Duration = Duration::from_millis(50);
@@ -66,20 +72,26 @@ fn try_commit_ends(options: &Options, group: &str, topics: &[String]) -> Result<
     client.commit(&ends, CommitMode::Sync).map_err(failed)
 }
 
-/// Commits the offsets that the group has again, with which their retention begins anew. The broker refuses it while the group has members, which
-/// keep the offsets themselves.
-pub(crate) fn commit_again(options: &Options, group: &str, topics: &[String]) -> Result<(), Error> {
-    let failed = |error: KafkaError| map_err(&error, "committing a group's offsets again");
-    let client: BaseConsumer = client_config::group_offset_reader(options, group).create().map_err(failed)?;
-    let committed = committed_in(&client, topics).map_err(failed)?;
-    let mut known = TopicPartitionList::new();
-    for element in committed.elements().iter().filter(|element| matches!(element.offset(), Offset::Offset(_))) {
-        known.add_partition_offset(element.topic(), element.partition(), element.offset()).map_err(failed)?;
-    }
-    if known.count() == 0 {
+/// Joins the group and leaves it, if it has an offset. The broker counts the retention of the offsets of a group that once had members from the moment
+/// its last member left, so committing them again would not extend it (KIP-211).
+pub(crate) fn renew_retention(options: &Options, group: &str, topics: &[String]) -> Result<(), Error> {
+    let failed = |error: KafkaError| map_err(&error, "renewing the retention of a group's offsets");
+    let reader: BaseConsumer = client_config::group_offset_reader(options, group).create().map_err(failed)?;
+    let committed = committed_in(&reader, topics).map_err(failed)?;
+    if !committed.elements().iter().any(|element| matches!(element.offset(), Offset::Offset(_))) {
         return Ok(());
     }
-    client.commit(&known, CommitMode::Sync).map_err(failed)
+    let member: BaseConsumer = client_config::group_member(options, group).create().map_err(failed)?;
+    member.subscribe(&topics.iter().map(String::as_str).collect::<Vec<_>>()).map_err(failed)?;
+    let started = Instant::now();
+    while member.assignment().map_err(failed)?.count() == 0 {
+        if started.elapsed() > JOIN_TIMEOUT {
+            return Err(Error::Unreachable(format!("group {group} gave no partition within {JOIN_TIMEOUT:?}")));
+        }
+        // A message that comes with the assignment is not acknowledged.
+        drop(member.poll(POLL_TIME));
+    }
+    Ok(())
 }
 
 /// Every partition of the topics with the offset that the client's group has committed in it.
