@@ -59,8 +59,9 @@ impl Coordinator {
         limits: RetryLimits,
     ) -> Result<Answer<C::Response>, NoAnswer> {
         let (started, mut pause, mut may_have_arrived) = (Instant::now(), PAUSE_MIN, false);
+        // The last repetition may have too little time left for an answer.
+        let mut is_transaction_pending = false;
         loop {
-            let mut is_transaction_pending = false;
             let (error, is_unreachable) = match self.ask_once(cluster, request, limits.deadline) {
                 Ok(response) => match error_code(code_of(&response)) {
                     Some(Code::ConcurrentTransactions) => {
