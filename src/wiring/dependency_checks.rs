@@ -104,8 +104,7 @@ async fn postgres(config: &Config) -> Vec<DependencyCheck> {
         "every session waits for the disk by default",
         "this program overrides it, but commits of other writers of the outbox can be lost",
     );
-    let difference = report.now.since(local_now).max(local_now.since(report.now));
-    let skew = difference.saturating_sub(answered_after);
+    let skew = clock_skew(local_now, report.now, answered_after);
     let transaction_age = report.oldest_transaction.unwrap_or_default();
     let oldest_transaction = match report.oldest_transaction {
         Some(age) => format!("the oldest transaction is {} s old", age.as_secs()),
@@ -312,11 +311,19 @@ async fn probe_until_answer(name: &'static str, probe: &dyn Probe) -> Dependency
     }
 }
 
+/// How far the database's clock differs at least. It answered up to `answered_after` later than `local`, so its time may only seem to be ahead.
+#[cfg(feature = "postgres")]
+fn clock_skew(local: domain::Timestamp, database: domain::Timestamp, answered_after: Duration) -> Duration {
+    database.since(local).saturating_sub(answered_after).max(local.since(database))
+}
+
 #[cfg(all(test, feature = "postgres"))]
 mod tests {
+    use std::time::Duration;
+
     use postgres::StandbyReport;
 
-    use super::standbys;
+    use super::{clock_skew, standbys};
 
     #[test]
     fn standby_that_no_commit_waits_for_is_named() {
@@ -331,6 +338,15 @@ mod tests {
             let asynchronous = names.iter().map(|name| (*name).to_owned()).collect();
             let check = standbys(&StandbyReport { asynchronous, synchronous, hidden });
             assert!(check.ok == ok && check.detail.contains(detail), "{check:?}");
+        }
+    }
+
+    #[test]
+    fn slow_answer_hides_no_clock_that_is_behind() {
+        let seconds = |seconds: i64| domain::Timestamp::from_millis(seconds * 1_000);
+        for (database, answered_after, skew) in [(103, 3, 0), (103, 1, 2), (96, 0, 4), (96, 3, 4), (100, 5, 0)] {
+            let found = clock_skew(seconds(100), seconds(database), Duration::from_secs(answered_after));
+            assert_eq!(found, Duration::from_secs(skew), "{database} after {answered_after} s");
         }
     }
 }
