@@ -13,7 +13,7 @@ use crate::partition_worker::local_leases::LocalLeases;
 pub struct PartitionHandOver {
     /// Resumes the actors that an operator paused.
     pub bus: SupervisionBus,
-    /// Supervises no worker, but knows all of them and has each release its lease.
+    /// Supervises no worker, but asks every one to release its lease.
     pub publisher: Mailbox<OutboxPublisher>,
     /// What remains when the publisher does not reply.
     pub local_leases: Arc<LocalLeases>,

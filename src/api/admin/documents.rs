@@ -25,8 +25,8 @@ pub fn row_diagnosis_document(diagnosis: &RowDiagnosis, now: Timestamp) -> Value
     serde_json::to_value(DiagnosisBody::of(diagnosis, now)).expect("text and numbers always serialise")
 }
 
-/// The record of a row: topic, sequence, headers, and the value as in `/admin/dlt`, null where the payload was deleted. The headers are
-/// those of the last attempt by a service of this region.
+/// The record of a row: topic, sequence, headers, and the value as JSON (its numbers may be rounded) or text, null where the payload was deleted. The
+/// headers are those of the last attempt by a service of this region.
 pub fn row_record_document(event: &ClaimedRow, region: &RegionId) -> Value {
     let payload = event.payload.clone().unwrap_or_else(|| [].into());
     let record = relay::record(event, &payload, &RecordEnvelope::new(region, TopicContracts::default()));

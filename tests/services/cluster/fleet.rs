@@ -67,7 +67,7 @@ impl<'a> Fleet<'a> {
     }
 
     /// The same for requests that an instance may leave unanswered: they time out soon also on a slow machine.
-    pub fn endpoints_that_may_freeze(&self) -> Vec<Http> {
+    pub fn endpoints_with_short_timeout(&self) -> Vec<Http> {
         self.with_timeout(TIMEOUT)
     }
 

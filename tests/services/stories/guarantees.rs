@@ -61,7 +61,7 @@ fn run_rounds(seeds: &[u64], delivery: &str, copies: Copies) {
     let mut settings = SETTINGS.to_vec();
     settings.push(("POSTHASTE__BROKER__DELIVERY", delivery));
     let fleet = Fleet::start(&backend, INSTANCES, &settings);
-    let clients = Clients::start(&fleet.endpoints_that_may_freeze(), CLIENTS, seeds[0]);
+    let clients = Clients::start(&fleet.endpoints_with_short_timeout(), CLIENTS, seeds[0]);
     for seed in seeds {
         inject(&schedule(*seed), &backend, &fleet);
         let repaired = Instant::now();

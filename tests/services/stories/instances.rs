@@ -140,7 +140,7 @@ fn partitions_are_shared_fairly_after_joins_stops_and_kills_under_load() {
     let backend = Backend::exclusive();
     let fleet = Fleet::start(&backend, 3, &[DEFAULT_PARTITIONS]);
     let joined = await_fair(&fleet, SECONDS_MAX);
-    let load = LoadOnAll::start(&fleet.endpoints_that_may_freeze());
+    let load = LoadOnAll::start(&fleet.endpoints_with_short_timeout());
 
     let mut leaving = fleet.take(2);
     leaving.signal("TERM");
@@ -165,7 +165,7 @@ fn a_drained_instance_hands_over_without_waiting_for_its_leases() {
     let backend = Backend::exclusive();
     let fleet = Fleet::start(&backend, 2, &LONG_TIMEOUTS);
     await_shares(&fleet, &[32, 32], SECONDS_MAX);
-    let load = LoadOnAll::start(&fleet.endpoints_that_may_freeze());
+    let load = LoadOnAll::start(&fleet.endpoints_with_short_timeout());
 
     let mut leaving = fleet.take(0);
     leaving.signal("TERM");
@@ -183,7 +183,7 @@ fn after_kill_9_the_relay_stalls_for_one_dead_after_and_one_lease_at_most() {
     let backend = Backend::exclusive();
     let fleet = Fleet::start(&backend, 2, &[DEFAULT_PARTITIONS]);
     await_shares(&fleet, &[32, 32], SECONDS_MAX);
-    let load = LoadOnAll::start(&fleet.endpoints_that_may_freeze());
+    let load = LoadOnAll::start(&fleet.endpoints_with_short_timeout());
 
     fleet.kill(0);
     let (more, stalled) = create_and_await_sent(&backend, &fleet.endpoints()[1], Instant::now(), STALL_MAX);
@@ -200,7 +200,7 @@ fn a_restart_with_the_same_instance_id_resumes_its_partitions_at_once() {
     let backend = Backend::exclusive();
     let fleet = Fleet::start(&backend, 2, &LONG_TIMEOUTS);
     await_shares(&fleet, &[32, 32], SECONDS_MAX);
-    let load = LoadOnAll::start(&fleet.endpoints_that_may_freeze());
+    let load = LoadOnAll::start(&fleet.endpoints_with_short_timeout());
 
     fleet.kill(0);
     let started = Instant::now();
@@ -220,7 +220,7 @@ fn a_zombie_that_resumes_after_its_lease_changes_nothing() {
     let backend = Backend::exclusive();
     let fleet = Fleet::start(&backend, 2, &[DEFAULT_PARTITIONS]);
     await_shares(&fleet, &[32, 32], SECONDS_MAX);
-    let load = LoadOnAll::start(&fleet.endpoints_that_may_freeze());
+    let load = LoadOnAll::start(&fleet.endpoints_with_short_timeout());
 
     for _ in 0..3 {
         fleet.freeze(1);

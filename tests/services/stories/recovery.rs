@@ -26,7 +26,7 @@ const OUTAGE: Duration = Duration::from_secs(8);
 fn after_an_outage_of_kafka_delivery_resumes_and_no_attempt_was_used_up() {
     let backend = Backend::exclusive();
     let fleet = Fleet::start(&backend, 2, &[BREAKER]);
-    let load = Load::start(&fleet.endpoints_that_may_freeze()[0], 4);
+    let load = Load::start(&fleet.endpoints_with_short_timeout()[0], 4);
     until("load runs", RECOVERY_MAX, || (load.acknowledged() > 50).then_some(()));
 
     backend.services().kill(Service::Kafka);
@@ -49,7 +49,7 @@ fn after_an_outage_of_postgresql_every_instance_accepts_writes_again() {
     let backend = Backend::exclusive();
     let fleet = Fleet::start(&backend, 2, &[BREAKER]);
     let endpoints = fleet.endpoints();
-    let load = Load::start(&fleet.endpoints_that_may_freeze()[0], 4);
+    let load = Load::start(&fleet.endpoints_with_short_timeout()[0], 4);
     until("load runs", RECOVERY_MAX, || (load.acknowledged() > 50).then_some(()));
 
     backend.services().kill(Service::Postgres);
@@ -79,7 +79,7 @@ fn an_outage_of_redis_loses_no_order_and_leaves_no_stale_read() {
     for endpoint in &endpoints {
         assert_eq!(endpoint.get(&path, Some(&user)).json()["version"], 0, "it is in the cache now");
     }
-    let load = Load::start(&fleet.endpoints_that_may_freeze()[0], 4);
+    let load = Load::start(&fleet.endpoints_with_short_timeout()[0], 4);
     until("load runs", RECOVERY_MAX, || (load.acknowledged() > 50).then_some(()));
 
     backend.services().kill(Service::Redis);
@@ -119,7 +119,7 @@ fn await_recovery(backend: &Backend, fleet: &Fleet<'_>, started: Instant) {
             .map(|response| response.json()["id"].as_str().expect("an id").to_owned())
     };
     let ids: Vec<String> = fleet
-        .endpoints_that_may_freeze()
+        .endpoints_with_short_timeout()
         .iter()
         .map(|endpoint| until_since(started, "a write is accepted", RECOVERY_MAX, || place(endpoint)))
         .collect();

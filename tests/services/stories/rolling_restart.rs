@@ -25,7 +25,7 @@ const ADDED_P99_MAX: Duration = Duration::from_secs(1);
 fn a_rolling_restart_duplicates_reorders_and_delays_no_event() {
     let backend = Backend::exclusive();
     let fleet = Fleet::start(&backend, 3, &LONG_TIMEOUTS);
-    let clients = Clients::start(&fleet.endpoints_that_may_freeze(), CLIENTS, rand::random());
+    let clients = Clients::start(&fleet.endpoints_with_short_timeout(), CLIENTS, rand::random());
     await_acknowledged(&clients, PHASE_ACKNOWLEDGEMENTS);
 
     let started = now(&backend);

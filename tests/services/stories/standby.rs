@@ -71,7 +71,7 @@ fn fail_overs_to_an_asynchronous_standby_lose_nothing_that_it_has() {
     assert_doctor_names_the_standby(&backend, &url);
     backend.configure("order.events", "max.message.bytes", &RECORD_BYTES_MAX.to_string());
     let load = |endpoint| [Load::start(endpoint, CLIENTS), Load::of(endpoint, 1, large_order)];
-    let mut loads: Vec<Load> = fleet.endpoints_that_may_freeze().iter().flat_map(load).collect();
+    let mut loads: Vec<Load> = fleet.endpoints_with_short_timeout().iter().flat_map(load).collect();
     let mut promotions = Vec::new();
 
     for round in 0..FAIL_OVERS {

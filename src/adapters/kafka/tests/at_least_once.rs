@@ -196,7 +196,7 @@ async fn missing_topic_is_refused_although_the_lease_ends_before_the_client_repo
     let (sent, refused) = loop {
         match installation.publish(&session, short.clone()).await {
             Published::Partial { sent, refused } => break (sent, refused),
-            // The broker was too busy to say in time whether the topic exists.
+            // The broker did not answer in time whether the topic exists.
             other => assert!(begun.elapsed() < TIMEOUT, "{other:?}"),
         }
     };

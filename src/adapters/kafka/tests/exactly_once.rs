@@ -122,7 +122,7 @@ async fn fence_aborts_the_open_transaction_of_a_crashed_producer() {
 async fn publish_with_unknown_outcome(when: CutAt) -> (Option<u64>, Vec<String>) {
     let proxy = Proxy::to(&servers());
     let mut options = options(&proxy.address, &TestClock::default());
-    options.delivery_timeout = Duration::from_secs(6);
+    options.delivery_timeout = Duration::from_secs(4);
     let installation = Installation::of(opened(options).await);
     let session = installation.session(0).await;
     installation.committed(&session, batch(P0, 1, installation.records(&[("a", "1")]))).await;
@@ -152,7 +152,7 @@ async fn commit_with_a_lost_response_is_done() {
 async fn failures_of_companions() -> [Published; 2] {
     let proxy = Proxy::to(&servers());
     let mut options = options(&proxy.address, &TestClock::default());
-    options.delivery_timeout = Duration::from_secs(6);
+    options.delivery_timeout = Duration::from_secs(4);
     let installation = Installation::of(opened(options).await);
     let session = installation.session(0).await;
     installation.committed(&session, batch(P0, 1, installation.records(&[("a", "1")]))).await;

@@ -48,8 +48,8 @@ async fn assigned_partitions(source: &Arc<dyn GroupMember>) -> usize {
 
 #[tokio::test]
 async fn in_flight_messages_finish_before_their_partition_is_revoked() {
-    let patient = |options: &mut kafka::Options| options.handover_timeout = scaled(options.handover_timeout);
-    let installation = Installation::with(patient).await;
+    let long_handover = |options: &mut kafka::Options| options.handover_timeout = scaled(options.handover_timeout);
+    let installation = Installation::with(long_handover).await;
     fill(&installation, 0, 5).await;
     let first = join(&installation).await;
     let in_flight = polled(&first, 40).await;

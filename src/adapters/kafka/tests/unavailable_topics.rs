@@ -221,11 +221,11 @@ async fn append_to_a_partition_without_replicas_holds_no_other_append_up() {
 
     // A restart does not know which transactional id the broker refuses. Concurrent appends wait for it once.
     let mut options = installation.kafka.options().clone();
-    options.delivery_timeout = Duration::from_secs(4);
+    options.delivery_timeout = scaled(Duration::from_secs(2));
     let (restarted, begun) = (opened(options).await, Instant::now());
     let results = join_all(["4", "4", "4"].map(|value| restarted.append(own(value)))).await;
     assert!(results.iter().all(|result| matches!(result, Err(Error::Unreachable(_)))), "{results:?}");
-    assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < scaled(Duration::from_secs(4)), "{:?}", begun.elapsed());
     restarted.append(own("5")).await.expect("the next transactional id");
 
     proxy.lose_replicas_of(None);

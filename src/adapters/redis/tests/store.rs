@@ -92,7 +92,7 @@ async fn a_holder_that_sends_nothing_loses_its_instance_name() {
     until("the name is free", async || RedisStore::open(accepted(&server.url())).await.ok()).await;
     proxy.restore();
 
-    // The first heartbeats may fail on the silent connection, which does not show who holds the name.
+    // The first heartbeats may fail on the silent connection, which does not return the holder.
     let lost = async {
         loop {
             holder.heartbeat(&InstanceId("one".into()), LIMIT).await.unwrap_err();
