@@ -79,7 +79,9 @@ pub fn decode(delivery: &Delivery) -> Result<DecodedMessage, IntakeFailure> {
     let version = event.after.as_ref().map_or(0, |after| after.version);
     let fallback = stamp_of(event.occurred_at, version);
     let hlc = record.text("x-hlc").and_then(Hlc::parse);
-    let region = RegionId::new(record.text("x-region").unwrap_or(""));
+    // No region has a control character in its name, and stores do not accept a zero byte.
+    let named = record.text("x-region").filter(|name| !name.contains(char::is_control));
+    let region = RegionId::new(named.unwrap_or(""));
     let (stamp, has_hlc) = (VersionStamp { hlc: hlc.unwrap_or(fallback), region }, hlc.is_some());
     let attempts_made = spring_headers::attempts_made(record).unwrap_or(0);
     Ok(DecodedMessage { event, stamp, has_hlc, attempts_made })

@@ -26,6 +26,7 @@ suite! { $ inbox:
     a_message_that_leaves_a_detour_again_does_not_end_it_for_later_ones,
     detours_belong_to_one_key_of_one_group,
     several_detours_change_in_one_call,
+    keys_of_other_programs_take_detours_too,
     a_sweep_deletes_only_old_events_up_to_its_limit,
     a_swept_event_is_new_again,
 }
@@ -312,4 +313,23 @@ async fn a_swept_event_is_new_again<B: Backend>(backend: &B) {
 
     assert_eq!(given.remote(order).await, Some(stamp("us", 5)), "a sweep does not undo effects");
     assert_eq!(given.consume("g", &[event]).await, [InboxOutcome::New]);
+}
+
+/// Kafka's serialisers of numbers write zero bytes, and a key may be as long as a record.
+async fn keys_of_other_programs_take_detours_too<B: Backend>(backend: &B) {
+    let given = given(backend);
+    let long: String =
+        (0..4_000_u32).map(|at| char::from_u32(0x4e00 + at * 7 % 20_000).expect("a character")).collect();
+    let keys = ["\0\0\0\u{7}", "\0\0\0\u{8}", "", &long, &format!("{long}.")];
+
+    for (offset, key) in (1..).zip(keys) {
+        assert_eq!(given.detour("g", key).await, None);
+        given.change("g", vec![enter(key, 1, offset)]).await;
+    }
+
+    for (offset, key) in (1..).zip(keys) {
+        assert_eq!(given.detour("g", key).await, Some((1, offset)));
+        given.change("g", vec![leave(key, offset)]).await;
+        assert_eq!(given.detour("g", key).await, None);
+    }
 }

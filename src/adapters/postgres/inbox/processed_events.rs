@@ -1,4 +1,5 @@
 //! The port `Inbox`: processed events, and the effects recorded with them.
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::time::Duration;
 
@@ -6,6 +7,7 @@ use async_trait::async_trait;
 use domain::{Hlc, OrderId, RegionId};
 use ports::Error;
 use ports::inbox::{Detour, DetourChange, Effect, Inbox, InboxOutcome, ProcessedEvent, RemoteStamp};
+use sha2::{Digest, Sha256};
 use tokio_postgres::types::Type;
 use uuid::Uuid;
 
@@ -63,7 +65,7 @@ impl Inbox for Postgres {
     }
 
     async fn detour(&self, group: &str, key: &str) -> Result<Option<Detour>, Error> {
-        let (core, group, key) = (self.core(), group.to_string(), key.to_string());
+        let (core, group, key) = (self.core(), group.to_string(), storable_key(key).into_owned());
         self.run("detour", async move {
             let text = "SELECT stage, last_offset FROM detour WHERE consumer_group = $1 AND key = $2";
             let rows = core.service_session().await?.query(text, &[(&group, Type::TEXT), (&key, Type::TEXT)]).await?;
@@ -153,19 +155,32 @@ impl<'a> EffectColumns<'a> {
     }
 }
 
+/// Longest key that is stored as it is: PostgreSQL's B-trees accept rows of 2,704 bytes.
+const KEY_BYTES_MAX: usize = 2_000;
+
+/// The text that identifies a key. Keys of other programs' messages may contain zero bytes (Kafka's serialisers of numbers), which PostgreSQL's
+/// `text` does not accept; those and very long ones are stored as their digest.
+fn storable_key(key: &str) -> Cow<'_, str> {
+    if key.len() <= KEY_BYTES_MAX && !key.contains('\0') {
+        return Cow::Borrowed(key);
+    }
+    Cow::Owned(format!("sha256 {:x}", Sha256::digest(key)))
+}
+
 async fn set_detours(core: &Core, group: &str, changes: &[DetourChange]) -> StatementResult<()> {
     let transaction = core.service_session().await?.begin().await?;
     for change in changes {
         match change {
             DetourChange::Enter { key, stage, offset } => {
-                let (stage, offset) = (*stage as i32, *offset as i64);
+                let (key, stage, offset) = (storable_key(key), *stage as i32, *offset as i64);
                 let values: [SqlValue<'_>; 4] =
-                    [(&group, Type::TEXT), (key, Type::TEXT), (&stage, Type::INT4), (&offset, Type::INT8)];
+                    [(&group, Type::TEXT), (&key, Type::TEXT), (&stage, Type::INT4), (&offset, Type::INT8)];
                 transaction.query(ENTER, &values).await?;
             }
             DetourChange::Leave { key, offset } => {
+                let key = storable_key(key);
                 let values: [SqlValue<'_>; 3] =
-                    [(&group, Type::TEXT), (key, Type::TEXT), (&(*offset as i64), Type::INT8)];
+                    [(&group, Type::TEXT), (&key, Type::TEXT), (&(*offset as i64), Type::INT8)];
                 transaction.query(LEAVE, &values).await?;
             }
         }
