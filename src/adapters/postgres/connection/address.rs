@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use secrecy::ExposeSecret;
 use tokio_postgres::Config;
-use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 
 use crate::connection::open_error::PostgresOpenError;
 use crate::store::options::Options;
@@ -87,6 +87,10 @@ fn apply_timeouts_and_settings(config: &mut Config, options: &Options) {
         .keepalives_interval(options.keepalive)
         .keepalives_retries(3)
         .tcp_user_timeout(options.unacknowledged_timeout);
+    // During a fail-over a name may lead to a standby, and a pool would keep its connections to it: reads would be stale.
+    if config.get_target_session_attrs() == TargetSessionAttrs::Any {
+        config.target_session_attrs(TargetSessionAttrs::ReadWrite);
+    }
     // A pooler shares server sessions between clients and does not accept `options`: there each transaction sets what it needs.
     if !options.pooler {
         let own = config.get_options().map(str::to_owned).unwrap_or_default();

@@ -9,6 +9,7 @@ use deadpool_postgres::{Object, Pool, PoolError};
 use futures::TryStreamExt;
 use futures::future::{join_all, try_join_all};
 use ports::Error;
+use tokio_postgres::error::SqlState;
 use tokio_postgres::{Row, RowStream, Statement};
 
 use crate::connection::sql_value::SqlValue;
@@ -229,7 +230,9 @@ impl PooledSession {
         match tokio::time::timeout(limit, work).await {
             Ok(Ok(value)) => Ok(value),
             Ok(Err(error)) => {
-                if error.as_db_error().is_none() || self.client().is_closed() {
+                // The server of a session that accepts no writes is a standby, or was demoted.
+                let is_read_only = error.code() == Some(&SqlState::READ_ONLY_SQL_TRANSACTION);
+                if error.as_db_error().is_none() || is_read_only || self.client().is_closed() {
                     self.mark_unusable();
                 }
                 Err(statement_error(&error, stage))

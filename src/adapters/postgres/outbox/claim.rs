@@ -192,7 +192,7 @@ impl<'a> ClaimScan<'a> {
         if is_ordinary {
             core.scan_memory.record_scan(partition, &snapshot, &scan_result(first, fence.epoch, batch.token)?);
         } else if let Some(mut start) = self.known {
-            start.set_counter(batch.token);
+            start.took_head(batch.token);
             core.scan_memory.put(partition, start);
         }
         Ok(Claimed::Batch(batch))

@@ -68,6 +68,11 @@ impl ScanStart {
     pub(crate) fn set_counter(&mut self, counter: Counter) {
         self.counter = counter;
     }
+
+    /// Keeps the start valid after a trial, which raised the counter and took a head: once that is sent, rows below the start may be ready.
+    pub(crate) fn took_head(&mut self, counter: Counter) {
+        (self.counter, self.took_heads) = (counter, true);
+    }
 }
 
 /// One scan for ready rows.
