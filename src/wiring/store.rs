@@ -127,7 +127,9 @@ impl StoreOpener<'_> {
         let opened = opening.unwrap_or_else(|panicked| std::panic::resume_unwind(panicked.into_panic()));
         let store = opened.map_err(|error| {
             let kind = OpenFailureKind::of(matches!(error, OpenError::Held { .. }), error.may_pass());
-            OpenFailure { error: StartError::Store(error.to_string()), kind }
+            let is_config = matches!(error, OpenError::PartitionsChanged { .. });
+            let start_error = if is_config { StartError::Config } else { StartError::Store };
+            OpenFailure { error: start_error(error.to_string()), kind }
         })?;
         Ok(WiredStore {
             ports: StorePorts::of(&store, in_memory(self.clock)),

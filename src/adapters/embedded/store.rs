@@ -56,7 +56,7 @@ impl Embedded {
     /// [`OpenError`] names the cause. Nothing was changed, except that an older file may have been migrated.
     pub fn open(options: Options) -> Result<Self, OpenError> {
         let folder = &options.folder;
-        std::fs::create_dir_all(folder).map_err(|error| OpenError::of_io(folder, &error))?;
+        create_private(folder).map_err(|error| OpenError::of_io(folder, &error))?;
         let lock = FolderLock::take(&options)?;
         let path = folder.join(settings::FILE);
         let sql_error = |error: rusqlite::Error| OpenError::of_sql(&path, &error);
@@ -296,6 +296,14 @@ fn check_partitions(sql: &Connection, path: &Path, configured: u32) -> Result<()
         return Ok(());
     }
     Err(OpenError::PartitionsChanged { path: path.to_path_buf(), installed, configured })
+}
+
+/// Creates a folder that is missing for its owner alone: the file has all orders, and the secrets of webhooks. The mode of an existing folder stays.
+fn create_private(folder: &Path) -> std::io::Result<()> {
+    let mut builder = std::fs::DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.recursive(true).create(folder)
 }
 
 /// Expires every lease: this process holds the folder's lock, so the owners have ended. Owners and open batches stay, to be resolved.

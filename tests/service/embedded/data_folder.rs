@@ -39,6 +39,17 @@ fn a_file_in_place_of_the_data_folder_is_reported() {
 }
 
 #[test]
+fn another_number_of_partitions_is_a_mistake_of_the_configuration() {
+    let backend = Backend::new();
+    Posthaste::start(&backend, &[("POSTHASTE__OUTBOX__PARTITIONS", "8")]).stop();
+
+    let (code, _, stderr) = finish(command(&backend, &["serve"]).env("POSTHASTE__OUTBOX__PARTITIONS", "16"));
+
+    assert_eq!(code, 78, "no restart helps: {stderr}");
+    assert!(stderr.contains("16") && stderr.contains('8'), "{stderr}");
+}
+
+#[test]
 fn a_second_process_on_one_data_folder_is_refused_with_the_holders_name() {
     let backend = Backend::new();
     let service = Posthaste::start(&backend, &[("POSTHASTE__INSTANCE__ID", "the-first")]);

@@ -52,6 +52,18 @@ fn another_number_of_partitions_is_refused() {
     assert!(matches!(error, OpenError::PartitionsChanged { installed: 4, configured: 8, .. }), "{error}");
 }
 
+#[cfg(unix)]
+#[test]
+fn new_folder_belongs_to_its_owner_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let (parent, clock) = (tempfile::tempdir().unwrap(), ManualClock::new());
+    let folder = parent.path().join("data");
+
+    drop(Embedded::open(options(&folder, &clock)).unwrap());
+
+    assert_eq!(std::fs::metadata(&folder).unwrap().permissions().mode() & 0o777, 0o700);
+}
+
 #[test]
 fn path_of_a_file_is_refused_as_not_writable() {
     let (folder, clock) = (tempfile::tempdir().unwrap(), ManualClock::new());
