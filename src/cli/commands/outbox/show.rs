@@ -11,6 +11,7 @@ use super::super::super::failure::Failure;
 use super::super::super::output::facts::Facts;
 use super::super::super::output::print_line;
 use super::super::super::output::screen::{Screen, Tone};
+use super::super::super::output::table::printable;
 use super::explain::explanation;
 use super::why::of_row;
 
@@ -54,7 +55,8 @@ fn record_lines(record: &Value, screen: Screen) -> Vec<String> {
         Value::String(text) => text.clone(),
         value => format!("{value:#}"),
     };
-    lines.extend(value.lines().map(|line| format!("  {line}")));
+    // Text of any publisher: a control character could change what the terminal shows.
+    lines.extend(value.lines().map(|line| format!("  {}", printable(line))));
     lines
 }
 
@@ -76,5 +78,7 @@ mod tests {
         let deleted = json!({"topic": "t", "sequence": 1, "headers": {}, "value": null});
         assert!(record_lines(&deleted, Screen::PIPE).join("\n").ends_with("the payload was deleted"));
         assert_eq!(record_lines(&Value::Null, Screen::PIPE), ["  its event was deleted"]);
+        let hostile = json!({"topic": "t", "sequence": 1, "headers": {}, "value": "one\n\u{1b}[2Jtwo"});
+        assert!(record_lines(&hostile, Screen::PIPE).join("\n").ends_with("  one\n   [2Jtwo"));
     }
 }

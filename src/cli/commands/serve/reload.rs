@@ -1,5 +1,5 @@
 //! Reloader: reads the configuration again at SIGHUP, and applies what may change while the service runs.
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::pending;
 use std::path::PathBuf;
 
@@ -51,15 +51,13 @@ impl Reloader {
             }
         };
         service.apply(&config);
-        let changed: Vec<String> = settings
-            .iter()
-            .filter(|(key, text)| self.in_force.get(*key) != Some(text))
-            .map(|(key, _)| key.clone())
-            .collect();
         let (applied, restart_needed): (Vec<String>, Vec<String>) =
-            changed.into_iter().partition(|key| key.starts_with(APPLIED));
+            changed(&self.in_force, &settings).into_iter().partition(|key| key.starts_with(APPLIED));
         for key in &applied {
-            self.in_force.insert(key.clone(), settings[key].clone());
+            match settings.get(key) {
+                Some(text) => drop(self.in_force.insert(key.clone(), text.clone())),
+                None => drop(self.in_force.remove(key)),
+            }
         }
         tracing::info!(
             event = "configuration_reloaded",
@@ -74,4 +72,27 @@ impl Reloader {
 fn settings(file: Option<&PathBuf>, environment: &Environment) -> Result<BTreeMap<String, String>, Mistakes> {
     let rows = masked(file.map(PathBuf::as_path), environment)?;
     Ok(rows.into_iter().map(|(key, text, _)| (key, text)).collect())
+}
+
+/// The keys whose texts differ, in either direction: the keys of a removed section are in the former settings only.
+fn changed(former: &BTreeMap<String, String>, present: &BTreeMap<String, String>) -> BTreeSet<String> {
+    former.keys().chain(present.keys()).filter(|key| former.get(*key) != present.get(*key)).cloned().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_of_a_removed_section_count_as_changed() {
+        let settings =
+            |pairs: &[(&str, &str)]| pairs.iter().map(|(key, text)| (key.to_string(), text.to_string())).collect();
+        let former = settings(&[("a", "1"), ("b", "1"), ("topics.x.consumers", "2")]);
+        let present = settings(&[("a", "1"), ("b", "2"), ("topics.y.consumers", "2")]);
+
+        assert_eq!(
+            changed(&former, &present),
+            ["b", "topics.x.consumers", "topics.y.consumers"].map(String::from).into()
+        );
+    }
 }
