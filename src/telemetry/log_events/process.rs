@@ -99,8 +99,8 @@ const EVENTS: &[LogEvent] = &[
         levels: &[Level::INFO],
         fields: &["applied", "restart_needed"],
         meaning: "SIGHUP: the configuration was read again. `applied` names the changed settings that hold from now on, \
-                  `restart_needed` those that the process keeps as they were.",
-        action: "Restart the process if `restart_needed` names a setting.",
+                  `restart_needed` those that the process keeps as they were. A changed secret is in neither.",
+        action: "Restart the process if `restart_needed` names a setting, or if you changed a secret.",
     },
     LogEvent {
         name: "configuration_rejected",

@@ -1,6 +1,6 @@
 //! One action on several selected rows, in two steps: what it would change, then the change, with a reason.
 use app::error::QueryError;
-use app::port_types::{RowId, RowStatus, RowView};
+use app::port_types::{OperatorAction, RowId, RowStatus, RowView};
 use maud::{Markup, html};
 
 use crate::admin::live_events::log_operator_action;
@@ -45,11 +45,12 @@ impl BulkAction {
     }
 
     fn applies_to(self, status: RowStatus) -> bool {
-        match self {
-            Self::Retry => matches!(status, RowStatus::Pending | RowStatus::Failed | RowStatus::Parked),
-            Self::Redrive => status == RowStatus::Parked,
-            Self::Park => matches!(status, RowStatus::Pending | RowStatus::Failed),
-        }
+        let action = match self {
+            Self::Retry => OperatorAction::Retry,
+            Self::Redrive => OperatorAction::Redrive,
+            Self::Park => OperatorAction::Park,
+        };
+        action.applies_to(status)
     }
 }
 

@@ -6,7 +6,7 @@ mod history;
 use app::contract::rfc3339;
 use app::error::QueryError;
 use app::operators::outbox::RowPage;
-use app::port_types::{Audit, AuditFilter, RowDiagnosis, RowFilter, RowId, RowSelector, RowStatus};
+use app::port_types::{Audit, AuditFilter, OperatorAction, RowDiagnosis, RowFilter, RowId, RowSelector, RowStatus};
 use domain::Timestamp;
 use maud::{Markup, html};
 
@@ -101,11 +101,7 @@ fn neighbour_list(rows: &RowPage, id: RowId, now: Timestamp) -> Markup {
 }
 
 fn actions(context: &RequestContext, id: RowId, status: RowStatus) -> Markup {
-    let (retry, park) = match status {
-        RowStatus::Pending | RowStatus::Failed => (true, true),
-        RowStatus::Parked => (true, false),
-        RowStatus::InFlight | RowStatus::Sent => (false, false),
-    };
+    let [retry, park] = [OperatorAction::Retry, OperatorAction::Park].map(|action| action.applies_to(status));
     let action = |path: &str, label: &str, effect: &str| {
         html! {
             form method="post" action={ "/console/outbox/" (id) "/" (path) } class="act" {
