@@ -264,18 +264,24 @@ async fn consumer_of_a_deleted_webhook_is_neither_registered_nor_up() {
     actors([consumers; 2]).await;
 }
 
-#[tokio::test(start_paused = true)]
-async fn deliveries_that_had_not_begun_before_a_change_go_to_the_new_url() {
-    let endpoint = ScriptedEndpoint::new(|_| Ok(200));
+/// Starts with a slow endpoint and three events of one key in one poll, of which the first POST is under way.
+async fn start_with_slow_posts(endpoint: &Arc<ScriptedEndpoint>) -> (Environment, Process) {
     endpoint.set_delay(Duration::from_secs(15));
     let mut environment = Environment::new();
     // Longer than the relay needs: the first poll finds all events.
     environment.options.webhooks.refresh = Duration::from_secs(10);
-    let (_environment, process) = start_in(environment, &endpoint, true).await;
+    let (environment, process) = start_in(environment, endpoint, true).await;
     for body in ["a", "b", "c"] {
         publish_of_key(&process, "k", body, None).await;
     }
     process.wait_until("the first POST is under way", TIMEOUT, async || !endpoint.received().is_empty()).await;
+    (environment, process)
+}
+
+#[tokio::test(start_paused = true)]
+async fn deliveries_that_had_not_begun_before_a_change_go_to_the_new_url() {
+    let endpoint = ScriptedEndpoint::new(|_| Ok(200));
+    let (_environment, process) = start_with_slow_posts(&endpoint).await;
 
     let moved = Webhook { version: 2, url: "https://moved.example.org".into(), ..webhook(1, true) };
     assert!(process.store.save_webhook(&moved).await.expect("the store works"));
@@ -288,14 +294,7 @@ async fn deliveries_that_had_not_begun_before_a_change_go_to_the_new_url() {
 #[tokio::test(start_paused = true)]
 async fn inactive_webhook_receives_no_delivery_that_had_not_begun() {
     let endpoint = ScriptedEndpoint::new(|_| Ok(200));
-    endpoint.set_delay(Duration::from_secs(15));
-    let mut environment = Environment::new();
-    environment.options.webhooks.refresh = Duration::from_secs(10);
-    let (_environment, process) = start_in(environment, &endpoint, true).await;
-    for body in ["a", "b", "c"] {
-        publish_of_key(&process, "k", body, None).await;
-    }
-    process.wait_until("the first POST is under way", TIMEOUT, async || !endpoint.received().is_empty()).await;
+    let (_environment, process) = start_with_slow_posts(&endpoint).await;
 
     let inactive = Webhook { version: 2, active: false, ..webhook(1, true) };
     assert!(process.store.save_webhook(&inactive).await.expect("the store works"));

@@ -53,12 +53,8 @@ impl Reloader {
         service.apply(&config);
         let (applied, restart_needed): (Vec<String>, Vec<String>) =
             changed(&self.in_force, &settings).into_iter().partition(|key| key.starts_with(APPLIED));
-        for key in &applied {
-            match settings.get(key) {
-                Some(text) => drop(self.in_force.insert(key.clone(), text.clone())),
-                None => drop(self.in_force.remove(key)),
-            }
-        }
+        self.in_force.retain(|key, _| !key.starts_with(APPLIED));
+        self.in_force.extend(settings.into_iter().filter(|(key, _)| key.starts_with(APPLIED)));
         tracing::info!(
             event = "configuration_reloaded",
             applied = applied.join(","),
