@@ -47,6 +47,10 @@ pub trait Backend: Send + Sync + Sized + 'static {
         "orders".into()
     }
 
+    /// Waits until the acknowledged records of [`Backend::topic`] are visible to readers, which some brokers make so after their
+    /// acknowledgement. Blocks.
+    fn settle(&self) {}
+
     /// How long a poll waits for messages that exist; zero where the broker delivers them at once.
     fn poll_timeout(&self) -> Duration {
         Duration::ZERO

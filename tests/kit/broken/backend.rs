@@ -65,6 +65,9 @@ impl<B: Backend> Backend for BrokenBackend<B> {
     fn topic(&self) -> Arc<str> {
         self.real.topic()
     }
+    fn settle(&self) {
+        self.real.settle();
+    }
     fn poll_timeout(&self) -> Duration {
         self.real.poll_timeout()
     }

@@ -25,6 +25,7 @@ async fn view<B: Backend>(given: &Given<'_, B>) -> TopicView {
 async fn append_records<B: Backend>(given: &Given<'_, B>, count: usize) -> u32 {
     let records = (0..count).map(|at| given.factory.record("k", &at.to_string())).collect();
     let positions = given.backend.broker().append(records).await.expect("appended");
+    given.backend.settle();
     positions[0].partition
 }
 

@@ -11,7 +11,7 @@ use ports::broker::topics::TopicReader;
 use ports::probe::Probe;
 
 use crate::proxy::Proxy;
-use crate::support::{TopicCleanup, opened, options, servers};
+use crate::support::{TopicCleanup, opened, options, servers, settle};
 
 struct KafkaFixture {
     kafka: Kafka,
@@ -54,6 +54,9 @@ macro_rules! backend {
             }
             fn topic(&self) -> Arc<str> {
                 self.0.kafka.options().topic("order.events").into()
+            }
+            fn settle(&self) {
+                settle(&self.topic());
             }
             fn poll_timeout(&self) -> Duration {
                 Duration::from_millis(1_500)

@@ -12,6 +12,7 @@ use ports::partitions::{InstanceId, PartitionNo, ProducerSessionId, Token};
 use rdkafka::ClientConfig;
 use rdkafka::admin::{AdminClient, AdminOptions, AlterConfig, NewTopic, ResourceSpecifier, TopicReplication};
 use rdkafka::client::DefaultClientContext;
+use rdkafka::consumer::{BaseConsumer, Consumer};
 
 /// Environment variable with the bootstrap servers of a real broker.
 const KAFKA: &str = "POSTHASTE_TEST_KAFKA";
@@ -23,6 +24,9 @@ pub const P2: PartitionNo = PartitionNo(2);
 pub const HOUR: Duration = Duration::from_secs(3_600);
 /// Longest time that any step of a test may take, also on a machine that is busy with other tests.
 pub const TIMEOUT: Duration = Duration::from_secs(120);
+
+/// Longest time that a read of committed records waits for open transactions.
+const OPEN_MAX: Duration = Duration::from_secs(10);
 
 /// The bootstrap servers of the real broker.
 pub fn servers() -> String {
@@ -144,6 +148,7 @@ impl Installation {
     /// The committed values in the event topic, by key and in order.
     pub async fn by_key(&self) -> BTreeMap<String, Vec<String>> {
         let topic = self.kafka.options().topic("order.events");
+        settle(&topic);
         let views = self.kafka.list().await.expect("topics are listed");
         let view = views.iter().find(|view| view.name == topic).expect("the topic exists");
         let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
@@ -178,6 +183,25 @@ impl Installation {
             }
             assert!(begun.elapsed() < TIMEOUT, "{name} does not become {value}");
         }
+    }
+}
+
+/// Waits until the transactions that are open in a topic have ended, for at most [`OPEN_MAX`] because some tests keep one open. The
+/// coordinator acknowledges a commit before it writes the markers that make the records visible. Blocks.
+pub fn settle(topic: &str) {
+    let consumer = |isolation| {
+        let mut config = ClientConfig::new();
+        config.set("bootstrap.servers", servers()).set("group.id", "none").set("isolation.level", isolation);
+        config.create::<BaseConsumer>().expect("a consumer")
+    };
+    let (all, stable, begun) = (consumer("read_uncommitted"), consumer("read_committed"), Instant::now());
+    let metadata = all.fetch_metadata(Some(topic), TIMEOUT).expect("the broker answers");
+    let partitions = metadata.topics().iter().flat_map(|topic| topic.partitions());
+    for partition in partitions.map(|partition| partition.id()) {
+        let end =
+            |consumer: &BaseConsumer| consumer.fetch_watermarks(topic, partition, TIMEOUT).expect("its offsets").1;
+        let high = end(&all);
+        while end(&stable) < high && begun.elapsed() < OPEN_MAX {}
     }
 }
 

@@ -11,7 +11,8 @@ use rdkafka::admin::AdminOptions;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 
 use crate::support::{
-    Installation, P0, P1, P2, TIMEOUT, admin, batch, create_topic, servers, transactional_id, watermark_partition,
+    Installation, P0, P1, P2, TIMEOUT, admin, batch, create_topic, servers, settle, transactional_id,
+    watermark_partition,
 };
 
 const P3: PartitionNo = PartitionNo(3);
@@ -61,6 +62,7 @@ impl OtherProducer {
 /// The watermark records of one topic partition: outbox partitions and tokens.
 async fn watermarks_in(installation: &Installation, partition: u32) -> Vec<(String, String)> {
     let topic = installation.kafka.options().topic(WATERMARK_TOPIC);
+    settle(&topic);
     let read = installation.kafka.read(&topic, partition, 0, 1_000).await.expect("read");
     let parts = |delivery: ports::broker::consumer_groups::Delivery| {
         let value = String::from_utf8_lossy(&delivery.record.value).into_owned();
