@@ -14,7 +14,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 
-use crate::support::{Database, server};
+use crate::support::{Database, reopened, server};
 
 /// The message SSLRequest of PostgreSQL's protocol.
 const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
@@ -117,7 +117,7 @@ async fn certificate_is_verified_with_sslmode_verify_full_and_with_given_roots()
             let url = format!("postgres://posthaste@localhost:{}/{}{mode}", proxy.port, database.name);
             Options { url: url.into(), ..proxy.verified(&database, roots) }
         };
-        Postgres::open(given(&file(&proxy.authority))).await.unwrap().close().await.unwrap();
+        reopened(given(&file(&proxy.authority))).await.close().await.unwrap();
         let refused = refusal(given(&file(&stranger.authority))).await;
         assert!(refused.to_lowercase().contains("certificate"), "{mode}: {refused}");
         let unreadable = refusal(given(&file("no certificate"))).await;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use domain::Status;
 use kit::Factory;
+use kit::wait::scaled;
 use ports::operators::{OutboxOperators, RowFilter};
 use ports::orders::{Commit, Committed, OrderStore};
 use ports::outbox::{Claim, ClaimKind, Claimed, ClaimedBatch, FencedOutcome, OutboxStore, RowStatus};
@@ -177,7 +178,7 @@ async fn claim_that_waited_while_the_partition_was_taken_over_takes_nothing() {
 #[tokio::test]
 async fn claim_takes_nothing_when_its_lease_expired_during_the_wait() {
     let mut fixture = ClaimFixture::new().await;
-    fixture.fence = acquire(&fixture.store, Duration::from_millis(700)).await;
+    fixture.fence = acquire(&fixture.store, scaled(Duration::from_millis(700))).await;
     fixture.sql("BEGIN; SELECT 1 FROM outbox_lease WHERE partition = 0 FOR UPDATE").await;
 
     let claimed = fixture.claim_that_waits().await;

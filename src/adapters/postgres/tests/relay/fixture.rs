@@ -15,7 +15,7 @@ use ports::partitions::{
 use postgres::{Options, Postgres};
 use tokio_postgres::Client;
 
-use crate::support::{Database, PARTITIONS, until};
+use crate::support::{Database, PARTITIONS, reopened, until};
 
 pub const LEASE: Duration = Duration::from_secs(3_600);
 
@@ -54,8 +54,7 @@ impl RelayFixture {
     pub async fn reopen(&mut self) {
         self.store.close().await.unwrap();
         let options = Options { relay_lock_timeout: scaled(Duration::from_secs(3)), ..self.database.options("a") };
-        // The server may still be about to end the session that held the name.
-        self.store = until("the instance name is free", async || Postgres::open(options.clone()).await.ok()).await;
+        self.store = reopened(options).await;
     }
 
     pub async fn acquire(&self, partition: u32, ttl: Duration) -> Acquired {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use kit::clock::SeededRng;
+use kit::wait::scaled;
 use outbox::{EventKey, partition};
 use ports::clock::Rng;
 use ports::event_headers::EventHeaders;
@@ -281,7 +282,7 @@ async fn commit_wakes_the_relay_now_and_a_moment_later() {
     })
     .await;
 
-    let later = tokio::time::timeout(Duration::from_secs(10), store.notified()).await;
+    let later = tokio::time::timeout(scaled(Duration::from_secs(10)), store.notified()).await;
     assert_eq!(later.unwrap(), all, "it covers the commits that sent no notification");
     // On a slow machine the first event was repeated, and so were its wake-ups.
     let quiet = Duration::from_millis(200);

@@ -2,6 +2,7 @@
 use std::time::Duration;
 
 use kit::clock::SeededRng;
+use kit::wait::scaled;
 use ports::clock::Rng;
 use ports::outbox::Claimed;
 use postgres::{Postgres, migrate};
@@ -73,7 +74,7 @@ async fn writers_open_at_the_upgrade_lose_nothing_and_keep_the_order_of_their_ke
             until("the functions are replaced", async || watch.query_opt(replaced, &[]).await.unwrap()).await;
             let waits = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'relation' AND query LIKE '%ADD COLUMN%'";
             until("V12 waits for the table", async || watch.query_opt(waits, &[]).await.unwrap()).await;
-            let goes_on = timeout(Duration::from_secs(20), publish(&other, "c")).await;
+            let goes_on = timeout(scaled(Duration::from_secs(20)), publish(&other, "c")).await;
             goes_on.expect("a migration that waits lets other writers pass");
             publish(&open, "a").await;
             publish(&open, "b").await;

@@ -5,11 +5,11 @@ use kit::wait::scaled;
 use ports::Error;
 use ports::outbox::{Claimed, FencedOutcome, OutboxStore, RowStatus};
 use ports::partitions::Fence;
-use postgres::{Options, Postgres};
+use postgres::Options;
 
 use crate::proxy::{Cut, Proxy};
 use crate::relay::fixture::{LEASE, RelayFixture, acquire, batch, claim, settlement};
-use crate::support::until;
+use crate::support::{reopened, until};
 
 #[tokio::test]
 async fn leases_that_expire_while_a_round_waits_drop_out_of_it() {
@@ -156,14 +156,13 @@ async fn round_without_a_reply(cut: Cut) -> (RelayFixture, Vec<Result<Claimed, E
     let proxy = Proxy::to(&fixture.database.url).await;
     fixture.store.close().await.unwrap();
     let options = fixture.database.options("a");
-    fixture.store = Postgres::open(Options {
+    fixture.store = reopened(Options {
         url: proxy.url(&fixture.database.url).into(),
         relay_connections: 1,
         relay_lock_timeout: scaled(Duration::from_secs(3)),
         ..options
     })
-    .await
-    .unwrap();
+    .await;
     // Prepares the statements: the round itself is one request.
     let stale: Vec<Fence> = fixture.fences.iter().map(|fence| Fence { epoch: 0, ..fence.clone() }).collect();
     fixture.together(stale.iter().skip(1).map(|fence| claim(&fixture.store, fence, 10))).await;

@@ -11,7 +11,7 @@ use postgres::{Options, Postgres};
 use tokio_postgres::Client;
 
 use crate::relay::fixture::{RelayFixture, batch, claim, settlement};
-use crate::support::until;
+use crate::support::{reopened, until};
 
 /// A step of a writer: it gets its transaction's number, inserts an event, or commits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -223,7 +223,7 @@ async fn reads_during(held: Held) -> (i64, usize) {
     }
     let reads = reads_since(&fixture, before).await;
     holder.batch_execute("COMMIT").await.unwrap();
-    let rest = fixture.database.store("a").await;
+    let rest = reopened(fixture.database.options("a")).await;
     let late = claim(&rest, &fixture.fences[0], 100).await.unwrap();
     let late = if let Claimed::Batch(batch) = late { batch.rows.len() } else { 0 };
     (reads, late)
