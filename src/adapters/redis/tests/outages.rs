@@ -12,7 +12,7 @@ use redis::{Options, Redis, RedisOpenError};
 
 use crate::server::{Proxy, Server};
 use crate::support::{
-    FINGERPRINT, LOCK, ann, cached_version, command, opened, options, orders, prefix, put, trusted, until, url,
+    FINGERPRINT, LOCK, ann, cached_version, command, idle, opened, options, orders, prefix, put, trusted, until, url,
 };
 
 fn policy() -> RateLimitPolicy {
@@ -172,7 +172,12 @@ async fn a_killed_server_is_used_again_after_its_restart() {
 #[tokio::test]
 async fn a_loading_server_and_a_replica_are_unreachable() {
     let server = Server::start().await;
-    let redis = opened(options(&server.url(), &prefix(), "one")).await;
+    let prefix = prefix();
+    let mut options = options(&server.url(), &prefix, "one");
+    // After a refused heartbeat the call below would not reach the server.
+    options.heartbeat_interval = Duration::from_secs(3600);
+    let redis = opened(options).await;
+    idle(&redis, &server.url(), &prefix, "one").await;
 
     let () = command(&server.url(), &["REPLICAOF", "127.0.0.1", "1"]).await;
     let refused = begin(&redis, "key").await;
@@ -271,11 +276,13 @@ async fn the_connection_outlives_the_thread_that_needed_it_first() {
 #[tokio::test]
 async fn calls_beyond_the_limit_are_refused_while_none_ends() {
     let server = Server::start().await;
-    let mut options = options(&server.url(), &prefix(), "one");
+    let prefix = prefix();
+    let mut options = options(&server.url(), &prefix, "one");
     (options.calls_max, options.permit_timeout) = (1, Duration::from_millis(10));
     // The heartbeat is a call too.
     options.heartbeat_interval = Duration::from_secs(3600);
     let redis = opened(options).await;
+    idle(&redis, &server.url(), &prefix, "one").await;
 
     server.freeze();
     let (waiting, refused) = tokio::join!(take(&redis), async {

@@ -78,7 +78,7 @@ async fn a_holder_that_sends_nothing_loses_its_instance_name() {
     let proxy = Proxy::to(&server).await;
     let accepted = |url: &str| StoreOptions {
         durability: Durability::Warn,
-        dead_after: Duration::from_secs(2),
+        dead_after: scaled(Duration::from_secs(2)),
         heartbeat_interval: Duration::from_millis(200),
         reconnect_time: Duration::from_millis(200),
         response_timeout: LIMIT * 2,
@@ -115,7 +115,7 @@ async fn a_taken_over_instance_name_is_reported_by_the_next_heartbeat() {
     let _: u32 = command(&url(), &["HSET", &holder, "boot", "another"]).await;
 
     store.heartbeat(&name, dead_after).await.unwrap_err();
-    assert_eq!(tokio::time::timeout(LIMIT, store.lost()).await.unwrap().instance, "one");
+    assert_eq!(tokio::time::timeout(scaled(LIMIT), store.lost()).await.unwrap().instance, "one");
 }
 
 #[tokio::test]
@@ -203,7 +203,7 @@ async fn a_subscriber_subscribes_again_when_its_connection_is_silent() {
         let options = StoreOptions {
             durability: Durability::Warn,
             heartbeat_interval: Duration::from_millis(50),
-            response_timeout: scaled(Duration::from_millis(500)),
+            response_timeout: scaled(Duration::from_secs(1)),
             ..store_options(&url, "p:", name)
         };
         RedisStore::open(options).await.unwrap()

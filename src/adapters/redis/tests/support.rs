@@ -10,6 +10,7 @@ use kit::wait::scaled;
 use kit::{Factory, SeededRng};
 use ports::orders::cache::OrderCache;
 use ports::partitions::InstanceId;
+use ports::probe::Probe;
 use redis::{Options, Redis, StoreOptions};
 
 /// Longer than any wait of these tests: the longest delay of the maintenance task is a second.
@@ -93,9 +94,22 @@ pub async fn cached_version(redis: &Redis, order: &Order) -> Option<u64> {
     redis.get(order.id).await.ok().flatten().map(|order| order.version)
 }
 
-/// A connection that does not belong to the adapter.
+/// Waits until the handle's maintenance task has sent its first heartbeat and no call is in flight: with long intervals the next call is the
+/// test's.
+pub async fn idle(redis: &Redis, url: &str, prefix: &str, instance: &str) {
+    let heartbeat = format!("{prefix}{{keys}}:instance:{instance}");
+    until("the first heartbeat is sent and answered", async || {
+        let is_sent: bool = command(url, &["EXISTS", &heartbeat]).await;
+        (is_sent && redis.saturation() == Some(0.0)).then_some(())
+    })
+    .await;
+}
+
+/// A connection that does not belong to the adapter. The client's own time-outs would be those of an idle machine.
 pub async fn connection(url: &str) -> client::aio::MultiplexedConnection {
-    client::Client::open(url).unwrap().get_multiplexed_async_connection().await.unwrap()
+    let timeout = Some(scaled(LIMIT));
+    let config = client::AsyncConnectionConfig::new().set_connection_timeout(timeout).set_response_timeout(timeout);
+    client::Client::open(url).unwrap().get_multiplexed_async_connection_with_config(&config).await.unwrap()
 }
 
 /// Sends a command to a server, not through the adapter.
