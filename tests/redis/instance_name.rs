@@ -37,7 +37,7 @@ fn a_redis_that_may_lose_data_is_refused_unless_the_config_accepts_it() {
     }
 
     let warned = Posthaste::start(&backend, &[("POSTHASTE__STORE__DURABILITY", "warn")]);
-    assert_eq!(warned.logged("store_not_durable").len(), 1);
+    warned.await_logged("store_not_durable", 1);
     assert_eq!(warned.http.post("/orders", &warned.http.user(), &[], &tea_order(1)).status, 201);
 }
 
@@ -55,13 +55,13 @@ fn a_redis_that_is_reconfigured_to_forget_turns_readiness_red() {
     });
     let health = service.http.get("/actuator/health/db", Some(&admin));
     assert!(health.text.contains("appendonly is no"), "{}", health.text);
-    assert_eq!(service.logged("store_not_durable").len(), 1);
+    service.await_logged("store_not_durable", 1);
 
     backend.ask_redis("CONFIG SET appendonly yes");
     until("the service is ready again", Duration::from_secs(20), || {
         (service.is_ready() && post() == 201).then_some(())
     });
-    assert_eq!(service.logged("store_durable_again").len(), 1);
+    service.await_logged("store_durable_again", 1);
 }
 
 #[test]
@@ -72,9 +72,7 @@ fn a_redis_reconfigured_to_forget_is_logged_where_the_config_accepts_it() {
     assert!(service.logged("store_not_durable").is_empty());
 
     backend.ask_redis("CONFIG SET appendonly no");
-    until("the log says so", Duration::from_secs(20), || {
-        (service.logged("store_not_durable").len() == 1).then_some(())
-    });
+    service.await_logged("store_not_durable", 1);
 
     assert!(service.is_ready());
     assert_eq!(service.http.post("/orders", &service.http.user(), &[], &tea_order(1)).status, 201);

@@ -110,7 +110,7 @@ fn a_lease_that_is_lost_in_a_batch_ends_it_and_its_taker_sends_the_rest() {
         assert_eq!(seen, (1..=orders[&key]).collect::<Vec<_>>(), "{key}");
     }
     assert_eq!(metric(&taker.http, "outbox_fenced_total"), 0.0, "the loser did not release the taker's leases");
-    let listening = loser.logged("listening");
+    let listening = loser.await_logged("listening", 1);
     let loser_http = Http::new(listening[0]["address"].as_str().expect("an address"));
     let ignored = |http: &Http| metric(http, "kafka_consumer_duplicate_count_total") as usize;
     until("consumers have ignored the duplicates", WAIT_MAX, || {

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::harness::backend::Backend;
 use crate::harness::http::tea_order;
+use crate::harness::metrics::await_metric;
 use crate::harness::process::{Posthaste, command, finish, run};
 
 #[test]
@@ -68,7 +69,7 @@ fn the_development_secret_is_refused_without_the_dev_flag_and_logged_with_it() {
         });
     }
     let service = Posthaste::start_prepared(command(&backend, &["serve", "--dev"]).envs([public]));
-    assert_eq!(service.logged("development_secret").len(), 1);
+    service.await_logged("development_secret", 1);
     service.stop();
 }
 
@@ -255,6 +256,7 @@ fn one_frame_of_the_live_overview_shows_rates_rows_and_actors() {
     let service = Posthaste::start(&backend, &[]);
     service.http.post("/orders", &service.http.user(), &[], &tea_order(1));
     service.drain();
+    await_metric(&service.http, "kafka_consumer_processed_count_total", Duration::from_secs(20), |count| count == 1.0);
 
     let (code, frame, stderr) = run(&backend, &["top", "--interval", "1s", "--url", service.http.base()]);
 

@@ -159,8 +159,9 @@ fn a_waiting_read_wakes_at_a_new_event_and_is_counted() {
 
     assert!(woken - created < scaled(Duration::from_secs(5)), "{:?}", woken - created);
     assert_eq!((page.records.len(), &page.records[0]["key"]), (1, &id));
-    assert_eq!(metric(&service.http, "topic_records_served_total{topic=\"order.events\"}"), served + 1.0);
-    assert_eq!(metric(&service.http, "topic_readers"), 0.0);
+    let expect = |name, value| await_metric(&service.http, name, Duration::from_secs(10), |found| found == value);
+    expect("topic_records_served_total{topic=\"order.events\"}", served + 1.0);
+    expect("topic_readers", 0.0);
 }
 
 #[test]

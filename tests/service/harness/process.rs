@@ -43,6 +43,9 @@ pub fn finish(command: &mut Command) -> (i32, String, String) {
 /// Longest until the output of a process that has ended is read.
 const READ_MAX: Duration = Duration::from_secs(10);
 
+/// Longest until a log line is written and read, with the work that it reports.
+const LOGGED_MAX: Duration = Duration::from_secs(60);
+
 /// A running service process. Dropped, it is killed.
 pub struct Posthaste {
     child: Child,
@@ -142,6 +145,14 @@ impl Posthaste {
     /// Every log line so far with this `event`.
     pub fn logged(&self, event: &str) -> Vec<Value> {
         self.log_lines(|line| line["event"] == event)
+    }
+
+    /// Waits for this many log lines with this `event` and asserts that there are no more. The log is written beside the work that it reports.
+    #[track_caller]
+    pub fn await_logged(&self, event: &str, count: usize) -> Vec<Value> {
+        let lines = until(event, LOGGED_MAX, || Some(self.logged(event)).filter(|lines| lines.len() >= count));
+        assert_eq!(lines.len(), count, "{event}");
+        lines
     }
 
     /// Every log line so far that satisfies a condition.
