@@ -223,13 +223,15 @@ impl ProxyState {
     }
 
     fn connect(self: &Arc<Self>, client: TcpStream) {
-        if !self.up.load(Ordering::SeqCst) {
-            return drop(client.shutdown(Shutdown::Both));
-        }
         let Ok(broker) = TcpStream::connect(&self.broker) else { return };
         drop((client.set_nodelay(true), broker.set_nodelay(true)));
         let clone = |socket: &TcpStream| socket.try_clone().expect("a second handle");
-        self.open.lock().extend([clone(&client), clone(&broker)]);
+        let mut open = self.open.lock();
+        // Under the lock: a cut either comes first or closes this connection.
+        if !self.up.load(Ordering::SeqCst) {
+            return drop(client.shutdown(Shutdown::Both));
+        }
+        open.extend([clone(&client), clone(&broker)]);
         let (there, back) = (Arc::clone(self), Arc::clone(self));
         let (from, to) = (clone(&client), clone(&broker));
         let connection = Arc::new(Connection::of(clone(&client)));
@@ -310,9 +312,7 @@ impl ProxyState {
         }
         FrameAction::Pass
     }
-}
 
-impl ProxyState {
     fn refuse_records(&self, frame: &mut [u8]) {
         let is_refused = |topic: &String| frames::set_produce_error(frame, topic, frames::NOT_ENOUGH_REPLICAS);
         if self.under_replicated_topic.lock().as_ref().is_some_and(is_refused) {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Notify;
+use tokio::sync::watch;
 
 /// When a connection is cut, relative to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +29,8 @@ struct CutPlan {
     next: Mutex<Option<(Vec<u8>, Cut)>>,
     cuts: AtomicU32,
     down: AtomicBool,
-    cut_all: Notify,
+    /// Number of outages so far; a connection ends with the first one after it was accepted.
+    outages: watch::Sender<u32>,
 }
 
 impl Proxy {
@@ -43,10 +44,11 @@ impl Proxy {
         let shared = Arc::clone(&plan);
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
+                let outages = shared.outages.subscribe();
                 if !shared.down.load(SeqCst)
                     && let Ok(server) = TcpStream::connect(&server).await
                 {
-                    tokio::spawn(forward(client, server, Arc::clone(&shared)));
+                    tokio::spawn(forward(client, server, Arc::clone(&shared), outages));
                 }
             }
         });
@@ -73,7 +75,7 @@ impl Proxy {
     /// Cuts all connections and accepts no new one.
     pub fn down(&self) {
         self.plan.down.store(true, SeqCst);
-        self.plan.cut_all.notify_waiters();
+        self.plan.outages.send_modify(|outages| *outages += 1);
     }
 
     /// Accepts connections again after [`Proxy::down`].
@@ -82,12 +84,14 @@ impl Proxy {
     }
 }
 
-async fn forward(mut client: TcpStream, mut server: TcpStream, plan: Arc<CutPlan>) {
+async fn forward(mut client: TcpStream, mut server: TcpStream, plan: Arc<CutPlan>, mut outages: watch::Receiver<u32>) {
     let (mut request, mut reply) = (vec![0; 65_536], vec![0; 65_536]);
     loop {
-        // Bytes that were read are forwarded before the next iteration: dropping the other reads loses nothing.
+        // Bytes that were read are forwarded before the next iteration: dropping the other reads loses nothing. An outage is first: data
+        // that arrive at the same time are not forwarded.
         tokio::select! {
-            () = plan.cut_all.notified() => return,
+            biased;
+            _ = outages.changed() => return,
             read = client.read(&mut request) => {
                 let Ok(size @ 1..) = read else { return };
                 let cut = plan.take_if_due(&request[..size]);
