@@ -14,6 +14,9 @@ use crate::harness::load::Load;
 use crate::harness::metrics::metric;
 use crate::harness::process::Posthaste;
 
+/// Longest until a log line is written and read: a restart has a limit of its own.
+const LOG_MAX: Duration = Duration::from_secs(20);
+
 fn assert_survives_under_load(action: &str, reason: &str) {
     let backend = Backend::new();
     let service = Posthaste::start(&backend, &[]);
@@ -25,11 +28,11 @@ fn assert_survives_under_load(action: &str, reason: &str) {
     for path in ACTORS {
         let ended = kill_and_await_restart(&service, path, action);
         // The log arrives on another thread and may be later than the responses.
-        until(&format!("the log has the exit of {path}"), Duration::from_secs(1), || {
+        until(&format!("the log has the exit of {path}"), LOG_MAX, || {
             let exited = service.logged("child_exited");
             exited.iter().any(|e| e["child"] == path && e["reason"] == reason).then_some(())
         });
-        until(&format!("the log has the restart of {path}"), Duration::from_secs(1), || {
+        until(&format!("the log has the restart of {path}"), LOG_MAX, || {
             let restarted = service.logged("child_restarted");
             restarted.iter().any(|e| e["child"] == path && e["generation"].as_u64() > Some(ended)).then_some(())
         });
@@ -65,7 +68,7 @@ fn the_workers_of_a_failed_publisher_restart_with_it() {
     until("its workers run again", Duration::from_secs(2), || {
         (actor(&service, "/relay/partition-worker-7")["generation"] == 2).then_some(())
     });
-    let exited = until("the log has their exits", Duration::from_secs(1), || {
+    let exited = until("the log has their exits", LOG_MAX, || {
         let exited = service.logged("child_exited");
         let logged = exited.iter().any(|e| e["child"] == "/relay/partition-worker-7" && e["reason"] == "sibling");
         logged.then_some(exited)
@@ -103,13 +106,18 @@ fn a_paused_actor_handles_nothing_until_it_is_resumed() {
     service.drain();
 }
 
-fn crash_until_root_gives_up(service: &Posthaste) {
-    until("the root gives up", Duration::from_secs(60), || {
+/// Lets an actor panic again and again until the service has logged this many lines with this `event`.
+fn crash_until_logged(service: &Posthaste, event: &str, count: usize) {
+    until(event, Duration::from_secs(60), || {
         let path = "/admin/actors/failover-manager/panic";
         // The request fails once the service stops.
         let _ = service.http.try_send("POST", path, Some(&service.http.admin()), &[], Some("{}".into()));
-        (!service.logged("root_gave_up").is_empty()).then_some(())
+        (service.logged(event).len() >= count).then_some(())
     });
+}
+
+fn crash_until_root_gives_up(service: &Posthaste) {
+    crash_until_logged(service, "root_gave_up", 1);
 }
 
 #[test]
@@ -122,6 +130,8 @@ fn process_takes_no_traffic_once_its_root_gives_up_although_a_handler_still_wait
         ("POSTHASTE__CONSUMER__POST__TIMEOUT", "10s"),
     ];
     let mut service = Posthaste::start(&backend, &settings);
+    // The root accepts three failures of a supervisor, and the fourth is near enough to find the handler waiting.
+    crash_until_logged(&service, "intensity_exceeded", 3);
     assert_eq!(service.http.post("/orders", &service.http.user(), &[], &tea_order(1)).status, 201);
     until("the handler waits", Duration::from_secs(30), || (!endpoint.received().is_empty()).then_some(()));
 

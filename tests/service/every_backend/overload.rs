@@ -10,11 +10,15 @@ use crate::harness::backend::Backend;
 use crate::harness::http::{Http, tea_order};
 use crate::harness::process::{Posthaste, command};
 
+/// On a slow machine many clients take seconds to send their requests, which then wait for a paused actor.
+const LONG_TIMEOUTS: [(&str, &str); 2] =
+    [("POSTHASTE__HTTP__REQUEST_TIMEOUT", "60s"), ("POSTHASTE__HTTP__HEADER_TIMEOUT", "60s")];
+
 #[test]
 fn a_full_mailbox_returns_503_with_retry_after_and_changes_nothing() {
     let backend = Backend::new();
     let settings = [("POSTHASTE__ORDERS__SHARDS", "1"), ("POSTHASTE__ORDERS__MAILBOX", "2")];
-    let service = Posthaste::start(&backend, &settings);
+    let service = Posthaste::start(&backend, &[&settings[..], &LONG_TIMEOUTS].concat());
     let (user, admin) = (service.http.user(), service.http.admin());
     let pause = service.http.post("/admin/actors/order-aggregate-0/pause", &admin, &[], &json!({}));
     assert_eq!(pause.status, 202);
@@ -53,7 +57,8 @@ const LIMIT_INTERVAL: Duration = Duration::from_millis(250);
 #[test]
 fn load_above_the_concurrency_limit_is_shed_with_503_and_the_limit_recovers() {
     let backend = Backend::new();
-    let service = Posthaste::start(&backend, &[("POSTHASTE__ORDERS__SHARDS", "1")]);
+    let settings = [&[("POSTHASTE__ORDERS__SHARDS", "1")][..], &LONG_TIMEOUTS].concat();
+    let service = Posthaste::start(&backend, &settings);
     let (user, admin) = (service.http.user(), service.http.admin());
     let metric = |name| metric(&service.http, name);
     let fault =

@@ -17,6 +17,9 @@ use crate::harness::process::{Posthaste, run};
 /// Longer than all delays of the retry topics.
 const WAIT_MAX: Duration = Duration::from_secs(40);
 const ACCEPTED: EndpointResponse = EndpointResponse::Status(202);
+/// Delays for tests that do something between an event's first attempt and its last one, which is 20 s after the first with four attempts and
+/// 35 s with five: a slow machine does it in time.
+const LONG_DELAYS: (&str, &str) = ("POSTHASTE__CONSUMER__RETRY_DELAYS", "1s,4s,15s,15s");
 
 /// The settings that send the creations to `endpoint`, with three retries, and later changes as well; `more` comes in addition.
 fn start(backend: &Backend, endpoint: &Endpoint, more: &[(&str, &str)]) -> Posthaste {
@@ -98,10 +101,7 @@ fn scenario_1_time_outs_use_up_the_retries_and_the_fallback_completes_the_event(
     await_count(&service, "kafka_consumer_processed_count_total", 1);
     assert_eq!(retries(&service), 3);
     assert_eq!(metric(&service, "kafka_consumer_fallback_count_total"), 1);
-    let logged = until("the fallback is logged", WAIT_MAX, || {
-        Some(service.logged("message_handled_by_fallback").len()).filter(|lines| *lines > 0)
-    });
-    assert_eq!(logged, 1);
+    service.await_logged("message_handled_by_fallback", 1);
     assert_eq!(dead_letters(&backend), Vec::<Value>::new());
     let stages: Vec<usize> = (0..4).map(|stage| records(&backend, &format!("-retry-{stage}")).len()).collect();
     assert_eq!(stages, [1, 1, 1, 0], "one record in each retry topic");
@@ -135,7 +135,7 @@ fn scenario_3_without_a_fallback_the_event_becomes_a_dead_letter_to_replay() {
         "ORDER_CREATED" => EndpointResponse::Status(503),
         _ => ACCEPTED,
     });
-    let service = start(&backend, &endpoint, &[]);
+    let service = start(&backend, &endpoint, &[LONG_DELAYS]);
     let id = place(&service);
     until("the first attempt has failed", WAIT_MAX, || (!endpoint.received().is_empty()).then_some(()));
     cancel(&service, &id);
@@ -167,7 +167,8 @@ fn scenario_3_without_a_fallback_the_event_becomes_a_dead_letter_to_replay() {
 fn a_failing_key_keeps_its_order_and_delays_no_other_key() {
     let backend = Backend::new();
     let endpoint = Endpoint::start(EndpointResponse::Status(500));
-    let service = start(&backend, &endpoint, &[]);
+    let more = [LONG_DELAYS, ("POSTHASTE__CONSUMER__ATTEMPTS_MAX__ORDER_CREATED", "5")];
+    let service = start(&backend, &endpoint, &more);
     let slow = place(&service);
     until("the first attempt has failed", WAIT_MAX, || (!endpoint.received().is_empty()).then_some(()));
     let id = slow.clone();
@@ -209,7 +210,7 @@ fn block_key_holds_the_later_events_until_the_endpoint_accepts_the_first() {
 
     assert!(endpoint.received().iter().all(|event| event.sequence() == 1), "the later event waits");
     assert_eq!(dead_letters(&backend), Vec::<Value>::new());
-    assert!(!service.logged("message_blocks_key").is_empty());
+    until("it is logged", WAIT_MAX, || (!service.logged("message_blocks_key").is_empty()).then_some(()));
     endpoint.set_response(ACCEPTED);
     until("both events are accepted", WAIT_MAX, || (endpoint.accepted_for(&id) == [1, 2]).then_some(()));
     service.drain();

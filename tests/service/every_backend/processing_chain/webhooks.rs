@@ -67,12 +67,6 @@ fn signed_by(event: &ReceivedEvent, secrets: &[&str]) -> bool {
     event.headers["webhook-signature"] == expected
 }
 
-/// The log is written beside the work that it reports.
-fn await_logged(service: &Posthaste, event: &str, count: usize) {
-    until(event, WAIT_MAX, || (service.logged(event).len() >= count).then_some(()));
-    assert_eq!(service.logged(event).len(), count, "{event}");
-}
-
 fn deliveries(service: &Posthaste, webhook: &Value) -> Vec<Value> {
     let listed = send(service, "GET", &path(webhook, "/deliveries"), None);
     assert_eq!(listed.status, 200, "{}", listed.text);
@@ -140,7 +134,9 @@ fn after_rotations_requests_are_signed_with_every_secret_that_is_valid() {
 #[test]
 fn the_events_of_a_key_wait_while_one_of_them_is_retried() {
     let backend = Backend::new();
-    let (service, endpoint) = (start(&backend), Endpoint::start(EndpointResponse::Status(500)));
+    // All attempts take longer than the steps below, in which the endpoint does not accept the event.
+    let settings = [&SETTINGS[..], &[("POSTHASTE__WEBHOOKS__RETRY_DELAYS", "1s,2s,4s,8s")]].concat();
+    let (service, endpoint) = (Posthaste::start(&backend, &settings), Endpoint::start(EndpointResponse::Status(500)));
     subscribe(&backend, &service, &endpoint, &json!({}));
     let (id, other) = (place(&service), place(&service));
     cancel(&service, &id);
@@ -216,8 +212,8 @@ fn while_an_endpoint_does_not_work_its_events_wait_and_none_is_given_up() {
         await_accepted(&endpoint, id, &[1]);
     }
     await_metric(&service.http, "webhook_endpoints_down", WAIT_MAX, |down| down == 0.0);
-    await_logged(&service, "webhook_endpoint_down", 1);
-    await_logged(&service, "webhook_endpoint_recovered", 1);
+    service.await_logged("webhook_endpoint_down", 1);
+    service.await_logged("webhook_endpoint_recovered", 1);
     assert_eq!(service.logged("message_dead_lettered"), Vec::<Value>::new());
 }
 
@@ -270,7 +266,7 @@ fn an_endpoint_that_is_gone_ends_its_webhook_until_it_is_activated_again() {
         Some(send(&service, "GET", &path(&webhook, ""), None).json()).filter(|webhook| webhook["active"] == false)
     });
     assert!(disabled["disabledReason"].as_str().is_some_and(|reason| reason.contains("410")), "{disabled}");
-    await_logged(&service, "webhook_disabled", 1);
+    service.await_logged("webhook_disabled", 1);
     endpoint.set_response(ACCEPTED);
 
     let activated = send(&service, "PATCH", &path(&webhook, ""), Some(&json!({"active": true})));
@@ -313,7 +309,7 @@ fn a_change_of_the_url_takes_effect_and_a_deleted_webhook_receives_nothing() {
     let last = place(&service);
     await_accepted(&third, &last, &[1]);
     assert!(!arrived(&first, &last) && !arrived(&second, &last));
-    await_logged(&service, "webhook_changed", 4);
+    service.await_logged("webhook_changed", 4);
 }
 
 #[test]
