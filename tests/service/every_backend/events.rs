@@ -108,7 +108,8 @@ fn topics_and_headers_of_the_service_are_refused() {
 fn hand_over(http: &Http, topic: &str, key: &str, value: u32) -> bool {
     let request = format!("{key}-{value}").escape_default().to_string();
     publish(http, Some(&request), &event(topic, key, value)).is_some_and(|response| {
-        assert!(matches!(response.status, 201 | 500 | 503), "{}", response.text);
+        // 408: this machine delayed the client for longer than `http.header_timeout`.
+        assert!(matches!(response.status, 201 | 408 | 500 | 503), "{}", response.text);
         response.status == 201
     })
 }

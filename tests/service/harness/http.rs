@@ -2,6 +2,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use jsonwebtoken::{EncodingKey, Header, encode};
+use kit::wait::scaled;
 use serde_json::{Value, json};
 
 /// The secret that signs all tokens of these tests.
@@ -34,7 +35,7 @@ impl Response {
 
 impl Http {
     pub fn new(address: &str) -> Self {
-        Self::with_timeout(address, Duration::from_secs(15))
+        Self::with_timeout(address, scaled(Duration::from_secs(15)))
     }
 
     /// A client with this request timeout.
