@@ -1,5 +1,5 @@
 //! Group commit: a free committer takes the commits that queued up meanwhile and commits them in one transaction. Groups keep a small distance
-//! while commits are slow (`group_pace.rs`).
+//! while commits are slow (`group_pace.rs`). An order that another transaction has locked delays only its own commit.
 use std::sync::Arc;
 
 use ports::Error;
@@ -38,7 +38,7 @@ async fn commit(core: &Core, queue: &CommitQueue, mut group: Vec<QueuedCommit>) 
         }
     };
     match outcome {
-        GroupOutcome::Committed(results) => reply(queue, group, results),
+        GroupOutcome::Committed(results) => reply(core, queue, group, results),
         GroupOutcome::Failed(StatementError::Port(Error::Rejected(_) | Error::Broken(_))) if group.len() > 1 => {
             // One of them cannot be written: committed one by one, only that one fails.
             for queued in group {
@@ -57,11 +57,12 @@ async fn commit(core: &Core, queue: &CommitQueue, mut group: Vec<QueuedCommit>) 
     }
 }
 
-fn reply(queue: &CommitQueue, group: Vec<QueuedCommit>, results: Vec<CommitResult>) {
-    let mut returned = Vec::new();
+fn reply(core: &Core, queue: &CommitQueue, group: Vec<QueuedCommit>, results: Vec<CommitResult>) {
+    let (mut returned, mut locked) = (Vec::new(), Vec::new());
     for (mut queued, result) in group.into_iter().zip(results) {
         match result {
             CommitResult::Final(committed) => queued.reply(Ok(committed)),
+            CommitResult::Locked => locked.push(queued),
             CommitResult::Retry if queued.returns < RETRIES_MAX => {
                 queued.returns += 1;
                 returned.push(queued);
@@ -75,5 +76,8 @@ fn reply(queue: &CommitQueue, group: Vec<QueuedCommit>, results: Vec<CommitResul
     }
     if !returned.is_empty() {
         queue.put_back(returned);
+    }
+    if !locked.is_empty() {
+        queue.put_to_locked(locked, core.options.lock_timeout);
     }
 }

@@ -57,10 +57,10 @@ const CREATE: &str = concat!(
     events!()
 );
 
-/// Locks orders in the order of their ids, and returns their versions.
+/// Locks orders, except those that another transaction has locked, in the order of their ids, and returns their versions.
 const LOCK: &str =
     "SELECT pg_current_xact_id()::text::bigint, coalesce(array_agg(id), '{}'), coalesce(array_agg(version), '{}')
-     FROM (SELECT id, version FROM orders WHERE id = ANY($1) ORDER BY id FOR UPDATE) o";
+     FROM (SELECT id, version FROM orders WHERE id = ANY($1) ORDER BY id FOR UPDATE SKIP LOCKED) o";
 
 /// Updates the columns that a change can affect.
 const CHANGE: &str = concat!(
@@ -80,6 +80,8 @@ pub(crate) enum CommitResult {
     Final(Committed),
     /// Its mark was taken, and deleted before it could be read: the commit has to be tried again.
     Retry,
+    /// Another transaction has locked its order: the commit has to be tried again, and keeps no other commit waiting.
+    Locked,
 }
 
 /// The outcome of a group's transaction.
@@ -115,7 +117,7 @@ async fn write(core: &Core, commits: &[&Commit]) -> StatementResult<(Transaction
     work.insert_marks().await?;
     work.create_orders().await?;
     work.change_orders().await?;
-    work.delete_marks_of_refused().await?;
+    work.delete_marks_of_unwritten().await?;
     let (Some(transaction), Some(xid)) = (work.transaction, work.xid) else {
         return Err(broken("a group without a statement"));
     };
@@ -229,17 +231,12 @@ impl<'a> GroupTransaction<'a> {
             Some(row) => get::<Vec<Uuid>>(row, 1)?.into_iter().map(order_id).zip(get::<Vec<i64>>(row, 2)?).collect(),
             None => HashMap::new(),
         };
-        let mut current_ones = Vec::new();
-        for index in changed {
-            let commit = self.commits[index];
-            match versions.get(&commit.order.id).map(|version| *version as Version) {
-                None => self.results[index] = Some(CommitResult::Final(Committed::Missing)),
-                Some(current) if commit.expected != Some(current) => {
-                    self.results[index] = Some(CommitResult::Final(Committed::Stale { current }));
-                }
-                Some(_) => current_ones.push(index),
-            }
-        }
+        let expected = |index: &usize| {
+            let commit = self.commits[*index];
+            versions.get(&commit.order.id).is_some_and(|version| commit.expected == Some(*version as Version))
+        };
+        let (current_ones, others): (Vec<usize>, Vec<usize>) = changed.into_iter().partition(expected);
+        self.record_unwritten(&others).await?;
         if current_ones.is_empty() {
             return Ok(());
         }
@@ -253,34 +250,48 @@ impl<'a> GroupTransaction<'a> {
 
     /// Records the results of attempted commits: done if the order was written, otherwise by the order's version in the table.
     async fn record_results(&mut self, attempted: &[usize], written: &HashSet<OrderId>) -> StatementResult<()> {
-        let refused: Vec<usize> =
-            attempted.iter().copied().filter(|index| !written.contains(&self.commits[*index].order.id)).collect();
-        for index in attempted {
-            self.results[*index] = Some(CommitResult::Final(Committed::Done));
+        let (written, unwritten): (Vec<usize>, Vec<usize>) =
+            attempted.iter().partition(|index| written.contains(&self.commits[**index].order.id));
+        for index in written {
+            self.results[index] = Some(CommitResult::Final(Committed::Done));
         }
-        if refused.is_empty() {
+        self.record_unwritten(&unwritten).await
+    }
+
+    /// Records the results of commits whose order was not written, by the order's version in the table: one with the expected version was
+    /// locked by another transaction.
+    async fn record_unwritten(&mut self, unwritten: &[usize]) -> StatementResult<()> {
+        if unwritten.is_empty() {
             return Ok(());
         }
-        let ids: Vec<Uuid> = refused.iter().map(|index| order_uuid(self.commits[*index].order.id)).collect();
+        let ids: Vec<Uuid> = unwritten.iter().map(|index| order_uuid(self.commits[*index].order.id)).collect();
         let rows = self.query(VERSIONS, &[(&ids, Type::UUID_ARRAY)]).await?;
         let mut versions = HashMap::new();
         for row in &rows {
             versions.insert(order_id(get(row, 0)?), get::<i64>(row, 1)? as Version);
         }
-        for index in refused {
-            let current = versions.get(&self.commits[index].order.id).copied();
-            let committed = current.map_or(Committed::Missing, |current| Committed::Stale { current });
-            self.results[index] = Some(CommitResult::Final(committed));
+        for index in unwritten {
+            let commit = self.commits[*index];
+            self.results[*index] = Some(match versions.get(&commit.order.id).copied() {
+                None => CommitResult::Final(Committed::Missing),
+                current if current == commit.expected => CommitResult::Locked,
+                Some(current) => CommitResult::Final(Committed::Stale { current }),
+            });
         }
         Ok(())
     }
 
-    async fn delete_marks_of_refused(&mut self) -> StatementResult<()> {
-        let refused = |index: &usize| {
-            matches!(self.results[*index], Some(CommitResult::Final(Committed::Stale { .. } | Committed::Missing)))
+    async fn delete_marks_of_unwritten(&mut self) -> StatementResult<()> {
+        let is_unwritten = |index: &usize| {
+            matches!(
+                self.results[*index],
+                Some(CommitResult::Locked | CommitResult::Final(Committed::Stale { .. } | Committed::Missing))
+            )
         };
-        let marks: Vec<&IdempotencyMark> =
-            (0..self.commits.len()).filter(refused).filter_map(|index| self.commits[index].mark.as_ref()).collect();
+        let marks: Vec<&IdempotencyMark> = (0..self.commits.len())
+            .filter(is_unwritten)
+            .filter_map(|index| self.commits[index].mark.as_ref())
+            .collect();
         if marks.is_empty() {
             return Ok(());
         }

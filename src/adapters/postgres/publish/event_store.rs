@@ -39,7 +39,7 @@ impl EventStore for Postgres {
 }
 
 async fn publish(core: &Arc<Core>, batch: &EventBatch) -> StatementResult<BatchCommit> {
-    let transaction = core.commit_session().await?.begin().await?;
+    let transaction = core.event_session().await?.begin().await?;
     if let Some(mark) = &batch.mark
         && let Some(taken) = insert_mark(&transaction, mark).await?
     {

@@ -23,6 +23,7 @@ pub(crate) struct Core {
     /// Whether the server's timeline is compared with the store's.
     pub(crate) reads_timeline: bool,
     commit_pool: Pool,
+    event_pool: Pool,
     relay_pool: Pool,
     service_pool: Pool,
     settings: SessionSettings,
@@ -59,8 +60,12 @@ impl Core {
             lock_timeout: options.lock_timeout,
         };
         let on_connect = reads_timeline.then(server_timeline::compare_on_connect);
+        let commit_pool = connector.pool("commits", options.committers, None)?;
+        let own_events =
+            options.own_event_connections().map(|size| connector.pool("events", size, None)).transpose()?;
         Ok(Self {
-            commit_pool: connector.pool("commits", options.committers, None)?,
+            event_pool: own_events.unwrap_or_else(|| commit_pool.clone()),
+            commit_pool,
             relay_pool: connector.pool("relay", options.relay_connections, on_connect)?,
             service_pool: connector.pool("service", options.service_connections(), None)?,
             options,
@@ -79,6 +84,11 @@ impl Core {
     /// A connection for committing orders.
     pub(crate) async fn commit_session(&self) -> Result<PooledSession, Error> {
         PooledSession::checkout(&self.commit_pool, self.settings).await
+    }
+
+    /// A connection for publishing events of other services.
+    pub(crate) async fn event_session(&self) -> Result<PooledSession, Error> {
+        PooledSession::checkout(&self.event_pool, self.settings).await
     }
 
     /// A connection for leases and the relay.
@@ -101,6 +111,7 @@ impl Core {
     /// Closes the pools: connections in use are closed when they return.
     pub(crate) fn close(&self) {
         self.commit_pool.close();
+        self.event_pool.close();
         self.relay_pool.close();
         self.service_pool.close();
     }

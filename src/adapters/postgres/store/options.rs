@@ -8,6 +8,9 @@ use secrecy::SecretString;
 
 use crate::connection::session::CommitWait;
 
+/// Fewest connections for everything but commits, events and the relay.
+const SERVICE_CONNECTIONS_MIN: usize = 2;
+
 /// How the store is opened.
 #[derive(Clone)]
 pub struct Options {
@@ -31,8 +34,11 @@ pub struct Options {
     /// instances still fit into the default of 100.
     pub pool: usize,
     /// Connections of the pool that commit orders. 3: one waits for its fsync, one fills its group, one is for a group that waits for a
-    /// row lock; more make the groups smaller, not faster.
+    /// lock; more make the groups smaller, not faster.
     pub committers: usize,
+    /// Connections of the pool that publish events of other services. Kept apart, because each may wait for a key that another transaction
+    /// publishes events of. 2: one waits for its fsync while the other writes. A pool that is too small for them has none.
+    pub event_connections: usize,
     /// Connections of the pool for leases and the relay, kept apart so that a slow list delays no renewal. 4: more gained little when
     /// measured.
     pub relay_connections: usize,
@@ -113,6 +119,7 @@ impl Options {
             notify: true,
             pool: 16,
             committers: 3,
+            event_connections: 2,
             relay_connections: 4,
             relay_rounds: 1,
             relay_group_max: 128,
@@ -148,9 +155,20 @@ impl Options {
         if self.flush_settlements { CommitWait::Flush } else { CommitWait::Nothing }
     }
 
-    /// Connections of the pool for neither commits nor the relay; at least two.
+    /// Connections for events of other services alone; `None` where the pool is too small, and commits and events share theirs.
+    pub(crate) fn own_event_connections(&self) -> Option<usize> {
+        let own = self.event_connections.max(1);
+        (self.shared_connections() >= own + SERVICE_CONNECTIONS_MIN).then_some(own)
+    }
+
+    /// Connections of the pool for neither commits, events nor the relay; at least two.
     pub(crate) fn service_connections(&self) -> usize {
-        self.pool.saturating_sub(self.committers.max(1) + self.relay_connections.max(1)).max(2)
+        self.shared_connections().saturating_sub(self.own_event_connections().unwrap_or(0)).max(SERVICE_CONNECTIONS_MIN)
+    }
+
+    /// Connections of the pool for neither commits nor the relay.
+    fn shared_connections(&self) -> usize {
+        self.pool.saturating_sub(self.committers.max(1) + self.relay_connections.max(1))
     }
 }
 

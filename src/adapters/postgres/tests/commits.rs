@@ -1,4 +1,6 @@
 //! Group commit, also of several instances.
+mod foreign_locks;
+
 use domain::Status;
 use futures::future::join_all;
 use kit::Factory;

@@ -1,0 +1,155 @@
+//! Locks that other sessions keep: they delay what needs the locked row, and nothing else.
+use std::time::Duration;
+
+use domain::Status;
+use kit::Factory;
+use kit::wait::scaled;
+use ports::Error;
+use ports::orders::{Commit, Committed, OrderStore};
+use ports::outbox::events::{BatchCommit, EventBatch, EventStore, ForeignEvent};
+use ports::partitions::PartitionNo;
+use postgres::{Options, Postgres};
+use tokio_postgres::Client;
+
+use crate::support::{Database, until};
+
+const P0: PartitionNo = PartitionNo(0);
+
+/// A store with a committed order, and a session outside the store.
+struct LockFixture {
+    store: Postgres,
+    client: Client,
+    make: Factory,
+    placed: Commit,
+    database: Database,
+}
+
+impl LockFixture {
+    async fn new(change: impl FnOnce(Options) -> Options) -> Self {
+        let database = Database::migrated().await;
+        let store = Postgres::open(change(database.options("a"))).await.expect("the store opens");
+        let (client, make) = (database.client().await, Factory::seeded(3, "orders".into()));
+        let placed = make.creation("ann", P0);
+        assert_eq!(store.commit(placed.clone()).await.unwrap(), Committed::Done);
+        Self { store, client, make, placed, database }
+    }
+
+    async fn sql(&self, text: &str) {
+        self.client.batch_execute(text).await.expect("the statement succeeds");
+    }
+
+    async fn lock_the_order(&self) {
+        self.sql(&format!("BEGIN; SELECT 1 FROM orders WHERE id = '{}' FOR UPDATE", self.placed.order.id)).await;
+    }
+
+    /// A change of the locked order, with an idempotency mark.
+    fn marked_change(&self) -> Commit {
+        let change = self.make.change(&self.placed.order, Status::Shipped, P0);
+        Commit { mark: Some(self.make.mark(&change.order, "key")), ..change }
+    }
+
+    async fn create_one(&self) {
+        assert_eq!(self.store.commit(self.make.creation("bob", P0)).await.unwrap(), Committed::Done);
+    }
+
+    fn event(&self) -> ForeignEvent {
+        let row = self.make.foreign_row("locked", 1, P0);
+        ForeignEvent {
+            event_id: row.event_id,
+            topic: "customers".into(),
+            key: row.key,
+            kind: row.kind,
+            partition: P0,
+            payload: row.payload,
+            headers: row.headers,
+            content_type: row.content_type,
+            trace: row.trace,
+            request_id: row.request_id,
+        }
+    }
+}
+
+#[tokio::test]
+async fn locked_order_delays_only_its_own_change() {
+    let fixture = LockFixture::new(|options| options).await;
+    fixture.lock_the_order().await;
+
+    let (store, commit) = (fixture.store.clone(), fixture.marked_change());
+    let change = tokio::spawn(async move { store.commit(commit).await });
+    // More than there are committers, each after the change.
+    tokio::task::yield_now().await;
+    for _ in 0..4 {
+        fixture.create_one().await;
+    }
+    assert!(!change.is_finished(), "its order is locked");
+    fixture.sql("COMMIT").await;
+
+    assert_eq!(change.await.unwrap().unwrap(), Committed::Done);
+    let again = fixture.store.commit(fixture.marked_change()).await.unwrap();
+    assert!(matches!(again, Committed::KeyUsed(_)), "the mark was written with the change: {again:?}");
+}
+
+#[tokio::test]
+async fn change_of_an_order_that_stays_locked_fails_and_leaves_no_mark() {
+    let fixture = LockFixture::new(|options| Options { lock_timeout: Duration::from_millis(200), ..options }).await;
+    fixture.lock_the_order().await;
+
+    let refused = fixture.store.commit(fixture.marked_change()).await;
+
+    assert!(matches!(refused, Err(Error::Unreachable(_))), "{refused:?}");
+    fixture.sql("COMMIT").await;
+    assert_eq!(fixture.store.commit(fixture.marked_change()).await.unwrap(), Committed::Done);
+}
+
+#[tokio::test]
+async fn change_of_a_locked_order_with_another_version_is_stale_at_once() {
+    let fixture = LockFixture::new(|options| options).await;
+    let first = fixture.store.commit(fixture.make.change(&fixture.placed.order, Status::Processing, P0)).await;
+    assert_eq!(first.unwrap(), Committed::Done);
+    fixture.lock_the_order().await;
+
+    let second = fixture.store.commit(fixture.marked_change()).await.unwrap();
+
+    assert!(matches!(second, Committed::Stale { .. }), "{second:?}");
+}
+
+#[tokio::test]
+async fn store_closes_after_its_commits_of_locked_orders() {
+    let fixture = LockFixture::new(|options| Options { close_timeout: scaled(options.close_timeout), ..options }).await;
+    fixture.lock_the_order().await;
+    let (store, commit) = (fixture.store.clone(), fixture.marked_change());
+    let change = tokio::spawn(async move { store.commit(commit).await });
+    tokio::task::yield_now().await;
+    fixture.create_one().await;
+
+    let (closed, ()) = futures::join!(fixture.store.close(), fixture.sql("COMMIT"));
+
+    closed.unwrap();
+    assert_eq!(change.await.unwrap().unwrap(), Committed::Done);
+}
+
+#[tokio::test]
+async fn events_that_wait_for_a_key_delay_no_commit() {
+    let fixture = LockFixture::new(|options| Options { pool: 8, ..options }).await;
+    fixture.sql("BEGIN; SELECT posthaste.publish('customers', 'locked', 'moved', '{}')").await;
+    let events: Vec<_> = (0..8)
+        .map(|_| {
+            let (store, batch) = (fixture.store.clone(), EventBatch { events: vec![fixture.event()], mark: None });
+            tokio::spawn(async move { store.publish(batch).await })
+        })
+        .collect();
+    let observer = fixture.database.client().await;
+    until("an event to wait for its key", async || {
+        let text =
+            "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' LIMIT 1";
+        observer.query_opt(text, &[]).await.unwrap()
+    })
+    .await;
+
+    fixture.create_one().await;
+
+    fixture.sql("COMMIT").await;
+    for event in events {
+        assert_eq!(event.await.unwrap().unwrap(), BatchCommit::Done { is_new: vec![true] });
+    }
+}
