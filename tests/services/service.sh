@@ -77,7 +77,7 @@ ready_or_ended() { has_ended || ready; }
 
 # The file appears a moment after the launch.
 await_ready() {
-  until_true 50 test -s process && until_true "$START_MAX" ready_or_ended && ready
+  until_true 600 test -s process && until_true "$START_MAX" ready_or_ended && ready
 }
 
 fail_with_log() {

@@ -64,7 +64,8 @@ run() {
 # shellcheck disable=SC2317
 clean_up() {
   trap '' INT TERM HUP
-  [ -z "$folder" ] || "$scripts/down.sh" "$folder"
+  # The exit code is that of the command: what is left of a service costs only memory.
+  [ -z "$folder" ] || "$scripts/down.sh" "$folder" || say "the services could not be stopped cleanly"
   [ -z "$guard" ] || kill -s KILL "$guard" 2>/dev/null || true
 }
 

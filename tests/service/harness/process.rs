@@ -3,11 +3,12 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use kit::wait::until;
+use kit::wait::{scaled, until};
 use serde_json::Value;
 
 use crate::harness::backend::Backend;
@@ -33,9 +34,20 @@ pub fn run(backend: &Backend, arguments: &[&str]) -> (i32, String, String) {
     finish(&mut command(backend, arguments))
 }
 
-/// Runs a prepared command to its end; returns the same.
+/// Longest run of a command that ends by itself.
+const COMMAND_MAX: Duration = Duration::from_secs(180);
+
+/// Runs a prepared command to its end; returns the same. Panics if it does not end.
 pub fn finish(command: &mut Command) -> (i32, String, String) {
-    let output = command.output().expect("the program runs");
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program runs");
+    let (pid, (ended, end)) = (child.id().to_string(), mpsc::channel::<()>());
+    let watch = std::thread::spawn(move || {
+        let is_late = end.recv_timeout(scaled(COMMAND_MAX)) == Err(RecvTimeoutError::Timeout);
+        is_late && Command::new("kill").args(["-KILL", &pid]).status().is_ok()
+    });
+    let output = child.wait_with_output().expect("its output is read");
+    drop(ended);
+    assert!(!watch.join().expect("no panic"), "{command:?} did not end: {output:?}");
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("output is UTF-8");
     (output.status.code().unwrap_or(-1), text(output.stdout), text(output.stderr))
 }

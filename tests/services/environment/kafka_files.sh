@@ -54,7 +54,9 @@ format() {
 
 say "fetching Apache Kafka $kafka_version into $files (once, some 45 MB)"
 cd "$partial"
-{ fetch && format; } </dev/null >log 2>&1 || {
+# The repository of jars may refuse a request or two.
+fetch_repeatedly() { fetch || fetch || fetch; }
+{ fetch_repeatedly && format; } </dev/null >log 2>&1 || {
   tail -n 20 log >&2
   die "Kafka could not be fetched from Maven Central and formatted"
 }

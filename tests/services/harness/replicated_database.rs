@@ -51,8 +51,10 @@ impl ReplicatedDatabase {
         self.replication.cut();
         let promoted = self.standby;
         until("the standby is promoted", TIMEOUT, || {
-            let done = query(&promoted.url(), "SELECT pg_promote(true, 30)").ok()?;
-            (done == [["t"]]).then_some(())
+            // A promotion may last longer than its call waits, and a second call fails.
+            drop(query(&promoted.url(), "SELECT pg_promote(true, 30)"));
+            let in_recovery = query(&promoted.url(), "SELECT pg_is_in_recovery()").ok()?;
+            (in_recovery == [["f"]]).then_some(())
         });
         let (standby, replication) = follow(&promoted);
         Self { primary: promoted, standby, replication, clients: self.clients }

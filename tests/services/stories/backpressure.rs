@@ -2,7 +2,7 @@
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
-use kit::wait::until;
+use kit::wait::{scaled, until};
 use serde_json::json;
 
 use crate::harness::backend::Backend;
@@ -24,6 +24,15 @@ fn create_order(http: &Http) -> Result<String, (u16, String)> {
     match response.status {
         201 => Ok(response.json()["id"].as_str().expect("an id").to_owned()),
         status => Err((status, response.header("retry-after").unwrap_or_default().to_owned())),
+    }
+}
+
+/// Ends the reading threads when dropped.
+struct EndOfReaders<'a>(&'a AtomicBool);
+
+impl Drop for EndOfReaders<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, SeqCst);
     }
 }
 
@@ -126,6 +135,8 @@ fn an_exhausted_pool_raises_the_level_and_refuses_writes_before_they_queue() {
     backend.database.rows("BEGIN; LOCK TABLE orders IN ACCESS EXCLUSIVE MODE");
 
     std::thread::scope(|scope| {
+        // Also after a failed assertion, because the scope waits for its threads.
+        let end = EndOfReaders(&done);
         for _ in 0..4 {
             scope.spawn(|| {
                 while !done.load(SeqCst) {
@@ -138,7 +149,7 @@ fn an_exhausted_pool_raises_the_level_and_refuses_writes_before_they_queue() {
         assert_changed(&service, &RISEN);
         assert!(metric(&service.http, saturation) >= 90.0);
         assert_eq!(create_order(&service.http), Err((503, "5".into())), "at once, without a wait for a connection");
-        done.store(true, SeqCst);
+        drop(end);
         backend.database.rows("ROLLBACK");
     });
 
@@ -150,7 +161,10 @@ fn an_exhausted_pool_raises_the_level_and_refuses_writes_before_they_queue() {
 #[test]
 fn consumer_lag_raises_the_level() {
     let backend = Backend::new();
-    let service = Posthaste::start(&backend, &[("POSTHASTE__BACKPRESSURE__LAG", "1s,3s")]);
+    // A slow disk that delays the first event by some seconds must not raise the level.
+    let (elevated, critical) = (scaled(Duration::from_secs(1)), scaled(Duration::from_secs(3)));
+    let levels = format!("{}s,{}s", elevated.as_secs(), critical.as_secs());
+    let service = Posthaste::start(&backend, &[("POSTHASTE__BACKPRESSURE__LAG", &levels)]);
     create_order(&service.http).expect("NORMAL accepts writes");
     await_metric(&service.http, "kafka_consumer_processed_count_total", WAIT_MAX, |count| count == 1.0);
     let lag = "backpressure_kafka_lag_ms";
@@ -159,7 +173,7 @@ fn consumer_lag_raises_the_level() {
     let id = create_order(&service.http).expect("NORMAL accepts writes");
     await_stage(&service.http, [2.0, 0.35], || ());
     assert_changed(&service, &RISEN);
-    assert!(metric(&service.http, lag) >= 3_000.0);
+    assert!(metric(&service.http, lag) >= critical.as_millis() as f64);
     assert_eq!(create_order(&service.http), Err((503, "5".into())));
     backend.database.rows("ROLLBACK");
 

@@ -121,7 +121,9 @@ fn a_replication_slot_without_a_reader_is_found() {
 fn a_partition_without_an_owner_is_found() {
     let backend = Backend::new();
     let service = Posthaste::start(&backend, &[]);
-    until("every partition is owned", WAIT_MAX, || (findings(&backend, &[]).0 == 0).then_some(()));
+    let owned = || backend.database.rows("SELECT count(owner) FROM outbox_lease")[0][0].clone();
+    until("every partition is owned", WAIT_MAX, || (owned() == "16").then_some(()));
+    assert_eq!(findings(&backend, &[]), (0, vec![]));
     service.kill();
 
     backend.database.rows("UPDATE outbox_lease SET owner = NULL, expires_at = NULL WHERE partition = 3");

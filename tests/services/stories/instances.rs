@@ -25,6 +25,8 @@ const STALL_MAX: Duration = Duration::from_secs(2 + 3 + 3);
 const DRAIN_MAX: Duration = Duration::from_secs(30);
 /// Longest that the contract's "within seconds" may take.
 const SECONDS_MAX: Duration = Duration::from_secs(10);
+/// Calls that Redis did not answer in time, of every component.
+const REDIS_FAILURES: &str = "redis_connection_failures_total";
 
 /// Load on every instance, each with its own record of acknowledged orders.
 struct LoadOnAll(Vec<Load>);
@@ -99,12 +101,15 @@ fn await_empty(backend: &Backend, limit: Duration) {
 #[test]
 fn a_second_process_with_a_live_instance_id_is_refused_with_the_holders_pid() {
     let backend = Backend::exclusive();
-    let fleet = Fleet::start(&backend, 1, &[]);
+    // The holder stays alive, however slow its heartbeats are.
+    let lives_long = ("POSTHASTE__PARTITIONS__DEAD_AFTER", "60s");
+    let fleet = Fleet::start(&backend, 1, &[lives_long]);
     let address = fleet.endpoints()[0].base().trim_start_matches("http://").to_owned();
     let pid = fleet.with(0, |process| process.pid().to_string());
 
     let started = Instant::now();
-    let (code, _, stderr) = finish(command(&backend, &["serve"]).env("POSTHASTE__INSTANCE__ID", "one"));
+    let mut second = command(&backend, &["serve"]);
+    let (code, _, stderr) = finish(second.env("POSTHASTE__INSTANCE__ID", "one").env(lives_long.0, lives_long.1));
 
     assert!(
         code == 1 && started.elapsed() < scaled(Duration::from_secs(5)),
@@ -277,8 +282,17 @@ fn a_list_on_one_instance_shows_the_change_that_another_one_answered() {
 
     for placed in 1..=20 {
         let (writer, reader) = if placed % 2 == 0 { (one, other) } else { (other, one) };
+        let failed = || endpoints.iter().map(|http| metric(http, REDIS_FAILURES)).sum::<f64>();
+        let before = failed();
         assert_eq!(writer.post("/orders", &user, &[], &tea_order(1)).status, 201);
-        assert_eq!((listed(reader), listed(writer), listed(reader)), (placed, placed, placed));
+        let lists = || (listed(reader), listed(writer), listed(reader));
+        let seen = lists();
+        if failed() > before {
+            // Redis did not answer the writer in time: the reader's list is older for a moment.
+            until("every list is new", SECONDS_MAX, || (lists() == (placed, placed, placed)).then_some(()));
+        } else {
+            assert_eq!(seen, (placed, placed, placed));
+        }
     }
 
     fleet.cache(1).stall();

@@ -16,6 +16,8 @@ use crate::stories::rate_limit::LOW_LIMIT;
 
 /// Longest wait for any condition here; no test judges the duration.
 const WAIT_MAX: Duration = Duration::from_secs(30);
+/// Outages of Kafka until the first attempt after one succeeds.
+const OUTAGES_MAX: usize = 3;
 
 #[test]
 fn while_kafka_is_down_the_backlog_grows_without_attempts_and_then_drains() {
@@ -71,7 +73,7 @@ fn while_kafka_is_down_the_backlog_grows_without_attempts_and_then_drains() {
 fn events_leave_once_a_client_sees_that_kafka_is_back() {
     let backend = Backend::exclusive();
     let hour = ["POSTHASTE__BROKER__BREAKER__OPEN", "POSTHASTE__FAILOVER__PROBE_INTERVAL"].map(|key| (key, "1h"));
-    let service = Posthaste::start(&backend, &hour);
+    let service = Posthaste::start(&backend, &[&hour[..], &[("POSTHASTE__OUTBOX__LEASE", "30s")]].concat());
     let user = service.http.user();
     let place = || {
         let created = service.http.post("/orders", &user, &[], &tea_order(1));
@@ -80,13 +82,24 @@ fn events_leave_once_a_client_sees_that_kafka_is_back() {
     let mut acknowledged = vec![place()];
     service.drain();
 
-    backend.services().kill(Service::Kafka);
-    until("the breaker opens", WAIT_MAX, || {
-        acknowledged.push(place());
-        (!service.logged("breaker_opened").is_empty()).then_some(())
+    let logged = |event: &str| service.logged(event).len();
+    // A broker that answers may still need a moment until it accepts a transaction. If the first attempt comes too early, the breaker is open
+    // for an hour again.
+    let is_seen = (0..OUTAGES_MAX).any(|_| {
+        let opened = logged("breaker_opened");
+        backend.services().kill(Service::Kafka);
+        until("the breaker opens", WAIT_MAX, || {
+            acknowledged.push(place());
+            (logged("breaker_opened") > opened).then_some(())
+        });
+        let opened = logged("breaker_opened");
+        backend.services().start(Service::Kafka);
+        until("the breaker closes, or opens again", WAIT_MAX, || {
+            let closed = logged("breaker_closed") > 0;
+            (closed || logged("breaker_opened") > opened).then_some(closed)
+        })
     });
-    backend.services().start(Service::Kafka);
-    until("the breaker closes", WAIT_MAX, || (!service.logged("breaker_closed").is_empty()).then_some(()));
+    assert!(is_seen, "no outage ended with what the clients received");
 
     service.drain();
     event_log::assert_complete(&backend, &acknowledged.into_iter().map(|id| (id, 1)).collect());
@@ -189,7 +202,10 @@ fn a_long_outage_of_a_dependency_makes_the_region_passive_until_it_is_back() {
     let settings = [
         ("POSTHASTE__FAILOVER__GATES", "db,redis,broker"),
         ("POSTHASTE__FAILOVER__PROBE_INTERVAL", "200ms"),
-        ("POSTHASTE__FAILOVER__PROBE_TIMEOUT", "1s"),
+        // Some seconds of a slow disk or a slow Redis are no outage.
+        ("POSTHASTE__FAILOVER__PROBE_TIMEOUT", "5s"),
+        ("POSTHASTE__FAILOVER__REDIS_LATENCY_MAX", "5s"),
+        ("POSTHASTE__FAILOVER__UNHEALTHY_ROUNDS", "8"),
     ];
     let service = Posthaste::start(&backend, &settings);
     let user = service.http.user();

@@ -41,6 +41,7 @@ fn a_failing_bucket_script_falls_back_to_windows_and_then_fails_open() {
     corrupt_counters(&backend, "bucket");
     until_limited("the policy still holds");
     assert!(metric(&service.http, fallback) >= 5.0, "four went through in the window, the fifth did not");
+    until("it is logged", WAIT_MAX, || (!service.logged("bucket_failed").is_empty()).then_some(()));
     assert_eq!(service.logged("bucket_failed").len(), 1, "logged once, not for each request");
 
     corrupt_counters(&backend, "window");

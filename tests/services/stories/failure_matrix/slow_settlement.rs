@@ -63,7 +63,8 @@ fn a_settlement_that_hangs_stops_no_delivery_report_of_another_partition() {
     let cancelled = service.http.patch(&format!("/orders/{slow}/cancel"), &user, &[], &serde_json::json!({}));
     assert_eq!(cancelled.status, 200, "{}", cancelled.text);
     until("the settlement hangs", WAIT_MAX, || {
-        let waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted";
+        let waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted
+                       AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
         (backend.database.rows(waiting)[0][0] != "0").then_some(())
     });
     let acknowledged = || metric(&service.http, "outbox_commit_to_ack_seconds_count");

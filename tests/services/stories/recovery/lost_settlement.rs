@@ -29,8 +29,15 @@ fn settlement_that_a_crash_of_the_database_undoes_is_made_again_without_a_duplic
     }
     let clients = Proxy::to(&server.address());
     let url = format!("postgres://posthaste@{}/postgres", clients.address());
-    // A consumer's commits would flush the settlement.
-    let service = Posthaste::start(&backend, &[("POSTHASTE__STORE__URL", &url), ("POSTHASTE__CONSUMER__COUNT", "0")]);
+    // The commits of a consumer and of frequent heartbeats would flush the settlement.
+    let settings = [
+        ("POSTHASTE__STORE__URL", &*url),
+        ("POSTHASTE__CONSUMER__COUNT", "0"),
+        ("POSTHASTE__PARTITIONS__HEARTBEAT", "3s"),
+        ("POSTHASTE__PARTITIONS__DEAD_AFTER", "15s"),
+        ("POSTHASTE__OUTBOX__LEASE", "30s"),
+    ];
+    let service = Posthaste::start(&backend, &settings);
     let user = service.http.user();
     let unsettled = || number("SELECT count(*) FROM outbox");
     let mut orders = BTreeMap::new();
