@@ -71,8 +71,9 @@ impl ConsumerGroups for Kafka {
         self.inner.watcher.ready().await?;
         let names: Vec<&str> = topics.iter().map(String::as_str).collect();
         self.ensure_topics(&names).await?;
-        let (options, group, topics) = (Arc::clone(&self.inner.options), group.to_owned(), topics.to_vec());
-        run_blocking("kafka-group-begin", move || commit_ends(&options, &group, &topics)).await
+        let (options, contact) = (Arc::clone(&self.inner.options), Arc::clone(&self.inner.contact));
+        let (group, topics) = (group.to_owned(), topics.to_vec());
+        run_blocking("kafka-group-begin", move || commit_ends(&options, &contact, &group, &topics)).await
     }
 
     async fn keep_offsets(&self, group: &str, topics: &[String]) -> Result<(), Error> {

@@ -4,21 +4,25 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kit::wait::scaled;
+use outbox::partition::topic_partition;
 use ports::broker::consumer_groups::{ConsumerGroups, Delivery, GroupMember};
+use ports::broker::topics::TopicReader;
 use ports::broker::{Broker, Position};
 use rdkafka::ClientConfig;
-use rdkafka::admin::AdminOptions;
 use rdkafka::message::{Header, OwnedHeaders};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 
-use crate::support::{Installation, TIMEOUT, admin, create_topic, servers};
+use crate::support::{Installation, TIMEOUT, create_topic, delete_topic, servers};
 
 const POLL_TIMEOUT: Duration = Duration::from_millis(300);
 
+fn group_of(installation: &Installation) -> String {
+    format!("{}group", installation.kafka.options().topic_prefix)
+}
+
 async fn join(installation: &Installation) -> Arc<dyn GroupMember> {
-    let options = installation.kafka.options();
-    let group = format!("{}group", options.topic_prefix);
-    installation.kafka.join(&group, &[options.topic("order.events")], 0, 1).await.expect("joined")
+    let topics = [installation.kafka.options().topic("order.events")];
+    installation.kafka.join(&group_of(installation), &topics, 0, 1).await.expect("joined")
 }
 
 async fn polled(source: &Arc<dyn GroupMember>, at_least: usize) -> Vec<Delivery> {
@@ -123,7 +127,7 @@ async fn member_reads_all_messages_of_a_topic_that_was_created_again() {
     let member = join(&installation).await;
     member.acknowledge(&positions(&polled(&member, 40).await)).await.expect("acknowledged");
     let topic = installation.kafka.options().topic("order.events");
-    admin().delete_topics(&[&topic], &AdminOptions::new()).await.expect("deleted")[0].as_ref().expect("deleted");
+    delete_topic(&topic).await;
     create_topic(&topic, 2, &[]).await;
     fill(&installation, 5, 3).await;
 
@@ -135,6 +139,47 @@ async fn member_reads_all_messages_of_a_topic_that_was_created_again() {
     fill(&installation, 8, 1).await;
     let later = polled(&join(&installation).await, 8).await;
     assert_eq!(later.len(), 8, "the group continues after the new messages");
+}
+
+/// A group begins at the end while the transaction of an event commits. Returns how long that took, and what the group receives when another
+/// event has been sent.
+async fn begin_during_a_commit() -> (Duration, Vec<String>) {
+    let installation = Installation::new().await;
+    let (options, topic) = (installation.kafka.options(), installation.kafka.options().topic("order.events"));
+    let mut config = ClientConfig::new();
+    config.set("bootstrap.servers", servers()).set("transactional.id", format!("{}other", options.topic_prefix));
+    let producer: BaseProducer = config.create().expect("a producer");
+    producer.init_transactions(TIMEOUT).expect("initialised");
+    producer.begin_transaction().expect("begun");
+    let partition = topic_partition(b"a", options.topic_partitions) as i32;
+    let record = BaseRecord::to(&topic).partition(partition).key("a").payload("sent before");
+    producer.send(record).map_err(|(error, _)| error).expect("sent");
+    producer.flush(TIMEOUT).expect("delivered");
+
+    let (group, topics, begun) = (group_of(&installation), [topic], Instant::now());
+    let (set, ()) = tokio::join!(installation.kafka.begin_at_end(&group, &topics), async {
+        // The list waits half a second for open transactions.
+        installation.kafka.list().await.expect("listed");
+        producer.commit_transaction(TIMEOUT).expect("committed");
+    });
+    set.expect("the offsets are set");
+    let took = begun.elapsed();
+    installation.kafka.append(installation.records(&[("a", "sent after")])).await.expect("appended");
+    let read = polled(&join(&installation).await, 1).await;
+    (took, read.iter().map(|delivery| String::from_utf8_lossy(&delivery.record.value).into_owned()).collect())
+}
+
+/// A coordinator acknowledges a commit before the last stable offset has passed it.
+#[tokio::test(flavor = "multi_thread")]
+async fn group_that_begins_at_the_end_skips_the_events_of_ending_transactions() {
+    for _ in 0..10 {
+        let (took, received) = begin_during_a_commit().await;
+        // It waits for five seconds, in which a busy machine may not commit.
+        if took < Duration::from_secs(5) {
+            return assert_eq!(received, ["sent after"]);
+        }
+    }
+    panic!("no group began within five seconds");
 }
 
 #[tokio::test]

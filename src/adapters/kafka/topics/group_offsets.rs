@@ -1,4 +1,5 @@
 //! Reads the offsets that a consumer group has committed, sets its first ones, and renews their retention.
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ports::Error;
@@ -6,12 +7,18 @@ use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
 use rdkafka::error::KafkaError;
 use rdkafka::{Offset, TopicPartitionList};
 
+use crate::connection::broker_contact::BrokerContact;
 use crate::connection::client_config;
 use crate::error::map_err;
 use crate::options::Options;
+use crate::topics::partition_reader::{PartitionReader, partition_list};
 
 /// Longest wait for the group's coordinator.
 const COORDINATOR_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Longest wait for transactions that are open when a group is to begin at the end. A request over HTTP waits for it. A transaction of another
+/// application may last longer: the group then begins before it.
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Longest time to join a group: the broker waits three seconds for more members by default.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(30);
@@ -45,31 +52,42 @@ pub(crate) fn committed_offsets(
 
 /// Commits the end of each partition in which the group has no offset. The group must have no member. A topic that was created a moment ago may
 /// not have its leaders in the client's view yet, so a failure that may pass is repeated.
-pub(crate) fn commit_ends(options: &Options, group: &str, topics: &[String]) -> Result<(), Error> {
+pub(crate) fn commit_ends(
+    options: &Options,
+    contact: &Arc<BrokerContact>,
+    group: &str,
+    topics: &[String],
+) -> Result<(), Error> {
     let started = Instant::now();
     loop {
-        match try_commit_ends(options, group, topics) {
+        match try_commit_ends(options, contact, group, topics) {
             Err(Error::Unreachable(_)) if started.elapsed() < COORDINATOR_TIMEOUT => std::thread::sleep(REPEAT_PAUSE),
             result => return result,
         }
     }
 }
 
-/// One attempt of [`commit_ends`].
-fn try_commit_ends(options: &Options, group: &str, topics: &[String]) -> Result<(), Error> {
+/// One attempt of [`commit_ends`]. An event that was sent before belongs to no group that begins now, also where its transaction is only ending:
+/// the end is the last stable offset once it has passed such transactions.
+fn try_commit_ends(
+    options: &Options,
+    contact: &Arc<BrokerContact>,
+    group: &str,
+    topics: &[String],
+) -> Result<(), Error> {
     let failed = |error: KafkaError| map_err(&error, "setting a group's first offsets");
     let client: BaseConsumer = client_config::group_offset_reader(options, group).create().map_err(failed)?;
     let committed = committed_in(&client, topics).map_err(failed)?;
-    let mut ends = TopicPartitionList::new();
-    for element in committed.elements().iter().filter(|element| !matches!(element.offset(), Offset::Offset(_))) {
-        let (topic, partition) = (element.topic(), element.partition());
-        let (_, end) = client.fetch_watermarks(topic, partition, COORDINATOR_TIMEOUT).map_err(failed)?;
-        ends.add_partition_offset(topic, partition, Offset::Offset(end)).map_err(failed)?;
-    }
-    if ends.count() == 0 {
+    let elements = committed.elements();
+    let without_offset = elements.iter().filter(|element| !matches!(element.offset(), Offset::Offset(_)));
+    let partitions: Vec<(String, u32)> =
+        without_offset.map(|element| (element.topic().to_owned(), element.partition().unsigned_abs())).collect();
+    if partitions.is_empty() {
         return Ok(());
     }
-    client.commit(&ends, CommitMode::Sync).map_err(failed)
+    let ends = PartitionReader::new(options, contact).map_err(failed)?.settled_ends(&partitions, SETTLE_TIMEOUT)?;
+    let ends = ends.iter().map(|((topic, partition), end)| (topic.as_str(), *partition, Offset::Offset(*end as i64)));
+    client.commit(&partition_list(ends)?, CommitMode::Sync).map_err(failed)
 }
 
 /// Joins the group and leaves it, if it has an offset. The broker counts the retention of the offsets of a group that once had members from the moment

@@ -227,7 +227,9 @@ fn map_offset_err(error: &KafkaError, action: &str) -> Error {
     }
 }
 
-fn partition_list<'a>(partitions: impl Iterator<Item = (&'a str, u32, Offset)>) -> Result<TopicPartitionList, Error> {
+pub(crate) fn partition_list<'a>(
+    partitions: impl Iterator<Item = (&'a str, u32, Offset)>,
+) -> Result<TopicPartitionList, Error> {
     let mut list = TopicPartitionList::new();
     for (topic, partition, offset) in partitions {
         let added = list.add_partition_offset(topic, partition as i32, offset);
