@@ -20,7 +20,7 @@ use crate::store::throwaway::with_data;
 use clients::{OrderClients, Progress};
 use faults::{FaultCounts, FaultPlan};
 use instances::{Addresses, Instances};
-use verdict::{ChaosVerdict, read_topic};
+use verdict::read_verdict;
 
 /// Longest time after the last fault until all orders are finished and no row waits.
 const RECOVERY_MAX: Duration = Duration::from_secs(120);
@@ -77,10 +77,10 @@ async fn run<P: Program>(program: &P, plan: &ChaosPlan, data: &P::Data) -> Resul
     let slowest_start = instances.slowest_start();
     let ended = instances.stop().await?;
 
-    let published = read_topic(data).await?;
+    let finished = progress.borrow().finished.clone();
+    let mut verdict = read_verdict(data, &finished).await?;
     let progress = progress.borrow();
     let exactly_once = program.settings()["delivery"] == "exactly-once";
-    let mut verdict = ChaosVerdict::of(&progress.finished, &published);
     verdict.parked = depth.parked;
     verdict.waiting = depth.waiting;
     verdict.unfinished_orders = unfinished as u64;

@@ -7,18 +7,27 @@ use serde_json::{Value, json};
 use super::clients::EVENTS_OF_AN_ORDER;
 use crate::error::Error;
 use crate::program::ThrowawayData;
-use crate::service::topic_checker::for_each_record;
+use crate::service::topic_checker::{for_each_record, read_until_complete};
 
 /// One event of the topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct PublishedEvent {
-    pub key: String,
-    pub sequence: u64,
-    pub event_id: String,
+struct PublishedEvent {
+    key: String,
+    sequence: u64,
+    event_id: String,
+}
+
+/// The verdict on the event topic, which must contain every event of the finished orders.
+pub(super) async fn read_verdict(
+    data: &impl ThrowawayData,
+    finished: &BTreeSet<String>,
+) -> Result<ChaosVerdict, Error> {
+    let read = async || Ok(ChaosVerdict::of(finished, &read_topic(data).await?));
+    read_until_complete(read, |verdict| verdict.missing == 0).await
 }
 
 /// Reads the whole event topic, each partition in its order.
-pub(super) async fn read_topic(data: &impl ThrowawayData) -> Result<Vec<PublishedEvent>, Error> {
+async fn read_topic(data: &impl ThrowawayData) -> Result<Vec<PublishedEvent>, Error> {
     let mut events = Vec::new();
     let event = |delivery: &Delivery| {
         let record = &delivery.record;
@@ -47,7 +56,7 @@ pub(super) struct ChaosVerdict {
 
 impl ChaosVerdict {
     /// Compares the events with the finished orders.
-    pub(super) fn of(finished: &BTreeSet<String>, published: &[PublishedEvent]) -> Self {
+    fn of(finished: &BTreeSet<String>, published: &[PublishedEvent]) -> Self {
         let mut verdict = Self { events: published.len() as u64, ..Self::default() };
         let (mut seen, mut last) = (HashSet::new(), BTreeMap::<&str, u64>::new());
         let mut events_by_order = BTreeMap::<&str, u64>::new();

@@ -1,13 +1,19 @@
 //! Counts duplicates, order violations and missing events in the event topic.
 use std::collections::{HashMap, HashSet};
+use std::time::Duration;
 
 use ports::broker::consumer_groups::Delivery;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use crate::error::Error;
 use crate::program::ThrowawayData;
 
 const PAGE_RECORDS_MAX: u32 = 1_000;
+/// Longest wait for the markers of committed transactions: a broker that has just restarted needs some seconds.
+const MARKERS_MAX: Duration = Duration::from_secs(60);
+/// Pause before a topic is read again.
+const REPEAT_PAUSE: Duration = Duration::from_millis(500);
 
 /// Counts over all partitions of the topic.
 #[derive(Default)]
@@ -20,11 +26,30 @@ pub(crate) struct TopicReport {
 
 /// Reads the whole topic; `expected` is the number of events that must be in it.
 pub(crate) async fn check_topic(data: &impl ThrowawayData, expected: u64) -> Result<TopicReport, Error> {
-    let mut report = TopicReport::default();
-    let (mut seen, mut last) = (HashSet::new(), HashMap::new());
-    for_each_record(data, |delivery| report.count(delivery, &mut seen, &mut last)).await?;
-    report.missing = expected.saturating_sub(seen.len() as u64);
-    Ok(report)
+    let read = async || {
+        let mut report = TopicReport::default();
+        let (mut seen, mut last) = (HashSet::new(), HashMap::new());
+        for_each_record(data, |delivery| report.count(delivery, &mut seen, &mut last)).await?;
+        report.missing = expected.saturating_sub(seen.len() as u64);
+        Ok(report)
+    };
+    read_until_complete(read, |report| report.missing == 0).await
+}
+
+/// Reads again until the result is complete, for at most [`MARKERS_MAX`], and returns the last result. A broker acknowledges a commit before it
+/// writes the markers that make the records visible, and a read ends before the first record without its marker.
+pub(crate) async fn read_until_complete<T>(
+    read: impl AsyncFn() -> Result<T, Error>,
+    is_complete: impl Fn(&T) -> bool,
+) -> Result<T, Error> {
+    let begun = Instant::now();
+    loop {
+        let result = read().await?;
+        if is_complete(&result) || begun.elapsed() > MARKERS_MAX {
+            return Ok(result);
+        }
+        tokio::time::sleep(REPEAT_PAUSE).await;
+    }
 }
 
 /// Reads the whole event topic, while the service is stopped: one partition after the other, each in its order.
@@ -70,5 +95,32 @@ impl TopicReport {
         if sequence != before + 1 {
             self.order_violations += 1;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn topic_is_read_again_until_no_event_is_missing() {
+        let missing = Cell::new(3_u64);
+        let read = async || Ok(missing.replace(missing.get().saturating_sub(1)));
+
+        let result = read_until_complete(read, |missing| *missing == 0).await;
+
+        assert_eq!(result.expect("read"), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn events_that_stay_missing_are_reported() {
+        let begun = Instant::now();
+
+        let result = read_until_complete(async || Ok(2_u64), |missing| *missing == 0).await;
+
+        assert_eq!(result.expect("read"), 2);
+        assert!(begun.elapsed() > MARKERS_MAX && begun.elapsed() < 2 * MARKERS_MAX, "{:?}", begun.elapsed());
     }
 }
