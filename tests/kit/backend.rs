@@ -47,11 +47,10 @@ pub trait Backend: Send + Sync + Sized + 'static {
         "orders".into()
     }
 
-    /// Waits until the acknowledged records of [`Backend::topic`] are visible to readers, which some brokers make so after their
-    /// acknowledgement. Blocks.
+    /// Blocks until the acknowledged records of all topics are visible to readers, which some brokers make so after their acknowledgement.
     fn settle(&self) {}
 
-    /// How long a poll waits for messages that exist; zero where the broker delivers them at once.
+    /// How long a poll waits for messages that exist; zero where the broker delivers them at once, also to a member that has just joined.
     fn poll_timeout(&self) -> Duration {
         Duration::ZERO
     }

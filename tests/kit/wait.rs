@@ -1,6 +1,8 @@
 //! Waits for a condition with a deadline: the only code in tests that sleeps.
 use std::time::{Duration, Instant};
 
+use ports::Error;
+
 /// The environment variable with the factor for every deadline.
 const FACTOR_VARIABLE: &str = "POSTHASTE_TEST_TIMEOUT_FACTOR";
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
@@ -34,6 +36,25 @@ pub fn until<T>(what: &str, limit: Duration, poll: impl FnMut() -> Option<T>) ->
 #[track_caller]
 pub fn until_since<T>(start: Instant, what: &str, limit: Duration, mut poll: impl FnMut() -> Option<T>) -> T {
     until_ok(start, limit, || poll().ok_or_else(|| what.to_owned()))
+}
+
+/// Repeats a call while its dependency does not answer within the limits of the product, which a slow machine may exceed. Returns any other
+/// result at once, and the last one when the [`scaled`] `limit` has passed. The call must be idempotent.
+///
+/// # Errors
+/// The other errors of the call, and its last one after the limit.
+pub async fn until_answered<T, F: Future<Output = Result<T, Error>>>(
+    limit: Duration,
+    mut call: impl FnMut() -> F,
+) -> Result<T, Error> {
+    let (begun, limit) = (Instant::now(), scaled(limit));
+    loop {
+        match call().await {
+            Err(Error::Unreachable(_) | Error::Unknown(_) | Error::Overloaded(_)) if begun.elapsed() < limit => {}
+            result => return result,
+        }
+        std::thread::sleep(POLL_INTERVAL);
+    }
 }
 
 /// As [`until_since`], where each poll that fails describes what it found: the panic message contains the last description.

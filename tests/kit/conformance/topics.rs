@@ -98,7 +98,7 @@ async fn reading_acknowledges_nothing<B: Backend>(backend: &B) {
 
     given.visible().await;
 
-    let polled = member.poll(10, backend.poll_timeout()).await.expect("polled");
+    let polled = given.poll_all(&member).await;
     given.visible().await;
     assert_eq!(polled.len(), 2);
     assert_eq!(member.lag().await.expect("the lag is read").iter().map(|lag| lag.messages).sum::<u64>(), 2);

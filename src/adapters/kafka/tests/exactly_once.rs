@@ -5,6 +5,7 @@ use futures::future::join_all;
 use futures::join;
 use kafka::Guarantee;
 use kit::TestClock;
+use kit::wait::scaled;
 use outbox::topics::WATERMARK_TOPIC;
 use ports::Error;
 use ports::broker::{Batch, Broker, Published};
@@ -78,7 +79,7 @@ async fn concurrent_fences_of_one_session_do_not_fence_each_other() {
     let fences = join_all((0..16).map(|_| other.kafka.fence(&former))).await;
 
     assert!(fences.iter().all(Result::is_ok), "{fences:?}");
-    assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < scaled(Duration::from_secs(30)), "{:?}", begun.elapsed());
     let late = installation.publish(&former, batch(P1, 2, installation.records(&[("b", "late")]))).await;
     assert!(matches!(late, Published::SessionLost(_)), "{late:?}");
 }
@@ -106,9 +107,11 @@ async fn fence_aborts_the_open_transaction_of_a_crashed_producer() {
     let installation = Installation::new().await;
     let session = installation.session(0).await;
     installation.committed(&session, batch(P0, 3, installation.records(&[("a", "3")]))).await;
+    let committed = installation.by_key().await;
     leave_transaction_open(&installation, &session);
 
-    assert_eq!(installation.values().await, ["3"]);
+    assert_eq!(committed, [("a".into(), vec!["3".into()])].into());
+    assert_eq!(installation.present_by_key().await, committed);
 
     // The watermark is undecided while the transaction is open; the read returns when the fence has aborted it.
     let (watermark, ()) = join!(installation.watermark(&session, P0), async {
@@ -119,16 +122,19 @@ async fn fence_aborts_the_open_transaction_of_a_crashed_producer() {
     assert_eq!(installation.values().await, ["3"]);
 }
 
+/// The batch with a lease that ends its wait for a response that never comes.
+fn cut_short(batch: Batch) -> Batch {
+    Batch { time_left: scaled(Duration::from_secs(4)), ..batch }
+}
+
 async fn publish_with_unknown_outcome(when: CutAt) -> (Option<u64>, Vec<String>) {
     let proxy = Proxy::to(&servers());
-    let mut options = options(&proxy.address, &TestClock::default());
-    options.delivery_timeout = Duration::from_secs(4);
-    let installation = Installation::of(opened(options).await);
+    let installation = Installation::of(opened(options(&proxy.address, &TestClock::default())).await);
     let session = installation.session(0).await;
     installation.committed(&session, batch(P0, 1, installation.records(&[("a", "1")]))).await;
     proxy.cut_at(when);
 
-    let result = installation.publish(&session, batch(P0, 2, installation.records(&[("a", "2")]))).await;
+    let result = installation.publish(&session, cut_short(batch(P0, 2, installation.records(&[("a", "2")])))).await;
 
     assert!(matches!(result, Published::Unknown(_) | Published::SessionLost(_)), "{result:?}");
     let late = installation.publish(&session, batch(P1, 3, installation.records(&[("b", "late")]))).await;
@@ -151,14 +157,12 @@ async fn commit_with_a_lost_response_is_done() {
 /// The failures of two batches that are announced as companions, when the commit of the first transaction never reaches the broker.
 async fn failures_of_companions() -> [Published; 2] {
     let proxy = Proxy::to(&servers());
-    let mut options = options(&proxy.address, &TestClock::default());
-    options.delivery_timeout = Duration::from_secs(4);
-    let installation = Installation::of(opened(options).await);
+    let installation = Installation::of(opened(options(&proxy.address, &TestClock::default())).await);
     let session = installation.session(0).await;
     installation.committed(&session, batch(P0, 1, installation.records(&[("a", "1")]))).await;
     proxy.cut_at(CutAt::BeforeTheEnd);
-    let first = Batch { companions: 1, ..batch(P0, 2, installation.records(&[("a", "2")])) };
-    let second = batch(P1, 3, installation.records(&[("b", "3")]));
+    let first = Batch { companions: 1, ..cut_short(batch(P0, 2, installation.records(&[("a", "2")]))) };
+    let second = cut_short(batch(P1, 3, installation.records(&[("b", "3")])));
     join!(installation.publish(&session, first), installation.publish(&session, second)).into()
 }
 
@@ -236,8 +240,7 @@ async fn two_concurrent_sessions_keep_the_order_of_each_key() {
 
 #[tokio::test]
 async fn record_above_the_brokers_limit_is_refused_and_the_others_are_published() {
-    let installation = Installation::new().await;
-    installation.set("max.message.bytes", "3000").await;
+    let installation = Installation::with_small_batches(Guarantee::ExactlyOnce).await;
     let session = installation.session(0).await;
     let large = noise(12_000);
     // One key, so that all records share a partition and a request.
@@ -256,8 +259,7 @@ async fn record_above_the_brokers_limit_is_refused_and_the_others_are_published(
 
 #[tokio::test]
 async fn equally_large_records_are_refused_at_once_until_the_refusal_expires() {
-    let installation = Installation::new().await;
-    installation.set("max.message.bytes", "3000").await;
+    let installation = Installation::with_small_batches(Guarantee::ExactlyOnce).await;
     let session = installation.session(0).await;
     let (large, larger) = (noise(12_000), noise(13_000));
     let mixed = |token| {
@@ -272,19 +274,18 @@ async fn equally_large_records_are_refused_at_once_until_the_refusal_expires() {
     let large_rows = [1, 3, 4].map(|at| second.records[at].0);
     assert_eq!(refused(&installation.publish(&session, second.clone()).await), large_rows);
     installation.set("max.message.bytes", "1000000").await;
-    let begun = std::time::Instant::now();
+    let begun = Instant::now();
     for token in 3.. {
         match installation.publish(&session, mixed(token)).await {
             Published::Committed(_) => break,
-            other => assert!(begun.elapsed() < std::time::Duration::from_secs(30), "{other:?}"),
+            other => assert!(begun.elapsed() < scaled(Duration::from_secs(30)), "{other:?}"),
         }
     }
 }
 
 #[tokio::test]
 async fn records_that_exceed_the_brokers_limit_only_together_are_published() {
-    let installation = Installation::new().await;
-    installation.set("max.message.bytes", "3000").await;
+    let installation = Installation::with_small_batches(Guarantee::ExactlyOnce).await;
     let session = installation.session(0).await;
     let values: Vec<String> = (0..10).map(|at| format!("{at}{}", noise(900))).collect();
     let records = values.iter().map(|value| installation.make.record("k", value)).collect();
@@ -364,8 +365,7 @@ async fn batch_is_published_although_its_caller_was_dropped() {
 
 #[tokio::test]
 async fn refused_append_returns_the_rejection() {
-    let installation = Installation::new().await;
-    installation.set("max.message.bytes", "3000").await;
+    let installation = Installation::with_small_batches(Guarantee::ExactlyOnce).await;
     let records = installation.records(&[("a", "1"), ("b", &noise(12_000))]);
 
     let result = installation.kafka.append(records).await;

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use kafka::{Guarantee, Kafka, KafkaProbe};
 use kit::TestClock;
-use kit::wait::scaled;
+use kit::wait::{scaled, until_answered};
 use ports::Error;
 use ports::broker::consumer_groups::{ConsumerGroups, GroupMember};
 use ports::broker::topics::TopicReader;
@@ -46,7 +46,8 @@ async fn adapter_opens_without_a_broker_and_creates_the_topics_later() {
     proxy.mend();
     let session = reopen_session(&installation).await;
     installation.committed(&session, batch(P0, 1, installation.records(&[("a", "1")]))).await;
-    KafkaProbe(installation.kafka.clone()).check().await.expect("the probe succeeds again");
+    let probe = KafkaProbe(installation.kafka.clone());
+    until_answered(TIMEOUT, || probe.check()).await.expect("the probe succeeds again");
 }
 
 #[tokio::test]
@@ -212,7 +213,7 @@ async fn transactional_session_survives_the_loss_of_its_connections() {
 async fn behind_a_proxy(guarantee: Guarantee) -> (Proxy, Installation) {
     let proxy = Proxy::to(&servers());
     let mut options = options(&proxy.address, &TestClock::default());
-    (options.guarantee, options.delivery_timeout) = (guarantee, Duration::from_secs(4));
+    (options.guarantee, options.delivery_timeout) = (guarantee, scaled(Duration::from_secs(4)));
     let installation = Installation::of(opened(options).await);
     (proxy, installation)
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kafka::{Guarantee, Kafka, Options};
+use kit::wait::{until, until_answered};
 use kit::{Factory, TestClock};
-use ports::Error;
 use ports::broker::topics::TopicReader;
 use ports::broker::{Batch, Broker, Published, Record};
 use ports::partitions::{InstanceId, PartitionNo, ProducerSessionId, Token};
@@ -24,9 +24,6 @@ pub const P2: PartitionNo = PartitionNo(2);
 pub const HOUR: Duration = Duration::from_secs(3_600);
 /// Longest time that any step of a test may take, also on a machine that is busy with other tests.
 pub const TIMEOUT: Duration = Duration::from_secs(120);
-
-/// Longest time that a read of committed records waits for open transactions.
-const OPEN_MAX: Duration = Duration::from_secs(10);
 
 /// The bootstrap servers of the real broker.
 pub fn servers() -> String {
@@ -49,11 +46,7 @@ pub fn options(servers: &str, clock: &TestClock) -> Options {
 /// An adapter whose topics exist.
 pub async fn opened(options: Options) -> Kafka {
     let kafka = Kafka::open(options).expect("the options are legal");
-    let begun = Instant::now();
-    while let Err(error) = kafka.ensure_topics(&[]).await {
-        let may_pass = matches!(error, Error::Unreachable(_) | Error::Unknown(_) | Error::Overloaded(_));
-        assert!(may_pass && begun.elapsed() < TIMEOUT, "the topics are not made: {error}");
-    }
+    until_answered(TIMEOUT, || kafka.ensure_topics(&[])).await.expect("the topics are made");
     kafka
 }
 
@@ -99,6 +92,15 @@ impl Installation {
         Self::of(opened(options).await)
     }
 
+    /// An installation with an event topic that takes batches of at most 3,000 bytes. The topic is created so, because a broker applies a
+    /// change of the limit later than it reports it.
+    pub async fn with_small_batches(guarantee: Guarantee) -> Self {
+        let options = Options { guarantee, ..options(&servers(), &TestClock::default()) };
+        let settings = [("max.message.bytes", "3000"), ("retention.ms", "-1")];
+        create_topic(&options.topic("order.events"), options.topic_partitions as i32, &settings).await;
+        Self::of(opened(options).await)
+    }
+
     pub fn of(kafka: Kafka) -> Self {
         let cleanup = Some(TopicCleanup::after(&kafka));
         Self { _cleanup: cleanup, ..Self::without_cleanup(kafka) }
@@ -137,18 +139,30 @@ impl Installation {
 
     /// The watermark once every transaction of this session is decided.
     pub async fn watermark(&self, session: &ProducerSessionId, partition: PartitionNo) -> Option<Token> {
-        self.kafka.watermark(partition, Some(session)).await.expect("the watermark is read")
+        let read = || self.kafka.watermark(partition, Some(session));
+        until_answered(TIMEOUT, read).await.expect("the watermark is read")
     }
 
     /// The watermark as an acquisition without an open batch reads it.
     pub async fn present_watermark(&self, partition: PartitionNo) -> Option<Token> {
-        self.kafka.watermark(partition, None).await.expect("the watermark is read")
+        let read = || self.kafka.watermark(partition, None);
+        until_answered(TIMEOUT, read).await.expect("the watermark is read")
     }
 
-    /// The committed values in the event topic, by key and in order.
+    /// Fences every session of the installation; returns the watermarks.
+    pub async fn fence_all(&self) -> BTreeMap<PartitionNo, Token> {
+        until_answered(TIMEOUT, || self.kafka.fence_all()).await.expect("all sessions are fenced")
+    }
+
+    /// The committed values in the event topic, by key and in order, once no transaction is open in it.
     pub async fn by_key(&self) -> BTreeMap<String, Vec<String>> {
+        settle(&self.kafka.options().topic("order.events"));
+        self.present_by_key().await
+    }
+
+    /// The values in the event topic up to the first open transaction, by key and in order.
+    pub async fn present_by_key(&self) -> BTreeMap<String, Vec<String>> {
         let topic = self.kafka.options().topic("order.events");
-        settle(&topic);
         let views = self.kafka.list().await.expect("topics are listed");
         let view = views.iter().find(|view| view.name == topic).expect("the topic exists");
         let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
@@ -168,40 +182,36 @@ impl Installation {
         values
     }
 
-    /// Changes a setting of the event topic, and waits until the broker applies it.
+    /// Changes a setting of the event topic. The broker applies it later: a caller repeats what it waits for.
     pub async fn set(&self, name: &str, value: &str) {
-        let (topic, options, admin) = (self.kafka.options().topic("order.events"), AdminOptions::new(), admin());
+        let topic = self.kafka.options().topic("order.events");
         let change = AlterConfig::new(ResourceSpecifier::Topic(&topic)).set(name, value);
-        admin.alter_configs(&[change], &options).await.expect("altered")[0].as_ref().expect("altered");
-        let begun = Instant::now();
-        loop {
-            let described =
-                admin.describe_configs(&[ResourceSpecifier::Topic(&topic)], &options).await.expect("described");
-            let config = described[0].as_ref().expect("described");
-            if config.get(name).and_then(|entry| entry.value.as_deref()) == Some(value) {
-                return;
-            }
-            assert!(begun.elapsed() < TIMEOUT, "{name} does not become {value}");
-        }
+        let altered = admin().alter_configs(&[change], &AdminOptions::new()).await.expect("altered");
+        altered[0].as_ref().expect("altered");
     }
 }
 
-/// Waits until the transactions that are open in a topic have ended, for at most [`OPEN_MAX`] because some tests keep one open. The
-/// coordinator acknowledges a commit before it writes the markers that make the records visible. Blocks.
+/// Waits until the transactions that are open in a topic have ended. The coordinator acknowledges a commit before it writes the markers that
+/// make the records visible. Blocks.
+///
+/// # Panics
+/// When a transaction stays open.
 pub fn settle(topic: &str) {
     let consumer = |isolation| {
         let mut config = ClientConfig::new();
         config.set("bootstrap.servers", servers()).set("group.id", "none").set("isolation.level", isolation);
         config.create::<BaseConsumer>().expect("a consumer")
     };
-    let (all, stable, begun) = (consumer("read_uncommitted"), consumer("read_committed"), Instant::now());
-    let metadata = all.fetch_metadata(Some(topic), TIMEOUT).expect("the broker answers");
-    let partitions = metadata.topics().iter().flat_map(|topic| topic.partitions());
-    for partition in partitions.map(|partition| partition.id()) {
-        let end =
-            |consumer: &BaseConsumer| consumer.fetch_watermarks(topic, partition, TIMEOUT).expect("its offsets").1;
-        let high = end(&all);
-        while end(&stable) < high && begun.elapsed() < OPEN_MAX {}
+    let (all, stable) = (consumer("read_uncommitted"), consumer("read_committed"));
+    let partitions = until("the partitions of the topic", TIMEOUT, || {
+        let metadata = all.fetch_metadata(Some(topic), TIMEOUT).ok()?;
+        let ids = metadata.topics().iter().flat_map(|topic| topic.partitions()).map(|partition| partition.id());
+        Some(ids.collect::<Vec<_>>()).filter(|ids| !ids.is_empty())
+    });
+    for partition in partitions {
+        let end = |consumer: &BaseConsumer| Some(consumer.fetch_watermarks(topic, partition, TIMEOUT).ok()?.1);
+        let high = until("the end of the partition", TIMEOUT, || end(&all));
+        until("no transaction is open", TIMEOUT, || end(&stable).filter(|stable| *stable >= high));
     }
 }
 
@@ -239,7 +249,8 @@ pub async fn delete_topic(name: &str) {
     }
 }
 
-/// Creates a topic without the adapter, and waits until the broker lists it with its leaders.
+/// Creates a topic without the adapter, and waits until the broker lists it with its leaders, and without records of a deleted topic of this
+/// name.
 pub async fn create_topic(name: &str, partitions: i32, settings: &[(&str, &str)]) {
     let new = NewTopic::new(name, partitions, TopicReplication::Fixed(1));
     let new = settings.iter().fold(new, |new, (key, value)| new.set(key, value));
@@ -250,7 +261,9 @@ pub async fn create_topic(name: &str, partitions: i32, settings: &[(&str, &str)]
         let metadata = admin.inner().fetch_metadata(Some(name), TIMEOUT).expect("the broker answers");
         let [topic] = metadata.topics() else { panic!("one topic was requested") };
         let has_leaders = topic.partitions().iter().all(|partition| partition.leader() >= 0);
-        if topic.error().is_none() && has_leaders && topic.partitions().len() == partitions as usize {
+        let is_complete = topic.error().is_none() && has_leaders && topic.partitions().len() == partitions as usize;
+        let is_empty = |partition| matches!(admin.inner().fetch_watermarks(name, partition, TIMEOUT), Ok((0, 0)));
+        if is_complete && (0..partitions).all(is_empty) {
             return;
         }
         assert!(begun.elapsed() < TIMEOUT, "{name} is not listed");

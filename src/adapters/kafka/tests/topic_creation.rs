@@ -2,25 +2,29 @@
 use futures::join;
 use kafka::{Kafka, KafkaProbe};
 use kit::TestClock;
+use kit::wait::until_answered;
 use outbox::topics::WATERMARK_TOPIC;
 use ports::broker::topics::TopicReader;
 use ports::broker::{Broker, Published};
 use ports::probe::Probe;
 use ports::{Error, Fault};
 
-use crate::support::{Installation, P0, P1, batch, create_topic, opened, options, servers};
+use crate::support::{Installation, P0, P1, TIMEOUT, batch, create_topic, opened, options, servers};
 
 async fn refused(settings: &[(&str, &str)], partitions: i32) -> String {
     let options = options(&servers(), &TestClock::default());
     create_topic(&options.topic(WATERMARK_TOPIC), partitions, settings).await;
     let kafka = Kafka::open(options).expect("the options are legal");
 
-    let reason = match kafka.ensure_topics(&[]).await {
+    let reason = match until_answered(TIMEOUT, || kafka.ensure_topics(&[])).await {
         Err(Error::Broken(reason)) => reason,
         other => panic!("the topic must be refused: {other:?}"),
     };
-    assert!(matches!(kafka.open_session(0).await, Err(Error::Broken(_))), "no session opens without a watermark topic");
-    assert!(matches!(KafkaProbe(kafka).check().await, Err(Error::Broken(_))), "the probe reports it");
+    let session = until_answered(TIMEOUT, || kafka.open_session(0)).await;
+    assert!(matches!(session, Err(Error::Broken(_))), "no session opens without a watermark topic");
+    let probe = KafkaProbe(kafka);
+    let probed = until_answered(TIMEOUT, || probe.check()).await;
+    assert!(matches!(probed, Err(Error::Broken(_))), "the probe reports it");
     reason
 }
 
@@ -47,7 +51,8 @@ async fn missing_topics_are_reported_with_their_command_when_creation_is_off() {
     let names = [options.topic("order.events-retry-3"), options.topic(WATERMARK_TOPIC)];
     let kafka = Kafka::open(options).expect("opened");
 
-    let Err(Error::Broken(reason)) = kafka.ensure_topics(&[]).await else { panic!("topics are missing") };
+    let ensured = until_answered(TIMEOUT, || kafka.ensure_topics(&[])).await;
+    let Err(Error::Broken(reason)) = ensured else { panic!("topics are missing: {ensured:?}") };
 
     assert!(names.iter().all(|name| reason.contains(name)), "{reason}");
     assert!(reason.contains("broker.create_topics") && reason.contains("cleanup.policy=compact"), "{reason}");
@@ -59,12 +64,13 @@ async fn ensure_topics_creates_all_topics_and_is_idempotent() {
     let mut names = installation.kafka.options().all_topics();
     names.sort();
 
-    installation.kafka.ensure_topics(&[]).await.expect("the topics have the right settings");
+    let ensure = || installation.kafka.ensure_topics(&[]);
+    until_answered(TIMEOUT, ensure).await.expect("the topics have the right settings");
     let again = opened(installation.kafka.options().clone()).await;
 
     let listed: Vec<String> = again.list().await.expect("listed").into_iter().map(|view| view.name).collect();
     assert_eq!(listed, names);
-    let replicas = again.replicas().await.expect("read");
+    let replicas = until_answered(TIMEOUT, || again.replicas()).await.expect("read");
     assert_eq!((replicas.brokers, replicas.too_few().count()), (1, 0));
     let mut replicated: Vec<&str> = replicas.topics.iter().map(|(name, _)| name.as_str()).collect();
     replicated.sort_unstable();
@@ -76,7 +82,8 @@ async fn ensure_topics_creates_a_topic_by_name() {
     let installation = Installation::new().await;
     let name = installation.kafka.options().topic("another.topic");
 
-    installation.kafka.ensure_topics(&[&name]).await.expect("created");
+    let names = [name.as_str()];
+    until_answered(TIMEOUT, || installation.kafka.ensure_topics(&names)).await.expect("created");
 
     let listed = installation.kafka.list().await.expect("listed");
     assert!(listed.iter().any(|view| view.name == name && view.partitions.len() == 2));

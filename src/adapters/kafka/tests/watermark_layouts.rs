@@ -2,16 +2,16 @@
 //! with the outbox partition's number.
 use std::time::Instant;
 
+use kit::wait::until_answered;
 use outbox::topics::WATERMARK_TOPIC;
 use ports::broker::Broker;
 use ports::broker::topics::TopicReader;
 use ports::partitions::{PartitionNo, ProducerSessionId, Token};
 use rdkafka::ClientConfig;
-use rdkafka::admin::AdminOptions;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 
 use crate::support::{
-    Installation, P0, P1, P2, TIMEOUT, admin, batch, create_topic, servers, settle, transactional_id,
+    Installation, P0, P1, P2, TIMEOUT, batch, create_topic, delete_topic, servers, settle, transactional_id,
     watermark_partition,
 };
 
@@ -208,10 +208,10 @@ async fn watermarks_of_a_deleted_topic_are_forgotten() {
     }
     assert_eq!(installation.watermark(&session, P0).await, Some(3));
     let topic = installation.kafka.options().topic(WATERMARK_TOPIC);
-    let deleted = admin().delete_topics(&[&topic], &AdminOptions::new()).await.expect("deleted");
-    deleted[0].as_ref().expect("deleted");
+    delete_topic(&topic).await;
     create_topic(&topic, 4, &[("cleanup.policy", "compact")]).await;
-    installation.kafka.ensure_topics(&[]).await.expect("the topic has its leaders");
+    let ensure = || installation.kafka.ensure_topics(&[]);
+    until_answered(TIMEOUT, ensure).await.expect("the topic has its leaders");
 
     // More records than before, so that only their contents differ.
     let at = watermark_partition(&session);

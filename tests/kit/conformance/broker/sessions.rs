@@ -97,7 +97,7 @@ pub(super) async fn a_fence_of_all_sessions_ends_each_of_them<B: Backend>(backen
     given.published(&sessions[0], given.batch(P0, 1, given.records([("a", "1")]))).await;
 
     // The second session has published nothing yet.
-    backend.broker().fence_all().await.expect("fenced");
+    given.fence_all().await;
 
     for (token, session) in (2..).zip(&sessions) {
         let late = backend.broker().publish(session, given.batch(P0, token, given.records([("a", "late")]))).await;
@@ -115,18 +115,18 @@ pub(super) async fn a_fence_of_all_sessions_returns_the_highest_token_of_each_pa
         given.published(&sessions[session], given.batch(partition, token, given.records([("a", "1")]))).await;
     }
 
-    let watermarks = backend.broker().fence_all().await.expect("fenced");
+    let watermarks = given.fence_all().await;
 
     assert_eq!(watermarks, BTreeMap::from([(P0, 5), (P1, 2)]));
 }
 
 pub(super) async fn a_fence_of_all_sessions_is_idempotent<B: Backend>(backend: &B) {
     let given = given(backend);
-    assert_eq!(backend.broker().fence_all().await.expect("nothing to fence"), BTreeMap::new());
+    assert_eq!(given.fence_all().await, BTreeMap::new(), "nothing to fence");
     let session = given.session(0).await;
     given.published(&session, given.batch(P0, 1, given.records([("a", "1")]))).await;
 
     for _ in 0..2 {
-        assert_eq!(backend.broker().fence_all().await.expect("fenced"), BTreeMap::from([(P0, 1)]));
+        assert_eq!(given.fence_all().await, BTreeMap::from([(P0, 1)]));
     }
 }

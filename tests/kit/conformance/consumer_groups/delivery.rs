@@ -66,6 +66,7 @@ pub(super) async fn one_member_reads_several_topics<B: Backend>(backend: &B) {
     record.topic = Arc::clone(&other);
     given.append_rounds(&["a"], 1).await;
     backend.broker().append(vec![record]).await.expect("appended");
+    backend.settle();
 
     let topics = [given.topic().to_string(), other.to_string()];
     let member = backend.consumer_groups().join("g", &topics, 0, 1).await.expect("joined");
@@ -110,6 +111,7 @@ pub(super) async fn an_aborted_batch_is_never_delivered<B: Backend>(backend: &B)
     batch.records[1].1.value = vec![0; backend.broker().record_bytes_max() + 1].into();
     backend.broker().publish(&session, batch).await;
     given.published(&session, given.batch(P0, 2, given.records([("a", "committed")]))).await;
+    backend.settle();
 
     assert_eq!(sorted_values(&given.poll_all(&given.join("g").await).await), ["committed"]);
 }

@@ -1,13 +1,15 @@
 //! Helpers of the consumer groups' cases: members, records to consume, polls until nothing more is delivered.
 use std::sync::Arc;
+use std::time::Instant;
 
 use ports::broker::Position;
 use ports::broker::consumer_groups::{Delivery, GroupMember};
 
 use crate::backend::Backend;
 use crate::conformance::fixture::broker::value_text;
-use crate::conformance::fixture::given::Given;
+use crate::conformance::fixture::given::{Given, MINUTE};
 use crate::murmur2::topic_partition;
+use crate::wait::scaled;
 
 /// A poll of a broker that needs time may return nothing; this many in a row mean that no message is left.
 const EMPTY_POLLS: u32 = 2;
@@ -30,6 +32,7 @@ impl<B: Backend> Given<'_, B> {
             let records = keys.iter().map(|key| self.factory.record(key, &format!("{key}-{round:03}")));
             self.backend.broker().append(records.collect()).await.expect("appended");
         }
+        self.backend.settle();
     }
 
     pub(super) async fn poll(&self, member: &Arc<dyn GroupMember>, limit: u32) -> Vec<Delivery> {
@@ -56,16 +59,24 @@ impl<B: Backend> Given<'_, B> {
         panic!("the members did not share the partitions in {ASSIGNMENT_POLLS} polls");
     }
 
-    /// Polls until nothing more is delivered.
+    /// Polls until nothing more is delivered. A poll that returns nothing counts from the time at which the member has its partitions.
     pub(crate) async fn poll_all(&self, member: &Arc<dyn GroupMember>) -> Vec<Delivery> {
-        let (mut all, mut empty) = (Vec::new(), 0);
+        let (mut all, mut empty, begun) = (Vec::new(), 0, Instant::now());
         while empty < EMPTY_POLLS {
             let page = self.poll(member, 100).await;
-            empty = if page.is_empty() { empty + 1 } else { 0 };
+            let is_waiting = page.is_empty() && !self.is_assigned(member).await;
+            assert!(!is_waiting || begun.elapsed() < scaled(MINUTE), "the member got no partition");
+            empty = if page.is_empty() && !is_waiting { empty + 1 } else { 0 };
             all.extend(page);
             assert!(all.len() < 10_000, "messages are delivered without end");
         }
         all
+    }
+
+    /// Whether the group has given the member its partitions: a broker that delivers at once gives them when the member joins, which are none of
+    /// a topic without records.
+    async fn is_assigned(&self, member: &Arc<dyn GroupMember>) -> bool {
+        self.backend.poll_timeout().is_zero() || !member.lag().await.expect("the lag is read").is_empty()
     }
 }
 
