@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use crate::harness::backend::Backend;
 use crate::harness::http::tea_order;
+use crate::harness::metrics::await_metric;
 use crate::harness::process::{Posthaste, run};
 
 const KEY: &str = "0197a1f0-0000-7000-8000-00000000000a";
@@ -82,7 +83,7 @@ fn a_dead_letter_is_explained_and_replayed_once() {
     await_dead_letters(&backend, 3);
     let log = until("the replay is logged", Duration::from_secs(5), || service.logged("dead_letters_redriven").pop());
     assert_eq!((&log["by"], &log["reason"], &log["redriven"]), (&json!("root"), &json!("once more"), &json!(1)));
-    let metrics = service.http.get("/metrics", None).text;
-    assert!(metrics.lines().any(|line| line == "kafka_consumer_dlq_count_total 3"), "each dead letter is counted");
+    // The consumer counts a dead letter after it has sent it.
+    await_metric(&service.http, "kafka_consumer_dlq_count_total", Duration::from_secs(5), |count| count == 3.0);
     assert_eq!(backend.events().len(), before + 2, "each dead letter was replayed once");
 }

@@ -1,6 +1,7 @@
 //! Commands that read and change a running service: topics, outbox rows, the doctor.
 use std::time::Duration;
 
+use kit::wait::until;
 use serde_json::Value;
 
 use crate::harness::backend::Backend;
@@ -14,12 +15,15 @@ fn topics_are_read_while_the_service_runs_and_an_unknown_name_lists_the_known() 
     service.http.post("/orders", &service.http.user(), &[], &tea_order(1));
     service.drain();
 
-    let (code, stdout, _) = run(&backend, &["topic", "list", "--json"]);
-    assert_eq!(code, 0);
     let named = format!("\"{}\"", backend.topic("order.events"));
-    let events = stdout.lines().find(|line| line.contains(&named)).expect("it is listed");
-    let events: Value = serde_json::from_str(events).expect("an object");
-    assert!(events["offsets"].as_u64().is_some_and(|offsets| offsets >= 1), "{events}");
+    // The command lists the offsets before a transaction that was committed a moment ago.
+    until("the event's offset is listed", Duration::from_secs(60), || {
+        let (code, stdout, _) = run(&backend, &["topic", "list", "--json"]);
+        assert_eq!(code, 0);
+        let events = stdout.lines().find(|line| line.contains(&named)).expect("it is listed");
+        let events: Value = serde_json::from_str(events).expect("an object");
+        events["offsets"].as_u64().filter(|offsets| *offsets >= 1)
+    });
     let (code, stdout, stderr) = run(&backend, &["topic", "tail", "no.such", "--from-beginning"]);
     assert_eq!((code, stdout.as_str()), (1, ""));
     assert!(stderr.contains(&backend.topic("order.events")), "{stderr}");

@@ -1,4 +1,5 @@
 //! A Kafka client that is independent of the service: reads committed records, appends records and manages topics.
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -49,12 +50,13 @@ pub fn read(servers: &str, topic: &str) -> Vec<Delivery> {
         wanted.add_partition_offset(topic, *partition, Offset::Beginning).expect("a legal offset");
     }
     reader.assign(&wanted).expect("assigned");
-    let (mut all, mut open, started) = (Vec::new(), partitions.len(), Instant::now());
-    while open > 0 {
+    // A reader that fetches an end again reports it again.
+    let (mut all, mut ended, started) = (Vec::new(), BTreeSet::new(), Instant::now());
+    while ended.len() < partitions.len() {
         assert!(started.elapsed() < TIMEOUT, "{topic} was not read to its end within {TIMEOUT:?}");
         match reader.poll(Duration::from_millis(100)) {
             Some(Ok(message)) => all.push(delivery(&message)),
-            Some(Err(KafkaError::PartitionEOF(_))) => open -= 1,
+            Some(Err(KafkaError::PartitionEOF(partition))) => drop(ended.insert(partition)),
             // The client retries by itself.
             Some(Err(_)) | None => {}
         }

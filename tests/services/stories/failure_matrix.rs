@@ -195,7 +195,8 @@ fn an_event_that_kafka_rejects_is_parked_and_blocks_only_its_own_key() {
     let permanent = "retry_classification_count_total{classification=\"PERMANENT\"}";
     // The relay counts the row after its status is stored.
     await_metric(&service.http, "outbox_entries_failed_total", WAIT_MAX, |failed| failed == 1.0);
-    assert_eq!(metric(&service.http, permanent), 1.0, "one attempt: a permanent error is not retried");
+    // One attempt: a permanent error is not retried.
+    await_metric(&service.http, permanent, WAIT_MAX, |attempts| attempts == 1.0);
     await_metric(&service.http, "outbox_rows{status=\"PARKED\"}", WAIT_MAX, |rows| rows == 1.0);
     let waiting = service.rows(&["PENDING"]);
     assert_eq!(
@@ -234,6 +235,6 @@ fn an_event_that_is_written_off_its_contract_is_parked_and_counted_at_publishing
     assert_eq!((&parked["key"], &parked["failureType"]), (&order["id"], &json!("VALIDATION")), "{parked}");
     // The relay counts the row after its status is stored.
     await_metric(&service.http, "outbox_entries_failed_total", WAIT_MAX, |failed| failed == 1.0);
-    assert_eq!(metric(&service.http, "kafka_schema_validation_errors_total"), 1.0);
+    await_metric(&service.http, "kafka_schema_validation_errors_total", WAIT_MAX, |errors| errors == 1.0);
     assert!(backend.events().is_empty(), "no consumer receives it");
 }

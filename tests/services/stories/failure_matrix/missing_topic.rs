@@ -34,19 +34,25 @@ fn park_events_of_missing_topics(delivery: &str) {
     let backend = Backend::new();
     let [with_rule, without] = ["deleted.with.rule", "deleted.without"].map(|name| backend.topic(name));
     let rule = topic_variable(&with_rule, "ATTEMPTS_MAX");
-    let service = Posthaste::start(
-        &backend,
-        &[
-            ("POSTHASTE__BROKER__TOPICS", &without),
-            ("POSTHASTE__BROKER__DELIVERY", delivery),
-            (&rule, "2"),
-            ("POSTHASTE__OUTBOX__RETRY__ATTEMPTS_MAX", "3"),
-            ("POSTHASTE__OUTBOX__RETRY__BASE", "100ms"),
-        ],
-    );
+    let mut settings = vec![
+        ("POSTHASTE__BROKER__TOPICS", without.as_str()),
+        ("POSTHASTE__BROKER__DELIVERY", delivery),
+        (rule.as_str(), "2"),
+        ("POSTHASTE__OUTBOX__RETRY__ATTEMPTS_MAX", "3"),
+        ("POSTHASTE__OUTBOX__RETRY__BASE", "100ms"),
+    ];
     let topics = [&with_rule, &without];
-    topics.into_iter().for_each(|topic| publish(&service, topic));
-    service.drain();
+    let publish_and_drain = |service: &Posthaste| {
+        topics.into_iter().for_each(|topic| publish(service, topic));
+        service.drain();
+    };
+    let creator = Posthaste::start(&backend, &settings);
+    publish_and_drain(&creator);
+    assert!(creator.stop().success());
+    // After an outage, a service that may create topics would create the deleted ones again.
+    settings.push(("POSTHASTE__BROKER__CREATE_TOPICS", "false"));
+    let service = Posthaste::start(&backend, &settings);
+    publish_and_drain(&service);
 
     backend.delete_topics("deleted.");
     topics.into_iter().for_each(|topic| publish(&service, topic));
