@@ -214,10 +214,21 @@ impl MemberThread {
             return;
         }
         for partition in partitions {
-            self.buffers.remove(&partition);
+            let buffer = self.buffers.remove(&partition);
+            if buffer.is_some_and(|buffer| buffer.is_paused) {
+                self.clear_pause(&partition);
+            }
         }
         if let Some((_, list)) = self.revoking.take() {
             self.apply(&AssignmentChange::Revoked(list));
+        }
+    }
+
+    /// Clears the client's pause of a partition that the member gives up. The client keeps a pause after the revocation and would fetch nothing of a
+    /// partition that comes back. It is cleared before the revocation, because a resumption right after an assignment may change the fetch position.
+    fn clear_pause(&mut self, (topic, partition): &AssignedPartition) {
+        if let Err(error) = self.consumer.resume(&single(topic, *partition)) {
+            self.failure = Some(map_err(&error, "resuming a revoked partition"));
         }
     }
 
@@ -303,8 +314,7 @@ impl MemberThread {
             let (ready, bytes) = (buffer.ready(), buffer.ready_bytes());
             let is_full = ready >= ready_max || bytes >= READY_BYTES_MAX;
             let is_low = ready < ready_max / 2 && bytes < READY_BYTES_MAX / 2;
-            let mut list = TopicPartitionList::new();
-            list.add_partition(topic, *partition as i32);
+            let list = single(topic, *partition);
             if is_full && !buffer.is_paused {
                 buffer.is_paused = self.consumer.pause(&list).is_ok();
             } else if is_low && buffer.is_paused {
@@ -328,6 +338,12 @@ impl MemberThread {
         };
         self.buffers.iter().map(lag).collect()
     }
+}
+
+fn single(topic: &str, partition: u32) -> TopicPartitionList {
+    let mut list = TopicPartitionList::new();
+    list.add_partition(topic, partition as i32);
+    list
 }
 
 fn not_assigned(position: &Position) -> Error {

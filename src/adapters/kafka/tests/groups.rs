@@ -203,6 +203,30 @@ async fn leaving_member_gives_up_its_partitions_at_once() {
 }
 
 #[tokio::test]
+async fn partition_that_was_paused_when_it_was_revoked_is_read_again() {
+    let installation = Installation::with(|options| options.prefetch_max = 16).await;
+    fill(&installation, 0, 100).await;
+    let first = join(&installation).await;
+    polled(&first, 1).await;
+    first.rewind().await.expect("rewound: its buffers are full, and no message is in flight");
+
+    let second = join(&installation).await;
+    let begun = Instant::now();
+    while (assigned_partitions(&first).await, assigned_partitions(&second).await) != (1, 1) {
+        assert!(begun.elapsed() < TIMEOUT, "the partitions were never rebalanced");
+    }
+    drop(second);
+
+    let (mut read, begun) = (BTreeSet::new(), Instant::now());
+    while read.len() < 800 {
+        let some = positions(&first.poll(100, POLL_TIMEOUT).await.expect("polled"));
+        first.acknowledge(&some).await.expect("acknowledged");
+        read.extend(some);
+        assert!(begun.elapsed() < TIMEOUT, "{} of 800 came", read.len());
+    }
+}
+
+#[tokio::test]
 async fn messages_of_other_applications_are_read_unchanged() {
     let installation = Installation::new().await;
     let topic = installation.kafka.options().topic("order.events");
