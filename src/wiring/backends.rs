@@ -189,8 +189,8 @@ impl BackendHandles {
             }
             #[cfg(feature = "redis")]
             StoreHandle::Redis(store) => {
-                let redis::NameTakenOver { instance } = store.lost().await;
-                format!("the instance name {instance} was taken over by another process")
+                let redis::NameTakenOver { instance, by } = store.lost().await;
+                format!("the instance name {instance} was taken over by {by}")
             }
         }
     }

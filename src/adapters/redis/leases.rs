@@ -13,7 +13,6 @@ use ports::partitions::{
 use crate::store::arguments::ScriptArguments;
 use crate::store::call::millis;
 use crate::store::client::RedisStore;
-use crate::store::name_taken_over::NameTakenOver;
 use crate::store::reply::{Reply, broken};
 
 #[async_trait]
@@ -24,11 +23,15 @@ impl PartitionLeases for RedisStore {
             .text(&instance.0)
             .number(millis(dead_after))
             .text(boot_id)
-            .number(std::process::id());
+            .number(std::process::id())
+            .text(self.installation())
+            .number(self.partitions());
         let mut reply = self.write_list("heartbeat", &self.inner.scripts.heartbeat, arguments).await?;
         if !reply.flag(0)? {
-            self.inner.name_taken_over.send_replace(Some(NameTakenOver { instance: instance.to_string() }));
-            return Err(Error::Unreachable(format!("the name {instance} has been taken by another process")));
+            let taken_over = self.name_taken_over(instance, &reply.text(3)?);
+            let error = Error::Unreachable(format!("the name {instance} has been taken by {}", taken_over.by));
+            self.inner.name_taken_over.send_replace(Some(taken_over));
+            return Err(error);
         }
         Ok(MemberRank { rank: reply.number(1)?, live: reply.number(2)? })
     }

@@ -3,6 +3,7 @@ use std::time::Duration;
 
 use deadpool_redis::redis::{Value, cmd};
 use ports::Error;
+use ports::partitions::InstanceId;
 use tokio::time::{Instant, sleep};
 use uuid::Builder;
 
@@ -43,6 +44,16 @@ impl RedisStore {
             Ok(Some(taken_over)) => taken_over,
             _ => std::future::pending().await,
         }
+    }
+
+    /// The loss of `instance` to another process, or to another installation if this Redis has one now.
+    pub(crate) fn name_taken_over(&self, instance: &InstanceId, installation: &str) -> NameTakenOver {
+        let by = if installation == self.installation() {
+            "another process".into()
+        } else {
+            format!("installation {installation}, made after this Redis had lost installation {}", self.installation())
+        };
+        NameTakenOver { instance: instance.to_string(), by }
     }
 
     /// Releases the instance name and closes every connection. Safe to call twice.

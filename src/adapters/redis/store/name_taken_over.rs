@@ -5,4 +5,6 @@
 pub struct NameTakenOver {
     /// `instance.id` of this process.
     pub instance: String,
+    /// Another process, or the installation that replaced the one of this process when the server had lost its data.
+    pub by: String,
 }

@@ -136,6 +136,38 @@ async fn an_instance_name_that_the_server_has_lost_is_taken_again() {
 }
 
 #[tokio::test]
+async fn an_installation_that_the_server_has_lost_is_written_again_by_a_heartbeat() {
+    let prefix = prefix();
+    let store = RedisStore::open(store_options(&url(), &prefix, "one")).await.unwrap();
+
+    for lost in ["meta", "holder:one"] {
+        let _: i64 = command(&url(), &["DEL", &format!("{prefix}{{store}}:{lost}")]).await;
+    }
+    store.heartbeat(&InstanceId("one".into()), LIMIT).await.unwrap();
+
+    let restarted = RedisStore::open(store_options(&url(), &prefix, "two")).await.unwrap();
+    assert_eq!((restarted.installation(), restarted.partitions()), (store.installation(), PARTITIONS));
+}
+
+#[tokio::test]
+async fn an_instance_ends_when_its_redis_has_another_installation() {
+    let prefix = prefix();
+    let store = RedisStore::open(store_options(&url(), &prefix, "one")).await.unwrap();
+    let one = InstanceId("one".into());
+    for lost in ["meta", "holder:one"] {
+        let _: i64 = command(&url(), &["DEL", &format!("{prefix}{{store}}:{lost}")]).await;
+    }
+    let second = RedisStore::open(store_options(&url(), &prefix, "two")).await.unwrap();
+
+    store.heartbeat(&one, LIMIT).await.unwrap_err();
+
+    let lost = tokio::time::timeout(LIMIT, store.lost()).await.unwrap();
+    assert!(lost.by.contains(second.installation()) && lost.by.contains(store.installation()), "{lost:?}");
+    second.heartbeat(&InstanceId("two".into()), LIMIT).await.unwrap();
+    RedisStore::open(store_options(&url(), &prefix, "one")).await.unwrap();
+}
+
+#[tokio::test]
 async fn a_redis_that_may_lose_data_is_refused_unless_the_options_accept_it() {
     let server = Server::start().await;
 

@@ -1,16 +1,20 @@
 -- A script, because the liveness of all members is judged at one moment, by the server's clock. It also renews the heartbeat of the
 -- instance name that the caller holds.
--- ARGV: instance, dead after in ms, the caller's boot id if it holds that name (else empty), its pid. Returns 1 if the caller still holds the name,
--- then how many live members come before the instance in the order of names, and how many are alive.
-local instance, dead_after, boot = ARGV[1], tonumber(ARGV[2]), ARGV[3]
-local holder = prefix .. 'holder:' .. instance
+-- ARGV: instance, dead after in ms, the caller's boot id if it holds that name (else empty), its pid, its installation and the partitions of it.
+-- Returns 1 if the caller still holds the name, then how many live members come before the instance in the order of names, how many are alive, and
+-- the installation of this Redis.
+local instance, dead_after, boot, pid = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
+local holder, meta = prefix .. 'holder:' .. instance, prefix .. 'meta'
 local held = 1
 if boot ~= '' then
-  local known = call('HGET', holder, 'boot')
-  -- Without a holder no other process has the name: a replica that had not received it was promoted. The caller takes it again.
-  if not known then call('HSET', holder, 'boot', boot, 'pid', ARGV[4]) end
-  if not known or known == boot then
-    call('HSET', holder, 'seen', integer(now), 'dead_after', integer(dead_after))
+  -- Without an installation or a holder the server has lost them: it was flushed, or a replica that had not received them was promoted. The caller
+  -- writes its own again: a process that starts later would install another, and not find the watermarks of this one.
+  call('HSETNX', meta, 'installation', ARGV[5])
+  call('HSETNX', meta, 'partitions', ARGV[6])
+  local installation, partitions = unpack(call('HMGET', meta, 'installation', 'partitions'))
+  local known = call('HGET', holder, 'boot') or boot
+  if known == boot and installation == ARGV[5] and partitions == ARGV[6] then
+    call('HSET', holder, 'boot', boot, 'pid', pid, 'seen', integer(now), 'dead_after', integer(dead_after))
   else
     held = 0
   end
@@ -28,4 +32,4 @@ for at = 1, #members, 2 do
     if members[at] < instance then rank = rank + 1 end
   end
 end
-return { held, rank, live }
+return { held, rank, live, call('HGET', meta, 'installation') or '' }
