@@ -1,7 +1,7 @@
 //! ConsumerActor: a member of the consumer group. Polls messages, runs them through the pipeline, acknowledges them; loops until it stops.
 mod append_forwards;
+pub mod clock_skews;
 pub mod decisions;
-pub mod first_seen;
 pub mod forwarding;
 pub mod group_consumer;
 pub mod lag_series;

@@ -14,7 +14,6 @@ use ports::Error;
 use ports::broker::consumer_groups::{Delivery, GroupMember};
 use ports::broker::{Position, Record};
 use ports::inbox::DetourChange;
-use tokio::time::Instant;
 
 use crate::consumer_actor::decisions::{Decisions, ForwardedRecord};
 use crate::consumer_actor::group_consumer::GroupConsumer;
@@ -56,8 +55,9 @@ impl GroupConsumer {
         Ok((due, others))
     }
 
-    /// Time until a message of a retry topic is due. A header or timestamp of a writer whose clock is ahead holds the partition for the longest delay
-    /// at most, counted from when this instance first sees the message. A message that blocks its key has longer delays.
+    /// Time until a message of a retry topic is due. A message with a due time or timestamp that cannot be right waits for the longest delay at most,
+    /// counted from when this instance first sees it, and the messages behind it that its writer has left wait with it. A message that blocks its
+    /// key has longer delays.
     fn remaining_delay(&self, delivery: &Delivery) -> Option<Duration> {
         let stage = retry_stage(&delivery.position.topic)?;
         let written = delivery.record.timestamp;
@@ -67,10 +67,10 @@ impl GroupConsumer {
         let by_header = |due: Timestamp| Some(due.min(written.after(longest)));
         let due = spring_headers::due(&delivery.record).map_or_else(by_stage, by_header)?;
         // The due time may be of another instance.
-        let mut left = due.since(self.clock.wall());
+        let wall = self.clock.wall();
+        let mut left = due.since(wall);
         if left > longest {
-            let now = Instant::now();
-            left = longest.saturating_sub(now - self.first_seen.at(&delivery.position, now));
+            left = due.since(wall.after(self.clock_skews.measure(&delivery.position, written, wall, longest)));
         }
         Some(left).filter(|left| !left.is_zero())
     }

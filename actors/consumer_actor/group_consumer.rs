@@ -12,8 +12,8 @@ use ports::inbox::{Inbox, InboxOutcome};
 use supervision::SupervisionBus;
 use telemetry::Metrics;
 
+use crate::consumer_actor::clock_skews::ClockSkews;
 use crate::consumer_actor::decisions::{Decisions, split_detours};
-use crate::consumer_actor::first_seen::FirstSeen;
 
 /// Shared by all members of a group in an instance.
 pub struct GroupConsumer {
@@ -37,8 +37,8 @@ pub struct GroupConsumer {
     pub broker: Arc<dyn Broker>,
     /// Keys whose messages wait for an earlier one, and the events that were already consumed.
     pub inbox: Arc<dyn Inbox>,
-    /// Messages of retry topics whose writer's clock is ahead.
-    pub first_seen: FirstSeen,
+    /// Writers of retry topics whose clock is ahead.
+    pub clock_skews: ClockSkews,
     /// Stamps forwarded records and decides when a retry is due.
     pub clock: Arc<dyn Clock>,
     /// Counters of the consumers.

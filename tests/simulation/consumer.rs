@@ -268,6 +268,26 @@ async fn retry_from_a_clock_that_is_ahead_waits_for_the_longest_delay_at_most() 
 }
 
 #[tokio::test(start_paused = true)]
+async fn retries_from_a_clock_that_is_ahead_wait_together_not_one_after_the_other() {
+    let handler = RecordingHandler::new(false, 0, |_| false);
+    let process = environment(&handler).start().await;
+    let make = Factory::seeded(seed(), TOPIC.into());
+    let written = Instant::now();
+    for at in 0..10 {
+        let stamp = Hlc { millis: START_TIME.millis(), counter: 0 };
+        let mut record = from_region(&make.placed("ann").1, "local", stamp);
+        (record.topic, record.key) = (format!("{TOPIC}-retry-0").into(), "one-partition".into());
+        record.timestamp = START_TIME.after(Duration::from_secs(3_600) + written.elapsed() + Duration::from_millis(at));
+        append(&process, record).await;
+    }
+
+    process.wait_until("the messages are handled", TIMEOUT, async || handler.calls().len() == 10).await;
+
+    let waited = [0, 9].map(|at: usize| (handler.calls()[at].at - written).as_secs_f64());
+    assert!(waited[0] >= 1.0 && waited[1] <= 8.6, "{waited:?} s");
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_undecodable_message_becomes_a_dead_letter_at_once() {
     let handler = RecordingHandler::new(false, 0, |_| false);
     let environment = environment(&handler);

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use supervision::SupervisionBus;
 
-use crate::consumer_actor::first_seen::FirstSeen;
+use crate::consumer_actor::clock_skews::ClockSkews;
 use crate::consumer_actor::group_consumer::GroupConsumer;
 use crate::system::dependencies::Dependencies;
 use crate::system::options::Options;
@@ -22,7 +22,7 @@ pub(crate) fn group_consumers(
         group,
         topics,
         members,
-        first_seen: FirstSeen::default(),
+        clock_skews: ClockSkews::default(),
         base: None,
         mark: None,
         parallel_keys,

@@ -1,0 +1,55 @@
+//! How far the clocks of the writers of retry partitions are ahead, where a due time shows that they are.
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use domain::Timestamp;
+use parking_lot::Mutex;
+use ports::broker::Position;
+
+/// One skew for each partition of a retry topic at most.
+#[derive(Debug, Default)]
+pub struct ClockSkews(Mutex<HashMap<(Arc<str>, u32), ClockSkew>>);
+
+#[derive(Clone, Copy, Debug)]
+struct ClockSkew {
+    /// The latest timestamp that this clock has written.
+    written: Timestamp,
+    ahead: Duration,
+}
+
+impl ClockSkews {
+    /// How far the writer of the message at this position, which bears the timestamp `written`, is ahead of `wall`, this instance's clock. A message
+    /// is older than its first measurement, so the largest one of a clock counts: the messages that one writer left wait together, not one after
+    /// the other. A timestamp that is more than `tolerance` behind the latest one is of another clock, which is measured anew.
+    pub fn measure(&self, position: &Position, written: Timestamp, wall: Timestamp, tolerance: Duration) -> Duration {
+        let mut skews = self.0.lock();
+        let skew = skews.entry((Arc::clone(&position.topic), position.partition));
+        let skew = skew.or_insert(ClockSkew { written, ahead: Duration::ZERO });
+        if written.after(tolerance) < skew.written {
+            *skew = ClockSkew { written, ahead: Duration::ZERO };
+        }
+        skew.written = skew.written.max(written);
+        skew.ahead = skew.ahead.max(written.since(wall));
+        skew.ahead
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn largest_measurement_of_a_clock_counts_until_another_clock_writes() {
+        let (skews, position) = (ClockSkews::default(), Position { topic: "t".into(), partition: 0, offset: 0 });
+        let seconds = |seconds: i64| Timestamp::from_millis(seconds * 1_000);
+        let measure =
+            |written, wall| skews.measure(&position, seconds(written), seconds(wall), Duration::from_secs(8)).as_secs();
+
+        assert_eq!(
+            [(3_600, 0), (3_600, 8), (3_595, 8), (3_610, 9)].map(|(of, at)| measure(of, at)),
+            [3_600, 3_600, 3_600, 3_601]
+        );
+        assert_eq!([(900, 10), (900, 18)].map(|(of, at)| measure(of, at)), [890, 890], "a clock that is less ahead");
+    }
+}
