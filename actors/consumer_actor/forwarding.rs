@@ -12,7 +12,7 @@ use domain::Timestamp;
 use outbox::topics::{RETRY_DELAYS, base_topic, dead_letter_topic, retry_stage, retry_topic};
 use ports::Error;
 use ports::broker::consumer_groups::{Delivery, GroupMember};
-use ports::broker::{Position, Record};
+use ports::broker::{Position, RAW_KEY, Record};
 use ports::inbox::DetourChange;
 
 use crate::consumer_actor::decisions::{Decisions, ForwardedRecord};
@@ -194,9 +194,14 @@ impl GroupConsumer {
 
     /// The key of a message's detour. Offsets order the messages of one topic only, so the topics that share retry topics have detours of their own.
     pub(super) fn detour_key(&self, record: &Record) -> String {
-        let Record { topic, key, .. } = record;
+        let Record { topic, .. } = record;
+        let key = match record.header(RAW_KEY) {
+            // Keys that are not UTF-8 may have the same text.
+            Some(bytes) => bytes.escape_ascii().to_string(),
+            None => record.key.to_string(),
+        };
         match self.base {
-            None => key.to_string(),
+            None => key,
             Some(_) => format!("{} {key}", spring_headers::original_topic(record).unwrap_or(topic)),
         }
     }

@@ -14,7 +14,7 @@ mod record;
 pub mod topic_log;
 pub mod topics;
 
-pub use record::{Header, Position, Record};
+pub use record::{Header, NULL_KEY, NULL_VALUE, Position, RAW_KEY, Record, is_virtual_header};
 
 /// A claimed batch as records to publish.
 #[derive(Clone, Debug)]

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use domain::Timestamp;
 use ports::broker::consumer_groups::Delivery;
-use ports::broker::{Header, Record};
+use ports::broker::{Header, NULL_KEY, RAW_KEY, Record};
 
 use crate::consume::intake::IntakeFailure;
 use crate::consume::spring_headers as names;
@@ -64,10 +64,15 @@ pub const OMITTED_VALUE_BYTES: &str = "x-omitted-value-bytes";
 /// Headers of an event that its dead letter keeps without the value.
 const EVENT_HEADERS: [&str; 4] = ["ce_id", "ce_type", "ce_source", outbox::topics::WEBHOOK_HEADER];
 
+/// Headers that stand for the key of the record.
+const KEY_HEADERS: [&str; 2] = [RAW_KEY, NULL_KEY];
+
 /// The dead letter for a forwarded record that the broker refused: its failure and original position without its value, and of its other headers
 /// those that name the event.
 pub fn without_value(record: &Record, target: String) -> Record {
-    let kept = |(name, _): &&Header| names::is_added(name) || EVENT_HEADERS.contains(&&**name);
+    let kept = |(name, _): &&Header| {
+        names::is_added(name) || EVENT_HEADERS.contains(&&**name) || KEY_HEADERS.contains(&&**name)
+    };
     let mut headers: Vec<Header> = record.headers.iter().filter(kept).cloned().collect();
     headers.push((OMITTED_VALUE_BYTES.into(), record.value.len().to_string().into_bytes().into()));
     Record {
@@ -167,6 +172,17 @@ mod tests {
         assert_eq!(kept(&twice), kept(&once));
         assert_eq!((names::attempts_made(&once), names::attempts_made(&twice)), (Some(1), Some(2)));
         assert_eq!(names::due(&twice), Some(Timestamp::from_millis(1_556_890_299_000)));
+    }
+
+    #[test]
+    fn forwarded_record_keeps_a_key_that_is_no_text_also_without_its_value() {
+        let mut first = first();
+        first.record.headers.push((RAW_KEY.into(), [0, 200].as_slice().into()));
+
+        let retried = forwarded(&first, 1, (1_556_890_295_000, 1_556_890_296_000));
+
+        assert_eq!(retried.key_bytes(), Some([0, 200].as_slice()));
+        assert_eq!(without_value(&retried, "order.events-dlt".into()).key_bytes(), Some([0, 200].as_slice()));
     }
 
     #[test]

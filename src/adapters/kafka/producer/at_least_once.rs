@@ -196,8 +196,10 @@ impl<'a> SendRound<'a> {
             let refusal = |record: &Record| match &has_leader {
                 Err(code) => is_topic_failure(*code).then_some(*code),
                 Ok(has_leader) => {
-                    let partition =
-                        topic_partition(record.key.as_bytes(), u32::try_from(has_leader.len()).unwrap_or(0));
+                    let partition = topic_partition(
+                        record.key_bytes().unwrap_or_default(),
+                        u32::try_from(has_leader.len()).unwrap_or(0),
+                    );
                     (has_leader.get(&partition) == Some(&false)).then_some(Code::LeaderNotAvailable)
                 }
             };

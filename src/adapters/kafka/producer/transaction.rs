@@ -112,7 +112,7 @@ pub(crate) fn commit_record(
 ) -> Result<(), Error> {
     let (deadline, action) = (Instant::now() + options.delivery_timeout, "registering a transactional id");
     let record = RecordParts {
-        key: key.as_bytes(),
+        key: Some(key.as_bytes()),
         value: value.map(str::as_bytes),
         headers: &[],
         timestamp: options.clock.wall().millis(),
@@ -294,15 +294,16 @@ fn partition_queues<'a>(
     for (batch, watermark) in batches.iter().zip(watermarks) {
         for ((_, record), slot) in batch.records.iter().zip(&mut slots) {
             let parts = RecordParts {
-                key: record.key.as_bytes(),
-                value: Some(&record.value),
+                key: record.key_bytes(),
+                value: record.value_bytes(),
                 headers: &record.headers,
                 timestamp: record.timestamp.millis(),
             };
             queues.push(&record.topic, topic_partition(producer, record)?, slot, parts);
         }
         if let (Some((key, value)), Some(slot)) = (watermark, watermark.as_ref().and_then(|_| slots.next())) {
-            let parts = RecordParts { key: key.as_bytes(), value: Some(value.as_bytes()), headers: &[], timestamp };
+            let parts =
+                RecordParts { key: Some(key.as_bytes()), value: Some(value.as_bytes()), headers: &[], timestamp };
             queues.push(terms.watermark_topic, terms.watermark_partition, slot, parts);
         }
     }
@@ -317,12 +318,12 @@ fn watermark_texts(batches: &[SessionBatch], installation: &str) -> Vec<Option<(
     batches.iter().map(text).collect()
 }
 
-/// The topic partition of a record.
+/// The topic partition of a record. Those without a key share the partition of the empty key.
 fn topic_partition(producer: &TransactionalProducer, record: &Record) -> Result<u32, StepError> {
     let no_partitions = || Error::Unreachable(format!("topic {} has no partitions yet", record.topic));
     let count = producer.cluster.partition_count(&record.topic).ok_or_else(no_partitions);
     let count = count.map_err(StepError::Failed)?;
-    Ok(::outbox::partition::topic_partition(record.key.as_bytes(), count))
+    Ok(::outbox::partition::topic_partition(record.key_bytes().unwrap_or_default(), count))
 }
 
 fn unavailable(topic: &str, partition: u32) -> Error {

@@ -3,7 +3,7 @@ use std::io::Write;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use lz4_flex::frame::{BlockMode, FrameEncoder, FrameInfo};
-use ports::broker::Header;
+use ports::broker::{Header, is_virtual_header};
 
 use crate::options::Compression;
 
@@ -18,7 +18,7 @@ const TRANSACTIONAL: i16 = 0x10;
 /// One record to encode.
 #[derive(Clone, Copy)]
 pub(crate) struct RecordParts<'a> {
-    pub(crate) key: &'a [u8],
+    pub(crate) key: Option<&'a [u8]>,
     /// `None` deletes the key from a compacted topic.
     pub(crate) value: Option<&'a [u8]>,
     pub(crate) headers: &'a [Header],
@@ -73,7 +73,13 @@ pub(crate) fn size_max(record: &RecordParts<'_>) -> usize {
     const VARINT_MAX: usize = 5;
     let headers: usize = record.headers.iter().map(|(name, value)| name.len() + value.len() + 2 * VARINT_MAX).sum();
     // Length, attributes, timestamp, offset, lengths of key and value, number of headers.
-    VARINT_MAX + 1 + 10 + 4 * VARINT_MAX + record.key.len() + record.value.map_or(0, <[u8]>::len) + headers
+    VARINT_MAX
+        + 1
+        + 10
+        + 4 * VARINT_MAX
+        + record.key.map_or(0, <[u8]>::len)
+        + record.value.map_or(0, <[u8]>::len)
+        + headers
 }
 
 fn put_records(buffer: &mut BytesMut, records: &[RecordParts<'_>], first_timestamp: i64) {
@@ -84,18 +90,23 @@ fn put_records(buffer: &mut BytesMut, records: &[RecordParts<'_>], first_timesta
         body.put_i8(0);
         put_varint(&mut body, record.timestamp - first_timestamp);
         put_varint(&mut body, offset);
-        put_bytes(&mut body, record.key);
-        match record.value {
-            Some(value) => put_bytes(&mut body, value),
-            None => put_varint(&mut body, -1),
-        }
-        put_varint(&mut body, record.headers.len() as i64);
-        for (name, value) in record.headers {
+        put_nullable_bytes(&mut body, record.key);
+        put_nullable_bytes(&mut body, record.value);
+        let headers = record.headers.iter().filter(|(name, _)| !is_virtual_header(name));
+        put_varint(&mut body, headers.clone().count() as i64);
+        for (name, value) in headers {
             put_bytes(&mut body, name.as_bytes());
             put_bytes(&mut body, value);
         }
         put_varint(buffer, body.len() as i64);
         buffer.extend_from_slice(&body);
+    }
+}
+
+fn put_nullable_bytes(buffer: &mut BytesMut, bytes: Option<&[u8]>) {
+    match bytes {
+        Some(bytes) => put_bytes(buffer, bytes),
+        None => put_varint(buffer, -1),
     }
 }
 
@@ -133,7 +144,7 @@ mod tests {
         let records: Vec<RecordParts<'_>> = (0..)
             .zip(values)
             .map(|(at, value)| RecordParts {
-                key: b"key",
+                key: Some(b"key"),
                 value: Some(value.as_bytes()),
                 headers: &headers,
                 timestamp: 1_000 - at,
@@ -163,7 +174,7 @@ mod tests {
 
     #[test]
     fn record_without_a_value_is_not_one_with_an_empty_value() {
-        let record = |value| RecordParts { key: b"k", value, headers: &[], timestamp: 0 };
+        let record = |value| RecordParts { key: Some(b"k"), value, headers: &[], timestamp: 0 };
         let producer = BatchProducer { id: 7, epoch: 3, first_sequence: 0 };
 
         let mut batch = encode(&[record(None), record(Some(&[]))], producer, Compression::None);
@@ -189,7 +200,7 @@ mod tests {
         let headers: Vec<Header> = vec![("name".into(), vec![7; 300].into()); 20];
         for length in [0, 63, 64, 8_191, 8_192, 1_100_000] {
             let value = vec![1; length];
-            let record = RecordParts { key: b"k", value: Some(&value), headers: &headers, timestamp: i64::MAX };
+            let record = RecordParts { key: Some(b"k"), value: Some(&value), headers: &headers, timestamp: i64::MAX };
 
             let batch = encode(&[record], BatchProducer { id: 1, epoch: 0, first_sequence: 0 }, Compression::None);
 

@@ -3,6 +3,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use kafka::Guarantee;
 use kit::wait::scaled;
 use outbox::partition::topic_partition;
 use ports::broker::consumer_groups::{ConsumerGroups, Delivery, GroupMember};
@@ -245,10 +246,46 @@ async fn messages_of_other_applications_are_read_unchanged() {
 
     let text = |at: usize| (&*read[at].record.key, String::from_utf8_lossy(&read[at].record.value).into_owned());
     assert_eq!(text(0), ("k", String::new()));
-    assert_eq!(read[0].record.headers.len(), 2);
+    let names: Vec<&str> = read[0].record.headers.iter().map(|(name, _)| &**name).collect();
+    assert_eq!(names, ["none", "bytes", "kafka_null-value"]);
     assert_eq!((&*read[0].record.headers[0].1, &*read[0].record.headers[1].1), (&[][..], &[0_u8, 255][..]));
     assert_eq!(text(1), ("", "no key".into()));
     assert_eq!(text(2), ("\u{fffd}k", "odd key".into()));
+}
+
+/// As a consumer forwards a message that failed, and as an operator replays a dead letter.
+#[tokio::test]
+async fn record_that_is_appended_again_keeps_its_key_its_value_and_its_partition() {
+    let producer: BaseProducer = ClientConfig::new().set("bootstrap.servers", servers()).create().expect("a producer");
+    let number = 200_i64.to_be_bytes();
+    for guarantee in [Guarantee::ExactlyOnce, Guarantee::AtLeastOnce] {
+        let installation = Installation::with(|options| options.guarantee = guarantee).await;
+        let topic = installation.kafka.options().topic("order.events");
+        let partition = outbox::partition::topic_partition(&number, 2);
+        let place = || BaseRecord::<[u8], [u8]>::to(&topic).partition(partition as i32);
+        producer.send(place().key(&number).payload(b"value")).map_err(|(error, _)| error).expect("sent");
+        producer.send(place().key(&number)).map_err(|(error, _)| error).expect("sent");
+        producer.send(place().payload(b"no key")).map_err(|(error, _)| error).expect("sent");
+        producer.flush(TIMEOUT).expect("delivered");
+        let member = join(&installation).await;
+        let read = polled(&member, 3).await;
+
+        let records = read.into_iter().map(|delivery| delivery.record).collect();
+        installation.kafka.append(records).await.expect("appended");
+
+        let again = polled(&member, 3).await;
+        let parts = |delivery: &Delivery| {
+            let bytes = |bytes: Option<&[u8]>| bytes.map(<[u8]>::to_vec);
+            let Delivery { record, .. } = delivery;
+            (bytes(record.key_bytes()), bytes(record.value_bytes()), record.headers.len())
+        };
+        let with_key: Vec<&Delivery> = again.iter().filter(|delivery| delivery.record.key_bytes().is_some()).collect();
+        assert!(with_key.iter().all(|delivery| delivery.position.partition == partition), "{with_key:?}");
+        let (key, value) = (Some(number.to_vec()), Some(b"value".to_vec()));
+        assert_eq!(with_key.into_iter().map(parts).collect::<Vec<_>>(), [(key.clone(), value, 1), (key, None, 2)]);
+        let without: Vec<_> = again.iter().map(parts).filter(|(key, ..)| key.is_none()).collect();
+        assert_eq!(without, [(None, Some(b"no key".to_vec()), 1)]);
+    }
 }
 
 #[tokio::test]

@@ -163,7 +163,7 @@ impl DeadLetterFilter {
 
 #[cfg(test)]
 mod tests {
-    use ports::broker::Position;
+    use ports::broker::{NULL_VALUE, Position, RAW_KEY};
 
     use super::*;
     use crate::consume::webhooks::delivery::message_id;
@@ -208,6 +208,17 @@ mod tests {
 
         assert_eq!(message_id(&delivery), "customers/3/7");
         assert_eq!(spring_headers::attempts_made(&delivery.record), None, "its attempts count from zero");
+    }
+
+    #[test]
+    fn replayed_record_has_the_key_and_the_value_that_the_broker_had() {
+        let mut dead_letter = dead_letter("customers-dlt");
+        let marks: [(&str, &[u8]); 2] = [(RAW_KEY, &[0, 200]), (NULL_VALUE, &[])];
+        dead_letter.delivery.record.headers.extend(marks.map(|(name, value)| (name.into(), value.into())));
+
+        let record = dead_letter.replay_record(&"customers".into(), "olga", Timestamp::from_millis(1));
+
+        assert_eq!((record.key_bytes(), record.value_bytes()), (Some([0, 200].as_slice()), None));
     }
 
     #[test]
