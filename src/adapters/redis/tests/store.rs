@@ -161,7 +161,7 @@ async fn an_instance_ends_when_its_redis_has_another_installation() {
 
     store.heartbeat(&one, LIMIT).await.unwrap_err();
 
-    let lost = tokio::time::timeout(LIMIT, store.lost()).await.unwrap();
+    let lost = tokio::time::timeout(scaled(LIMIT), store.lost()).await.unwrap();
     assert!(lost.by.contains(second.installation()) && lost.by.contains(store.installation()), "{lost:?}");
     second.heartbeat(&InstanceId("two".into()), LIMIT).await.unwrap();
     RedisStore::open(store_options(&url(), &prefix, "one")).await.unwrap();
