@@ -1,6 +1,4 @@
 //! AbortReport: which records, batches, topic partitions or failures of the broker caused the abort of a transaction.
-use std::sync::Arc;
-
 use ports::Error;
 use ports::outbox::RowId;
 use rdkafka::error::RDKafkaErrorCode as Code;
@@ -44,18 +42,33 @@ impl AbortReport {
     }
 }
 
-/// Which records or which failure of the broker the outcomes name.
-pub(crate) fn find_causes(outcomes: &[Option<DeliveryOutcome>], batches: &[SessionBatch]) -> AbortReport {
+/// Which records or which failure of the broker the outcomes name. `named` says for each slot whether a refusal is about its record, and not
+/// about an unknown one of its request.
+pub(crate) fn find_causes(
+    outcomes: &[Option<DeliveryOutcome>],
+    named: &[bool],
+    batches: &[SessionBatch],
+) -> AbortReport {
     let mut abort = AbortReport::default();
-    let (mut at_fault, mut unavailable, mut others_are_valid, mut first) = (Vec::new(), Vec::new(), false, 0);
+    let (mut unavailable, mut first) = (Vec::new(), 0);
     // Where no partition takes records, the failure is the broker's. So it is where the watermarks' partition takes none.
     let mut is_partial = outcomes.iter().any(|outcome| matches!(outcome, Some(Ok(_))));
     for (at, batch) in batches.iter().enumerate() {
         for index in 0..batch.slots() {
             let Some(Err(code)) = outcomes[first + index] else { continue };
             match (failure_cause(code), batch.records.get(index)) {
-                (FailureCause::Record, Some((row, record))) => at_fault.push((at, *row, &record.key, code)),
-                (FailureCause::OtherRecord, _) => others_are_valid = true,
+                (FailureCause::Record, Some((row, record))) if named[first + index] => {
+                    abort.refused.push((at, *row, map_code(code, format!("sending key {}: {code}", record.key))));
+                    if code == Code::MessageSizeTooLarge {
+                        abort.too_large.push((at, *row));
+                    }
+                }
+                (FailureCause::Record, Some(_)) => {
+                    if abort.suspects.last() != Some(&at) {
+                        abort.suspects.push(at);
+                    }
+                }
+                (FailureCause::OtherRecord, _) => {}
                 (FailureCause::Broker, Some((row, record))) if is_partition_unavailable(code) => {
                     let message = format!("sending to a partition of {}: {code}", record.topic);
                     unavailable.push((at, *row, map_code(code, message)));
@@ -69,7 +82,6 @@ pub(crate) fn find_causes(outcomes: &[Option<DeliveryOutcome>], batches: &[Sessi
         }
         first += batch.slots();
     }
-    name_records(&mut abort, at_fault, others_are_valid, batches);
     if is_partial {
         abort.refused.append(&mut unavailable);
     } else if let Some((_, _, error)) = unavailable.into_iter().next() {
@@ -81,23 +93,49 @@ pub(crate) fn find_causes(outcomes: &[Option<DeliveryOutcome>], batches: &[Sessi
     abort
 }
 
-/// Names the invalid records, or the batches that one of them is in.
-fn name_records(
-    abort: &mut AbortReport,
-    at_fault: Vec<(usize, RowId, &Arc<str>, Code)>,
-    others_are_valid: bool,
-    batches: &[SessionBatch],
-) {
-    // The record was alone in its batch, or the broker distinguishes it from the other records of the batch.
-    let is_certain = at_fault.len() == 1 || others_are_valid;
-    for (at, row, key, code) in at_fault {
-        if is_certain || batches[at].is_suspect {
-            abort.refused.push((at, row, map_code(code, format!("sending key {key}: {code}"))));
-            if code == Code::MessageSizeTooLarge {
-                abort.too_large.push((at, row));
-            }
-        } else if !abort.suspects.contains(&at) {
-            abort.suspects.push(at);
-        }
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use kit::Factory;
+    use ports::broker::Batch;
+    use ports::partitions::PartitionNo;
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    /// A batch of two records and a watermark: three slots.
+    fn batch(partition: u32) -> SessionBatch {
+        let make = Factory::seeded(u64::from(partition), "orders".into());
+        let first = i64::from(partition) * 10;
+        let records = vec![(first, make.record("a", "1")), (first + 1, make.record("b", "2"))];
+        let partition = PartitionNo(partition);
+        let batch = Batch { partition, token: 1, records, time_left: Duration::from_secs(60), companions: 0 };
+        SessionBatch::of_claim(batch, oneshot::channel().0)
+    }
+
+    const INVALID: Option<DeliveryOutcome> = Some(Err(Code::InvalidTimestamp));
+    const VALID: Option<DeliveryOutcome> = Some(Err(Code::InvalidDifferentRecord));
+    const TOO_LARGE: Option<DeliveryOutcome> = Some(Err(Code::MessageSizeTooLarge));
+
+    #[test]
+    fn refusal_that_names_a_record_of_one_request_names_none_of_another() {
+        let outcomes = [INVALID, VALID, None, TOO_LARGE, TOO_LARGE, None];
+        let named = [true, true, false, false, false, false];
+
+        let abort = find_causes(&outcomes, &named, &[batch(1), batch(2)]);
+
+        assert_eq!(abort.refused.iter().map(|(at, row, _)| (*at, *row)).collect::<Vec<_>>(), [(0, 10)]);
+        assert_eq!((abort.suspects, abort.too_large), (vec![1], vec![]), "one of the second batch is too large");
+        assert!(abort.cause.is_none());
+    }
+
+    #[test]
+    fn record_that_was_alone_in_its_request_is_named_with_its_size() {
+        let outcomes = [TOO_LARGE, Some(Ok((0, 7))), None];
+
+        let abort = find_causes(&outcomes, &[true, false, false], &[batch(1)]);
+
+        assert_eq!((abort.refused.len(), abort.suspects, abort.too_large), (1, vec![], vec![(0, 10)]));
     }
 }

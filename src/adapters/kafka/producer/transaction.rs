@@ -63,7 +63,8 @@ pub(crate) fn publish(
     let lease = batches.iter().map(|batch| batch.deadline).min().unwrap_or(started);
     let deadline = lease.min(started + terms.options.delivery_timeout);
     let slots = batches.iter().map(SessionBatch::slots).sum();
-    let mut sending = Sending { outcomes: vec![None; slots], refused: Vec::new(), reached: false };
+    let mut sending =
+        Sending { outcomes: vec![None; slots], named: vec![false; slots], refused: Vec::new(), reached: false };
     let sent = sending.send_all(producer, batches, terms, deadline);
     if let Err(StepError::Fenced(reason)) = sent {
         return TransactionEnd::SessionLost(reason);
@@ -75,7 +76,7 @@ pub(crate) fn publish(
         return TransactionEnd::SessionLost("the session was ended".into());
     }
     let now = Instant::now();
-    let mut abort = find_causes(&sending.outcomes, batches);
+    let mut abort = find_causes(&sending.outcomes, &sending.named, batches);
     abort.refused.append(&mut sending.refused);
     abort.reached = sending.reached;
     abort.overdue = (0..).zip(batches).filter(|(_, batch)| batch.is_overdue(now)).map(|(at, _)| at).collect();
@@ -144,6 +145,8 @@ fn until(deadline: Instant) -> RetryLimits {
 struct Sending {
     /// What the broker answered for each record, by slot; none for a record that was not sent or not answered.
     outcomes: Vec<Option<DeliveryOutcome>>,
+    /// Whether a refusal names the record of a slot: it was alone in its chunk, or the broker said which records of the chunk are invalid.
+    named: Vec<bool>,
     /// Records of topics that the broker refuses, and of topic partitions that took no records a moment ago.
     refused: Vec<(usize, RowId, Error)>,
     /// Whether any record may have reached the broker.
@@ -267,6 +270,7 @@ impl Sending {
                     for (index, slot) in chunk.slots.iter().enumerate() {
                         let is_valid = !invalid.is_empty() && !invalid.contains(&index);
                         self.outcomes[*slot] = Some(Err(if is_valid { Code::InvalidDifferentRecord } else { code }));
+                        self.named[*slot] = chunk.slots.len() == 1 || !invalid.is_empty();
                     }
                     map_code(code, format!("sending to {}/{}: {code}", chunk.topic, chunk.partition))
                 }
