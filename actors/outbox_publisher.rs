@@ -161,10 +161,12 @@ impl OutboxPublisher {
         // Cleared before the claim and not on receipt of the wake-up: until then each further row costs no message, and a row that commits
         // after the claim marks the partition again.
         batch.woken_at = self.dirty.clear(partition);
-        let handing_over = self.membership.is_handing_over(partition);
-        let worker = self.workers.as_ref().filter(|_| !handing_over).and_then(|workers| workers.find(partition));
-        let Some(worker) = worker else {
-            self.schedule.not_run(partition);
+        let workers = self.workers.as_ref().filter(|_| !self.membership.is_handing_over(partition));
+        let Some(worker) = workers.and_then(|workers| workers.find(partition)) else {
+            match workers {
+                Some(_) => self.schedule.not_owned(partition),
+                None => self.schedule.not_run(partition),
+            }
             self.breaker.end_probe(partition, BrokerSignal::None);
             return;
         };

@@ -146,6 +146,7 @@ impl Schedule {
     /// Nothing of this process is open in the partition: a run resolved it, or another instance resolves it.
     pub fn resolved(&mut self, partition: PartitionNo) {
         self.unresolved.remove(&partition);
+        self.unsettled.remove(&partition);
         if self.on_trial == Some(partition) {
             self.on_trial = None;
             // Rows that became due during the trial, or that wait behind the suspect, get an ordinary turn.
@@ -153,7 +154,13 @@ impl Schedule {
         }
     }
 
-    /// A run could not begin, because this instance does not own the partition or hands it over.
+    /// A run could not begin, because this instance does not own the partition: its owner resolves what is open.
+    pub fn not_owned(&mut self, partition: PartitionNo) {
+        self.finished(partition, RunEnd::Resolved);
+        self.forget(partition);
+    }
+
+    /// A run could not begin, because this instance hands the partition over or has no workers yet.
     pub fn not_run(&mut self, partition: PartitionNo) {
         let is_open = self.unresolved.contains(&partition) || self.unsettled.contains(&partition);
         self.finished(partition, if is_open { RunEnd::Unresolved } else { RunEnd::Resolved });
@@ -308,6 +315,44 @@ mod tests {
         assert_eq!(schedule.next_unsettled(16), None, "its hand-over settles it");
         assert_eq!(schedule.next(16, Selection::All), None);
         schedule.resolved(A);
+        assert_eq!(schedule.next(16, Selection::All), Some((B, ClaimKind::Trial)));
+    }
+
+    /// The run that the hand-over waits for ends after the partition was forgotten.
+    #[test]
+    fn batch_that_ends_during_its_hand_over_blocks_no_trial_afterwards() {
+        let mut schedule = Schedule::default();
+        schedule.wake(A);
+        schedule.next(16, Selection::All);
+        schedule.request_trial(B);
+        schedule.forget(A);
+        schedule.finished(A, RunEnd::Unsettled);
+        assert_eq!(schedule.next(16, Selection::All), None, "the hand-over settles it");
+
+        schedule.resolved(A);
+        schedule.wake(A);
+        assert_eq!(schedule.next(16, Selection::All), Some((B, ClaimKind::Trial)));
+        schedule.finished(B, RunEnd::Resolved);
+        schedule.next(16, Selection::All);
+        schedule.not_owned(A);
+        schedule.next(16, Selection::All);
+        schedule.finished(B, RunEnd::Resolved);
+        schedule.request_trial(C);
+        assert_eq!(schedule.next(16, Selection::All), Some((C, ClaimKind::Trial)));
+    }
+
+    #[test]
+    fn batch_that_is_reported_after_its_hand_over_blocks_no_trial() {
+        let mut schedule = Schedule::default();
+        schedule.wake(A);
+        schedule.next(16, Selection::All);
+        schedule.request_trial(B);
+        schedule.forget(A);
+        schedule.resolved(A);
+        schedule.finished(A, RunEnd::Unsettled);
+
+        assert_eq!(schedule.next_unsettled(16), Some(A));
+        schedule.not_owned(A);
         assert_eq!(schedule.next(16, Selection::All), Some((B, ClaimKind::Trial)));
     }
 
