@@ -16,20 +16,25 @@ struct ClockSkew {
     /// The latest timestamp that this clock has written.
     written: Timestamp,
     ahead: Duration,
+    /// When it was last measured, by this instance's clock.
+    measured: Timestamp,
 }
 
 impl ClockSkews {
     /// How far the writer of the message at this position, which bears the timestamp `written`, is ahead of `wall`, this instance's clock. A message
     /// is older than its first measurement, so the largest one of a clock counts: the messages that one writer left wait together, not one after
-    /// the other. A timestamp that is more than `tolerance` behind the latest one is of another clock, which is measured anew.
+    /// the other. A timestamp that is more than `tolerance` behind the latest one is of another clock, which is measured anew; so is a clock
+    /// that was not measured for twice that time, because it may have been set meanwhile.
     pub fn measure(&self, position: &Position, written: Timestamp, wall: Timestamp, tolerance: Duration) -> Duration {
         let mut skews = self.0.lock();
         let skew = skews.entry((Arc::clone(&position.topic), position.partition));
-        let skew = skew.or_insert(ClockSkew { written, ahead: Duration::ZERO });
-        if written.after(tolerance) < skew.written {
-            *skew = ClockSkew { written, ahead: Duration::ZERO };
+        let unknown = ClockSkew { written, ahead: Duration::ZERO, measured: wall };
+        let skew = skew.or_insert(unknown);
+        if written.after(tolerance) < skew.written || wall.since(skew.measured) > tolerance * 2 {
+            *skew = unknown;
         }
         skew.written = skew.written.max(written);
+        skew.measured = skew.measured.max(wall);
         skew.ahead = skew.ahead.max(written.since(wall));
         skew.ahead
     }
@@ -51,5 +56,10 @@ mod tests {
             [3_600, 3_600, 3_600, 3_601]
         );
         assert_eq!([(900, 10), (900, 18)].map(|(of, at)| measure(of, at)), [890, 890], "a clock that is less ahead");
+        assert_eq!(
+            [(900, 34), (920, 51)].map(|(of, at)| measure(of, at)),
+            [890, 869],
+            "a clock that was set meanwhile"
+        );
     }
 }

@@ -134,8 +134,9 @@ pub(crate) fn plain_producer(options: &Options) -> ClientConfig {
     config
         .set("enable.idempotence", "true")
         .set("acks", "all")
-        // The partitioner of the Java clients, so that keys keep their order on a topic shared with them.
-        .set("partitioner", "murmur2_random")
+        // The partitioner of the Java clients, so that keys keep their order on a topic shared with them. Records without a key have one
+        // partition, because retries keep their order, too.
+        .set("partitioner", "murmur2")
         .set("compression.type", options.compression.as_str())
         // Long enough that the records of one batch share requests.
         .set("linger.ms", "1")

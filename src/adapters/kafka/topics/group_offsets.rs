@@ -16,9 +16,9 @@ use crate::topics::partition_reader::{PartitionReader, partition_list};
 /// Longest wait for the group's coordinator.
 const COORDINATOR_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Longest wait for transactions that are open when a group is to begin at the end. A request over HTTP waits for it. A transaction of another
-/// application may last longer: the group then begins before it.
-const SETTLE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Longest wait for transactions that are open when a group is to begin at the end. A request over HTTP waits for it, and one that only ends needs
+/// milliseconds. A transaction of another application may last longer: the group then begins before it.
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Longest time to join a group: the broker waits three seconds for more members by default.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(30);
