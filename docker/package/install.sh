@@ -7,10 +7,12 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 binary=$1 prefix=$2
 root=${DESTDIR:-}$prefix
 
-# Splits the manual, which the program prints as one document, at the preamble of each page. A page is named for its title.
+# Splits the manual, which the program prints as one document, at the title of each page. A page is named for its title, and begins with the
+# two lines of the preamble that the program prints before every section.
 manual_pages() {
   awk -v folder="$1" '
-    /^\.ie \\n\(\.g/ { page = $0; getline; page = page "\n" $0; getline; file = folder "/" $2 ".1"; print page > file }
+    /^\.ie \\n\(\.g/ { preamble = $0; getline; preamble = preamble "\n" $0; next }
+    /^\.TH / { file = folder "/" $2 ".1"; print preamble > file }
     { print > file }'
 }
 

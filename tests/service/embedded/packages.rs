@@ -41,7 +41,11 @@ fn assert_manual_and_completions(share: &Path, completions: [&str; 3]) {
         let text = succeed(Command::new("gzip").arg("-dc").arg(&file));
         let titles: Vec<&str> = text.lines().filter(|line| line.starts_with(".TH ")).collect();
         assert!(titles.len() == 1 && titles[0].starts_with(&format!(".TH {page} 1 ")), "{page}: {titles:?}");
+        assert!(text.starts_with(".ie ") && text.contains("\n.SH OPTIONS\n"), "{page}: {text}");
     }
+    let pages = fs::read_dir(share.join("man/man1")).expect("pages").map(|page| page.expect("a page").file_name());
+    let others: Vec<_> = pages.filter(|page| !page.to_string_lossy().starts_with("posthaste")).collect();
+    assert!(others.is_empty(), "pages of sections: {others:?}");
     for file in completions {
         let text = fs::read_to_string(share.join(file)).unwrap_or_else(|error| panic!("{file}: {error}"));
         assert!(text.contains("redrive"), "{file} does not complete the commands");
