@@ -11,7 +11,7 @@ run: ## The demo: builds the embedded variant, starts it, places orders, prints 
 	cargo run --profile demo --no-default-features -- demo
 
 PREFIX ?= /usr/local
-install: ## Builds a release and installs program, manual pages, completions and systemd unit: make install PREFIX=$HOME/.local
+install: ## Builds a release and installs program, manual pages, completions, documents and systemd unit: make install PREFIX=$HOME/.local
 	POSTHASTE_COMMIT=$$(git rev-parse --short HEAD 2>/dev/null || true) cargo build --release --locked --bin posthaste
 	docker/package/install.sh "$${CARGO_TARGET_DIR:-target}/release/posthaste" "$(PREFIX)"
 

@@ -20,9 +20,6 @@ rmdir "$root/usr/share/zsh/site-functions"
 
 install -D -m 644 "$repository/config/production.toml" "$root/etc/posthaste/posthaste.toml"
 documents=$root/usr/share/doc/posthaste
-install -d -m 755 "$documents/docs"
-install -m 644 "$repository/README.md" "$repository/ARCHITECTURE.md" "$repository/SECURITY.md" "$documents"
-install -m 644 "$repository"/docs/*.md "$documents/docs"
 install -m 644 "$here/debian/copyright" "$documents/copyright"
 gzip -n -9 -c "$repository/CHANGELOG.md" >"$documents/changelog.gz"
 # Files to copy: a board, rules and a scrape configuration for the monitoring that is there.

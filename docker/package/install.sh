@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Installs a built program with its manual pages, shell completions and systemd unit: install.sh BINARY PREFIX
+# Installs a built program with its manual pages, shell completions, documents and systemd unit: install.sh BINARY PREFIX
 # Writes below DESTDIR when that is set, as packages are built. Prints nothing.
 set -euo pipefail
 [ $# = 2 ] || { echo "usage: install.sh BINARY PREFIX" >&2; exit 2; }
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+repository=$(cd "$here/../.." && pwd)
 binary=$1 prefix=$2
 root=${DESTDIR:-}$prefix
 
@@ -30,5 +31,10 @@ completion bash bash-completion/completions/posthaste
 completion zsh zsh/site-functions/_posthaste
 completion fish fish/vendor_completions.d/posthaste.fish
 
+# At the same places below this folder as in the repository, so that the links between the documents lead somewhere.
+(cd "$repository" && find *.md LICENSE-* docs -type f) | while read -r document; do
+  install -D -m 644 "$repository/$document" "$root/share/doc/posthaste/$document"
+done
+
 install -d -m 755 "$root/lib/systemd/system"
-sed "s|/usr/bin/posthaste|$prefix/bin/posthaste|" "$here/../posthaste.service" >"$root/lib/systemd/system/posthaste.service"
+sed "s|/usr/|$prefix/|" "$here/../posthaste.service" >"$root/lib/systemd/system/posthaste.service"

@@ -52,8 +52,31 @@ fn assert_manual_and_completions(share: &Path, completions: [&str; 3]) {
     }
 }
 
+/// The installed documents below this folder, recursively.
+fn documents_below(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
+    let of = |path: PathBuf| if path.is_dir() { documents_below(&path) } else { vec![path] };
+    entries.flat_map(of).filter(|path| path.extension().is_some_and(|ending| ending == "md")).collect()
+}
+
+/// The documents are there, with those that they link to. Links to sources lead to a place only in the repository.
+fn assert_documents(share: &Path) {
+    let documents = documents_below(&share.join("doc/posthaste"));
+    for name in ["posthaste/README.md", "docs/decisions/relay/cycles.md"] {
+        assert!(documents.iter().any(|path| path.ends_with(name)), "no {name}: {documents:?}");
+    }
+    for document in documents {
+        let text = fs::read_to_string(&document).expect("a document");
+        let links = text.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next());
+        let internal = links.filter(|link| !link.is_empty() && !link.contains("://"));
+        for link in internal.filter(|link| !["rs", "py"].iter().any(|ending| link.ends_with(&format!(".{ending}")))) {
+            assert!(document.with_file_name(link).exists(), "{} links to {link}", document.display());
+        }
+    }
+}
+
 #[test]
-fn installation_has_the_program_its_manual_completions_and_unit() {
+fn installation_has_the_program_its_manual_completions_documents_and_unit() {
     let staging = TempDir::new().expect("a folder");
     let script = repository().join("docker/package/install.sh");
     let program = stripped_program(staging.path());
@@ -72,6 +95,8 @@ fn installation_has_the_program_its_manual_completions_and_unit() {
     );
     let unit = fs::read_to_string(prefix.join("lib/systemd/system/posthaste.service")).expect("a unit");
     assert!(unit.contains("\nExecStart=/opt/posthaste/bin/posthaste serve --config /etc/posthaste/"), "{unit}");
+    assert!(unit.contains(" file:/opt/posthaste/share/doc/posthaste/README.md\n"), "{unit}");
+    assert_documents(&prefix.join("share"));
 }
 
 /// A folder that `dpkg --root` can install into, with a package database and users of its own.
@@ -137,6 +162,8 @@ fn debian_package_installs_upgrades_and_purges_in_a_root_of_its_own() {
     assert!(users.starts_with("posthaste:") && users.lines().count() == 1, "{users}");
     let unit = fs::read_to_string(root.path("usr/lib/systemd/system/posthaste.service")).expect("a unit");
     assert!(unit.contains("\nExecStart=/usr/bin/posthaste serve") && unit.contains("\nUser=posthaste\n"), "{unit}");
+    assert!(unit.contains(" file:/usr/share/doc/posthaste/README.md\n"), "{unit}");
+    assert_documents(&root.path("usr/share"));
     let (secret, configuration) = (root.path("etc/posthaste/hs256_secret"), root.path("etc/posthaste/posthaste.toml"));
     assert_eq!(fs::metadata(&secret).expect("a secret").permissions(), Permissions::from_mode(0o100_600));
     assert_service_starts(&root, &secret, &configuration);
