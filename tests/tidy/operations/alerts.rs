@@ -51,6 +51,22 @@ fn the_alert_of_a_stopped_actor_ignores_actors_that_were_removed() {
     assert!(alert.contains(&format!("expr: actor_up{others} < actor_registered{others}\n")), "{alert}");
 }
 
+/// Prometheus 3 stores the bucket `1` of a scrape as `1.0`, earlier versions as `1`: a comparison with either finds nothing in the other.
+#[test]
+fn no_rule_or_panel_compares_a_bucket_with_a_literal_integer() {
+    let mut queries = vec!["docker/grafana/boards/posthaste.json"];
+    queries.extend(RULES);
+    for file in queries {
+        let text = read(&root().join(file)).replace("\\\"", "\"").replace(' ', "");
+        let bounds = text.split("le=\"").skip(1).filter_map(|rest| rest.split('"').next());
+        let integers: Vec<&str> =
+            bounds.filter(|bound| bound.parse::<f64>().is_ok_and(|bound| bound.fract() == 0.0)).collect();
+        assert!(integers.is_empty(), "{file}: le={integers:?}");
+    }
+    let rules = read(&root().join("docker/slo-rules.yml"));
+    assert_eq!(rules.matches(r#"outbox_commit_to_ack_seconds_bucket{le=~"1|1\\.0"}["#).count(), 5, "in each window");
+}
+
 fn board() -> Value {
     serde_json::from_str(&read(&root().join("docker/grafana/boards/posthaste.json"))).expect("JSON")
 }
