@@ -51,6 +51,26 @@ fn the_alert_of_a_stopped_actor_ignores_actors_that_were_removed() {
     assert!(alert.contains(&format!("expr: actor_up{others} < actor_registered{others}\n")), "{alert}");
 }
 
+/// An open breaker is half-open during each probe: an alert on the value 2 alone would begin its minute again with each of them.
+#[test]
+fn the_alert_of_an_open_breaker_lasts_through_its_probes() {
+    let rules = read(&root().join("docker/rules.yml"));
+    let alert = rules.split("- alert: ").find(|part| part.starts_with("BreakerOpen")).expect("the alert");
+
+    assert!(alert.contains("expr: max by (instance) (kafka_breaker_state) > 0\n        for: 1m\n"), "{alert}");
+}
+
+/// A worker takes its next message only when it has finished one, so its mailbox of one is full while it works.
+#[test]
+fn the_alert_of_full_mailboxes_ignores_those_of_one_message() {
+    let rules = read(&root().join("docker/rules.yml"));
+    let alert = rules.split("- alert: ").find(|part| part.starts_with("MailboxNearlyFull")).expect("the alert");
+    let others = "{actor!=\"PartitionWorker\"}";
+
+    let share = format!("(actor_mailbox_depth{others} / actor_mailbox_capacity{others})");
+    assert!(alert.contains(&format!("expr: max by (instance, actor) {share} > 0.8\n")), "{alert}");
+}
+
 /// Prometheus 3 stores the bucket `1` of a scrape as `1.0`, earlier versions as `1`: a comparison with either finds nothing in the other.
 #[test]
 fn no_rule_or_panel_compares_a_bucket_with_a_literal_integer() {
