@@ -32,6 +32,10 @@ struct ProbeResult {
 impl FailoverManager {
     /// A manager that assumes healthy dependencies until probes fail.
     pub fn new(dependencies: Dependencies, options: Arc<Options>, bus: SupervisionBus) -> Self {
+        for (probe, _) in &dependencies.probes {
+            // At zero before the first failure: Prometheus does not count the first value of a series as an increase.
+            dependencies.metrics.region_health_dependency_failure_count.with([probe.name()]);
+        }
         Self { dependencies, options, bus, region: RegionHealth::default() }
     }
 

@@ -33,7 +33,10 @@ services choose have a series only where the configuration names them; the rest 
 ";
 
 const METRICS_INTRODUCTION: &str = "\
-`/metrics` and `/actuator/prometheus` expose every metric from the start of the process, under its Prometheus name. \
+`/metrics` and `/actuator/prometheus` expose every metric under its Prometheus name. A metric without labels has a value \
+from the start of the process; a metric with labels has a series from its first value at the latest. The series of \
+`actor_restarts_total` are there, at 0, when the first actor of a kind starts, and those of \
+`region_health_dependency_failure_count_total` when the probes begin, so that `increase()` sees the first failure too. \
 `/actuator/metrics/{name}` returns one metric as JSON, under its name in the first column. A histogram has the series \
 `_bucket`, `_sum` and `_count`. On Linux the metrics of the process (`process_resident_memory_bytes`, \
 `process_open_fds` and others) are exposed too.

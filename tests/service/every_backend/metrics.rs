@@ -82,6 +82,26 @@ fn the_build_and_the_number_of_partitions_are_metrics() {
     assert_eq!(metric(&service.http, "outbox_partitions"), Backend::PARTITIONS as f64);
 }
 
+/// An alert asks by how much a counter increased, and Prometheus does not count the first value of a series.
+#[test]
+fn restarts_and_failed_probes_have_series_before_the_first_one() {
+    let backend = Backend::new();
+    let service = Posthaste::start(&backend, &[]);
+    let scrape = service.http.get("/metrics", None).text;
+
+    for kind in ["OutboxPublisher", "FailoverManager"] {
+        for reason in ["panic", "killed", "sibling"] {
+            let series = format!("\nactor_restarts_total{{actor=\"{kind}\",reason=\"{reason}\"}} 0\n");
+            assert!(scrape.contains(&series), "no {series}");
+        }
+    }
+    // On a slow machine a probe may have failed since.
+    for dependency in ["db", "broker"] {
+        let series = format!("\nregion_health_dependency_failure_count_total{{dependency=\"{dependency}\"}} ");
+        assert!(scrape.contains(&series), "no {series}");
+    }
+}
+
 #[test]
 fn events_that_wait_move_the_metrics_of_the_backlog_and_back() {
     let backend = Backend::new();
