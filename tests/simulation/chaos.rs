@@ -116,7 +116,8 @@ async fn run(seed: u64) {
     environment.options.producers =
         if seed.is_multiple_of(3) { ProducerSlots::Shared(slots) } else { ProducerSlots::Spread(slots) };
     environment.options.relay.batch = 1 + (environment.rng.next_u64() % 20) as u32;
-    environment.consumes = seed.is_multiple_of(2);
+    // Not of the same bits as the level below: consumers run under each.
+    environment.consumes = (seed / 4).is_multiple_of(2);
     let level = [0.0, 0.005, 0.02, 0.05][(seed % 4) as usize];
     inject_faults(&environment, level);
     let mut process = start(&environment).await;

@@ -31,6 +31,7 @@ suite! { $ operators:
     a_parked_pending_row_blocks_its_key,
     a_parked_failed_row_is_not_retried,
     parking_a_later_row_does_not_block_earlier_rows,
+    a_retried_row_behind_a_parked_one_is_not_the_oldest_that_waits,
     an_operators_statement_raises_the_counter,
     an_operators_statement_keeps_the_open_batch,
     an_operators_statement_needs_no_owner,

@@ -96,11 +96,9 @@ impl Writer {
     pub(crate) fn close(&self) {
         match self {
             Writer::Thread { queue, .. } => queue.close(),
-            Writer::Inline(engine) => {
-                if let Some(engine) = engine.lock().take() {
-                    checkpoint(&engine);
-                }
-            }
+            // Without a checkpoint, which would wait for the readers of a running service and keep its writes waiting meanwhile. If no other
+            // connection is open, SQLite checkpoints when this one closes.
+            Writer::Inline(engine) => drop(engine.lock().take()),
         }
     }
 

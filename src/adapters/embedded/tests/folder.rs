@@ -147,6 +147,27 @@ async fn operator_reads_and_acts_while_a_service_runs() {
     assert!(matches!(nowhere, OpenError::Absent { .. }));
 }
 
+/// A checkpoint that waits for readers keeps the write lock meanwhile, and a backup reads for long.
+#[tokio::test]
+async fn operator_that_closes_beside_a_reader_keeps_no_write_waiting() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), ManualClock::new());
+    let service = Embedded::open(options(folder.path(), &clock)).unwrap();
+    place(&service, 1, 0).await;
+    let connection = || rusqlite::Connection::open(folder.path().join("posthaste.db")).unwrap();
+    let (reader, writer) = (connection(), connection());
+    reader.execute_batch("BEGIN; SELECT count(*) FROM orders").unwrap();
+    place(&service, 2, 0).await;
+    writer.busy_timeout(std::time::Duration::ZERO).unwrap();
+
+    let operator = Embedded::open_for_operator(folder.path(), clock.clone()).unwrap();
+    let closing = std::thread::spawn(move || drop(operator));
+    while !closing.is_finished() {
+        writer.execute_batch("BEGIN IMMEDIATE; ROLLBACK").expect("no other connection holds the write lock");
+    }
+
+    closing.join().unwrap();
+}
+
 #[tokio::test(start_paused = true)]
 async fn inline_commands_need_no_progress_of_the_clock() {
     let (folder, clock) = (tempfile::tempdir().unwrap(), ManualClock::new());

@@ -13,18 +13,20 @@ use crate::store::core::Core;
 /// Most rows that are counted exactly: twice the backlog at which writes are rejected by default. Above it the server's statistics give
 /// the number.
 const COUNTED_MAX: &str = "500000";
+/// Most rows that are counted in one partition.
+const COUNTED_OF_PARTITION_MAX: &str = "100000";
 
 /// Selects the counts by status, the archive's rows, and the age of the first row that is neither sent nor parked nor behind a parked one. The
 /// lease rows name what is in flight; in the table such a row is PENDING, or FAILED if it has a row in `outbox_waiting`.
 fn depth_text() -> String {
     format!(
         "WITH s AS MATERIALIZED (SELECT status, count(*) AS n FROM (SELECT status FROM outbox LIMIT {COUNTED_MAX}) o GROUP BY status),
+         w AS (SELECT count(due) AS failed, count(*) - count(due) AS parked FROM outbox_waiting),
          b AS (SELECT coalesce(sum(cardinality(open_ids)), 0)::int8 AS rows FROM outbox_lease),
          h AS (SELECT count(*) AS rows FROM outbox_waiting w JOIN outbox_lease l ON l.partition = w.partition
              AND w.id BETWEEN l.first_id AND l.last_id AND w.id = ANY (l.open_ids) WHERE w.due IS NOT NULL),
          t AS (SELECT coalesce(sum(n), 0)::int8 AS n, coalesce(sum(n) FILTER (WHERE status = 1), 0)::int8 + min(b.rows) AS in_flight,
-             greatest(coalesce(sum(n) FILTER (WHERE status = 2), 0)::int8 - min(h.rows), 0) AS failed,
-             coalesce(sum(n) FILTER (WHERE status > 2), 0)::int8 AS parked FROM b CROSS JOIN h LEFT JOIN s ON true),
+             greatest(min(w.failed) - min(h.rows), 0) AS failed, min(w.parked) AS parked FROM b CROSS JOIN h CROSS JOIN w LEFT JOIN s ON true),
          m AS (SELECT t.*, CASE WHEN n < {COUNTED_MAX} THEN n ELSE greatest(n, pg_stat_get_live_tuples('outbox'::regclass)) END AS alive FROM t)
          SELECT greatest(m.alive - m.in_flight - m.failed - m.parked, 0), m.in_flight, m.failed, m.parked,
            greatest((SELECT sum(archived) FROM outbox_lease)::int8 - (SELECT archive_forgotten FROM installation), 0),
@@ -55,10 +57,11 @@ pub(crate) async fn depth(core: &Core) -> StatementResult<Depth> {
     })
 }
 
-/// Unsent rows by partition; of a table longer than [`COUNTED_MAX`] only the first rows are counted.
+/// Unsent rows by partition, up to [`COUNTED_OF_PARTITION_MAX`] of each.
 pub(crate) async fn by_partition(core: &Core) -> StatementResult<HashMap<PartitionNo, u64>> {
     let text = format!(
-        "SELECT partition, count(*) FROM (SELECT partition FROM outbox LIMIT {COUNTED_MAX}) o GROUP BY partition"
+        "SELECT l.partition, n.rows FROM outbox_lease l CROSS JOIN LATERAL (
+           SELECT count(*) AS rows FROM (SELECT FROM outbox o WHERE o.partition = l.partition LIMIT {COUNTED_OF_PARTITION_MAX}) q) n"
     );
     let rows = core.relay_session().await?.query(&text, &[]).await?;
     let read = |row| Ok((PartitionNo(get::<i32>(row, 0)?.unsigned_abs()), get::<i64>(row, 1)?.unsigned_abs()));

@@ -176,3 +176,20 @@ pub(super) async fn an_operators_statement_needs_no_owner<B: Backend>(backend: &
 
     assert_eq!(worker(backend, "a", P1).await.drain(ALL).await.len(), 1);
 }
+
+pub(super) async fn a_retried_row_behind_a_parked_one_is_not_the_oldest_that_waits<B: Backend>(backend: &B) {
+    let given = given(backend);
+    let order = given.order_with_rows(2, P0).await;
+    let rows = given.rows_of(order.id).await;
+    let (first, second) = (rows[0].id, rows[1].id);
+    for row in [second, first] {
+        assert_eq!(backend.operators().park(row, &audit()).await.expect("the call succeeds"), OperatorOutcome::Done(1));
+    }
+
+    let retried = backend.operators().retry(second, &audit()).await.expect("the call succeeds");
+
+    assert_eq!(retried, OperatorOutcome::Done(1));
+    assert_eq!(given.depth().await.oldest_unsent, None, "it waits for an operator");
+    backend.operators().retry(first, &audit()).await.expect("the call succeeds");
+    assert!(given.depth().await.oldest_unsent.is_some());
+}
