@@ -13,11 +13,11 @@ mod http {
     pub(crate) mod connection;
     pub(crate) mod connection_timeouts;
     pub(crate) mod exchange;
-    pub(crate) mod header_names;
     pub(crate) mod listeners;
     pub(crate) mod options;
     pub(crate) mod pipeline;
     pub(crate) mod rate_limit;
+    pub(crate) mod request_scanner;
     pub(crate) mod router;
     pub(crate) mod server;
     pub(crate) mod startup_server;

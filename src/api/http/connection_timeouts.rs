@@ -1,6 +1,7 @@
 //! The phase of a connection between its requests, and the deadline of that phase.
 use std::cell::Cell;
 use std::rc::Rc;
+use std::task::Waker;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -22,6 +23,8 @@ pub(crate) struct ConnectionTimeouts {
 pub(crate) struct ConnectionPhase {
     timeouts: ConnectionTimeouts,
     phase: Cell<Phase>,
+    /// Wakes the connection when the response is finished.
+    waiting: Cell<Option<Waker>>,
 }
 
 #[derive(Clone, Copy)]
@@ -41,7 +44,7 @@ enum Phase {
 impl ConnectionPhase {
     pub(crate) fn new(timeouts: ConnectionTimeouts) -> Rc<Self> {
         let until = Instant::now() + timeouts.head;
-        Rc::new(Self { timeouts, phase: Cell::new(Phase::Head { until }) })
+        Rc::new(Self { timeouts, phase: Cell::new(Phase::Head { until }), waiting: Cell::default() })
     }
 
     /// A request head is complete.
@@ -54,13 +57,22 @@ impl ConnectionPhase {
         self.phase.set(Phase::Refusing);
     }
 
-    /// The response has been written. A pipelined head may have arrived already, so the deadline includes the time for a head.
+    /// The response has been encoded, so the next request may reach the parser. actix closes an idle connection itself, and more gently:
+    /// the deadline is later.
     pub(crate) fn response_finished(&self) {
         let now = Instant::now();
         self.phase.set(match self.phase.get() {
             Phase::Refusing => Phase::Closing { until: now + self.timeouts.close },
             _ => Phase::Idle { until: now + self.timeouts.idle + self.timeouts.head },
         });
+        if let Some(waker) = self.waiting.take() {
+            waker.wake();
+        }
+    }
+
+    /// Polls the connection again when the response is finished.
+    pub(crate) fn wake_after_response(&self, waker: &Waker) {
+        self.waiting.set(Some(waker.clone()));
     }
 
     /// Bytes arrived; true when they start a request head.

@@ -1,8 +1,11 @@
-//! A TCP stream that enforces the connection's timeouts.
+//! A TCP stream that enforces the connection's timeouts, and gives the parser one request at a time.
 //!
 //! actix times only the first request head of a connection, and polls that timer before it polls the socket. A client that stalls in a
 //! later head, or that reads no response, would occupy one of `http.max_connections` forever; a client whose request waited while this
 //! process was suspended would get 408.
+//!
+//! actix encodes a response with the method, version and connection options of the request that it parsed last, and takes its body for that
+//! of the response's request. A pipelined request that is parsed before the response is complete would change that response.
 use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -11,11 +14,12 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use actix_web::rt::net::TcpStream;
+use actix_web::web::BytesMut;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::http::connection_timeouts::{ConnectionPhase, ConnectionTimeouts};
-use crate::http::header_names::HeaderNameCheck;
+use crate::http::request_scanner::{HeaderNameTooLong, RequestScanner};
 
 /// After a deadline the socket is read once more for this long: bytes that arrived in time must be seen before the client gets 408.
 const FINAL_READ: Duration = Duration::from_millis(100);
@@ -36,7 +40,10 @@ pub(crate) struct TimedStream {
     /// The deadline has passed and the timer runs once more for [`FINAL_READ`].
     in_final_read: bool,
     timeout_response: TimeoutResponse,
-    header_names: HeaderNameCheck,
+    request: RequestScanner,
+    /// Bytes behind the current request, which wait for its response. The socket is not read meanwhile, so there are at most as many as the
+    /// parser's buffer takes in one read.
+    surplus: BytesMut,
     /// 431 was sent; the rest of the request is discarded.
     rejected: bool,
     /// Runs while the client accepts no bytes.
@@ -52,7 +59,8 @@ impl TimedStream {
             timer,
             in_final_read: false,
             timeout_response,
-            header_names: HeaderNameCheck::default(),
+            request: RequestScanner::default(),
+            surplus: BytesMut::new(),
             rejected: false,
             stall_timer: None,
         }
@@ -82,17 +90,41 @@ impl TimedStream {
         }
     }
 
-    /// Updates the phase; false when the bytes contain a header name that would make the parser panic.
-    fn accept(&mut self, bytes: &[u8]) -> bool {
-        if !bytes.is_empty() && self.phase.bytes_received() {
-            self.header_names.end_body();
+    /// Gives the parser the next bytes of the current request: those of the surplus first. Ready without bytes at the end of the stream.
+    fn poll_request(&mut self, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let from_socket = self.surplus.is_empty();
+        if from_socket {
+            ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
+        } else {
+            buffer.put_slice(&self.surplus[..self.surplus.len().min(buffer.remaining())]);
         }
-        self.header_names.accept(bytes)
+        let arrived = &buffer.filled()[before..];
+        let Ok(accepted) = self.accept(arrived) else {
+            buffer.set_filled(before);
+            self.reject(cx);
+            return self.poll_discard(cx).map(Err);
+        };
+        let is_held = accepted == 0 && !arrived.is_empty();
+        if from_socket {
+            self.surplus.extend_from_slice(&arrived[accepted..]);
+        } else {
+            drop(self.surplus.split_to(accepted));
+        }
+        buffer.set_filled(before + accepted);
+        if is_held { Poll::Pending } else { Poll::Ready(Ok(())) }
+    }
+
+    /// Updates the phase; returns how many of the bytes belong to the current request.
+    fn accept(&mut self, bytes: &[u8]) -> Result<usize, HeaderNameTooLong> {
+        if !bytes.is_empty() && self.phase.bytes_received() {
+            self.request.start_request();
+        }
+        self.request.accept(bytes)
     }
 
     fn reject(&mut self, cx: &mut Context<'_>) {
         self.rejected = true;
-        // A pipelined head gets no response while an earlier request is handled.
         if self.phase.is_reading_head() && self.stall_timer.is_none() {
             // A full send buffer: the client is disconnected without the response.
             let _ = self.stream.try_write(HEADERS_TOO_LARGE);
@@ -157,14 +189,11 @@ impl AsyncRead for TimedStream {
             // The response wakes the connection, and [`Self::poll_close`] reads after it.
             return Poll::Pending;
         }
-        let before = buffer.filled().len();
-        if let Poll::Ready(read) = Pin::new(&mut this.stream).poll_read(cx, buffer) {
-            if this.accept(&buffer.filled()[before..]) {
-                return Poll::Ready(read);
-            }
-            buffer.set_filled(before);
-            this.reject(cx);
-            return this.poll_discard(cx).map(Err);
+        if let Poll::Ready(read) = this.poll_request(cx, buffer) {
+            return Poll::Ready(read);
+        }
+        if !this.surplus.is_empty() {
+            this.phase.wake_after_response(cx.waker());
         }
         this.poll_deadline(cx).map(Err)
     }

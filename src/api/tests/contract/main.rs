@@ -6,12 +6,16 @@ mod dead_letters;
 mod health;
 mod openapi;
 mod orders;
-mod request_bodies;
 mod request_order;
 mod server;
 mod startup;
 mod topics;
 mod validation;
+
+mod connections {
+    pub mod pipelined_requests;
+    pub mod request_bodies;
+}
 
 mod console {
     pub mod access;

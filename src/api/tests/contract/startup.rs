@@ -4,7 +4,7 @@ use domain::Timestamp;
 use serde_json::Value;
 use telemetry::Metrics;
 
-use crate::request_bodies::{assert_last_response, chunked, chunks_and_next_request, until_close};
+use crate::connections::request_bodies::{assert_last_response, chunked, chunks_and_next_request, until_close};
 use crate::server::{blocking, exchange, head};
 
 #[actix_web::test]

@@ -57,7 +57,9 @@ impl OrderStore for FakeOrderStore {
     async fn commit(&self, _: Commit) -> Result<Committed, Error> {
         unreachable!("commands use FakeDispatch")
     }
+    /// Waits once, as a read of a real store does.
     async fn find(&self, id: OrderId) -> Result<Option<Order>, Error> {
+        tokio::task::yield_now().await;
         Ok(self.matching(&OrderFilter::default())?.into_iter().find(|order| order.id == id))
     }
     async fn list(&self, filter: &OrderFilter, from: PageStart, limit: u32) -> Result<Vec<Order>, Error> {

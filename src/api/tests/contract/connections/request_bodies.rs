@@ -18,7 +18,7 @@ pub fn chunks_and_next_request(count: usize) -> Vec<u8> {
     format!("{}0\r\n\r\n{NEXT}", chunk.repeat(count)).into_bytes()
 }
 
-fn request(line: &str, headers: &[(&str, &str)]) -> String {
+pub fn request(line: &str, headers: &[(&str, &str)]) -> String {
     let headers = headers.iter().fold(String::new(), |text, (name, value)| format!("{text}{name}: {value}\r\n"));
     format!("{line} HTTP/1.1\r\nhost: x\r\n{headers}\r\n")
 }

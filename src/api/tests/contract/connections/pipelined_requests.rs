@@ -1,0 +1,216 @@
+//! Pipelined requests on real sockets: each response has the form that its own request asks for.
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use api::serve;
+
+use crate::connections::request_bodies::request;
+use crate::server::{blocking, connect};
+use crate::support::test_server::*;
+
+const LIVE: &str = "GET /livez HTTP/1.1\r\nhost: x\r\n\r\n";
+
+/// One response of a connection.
+struct WireResponse {
+    status: u16,
+    head: String,
+    body: String,
+}
+
+/// Reads one response. That to a HEAD request has no body, whatever its head announces.
+fn read_response(stream: &mut TcpStream, is_head: bool) -> WireResponse {
+    let mut head = Vec::new();
+    let mut byte = [0];
+    while !head.ends_with(b"\r\n\r\n") {
+        stream.read_exact(&mut byte).unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&head)));
+        head.push(byte[0]);
+    }
+    let head = String::from_utf8(head).unwrap().to_ascii_lowercase();
+    assert!(head.starts_with("http/1.1 "), "{head}");
+    let length =
+        head.lines().find_map(|line| line.strip_prefix("content-length: ")).map_or(0, |text| text.parse().unwrap());
+    let mut body = vec![0; if is_head { 0 } else { length }];
+    stream.read_exact(&mut body).unwrap();
+    WireResponse { status: head[9..12].parse().unwrap(), head, body: String::from_utf8(body).unwrap() }
+}
+
+/// A request that creates an order, and the same with a chunked body.
+fn create(token: &str) -> [String; 2] {
+    let (token, json) = (("authorization", token), ("content-type", "application/json"));
+    let length = ORDER.len().to_string();
+    let pieces =
+        format!("5;a=b\r\n{}\r\n{:X}\r\n{}\r\n0\r\nx-trailer: y\r\n\r\n", &ORDER[..5], ORDER.len() - 5, &ORDER[5..]);
+    [
+        format!("{}{ORDER}", request("POST /orders", &[token, json, ("content-length", &length)])),
+        format!("{}{pieces}", request("POST /orders", &[token, json, ("transfer-encoding", "chunked")])),
+    ]
+}
+
+/// Sends the bytes in two pieces, or at once when `split` is 0, on a connection of their own.
+fn send(address: SocketAddr, bytes: &str, split: usize) -> TcpStream {
+    let mut stream = connect(address);
+    stream.set_nodelay(true).unwrap();
+    for piece in [&bytes[..split], &bytes[split..]] {
+        stream.write_all(piece.as_bytes()).unwrap();
+    }
+    stream
+}
+
+fn assert_kept(mut stream: TcpStream, case: &str) {
+    stream.write_all(LIVE.as_bytes()).unwrap();
+    let last = read_response(&mut stream, false);
+    assert_eq!((last.status, last.body.as_str()), (200, "ok\n"), "{case}");
+}
+
+#[actix_web::test]
+async fn a_pipelined_head_request_leaves_the_earlier_response_its_body() {
+    let server = TestServer::new();
+    let service = serve(&server.state).unwrap();
+    let address = service.bound()[0].address;
+    let (_, ann) = user("ann");
+
+    blocking(move || {
+        for create in create(&ann) {
+            let both = format!("{create}{}", request("HEAD /livez", &[]));
+            for split in 0..both.len() {
+                let mut stream = send(address, &both, split);
+                let created = read_response(&mut stream, false);
+                assert_eq!(created.status, 201, "{split}: {}", created.head);
+                assert!(created.body.contains("keyboard"), "{split}: {}", created.head);
+                let live = read_response(&mut stream, true);
+                assert_eq!(live.status, 200, "{split}: {}", live.head);
+                assert_kept(stream, &format!("split at {split}"));
+            }
+        }
+    })
+    .await;
+    service.stop(Duration::from_secs(2)).await;
+}
+
+#[actix_web::test]
+async fn a_pipelined_request_adds_no_body_to_the_response_to_head() {
+    let server = TestServer::new();
+    let id = server.create_order("ann").await;
+    let service = serve(&server.state).unwrap();
+    let address = service.bound()[0].address;
+    let (_, ann) = user("ann");
+
+    blocking(move || {
+        let both = format!("{}{LIVE}", request(&format!("HEAD /orders/{id}"), &[("authorization", &ann)]));
+        for split in 0..both.len() {
+            let mut stream = send(address, &both, split);
+            let order = read_response(&mut stream, true);
+            assert!(order.status == 200 && order.head.contains("\r\ncontent-length: "), "{split}: {}", order.head);
+            let live = read_response(&mut stream, false);
+            assert_eq!((live.status, live.body.as_str()), (200, "ok\n"), "{split}: {}", live.head);
+            assert_kept(stream, &format!("split at {split}"));
+        }
+    })
+    .await;
+    service.stop(Duration::from_secs(2)).await;
+}
+
+#[actix_web::test]
+async fn only_the_response_to_the_last_request_closes_the_connection() {
+    let server = TestServer::new();
+    let service = serve(&server.state).unwrap();
+    let address = service.bound()[0].address;
+    let (_, ann) = user("ann");
+
+    blocking(move || {
+        for create in create(&ann) {
+            let mut stream =
+                send(address, &format!("{create}{}", request("GET /livez", &[("connection", "close")])), 0);
+            let created = read_response(&mut stream, false);
+            assert_eq!(created.status, 201, "{}", created.head);
+            assert!(!created.head.contains("\r\nconnection: "), "{}", created.head);
+            let live = read_response(&mut stream, false);
+            assert!(live.status == 200 && live.head.contains("\r\nconnection: close\r\n"), "{}", live.head);
+            assert_eq!(stream.read(&mut [0]).unwrap(), 0, "the server closes");
+        }
+    })
+    .await;
+    service.stop(Duration::from_secs(2)).await;
+}
+
+#[actix_web::test]
+async fn a_body_that_is_still_arriving_does_not_end_the_earlier_request() {
+    let server = TestServer::new();
+    let id = server.create_order("ann").await;
+    let service = serve(&server.state).unwrap();
+    let address = service.bound()[0].address;
+    let (_, ann) = user("ann");
+
+    blocking(move || {
+        let read = |headers: &[(&str, &str)]| {
+            let headers = [&[("authorization", ann.as_str())], headers].concat();
+            request(&format!("GET /orders/{id}"), &headers)
+        };
+        let mut stream = send(address, &read(&[]), 0);
+        let order = read_response(&mut stream, false);
+        let etag =
+            order.head.lines().find_map(|line| line.strip_prefix("etag: ")).expect("an order has one").to_owned();
+        for create in create(&ann) {
+            let both = format!("{}{create}", read(&[("if-none-match", &etag)]));
+            // The response to the first request ends before the rest of the second one is sent.
+            let (start, rest) = both.split_at(both.len() - 20);
+            let mut stream = send(address, start, 0);
+            let unchanged = read_response(&mut stream, false);
+            assert_eq!(unchanged.status, 304, "{}", unchanged.head);
+            assert!(!unchanged.head.contains("\r\nconnection: "), "{}", unchanged.head);
+            stream.write_all(rest.as_bytes()).unwrap();
+            let created = read_response(&mut stream, false);
+            assert!(created.status == 201 && created.body.contains("keyboard"), "{}", created.head);
+            assert_kept(stream, "after 304 and 201");
+        }
+    })
+    .await;
+    service.stop(Duration::from_secs(2)).await;
+}
+
+#[actix_web::test]
+async fn many_pipelined_requests_get_their_responses_in_order() {
+    let server = TestServer::new();
+    let service = serve(&server.state).unwrap();
+    let address = service.bound()[0].address;
+    let (_, ann) = user("ann");
+
+    blocking(move || {
+        // More than the parser's buffer takes in one read.
+        let rounds = 300;
+        let round = create(&ann).concat() + LIVE + &request("HEAD /livez", &[]);
+        let mut stream = connect(address);
+        let mut sender = stream.try_clone().unwrap();
+        let sending = std::thread::spawn(move || sender.write_all(round.repeat(rounds).as_bytes()).unwrap());
+        for number in 0..rounds {
+            for (status, is_head) in [(201, false), (201, false), (200, false), (200, true)] {
+                let response = read_response(&mut stream, is_head);
+                assert_eq!(response.status, status, "round {number}: {}", response.head);
+            }
+        }
+        sending.join().unwrap();
+        assert_kept(stream, "after the last round");
+    })
+    .await;
+    service.stop(Duration::from_secs(2)).await;
+}
+
+#[actix_web::test]
+async fn a_client_that_closes_its_side_gets_the_responses_to_all_its_requests() {
+    let server = TestServer::new();
+    let service = serve(&server.state).unwrap();
+    let address = service.bound()[0].address;
+    let (_, ann) = user("ann");
+
+    blocking(move || {
+        let mut stream = send(address, &(create(&ann).concat() + LIVE), 0);
+        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        for status in [201, 201, 200] {
+            assert_eq!(read_response(&mut stream, false).status, status);
+        }
+        assert_eq!(stream.read(&mut [0]).unwrap(), 0, "the server closes");
+    })
+    .await;
+    service.stop(Duration::from_secs(2)).await;
+}
