@@ -1,10 +1,11 @@
 //! A JSON Web Key Set at a URL: fetched when a key is missing or the set is stale, at most once per fetch interval.
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use jsonwebtoken::Algorithm;
 use parking_lot::RwLock;
+use tokio::time::Instant;
 
 use crate::auth::key_set::{KeySet, RefusedKey};
 use crate::auth::signing_key::{KeyError, KeyLookup, SigningKey};
@@ -69,14 +70,18 @@ impl Jwks {
         self.0.cached.write().attempted_at = None;
     }
 
+    /// Starts a fetch when the set is stale. It is not awaited: the cached keys remain valid for the request that notices it.
+    pub(crate) fn refresh_if_stale(&self) {
+        if self.0.is_stale() {
+            let shared = Arc::clone(&self.0);
+            tokio::spawn(async move { shared.refresh(None).await });
+        }
+    }
+
     pub(crate) async fn find(&self, key_id: &str, algorithm: Algorithm) -> KeyLookup {
         let shared = &self.0;
         if let Some(key) = shared.lookup(key_id, algorithm) {
-            if shared.is_stale() {
-                let shared = Arc::clone(shared);
-                // Not awaited: the cached key remains valid for this request.
-                tokio::spawn(async move { shared.refresh(None).await });
-            }
+            self.refresh_if_stale();
             return KeyLookup::Key(key);
         }
         let refresh = {

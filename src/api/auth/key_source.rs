@@ -56,6 +56,13 @@ impl VerificationKeys {
         }
     }
 
+    /// Starts a fetch of a key set that is stale, so that the generation changes. Every use of a key calls it, that of a cached token too.
+    pub(crate) fn refresh_if_stale(&self) {
+        if let VerificationKeys::Set(set) = self {
+            set.refresh_if_stale();
+        }
+    }
+
     pub(crate) async fn find(&self, key_id: Option<&str>, algorithm: Algorithm) -> KeyLookup {
         match (self, key_id) {
             (VerificationKeys::Fixed(key), _) if key.algorithm == algorithm => KeyLookup::Key(Arc::clone(key)),

@@ -119,6 +119,7 @@ impl Verifier {
         let generation = self.keys.generation();
         let hash = token_hash(token);
         if let Some(identity) = self.token_cache.get(&hash, generation) {
+            self.keys.refresh_if_stale();
             self.check_validity(&identity, now)?;
             return Ok(identity);
         }

@@ -3,9 +3,11 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::time::{Duration, Instant};
 
 use api::auth::{KeyError, KeySource, Options, Verifier};
 use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
+use kit::wait::scaled;
 use serde_json::{Value, json};
 
 use crate::support::test_server::*;
@@ -167,8 +169,8 @@ async fn a_public_key_accepts_only_its_algorithm() {
     }
 }
 
-/// Serves one body to every request and counts the requests.
-fn key_server(body: String) -> (String, Arc<AtomicUsize>) {
+/// Serves each body once and then the last one always, and counts the requests.
+fn key_server(bodies: Vec<String>) -> (String, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/jwks", listener.local_addr().unwrap());
     let fetches = Arc::new(AtomicUsize::new(0));
@@ -178,7 +180,7 @@ fn key_server(body: String) -> (String, Arc<AtomicUsize>) {
             let mut stream = stream.unwrap();
             let mut head = [0; 4096];
             let _ = stream.read(&mut head).unwrap();
-            count.fetch_add(1, SeqCst);
+            let body = &bodies[count.fetch_add(1, SeqCst).min(bodies.len() - 1)];
             let length = body.len();
             write!(stream, "HTTP/1.1 200 OK\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}").unwrap();
         }
@@ -186,14 +188,16 @@ fn key_server(body: String) -> (String, Arc<AtomicUsize>) {
     (url, fetches)
 }
 
+/// The public part of `ec_private.pem`.
+fn ec_key() -> Value {
+    json!({"kty": "EC", "crv": "P-256", "kid": "ec", "alg": "ES256", "use": "sig",
+        "x": "z0udeCQ84AzVn1mP8KOe4wUbOd3V_9IhK3IS1ORCwf4", "y": "QDXKjRSfOJyT2-1-EjUDtctjyKDQq83KvuMlKHsm3aE"})
+}
+
 #[actix_web::test]
 async fn a_key_set_is_fetched_for_an_unknown_key_id_but_not_often() {
-    let set = json!({"keys": [
-        {"kty": "oct", "kid": "secret", "k": "c2VjcmV0", "alg": "HS256"},
-        {"kty": "EC", "crv": "P-256", "kid": "ec", "alg": "ES256", "use": "sig",
-         "x": "z0udeCQ84AzVn1mP8KOe4wUbOd3V_9IhK3IS1ORCwf4", "y": "QDXKjRSfOJyT2-1-EjUDtctjyKDQq83KvuMlKHsm3aE"},
-    ]});
-    let (url, fetches) = key_server(set.to_string());
+    let set = json!({"keys": [{"kty": "oct", "kid": "secret", "k": "c2VjcmV0", "alg": "HS256"}, ec_key()]});
+    let (url, fetches) = key_server(vec![set.to_string()]);
     let server = TestServer::with_config(TestConfig { source: KeySource::JwksUrl(url), ..TestConfig::default() });
     let ec = EncodingKey::from_ec_pem(&key_file("ec_private.pem")).unwrap();
     let send = async |pair| server.send(get("/orders").insert_header(pair)).await.status;
@@ -205,6 +209,32 @@ async fn a_key_set_is_fetched_for_an_unknown_key_id_but_not_often() {
     assert_eq!(send(signed(Algorithm::ES256, &ec, Some("another"))).await, 401);
     assert_eq!(send(signed(Algorithm::HS256, &EncodingKey::from_secret(b"secret"), Some("secret"))).await, 401);
     assert_eq!(fetches.load(SeqCst), 1, "unknown ids do not reach the issuer within the fetch interval");
+}
+
+#[actix_web::test]
+async fn a_withdrawn_key_becomes_invalid_for_cached_tokens() {
+    let (url, fetches) = key_server(vec![json!({"keys": [ec_key()]}).to_string(), json!({"keys": []}).to_string()]);
+    let server = TestServer::with_config(TestConfig { source: KeySource::JwksUrl(url), ..TestConfig::default() });
+    let ec = EncodingKey::from_ec_pem(&key_file("ec_private.pem")).unwrap();
+    let token = signed(Algorithm::ES256, &ec, Some("ec"));
+    let send = async || server.send(get("/orders").insert_header(token.clone())).await.status;
+    let advance = async |seconds| {
+        tokio::time::pause();
+        tokio::time::advance(Duration::from_secs(seconds)).await;
+        tokio::time::resume();
+    };
+    assert_eq!((send().await, send().await), (200, 200));
+
+    advance(299).await;
+    assert_eq!((send().await, fetches.load(SeqCst)), (200, 1), "the set is fresh");
+    advance(2).await;
+    let until = Instant::now() + scaled(Duration::from_secs(10));
+    while send().await == 200 {
+        assert!(Instant::now() < until, "the cached token is still accepted after {} fetches", fetches.load(SeqCst));
+        tokio::task::yield_now().await;
+    }
+
+    assert_eq!((send().await, fetches.load(SeqCst)), (401, 2));
 }
 
 #[actix_web::test]
