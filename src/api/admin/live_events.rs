@@ -19,7 +19,7 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 use crate::error::{Problem, ProblemBody};
 use crate::request::context::RequestContext;
 use crate::request::headers::single_value;
-use crate::request::response::RouteResult;
+use crate::request::response::{RouteResult, end_without_chunks};
 use crate::state::HttpState;
 
 /// Time between two comments, with which both ends notice a broken connection, and the server an expired token.
@@ -70,7 +70,9 @@ pub(crate) fn follow_as(
     let LiveFeed { backlog, next } = context.state.dispatch.live(after);
     let backlog = backlog.iter().map(&form).collect();
     let feed = LiveFeed { backlog, next: next.map(move |event| form(&event)).boxed() };
-    Ok(response.streaming(encode(feed, context.state.stopping(), permit, Box::new(is_authorized))))
+    let mut response = response.streaming(encode(feed, context.state.stopping(), permit, Box::new(is_authorized)));
+    end_without_chunks(&context.request, &mut response);
+    Ok(response)
 }
 
 struct LiveEventStream {

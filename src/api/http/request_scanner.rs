@@ -1,4 +1,5 @@
-//! Finds the end of each request on a connection, and the header names that are too long for actix's parser, which panics on them.
+//! Finds the end of each request on a connection, and what actix's parser must not see: header names that are too long, on which it panics,
+//! and the protocols of `Upgrade`.
 use crate::http::request_scanner::chunked_body::ChunkedBody;
 
 pub(crate) mod chunked_body;
@@ -10,6 +11,11 @@ const NAME_MAX: usize = 65_535;
 const NAME_KEPT: usize = TRANSFER_ENCODING.len();
 const TRANSFER_ENCODING: &str = "transfer-encoding";
 const CONTENT_LENGTH: &str = "content-length";
+/// No protocol is served that a connection could change to, and the header may be ignored (RFC 9110, 7.8). With `websocket` the parser would
+/// ignore the length of the request's body, and send a streamed response without the chunks that its head announces.
+const UPGRADE: &str = "upgrade";
+/// Replaces the letters of the protocols.
+const NO_PROTOCOL: u8 = b'-';
 
 /// A header name is longer than the parser accepts.
 #[derive(Debug, PartialEq, Eq)]
@@ -42,12 +48,12 @@ impl RequestScanner {
     }
 
     /// Consumes the next bytes of the request, and returns how many belong to it.
-    pub(crate) fn accept(&mut self, bytes: &[u8]) -> Result<usize, HeaderNameTooLong> {
+    pub(crate) fn accept(&mut self, bytes: &mut [u8]) -> Result<usize, HeaderNameTooLong> {
         let mut accepted = 0;
-        while let rest @ [byte, ..] = &bytes[accepted..] {
+        while let rest @ [_, ..] = &mut bytes[accepted..] {
             accepted += match &mut self.part {
                 RequestPart::Head => {
-                    if let Some(body) = self.head.accept(*byte)? {
+                    if let Some(body) = self.head.accept(&mut rest[0])? {
                         self.part = body;
                     }
                     1
@@ -96,8 +102,8 @@ struct HeadScanner {
 
 impl HeadScanner {
     /// Consumes one byte; at the end of the head it returns what follows.
-    fn accept(&mut self, byte: u8) -> Result<Option<RequestPart>, HeaderNameTooLong> {
-        match byte {
+    fn accept(&mut self, byte: &mut u8) -> Result<Option<RequestPart>, HeaderNameTooLong> {
+        match *byte {
             b'\n' if self.line_started => {
                 (self.past_request_line, self.line_started) = (true, false);
                 (self.past_colon, self.name_length) = (false, 0);
@@ -114,19 +120,20 @@ impl HeadScanner {
         if self.name_length > NAME_MAX { Err(HeaderNameTooLong) } else { Ok(None) }
     }
 
-    fn read_header(&mut self, byte: u8) {
-        match byte {
+    fn read_header(&mut self, byte: &mut u8) {
+        match *byte {
             b':' if !self.past_colon => {
                 self.past_colon = true;
                 self.is_chunked |= self.name_is(TRANSFER_ENCODING);
             }
             b'0'..=b'9' if self.past_colon && self.name_is(CONTENT_LENGTH) => {
-                self.announced = self.announced.saturating_mul(10).saturating_add(u64::from(byte - b'0'));
+                self.announced = self.announced.saturating_mul(10).saturating_add(u64::from(*byte - b'0'));
             }
+            b'a'..=b'z' | b'A'..=b'Z' if self.past_colon && self.name_is(UPGRADE) => *byte = NO_PROTOCOL,
             _ if self.past_colon => {}
             _ => {
                 if let Some(place) = self.name.get_mut(self.name_length) {
-                    *place = byte;
+                    *place = *byte;
                 }
                 self.name_length += 1;
             }
@@ -151,10 +158,15 @@ impl HeadScanner {
 mod tests {
     use super::*;
 
-    /// The number of bytes that belong to the first request, when they arrive in pieces of this size.
-    fn scan(text: &str, piece: usize) -> Result<usize, HeaderNameTooLong> {
-        let mut scanner = RequestScanner::default();
-        text.as_bytes().chunks(piece).map(|piece| scanner.accept(piece)).sum()
+    /// The bytes that belong to the first request, when they arrive in pieces of this size.
+    fn scan(text: &str, piece: usize) -> Result<String, HeaderNameTooLong> {
+        let (mut scanner, mut accepted) = (RequestScanner::default(), Vec::new());
+        for piece in text.as_bytes().chunks(piece) {
+            let mut piece = piece.to_vec();
+            let belongs = scanner.accept(&mut piece)?;
+            accepted.extend_from_slice(&piece[..belongs]);
+        }
+        Ok(String::from_utf8(accepted).expect("ASCII"))
     }
 
     #[test]
@@ -173,7 +185,7 @@ mod tests {
             for piece in [text.len(), 7] {
                 assert_eq!(
                     scan(&text, piece),
-                    if accepted { Ok(text.len()) } else { Err(HeaderNameTooLong) },
+                    if accepted { Ok(text.clone()) } else { Err(HeaderNameTooLong) },
                     "{}",
                     &text[..40]
                 );
@@ -197,7 +209,7 @@ mod tests {
         for request in requests {
             let text = format!("{request}{NEXT}");
             for piece in 1..=text.len() {
-                assert_eq!(scan(&text, piece), Ok(request.len()), "{request:?} in pieces of {piece}");
+                assert_eq!(scan(&text, piece), Ok(request.to_owned()), "{request:?} in pieces of {piece}");
             }
         }
     }
@@ -206,7 +218,20 @@ mod tests {
     fn the_parser_receives_everything_behind_a_broken_body() {
         for body in ["zz\r\n", "\r\n", "1;\r\r", "1\r\nab", "0\r\n\rx", "11111111111111111\r\n"] {
             let text = format!("POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n{body}GET / HTTP/1.1\r\n\r\n");
-            assert_eq!(scan(&text, 3), Ok(text.len()), "{body:?}");
+            assert_eq!(scan(&text, 3), Ok(text.clone()), "{body:?}");
+        }
+    }
+
+    #[test]
+    fn the_parser_sees_no_protocol_to_upgrade_to() {
+        let request = |protocols: &str| {
+            format!(
+                "GET /upgrade HTTP/1.1\r\nx-upgrade: websocket\r\nUpgrade:{protocols}\r\nconnection: upgrade\r\n\r\n"
+            )
+        };
+        for piece in [1, 7, 1_000] {
+            assert_eq!(scan(&request(" websocket"), piece), Ok(request(" ---------")));
+            assert_eq!(scan(&request("WebSocket , h2c/2"), piece), Ok(request("--------- , -2-/2")));
         }
     }
 }

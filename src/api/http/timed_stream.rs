@@ -99,12 +99,12 @@ impl TimedStream {
         } else {
             buffer.put_slice(&self.surplus[..self.surplus.len().min(buffer.remaining())]);
         }
-        let arrived = &buffer.filled()[before..];
-        let Ok(accepted) = self.accept(arrived) else {
+        let Ok(accepted) = self.accept(&mut buffer.filled_mut()[before..]) else {
             buffer.set_filled(before);
             self.reject(cx);
             return self.poll_discard(cx).map(Err);
         };
+        let arrived = &buffer.filled()[before..];
         let is_held = accepted == 0 && !arrived.is_empty();
         if from_socket {
             self.surplus.extend_from_slice(&arrived[accepted..]);
@@ -116,7 +116,7 @@ impl TimedStream {
     }
 
     /// Updates the phase; returns how many of the bytes belong to the current request.
-    fn accept(&mut self, bytes: &[u8]) -> Result<usize, HeaderNameTooLong> {
+    fn accept(&mut self, bytes: &mut [u8]) -> Result<usize, HeaderNameTooLong> {
         if !bytes.is_empty() && self.phase.bytes_received() {
             self.request.start_request();
         }

@@ -15,6 +15,7 @@ mod validation;
 mod connections {
     pub mod pipelined_requests;
     pub mod request_bodies;
+    pub mod streamed_responses;
 }
 
 mod console {
