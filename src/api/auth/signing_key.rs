@@ -2,6 +2,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use jsonwebtoken::crypto::verify;
 use jsonwebtoken::{Algorithm, DecodingKey};
 
 use crate::auth::rsa_modulus::modulus_bits;
@@ -63,6 +64,8 @@ pub(crate) fn from_pem(path: &Path) -> Result<SigningKey, KeyError> {
     let no_key = || KeyError::NoPublicKey(path.to_owned());
     let Ok(decoding) = DecodingKey::from_rsa_pem(&pem) else {
         let decoding = DecodingKey::from_ec_pem(&pem).map_err(|_| no_key())?;
+        // The library reads keys of every curve, and reports one of another curve only when it verifies a signature: here an empty one.
+        verify("", &[], &decoding, Algorithm::ES256).map_err(|_| no_key())?;
         return Ok(SigningKey { decoding, algorithm: Algorithm::ES256 });
     };
     match modulus_bits(&decoding) {

@@ -260,6 +260,10 @@ fn unusable_keys_are_reported_at_startup() {
     assert!(matches!(pem("rsa_2047_public.pem"), Some(KeyError::ShortRsaKey { bits: 2_047, .. })));
     assert!(matches!(pem("rsa_1024_public.pem"), Some(KeyError::ShortRsaKey { bits: 1_024, .. })));
     assert!(matches!(pem("rsa_private.pem"), Some(KeyError::NoPublicKey(_))), "a private key verifies nothing");
+    assert!(pem("ec_public.pem").is_none());
+    for other_curve in ["ec_p384_public.pem", "ec_p521_public.pem", "ec_secp256k1_public.pem"] {
+        assert!(matches!(pem(other_curve), Some(KeyError::NoPublicKey(_))), "{other_curve}");
+    }
     assert!(matches!(open(KeySource::PublicKeyFile("/no/such/file".into())), Some(KeyError::File { .. })));
     let no_key = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml").into();
     assert!(matches!(open(KeySource::PublicKeyFile(no_key)), Some(KeyError::NoPublicKey(_))));
