@@ -22,7 +22,8 @@ use crate::request::headers::single_value;
 use crate::request::response::{RouteResult, end_without_chunks};
 use crate::state::HttpState;
 
-/// Time between two comments, with which both ends notice a broken connection, and the server an expired token.
+/// Time between two comments, with which the server notices an expired token. A client notices a broken connection when they stop; the
+/// server, when the client does not acknowledge one within `http.body_timeout`.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// Sets the client's reconnection delay to two seconds.
 const PREAMBLE: &str = "retry: 2000\n\n";

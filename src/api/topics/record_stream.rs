@@ -25,7 +25,8 @@ const PIECE: ReadLimits = ReadLimits { records: 1_000, bytes: 256 * 1024 };
 const TICK: Duration = Duration::from_secs(1);
 /// Interval at which the group of a stream is registered again.
 const REGISTRATION: Duration = Duration::from_secs(60);
-/// Time between two comments of an event stream, with which both ends notice a broken connection.
+/// Time between two comments of an event stream. A client notices a broken connection when they stop; the server, when the client does not
+/// acknowledge one within `http.body_timeout`.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// How records are written, and when the response ends.
