@@ -64,10 +64,13 @@ impl Jwks {
         self.0.generation.load(Relaxed)
     }
 
-    /// Fetches the set once, whatever is asked later: the fetch does not count for the fetch interval.
+    /// Fetches the set once. A failed fetch does not count for the fetch interval: the first request tries again.
     pub(crate) async fn prefetch(&self) {
         self.0.refresh(None).await;
-        self.0.cached.write().attempted_at = None;
+        let mut cached = self.0.cached.write();
+        if cached.keys.is_none() {
+            cached.attempted_at = None;
+        }
     }
 
     /// Starts a fetch when the set is stale. It is not awaited: the cached keys remain valid for the request that notices it.
@@ -216,6 +219,20 @@ mod tests {
             assert!(Instant::now() < deadline, "the fetched keys were lost");
             tokio::task::yield_now().await;
         }
+    }
+
+    #[tokio::test]
+    async fn an_unknown_key_id_causes_no_second_fetch_right_after_the_start() {
+        let (url, _arrived, permit) = slow_server();
+        let jwks = Jwks::at(url).expect("a legal URL");
+        permit.send(()).expect("the server waits");
+        jwks.prefetch().await;
+        let attempted_at = jwks.0.cached.read().attempted_at;
+        assert!(attempted_at.is_some() && jwks.0.lookup("a", Algorithm::ES256).is_some(), "the set was fetched");
+
+        assert!(matches!(jwks.find("unknown", Algorithm::ES256).await, KeyLookup::Unknown));
+
+        assert_eq!(jwks.0.cached.read().attempted_at, attempted_at);
     }
 
     #[test]
