@@ -1,19 +1,34 @@
-//! Query strings and forms, parsed strictly: a repeated parameter or one that is not UTF-8 is an error.
+//! Query strings and forms, parsed strictly: a repeated parameter, or a name or value that cannot be decoded, is an error.
 use std::borrow::Cow;
 
 use crate::error::Problem;
 
-/// A parsed query string. Unknown parameters are ignored unless [`Query::reject_unknown`] is called.
-pub(crate) struct Query<'a>(Vec<(Cow<'a, str>, Option<Cow<'a, str>>)>);
+/// A parsed query string. Unknown parameters are ignored unless [`Query::reject_unknown`] is called. Every read is an error when a name
+/// cannot be decoded: it might be the name that is read.
+pub(crate) struct Query<'a> {
+    /// A value that cannot be decoded is `None`.
+    parameters: Vec<(Cow<'a, str>, Option<Cow<'a, str>>)>,
+    undecodable_name: Option<&'a str>,
+}
 
 impl<'a> Query<'a> {
     pub(crate) fn parse(text: &'a str) -> Self {
-        let pair = |pair: &'a str| {
+        let (mut parameters, mut undecodable_name) = (Vec::new(), None);
+        for pair in text.split('&').filter(|part| !part.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            // A name that cannot be decoded is kept as it is, so that it is refused as an unknown one.
-            (decoded(name).unwrap_or(Cow::Borrowed(name)), decoded(value))
-        };
-        Self(text.split('&').filter(|part| !part.is_empty()).map(pair).collect())
+            match decoded(name) {
+                Some(name) => parameters.push((name, decoded(value))),
+                None => undecodable_name = undecodable_name.or(Some(name)),
+            }
+        }
+        Self { parameters, undecodable_name }
+    }
+
+    fn parameters(&self) -> Result<impl Iterator<Item = (&str, Option<&str>)>, Problem> {
+        match self.undecodable_name {
+            Some(name) => Err(not_decodable(name)),
+            None => Ok(self.parameters.iter().map(|(name, value)| (&**name, value.as_deref()))),
+        }
     }
 
     /// Refuses unknown parameters. Operator routes call it: a misspelt filter must not select every row.
@@ -21,30 +36,30 @@ impl<'a> Query<'a> {
     /// # Errors
     /// 400 that names the first unknown parameter and the known ones.
     pub(crate) fn reject_unknown(&self, known: &[&str]) -> Result<(), Problem> {
-        reject_unknown_names(self.0.iter().map(|(name, _)| &**name), known)
+        reject_unknown_names(self.parameters()?.map(|(name, _)| name), known)
     }
 
     /// The value of a parameter that may occur once.
     ///
     /// # Errors
-    /// 400 when it occurs twice or its value is not percent-encoded UTF-8.
+    /// 400 when it occurs twice, or its value or any name is not percent-encoded UTF-8.
     pub(crate) fn get(&self, name: &str) -> Result<Option<&str>, Problem> {
-        let mut values = self.0.iter().filter(|(found, _)| found == name);
+        let mut values = self.parameters()?.filter(|(found, _)| *found == name);
         let Some((_, value)) = values.next() else { return Ok(None) };
         if values.next().is_some() {
             return Err(Problem::field(name, "must be given only once"));
         }
-        value.as_deref().map(Some).ok_or_else(|| Problem::field(name, "must be percent-encoded UTF-8"))
+        value.map(Some).ok_or_else(|| not_decodable(name))
     }
 
     /// Every value of a parameter that may occur several times.
     ///
     /// # Errors
-    /// 400 when a value is not percent-encoded UTF-8.
+    /// 400 when a value or any name is not percent-encoded UTF-8.
     pub(crate) fn all(&self, name: &str) -> Result<impl Iterator<Item = &str>, Problem> {
         let values: Option<Vec<&str>> =
-            self.0.iter().filter(|(found, _)| found == name).map(|(_, value)| value.as_deref()).collect();
-        values.map(Vec::into_iter).ok_or_else(|| Problem::field(name, "must be percent-encoded UTF-8"))
+            self.parameters()?.filter(|(found, _)| *found == name).map(|(_, value)| value).collect();
+        values.map(Vec::into_iter).ok_or_else(|| not_decodable(name))
     }
 
     /// As [`Query::get`], but an empty value counts as absent.
@@ -73,6 +88,10 @@ pub(crate) fn reject_unknown_names<'a>(
         None => Ok(()),
         Some(name) => Err(Problem::field(name, format!("is not a known name; expected one of {}", known.join(", ")))),
     }
+}
+
+fn not_decodable(name: &str) -> Problem {
+    Problem::field(name, "must be percent-encoded UTF-8")
 }
 
 fn decoded(text: &str) -> Option<Cow<'_, str>> {
@@ -116,9 +135,11 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_cannot_be_decoded_is_unknown() {
-        for text in ["top%ZZic=x", "topic%=x", "%ff=x"] {
-            assert!(Query::parse(text).reject_unknown(&["topic", "top"]).is_err(), "{text}");
+    fn a_name_that_cannot_be_decoded_is_refused() {
+        for text in ["top%ZZic=x", "topic%=x", "top=1&%ff=x"] {
+            let query = Query::parse(text);
+            assert!(query.reject_unknown(&["topic", "top"]).is_err(), "{text}");
+            assert!(query.get("top").is_err() && query.all("topic").is_err(), "{text}");
         }
         assert!(Query::parse("%74opic=x").reject_unknown(&["topic"]).is_ok());
     }
