@@ -42,7 +42,7 @@ use membership::{LeaseScan, Membership};
 use messages::{CycleEnded, PeersNotified, Retire, RunDue, Wake};
 use peers::{Peers, scan_delay};
 use relay_status::RelayStatus;
-use schedule::Schedule;
+use schedule::turns::Schedule;
 use sweeper::Sweeper;
 use workers::Workers;
 
@@ -163,10 +163,7 @@ impl OutboxPublisher {
         batch.woken_at = self.dirty.clear(partition);
         let workers = self.workers.as_ref().filter(|_| !self.membership.is_handing_over(partition));
         let Some(worker) = workers.and_then(|workers| workers.find(partition)) else {
-            match workers {
-                Some(_) => self.schedule.not_owned(partition),
-                None => self.schedule.not_run(partition),
-            }
+            self.schedule.not_run(partition, workers.is_some());
             self.breaker.end_probe(partition, BrokerSignal::None);
             return;
         };

@@ -149,7 +149,7 @@ async fn operator_reads_and_acts_while_a_service_runs() {
 
 /// A checkpoint that waits for readers keeps the write lock meanwhile, and a backup reads for long.
 #[tokio::test]
-async fn operator_that_closes_beside_a_reader_keeps_no_write_waiting() {
+async fn operator_that_closes_during_a_long_read_keeps_no_write_waiting() {
     let (folder, clock) = (tempfile::tempdir().unwrap(), ManualClock::new());
     let service = Embedded::open(options(folder.path(), &clock)).unwrap();
     place(&service, 1, 0).await;
