@@ -23,7 +23,7 @@ use crate::request::response::{RouteResult, end_without_chunks};
 use crate::state::HttpState;
 
 /// Time between two comments, with which the server notices an expired token. A client notices a broken connection when they stop; the
-/// server, when the client does not acknowledge one within `http.body_timeout`.
+/// server, when the client does not acknowledge one within four times `http.body_timeout`.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// Sets the client's reconnection delay to two seconds.
 const PREAMBLE: &str = "retry: 2000\n\n";

@@ -75,13 +75,14 @@ impl ConnectionPhase {
         self.waiting.set(Some(waker.clone()));
     }
 
-    /// Bytes arrived; true when they start a request head.
-    pub(crate) fn bytes_received(&self) -> bool {
-        let starts_head = matches!(self.phase.get(), Phase::Idle { .. });
-        if starts_head {
-            self.phase.set(Phase::Head { until: Instant::now() + self.timeouts.head });
-        }
-        starts_head
+    /// Whether the next request has not begun.
+    pub(crate) fn is_idle(&self) -> bool {
+        matches!(self.phase.get(), Phase::Idle { .. })
+    }
+
+    /// The first byte of a request head has arrived.
+    pub(crate) fn head_started(&self) {
+        self.phase.set(Phase::Head { until: Instant::now() + self.timeouts.head });
     }
 
     pub(crate) fn is_reading_head(&self) -> bool {

@@ -117,8 +117,12 @@ impl TimedStream {
 
     /// Updates the phase; returns how many of the bytes belong to the current request.
     fn accept(&mut self, bytes: &mut [u8]) -> Result<usize, HeaderNameTooLong> {
-        if !bytes.is_empty() && self.phase.bytes_received() {
+        if !bytes.is_empty() && self.phase.is_idle() {
             self.request.start_request();
+            // Empty lines before a request are no part of it (RFC 9112, 2.2): some clients send one behind a body.
+            if bytes.iter().any(|byte| !matches!(byte, b'\r' | b'\n')) {
+                self.phase.head_started();
+            }
         }
         self.request.accept(bytes)
     }

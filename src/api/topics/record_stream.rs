@@ -26,7 +26,7 @@ const TICK: Duration = Duration::from_secs(1);
 /// Interval at which the group of a stream is registered again.
 const REGISTRATION: Duration = Duration::from_secs(60);
 /// Time between two comments of an event stream. A client notices a broken connection when they stop; the server, when the client does not
-/// acknowledge one within `http.body_timeout`.
+/// acknowledge one within four times `http.body_timeout`.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// How records are written, and when the response ends.

@@ -4,6 +4,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use api::serve;
+use kit::wait::scaled;
 
 use crate::connections::request_bodies::request;
 use crate::server::{blocking, connect};
@@ -210,6 +211,32 @@ async fn a_client_that_closes_its_side_gets_the_responses_to_all_its_requests() 
             assert_eq!(read_response(&mut stream, false).status, status);
         }
         assert_eq!(stream.read(&mut [0]).unwrap(), 0, "the server closes");
+    })
+    .await;
+    service.stop(Duration::from_secs(2)).await;
+}
+
+/// Some clients send an empty line behind a body.
+#[actix_web::test]
+async fn empty_line_behind_a_request_begins_no_request() {
+    let mut config = TestConfig::default();
+    let header_timeout = scaled(Duration::from_millis(500));
+    config.options.header_timeout = header_timeout;
+    let server = TestServer::with_config(config);
+    let service = serve(&server.state).unwrap();
+    let address = service.bound()[0].address;
+    let (_, token) = user("ann");
+
+    blocking(move || {
+        let mut stream = send(address, &format!("{}\r\n", create(&token)[0]), 0);
+        assert_eq!(read_response(&mut stream, false).status, 201);
+
+        stream.set_read_timeout(Some(header_timeout + Duration::from_secs(1))).unwrap();
+        let unasked = stream.read(&mut [0]);
+        assert!(unasked.is_err(), "a response to an empty line, or the end: {unasked:?}");
+        stream.set_read_timeout(None).unwrap();
+        stream.write_all(LIVE.as_bytes()).unwrap();
+        assert_eq!(read_response(&mut stream, false).status, 200);
     })
     .await;
     service.stop(Duration::from_secs(2)).await;
