@@ -17,7 +17,8 @@ const COUNTED_MAX: &str = "500000";
 const COUNTED_OF_PARTITION_MAX: &str = "100000";
 
 /// Selects the counts by status, the archive's rows, and the age of the first row that is neither sent nor parked nor behind a parked one. The
-/// lease rows name what is in flight; in the table such a row is PENDING, or FAILED if it has a row in `outbox_waiting`.
+/// lease rows name what is in flight; in the table such a row is PENDING, or FAILED if it has a row in `outbox_waiting`. Of a table that is too long
+/// to be counted, the rows that are FAILED or PARKED are counted there.
 fn depth_text() -> String {
     format!(
         "WITH s AS MATERIALIZED (SELECT status, count(*) AS n FROM (SELECT status FROM outbox LIMIT {COUNTED_MAX}) o GROUP BY status),
@@ -26,8 +27,12 @@ fn depth_text() -> String {
          h AS (SELECT count(*) AS rows FROM outbox_waiting w JOIN outbox_lease l ON l.partition = w.partition
              AND w.id BETWEEN l.first_id AND l.last_id AND w.id = ANY (l.open_ids) WHERE w.due IS NOT NULL),
          t AS (SELECT coalesce(sum(n), 0)::int8 AS n, coalesce(sum(n) FILTER (WHERE status = 1), 0)::int8 + min(b.rows) AS in_flight,
-             greatest(min(w.failed) - min(h.rows), 0) AS failed, min(w.parked) AS parked FROM b CROSS JOIN h CROSS JOIN w LEFT JOIN s ON true),
-         m AS (SELECT t.*, CASE WHEN n < {COUNTED_MAX} THEN n ELSE greatest(n, pg_stat_get_live_tuples('outbox'::regclass)) END AS alive FROM t)
+             coalesce(sum(n) FILTER (WHERE status = 2), 0)::int8 AS failed, min(h.rows) AS failed_in_flight,
+             coalesce(sum(n) FILTER (WHERE status > 2), 0)::int8 AS parked FROM b CROSS JOIN h LEFT JOIN s ON true),
+         c AS (SELECT n, in_flight, failed_in_flight, failed, parked, n AS alive FROM t WHERE n < {COUNTED_MAX}
+           UNION ALL SELECT n, in_flight, failed_in_flight, w.failed, w.parked, greatest(n, pg_stat_get_live_tuples('outbox'::regclass))
+             FROM t CROSS JOIN w WHERE n >= {COUNTED_MAX}),
+         m AS (SELECT in_flight, greatest(failed - failed_in_flight, 0) AS failed, parked, alive FROM c)
          SELECT greatest(m.alive - m.in_flight - m.failed - m.parked, 0), m.in_flight, m.failed, m.parked,
            greatest((SELECT sum(archived) FROM outbox_lease)::int8 - (SELECT archive_forgotten FROM installation), 0),
            (SELECT extract(epoch FROM clock_timestamp() - e.created_at)::float8 FROM outbox_event e WHERE e.id = (SELECT min(f.id)
