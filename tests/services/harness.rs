@@ -21,6 +21,7 @@ pub mod process;
 pub mod backend;
 pub mod database;
 pub mod database_server;
+pub mod end_of_threads;
 mod kafka;
 pub mod proxy;
 pub mod replicated_database;

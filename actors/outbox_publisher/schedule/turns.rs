@@ -129,7 +129,6 @@ impl Schedule {
     /// A run has ended. Returns whether the partition was woken during it. A trial with an unknown outcome goes on until it is resolved.
     pub fn finished(&mut self, partition: PartitionNo, end: RunEnd) -> bool {
         self.running.remove(&partition);
-        self.unsettled.remove(&partition);
         match end {
             RunEnd::Resolved => self.resolved(partition),
             RunEnd::Unsettled => {
@@ -137,6 +136,7 @@ impl Schedule {
                 self.unsettled.insert(partition);
             }
             RunEnd::Unresolved => {
+                self.unsettled.remove(&partition);
                 self.unresolved.insert(partition);
             }
         }

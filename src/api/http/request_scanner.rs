@@ -1,6 +1,6 @@
 //! Finds the end of each request on a connection, and what actix's parser must not see: header names that are too long, on which it panics,
 //! and the protocols of `Upgrade`.
-use crate::http::request_scanner::chunked_body::ChunkedBody;
+use crate::http::request_scanner::chunked_body::{ChunkedBody, count_arrived};
 
 pub(crate) mod chunked_body;
 
@@ -14,7 +14,7 @@ const CONTENT_LENGTH: &str = "content-length";
 /// No protocol is served that a connection could change to, and the header may be ignored (RFC 9110, 7.8). With `websocket` the parser would
 /// ignore the length of the request's body, and send a streamed response without the chunks that its head announces.
 const UPGRADE: &str = "upgrade";
-/// Replaces the letters of the protocols.
+/// Replaces each alphabetic character of a protocol's name.
 const NO_PROTOCOL: u8 = b'-';
 
 /// A header name is longer than the parser accepts.
@@ -59,8 +59,7 @@ impl RequestScanner {
                     1
                 }
                 RequestPart::SizedBody(left) => {
-                    let arrived = usize::try_from(*left).map_or(rest.len(), |left| left.min(rest.len()));
-                    *left -= arrived as u64;
+                    let arrived = count_arrived(left, rest);
                     if *left == 0 {
                         self.part = RequestPart::Complete;
                     }

@@ -6,6 +6,7 @@ use kit::wait::{scaled, until};
 use serde_json::json;
 
 use crate::harness::backend::Backend;
+use crate::harness::end_of_threads::EndOfThreads;
 use crate::harness::event_log;
 use crate::harness::http::{Http, tea_order};
 use crate::harness::metrics::{await_metric, metric, metrics};
@@ -24,15 +25,6 @@ fn create_order(http: &Http) -> Result<String, (u16, String)> {
     match response.status {
         201 => Ok(response.json()["id"].as_str().expect("an id").to_owned()),
         status => Err((status, response.header("retry-after").unwrap_or_default().to_owned())),
-    }
-}
-
-/// Ends the reading threads when dropped.
-struct EndOfReaders<'a>(&'a AtomicBool);
-
-impl Drop for EndOfReaders<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, SeqCst);
     }
 }
 
@@ -135,8 +127,7 @@ fn an_exhausted_pool_raises_the_level_and_refuses_writes_before_they_queue() {
     backend.database.rows("BEGIN; LOCK TABLE orders IN ACCESS EXCLUSIVE MODE");
 
     std::thread::scope(|scope| {
-        // Also after a failed assertion, because the scope waits for its threads.
-        let end = EndOfReaders(&done);
+        let end = EndOfThreads(&done);
         for _ in 0..4 {
             scope.spawn(|| {
                 while !done.load(SeqCst) {

@@ -56,7 +56,7 @@ macro_rules! backend {
                 self.0.kafka.options().topic("order.events").into()
             }
             fn settle(&self) {
-                self.0.kafka.options().all_topics().iter().for_each(|topic| settle(topic));
+                settle(&self.0.kafka.options().all_topics());
             }
             fn poll_timeout(&self) -> Duration {
                 Duration::from_millis(1_500)

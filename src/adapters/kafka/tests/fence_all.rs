@@ -71,7 +71,7 @@ async fn open_transaction_of_a_forgotten_session_is_aborted() {
 /// The transactional ids with a registration in the watermark topic, its last record considered.
 async fn registered(installation: &Installation) -> BTreeSet<String> {
     let topic = installation.kafka.options().topic(WATERMARK_TOPIC);
-    settle(&topic);
+    settle(std::slice::from_ref(&topic));
     let mut ids = BTreeSet::new();
     for partition in 0..installation.kafka.options().partitions {
         for Delivery { record, .. } in installation.kafka.read(&topic, partition, 0, 1_000).await.expect("read") {

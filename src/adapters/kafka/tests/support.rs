@@ -156,7 +156,7 @@ impl Installation {
 
     /// The committed values in the event topic, by key and in order, once no transaction is open in it.
     pub async fn by_key(&self) -> BTreeMap<String, Vec<String>> {
-        settle(&self.kafka.options().topic("order.events"));
+        settle(&[self.kafka.options().topic("order.events")]);
         self.present_by_key().await
     }
 
@@ -196,22 +196,24 @@ impl Installation {
 ///
 /// # Panics
 /// When a transaction stays open.
-pub fn settle(topic: &str) {
+pub fn settle(topics: &[String]) {
     let consumer = |isolation| {
         let mut config = ClientConfig::new();
         config.set("bootstrap.servers", servers()).set("group.id", "none").set("isolation.level", isolation);
         config.create::<BaseConsumer>().expect("a consumer")
     };
     let (all, stable) = (consumer("read_uncommitted"), consumer("read_committed"));
-    let partitions = until("the partitions of the topic", TIMEOUT, || {
-        let metadata = all.fetch_metadata(Some(topic), TIMEOUT).ok()?;
-        let ids = metadata.topics().iter().flat_map(|topic| topic.partitions()).map(|partition| partition.id());
-        Some(ids.collect::<Vec<_>>()).filter(|ids| !ids.is_empty())
-    });
-    for partition in partitions {
-        let end = |consumer: &BaseConsumer| Some(consumer.fetch_watermarks(topic, partition, TIMEOUT).ok()?.1);
-        let high = until("the end of the partition", TIMEOUT, || end(&all));
-        until("no transaction is open", TIMEOUT, || end(&stable).filter(|stable| *stable >= high));
+    for topic in topics {
+        let partitions = until("the partitions of the topic", TIMEOUT, || {
+            let metadata = all.fetch_metadata(Some(topic), TIMEOUT).ok()?;
+            let ids = metadata.topics().iter().flat_map(|topic| topic.partitions()).map(|partition| partition.id());
+            Some(ids.collect::<Vec<_>>()).filter(|ids| !ids.is_empty())
+        });
+        for partition in partitions {
+            let end = |consumer: &BaseConsumer| Some(consumer.fetch_watermarks(topic, partition, TIMEOUT).ok()?.1);
+            let high = until("the end of the partition", TIMEOUT, || end(&all));
+            until("no transaction is open", TIMEOUT, || end(&stable).filter(|stable| *stable >= high));
+        }
     }
 }
 

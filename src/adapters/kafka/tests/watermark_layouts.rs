@@ -62,7 +62,7 @@ impl OtherProducer {
 /// The watermark records of one topic partition: outbox partitions and tokens.
 async fn watermarks_in(installation: &Installation, partition: u32) -> Vec<(String, String)> {
     let topic = installation.kafka.options().topic(WATERMARK_TOPIC);
-    settle(&topic);
+    settle(std::slice::from_ref(&topic));
     let read = installation.kafka.read(&topic, partition, 0, 1_000).await.expect("read");
     let parts = |delivery: ports::broker::consumer_groups::Delivery| {
         let value = String::from_utf8_lossy(&delivery.record.value).into_owned();

@@ -14,8 +14,8 @@ use crate::connection::statement_error::StatementError;
 use crate::orders::group_pace::GroupPace;
 use crate::store::options::Options;
 
-/// Time between two attempts to lock orders that another transaction has locked. 25 ms delay nobody who waits for a lock, and 40 small
-/// transactions a second cost the server nothing.
+/// Time between two attempts to lock orders that another transaction has locked. A commit that waits for a lock is delayed by 25 ms at
+/// most, and 40 small transactions a second cost the server little.
 const LOCKED_RETRY_INTERVAL: Duration = Duration::from_millis(25);
 
 /// A commit and the caller that waits for its result.

@@ -1,5 +1,12 @@
 //! Finds the end of a body with the transfer coding `chunked` (RFC 9112, 7.1), as strictly as actix's parser.
 
+/// Subtracts the bytes that are among those `left`; returns their number.
+pub(crate) fn count_arrived(left: &mut u64, bytes: &[u8]) -> usize {
+    let arrived = usize::try_from(*left).map_or(bytes.len(), |left| left.min(bytes.len()));
+    *left -= arrived as u64;
+    arrived
+}
+
 /// Follows the body while it arrives in pieces.
 #[derive(Default)]
 pub(crate) struct ChunkedBody {
@@ -42,8 +49,7 @@ impl ChunkedBody {
     /// Consumes the first of these bytes, or as many as are data of one chunk; returns their number.
     pub(crate) fn accept(&mut self, bytes: &[u8]) -> usize {
         if self.state == ChunkState::Data {
-            let arrived = usize::try_from(self.left).map_or(bytes.len(), |left| left.min(bytes.len()));
-            self.left -= arrived as u64;
+            let arrived = count_arrived(&mut self.left, bytes);
             if self.left == 0 {
                 self.state = ChunkState::DataCr;
             }

@@ -33,6 +33,14 @@ pub async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'stat
     tokio::task::spawn_blocking(work).await.unwrap()
 }
 
+/// Serves on a socket while blocking clients work.
+pub async fn on_socket(server: &TestServer, work: impl FnOnce(SocketAddr) + Send + 'static) {
+    let service = serve(&server.state).unwrap();
+    let address = service.bound()[0].address;
+    blocking(move || work(address)).await;
+    service.stop(Duration::from_secs(2)).await;
+}
+
 /// A request that creates an order, where `length` is the header that ends its body.
 fn post(token: &str, length: &str, body: &str) -> Vec<u8> {
     format!("POST /orders HTTP/1.1\r\nhost: x\r\nauthorization: {token}\r\ncontent-type: application/json\r\nconnection: close\r\n{length}\r\n\r\n{body}").into_bytes()
@@ -41,11 +49,9 @@ fn post(token: &str, length: &str, body: &str) -> Vec<u8> {
 #[actix_web::test]
 async fn size_limits_apply_on_the_wire() {
     let server = TestServer::new();
-    let service = serve(&server.state).unwrap();
-    let address = service.bound()[0].address;
     let (_, token) = user("ann");
 
-    blocking(move || {
+    on_socket(&server, move |address| {
         assert!(exchange(address, head("GET /livez HTTP/1.1")).starts_with("HTTP/1.1 200 "));
         let long = exchange(address, head(&format!("GET /{} HTTP/1.1", "x".repeat(9000))));
         assert!(long.starts_with("HTTP/1.1 414 ") && long.contains("URI_TOO_LONG"), "{long}");
@@ -77,7 +83,6 @@ async fn size_limits_apply_on_the_wire() {
         assert!(no_body.starts_with("HTTP/1.1 200 ") && no_body.ends_with("\r\n\r\n"), "{no_body}");
     })
     .await;
-    service.stop(Duration::from_secs(2)).await;
 }
 
 #[actix_web::test]
@@ -86,11 +91,9 @@ async fn time_limits_apply_on_the_wire() {
     config.options.header_timeout = Duration::from_millis(300);
     config.options.body_timeout = Duration::from_millis(600);
     let server = TestServer::with_config(config);
-    let service = serve(&server.state).unwrap();
-    let address = service.bound()[0].address;
     let (_, token) = user("ann");
 
-    blocking(move || {
+    on_socket(&server, move |address| {
         let slow = exchange(address, b"GET /livez HTTP/1.1\r\nhost: x\r\n".to_vec());
         assert!(slow.starts_with("HTTP/1.1 408 ") && slow.contains("REQUEST_TIMEOUT"), "{slow}");
         assert!(slow.contains("x-request-id: ") && slow.contains("x-region-id: "), "{slow}");
@@ -98,7 +101,6 @@ async fn time_limits_apply_on_the_wire() {
         assert!(waits.starts_with("HTTP/1.1 408 ") && waits.contains("REQUEST_TIMEOUT"), "{waits}");
     })
     .await;
-    service.stop(Duration::from_secs(2)).await;
 }
 
 #[actix_web::test]
@@ -106,10 +108,8 @@ async fn later_request_heads_have_the_same_timeout_as_the_first() {
     let mut config = TestConfig::default();
     config.options.header_timeout = Duration::from_secs(1);
     let server = TestServer::with_config(config);
-    let service = serve(&server.state).unwrap();
-    let address = service.bound()[0].address;
 
-    blocking(move || {
+    on_socket(&server, move |address| {
         let mut kept = connect(address);
         for _ in 0..2 {
             kept.write_all(b"GET /livez HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
@@ -129,7 +129,6 @@ async fn later_request_heads_have_the_same_timeout_as_the_first() {
         }
     })
     .await;
-    service.stop(Duration::from_secs(2)).await;
 }
 
 #[actix_web::test]
@@ -137,10 +136,8 @@ async fn connections_beyond_the_limit_wait() {
     let mut config = TestConfig::default();
     (config.options.max_connections, config.options.workers) = (3, 2);
     let server = TestServer::with_config(config);
-    let service = serve(&server.state).unwrap();
-    let address = service.bound()[0].address;
 
-    blocking(move || {
+    on_socket(&server, move |address| {
         let request = b"GET /livez HTTP/1.1\r\nhost: x\r\n\r\n";
         let mut kept = [(); 3].map(|()| connect(address));
         for stream in &mut kept {
@@ -157,7 +154,6 @@ async fn connections_beyond_the_limit_wait() {
         assert!(read_head(&mut next).starts_with("HTTP/1.1 200 "));
     })
     .await;
-    service.stop(Duration::from_secs(2)).await;
 }
 
 #[actix_web::test]
@@ -165,10 +161,8 @@ async fn a_client_that_reads_no_response_is_disconnected() {
     let mut config = TestConfig::default();
     config.options.body_timeout = Duration::from_millis(300);
     let server = TestServer::with_config(config);
-    let service = serve(&server.state).unwrap();
-    let address = service.bound()[0].address;
 
-    blocking(move || {
+    on_socket(&server, move |address| {
         let mut client = connect(address);
         client.set_write_timeout(Some(scaled(Duration::from_secs(10)))).unwrap();
         let request = b"GET /openapi.json HTTP/1.1\r\nhost: x\r\n\r\n".repeat(100);
@@ -181,7 +175,6 @@ async fn a_client_that_reads_no_response_is_disconnected() {
         assert!(matches!(refused, ConnectionReset | BrokenPipe), "{refused}: the connection is still open");
     })
     .await;
-    service.stop(Duration::from_secs(2)).await;
 }
 
 /// Reads the head of one response, and the short body that arrives with it.

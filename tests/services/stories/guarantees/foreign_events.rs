@@ -11,6 +11,7 @@ use tokio::runtime::Builder;
 use tokio_postgres::{Client, NoTls};
 
 use crate::harness::backend::Backend;
+use crate::harness::end_of_threads::EndOfThreads;
 use crate::harness::process::{Posthaste, run};
 
 /// Longest wait for the relay after the writers have ended: a lease expires, and a partition is acquired.
@@ -54,15 +55,6 @@ fn write(url: &str, topic: &str, writer: usize, ended: &AtomicBool) {
     });
 }
 
-/// Dropped, it ends the writers.
-struct EndOfWriters<'a>(&'a AtomicBool);
-
-impl Drop for EndOfWriters<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Relaxed);
-    }
-}
-
 fn header<'a>(delivery: &'a Delivery, name: &str) -> &'a str {
     let found = delivery.record.headers.iter().find(|(of, _)| **of == *name);
     std::str::from_utf8(&found.unwrap_or_else(|| panic!("{name} is missing")).1).expect("UTF-8")
@@ -79,7 +71,7 @@ fn events_of_sql_writers_arrive_once_and_in_order_while_the_relay_is_killed() {
     let ended = AtomicBool::new(false);
     let relay = thread::scope(|scope| {
         // Also after a failure, or the scope would wait for the writers for ever.
-        let _end = EndOfWriters(&ended);
+        let _end = EndOfThreads(&ended);
         for writer in 0..WRITERS {
             let (url, topic, ended) = (&url, &topic, &ended);
             scope.spawn(move || write(url, topic, writer, ended));

@@ -3,11 +3,10 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use api::serve;
 use kit::wait::scaled;
 
-use crate::connections::request_bodies::request;
-use crate::server::{blocking, connect};
+use crate::connections::request_bodies::{read_head, request};
+use crate::server::{connect, on_socket};
 use crate::support::test_server::*;
 
 const LIVE: &str = "GET /livez HTTP/1.1\r\nhost: x\r\n\r\n";
@@ -21,13 +20,7 @@ struct WireResponse {
 
 /// Reads one response. That to a HEAD request has no body, whatever its head announces.
 fn read_response(stream: &mut TcpStream, is_head: bool) -> WireResponse {
-    let mut head = Vec::new();
-    let mut byte = [0];
-    while !head.ends_with(b"\r\n\r\n") {
-        stream.read_exact(&mut byte).unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&head)));
-        head.push(byte[0]);
-    }
-    let head = String::from_utf8(head).unwrap().to_ascii_lowercase();
+    let head = read_head(stream);
     assert!(head.starts_with("http/1.1 "), "{head}");
     let length =
         head.lines().find_map(|line| line.strip_prefix("content-length: ")).map_or(0, |text| text.parse().unwrap());
@@ -67,11 +60,9 @@ fn assert_kept(mut stream: TcpStream, case: &str) {
 #[actix_web::test]
 async fn a_pipelined_head_request_leaves_the_earlier_response_its_body() {
     let server = TestServer::new();
-    let service = serve(&server.state).unwrap();
-    let address = service.bound()[0].address;
     let (_, ann) = user("ann");
 
-    blocking(move || {
+    on_socket(&server, move |address| {
         for create in create(&ann) {
             let both = format!("{create}{}", request("HEAD /livez", &[]));
             for split in 0..both.len() {
@@ -86,18 +77,15 @@ async fn a_pipelined_head_request_leaves_the_earlier_response_its_body() {
         }
     })
     .await;
-    service.stop(Duration::from_secs(2)).await;
 }
 
 #[actix_web::test]
 async fn a_pipelined_request_adds_no_body_to_the_response_to_head() {
     let server = TestServer::new();
     let id = server.create_order("ann").await;
-    let service = serve(&server.state).unwrap();
-    let address = service.bound()[0].address;
     let (_, ann) = user("ann");
 
-    blocking(move || {
+    on_socket(&server, move |address| {
         let both = format!("{}{LIVE}", request(&format!("HEAD /orders/{id}"), &[("authorization", &ann)]));
         for split in 0..both.len() {
             let mut stream = send(address, &both, split);
@@ -109,17 +97,14 @@ async fn a_pipelined_request_adds_no_body_to_the_response_to_head() {
         }
     })
     .await;
-    service.stop(Duration::from_secs(2)).await;
 }
 
 #[actix_web::test]
 async fn only_the_response_to_the_last_request_closes_the_connection() {
     let server = TestServer::new();
-    let service = serve(&server.state).unwrap();
-    let address = service.bound()[0].address;
     let (_, ann) = user("ann");
 
-    blocking(move || {
+    on_socket(&server, move |address| {
         for create in create(&ann) {
             let mut stream =
                 send(address, &format!("{create}{}", request("GET /livez", &[("connection", "close")])), 0);
@@ -132,18 +117,15 @@ async fn only_the_response_to_the_last_request_closes_the_connection() {
         }
     })
     .await;
-    service.stop(Duration::from_secs(2)).await;
 }
 
 #[actix_web::test]
 async fn a_body_that_is_still_arriving_does_not_end_the_earlier_request() {
     let server = TestServer::new();
     let id = server.create_order("ann").await;
-    let service = serve(&server.state).unwrap();
-    let address = service.bound()[0].address;
     let (_, ann) = user("ann");
 
-    blocking(move || {
+    on_socket(&server, move |address| {
         let read = |headers: &[(&str, &str)]| {
             let headers = [&[("authorization", ann.as_str())], headers].concat();
             request(&format!("GET /orders/{id}"), &headers)
@@ -167,17 +149,14 @@ async fn a_body_that_is_still_arriving_does_not_end_the_earlier_request() {
         }
     })
     .await;
-    service.stop(Duration::from_secs(2)).await;
 }
 
 #[actix_web::test]
 async fn many_pipelined_requests_get_their_responses_in_order() {
     let server = TestServer::new();
-    let service = serve(&server.state).unwrap();
-    let address = service.bound()[0].address;
     let (_, ann) = user("ann");
 
-    blocking(move || {
+    on_socket(&server, move |address| {
         // More than the parser's buffer takes in one read.
         let rounds = 300;
         let round = create(&ann).concat() + LIVE + &request("HEAD /livez", &[]);
@@ -194,17 +173,14 @@ async fn many_pipelined_requests_get_their_responses_in_order() {
         assert_kept(stream, "after the last round");
     })
     .await;
-    service.stop(Duration::from_secs(2)).await;
 }
 
 #[actix_web::test]
 async fn a_client_that_closes_its_side_gets_the_responses_to_all_its_requests() {
     let server = TestServer::new();
-    let service = serve(&server.state).unwrap();
-    let address = service.bound()[0].address;
     let (_, ann) = user("ann");
 
-    blocking(move || {
+    on_socket(&server, move |address| {
         let mut stream = send(address, &(create(&ann).concat() + LIVE), 0);
         stream.shutdown(std::net::Shutdown::Write).unwrap();
         for status in [201, 201, 200] {
@@ -213,7 +189,6 @@ async fn a_client_that_closes_its_side_gets_the_responses_to_all_its_requests() 
         assert_eq!(stream.read(&mut [0]).unwrap(), 0, "the server closes");
     })
     .await;
-    service.stop(Duration::from_secs(2)).await;
 }
 
 /// Some clients send an empty line behind a body.
@@ -223,11 +198,9 @@ async fn empty_line_behind_a_request_begins_no_request() {
     let header_timeout = scaled(Duration::from_millis(500));
     config.options.header_timeout = header_timeout;
     let server = TestServer::with_config(config);
-    let service = serve(&server.state).unwrap();
-    let address = service.bound()[0].address;
     let (_, token) = user("ann");
 
-    blocking(move || {
+    on_socket(&server, move |address| {
         let mut stream = send(address, &format!("{}\r\n", create(&token)[0]), 0);
         assert_eq!(read_response(&mut stream, false).status, 201);
 
@@ -239,5 +212,4 @@ async fn empty_line_behind_a_request_begins_no_request() {
         assert_eq!(read_response(&mut stream, false).status, 200);
     })
     .await;
-    service.stop(Duration::from_secs(2)).await;
 }

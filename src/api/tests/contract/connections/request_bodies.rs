@@ -3,10 +3,9 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use api::serve;
 use kit::wait::scaled;
 
-use crate::server::{blocking, connect};
+use crate::server::{connect, on_socket};
 use crate::support::test_server::*;
 
 const CHUNK: usize = 64 * 1024;
@@ -52,11 +51,9 @@ async fn nothing_follows_the_response_to_an_unread_body() {
     // An idle connection closes by itself only after the limit below.
     config.options.header_timeout = scaled(Duration::from_secs(5));
     let server = TestServer::with_config(config);
-    let service = serve(&server.state).unwrap();
-    let address = service.bound()[0].address;
     let (_, ann) = user("ann");
 
-    blocking(move || {
+    on_socket(&server, move |address| {
         let token = ("authorization", ann.as_str());
         let json = ("content-type", "application/json");
         let cases = [
@@ -87,17 +84,14 @@ async fn nothing_follows_the_response_to_an_unread_body() {
         assert_last_response(&until_close(address, &all), 413, "an announced length above the limit");
     })
     .await;
-    service.stop(Duration::from_secs(2)).await;
 }
 
 #[actix_web::test]
 async fn a_broken_transfer_coding_has_one_response() {
     let server = TestServer::new();
-    let service = serve(&server.state).unwrap();
-    let address = service.bound()[0].address;
     let (_, ann) = user("ann");
 
-    blocking(move || {
+    on_socket(&server, move |address| {
         let token = ("authorization", ann.as_str());
         let json = ("content-type", "application/json");
         let cases = [
@@ -114,17 +108,14 @@ async fn a_broken_transfer_coding_has_one_response() {
         }
     })
     .await;
-    service.stop(Duration::from_secs(2)).await;
 }
 
 #[actix_web::test]
 async fn a_body_that_has_ended_keeps_its_connection() {
     let server = TestServer::new();
-    let service = serve(&server.state).unwrap();
-    let address = service.bound()[0].address;
     let (_, ann) = user("ann");
 
-    blocking(move || {
+    on_socket(&server, move |address| {
         let (token, json) = (("authorization", ann.as_str()), ("content-type", "application/json"));
         let length = ORDER.len().to_string();
         let sized = |line: &str, headers: &[(&str, &str)]| {
@@ -156,16 +147,13 @@ async fn a_body_that_has_ended_keeps_its_connection() {
         }
     })
     .await;
-    service.stop(Duration::from_secs(2)).await;
 }
 
 #[actix_web::test]
 async fn a_client_that_never_ends_its_body_is_disconnected() {
     let server = TestServer::new();
-    let service = serve(&server.state).unwrap();
-    let address = service.bound()[0].address;
 
-    blocking(move || {
+    on_socket(&server, move |address| {
         let mut client = connect(address);
         client.set_write_timeout(Some(scaled(Duration::from_secs(10)))).unwrap();
         client.write_all(chunked("POST /orders", &[]).as_bytes()).unwrap();
@@ -180,18 +168,22 @@ async fn a_client_that_never_ends_its_body_is_disconnected() {
         assert!(matches!(refused, ErrorKind::ConnectionReset | ErrorKind::BrokenPipe), "{refused}");
     })
     .await;
-    service.stop(Duration::from_secs(2)).await;
 }
 
-/// Reads one response and returns its status.
-fn read_response(stream: &mut TcpStream) -> u16 {
+/// Reads the head of one response and nothing behind it; returns it in lower case.
+pub fn read_head(stream: &mut TcpStream) -> String {
     let mut head = Vec::new();
     let mut byte = [0];
     while !head.ends_with(b"\r\n\r\n") {
         stream.read_exact(&mut byte).unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&head)));
         head.push(byte[0]);
     }
-    let head = String::from_utf8(head).unwrap().to_ascii_lowercase();
+    String::from_utf8(head).unwrap().to_ascii_lowercase()
+}
+
+/// Reads one response and returns its status.
+fn read_response(stream: &mut TcpStream) -> u16 {
+    let head = read_head(stream);
     assert!(!head.contains("connection: close"), "{head}");
     let header = |name: &str| head.lines().find_map(|line| line.strip_prefix(&format!("{name}: ")).map(str::to_owned));
     if header("transfer-encoding").is_some() {

@@ -1,12 +1,9 @@
 //! Streamed responses on real sockets: the body has the form that its head announces.
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
-use std::time::Duration;
-
-use api::serve;
 
 use crate::connections::request_bodies::request;
-use crate::server::{blocking, connect, exchange};
+use crate::server::{connect, exchange, on_socket};
 use crate::support::test_server::*;
 
 const STREAMS: [&str; 2] = ["/admin/events", "/topics/t/records"];
@@ -26,11 +23,9 @@ fn beginning(address: SocketAddr, request: &str) -> (String, String) {
 #[actix_web::test]
 async fn a_stream_has_chunks_where_its_head_announces_them() {
     let server = TestServer::new();
-    let service = serve(&server.state).unwrap();
-    let address = service.bound()[0].address;
     let (_, token) = admin();
 
-    blocking(move || {
+    on_socket(&server, move |address| {
         let token = ("authorization", token.as_str());
         for path in STREAMS {
             for upgrade in
@@ -48,17 +43,14 @@ async fn a_stream_has_chunks_where_its_head_announces_them() {
         }
     })
     .await;
-    service.stop(Duration::from_secs(2)).await;
 }
 
 #[actix_web::test]
 async fn body_of_a_request_to_upgrade_ends_at_its_length() {
     let server = TestServer::new();
-    let service = serve(&server.state).unwrap();
-    let address = service.bound()[0].address;
     let (_, ann) = user("ann");
 
-    blocking(move || {
+    on_socket(&server, move |address| {
         let length = ORDER.len().to_string();
         let headers = [
             ("authorization", ann.as_str()),
@@ -84,5 +76,4 @@ async fn body_of_a_request_to_upgrade_ends_at_its_length() {
         assert_eq!(status, "HTTP/1.1 201 Created\r\n");
     })
     .await;
-    service.stop(Duration::from_secs(2)).await;
 }
