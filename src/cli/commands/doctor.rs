@@ -101,9 +101,14 @@ async fn topics(config: &Config, access: &OperatorAccess) -> Finding {
     let required = config.all_topics();
     let missing: Vec<&str> =
         required.iter().map(String::as_str).filter(|name| !views.iter().any(|view| view.name == *name)).collect();
-    let shown = if missing.is_empty() { "none missing".to_owned() } else { format!("missing: {}", missing.join(", ")) };
+    let names = missing.join(", ");
+    let shown = match (missing.is_empty(), config.broker.create_topics) {
+        (true, _) => "none missing".to_owned(),
+        (false, true) => format!("missing: {names}; a running service creates them"),
+        (false, false) => format!("missing: {names}; create them in Kafka, as broker.create_topics is false"),
+    };
     let detail = format!("{} listed in {} ms, {shown}", views.len(), latency.as_millis());
-    Finding::new("topics", missing.is_empty() || !config.broker.create_topics, detail).with_latency(latency)
+    Finding::new("topics", missing.is_empty(), detail).with_latency(latency)
 }
 
 async fn outbox(access: &OperatorAccess) -> Finding {

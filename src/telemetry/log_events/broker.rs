@@ -30,9 +30,18 @@ const EVENTS: &[LogEvent] = &[
         name: "broker_refused",
         levels: &[Level::ERROR],
         fields: &["error"],
-        meaning: "A topic does not have the required settings, or Kafka refused to create it. The relay does not \
-                  publish until this is corrected.",
+        meaning: "A topic of the installation does not have the required settings, or Kafka refused to create it. The \
+                  relay does not publish until this is corrected.",
         action: "Correct the topic that `error` names.",
+    },
+    LogEvent {
+        name: "further_topics_refused",
+        levels: &[Level::ERROR],
+        fields: &["error"],
+        meaning: "Topics of other services (`broker.topics`, `[topics.NAME]`) are missing, and Kafka or \
+                  `broker.create_topics` refuses to create them. Their events are tried again or parked by the rules of \
+                  their topic; all other events are published. The service looks for the topics again every 10 s.",
+        action: "Create the topics that `error` names.",
     },
     LogEvent {
         name: "partition_log_truncated",

@@ -17,12 +17,21 @@ const LEADER_CHECK_INTERVAL: Duration = Duration::from_millis(20);
 const MIN_BROKERS_SETTING: &str = "offsets.topic.replication.factor";
 
 impl ClusterClient {
-    /// Creates missing topics and checks existing ones; an empty list means all topics of the installation. Creates none while
-    /// brokers are missing: the number of replicas is fixed when a topic is created.
+    /// [`Self::ensure_topics`] of the topics without which the relay cannot work.
+    pub(crate) async fn ensure_own_topics(&self) -> Result<(), Error> {
+        self.ensure_topics(&self.options.own_topics()).await
+    }
+
+    /// [`Self::ensure_topics`] of the other services' topics.
+    pub(crate) async fn ensure_further_topics(&self) -> Result<(), Error> {
+        self.ensure_topics(&self.options.further_topics).await
+    }
+
+    /// Creates missing topics and checks existing ones. Creates none while brokers are missing: the number of replicas is fixed when a
+    /// topic is created.
     pub(crate) async fn ensure_topics(&self, names: &[String]) -> Result<(), Error> {
-        let names = if names.is_empty() { self.options.all_topics() } else { names.to_vec() };
         let mut missing = Vec::new();
-        for name in &names {
+        for name in names {
             match self.topic_layout(name)? {
                 Some(layout) => self.check_topic(name, &layout).await?,
                 None => missing.push(name.as_str()),

@@ -8,6 +8,7 @@ use ports::probe::ProbeReport;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::cluster::client::ClusterClient;
+use crate::cluster::further_topics::FurtherTopics;
 use crate::cluster::replicas::Replicas;
 use crate::connection::blocking_call::client_stopped;
 use crate::connection::broker_contact::BrokerContact;
@@ -21,14 +22,14 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 /// Most requests that may wait. They come from probes and commands, one at a time.
 const REQUESTS_MAX: usize = 64;
 
-/// Last known state of the installation's topics.
+/// Last known state of the topics without which the relay cannot work.
 #[derive(Clone, Debug)]
 enum TopicsStatus {
     /// No broker has been reached yet.
     Unreached(Error),
-    /// All topics exist with the right settings.
+    /// They exist with the right settings.
     Ready,
-    /// A topic is missing or has wrong settings; an operator must act.
+    /// One is missing or has wrong settings; an operator must act.
     Refused(Error),
 }
 
@@ -70,6 +71,7 @@ impl BrokerWatcher {
             .map_err(|error| KafkaOpenError::Options(error.to_string()))?;
         let thread = WatcherThread {
             cluster,
+            further: FurtherTopics::default(),
             replacement: ClientReplacement::default(),
             contact: Arc::clone(&contact),
             status: publisher,
@@ -108,6 +110,7 @@ impl BrokerWatcher {
 
 struct WatcherThread {
     cluster: ClusterClient,
+    further: FurtherTopics,
     replacement: ClientReplacement,
     contact: Arc<BrokerContact>,
     status: watch::Sender<TopicsStatus>,
@@ -129,13 +132,27 @@ impl WatcherThread {
     /// Ensures the topics until they are ready, and again after an outage: the broker that answers then may belong to another cluster.
     async fn check_topics(&mut self) {
         self.cluster.serve_events();
-        let ready = self.is_ready();
-        if !ready || self.contact.is_unreachable() {
+        if !self.is_ready() || self.contact.is_unreachable() {
+            drop(self.ensure_all_topics().await);
+        } else if self.further.are_due() {
             let started = Instant::now();
-            let ensured = self.cluster.ensure_topics(&[]).await;
+            let ensured = self.further.ensure(&self.cluster).await;
             self.replace_failing_clients(started, &ensured);
-            self.update_status(ensured, ready);
         }
+    }
+
+    /// Ensures all topics of the installation. A topic of another service that is refused does not refuse the others: its own events wait.
+    async fn ensure_all_topics(&mut self) -> Result<(), Error> {
+        let (started, was_ready) = (Instant::now(), self.is_ready());
+        let own = self.cluster.ensure_own_topics().await;
+        let all = match own {
+            Ok(()) => self.further.ensure(&self.cluster).await,
+            Err(_) => own.clone(),
+        };
+        self.replace_failing_clients(started, &all);
+        let refuses_only_further = own.is_ok() && all.as_ref().is_err_and(|error| !may_pass(error));
+        self.update_status(if refuses_only_further { Ok(()) } else { all.clone() }, was_ready);
+        all
     }
 
     fn replace_failing_clients<T>(&mut self, started: Instant, result: &Result<T, Error>) {
@@ -175,12 +192,13 @@ impl WatcherThread {
         let started = Instant::now();
         match request {
             ClusterRequest::EnsureTopics { names, reply } => {
-                let ensured = self.cluster.ensure_topics(&names).await;
-                self.replace_failing_clients(started, &ensured);
-                if names.is_empty() {
-                    let was_ready = self.is_ready();
-                    self.update_status(ensured.clone(), was_ready);
-                }
+                let ensured = if names.is_empty() {
+                    self.ensure_all_topics().await
+                } else {
+                    let ensured = self.cluster.ensure_topics(&names).await;
+                    self.replace_failing_clients(started, &ensured);
+                    ensured
+                };
                 // The send fails only when the caller was dropped; the created topics remain.
                 drop(reply.send(ensured));
             }

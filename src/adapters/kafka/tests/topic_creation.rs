@@ -59,6 +59,25 @@ async fn missing_topics_are_reported_with_their_command_when_creation_is_off() {
 }
 
 #[tokio::test]
+async fn missing_topic_of_another_service_does_not_refuse_the_relay() {
+    let installation = Installation::new().await;
+    let mut options = installation.kafka.options().clone();
+    options.create_topics = false;
+    options.further_topics = vec![options.topic("invoices")];
+    let kafka = Kafka::open(options.clone()).expect("opened");
+
+    let ensured = until_answered(TIMEOUT, || kafka.ensure_topics(&[])).await;
+    let session = until_answered(TIMEOUT, || kafka.open_session(0)).await;
+    let probe = KafkaProbe(kafka);
+    let probed = until_answered(TIMEOUT, || probe.check()).await;
+
+    let Err(Error::Broken(reason)) = ensured else { panic!("a topic is missing: {ensured:?}") };
+    assert!(reason.contains(&options.further_topics[0]) && reason.contains("broker.create_topics"), "{reason}");
+    assert!(session.is_ok(), "its topics exist: {:?}", session.err());
+    probed.expect("the broker works");
+}
+
+#[tokio::test]
 async fn ensure_topics_creates_all_topics_and_is_idempotent() {
     let installation = Installation::new().await;
     let mut names = installation.kafka.options().all_topics();
