@@ -5,7 +5,7 @@ use std::time::Duration;
 use domain::Timestamp;
 use outbox::topics::RETRY_DELAYS;
 use ports::Error;
-use ports::broker::consumer_groups::{ConsumerGroups, GroupMember};
+use ports::broker::consumer_groups::{AckOutcome, ConsumerGroups, GroupMember};
 use ports::broker::{Broker, Header};
 use ports::clock::Clock;
 use ports::inbox::{Inbox, InboxOutcome};
@@ -14,6 +14,7 @@ use telemetry::Metrics;
 
 use crate::consumer_actor::clock_skews::ClockSkews;
 use crate::consumer_actor::decisions::{Decisions, split_detours};
+use crate::consumer_actor::message_log;
 
 /// Shared by all members of a group in an instance.
 pub struct GroupConsumer {
@@ -61,7 +62,8 @@ impl GroupConsumer {
         self.events.is_shutting_down()
     }
 
-    /// Applies decisions in the order of their fields, the ends of detours last.
+    /// Applies decisions in the order of their fields, the ends of detours last. Messages of partitions that the member has lost meanwhile are not
+    /// acknowledged, and no detour ends then: the partition's next member receives them again.
     ///
     /// # Errors
     /// A port's. Messages that are not acknowledged then are delivered again; a detour without its end ends with the next message of its key.
@@ -79,7 +81,11 @@ impl GroupConsumer {
             self.inbox.set_detours(&self.group, entries).await?;
         }
         if !acknowledge.is_empty() {
-            member.acknowledge(&acknowledge).await?;
+            let acknowledged = member.acknowledge(&acknowledge).await?;
+            if acknowledged == AckOutcome::PartitionsLost {
+                message_log::partitions_lost(&self.group);
+                return Ok(());
+            }
         }
         if ends.is_empty() { Ok(()) } else { self.inbox.set_detours(&self.group, ends).await }
     }

@@ -40,6 +40,15 @@ pub fn in_progress(deliveries: &[Delivery]) -> WorkInProgress {
     })
 }
 
+/// A member has lost partitions while it processed their messages.
+pub fn partitions_lost(group: &str) {
+    tracing::warn!(
+        event = "consumer_partitions_lost",
+        group,
+        "a consumer of {group} lost partitions while it processed their messages, which other consumers receive again"
+    );
+}
+
 /// A message was moved to the dead-letter topic. The live stream has it too.
 pub fn dead_lettered(delivery: &Delivery, failure: &IntakeFailure, events: &SupervisionBus) {
     let Position { topic, partition, offset } = &delivery.position;

@@ -28,6 +28,16 @@ pub struct Lag {
     pub age: Duration,
 }
 
+/// What became of an acknowledgement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AckOutcome {
+    /// All its messages are acknowledged.
+    Complete,
+    /// Those of partitions that the member has lost since their delivery are not: the partition's next member receives them again. The
+    /// others are acknowledged, and the member keeps its remaining partitions.
+    PartitionsLost,
+}
+
 /// One member of a consumer group. A member that is dropped is replaced by another, which starts after the last acknowledged message.
 #[async_trait]
 pub trait GroupMember: Send + Sync {
@@ -38,13 +48,13 @@ pub trait GroupMember: Send + Sync {
 
     /// Acknowledges messages: the group continues after these positions, also after a restart. Of several positions of one partition
     /// the largest counts.
-    async fn acknowledge(&self, upto: &[Position]) -> Result<(), Error>;
+    async fn acknowledge(&self, upto: &[Position]) -> Result<AckOutcome, Error>;
 
     /// Makes the next poll begin after the last acknowledged message.
     async fn rewind(&self) -> Result<(), Error>;
 
     /// Delivers nothing of this topic partition until `resume_after` has passed by the runtime's clock; delivery then continues at
-    /// this position.
+    /// this position. Does nothing for a partition that the member has lost.
     async fn pause(&self, from: &Position, resume_after: Duration) -> Result<(), Error>;
 
     /// Returns the group's lag in each topic partition of this member.

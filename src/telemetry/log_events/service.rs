@@ -20,6 +20,16 @@ const EVENTS: &[LogEvent] = &[
         action: "Check the broker and the store; no record is lost.",
     },
     LogEvent {
+        name: "consumer_partitions_lost",
+        levels: &[Level::WARN],
+        fields: &["group"],
+        meaning: "Kafka gave partitions of a consumer to another one while it still processed their messages, which the \
+                  other one receives again; the inbox recognises those that were processed. The consumer keeps its other \
+                  partitions.",
+        action: "Nothing, if consumers joined or left. If it repeats, look for a slow endpoint or handler: a consumer has \
+                 5 s to finish the messages of a partition that it must give up.",
+    },
+    LogEvent {
         name: "consumer_recovered",
         levels: &[Level::INFO],
         fields: &["member", "group"],

@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ports::Error;
 use ports::broker::Position;
-use ports::broker::consumer_groups::{ConsumerGroups, Delivery, GroupMember, Lag};
+use ports::broker::consumer_groups::{AckOutcome, ConsumerGroups, Delivery, GroupMember, Lag};
 
 use crate::broken::flaw::Flaw;
 
@@ -50,7 +50,7 @@ impl GroupMember for BrokenMember {
         }
         Ok(deliveries)
     }
-    async fn acknowledge(&self, positions: &[Position]) -> Result<(), Error> {
+    async fn acknowledge(&self, positions: &[Position]) -> Result<AckOutcome, Error> {
         self.real.acknowledge(positions).await
     }
     async fn rewind(&self) -> Result<(), Error> {

@@ -8,7 +8,7 @@ use domain::Timestamp;
 use parking_lot::Mutex;
 use ports::Error;
 use ports::broker::Position;
-use ports::broker::consumer_groups::{ConsumerGroups, Delivery, GroupMember, Lag};
+use ports::broker::consumer_groups::{AckOutcome, ConsumerGroups, Delivery, GroupMember, Lag};
 
 use crate::reference::broker::delivery;
 use crate::reference::state::Reference;
@@ -66,14 +66,14 @@ impl GroupMember for Consumer {
         Ok(self.deliver(limit))
     }
 
-    async fn acknowledge(&self, positions: &[Position]) -> Result<(), Error> {
+    async fn acknowledge(&self, positions: &[Position]) -> Result<AckOutcome, Error> {
         let mut state = self.backend.state.lock();
         let group = state.groups.entry(self.group.clone()).or_default();
         for position in positions {
             let next = group.entry((position.topic.to_string(), position.partition)).or_default();
             *next = (*next).max(position.offset + 1);
         }
-        Ok(())
+        Ok(AckOutcome::Complete)
     }
 
     async fn rewind(&self) -> Result<(), Error> {

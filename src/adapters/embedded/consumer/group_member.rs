@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use ports::Error;
 use ports::broker::Position;
-use ports::broker::consumer_groups::{Delivery, GroupMember, Lag};
+use ports::broker::consumer_groups::{AckOutcome, Delivery, GroupMember, Lag};
 use rusqlite::{Connection, OptionalExtension, params};
 use tokio::time::Instant;
 
@@ -132,7 +132,7 @@ impl GroupMember for LogGroupMember {
         }
     }
 
-    async fn acknowledge(&self, positions: &[Position]) -> Result<(), Error> {
+    async fn acknowledge(&self, positions: &[Position]) -> Result<AckOutcome, Error> {
         let mut ends: Vec<(u32, u64)> = Vec::with_capacity(positions.len());
         {
             let owned = self.owned.lock();
@@ -164,7 +164,7 @@ impl GroupMember for LogGroupMember {
                 partition.next = partition.next.max(partition.acknowledged);
             }
         }
-        Ok(())
+        Ok(AckOutcome::Complete)
     }
 
     async fn rewind(&self) -> Result<(), Error> {

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use ports::Error;
 use ports::broker::Position;
-use ports::broker::consumer_groups::{ConsumerGroups, Delivery, GroupMember, Lag};
+use ports::broker::consumer_groups::{AckOutcome, ConsumerGroups, Delivery, GroupMember, Lag};
 use rdkafka::config::FromClientConfigAndContext;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use tokio::sync::oneshot;
@@ -119,9 +119,9 @@ impl GroupMember for KafkaMember {
         }
     }
 
-    async fn acknowledge(&self, upto: &[Position]) -> Result<(), Error> {
+    async fn acknowledge(&self, upto: &[Position]) -> Result<AckOutcome, Error> {
         if upto.is_empty() {
-            return Ok(());
+            return Ok(AckOutcome::Complete);
         }
         let upto = upto.to_vec();
         self.request(|reply| MemberRequest::Acknowledge { upto, reply }).await
@@ -135,8 +135,10 @@ impl GroupMember for KafkaMember {
         let until = Instant::now() + resume_after;
         let partition = (Arc::clone(&from.topic), from.partition);
         let from = from.clone();
-        self.request(|reply| MemberRequest::RewindTo { from, reply }).await?;
-        self.pauses.lock().insert(partition, until);
+        let is_assigned = self.request(|reply| MemberRequest::RewindTo { from, reply }).await?;
+        if is_assigned {
+            self.pauses.lock().insert(partition, until);
+        }
         Ok(())
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ports::Error;
 use ports::broker::Position;
-use ports::broker::consumer_groups::{Delivery, Lag};
+use ports::broker::consumer_groups::{AckOutcome, Delivery, Lag};
 use rdkafka::error::KafkaResult;
 use tokio::sync::oneshot;
 
@@ -18,11 +18,11 @@ pub(crate) enum MemberRequest {
     /// Deliver at most `limit` messages of partitions that are not paused; wait for the first.
     Poll { limit: usize, wait: Duration, paused: BTreeSet<AssignedPartition>, reply: MemberReply<Vec<Delivery>> },
     /// Commit these positions, and acknowledge all earlier ones with them.
-    Acknowledge { upto: Vec<Position>, reply: MemberReply<()> },
+    Acknowledge { upto: Vec<Position>, reply: MemberReply<AckOutcome> },
     /// Make every unacknowledged message deliverable again.
     Rewind { reply: MemberReply<()> },
     /// Make the messages of one partition deliverable again, from this position on.
-    RewindTo { from: Position, reply: MemberReply<()> },
+    RewindTo { from: Position, reply: MemberReply<bool> },
     /// Report how far the group is behind in this member's partitions.
     Lag { reply: MemberReply<Vec<Lag>> },
     /// The offset commit of this number has ended with this result.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use ports::Error;
 use ports::broker::Position;
-use ports::broker::consumer_groups::{Delivery, Lag};
+use ports::broker::consumer_groups::{AckOutcome, Delivery, Lag};
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::{KafkaError, KafkaResult};
 use rdkafka::{Message, TopicPartitionList};
@@ -122,14 +122,9 @@ impl MemberThread {
                 drop(reply.send(Ok(())));
             }
             MemberRequest::RewindTo { from, reply } => {
-                let result = match self.buffers.get_mut(&(Arc::clone(&from.topic), from.partition)) {
-                    Some(buffer) => {
-                        buffer.rewind_to(from.offset);
-                        Ok(())
-                    }
-                    None => Err(not_assigned(&from)),
-                };
-                drop(reply.send(result));
+                let buffer = self.buffers.get_mut(&(Arc::clone(&from.topic), from.partition));
+                let rewound = buffer.map(|buffer| buffer.rewind_to(from.offset));
+                drop(reply.send(Ok(rewound.is_some())));
             }
             MemberRequest::Lag { reply } => drop(reply.send(Ok(self.lag()))),
         }
@@ -246,8 +241,8 @@ impl MemberThread {
         elements.iter().filter_map(partition).collect()
     }
 
-    fn acknowledge(&mut self, upto: Vec<Position>, reply: MemberReply<()>) {
-        let (mut offsets, mut revoked) = (BTreeMap::<AssignedPartition, u64>::new(), None);
+    fn acknowledge(&mut self, upto: Vec<Position>, reply: MemberReply<AckOutcome>) {
+        let (mut offsets, mut outcome) = (BTreeMap::<AssignedPartition, u64>::new(), AckOutcome::Complete);
         for position in upto {
             let partition = (Arc::clone(&position.topic), position.partition);
             match self.buffers.get(&partition) {
@@ -256,10 +251,10 @@ impl MemberThread {
                     let next = offsets.entry(partition).or_default();
                     *next = (position.offset + 1).max(*next);
                 }
-                Some(_) | None => revoked = Some(not_assigned(&position)),
+                Some(_) | None => outcome = AckOutcome::PartitionsLost,
             }
         }
-        self.commits.add(PendingAcknowledgement { offsets, revoked, reply });
+        self.commits.add(PendingAcknowledgement { offsets, outcome, reply });
     }
 
     fn handle_commit(&mut self, number: CommitNumber, result: &KafkaResult<()>) {
@@ -344,10 +339,6 @@ fn single(topic: &str, partition: u32) -> TopicPartitionList {
     let mut list = TopicPartitionList::new();
     list.add_partition(topic, partition as i32);
     list
-}
-
-fn not_assigned(position: &Position) -> Error {
-    Error::Rejected(format!("{}-{} is no longer assigned to this group member", position.topic, position.partition))
 }
 
 fn report_truncated_log(Position { topic, partition, offset }: &Position, buffer: &PartitionBuffer) {

@@ -7,6 +7,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 
 use ports::Error;
+use ports::broker::consumer_groups::AckOutcome;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
 use rdkafka::error::KafkaResult;
 use rdkafka::{Offset, TopicPartitionList};
@@ -26,10 +27,10 @@ const COMMIT_TIMEOUT: Duration = Duration::from_secs(10);
 pub(crate) struct PendingAcknowledgement {
     /// The offset after the highest acknowledged one of each partition.
     pub(crate) offsets: BTreeMap<AssignedPartition, u64>,
-    /// The error for positions whose partition was revoked.
-    pub(crate) revoked: Option<Error>,
+    /// The result once the commit has succeeded.
+    pub(crate) outcome: AckOutcome,
     /// Receives the result of the commit.
-    pub(crate) reply: oneshot::Sender<Result<(), Error>>,
+    pub(crate) reply: oneshot::Sender<Result<AckOutcome, Error>>,
 }
 
 /// The number of a commit. The result of a commit that was given up must not count as that of the next one.
@@ -83,7 +84,8 @@ impl OffsetCommits {
         }
         // Without a receiver: if this commit fails, the next acknowledgement of the partition takes its place.
         let (reply, _) = oneshot::channel();
-        self.add(PendingAcknowledgement { offsets: BTreeMap::from([(partition, next)]), revoked: None, reply });
+        let offsets = BTreeMap::from([(partition, next)]);
+        self.add(PendingAcknowledgement { offsets, outcome: AckOutcome::Complete, reply });
     }
 
     /// Handles the result of a commit; returns the next offset of each partition in it. That of a commit that was given up changes nothing.
@@ -135,12 +137,8 @@ impl OffsetCommits {
 
 impl PendingAcknowledgement {
     fn finish(self, committed: Result<(), Error>) {
-        let result = match (committed, self.revoked) {
-            (Ok(()), Some(revoked)) => Err(revoked),
-            (committed, _) => committed,
-        };
         // The send fails only when the caller was dropped; the commit remains.
-        drop(self.reply.send(result));
+        drop(self.reply.send(committed.map(|()| self.outcome)));
     }
 }
 
@@ -169,10 +167,10 @@ fn commit_list(offsets: &BTreeMap<AssignedPartition, u64>) -> KafkaResult<TopicP
 mod tests {
     use super::*;
 
-    fn acknowledgement(next: u64) -> (PendingAcknowledgement, oneshot::Receiver<Result<(), Error>>) {
+    fn acknowledgement(next: u64) -> (PendingAcknowledgement, oneshot::Receiver<Result<AckOutcome, Error>>) {
         let (reply, result) = oneshot::channel();
         let offsets = BTreeMap::from([((Arc::from("t"), 0), next)]);
-        (PendingAcknowledgement { offsets, revoked: None, reply }, result)
+        (PendingAcknowledgement { offsets, outcome: AckOutcome::Complete, reply }, result)
     }
 
     #[test]
@@ -191,7 +189,7 @@ mod tests {
         assert_eq!(commits.handle_result(numbers[0], &Ok(())), BTreeMap::new());
         assert!(of_second.try_recv().is_err(), "its own commit has not ended");
         assert_eq!(commits.handle_result(numbers[1], &Ok(())), BTreeMap::from([((Arc::from("t"), 0), 2)]));
-        assert!(matches!(of_second.try_recv(), Ok(Ok(()))));
+        assert!(matches!(of_second.try_recv(), Ok(Ok(AckOutcome::Complete))));
     }
 
     #[test]
@@ -205,11 +203,11 @@ mod tests {
         commits.restart((Arc::from("t"), 0), 950);
 
         assert_eq!(commits.handle_result(1, &Ok(())), BTreeMap::new(), "it acknowledges no message of the new log");
-        assert!(matches!(of_first.try_recv(), Ok(Ok(()))));
+        assert!(matches!(of_first.try_recv(), Ok(Ok(AckOutcome::Complete))));
         let committed = |(_, list): (CommitNumber, TopicPartitionList)| list.elements()[0].offset();
         let offsets: Vec<Offset> = sent.try_iter().map(committed).collect();
         assert_eq!(offsets, [Offset::Offset(1_000), Offset::Offset(950)]);
         assert_eq!(commits.handle_result(2, &Ok(())), BTreeMap::from([((Arc::from("t"), 0), 950)]));
-        assert!(matches!(of_second.try_recv(), Ok(Ok(()))));
+        assert!(matches!(of_second.try_recv(), Ok(Ok(AckOutcome::Complete))));
     }
 }

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use kit::clock::TokioClock;
 use ports::Error;
 use ports::broker::Position;
-use ports::broker::consumer_groups::{Delivery, GroupMember, Lag};
+use ports::broker::consumer_groups::{AckOutcome, Delivery, GroupMember, Lag};
 use ports::clock::Clock;
 use tokio::time::{Instant, sleep, sleep_until};
 
@@ -68,10 +68,6 @@ fn partition_of(position: &Position) -> TopicPartition {
     (Arc::clone(&position.topic), position.partition)
 }
 
-fn not_assigned(position: &Position) -> Error {
-    Error::Rejected(format!("{}-{} is not assigned to this group member", position.topic, position.partition))
-}
-
 #[async_trait]
 impl GroupMember for Member {
     async fn poll(&self, limit: u32, timeout: Duration) -> Result<Vec<Delivery>, Error> {
@@ -98,8 +94,8 @@ impl GroupMember for Member {
         }
     }
 
-    async fn acknowledge(&self, upto: &[Position]) -> Result<(), Error> {
-        let (mut offsets, mut revoked): (BTreeMap<TopicPartition, u64>, Option<Error>) = (BTreeMap::new(), None);
+    async fn acknowledge(&self, upto: &[Position]) -> Result<AckOutcome, Error> {
+        let (mut offsets, mut outcome) = (BTreeMap::<TopicPartition, u64>::new(), AckOutcome::Complete);
         let (member, generation) = {
             let membership: &Membership = &self.0.membership();
             for position in upto {
@@ -110,7 +106,7 @@ impl GroupMember for Member {
                         let next = offsets.entry(partition).or_default();
                         *next = (*next).max(position.offset + 1);
                     }
-                    Some(_) | None => revoked = Some(not_assigned(position)),
+                    Some(_) | None => outcome = AckOutcome::PartitionsLost,
                 }
             }
             (membership.number, membership.generation)
@@ -122,7 +118,7 @@ impl GroupMember for Member {
             result.map_err(|_| Error::Rejected("the coordinator refused a commit of a former generation".into()))?;
             self.0.acknowledged(offsets);
         }
-        revoked.map_or(Ok(()), Err)
+        Ok(outcome)
     }
 
     async fn rewind(&self) -> Result<(), Error> {
@@ -132,9 +128,10 @@ impl GroupMember for Member {
 
     async fn pause(&self, from: &Position, resume_after: Duration) -> Result<(), Error> {
         let mut membership = self.0.membership();
-        let buffer = membership.buffers.get_mut(&partition_of(from)).ok_or_else(|| not_assigned(from))?;
-        buffer.rewind_to(from.offset);
-        buffer.paused_until = Some(Instant::now() + resume_after);
+        if let Some(buffer) = membership.buffers.get_mut(&partition_of(from)) {
+            buffer.rewind_to(from.offset);
+            buffer.paused_until = Some(Instant::now() + resume_after);
+        }
         Ok(())
     }
 
