@@ -23,6 +23,8 @@ pub(crate) struct ConnectionTimeouts {
 pub(crate) struct ConnectionPhase {
     timeouts: ConnectionTimeouts,
     phase: Cell<Phase>,
+    /// The client wants no response after that of the current request.
+    is_last: Cell<bool>,
     /// Wakes the connection when the response is finished.
     waiting: Cell<Option<Waker>>,
 }
@@ -44,12 +46,14 @@ enum Phase {
 impl ConnectionPhase {
     pub(crate) fn new(timeouts: ConnectionTimeouts) -> Rc<Self> {
         let until = Instant::now() + timeouts.head;
-        Rc::new(Self { timeouts, phase: Cell::new(Phase::Head { until }), waiting: Cell::default() })
+        let phase = Cell::new(Phase::Head { until });
+        Rc::new(Self { timeouts, phase, is_last: Cell::default(), waiting: Cell::default() })
     }
 
-    /// A request head is complete.
-    pub(crate) fn request_started(&self) {
+    /// A request head is complete. What the client sends behind its last request is no request (RFC 9112, 9.6).
+    pub(crate) fn request_started(&self, is_last: bool) {
         self.phase.set(Phase::Handling);
+        self.is_last.set(is_last);
     }
 
     /// The request's body has not ended, or its transfer coding is broken: no further request can be read.
@@ -63,6 +67,7 @@ impl ConnectionPhase {
         let now = Instant::now();
         self.phase.set(match self.phase.get() {
             Phase::Refusing => Phase::Closing { until: now + self.timeouts.close },
+            _ if self.is_last.get() => Phase::Closing { until: now + self.timeouts.close },
             _ => Phase::Idle { until: now + self.timeouts.idle + self.timeouts.head },
         });
         if let Some(waker) = self.waiting.take() {
@@ -108,5 +113,26 @@ impl ConnectionPhase {
             Phase::Handling | Phase::Refusing => None,
             Phase::Idle { until } | Phase::Head { until } | Phase::Closing { until } => Some(until),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_read_behind_the_last_request_of_a_connection() {
+        let second = Duration::from_secs(1);
+        let phase =
+            ConnectionPhase::new(ConnectionTimeouts { head: second, idle: second, stall: second, close: second });
+        phase.request_started(false);
+        phase.response_finished();
+        assert!(phase.is_idle() && !phase.accepts_nothing());
+
+        phase.request_started(true);
+        assert!(!phase.accepts_nothing(), "its body may still arrive");
+        phase.response_finished();
+
+        assert!(phase.accepts_nothing() && phase.is_closing(), "also while the response waits for the client");
     }
 }

@@ -7,6 +7,7 @@ use std::task::{Context, Poll, ready};
 
 use actix_web::HttpRequest;
 use actix_web::body::{BodySize, BoxBody, MessageBody};
+use actix_web::http::ConnectionType;
 use actix_web::web::Bytes;
 
 use crate::http::connection_timeouts::ConnectionPhase;
@@ -24,7 +25,7 @@ impl InFlightGuard {
         count.fetch_add(1, Ordering::SeqCst);
         let phase = request.conn_data::<Rc<ConnectionPhase>>().cloned();
         if let Some(phase) = &phase {
-            phase.request_started();
+            phase.request_started(request.head().connection_type() == ConnectionType::Close);
         }
         Self { count: Arc::clone(count), phase }
     }

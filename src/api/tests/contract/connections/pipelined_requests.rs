@@ -120,6 +120,28 @@ async fn only_the_response_to_the_last_request_closes_the_connection() {
 }
 
 #[actix_web::test]
+async fn a_request_behind_the_last_one_is_not_executed() {
+    let server = TestServer::new();
+    let (_, ann) = user("ann");
+    let last = request("GET /livez", &[("connection", "close")]);
+    let splits = [0, last.len(), last.len() + 20];
+
+    on_socket(&server, move |address| {
+        for create in create(&ann) {
+            for split in splits {
+                let mut stream = send(address, &format!("{last}{create}"), split);
+                let live = read_response(&mut stream, false);
+                assert_eq!((live.status, live.body.as_str()), (200, "ok\n"), "{split}: {}", live.head);
+                assert_eq!(stream.read(&mut [0]).unwrap(), 0, "{split}: the server closes and resets nothing");
+            }
+        }
+    })
+    .await;
+
+    assert!(server.orders.all.lock().is_empty(), "no order was created");
+}
+
+#[actix_web::test]
 async fn a_body_that_is_still_arriving_does_not_end_the_earlier_request() {
     let server = TestServer::new();
     let id = server.create_order("ann").await;
