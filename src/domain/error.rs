@@ -13,7 +13,7 @@ pub enum ChangeRefusal {
         to: Status,
     },
     /// The caller expected another version; it should read the order again.
-    #[error("the order is at version {current}, not {expected}")]
+    #[error("the order is at version {current}, not the expected one")]
     StaleVersion {
         /// Version that the caller expected.
         expected: u64,

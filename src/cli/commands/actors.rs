@@ -10,6 +10,7 @@ use crossterm::queue;
 use crossterm::terminal::{Clear, ClearType};
 use posthaste::Config;
 
+use super::super::confirm::require_if_interactive;
 use super::super::failure::Failure;
 use super::super::output::format::OutputArguments;
 use super::super::output::screen::Screen;
@@ -46,6 +47,9 @@ pub(crate) enum Verb {
     Kill {
         /// The actor's path, as `actors tree --all` shows it.
         path: String,
+        /// Do not ask for confirmation; without a terminal there is no question.
+        #[arg(short, long)]
+        yes: bool,
         #[command(flatten)]
         output: OutputArguments,
         #[command(flatten)]
@@ -56,7 +60,10 @@ pub(crate) enum Verb {
 pub(crate) fn actors(config: &Config, verb: Verb) -> Result<u8, Failure> {
     match verb {
         Verb::Tree(arguments) => block_on(show(config, &arguments)),
-        Verb::Kill { path, output, service } => block_on(kill(config, &service, &path, output.is_json())),
+        Verb::Kill { path, yes, output, service } => {
+            require_if_interactive(yes, &format!("Make {path} panic?"))?;
+            block_on(kill(config, &service, &path, output.is_json()))
+        }
     }
 }
 

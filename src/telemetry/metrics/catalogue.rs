@@ -79,7 +79,7 @@ macro_rules! every_metric {
         // Back-pressure, region, failover.
         backpressure_level: IntGauge = "backpressure.level" [] Level NONE "Back-pressure level: 0 normal, 1 elevated, 2 critical.";
         backpressure_throttling_factor: Gauge = "backpressure.throttling.factor" [] Level NONE "Factor on the rate limits: 1, 0.7 or 0.35; from the next stage of back-pressure on, retry delays are divided by it.";
-        backpressure_outbox_backlog: IntGauge = "backpressure.outbox.backlog" [] Rows NONE "Unsent rows at the last back-pressure measurement.";
+        backpressure_outbox_backlog: IntGauge = "backpressure.outbox.backlog" [] Rows NONE "Unsent rows at the last back-pressure measurement. Without a broker 0: rows that nothing sends are no pressure.";
         backpressure_kafka_lag_ms: IntGauge = "backpressure.kafka.lag.ms" [] Milliseconds NONE "Consumer lag at the last back-pressure measurement.";
         backpressure_db_saturation_percent: Gauge = "backpressure.db.saturation.percent" [] Percent NONE "Store capacity in use over the last second, 0 to 100: the larger share of its connection pool and its write queue.";
         region_conflict_rejected_count: IntCounter = "region.conflict.rejected.count" [] Events NONE "Events and commands rejected by the region rule.";

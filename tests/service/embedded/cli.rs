@@ -113,7 +113,7 @@ fn the_command_line_shows_the_actor_tree_and_kills_an_actor() {
     let (code, stdout, _) = run(&backend, &["actors", "tree", "--json", "--url", &url]);
     let actors: Vec<Value> = stdout.lines().map(|line| serde_json::from_str(line).expect("an object a line")).collect();
     assert!(code == 0 && actors.len() > 80 && actors.iter().all(|actor| actor["path"].is_string()), "{stdout}");
-    let (code, stdout, stderr) = run(&backend, &["actors", "kill", "/consumer-0", "--json", "--url", &url]);
+    let (code, stdout, stderr) = run(&backend, &["actors", "kill", "/consumer-0", "--yes", "--json", "--url", &url]);
     assert_eq!(code, 0, "{stderr}");
     let killed: Value = serde_json::from_str(&stdout).expect("an object");
     assert_eq!((&killed["path"], &killed["action"]), (&"/consumer-0".into(), &"panic".into()));
