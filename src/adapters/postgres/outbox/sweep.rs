@@ -10,8 +10,11 @@ use crate::connection::statement_error::{StatementResult, broken};
 use crate::schema::archive_days;
 use crate::store::core::Core;
 
-/// Below this retention whole days are too coarse, and daily partitions are swept batch by batch as well.
+/// Below this retention whole days are too coarse, and the rows of daily partitions are deleted batch by batch as well.
 const DELETE_BATCHES_BELOW: Duration = Duration::from_secs(2 * 86_400);
+
+/// A day is dropped this long after its end at the earliest: a settlement that began before its end may still add a row.
+const DROP_DAYS_AFTER: Duration = Duration::from_secs(3_600);
 
 /// Deletes batches of `table` until the limit of events is reached. No statement updates them, so their ctids do not change.
 fn delete_batches(table: &str) -> String {
@@ -43,12 +46,10 @@ pub(crate) async fn sweep(core: &Core, keep: Duration, limit: u32) -> StatementR
     let (age, limit) = (seconds(keep), i64::from(limit));
     let session = core.service_session().await?;
     let by_batch = keep < DELETE_BATCHES_BELOW;
-    let mut deleted = 0;
     let ahead = core.options.days_ahead;
     session.with_client(async |client| archive_days::create(client, ahead).await).await?;
-    if !by_batch {
-        deleted += session.with_client(async |client| archive_days::drop_past(client, age).await).await?;
-    }
+    let past = seconds(keep.max(DROP_DAYS_AFTER));
+    let mut deleted = session.with_client(async |client| archive_days::drop_past(client, past).await).await?;
     let table = if by_batch { "outbox_archive" } else { "outbox_archive_default" };
     let rows = session.execute(&delete_batches(table), &[(&age, Type::FLOAT8), (&limit, Type::INT8)]).await?;
     deleted += rows.first().map(|row| get::<i64>(row, 0)).transpose()?.unwrap_or_default().unsigned_abs();

@@ -58,6 +58,31 @@ async fn days_are_created_ahead_and_a_missing_one_fails_no_settlement() {
     send_one(&store, &make, &mut fence).await;
 }
 
+/// A day long past, to which all archived rows are moved.
+const PAST_DAY: &str =
+    "CREATE TABLE outbox_archive_20200101 PARTITION OF outbox_archive FOR VALUES FROM ('2020-01-01 00:00Z') TO ('2020-01-02 00:00Z');
+     UPDATE outbox_archive SET sent_at = '2020-01-01 12:00Z'";
+
+#[tokio::test]
+async fn past_day_is_dropped_also_with_a_retention_of_an_hour() {
+    let database = Database::own().await;
+    let (store, client, make) =
+        (database.store("a").await, database.client().await, Factory::seeded(2, "orders".into()));
+    let mut fence = fence(&store).await;
+    send_one(&store, &make, &mut fence).await;
+    send_one(&store, &make, &mut fence).await;
+    client.batch_execute(PAST_DAY).await.unwrap();
+    send_one(&store, &make, &mut fence).await;
+
+    assert_eq!(OutboxStore::sweep(&store, DAY / 24, 10).await.unwrap(), 2);
+
+    assert!(!days(&client).await.contains(&"outbox_archive_20200101".to_string()));
+    let counts = "SELECT (SELECT sum(events)::int8 FROM outbox_archive), (SELECT archive_forgotten FROM installation)";
+    let counts = client.query_one(counts, &[]).await.unwrap();
+    assert_eq!((counts.get::<_, i64>(0), counts.get::<_, i64>(1)), (1, 2), "the event of today remains");
+    assert_eq!(store.depth().await.unwrap().sent, 1);
+}
+
 #[tokio::test]
 async fn past_day_is_dropped_as_a_whole_and_a_reader_blocks_no_settlement() {
     let database = Database::own().await;
@@ -66,14 +91,7 @@ async fn past_day_is_dropped_as_a_whole_and_a_reader_blocks_no_settlement() {
     let mut fence = fence(&store).await;
     send_one(&store, &make, &mut fence).await;
     send_one(&store, &make, &mut fence).await;
-    // A day long past.
-    client
-        .batch_execute(
-            "CREATE TABLE outbox_archive_20200101 PARTITION OF outbox_archive FOR VALUES FROM ('2020-01-01 00:00Z') TO ('2020-01-02 00:00Z');
-             UPDATE outbox_archive SET sent_at = '2020-01-01 12:00Z'",
-        )
-        .await
-        .unwrap();
+    client.batch_execute(PAST_DAY).await.unwrap();
     let reader = database.client().await;
     reader.batch_execute("BEGIN; SELECT count(*) FROM outbox_archive").await.unwrap();
 
