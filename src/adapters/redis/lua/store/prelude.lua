@@ -139,7 +139,15 @@ local function insert_row(event, key, partition, kind, entry, payload, extra)
   if call('ZCARD', prefix .. 'queue:' .. key) == 1 then call('ZADD', prefix .. 'due:' .. partition, id, key) end
 end
 
-local function in_flight_ids(partition) return call('ZRANGE', prefix .. 'flight:' .. partition, 0, -1) end
+-- The rows of the open batch with this token. An index that disagrees with its rows adds none: such a row was never sent.
+local function in_flight_ids(partition, token)
+  local ids = {}
+  for _, id in ipairs(call('ZRANGE', prefix .. 'flight:' .. partition, 0, -1)) do
+    local status, of = unpack(call('HMGET', row_key(id), 's', 'tok'))
+    if status == 'IN_FLIGHT' and of == token then ids[#ids + 1] = id end
+  end
+  return ids
+end
 
 -- A published row: the relay no longer scans it, the sweep deletes it after `outbox.retention`.
 local function archive(id, partition)

@@ -5,7 +5,9 @@ use std::time::Duration;
 use deadpool_redis::redis as client;
 use kit::Factory;
 use kit::wait::scaled;
-use ports::outbox::{ClaimKind, Claimed, Disposition, OutboxStore, RowStatus};
+use ports::outbox::{
+    BatchOutcome, ClaimKind, Claimed, Disposition, FencedOutcome, OutboxStore, PoisonPolicy, RowStatus,
+};
 use ports::probe::Probe;
 use redis::{Durability, RedisStore, RedisStoreProbe, StoreOptions};
 
@@ -109,6 +111,40 @@ async fn an_index_that_disagrees_with_the_rows_is_repaired() {
         let (repairs, sent) = repaired(damage).await;
         assert!(repairs >= least, "{damage:?}: {repairs} repairs");
         assert_eq!(sent, [1, 3, 2], "{damage:?}");
+    }
+}
+
+#[tokio::test]
+async fn row_that_was_not_claimed_does_not_leave_with_a_batch() {
+    for end in ["settle", "published", "claimer died", "not sent", "exclude"] {
+        let prefix = prefix();
+        let store = RedisStore::open(unaudited(&prefix, "one")).await.unwrap();
+        let order = order_with_changes(&store, &Factory::seeded(1, "orders".into()), 1).await;
+        let mut worker = Worker::acquire(&store, "one", HOUR).await;
+        let mut batch = worker.claim(1).await;
+        let unclaimed = rows(&store).await[1].clone();
+        let flight = format!("{prefix}{{store}}:flight:0");
+        let _: i64 = command(&url(), &["ZADD", &flight, "2", "2"]).await;
+
+        let outcome = match end {
+            "published" => Some(BatchOutcome::Published),
+            "claimer died" => Some(BatchOutcome::ClaimerDied),
+            "not sent" => Some(BatchOutcome::NotSent),
+            _ => None,
+        };
+        if let Some(outcome) = outcome {
+            let resolution =
+                store.resolve(&worker.fence, batch.token, outcome, &PoisonPolicy::default()).await.unwrap();
+            assert!(matches!(resolution.closed, FencedOutcome::Done { rows: 1, .. }), "{end}: {resolution:?}");
+        } else {
+            if end == "exclude" {
+                worker.exclude(&mut batch, &[(1, Disposition::Retry(HOUR))]).await;
+            }
+            worker.settle(&batch).await;
+        }
+
+        assert_eq!(rows(&store).await[1], unclaimed, "{end}: a row of {} that was never sent", order.id);
+        assert_eq!(store.audit_indexes().await.unwrap(), 1, "{end}: the entry of the index");
     }
 }
 

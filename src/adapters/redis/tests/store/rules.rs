@@ -77,6 +77,7 @@ impl Fixture {
         let mut sets =
             vec![format!("live:{partition}"), format!("status:{status}"), "all".into(), format!("queue:{key}")];
         if *status == "IN_FLIGHT" {
+            pipeline.hset(&name, "tok", TOKEN).ignore();
             sets.push(format!("flight:{partition}"));
         } else {
             // Rows are written in the order of their ids: the key's first one stays.

@@ -8,7 +8,7 @@ if lease.owner ~= owner or lease.epoch ~= epoch or lease.counter ~= counter or l
 local exclusions = {}
 for at = 6, #ARGV, 6 do exclusions[ARGV[at]] = at end
 local stopped_keys, changed, rest = {}, 0, {}
-for _, id in ipairs(in_flight_ids(partition)) do
+for _, id in ipairs(in_flight_ids(partition, token)) do
   local key, at = call('HGET', row_key(id), 'k'), exclusions[id]
   if at or stopped_keys[key] then
     call('ZREM', prefix .. 'flight:' .. partition, id)

@@ -37,7 +37,7 @@ local function count_death(id)
   end
 end
 
-local ids = in_flight_ids(partition)
+local ids = in_flight_ids(partition, token)
 for _, id in ipairs(ids) do
   if outcome == 'published' then
     archive(id, partition)

@@ -6,7 +6,7 @@ local lease = read_lease(partition)
 if lease.owner ~= owner or lease.epoch ~= epoch or lease.token ~= token then return repeated_close(lease, owner, epoch, token) end
 local reports = {}
 for at = 5, #ARGV, 5 do reports[ARGV[at]] = at end
-local ids = in_flight_ids(partition)
+local ids = in_flight_ids(partition, token)
 for _, id in ipairs(ids) do
   local at = reports[id]
   if at then call('HSET', row_key(id), 'fb', ARGV[at + 1], 'tp', ARGV[at + 2], 'to', ARGV[at + 3], 'tt', ARGV[at + 4]) end
