@@ -264,3 +264,18 @@ async fn throwaway_keys_are_deleted_and_those_of_another_installation_stay() {
     let all = delete_throwaway_keys(&store_options(&url(), "", "operator")).await.unwrap_err();
     assert!(all.is_config(), "{all}");
 }
+
+#[tokio::test]
+async fn instances_are_ordered_by_the_bytes_of_their_names() {
+    let store = RedisStore::open(store_options(&url(), &prefix(), "b")).await.unwrap();
+    let ordered = ["B", "a", "a-b", "aa", "b", "\u{e4}"].map(|name| InstanceId(name.into()));
+    for instance in ordered.iter().rev() {
+        store.heartbeat(instance, LIMIT * 60).await.unwrap();
+    }
+
+    let members = store.survey(&ordered[0]).await.unwrap().members;
+    assert_eq!(members.iter().map(|member| &member.instance).collect::<Vec<_>>(), ordered.iter().collect::<Vec<_>>());
+    for (rank, instance) in (0..).zip(&ordered) {
+        assert_eq!(store.heartbeat(instance, LIMIT * 60).await.unwrap().rank, rank, "{instance}");
+    }
+}

@@ -15,6 +15,15 @@ local function integer(number) return string.format('%.0f', number) end
 
 local function row_key(id) return prefix .. 'row:' .. id end
 
+-- Whether a text comes before another by its bytes. Lua compares texts by the locale of the server.
+local function before(one, other)
+  for at = 1, math.min(#one, #other) do
+    local byte, other_byte = string.byte(one, at), string.byte(other, at)
+    if byte ~= other_byte then return byte < other_byte end
+  end
+  return #one < #other
+end
+
 local function read_lease(partition)
   local fields = { 'owner', 'epoch', 'counter', 'expires', 'token', 'lane', 'claimed', 'died', 'trial', 'closed' }
   local values = call('HMGET', prefix .. 'lease:' .. partition, unpack(fields))

@@ -13,7 +13,7 @@ local function remember(order, region, millis, counter)
     local same = tonumber(known_millis) == tonumber(millis)
     older = older or (same and tonumber(known_counter) < tonumber(counter))
     same = same and tonumber(known_counter) == tonumber(counter)
-    if not (older or (same and known_region <= region)) then return end
+    if not (older or (same and not before(region, known_region))) then return end
   end
   call('HSET', prefix .. 'remotes', order, millis .. ' ' .. counter .. ' ' .. region)
 end

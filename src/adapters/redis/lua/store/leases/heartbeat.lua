@@ -29,7 +29,7 @@ for at = 1, #members, 2 do
     call('HDEL', prefix .. 'members', members[at])
   elseif seen + limit > now then
     live = live + 1
-    if members[at] < instance then rank = rank + 1 end
+    if before(members[at], instance) then rank = rank + 1 end
   end
 end
 return { held, rank, live, call('HGET', meta, 'installation') or '' }

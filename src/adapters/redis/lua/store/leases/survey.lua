@@ -23,7 +23,7 @@ for partition = 0, tonumber(ARGV[2]) - 1 do
     if alive[lease.owner] then loads[lease.owner] = loads[lease.owner] + 1 end
   end
 end
-table.sort(names)
+table.sort(names, before)
 table.sort(free, function(a, b) return a[2] < b[2] or (a[2] == b[2] and a[1] < b[1]) end)
 for _, entry in ipairs(free) do entry[2] = integer(now - entry[2]) end
 local members = {}
