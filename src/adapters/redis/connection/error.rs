@@ -47,7 +47,15 @@ fn of_server(code: Option<&str>, text: String) -> Error {
 /// The code of the first error in a reply, also in a pipeline's.
 fn code(error: &RedisError) -> Option<String> {
     let errors = error.clone().into_server_errors()?;
-    errors.first().map(|(_, error)| error.code().to_owned())
+    errors.first().map(|(_, error)| raised_code(error.code(), error.details().unwrap_or_default()).to_owned())
+}
+
+/// The code of the error that ended a script. Redis 6 reports it as an `ERR` with the position in the script before it.
+fn raised_code<'a>(code: &'a str, details: &'a str) -> &'a str {
+    if code != "ERR" || !details.starts_with("Error running script") {
+        return code;
+    }
+    details.rsplit_once(": -").and_then(|(_, raised)| raised.split_whitespace().next()).unwrap_or(code)
 }
 
 #[cfg(test)]
@@ -68,6 +76,27 @@ mod tests {
         for code in ["ERR", "WRONGTYPE", "NOSCRIPT", "NOAUTH", "NOPERM"] {
             assert!(matches!(error(code, ""), Error::Broken(_)), "{code}");
         }
+    }
+
+    #[test]
+    fn error_inside_a_script_of_redis_6_has_the_code_of_its_cause() {
+        let error = |raised: &str| {
+            let details = format!("Error running script (call to f_0b3f): @user_script:50: @user_script: 50: {raised}");
+            of_server(Some(raised_code("ERR", &details)), details.clone())
+        };
+
+        assert!(matches!(error("-READONLY You can't write against a read only replica."), Error::Unreachable(_)));
+        assert!(matches!(error("-NOREPLICAS Not enough good replicas to write."), Error::Unreachable(_)));
+        assert!(matches!(error("-OOM command not allowed when used memory > 'maxmemory'."), Error::Full(_)));
+        let snapshots =
+            "-MISCONF Redis is configured to save RDB snapshots, but it is currently not able to persist on disk.";
+        assert!(matches!(error(snapshots), Error::Full(_)));
+        assert!(matches!(error("attempt to index a nil value"), Error::Broken(_)));
+        assert_eq!(raised_code("ERR", "no such command: -OOM"), "ERR");
+        assert_eq!(
+            raised_code("READONLY", "You can't write against a read only replica. script: 0b3f, on @user_script:50."),
+            "READONLY"
+        );
     }
 
     #[test]
