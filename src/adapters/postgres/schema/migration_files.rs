@@ -36,4 +36,5 @@ pub(crate) const FILES: &[MigrationFile] = &[
     migration!(14, "narrow_batches_by_their_first_id"),
     migration!(15, "publish_refuses_in_plain_words"),
     migration!(16, "publish_with_any_collation"),
+    migration!(17, "long_keys_and_header_names"),
 ];

@@ -62,6 +62,11 @@ impl Database {
         Self::copy_of("template0", false).await
     }
 
+    /// A database without a schema in which the lower case of `I` is not `i`.
+    pub async fn turkish() -> Self {
+        Self::copy_of("template0 ENCODING 'UTF8' LOCALE_PROVIDER icu ICU_LOCALE 'tr-TR'", false).await
+    }
+
     /// A migrated database whose schema the test may change.
     pub async fn own() -> Self {
         Self::copy_of(template().await, false).await

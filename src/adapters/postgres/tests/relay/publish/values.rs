@@ -1,4 +1,5 @@
 //! Values of an event that a writer may give.
+use postgres::migrate;
 use tokio_postgres::Client;
 use uuid::Uuid;
 
@@ -78,4 +79,27 @@ async fn trace_state_that_is_too_long_is_dropped() {
     let kept = [length("4096"), length("4096"), None, None];
     assert_eq!(columns(&client, "octet_length(tracestate)").await, kept);
     assert!(columns(&client, "traceparent").await.iter().all(|parent| parent.as_deref() == Some(TRACE)));
+}
+
+#[tokio::test]
+async fn header_of_the_relay_is_refused_in_a_database_of_any_collation() {
+    // Before version 15 a database cannot have a collation of ICU.
+    let any = Database::empty().await;
+    let server = any.client().await;
+    let version = "SELECT current_setting('server_version_num')::int4 >= 150000";
+    if !server.query_one(version, &[]).await.unwrap().get::<_, bool>(0) {
+        return;
+    }
+    let database = Database::turkish().await;
+    migrate(&database.options("a")).await.unwrap();
+    let client = database.client().await;
+    let lower: String = client.query_one("SELECT lower('ID')", &[]).await.unwrap().get(0);
+    assert_ne!(lower, "id");
+
+    for name in ["ID", "X-TENANT-ID", "X-REGION", "CE_ID"] {
+        let text = format!("SELECT posthaste.publish('t', 'k', 't', 'x'::bytea, headers => '{{\"{name}\": \"1\"}}')");
+        let result = client.batch_execute(&text).await;
+        assert_eq!(result.is_ok(), name == "X-TENANT-ID", "{name}: {result:?}");
+    }
+    assert_eq!(columns(&client, "headers").await, [Some("{\"X-TENANT-ID\": \"1\"}".into())]);
 }
