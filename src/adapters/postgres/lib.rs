@@ -28,6 +28,7 @@ mod publish {
     pub(crate) mod adopt;
     mod event_store;
     pub(crate) mod new_event;
+    mod table_change;
     pub(crate) mod transaction;
     mod trigger_function;
 }

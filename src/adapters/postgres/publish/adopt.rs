@@ -3,6 +3,7 @@
 //! <https://debezium.io/documentation/reference/stable/transformations/outbox-event-router.html>.
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
@@ -12,6 +13,7 @@ use crate::connection::connector::Connector;
 use crate::connection::open_error::PostgresOpenError;
 use crate::connection::statement_error::describe;
 use crate::publish::new_event::{EventRefusal, NewEvent};
+use crate::publish::table_change;
 use crate::publish::trigger_function::{self, ROUTE, literal};
 use crate::store::options::Options;
 
@@ -102,6 +104,16 @@ pub enum AdoptError {
         /// What the server said.
         reason: String,
     },
+    /// Transactions have used the table until [`Options::adopt_timeout`].
+    #[error(
+        "{table} is in use by {users}: wait until these transactions end, or end them with pg_terminate_backend, and run the command again"
+    )]
+    InUse {
+        /// The table with its schema.
+        table: String,
+        /// The transactions, the oldest first.
+        users: String,
+    },
     /// Another error of the server.
     #[error("{0}")]
     Database(String),
@@ -134,7 +146,7 @@ pub async fn adoption_statements(options: &Options, adoption: &AdoptedTable) -> 
 pub async fn adopt(options: &Options, adoption: &AdoptedTable) -> Result<Vec<String>, AdoptError> {
     let connection = Connector::new(Arc::new(options.clone()))?.connect("adopt").await?;
     let (table, statements) = plan(&connection.client, adoption).await?;
-    run(&connection.client, &table.name, &statements).await?;
+    run(&connection.client, &table.name, &statements, options.adopt_timeout).await?;
     Ok(statements)
 }
 
@@ -146,16 +158,18 @@ pub async fn release_adopted(options: &Options, table: &str) -> Result<Vec<Strin
     let connection = Connector::new(Arc::new(options.clone()))?.connect("adopt").await?;
     let table = Table::find(&connection.client, table).await?;
     let statements = vec![drop_trigger(&table.name), format!("DROP FUNCTION IF EXISTS {}()", table.function)];
-    run(&connection.client, &table.name, &statements).await?;
+    run(&connection.client, &table.name, &statements, options.adopt_timeout).await?;
     Ok(statements)
 }
 
-async fn run(client: &Client, table: &str, statements: &[String]) -> Result<(), AdoptError> {
-    let text = format!("BEGIN; {}; COMMIT", statements.join("; "));
-    let result = client.batch_execute(&text).await;
-    result.map_err(|error| match error.code() {
-        Some(&SqlState::INSUFFICIENT_PRIVILEGE) => {
-            AdoptError::NotAllowed { table: table.to_owned(), reason: describe(&error) }
+async fn run(client: &Client, table: &str, statements: &[String], limit: Duration) -> Result<(), AdoptError> {
+    let Err(error) = table_change::apply(client, statements, limit).await else { return Ok(()) };
+    let table = table.to_owned();
+    Err(match error.code() {
+        Some(&SqlState::INSUFFICIENT_PRIVILEGE) => AdoptError::NotAllowed { table, reason: describe(&error) },
+        Some(&SqlState::LOCK_NOT_AVAILABLE) => {
+            let users = table_change::users(client, &table).await?;
+            AdoptError::InUse { table, users }
         }
         _ => error.into(),
     })

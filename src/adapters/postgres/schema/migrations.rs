@@ -15,11 +15,11 @@ use crate::schema::own_schema;
 /// The key of the advisory lock under which one process at a time migrates: "phst" and a number.
 const LOCK: i64 = 0x7068_7374_0001;
 
-/// How long a migration waits for a table that others use. Statements that need the table after it queue behind it, so it gives up after this time,
+/// How long a change of the schema waits for a table that others use. Statements that need the table after it queue behind it, so it gives up after this time,
 /// is rolled back, lets them pass and tries again.
-const TABLE_WAIT: &str = "SET LOCAL lock_timeout = '500ms'";
+pub(crate) const TABLE_WAIT: &str = "SET LOCAL lock_timeout = '500ms'";
 /// The pause between two such attempts.
-const RETRY_PAUSE: Duration = Duration::from_secs(1);
+pub(crate) const RETRY_PAUSE: Duration = Duration::from_secs(1);
 /// How often an operator is reminded of a migration that waits.
 const REMINDER: Duration = Duration::from_secs(30);
 

@@ -96,6 +96,9 @@ pub struct Options {
     pub days_ahead: u32,
     /// Threads that drive the connections, apart from the service's own, so that a burst on either side does not delay the other.
     pub threads: usize,
+    /// Longest time in which adopting a table, and releasing it, tries again while transactions use the table. 60 s: longer transactions are
+    /// forgotten ones, or the operator chooses another time.
+    pub adopt_timeout: Duration,
     /// Longest wait for pending commits when the store closes.
     pub close_timeout: Duration,
     /// PEM file with the certificates that may sign the server's, for `sslmode=verify-full`. `sslrootcert` in the URL has precedence;
@@ -144,6 +147,7 @@ impl Options {
             notify_interval: ms(5),
             days_ahead: 7,
             threads: 2,
+            adopt_timeout: s(60),
             close_timeout: s(10),
             root_certificates: None,
             metrics: None,

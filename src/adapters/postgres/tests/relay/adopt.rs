@@ -5,6 +5,7 @@ use tokio_postgres::Client;
 use crate::support::Database;
 
 mod own_types;
+mod table_in_use;
 
 /// The table of the outbox event router with JSON values.
 const JSON_TABLE: &str =

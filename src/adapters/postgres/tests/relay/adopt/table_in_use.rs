@@ -1,0 +1,57 @@
+//! Tables that are adopted while transactions use them.
+use std::time::Duration;
+
+use kit::wait::scaled;
+use postgres::{AdoptError, Options, adopt, release_adopted};
+use tokio::time::timeout;
+
+use super::{JSON_TABLE, adoption, events};
+use crate::support::{Database, until};
+
+const INSERT: &str = "INSERT INTO shop.outbox VALUES (gen_random_uuid(), 'Order', '1', 't', '{}')";
+
+#[tokio::test]
+async fn writers_pass_while_adopting_waits_for_a_transaction() {
+    let database = Database::own().await;
+    let [open, writer, watch] = [database.client().await, database.client().await, database.client().await];
+    writer.batch_execute(JSON_TABLE).await.unwrap();
+    open.batch_execute(&format!("BEGIN; {INSERT}")).await.unwrap();
+    let (options, adoption) = (database.options("a"), adoption());
+
+    let writers = async {
+        let waits = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'relation'";
+        until("adopting waits for the table", async || watch.query_opt(waits, &[]).await.unwrap()).await;
+        let insert = timeout(scaled(Duration::from_secs(20)), writer.batch_execute(INSERT)).await;
+        insert.expect("writers pass").unwrap();
+        assert!(events(&watch).await.is_empty(), "the table is not adopted yet");
+        open.batch_execute("COMMIT").await.unwrap();
+    };
+    let (adopted, ()) = futures::join!(adopt(&options, &adoption), writers);
+
+    adopted.unwrap();
+    writer.batch_execute(INSERT).await.unwrap();
+    assert_eq!(events(&watch).await.len(), 1);
+}
+
+#[tokio::test]
+async fn transaction_that_does_not_end_is_named() {
+    let database = Database::own().await;
+    let [open, client] = [database.client().await, database.client().await];
+    client.batch_execute(JSON_TABLE).await.unwrap();
+    open.batch_execute("SET application_name = 'the nightly job'").await.unwrap();
+    let process: i32 = open.query_one("SELECT pg_backend_pid()", &[]).await.unwrap().get(0);
+    let options = Options { adopt_timeout: Duration::ZERO, ..database.options("a") };
+    adopt(&options, &adoption()).await.unwrap();
+    open.batch_execute(&format!("BEGIN; {INSERT}")).await.unwrap();
+
+    let adopted = adopt(&options, &adoption()).await.unwrap_err();
+    let released = release_adopted(&options, "shop.outbox").await.unwrap_err();
+
+    for refused in [adopted, released] {
+        assert!(matches!(refused, AdoptError::InUse { .. }), "{refused}");
+        let text = refused.to_string();
+        assert!(text.contains(&format!("process {process}, the nightly job, in a transaction of")), "{text}");
+    }
+    open.batch_execute("COMMIT").await.unwrap();
+    assert_eq!(events(&client).await.len(), 1, "the table is still adopted");
+}
