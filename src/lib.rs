@@ -21,7 +21,7 @@ pub use config::{Config, ConfigDraft, Environment, Mistakes};
 use telemetry::traces::SpanExporter;
 pub use wiring::{
     AdoptMode, DependencyCheck, HeldTransaction, Migration, NO_TOKEN_KEY, OperatorAccess, SchemaState, StartError,
-    TableAdoption, Throwaway, ThrowawayStore, adopt_table, check_adopted_tables, check_dependencies,
+    TableAdoption, Throwaway, ThrowawayStore, adopt_table, adoption_warning, check_adopted_tables, check_dependencies,
     create_missing_topics, migrate, open_for_operator, schema_state, server_environment, server_settings,
 };
 

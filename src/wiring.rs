@@ -40,7 +40,7 @@ use ports::partitions::InstanceId;
 use telemetry::Metrics;
 use telemetry::traces::{SpanExporter, Tracer};
 
-pub use adopt::{AdoptMode, TableAdoption, adopt_table};
+pub use adopt::{AdoptMode, TableAdoption, adopt_table, adoption_warning};
 pub(crate) use backends::BackendHandles;
 use backends::{Backends, BrokerPorts, span_export};
 pub use dependency_checks::{DependencyCheck, check_adopted_tables, check_dependencies};

@@ -49,6 +49,39 @@ pub async fn adopt_table(config: &Config, adoption: TableAdoption, mode: AdoptMo
     run(config, adoption, mode).await
 }
 
+/// What `adopt` warns of: in a partitioned table a row must never move between partitions. `None` for every other table.
+///
+/// # Errors
+/// The store is not PostgreSQL, or it cannot be reached.
+pub async fn adoption_warning(config: &Config, table: &str) -> Result<Option<String>, StartError> {
+    let warning = || {
+        format!(
+            "{table} is partitioned: a row that an UPDATE moves to another partition is inserted there, and is published again once its event \
+             is past outbox.retention; delete rows or detach partitions instead"
+        )
+    };
+    Ok(rows_can_change_partition(config, table).await?.then(warning))
+}
+
+#[cfg(feature = "postgres")]
+async fn rows_can_change_partition(config: &Config, table: &str) -> Result<bool, StartError> {
+    let options = super::options::postgres_for_operator(config);
+    postgres::rows_can_change_partition(&options, table).await.map_err(from_adopt_error)
+}
+
+#[cfg(not(feature = "postgres"))]
+async fn rows_can_change_partition(_config: &Config, _table: &str) -> Result<bool, StartError> {
+    Err(super::store::not_built("store.kind", "postgres"))
+}
+
+#[cfg(feature = "postgres")]
+fn from_adopt_error(error: postgres::AdoptError) -> StartError {
+    match error {
+        postgres::AdoptError::Open(error) => super::store::from_postgres_error(error),
+        other => StartError::Store(other.to_string()),
+    }
+}
+
 #[cfg(feature = "postgres")]
 async fn run(config: &Config, adoption: TableAdoption, mode: AdoptMode) -> Result<Vec<String>, StartError> {
     let options = super::options::postgres_for_operator(config);
@@ -59,10 +92,7 @@ async fn run(config: &Config, adoption: TableAdoption, mode: AdoptMode) -> Resul
         AdoptMode::Adopt => postgres::adopt(&options, &adoption).await,
         AdoptMode::Release => postgres::release_adopted(&options, &adoption.table).await,
     };
-    result.map_err(|error| match error {
-        postgres::AdoptError::Open(error) => super::store::from_postgres_error(error),
-        other => StartError::Store(other.to_string()),
-    })
+    result.map_err(from_adopt_error)
 }
 
 #[cfg(not(feature = "postgres"))]

@@ -28,6 +28,7 @@ mod publish {
     pub(crate) mod adopt;
     mod event_store;
     pub(crate) mod new_event;
+    pub(crate) mod partition_moves;
     mod table_change;
     pub(crate) mod transaction;
     mod trigger_function;
@@ -123,6 +124,7 @@ pub use connection::open_error::PostgresOpenError;
 pub use leases::instance_name::NameLost;
 pub use publish::adopt::{AdoptError, AdoptedTable, adopt, adoption_statements, release_adopted};
 pub use publish::new_event::{EventRefusal, NewEvent};
+pub use publish::partition_moves::rows_can_change_partition;
 pub use publish::transaction::{EventPublisher, PublishError, publish, publish_all};
 pub use schema::commands::{migrate, migration_status};
 pub use schema::migrations::MigrationStatus;

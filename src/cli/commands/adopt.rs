@@ -1,5 +1,5 @@
 //! `adopt`: publishes the rows that another service inserts into an outbox table of its own.
-use posthaste::{AdoptMode, Config, TableAdoption, adopt_table};
+use posthaste::{AdoptMode, Config, TableAdoption, adopt_table, adoption_warning};
 use serde_json::json;
 
 use super::super::failure::Failure;
@@ -78,10 +78,17 @@ impl Arguments {
 pub(crate) fn adopt(config: &Config, arguments: &Arguments) -> Result<u8, Failure> {
     let mode = arguments.mode();
     let working = spinner("changing the table's trigger");
-    let result = block_on(async { adopt_table(config, arguments.adoption(), mode).await.map_err(Failure::from) });
-    working.finish_and_clear();
-    let statements = result?;
     let table = &arguments.table;
+    let result = block_on(async {
+        let statements = adopt_table(config, arguments.adoption(), mode).await.map_err(Failure::from)?;
+        let warning = if arguments.release { None } else { adoption_warning(config, table).await? };
+        Ok::<_, Failure>((statements, warning))
+    });
+    working.finish_and_clear();
+    let (statements, warning) = result?;
+    if let Some(warning) = warning {
+        print_message(format_args!("posthaste: warning: {warning}"));
+    }
     if arguments.output.is_json() {
         let adopted = mode == AdoptMode::Adopt;
         print_line(

@@ -156,4 +156,8 @@ fn rows_of_an_adopted_table_arrive_in_kafka_as_debezium_would_send_them() {
     assert_eq!((header(one, "ce_type"), header(one, "x-sequence")), ("OrderCreated", "1"));
     let (code, _, stderr) = run(&backend, &["adopt", "--table", "shop.outbox", "--release"]);
     assert_eq!((code, relay.rows(&["PARKED"])), (0, Vec::new()), "{stderr}");
+    assert!(!stderr.contains("warning"), "{stderr}");
+    backend.database.rows("CREATE TABLE shop.parted (LIKE shop.outbox) PARTITION BY LIST (type)");
+    let (code, _, stderr) = run(&backend, &["adopt", "--table", "shop.parted", "--dry-run"]);
+    assert!(code == 0 && stderr.contains("warning: shop.parted is partitioned"), "{stderr}");
 }

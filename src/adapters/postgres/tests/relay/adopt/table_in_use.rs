@@ -1,8 +1,8 @@
-//! Tables that are adopted while transactions use them.
+//! Tables that are adopted while transactions use them, and tables with partitions.
 use std::time::Duration;
 
 use kit::wait::scaled;
-use postgres::{AdoptError, Options, adopt, release_adopted};
+use postgres::{AdoptError, Options, adopt, release_adopted, rows_can_change_partition};
 use tokio::time::timeout;
 
 use super::{JSON_TABLE, adoption, events};
@@ -54,4 +54,18 @@ async fn transaction_that_does_not_end_is_named() {
     }
     open.batch_execute("COMMIT").await.unwrap();
     assert_eq!(events(&client).await.len(), 1, "the table is still adopted");
+}
+
+#[tokio::test]
+async fn table_with_rows_that_can_change_their_partition_is_recognised() {
+    let database = Database::own().await;
+    let client = database.client().await;
+    let tables = "CREATE SCHEMA shop; CREATE TABLE shop.plain (id int);
+        CREATE TABLE shop.parted (id int) PARTITION BY RANGE (id); CREATE TABLE shop.part PARTITION OF shop.parted DEFAULT";
+    client.batch_execute(tables).await.unwrap();
+
+    for (table, expected) in [("shop.plain", false), ("shop.parted", true), ("shop.part", true), ("nothing", false)] {
+        let found = rows_can_change_partition(&database.options("a"), table).await.unwrap();
+        assert_eq!(found, expected, "{table}");
+    }
 }
