@@ -46,7 +46,8 @@ impl DependencyCheck {
     }
 }
 
-/// Checks every configured dependency. Changes nothing in them, except that the probe of Redis sets a key that expires.
+/// Checks every configured dependency. Changes nothing in them, except that a connection to Redis sets keys of a prefix from which no cache reads:
+/// its heartbeat and that of its probe, which expire, and an epoch, which stays.
 pub async fn check_dependencies(config: &Config) -> Vec<DependencyCheck> {
     let mut checks = Vec::new();
     if config.store.kind == StoreKind::Embedded {
