@@ -23,7 +23,7 @@ pub struct RelayContext {
     pub outbox: Arc<dyn OutboxStore>,
     /// Grants the right to act on a partition.
     pub leases: Arc<dyn PartitionLeases>,
-    /// Emptied when the store went back in time.
+    /// Emptied when the store was rewound.
     pub cache: Arc<dyn OrderCache>,
     /// Open transactional producers of this instance.
     pub producers: ProducerSessions,
@@ -50,7 +50,7 @@ pub struct RelayContext {
 }
 
 impl RelayContext {
-    /// The store went back in time, so the cache may have versions of orders that the store has lost. A cache that fails here serves nothing
+    /// The store was rewound, so the cache may have versions of orders that the store has lost. A cache that fails here serves nothing
     /// to this process until it has been emptied.
     pub(super) async fn empty_cache(&self) {
         let _ = self.cache.evict_all().await;

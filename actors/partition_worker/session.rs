@@ -143,7 +143,7 @@ impl PartitionSessions {
             epoch,
             counter,
             watermark,
-            "the store went back in time: the broker has committed batches that the store does not contain; events before now may be published twice"
+            "the store was rewound: the broker has committed batches that the store does not contain; events before now may be published twice"
         );
         self.context.empty_cache().await;
     }

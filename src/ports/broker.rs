@@ -122,7 +122,7 @@ pub trait Broker: Send + Sync {
 
     /// Fences every producer session that any process of the installation has ever opened, waits until all their transactions are decided,
     /// and then reads the highest committed token of each partition. No session that was open before the call can raise them afterwards.
-    /// For a store that went back in time: it no longer knows which sessions exist. Idempotent; not atomic, so repeat it after an error.
+    /// For a store that was rewound: it no longer knows which sessions exist. Idempotent; not atomic, so repeat it after an error.
     ///
     /// # Errors
     /// As of [`Broker::fence`] and [`Broker::watermark`].

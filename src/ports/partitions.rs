@@ -50,7 +50,7 @@ pub enum Acquisition {
     TimelineChanged(TimelineChange),
 }
 
-/// The store may have gone back in time: a fail-over to a standby, or a restore, began another timeline.
+/// The store may have been rewound: a fail-over to a standby, or a restore, began another timeline.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TimelineChange {
     /// Identifies the timeline that the store is on now.
@@ -148,7 +148,7 @@ pub trait PartitionLeases: Send + Sync {
     async fn heartbeat(&self, instance: &InstanceId, dead_after: Duration) -> Result<MemberRank, Error>;
 
     /// Lists the instances that the store remembers in the order of their names: the live ones, also those without a relay, and the dead ones until
-    /// [`MEMBER_RETENTION_FACTOR`] times their `dead_after` later. For forgetting the sessions of all others; a store that cannot go back in time
+    /// [`MEMBER_RETENTION_FACTOR`] times their `dead_after` later. For forgetting the sessions of all others; a store that cannot be rewound
     /// needs none of that and lists no member.
     ///
     /// [`MEMBER_RETENTION_FACTOR`]: outbox::limits::MEMBER_RETENTION_FACTOR

@@ -143,7 +143,7 @@ impl Configuration {
         (0..event).filter(move |earlier| self.events[*earlier].key == self.events[event].key)
     }
 
-    /// Whether the store may go back in time.
+    /// Whether the store may be rewound.
     pub fn rewinds(&self) -> bool {
         self.faults.rewinds > 0
     }

@@ -1,4 +1,4 @@
-//! A store that went back in time: fences every producer session of the installation, and reads the watermarks that the counters must pass.
+//! A store that was rewound: fences every producer session of the installation, and reads the watermarks that the counters must pass.
 //! Without it, a transaction that was still open could commit a token that the store gives a second time.
 //!
 //! An adoption whose reply was lost may be done, and then no acquisition finds the change any more. It is repeated, so that its finding is
@@ -143,7 +143,7 @@ impl TimelineGuard {
             timeline,
             complete_until,
             partitions_behind,
-            "the store went back in time: the broker has committed batches that the store does not contain; orders after complete_until may \
+            "the store was rewound: the broker has committed batches that the store does not contain; orders after complete_until may \
              be gone, and events that were published after it may be published twice"
         );
     }

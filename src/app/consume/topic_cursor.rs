@@ -37,7 +37,7 @@ pub enum CursorFault {
         /// Number of partitions of the topic.
         partitions: u32,
     },
-    /// The partition ends before the cursor's offset: the cursor belongs to another topic, or the log went back in time.
+    /// The partition ends before the cursor's offset: the cursor belongs to another topic, or the log was rewound.
     BeyondEnd {
         /// Partition of the cursor.
         partition: u32,

@@ -45,7 +45,7 @@ impl BatchOutcome {
     }
 }
 
-/// Whether the watermark shows that the store went back in time (a fail-over to a replica that lagged, a restore to an earlier point): the
+/// Whether the watermark shows that the store was rewound (a fail-over to a replica that lagged, a restore to an earlier point): the
 /// broker has committed a batch with a token that the store has not given yet. `highest` is the highest token that the store knows of.
 pub fn store_went_back(watermark: Option<Token>, highest: Token) -> bool {
     watermark.is_some_and(|watermark| watermark > highest)

@@ -35,7 +35,7 @@ pub trait OrderCache: Send + Sync {
     /// Evicts the lists of an owner and those of all orders. A change calls it after its commit and before its answer.
     async fn evict_lists(&self, owner: &Subject) -> Result<(), Error>;
 
-    /// Removes every order and list from the cache: the store went back in time, so a cached version may be one that it has lost. After an
+    /// Removes every order and list from the cache: the store was rewound, so a cached version may be one that it has lost. After an
     /// error this process serves nothing that was cached before; other processes that share the cache may.
     async fn evict_all(&self) -> Result<(), Error>;
 }

@@ -76,11 +76,11 @@ const EVENTS: &[LogEvent] = &[
         name: "store_rewound",
         levels: &[Level::ERROR],
         fields: &["timeline", "complete_until", "partitions_behind", "partition", "epoch", "counter", "watermark"],
-        meaning: "The broker has committed a batch that the store does not contain: the store went back in time (a fail-over to a standby \
+        meaning: "The broker has committed a batch that the store does not contain: the store was rewound (a fail-over to a standby \
                   that lagged, or a restore). Where the store shows its timeline, one line says how many partitions are behind; otherwise \
                   there is one for each partition. Rows whose settlement it lost are published again; no event is lost that it still has.",
         action: "Orders after `complete_until` may be gone, and events that were published after it may appear twice. Without that time, \
-                 find out since when the store lacks changes. Use a synchronous standby.",
+                 determine since when the store lacks changes. Use a synchronous standby.",
     },
     LogEvent {
         name: "store_timeline_changed",

@@ -30,7 +30,7 @@ macro_rules! every_metric {
         outbox_oldest_pending_age_seconds: Gauge = "outbox_oldest_pending_age_seconds" [] Seconds NONE "Age of the oldest unpublished event that is not parked and does not wait behind a parked one; 0 when there is none.";
         outbox_commit_to_ack_seconds: Timer = "outbox_commit_to_ack_seconds" [] Seconds AGE "Time from the insertion of an event's row until the broker's acknowledgement. The commit follows the insertion at once, except in a long transaction that publishes by SQL: its remaining time counts too.";
         outbox_wake_up_seconds: Timer = "outbox_wake_up_seconds" [] Seconds MESSAGE "Time from the wake-up that follows a commit of this instance until the partition's worker begins to claim; under load it includes the wait for the next cycle.";
-        outbox_store_rewound_total: IntCounter = "outbox_store_rewound_total" [] Partitions NONE "Partitions in which the broker was found ahead of the store, because the store went back in time.";
+        outbox_store_rewound_total: IntCounter = "outbox_store_rewound_total" [] Partitions NONE "Partitions in which the broker was found ahead of the store, because the store was rewound.";
         outbox_lease_reclaimed_total: IntCounter = "outbox_lease_reclaimed_total" [] Rows NONE "Rows of batches that a previous lease left open, when the next owner resolved them.";
         outbox_stale_settlement_total: IntCounter = "outbox_stale_settlement_total" [] Calls NONE "Settlements that changed nothing because their fencing token was stale.";
         outbox_fenced_total: IntCounter = "outbox_fenced_total" [] Batches NONE "Batches abandoned because another instance owned the partition.";

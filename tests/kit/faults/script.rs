@@ -55,7 +55,7 @@ pub enum InjectedFault {
     UnknownNotDone,
     /// The call is executed, and the caller receives an unknown outcome.
     UnknownDone,
-    /// For `exclude`: the caller receives a success, and the store has lost it: it went back in time at that moment. For other calls as
+    /// For `exclude`: the caller receives a success, and the store has lost it: it was rewound at that moment. For other calls as
     /// [`InjectedFault::Unreachable`].
     Forgotten,
     /// For `publish`: the session is fenced and the batch not published. For other calls as [`InjectedFault::Unreachable`].

@@ -1,5 +1,5 @@
 //! What the simulation of a server needs of the reference besides its ports: transactions that draw ids before they commit, scans that begin
-//! above a remembered id, and a state that goes back in time.
+//! above a remembered id, and a state that is rewound.
 use std::collections::BTreeMap;
 
 use domain::EventId;

@@ -61,7 +61,7 @@ pub fn statements(steps: &mut Successors<'_>, instance: usize, partition: usize)
     }
 }
 
-/// A store that went back in time: the counter is raised above the largest watermark of the partition over all ids. The read is valid only
+/// A store that was rewound: the counter is raised above the largest watermark of the partition over all ids. The read is valid only
 /// once the last stable offset of each id has reached the end that it had after the fence; transactions that began later do not count.
 fn raise_counter(steps: &mut Successors<'_>, instance: usize, partition: usize) {
     let worker = steps.from.instances[instance].workers[partition];

@@ -1,4 +1,4 @@
-//! A store that goes back in time: replication stops, and later the store fails over to the replica, which lost every commit since.
+//! A store that is rewound: replication stops, and later the store fails over to the replica, which lost every commit since.
 use crate::actions::ownership::lose;
 use crate::configuration::{EVENTS_MAX, PRODUCERS_MAX};
 use crate::invariants::BrokenRule;
@@ -37,7 +37,7 @@ pub fn store_steps(steps: &mut Successors<'_>) {
 /// A session finds another timeline: the workers drop all that they know, remembered scan starts included.
 pub fn notice(steps: &mut Successors<'_>, instance: usize) {
     let keeps_scan = steps.breaks(BrokenRule::ScanStartKeptAfterRewind);
-    steps.add(Component::Instance(instance), "notices that the store went back in time", None, |next, config| {
+    steps.add(Component::Instance(instance), "notices that the store was rewound", None, |next, config| {
         for partition in 0..config.partitions {
             let scan = next.instances[instance].workers[partition].scan;
             lose(next, instance, partition);

@@ -22,7 +22,7 @@ pub enum Status {
     Parked,
     /// Settled: the broker has its event.
     Sent,
-    /// Its insert was lost when the store went back in time: the order no longer exists.
+    /// Its insert was lost when the store was rewound: the order no longer exists.
     Erased,
 }
 
@@ -99,7 +99,7 @@ impl Lease {
 pub struct Store {
     pub rows: [Row; EVENTS_MAX],
     pub leases: [Lease; PARTITIONS_MAX],
-    /// Number of times that the store went back in time.
+    /// Number of times that the store was rewound.
     pub timeline: u8,
     /// Whether every transactional id was fenced since then. The store remembers it, because a process may die in between.
     pub ids_fenced: bool,

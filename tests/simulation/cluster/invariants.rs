@@ -73,7 +73,7 @@ impl Invariants<'_> {
     }
 
     /// Every event of the store is in the topic, in the order of its key, and no event that was never committed; with transactions once, unless
-    /// the store went back in time. `acknowledged` are the events of the clients' successful replies.
+    /// the store was rewound. `acknowledged` are the events of the clients' successful replies.
     pub async fn check_topic(&self, acknowledged: &[AcknowledgedEvent]) -> Result<(), Violation> {
         let rows = self.rows(None).await;
         let stored: BTreeSet<String> = rows.iter().map(|row| row.event_id.to_string()).collect();

@@ -1,4 +1,4 @@
-//! A store that went back in time behind the broker's watermarks: what it still has unsent is published, and operators are warned.
+//! A store that was rewound behind the broker's watermarks: what it still has unsent is published, and operators are warned.
 use std::sync::Arc;
 use std::time::Duration;
 

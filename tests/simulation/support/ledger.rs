@@ -119,7 +119,7 @@ impl Ledger {
         assert!(outcomes.iter().all(|outcome| *outcome == InboxOutcome::Duplicate), "something was not consumed");
     }
 
-    /// Checks that no event is lost or reordered, after a store that went back in time: some may be in the topic twice.
+    /// Checks that no event is lost or reordered, after a store that was rewound: some may be in the topic twice.
     pub async fn assert_at_least_once(&self, process: &Process) {
         let depth = process.depth().await;
         assert_eq!((depth.pending, depth.in_flight, depth.failed, depth.parked), (0, 0, 0, 0), "{depth:?}");

@@ -77,7 +77,7 @@ impl RecordFaults {
         self.0.rules.lock().clear();
     }
 
-    /// From now on the broker reports watermarks of at least this token, as if the store had gone back in time behind them.
+    /// From now on the broker reports watermarks of at least this token, as if the store had been rewound behind them.
     pub fn raise_watermarks(&self, to: Token) {
         self.0.watermark_min.store(to, SeqCst);
     }

@@ -1,6 +1,6 @@
 //! The highest committed token of each outbox partition, kept between reads of the compacted watermark topic. A read takes only the records
 //! that were committed since the last one; the first read is bounded by the topic's compaction. The same topic registers the transactional ids
-//! of the installation, each before its first batch: a store that went back in time no longer knows them.
+//! of the installation, each before its first batch: a store that was rewound no longer knows them.
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 

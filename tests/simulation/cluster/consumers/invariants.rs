@@ -35,7 +35,7 @@ impl ConsumerInvariants<'_> {
     }
 
     /// Each event of the topic is applied once or is a dead letter, as its handler demands, and the effects of a key are those of its last
-    /// applied event. Only a store that went back in time may apply an event again, and then in another order.
+    /// applied event. Only a store that was rewound may apply an event again, and then in another order.
     pub async fn check(&self) -> Result<(), Violation> {
         let (published, dead_letters) = (self.0.kafka.read(TOPIC), self.0.kafka.read(&dead_letter_topic(TOPIC)));
         let applied = self.applied_events()?;
