@@ -50,7 +50,7 @@ fn a_redis_that_is_reconfigured_to_forget_turns_readiness_red() {
     assert_eq!(post(), 201);
 
     backend.ask_redis("CONFIG SET appendonly no");
-    until("readiness is red and writes are refused", Duration::from_secs(20), || {
+    until("/readyz responds with 503 and writes are refused", Duration::from_secs(20), || {
         (!service.is_ready() && post() == 503).then_some(())
     });
     let health = service.http.get("/actuator/health/db", Some(&admin));

@@ -136,7 +136,7 @@ fn process_takes_no_traffic_once_its_root_gives_up_although_a_handler_still_wait
     until("the handler waits", Duration::from_secs(30), || (!endpoint.received().is_empty()).then_some(()));
 
     crash_until_root_gives_up(&service);
-    until("readiness is red", Duration::from_secs(1), || (!service.is_ready()).then_some(()));
+    until("/readyz responds with 503", Duration::from_secs(1), || (!service.is_ready()).then_some(()));
     let (asked, order) = (Instant::now(), tea_order(1).to_string());
     let written = service.http.try_send("POST", "/orders", Some(&service.http.user()), &[], Some(order));
 

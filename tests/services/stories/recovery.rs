@@ -53,7 +53,7 @@ fn after_an_outage_of_postgresql_every_instance_accepts_writes_again() {
     until("load runs", RECOVERY_MAX, || (load.acknowledged() > 50).then_some(()));
 
     backend.services().kill(Service::Postgres);
-    until("readiness is red", RECOVERY_MAX, || {
+    until("/readyz responds with 503", RECOVERY_MAX, || {
         endpoints.iter().all(|endpoint| endpoint.get("/readyz", None).status == 503).then_some(())
     });
     pause(OUTAGE);
