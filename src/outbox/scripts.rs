@@ -36,7 +36,7 @@ local CLAIM_SHRINK = 8
 local BATCH_BYTES_MAX = 16777216
 local REASON_CHARS_MAX = 256
 local MEMBER_RETENTION_FACTOR = 1000
-local POISON_REASON = 'poison: its claimer died in %d trials in which it was the only work'
+local POISON_REASON = 'poison: the worker or the process crashed in %d attempts that sent only this event'
 ";
         assert_eq!(rules_for_scripts(), expected);
         assert!(!POISON_REASON.contains(['\'', '\\']), "it is part of a Lua string");

@@ -52,7 +52,7 @@ pub fn store_went_back(watermark: Option<Token>, highest: Token) -> bool {
 }
 
 /// The failure reason of a row that is parked as poison; `%d` is replaced by its deaths in trials.
-pub const POISON_REASON: &str = "poison: its claimer died in %d trials in which it was the only work";
+pub const POISON_REASON: &str = "poison: the worker or the process crashed in %d attempts that sent only this event";
 
 /// The failure reason of a row that is parked as poison after this number of deaths in trials.
 pub fn poison_reason(trial_deaths: u32) -> String {
@@ -170,7 +170,7 @@ mod tests {
     fn only_a_row_parked_as_poison_has_a_new_failure() {
         let parked = BatchOutcome::ClaimerDied.row_change(&row(4, 1, true), TRIAL).expect("a change");
         assert_eq!(parked.failure_type, Some(FailureType::System));
-        let reason = "poison: its claimer died in 2 trials in which it was the only work";
+        let reason = "poison: the worker or the process crashed in 2 attempts that sent only this event";
         assert_eq!(parked.reason.as_deref(), Some(reason));
 
         let returned = BatchOutcome::ClaimerDied.row_change(&row(2, 0, true), None).expect("a change");

@@ -34,7 +34,7 @@ const EVENTS: &[LogEvent] = &[
         name: "event_parked",
         levels: &[Level::ERROR],
         fields: &["event_id", "order_id", "request_id", "key", "type", "row", "attempt", "failure_type", "error"],
-        meaning: "An event failed permanently, used up its attempts, or killed its process in two trials. Its row is \
+        meaning: "An event failed permanently, used up its attempts, or its worker or process crashed in two trials. Its row is \
                   PARKED; with `block-key`, later events of the key wait.",
         action: "Correct the cause, then `posthaste outbox retry`.",
     },

@@ -86,7 +86,7 @@ fn facts(diagnosis: &RowDiagnosis, now: Timestamp) -> Facts {
     facts.add_some("failure type", failure);
     facts.add_some("last failure reason", row.last_failure_reason.as_deref());
     if *deaths > 0 {
-        facts.add("deaths", format!("{deaths} claims of this row ended with the claimer's death"));
+        facts.add("crashes", format!("{deaths} of the worker or the process, while it sent this event"));
     }
     facts.add_some("waits for", head.as_ref().map(waits_for));
     facts.add_some("sent", row.sent_at.map(at));
@@ -206,12 +206,14 @@ mod tests {
     }
 
     #[test]
-    fn deaths_are_shown_only_where_there_were_some() {
+    fn crashes_are_shown_only_where_there_were_some() {
         let deadly = RowDiagnosis { deaths: 2, ..diagnosis(parked_row()) };
         let text =
             |diagnosis: &RowDiagnosis| explanation(diagnosis, BrokerKind::Kafka, NOW, &[], Screen::PIPE).join("\n");
 
-        assert!(text(&deadly).contains("deaths               2 claims of this row ended"));
-        assert!(!text(&diagnosis(parked_row())).contains("deaths"));
+        assert!(
+            text(&deadly).contains("crashes              2 of the worker or the process, while it sent this event")
+        );
+        assert!(!text(&diagnosis(parked_row())).contains("crashes"));
     }
 }
