@@ -103,7 +103,8 @@ impl ConsumerActor {
                 self.poll(ctx);
             }
             Err(error) => {
-                // A new membership starts after the last acknowledgement: unacknowledged messages come again, and the inbox recognises duplicates.
+                // A new membership starts after the last acknowledgement: the broker delivers unacknowledged messages again, and the inbox
+                // recognises duplicates.
                 self.member = None;
                 if !std::mem::replace(&mut self.failing, true) {
                     tracing::warn!(event = "consumer_failing", member = self.number, group = self.work.group(), error = %error, "consumer {} failed and tries again: {error}", self.number);

@@ -1,5 +1,5 @@
-//! Appends the records for retry topics and dead letters. One that the broker refuses for good, because it exceeds a limit of the topic, must not
-//! come again for ever and hold its partition up: it goes to the dead letters without its value, which stays at its original position.
+//! Appends the records for retry topics and dead letters. The broker may permanently reject a record, for example because it is too large for the
+//! topic. Retrying it would block the partition forever, so it is dead-lettered without its value; the value stays at its original position.
 use app::consume::forward::without_value;
 use outbox::topics::{base_topic, dead_letter_topic, retry_stage};
 use ports::Error;
@@ -12,8 +12,8 @@ use crate::consumer_actor::group_consumer::GroupConsumer;
 use crate::consumer_actor::message_log;
 
 impl GroupConsumer {
-    /// Appends all records together, and one by one if the broker refuses one of them for good. A broker that sends at least once may have appended
-    /// the others, with an unknown outcome of all: they are there twice then, as after a repeated poll.
+    /// Appends all records together, and one by one if the broker permanently rejects one of them. In at-least-once mode the broker may have appended
+    /// the others, and the outcome of all is unknown: the topic then contains them twice, as after a repeated poll.
     ///
     /// # Errors
     /// The broker's, if it may accept the records later.
@@ -60,7 +60,7 @@ impl GroupConsumer {
         Ok(())
     }
 
-    /// The record enters no retry topic, so later messages of its key do not wait for it. Whether they wait for another one, `by` says.
+    /// The record enters no retry topic, so later messages of its key do not wait for it. `by` is the detour change that replaces its entry.
     fn replace_entry_of(&self, record: &Record, by: Option<DetourChange>, detours: &mut Vec<DetourChange>) {
         let Some(origin) = forwarded_from(record) else { return };
         let detour_key = self.detour_key(record);

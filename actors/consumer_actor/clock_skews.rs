@@ -1,4 +1,4 @@
-//! How far the clocks of the writers of retry partitions are ahead, where a due time shows that they are.
+//! Measures how far the clocks of the writers of retry partitions are ahead, where a due time shows that they are.
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,10 +21,10 @@ struct ClockSkew {
 }
 
 impl ClockSkews {
-    /// How far the writer of the message at this position, which bears the timestamp `written`, is ahead of `wall`, this instance's clock. A message
-    /// is older than its first measurement, so the largest one of a clock counts: the messages that one writer left wait together, not one after
-    /// the other. A timestamp that is more than `tolerance` behind the latest one is of another clock, which is measured anew; so is a clock
-    /// that was not measured for twice that time, because it may have been set meanwhile.
+    /// Returns how far the clock of the writer of the message at this position is ahead of `wall`, this instance's clock. `written` is the message's
+    /// timestamp. The largest measurement counts, so that all messages of one writer wait together, not one after the other. The skew is
+    /// measured anew if the timestamp is more than `tolerance` behind the latest one (another clock), or if the last measurement is older than
+    /// 2 × `tolerance` (the clock may have been corrected).
     pub fn measure(&self, position: &Position, written: Timestamp, wall: Timestamp, tolerance: Duration) -> Duration {
         let mut skews = self.0.lock();
         let skew = skews.entry((Arc::clone(&position.topic), position.partition));

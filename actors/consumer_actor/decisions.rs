@@ -14,10 +14,15 @@ pub struct ForwardedRecord {
     pub if_refused: Option<DetourChange>,
 }
 
-/// Decisions of one poll or of one key's messages in it, applied in the order of the fields: a message is processed before a later one of its key
-/// goes to a retry topic, because other members read that one from then on. Detours end after the acknowledgement: a message that may be delivered
-/// again is not overtaken. A crash in between repeats the poll. The inbox and the detours make the repetition harmless, except that a message may
-/// then be twice in a retry topic or among the dead letters.
+/// Decisions of one poll or of one key's messages in it. The consumer applies them in this order:
+///
+/// 1. commit the processed events to the inbox, before a later message of their keys enters a retry topic, where another member may read it;
+/// 2. append to retry and dead-letter topics;
+/// 3. record detour entries;
+/// 4. acknowledge;
+/// 5. end detours: no later message overtakes one that may be delivered again.
+///
+/// A crash between steps repeats the poll; the only effect is a possible duplicate in a retry or dead-letter topic.
 #[derive(Default)]
 pub struct Decisions {
     /// Events for the inbox.
@@ -129,9 +134,9 @@ mod tests {
         decisions.acknowledge_up_to_undone(&deliveries);
 
         assert_eq!(decisions.acknowledge, [0, 4].map(|number: usize| deliveries[number].position.clone()));
-        assert_eq!(decisions.detours, [], "it comes again, and a later message of its key waits for it");
+        assert_eq!(decisions.detours, [], "it is delivered again, and a later message of its key waits for it");
         decisions.detours = detours.clone();
         decisions.acknowledge_up_to_undone(&[&deliveries[..2], &deliveries[4..]].concat());
-        assert_eq!(decisions.detours, detours, "nothing comes again");
+        assert_eq!(decisions.detours, detours, "nothing is delivered again");
     }
 }

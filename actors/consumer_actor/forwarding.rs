@@ -108,7 +108,7 @@ impl GroupConsumer {
         // Stage by stage, so that no message of the key overtakes an earlier one.
         let stage = round_of(delivery).map_or(0, |round| round + 1);
         // Without a delay of its own: the earlier message is ahead in the partition, which pauses until that one is due. Once it is done, a delay
-        // would only hold this message up, and with it the end of the detour.
+        // would only postpone this message and the end of the detour.
         let record = self.retry_record(delivery, (stage, Duration::ZERO), &waits_for_earlier(), attempts_made);
         // If the broker refuses the record, the earlier message still is in its retry topic: the detour stays as it is. One that already counts
         // this message as its last ends with the next message of the key.
@@ -127,7 +127,8 @@ impl GroupConsumer {
         attempts: u32,
         decisions: &mut Decisions,
     ) {
-        // A message that waited in a later topic than its own failures lead to continues from there: going back would let others overtake it.
+        // A message may have waited in a later retry topic than its own failures lead to. It continues from there: in an earlier one, later
+        // messages of its key could overtake it.
         let round = round_of(delivery).filter(|_| needs_order);
         let stage = round.map_or(stage, |round| stage.max(round + 1));
         let delay = blocked_delay(self.retry_delays[topic_stage(stage)], attempts);
@@ -218,7 +219,7 @@ impl GroupConsumer {
     }
 }
 
-/// The messages of each key in their order, the keys in the order of their first messages.
+/// Groups messages by key: the messages of each key in their order, the keys in the order of their first messages.
 pub fn by_key(deliveries: Vec<&Delivery>) -> Vec<Vec<&Delivery>> {
     let mut keys: Vec<Vec<&Delivery>> = Vec::new();
     let mut places: HashMap<&str, usize> = HashMap::with_capacity(deliveries.len());

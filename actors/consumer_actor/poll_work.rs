@@ -1,5 +1,5 @@
-//! PollWork: what one kind of consumer does with the messages of a poll. The frame around it is the same for all kinds: join, poll, name what is
-//! in hand, process, count.
+//! PollWork: what one kind of consumer does with the messages of a poll. All kinds share the loop: join the group, poll, record the messages in
+//! progress (for panic reports), process, count.
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,13 +14,13 @@ use crate::consumer_actor::work::ConsumerWork;
 /// The work of one kind of consumer. Its futures stay on the actor's thread.
 #[async_trait(?Send)]
 pub trait PollWork: Send + Sync {
-    /// What [`PollWork::process`] takes over from the beginning of its poll.
+    /// What [`PollWork::begin`] passes to [`PollWork::process`].
     type Begun;
 
     /// The group whose messages these are.
     fn consumer(&self) -> &GroupConsumer;
 
-    /// Begins a poll: the most messages that it may return. `None` where no messages are wanted now, after a wait of at most `timeout`.
+    /// Begins a poll. Returns the most messages that the poll may return, or `None`, after a wait of at most `timeout`, where no messages are wanted now.
     async fn begin(&self, timeout: Duration) -> Option<(u32, Self::Begun)>;
 
     /// Processes the messages of a poll, at least one, and acknowledges them. Returns the number of those that failed by themselves.
@@ -67,7 +67,7 @@ impl<W: PollWork> ConsumerWork for W {
     }
 }
 
-/// A poll that has begun. It also ends where its actor panics or is stopped within it: the restarted actor has the same work.
+/// A poll that has begun. Its drop ends the poll also when the actor panics or is stopped: the restarted actor has the same work.
 struct BegunPoll<'a, W: PollWork> {
     work: &'a W,
     failed: u64,

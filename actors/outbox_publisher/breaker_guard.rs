@@ -1,7 +1,7 @@
 //! BreakerGuard: the circuit breaker of this instance's sends, its only probe, and what operators see of it.
 //!
-//! The breaker's pause is meant for a broker of unknown state. After the broker was seen to come back, the next batch probes at once, also
-//! if batches that began before its return fail only later.
+//! If the broker recovers before the breaker's pause ends, the next batch is the probe at once, also if a batch that began before the recovery
+//! opens the breaker after it. While a probe runs, failures of batches that began earlier are ignored.
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::partition_worker::report::{BatchReport, BrokerSignal};
 /// How many failures are remembered as counted. Their reports come within one round of the batches in flight.
 const COUNTED_MAX: usize = 64;
 
-/// Decides whether a batch may be sent, and learns from the reports.
+/// Decides from the reports of earlier batches whether a batch may be sent.
 pub struct BreakerGuard {
     breaker: CircuitBreaker,
     /// The breaker's time is counted from here.
@@ -32,7 +32,7 @@ pub struct BreakerGuard {
     retry_is_due: bool,
     /// The health probe of the broker failed, and has not succeeded since.
     broker_is_down: bool,
-    /// When the broker was last seen to come back.
+    /// When a client of the broker last noticed its recovery.
     returned_at: Arc<Mutex<Option<Instant>>>,
     /// Start of the batch whose failure last opened the breaker.
     opened_by: Option<Instant>,
@@ -68,7 +68,7 @@ impl BreakerGuard {
         self.breaker.pass(now)
     }
 
-    /// An item for each time that the broker comes back: the schedule must be checked again. None without a broker.
+    /// Yields an item for each recovery of the broker: the caller must check the schedule again. Yields none without a broker.
     pub fn returns(&self, broker: Option<Arc<dyn Broker>>) -> impl Stream<Item = ()> + use<> {
         let state = broker.map(|broker| (broker, Arc::clone(&self.returned_at)));
         stream::unfold(state, |state| async {
@@ -79,7 +79,7 @@ impl BreakerGuard {
         })
     }
 
-    /// No batch was there to send as the probe: the next caller probes.
+    /// There was no batch to send as the probe: the next caller probes.
     pub fn unused(&mut self) {
         self.breaker.probe_without_result(self.created_at.elapsed());
     }
@@ -118,8 +118,8 @@ impl BreakerGuard {
         }
     }
 
-    /// Counts a failure once. The probe's own result counts in any case, because it ends the probe. While it is awaited, no other failure
-    /// counts: the other batches began before the probe. Returns whether the breaker opened.
+    /// Counts a failure once. The probe's own failure always counts, because it ends the probe. While a probe runs, the failures of other batches
+    /// are ignored, because those batches began earlier. Returns whether the breaker opened.
     fn count(&mut self, partition: PartitionNo, id: FailureId) -> bool {
         let known = self.counted.contains(&id);
         if !known {

@@ -102,9 +102,9 @@ impl Cycles {
         self.duration = (self.duration * 3 + (now - began)) / 4;
     }
 
-    /// Each cycle has a price that does not depend on what it carries, and where the processor is saturated, orders need what cycles cost. Two
-    /// signs of that stretch the spacing, so that fewer and larger cycles follow: cycles take longer than normal (it grows with the square of
-    /// their duration), and many events are committed while one cycle lasts.
+    /// A cycle has a fixed cost. When the CPU is saturated, that cost slows order creation. The spacing therefore grows, so that fewer and larger
+    /// cycles follow, in two cases: cycles take longer than `duration_normal` (the spacing grows with the square of their duration), or many
+    /// events commit during one cycle.
     fn spacing(&self) -> Duration {
         let slow = self.duration.mul_f64(self.duration.as_secs_f64() / self.duration_normal.as_secs_f64());
         let loaded = self.spacing_max.mul_f64(self.load.fraction(self.rate.per_second() * self.duration.as_secs_f64()));

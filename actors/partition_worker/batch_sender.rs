@@ -1,4 +1,4 @@
-//! BatchSender: takes a claimed batch to the broker. Excludes rows that cannot be sent and publishes the others; or returns the batch to the
+//! BatchSender: sends a claimed batch to the broker. Excludes rows that cannot be sent and publishes the others; or returns the batch to the
 //! store as not sent.
 mod publish_spans;
 
@@ -25,8 +25,8 @@ use publish_spans::PublishSpans;
 
 /// Longest wait for the RetryHandler; past it the outcome is unknown and the batch is resolved.
 const EXCLUDE_DEADLINE: Duration = Duration::from_secs(10);
-/// How often one batch may lose rows to refusals before the rest is returned to the store: a lease is too short to work through a broker
-/// that refuses one row a round.
+/// How often rows of one batch may be refused before the rest is returned to the store: a lease is too short for a broker that refuses one row at
+/// a time.
 const REFUSALS_MAX: u32 = 16;
 
 /// Sends the batches of all partitions.
@@ -38,8 +38,8 @@ impl BatchSender {
         Self(context)
     }
 
-    /// Sends a claimed batch under the producer session that its claim names. Cancel-safe for the rows: a batch that stays open is resolved
-    /// by the next session of the partition.
+    /// Sends a claimed batch under the producer session that its claim names. Cancel-safe for the rows: the partition's next session resolves a
+    /// batch that stays open.
     pub async fn send(
         &self,
         mut session: PartitionSession,
@@ -107,9 +107,9 @@ impl BatchSender {
         self.return_unsent(session, batch, cause.into(), false).await
     }
 
-    /// The outcome is unknown: ends the producer session, and the next session of the partition resolves the batch. A resolution would send
-    /// all of the batch again, so the rows that an earlier call put through, at least once, are settled instead, and the others wait for
-    /// their retry. The fence comes first: it ends what the session may still be sending.
+    /// The outcome is unknown. Ends the producer session; the partition's next session resolves the batch. A resolution would resend every row.
+    /// Therefore, if an earlier at-least-once call published some rows, this function fences the producer, settles those rows and schedules the
+    /// others for retry. The fence comes first, because the session may still be sending.
     async fn end_producer(
         &self,
         session: PartitionSession,
@@ -148,8 +148,7 @@ impl BatchSender {
         })
     }
 
-    /// Excludes rows from the batch. The batch goes on, under its new token, only after the store has confirmed it: a sent message alone
-    /// confirms nothing.
+    /// Excludes rows from the batch. The caller continues with the batch, under its new token, only after the store has confirmed the exclusion.
     async fn exclude(
         &self,
         session: &mut PartitionSession,

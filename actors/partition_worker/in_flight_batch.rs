@@ -9,7 +9,7 @@ use ports::outbox::{ClaimKind, ClaimedBatch, ClaimedRow, RowId};
 use ports::partitions::{PartitionNo, Token};
 use supervision::WorkInProgress;
 
-/// Rows of a batch that the event of a death names.
+/// Rows of a batch that the panic report of its worker names.
 const ROWS_NAMED_MAX: usize = 5;
 
 /// A row in the words of an operator: its id, its key, and the request that wrote it.
@@ -25,9 +25,9 @@ pub struct InFlightBatch {
     /// Changes with each exclusion.
     pub token: Token,
     pub rows: Arc<[ClaimedRow]>,
-    /// Records that no call has put through yet, in id order.
+    /// Records that no call has published yet, in id order.
     pub unsent: Vec<(RowId, Record)>,
-    /// Rows that an earlier call put through, at least once.
+    /// Rows that an earlier at-least-once call published.
     pub sent: Vec<(RowId, Position)>,
     /// Rows whose record goes to the fallback topic.
     pub fallback: Vec<RefusedRow>,
@@ -104,7 +104,7 @@ impl InFlightBatch {
         self.rows = self.rows.iter().filter(|row| !removed.contains(&row.id)).cloned().collect();
     }
 
-    /// Replaces the records of these rows by their fallback records, at the same place in the batch.
+    /// Replaces the records of these rows by their fallback records, at the same position in the batch.
     pub fn send_to_fallback(&mut self, refused: Vec<RefusedRow>, envelope: &RecordEnvelope) {
         for refused in refused {
             let Some(row) = self.rows.iter().find(|row| row.id == refused.row) else { continue };
@@ -117,7 +117,7 @@ impl InFlightBatch {
         }
     }
 
-    /// Forgets the fallback of rows that no call has put through.
+    /// Forgets the fallback of rows that no call has published.
     pub fn forget_unsent_fallback(&mut self) {
         let sent = self.sent_rows();
         self.fallback.retain(|refused| sent.contains(&refused.row));

@@ -16,10 +16,10 @@ use producer_turns::{ProducerTurns, TurnEnd};
 /// How claims share producer slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProducerSlots {
-    /// Partitions spread over this many slots: a failure in one slot disturbs no other. For a broker whose producers cost nothing.
+    /// Partitions spread over this many slots: a failure in one slot affects no other. For a broker whose producers cost nothing.
     Spread(u32),
-    /// All partitions share two of this many producers, used in turn. For a broker where each transaction costs something for every partition of a
-    /// topic, whatever it carries. When a session ends, a producer that is not in use replaces it, or one of two spare slots: both have another
+    /// All partitions share two of this many producers, used in turn. For a broker where each transaction has a fixed cost for every partition that
+    /// it touches. When a session ends, a producer that is not in use replaces it, or one of two spare slots: both have another
     /// transactional id.
     Shared(u32),
 }
@@ -51,7 +51,7 @@ impl ProducerClaim {
         &self.session
     }
 
-    /// The claim's batch goes to the broker now, perhaps not for the first time. Returns how many other claims of the session have not gone.
+    /// The claim's batch is sent to the broker now, perhaps not for the first time. Returns how many other claims of the session have not been sent.
     pub fn begin_publish(&mut self) -> u32 {
         self.turn.as_mut().map_or(0, ClaimedTurn::begin_publish)
     }
@@ -66,7 +66,7 @@ struct ClaimedTurn {
 impl ClaimedTurn {
     fn begin_publish(&mut self) -> u32 {
         if self.end == TurnEnd::Published {
-            // The batch goes again, without rows that were refused: no other claim waits for it.
+            // The batch is sent again, without the rows that were refused: no other claim waits for it.
             return 0;
         }
         self.end = TurnEnd::Published;

@@ -88,8 +88,8 @@ pub struct Options {
     /// When cycles are stretched because many events are committed while one lasts. 90 to 140: on two processors it is 25 to 50 at 3,000 events
     /// a second, 60 to 85 at 5,000, and 150 to 200 at saturation.
     pub cycle_load: CycleLoad,
-    /// How long a cycle whose batches are not all answered holds further ones up. 100 ms: several times what a transaction
-    /// takes, and little for partitions whose own batches are not slow.
+    /// How long a cycle whose batches are not all answered delays the next one. 100 ms: several times the duration of a transaction, and short
+    /// for partitions whose own batches are not slow.
     pub cycle_wait_max: Duration,
     /// Interval of the poll that finds rows whose wake-up was lost; jittered by a fifth.
     pub poll_interval: Duration,

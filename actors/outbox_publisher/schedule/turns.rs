@@ -1,5 +1,6 @@
 //! Schedule: which partition runs next. Partitions take turns, so that none starves; a suspect row's trial runs only when nothing else
-//! does. A partition whose last batch was full runs again as soon as there is a place: its next batch is worth its price by itself.
+//! does. A partition whose last batch was full runs again as soon as an in-flight slot is free: a full batch amortises its fixed cost, so it
+//! does not wait for a cycle.
 use std::collections::{BTreeSet, VecDeque};
 
 use ports::outbox::ClaimKind;
@@ -50,7 +51,7 @@ impl Schedule {
         }
     }
 
-    /// The partition's last batch was full: it waits for a place, but for no cycle.
+    /// The partition's last batch was full: it waits for a free in-flight slot, but for no cycle.
     pub fn wake_full(&mut self, partition: PartitionNo) {
         self.wake(partition);
         if self.queued.contains(&partition) {
