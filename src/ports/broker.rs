@@ -27,7 +27,7 @@ pub struct Batch {
     pub records: Vec<(RowId, Record)>,
     /// Remaining time of the lease; after it nothing of the batch may be committed.
     pub time_left: Duration,
-    /// How many other batches of the session are expected within about a millisecond. A broker that pays for each transaction may wait for
+    /// How many other batches of the session are expected within about a millisecond. A broker with a cost per transaction may wait for
     /// them that long.
     pub companions: u32,
 }

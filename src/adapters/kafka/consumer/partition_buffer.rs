@@ -232,7 +232,10 @@ mod tests {
         buffer.rewind();
         buffer.acknowledge(8);
 
-        assert!(!buffer.log_has_gone_back(&delivery(7)), "the last one may come again after its acknowledgement");
+        assert!(
+            !buffer.log_has_gone_back(&delivery(7)),
+            "the last one may be delivered again after its acknowledgement"
+        );
     }
 
     #[test]

@@ -159,7 +159,7 @@ impl SessionThread {
         group
     }
 
-    /// Publishes a group and finishes each of its batches. Batches that did not cause an abort go again under their own tokens.
+    /// Publishes a group and finishes each of its batches. Batches that did not cause an abort are sent again under their own tokens.
     fn publish(&mut self, group: Vec<SessionBatch>) -> Result<(), SessionOver> {
         let mut left = group;
         loop {
@@ -183,7 +183,7 @@ impl SessionThread {
         }
     }
 
-    /// Runs one transaction, or one round at least once; returns the batches that go again.
+    /// Runs one transaction, or in at-least-once mode one round; returns the batches to send again.
     fn publish_once(&mut self, batches: Vec<SessionBatch>) -> Result<Vec<SessionBatch>, SessionOver> {
         let (producer, watermark_partition) = match &mut self.producer {
             SessionProducer::Transactional(producer, watermark_partition) => (producer, *watermark_partition),
@@ -334,7 +334,7 @@ fn finish_all(batches: impl IntoIterator<Item = SessionBatch>, result: &Publishe
     batches.into_iter().for_each(|batch| batch.finish(result.clone()));
 }
 
-/// Finishes the batches that an abort concerns; returns the others, which go again.
+/// Finishes the batches that an abort concerns; returns the others, which are sent again.
 fn finish_aborted(batches: Vec<SessionBatch>, report: AbortReport) -> Vec<SessionBatch> {
     let AbortReport { mut refused, suspects, overdue: overdue_batches, cause, reached, .. } = report;
     let (cause, overdue) = (cause.map(BrokerFailure::from), overdue(reached));

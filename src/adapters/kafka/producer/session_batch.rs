@@ -51,8 +51,8 @@ impl SessionBatch {
         Self { records, watermark, deadline, bytes, is_suspect: false, companions: 0, reply }
     }
 
-    /// Gives the present to records of a clock that was ahead: the broker refuses a timestamp that is far ahead
-    /// (`message.timestamp.after.max.ms`, an hour since Kafka 4.0).
+    /// Replaces timestamps that are more than [`TIMESTAMP_LEAD_MAX`] (60 s) in the future with the current time: the broker refuses a timestamp that
+    /// is far ahead (`message.timestamp.after.max.ms`, an hour since Kafka 4.0).
     pub(crate) fn limit_timestamps(&mut self, now: Timestamp) {
         let latest = now.after(TIMESTAMP_LEAD_MAX);
         for (_, record) in self.records.iter_mut().filter(|(_, record)| record.timestamp > latest) {

@@ -33,7 +33,7 @@ pub(crate) struct TransactionTerms<'a> {
     pub(crate) options: &'a Options,
     /// The full name of the watermark topic.
     pub(crate) watermark_topic: &'a Arc<str>,
-    /// Its partition that takes the watermarks of all batches: each partition that a transaction touches has a price.
+    /// Its partition for the watermarks of all batches. There is only one, because every partition that a transaction touches adds latency.
     pub(crate) watermark_partition: u32,
     /// Set when another thread ends the session.
     pub(crate) is_ended: &'a AtomicBool,

@@ -1,6 +1,6 @@
 //! Topic partitions that took no records a moment ago: they have no leader, or too few replicas in sync. Each failure aborts a transaction, after a
 //! wait of seconds for a leader, and the broker cannot complete the abort before the partition accepts its transaction marker. The sessions therefore
-//! refuse the records of such a partition by themselves for a while, so that one partition holds no other key up.
+//! refuse the records of such a partition by themselves for a while, so that one partition does not block the keys of others.
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ const TOO_FEW_TTL: Duration = Duration::from_secs(300);
 const TOO_FEW_TTL_FACTOR: u32 = 12;
 const TOO_FEW_TTL_MAX: Duration = Duration::from_secs(12 * 3_600);
 
-/// The failed topic partitions. Clones share them: with two sessions in turn, the second one must not pay for what the first has just found.
+/// The failed topic partitions. Clones share them: with two sessions in turn, the second session must not repeat the wait of the first.
 #[derive(Clone, Default)]
 pub(crate) struct UnavailablePartitions(Arc<Mutex<KnownFailures>>);
 
