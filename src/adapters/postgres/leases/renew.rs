@@ -28,14 +28,17 @@ macro_rules! renew {
     };
 }
 
-/// Passes the rows that another transaction has locked.
+/// Skips the rows that another transaction has locked.
 const RENEW_UNLOCKED: &str = renew!("FOR UPDATE OF l SKIP LOCKED");
 /// Waits for each locked row, at most for the `lock_timeout` of its transaction.
 const RENEW: &str = renew!("FOR UPDATE OF l");
 
-/// Renews leases: first all whose rows are not locked, then the others together, because a round of this instance releases its rows in a moment. If
-/// one stays locked, each by itself, so that the transaction of another program delays only its own row. Rows that stay locked, or are reached too
-/// late, are left for the next renewal.
+/// Renews leases in these steps:
+///
+/// 1. renew all whose rows are not locked (SKIP LOCKED);
+/// 2. wait for the locked rows together: a round of this instance releases its rows soon;
+/// 3. on a lock timeout, wait for each of them by itself, so that the transaction of another program delays only its own row;
+/// 4. leave the rows that stay locked, or are not reached within the store's `lock_timeout`, for the next renewal.
 pub(crate) async fn renew(
     core: &Core,
     owner: &InstanceId,
@@ -58,7 +61,7 @@ pub(crate) async fn renew(
     Ok(renewal)
 }
 
-/// Renews leases once their rows are unlocked; returns whether that was soon enough.
+/// Renews leases once their rows are unlocked; returns false if that took longer than the lock timeout, or on a conflict.
 async fn wait_for(
     core: &Core,
     owner: &InstanceId,

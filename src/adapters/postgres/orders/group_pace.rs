@@ -1,5 +1,5 @@
-//! GroupPace: when the next group of commits starts. A transaction has a price that does not depend on the number of its commits, so on a busy
-//! server groups that start at once make each other slow and small. After a quiet moment a lone commit starts at once.
+//! GroupPace: when the next group of commits starts. A transaction has a fixed cost, whatever the number of its commits. If every group started
+//! at once, groups on a busy server would be small and slow each other down. After a pause a single commit starts at once.
 use std::time::Duration;
 
 use tokio::time::Instant;

@@ -3,8 +3,8 @@
 //!
 //! A statement that waits for the lease row continues with its old snapshot, except for that row. Therefore it compares the counter in
 //! that row: every statement that changes rows raises the counter, so a claim with an old snapshot finds another counter and takes
-//! nothing. Its expiry is checked once more after the wait, because PostgreSQL evaluates a condition again only if the row was changed
-//! meanwhile: a claim that waited past the expiry divides by zero, which rolls it back.
+//! nothing. The statement checks the expiry once more after the wait, because PostgreSQL evaluates a condition again only if the row was changed
+//! meanwhile: the statement deliberately divides by zero if the lease expired during the lock wait; the error aborts the statement.
 use std::time::Duration;
 
 use outbox::limits::BATCH_BYTES_MAX;
@@ -21,7 +21,8 @@ use crate::outbox::claimed_row::{self, event_columns};
 use crate::outbox::scan_start::{SampleId, ScanBounds, ScanResult, ScanSnapshot, ScanStart};
 use crate::store::core::Core;
 
-/// Selects where the scan begins: above the known start, and above what the base's running transactions that have ended may have drawn.
+/// Selects the scan start: the remembered one, or a lower one below every id that a transaction can have inserted that was running at the remembered
+/// snapshot and has ended since. 0 on another server.
 macro_rules! start {
     () => {
         concat!(

@@ -1,11 +1,15 @@
-//! Which event ids a transaction can have drawn, by its number.
+//! Which event ids a transaction can have drawn, by its xid.
 //!
-//! A *sample* is a pair of a transaction's number and an id that was drawn before that number was assigned. A writer has its number before
-//! it draws an id, and ids are drawn in ascending order; therefore every transaction with a larger number than a sample's draws only ids
-//! above the sample's id.
+//! Event ids are the values of one sequence, drawn in ascending order, and a writer has its xid before it draws one. A *sample* is a pair of an xid
+//! and a sequence value that was drawn before that xid was assigned. Therefore a transaction with xid > X can only have drawn sequence values
+//! above the value of the sample of X.
+//!
+//! Example: the samples (100, 10) and (110, 20) mean that value 10 was drawn before xid 100 was assigned, and 20 before 110. Xid 105 was
+//! assigned after 100, so its transaction draws 11 or more: `id_below(105)` is 10. Transaction 111 draws 21 or more: `id_below(111)` is 20. No
+//! sample precedes transaction 99, which may have drawn any value: `id_below(99)` is 0.
 use std::collections::VecDeque;
 
-/// Most samples that are remembered: some seconds at full load. Older ones are thinned, which only lowers an answer.
+/// Most samples that are remembered: some seconds at full load. Older ones are thinned, which only lowers the result of [`IdSamples::id_below`].
 const SAMPLES_MAX: usize = 128;
 
 /// Samples of one server, in ascending order.
@@ -13,7 +17,7 @@ const SAMPLES_MAX: usize = 128;
 pub(crate) struct IdSamples(VecDeque<(i64, i64)>);
 
 impl IdSamples {
-    /// Adds a sample: `id` was drawn before the transaction number `xid` was assigned.
+    /// Adds a sample: the sequence value `id` was drawn before `xid` was assigned.
     pub(crate) fn add(&mut self, xid: i64, id: i64) {
         // Replies of two sessions may arrive in another order than their transactions began; a sample that is late adds nothing.
         if self.0.back().is_some_and(|(last_xid, last_id)| xid <= *last_xid || id <= *last_id) {
@@ -25,7 +29,7 @@ impl IdSamples {
         self.0.push_back((xid, id));
     }
 
-    /// An id below every id that a transaction with this number, or a larger one, has drawn or will draw.
+    /// A value below every sequence value that a transaction with this xid, or a larger one, has drawn or will draw.
     pub(crate) fn id_below(&self, xid: i64) -> i64 {
         let before = self.0.partition_point(|(sample, _)| *sample < xid);
         before.checked_sub(1).and_then(|last| self.0.get(last)).map_or(0, |(_, id)| *id)

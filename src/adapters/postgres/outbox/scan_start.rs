@@ -3,10 +3,17 @@
 //!
 //! Ids are drawn before their transactions commit, so a row may appear below one that was claimed already. A row that the last scan did not
 //! see, and this one sees, belongs to a transaction that has ended since: it was among the running ones of the last scan's snapshot, or
-//! its number is at least that snapshot's xmax. (xmax is one past the last transaction that had *ended*; younger ones may be
-//! running.) Such a transaction has drawn only ids above [`IdSamples::id_below`] its number. A transaction that is still running brings no
-//! row into this scan, however long it runs, so it does not hold the start back. Which of them have ended is decided by the claim's own
-//! snapshot, within its statement.
+//! its xid is at least that snapshot's xmax. (xmax is one past the last transaction that had *ended*; younger ones may be
+//! running.) Such a transaction has drawn only ids above [`IdSamples::id_below`] its xid. A transaction that is still running adds no
+//! row to this scan, however long it runs, so it does not lower the start. The claim's own snapshot, within its statement, determines which of
+//! them have ended.
+//!
+//! Example: the samples are (80, 5) and (100, 10), and the last scan took all ready rows. Its snapshot had xmax 110 and the running transactions
+//! 90 and 105.
+//!
+//! - Transaction 110 and younger ones draw ids above `id_below(110)` = 10: the next scan starts at 10.
+//! - If 105 has ended by then, its rows have ids above `id_below(105)` = 10: the scan still starts at 10.
+//! - If 90 has ended by then, its rows have ids above `id_below(90)` = 5: the scan starts at 5. While 90 runs, the scan starts at 10.
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -19,7 +26,7 @@ use crate::outbox::id_samples::IdSamples;
 /// The transactions that a snapshot did not see.
 #[derive(Debug, PartialEq)]
 pub(crate) struct BaseSnapshot {
-    /// When the server started, in seconds. Another server, or one that restarted, may reuse the numbers of lost transactions.
+    /// When the server started, in seconds. Another server, or one that restarted, may reuse the xids of lost transactions.
     server: f64,
     /// One past the last transaction that had ended.
     xmax: i64,
@@ -95,21 +102,21 @@ pub(crate) struct ScanSnapshot {
     pub(crate) base: Arc<BaseSnapshot>,
     /// The highest id that the statement's snapshot showed.
     pub(crate) highest: Option<i64>,
-    /// The number of the statement's transaction, and an id that was drawn before that number was assigned.
+    /// The xid of the statement's transaction, and an id that was drawn before that xid was assigned.
     pub(crate) sample: Option<(i64, i64)>,
 }
 
-/// Which id was drawn before the number of a claim's transaction was assigned.
+/// Which id was drawn before the xid of a claim's transaction was assigned.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum SampleId {
-    /// The highest that the claim's snapshot shows: the claim is the transaction's first statement, so its number is assigned later.
+    /// The highest that the claim's snapshot shows: the claim is the transaction's first statement, so its xid is assigned later.
     OfSnapshot,
-    /// The highest that this process had seen before the transaction, on this server: an earlier statement has assigned the number.
+    /// The highest that this process had seen before the transaction, on this server: an earlier statement caused the xid to be assigned.
     Before(Option<(f64, i64)>),
 }
 
 impl ScanSnapshot {
-    /// The snapshot of a claim from its text, with the highest id that it showed and the number of its transaction.
+    /// The snapshot of a claim from its text, with the highest id that it showed and the xid of its transaction.
     pub(crate) fn parse(
         (server, text): (f64, &str),
         highest: Option<i64>,
