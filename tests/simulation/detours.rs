@@ -49,8 +49,8 @@ async fn copies_of_a_retried_message_do_not_end_the_wait_for_a_later_one() {
     assert_no_detour(&process, id).await;
 }
 
-/// The end of a detour follows the acknowledgement, so that a message which may come again is not overtaken. Without it, or without its reply, the
-/// next message of the key ends the detour.
+/// The end of a detour follows the acknowledgement, so that a message that may be delivered again is not overtaken. Without it, or without its
+/// reply, the next message of the key ends the detour.
 #[tokio::test(start_paused = true)]
 async fn detour_without_a_recorded_end_ends_with_the_next_message() {
     for fault in [InjectedFault::UnknownDone, InjectedFault::UnknownNotDone] {
@@ -68,7 +68,7 @@ async fn detour_without_a_recorded_end_ends_with_the_next_message() {
         ledger.change_status(&process, id, Status::Shipped).await;
         process.wait_until_consumed(TIMEOUT).await;
 
-        assert_eq!(handler.handled(id), [0, 1, 2], "none comes again: {fault:?}");
+        assert_eq!(handler.handled(id), [0, 1, 2], "none is delivered again: {fault:?}");
         assert_no_detour(&process, id).await;
     }
 }
@@ -94,11 +94,15 @@ async fn later_message_waits_until_a_retried_one_is_recorded() {
 async fn message_is_recorded_before_a_later_one_of_its_poll_goes_to_a_retry_topic() {
     let handler = handler(1, 1);
     let (mut environment, mut ledger) = (environment(&handler), Ledger::default());
-    // The first cannot be recorded, and comes again.
+    // The first cannot be recorded, and is delivered again.
     environment.script.once(Call::Consume, InjectedFault::Unreachable);
     let (process, id) = environment.start_with_two_in_one_poll(&mut ledger).await;
     process.wait_until_consumed(TIMEOUT).await;
 
-    assert_eq!(handler.handled(id), [0, 0, 1], "the message that comes again does not wait behind the later one");
+    assert_eq!(
+        handler.handled(id),
+        [0, 0, 1],
+        "the message that is delivered again does not wait behind the later one"
+    );
     assert_no_detour(&process, id).await;
 }

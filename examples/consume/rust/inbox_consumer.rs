@@ -1,5 +1,5 @@
 //! A consumer with an inbox: the effect of an event, the event that follows from it, and the note that it was consumed commit in one PostgreSQL
-//! transaction. The broker delivers at least once; an event that comes again finds its note, and its effect happens once.
+//! transaction. The broker delivers at least once; when it delivers an event again, the inbox has its id, and the effect happens once.
 use std::time::Duration;
 
 use postgres::{NewEvent, publish};
@@ -31,7 +31,7 @@ pub enum Consumed {
     Again,
     /// It has no id of an event, so it is not from an outbox.
     Foreign,
-    /// No record could be read, or this one not be acknowledged, which then comes again. The client connects again by itself.
+    /// No record could be read, or this one not be acknowledged; the broker then delivers it again. The client connects again by itself.
     Interrupted(KafkaError),
 }
 
@@ -78,7 +78,7 @@ impl InboxConsumer {
                 apply(&mut self.database, &self.group, event_id, &customer).await?
             }
         };
-        // Only now: after a crash before this line the record comes again, and the inbox recognises it.
+        // Only now: after a crash before this line the broker delivers the record again, and the inbox recognises it.
         match self.kafka.commit_message(&message, CommitMode::Sync) {
             Ok(()) => Ok(Some(consumed)),
             Err(error) => Ok(Some(Consumed::Interrupted(error))),

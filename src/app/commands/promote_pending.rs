@@ -50,7 +50,7 @@ pub enum PromotionStep {
 }
 
 impl PromotionRun {
-    /// Counts the result of one order. An order that cannot be read or changed does not hold up the younger ones.
+    /// Counts the result of one order. An order that cannot be read or changed does not delay the younger ones.
     pub fn record<T>(&mut self, result: Result<T, CommandError>) -> PromotionStep {
         let failed = match result {
             Ok(_) => {

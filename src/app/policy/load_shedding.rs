@@ -36,7 +36,7 @@ pub struct ConcurrencyLimits {
 }
 
 impl ConcurrencyLimits {
-    /// Creates and changes. Commits share their cost: 128 fill a commit on a slow disk, 32 are worth one. At ten thousand requests a second
+    /// Creates and changes. Requests share the cost of a commit: 128 fill one on a slow disk, 32 justify one. At ten thousand requests a second
     /// a burst waits 25 ms; the wait for a few commits of a usual disk is not a queue.
     pub const CHANGES: Self = Self { burst: 256, floor: 128, overload_floor: 32, wait_max: ms(15), usual: ms(5) };
     /// Reads of one order: no more at once than a pool has connections, or a machine has cores.

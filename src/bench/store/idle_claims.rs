@@ -1,4 +1,4 @@
-//! Claims that find nothing due: what a relay pays for rows that wait.
+//! Claims that find nothing due: their cost for rows that wait.
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

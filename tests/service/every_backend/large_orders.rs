@@ -37,7 +37,7 @@ fn unread_lists_of_large_orders_use_two_mebibytes_each() {
     for _ in 0..ORDERS {
         assert_eq!(service.http.post("/orders", &user, &[], &large_order()).status, 201);
     }
-    // The first list pays for what stays: buffers of the store, arenas of the allocator.
+    // The first list allocates what stays: buffers of the store, arenas of the allocator.
     assert_eq!(service.http.get("/orders", Some(&user)).json().as_array().map(Vec::len), Some(ORDERS));
     let before = memory(service.pid(), "VmRSS:");
     // Begins a new measurement of the peak.

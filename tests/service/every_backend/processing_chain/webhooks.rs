@@ -245,7 +245,7 @@ fn kill_9_and_dead_actors_lose_no_delivery_and_keep_the_order() {
 
     for id in &ids {
         until("both events are accepted", WAIT_MAX, || endpoint.accepted_for(id).contains(&2).then_some(()));
-        // Events whose acknowledgement was lost come again, in their order and with the same ids.
+        // Events whose acknowledgement was lost are delivered again, in their order and with the same ids.
         let mut first = Vec::new();
         for sequence in endpoint.accepted_for(id) {
             if !first.contains(&sequence) {

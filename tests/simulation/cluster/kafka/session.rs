@@ -63,7 +63,7 @@ enum SessionOver {
     Lost,
 }
 
-/// How an attempt to publish a group ended: the batches that go again, or the end of the session.
+/// How an attempt to publish a group ended: the batches to send again, or the end of the session.
 type Attempt = Result<Vec<QueuedBatch>, SessionOver>;
 
 fn failed(reason: &str) -> BrokerFailure {
@@ -221,7 +221,7 @@ impl ProducerSession {
         }
     }
 
-    /// Aborts because of refused records. The batches without any go again.
+    /// Aborts because of refused records. The batches without any are sent again.
     async fn abort_refused(
         &self,
         identity: &ProducerIdentity,
