@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use app::consume::chain::ATTEMPTS_MAX;
 use app::consume::handlers::Handlers;
-use app::consume::intake::{self, DecodedMessage, IntakeStep};
+use app::consume::intake::{self, DecodedMessage, EventOrigin, IntakeStep};
 use app::policy::conflict::VersionStamp;
 use app::policy::regional_clock::RegionalClock;
 use async_trait::async_trait;
@@ -69,9 +69,9 @@ impl MessageWork for ConsumerPipeline {
             span.set("posthaste.waits_for_earlier", true);
             return Ok(());
         }
-        let current = self.current_update(&decoded, decisions).await?;
+        let origin = self.origin(&decoded, decisions).await?;
         let horizon = self.regional_clock.horizon(consumer.clock.now());
-        let step = intake::decide(&self.handlers, delivery, &decoded, current, horizon).await;
+        let step = intake::decide(&self.handlers, delivery, &decoded, origin, horizon).await;
         message_span::decided(&mut span, &step, decoded.attempts_made.saturating_add(1));
         match &step {
             IntakeStep::Block { stage: 0..ATTEMPTS_MAX, failure } => message_log::blocks_key(delivery, failure),
@@ -114,20 +114,16 @@ impl MessageWork for ConsumerPipeline {
 }
 
 impl ConsumerPipeline {
-    /// The update that an event of another region must win against; the outer `None` where the event is of this region. A received stamp
-    /// advances the clock of this region.
-    async fn current_update(
-        &self,
-        decoded: &DecodedMessage,
-        decisions: &Decisions,
-    ) -> Result<Option<Option<VersionStamp>>, Error> {
+    /// The origin of an event; for one of another region with the last update of its order. The stamp of a remote event advances the clock of
+    /// this region.
+    async fn origin(&self, decoded: &DecodedMessage, decisions: &Decisions) -> Result<EventOrigin, Error> {
         if !intake::is_remote(decoded, &self.region) {
-            return Ok(None);
+            return Ok(EventOrigin::Local);
         }
         let id = decoded.event.order_id;
         let (order, remote) = tokio::try_join!(self.orders.find(id), self.last_remote(id, decisions))?;
         self.regional_clock.receive(decoded.stamp.hlc, self.consumer.clock.now());
-        Ok(Some(intake::current_update(decoded, order.as_ref(), remote)))
+        Ok(EventOrigin::Remote { last_update: intake::last_update(decoded, order.as_ref(), remote) })
     }
 
     /// The last update of another region, of this poll or committed.

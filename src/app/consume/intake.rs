@@ -24,6 +24,18 @@ pub struct DecodedMessage {
     pub attempts_made: u32,
 }
 
+/// The region that an event comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EventOrigin {
+    /// This region, or no region that the event names: the region rule does not apply.
+    Local,
+    /// Another region: the event applies unless the last update of its order wins by [`conflict::decide`].
+    Remote {
+        /// The order's [`last_update`]; `None` where this store knows no update of the order.
+        last_update: Option<VersionStamp>,
+    },
+}
+
 /// Decision on a message.
 #[derive(Clone, Debug, PartialEq)]
 pub enum IntakeStep {
@@ -102,7 +114,7 @@ pub fn is_remote(message: &DecodedMessage, local: &RegionId) -> bool {
 
 /// The update of the order that an event of another region must win against: the order's last change in this store, or the last remote
 /// update, whichever is later. An event without an `x-hlc` header is compared with the order's time and version, from which its own stamp is made.
-pub fn current_update(
+pub fn last_update(
     message: &DecodedMessage,
     order: Option<&Order>,
     remote: Option<VersionStamp>,
@@ -118,26 +130,29 @@ fn stamp_of(time: Timestamp, version: u64) -> Hlc {
     Hlc { millis: time.millis(), counter: u32::try_from(version).unwrap_or(u32::MAX) }
 }
 
-/// Decides what to do with a message, and runs the chain of its type unless the region rule rejects the event. `remote` is `Some` for events of
-/// another region, with the order's [`current_update`]; `horizon` is the latest time that its stamp may have.
+/// Decides what to do with a message, and runs the chain of its type unless the region rule rejects the event. `horizon` is the
+/// latest time that the stamp of a remote event may have.
 pub async fn decide(
     handlers: &Handlers,
     delivery: &Delivery,
     message: &DecodedMessage,
-    remote: Option<Option<VersionStamp>>,
+    origin: EventOrigin,
     horizon: Timestamp,
 ) -> IntakeStep {
     let event = &message.event;
     let processed = |effects| ProcessedEvent { event_id: event.event_id, position: delivery.position.clone(), effects };
-    let decision = remote.as_ref().map(|last| conflict::decide(last.as_ref(), &message.stamp, horizon));
-    if matches!(decision, Some(ConflictDecision::Stale | ConflictDecision::TooFarAhead)) {
+    let decision = match &origin {
+        EventOrigin::Local => ConflictDecision::Apply,
+        EventOrigin::Remote { last_update } => conflict::decide(last_update.as_ref(), &message.stamp, horizon),
+    };
+    if decision != ConflictDecision::Apply {
         return IntakeStep::Process { event: processed(Vec::new()), stale: true, fallback_after: None };
     }
     let stage = message.attempts_made;
     let consumed = ConsumedEvent { event, record: &delivery.record, attempt: stage.saturating_add(1) };
     match handlers.of(event.kind).run(consumed).await {
         ChainOutcome::Handled { mut effects, fallback_after } => {
-            if remote.is_some() {
+            if origin != EventOrigin::Local {
                 let VersionStamp { hlc, region } = message.stamp.clone();
                 effects.push(Effect::RememberRemote { order_id: event.order_id, region, hlc });
             }
@@ -203,7 +218,7 @@ mod tests {
             (Some(order()), Some(stamp(9_001, 0, "us")), Some(stamp(9_001, 0, "us"))),
         ];
         for (order, remote, expected) in cases {
-            assert_eq!(current_update(&event, order.as_ref(), remote), expected);
+            assert_eq!(last_update(&event, order.as_ref(), remote), expected);
         }
     }
 
@@ -211,8 +226,8 @@ mod tests {
     fn event_without_a_stamp_is_compared_with_the_orders_time_and_version() {
         let decided = |time, version| {
             let event = message(stamp(time, version, "us"), false);
-            let current = current_update(&event, Some(&order()), None);
-            conflict::decide(current.as_ref(), &event.stamp, Timestamp::from_millis(61_000))
+            let last = last_update(&event, Some(&order()), None);
+            conflict::decide(last.as_ref(), &event.stamp, Timestamp::from_millis(61_000))
         };
 
         assert_eq!(decided(1_000, 3), ConflictDecision::Stale);
