@@ -35,17 +35,17 @@ impl Relay {
     pub async fn run(
         &self,
         partition: PartitionNo,
-        session: Option<PartitionSession>,
+        partition_session: Option<PartitionSession>,
         reason: &mut AcquireReason,
         request: RunBatch,
     ) -> RunResult {
-        let session = match session {
-            Some(session) => session,
+        let partition_session = match partition_session {
+            Some(partition_session) => partition_session,
             None => {
                 // An acquisition may take long: the cycle does not wait for it.
                 drop(request.cycle);
                 match self.sessions.begin(partition, reason).await {
-                    Ok(SessionStart::Began(session)) => session,
+                    Ok(SessionStart::Began(partition_session)) => partition_session,
                     Ok(SessionStart::HeldElsewhere) => {
                         return RunResult::unknown(BatchReport { held_elsewhere: true, ..BatchReport::default() });
                     }
@@ -61,49 +61,49 @@ impl Relay {
                 if let Some(woken_at) = request.woken_at {
                     self.context.metrics.outbox_wake_up_seconds.record(woken_at.elapsed());
                 }
-                self.claim_and_send(session, kind, request.probe).await
+                self.claim_and_send(partition_session, kind, request.probe).await
             }
-            None => self.settle(session, BatchReport::default()).await,
+            None => self.settle(partition_session, BatchReport::default()).await,
         }
     }
 
-    async fn settle(&self, mut session: PartitionSession, report: BatchReport) -> RunResult {
-        let settled = settlement::settle(&self.context, &mut session).await;
-        RunResult::settled(session, settled, report)
+    async fn settle(&self, mut partition_session: PartitionSession, report: BatchReport) -> RunResult {
+        let settled = settlement::settle(&self.context, &mut partition_session).await;
+        RunResult::settled(partition_session, settled, report)
     }
 
-    async fn claim_and_send(&self, mut session: PartitionSession, kind: ClaimKind, probe: bool) -> RunResult {
+    async fn claim_and_send(&self, mut partition_session: PartitionSession, kind: ClaimKind, probe: bool) -> RunResult {
         let RelayContext { producers, options, metrics, local_leases, .. } = &*self.context;
-        let fence = session.fence.clone();
+        let fence = partition_session.fence.clone();
         let producer = match producers.claim(fence.partition).await {
             Ok(producer) => producer,
             Err(BrokerFailure { id, error }) => {
                 let broker = BrokerSignal::Failed(id);
                 let report = BatchReport { error: Some(error), broker, ..BatchReport::default() };
-                return self.settle(session, report).await;
+                return self.settle(partition_session, report).await;
             }
         };
         let claim = Claim { fence, session: producer.session().clone(), limit: options.batch, kind };
-        let claimed = match settlement::settle_and_claim(&self.context, &mut session, claim).await {
+        let claimed = match settlement::settle_and_claim(&self.context, &mut partition_session, claim).await {
             Ok(claimed) => claimed,
             Err(failure) => return RunResult::unsettled(failure, BatchReport::default()),
         };
         match claimed {
             Ok(Claimed::Batch(batch)) => {
-                session.fence.counter = batch.token;
+                partition_session.fence.counter = batch.token;
                 metrics.outbox_batch_size.record(batch.rows.len());
-                self.sender.send(session, producer, batch, (kind, probe)).await
+                self.sender.send(partition_session, producer, batch, (kind, probe)).await
             }
             Ok(Claimed::Nothing { next_due, suspect_due }) => {
-                RunResult::known(session, BatchReport { next_due, suspect_due, ..BatchReport::default() })
+                RunResult::known(partition_session, BatchReport { next_due, suspect_due, ..BatchReport::default() })
             }
             Ok(Claimed::Fenced) => {
                 metrics.outbox_fenced_total.inc();
-                local_leases.lost(session.fence.partition);
+                local_leases.lost(partition_session.fence.partition);
                 RunResult::unknown(BatchReport { more: true, ..BatchReport::default() })
             }
             Err(error) if error.outcome_unknown() => RunResult::failed(None, error),
-            Err(error) => RunResult::failed(Some(session), error),
+            Err(error) => RunResult::failed(Some(partition_session), error),
         }
     }
 
@@ -111,9 +111,9 @@ impl Relay {
     pub async fn hand_over(
         &self,
         partition: PartitionNo,
-        session: Option<PartitionSession>,
+        partition_session: Option<PartitionSession>,
         reason: &mut AcquireReason,
     ) -> (bool, Option<PartitionSession>) {
-        self.sessions.hand_over(partition, session, reason).await
+        self.sessions.hand_over(partition, partition_session, reason).await
     }
 }
