@@ -8,7 +8,7 @@ use std::time::Duration;
 use app::relay::RefusedRow;
 use ports::broker::{Batch, BrokerFailure, Position, Published, Record};
 use ports::outbox::{BatchOutcome, ClaimKind, ClaimedBatch, FencedOutcome, RowId, Settlement};
-use ports::partitions::Token;
+use ports::partitions::{PartitionNo, Token};
 use ports::{Error, Fault};
 use tokio::time::Instant;
 
@@ -42,47 +42,38 @@ impl BatchSender {
     /// batch that stays open.
     pub async fn send(
         &self,
-        mut session: PartitionSession,
+        mut partition_session: PartitionSession,
         mut producer: ProducerClaim,
         batch: ClaimedBatch,
         (kind, probe): (ClaimKind, bool),
     ) -> RunResult {
         let RelayContext { broker, local_leases, envelope, options, metrics, .. } = &*self.0;
         let (mut batch, refused) = InFlightBatch::new(batch, envelope, broker.record_bytes_max(), kind, probe);
-        let _in_progress = batch.in_progress(session.fence.partition);
+        let _in_progress = batch.in_progress(partition_session.fence.partition);
         let off_contract = refused.iter().filter(|refused| refused.off_contract).count();
         metrics.kafka_schema_validation_errors.inc_by(off_contract as u64);
         if !refused.is_empty()
-            && let Err(end) = self.exclude(&mut session, &mut batch, refused).await
+            && let Err(end) = self.exclude(&mut partition_session, &mut batch, refused).await
         {
             return end;
         }
         for _ in 0..REFUSALS_MAX {
-            let fence = &session.fence;
+            let fence = &partition_session.fence;
             let time_left = local_leases.time_left(fence.partition, fence.epoch).saturating_sub(options.margin);
             if time_left.is_zero() {
                 // The broker has received nothing of it: the resolution returns the attempt.
                 return RunResult::unknown(BatchReport { more: true, ..BatchReport::default() });
             }
-            let spans = PublishSpans::begin(&self.0, &batch, fence.partition);
-            let records = std::mem::take(&mut batch.unsent);
-            let (handed_over, count) = (Instant::now(), records.len());
-            let published = self.publish(&session, &mut producer, batch.token, records, time_left).await;
-            self.record_latency(&published, count, handed_over.elapsed());
-            spans.end(&published);
-            if !matches!(published, Published::Committed(_)) {
-                batch.rebuild_unsent(envelope);
-            }
-            let refused = match published {
+            let refused = match self.publish_unsent(fence.partition, &mut batch, &mut producer, time_left).await {
                 Published::Committed(positions) => {
                     // The producer session takes the next claims while this batch waits for its settlement.
                     drop(producer);
-                    return self.acknowledge(session, batch, positions).await;
+                    return self.acknowledge(partition_session, batch, positions).await;
                 }
                 Published::Aborted { refused, cause, reached } if refused.is_empty() => {
                     let without_cause = || Error::Unreachable("the broker aborted without a cause".into()).into();
                     let cause = cause.unwrap_or_else(without_cause);
-                    return self.return_unsent(session, batch, cause, reached).await;
+                    return self.return_unsent(partition_session, batch, cause, reached).await;
                 }
                 Published::Aborted { refused, .. } => refused,
                 Published::Partial { sent, refused } => {
@@ -91,20 +82,20 @@ impl BatchSender {
                 }
                 Published::Unknown(failure) => {
                     let broker = BrokerSignal::Failed(failure.id);
-                    return self.end_producer(session, batch, &producer, (failure, broker)).await;
+                    return self.end_producer(partition_session, batch, &producer, (failure, broker)).await;
                 }
-                // Another batch of the same producer was fenced, and this one with it: that says nothing about the broker.
+                // The producer session was fenced or ended, often because of another batch: this says nothing about the broker.
                 Published::SessionLost(failure) => {
-                    return self.end_producer(session, batch, &producer, (failure, BrokerSignal::None)).await;
+                    return self.end_producer(partition_session, batch, &producer, (failure, BrokerSignal::None)).await;
                 }
             };
             let refused = refused.iter().map(|(row, error)| batch.refusal(*row, error)).collect();
-            if let Err(end) = self.exclude(&mut session, &mut batch, refused).await {
+            if let Err(end) = self.exclude(&mut partition_session, &mut batch, refused).await {
                 return end;
             }
         }
         let cause = Error::Overloaded("the broker kept refusing rows of one batch".into());
-        self.return_unsent(session, batch, cause.into(), false).await
+        self.return_unsent(partition_session, batch, cause.into(), false).await
     }
 
     /// The outcome is unknown. Ends the producer session; the partition's next session resolves the batch. A resolution would resend every row.
@@ -112,21 +103,41 @@ impl BatchSender {
     /// others for retry. The fence comes first, because the session may still be sending.
     async fn end_producer(
         &self,
-        session: PartitionSession,
+        partition_session: PartitionSession,
         batch: InFlightBatch,
         producer: &ProducerClaim,
         (failure, broker): (BrokerFailure, BrokerSignal),
     ) -> RunResult {
         self.0.producers.end(producer.session()).await;
         if !batch.sent.is_empty() && self.0.broker.fence(producer.session()).await.is_ok() {
-            return self.return_unsent(session, batch, failure, true).await;
+            return self.return_unsent(partition_session, batch, failure, true).await;
         }
         RunResult::unknown(BatchReport { more: true, error: Some(failure.error), broker, ..BatchReport::default() })
     }
 
+    /// Publishes the batch's unsent records; records the latency and ends the spans. Unless all are committed, rebuilds the unsent records.
+    async fn publish_unsent(
+        &self,
+        partition: PartitionNo,
+        batch: &mut InFlightBatch,
+        producer: &mut ProducerClaim,
+        time_left: Duration,
+    ) -> Published {
+        let spans = PublishSpans::begin(&self.0, batch, partition);
+        let records = std::mem::take(&mut batch.unsent);
+        let (handed_over, count) = (Instant::now(), records.len());
+        let published = self.publish(partition, producer, batch.token, records, time_left).await;
+        self.record_latency(&published, count, handed_over.elapsed());
+        spans.end(&published);
+        if !matches!(published, Published::Committed(_)) {
+            batch.rebuild_unsent(&self.0.envelope);
+        }
+        published
+    }
+
     async fn publish(
         &self,
-        session: &PartitionSession,
+        partition: PartitionNo,
         producer: &mut ProducerClaim,
         token: Token,
         records: Vec<(RowId, Record)>,
@@ -136,7 +147,7 @@ impl BatchSender {
             return Published::Committed(Vec::new());
         }
         let companions = producer.begin_publish();
-        let batch = Batch { partition: session.fence.partition, token, records, time_left, companions };
+        let batch = Batch { partition, token, records, time_left, companions };
         // Nothing of the batch may commit after the lease's end, so a later reply carries no information.
         let deadline = time_left + self.0.options.margin;
         let reply = tokio::time::timeout(deadline, self.0.broker.publish(producer.session(), batch)).await;
@@ -151,15 +162,15 @@ impl BatchSender {
     /// Excludes rows from the batch. The caller continues with the batch, under its new token, only after the store has confirmed the exclusion.
     async fn exclude(
         &self,
-        session: &mut PartitionSession,
+        partition_session: &mut PartitionSession,
         batch: &mut InFlightBatch,
         refused: Vec<RefusedRow>,
     ) -> Result<(), RunResult> {
-        let (fence, token, rows) = (session.fence.clone(), batch.token, Arc::clone(&batch.rows));
+        let (fence, token, rows) = (partition_session.fence.clone(), batch.token, Arc::clone(&batch.rows));
         let reply = self.0.retry.ask(Exclude { fence, token, rows, refused }, EXCLUDE_DEADLINE).await;
         match reply {
             Ok(Ok(Excluded::Done { counter, token, excluded, fallback })) => {
-                session.fence.counter = counter;
+                partition_session.fence.counter = counter;
                 batch.token = token;
                 batch.remove_excluded(&excluded);
                 batch.send_to_fallback(fallback, &self.0.envelope);
@@ -180,7 +191,7 @@ impl BatchSender {
     /// crash would be published again, and after a trial: nothing else runs until it is settled.
     async fn acknowledge(
         &self,
-        mut session: PartitionSession,
+        mut partition_session: PartitionSession,
         mut batch: InFlightBatch,
         mut positions: Vec<(RowId, Position)>,
     ) -> RunResult {
@@ -189,7 +200,7 @@ impl BatchSender {
         published_log::published(&batch.rows, &positions);
         self.record_age(&batch, sent);
         let settlement = Settlement {
-            fence: session.fence.clone(),
+            fence: partition_session.fence.clone(),
             token: batch.token,
             positions: positions.into(),
             by_fallback: batch.fallback.iter().map(|refused| refused.row).collect(),
@@ -197,12 +208,12 @@ impl BatchSender {
         // A batch without any row left to send says nothing about the broker; as the breaker's probe it must not close the breaker.
         let broker = if sent > 0 { BrokerSignal::Works } else { BrokerSignal::None };
         let report = BatchReport { sent, more: batch.more, broker, ..BatchReport::default() };
-        session.unsettled = Some(AcknowledgedBatch { settlement, sent });
+        partition_session.unsettled = Some(AcknowledgedBatch { settlement, sent });
         if batch.kind == ClaimKind::Ordinary && self.0.options.defers_settlement {
-            return RunResult::known(session, report);
+            return RunResult::known(partition_session, report);
         }
-        let settled = settlement::settle(&self.0, &mut session).await;
-        RunResult::settled(session, settled, report)
+        let settled = settlement::settle(&self.0, &mut partition_session).await;
+        RunResult::settled(partition_session, settled, report)
     }
 
     /// Records the time of each acknowledged row since the hand-over of its records to the broker.
@@ -237,7 +248,7 @@ impl BatchSender {
     /// first row of each key waits for its retry and the later ones wait behind it.
     async fn return_unsent(
         &self,
-        mut session: PartitionSession,
+        mut partition_session: PartitionSession,
         mut batch: InFlightBatch,
         cause: BrokerFailure,
         reached: bool,
@@ -253,19 +264,19 @@ impl BatchSender {
             let refusal = |row| RefusedRow { is_outage, ..batch.refusal(row, &of_row) };
             let refused = batch.unsent_heads().into_iter().map(refusal).collect();
             batch.forget_unsent_fallback();
-            if let Err(end) = self.exclude(&mut session, &mut batch, refused).await {
+            if let Err(end) = self.exclude(&mut partition_session, &mut batch, refused).await {
                 return end;
             }
         }
         if partly_sent && batch.unsent.is_empty() {
-            return self.acknowledge(session, batch, Vec::new()).await;
+            return self.acknowledge(partition_session, batch, Vec::new()).await;
         }
         let RelayContext { outbox, poison, .. } = &*self.0;
-        let returned = outbox.resolve(&session.fence, batch.token, BatchOutcome::NotSent, poison).await;
+        let returned = outbox.resolve(&partition_session.fence, batch.token, BatchOutcome::NotSent, poison).await;
         match returned.map(|returned| returned.closed) {
             Ok(FencedOutcome::Done { counter, .. }) => {
-                session.fence.counter = counter;
-                RunResult::known(session, report(cause))
+                partition_session.fence.counter = counter;
+                RunResult::known(partition_session, report(cause))
             }
             Ok(FencedOutcome::Stale) | Err(_) => RunResult::unknown(report(cause)),
         }
