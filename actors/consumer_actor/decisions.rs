@@ -1,4 +1,4 @@
-//! Decisions: what becomes of the messages of a poll, as data.
+//! Decisions: what the consumer does with the messages of a poll, as data.
 use std::collections::HashSet;
 
 use domain::Timestamp;
@@ -10,7 +10,7 @@ use ports::inbox::{DetourChange, ProcessedEvent};
 pub struct ForwardedRecord {
     /// The record, with its topic.
     pub record: Record,
-    /// What becomes of the detour of its key if the broker refuses the record: this change instead of its entry.
+    /// The change that replaces the entry of its key's detour if the broker rejects the record; `None` only removes the entry.
     pub if_refused: Option<DetourChange>,
 }
 

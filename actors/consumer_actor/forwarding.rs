@@ -239,7 +239,7 @@ fn topic_stage(stage: u32) -> usize {
 }
 
 /// The delay of a message after so many attempts. Only one that blocks its key is still retried after its last attempt: its delay doubles with
-/// each further one, and with it that of the messages behind it, which its partition holds back.
+/// each further one, and so does the wait of the messages behind it in the partition.
 fn blocked_delay(delay: Duration, attempts: u32) -> Duration {
     delay * 2_u32.pow(attempts.saturating_sub(ATTEMPTS_MAX).min(BLOCKED_DOUBLINGS_MAX))
 }

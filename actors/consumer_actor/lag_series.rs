@@ -1,5 +1,5 @@
-//! LagSeries: the lag gauge's series of this instance's consumers. A series belongs to the member that reads its topic partition, and goes
-//! away with the partition: otherwise the last value would stay for ever, and with it an alert.
+//! LagSeries: the lag gauge's series of this instance's consumers. A series belongs to the member that reads its topic partition. When
+//! the member loses the partition, the series is removed: otherwise its last value would remain, and an alert with it.
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -22,7 +22,7 @@ pub fn span(delivery: &Delivery, key_is_order: bool) -> tracing::Span {
     tracing::error_span!("message", request_id, order_id, key = &*record.key, event_id, topic = &*position.topic)
 }
 
-/// Names the messages of a poll, for the case that the consumer dies with them.
+/// Names the messages of a poll in the report of a panic of the consumer.
 pub fn in_progress(deliveries: &[Delivery]) -> WorkInProgress {
     let count = deliveries.len();
     let first: Vec<(Position, Arc<str>)> = deliveries

@@ -1,5 +1,5 @@
-//! MessageWork: a kind of consumer that decides on each message by itself. Keys are processed side by side, the messages of a key one after the
-//! other, and what was decided on a poll is applied together.
+//! MessageWork: a kind of consumer that decides on each message by itself. It processes keys concurrently and the messages of a key one after the
+//! other, and applies all decisions of a poll together.
 use std::time::Duration;
 
 use async_trait::async_trait;

@@ -1,4 +1,4 @@
-//! ConsumerPipeline: one message of a consumer of the orders. Decode → apply the rule of regions → handle → decide what becomes of it.
+//! ConsumerPipeline: one message of a consumer of the orders. Decode → apply the rule of regions → handle → decide what the consumer does with it.
 use std::sync::Arc;
 
 use app::consume::chain::ATTEMPTS_MAX;

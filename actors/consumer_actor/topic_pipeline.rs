@@ -1,4 +1,4 @@
-//! TopicPipeline: one message of a consumer of another service's topic. Call the endpoint → decide what becomes of the message.
+//! TopicPipeline: one message of a consumer of another service's topic. Call the endpoint → decide what the consumer does with the message.
 use app::consume::chain::{ATTEMPTS_MAX, ChainOutcome};
 use app::consume::event_handler::HandlerFault;
 use app::consume::intake::IntakeFailure;

@@ -90,7 +90,7 @@ impl BreakerGuard {
         self.publish_state();
     }
 
-    /// The probe ended. One that says nothing about the broker leaves the decision to the next probe. Other partitions change nothing.
+    /// The probe ended. If it had no result from the broker, the next probe decides. A call for another partition changes nothing.
     pub fn end_probe(&mut self, partition: PartitionNo, signal: BrokerSignal) {
         if self.probing != Some(partition) {
             return;
@@ -131,8 +131,8 @@ impl BreakerGuard {
         counts && self.breaker.failed(self.created_at.elapsed())
     }
 
-    /// Requests a retry after the breaker's pause. Returns true if the caller must set a timer: one timer serves all wake-ups, and the end
-    /// of a running probe is a retry by itself.
+    /// Requests a retry after the breaker's pause. Returns true if the caller must set a timer: one timer serves all wake-ups, and the
+    /// end of a running probe retries anyway.
     pub fn request_retry(&mut self) -> bool {
         self.probing.is_none() && !std::mem::replace(&mut self.retry_is_due, true)
     }

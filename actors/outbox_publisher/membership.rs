@@ -1,6 +1,6 @@
 //! Membership: this instance's heartbeat, the renewal of its leases, and which partitions it should take or hand over.
 //!
-//! A heartbeat is two statements: the heartbeat, which returns this instance's place among the live ones, and the renewal. An instance that
+//! A heartbeat is two statements: the heartbeat, which returns this instance's rank among the live ones, and the renewal. An instance that
 //! holds fewer leases than its quota surveys all leases with a third one.
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -160,7 +160,7 @@ impl Membership {
         self.scans == 1 && self.rank.live > 1
     }
 
-    /// The place of this instance among the live ones, as its last heartbeat found it.
+    /// The rank of this instance among the live ones, from its last heartbeat.
     pub fn rank(&self) -> MemberRank {
         self.rank
     }

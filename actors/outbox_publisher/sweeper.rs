@@ -71,8 +71,8 @@ impl Sweeper {
         }
     }
 
-    /// Without this a fence of all sessions takes as long as there ever were instances. A store that does not list this instance knows too little
-    /// of the others.
+    /// Forgets the producer sessions of former members: otherwise the duration of a fence of all sessions grows with every instance that ever ran.
+    /// Does nothing if the store does not list this instance: its list of members may be incomplete.
     async fn forget_sessions(&self) -> Result<(), Error> {
         let Some(broker) = &self.broker else { return Ok(()) };
         let members = self.leases.members().await?;

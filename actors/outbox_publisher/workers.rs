@@ -1,4 +1,5 @@
-//! Workers: the partition workers of this instance. Their mailboxes survive restarts, so this table does, too; no fact lives only here.
+//! Workers: the partition workers of this instance. Their mailboxes survive restarts, and so does this table; it contains nothing that
+//! exists only here.
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -55,7 +55,7 @@ impl InFlightBatch {
         (Self { token, rows, unsent, sent, fallback, more, kind, probe, record_bytes_max }, refused)
     }
 
-    /// Names the batch for the case that the worker dies with it: a poison row is among these.
+    /// Names the batch in the report of a panic of the worker: a poison row is among these.
     pub fn in_progress(&self, partition: PartitionNo) -> WorkInProgress {
         let (token, rows) = (self.token, Arc::clone(&self.rows));
         supervision::in_progress(move || {

@@ -1,4 +1,4 @@
-//! How a worker's run ended: its report, and whether its session may go on.
+//! How a worker's run ended: its report, and whether its session may continue.
 use ports::Error;
 
 use super::partition_session::PartitionSession;

@@ -43,7 +43,7 @@ pub struct CycleLoad {
 }
 
 impl CycleLoad {
-    /// The place of a number between `low` and `high`: 0 to 1.
+    /// The position of a number between `low` and `high`, from 0 to 1.
     #[must_use]
     pub fn fraction(&self, events: f64) -> f64 {
         ((events - self.low) / (self.high - self.low)).clamp(0.0, 1.0)

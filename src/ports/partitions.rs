@@ -55,7 +55,7 @@ pub enum Acquisition {
 pub struct TimelineChange {
     /// Identifies the timeline that the store is on now.
     pub timeline: String,
-    /// Time up to which the store surely has every commit, where the server shows it.
+    /// Every commit up to this time is in the store; `None` where the server does not show it.
     pub complete_until: Option<Timestamp>,
 }
 
@@ -90,7 +90,7 @@ pub struct PartitionView {
     pub depth: u64,
 }
 
-/// Place of an instance among the live ones, in the order of their names. All instances of a store get consistent places: each is alive by
+/// Rank of an instance among the live ones, in the order of their names. The ranks of all instances of a store are consistent: each is alive by
 /// its own `dead_after` and the store's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemberRank {
@@ -143,7 +143,7 @@ pub struct Renewal {
 /// Membership and partition leases.
 #[async_trait]
 pub trait PartitionLeases: Send + Sync {
-    /// Records this instance's heartbeat and returns its place among the live instances. Idempotent. The store keeps `dead_after` with the
+    /// Records this instance's heartbeat and returns its rank among the live instances. Idempotent. The store keeps `dead_after` with the
     /// heartbeat: an instance is dead by its own `dead_after`, not by the one of the caller.
     async fn heartbeat(&self, instance: &InstanceId, dead_after: Duration) -> Result<MemberRank, Error>;
 
