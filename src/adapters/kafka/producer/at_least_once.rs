@@ -29,7 +29,7 @@ const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(3);
 /// Sends the records of some batches and finishes each batch with its result.
 ///
 /// # Errors
-/// The session cannot go on; all batches are finished.
+/// The session cannot continue; all batches are finished.
 pub(crate) fn publish(
     sender: &RecordSender,
     batches: Vec<SessionBatch>,

@@ -1,5 +1,5 @@
 //! A producer session: one producer on one thread. Each transaction takes the batches that were queued during the last one. A session that
-//! cannot go on finishes all its batches and ends; no other session ever sends them.
+//! cannot continue finishes all its batches and ends; no other session ever sends them.
 pub(crate) mod dead_sessions;
 
 use std::collections::HashMap;

@@ -86,7 +86,7 @@ impl InstanceNameLease {
         let waited = handle.spawn(async move {
             tokio::time::timeout(RELEASE_WAIT_MAX, stopped.wait_for(|stopped| *stopped)).await.is_ok()
         });
-        // Closing goes on whether or not the name was released in time.
+        // The close continues whether or not the name was released in time.
         let _ = waited.await;
     }
 }

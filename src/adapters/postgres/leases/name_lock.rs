@@ -1,4 +1,4 @@
-//! The instance's name as an advisory lock of a session: the server releases it when the process or its connection dies.
+//! The instance's name as an advisory lock of a session: the server releases it when the process or its connection ends.
 use std::time::Duration;
 
 use tokio::sync::watch;

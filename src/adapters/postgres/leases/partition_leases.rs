@@ -20,8 +20,8 @@ use crate::outbox::depth;
 use crate::store::core::Core;
 use crate::store::postgres::Postgres;
 
-/// Writes this instance's heartbeat: the time at which the row is locked, so that of concurrent heartbeats the last one stands, and so that a
-/// clock that was set back leaves no time in the future. Counts the live members, and those whose heartbeat is older than $3 times their
+/// Writes this instance's heartbeat: the time at which the row is locked, so that the last of concurrent heartbeats takes effect, and so that
+/// a clock that was set back leaves no time in the future. Counts the live members, and those whose heartbeat is older than $3 times their
 /// `dead_after`, both of the moment before the statement, so they leave this instance out.
 const HEARTBEAT: &str = "WITH own AS (INSERT INTO member (instance, seen_at, dead_after) VALUES ($1, clock_timestamp(), make_interval(secs => $2))
        ON CONFLICT (instance) DO UPDATE SET seen_at = clock_timestamp(), dead_after = excluded.dead_after)
@@ -30,7 +30,7 @@ const HEARTBEAT: &str = "WITH own AS (INSERT INTO member (instance, seen_at, dea
      FROM (SELECT instance, seen_at, dead_after, seen_at + dead_after > statement_timestamp() AS alive FROM member
        WHERE instance <> $1 OFFSET 0) m";
 
-/// Deletes the members that a heartbeat counted as gone.
+/// Deletes the members whose heartbeat is older than $1 times their `dead_after`.
 const FORGET: &str = "DELETE FROM member WHERE seen_at + $1 * dead_after < clock_timestamp()";
 
 /// The members, and the holders of instance names that were seen within $1 seconds: an instance without a relay is no member, and has producer

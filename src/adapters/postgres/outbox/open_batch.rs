@@ -7,7 +7,7 @@ use crate::connection::session::Transaction;
 use crate::connection::sql_value::get;
 use crate::connection::statement_error::StatementResult;
 
-/// Selects the places of the rows that the locked lease rows `l` name: one walk over the span of each batch, with a look-up in a hash table of
+/// Selects the positions of the rows that the locked lease rows `l` name: one walk over the span of each batch, with a look-up in a hash table of
 /// all their ids. IS TRUE keeps the planner from joining the ids, which it expects to be few; OFFSET 0 keeps it from joining the rows with the
 /// leases in another order, for which it would read the whole index if the table was empty when it was last analysed.
 macro_rules! open_places {
