@@ -23,6 +23,7 @@ impl OutboxStore for Postgres {
             return self.queued("claim", relay.claim(claim)).await;
         }
         self.run("claim", async move {
+            let _permit = core.batch_permit().await?;
             let claimed = claim::claim(&core, &claim).await?;
             relay.record_claim(partition, &claimed);
             Ok(claimed)
@@ -40,7 +41,11 @@ impl OutboxStore for Postgres {
         if !relay.is_full(settlement.fence.partition.0) {
             return self.queued("settle", relay.settle(settlement)).await;
         }
-        self.run("settle", async move { settle::settle(&core, &settlement).await }).await
+        self.run("settle", async move {
+            let _permit = core.batch_permit().await?;
+            settle::settle(&core, &settlement).await
+        })
+        .await
     }
 
     async fn settle_and_claim(&self, settlement: Settlement, claim: Claim) -> Result<SettledClaim, Error> {
@@ -51,6 +56,7 @@ impl OutboxStore for Postgres {
             return self.queued("settle_and_claim", relay.settle_and_claim(settlement, claim)).await;
         }
         self.run("settle_and_claim", async move {
+            let _permit = core.batch_permit().await?;
             let result = settle_and_claim::settle_and_claim(&core, &settlement, &claim).await?;
             if let Ok(claimed) = &result.claimed {
                 relay.record_claim(partition, claimed);

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64};
 use deadpool_postgres::Pool;
 use parking_lot::Mutex;
 use ports::Error;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::connection::connector::Connector;
 use crate::connection::open_error::PostgresOpenError;
@@ -14,6 +15,9 @@ use crate::idempotency::deferred_releases::DeferredReleases;
 use crate::leases::unanswered_adoption::UnansweredAdoption;
 use crate::outbox::scan_start::ScanMemory;
 use crate::store::options::Options;
+
+/// A full batch waits for those of the other partitions, which take 0.1 s each (measured): longer than anything else waits for a connection.
+const BATCH_WAIT_FACTOR: u32 = 5;
 
 /// Shared by the store and its background tasks. The tasks hold this and not the store, so that they do not keep the store open.
 pub(crate) struct Core {
@@ -25,6 +29,8 @@ pub(crate) struct Core {
     commit_pool: Pool,
     event_pool: Pool,
     relay_pool: Pool,
+    /// Permits for partitions that claim and settle by themselves: at least one connection of the relay stays free of them.
+    batch_permits: Semaphore,
     service_pool: Pool,
     settings: SessionSettings,
     /// Where the scans for ready rows begin.
@@ -67,6 +73,7 @@ impl Core {
             event_pool: own_events.unwrap_or_else(|| commit_pool.clone()),
             commit_pool,
             relay_pool: connector.pool("relay", options.relay_connections, on_connect)?,
+            batch_permits: Semaphore::new(options.relay_connections.saturating_sub(1).max(1)),
             service_pool: connector.pool("service", options.service_connections(), None)?,
             options,
             installation: id.into(),
@@ -96,6 +103,20 @@ impl Core {
         PooledSession::checkout(&self.relay_pool, self.settings).await
     }
 
+    /// A permit for a claim or settlement of one partition by itself, to be held with its connection. Such a partition has full batches, and while a
+    /// backlog drains all of them do: without a limit, heartbeats, renewals and probes would wait behind dozens of long statements.
+    ///
+    /// # Errors
+    /// [`Error::Unreachable`] after several checkout timeouts.
+    pub(crate) async fn batch_permit(&self) -> Result<SemaphorePermit<'_>, Error> {
+        let wait = self.options.checkout_timeout * BATCH_WAIT_FACTOR;
+        match tokio::time::timeout(wait, self.batch_permits.acquire()).await {
+            Ok(Ok(permit)) => Ok(permit),
+            Ok(Err(_)) => Err(Error::Unreachable("the store is closed".into())),
+            Err(_) => Err(Error::Unreachable("claims and settlements of other partitions take too long".into())),
+        }
+    }
+
     /// A connection for everything else.
     pub(crate) async fn service_session(&self) -> Result<PooledSession, Error> {
         PooledSession::checkout(&self.service_pool, self.settings).await
@@ -110,6 +131,7 @@ impl Core {
 
     /// Closes the pools: connections in use are closed when they return.
     pub(crate) fn close(&self) {
+        self.batch_permits.close();
         self.commit_pool.close();
         self.event_pool.close();
         self.relay_pool.close();

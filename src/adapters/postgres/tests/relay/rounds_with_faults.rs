@@ -148,6 +148,35 @@ async fn dropped_callers_cancel_neither_the_round_nor_the_others() {
     .await;
 }
 
+/// While a backlog drains, all partitions have full batches, and a heartbeat that waits behind them would lose the leases.
+#[tokio::test]
+async fn full_batches_leave_a_connection_for_everything_else() {
+    let mut fixture = RelayFixture::new().await;
+    let mut batches = Vec::new();
+    for partition in [0, 1] {
+        fixture.create(partition, 2).await;
+        let first = batch(claim(&fixture.store, &fixture.fences[partition as usize], 1).await.unwrap());
+        assert!(first.more, "the batch is full");
+        batches.push(first);
+    }
+    let holder = fixture.database.client().await;
+    holder
+        .batch_execute("BEGIN; SELECT 1 FROM outbox_lease WHERE partition IN (0, 1) ORDER BY partition FOR UPDATE")
+        .await
+        .unwrap();
+
+    let settle = |partition: usize| fixture.store.settle(settlement(&fixture.fences[partition], &batches[partition]));
+    let mut settled = Box::pin(futures::future::join(settle(0), settle(1)));
+    assert!(futures::poll!(&mut settled).is_pending());
+    fixture.until_waiting_for("transactionid").await;
+    fixture.store.depth().await.expect("a connection is free");
+    assert!(futures::poll!(&mut settled).is_pending(), "the leases are still locked");
+    holder.batch_execute("ROLLBACK").await.unwrap();
+
+    let (first, second) = settled.await;
+    assert!([first, second].iter().all(|settled| matches!(settled, Ok(FencedOutcome::Done { .. }))));
+}
+
 /// A round through a proxy that cuts its connection at the COMMIT.
 async fn round_without_a_reply(cut: Cut) -> (RelayFixture, Vec<Result<Claimed, Error>>, Result<FencedOutcome, Error>) {
     let mut fixture = RelayFixture::new().await;
