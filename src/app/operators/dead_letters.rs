@@ -52,6 +52,15 @@ pub struct DeadLetterPage {
     pub next: Option<DeadLetterCursor>,
 }
 
+/// The latest dead letters of all partitions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LatestDeadLetters {
+    /// By time, the newest first, those of all partitions together.
+    pub dead_letters: Vec<DeadLetter>,
+    /// Whether the topic keeps no others.
+    pub is_complete: bool,
+}
+
 /// Result of a redrive, or of its dry run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReplayReport {
@@ -102,27 +111,44 @@ impl DeadLetters {
         Ok(DeadLetterPage { dead_letters, next: scan.next() })
     }
 
-    /// Lists the latest dead letters that match, the newest first, from the last `limit` records of each partition. `filter.after` is ignored.
-    pub async fn latest(&self, filter: &DeadLetterFilter, limit: u32) -> Result<Vec<DeadLetter>, QueryError> {
-        let (limit, now) = (limit.clamp(1, DEAD_LETTERS_MAX), self.clock.now());
+    /// Lists the latest dead letters, the newest first, from the last `limit` offsets of each partition.
+    pub async fn latest(&self, limit: u32) -> Result<LatestDeadLetters, QueryError> {
+        let limit = limit.clamp(1, DEAD_LETTERS_MAX);
         let topics = self.topics.list().await?;
         let topic = topics.into_iter().find(|topic| *topic.name == *self.dead_letter_topic);
-        let mut found = Vec::new();
+        let (mut found, mut is_complete) = (Vec::new(), true);
         for (partition, (first, end)) in (0..).zip(topic.map(|topic| topic.partitions).unwrap_or_default()) {
             let from = end.saturating_sub(limit.into()).max(first);
-            if from < end {
-                let page = self.topics.read(&self.dead_letter_topic, partition, from, limit).await?;
-                let matching = self.with_redrives(page).await?;
-                found.extend(matching.into_iter().filter(|dead_letter| filter.matches(dead_letter, now)));
-            }
+            let (records, to_end) = self.records_between(partition, from, end).await?;
+            is_complete &= to_end && from == first;
+            found.extend(self.with_redrives(records).await?);
         }
         let place = |dead_letter: &DeadLetter| {
             let position = &dead_letter.delivery.position;
             (dead_letter.delivery.record.timestamp, position.partition, position.offset)
         };
         found.sort_by_key(|dead_letter| std::cmp::Reverse(place(dead_letter)));
+        is_complete &= found.len() <= limit as usize;
         found.truncate(limit as usize);
-        Ok(found)
+        Ok(LatestDeadLetters { dead_letters: found, is_complete })
+    }
+
+    /// Reads the records of a partition between two offsets, and whether the byte limit of a page permitted all of them. Markers and
+    /// expired records have offsets too, so only an empty page shows that none is left before `end`.
+    async fn records_between(&self, partition: u32, from: u64, end: u64) -> Result<(Vec<Delivery>, bool), QueryError> {
+        let (mut found, mut bytes, mut next) = (Vec::new(), 0, from);
+        while next < end {
+            if bytes >= PAGE_BYTES_MAX {
+                return Ok((found, false));
+            }
+            let limit = u32::try_from(end - next).unwrap_or(u32::MAX);
+            let page = self.topics.read(&self.dead_letter_topic, partition, next, limit).await?;
+            let Some(last) = page.last() else { break };
+            next = last.position.offset + 1;
+            bytes += page.iter().map(|delivery| delivery.record.value.len()).sum::<usize>();
+            found.extend(page);
+        }
+        Ok((found, true))
     }
 
     /// Reads the dead letter at a position.

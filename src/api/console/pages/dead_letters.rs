@@ -1,4 +1,4 @@
-//! The dead letters: the latest in groups by reason, and all of them by partition and offset.
+//! The dead letters: the latest in groups by reason, and all of them, or those that match a filter, by partition and offset.
 mod groups;
 
 use app::operators::dead_letters::{DeadLetter, DeadLetterPage};
@@ -23,6 +23,9 @@ const PAGE_SIZE: u32 = 50;
 const LATEST_MAX: u32 = 200;
 const FIELDS: [&str; 7] = ["key", "type", "failureType", "olderThan", "redriven", "after", "topic"];
 
+/// Parameter of the list by partition and offset that begins with the first dead letter: a position in `after` is itself left out.
+const FROM_FIRST: (&str, &str) = ("list", "all");
+
 /// The filter's parameters by [`FIELDS`], as the query string contains them.
 pub(crate) type RawFilter<'a> = [(&'static str, &'a str); 7];
 
@@ -42,6 +45,11 @@ pub(crate) fn topic<'a>(raw: &RawFilter<'a>) -> (&'static str, &'a str) {
     raw[6]
 }
 
+/// Whether a dead letter may not match. Those that do are found by offset: the latest ones alone may not have any.
+fn has_conditions(raw: &RawFilter<'_>) -> bool {
+    raw[..5].iter().any(|(_, value)| !value.is_empty())
+}
+
 /// The filter under the names of the command line's options.
 pub(crate) fn command_options<'a>(raw: &RawFilter<'a>) -> RawFilter<'a> {
     let names = ["key", "type", "failure", "older-than", "redriven", "after", "topic"];
@@ -58,9 +66,9 @@ pub(crate) async fn show(context: RequestContext) -> RouteResult {
         Err(problem) => return refused(&context, &query, &problem),
     };
     let (dead_letters, now) = (dead_letters::dead_letters(&context, &query)?, context.state.operations.now());
-    let list = if raw[5].1.is_empty() {
-        let latest = dead_letters.latest(&filter, LATEST_MAX).await?;
-        html! { (groups::list(&latest, topic(&raw), now)) @if latest.len() >= LATEST_MAX as usize { (older_note(&raw)) } }
+    let list = if raw[5].1.is_empty() && !has_conditions(&raw) && query.non_empty(FROM_FIRST.0)?.is_none() {
+        let latest = dead_letters.latest(LATEST_MAX).await?;
+        html! { (groups::list(&latest, topic(&raw), now)) @if !latest.is_complete { (older_note(&raw)) } }
     } else {
         by_offset(&dead_letters.list(&filter, PAGE_SIZE).await?, &raw, now)
     };
@@ -135,17 +143,23 @@ pub(crate) fn filter_fields(context: &RequestContext, raw: &RawFilter<'_>) -> Ma
 }
 
 fn older_note(raw: &RawFilter<'_>) -> Markup {
-    html! { p { "These are the latest. " a href=(link("/console/dlt", &after(raw, "0/0"))) { "All, by partition and offset" } } }
+    html! { p { "These are the latest. " a href=(link("/console/dlt", &[topic(raw), FROM_FIRST])) { "All, by partition and offset" } } }
 }
 
 /// One page of the list by partition and offset, which reaches every dead letter.
 fn by_offset(page: &DeadLetterPage, raw: &RawFilter<'_>, now: Timestamp) -> Markup {
     let next = page.next.map(|next| next.to_string());
     let all: Vec<&DeadLetter> = page.dead_letters.iter().collect();
+    let caption = match (all.is_empty(), &next) {
+        (false, _) => "Dead letters by partition and offset",
+        (true, None) => "No dead letters match",
+        (true, Some(_)) => "No dead letter up to here matches; the next page continues",
+    };
     html! {
-        (groups::table(if all.is_empty() { "No dead letters match" } else { "Dead letters by partition and offset" }, &all, topic(raw), now))
+        (groups::table(caption, &all, topic(raw), now))
         p class="pages" {
-            a href=(link("/console/dlt", &after(raw, ""))) { "The latest" } " "
+            @if !has_conditions(raw) { a href=(link("/console/dlt", &[topic(raw)])) { "The latest" } " " }
+            @else if !raw[5].1.is_empty() { a href=(link("/console/dlt", &after(raw, ""))) { "First page" } " " }
             @if let Some(next) = &next { a rel="next" href=(link("/console/dlt", &after(raw, next))) { "Next page" } }
         }
     }

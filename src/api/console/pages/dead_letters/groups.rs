@@ -1,5 +1,5 @@
 //! The latest dead letters in groups by type, failure and reason; those that were sent back are listed separately.
-use app::operators::dead_letters::DeadLetter;
+use app::operators::dead_letters::{DeadLetter, LatestDeadLetters};
 use domain::Timestamp;
 use maud::{Markup, html};
 
@@ -15,12 +15,11 @@ struct ReasonGroup<'a> {
 }
 
 /// The groups in the order of their newest dead letter.
-pub(super) fn list(latest: &[DeadLetter], topic: (&str, &str), now: Timestamp) -> Markup {
+pub(super) fn list(latest: &LatestDeadLetters, topic: (&str, &str), now: Timestamp) -> Markup {
     let (redriven, waiting): (Vec<&DeadLetter>, Vec<&DeadLetter>) =
-        latest.iter().partition(|dead_letter| dead_letter.is_redriven());
+        latest.dead_letters.iter().partition(|dead_letter| dead_letter.is_redriven());
     html! {
-        @if latest.is_empty() { p class="empty" { "No dead letters match." } }
-        @else if waiting.is_empty() { p class="empty" { "No dead letter waits: all were sent back." } }
+        @if waiting.is_empty() { p class="empty" { (nothing_waits(latest)) } }
         @for group in groups(&waiting) {
             section class="card" {
                 h2 { (group.reason) }
@@ -35,6 +34,14 @@ pub(super) fn list(latest: &[DeadLetter], topic: (&str, &str), now: Timestamp) -
                 (table("Newest first", &redriven, topic, now))
             }
         }
+    }
+}
+
+fn nothing_waits(latest: &LatestDeadLetters) -> &'static str {
+    match (latest.is_complete, latest.dead_letters.is_empty()) {
+        (false, _) => "No dead letter waits among the latest.",
+        (true, true) => "There are no dead letters.",
+        (true, false) => "No dead letter waits: all were sent back.",
     }
 }
 

@@ -232,6 +232,35 @@ async fn dead_letters_are_shown_and_redriven_with_a_reason() {
 }
 
 #[actix_web::test]
+async fn older_dead_letters_are_found_by_filter_and_by_link() {
+    let server = TestServer::new();
+    let browser = Browser::log_in(&server).await;
+    assert!(browser.get("/console/dlt").await.text().contains("There are no dead letters."));
+    let partition = dead_letter_records(&server, 200).await;
+    let all_link = r#"href="/console/dlt?list=all""#;
+    let latest = browser.get("/console/dlt").await.text();
+    assert!(latest.contains(&format!("{partition}/0\"")) && !latest.contains(all_link), "all are shown: {latest}");
+
+    // The newest 200 are sent back; the oldest one waits.
+    dead_letter_records(&server, 1).await;
+    for offset in 1..=200 {
+        browser.act(&format!("/console/dlt/{partition}/{offset}/redrive"), &[("reason", "by hand")]).await;
+    }
+    let latest = browser.get("/console/dlt").await.text();
+    assert!(latest.contains("No dead letter waits among the latest.") && latest.contains(all_link), "{latest}");
+    let waiting = browser.get("/console/dlt?redriven=false").await.text();
+    assert!(
+        waiting.contains(&format!("{partition}/0\"")) && !waiting.contains(&format!("{partition}/1\"")),
+        "{waiting}"
+    );
+    let all = browser.get("/console/dlt?list=all").await.text();
+    let (first, next) = (format!("{partition}/0\""), format!("href=\"/console/dlt?after={partition}/49%40"));
+    assert!(all.contains(&first) && all.contains(&next), "from the first on: {all}");
+    let none = browser.get("/console/dlt?key=other").await.text();
+    assert!(none.contains("No dead letters match"), "{none}");
+}
+
+#[actix_web::test]
 async fn dead_letters_of_every_topic_are_counted_shown_and_redriven() {
     let server = TestServer::new();
     let partition = dead_letter_records_of(&server, "invoices", 2).await;
