@@ -3,6 +3,7 @@ pub mod delivery;
 pub mod endpoint_health;
 mod rotation;
 pub mod signature;
+mod values;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,6 +24,7 @@ use crate::operators::dead_letters::{
     DeadLetter, DeadLetterCursor, DeadLetterFilter, DeadLetterPage, DeadLetterPosition, DeadLetters, ReplayReport,
 };
 use delivery::Verdict;
+pub use values::{WebhookStart, WebhookValues};
 
 /// Most topics, and most types, of a webhook.
 pub const NAMES_MAX: usize = 32;
@@ -62,31 +64,6 @@ impl From<Error> for WebhookError {
     fn from(error: Error) -> Self {
         Self::Query(error.into())
     }
-}
-
-/// Which events a new webhook receives first.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum WebhookStart {
-    /// Events that are published from now on.
-    #[default]
-    End,
-    /// All events that the topics keep.
-    Beginning,
-}
-
-/// Values of a new webhook or of a change; `None` leaves a value as it is, or takes its default.
-#[derive(Clone, Debug, Default)]
-pub struct WebhookValues {
-    /// Absolute URL of the endpoint; required for a new webhook.
-    pub url: Option<String>,
-    /// Types of the events; all by default.
-    pub types: Option<Vec<String>>,
-    /// Whether each key's events are delivered in order; true by default.
-    pub ordered: Option<bool>,
-    /// Whether events are delivered; true by default.
-    pub active: Option<bool>,
-    /// Text for operators; empty by default.
-    pub description: Option<String>,
 }
 
 /// Result of a test event.
@@ -205,16 +182,12 @@ impl Webhooks {
     }
 
     /// Changes a webhook. Its topics stay: a group that has members accepts no first offsets for others.
+    ///
+    /// # Errors
+    /// A value is not valid, or the change is based on another version.
     pub async fn change(&self, id: WebhookId, values: WebhookValues) -> Result<Webhook, WebhookError> {
         self.update(id, async |webhook| {
-            let WebhookValues { url, types, ordered, active, description } = values.clone();
-            webhook.url = url.unwrap_or_else(|| std::mem::take(&mut webhook.url));
-            webhook.types = types.unwrap_or_else(|| std::mem::take(&mut webhook.types));
-            webhook.ordered = ordered.unwrap_or(webhook.ordered);
-            webhook.description = description.unwrap_or_else(|| std::mem::take(&mut webhook.description));
-            if let Some(active) = active {
-                (webhook.active, webhook.disabled_reason) = (active, None);
-            }
+            values.clone().apply(webhook)?;
             self.check_values(webhook)
         })
         .await

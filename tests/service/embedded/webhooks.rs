@@ -60,6 +60,12 @@ fn only_webhook(browser: &Browser) -> String {
     webhook.to_owned()
 }
 
+/// The version that a form of a webhook's changes sends.
+fn form_version(page: &str) -> &str {
+    let (_, rest) = page.split_once("name=\"version\" value=\"").expect("the form has a version");
+    rest.split('"').next().expect("the value ends")
+}
+
 #[test]
 fn webhook_is_created_changed_and_deleted_by_forms_of_the_console() {
     let backend = Backend::new();
@@ -97,10 +103,19 @@ fn webhook_is_created_changed_and_deleted_by_forms_of_the_console() {
     assert!(rotated.status == 200 && secret(&rotated.text).is_some_and(|secret| secret != first), "{}", rotated.text);
 
     let change = format!("{webhook}/change");
-    assert!(browser.get(&change).text.contains("value=\"crm\""));
-    let illegal = browser.send(&change, &[("url", "nonsense"), ("description", "kept")]);
+    let form = browser.get(&change).text;
+    assert!(form.contains("value=\"crm\""), "{form}");
+    let version = form_version(&form).to_owned();
+    let illegal = browser.send(&change, &[("version", &version), ("url", "nonsense"), ("description", "kept")]);
     assert!(illegal.status == 400 && illegal.text.contains("value=\"kept\"") && illegal.text.contains("order.events"));
-    let done = browser.submit(&change, &[("url", url.as_str()), ("types", ""), ("description", "moved")]);
+    let fields = |version| [("version", version), ("url", url.as_str()), ("types", ""), ("description", "moved")];
+    browser.submit(&format!("{webhook}/deactivate"), &[]);
+    let stale = browser.send(&change, &[&fields(version.as_str())[..], &[("active", "true")]].concat());
+    assert!(stale.status == 409 && stale.text.contains("was changed meanwhile"), "{}", stale.text);
+    assert!(stale.text.contains("value=\"crm\"") && !stale.text.contains("name=\"active\" value=\"true\" checked"));
+    assert!(browser.get(&webhook).text.contains("inactive"), "a form from before does not activate it again");
+    assert_eq!(browser.send(&change, &fields("")).status, 400, "a change without a version is refused");
+    let done = browser.submit(&change, &fields(form_version(&stale.text)));
     assert!(done.contains("The webhook was changed.") && done.contains("moved") && done.contains("inactive"), "{done}");
 
     let asked = browser.get(&format!("{webhook}/delete")).text;
@@ -110,9 +125,9 @@ fn webhook_is_created_changed_and_deleted_by_forms_of_the_console() {
         deleted.contains("The webhook was deleted.") && deleted.contains("No endpoint is subscribed."),
         "{deleted}"
     );
-    until("all changes are logged", WAIT_MAX, || (service.logged("webhook_changed").len() >= 4).then_some(()));
+    until("all changes are logged", WAIT_MAX, || (service.logged("webhook_changed").len() >= 5).then_some(()));
     let actions: Vec<Value> = service.logged("webhook_changed").iter().map(|line| line["action"].clone()).collect();
-    assert_eq!(actions, ["create", "rotate", "change", "delete"]);
+    assert_eq!(actions, ["create", "rotate", "deactivate", "change", "delete"]);
 }
 
 #[test]

@@ -180,6 +180,7 @@ pub(crate) async fn rotate(context: RequestContext) -> RouteResult {
 
 fn values(body: &NewWebhookBody<'_>) -> Result<WebhookValues, Problem> {
     Ok(WebhookValues {
+        version: None,
         url: text(body.url, "url", URL_MAX)?,
         types: texts(body.types, "types")?,
         ordered: boolean(body.ordered, "ordered")?,

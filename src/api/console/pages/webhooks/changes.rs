@@ -73,7 +73,10 @@ fn show_secret(context: &RequestContext, status: StatusCode, webhook: &Webhook, 
 
 fn change_page(context: &RequestContext, id: &str, fields: &WebhookForm, problem: Option<&Problem>) -> Markup {
     html! {
-        @if let Some(problem) = problem { (layout::problem_notice(problem)) }
+        @if let Some(problem) = problem {
+            (layout::problem_notice(problem))
+            @if problem.code.status() == StatusCode::CONFLICT { p { "The form shows the present values: make your changes again." } }
+        }
         form method="post" action={ "/console/webhooks/" (id) "/change" } class="stack" {
             (form::csrf_field(context)) (fields.fields(false)) button { "Save" }
         }
@@ -91,12 +94,17 @@ pub(crate) async fn edit(context: RequestContext) -> RouteResult {
 pub(crate) async fn change(context: RequestContext) -> RouteResult {
     let (actions, id) = (webhooks(&context)?, webhook_id(&context)?);
     let mut fields = WebhookForm::read(&form::read(&context.body)?)?;
-    let changed = match fields.values() {
+    let changed = match fields.changed_values() {
         Ok(values) => actions.change(id, values).await.map_err(Problem::from),
         Err(problem) => Err(problem),
     };
     if let Err(problem) = changed {
-        fields.keep_topics_of(&actions.find(id).await?);
+        let webhook = actions.find(id).await?;
+        if problem.code.status() == StatusCode::CONFLICT {
+            // What was typed would undo the other change.
+            fields = WebhookForm::of(&webhook);
+        }
+        fields.keep_topics_of(&webhook);
         let main = change_page(&context, &id.to_string(), &fields, Some(&problem));
         let command = format!("posthaste webhook change {id}");
         return refused(&context, &page("Change webhook", main, &command), problem);

@@ -3,12 +3,17 @@ use app::consume::webhooks::{WebhookStart, WebhookValues};
 use app::port_types::Webhook;
 use maud::{Markup, html};
 
+use crate::admin::filters::parameter;
 use crate::error::Problem;
 use crate::request::query::Query;
 use crate::topics::webhooks::limits::{DESCRIPTION_MAX, URL_MAX, legal_names, legal_text};
 
+const VERSION_MESSAGE: &str = "must be the version that the form contained: open it again";
+
 /// What was typed, legal or not, so that a refused form shows it again.
 pub(super) struct WebhookForm {
+    /// Version of the webhook that the form shows; none of a new webhook.
+    version: Option<u64>,
     url: String,
     /// Names, separated by commas or white space.
     topics: String,
@@ -24,12 +29,13 @@ impl WebhookForm {
     pub(super) fn blank(topic: &str) -> Self {
         let (url, topics) = (String::new(), topic.to_owned());
         let (types, description) = (String::new(), String::new());
-        Self { url, topics, types, description, ordered: true, active: true, from_beginning: false }
+        Self { version: None, url, topics, types, description, ordered: true, active: true, from_beginning: false }
     }
 
     /// The form with the present values of a webhook.
     pub(super) fn of(webhook: &Webhook) -> Self {
         Self {
+            version: Some(webhook.version),
             url: webhook.url.clone(),
             topics: webhook.topics.join("\n"),
             types: webhook.types.join("\n"),
@@ -50,6 +56,7 @@ impl WebhookForm {
         let text = |name| form.get(name).map(|text| text.unwrap_or_default().to_owned());
         let checked = |name| form.non_empty(name).map(|value| value.is_some());
         Ok(Self {
+            version: parameter(form, "version", |text| text.parse().ok(), VERSION_MESSAGE)?,
             url: text("url")?,
             topics: text("topics")?,
             types: text("types")?,
@@ -63,12 +70,18 @@ impl WebhookForm {
     /// The values that the form means.
     pub(super) fn values(&self) -> Result<WebhookValues, Problem> {
         Ok(WebhookValues {
+            version: self.version,
             url: Some(legal_text("url", self.url.trim(), URL_MAX)?),
             types: Some(legal_names("types", names(&self.types))?),
             ordered: Some(self.ordered),
             active: Some(self.active),
             description: Some(legal_text("description", self.description.trim(), DESCRIPTION_MAX)?),
         })
+    }
+
+    /// The values of a change, which names the version that the operator saw: other changes since must not be undone.
+    pub(super) fn changed_values(&self) -> Result<WebhookValues, Problem> {
+        self.version.ok_or_else(|| Problem::field("version", VERSION_MESSAGE)).and_then(|_| self.values())
     }
 
     /// The topics of a new webhook.
@@ -86,6 +99,7 @@ impl WebhookForm {
             html! { label { input type="checkbox" name=(name) value="true" checked[is_checked]; " " (label) } }
         };
         html! {
+            @if let Some(version) = self.version { input type="hidden" name="version" value=(version); }
             label { "Endpoint (URL) " input type="url" name="url" value=(self.url) required maxlength=(URL_MAX) autocomplete="off"; }
             @if is_new {
                 label { "Topics, one a line " textarea name="topics" required rows="3" { (self.topics) } }
