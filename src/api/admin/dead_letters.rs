@@ -82,8 +82,8 @@ pub(crate) struct RedriveDeadLettersBody<'a> {
     #[serde(borrow, default)]
     #[schema(required = false, value_type = Option<u32>, minimum = 1, maximum = 10000, example = 1000)]
     limit: JsonMember<'a>,
-    /// Most per second; as fast as possible without it. The request then changes what fits into four fifths of `http.request_timeout`: repeat
-    /// it with `next` as `after` while `next` is not null.
+    /// Most per second; as fast as possible without it. The request then ends within four fifths of `http.request_timeout`: repeat it
+    /// with `next` as `after` while `next` is not null.
     #[serde(borrow, default)]
     #[schema(required = false, value_type = Option<u32>, minimum = 1, maximum = 10000, example = 100)]
     rate: JsonMember<'a>,

@@ -41,7 +41,8 @@ pub struct PacedRedrive<'a> {
     pub limit: u64,
     /// Size of its steps and time between them.
     pub pace: Pace,
-    /// No step begins after this time; the rest is left for a further call.
+    /// No step begins after this time, or would end after it as far as a step has a time limit; the rest is left for a further call. The
+    /// first step always begins.
     pub time_max: Option<Duration>,
     /// Receives the number that was looked at, after each step.
     pub progress: &'a (dyn Fn(u64) + Sync),
@@ -55,7 +56,7 @@ impl PacedRedrive<'_> {
     /// The store's; [`QueryError::PartlyDone`] when earlier steps have changed rows.
     pub async fn rows(&self, operations: &Operations, filter: &RowFilter, audit: &Audit) -> Result<u64, QueryError> {
         let mut filter = RowFilter { status: Some(RowStatus::Parked), after: None, ..filter.clone() };
-        let (mut steps, mut seen, mut redriven) = (self.steps(), 0, 0);
+        let (mut steps, mut seen, mut redriven) = (self.steps(Duration::ZERO), 0, 0);
         while seen < self.limit && steps.next().await {
             let interrupted = |error: QueryError| {
                 if redriven > 0 { error.after(format!("rows made due: {redriven}")) } else { error }
@@ -82,7 +83,7 @@ impl PacedRedrive<'_> {
         filter: &DeadLetterFilter,
         audit: &Audit,
     ) -> Result<ReplayReport, QueryError> {
-        let (mut filter, mut steps) = (filter.clone(), self.steps());
+        let (mut filter, mut steps) = (filter.clone(), self.steps(dead_letters.call_time_max()));
         let mut total = ReplayReport { next: filter.after, ..ReplayReport::default() };
         while total.matched < self.limit && steps.next().await {
             let step = self.pace.next_step(self.limit - total.matched);
@@ -102,12 +103,12 @@ impl PacedRedrive<'_> {
         Ok(total)
     }
 
-    fn steps(&self) -> Steps {
+    fn steps(&self, step_time_max: Duration) -> Steps {
         let begin = Instant::now();
         let mut interval = tokio::time::interval(self.pace.interval.max(Duration::from_millis(1)));
         // A slow call must not be followed by several at once.
         interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        Steps { interval, end: self.time_max.map(|time| begin + time) }
+        Steps { interval, end: self.time_max.map(|time| begin + time.saturating_sub(step_time_max)) }
     }
 }
 
@@ -153,20 +154,22 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn no_step_begins_after_the_time() {
+    async fn no_step_but_the_first_begins_too_late_to_end_in_time() {
         let redrive = PacedRedrive {
             limit: 100,
             pace: Pace::of_rate(Some(10)),
             time_max: Some(Duration::from_millis(250)),
             progress: &|_| {},
         };
-        let mut steps = redrive.steps();
+        for (step_time_ms, expected) in [(0, 3), (100, 2), (250, 1), (400, 1)] {
+            let mut steps = redrive.steps(Duration::from_millis(step_time_ms));
 
-        let mut taken = 0;
-        while steps.next().await {
-            taken += 1;
+            let mut taken = 0;
+            while steps.next().await {
+                taken += 1;
+            }
+
+            assert_eq!(taken, expected, "steps at 0, 100 and 200 ms that take {step_time_ms} ms");
         }
-
-        assert_eq!(taken, 3, "at 0, 100 and 200 ms");
     }
 }

@@ -41,6 +41,7 @@ pub struct DeadLetters {
     broker: Arc<dyn Broker>,
     redrives: Arc<dyn RedriveLedger>,
     clock: Arc<dyn Clock>,
+    call_time_max: Duration,
 }
 
 /// At most [`DEAD_LETTERS_MAX`] dead letters and the cursor after them.
@@ -83,14 +84,15 @@ impl DeadLetters {
     ) -> Self {
         let dead_letter_topic = outbox::topics::dead_letter_topic(topic).into();
         let topic: Arc<str> = topic.into();
-        Self { replay_topic: Arc::clone(&topic), topic, dead_letter_topic, topics, broker, redrives, clock }
+        let (replay_topic, call_time_max) = (Arc::clone(&topic), scan::CALL_TIME_MAX);
+        Self { replay_topic, topic, dead_letter_topic, topics, broker, redrives, clock, call_time_max }
     }
 
     /// The same actions on the dead letters of another topic.
     #[must_use]
     pub fn of_topic(self, topic: &str) -> Self {
-        let Self { topics, broker, redrives, clock, .. } = self;
-        Self::new(topic, topics, broker, redrives, clock)
+        let Self { topics, broker, redrives, clock, call_time_max, .. } = self;
+        Self { call_time_max, ..Self::new(topic, topics, broker, redrives, clock) }
     }
 
     /// Full name of the topic whose dead letters these are.
@@ -102,6 +104,17 @@ impl DeadLetters {
     #[must_use]
     pub fn replaying_to(self, topic: &str) -> Self {
         Self { replay_topic: topic.into(), ..self }
+    }
+
+    /// The same actions for requests with this timeout: a call ends, with a cursor, before a request would be dropped.
+    #[must_use]
+    pub fn within_requests_of(self, request_timeout: Duration) -> Self {
+        Self { call_time_max: scan::call_time_max(request_timeout), ..self }
+    }
+
+    /// Time after which a list, a count or a redrive ends with a cursor.
+    pub fn call_time_max(&self) -> Duration {
+        self.call_time_max
     }
 
     /// Lists dead letters after `filter.after`; `limit` is clamped to 1…[`DEAD_LETTERS_MAX`]. A short or empty page may have a next one.
@@ -328,7 +341,8 @@ impl DeadLetters {
     async fn scan(&self, after: Option<DeadLetterCursor>) -> Result<Scan, QueryError> {
         let topics = self.topics.list().await?;
         let topic = topics.into_iter().find(|topic| *topic.name == *self.dead_letter_topic);
-        Ok(Scan::after(after, topic.map(|topic| topic.partitions).unwrap_or_default(), self.clock.now()))
+        let ends = topic.map(|topic| topic.partitions).unwrap_or_default();
+        Ok(Scan::after(after, ends, self.clock.now(), self.call_time_max))
     }
 
     async fn with_redrives(&self, page: Vec<Delivery>) -> Result<Vec<DeadLetter>, QueryError> {

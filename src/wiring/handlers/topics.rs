@@ -38,6 +38,7 @@ pub(in crate::wiring) fn dead_letters(
 ) -> DeadLettersByTopic {
     let (topics, broker) = (Arc::clone(topics), Arc::clone(broker));
     let of_orders = DeadLetters::new(&config.topic(), topics, broker, Arc::clone(redrives), Arc::clone(clock));
+    let of_orders = of_orders.within_requests_of(config.http.request_timeout);
     DeadLettersByTopic::new(of_orders, &config.foreign_topics())
 }
 

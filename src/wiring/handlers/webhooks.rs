@@ -56,6 +56,7 @@ pub(in crate::wiring) fn open(
     let base = shared_base(&config.broker.topic_prefix);
     let (topics, records) = (Arc::clone(&broker.topics), Arc::clone(&broker.broker));
     let dead_letters = DeadLetters::new(&base, topics, records, Arc::clone(&store.redrives), Arc::clone(clock));
+    let dead_letters = dead_letters.within_requests_of(config.http.request_timeout);
     let ports = WebhookPorts {
         store: Arc::clone(&store.webhooks),
         groups: Arc::clone(&broker.consumer_groups),

@@ -7,8 +7,13 @@ use ports::broker::consumer_groups::Delivery;
 
 use super::position::{DeadLetterCursor, DeadLetterPosition};
 
-/// Time limit of one call, well within the request timeout. A broker returns some ten thousand dead letters a second.
-const CALL_TIME_MAX: Duration = Duration::from_secs(4);
+/// Time limit of one call. A broker returns some ten thousand dead letters a second.
+pub(super) const CALL_TIME_MAX: Duration = Duration::from_secs(4);
+
+/// Time limit of one call within a request with this timeout. A request may list and count, or append what a step of a redrive has found.
+pub(super) fn call_time_max(request_timeout: Duration) -> Duration {
+    CALL_TIME_MAX.min(request_timeout * 2 / 5)
+}
 
 /// The remaining part of a scan.
 pub(super) struct Scan {
@@ -18,6 +23,8 @@ pub(super) struct Scan {
     begun: Option<Timestamp>,
     /// Time at which this call began.
     now: Timestamp,
+    /// Time limit of this call.
+    time_max: Duration,
 }
 
 struct Span {
@@ -28,7 +35,12 @@ struct Span {
 
 impl Scan {
     /// A scan from a cursor to the present end of each partition. `ends` has each partition's first offset and its end.
-    pub(super) fn after(cursor: Option<DeadLetterCursor>, ends: Vec<(u64, u64)>, now: Timestamp) -> Self {
+    pub(super) fn after(
+        cursor: Option<DeadLetterCursor>,
+        ends: Vec<(u64, u64)>,
+        now: Timestamp,
+        time_max: Duration,
+    ) -> Self {
         let after = cursor.map(|cursor| cursor.after);
         let span = |(partition, (first, end)): (u32, (u64, u64))| {
             let from = match after {
@@ -39,12 +51,12 @@ impl Scan {
             Span { partition, from, end }
         };
         let spans = (0..).zip(ends).map(span).filter(|span| span.from < span.end).collect();
-        Self { spans, last: after, begun: cursor.and_then(|cursor| cursor.begun), now }
+        Self { spans, last: after, begun: cursor.and_then(|cursor| cursor.begun), now, time_max }
     }
 
-    /// Partition and offset to read next; `None` at the end of the topic or after the time limit.
+    /// Partition and offset to read next; `None` at the end of the topic or after the time limit, unless there is no cursor to continue from.
     pub(super) fn position(&self, now: Timestamp) -> Option<(u32, u64)> {
-        let span = self.spans.front().filter(|_| now.since(self.now) < CALL_TIME_MAX)?;
+        let span = self.spans.front().filter(|_| self.last.is_none() || now.since(self.now) < self.time_max)?;
         Some((span.partition, span.from))
     }
 
@@ -100,13 +112,17 @@ mod tests {
         Delivery { position: Position { topic, partition, offset }, record }
     }
 
+    fn scan_after(cursor: Option<DeadLetterCursor>, ends: Vec<(u64, u64)>) -> Scan {
+        Scan::after(cursor, ends, NOW, CALL_TIME_MAX)
+    }
+
     fn cursor(text: &str) -> Option<DeadLetterCursor> {
         DeadLetterCursor::parse(text)
     }
 
     #[test]
     fn scan_reads_from_its_cursor_through_the_kept_records_to_the_end() {
-        let mut scan = Scan::after(cursor("1/3"), vec![(0, 9), (2, 6), (4, 4), (7, 8)], NOW);
+        let mut scan = scan_after(cursor("1/3"), vec![(0, 9), (2, 6), (4, 4), (7, 8)]);
         let mut seen = Vec::new();
         while let Some((partition, offset)) = scan.position(NOW) {
             seen.push((partition, offset));
@@ -117,7 +133,7 @@ mod tests {
 
     #[test]
     fn scan_skips_expired_records_and_gaps() {
-        let mut scan = Scan::after(None, vec![(0, 5), (0, 2)], NOW);
+        let mut scan = scan_after(None, vec![(0, 5), (0, 2)]);
         // Transaction markers and expired records leave gaps in the offsets.
         assert!(scan.advance(&dead_letter(0, 3)));
         assert_eq!((scan.position(NOW), scan.next()), (Some((0, 4)), cursor("0/3@7")));
@@ -130,16 +146,23 @@ mod tests {
 
     #[test]
     fn call_ends_at_its_time_limit_with_a_cursor() {
-        let mut scan = Scan::after(None, vec![(0, 50_000)], NOW);
+        let mut scan = scan_after(None, vec![(0, 50_000)]);
         let (last, late) = (NOW.after(CALL_TIME_MAX - Duration::from_millis(1)), NOW.after(CALL_TIME_MAX));
+        assert_eq!(scan.position(late), Some((0, 0)), "a call without a cursor has nothing to continue from yet");
         assert!(scan.advance(&dead_letter(0, 0)));
         assert_eq!((scan.position(last), scan.position(late)), (Some((0, 1)), None));
         assert_eq!((scan.is_over(late), scan.next()), (true, cursor("0/0@7")));
     }
 
     #[test]
+    fn call_takes_two_fifths_of_the_request_timeout_at_most() {
+        let limits = [1, 3, 10, 60].map(|seconds| call_time_max(Duration::from_secs(seconds)).as_millis());
+        assert_eq!(limits, [400, 1_200, 4_000, 4_000]);
+    }
+
+    #[test]
     fn page_beyond_the_end_does_not_advance_another_partition() {
-        let mut scan = Scan::after(None, vec![(0, 2), (0, 2)], NOW);
+        let mut scan = scan_after(None, vec![(0, 2), (0, 2)]);
         let page: Vec<bool> = (0..4).map(|offset| scan.advance(&dead_letter(0, offset))).collect();
         assert_eq!((page, scan.position(NOW)), (vec![true, true, false, false], Some((1, 0))));
     }
@@ -151,13 +174,13 @@ mod tests {
             dead_letter.record.timestamp = Timestamp::from_millis(millis);
             dead_letter
         };
-        let mut later = Scan::after(cursor("0/3@7"), vec![(0, 20)], NOW);
+        let mut later = scan_after(cursor("0/3@7"), vec![(0, 20)]);
         assert!(later.advance(&added_at(6)) && !later.advance(&added_at(7)));
         assert_eq!(later.next(), cursor("0/9@7"), "the cursor keeps the time of the scan");
     }
 
     #[test]
     fn scan_after_the_largest_position_is_over() {
-        assert!(Scan::after(cursor("0/18446744073709551615"), vec![(0, 5)], NOW).is_over(NOW));
+        assert!(scan_after(cursor("0/18446744073709551615"), vec![(0, 5)]).is_over(NOW));
     }
 }
