@@ -163,8 +163,7 @@ impl WebhookPipeline {
                 break;
             };
             if delivery::receives(&webhook, message) {
-                let webhook = Webhook { ordered, ..Webhook::clone(&webhook) };
-                let delivered = self.deliver(&webhook, message, probing, &mut results);
+                let delivered = self.deliver(&webhook, ordered, message, probing, &mut results);
                 delivered.instrument(message_log::span(message, false)).await?;
             }
             if results.comes_again {
@@ -178,11 +177,12 @@ impl WebhookPipeline {
     async fn deliver(
         &self,
         webhook: &Webhook,
+        ordered: bool,
         message: &Delivery,
         probing: bool,
         results: &mut Results,
     ) -> Result<(), Error> {
-        let (consumer, ordered) = (&self.consumer, webhook.ordered);
+        let consumer = &self.consumer;
         let attempts_made = spring_headers::attempts_made(&message.record).unwrap_or(0);
         if consumer.wait_for_earlier(message, ordered, attempts_made, &mut results.decisions).await? {
             return Ok(());

@@ -292,6 +292,20 @@ async fn deliveries_that_had_not_begun_before_a_change_go_to_the_new_url() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn endpoint_that_is_gone_undoes_no_change_of_the_order() {
+    let endpoint = ScriptedEndpoint::new(|body| if body == "a" { Ok(200) } else { Ok(410) });
+    let (_environment, process) = start_with_slow_posts(&endpoint).await;
+
+    let unordered = Webhook { version: 2, ..webhook(1, false) };
+    assert!(process.store.save_webhook(&unordered).await.expect("the store works"));
+
+    let stored = async || process.store.webhooks().await.expect("the store works").remove(0);
+    process.wait_until("the webhook is disabled", 4 * TIMEOUT, async || !stored().await.active).await;
+    let disabled = stored().await;
+    assert_eq!((disabled.version, disabled.ordered, endpoint.received().len()), (3, false, 2));
+}
+
+#[tokio::test(start_paused = true)]
 async fn inactive_webhook_receives_no_delivery_that_had_not_begun() {
     let endpoint = ScriptedEndpoint::new(|_| Ok(200));
     let (_environment, process) = start_with_slow_posts(&endpoint).await;
