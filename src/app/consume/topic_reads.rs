@@ -112,7 +112,7 @@ impl TopicReads {
     /// # Errors
     /// The topic does not exist, or cannot be read from there without a gap.
     pub async fn begin(&self, request: &ReadRequest) -> Result<TopicCursor, TopicError> {
-        let view = self.view(&request.topic).await?;
+        let mut view = self.view(&request.topic).await?;
         if let Some(group) = &request.group {
             self.register(group, &request.topic).await?;
         }
@@ -120,6 +120,8 @@ impl TopicReads {
             (Some(start), _) => start.clone(),
             (None, Some(group)) => {
                 let committed = self.log.committed(group, &request.topic).await?;
+                // Another reader of the group may have committed offsets behind the end that was read before. Ends only grow.
+                view = self.view(&request.topic).await?;
                 ReadStart::At(GroupOffsets { view: view.clone(), committed }.cursor())
             }
             (None, None) => ReadStart::Beginning,

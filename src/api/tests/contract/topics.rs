@@ -107,6 +107,15 @@ async fn bad_requests_of_readers_are_refused_with_their_part() {
 }
 
 #[actix_web::test]
+async fn reader_of_a_group_that_reads_on_meanwhile_begins_at_its_new_offsets() {
+    let server = TestServer::new();
+
+    let page = server.send(read("?group=busy")).await;
+
+    assert_eq!((page.status, page.text().as_str()), (200, "{\"cursor\":\"0:9,1:0\"}\n"));
+}
+
+#[actix_web::test]
 async fn bad_commits_are_refused_and_change_nothing() {
     let server = TestServer::new();
     let cases = [

@@ -1,6 +1,6 @@
 //! A topic with two partitions: the first one keeps its records from offset 5 on, the other one is empty.
-use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use app::port_types::OffsetCommitMode;
 use async_trait::async_trait;
@@ -20,6 +20,8 @@ const KEPT: std::ops::Range<u64> = 5..8;
 pub struct FakeTopicLog {
     /// Number of times that any group was registered.
     pub registrations: AtomicU32,
+    /// Records that were appended behind the kept ones, and that the group `busy` has read.
+    appended: AtomicU64,
 }
 
 fn delivery(offset: u64) -> Delivery {
@@ -36,7 +38,7 @@ fn delivery(offset: u64) -> Delivery {
 #[async_trait]
 impl TopicLog for FakeTopicLog {
     async fn view(&self, topic: &str) -> Result<Option<TopicView>, Error> {
-        let partitions = vec![(KEPT.start, KEPT.end), (0, 0)];
+        let partitions = vec![(KEPT.start, KEPT.end + self.appended.load(SeqCst)), (0, 0)];
         Ok((topic == TOPIC).then(|| TopicView { name: topic.to_owned(), partitions }))
     }
     async fn admit_topics(&self, names: &[&str]) -> Result<TopicAdmission, Error> {
@@ -54,7 +56,12 @@ impl TopicLog for FakeTopicLog {
         std::future::pending().await
     }
     async fn committed(&self, group: &str, _: &str) -> Result<Vec<Option<u64>>, Error> {
-        Ok(if group == "late" { vec![Some(2), None] } else { vec![Some(7), None] })
+        let next = match group {
+            "late" => 2,
+            "busy" => KEPT.end + 1 + self.appended.fetch_add(1, SeqCst),
+            _ => 7,
+        };
+        Ok(vec![Some(next), None])
     }
     async fn register(&self, _: &str, _: &str) -> Result<OffsetCommitOutcome, Error> {
         self.registrations.fetch_add(1, SeqCst);
