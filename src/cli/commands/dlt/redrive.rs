@@ -40,6 +40,9 @@ struct RedriveDocument {
     listed: Option<Vec<Box<RawValue>>>,
     matched: u64,
     redriven: u64,
+    /// `--after` of a further redrive, when there may be more than `--limit` permits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<String>,
 }
 
 impl DeadLetterReplay {
@@ -62,7 +65,14 @@ impl DeadLetterReplay {
 
     pub(super) async fn all(&self, filter: &DeadLetterFilter, limit: u32) -> Result<(), Failure> {
         let mut report = self.count(filter, limit).await?;
-        print_message(format_args!("{} dead letters match in {}", report.matched, self.dead_letters.topic()));
+        let (next, topic) = (report.next, self.dead_letters.topic());
+        match next {
+            None => print_message(format_args!("{} dead letters match in {topic}", report.matched)),
+            Some(_) => print_message(format_args!(
+                "at least {} dead letters match in {topic}: raise --limit for more",
+                report.matched
+            )),
+        }
         let mut listed = Vec::new();
         if self.dry_run {
             let filter = DeadLetterFilter { redriven: Some(false), ..filter.clone() };
@@ -70,7 +80,7 @@ impl DeadLetterReplay {
         } else if report.matched > 0 {
             confirm::require(self.yes, &format!("Send {} dead letters back?", report.matched))?;
             // The operator has confirmed this number, so dead letters that arrived after the count are not sent.
-            report = self.send_back(filter, report.matched).await?;
+            report = ReplayReport { next, ..self.send_back(filter, report.matched).await? };
             print_message(format_args!("{} were sent back", report.redriven));
         }
         self.print(&report, &listed)
@@ -86,6 +96,7 @@ impl DeadLetterReplay {
             }
             let page = self.dead_letters.count(&filter, left.min(PAGE)).await?;
             total.matched += page.matched;
+            total.next = page.next;
             match page.next {
                 Some(next) => filter.after = Some(next),
                 None => return Ok(total),
@@ -111,6 +122,7 @@ impl DeadLetterReplay {
                 listed: self.dry_run.then(|| listed.collect()),
                 matched: report.matched,
                 redriven: report.redriven,
+                next: report.next.map(|next| next.to_string()),
             };
             return print_line(&serde_json::to_string(&document).expect("text and numbers always serialise"));
         }
@@ -120,7 +132,8 @@ impl DeadLetterReplay {
         print_line(&dead_letters_table(listed, Screen::of_stdout()))?;
         let more = report.matched.saturating_sub(listed.len() as u64);
         if more > 0 {
-            print_message(format_args!("and {more} more"));
+            let at_least = if report.next.is_some() { "at least " } else { "" };
+            print_message(format_args!("and {at_least}{more} more"));
         }
         Ok(())
     }

@@ -88,6 +88,9 @@ fn dead_letters_of_a_topic_are_explained_and_sent_back_once_in_order() {
     assert_eq!(http.post(&one, &admin, &[], &body).json()["redriven"]["by"], "root");
     assert_eq!(http.post(&one, &admin, &[], &body).status, 409, "it was sent back before");
     until("it is accepted", WAIT_MAX, || (endpoint.accepted_for("k") == [1]).then_some(()));
+    let (two, message) = setup.run(&["dlt", "redrive", "--topic", topic, "--limit", "2", "--dry-run", "--json"]);
+    assert!(message.contains(&format!("at least 2 dead letters match in {topic}: raise --limit")), "{message}");
+    assert!(two[0]["matched"] == 2 && two[0]["next"].is_string(), "three wait: {two:?}");
     let (sent, _) = setup.run(&["dlt", "redrive", "--topic", topic, "--reason", "all of them", "--yes", "--json"]);
     assert_eq!(sent, [json!({"dryRun": false, "matched": 3, "redriven": 3})]);
 
