@@ -146,6 +146,9 @@ pub trait OutboxOperators: Send + Sync {
     /// Parks a PENDING or FAILED row; later rows of its key wait behind it.
     async fn park(&self, id: RowId, audit: &Audit) -> Result<OperatorOutcome, Error>;
 
+    /// Makes one PARKED row due now, as [`OutboxOperators::redrive`] does.
+    async fn redrive_row(&self, id: RowId, audit: &Audit) -> Result<OperatorOutcome, Error>;
+
     /// Without `commit`, counts the PARKED rows that match the filter (its `status` is ignored). With `commit`, makes the first `limit` of
     /// them due, in id order, and returns how many it changed.
     async fn redrive(

@@ -109,6 +109,12 @@ impl Operations {
         changed_rows(self.operators.retry(id, &audit).await?).map(|_| ())
     }
 
+    /// Makes one PARKED row due now.
+    pub async fn redrive_row(&self, id: RowId, operator: &str, reason: &str) -> Result<(), QueryError> {
+        let audit = audit(operator, reason);
+        changed_rows(self.operators.redrive_row(id, &audit).await?).map(|_| ())
+    }
+
     /// Parks a PENDING or FAILED row.
     pub async fn park(&self, id: RowId, operator: &str, reason: &str) -> Result<(), QueryError> {
         let audit = audit(operator, reason);

@@ -58,6 +58,9 @@ impl OutboxOperators for BrokenOperators {
         }
         self.real.park(id, audit).await
     }
+    async fn redrive_row(&self, id: RowId, audit: &Audit) -> Result<OperatorOutcome, Error> {
+        self.real.redrive_row(id, audit).await
+    }
     async fn redrive(
         &self,
         filter: &RowFilter,

@@ -39,6 +39,7 @@ suite! { $ operators:
     a_redrive_makes_parked_rows_due_in_id_order_up_to_its_limit,
     a_redrive_applies_its_filter_except_the_status,
     a_redriven_key_is_sent_in_order,
+    a_parked_row_is_redriven_alone,
     each_operation_leaves_an_audit_row,
     the_audit_table_is_read_newest_first_page_by_page,
     audit_entries_are_filtered_by_row_action_and_operator,

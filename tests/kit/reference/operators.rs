@@ -162,6 +162,11 @@ impl OutboxOperators for Reference {
         }))
     }
 
+    async fn redrive_row(&self, id: RowId, audit: &Audit) -> Result<OperatorOutcome, Error> {
+        let (from, now) = ([RowStatus::Parked], self.now());
+        Ok(self.state.lock().operate((OperatorAction::Redrive, id), &from, (audit, now), |row| row.make_due(now)))
+    }
+
     async fn redrive(
         &self,
         filter: &RowFilter,

@@ -50,6 +50,11 @@ fn act(
     Ok(OperatorOutcome::Done(1))
 }
 
+/// Makes one PARKED row due now.
+pub(crate) fn redrive_row(context: &mut WriteContext<'_>, id: RowId, audit: &Audit) -> CommandResult<OperatorOutcome> {
+    act(context, OperatorAction::Redrive, id, audit)
+}
+
 /// Counts the parked rows that a filter selects, and with `commit` makes the first of them due.
 pub(crate) fn redrive(
     context: &mut WriteContext<'_>,

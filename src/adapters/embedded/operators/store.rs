@@ -47,6 +47,11 @@ impl OutboxOperators for Embedded {
         self.write("outbox_park", move |context| actions::park(context, id, &audit)).await
     }
 
+    async fn redrive_row(&self, id: RowId, audit: &Audit) -> Result<OperatorOutcome, Error> {
+        let audit = audit.clone();
+        self.write("outbox_redrive", move |context| actions::redrive_row(context, id, &audit)).await
+    }
+
     async fn redrive(
         &self,
         filter: &RowFilter,

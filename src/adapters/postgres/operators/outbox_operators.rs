@@ -50,6 +50,11 @@ impl OutboxOperators for Postgres {
         self.run("outbox_park", async move { retry_conflicts!(row_actions::park(&core, id, &audit)) }).await
     }
 
+    async fn redrive_row(&self, id: RowId, audit: &Audit) -> Result<OperatorOutcome, Error> {
+        let (core, audit) = (self.core(), audit.clone());
+        self.run("outbox_redrive", async move { retry_conflicts!(row_actions::redrive_row(&core, id, &audit)) }).await
+    }
+
     async fn redrive(
         &self,
         filter: &RowFilter,

@@ -28,6 +28,11 @@ pub(crate) async fn retry(core: &Core, id: RowId, audit: &Audit) -> StatementRes
     change_one(core, OperatorAction::Retry, id, audit, |unsent| operator::due_now(&unsent.row, unsent.status)).await
 }
 
+/// Makes one parked row due at once.
+pub(crate) async fn redrive_row(core: &Core, id: RowId, audit: &Audit) -> StatementResult<OperatorOutcome> {
+    change_one(core, OperatorAction::Redrive, id, audit, |unsent| operator::due_now(&unsent.row, unsent.status)).await
+}
+
 /// Parks one row; later rows of its key wait behind it.
 pub(crate) async fn park(core: &Core, id: RowId, audit: &Audit) -> StatementResult<OperatorOutcome> {
     let parked = |unsent: &UnsentRow| operator::parked(&unsent.row, unsent.has_reason, &audit.operator, &audit.reason);

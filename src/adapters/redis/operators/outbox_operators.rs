@@ -77,6 +77,10 @@ impl OutboxOperators for RedisStore {
         self.change_row(OperatorAction::Park, id, audit).await
     }
 
+    async fn redrive_row(&self, id: RowId, audit: &Audit) -> Result<OperatorOutcome, Error> {
+        self.change_row(OperatorAction::Redrive, id, audit).await
+    }
+
     async fn redrive(
         &self,
         filter: &RowFilter,

@@ -146,7 +146,8 @@ async fn change_row(
         return Err(QueryError::Conflict(format!("it is {} now", status.as_str())));
     }
     match action {
-        BulkAction::Retry | BulkAction::Redrive => operations.retry(id, operator, reason).await,
+        BulkAction::Retry => operations.retry(id, operator, reason).await,
+        BulkAction::Redrive => operations.redrive_row(id, operator, reason).await,
         BulkAction::Park => operations.park(id, operator, reason).await,
     }
 }

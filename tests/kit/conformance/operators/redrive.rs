@@ -1,7 +1,7 @@
 //! Cases of `OutboxOperators`: redrive by filter, and the audit table.
 use domain::{EventType, Status};
 use ports::FailureType;
-use ports::operators::{OperatorOutcome, RowFilter};
+use ports::operators::{AuditFilter, OperatorOutcome, RowFilter};
 use ports::outbox::{Disposition, RowStatus};
 use ports::partitions::AcquireReason;
 
@@ -82,6 +82,27 @@ pub(super) async fn a_redriven_key_is_sent_in_order<B: Backend>(backend: &B) {
     let sent = worker.drain(ALL).await;
     assert_eq!(sent.iter().map(|row| row.sequence).collect::<Vec<_>>(), [1, 2, 3]);
     given.advance(SECOND).await;
+}
+
+pub(super) async fn a_parked_row_is_redriven_alone<B: Backend>(backend: &B) {
+    let given = given(backend);
+    let (mut worker, rows) = parked(&given, 3, Disposition::ParkRow).await;
+    let waiting = given.place_order(P0).await;
+    worker.exclude_head(waiting.id, Disposition::Retry(RETRY)).await;
+    let failed = given.rows_of(waiting.id).await[0].id;
+    let (operators, audit) = (backend.operators(), audit());
+
+    let redriven = operators.redrive_row(rows[1], &audit).await.expect("the call succeeds");
+    let refused = operators.redrive_row(failed, &audit).await.expect("the call succeeds");
+
+    assert_eq!((redriven, refused), (OperatorOutcome::Done(1), OperatorOutcome::WrongStatus(RowStatus::Failed)));
+    let missing = operators.redrive_row(i64::MAX, &audit).await.expect("the call succeeds");
+    assert_eq!(missing, OperatorOutcome::Missing);
+    let entries = operators.audit_entries(&AuditFilter::default(), 10).await.expect("the audit table is read");
+    let entries: Vec<_> = entries.iter().map(|entry| (entry.action.as_str(), entry.row)).collect();
+    assert_eq!(entries, [("redrive", Some(rows[1]))]);
+    worker.reacquire(AcquireReason::Uncertain).await;
+    assert_eq!(ids(&worker.drain(ALL).await), [rows[1]]);
 }
 
 pub(super) async fn each_operation_leaves_an_audit_row<B: Backend>(backend: &B) {

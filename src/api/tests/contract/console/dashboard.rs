@@ -97,6 +97,17 @@ async fn selected_rows_are_counted_before_they_are_changed_together() {
 }
 
 #[actix_web::test]
+async fn selected_rows_are_redriven_and_audited_as_over_http() {
+    let server = TestServer::new();
+    let browser = Browser::log_in(&server).await;
+
+    let done = browser.act("/console/outbox/bulk", &[("action", "redrive"), ("row", "2"), ("reason", "go")]).await;
+
+    assert!(done.contains("redrive: 1 row was changed."), "{done}");
+    assert_eq!(*server.outbox.redriven_rows.lock(), [2]);
+}
+
+#[actix_web::test]
 async fn a_row_names_the_next_step_and_its_neighbours() {
     let server = TestServer::new();
     let browser = Browser::log_in(&server).await;

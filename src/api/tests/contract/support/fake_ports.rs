@@ -183,6 +183,8 @@ impl RedriveLedger for FakeRedrives {
 pub struct FakeOutbox {
     pub rows: Mutex<Vec<RowView>>,
     pub audits: Mutex<Vec<Audit>>,
+    /// The rows that were redriven one by one.
+    pub redriven_rows: Mutex<Vec<RowId>>,
     /// Reads until the store is unreachable.
     pub reads_left: AtomicU32,
 }
@@ -218,7 +220,12 @@ impl Default for FakeOutbox {
             row(3, RowStatus::Pending, None),
             row(4, RowStatus::Failed, Some(Timestamp::from_millis(9_000))),
         ];
-        Self { rows: Mutex::new(rows), audits: Mutex::default(), reads_left: AtomicU32::new(u32::MAX) }
+        Self {
+            rows: Mutex::new(rows),
+            audits: Mutex::default(),
+            redriven_rows: Mutex::default(),
+            reads_left: AtomicU32::new(u32::MAX),
+        }
     }
 }
 
@@ -273,6 +280,10 @@ impl OutboxOperators for FakeOutbox {
         };
         let audits = self.audits.lock();
         Ok(audits.iter().enumerate().rev().map(entry).filter(matches).take(limit as usize).collect())
+    }
+    async fn redrive_row(&self, id: RowId, audit: &Audit) -> Result<OperatorOutcome, Error> {
+        self.redriven_rows.lock().push(id);
+        self.set_status(id, RowStatus::Pending, audit)
     }
     async fn retry(&self, id: RowId, audit: &Audit) -> Result<OperatorOutcome, Error> {
         self.set_status(id, RowStatus::Pending, audit)
