@@ -172,8 +172,8 @@ mod openapi {
 }
 
 pub use admin::documents::{
-    audit_entry_document, dead_letter_document, partition_document, record_document, row_diagnosis_document,
-    row_document, row_record_document,
+    OutboxRecordDocument, audit_entry_document, dead_letter_document, partition_document, record_document,
+    row_diagnosis_document, row_document, row_record_document,
 };
 pub use admin::paced_redrive::{Pace, PacedRedrive};
 pub use console::links::shell_quoted;
@@ -184,5 +184,6 @@ pub use http::server::{BoundListener, RunningServer, serve, serve_on};
 pub use http::startup_server::{StartupContext, StartupServer, serve_startup};
 pub use http::trusted_proxies::{InvalidNetwork, TrustedProxies};
 pub use openapi::document::openapi_json;
+pub use topics::record_value::pretty_json;
 
 pub use state::{HttpState, StateParts};

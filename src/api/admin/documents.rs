@@ -4,8 +4,9 @@ use app::operators::dead_letters::DeadLetter;
 use app::port_types::{AuditEntry, ClaimedRow, Delivery, PartitionView, RowDiagnosis, RowView};
 use app::relay::{self, RecordEnvelope, TopicContracts};
 use domain::{RegionId, Timestamp};
+use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
-use serde_json::{Value, json};
+use serde_json::{Map, Value};
 
 use crate::admin::audit::AuditEntryBody;
 use crate::admin::dead_letter_body::{DeadLetterBody, header_map};
@@ -13,7 +14,7 @@ use crate::admin::diagnosis::DiagnosisBody;
 use crate::admin::outbox_row::OutboxRowBody;
 use crate::admin::partitions::PartitionBody;
 use crate::topics::record_body::TopicRecordBody;
-use crate::topics::record_value::readable;
+use crate::topics::record_value::RecordValue;
 
 /// An outbox row as in `/admin/outbox`.
 pub fn row_document(row: &RowView) -> Value {
@@ -25,22 +26,29 @@ pub fn row_diagnosis_document(diagnosis: &RowDiagnosis, now: Timestamp) -> Value
     serde_json::to_value(DiagnosisBody::of(diagnosis, now)).expect("text and numbers always serialise")
 }
 
-/// The record of a row: topic, sequence, headers, and the value as JSON (its numbers may be rounded) or text, null where the payload was deleted. The
-/// headers are those of the last attempt by a service of this region.
-pub fn row_record_document(event: &ClaimedRow, region: &RegionId) -> Value {
-    let payload = event.payload.clone().unwrap_or_else(|| [].into());
-    let record = relay::record(event, &payload, &RecordEnvelope::new(region, TopicContracts::default()));
-    json!({
-        "topic": &*record.topic,
-        "sequence": event.sequence,
-        "headers": header_map(&record.headers),
-        "value": event.payload.as_ref().map(|payload| parsed(payload)),
-    })
+/// The record that a row publishes.
+#[derive(Debug, Serialize)]
+pub struct OutboxRecordDocument {
+    /// Full name of the topic.
+    pub topic: String,
+    /// Place of the event in its key, from 1.
+    pub sequence: u64,
+    /// Readable headers by name: those of the last attempt by a service of this region.
+    pub headers: Map<String, Value>,
+    /// JSON as it was published, any other text as a JSON text; null where the payload was deleted.
+    pub value: Option<Box<RawValue>>,
 }
 
-/// A value as JSON if it is JSON, else as text.
-fn parsed(value: &[u8]) -> Value {
-    serde_json::from_slice(value).unwrap_or_else(|_| Value::String(readable(value)))
+/// The record of a row.
+pub fn row_record_document(event: &ClaimedRow, region: &RegionId) -> OutboxRecordDocument {
+    let payload = event.payload.clone().unwrap_or_else(|| [].into());
+    let record = relay::record(event, &payload, &RecordEnvelope::new(region, TopicContracts::default()));
+    OutboxRecordDocument {
+        topic: record.topic.to_string(),
+        sequence: event.sequence,
+        headers: header_map(&record.headers),
+        value: event.payload.as_ref().map(|payload| RecordValue::of(payload).json),
+    }
 }
 
 /// A partition as in `/admin/partitions`.

@@ -2,9 +2,8 @@
 use std::sync::Arc;
 
 use maud::{Markup, html};
-use serde_json::Value;
 
-use crate::topics::record_value::readable;
+use crate::topics::record_value::{pretty_json, readable};
 
 /// Bytes of a hexadecimal dump; the rest is only counted.
 const DUMP_BYTES_MAX: usize = 1_024;
@@ -12,8 +11,8 @@ const BYTES_PER_LINE: usize = 16;
 
 /// A whole value, and what is shown of it: the schema's id of its frame and the bytes without the frame. The raw bytes are shown below it.
 pub(crate) fn value_view(value: &[u8], (schema, bytes): (Option<u32>, &[u8])) -> Markup {
-    let json = serde_json::from_slice::<Value>(bytes).ok();
-    let text = std::str::from_utf8(bytes).ok().filter(|text| is_printable(text));
+    let text = std::str::from_utf8(bytes).ok();
+    let (json, text) = (text.and_then(pretty_json), text.filter(|text| is_printable(text)));
     let format = match (&json, text) {
         (Some(_), _) => "JSON",
         (None, Some(_)) => "text",
@@ -23,7 +22,7 @@ pub(crate) fn value_view(value: &[u8], (schema, bytes): (Option<u32>, &[u8])) ->
         h3 { "Value" }
         p class="quiet" { (value.len()) " bytes, " (format) @if let Some(schema) = schema { ", schema " (schema) } }
         @match (&json, text) {
-            (Some(json), _) => pre tabindex="0" { code { (format!("{json:#}")) } },
+            (Some(json), _) => pre tabindex="0" { code { (json) } },
             (None, Some(text)) => pre tabindex="0" { code { (text) } },
             (None, None) => pre tabindex="0" { code { (hex_dump(bytes)) } },
         }
@@ -100,8 +99,8 @@ mod tests {
 
     #[test]
     fn json_is_pretty_and_its_bytes_are_one_click_away() {
-        let markup = value_view(br#"{"n":1}"#, (None, br#"{"n":1}"#)).into_string();
-        assert!(markup.contains("&quot;n&quot;: 1") && markup.contains("7b 22 6e"), "{markup}");
+        let markup = value_view(br#"{"n":1.10}"#, (None, br#"{"n":1.10}"#)).into_string();
+        assert!(markup.contains("&quot;n&quot;: 1.10") && markup.contains("7b 22 6e"), "{markup}");
         assert!(value_view(b"\xff\x00", (None, b"\xff\x00")).into_string().contains("ff 00"));
     }
 }

@@ -23,6 +23,45 @@ impl RecordValue {
     }
 }
 
+/// JSON with a line for each member and element. Numbers and the order of members stay as they were published; `None` for a text that is no JSON.
+pub fn pretty_json(text: &str) -> Option<String> {
+    let line = on_one_line(text)?;
+    let (mut pretty, mut level, mut in_text, mut is_escaped) = (String::new(), 0, false, false);
+    let mut characters = line.get().chars().peekable();
+    while let Some(character) = characters.next() {
+        match character {
+            '}' | ']' if !in_text => {
+                level -= 1;
+                // An empty object or array stays on its line.
+                if !pretty.ends_with(['{', '[']) {
+                    new_line(&mut pretty, level);
+                }
+            }
+            '"' if !is_escaped => in_text = !in_text,
+            _ => {}
+        }
+        is_escaped = in_text && character == '\\' && !is_escaped;
+        pretty.push(character);
+        match character {
+            '{' | '[' if !in_text => {
+                level += 1;
+                if !matches!(characters.peek(), Some('}' | ']')) {
+                    new_line(&mut pretty, level);
+                }
+            }
+            ',' if !in_text => new_line(&mut pretty, level),
+            ':' if !in_text => pretty.push(' '),
+            _ => {}
+        }
+    }
+    Some(pretty)
+}
+
+fn new_line(pretty: &mut String, level: usize) {
+    pretty.push('\n');
+    pretty.extend(std::iter::repeat_n("  ", level));
+}
+
 /// Printable text as it is, other bytes as hexadecimal digits after `0x`.
 pub(crate) fn readable(bytes: &[u8]) -> String {
     match std::str::from_utf8(bytes) {
@@ -82,6 +121,25 @@ mod tests {
         for (text, line) in cases {
             assert_eq!(shown(text.as_bytes()), (line.unwrap_or(text).to_owned(), None));
         }
+    }
+
+    #[test]
+    fn pretty_json_keeps_numbers_and_the_order_of_members() {
+        let text = r#"{"b":12345678901234567890123,"a":[1.10,{}, [],"x\\\",{:[ "], "c" : {"d":null}}"#;
+        let pretty = r#"{
+  "b": 12345678901234567890123,
+  "a": [
+    1.10,
+    {},
+    [],
+    "x\\\",{:[ "
+  ],
+  "c": {
+    "d": null
+  }
+}"#;
+        assert_eq!(pretty_json(text).as_deref(), Some(pretty));
+        assert_eq!((pretty_json("[ ]").as_deref(), pretty_json("1 2")), (Some("[]"), None));
     }
 
     #[test]

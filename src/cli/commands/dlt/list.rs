@@ -1,12 +1,11 @@
 //! Prints dead letters as a table or as JSON.
-use api::dead_letter_document;
+use api::{dead_letter_document, pretty_json};
 use app::consume::order_topic::OrderTopic;
 use app::contract::rfc3339;
 use app::error::QueryError;
 use app::operators::dead_letters::{DeadLetter, DeadLetterFilter, DeadLetterPosition, DeadLetters};
 use app::operators::dead_letters_by_topic::{DeadLettersByTopic, WaitingDeadLetters};
 use app::port_types::FailureType;
-use serde_json::Value;
 
 use super::super::super::failure::Failure;
 use super::super::super::output::screen::{Screen, Tone};
@@ -102,8 +101,8 @@ fn cells(dead_letter: &DeadLetter) -> Vec<TableCell> {
 
 pub(super) fn print_dead_letter(dead_letter: &DeadLetter, orders: &OrderTopic, json: bool) -> Result<(), Failure> {
     let document = dead_letter_document(dead_letter, orders);
-    let pretty = if json { None } else { serde_json::from_str::<Value>(document.get()).ok() };
-    print_line(&pretty.map_or_else(|| document.to_string(), |document| format!("{document:#}")))
+    let pretty = if json { None } else { pretty_json(document.get()) };
+    print_line(pretty.as_deref().unwrap_or(document.get()))
 }
 
 pub(super) fn not_found(error: QueryError, position: DeadLetterPosition, topic: &str) -> Failure {
