@@ -88,7 +88,7 @@ pub fn init_brief_on_stderr(level: &str) -> Result<(), Error> {
 /// # Errors
 /// The level is invalid.
 pub fn check_level(level: &str) -> Result<(), Error> {
-    filter::filter(level).map(drop)
+    filter::filter::<Registry>(level).map(drop)
 }
 
 /// The line that reports losses. It is formatted by the log's own layer, but does not go through the queue.
