@@ -1,4 +1,5 @@
 //! Decoding the rows that a claim returns.
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use domain::{Hlc, RegionId};
@@ -7,12 +8,13 @@ use ports::orders::{RegionStamp, TraceContext};
 use ports::outbox::{ClaimedRow, RowId};
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
+use uuid::Uuid;
 
 use crate::connection::session::PooledSession;
 use crate::connection::sql_value::{event_id, event_key, get, get_time_opt};
 use crate::connection::statement_error::StatementResult;
 
-/// The columns of an event `e`, after the id, the key and the attempts of its row.
+/// The columns of an event `e` that [`read`] decodes.
 macro_rules! event_columns {
     () => {
         "e.event_id, e.type, e.topic, e.sequence, e.occurred_at, e.region, e.hlc_millis, e.hlc_counter, e.traceparent, e.tracestate,
@@ -40,8 +42,9 @@ pub(crate) async fn find(session: &PooledSession, id: RowId) -> StatementResult<
 pub(crate) fn read_all<'a>(rows: impl IntoIterator<Item = &'a Row>, first: usize) -> StatementResult<Vec<ClaimedRow>> {
     let mut claimed: Vec<ClaimedRow> = Vec::new();
     for row in rows {
-        if get::<Option<i64>>(row, first)?.is_some() {
-            let decoded = read(row, first, claimed.last())?;
+        if let Some(id) = get::<Option<i64>>(row, first)? {
+            let taken = TakenRow { id, key: get(row, first + 1)?, attempt: get(row, first + 2)? };
+            let decoded = read(taken, row, first + 3, claimed.last())?;
             claimed.push(decoded);
         }
     }
@@ -50,32 +53,61 @@ pub(crate) fn read_all<'a>(rows: impl IntoIterator<Item = &'a Row>, first: usize
     Ok(claimed)
 }
 
-/// Decodes one row. The event's columns are NULL if the event was deleted.
-fn read(row: &Row, first: usize, previous: Option<&ClaimedRow>) -> StatementResult<ClaimedRow> {
+/// Decodes a batch, in id order. The summary has its ids, keys and attempts so far as arrays from the column `batch` on. Each other row is an
+/// event, with its id in the column `event` and the columns of the event after it; these are NULL in the summary.
+pub(crate) fn read_batch(summary: &Row, rows: &[Row], batch: usize, event: usize) -> StatementResult<Vec<ClaimedRow>> {
+    let (ids, keys): (Vec<i64>, Vec<Uuid>) = (get(summary, batch)?, get(summary, batch + 1)?);
+    let attempts: Vec<i32> = get(summary, batch + 2)?;
+    let mut events: HashMap<i64, &Row> = HashMap::with_capacity(rows.len());
+    for row in rows {
+        if let Some(id) = get::<Option<i64>>(row, event)? {
+            events.insert(id, row);
+        }
+    }
+    let mut claimed: Vec<ClaimedRow> = Vec::with_capacity(ids.len());
+    for ((id, key), attempts) in ids.into_iter().zip(keys).zip(attempts) {
+        let taken = TakenRow { id, key, attempt: attempts + 1 };
+        let row = events.get(&id).copied().unwrap_or(summary);
+        let decoded = read(taken, row, event + 1, claimed.last())?;
+        claimed.push(decoded);
+    }
+    claimed.sort_by_key(|row| row.id);
+    Ok(claimed)
+}
+
+/// What a claim returns of a row in the queue.
+struct TakenRow {
+    id: RowId,
+    key: Uuid,
+    attempt: i32,
+}
+
+/// Decodes one row, with its event from the column `first` on. The event's columns are NULL if the event was deleted.
+fn read(taken: TakenRow, row: &Row, first: usize, previous: Option<&ClaimedRow>) -> StatementResult<ClaimedRow> {
     let shared = |column: usize, previous: Option<&Arc<str>>| -> StatementResult<Arc<str>> {
         // Neighbouring rows mostly have the same type and topic, and share one allocation.
         let text = get::<Option<&str>>(row, column)?.unwrap_or("");
         Ok(previous.filter(|previous| &***previous == text).cloned().unwrap_or_else(|| text.into()))
     };
-    let parent = get::<Option<&str>>(row, first + 11)?;
-    let state = get::<Option<&str>>(row, first + 12)?;
+    let parent = get::<Option<&str>>(row, first + 8)?;
+    let state = get::<Option<&str>>(row, first + 9)?;
     Ok(ClaimedRow {
-        id: get(row, first)?,
-        event_id: event_id(get::<Option<_>>(row, first + 3)?.unwrap_or_default()),
-        key: event_key(get(row, first + 1)?, get(row, first + 15)?),
-        kind: shared(first + 4, previous.map(|previous| &previous.kind))?,
-        topic: shared(first + 5, previous.map(|previous| &previous.topic))?,
-        payload: get::<Option<&[u8]>>(row, first + 14)?.map(Arc::from),
-        sequence: get::<Option<i64>>(row, first + 6)?.unwrap_or_default() as u64,
-        occurred_at: get_time_opt(row, first + 7)?.unwrap_or_default(),
-        stamp: stamp(row, first + 8, previous)?,
+        id: taken.id,
+        event_id: event_id(get::<Option<_>>(row, first)?.unwrap_or_default()),
+        key: event_key(taken.key, get(row, first + 12)?),
+        kind: shared(first + 1, previous.map(|previous| &previous.kind))?,
+        topic: shared(first + 2, previous.map(|previous| &previous.topic))?,
+        payload: get::<Option<&[u8]>>(row, first + 11)?.map(Arc::from),
+        sequence: get::<Option<i64>>(row, first + 3)?.unwrap_or_default() as u64,
+        occurred_at: get_time_opt(row, first + 4)?.unwrap_or_default(),
+        stamp: stamp(row, first + 5, previous)?,
         trace: parent.map(|parent| TraceContext { parent: parent.into(), state: state.map(Arc::from) }),
-        request_id: get::<Option<&str>>(row, first + 18)?.map(Arc::from),
-        headers: get::<Option<&str>>(row, first + 16)?.map(EventHeaders::from_json).unwrap_or_default(),
-        content_type: get::<Option<&str>>(row, first + 17)?.map(Arc::from),
-        contract_checksum: get::<Option<i32>>(row, first + 19)?.map(i32::cast_unsigned),
-        attempt: get::<i32>(row, first + 2)?.unsigned_abs(),
-        created_at: get_time_opt(row, first + 13)?.unwrap_or_default(),
+        request_id: get::<Option<&str>>(row, first + 15)?.map(Arc::from),
+        headers: get::<Option<&str>>(row, first + 13)?.map(EventHeaders::from_json).unwrap_or_default(),
+        content_type: get::<Option<&str>>(row, first + 14)?.map(Arc::from),
+        contract_checksum: get::<Option<i32>>(row, first + 16)?.map(i32::cast_unsigned),
+        attempt: taken.attempt.unsigned_abs(),
+        created_at: get_time_opt(row, first + 10)?.unwrap_or_default(),
     })
 }
 

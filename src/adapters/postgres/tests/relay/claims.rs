@@ -277,3 +277,19 @@ async fn settlement_after_a_takeover_changes_nothing() {
     assert_eq!(fixture.store.settle(late).await.unwrap(), FencedOutcome::Stale);
     assert_eq!(fixture.statuses().await, [RowStatus::InFlight; 3]);
 }
+
+#[tokio::test]
+async fn a_missing_event_leaves_the_other_rows_of_its_batch_as_they_are() {
+    let fixture = ClaimFixture::new().await;
+    let ids = fixture.ids().await;
+    fixture.sql(&format!("DELETE FROM outbox_event WHERE id = {}", ids[1])).await;
+    fixture.sql(&format!("UPDATE outbox SET attempts = 4 WHERE id = {}", ids[2])).await;
+
+    let batch = batch(claim(&fixture.store, fixture.fence.clone(), 10).await);
+
+    assert_eq!(batch.rows.iter().map(|row| row.id).collect::<Vec<_>>(), ids);
+    assert_eq!(batch.rows.iter().map(|row| row.payload.is_some()).collect::<Vec<_>>(), [true, false, true]);
+    assert_eq!(batch.rows.iter().map(|row| row.attempt).collect::<Vec<_>>(), [1, 1, 5]);
+    assert_eq!(batch.rows[1].key, batch.rows[0].key);
+    assert_ne!(batch.rows[1].key, batch.rows[2].key);
+}
