@@ -151,7 +151,7 @@ async fn dropped_callers_cancel_neither_the_round_nor_the_others() {
 /// While a backlog drains, all partitions have full batches, and a heartbeat that waits behind them would lose the leases.
 #[tokio::test]
 async fn full_batches_leave_a_connection_for_everything_else() {
-    let mut fixture = RelayFixture::new().await;
+    let fixture = RelayFixture::new().await;
     let mut batches = Vec::new();
     for partition in [0, 1] {
         fixture.create(partition, 2).await;
