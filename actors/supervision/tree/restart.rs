@@ -24,7 +24,7 @@ impl Supervisor {
         }
         self.record_exit(index, &report, event_name, ActorState::Restarting);
         let exceeded = self.intensity.exceeded_by(Instant::now());
-        self.bus.supervisor_registry().set_failures(&self.name, self.intensity.failures().clone());
+        self.store_failures();
         if exceeded {
             return self.escalate(index, &report.reason).await;
         }
@@ -32,6 +32,11 @@ impl Supervisor {
         let due = Instant::now() + delay;
         let group = self.stop_affected_siblings(index).await;
         self.schedule_restart(index, &report.reason, (due, delay), group);
+    }
+
+    /// Shows the failures in the snapshot.
+    fn store_failures(&self) {
+        self.bus.supervisor_registry().set_failures(&self.name, self.intensity.failures().clone());
     }
 
     /// Forgets a child that is not restarted: its mailbox closes, its registry entry stays and keeps the exit reason.
@@ -60,6 +65,7 @@ impl Supervisor {
         }
         self.stop_all(&request).await;
         self.intensity.clear();
+        self.store_failures();
         self.report_own_exit(escalated);
     }
 

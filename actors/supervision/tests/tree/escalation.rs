@@ -137,6 +137,8 @@ virtual_time_test!(escalated_supervisor_restarts_with_its_subtree_and_addresses_
     assert_eq!(events.wait_for("child_exited", "/sub").await.child_type, "supervisor");
     assert_eq!(events.wait_for("child_restarted", "/sub").await.generation, 2);
     assert_eq!(generations(&[a, b, top]).await, [3, 2, 1]);
+    let used = root.bus().supervisors().into_iter().map(|row| (row.label, row.restarts_in_window)).collect::<Vec<_>>();
+    assert_eq!(used, [("root".into(), 1), ("/sub".into(), 0)], "an escalation ends the window");
     assert_eq!(root.shutdown(FIVE_SECONDS).await.reason, ExitReason::Shutdown);
 });
 
