@@ -47,7 +47,8 @@ impl SupervisionBus {
         self.inject(path, "stop", by, |_| ActorCommand::Stop)
     }
 
-    /// Pauses the actor: it handles nothing until it is resumed, exits or is drained. A starting actor is paused once it has started.
+    /// Pauses the actor: it handles nothing until it is resumed, exits or is drained. A starting actor is paused once it has started, and an
+    /// actor that drains is not paused.
     ///
     /// # Errors
     /// [`NoSuchActor`] when no running actor has the path.

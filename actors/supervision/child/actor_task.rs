@@ -11,7 +11,7 @@ use std::task::{Context as TaskContext, Poll};
 
 use actix::dev::ContextFut;
 use actix::dev::channel::AddressReceiver;
-use actix::fut::{ActorFutureExt as _, wrap_future};
+use actix::fut::{ActorFuture, wrap_future};
 use actix::prelude::*;
 use tokio::time::Instant;
 
@@ -23,22 +23,43 @@ use crate::child::signal::{Lifecycle, SupervisorLink};
 use crate::child::supervised::{DrainMode, Incarnation, SupervisedActor};
 use crate::mailbox::state::MailboxState;
 
-type ActorFuture<A> = ContextFut<A, Context<A>>;
+type RunningActor<A> = ContextFut<A, Context<A>>;
 type IncarnationFactory<A> = Box<dyn Fn(Incarnation) -> A + Send>;
 
 /// A drain in progress.
 struct Drain {
     reason: ExitReason,
     is_final: bool,
+    /// The messages that were ever enqueued at the time of the request: the hook comes after them.
+    enqueued: u64,
+    /// The hook is an item of the actor's context.
+    hook_spawned: bool,
     /// What the actor's drain hook returned, once it ran.
     mode: Rc<Cell<Option<DrainMode>>>,
-    /// Resolves when the mailbox is empty, and holds new messages back until then.
+    /// Resolves when the mailbox is empty, and holds new messages back until then, so that they cannot delay the hook without end.
     mailbox_drained: Option<Pin<Box<dyn Future<Output = ()>>>>,
+}
+
+/// Calls the drain hook and stores its result.
+struct DrainHook(Rc<Cell<Option<DrainMode>>>);
+
+impl<A: SupervisedActor> ActorFuture<A> for DrainHook {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, actor: &mut A, ctx: &mut Context<A>, _: &mut TaskContext<'_>) -> Poll<()> {
+        // After a message whose handler called `ctx.wait`, actix polls the items once before it polls what the handler waits for. It polls them
+        // again when the wait has ended.
+        if ctx.waiting() {
+            return Poll::Pending;
+        }
+        self.0.set(Some(actor.drain(ctx)));
+        Poll::Ready(())
+    }
 }
 
 pub(crate) struct ActorTask<A: SupervisedActor> {
     /// None before the first start and after the final exit.
-    actor: Option<ActorFuture<A>>,
+    actor: Option<RunningActor<A>>,
     receiver: Option<AddressReceiver<A>>,
     /// Keeps the mailbox connected, so that actix never refuses a restart. None after the final exit.
     addr: Option<Addr<A>>,
@@ -102,6 +123,10 @@ impl<A: SupervisedActor> ActorTask<A> {
             ActorCommand::Supervise(
                 ChildCommand::Kill { is_final, .. } | ChildCommand::Drain(DrainRequest { is_final, .. }),
             ) => return !is_final,
+            // The pause came between two incarnations or during a drain, where it has no target.
+            ActorCommand::CheckPaused if !self.running || self.drain.is_some() => {
+                self.mailbox.paused.store(false, SeqCst)
+            }
             ActorCommand::Supervise(ChildCommand::Start { .. }) | ActorCommand::CheckPaused => {}
             ActorCommand::Supervise(ChildCommand::Exit) => return false,
             ActorCommand::Panic { by } if self.running => self.injected_panic = Some(by),
@@ -157,31 +182,39 @@ impl<A: SupervisedActor> ActorTask<A> {
             return;
         }
         self.mailbox.paused.store(false, SeqCst);
-        let mode = Rc::new(Cell::new(None));
-        let hook_result = mode.clone();
-        self.actor_context().spawn(
-            wrap_future(async {})
-                .map(move |(), actor: &mut A, ctx: &mut Context<A>| hook_result.set(Some(actor.drain(ctx)))),
-        );
-        self.drain = Some(Drain { reason, is_final, mode, mailbox_drained: None });
+        let enqueued = self.mailbox.enqueued();
+        let mode = Rc::default();
+        self.drain = Some(Drain { reason, is_final, enqueued, hook_spawned: false, mode, mailbox_drained: None });
     }
 
-    /// Whether an actor that drains with [`DrainMode::WhenIdle`] has no message left.
-    fn is_drained(&mut self, cx: &mut TaskContext<'_>) -> bool {
+    /// Advances a drain after a poll of the actor. Returns whether the actor is to be polled again.
+    fn advance_drain(&mut self, cx: &mut TaskContext<'_>) -> bool {
         let Some(drain) = self.drain.as_mut() else { return false };
-        match drain.mode.get() {
-            None | Some(DrainMode::StopsItself) => return false,
-            Some(DrainMode::WhenIdle) => {}
+        if drain.mode.get() == Some(DrainMode::StopsItself) {
+            drain.mailbox_drained = None;
+            return false;
         }
         let drained = drain.mailbox_drained.get_or_insert_with(|| Box::pin(self.mailbox.clone().drained()));
-        match drained.as_mut().poll(cx) {
-            Poll::Pending => false,
-            Poll::Ready(()) => {
-                // A future must not be polled after completion: the mode keeps this function from polling it again.
-                drain.mode.set(Some(DrainMode::StopsItself));
-                true
-            }
+        let is_empty = drained.as_mut().poll(cx).is_ready();
+        if is_empty {
+            // A future must not be polled after its completion.
+            drain.mailbox_drained = None;
         }
+        if drain.mode.get() == Some(DrainMode::WhenIdle) {
+            if is_empty {
+                // Nothing follows but the exit.
+                drain.mode.set(Some(DrainMode::StopsItself));
+                self.actor_context().stop();
+            }
+            return is_empty;
+        }
+        if drain.hook_spawned || !self.mailbox.is_taken(drain.enqueued, cx.waker()) {
+            return false;
+        }
+        drain.hook_spawned = true;
+        let hook = DrainHook(drain.mode.clone());
+        self.actor_context().spawn(hook);
+        true
     }
 
     /// Ends this incarnation. Returns true when the task waits for a next one.
@@ -275,10 +308,7 @@ impl<A: SupervisedActor> Future for ActorTask<A> {
                 return Poll::Pending;
             }
             let (reason, is_final) = match this.poll_actor(cx) {
-                Ok(Poll::Pending) if this.is_drained(cx) => {
-                    this.actor_context().stop();
-                    continue;
-                }
+                Ok(Poll::Pending) if this.advance_drain(cx) => continue,
                 Ok(Poll::Pending) => return Poll::Pending,
                 Ok(Poll::Ready(())) => this
                     .drain

@@ -25,8 +25,9 @@ pub enum DrainMode {
 
 /// An actor that can be supervised. [`supervised!`](crate::supervised) writes the implementation.
 pub trait SupervisedActor: Actor<Context = Context<Self>> + Supervised {
-    /// Called when the actor is to finish its outstanding work, within the shutdown limit of its spec. The call comes after the messages
-    /// queued before it, and not while the actor waits in `ctx.wait`.
+    /// Called when the actor is to finish its outstanding work, within the shutdown limit of its spec. The call comes after the handlers of
+    /// the messages that its [`Mailbox`](crate::Mailbox) held at the request have begun, and not while the actor waits in `ctx.wait`. New
+    /// messages wait until the call.
     fn drain(&mut self, _ctx: &mut Context<Self>) -> DrainMode {
         DrainMode::WhenIdle
     }

@@ -80,6 +80,9 @@ impl MailboxPermit {
 impl Drop for MailboxPermit {
     fn drop(&mut self) {
         let now = Instant::now();
+        if self.begun_at.is_none() {
+            self.mailbox.record_dropped();
+        }
         match self.begun_at {
             Some(at) => self.mailbox.observer.handled(self.mailbox.kind, at - self.queued_at, now - at),
             None if self.mailbox.closed.load(std::sync::atomic::Ordering::SeqCst) => {

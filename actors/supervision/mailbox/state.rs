@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
+use std::task::Waker;
 use std::time::Duration;
 
 use tokio::sync::{Notify, Semaphore};
@@ -44,8 +45,13 @@ pub(crate) struct MailboxState {
     /// What the actor works on.
     pub(crate) work: Arc<ActorWork>,
     outstanding: AtomicUsize,
+    enqueued: AtomicU64,
     peak: AtomicUsize,
     started: AtomicU64,
+    /// Messages that were dropped before a handler began them.
+    dropped: AtomicU64,
+    /// The actor task that waits in [`MailboxState::is_taken`].
+    taken_waker: parking_lot::Mutex<Option<Waker>>,
     created_at: Instant,
     /// Milliseconds from `created_at` to the last progress.
     progress_ms: AtomicU64,
@@ -65,8 +71,11 @@ impl MailboxState {
             closed: false.into(),
             work: Arc::default(),
             outstanding: 0.into(),
+            enqueued: 0.into(),
             peak: 0.into(),
             started: 0.into(),
+            dropped: 0.into(),
+            taken_waker: parking_lot::Mutex::default(),
             created_at: Instant::now(),
             progress_ms: 0.into(),
             idle: Notify::new(),
@@ -87,6 +96,7 @@ impl MailboxState {
     }
 
     pub(crate) fn record_enqueued(&self, now: Instant) {
+        self.enqueued.fetch_add(1, SeqCst);
         let outstanding = self.outstanding.fetch_add(1, SeqCst) + 1;
         self.peak.fetch_max(outstanding, SeqCst);
         if outstanding == 1 {
@@ -104,6 +114,28 @@ impl MailboxState {
     /// Counts a message whose handler begins, and returns how many began before it.
     pub(crate) fn record_started(&self) -> u64 {
         self.started.fetch_add(1, SeqCst)
+    }
+
+    /// Counts a message that is dropped before a handler began it.
+    pub(crate) fn record_dropped(&self) {
+        self.dropped.fetch_add(1, SeqCst);
+        let waker = self.taken_waker.lock().take();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// Messages that were ever sent to this mailbox.
+    pub(crate) fn enqueued(&self) -> u64 {
+        self.enqueued.load(SeqCst)
+    }
+
+    /// Whether the first `enqueued` messages have begun or been dropped. Otherwise a drop wakes the caller, which is the actor task: a
+    /// message begins only while that task polls its actor.
+    pub(crate) fn is_taken(&self, enqueued: u64, waker: &Waker) -> bool {
+        // Registered before the counters are read, so that no drop is missed.
+        *self.taken_waker.lock() = Some(waker.clone());
+        self.started.load(SeqCst) + self.dropped.load(SeqCst) >= enqueued
     }
 
     /// Restarts the watchdog's clock: a message was finished, or the time until now must not count.

@@ -136,6 +136,35 @@ virtual_time_test!(starting_actor_is_paused_once_it_has_started, {
     assert_eq!(w.ask(Ping, ms(100)).await, Err(AskError::Timeout));
 });
 
+virtual_time_test!(pause_between_two_incarnations_has_no_effect, {
+    let env = WorkerEnv::default();
+    let (w, root, mut events) = tree_of_one(&env, 3).await;
+    root.bus().kill("/w", "test").unwrap();
+    events.wait_for("restart_scheduled", "/w").await;
+
+    root.bus().pause("/w", "test").unwrap();
+    events.wait_for("child_restarted", "/w").await;
+
+    assert_eq!(root.bus().snapshot()[0].state, ActorState::Running);
+    assert_eq!(w.ask(Ping, FIVE_SECONDS).await, Ok((2, 1)));
+});
+
+virtual_time_test!(pause_does_not_delay_a_drain, {
+    let env = WorkerEnv::default();
+    let (w, root, _events) = tree_of_one(&env, 3).await;
+    let slow = tokio::task::spawn_local(async move { w.ask(Slow(200, false), FIVE_SECONDS).await });
+    tokio::time::sleep(ms(1)).await;
+    let bus = root.bus().clone();
+    let shutdown = tokio::task::spawn_local(root.shutdown(FIVE_SECONDS));
+    tokio::time::sleep(ms(10)).await;
+
+    bus.pause("/w", "test").unwrap();
+
+    let report = shutdown.await.unwrap();
+    assert_eq!((slow.await.unwrap(), report.unfinished), (Ok(()), vec![]));
+    assert!(report.elapsed < ms(210), "{:?}", report.elapsed);
+});
+
 virtual_time_test!(fault_at_a_path_without_an_actor_is_refused, {
     let env = WorkerEnv::default();
     let bus = bus_without_jitter();

@@ -8,6 +8,7 @@ mod fixture;
 mod arbiters;
 mod chaos;
 mod children;
+mod drain_hooks;
 mod escalation;
 mod events;
 mod faults;

@@ -3,10 +3,8 @@
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
-use actix::prelude::*;
 use supervision::{
-    ActorState, AskError, ExitReason, MailboxMessage, RootSupervisor, Shutdown, Strategy, SupervisorSpec,
-    UnfinishedActor, actor,
+    ActorState, AskError, ExitReason, RootSupervisor, Shutdown, Strategy, SupervisorSpec, UnfinishedActor,
 };
 use tokio::time::Instant;
 
@@ -244,43 +242,6 @@ virtual_time_test!(brutal_shutdown_kills_without_a_drain, {
     assert_eq!(report.unfinished, [UnfinishedActor { path: "/w".into(), queued_or_in_flight: 1 }]);
     assert_eq!(slow.await.unwrap(), Err(AskError::Closed));
     assert_eq!(env.take_trace(), ["+w"], "no stopped()");
-});
-
-/// Drains with a hook that stops the actor after 700 ms.
-struct SelfDraining;
-
-impl Actor for SelfDraining {
-    type Context = Context<Self>;
-}
-
-impl SelfDraining {
-    fn drain_slowly(&mut self, ctx: &mut Context<Self>) {
-        ctx.run_later(ms(700), |_, ctx| ctx.stop());
-    }
-}
-
-supervision::supervised!(SelfDraining, SelfDraining::drain_slowly);
-
-impl Handler<MailboxMessage<Ping>> for SelfDraining {
-    type Result = MessageResult<MailboxMessage<Ping>>;
-
-    fn handle(&mut self, message: MailboxMessage<Ping>, ctx: &mut Self::Context) -> Self::Result {
-        let (Ping, _permit) = message.begin(ctx);
-        MessageResult((0, 0))
-    }
-}
-
-virtual_time_test!(actor_with_a_drain_hook_stops_itself, {
-    let bus = bus_without_jitter();
-    let (actor_mailbox, spec) = actor(&bus, "/self-draining", 8, |_| SelfDraining);
-    let root = RootSupervisor::start(supervisor(Strategy::OneForOne, 3).child(spec), bus).await;
-
-    let shutdown = tokio::task::spawn_local(root.shutdown(FIVE_SECONDS));
-    tokio::time::sleep(ms(100)).await;
-    assert_eq!(actor_mailbox.ask(Ping, FIVE_SECONDS).await, Ok((0, 0)), "it still handles messages");
-
-    let report = shutdown.await.unwrap();
-    assert!(report.unfinished.is_empty() && report.elapsed >= ms(700) && report.elapsed < ms(710), "{report:?}");
 });
 
 virtual_time_test!(parallel_shutdown_drains_all_children_at_once, {
