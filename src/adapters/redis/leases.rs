@@ -19,19 +19,11 @@ use crate::store::reply::{Reply, broken};
 impl PartitionLeases for RedisStore {
     async fn heartbeat(&self, instance: &InstanceId, dead_after: Duration) -> Result<MemberRank, Error> {
         let boot_id = if self.inner.held_name.as_deref() == Some(&*instance.0) { self.boot_id() } else { "" };
-        let arguments = ScriptArguments::new()
-            .text(&instance.0)
-            .number(millis(dead_after))
-            .text(boot_id)
-            .number(std::process::id())
-            .text(self.installation())
-            .number(self.partitions());
+        let arguments = self.renewal_arguments(&instance.0, boot_id, dead_after);
         let mut reply = self.write_list("heartbeat", &self.inner.scripts.heartbeat, arguments).await?;
         if !reply.flag(0)? {
-            let taken_over = self.name_taken_over(instance, &reply.text(3)?);
-            let error = Error::Unreachable(format!("the name {instance} has been taken by {}", taken_over.by));
-            self.inner.name_taken_over.send_replace(Some(taken_over));
-            return Err(error);
+            let by = self.record_name_taken_over(&instance.0, &reply.text(3)?);
+            return Err(Error::Unreachable(format!("the name {instance} has been taken by {by}")));
         }
         Ok(MemberRank { rank: reply.number(1)?, live: reply.number(2)? })
     }

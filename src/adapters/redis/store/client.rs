@@ -29,6 +29,8 @@ pub(crate) struct StoreInner {
     pub(crate) durability: Durability,
     /// The settings by which this Redis may lose data, as last seen.
     pub(crate) known_risk: Mutex<Option<String>>,
+    /// Whether this process has released its name. Locked while the name is renewed or released, so that no renewal follows the release.
+    pub(crate) name_released: tokio::sync::Mutex<bool>,
     pub(crate) name_taken_over: watch::Sender<Option<NameTakenOver>>,
     pub(crate) wake: WakeQueues,
 }

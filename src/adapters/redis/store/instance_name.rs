@@ -1,9 +1,9 @@
-//! The instance name, which one process at a time holds: acquired when the store opens, renewed with the heartbeat, released at the end.
+//! The instance name, which one process at a time holds: acquired when the store opens, renewed at the heartbeat's interval, released at the end.
+use std::sync::Arc;
 use std::time::Duration;
 
 use deadpool_redis::redis::{Value, cmd};
 use ports::Error;
-use ports::partitions::InstanceId;
 use tokio::time::{Instant, sleep};
 use uuid::Builder;
 
@@ -46,14 +46,53 @@ impl RedisStore {
         }
     }
 
-    /// The loss of `instance` to another process, or to another installation if this Redis has one now.
-    pub(crate) fn name_taken_over(&self, instance: &InstanceId, installation: &str) -> NameTakenOver {
-        let by = if installation == self.installation() {
+    /// Starts the task that renews the instance name. Heartbeats renew it too, but an instance that relays nothing sends none.
+    pub(crate) fn start_name_renewal(&self, interval: Duration, dead_after: Duration) {
+        let store = Arc::downgrade(&self.inner);
+        drop(tokio::spawn(async move {
+            loop {
+                sleep(interval).await;
+                let Some(inner) = store.upgrade() else { return };
+                let released = inner.name_released.lock().await;
+                if *released {
+                    return;
+                }
+                // The connection reports a server that does not answer.
+                let _ = RedisStore { inner: Arc::clone(&inner) }.renew_name(dead_after).await;
+            }
+        }));
+    }
+
+    async fn renew_name(&self, dead_after: Duration) -> Result<(), Error> {
+        let Some(name) = &self.inner.held_name else { return Ok(()) };
+        let arguments = self.renewal_arguments(name, self.boot_id(), dead_after);
+        let mut reply = self.write_list("renew_name", &self.inner.scripts.renew_name, arguments).await?;
+        if !reply.flag(0)? {
+            self.record_name_taken_over(name, &reply.text(1)?);
+        }
+        Ok(())
+    }
+
+    /// The arguments of a script that renews the name of `instance`.
+    pub(crate) fn renewal_arguments(&self, instance: &str, boot_id: &str, dead_after: Duration) -> ScriptArguments {
+        ScriptArguments::new()
+            .text(instance)
+            .number(millis(dead_after))
+            .text(boot_id)
+            .number(std::process::id())
+            .text(self.installation())
+            .number(self.partitions())
+    }
+
+    /// Records the loss of `instance` to another process, or to another installation if this Redis has one now. Returns to which.
+    pub(crate) fn record_name_taken_over(&self, instance: &str, installation: &str) -> String {
+        let by: String = if installation == self.installation() {
             "another process".into()
         } else {
             format!("installation {installation}, made after this Redis had lost installation {}", self.installation())
         };
-        NameTakenOver { instance: instance.to_string(), by }
+        self.inner.name_taken_over.send_replace(Some(NameTakenOver { instance: instance.to_owned(), by: by.clone() }));
+        by
     }
 
     /// Releases the instance name and closes every connection. Safe to call twice.
@@ -61,6 +100,8 @@ impl RedisStore {
     /// # Errors
     /// The name could not be released: it is free once the server has closed our connections.
     pub async fn close(&self) -> Result<(), Error> {
+        let mut released = self.inner.name_released.lock().await;
+        *released = true;
         let result = match &self.inner.held_name {
             Some(name) => {
                 let arguments = ScriptArguments::new().text(name).text(self.boot_id());

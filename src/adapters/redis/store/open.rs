@@ -35,6 +35,7 @@ impl RedisStore {
         let store =
             Self::new(redis, scripts, prefix, &installation, Some(options.instance.to_string()), options.durability);
         *store.inner.known_risk.lock() = risk;
+        store.start_name_renewal(options.heartbeat_interval, options.dead_after);
         store.adopt_rows().await.map_err(StoreOpenError::Unavailable)?;
         if !options.audit_interval.is_zero() {
             store.start_audit(options.audit_interval);
@@ -85,6 +86,7 @@ impl RedisStore {
             held_name,
             durability,
             known_risk: Mutex::new(None),
+            name_released: tokio::sync::Mutex::new(false),
             name_taken_over: watch::Sender::new(None),
             wake: WakeQueues::default(),
         };

@@ -55,5 +55,6 @@ store_scripts!(
     set_detours = "inbox/set_detours.lua",
     sweep_inbox = "inbox/sweep.lua",
     acquire_name = "instance/acquire_name.lua",
+    renew_name = "instance/renew_name.lua",
     release_name = "instance/release_name.lua",
 );

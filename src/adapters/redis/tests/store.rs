@@ -2,6 +2,7 @@
 mod due_index;
 mod index_audit;
 mod lost_leases;
+mod name_renewal;
 mod rules;
 
 use std::time::Duration;
@@ -152,7 +153,9 @@ async fn an_installation_that_the_server_has_lost_is_written_again_by_a_heartbea
 #[tokio::test]
 async fn an_instance_ends_when_its_redis_has_another_installation() {
     let prefix = prefix();
-    let store = RedisStore::open(store_options(&url(), &prefix, "one")).await.unwrap();
+    let rarely =
+        StoreOptions { heartbeat_interval: Duration::from_secs(3_600), ..store_options(&url(), &prefix, "one") };
+    let store = RedisStore::open(rarely).await.unwrap();
     let one = InstanceId("one".into());
     for lost in ["meta", "holder:one"] {
         let _: i64 = command(&url(), &["DEL", &format!("{prefix}{{store}}:{lost}")]).await;

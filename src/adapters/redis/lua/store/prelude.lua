@@ -24,6 +24,20 @@ local function before(one, other)
   return #one < #other
 end
 
+-- Renews the instance name of a process, the caller, and returns whether it still holds the name.
+local function renew_name(instance, boot, pid, dead_after, own_installation, own_partitions)
+  local holder, meta = prefix .. 'holder:' .. instance, prefix .. 'meta'
+  -- Without an installation or a holder the server has lost them: it was flushed, or a replica that had not received them was promoted. The caller
+  -- writes its own again: a process that starts later would install another, and not find the watermarks of this one.
+  call('HSETNX', meta, 'installation', own_installation)
+  call('HSETNX', meta, 'partitions', own_partitions)
+  local installation, partitions = unpack(call('HMGET', meta, 'installation', 'partitions'))
+  local known = call('HGET', holder, 'boot') or boot
+  if known ~= boot or installation ~= own_installation or partitions ~= own_partitions then return false end
+  call('HSET', holder, 'boot', boot, 'pid', pid, 'seen', integer(now), 'dead_after', integer(dead_after))
+  return true
+end
+
 local function read_lease(partition)
   local fields = { 'owner', 'epoch', 'counter', 'expires', 'token', 'lane', 'claimed', 'died', 'trial', 'closed' }
   local values = call('HMGET', prefix .. 'lease:' .. partition, unpack(fields))

@@ -4,21 +4,8 @@
 -- Returns 1 if the caller still holds the name, then how many live members come before the instance in the order of names, how many are alive, and
 -- the installation of this Redis.
 local instance, dead_after, boot, pid = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
-local holder, meta = prefix .. 'holder:' .. instance, prefix .. 'meta'
 local held = 1
-if boot ~= '' then
-  -- Without an installation or a holder the server has lost them: it was flushed, or a replica that had not received them was promoted. The caller
-  -- writes its own again: a process that starts later would install another, and not find the watermarks of this one.
-  call('HSETNX', meta, 'installation', ARGV[5])
-  call('HSETNX', meta, 'partitions', ARGV[6])
-  local installation, partitions = unpack(call('HMGET', meta, 'installation', 'partitions'))
-  local known = call('HGET', holder, 'boot') or boot
-  if known == boot and installation == ARGV[5] and partitions == ARGV[6] then
-    call('HSET', holder, 'boot', boot, 'pid', pid, 'seen', integer(now), 'dead_after', integer(dead_after))
-  else
-    held = 0
-  end
-end
+if boot ~= '' and not renew_name(instance, boot, pid, dead_after, ARGV[5], ARGV[6]) then held = 0 end
 if held == 1 then call('HSET', prefix .. 'members', instance, integer(now) .. ' ' .. integer(dead_after)) end
 local rank, live = 0, 0
 local members = call('HGETALL', prefix .. 'members')
@@ -32,4 +19,4 @@ for at = 1, #members, 2 do
     if before(members[at], instance) then rank = rank + 1 end
   end
 end
-return { held, rank, live, call('HGET', meta, 'installation') or '' }
+return { held, rank, live, call('HGET', prefix .. 'meta', 'installation') or '' }
