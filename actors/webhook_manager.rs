@@ -40,6 +40,8 @@ pub struct WebhookManager {
     groups: Arc<dyn ConsumerGroups>,
     shared_topics: Vec<String>,
     keep_due: Instant,
+    /// The consumers whose removal the former manager began.
+    unfinished_removals: BTreeSet<WebhookId>,
     failing: bool,
 }
 
@@ -55,8 +57,19 @@ impl WebhookManager {
         groups: Arc<dyn ConsumerGroups>,
         shared_topics: Vec<String>,
     ) -> Self {
-        let keep_due = Instant::now();
-        Self { store, subscriptions, bus, spec, interval, groups, shared_topics, keep_due, failing: false }
+        let (keep_due, unfinished_removals) = (Instant::now(), BTreeSet::new());
+        Self {
+            store,
+            subscriptions,
+            bus,
+            spec,
+            interval,
+            groups,
+            shared_topics,
+            keep_due,
+            unfinished_removals,
+            failing: false,
+        }
     }
 
     fn refresh(&mut self, ctx: &mut Context<Self>) {
@@ -82,7 +95,10 @@ impl WebhookManager {
         let (active, inactive): (Vec<_>, Vec<_>) = webhooks.into_iter().partition(|webhook| webhook.active);
         self.keep_offsets(inactive, ctx);
         let active: BTreeMap<_, _> = active.into_iter().map(|webhook| (webhook.id, Arc::new(webhook))).collect();
-        for id in self.subscriptions.replace(active) {
+        // A removal goes on after the manager that began it: also a webhook that is active again needs its end, and then a new consumer.
+        let mut ending = std::mem::take(&mut self.unfinished_removals);
+        ending.extend(self.subscriptions.replace(active));
+        for id in ending {
             self.end(id, !existing.contains(&id), ctx);
         }
         self.start_missing();
@@ -157,7 +173,7 @@ impl Actor for WebhookManager {
     fn started(&mut self, ctx: &mut Self::Context) {
         // Its supervisor may have restarted without the consumers.
         let running: BTreeSet<String> = self.bus.snapshot().into_iter().map(|actor| actor.path).collect();
-        self.subscriptions.retain(|id| running.contains(&consumer_path(id)));
+        self.unfinished_removals = self.subscriptions.retain(|id| running.contains(&consumer_path(id)));
         self.refresh(ctx);
     }
 }

@@ -77,11 +77,13 @@ impl Subscriptions {
         state.ending.remove(&id);
     }
 
-    /// Removes the consumers that do not run, and the removals that a former manager began.
-    pub fn retain(&self, runs: impl Fn(WebhookId) -> bool) {
+    /// Removes the consumers that do not run. Returns those whose removal a former manager began: it may go on, or have ended with that manager.
+    pub fn retain(&self, runs: impl Fn(WebhookId) -> bool) -> BTreeSet<WebhookId> {
         let mut state = self.state.lock();
-        state.consumers.retain(|id| runs(*id));
-        state.ending.clear();
+        let State { consumers, ending, .. } = &mut *state;
+        consumers.retain(|id| runs(*id));
+        ending.retain(|id| consumers.contains(id));
+        ending.clone()
     }
 
     /// Starts the consumers that are missing; `start` returns whether it could.
@@ -142,5 +144,29 @@ mod tests {
         assert_eq!(*started.lock(), [three.0], "the first one has its consumer");
         subscriptions.suspend(one.0);
         assert_eq!((subscriptions.find(one.0), subscriptions.find(three.0)), (None, Some(three.1)));
+    }
+
+    #[test]
+    fn removals_of_a_former_manager_are_returned_and_end_their_consumer() {
+        let subscriptions = Subscriptions::default();
+        let [one, two, three] = [webhook(1), webhook(2), webhook(3)];
+        subscriptions.replace([one.clone(), two.clone(), three.clone()].into());
+        subscriptions.start_missing(|_| true);
+        subscriptions.replace([three.clone()].into());
+
+        let unfinished = subscriptions.retain(|id| id != two.0);
+
+        assert_eq!(unfinished, [one.0].into(), "the consumer of the second one has ended");
+        // The webhooks are active again before the manager has read them once.
+        assert_eq!(subscriptions.replace([one.clone(), two.clone(), three].into()), BTreeSet::new());
+        let started = Mutex::new(Vec::new());
+        let start = |webhook: &Webhook| {
+            started.lock().push(webhook.id);
+            true
+        };
+        subscriptions.start_missing(start);
+        subscriptions.ended(one.0);
+        subscriptions.start_missing(start);
+        assert_eq!(*started.lock(), [two.0, one.0]);
     }
 }
