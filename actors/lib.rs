@@ -50,7 +50,7 @@ pub struct ActorSystem {
     root: RootSupervisor,
     bus: SupervisionBus,
     dispatcher: Arc<Dispatcher>,
-    hand_over: PartitionHandOver,
+    hand_over: Arc<PartitionHandOver>,
     promoter: Mailbox<PendingPromoter>,
     threads: Threads,
 }
@@ -78,8 +78,10 @@ impl ActorSystem {
         let tree = tree::tree(&dependencies, &options, &bus);
         let dispatcher = Arc::new(Dispatcher::new(tree.shards, tree.intake, bus.clone(), Arc::clone(&options)));
         let (publisher, local_leases) = (tree.publisher, tree.local_leases);
-        let hand_over = PartitionHandOver { bus: bus.clone(), publisher, local_leases };
-        let before_end = hand_over.clone();
+        let (leases, instance) = (Arc::clone(&dependencies.leases), options.instance.clone());
+        let hand_over = PartitionHandOver { bus: bus.clone(), publisher, local_leases, leases, instance };
+        let hand_over = Arc::new(hand_over);
+        let before_end = Arc::clone(&hand_over);
         // What could not be handed over counts when the system is stopped.
         let spec = tree.spec.before_giving_up(move |limit| async move {
             before_end.run(limit).await;

@@ -53,6 +53,13 @@ pub struct LeaseScan {
     survey: Option<LeaseSurvey>,
 }
 
+/// Deletes the membership of an instance that sends no heartbeat any more.
+pub async fn delete_membership(leases: &dyn PartitionLeases, instance: &InstanceId) {
+    if let Err(error) = leases.leave(instance).await {
+        tracing::debug!(event = "leave_failed", error = %error, "the membership could not be deleted; other instances notice after partitions.dead_after");
+    }
+}
+
 impl Membership {
     /// The membership of this instance, which has not sent a heartbeat yet.
     pub fn new(
@@ -103,9 +110,7 @@ impl Membership {
         async move {
             let _turn = turn.acquire().await;
             turn.close();
-            if let Err(error) = leases.leave(&instance).await {
-                tracing::debug!(event = "leave_failed", error = %error, "the membership could not be deleted; other instances notice after partitions.dead_after");
-            }
+            delete_membership(&*leases, &instance).await;
         }
     }
 

@@ -2,14 +2,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use supervision::{ActorState, Mailbox, SupervisionBus};
+use futures::future::join_all;
+use ports::partitions::{InstanceId, PartitionLeases, Release};
+use supervision::{ActorState, AskError, Mailbox, SupervisionBus};
 
 use crate::outbox_publisher::OutboxPublisher;
+use crate::outbox_publisher::membership::delete_membership;
 use crate::outbox_publisher::messages::Retire;
 use crate::partition_worker::local_leases::LocalLeases;
 
 /// The hand-over of one instance. It may run more than once.
-#[derive(Clone)]
 pub struct PartitionHandOver {
     /// Resumes the actors that an operator paused.
     pub bus: SupervisionBus,
@@ -17,6 +19,10 @@ pub struct PartitionHandOver {
     pub publisher: Mailbox<OutboxPublisher>,
     /// What remains when the publisher does not reply.
     pub local_leases: Arc<LocalLeases>,
+    /// Releases the leases when the publisher and its workers have ended.
+    pub leases: Arc<dyn PartitionLeases>,
+    /// The owner of the leases.
+    pub instance: InstanceId,
 }
 
 impl PartitionHandOver {
@@ -28,7 +34,24 @@ impl PartitionHandOver {
             let _ = self.bus.resume(&row.path, "shutdown");
         }
         // The publisher has the last quarter to leave and to reply.
-        let reply = self.publisher.ask(Retire { deadline: limit * 3 / 4 }, limit).await;
-        reply.unwrap_or_else(|_| self.local_leases.held().len())
+        match self.publisher.ask(Retire { deadline: limit * 3 / 4 }, limit).await {
+            Ok(left) => return left,
+            // The relay is what made the tree give up, or the tree has stopped.
+            Err(AskError::Closed) => drop(tokio::time::timeout(limit, self.release_leases()).await),
+            Err(AskError::Timeout | AskError::Overloaded) => {}
+        }
+        self.local_leases.held().len()
+    }
+
+    /// Releases the leases without their workers, and leaves. The store refuses a lease with an open batch: its next owner resolves the batch once
+    /// the lease has expired.
+    async fn release_leases(&self) {
+        let release = |(partition, epoch)| async move {
+            if let Ok(Release::Done | Release::NotOurs) = self.leases.release(partition, &self.instance, epoch).await {
+                self.local_leases.lost(partition);
+            }
+        };
+        join_all(self.local_leases.held().into_iter().map(release)).await;
+        delete_membership(&*self.leases, &self.instance).await;
     }
 }

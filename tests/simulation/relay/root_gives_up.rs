@@ -1,4 +1,4 @@
-//! The root gives up while a handler of a consumed event still runs: partitions and writes do not wait for it.
+//! The root gives up: partitions and writes wait neither for a handler of a consumed event nor for the relay, if that is what failed.
 use std::time::Duration;
 
 use app::error::CommandError;
@@ -36,5 +36,22 @@ async fn root_that_gives_up_frees_partitions_and_answers_writes_while_a_handler_
     assert_eq!(owned_by(&process, "sim").await, 0);
     let consumer = process.bus().snapshot().into_iter().find(|row| row.path == "/consumer-0").expect("it exists");
     assert_eq!(consumer.state, ActorState::Running, "its handler still runs");
+    assert_eq!(process.stop().await, 0, "no partition is left");
+}
+
+#[tokio::test(start_paused = true)]
+async fn root_that_gives_up_after_its_relay_failed_frees_partitions_too() {
+    let environment = Environment::new();
+    let process = environment.start().await;
+    process.wait_until("all partitions are taken", TIMEOUT, async || owned_by(&process, "sim").await == 4).await;
+
+    while !process.gave_up().await {
+        // A publisher that restarts at this moment is not hit.
+        let _ = process.bus().panic("/relay/outbox-publisher", "test");
+        process.advance(Duration::from_millis(10)).await;
+    }
+    process.advance(Duration::from_millis(500)).await;
+
+    assert_eq!(owned_by(&process, "sim").await, 0);
     assert_eq!(process.stop().await, 0, "no partition is left");
 }
