@@ -1,17 +1,17 @@
 //! ConsumerActor: a member of the consumer group. Polls messages, runs them through the pipeline, acknowledges them; loops until it stops.
 mod append_forwards;
 pub mod clock_skews;
+pub mod consumer_loop;
 pub mod decisions;
 pub mod forwarding;
 pub mod group_consumer;
 pub mod lag_series;
+pub mod message_decider;
 pub mod message_log;
 pub mod message_span;
-pub mod message_work;
 pub mod pipeline;
-pub mod poll_work;
+pub mod poll_processor;
 pub mod topic_pipeline;
-pub mod work;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,8 +22,8 @@ use ports::broker::consumer_groups::{GroupMember, Lag};
 use supervision::MailboxMessage;
 use tokio::time::Instant;
 
+use consumer_loop::ConsumerLoop;
 use lag_series::LagSeries;
-use work::ConsumerWork;
 
 /// Longest wait of one poll; a stop request takes effect between two polls.
 const POLL_TIMEOUT: Duration = Duration::from_millis(500);
@@ -42,7 +42,7 @@ pub struct MeasuredLag;
 
 /// One member of the group.
 pub struct ConsumerActor {
-    work: Arc<dyn ConsumerWork>,
+    work: Arc<dyn ConsumerLoop>,
     lag_series: Option<Arc<LagSeries>>,
     number: u32,
     member: Option<Arc<dyn GroupMember>>,
@@ -56,7 +56,7 @@ pub struct ConsumerActor {
 
 impl ConsumerActor {
     /// Member number `number` of this instance; it joins the group with its first poll. `lag_series` publishes its lag as a metric.
-    pub fn new(work: Arc<dyn ConsumerWork>, lag_series: Option<Arc<LagSeries>>, number: u32) -> Self {
+    pub fn new(work: Arc<dyn ConsumerLoop>, lag_series: Option<Arc<LagSeries>>, number: u32) -> Self {
         Self {
             work,
             lag_series,
@@ -75,13 +75,13 @@ impl ConsumerActor {
         if self.draining {
             return ctx.stop();
         }
-        if self.work.stops() {
+        if self.work.is_stopping() {
             // The request to drain follows.
             return;
         }
         self.busy = true;
         let (work, member, number) = (Arc::clone(&self.work), self.member.clone(), self.number);
-        let work = Box::pin(async move { work.run_once(member, number, POLL_TIMEOUT).await });
+        let work = Box::pin(async move { work.poll_once(member, number, POLL_TIMEOUT).await });
         ctx.spawn(work.into_actor(self).map(|result, this, ctx| this.polled(result, ctx)));
     }
 

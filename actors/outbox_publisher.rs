@@ -1,6 +1,5 @@
 //! OutboxPublisher: decides which partition runs when, and which partitions this instance owns. It routes messages between the parts that
 //! decide; the workers move the rows.
-mod alarms;
 mod breaker_guard;
 mod cycles;
 pub mod dirty_partitions;
@@ -9,6 +8,7 @@ mod event_rate;
 mod hand_over;
 pub mod membership;
 pub mod messages;
+mod partition_timers;
 pub mod peers;
 mod relay_status;
 mod run_end;
@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix::prelude::*;
-use app::policy::partition::Balance;
+use app::policy::partition::Rebalance;
 use futures::StreamExt;
 use ports::Error;
 use ports::partitions::PartitionNo;
@@ -32,7 +32,6 @@ use crate::partition_worker::batch_request::RunBatch;
 use crate::partition_worker::report::{BatchReport, BrokerSignal};
 use crate::system::dependencies::Dependencies;
 use crate::system::options::Options;
-use alarms::Alarms;
 use breaker_guard::BreakerGuard;
 use cycles::Cycles;
 use dirty_partitions::DirtyPartitions;
@@ -40,6 +39,7 @@ use due_batches::DueBatches;
 use hand_over::{hand_over, hand_over_all};
 use membership::{LeaseScan, Membership};
 use messages::{CycleEnded, PeersNotified, Retire, RunDue, Wake};
+use partition_timers::PartitionTimers;
 use peers::{Peers, scan_delay};
 use relay_status::RelayStatus;
 use schedule::turns::Schedule;
@@ -64,7 +64,7 @@ pub struct OutboxPublisher {
     dirty: DirtyPartitions,
     schedule: Schedule,
     cycles: Cycles,
-    alarms: Alarms,
+    timers: PartitionTimers,
     /// Whether a `RunDue` message is already queued; messages before it are handled first.
     run_requested: bool,
     /// When the timer of the next cycle fires.
@@ -93,7 +93,7 @@ impl OutboxPublisher {
             peers: Peers::new(dependencies.wake_channel.clone()),
             dirty,
             cycles: Cycles::new(&options),
-            alarms: Alarms::default(),
+            timers: PartitionTimers::default(),
             run_requested: false,
             cycle_timer: None,
             breaker: BreakerGuard::new(options.breaker.clone(), health, metrics, bus),
@@ -131,7 +131,7 @@ impl OutboxPublisher {
         if let Some(pause) = due.pause {
             self.run_due_after(pause, ctx);
         }
-        due.announce(&*self.dependencies.outbox);
+        due.expect_requests(&*self.dependencies.outbox);
         for (partition, request) in due.requests {
             self.run(request, partition, ctx);
         }
@@ -216,9 +216,9 @@ impl OutboxPublisher {
 
     fn wake_after(&mut self, partition: PartitionNo, pause: Duration, ctx: &mut Context<Self>) {
         let now = Instant::now();
-        if self.alarms.set(partition, now + pause, now) {
+        if self.timers.set(partition, now + pause, now) {
             ctx.run_later(pause, move |this, ctx| {
-                this.alarms.fired(partition, Instant::now());
+                this.timers.fired(partition, Instant::now());
                 this.schedule.wake(partition);
                 this.run_due(ctx);
             });
@@ -257,11 +257,12 @@ impl OutboxPublisher {
     fn scanned(&mut self, result: Result<LeaseScan, Error>, ctx: &mut Context<Self>) {
         let Some(scan) = self.membership.accept(result) else { return };
         let Some(workers) = self.workers.clone().filter(|_| !self.retiring) else { return self.publish_ownership() };
-        let Balance { take, give, lost } = self.membership.rebalance(&scan, &workers.partitions());
-        take.into_iter()
+        let Rebalance { acquire, release, lost } = self.membership.rebalance(&scan, &workers.partitions());
+        acquire
+            .into_iter()
             .filter(|partition| workers.start(*partition))
             .for_each(|partition| self.schedule.wake(partition));
-        give.into_iter().chain(lost).for_each(|partition| self.hand_over(partition, ctx));
+        release.into_iter().chain(lost).for_each(|partition| self.hand_over(partition, ctx));
         if self.membership.joins() {
             self.scan_soon(ctx);
         }
@@ -325,7 +326,7 @@ impl Actor for OutboxPublisher {
             ctx.add_message_stream(notifications.map(PeersNotified));
         }
         ctx.add_message_stream(self.cycles.endings().map(CycleEnded));
-        ctx.add_message_stream(self.breaker.returns(self.dependencies.broker.clone()).map(|()| RunDue));
+        ctx.add_message_stream(self.breaker.recoveries(self.dependencies.broker.clone()).map(|()| RunDue));
         self.heartbeat(ctx);
         self.poll(ctx);
         self.sweep_later(ctx);

@@ -10,7 +10,7 @@ use app::relay::chain::{self, ChainRules, ChainStep, PublishFailure};
 use ports::clock::Rng;
 use ports::orders::order_of_event;
 use ports::outbox::{ClaimedRow, Disposition, Exclusion, ExclusionOutcome, OutboxStore, RowId};
-use ports::partitions::{Counter, Fence, Token};
+use ports::partitions::{Counter, LeaseFence, Token};
 use ports::{Error, Fault};
 use supervision::{MailboxMessage, SupervisionBus};
 use telemetry::Metrics;
@@ -26,7 +26,7 @@ pub const NAME: &str = "retry-handler";
 #[rtype(result = "Result<Excluded, Error>")]
 pub struct Exclude {
     /// The lease that the batch was claimed under.
-    pub fence: Fence,
+    pub fence: LeaseFence,
     /// Token of the open batch.
     pub token: Token,
     /// All rows of the batch.

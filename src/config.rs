@@ -1,7 +1,7 @@
 //! The configuration, from three layers: `config/default.toml`, then `--config FILE`, then the environment (`POSTHASTE__SECTION__KEY`).
 //! All mistakes are reported together, before anything starts.
-mod agreement;
 mod consumer;
+mod cross_key_rules;
 mod layers;
 mod load;
 mod print;

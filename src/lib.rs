@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use actors::ActorSystem;
 use app::admission::rate_limit::Admission;
-pub use app::consume::chain::{HandlerChain, PoisonMessage};
+pub use app::consume::chain::{HandlerChain, PoisonMessageAction};
 pub use app::consume::event_handler::{ConsumedEvent, EventHandler, HandlerFault};
 pub use app::consume::handlers::Handlers;
 use app::health::HealthBoard;

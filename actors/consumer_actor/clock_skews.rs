@@ -30,7 +30,7 @@ impl ClockSkews {
         let skew = skews.entry((Arc::clone(&position.topic), position.partition));
         let unknown = ClockSkew { written, ahead: Duration::ZERO, measured: wall };
         let skew = skew.or_insert(unknown);
-        if written.after(tolerance) < skew.written || wall.since(skew.measured) > tolerance * 2 {
+        if written.plus(tolerance) < skew.written || wall.since(skew.measured) > tolerance * 2 {
             *skew = unknown;
         }
         skew.written = skew.written.max(written);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use app::consume::chain::ATTEMPTS_MAX;
-use app::consume::forward::{Forward, ROUND_HEADER, forward_record};
+use app::consume::forward::{DETOUR_STAGE_HEADER, Forward, forward_record};
 use app::consume::intake::IntakeFailure;
 use app::consume::spring_headers;
 use domain::Timestamp;
@@ -63,14 +63,14 @@ impl GroupConsumer {
         let written = delivery.record.timestamp;
         let attempts = spring_headers::attempts_made(&delivery.record).unwrap_or(0);
         let longest = blocked_delay(*self.retry_delays.iter().max()?, attempts);
-        let by_stage = || self.retry_delays.get(stage).map(|delay| written.after(*delay));
-        let by_header = |due: Timestamp| Some(due.min(written.after(longest)));
+        let by_stage = || self.retry_delays.get(stage).map(|delay| written.plus(*delay));
+        let by_header = |due: Timestamp| Some(due.min(written.plus(longest)));
         let due = spring_headers::due(&delivery.record).map_or_else(by_stage, by_header)?;
         // The due time may be of another instance.
         let wall = self.clock.wall();
         let mut left = due.since(wall);
         if left > longest {
-            left = due.since(wall.after(self.clock_skews.measure(&delivery.position, written, wall, longest)));
+            left = due.since(wall.plus(self.clock_skews.measure(&delivery.position, written, wall, longest)));
         }
         Some(left).filter(|left| !left.is_zero())
     }
@@ -87,7 +87,7 @@ impl GroupConsumer {
             Some(stage) => Some(stage),
             None => self.inbox.detour(&self.group, &key).await?.map(|detour| detour.stage),
         };
-        Ok(ahead.filter(|ahead| round_of(delivery).is_none_or(|round| round < *ahead)))
+        Ok(ahead.filter(|ahead| detour_stage_of(delivery).is_none_or(|round| round < *ahead)))
     }
 
     /// Sends a message behind an earlier one of its key that is being retried. Returns whether there is one.
@@ -106,7 +106,7 @@ impl GroupConsumer {
         }
         let Some(ahead) = self.detour_ahead(delivery, decisions).await? else { return Ok(false) };
         // Stage by stage, so that no message of the key overtakes an earlier one.
-        let stage = round_of(delivery).map_or(0, |round| round + 1);
+        let stage = detour_stage_of(delivery).map_or(0, |round| round + 1);
         // Without a delay of its own: the earlier message is ahead in the partition, which pauses until that one is due. Once it is done, a delay
         // would only postpone this message and the end of the detour.
         let record = self.retry_record(delivery, (stage, Duration::ZERO), &waits_for_earlier(), attempts_made);
@@ -129,7 +129,7 @@ impl GroupConsumer {
     ) {
         // A message may have waited in a later retry topic than its own failures lead to. It continues from there: in an earlier one, later
         // messages of its key could overtake it.
-        let round = round_of(delivery).filter(|_| needs_order);
+        let round = detour_stage_of(delivery).filter(|_| needs_order);
         let stage = round.map_or(stage, |round| stage.max(round + 1));
         let delay = blocked_delay(self.retry_delays[topic_stage(stage)], attempts);
         let record = self.retry_record(delivery, (stage, delay), failure, attempts);
@@ -147,12 +147,12 @@ impl GroupConsumer {
         self.metrics.kafka_consumer_retry_count.inc();
         let target = retry_topic(self.base(delivery), topic_stage(stage));
         let now = self.clock.wall();
-        let due = now.after(delay);
+        let due = now.plus(delay);
         let forward = Forward { target, group: &self.group, failure, attempts_made: attempts, now, due };
         let mut record = forward_record(delivery, forward);
-        record.headers.retain(|(name, _)| &**name != ROUND_HEADER);
+        record.headers.retain(|(name, _)| &**name != DETOUR_STAGE_HEADER);
         if topic_stage(stage) < stage as usize {
-            record.headers.push((ROUND_HEADER.into(), stage.to_string().into_bytes().into()));
+            record.headers.push((DETOUR_STAGE_HEADER.into(), stage.to_string().into_bytes().into()));
         }
         self.mark(&mut record);
         record
@@ -246,9 +246,9 @@ fn blocked_delay(delay: Duration, attempts: u32) -> Duration {
 
 /// The round of a key's detour that a message of a retry topic belongs to: the topic's stage, and beyond the last topic the header's
 /// count, which distinguishes a message that entered that topic again from those that were there before.
-fn round_of(delivery: &Delivery) -> Option<u32> {
+fn detour_stage_of(delivery: &Delivery) -> Option<u32> {
     let stage = u32::try_from(retry_stage(&delivery.position.topic)?).ok()?;
-    let round = delivery.record.text(ROUND_HEADER).and_then(|text| text.parse().ok());
+    let round = delivery.record.text(DETOUR_STAGE_HEADER).and_then(|text| text.parse().ok());
     Some(round.unwrap_or(stage))
 }
 

@@ -58,7 +58,7 @@ impl GroupConsumer {
     }
 
     /// Whether the service stops: no further message is begun, and what is decided is applied.
-    pub fn stops(&self) -> bool {
+    pub fn is_stopping(&self) -> bool {
         self.events.is_shutting_down()
     }
 

@@ -16,7 +16,7 @@ use telemetry::traces::Tracer;
 
 use crate::consumer_actor::decisions::Decisions;
 use crate::consumer_actor::group_consumer::GroupConsumer;
-use crate::consumer_actor::message_work::MessageWork;
+use crate::consumer_actor::message_decider::MessageDecider;
 use crate::consumer_actor::{message_log, message_span};
 
 /// Shared by all consumers of an instance.
@@ -38,7 +38,7 @@ pub struct ConsumerPipeline {
 }
 
 #[async_trait(?Send)]
-impl MessageWork for ConsumerPipeline {
+impl MessageDecider for ConsumerPipeline {
     const KEY_IS_ORDER: bool = true;
 
     fn group_consumer(&self) -> &GroupConsumer {

@@ -10,8 +10,8 @@ use ports::broker::consumer_groups::Delivery;
 
 use crate::consumer_actor::decisions::Decisions;
 use crate::consumer_actor::group_consumer::GroupConsumer;
+use crate::consumer_actor::message_decider::MessageDecider;
 use crate::consumer_actor::message_log;
-use crate::consumer_actor::message_work::MessageWork;
 
 /// The consumers of a topic as the configuration describes them.
 #[derive(Clone)]
@@ -35,7 +35,7 @@ pub struct TopicPipeline {
 }
 
 #[async_trait(?Send)]
-impl MessageWork for TopicPipeline {
+impl MessageDecider for TopicPipeline {
     const KEY_IS_ORDER: bool = false;
 
     fn group_consumer(&self) -> &GroupConsumer {

@@ -33,7 +33,7 @@ pub struct BreakerGuard {
     /// The health probe of the broker failed, and has not succeeded since.
     broker_is_down: bool,
     /// When a client of the broker last noticed its recovery.
-    returned_at: Arc<Mutex<Option<Instant>>>,
+    recovered_at: Arc<Mutex<Option<Instant>>>,
     /// Start of the batch whose failure last opened the breaker.
     opened_by: Option<Instant>,
     health: HealthBoard,
@@ -51,7 +51,7 @@ impl BreakerGuard {
             probing: None,
             retry_is_due: false,
             broker_is_down: false,
-            returned_at: Arc::default(),
+            recovered_at: Arc::default(),
             opened_by: None,
             health,
             metrics,
@@ -60,27 +60,27 @@ impl BreakerGuard {
     }
 
     /// Asks whether a batch may be sent now. A caller that receives `Probe` calls [`Self::begin_probe`] or [`Self::unused`].
-    pub fn pass(&mut self) -> BreakerPermit {
+    pub fn try_acquire(&mut self) -> BreakerPermit {
         let now = self.created_at.elapsed();
-        if self.opened_by.is_some() && *self.returned_at.lock() > self.opened_by {
+        if self.opened_by.is_some() && *self.recovered_at.lock() > self.opened_by {
             self.breaker.allow_probe_now(now);
         }
-        self.breaker.pass(now)
+        self.breaker.try_acquire(now)
     }
 
     /// Yields an item for each recovery of the broker: the caller must check the schedule again. Yields none without a broker.
-    pub fn returns(&self, broker: Option<Arc<dyn Broker>>) -> impl Stream<Item = ()> + use<> {
-        let state = broker.map(|broker| (broker, Arc::clone(&self.returned_at)));
+    pub fn recoveries(&self, broker: Option<Arc<dyn Broker>>) -> impl Stream<Item = ()> + use<> {
+        let state = broker.map(|broker| (broker, Arc::clone(&self.recovered_at)));
         stream::unfold(state, |state| async {
-            let (broker, returned_at) = state?;
-            broker.returned().await;
-            *returned_at.lock() = Some(Instant::now());
-            Some(((), Some((broker, returned_at))))
+            let (broker, recovered_at) = state?;
+            broker.recovered().await;
+            *recovered_at.lock() = Some(Instant::now());
+            Some(((), Some((broker, recovered_at))))
         })
     }
 
     /// There was no batch to send as the probe: the next caller probes.
-    pub fn unused(&mut self) {
+    pub fn return_probe(&mut self) {
         self.breaker.probe_without_result(self.created_at.elapsed());
     }
 
@@ -209,7 +209,7 @@ mod tests {
 
     /// The wait that the breaker asks for; `None` where a batch may be sent.
     fn pause(guard: &mut BreakerGuard) -> Option<Duration> {
-        match guard.pass() {
+        match guard.try_acquire() {
             BreakerPermit::Wait(pause) => Some(pause),
             BreakerPermit::Free | BreakerPermit::Probe => None,
         }
@@ -233,13 +233,13 @@ mod tests {
         for partition in 0..16 {
             record(&mut guard, PartitionNo(partition), first);
         }
-        assert_eq!(guard.pass(), BreakerPermit::Free, "one failure of two");
+        assert_eq!(guard.try_acquire(), BreakerPermit::Free, "one failure of two");
         record(&mut guard, PARTITION, second);
         assert_eq!(pause(&mut guard), Some(OPEN));
 
         // The probe's transaction fails: a late report of an older failure changes nothing.
         tokio::time::advance(OPEN).await;
-        assert_eq!(guard.pass(), BreakerPermit::Probe);
+        assert_eq!(guard.try_acquire(), BreakerPermit::Probe);
         guard.begin_probe(PARTITION);
         record(&mut guard, PartitionNo(2), first);
         assert!(!guard.request_retry(), "the probe still runs");
@@ -254,27 +254,27 @@ mod tests {
         assert_eq!(guard.health.read().breaker, "open");
 
         tokio::time::advance(OPEN).await;
-        assert_eq!(guard.pass(), BreakerPermit::Probe);
+        assert_eq!(guard.try_acquire(), BreakerPermit::Probe);
         guard.begin_probe(PARTITION);
         assert!(pause(&mut guard).is_some(), "one probe at a time");
         assert!(!guard.request_retry(), "the probe's end is the retry");
         record(&mut guard, PARTITION, BrokerSignal::Works);
 
-        assert_eq!((guard.pass(), guard.health.read().breaker), (BreakerPermit::Free, "closed"));
+        assert_eq!((guard.try_acquire(), guard.health.read().breaker), (BreakerPermit::Free, "closed"));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_probe_without_evidence_leaves_the_decision_to_the_next_probe() {
         let mut guard = opened();
         tokio::time::advance(OPEN).await;
-        guard.pass();
+        guard.try_acquire();
         guard.begin_probe(PARTITION);
 
         guard.end_probe(PartitionNo(2), BrokerSignal::None);
         assert!(pause(&mut guard).is_some(), "another partition's end is not the probe's");
         record(&mut guard, PARTITION, BrokerSignal::None);
 
-        assert_eq!(guard.pass(), BreakerPermit::Probe);
+        assert_eq!(guard.try_acquire(), BreakerPermit::Probe);
     }
 
     #[tokio::test(start_paused = true)]
@@ -292,7 +292,7 @@ mod tests {
         assert_eq!(pause(&mut guard), Some(OPEN));
         show(&guard, None);
         guard.read_health();
-        assert_eq!(guard.pass(), BreakerPermit::Probe);
+        assert_eq!(guard.try_acquire(), BreakerPermit::Probe);
 
         guard.begin_probe(PARTITION);
         record(&mut guard, PARTITION, failed());
@@ -304,9 +304,9 @@ mod tests {
     async fn a_broker_that_came_back_is_probed_at_once_and_then_after_the_pause() {
         let mut guard = opened();
         tokio::time::advance(Duration::from_secs(1)).await;
-        *guard.returned_at.lock() = Some(Instant::now());
+        *guard.recovered_at.lock() = Some(Instant::now());
 
-        assert_eq!(guard.pass(), BreakerPermit::Probe);
+        assert_eq!(guard.try_acquire(), BreakerPermit::Probe);
         guard.begin_probe(PARTITION);
         record(&mut guard, PartitionNo(2), failed());
         assert_eq!(guard.breaker.name(), "half-open", "a batch from before the probe decides nothing");
@@ -319,11 +319,11 @@ mod tests {
     async fn success_of_an_older_batch_closes_the_breaker_although_the_probe_runs() {
         let mut guard = opened();
         tokio::time::advance(OPEN).await;
-        guard.pass();
+        guard.try_acquire();
         guard.begin_probe(PARTITION);
 
         record(&mut guard, PartitionNo(2), BrokerSignal::Works);
-        assert_eq!(guard.pass(), BreakerPermit::Free);
+        assert_eq!(guard.try_acquire(), BreakerPermit::Free);
         record(&mut guard, PartitionNo(3), failed());
         record(&mut guard, PartitionNo(4), failed());
 
@@ -334,7 +334,7 @@ mod tests {
     async fn failures_of_batches_from_before_the_return_do_not_delay_the_next_probe() {
         let (mut guard, before) = (guard(), Instant::now());
         tokio::time::advance(Duration::from_secs(1)).await;
-        *guard.returned_at.lock() = Some(Instant::now());
+        *guard.recovered_at.lock() = Some(Instant::now());
         tokio::time::advance(Duration::from_secs(9)).await;
 
         for partition in 1..=2 {
@@ -343,7 +343,7 @@ mod tests {
         }
         assert_eq!(guard.breaker.name(), "open");
 
-        assert_eq!(guard.pass(), BreakerPermit::Probe);
+        assert_eq!(guard.try_acquire(), BreakerPermit::Probe);
     }
 
     #[tokio::test(start_paused = true)]

@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn slow_batch_holds_the_others_up_only_for_a_while() {
+    fn slow_batch_delays_the_others_only_for_a_while() {
         let (mut cycles, mut endings) = cycles();
         let now = Instant::now();
         let slow = cycles.begin(now);

@@ -24,7 +24,7 @@ pub struct DueBatches {
 
 impl DueBatches {
     /// Announces the claims that follow, if there are several.
-    pub fn announce(&self, outbox: &dyn OutboxStore) {
+    pub fn expect_requests(&self, outbox: &dyn OutboxStore) {
         if self.requests.len() > 1 {
             outbox.expect_requests(u32::try_from(self.requests.len()).unwrap_or(u32::MAX));
         }
@@ -52,7 +52,7 @@ impl DueBatches {
         };
         let mut cycle = None;
         while schedule.is_waiting() && schedule.running() < max {
-            let probe = match breaker.pass() {
+            let probe = match breaker.try_acquire() {
                 BreakerPermit::Free => false,
                 BreakerPermit::Probe => true,
                 BreakerPermit::Wait(pause) => {
@@ -62,7 +62,7 @@ impl DueBatches {
             };
             let Some((partition, kind)) = schedule.next(max, selection) else {
                 if probe {
-                    breaker.unused();
+                    breaker.return_probe();
                 }
                 break;
             };

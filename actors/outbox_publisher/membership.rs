@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use app::policy::partition::{Balance, Holdings, balance, needs_survey};
+use app::policy::partition::{Holdings, Rebalance, balance, needs_survey};
 use ports::Error;
 use ports::partitions::{InstanceId, LeaseSurvey, MemberRank, PartitionLeases, PartitionNo};
 use tokio::sync::Semaphore;
@@ -145,7 +145,7 @@ impl Membership {
     }
 
     /// Which partitions to take and to hand over, given those that have a worker here now.
-    pub fn rebalance(&self, scan: &LeaseScan, workers: &[PartitionNo]) -> Balance {
+    pub fn rebalance(&self, scan: &LeaseScan, workers: &[PartitionNo]) -> Rebalance {
         let MembershipPorts { local_leases, instance, dead_after, partitions, .. } = &self.ports;
         let workers = workers.iter().copied().collect();
         let leased = local_leases.held().into_iter().map(|(partition, _)| partition).collect();
@@ -154,7 +154,7 @@ impl Membership {
             balance(*partitions, instance, scan.rank, holdings, scan.survey.as_ref(), *dead_after / OVERDUE_SHARE);
         if self.joins() {
             let own = scan.survey.as_ref().map_or(&[][..], |survey| &survey.own);
-            balance.take.retain(|partition| own.contains(partition));
+            balance.acquire.retain(|partition| own.contains(partition));
         }
         balance
     }
@@ -203,7 +203,7 @@ impl MembershipPorts {
         let (requested, held, mut locked) = (local_leases.request_time(), local_leases.held(), Vec::new());
         if !held.is_empty() {
             let renewal = leases.renew(instance, &held, local_leases.ttl()).await?;
-            local_leases.renewed(requested, &held, &renewal);
+            local_leases.apply_renewal(requested, &held, &renewal);
             locked = renewal.locked;
         }
         // A lease without a worker does not count: the worker of an earlier publisher held it.

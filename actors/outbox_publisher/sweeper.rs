@@ -102,7 +102,7 @@ impl Sweeper {
         };
         let pages = [
             ("archive", self.outbox.sweep(self.archive_retention, limit).await),
-            ("keys", self.orders.sweep_marks(self.key_retention, limit).await),
+            ("keys", self.orders.sweep_idempotency_records(self.key_retention, limit).await),
             ("inbox", self.inbox.sweep(self.inbox_retention, limit).await),
             ("log", broker.await),
         ];

@@ -50,8 +50,8 @@ impl BatchSender {
         let RelayContext { broker, local_leases, envelope, options, metrics, .. } = &*self.0;
         let (mut batch, refused) = InFlightBatch::new(batch, envelope, broker.record_bytes_max(), kind, probe);
         let _in_progress = batch.in_progress(partition_session.fence.partition);
-        let off_contract = refused.iter().filter(|refused| refused.off_contract).count();
-        metrics.kafka_schema_validation_errors.inc_by(off_contract as u64);
+        let contract_violation = refused.iter().filter(|refused| refused.contract_violation).count();
+        metrics.kafka_schema_validation_errors.inc_by(contract_violation as u64);
         if !refused.is_empty()
             && let Err(end) = self.exclude(&mut partition_session, &mut batch, refused).await
         {
@@ -125,9 +125,9 @@ impl BatchSender {
     ) -> Published {
         let spans = PublishSpans::begin(&self.0, batch, partition);
         let records = std::mem::take(&mut batch.unsent);
-        let (handed_over, count) = (Instant::now(), records.len());
+        let (sent_at, count) = (Instant::now(), records.len());
         let published = self.publish(partition, producer, batch.token, records, time_left).await;
-        self.record_latency(&published, count, handed_over.elapsed());
+        self.record_latency(&published, count, sent_at.elapsed());
         spans.end(&published);
         if !matches!(published, Published::Committed(_)) {
             batch.rebuild_unsent(&self.0.envelope);
@@ -146,8 +146,8 @@ impl BatchSender {
         if records.is_empty() {
             return Published::Committed(Vec::new());
         }
-        let companions = producer.begin_publish();
-        let batch = Batch { partition, token, records, time_left, companions };
+        let expected_batches = producer.begin_publish();
+        let batch = Batch { partition, token, records, time_left, expected_batches };
         // Nothing of the batch may commit after the lease's end, so a later reply carries no information.
         let deadline = time_left + self.0.options.margin;
         let reply = tokio::time::timeout(deadline, self.0.broker.publish(producer.session(), batch)).await;
@@ -217,9 +217,9 @@ impl BatchSender {
     }
 
     /// Records the time of each acknowledged row since the hand-over of its records to the broker.
-    fn record_latency(&self, published: &Published, handed_over: usize, latency: Duration) {
+    fn record_latency(&self, published: &Published, sent_count: usize, latency: Duration) {
         let acknowledged = match published {
-            Published::Committed(_) => handed_over,
+            Published::Committed(_) => sent_count,
             Published::Partial { sent, .. } => sent.len(),
             Published::Aborted { .. } | Published::Unknown(_) | Published::SessionLost(_) => 0,
         };

@@ -33,11 +33,11 @@ impl LocalLeases {
 
     /// Records an acquired lease, which lasts from its request.
     pub fn acquired(&self, partition: PartitionNo, epoch: Epoch, requested: Timestamp) {
-        self.held.lock().insert(partition, (epoch, requested.after(self.ttl)));
+        self.held.lock().insert(partition, (epoch, requested.plus(self.ttl)));
     }
 
     /// Records a renewal. A lease whose epoch changed since the request stays as it is, as does one whose row was locked.
-    pub fn renewed(&self, requested: Timestamp, held: &[(PartitionNo, Epoch)], renewal: &Renewal) {
+    pub fn apply_renewal(&self, requested: Timestamp, held: &[(PartitionNo, Epoch)], renewal: &Renewal) {
         let mut local_leases = self.held.lock();
         for (partition, epoch) in held {
             let Some((current, until)) = local_leases.get_mut(partition) else { continue };
@@ -45,7 +45,7 @@ impl LocalLeases {
                 continue;
             }
             if renewal.renewed.contains(partition) {
-                *until = requested.after(self.ttl);
+                *until = requested.plus(self.ttl);
             } else if !renewal.locked.contains(partition) {
                 local_leases.remove(partition);
             }
@@ -53,7 +53,7 @@ impl LocalLeases {
     }
 
     /// Removes a lease that was released or lost.
-    pub fn lost(&self, partition: PartitionNo) {
+    pub fn remove(&self, partition: PartitionNo) {
         self.held.lock().remove(&partition);
     }
 
@@ -97,11 +97,11 @@ mod tests {
         for partition in [renewed, locked, lost] {
             leases.acquired(partition, 1, clock.now());
         }
-        let later = clock.now().after(step);
+        let later = clock.now().plus(step);
         *clock.0.lock() = later;
 
         let renewal = Renewal { renewed: vec![renewed], locked: vec![locked] };
-        leases.renewed(clock.now(), &leases.held(), &renewal);
+        leases.apply_renewal(clock.now(), &leases.held(), &renewal);
 
         assert_eq!(leases.held(), [(renewed, 1), (locked, 1)]);
         assert_eq!((leases.time_left(renewed, 1), leases.time_left(locked, 1)), (ttl, ttl - step));

@@ -99,7 +99,7 @@ impl Relay {
             }
             Ok(Claimed::Fenced) => {
                 metrics.outbox_fenced_total.inc();
-                local_leases.lost(partition_session.fence.partition);
+                local_leases.remove(partition_session.fence.partition);
                 RunResult::unknown(BatchReport { more: true, ..BatchReport::default() })
             }
             Err(error) if error.outcome_unknown() => RunResult::failed(None, error),

@@ -4,10 +4,12 @@ mod timeline;
 
 use std::sync::Arc;
 
-use outbox::store_went_back;
+use outbox::store_was_rewound;
 use ports::Error;
 use ports::outbox::{BatchOutcome, FencedOutcome, ResolvedBatch};
-use ports::partitions::{AcquireReason, Acquired, Acquisition, Counter, Fence, OpenBatch, PartitionNo, Release, Token};
+use ports::partitions::{
+    AcquireReason, Acquired, Acquisition, Counter, LeaseFence, OpenBatch, PartitionNo, Release, Token,
+};
 use tokio::time::Instant;
 
 use super::context::RelayContext;
@@ -57,7 +59,7 @@ impl PartitionSessions {
         };
         let watermark = self.failures.call(self.context.broker.watermark(partition, None)).await?;
         // The acquisition raised the counter by one, and no batch has this value as its token. Compare the watermark with the value before.
-        if let Some(seen) = watermark.filter(|_| store_went_back(watermark, fence.counter.saturating_sub(1))) {
+        if let Some(seen) = watermark.filter(|_| store_was_rewound(watermark, fence.counter.saturating_sub(1))) {
             self.report_rewind(&fence, watermark).await;
             let decided = self.timeline.decided_watermark(partition, seen).await?;
             let Some(above) = self.acquire(partition, reason, Some(decided)).await? else {
@@ -75,7 +77,7 @@ impl PartitionSessions {
         partition: PartitionNo,
         reason: &mut AcquireReason,
         watermark: Option<Token>,
-    ) -> Result<Option<Fence>, SessionFailure> {
+    ) -> Result<Option<LeaseFence>, SessionFailure> {
         let RelayContext { leases, local_leases, instance, .. } = &*self.context;
         for _ in 0..ADOPTIONS_MAX {
             let (requested, started) = (local_leases.request_time(), Instant::now());
@@ -87,7 +89,7 @@ impl PartitionSessions {
                     return Ok(None);
                 }
                 Acquisition::TimelineChanged(change) => {
-                    self.timeline.adopt(&change, started).await?;
+                    self.timeline.accept_timeline(&change, started).await?;
                     continue;
                 }
             };
@@ -102,14 +104,14 @@ impl PartitionSessions {
     }
 
     /// Fences first: only after that can nothing of the open batch commit any more, so that the watermark is final.
-    async fn resolve(&self, fence: &Fence, open: &OpenBatch) -> Result<Counter, SessionFailure> {
+    async fn resolve(&self, fence: &LeaseFence, open: &OpenBatch) -> Result<Counter, SessionFailure> {
         let RelayContext { broker, outbox, producers, poison, metrics, events, .. } = &*self.context;
         self.failures.call(broker.fence(&open.session)).await?;
         producers.end(&open.session).await;
         let watermark = self.failures.call(broker.watermark(fence.partition, Some(&open.session))).await?;
         // The counter may have passed the watermark since the store went back: a later acquisition would not see it.
-        if store_went_back(watermark, open.token)
-            && !store_went_back(watermark, fence.counter)
+        if store_was_rewound(watermark, open.token)
+            && !store_was_rewound(watermark, fence.counter)
             && !self.timeline.has_covered(fence.partition, watermark).await
         {
             self.report_rewind(fence, watermark).await;
@@ -134,7 +136,7 @@ impl PartitionSessions {
         }
     }
 
-    async fn report_rewind(&self, fence: &Fence, watermark: Option<Token>) {
+    async fn report_rewind(&self, fence: &LeaseFence, watermark: Option<Token>) {
         self.context.metrics.outbox_store_rewound_total.inc();
         let (partition, epoch, counter) = (fence.partition.0, fence.epoch, fence.counter);
         tracing::error!(
@@ -168,7 +170,7 @@ impl PartitionSessions {
             let Some(epoch) = known.or_else(|| local_leases.epoch(partition)) else { return (true, None) };
             match leases.release(partition, instance, epoch).await {
                 Ok(Release::Done | Release::NotOurs) => {
-                    local_leases.lost(partition);
+                    local_leases.remove(partition);
                     return (true, None);
                 }
                 Ok(Release::InFlight) if session.is_none() => match self.begin(partition, reason).await {

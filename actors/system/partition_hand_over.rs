@@ -48,7 +48,7 @@ impl PartitionHandOver {
     async fn release_leases(&self) {
         let release = |(partition, epoch)| async move {
             if let Ok(Release::Done | Release::NotOurs) = self.leases.release(partition, &self.instance, epoch).await {
-                self.local_leases.lost(partition);
+                self.local_leases.remove(partition);
             }
         };
         join_all(self.local_leases.held().into_iter().map(release)).await;

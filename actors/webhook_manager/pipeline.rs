@@ -25,7 +25,7 @@ use super::subscriptions::Subscriptions;
 use crate::consumer_actor::decisions::Decisions;
 use crate::consumer_actor::forwarding::by_key;
 use crate::consumer_actor::group_consumer::GroupConsumer;
-use crate::consumer_actor::poll_work::PollWork;
+use crate::consumer_actor::poll_processor::PollProcessor;
 use crate::consumer_actor::{message_log, message_span};
 
 /// Pause of a consumer whose webhook is deleted or inactive.
@@ -68,14 +68,14 @@ struct Results {
     decisions: Decisions,
     deliveries: Vec<WebhookDelivery>,
     /// Whether the group must deliver the messages again: the endpoint does not work, or asks for no further event.
-    comes_again: bool,
+    needs_redelivery: bool,
     /// Whether the webhook was deleted or became inactive before all messages were delivered.
     has_no_webhook: bool,
 }
 
 #[async_trait(?Send)]
-impl PollWork for WebhookPipeline {
-    type Begun = BegunDelivery;
+impl PollProcessor for WebhookPipeline {
+    type PollState = BegunDelivery;
 
     fn consumer(&self) -> &GroupConsumer {
         &self.consumer
@@ -87,7 +87,7 @@ impl PollWork for WebhookPipeline {
             tokio::time::sleep(ENDING_PAUSE.min(timeout)).await;
             return None;
         };
-        let permit = self.health.lock().breaker.pass(self.started.elapsed());
+        let permit = self.health.lock().breaker.try_acquire(self.started.elapsed());
         match permit {
             BreakerPermit::Free => {
                 Some((2 * self.consumer.parallel_keys as u32, BegunDelivery { webhook, probing: false }))
@@ -113,29 +113,29 @@ impl PollWork for WebhookPipeline {
         let groups = stream::iter(groups).map(|messages| self.deliver_all(messages, webhook.ordered, probing));
         let results: Vec<Results> = groups.buffered(consumer.parallel_keys.max(1)).try_collect().await?;
         let mut all = Results::default();
-        for Results { decisions, deliveries, comes_again, has_no_webhook } in results {
+        for Results { decisions, deliveries, needs_redelivery, has_no_webhook } in results {
             all.decisions.append(decisions);
             all.deliveries.extend(deliveries);
-            all.comes_again |= comes_again;
+            all.needs_redelivery |= needs_redelivery;
             all.has_no_webhook |= has_no_webhook;
         }
-        let Results { mut decisions, deliveries, comes_again, has_no_webhook } = all;
+        let Results { mut decisions, deliveries, needs_redelivery, has_no_webhook } = all;
         self.count(&deliveries);
         let failed = decisions.failed;
-        if comes_again {
+        if needs_redelivery {
             // Undecided messages are delivered again. Accepted ones may be delivered again too, with the same id; the later messages of their keys
             // still wait.
             decisions.acknowledge.clear();
             decisions.drop_detour_ends();
         } else {
             decisions.acknowledge.extend(others);
-            if consumer.stops() || has_no_webhook {
+            if consumer.is_stopping() || has_no_webhook {
                 decisions.acknowledge_up_to_undone(messages);
             }
         }
         let mut applied = consumer.apply(decisions, member).await;
         // The webhook may be active again before this consumer is removed.
-        if (comes_again || has_no_webhook) && applied.is_ok() {
+        if (needs_redelivery || has_no_webhook) && applied.is_ok() {
             applied = member.rewind().await;
         }
         self.record(&deliveries).await;
@@ -155,7 +155,7 @@ impl WebhookPipeline {
     async fn deliver_all(&self, messages: Vec<&Delivery>, ordered: bool, probing: bool) -> Result<Results, Error> {
         let mut results = Results::default();
         for message in messages {
-            if self.consumer.stops() {
+            if self.consumer.is_stopping() {
                 break;
             }
             let Some(webhook) = self.subscriptions.find(self.id) else {
@@ -166,7 +166,7 @@ impl WebhookPipeline {
                 let delivered = self.deliver(&webhook, ordered, message, probing, &mut results);
                 delivered.instrument(message_log::span(message, false)).await?;
             }
-            if results.comes_again {
+            if results.needs_redelivery {
                 break;
             }
             results.decisions.acknowledge.push(message.position.clone());
@@ -197,7 +197,7 @@ impl WebhookPipeline {
             Verdict::Gone => {
                 self.disable(webhook).await?;
                 (record.outcome, record.error) = (AttemptOutcome::Failed, Some(delivery::GONE.to_owned()));
-                results.comes_again = true;
+                results.needs_redelivery = true;
             }
             Verdict::Failed { failure, endpoint } => {
                 let worked_since = self.health.lock().worked_since(self.last_failure_of(message));
@@ -207,7 +207,7 @@ impl WebhookPipeline {
                 }
                 record.outcome = AttemptOutcome::Retried;
                 match after_failure(attempt, endpoint, probing, worked_since) {
-                    AfterFailure::ComesAgain => results.comes_again = true,
+                    AfterFailure::NeedsRedelivery => results.needs_redelivery = true,
                     AfterFailure::Retry => {
                         message_log::retried(message, attempt, &failure);
                         consumer.retry(message, attempts_made, ordered, &failure, attempt, &mut results.decisions);

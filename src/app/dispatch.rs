@@ -121,7 +121,7 @@ pub struct Created {
 
 /// An event that another service hands over, checked by the rules of `outbox::event_rules`.
 #[derive(Clone, Debug)]
-pub struct HandedOverEvent {
+pub struct SubmittedEvent {
     /// The id that the service chose; an event without one gets a new id.
     pub event_id: Option<EventId>,
     /// Full name of the topic.
@@ -146,7 +146,7 @@ pub struct PublishEvents {
     /// The client's subject, to which its idempotency keys belong.
     pub subject: Subject,
     /// The events; those of one key are published in this order.
-    pub events: Vec<HandedOverEvent>,
+    pub events: Vec<SubmittedEvent>,
     /// Idempotency key, if the client sent one.
     pub intent: Option<KeyedIntent>,
     /// Span of the request, if its trace is sampled.

@@ -139,7 +139,7 @@ mod tests {
     use futures::FutureExt;
     use ports::Error;
     use ports::orders::cache::{CachedList, ListGeneration, ListKey, ListLookup, ListScope};
-    use ports::orders::{Commit, Committed, IdempotencyMark};
+    use ports::orders::{Commit, Committed, IdempotencyRecord};
 
     use super::*;
 
@@ -193,10 +193,15 @@ mod tests {
         async fn oldest(&self, _: Status, _: Option<OrderId>, _: u32) -> Result<Vec<OrderId>, Error> {
             Ok(Vec::new())
         }
-        async fn find_mark(&self, _: &Subject, _: &str, _: Duration) -> Result<Option<IdempotencyMark>, Error> {
+        async fn find_idempotency_record(
+            &self,
+            _: &Subject,
+            _: &str,
+            _: Duration,
+        ) -> Result<Option<IdempotencyRecord>, Error> {
             Ok(None)
         }
-        async fn sweep_marks(&self, _: Duration, _: u32) -> Result<u64, Error> {
+        async fn sweep_idempotency_records(&self, _: Duration, _: u32) -> Result<u64, Error> {
             Ok(0)
         }
     }

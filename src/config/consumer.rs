@@ -3,7 +3,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use app::consume::chain::PoisonMessage;
+use app::consume::chain::PoisonMessageAction;
 use domain::EventType;
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
@@ -38,7 +38,7 @@ pub struct ConsumerSettings {
     pub attempts_max: HashMap<String, u32>,
     pub fallback: HashMap<String, FallbackKind>,
     pub fallback_url: HashMap<String, SecretString>,
-    pub poison: HashMap<String, PoisonMessage>,
+    pub poison: HashMap<String, PoisonMessageAction>,
     pub post: PostSettings,
 }
 

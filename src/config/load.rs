@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::layers::{self, Environment, Mistakes, Settings};
 use super::sections::Config;
-use super::{agreement, rules};
+use super::{cross_key_rules, rules};
 
 /// A configuration and its mistakes. Each value that cannot be used is replaced by its default.
 pub struct ConfigDraft {
@@ -73,7 +73,7 @@ pub(super) fn parse(mut settings: Settings) -> ConfigDraft {
             }
         }
     };
-    settings.mistakes.extend(agreement::mistakes(&config));
+    settings.mistakes.extend(cross_key_rules::mistakes(&config));
     ConfigDraft { config, mistakes: Mistakes(settings.mistakes) }
 }
 

@@ -253,7 +253,7 @@ pub struct OutboxSettings {
     pub retention: Duration,
     pub publisher: PublisherSettings,
     pub retry: outbox::RetryPolicy,
-    pub poison: HashMap<String, outbox::Poison>,
+    pub poison: HashMap<String, outbox::PoisonAction>,
     pub fallback: HashMap<String, Fallback>,
 }
 

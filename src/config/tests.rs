@@ -4,11 +4,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use actors::ProducerSlots;
-use app::consume::chain::{ATTEMPTS_MAX, PoisonMessage};
+use app::consume::chain::{ATTEMPTS_MAX, PoisonMessageAction};
 use app::policy::backpressure::PressureThresholds;
 use app::policy::failover::FailoverThresholds;
 use app::relay::chain::Fallback;
-use outbox::Poison;
+use outbox::PoisonAction;
 use secrecy::ExposeSecret;
 
 use super::layers::{self, Environment};
@@ -73,10 +73,10 @@ fn defaults_equal_those_of_each_crates_options() {
         (actors.producers, actors.request_timeout)
     );
     assert_eq!(config.topic(), actors.topic);
-    assert!(config.outbox.poison.values().all(|poison| *poison == Poison::default()));
+    assert!(config.outbox.poison.values().all(|poison| *poison == PoisonAction::default()));
     assert!(config.outbox.fallback.values().all(|fallback| *fallback == Fallback::default()));
     let chain = &config.consumer;
-    assert!(chain.poison.values().all(|poison| *poison == PoisonMessage::default()) && !chain.posts());
+    assert!(chain.poison.values().all(|poison| *poison == PoisonMessageAction::default()) && !chain.posts());
     assert!(chain.attempts_max.values().all(|attempts| *attempts == ATTEMPTS_MAX));
     let types = domain::EventType::ALL.len();
     assert_eq!((chain.handler.len(), chain.url.len(), chain.attempts_max.len()), (types, types, types));
@@ -108,8 +108,8 @@ fn the_file_overrides_defaults_and_the_environment_overrides_both() {
     assert_eq!(config.outbox.poll_interval, Duration::from_secs(2));
     assert_eq!(config.outbox.publisher.max_in_flight, 3);
     assert_eq!(config.outbox.fallback["ORDER_CREATED"], Fallback::DeadLetter);
-    assert_eq!(config.outbox.poison["ORDER_CANCELLED"], Poison::SkipRow);
-    assert_eq!(config.outbox.poison["ORDER_CREATED"], Poison::BlockKey);
+    assert_eq!(config.outbox.poison["ORDER_CANCELLED"], PoisonAction::SkipRow);
+    assert_eq!(config.outbox.poison["ORDER_CREATED"], PoisonAction::BlockKey);
 }
 
 #[test]

@@ -28,7 +28,7 @@ impl Config {
     }
 
     /// The full names of the topics to which other services publish, as far as they are configured.
-    pub fn foreign_topics(&self) -> Vec<String> {
+    pub fn external_topics(&self) -> Vec<String> {
         let listed = self.topics.keys().filter(|name| **name != self.topic() && !self.broker.topics.contains(name));
         self.broker.topics.iter().chain(listed).cloned().collect()
     }

@@ -1,9 +1,9 @@
 //! Tests of the sections that name a topic: defaults, rules, variables, mistakes, secrets.
 use std::time::Duration;
 
-use app::consume::chain::PoisonMessage;
+use app::consume::chain::PoisonMessageAction;
 use app::relay::chain::Fallback;
-use outbox::Poison;
+use outbox::PoisonAction;
 use secrecy::ExposeSecret;
 
 use super::consumer::FallbackKind;
@@ -25,7 +25,7 @@ fn topic_without_keys_has_the_defaults_and_is_created() {
     let topic = &config.topics["invoices"];
     assert_eq!((topic.partitions, topic.attempts_max, topic.retry_base, topic.poison), (None, None, None, None));
     assert_eq!((topic.fallback, topic.consumers, topic.consumer_attempts_max), (None, 0, 5));
-    assert_eq!((topic.consumer_fallback, topic.consumer_poison), (FallbackKind::None, PoisonMessage::DeadLetter));
+    assert_eq!((topic.consumer_fallback, topic.consumer_poison), (FallbackKind::None, PoisonMessageAction::DeadLetter));
     assert_eq!(config.further_topics(), ["invoices", "shop.customers"]);
     assert_eq!(Config::defaults().topics.len(), 0, "the description of the keys is not a topic");
 }
@@ -45,14 +45,14 @@ fn rules_of_a_topic_reach_the_relay_and_the_topics_around_it_are_created() {
     let retry = rules.retry_of("invoices");
     assert_eq!((retry.attempts_max, retry.base, retry.max), (2, Duration::from_millis(50), Duration::from_secs(300)));
     assert_eq!(rules.retry_of("shop.customers"), &config.outbox.retry);
-    assert_eq!(rules.poison.of("invoices", "InvoicePaid"), Poison::SkipRow);
-    assert_eq!(rules.poison.of("shop.customers", "InvoicePaid"), Poison::BlockKey);
+    assert_eq!(rules.poison.of("invoices", "InvoicePaid"), PoisonAction::SkipRow);
+    assert_eq!(rules.poison.of("shop.customers", "InvoicePaid"), PoisonAction::BlockKey);
     assert_eq!(rules.fallback.of("invoices", "InvoicePaid"), Fallback::DeadLetter);
     assert_eq!(rules.fallback.of("order.events", "ORDER_CREATED"), Fallback::DeadLetter);
     let topics = config.further_topics();
     assert_eq!(topics[..3], ["invoices", "orders.audit", "invoices-dlt"]);
     assert_eq!(topics[3..], outbox::topics::all_topics("shop.customers")[..]);
-    assert_eq!(config.foreign_topics(), ["invoices", "orders.audit", "shop.customers"]);
+    assert_eq!(config.external_topics(), ["invoices", "orders.audit", "shop.customers"]);
     assert_eq!(config.partitions_by_topic()["invoices-dlt"], 3);
     assert_eq!(config.partitions_by_topic().get("shop.customers"), None);
 }
@@ -72,7 +72,7 @@ fn variables_name_a_topic_in_capitals_with_two_underscores_for_a_dot() {
 
     assert_eq!(config.topics.keys().collect::<Vec<_>>(), ["Shop.invoices-2024", "shop.customers"]);
     assert_eq!(config.topics["Shop.invoices-2024"].attempts_max, Some(3));
-    assert_eq!(config.topics["shop.customers"].poison, Some(Poison::SkipRow));
+    assert_eq!(config.topics["shop.customers"].poison, Some(PoisonAction::SkipRow));
     assert_eq!(config.topics["shop.customers"].consumer_url.expose_secret(), "https://crm.example/hook?token=x");
 }
 

@@ -1,10 +1,10 @@
 //! `[topics.NAME]`: the rules of single topics, and the consumers that send their events to a URL.
 use std::time::Duration;
 
-use app::consume::chain::PoisonMessage;
+use app::consume::chain::PoisonMessageAction;
 use app::relay::chain::Fallback;
 use outbox::topics::{all_topics, dead_letter_topic};
-use outbox::{Poison, RetryPolicy};
+use outbox::{PoisonAction, RetryPolicy};
 use secrecy::SecretString;
 use serde::Deserialize;
 
@@ -19,14 +19,14 @@ pub struct TopicSettings {
     pub retry_base: Option<Duration>,
     pub retry_max: Option<Duration>,
     pub retry_jitter: Option<f64>,
-    pub poison: Option<Poison>,
+    pub poison: Option<PoisonAction>,
     pub fallback: Option<Fallback>,
     pub consumers: u32,
     pub consumer_url: SecretString,
     pub consumer_attempts_max: u32,
     pub consumer_fallback: FallbackKind,
     pub consumer_fallback_url: SecretString,
-    pub consumer_poison: PoisonMessage,
+    pub consumer_poison: PoisonMessageAction,
 }
 
 impl TopicSettings {

@@ -16,7 +16,7 @@ impl Timestamp {
     }
 
     /// This time plus a duration; saturates at the largest value.
-    pub fn after(self, by: std::time::Duration) -> Self {
+    pub fn plus(self, by: std::time::Duration) -> Self {
         let millis = i64::try_from(by.as_millis()).unwrap_or(i64::MAX);
         Self(self.0.saturating_add(millis))
     }

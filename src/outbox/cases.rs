@@ -1,6 +1,6 @@
 //! Generated tables of cases (input and expected result), so that a store that restates a rule in another language is held to it.
 use crate::rows::claim::{claim_size, rows_taken};
-use crate::rows::poison::Poison;
+use crate::rows::poison::PoisonAction;
 use crate::rows::resolution::BatchOutcome;
 use crate::rows::row::{OutboxRow, RowChange};
 
@@ -12,7 +12,7 @@ pub struct ResolutionCase {
     /// The outcome of its batch.
     pub outcome: BatchOutcome,
     /// The poison rule of the row's event type if its batch is a trial.
-    pub trial: Option<Poison>,
+    pub trial: Option<PoisonAction>,
     /// The expected change; `None` where the row is archived as SENT.
     pub change: Option<RowChange<()>>,
 }
@@ -21,7 +21,7 @@ pub struct ResolutionCase {
 pub fn resolution_cases() -> Vec<ResolutionCase> {
     let mut cases = Vec::new();
     for outcome in [BatchOutcome::Published, BatchOutcome::ClaimerDied, BatchOutcome::NotSent] {
-        let trials = [None, Some(Poison::BlockKey), Some(Poison::SkipRow)];
+        let trials = [None, Some(PoisonAction::BlockKey), Some(PoisonAction::SkipRow)];
         for (trial, blocks_key) in trials.into_iter().flat_map(|trial| [(trial, false), (trial, true)]) {
             for (attempts, deaths) in
                 [1, 4].into_iter().flat_map(|attempts| (0..=5).map(move |deaths| (attempts, deaths)))

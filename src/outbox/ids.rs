@@ -45,7 +45,7 @@ pub type Token = u64;
 
 /// The lease that a statement relies on. A statement whose fence is out of date changes nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fence {
+pub struct LeaseFence {
     /// The partition whose rows the statement changes.
     pub partition: PartitionNo,
     /// The instance that acquired the partition.
@@ -56,7 +56,7 @@ pub struct Fence {
     pub counter: Counter,
 }
 
-impl Fence {
+impl LeaseFence {
     /// The token that a claim or an exclusion under this fence takes, which is also the counter after that statement.
     pub fn next_token(&self) -> Token {
         self.counter + 1

@@ -4,7 +4,7 @@
 //! Lua instead of loading it must come to the same result.
 use std::time::Duration;
 
-use crate::ids::{Counter, Epoch, Fence, InstanceId, ProducerSessionId, Token};
+use crate::ids::{Counter, Epoch, InstanceId, LeaseFence, ProducerSessionId, Token};
 
 /// The lease row of a partition at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,30 +80,30 @@ pub enum Release {
 
 impl Lease {
     /// Whether the fence names the owner and epoch of this lease. The counter and the time of expiry are not compared.
-    pub fn is_held_by(&self, fence: &Fence) -> bool {
+    pub fn is_held_by(&self, fence: &LeaseFence) -> bool {
         self.is_of(&fence.owner, fence.epoch)
     }
 
     /// Whether a claim under this fence may take rows: owner, epoch and counter agree, no batch is open, the lease has not expired.
-    pub fn may_claim(&self, fence: &Fence) -> bool {
+    pub fn may_claim(&self, fence: &LeaseFence) -> bool {
         self.is_held_by(fence) && self.counter == fence.counter && self.in_flight.is_none() && !self.remaining.is_zero()
     }
 
     /// The open batch, if it has this token and the fence's owner and epoch hold the lease. For settling: the counter is not compared,
     /// because the token alone names a batch that the broker has acknowledged.
-    pub fn open_batch(&self, fence: &Fence, token: Token) -> Option<&OpenClaim> {
+    pub fn open_batch(&self, fence: &LeaseFence, token: Token) -> Option<&OpenClaim> {
         self.in_flight.as_ref().filter(|open| self.is_held_by(fence) && open.token == token)
     }
 
     /// The open batch as in [`Lease::open_batch`], if the fence also names the present counter. For excluding and resolving, which rely
     /// on everything the caller knows about the rows.
-    pub fn open_batch_at_counter(&self, fence: &Fence, token: Token) -> Option<&OpenClaim> {
+    pub fn open_batch_at_counter(&self, fence: &LeaseFence, token: Token) -> Option<&OpenClaim> {
         self.open_batch(fence, token).filter(|_| self.counter == fence.counter)
     }
 
     /// The outcome of settling or resolving a batch that is not open under this lease. A repetition of the close that came last is done,
     /// with no rows and the present counter, so that a caller may repeat it after a lost reply.
-    pub fn repeated_close(&self, fence: &Fence, token: Token) -> FencedOutcome {
+    pub fn repeated_close(&self, fence: &LeaseFence, token: Token) -> FencedOutcome {
         if self.is_held_by(fence) && self.in_flight.is_none() && self.closed == Some(token) {
             return FencedOutcome::Done { counter: self.counter, rows: 0 };
         }
@@ -149,8 +149,8 @@ mod tests {
         }
     }
 
-    fn fence(owner: &str, epoch: Epoch, counter: Counter) -> Fence {
-        Fence { partition: PartitionNo(0), owner: id(owner), epoch, counter }
+    fn fence(owner: &str, epoch: Epoch, counter: Counter) -> LeaseFence {
+        LeaseFence { partition: PartitionNo(0), owner: id(owner), epoch, counter }
     }
 
     #[test]

@@ -29,7 +29,7 @@ pub struct Batch {
     pub time_left: Duration,
     /// How many other batches of the session are expected within about a millisecond. A broker with a cost per transaction may wait for
     /// them that long.
-    pub companions: u32,
+    pub expected_batches: u32,
 }
 
 /// Identifies one failure of a transaction or a producer session. All batches that it concerns report the same id, so that a circuit
@@ -143,7 +143,7 @@ pub trait Broker: Send + Sync {
 
     /// Waits until the broker answers again after it was away. A return while no caller waits is kept for the next call; several count as
     /// one. For one caller at a time. Cancel-safe. A broker that is never away never returns from it.
-    async fn returned(&self) {
+    async fn recovered(&self) {
         std::future::pending().await
     }
 

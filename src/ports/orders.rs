@@ -1,4 +1,4 @@
-//! The order store. State, events and idempotency mark commit together or not at all; no transaction handle crosses this port.
+//! The order store. State, events and idempotency record commit together or not at all; no transaction handle crosses this port.
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ mod page_start;
 
 pub use page_start::PageStart;
 
-/// One atomic change: the order's new state, the events that record it, and the idempotency mark.
+/// One atomic change: the order's new state, the events that record it, and the idempotency record.
 #[derive(Clone, Debug)]
 pub struct Commit {
     /// State of the order after the change.
@@ -26,7 +26,7 @@ pub struct Commit {
     /// Outbox rows in the order of their events.
     pub events: Vec<NewRow>,
     /// Durable mark of the idempotency key, if the client sent one.
-    pub mark: Option<IdempotencyMark>,
+    pub mark: Option<IdempotencyRecord>,
 }
 
 /// An outbox row to insert.
@@ -93,7 +93,7 @@ pub struct TraceContext {
 
 /// Durable record of a used idempotency key, scoped to its subject.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct IdempotencyMark {
+pub struct IdempotencyRecord {
     /// Subject that sent the request.
     pub subject: Subject,
     /// The idempotency key, 1…128 characters.
@@ -117,7 +117,7 @@ pub enum Committed {
     /// Nothing changed: the order does not exist.
     Missing,
     /// Nothing changed: the subject used this key before, as this mark records.
-    KeyUsed(IdempotencyMark),
+    KeyUsed(IdempotencyRecord),
 }
 
 /// Conditions that listed orders meet; `None` matches every order.
@@ -172,8 +172,13 @@ pub trait OrderStore: Send + Sync {
     async fn oldest(&self, status: Status, after: Option<OrderId>, limit: u32) -> Result<Vec<OrderId>, Error>;
 
     /// Reads the mark of this subject's key, if it is not older than `keep`.
-    async fn find_mark(&self, subject: &Subject, key: &str, keep: Duration) -> Result<Option<IdempotencyMark>, Error>;
+    async fn find_idempotency_record(
+        &self,
+        subject: &Subject,
+        key: &str,
+        keep: Duration,
+    ) -> Result<Option<IdempotencyRecord>, Error>;
 
     /// Deletes at most `limit` marks older than `keep` and returns the number deleted.
-    async fn sweep_marks(&self, keep: Duration, limit: u32) -> Result<u64, Error>;
+    async fn sweep_idempotency_records(&self, keep: Duration, limit: u32) -> Result<u64, Error>;
 }

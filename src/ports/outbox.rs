@@ -11,12 +11,12 @@ use crate::broker::Position;
 use crate::error::Error;
 use crate::event_headers::EventHeaders;
 use crate::orders::{RegionStamp, TraceContext};
-use crate::partitions::{Fence, ProducerSessionId, Token};
+use crate::partitions::{LeaseFence, ProducerSessionId, Token};
 
 pub mod events;
 
 pub use ::outbox::{
-    BatchOutcome, Disposition, EventKey, EventKeyError, Exclusion, ExclusionOutcome, FencedOutcome, Poison,
+    BatchOutcome, Disposition, EventKey, EventKeyError, Exclusion, ExclusionOutcome, FencedOutcome, PoisonAction,
     PoisonPolicy, RowId, RowStatus,
 };
 
@@ -24,7 +24,7 @@ pub use ::outbox::{
 #[derive(Clone, Debug)]
 pub struct Claim {
     /// Lease of the partition, with the counter that the worker read last.
-    pub fence: Fence,
+    pub fence: LeaseFence,
     /// Producer session that will publish the batch.
     pub session: ProducerSessionId,
     /// Limit of rows in the batch.
@@ -111,7 +111,7 @@ pub struct ClaimedRow {
 #[derive(Clone, Debug)]
 pub struct Settlement {
     /// Lease under which the batch was claimed. The counter is not compared, because the token identifies the batch.
-    pub fence: Fence,
+    pub fence: LeaseFence,
     /// Fencing token of the batch: of its claim, or of its last exclusion.
     pub token: Token,
     /// Topic position of each row, as far as known. Shared, because a settlement is kept for a repetition until the store has answered.
@@ -222,7 +222,12 @@ pub trait OutboxStore: Send + Sync {
     ///
     /// # Errors
     /// After [`Error::Unknown`] neither fence nor token is reliable: the worker acquires the lease again and resolves.
-    async fn exclude(&self, fence: &Fence, token: Token, exclusions: &[Exclusion]) -> Result<ExclusionOutcome, Error>;
+    async fn exclude(
+        &self,
+        fence: &LeaseFence,
+        token: Token,
+        exclusions: &[Exclusion],
+    ) -> Result<ExclusionOutcome, Error>;
 
     /// Marks the remaining rows of an open batch SENT, archives them and unblocks the keys of which they were the head. Compares owner,
     /// epoch and token, not the counter. Repeating the last settlement under the same lease returns `Done` with no rows and the present
@@ -251,7 +256,7 @@ pub trait OutboxStore: Send + Sync {
     /// policy of its topic and event type. Compares the counter. Repeating the last resolution under the same lease returns `Done` with no rows.
     async fn resolve(
         &self,
-        fence: &Fence,
+        fence: &LeaseFence,
         token: Token,
         outcome: BatchOutcome,
         poison: &PoisonPolicy,

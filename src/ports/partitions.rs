@@ -10,14 +10,14 @@ use crate::error::Error;
 pub mod wake;
 
 pub use ::outbox::{
-    AcquireReason, Counter, Epoch, Fence, InstanceId, Liveness, PartitionNo, ProducerSessionId, Release, Token,
+    AcquireReason, Counter, Epoch, InstanceId, LeaseFence, Liveness, PartitionNo, ProducerSessionId, Release, Token,
 };
 
 /// An acquired partition lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Acquired {
     /// Identifies the lease in every later statement.
-    pub fence: Fence,
+    pub fence: LeaseFence,
     /// Batch that the former owner left open; the new owner resolves it before any claim.
     pub in_flight: Option<OpenBatch>,
 }
@@ -46,7 +46,7 @@ pub enum Acquisition {
         remaining: Duration,
     },
     /// The store is on another timeline than the one for which the producer sessions were fenced. Nothing is acquired: fence all of
-    /// them, then call [`PartitionLeases::adopt`].
+    /// them, then call [`PartitionLeases::accept_timeline`].
     TimelineChanged(TimelineChange),
 }
 
@@ -61,7 +61,7 @@ pub struct TimelineChange {
 
 /// Result of adopting a timeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Adoption {
+pub enum TimelineAcceptance {
     /// Done; the broker was ahead of the store in this many partitions.
     Adopted {
         /// Partitions with a committed batch that the store does not have.
@@ -185,12 +185,12 @@ pub trait PartitionLeases: Send + Sync {
     /// After [`Error::Unknown`] a repetition by the same process returns what the adoption found, if it was done.
     ///
     /// [`Broker::fence_all`]: crate::broker::Broker::fence_all
-    async fn adopt(
+    async fn accept_timeline(
         &self,
         _change: &TimelineChange,
         _watermarks: &BTreeMap<PartitionNo, Token>,
-    ) -> Result<Adoption, Error> {
-        Ok(Adoption::AlreadyDone)
+    ) -> Result<TimelineAcceptance, Error> {
+        Ok(TimelineAcceptance::AlreadyDone)
     }
 
     /// Renews the leases that `owner` still holds to `ttl` from now. Leases that are not returned are lost; an expired lease is lost even

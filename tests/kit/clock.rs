@@ -24,7 +24,7 @@ impl TestClock {
 
     /// Moves the clock forward by this duration.
     pub fn advance(&self, by: Duration) {
-        let later = self.now().after(by);
+        let later = self.now().plus(by);
         self.0.store(later.millis(), Ordering::SeqCst);
     }
 
@@ -62,7 +62,7 @@ impl TokioClock {
 
 impl Clock for TokioClock {
     fn now(&self) -> Timestamp {
-        self.start.after(self.origin.elapsed())
+        self.start.plus(self.origin.elapsed())
     }
 }
 
@@ -95,7 +95,7 @@ mod tests {
         clock.advance(Duration::from_secs(1));
         clock.set(START_TIME);
 
-        assert_eq!(twin.now(), START_TIME.after(Duration::from_secs(1)));
+        assert_eq!(twin.now(), START_TIME.plus(Duration::from_secs(1)));
     }
 
     #[tokio::test(start_paused = true)]
@@ -104,7 +104,7 @@ mod tests {
 
         tokio::time::advance(Duration::from_secs(86_400)).await;
 
-        assert_eq!(clock.now(), START_TIME.after(Duration::from_secs(86_400)));
+        assert_eq!(clock.now(), START_TIME.plus(Duration::from_secs(86_400)));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use domain::{
 use ports::broker::Record;
 use ports::clock::Rng;
 use ports::event_headers::EventHeaders;
-use ports::orders::{Commit, IdempotencyMark, NewRow, RegionStamp, TraceContext, event_key};
+use ports::orders::{Commit, IdempotencyRecord, NewRow, RegionStamp, TraceContext, event_key};
 use ports::outbox::EventKey;
 use ports::partitions::PartitionNo;
 
@@ -130,9 +130,9 @@ impl Factory {
         Commit { order: next, expected: Some(order.version), events: vec![self.row(&event, partition)], mark: None }
     }
 
-    /// The durable idempotency mark of a creation.
-    pub fn mark(&self, order: &Order, key: &str) -> IdempotencyMark {
-        IdempotencyMark {
+    /// The durable idempotency record of a creation.
+    pub fn mark(&self, order: &Order, key: &str) -> IdempotencyRecord {
+        IdempotencyRecord {
             subject: order.owner.clone(),
             key: key.into(),
             fingerprint: [u8::try_from(key.len() % 251).expect("below 251"); 32],

@@ -7,8 +7,8 @@ pub mod collector;
 pub mod endpoint;
 #[path = "../service/harness/event_log.rs"]
 pub mod event_log;
-#[path = "../service/harness/foreign_events.rs"]
-pub mod foreign_events;
+#[path = "../service/harness/external_events.rs"]
+pub mod external_events;
 #[path = "../service/harness/http.rs"]
 pub mod http;
 #[allow(dead_code, reason = "shared with the tests on PostgreSQL, which need more of it")]

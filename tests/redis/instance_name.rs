@@ -42,7 +42,7 @@ fn a_redis_that_may_lose_data_is_refused_unless_the_config_accepts_it() {
 }
 
 #[test]
-fn a_redis_that_is_reconfigured_to_forget_turns_readiness_red() {
+fn a_redis_that_is_reconfigured_to_forget_makes_readyz_fail() {
     let backend = Backend::new();
     let service = Posthaste::start(&backend, &[("POSTHASTE__FAILOVER__PROBE_INTERVAL", "200ms")]);
     let (user, admin) = (service.http.user(), service.http.admin());

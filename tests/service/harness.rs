@@ -6,7 +6,7 @@ pub mod collector;
 pub mod console_browser;
 pub mod endpoint;
 pub mod event_log;
-pub mod foreign_events;
+pub mod external_events;
 pub mod http;
 pub mod load;
 pub mod metrics;

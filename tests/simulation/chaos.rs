@@ -22,7 +22,7 @@ const CALLS: [Call; 17] = [
     Call::OpenSession,
     Call::Publish,
     Call::Watermark,
-    Call::Fence,
+    Call::LeaseFence,
     Call::FenceAll,
     Call::Append,
     Call::Commit,

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use app::consume::chain::PoisonMessage;
+use app::consume::chain::PoisonMessageAction;
 use app::consume::handlers::Handlers;
 use app::consume::spring_headers;
 use domain::{EventType, Hlc, Status};
@@ -124,8 +124,8 @@ async fn a_retry_waits_for_springs_due_time_but_never_longer_than_the_longest_de
         let (_, placed) = make.placed("ann");
         let mut record = from_region(&placed, "local", Hlc { millis: START_TIME.millis(), counter: 0 });
         record.topic = format!("{TOPIC}-retry-0").into();
-        record.timestamp = START_TIME.after(begun.elapsed());
-        let due = record.timestamp.after(due_after).millis();
+        record.timestamp = START_TIME.plus(begun.elapsed());
+        let due = record.timestamp.plus(due_after).millis();
         // A positive BigInteger of fewer than 8 bytes: leading zeros carry no sign.
         let due_bytes: Vec<u8> = due.to_be_bytes().into_iter().skip_while(|byte| *byte == 0).collect();
         record.headers.push(("retry_topic-attempts".into(), [0, 0, 0, 2].into()));
@@ -148,7 +148,7 @@ async fn events_of_a_type_follow_their_own_chain() {
     environment.consumes = true;
     environment.handlers = Handlers::default()
         .with(EventType::OrderCreated, primary.chain().attempts(2).fallback(fallback.clone()))
-        .with(EventType::OrderStatusChanged, primary.chain().attempts(1).poison(PoisonMessage::BlockKey));
+        .with(EventType::OrderStatusChanged, primary.chain().attempts(1).poison(PoisonMessageAction::BlockKey));
     let process = environment.start().await;
     let id = ledger.create_order(&process).await;
     process.wait_until("the fallback has the event", TIMEOUT, async || fallback.handled(id) == [0]).await;
@@ -257,7 +257,7 @@ async fn retry_from_a_clock_that_is_ahead_waits_for_the_longest_delay_at_most() 
     let (_, placed) = Factory::seeded(seed(), TOPIC.into()).placed("ann");
     let mut record = from_region(&placed, "local", Hlc { millis: START_TIME.millis(), counter: 0 });
     record.topic = format!("{TOPIC}-retry-0").into();
-    record.timestamp = START_TIME.after(Duration::from_secs(6 * 3_600));
+    record.timestamp = START_TIME.plus(Duration::from_secs(6 * 3_600));
     let written = Instant::now();
     append(&process, record).await;
 
@@ -277,7 +277,7 @@ async fn retries_from_a_clock_that_is_ahead_wait_together_not_one_after_the_othe
         let stamp = Hlc { millis: START_TIME.millis(), counter: 0 };
         let mut record = from_region(&make.placed("ann").1, "local", stamp);
         (record.topic, record.key) = (format!("{TOPIC}-retry-0").into(), "one-partition".into());
-        record.timestamp = START_TIME.after(Duration::from_secs(3_600) + written.elapsed() + Duration::from_millis(at));
+        record.timestamp = START_TIME.plus(Duration::from_secs(3_600) + written.elapsed() + Duration::from_millis(at));
         append(&process, record).await;
     }
 

@@ -81,7 +81,7 @@ mod support {
     pub mod ahead_clock;
     pub mod consumption;
     pub mod environment;
-    pub mod foreign_events;
+    pub mod external_events;
     pub mod kept_offsets;
     pub mod ledger;
     pub mod log_capture;

@@ -72,7 +72,7 @@ async fn promotion_runs_at_its_interval_and_resumes_after_a_store_failure() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn order_that_cannot_be_promoted_does_not_hold_up_the_younger_ones() {
+async fn order_that_cannot_be_promoted_does_not_block_the_younger_ones() {
     let (mut environment, mut ledger) = (Environment::new(), Ledger::default());
     environment.options.promotion_batch = 20;
     let process = environment.start().await;

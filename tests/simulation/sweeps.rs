@@ -6,7 +6,7 @@ use kit::faults::{Call, InjectedFault};
 use ports::broker::topics::TopicReader;
 
 use crate::support::environment::Environment;
-use crate::support::foreign_events::{CUSTOMERS, publish};
+use crate::support::external_events::{CUSTOMERS, publish};
 use crate::support::ledger::Ledger;
 use crate::support::process::{Process, TIMEOUT, TOPIC};
 

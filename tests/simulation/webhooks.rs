@@ -9,7 +9,7 @@ use ports::endpoint::webhooks::{Webhook, WebhookStore};
 use tokio::time::Instant;
 
 use crate::support::environment::Environment;
-use crate::support::foreign_events::{CUSTOMERS, publish, publish_of_key};
+use crate::support::external_events::{CUSTOMERS, publish, publish_of_key};
 use crate::support::log_capture::LogCapture;
 use crate::support::process::{Process, TIMEOUT};
 use crate::support::scripted_endpoint::{ScriptedEndpoint, unreachable};

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use app::contract::rfc3339;
 use ports::Error;
 use ports::broker::BrokerFailure;
-use ports::partitions::{Adoption, PartitionNo, TimelineChange, Token};
+use ports::partitions::{PartitionNo, TimelineAcceptance, TimelineChange, Token};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
@@ -48,13 +48,13 @@ impl TimelineGuard {
 
     /// Adopts the store's timeline, which an acquisition found at `requested`. The first of several callers does it, and the others share its
     /// result. After an error nothing is adopted, and no partition can be acquired.
-    pub async fn adopt(&self, change: &TimelineChange, requested: Instant) -> Result<(), SessionFailure> {
+    pub async fn accept_timeline(&self, change: &TimelineChange, requested: Instant) -> Result<(), SessionFailure> {
         let mut last = self.last.lock().await;
         if last.adopted_at.is_some_and(|at| at > requested) {
             return Ok(());
         }
         self.fence_all(&mut last, requested).await?;
-        let adoption = match self.context.leases.adopt(change, &last.watermarks).await {
+        let adoption = match self.context.leases.accept_timeline(change, &last.watermarks).await {
             Ok(adoption) => adoption,
             Err(error) => {
                 if matches!(error, Error::Unknown(_)) {
@@ -76,16 +76,16 @@ impl TimelineGuard {
         }
         let mut last = self.last.lock().await;
         let Some((change, watermarks)) = last.unanswered.clone() else { return };
-        if let Ok(adoption) = self.context.leases.adopt(&change, &watermarks).await {
+        if let Ok(adoption) = self.context.leases.accept_timeline(&change, &watermarks).await {
             self.answered(&mut last, &change, adoption).await;
         }
     }
 
-    async fn answered(&self, last: &mut LastFence, change: &TimelineChange, adoption: Adoption) {
+    async fn answered(&self, last: &mut LastFence, change: &TimelineChange, adoption: TimelineAcceptance) {
         last.unanswered = None;
         self.is_unanswered.store(false, Ordering::Relaxed);
         self.context.empty_cache().await;
-        if let Adoption::Adopted { partitions_behind } = adoption {
+        if let TimelineAcceptance::Adopted { partitions_behind } = adoption {
             self.report(change, partitions_behind);
         }
     }

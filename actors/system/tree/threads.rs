@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocked_thread_does_not_hold_up_the_stop() {
+    fn blocked_thread_does_not_delay_the_stop() {
         let threads = || Threads { relay: Some(Arbiter::new()), orders: Some(Arbiter::new()) };
         actix_rt::System::new().block_on(async {
             let ((begin, begun), (unblock, blocked)) = (channel(), channel::<()>());

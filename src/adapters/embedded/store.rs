@@ -68,7 +68,7 @@ impl Embedded {
         migrations::migrate(&mut sql, found, &installation).map_err(sql_error)?;
         check_partitions(&sql, &path, options.partitions)?;
         expire_stale_leases(&sql).map_err(sql_error)?;
-        bound_due_times(&sql, options.clock.now().after(options.retry_delay_max.max(TRIAL_INTERVAL)))
+        bound_due_times(&sql, options.clock.now().plus(options.retry_delay_max.max(TRIAL_INTERVAL)))
             .map_err(sql_error)?;
         let readers = match options.writing {
             WriterMode::Thread => open_readers(&path, options.readers)?,

@@ -101,8 +101,8 @@ impl Broker for Kafka {
         append_result(published, count)
     }
 
-    async fn returned(&self) {
-        self.inner.contact.returned().await;
+    async fn recovered(&self) {
+        self.inner.contact.recovered().await;
     }
 
     fn record_bytes_max(&self) -> usize {

@@ -30,7 +30,7 @@ impl IdempotencyKeys {
                 BeginOutcome::Completed { order_id: *order_id, fingerprint: Some(*fingerprint) }
             }
             _ => {
-                *state = Some(KeyState::InProgress { until: now.after(lock) });
+                *state = Some(KeyState::InProgress { until: now.plus(lock) });
                 BeginOutcome::Acquired
             }
         })

@@ -77,6 +77,6 @@ impl CachedLists {
     /// Spread by the number of the generation: scopes that are read together do not expire together.
     fn expiry(&self, generation: u64, now: Timestamp) -> Timestamp {
         let spread = (generation % 16) as f64 / 15.0;
-        now.after(self.ttl.mul_f64(1.0 - self.jitter * spread))
+        now.plus(self.ttl.mul_f64(1.0 - self.jitter * spread))
     }
 }

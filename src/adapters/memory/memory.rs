@@ -158,7 +158,7 @@ impl Idempotency for Memory {
         order_id: OrderId,
         keep: Duration,
     ) -> Result<(), Error> {
-        let until = self.inner.clock.now().after(keep);
+        let until = self.inner.clock.now().plus(keep);
         let completed = KeyState::Completed { order_id, fingerprint: *fingerprint, until };
         self.inner.keys.complete(scoped(subject, key), completed);
         Ok(())

@@ -78,7 +78,7 @@ impl CachedOrders {
     /// Spread by the id's own random bits: orders that are cached together do not expire together.
     fn expiry(&self, id: OrderId, now: Timestamp) -> Timestamp {
         let spread = f64::from(id.bytes()[14]) / 255.0;
-        now.after(self.ttl.mul_f64(1.0 - self.jitter * spread))
+        now.plus(self.ttl.mul_f64(1.0 - self.jitter * spread))
     }
 }
 
@@ -124,7 +124,7 @@ mod tests {
     fn a_version_that_was_not_committed_is_forgotten_after_the_time_to_live() {
         let ttl = Duration::from_secs(60);
         let cache = CachedOrders::new(4, ttl, 0.0);
-        let (order, later) = (order(0, 1), NOW.after(ttl));
+        let (order, later) = (order(0, 1), NOW.plus(ttl));
         cache.refuse_older(order.id, 1, NOW);
         cache.put(order.clone(), NOW);
         assert_eq!(cache.get(order.id, NOW), None, "version 1 may be committed");
@@ -137,7 +137,7 @@ mod tests {
     #[test]
     fn a_version_is_refused_for_the_whole_time_to_live_of_the_last_call() {
         let ttl = Duration::from_secs(60);
-        let (order, renewed, late) = (order(0, 1), NOW.after(ttl / 2), NOW.after(ttl + ttl / 4));
+        let (order, renewed, late) = (order(0, 1), NOW.plus(ttl / 2), NOW.plus(ttl + ttl / 4));
         let cached_after_two_refusals = |first: u64, second: Timestamp, read: Timestamp| {
             let cache = CachedOrders::new(4, ttl, 0.0);
             cache.refuse_older(order.id, first, NOW);

@@ -18,7 +18,7 @@ mod orders {
     pub(crate) mod commit_queue;
     pub(crate) mod committer;
     pub(crate) mod group_commit;
-    pub(crate) mod group_pace;
+    pub(crate) mod group_spacing;
     pub(crate) mod order_row;
     pub(crate) mod order_store;
     pub(crate) mod resolve_commit;
@@ -110,7 +110,6 @@ mod schema {
 mod connection {
     pub(crate) mod address;
     pub(crate) mod background_tasks;
-    pub(crate) mod conditions;
     pub(crate) mod connector;
     pub(crate) mod open_error;
     pub(crate) mod server_timeline;
@@ -118,6 +117,7 @@ mod connection {
     pub(crate) mod sql_value;
     pub(crate) mod statement_error;
     pub(crate) mod tls;
+    pub(crate) mod where_clause;
 }
 
 pub use connection::open_error::PostgresOpenError;

@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use deadpool_redis::redis::{Value, cmd};
 use ports::Error;
 use ports::partitions::{
-    AcquireReason, Acquired, Acquisition, Epoch, Fence, FreePartition, InstanceId, LeaseSurvey, MemberLoad, MemberRank,
-    OpenBatch, PartitionLeases, PartitionNo, PartitionView, ProducerSessionId, Release, Renewal, Token,
+    AcquireReason, Acquired, Acquisition, Epoch, FreePartition, InstanceId, LeaseFence, LeaseSurvey, MemberLoad,
+    MemberRank, OpenBatch, PartitionLeases, PartitionNo, PartitionView, ProducerSessionId, Release, Renewal, Token,
 };
 
 use crate::store::arguments::ScriptArguments;
@@ -66,7 +66,7 @@ impl PartitionLeases for RedisStore {
             let remaining = Duration::from_millis(reply.number(2)?);
             return Ok(Acquisition::Held { by: InstanceId(reply.text(1)?.into()), remaining });
         }
-        let fence = Fence { partition, owner: owner.clone(), epoch: reply.number(1)?, counter: reply.number(2)? };
+        let fence = LeaseFence { partition, owner: owner.clone(), epoch: reply.number(1)?, counter: reply.number(2)? };
         let in_flight = match reply.optional_number(3)? {
             Some(token) => Some(OpenBatch {
                 token,

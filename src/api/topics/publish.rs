@@ -9,7 +9,7 @@ use std::sync::Arc;
 use actix_web::http::StatusCode;
 use actix_web::http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use app::commands::publish_events::fingerprint;
-use app::dispatch::{EventsPublished, HandedOverEvent, KeyedIntent, PublishEvents};
+use app::dispatch::{EventsPublished, KeyedIntent, PublishEvents, SubmittedEvent};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -89,7 +89,7 @@ pub(crate) async fn publish(context: RequestContext) -> RouteResult {
 }
 
 /// The relay creates a topic with its first record, and could only park the events of one for which there is no room.
-async fn admit_topics(context: &RequestContext, events: &[HandedOverEvent]) -> Result<(), Problem> {
+async fn admit_topics(context: &RequestContext, events: &[SubmittedEvent]) -> Result<(), Problem> {
     let Some(topics) = &context.state.topic_reads else { return Ok(()) };
     let names: BTreeSet<&str> = events.iter().map(|event| &*event.topic).collect();
     Ok(topics.admit_topics(&Vec::from_iter(names)).await?)
@@ -107,7 +107,7 @@ fn response(published: &EventsPublished) -> actix_web::HttpResponse {
 }
 
 /// The events of the request, in any of the accepted forms.
-fn events(context: &RequestContext) -> Result<Vec<HandedOverEvent>, Problem> {
+fn events(context: &RequestContext) -> Result<Vec<SubmittedEvent>, Problem> {
     let (headers, trace) = (context.headers(), context.trace());
     let content_type = single_value(headers, CONTENT_TYPE.as_str());
     let query = context.query();
@@ -133,8 +133,8 @@ fn events(context: &RequestContext) -> Result<Vec<HandedOverEvent>, Problem> {
 /// Reads every element; `path` is the prefix of field names in errors.
 fn each<'a>(
     body: &'a [u8],
-    read: impl Fn(&str, json::JsonMember<'a>) -> Result<HandedOverEvent, Problem>,
-) -> Result<Vec<HandedOverEvent>, Problem> {
+    read: impl Fn(&str, json::JsonMember<'a>) -> Result<SubmittedEvent, Problem>,
+) -> Result<Vec<SubmittedEvent>, Problem> {
     match json::elements(body)? {
         json::Elements::One(member) => Ok(vec![read("", member)?]),
         json::Elements::Many(members) if members.len() > EVENTS_MAX => {
@@ -154,7 +154,7 @@ fn query_topic(query: &Query<'_>) -> Result<Arc<str>, Problem> {
 }
 
 /// The orders' topics have the orders' contract, and numbers that follow the orders' versions.
-fn refuse_own_topics(events: &[HandedOverEvent], own_topics: &[String]) -> Result<(), Problem> {
+fn refuse_own_topics(events: &[SubmittedEvent], own_topics: &[String]) -> Result<(), Problem> {
     match events.iter().find(|event| own_topics.iter().any(|own| **own == *event.topic)) {
         None => Ok(()),
         Some(event) => {

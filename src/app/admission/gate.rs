@@ -38,7 +38,7 @@ impl Gate {
     ///
     /// # Errors
     /// Why writes are held back. A passive region is reported before pressure, because there a retry does not help.
-    pub fn pass(&self) -> Result<(), GateClosed> {
+    pub fn check(&self) -> Result<(), GateClosed> {
         let state = self.state.load(Relaxed);
         if state & PASSIVE != 0 {
             Err(GateClosed::Passive)
@@ -91,20 +91,20 @@ mod tests {
     #[test]
     fn each_writer_changes_only_its_own_condition() {
         let gate = Gate::default();
-        assert_eq!(gate.pass(), Ok(()));
+        assert_eq!(gate.check(), Ok(()));
 
         gate.set_stage(PressureStage::Rejection);
         gate.set_passive(true);
-        assert_eq!(gate.pass(), Err(GateClosed::Passive));
+        assert_eq!(gate.check(), Err(GateClosed::Passive));
 
         gate.set_passive(false);
-        assert_eq!(gate.pass(), Err(GateClosed::Pressure));
+        assert_eq!(gate.check(), Err(GateClosed::Pressure));
 
         gate.set_passive(true);
         gate.set_stage(PressureStage::Calm);
-        assert_eq!(gate.pass(), Err(GateClosed::Passive));
+        assert_eq!(gate.check(), Err(GateClosed::Passive));
         gate.set_passive(false);
-        assert_eq!(gate.pass(), Ok(()));
+        assert_eq!(gate.check(), Ok(()));
     }
 
     #[test]
@@ -113,7 +113,7 @@ mod tests {
         for stage in [PressureStage::Calm, PressureStage::Limits, PressureStage::Retries, PressureStage::Rejection] {
             gate.set_stage(stage);
             assert_eq!(gate.stage(), stage);
-            assert_eq!(gate.pass().is_err(), stage == PressureStage::Rejection, "{stage:?}");
+            assert_eq!(gate.check().is_err(), stage == PressureStage::Rejection, "{stage:?}");
         }
     }
 }

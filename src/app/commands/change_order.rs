@@ -30,7 +30,7 @@ pub async fn change_order(
     command: &ChangeOrder,
     progress: &CommitProgress,
 ) -> Result<ChangeOutcome, CommandError> {
-    context.gate.pass().map_err(CommandError::Gated)?;
+    context.gate.check().map_err(CommandError::Gated)?;
     let mut concurrent_changes = 0;
     loop {
         let current = context.orders.find(command.id).await?.filter(|order| command.viewer.sees(order));

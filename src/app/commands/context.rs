@@ -90,7 +90,7 @@ pub enum UnknownChange {
 
 /// Ports and options shared by all commands. It has no state of its own.
 pub struct CommandContext {
-    /// Orders, their events and idempotency marks.
+    /// Orders, their events and idempotency records.
     pub orders: Arc<dyn OrderStore>,
     /// Fast store of idempotency keys.
     pub idempotency: Arc<dyn Idempotency>,

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use domain::{Items, NewOrder, Order};
 use ports::orders::idempotency::BeginOutcome;
-use ports::orders::{Commit, Committed, IdempotencyMark, NewRow};
+use ports::orders::{Commit, Committed, IdempotencyRecord, NewRow};
 use sha2::{Digest, Sha256};
 
 use super::context::{CommandContext, CommitProgress};
@@ -43,7 +43,7 @@ pub async fn create_order(
     key: Option<IdempotencyGuard>,
     progress: &CommitProgress,
 ) -> Result<CreateOutcome, CommandError> {
-    context.gate.pass().map_err(CommandError::Gated)?;
+    context.gate.check().map_err(CommandError::Gated)?;
     let Some(key) = key else {
         return place(context, command, progress).await;
     };
@@ -86,7 +86,7 @@ async fn begin(context: &CommandContext, key: &IdempotencyGuard) -> Result<Optio
 
 /// Finds the order that the key's durable mark names.
 async fn find_durable(context: &CommandContext, key: &IdempotencyGuard) -> Result<Option<CreateOutcome>, CommandError> {
-    match context.orders.find_mark(key.subject(), &key.intent().key, key.keep()).await? {
+    match context.orders.find_idempotency_record(key.subject(), &key.intent().key, key.keep()).await? {
         None => Ok(None),
         Some(mark) => replay_of(context, &mark, key.intent()).await.map(Some),
     }
@@ -115,7 +115,7 @@ async fn place(
         now,
         received: context.regional_clock.latest(),
     });
-    let mark = command.intent.as_ref().map(|intent| IdempotencyMark {
+    let mark = command.intent.as_ref().map(|intent| IdempotencyRecord {
         subject: command.subject,
         key: Arc::clone(&intent.key),
         fingerprint: intent.fingerprint,
@@ -156,7 +156,7 @@ async fn place(
 
 async fn replay_of(
     context: &CommandContext,
-    mark: &IdempotencyMark,
+    mark: &IdempotencyRecord,
     intent: &KeyedIntent,
 ) -> Result<CreateOutcome, CommandError> {
     if mark.fingerprint != intent.fingerprint {

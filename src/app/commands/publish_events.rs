@@ -2,13 +2,13 @@
 use std::sync::Arc;
 
 use domain::{EventId, OrderId, Subject};
-use ports::orders::IdempotencyMark;
-use ports::outbox::events::{BatchCommit, EventBatch, EventStore, ForeignEvent};
+use ports::orders::IdempotencyRecord;
+use ports::outbox::events::{BatchCommit, EventBatch, EventStore, ExternalEvent};
 use ports::partitions::PartitionNo;
 use sha2::{Digest, Sha256};
 
 use super::context::{CommandContext, CommitProgress};
-use crate::dispatch::{EventsPublished, HandedOverEvent, KeyedIntent, PublishEvents};
+use crate::dispatch::{EventsPublished, KeyedIntent, PublishEvents, SubmittedEvent};
 use crate::error::CommandError;
 
 /// Result of publishing, with the partitions that have new rows.
@@ -21,7 +21,7 @@ pub struct PublishOutcome {
 }
 
 /// SHA-256 of the events as parsed: neither the order of JSON members nor the form of the request counts.
-pub fn fingerprint(events: &[HandedOverEvent]) -> [u8; 32] {
+pub fn fingerprint(events: &[SubmittedEvent]) -> [u8; 32] {
     let mut hash = Sha256::new();
     let mut put = |bytes: &[u8]| {
         hash.update((bytes.len() as u64).to_be_bytes());
@@ -50,21 +50,21 @@ pub async fn publish_events(
     command: PublishEvents,
     progress: &CommitProgress,
 ) -> Result<PublishOutcome, CommandError> {
-    context.gate.pass().map_err(CommandError::Gated)?;
+    context.gate.check().map_err(CommandError::Gated)?;
     let PublishEvents { subject, events, intent, request_id, .. } = command;
-    let events: Vec<ForeignEvent> = (0..)
+    let events: Vec<ExternalEvent> = (0..)
         .zip(events)
         .map(|(index, event)| {
             let event_id = event.event_id.unwrap_or_else(|| match &intent {
                 Some(intent) => keyed_id(&subject, intent, index),
                 None => context.event_id(context.clock.now()),
             });
-            foreign_event(event, event_id, context.options.partitions, request_id.clone())
+            external_event(event, event_id, context.options.partitions, request_id.clone())
         })
         .collect();
     let ids: Vec<EventId> = events.iter().map(|event| event.event_id).collect();
     let partitions: Vec<PartitionNo> = events.iter().map(|event| event.partition).collect();
-    let mark = intent.as_ref().map(|intent| IdempotencyMark {
+    let mark = intent.as_ref().map(|intent| IdempotencyRecord {
         subject,
         key: Arc::clone(&intent.key),
         fingerprint: intent.fingerprint,
@@ -115,13 +115,13 @@ pub fn uuid_of_digest(digest: &[u8; 32]) -> EventId {
     EventId::from_bytes(id)
 }
 
-fn foreign_event(
-    event: HandedOverEvent,
+fn external_event(
+    event: SubmittedEvent,
     event_id: EventId,
     partitions: u32,
     request_id: Option<Arc<str>>,
-) -> ForeignEvent {
+) -> ExternalEvent {
     let partition = outbox::partition::of_key(&event.key.to_text(), partitions);
-    let HandedOverEvent { topic, key, kind, payload, headers, content_type, trace, .. } = event;
-    ForeignEvent { event_id, topic, key, kind, partition, payload, headers, content_type, trace, request_id }
+    let SubmittedEvent { topic, key, kind, payload, headers, content_type, trace, .. } = event;
+    ExternalEvent { event_id, topic, key, kind, partition, payload, headers, content_type, trace, request_id }
 }

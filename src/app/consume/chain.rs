@@ -17,7 +17,7 @@ pub const ATTEMPTS_MAX: u32 = RETRY_DELAYS.len() as u32 + 1;
 /// What becomes of a message that neither its handler nor its fallback accepts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum PoisonMessage {
+pub enum PoisonMessageAction {
     /// It becomes a dead letter, and the key's later messages continue.
     #[default]
     DeadLetter,
@@ -31,7 +31,7 @@ pub struct ChainLimits {
     /// Attempts, the first included; from 1 to [`ATTEMPTS_MAX`].
     pub attempts_max: u32,
     /// The rule for messages that no handler accepts.
-    pub poison: PoisonMessage,
+    pub poison: PoisonMessageAction,
 }
 
 /// Handlers and rules of one event type.
@@ -88,8 +88,8 @@ impl ChainLimits {
 
     fn exhausted(self, fault: HandlerFault) -> ChainOutcome {
         match self.poison {
-            PoisonMessage::DeadLetter => ChainOutcome::Failed(fault),
-            PoisonMessage::BlockKey => ChainOutcome::Blocked(fault),
+            PoisonMessageAction::DeadLetter => ChainOutcome::Failed(fault),
+            PoisonMessageAction::BlockKey => ChainOutcome::Blocked(fault),
         }
     }
 }
@@ -108,7 +108,7 @@ fn fault_of_panic(panic: &(dyn Any + Send)) -> HandlerFault {
 impl HandlerChain {
     /// A chain with all attempts, no fallback and dead letters.
     pub fn of(primary: Arc<dyn EventHandler>) -> Self {
-        let limits = ChainLimits { attempts_max: ATTEMPTS_MAX, poison: PoisonMessage::default() };
+        let limits = ChainLimits { attempts_max: ATTEMPTS_MAX, poison: PoisonMessageAction::default() };
         Self { primary, fallback: None, limits }
     }
 
@@ -128,7 +128,7 @@ impl HandlerChain {
 
     /// Sets the rule for messages that no handler accepts.
     #[must_use]
-    pub fn poison(mut self, poison: PoisonMessage) -> Self {
+    pub fn poison(mut self, poison: PoisonMessageAction) -> Self {
         self.limits.poison = poison;
         self
     }
@@ -136,7 +136,7 @@ impl HandlerChain {
     /// Whether a key's events must be handled in order.
     pub fn needs_order(&self) -> bool {
         let fallback_needs = self.fallback.as_ref().is_some_and(|fallback| fallback.needs_order());
-        self.primary.needs_order() || fallback_needs || self.limits.poison == PoisonMessage::BlockKey
+        self.primary.needs_order() || fallback_needs || self.limits.poison == PoisonMessageAction::BlockKey
     }
 
     /// Runs the chain once, as [`ChainLimits::run`] says.
@@ -259,7 +259,7 @@ mod tests {
         let both = fault(true, "400; the fallback: 503");
 
         assert_eq!(outcome(&chain, 1), ChainOutcome::Failed(both.clone()));
-        assert_eq!(outcome(&chain.poison(PoisonMessage::BlockKey), 1), ChainOutcome::Blocked(both));
+        assert_eq!(outcome(&chain.poison(PoisonMessageAction::BlockKey), 1), ChainOutcome::Blocked(both));
     }
 
     #[test]
@@ -290,6 +290,6 @@ mod tests {
 
         assert!(matches!(outcome(&chain, ATTEMPTS_MAX - 1), ChainOutcome::Retry(_)));
         assert!(matches!(outcome(&chain, ATTEMPTS_MAX), ChainOutcome::Failed(_)));
-        assert!(!chain.needs_order() && chain.poison(PoisonMessage::BlockKey).needs_order());
+        assert!(!chain.needs_order() && chain.poison(PoisonMessageAction::BlockKey).needs_order());
     }
 }

@@ -9,7 +9,7 @@ use crate::consume::intake::IntakeFailure;
 use crate::consume::spring_headers as names;
 
 /// Header with the round of a message that enters the last retry topic again.
-pub const ROUND_HEADER: &str = "x-detour-round";
+pub const DETOUR_STAGE_HEADER: &str = "x-detour-round";
 
 /// The next topic of a message that was not processed.
 #[derive(Clone, Debug, PartialEq, Eq)]

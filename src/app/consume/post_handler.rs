@@ -9,7 +9,7 @@ use ports::inbox::Effect;
 
 use crate::consume::chain::HandlerResult;
 use crate::consume::event_handler::{ConsumedEvent, EventHandler, HandlerFault};
-use crate::consume::forward::ROUND_HEADER;
+use crate::consume::forward::DETOUR_STAGE_HEADER;
 use crate::consume::spring_headers;
 use crate::contract::framing;
 
@@ -58,7 +58,7 @@ pub(crate) fn request(record: &Record) -> EventRequest {
 
 /// The event without the headers of its failures. The value may have any form, so it stays as it is.
 pub(crate) fn request_with_whole_value(record: &Record) -> EventRequest {
-    let added = |name: &str| spring_headers::is_added(name) || name == ROUND_HEADER;
+    let added = |name: &str| spring_headers::is_added(name) || name == DETOUR_STAGE_HEADER;
     let attributes: Vec<Header> = record.headers.iter().filter(|(name, _)| !added(name)).cloned().collect();
     EventRequest { attributes, body: Arc::clone(&record.value) }
 }

@@ -70,7 +70,7 @@ mod tests {
     use ports::endpoint::{EndpointError, EventRequest};
 
     use super::*;
-    use crate::consume::chain::PoisonMessage;
+    use crate::consume::chain::PoisonMessageAction;
 
     /// Answers every event with this fault, or accepts it.
     struct Answers(Option<Fault>);
@@ -83,7 +83,12 @@ mod tests {
         }
     }
 
-    fn outcome(endpoint: Option<Fault>, fallback: TopicFallback, poison: PoisonMessage, attempt: u32) -> &'static str {
+    fn outcome(
+        endpoint: Option<Fault>,
+        fallback: TopicFallback,
+        poison: PoisonMessageAction,
+        attempt: u32,
+    ) -> &'static str {
         let limits = ChainLimits { attempts_max: 2, poison };
         let chain = TopicChain { endpoint: Arc::new(Answers(endpoint)), fallback, limits };
         let (topic, value) = ("invoices".into(), b"not JSON".as_slice().into());
@@ -102,7 +107,7 @@ mod tests {
     fn retries_come_before_the_fallback_and_the_fallback_before_the_poison_rule() {
         let post = |fault| TopicFallback::Post(Arc::new(Answers(fault)) as Arc<dyn EventEndpoint>);
         let (late, never) = (Some(Fault::Transient), Some(Fault::Permanent));
-        let (dead, block) = (PoisonMessage::DeadLetter, PoisonMessage::BlockKey);
+        let (dead, block) = (PoisonMessageAction::DeadLetter, PoisonMessageAction::BlockKey);
         let cases = [
             (None, TopicFallback::None, dead, 1, "accepted"),
             (late, TopicFallback::Record, dead, 1, "retry"),

@@ -60,7 +60,7 @@ impl CircuitBreaker {
     }
 
     /// Asks whether a call is allowed now.
-    pub fn pass(&mut self, now: Duration) -> BreakerPermit {
+    pub fn try_acquire(&mut self, now: Duration) -> BreakerPermit {
         match self.state {
             BreakerState::Closed { .. } => BreakerPermit::Free,
             BreakerState::Open { until } if now >= until => {
@@ -150,7 +150,7 @@ mod tests {
             assert!(!breaker.failed(s(0)));
         }
         assert!(breaker.failed(s(1)));
-        assert_eq!(breaker.pass(s(2)), BreakerPermit::Wait(s(19)));
+        assert_eq!(breaker.try_acquire(s(2)), BreakerPermit::Wait(s(19)));
     }
 
     #[test]
@@ -158,22 +158,22 @@ mod tests {
         let mut breaker = CircuitBreaker::new(Options { failures: 1, open: s(20) });
         breaker.failed(s(0));
 
-        assert_eq!(breaker.pass(s(20)), BreakerPermit::Probe);
-        assert!(matches!(breaker.pass(s(20)), BreakerPermit::Wait(_)), "only one");
+        assert_eq!(breaker.try_acquire(s(20)), BreakerPermit::Probe);
+        assert!(matches!(breaker.try_acquire(s(20)), BreakerPermit::Wait(_)), "only one");
         assert!(breaker.failed(s(21)));
-        assert_eq!(breaker.pass(s(40)), BreakerPermit::Wait(s(1)));
-        assert_eq!(breaker.pass(s(41)), BreakerPermit::Probe);
+        assert_eq!(breaker.try_acquire(s(40)), BreakerPermit::Wait(s(1)));
+        assert_eq!(breaker.try_acquire(s(41)), BreakerPermit::Probe);
         assert!(breaker.succeeded());
-        assert_eq!(breaker.pass(s(41)), BreakerPermit::Free);
+        assert_eq!(breaker.try_acquire(s(41)), BreakerPermit::Free);
     }
 
     #[test]
     fn probe_without_a_result_is_followed_by_another() {
         let mut breaker = CircuitBreaker::new(Options { failures: 1, open: s(20) });
         breaker.failed(s(0));
-        breaker.pass(s(20));
+        breaker.try_acquire(s(20));
         breaker.probe_without_result(s(21));
-        assert_eq!(breaker.pass(s(21)), BreakerPermit::Probe);
+        assert_eq!(breaker.try_acquire(s(21)), BreakerPermit::Probe);
     }
 
     #[test]
@@ -182,11 +182,15 @@ mod tests {
         for _ in 0..5 {
             breaker.failed(s(0));
         }
-        assert_eq!(breaker.pass(s(1)), BreakerPermit::Wait(s(19)));
+        assert_eq!(breaker.try_acquire(s(1)), BreakerPermit::Wait(s(19)));
 
         breaker.allow_probe_now(s(2));
-        assert_eq!(breaker.pass(s(2)), BreakerPermit::Probe);
+        assert_eq!(breaker.try_acquire(s(2)), BreakerPermit::Probe);
         breaker.failed(s(3));
-        assert_eq!(breaker.pass(s(4)), BreakerPermit::Wait(s(19)), "a failed probe opens it for the whole delay");
+        assert_eq!(
+            breaker.try_acquire(s(4)),
+            BreakerPermit::Wait(s(19)),
+            "a failed probe opens it for the whole delay"
+        );
     }
 }

@@ -22,11 +22,11 @@ pub struct Holdings<'a> {
 
 /// The partitions that an instance should acquire and release now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Balance {
+pub struct Rebalance {
     /// Partitions to acquire, up to the quota.
-    pub take: Vec<PartitionNo>,
+    pub acquire: Vec<PartitionNo>,
     /// Surplus partitions to drain and release.
-    pub give: Vec<PartitionNo>,
+    pub release: Vec<PartitionNo>,
     /// Partitions with a worker here that another live instance holds: their workers stop.
     pub lost: Vec<PartitionNo>,
 }
@@ -45,21 +45,21 @@ pub fn balance(
     Holdings { workers, leased }: Holdings<'_>,
     survey: Option<&LeaseSurvey>,
     overdue: Duration,
-) -> Balance {
+) -> Rebalance {
     let quota = quota(partitions, survey.and_then(|survey| surveyed_rank(survey, instance)).unwrap_or(rank));
     let lost = survey.map_or_else(BTreeSet::new, |survey| held_elsewhere(survey, workers, leased));
     let kept = workers.len() - lost.len();
-    let mut balance = Balance { lost: lost.iter().copied().collect(), ..Balance::default() };
+    let mut balance = Rebalance { lost: lost.iter().copied().collect(), ..Rebalance::default() };
     if kept > quota {
         // A worker without a lease has nothing to drain.
         let mut order: Vec<_> = workers.difference(&lost).copied().collect();
         order.sort_by_key(|no| (leased.contains(no), std::cmp::Reverse(*no)));
         order.truncate(kept - quota);
-        balance.give = order;
+        balance.release = order;
     } else if let Some(survey) = survey {
         // The leases of an earlier process of this instance come first: no other instance can take them.
         let own = survey.own.iter().copied().chain(free_from_own_place(partitions, instance, survey, overdue));
-        balance.take = own.filter(|no| !workers.contains(no)).take(quota - kept).collect();
+        balance.acquire = own.filter(|no| !workers.contains(no)).take(quota - kept).collect();
     }
     balance
 }
@@ -146,7 +146,7 @@ mod tests {
     }
 
     /// What each member does when all of them survey the same leases.
-    fn balances(partitions: u32, owned: &Owned) -> BTreeMap<InstanceId, Balance> {
+    fn balances(partitions: u32, owned: &Owned) -> BTreeMap<InstanceId, Rebalance> {
         let live = owned.len() as u32;
         let balance = |(rank, (instance, held)): (u32, (&InstanceId, &BTreeSet<PartitionNo>))| {
             let rank = MemberRank { rank, live };
@@ -160,12 +160,12 @@ mod tests {
     /// Applies what each member does; of several that take one partition the first one gets it. Returns how many were given up.
     fn round(partitions: u32, owned: &mut Owned) -> usize {
         let (mut given, mut taken) = (0, BTreeSet::new());
-        for (instance, Balance { take, give, lost }) in balances(partitions, owned) {
+        for (instance, Rebalance { acquire, release, lost }) in balances(partitions, owned) {
             assert_eq!(lost, []);
-            given += give.len();
+            given += release.len();
             let held = owned.get_mut(&instance).expect("a member");
-            give.iter().for_each(|no| assert!(held.remove(no), "{instance} gives what it holds"));
-            held.extend(take.into_iter().filter(|no| taken.insert(*no)));
+            release.iter().for_each(|no| assert!(held.remove(no), "{instance} gives what it holds"));
+            held.extend(acquire.into_iter().filter(|no| taken.insert(*no)));
         }
         given
     }
@@ -214,8 +214,8 @@ mod tests {
             }
             let mut taken: BTreeSet<PartitionNo> = owned.values().flatten().copied().collect();
 
-            for (instance, Balance { take, give, .. }) in balances(partitions, &owned) {
-                prop_assert!(take.iter().all(|no| taken.insert(*no)) && give.is_empty(), "{instance}: {take:?}");
+            for (instance, Rebalance { acquire, release, .. }) in balances(partitions, &owned) {
+                prop_assert!(acquire.iter().all(|no| taken.insert(*no)) && release.is_empty(), "{instance}: {acquire:?}");
             }
 
             prop_assert_eq!(taken.len(), partitions as usize, "none stays free");
@@ -225,9 +225,9 @@ mod tests {
         fn free_partitions_wait_for_no_other_member((partitions, owned) in cluster()) {
             let free = partitions as usize - owned.values().map(BTreeSet::len).sum::<usize>();
             let live = owned.len() as u32;
-            for (rank, (instance, Balance { take, .. })) in (0..).zip(balances(partitions, &owned)) {
+            for (rank, (instance, Rebalance { acquire, .. })) in (0..).zip(balances(partitions, &owned)) {
                 let lacking = quota(partitions, MemberRank { rank, live }).saturating_sub(owned[&instance].len());
-                prop_assert_eq!(take.len(), lacking.min(free), "{}", instance);
+                prop_assert_eq!(acquire.len(), lacking.min(free), "{}", instance);
             }
         }
 
@@ -236,7 +236,7 @@ mod tests {
             round(partitions, &mut owned);
             round(partitions, &mut owned);
             assert_fair(partitions, &owned);
-            prop_assert!(balances(partitions, &owned).values().all(|balance| *balance == Balance::default()));
+            prop_assert!(balances(partitions, &owned).values().all(|balance| *balance == Rebalance::default()));
         }
 
         #[test]
@@ -270,7 +270,7 @@ mod tests {
         workers: &BTreeSet<PartitionNo>,
         leased: &BTreeSet<PartitionNo>,
         survey: Option<&LeaseSurvey>,
-    ) -> Balance {
+    ) -> Rebalance {
         balance(8, &instance(1), MemberRank { rank: 1, live: 2 }, Holdings { workers, leased }, survey, OVERDUE)
     }
 
@@ -281,7 +281,7 @@ mod tests {
         let balance = balance_of_second(&set([]), &set([]), Some(&survey(8, &owned, &instance(1))));
 
         // Of the free ones, the first four fall to the first member.
-        assert_eq!(balance.take, [5, 7, 4, 6].map(PartitionNo));
+        assert_eq!(balance.acquire, [5, 7, 4, 6].map(PartitionNo));
     }
 
     #[test]
@@ -295,7 +295,7 @@ mod tests {
         let balance = balance_of_second(&set([7]), &set([7]), Some(&survey));
 
         // The own place is after four of seven that are lacking, in both parts.
-        assert_eq!(balance.take, [2, 6, 3].map(PartitionNo));
+        assert_eq!(balance.acquire, [2, 6, 3].map(PartitionNo));
     }
 
     #[test]
@@ -306,7 +306,11 @@ mod tests {
 
         assert_eq!(
             balance,
-            Balance { take: [5, 6, 7].map(PartitionNo).into(), give: vec![], lost: [0, 1].map(PartitionNo).into() }
+            Rebalance {
+                acquire: [5, 6, 7].map(PartitionNo).into(),
+                release: vec![],
+                lost: [0, 1].map(PartitionNo).into()
+            }
         );
     }
 
@@ -316,13 +320,13 @@ mod tests {
 
         let balance = balance_of_second(&set([3, 4]), &set([3, 4]), Some(&survey(8, &owned, &instance(1))));
 
-        assert_eq!((balance.lost, balance.give), (vec![], vec![]));
+        assert_eq!((balance.lost, balance.release), (vec![], vec![]));
     }
 
     #[test]
     fn surplus_without_a_lease_is_given_up_before_the_highest_numbers() {
         let balance = balance_of_second(&set([0, 1, 2, 3, 4, 5, 6]), &set([0, 1, 2, 4, 5, 6]), None);
 
-        assert_eq!(balance.give, [3, 6, 5].map(PartitionNo));
+        assert_eq!(balance.release, [3, 6, 5].map(PartitionNo));
     }
 }

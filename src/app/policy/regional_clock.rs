@@ -29,7 +29,7 @@ impl RegionalClock {
 
     /// The latest time that a stamp may have to be accepted.
     pub fn horizon(&self, now: Timestamp) -> Timestamp {
-        now.after(self.drift_max)
+        now.plus(self.drift_max)
     }
 
     /// Advances to a received stamp, whether or not its event is stale.

@@ -165,7 +165,7 @@ impl CachedReads {
     /// Asks the breaker for a cache call. Only reads ask; commands update the cache even while the breaker is open.
     fn cache_call(&self) -> Option<CacheCall<'_>> {
         let now = self.now();
-        match self.breaker().pass(now) {
+        match self.breaker().try_acquire(now) {
             BreakerPermit::Free | BreakerPermit::Probe => Some(CacheCall { reads: self, finished: false }),
             BreakerPermit::Wait(_) => None,
         }

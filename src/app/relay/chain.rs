@@ -6,7 +6,7 @@ use std::time::Duration;
 use ports::Fault;
 
 use outbox::topic_rules::applicable;
-use outbox::{Poison, PoisonPolicy, RetryDecision, RetryPolicy, TopicRules};
+use outbox::{PoisonAction, PoisonPolicy, RetryDecision, RetryPolicy, TopicRules};
 
 /// Where an event goes when its topic will not accept it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -61,7 +61,7 @@ pub enum ChainStep {
     /// The record is sent to its fallback.
     Fallback,
     /// The row becomes PARKED.
-    Park(Poison),
+    Park(PoisonAction),
 }
 
 /// One failed attempt to publish a row.
@@ -158,21 +158,21 @@ mod tests {
     #[test]
     fn row_without_a_fallback_is_parked_after_the_last_retry() {
         let steps = steps(&rules(Fallback::None), Fault::Transient);
-        assert_eq!(steps, [seconds(1), seconds(2), seconds(4), ChainStep::Park(Poison::BlockKey)]);
+        assert_eq!(steps, [seconds(1), seconds(2), seconds(4), ChainStep::Park(PoisonAction::BlockKey)]);
     }
 
     #[test]
     fn permanent_failure_of_the_fallback_parks_the_row_by_its_types_rule() {
         let mut rules = rules(Fallback::DeadLetter);
-        rules.poison.insert("ORDER_CREATED", Poison::SkipRow);
+        rules.poison.insert("ORDER_CREATED", PoisonAction::SkipRow);
         let failure = PublishFailure { in_fallback: true, ..failure("order.events", 1, Fault::Permanent) };
-        assert_eq!(next_step(&rules, failure, 1.0, 0.5), ChainStep::Park(Poison::SkipRow));
+        assert_eq!(next_step(&rules, failure, 1.0, 0.5), ChainStep::Park(PoisonAction::SkipRow));
     }
 
     #[test]
     fn row_without_its_payload_is_parked_although_its_type_has_a_fallback() {
         let failure = PublishFailure { has_payload: false, ..failure("order.events", 1, Fault::Permanent) };
-        assert_eq!(next_step(&rules(Fallback::DeadLetter), failure, 1.0, 0.5), ChainStep::Park(Poison::BlockKey));
+        assert_eq!(next_step(&rules(Fallback::DeadLetter), failure, 1.0, 0.5), ChainStep::Park(PoisonAction::BlockKey));
     }
 
     #[test]
@@ -180,11 +180,11 @@ mod tests {
         let mut rules = rules(Fallback::DeadLetter);
         rules.retry_by_topic.insert("invoices".into(), RetryPolicy { attempts_max: 2, ..RetryPolicy::default() });
         rules.fallback.insert_topic("invoices", Fallback::None);
-        rules.poison.insert_topic("invoices", Poison::SkipRow);
+        rules.poison.insert_topic("invoices", PoisonAction::SkipRow);
 
         let step = |topic, attempt| next_step(&rules, failure(topic, attempt, Fault::Transient), 1.0, 0.5);
 
-        assert_eq!([step("invoices", 1), step("invoices", 2)], [seconds(1), ChainStep::Park(Poison::SkipRow)]);
+        assert_eq!([step("invoices", 1), step("invoices", 2)], [seconds(1), ChainStep::Park(PoisonAction::SkipRow)]);
         assert_eq!([step("customers", 2), step("customers", 4)], [seconds(2), ChainStep::Fallback]);
     }
 }

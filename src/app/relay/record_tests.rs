@@ -150,7 +150,11 @@ fn contract_of_orders_is_checked_in_the_order_topic_only() {
     let plan = plan(&[foreign(), other], &envelope(), 1_000);
 
     assert_eq!((plan.send.len(), plan.refused.len()), (1, 1));
-    assert!(plan.refused[0].off_contract && plan.refused[0].reason.starts_with("not an event"), "{:?}", plan.refused);
+    assert!(
+        plan.refused[0].contract_violation && plan.refused[0].reason.starts_with("not an event"),
+        "{:?}",
+        plan.refused
+    );
 }
 
 #[test]

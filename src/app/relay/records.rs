@@ -83,7 +83,7 @@ pub struct RefusedRow {
     /// Whether its fallback failed, not its own topic.
     pub in_fallback: bool,
     /// Whether its value broke the contract of its topic.
-    pub off_contract: bool,
+    pub contract_violation: bool,
 }
 
 impl RefusedRow {
@@ -96,7 +96,7 @@ impl RefusedRow {
             is_outage: matches!(error, Error::Unreachable(_)),
             reason: error.to_string(),
             in_fallback: false,
-            off_contract: false,
+            contract_violation: false,
         }
     }
 }
@@ -113,7 +113,7 @@ pub fn plan(rows: &[ClaimedRow], envelope: &RecordEnvelope, record_bytes_max: us
                 fault: Fault::Permanent,
                 failure_type: FailureType::Validation,
                 is_outage: false,
-                off_contract: matches!(refusal, Refusal::OffContract(_)),
+                contract_violation: matches!(refusal, Refusal::OffContract(_)),
                 reason: refusal.to_string(),
                 in_fallback: false,
             }),

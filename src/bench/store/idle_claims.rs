@@ -7,7 +7,7 @@ use ports::outbox::{
     BatchOutcome, Claim, ClaimKind, Claimed, ClaimedBatch, Disposition, Exclusion, ExclusionOutcome, FencedOutcome,
     OutboxStore, PoisonPolicy,
 };
-use ports::partitions::{Fence, PartitionNo, ProducerSessionId};
+use ports::partitions::{LeaseFence, PartitionNo, ProducerSessionId};
 
 use crate::error::Error;
 use crate::program::{OpenStore, ThrowawayData};
@@ -42,7 +42,7 @@ pub(crate) async fn idle_claims_ms(data: &impl ThrowawayData) -> Result<(u64, Ve
 struct IdleClaims {
     outbox: Arc<dyn OutboxStore>,
     limit: u32,
-    fences: Vec<Fence>,
+    fences: Vec<LeaseFence>,
 }
 
 impl IdleClaims {
@@ -65,7 +65,7 @@ impl IdleClaims {
     /// Excludes every row of a batch and closes it; returns the partition's counter.
     async fn exclude(&self, at: usize, batch: &ClaimedBatch) -> Result<u64, Error> {
         let refused = || Error::new("another process uses the bench's data");
-        let fence = Fence { counter: batch.token, ..self.fences[at].clone() };
+        let fence = LeaseFence { counter: batch.token, ..self.fences[at].clone() };
         let wait = |row: i64| Exclusion {
             row,
             attempts: 1,
@@ -77,7 +77,7 @@ impl IdleClaims {
         let ExclusionOutcome::Done { token, .. } = self.outbox.exclude(&fence, batch.token, &exclusions).await? else {
             return Err(refused());
         };
-        let fence = Fence { counter: token, ..fence };
+        let fence = LeaseFence { counter: token, ..fence };
         match self.outbox.resolve(&fence, token, BatchOutcome::NotSent, &PoisonPolicy::default()).await?.closed {
             FencedOutcome::Done { counter, .. } => Ok(counter),
             FencedOutcome::Stale => Err(refused()),

@@ -11,7 +11,7 @@ use ports::broker::{Batch, Position, Published};
 use ports::inbox::ProcessedEvent;
 use ports::outbox::{Claim, ClaimKind, Claimed, ClaimedBatch, FencedOutcome, OutboxStore, RowId, Settlement};
 use ports::partitions::{
-    AcquireReason, Acquired, Acquisition, Fence, InstanceId, PartitionLeases, PartitionNo, ProducerSessionId,
+    AcquireReason, Acquired, Acquisition, InstanceId, LeaseFence, PartitionLeases, PartitionNo, ProducerSessionId,
 };
 use tokio::task::JoinSet;
 
@@ -107,7 +107,7 @@ impl StatementDrain {
 pub(crate) async fn acquire(
     leases: &dyn PartitionLeases,
     partition: PartitionNo,
-) -> Result<Option<Fence>, ports::Error> {
+) -> Result<Option<LeaseFence>, ports::Error> {
     let instance = InstanceId(NAME.into());
     match leases.acquire(partition, &instance, AcquireReason::Vacant, None, LEASE).await? {
         Acquisition::Taken(Acquired { fence, .. }) => Ok(Some(fence)),
@@ -118,7 +118,7 @@ pub(crate) async fn acquire(
 
 async fn settle(
     outbox: &dyn OutboxStore,
-    fence: &Fence,
+    fence: &LeaseFence,
     batch: &ClaimedBatch,
     positions: Vec<(RowId, Position)>,
 ) -> Result<u64, ports::Error> {
@@ -172,7 +172,7 @@ async fn publish_all(
         let Claimed::Batch(batch) = store.outbox.claim(claim).await? else { return Ok(moved) };
         fence.counter = batch.token;
         let records = plan(&batch.rows, &envelope, store.broker.record_bytes_max()).send;
-        let outgoing = Batch { partition, token: batch.token, records, time_left: LEASE, companions: 0 };
+        let outgoing = Batch { partition, token: batch.token, records, time_left: LEASE, expected_batches: 0 };
         let Published::Committed(positions) = store.broker.publish(&session, outgoing).await else {
             return Err(ports::Error::Broken("a batch was not published".into()));
         };

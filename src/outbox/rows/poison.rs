@@ -8,7 +8,7 @@ use crate::rows::topic_rules::TopicRules;
 /// What a parked row does to its key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Poison {
+pub enum PoisonAction {
     /// Later rows of the key wait until an operator acts.
     #[default]
     BlockKey,
@@ -16,12 +16,12 @@ pub enum Poison {
     SkipRow,
 }
 
-impl Poison {
+impl PoisonAction {
     /// How an excluded row is parked.
     pub fn disposition(self) -> Disposition {
         match self {
-            Poison::BlockKey => Disposition::ParkKey,
-            Poison::SkipRow => Disposition::ParkRow,
+            PoisonAction::BlockKey => Disposition::ParkKey,
+            PoisonAction::SkipRow => Disposition::ParkRow,
         }
     }
 
@@ -32,7 +32,7 @@ impl Poison {
 }
 
 /// The rules of topics and event types. They hold for each row that the relay parks: after its last attempt, and after its deaths in trials.
-pub type PoisonPolicy = TopicRules<Poison>;
+pub type PoisonPolicy = TopicRules<PoisonAction>;
 
 #[cfg(test)]
 mod tests {
@@ -40,17 +40,17 @@ mod tests {
 
     #[test]
     fn row_without_a_rule_blocks_its_key() {
-        let policy = PoisonPolicy::from_iter([("SKIPPED", Poison::SkipRow), ("BLOCKED", Poison::BlockKey)]);
+        let policy = PoisonPolicy::from_iter([("SKIPPED", PoisonAction::SkipRow), ("BLOCKED", PoisonAction::BlockKey)]);
 
         assert_eq!(
             ["SKIPPED", "BLOCKED", "OTHER"].map(|event_type| policy.of("customers", event_type)),
-            [Poison::SkipRow, Poison::BlockKey, Poison::BlockKey]
+            [PoisonAction::SkipRow, PoisonAction::BlockKey, PoisonAction::BlockKey]
         );
     }
 
     #[test]
     fn only_block_key_blocks_the_key_of_a_parked_row() {
-        assert!(Poison::BlockKey.state().blocks_key());
-        assert!(!Poison::SkipRow.state().blocks_key());
+        assert!(PoisonAction::BlockKey.state().blocks_key());
+        assert!(!PoisonAction::SkipRow.state().blocks_key());
     }
 }

@@ -5,7 +5,7 @@ use crate::failure::FailureType;
 use crate::ids::Token;
 use crate::limits::{TRIAL_DEATHS_MAX, TRIAL_INTERVAL};
 use crate::rows::claim::is_suspect;
-use crate::rows::poison::Poison;
+use crate::rows::poison::PoisonAction;
 use crate::rows::row::{OutboxRow, RowChange};
 use crate::rows::status::RowState;
 
@@ -24,7 +24,7 @@ pub enum BatchOutcome {
 impl BatchOutcome {
     /// The outcome of batch `token` by the broker's watermark. Read the watermark after the batch's producer session was fenced: only then
     /// can the batch no longer commit. A partition's batches follow each other, so a watermark above the token belongs to a batch or to an
-    /// exclusion that the store has forgotten ([`store_went_back`]): then nothing proves that all of this batch was published, and its rows
+    /// exclusion that the store has forgotten ([`store_was_rewound`]): then nothing proves that all of this batch was published, and its rows
     /// are due again.
     pub fn of_watermark(watermark: Option<Token>, token: Token, claimer_died: bool) -> Self {
         match (watermark == Some(token), claimer_died) {
@@ -36,7 +36,7 @@ impl BatchOutcome {
 
     /// The change of one row of the batch. `trial` is the poison rule of the row's event type if the batch was a trial, `None` if it was an
     /// ordinary one. Without a change the row is archived as SENT.
-    pub fn row_change<K: Clone>(self, row: &OutboxRow<K>, trial: Option<Poison>) -> Option<RowChange<K>> {
+    pub fn row_change<K: Clone>(self, row: &OutboxRow<K>, trial: Option<PoisonAction>) -> Option<RowChange<K>> {
         match self {
             BatchOutcome::Published => None,
             BatchOutcome::ClaimerDied => Some(claimer_died(row, trial)),
@@ -47,7 +47,7 @@ impl BatchOutcome {
 
 /// Whether the watermark shows that the store was rewound (a fail-over to a replica that lagged, a restore to an earlier point): the
 /// broker has committed a batch with a token that the store has not given yet. `highest` is the highest token that the store knows of.
-pub fn store_went_back(watermark: Option<Token>, highest: Token) -> bool {
+pub fn store_was_rewound(watermark: Option<Token>, highest: Token) -> bool {
     watermark.is_some_and(|watermark| watermark > highest)
 }
 
@@ -63,7 +63,7 @@ fn not_sent<K: Clone>(row: &OutboxRow<K>) -> RowChange<K> {
     RowChange { attempts: row.attempts.saturating_sub(1), ..row.with_state(state_before_claim(row)) }
 }
 
-fn claimer_died<K: Clone>(row: &OutboxRow<K>, trial: Option<Poison>) -> RowChange<K> {
+fn claimer_died<K: Clone>(row: &OutboxRow<K>, trial: Option<PoisonAction>) -> RowChange<K> {
     let deaths = row.deaths.saturating_add(1);
     let trial_deaths = row.trial_deaths.saturating_add(u32::from(trial.is_some()));
     let poison = trial.filter(|_| trial_deaths >= TRIAL_DEATHS_MAX);
@@ -96,7 +96,7 @@ mod tests {
     const NEXT_TRIAL: RowState = RowState::Failed { due_in: Duration::from_secs(10) };
     const POISON: RowState = RowState::Parked { blocks_key: true };
     const SKIPPED: RowState = RowState::Parked { blocks_key: false };
-    const TRIAL: Option<Poison> = Some(Poison::BlockKey);
+    const TRIAL: Option<PoisonAction> = Some(PoisonAction::BlockKey);
 
     fn row(deaths: u32, trial_deaths: u32, blocks_key: bool) -> OutboxRow<()> {
         OutboxRow { id: 1, key: (), attempts: 4, deaths, trial_deaths, blocks_key }
@@ -121,10 +121,10 @@ mod tests {
     }
 
     #[test]
-    fn watermark_above_every_known_token_shows_that_the_store_went_back() {
-        assert!(store_went_back(Some(8), 7));
-        assert!(!store_went_back(Some(7), 7));
-        assert!(!store_went_back(None, 7));
+    fn watermark_above_every_known_token_shows_that_the_store_was_rewound() {
+        assert!(store_was_rewound(Some(8), 7));
+        assert!(!store_was_rewound(Some(7), 7));
+        assert!(!store_was_rewound(None, 7));
     }
 
     #[test]
@@ -152,8 +152,8 @@ mod tests {
             (row(0, 0, true), TRIAL, DUE_NOW, (1, 1)),
             (row(4, 1, true), TRIAL, POISON, (5, 2)),
             (row(4, 2, true), TRIAL, POISON, (5, 3)),
-            (row(3, 0, true), Some(Poison::SkipRow), NEXT_TRIAL, (4, 1)),
-            (row(4, 1, true), Some(Poison::SkipRow), SKIPPED, (5, 2)),
+            (row(3, 0, true), Some(PoisonAction::SkipRow), NEXT_TRIAL, (4, 1)),
+            (row(4, 1, true), Some(PoisonAction::SkipRow), SKIPPED, (5, 2)),
             (row(4, 2, true), None, NEXT_TRIAL, (5, 2)),
             (row(u32::MAX, 0, true), None, NEXT_TRIAL, (u32::MAX, 0)),
         ];

@@ -7,12 +7,12 @@ use domain::{EventId, Timestamp};
 
 use crate::error::Error;
 use crate::event_headers::EventHeaders;
-use crate::orders::{IdempotencyMark, NewRow, TraceContext};
+use crate::orders::{IdempotencyRecord, NewRow, TraceContext};
 use crate::partitions::PartitionNo;
 
 /// An event of another service, before the store has given it its place among the events of its key.
 #[derive(Clone, Debug)]
-pub struct ForeignEvent {
+pub struct ExternalEvent {
     /// Identifies the event; an id that was published before, as far as the archive reaches, is published once.
     pub event_id: EventId,
     /// Full name of the topic.
@@ -35,7 +35,7 @@ pub struct ForeignEvent {
     pub request_id: Option<Arc<str>>,
 }
 
-impl ForeignEvent {
+impl ExternalEvent {
     /// The outbox row, once the store has drawn the number of the event among those of its key and topic, from 1.
     pub fn into_row(self, sequence: u64, occurred_at: Timestamp) -> NewRow {
         NewRow {
@@ -61,9 +61,9 @@ impl ForeignEvent {
 #[derive(Clone, Debug)]
 pub struct EventBatch {
     /// The events; those of one key are published in this order.
-    pub events: Vec<ForeignEvent>,
+    pub events: Vec<ExternalEvent>,
     /// Durable mark of the idempotency key, if the client sent one. Its order id is the id of the first event.
-    pub mark: Option<IdempotencyMark>,
+    pub mark: Option<IdempotencyRecord>,
 }
 
 /// Result of an [`EventBatch`].
@@ -75,7 +75,7 @@ pub enum BatchCommit {
         is_new: Vec<bool>,
     },
     /// Nothing changed: the subject used this key before, as this mark records.
-    KeyUsed(IdempotencyMark),
+    KeyUsed(IdempotencyRecord),
 }
 
 /// Writes events of other services to the outbox of one store.

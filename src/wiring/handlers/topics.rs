@@ -39,7 +39,7 @@ pub(in crate::wiring) fn dead_letters(
     let (topics, broker) = (Arc::clone(topics), Arc::clone(broker));
     let of_orders = DeadLetters::new(&config.topic(), topics, broker, Arc::clone(redrives), Arc::clone(clock));
     let of_orders = of_orders.within_requests_of(config.http.request_timeout);
-    DeadLettersByTopic::new(of_orders, &config.foreign_topics())
+    DeadLettersByTopic::new(of_orders, &config.external_topics())
 }
 
 fn chain(topic: &str, settings: &TopicSettings, endpoints: &ConfiguredEndpoints) -> Result<TopicChain, StartError> {

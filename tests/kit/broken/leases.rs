@@ -6,8 +6,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ports::Error;
 use ports::partitions::{
-    AcquireReason, Acquisition, Adoption, Epoch, FreePartition, InstanceId, LeaseSurvey, MemberRank, PartitionLeases,
-    PartitionNo, PartitionView, Release, Renewal, TimelineChange, Token,
+    AcquireReason, Acquisition, Epoch, FreePartition, InstanceId, LeaseSurvey, MemberRank, PartitionLeases,
+    PartitionNo, PartitionView, Release, Renewal, TimelineAcceptance, TimelineChange, Token,
 };
 
 use crate::broken::flaw::Flaw;
@@ -65,12 +65,12 @@ impl PartitionLeases for BrokenLeases {
         }
         Ok(acquisition)
     }
-    async fn adopt(
+    async fn accept_timeline(
         &self,
         change: &TimelineChange,
         watermarks: &BTreeMap<PartitionNo, Token>,
-    ) -> Result<Adoption, Error> {
-        self.real.adopt(change, watermarks).await
+    ) -> Result<TimelineAcceptance, Error> {
+        self.real.accept_timeline(change, watermarks).await
     }
     async fn renew(&self, owner: &InstanceId, held: &[(PartitionNo, Epoch)], ttl: Duration) -> Result<Renewal, Error> {
         let renewal = self.real.renew(owner, held, ttl).await?;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use domain::{Order, OrderId, Status, Subject};
 use ports::Error;
-use ports::orders::{Commit, Committed, IdempotencyMark, OrderFilter, OrderStore, PageStart};
+use ports::orders::{Commit, Committed, IdempotencyRecord, OrderFilter, OrderStore, PageStart};
 
 use crate::broken::flaw::Flaw;
 
@@ -47,11 +47,16 @@ impl OrderStore for BrokenOrders {
     async fn oldest(&self, status: Status, after: Option<OrderId>, limit: u32) -> Result<Vec<OrderId>, Error> {
         self.real.oldest(status, after, limit).await
     }
-    async fn find_mark(&self, subject: &Subject, key: &str, keep: Duration) -> Result<Option<IdempotencyMark>, Error> {
-        self.real.find_mark(subject, key, keep).await
+    async fn find_idempotency_record(
+        &self,
+        subject: &Subject,
+        key: &str,
+        keep: Duration,
+    ) -> Result<Option<IdempotencyRecord>, Error> {
+        self.real.find_idempotency_record(subject, key, keep).await
     }
-    async fn sweep_marks(&self, keep: Duration, limit: u32) -> Result<u64, Error> {
+    async fn sweep_idempotency_records(&self, keep: Duration, limit: u32) -> Result<u64, Error> {
         let keep = if self.flaw == Flaw::SweepsRecentMarks { keep / 1_000 } else { keep };
-        self.real.sweep_marks(keep, limit).await
+        self.real.sweep_idempotency_records(keep, limit).await
     }
 }

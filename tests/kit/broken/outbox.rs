@@ -10,7 +10,7 @@ use ports::outbox::{
     BatchOutcome, Claim, ClaimKind, Claimed, Depth, Disposition, Exclusion, ExclusionOutcome, FencedOutcome,
     OutboxStore, PoisonPolicy, ResolvedBatch, SettledClaim, Settlement,
 };
-use ports::partitions::{Fence, PartitionLeases, Token};
+use ports::partitions::{LeaseFence, PartitionLeases, Token};
 
 use crate::broken::flaw::Flaw;
 
@@ -22,13 +22,13 @@ pub(crate) struct BrokenOutbox {
 
 impl BrokenOutbox {
     /// The current fence of the partition, instead of the one that the caller names.
-    async fn fence(&self, named: &Fence) -> Result<Fence, Error> {
+    async fn fence(&self, named: &LeaseFence) -> Result<LeaseFence, Error> {
         if self.flaw != Flaw::IgnoresFence {
             return Ok(named.clone());
         }
         let views = self.leases.overview().await?;
         let view = views.into_iter().find(|view| view.partition == named.partition);
-        Ok(view.map_or(named.clone(), |view| Fence {
+        Ok(view.map_or(named.clone(), |view| LeaseFence {
             partition: view.partition,
             owner: view.owner.unwrap_or_else(|| named.owner.clone()),
             epoch: view.epoch,
@@ -37,7 +37,7 @@ impl BrokenOutbox {
     }
 
     /// The token of the batch that is open, instead of one that an exclusion has replaced.
-    async fn token(&self, fence: &Fence, named: Token) -> Result<Token, Error> {
+    async fn token(&self, fence: &LeaseFence, named: Token) -> Result<Token, Error> {
         if self.flaw != Flaw::AcceptsOldToken {
             return Ok(named);
         }
@@ -68,7 +68,7 @@ impl OutboxStore for BrokenOutbox {
         }
         Ok(claimed)
     }
-    async fn exclude(&self, fence: &Fence, token: Token, rows: &[Exclusion]) -> Result<ExclusionOutcome, Error> {
+    async fn exclude(&self, fence: &LeaseFence, token: Token, rows: &[Exclusion]) -> Result<ExclusionOutcome, Error> {
         let mut rows = rows.to_vec();
         for row in &mut rows {
             match (self.flaw, row.disposition) {
@@ -115,7 +115,7 @@ impl OutboxStore for BrokenOutbox {
     }
     async fn resolve(
         &self,
-        fence: &Fence,
+        fence: &LeaseFence,
         token: Token,
         outcome: BatchOutcome,
         poison: &PoisonPolicy,

@@ -1,4 +1,4 @@
-//! The suite of `OrderStore`: order, events and idempotency mark commit together or not at all, and reads show what was committed.
+//! The suite of `OrderStore`: order, events and idempotency record commit together or not at all, and reads show what was committed.
 use self::commits::*;
 use self::concurrency::*;
 use self::marks::*;

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use ports::Error;
 use ports::broker::Record;
 use ports::clock::Rng;
-use ports::partitions::{Adoption, PartitionNo, Token};
+use ports::partitions::{PartitionNo, TimelineAcceptance, Token};
 use tokio::sync::Notify;
 
 use crate::clock::SeededRng;
@@ -20,11 +20,11 @@ pub enum Call {
     OpenSession,
     Publish,
     Watermark,
-    Fence,
+    LeaseFence,
     FenceAll,
     Append,
     Commit,
-    /// `OrderStore::find`, `list`, `count`, `oldest` and `find_mark`.
+    /// `OrderStore::find`, `list`, `count`, `oldest` and `find_idempotency_record`.
     Read,
     /// `OutboxStore::depth`.
     Depth,
@@ -101,7 +101,7 @@ pub(crate) struct Timeline {
     /// The watermarks of the last adoption: the counter of an acquired lease is above them.
     pub(crate) watermarks: BTreeMap<PartitionNo, Token>,
     /// What the last adoption found, until its caller receives it.
-    pub(crate) unanswered: Option<Adoption>,
+    pub(crate) unanswered: Option<TimelineAcceptance>,
 }
 
 type RecordFilter = Arc<dyn Fn(&Record) -> bool + Send + Sync>;

@@ -7,14 +7,14 @@ use async_trait::async_trait;
 use domain::{Order, OrderId, Status, Subject};
 use ports::Error;
 use ports::inbox::{Detour, DetourChange, Inbox, InboxOutcome, ProcessedEvent, RemoteStamp};
-use ports::orders::{Commit, Committed, IdempotencyMark, OrderFilter, OrderStore, PageStart};
+use ports::orders::{Commit, Committed, IdempotencyRecord, OrderFilter, OrderStore, PageStart};
 use ports::outbox::{
     BatchOutcome, Claim, Claimed, Depth, Exclusion, ExclusionOutcome, FencedOutcome, OutboxStore, PoisonPolicy,
     ResolvedBatch, SettledClaim, Settlement,
 };
 use ports::partitions::{
-    AcquireReason, Acquisition, Adoption, Epoch, Fence, InstanceId, LeaseSurvey, MemberRank, PartitionLeases,
-    PartitionNo, PartitionView, Release, Renewal, TimelineChange, Token,
+    AcquireReason, Acquisition, Epoch, InstanceId, LeaseFence, LeaseSurvey, MemberRank, PartitionLeases, PartitionNo,
+    PartitionView, Release, Renewal, TimelineAcceptance, TimelineChange, Token,
 };
 
 use crate::faults::script::{Call, FaultScript, InjectedFault, Timeline, outcome_under};
@@ -89,11 +89,16 @@ impl OrderStore for FaultyOrders {
     async fn oldest(&self, status: Status, after: Option<OrderId>, limit: u32) -> Result<Vec<OrderId>, Error> {
         self.script.around(Call::Read, self.real.oldest(status, after, limit)).await
     }
-    async fn find_mark(&self, subject: &Subject, key: &str, keep: Duration) -> Result<Option<IdempotencyMark>, Error> {
-        self.script.around(Call::Read, self.real.find_mark(subject, key, keep)).await
+    async fn find_idempotency_record(
+        &self,
+        subject: &Subject,
+        key: &str,
+        keep: Duration,
+    ) -> Result<Option<IdempotencyRecord>, Error> {
+        self.script.around(Call::Read, self.real.find_idempotency_record(subject, key, keep)).await
     }
-    async fn sweep_marks(&self, keep: Duration, limit: u32) -> Result<u64, Error> {
-        self.real.sweep_marks(keep, limit).await
+    async fn sweep_idempotency_records(&self, keep: Duration, limit: u32) -> Result<u64, Error> {
+        self.real.sweep_idempotency_records(keep, limit).await
     }
 }
 
@@ -102,7 +107,7 @@ impl OutboxStore for FaultyOutbox {
     async fn claim(&self, claim: Claim) -> Result<Claimed, Error> {
         self.script.around(Call::Claim, self.real.claim(claim)).await
     }
-    async fn exclude(&self, fence: &Fence, token: Token, rows: &[Exclusion]) -> Result<ExclusionOutcome, Error> {
+    async fn exclude(&self, fence: &LeaseFence, token: Token, rows: &[Exclusion]) -> Result<ExclusionOutcome, Error> {
         let forgotten = ExclusionOutcome::Done { token: fence.next_token(), rows: rows.len() as u64 };
         match self.script.fault_of(Call::Exclude).await {
             Some(InjectedFault::Forgotten) => Ok(forgotten),
@@ -118,7 +123,7 @@ impl OutboxStore for FaultyOutbox {
     }
     async fn resolve(
         &self,
-        fence: &Fence,
+        fence: &LeaseFence,
         token: Token,
         outcome: BatchOutcome,
         poison: &PoisonPolicy,
@@ -164,19 +169,19 @@ impl PartitionLeases for FaultyLeases {
         let watermark = watermark.max(watermarks.get(&partition).copied());
         self.script.around(Call::Acquire, self.real.acquire(partition, owner, reason, watermark, ttl)).await
     }
-    async fn adopt(
+    async fn accept_timeline(
         &self,
         change: &TimelineChange,
         watermarks: &BTreeMap<PartitionNo, Token>,
-    ) -> Result<Adoption, Error> {
+    ) -> Result<TimelineAcceptance, Error> {
         let adopt = async {
             let Timeline { number, adopted, unanswered, .. } = self.script.timeline();
             if number == adopted || change.timeline != number.to_string() {
-                return Ok(unanswered.unwrap_or(Adoption::AlreadyDone));
+                return Ok(unanswered.unwrap_or(TimelineAcceptance::AlreadyDone));
             }
             let is_behind = |view: &&PartitionView| watermarks.get(&view.partition) > Some(&view.counter);
             let behind = self.real.overview().await?.iter().filter(is_behind).count();
-            let done = Adoption::Adopted { partitions_behind: u32::try_from(behind).unwrap_or(u32::MAX) };
+            let done = TimelineAcceptance::Adopted { partitions_behind: u32::try_from(behind).unwrap_or(u32::MAX) };
             let (adopted, watermarks) = (number, watermarks.clone());
             self.script.set_timeline(Timeline { number, adopted, watermarks, unanswered: Some(done) });
             Ok(done)

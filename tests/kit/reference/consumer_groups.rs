@@ -85,7 +85,7 @@ impl GroupMember for Consumer {
         let at = (from.topic.to_string(), from.partition);
         let mut cursor = self.cursor.lock();
         cursor.next.insert(at.clone(), from.offset);
-        cursor.paused.insert(at, self.backend.now().after(resume_after));
+        cursor.paused.insert(at, self.backend.now().plus(resume_after));
         Ok(())
     }
 

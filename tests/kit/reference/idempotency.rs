@@ -23,7 +23,7 @@ impl Idempotency for Reference {
         match state.keys.get(&key) {
             Some((outcome, expiry)) if *expiry > now => Ok(outcome.clone()),
             Some(_) | None => {
-                state.keys.insert(key, (BeginOutcome::InProgress, now.after(lock)));
+                state.keys.insert(key, (BeginOutcome::InProgress, now.plus(lock)));
                 Ok(BeginOutcome::Acquired)
             }
         }
@@ -38,7 +38,7 @@ impl Idempotency for Reference {
         keep: Duration,
     ) -> Result<(), Error> {
         let completed = BeginOutcome::Completed { order_id, fingerprint: Some(*fingerprint) };
-        let expiry = self.now().after(keep);
+        let expiry = self.now().plus(keep);
         self.state.lock().keys.insert((subject.clone(), key.to_owned()), (completed, expiry));
         Ok(())
     }

@@ -7,8 +7,8 @@ use domain::Timestamp;
 use ports::Error;
 use ports::outbox::RowStatus;
 use ports::partitions::{
-    AcquireReason, Acquired, Acquisition, Epoch, Fence, FreePartition, InstanceId, LeaseSurvey, MemberLoad, MemberRank,
-    OpenBatch, PartitionLeases, PartitionNo, PartitionView, Release, Renewal, Token,
+    AcquireReason, Acquired, Acquisition, Epoch, FreePartition, InstanceId, LeaseFence, LeaseSurvey, MemberLoad,
+    MemberRank, OpenBatch, PartitionLeases, PartitionNo, PartitionView, Release, Renewal, Token,
 };
 
 use crate::reference::state::{Lease, Reference, Row, State};
@@ -27,7 +27,7 @@ impl State {
         // When each member dies, and how many leases it holds.
         let mut members: HashMap<&InstanceId, (Timestamp, u32)> = HashMap::new();
         for (member, (seen, dead_after)) in &self.members {
-            members.insert(member, (seen.after(*dead_after), 0));
+            members.insert(member, (seen.plus(*dead_after), 0));
         }
         for (number, lease) in (0..).zip(&self.leases) {
             let mut owner = lease.owner.as_ref().and_then(|owner| members.get_mut(owner));
@@ -74,12 +74,12 @@ impl State {
         lease.epoch += 1;
         lease.counter = lease.counter.max(request.watermark.unwrap_or(0)) + 1;
         lease.owner = Some(request.owner.clone());
-        lease.expires_at = Some(now.after(request.ttl));
+        lease.expires_at = Some(now.plus(request.ttl));
         let in_flight = lease.open.as_mut().map(|open| {
             open.claimer_died |= owner_died;
             OpenBatch { token: open.token, session: open.session.clone(), claimer_died: open.claimer_died }
         });
-        let fence = Fence {
+        let fence = LeaseFence {
             partition: request.partition,
             owner: request.owner.clone(),
             epoch: lease.epoch,
@@ -148,7 +148,7 @@ impl PartitionLeases for Reference {
         for (partition, epoch) in held {
             let lease = state.lease(*partition);
             if lease.is_held_by(owner, *epoch) && lease.is_valid(now) {
-                lease.expires_at = Some(now.after(ttl));
+                lease.expires_at = Some(now.plus(ttl));
                 renewed.push(*partition);
             }
         }

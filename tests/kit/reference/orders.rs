@@ -1,10 +1,10 @@
-//! The orders of the reference, committed with their rows and idempotency marks.
+//! The orders of the reference, committed with their rows and idempotency records.
 use std::time::Duration;
 
 use async_trait::async_trait;
 use domain::{Order, OrderId, Status, Subject, Timestamp};
 use ports::Error;
-use ports::orders::{Commit, Committed, IdempotencyMark, ListBudget, NewRow, OrderFilter, OrderStore, PageStart};
+use ports::orders::{Commit, Committed, IdempotencyRecord, ListBudget, NewRow, OrderFilter, OrderStore, PageStart};
 use ports::outbox::{RowId, RowStatus};
 
 use crate::reference::state::{Reference, Row, State};
@@ -112,14 +112,19 @@ impl OrderStore for Reference {
         Ok(oldest_first.filter(|id| after.is_none_or(|after| *id > after)).take(limit as usize).collect())
     }
 
-    async fn find_mark(&self, subject: &Subject, key: &str, keep: Duration) -> Result<Option<IdempotencyMark>, Error> {
+    async fn find_idempotency_record(
+        &self,
+        subject: &Subject,
+        key: &str,
+        keep: Duration,
+    ) -> Result<Option<IdempotencyRecord>, Error> {
         let now = self.now();
         let state = self.state.lock();
         let found = state.marks.get(&(subject.clone(), key.into()));
         Ok(found.filter(|(_, written)| now.since(*written) <= keep).map(|(mark, _)| mark.clone()))
     }
 
-    async fn sweep_marks(&self, keep: Duration, limit: u32) -> Result<u64, Error> {
+    async fn sweep_idempotency_records(&self, keep: Duration, limit: u32) -> Result<u64, Error> {
         let now = self.now();
         let mut state = self.state.lock();
         let old = state.marks.iter().filter(|(_, (_, written))| now.since(*written) > keep);

@@ -7,10 +7,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use domain::Timestamp;
 use ports::outbox::{
-    BatchOutcome, Claim, Claimed, Depth, Disposition, Exclusion, ExclusionOutcome, FencedOutcome, OutboxStore, Poison,
-    PoisonPolicy, PoisonRow, ResolvedBatch, RowId, RowStatus, Settlement,
+    BatchOutcome, Claim, Claimed, Depth, Disposition, Exclusion, ExclusionOutcome, FencedOutcome, OutboxStore,
+    PoisonAction, PoisonPolicy, PoisonRow, ResolvedBatch, RowId, RowStatus, Settlement,
 };
-use ports::partitions::{Fence, PartitionNo, Token};
+use ports::partitions::{LeaseFence, PartitionNo, Token};
 use ports::{Error, FailureType};
 
 use crate::reference::state::{Reference, Row, State};
@@ -46,7 +46,7 @@ impl Row {
     fn apply(&mut self, disposition: Disposition, now: Timestamp) {
         match disposition {
             Disposition::Retry(delay) => {
-                (self.status, self.due, self.blocks_key) = (RowStatus::Failed, Some(now.after(delay)), true);
+                (self.status, self.due, self.blocks_key) = (RowStatus::Failed, Some(now.plus(delay)), true);
             }
             Disposition::ParkKey => (self.status, self.due, self.parked_with_key) = (RowStatus::Parked, None, true),
             Disposition::ParkRow => (self.status, self.due, self.parked_with_key) = (RowStatus::Parked, None, false),
@@ -59,8 +59,8 @@ impl Row {
         self.failure = Some((FailureType::System, reason.clone()));
         self.apply(
             match policy.of(&self.event.topic, &self.event.kind) {
-                Poison::BlockKey => Disposition::ParkKey,
-                Poison::SkipRow => Disposition::ParkRow,
+                PoisonAction::BlockKey => Disposition::ParkKey,
+                PoisonAction::SkipRow => Disposition::ParkRow,
             },
             now,
         );
@@ -82,13 +82,13 @@ impl Row {
 
 impl State {
     /// Whether this owner, in this epoch, has this batch open.
-    fn has_open(&mut self, fence: &Fence, token: Token) -> bool {
+    fn has_open(&mut self, fence: &LeaseFence, token: Token) -> bool {
         let lease = self.lease(fence.partition);
         lease.is_held_by(&fence.owner, fence.epoch) && lease.open.as_ref().is_some_and(|open| open.token == token)
     }
 
     /// The outcome for a batch that is not open: done if this owner closed it last in this epoch, else stale.
-    fn repeated_close(&mut self, fence: &Fence, token: Token) -> FencedOutcome {
+    fn repeated_close(&mut self, fence: &LeaseFence, token: Token) -> FencedOutcome {
         let lease = self.lease(fence.partition);
         if lease.is_held_by(&fence.owner, fence.epoch) && lease.closed == token && lease.open.is_none() {
             return FencedOutcome::Done { counter: lease.counter, rows: 0 };
@@ -102,7 +102,13 @@ impl State {
         FencedOutcome::Done { counter: lease.counter, rows }
     }
 
-    fn exclude(&mut self, fence: &Fence, token: Token, exclusions: &[Exclusion], now: Timestamp) -> ExclusionOutcome {
+    fn exclude(
+        &mut self,
+        fence: &LeaseFence,
+        token: Token,
+        exclusions: &[Exclusion],
+        now: Timestamp,
+    ) -> ExclusionOutcome {
         if !self.has_open(fence, token) || self.lease(fence.partition).counter != fence.counter {
             return ExclusionOutcome::Stale;
         }
@@ -152,7 +158,7 @@ impl State {
 
     fn resolve(
         &mut self,
-        (fence, token): (&Fence, Token),
+        (fence, token): (&LeaseFence, Token),
         outcome: BatchOutcome,
         poison: &PoisonPolicy,
         now: Timestamp,
@@ -207,7 +213,7 @@ impl OutboxStore for Reference {
         Ok(self.state.lock().claim(claim, 0, self.now()))
     }
 
-    async fn exclude(&self, fence: &Fence, token: Token, rows: &[Exclusion]) -> Result<ExclusionOutcome, Error> {
+    async fn exclude(&self, fence: &LeaseFence, token: Token, rows: &[Exclusion]) -> Result<ExclusionOutcome, Error> {
         Ok(self.state.lock().exclude(fence, token, rows, self.now()))
     }
 
@@ -217,7 +223,7 @@ impl OutboxStore for Reference {
 
     async fn resolve(
         &self,
-        fence: &Fence,
+        fence: &LeaseFence,
         token: Token,
         outcome: BatchOutcome,
         poison: &PoisonPolicy,

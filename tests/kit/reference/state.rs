@@ -14,7 +14,7 @@ use ports::operators::AuditEntry;
 use ports::operators::redrives::{DeadLetterId, RedriveRecord};
 use ports::orders::cache::{CachedList, ListKey, ListScope};
 use ports::orders::idempotency::BeginOutcome;
-use ports::orders::{IdempotencyMark, NewRow};
+use ports::orders::{IdempotencyRecord, NewRow};
 use ports::outbox::{EventKey, RowId, RowStatus};
 use ports::partitions::{Counter, Epoch, InstanceId, PartitionNo, ProducerSessionId, Token};
 use ports::rate_limit::RateLimitPolicy;
@@ -34,7 +34,7 @@ pub const PARTITIONS: u32 = 8;
 #[derive(Clone, Default)]
 pub(crate) struct State {
     pub(crate) orders: BTreeMap<OrderId, Order>,
-    pub(crate) marks: BTreeMap<(Subject, Arc<str>), (IdempotencyMark, Timestamp)>,
+    pub(crate) marks: BTreeMap<(Subject, Arc<str>), (IdempotencyRecord, Timestamp)>,
     pub(crate) rows: BTreeMap<RowId, Row>,
     pub(crate) last_row: RowId,
     /// The last number of each key in each topic, of the events that came through `EventStore`.

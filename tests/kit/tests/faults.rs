@@ -28,7 +28,13 @@ async fn fixture() -> Fixture {
 impl Fixture {
     fn batch(&self, token: u64) -> Batch {
         let record = self.factory.record("key", &token.to_string());
-        Batch { partition: P0, token, records: vec![(1, record)], time_left: Duration::from_secs(30), companions: 0 }
+        Batch {
+            partition: P0,
+            token,
+            records: vec![(1, record)],
+            time_left: Duration::from_secs(30),
+            expected_batches: 0,
+        }
     }
 
     async fn watermark(&self) -> Option<u64> {

@@ -107,7 +107,7 @@ fn each_rule_of_poison_isolation_is_needed() {
 }
 
 #[test]
-fn each_rule_for_a_store_that_goes_back_is_needed() {
+fn each_rule_for_a_rewound_store_is_needed() {
     let rewind = Faults { rewinds: 1, ..NO_FAULTS };
     assert_found([
         (HigherWatermarkMeansPublished, one_partition(Faults { refusals: 1, ..rewind })),

@@ -81,7 +81,7 @@ fn invariants_hold_for_cycles_of_two_partitions_and_two_producers() {
 }
 
 #[test]
-fn invariants_hold_when_the_store_goes_back_in_time() {
+fn invariants_hold_when_the_store_is_rewound() {
     assert_invariants_hold([
         one_partition(Faults { rewinds: 1, crashes: 1, ..NO_FAULTS }),
         one_partition(Faults { rewinds: 1, refusals: 1, ..NO_FAULTS }),

@@ -9,7 +9,7 @@ use kit::wait::{scaled, until};
 use serde_json::{Value, json};
 
 use crate::harness::backend::Backend;
-use crate::harness::foreign_events::publish;
+use crate::harness::external_events::publish;
 use crate::harness::http::{Http, Response, tea_order};
 use crate::harness::metrics::{await_metric, metric};
 use crate::harness::process::{Posthaste, run};

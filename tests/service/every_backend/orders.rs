@@ -99,7 +99,7 @@ fn an_idempotency_key_creates_one_order_across_retries_and_restarts() {
     let service = Posthaste::start(&backend, &[]);
     let after = keyed(&service, tea_order(1));
     assert_eq!((after.status, after.header("idempotent-replayed")), (201, Some("true")));
-    assert_eq!(after.json()["id"], first.json()["id"], "the idempotency mark is durable");
+    assert_eq!(after.json()["id"], first.json()["id"], "the idempotency record is durable");
 }
 
 #[test]

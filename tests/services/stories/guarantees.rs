@@ -1,6 +1,6 @@
 //! The guarantees under random failures: clients, three instances, and faults from a seed in every component; then the checks of all
 //! evidence. `POSTHASTE_FAULTS=2000` injects more faults, `POSTHASTE_SEED=n` repeats a run.
-mod foreign_events;
+mod external_events;
 
 use std::time::{Duration, Instant};
 

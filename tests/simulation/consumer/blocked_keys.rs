@@ -1,7 +1,7 @@
 //! A message that no handler accepts and that blocks its key: how often it is tried, and with it the messages that wait.
 use std::time::Duration;
 
-use app::consume::chain::PoisonMessage;
+use app::consume::chain::PoisonMessageAction;
 use domain::Status;
 
 use crate::support::environment::Environment;
@@ -14,7 +14,7 @@ async fn a_blocked_key_is_tried_less_and_less_often() {
     let handler = RecordingHandler::new(true, 12, |_| true);
     let (mut environment, mut ledger) = (Environment::new(), Ledger::default());
     environment.consumes = true;
-    environment.handlers = for_all_types(&handler.chain().poison(PoisonMessage::BlockKey));
+    environment.handlers = for_all_types(&handler.chain().poison(PoisonMessageAction::BlockKey));
     let process = environment.start().await;
     let id = ledger.create_order(&process).await;
     ledger.change_status(&process, id, Status::Processing).await;

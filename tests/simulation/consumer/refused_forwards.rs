@@ -52,7 +52,7 @@ async fn forward_that_the_broker_refuses_becomes_a_dead_letter_without_its_value
 }
 
 #[tokio::test(start_paused = true)]
-async fn message_without_any_dead_letter_does_not_hold_up_the_later_ones() {
+async fn message_without_any_dead_letter_does_not_block_the_later_ones() {
     let handler = RecordingHandler::new(true, 5, |event| event.after.as_ref().is_some_and(|after| after.version == 0));
     let (mut environment, mut ledger) = (Environment::new(), Ledger::default());
     (environment.consumes, environment.handlers) = (true, handler.for_all_types());

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actors::membership::scan_delay;
-use app::policy::partition::Balance;
+use app::policy::partition::Rebalance;
 use futures::FutureExt;
 use kit::clock::{SeededRng, TestClock};
 use ports::clock::{Clock, Rng};
@@ -58,12 +58,12 @@ impl Group {
 
     /// Plans what happens to a member after this time.
     pub fn plan(&mut self, after: Duration, member: MemberNo, step: Step) {
-        self.agenda.plan(self.clock.now().after(after), member, None, step);
+        self.agenda.plan(self.clock.now().plus(after), member, None, step);
     }
 
     /// Runs the group for this much virtual time.
     pub fn advance(&mut self, time: Duration) {
-        let until = self.clock.now().after(time);
+        let until = self.clock.now().plus(time);
         while let Some(entry) = self.agenda.next_until(until) {
             self.clock.set(entry.at);
             self.step(entry);
@@ -111,7 +111,7 @@ impl Group {
 
     fn later(&mut self, after: Duration, member: MemberNo, step: Step) {
         let process = self.members[member].process;
-        self.agenda.plan(self.clock.now().after(after), member, Some(process), step);
+        self.agenda.plan(self.clock.now().plus(after), member, Some(process), step);
     }
 
     fn join(&mut self, member: MemberNo) {
@@ -137,16 +137,16 @@ impl Group {
         let leaving = member.state == MemberState::Leaving;
         let scan = member.membership.scan((!leaving).then(|| workers.clone())).now_or_never().expect("no call waits");
         let Some(scan) = scan.and_then(|result| member.membership.accept(result)).filter(|_| !leaving) else { return };
-        let Balance { take, give, lost } = member.membership.rebalance(&scan, &workers);
+        let Rebalance { acquire, release, lost } = member.membership.rebalance(&scan, &workers);
         let idle = member.without_lease();
-        member.workers.extend(take.iter().copied());
-        for (partitions, longest) in [(take, self.options.acquire_max), (idle, POLL)] {
+        member.workers.extend(acquire.iter().copied());
+        for (partitions, longest) in [(acquire, self.options.acquire_max), (idle, POLL)] {
             for partition in partitions {
                 self.members[number].acquiring.insert(partition);
                 self.later(self.random(longest), number, Step::Acquire(partition));
             }
         }
-        give.into_iter().chain(lost).for_each(|partition| self.hand_over(number, partition));
+        release.into_iter().chain(lost).for_each(|partition| self.hand_over(number, partition));
         if self.members[number].membership.joins() {
             self.scan_soon(number);
         }
@@ -193,7 +193,7 @@ impl Group {
             if call.now_or_never().expect("no call waits").expect("the store answers") == Release::Done {
                 self.ownership.released(partition, self.clock.now());
             }
-            member.local_leases.lost(partition);
+            member.local_leases.remove(partition);
         }
         member.workers.remove(&partition);
         member.membership.end_hand_over(partition);

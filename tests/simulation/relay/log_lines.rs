@@ -2,7 +2,7 @@
 use std::time::Duration;
 
 use domain::{OrderId, Status};
-use outbox::Poison;
+use outbox::PoisonAction;
 use ports::outbox::RowStatus;
 use supervision::FieldValue;
 
@@ -94,7 +94,7 @@ async fn an_event_parked_by_an_exclusion_is_announced_with_its_request() {
 #[tokio::test(start_paused = true)]
 async fn an_event_parked_by_a_resolution_is_announced_with_its_request() {
     let (mut environment, mut ledger, logs) = (Environment::new(), Ledger::default(), LogCapture::start());
-    environment.options.rules.poison.insert("ORDER_CREATED", Poison::SkipRow);
+    environment.options.rules.poison.insert("ORDER_CREATED", PoisonAction::SkipRow);
     environment.record_faults.add(usize::MAX, RecordFault::KillSender, |_| true);
     let process = environment.start().await;
 

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use domain::Status;
 use kit::faults::{Call, InjectedFault};
-use outbox::Poison;
+use outbox::PoisonAction;
 use ports::broker::Record;
 use ports::clock::Rng;
 use ports::outbox::RowStatus;
@@ -56,7 +56,7 @@ async fn only_the_row_that_kills_its_worker_is_parked_after_two_trials() {
 async fn a_poison_row_that_is_skipped_is_counted_and_its_key_goes_on() {
     let (mut environment, mut ledger) = (Environment::new(), Ledger::default());
     environment.options.partitions = 2;
-    environment.options.rules.poison.insert("ORDER_CREATED", Poison::SkipRow);
+    environment.options.rules.poison.insert("ORDER_CREATED", PoisonAction::SkipRow);
     environment.record_faults.add(usize::MAX, RecordFault::KillSender, |record| header(record, "x-sequence") == "1");
     let process = environment.start().await;
     let id = ledger.create_order(&process).await;

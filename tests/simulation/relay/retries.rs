@@ -4,7 +4,7 @@ use std::time::Duration;
 use app::policy::backpressure::PressureStage;
 use app::relay::chain::Fallback;
 use domain::{OrderId, Status};
-use outbox::Poison;
+use outbox::PoisonAction;
 use ports::broker::Record;
 use ports::operators::{OutboxOperators, RowDiagnosis, RowSelector};
 use ports::outbox::RowStatus;
@@ -19,7 +19,7 @@ const DEAD_LETTERS: &str = "order.events-dlt";
 const LONG_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The requirements' examples allow three retries, which are four attempts.
-fn environment(fallback: Fallback, poison: Poison) -> Environment {
+fn environment(fallback: Fallback, poison: PoisonAction) -> Environment {
     let mut environment = Environment::new();
     environment.options.rules.retry.attempts_max = 4;
     environment.options.rules.fallback.insert(CREATED, fallback);
@@ -88,7 +88,7 @@ async fn a_refused_first_row_delays_its_key_and_no_other() {
 
 #[tokio::test(start_paused = true)]
 async fn scenario_1_used_up_retries_end_in_the_fallback_and_count_as_sent() {
-    let (environment, mut ledger) = (environment(Fallback::DeadLetter, Poison::BlockKey), Ledger::default());
+    let (environment, mut ledger) = (environment(Fallback::DeadLetter, PoisonAction::BlockKey), Ledger::default());
     refuse_creations(&environment, usize::MAX, RecordFault::RefuseTransient);
     let process = environment.start().await;
     let id = ledger.create_order(&process).await;
@@ -110,7 +110,7 @@ async fn scenario_1_used_up_retries_end_in_the_fallback_and_count_as_sent() {
 
 #[tokio::test(start_paused = true)]
 async fn a_topic_partition_that_is_unavailable_for_an_hour_parks_nothing() {
-    let (environment, mut ledger) = (environment(Fallback::DeadLetter, Poison::BlockKey), Ledger::default());
+    let (environment, mut ledger) = (environment(Fallback::DeadLetter, PoisonAction::BlockKey), Ledger::default());
     refuse_creations(&environment, usize::MAX, RecordFault::PartitionUnavailable);
     let process = environment.start().await;
     let id = ledger.create_order(&process).await;
@@ -130,7 +130,7 @@ async fn a_topic_partition_that_is_unavailable_for_an_hour_parks_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn scenario_2_what_no_retry_mends_goes_to_the_fallback_at_once() {
-    let (environment, mut ledger) = (environment(Fallback::DeadLetter, Poison::BlockKey), Ledger::default());
+    let (environment, mut ledger) = (environment(Fallback::DeadLetter, PoisonAction::BlockKey), Ledger::default());
     refuse_creations(&environment, usize::MAX, RecordFault::RefusePermanent);
     let process = environment.start().await;
     let id = ledger.create_order(&process).await;
@@ -145,7 +145,7 @@ async fn scenario_2_what_no_retry_mends_goes_to_the_fallback_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn scenario_3_without_a_fallback_it_is_parked_and_its_key_waits_for_an_operator() {
-    let (environment, mut ledger) = (environment(Fallback::None, Poison::BlockKey), Ledger::default());
+    let (environment, mut ledger) = (environment(Fallback::None, PoisonAction::BlockKey), Ledger::default());
     refuse_creations(&environment, usize::MAX, RecordFault::RefuseTransient);
     let process = environment.start().await;
     let id = ledger.create_order(&process).await;
@@ -168,7 +168,7 @@ async fn scenario_3_without_a_fallback_it_is_parked_and_its_key_waits_for_an_ope
 
 #[tokio::test(start_paused = true)]
 async fn scenario_3_an_operators_retry_that_fails_parks_it_again_after_as_many_attempts() {
-    let (environment, mut ledger) = (environment(Fallback::None, Poison::BlockKey), Ledger::default());
+    let (environment, mut ledger) = (environment(Fallback::None, PoisonAction::BlockKey), Ledger::default());
     refuse_creations(&environment, usize::MAX, RecordFault::RefuseTransient);
     let process = environment.start().await;
     let id = ledger.create_order(&process).await;
@@ -189,7 +189,7 @@ async fn scenario_3_an_operators_retry_that_fails_parks_it_again_after_as_many_a
 
 #[tokio::test(start_paused = true)]
 async fn scenario_3_where_the_row_is_skipped_its_key_goes_on() {
-    let (environment, mut ledger) = (environment(Fallback::None, Poison::SkipRow), Ledger::default());
+    let (environment, mut ledger) = (environment(Fallback::None, PoisonAction::SkipRow), Ledger::default());
     refuse_creations(&environment, usize::MAX, RecordFault::RefusePermanent);
     let process = environment.start().await;
     let id = ledger.create_order(&process).await;
@@ -204,7 +204,7 @@ async fn scenario_3_where_the_row_is_skipped_its_key_goes_on() {
 
 #[tokio::test(start_paused = true)]
 async fn a_row_is_parked_when_its_fallback_is_refused() {
-    let (environment, mut ledger) = (environment(Fallback::DeadLetter, Poison::BlockKey), Ledger::default());
+    let (environment, mut ledger) = (environment(Fallback::DeadLetter, PoisonAction::BlockKey), Ledger::default());
     environment
         .record_faults
         .add(usize::MAX, RecordFault::RefusePermanent, |record| header(record, "ce_type") == CREATED);
@@ -241,12 +241,12 @@ async fn retries_are_delayed_longer_under_backpressure() {
 
 #[tokio::test(start_paused = true)]
 async fn rules_of_the_topic_come_before_those_of_the_event_type_and_the_default() {
-    let (mut environment, mut ledger) = (environment(Fallback::DeadLetter, Poison::BlockKey), Ledger::default());
+    let (mut environment, mut ledger) = (environment(Fallback::DeadLetter, PoisonAction::BlockKey), Ledger::default());
     let rules = &mut environment.options.rules;
     let retry = outbox::RetryPolicy { attempts_max: 2, ..rules.retry.clone() };
     rules.retry_by_topic.insert(TOPIC.to_owned(), retry);
     rules.fallback.insert_topic(TOPIC, Fallback::None);
-    rules.poison.insert_topic(TOPIC, Poison::SkipRow);
+    rules.poison.insert_topic(TOPIC, PoisonAction::SkipRow);
     refuse_creations(&environment, usize::MAX, RecordFault::RefuseTransient);
     let process = environment.start().await;
     let id = ledger.create_order(&process).await;

@@ -99,7 +99,7 @@ async fn partitions_behind_a_new_timeline_are_counted_once_and_lose_nothing() {
 
 /// Each cached order may have a version that the store has lost, and a later change of the order gets the same version number.
 #[tokio::test(start_paused = true)]
-async fn a_store_that_went_back_empties_the_cache() {
+async fn a_rewound_store_empties_the_cache() {
     for has_timelines in [true, false] {
         let (environment, mut ledger) = (Environment::new(), Ledger::default());
         let process = environment.start().await;

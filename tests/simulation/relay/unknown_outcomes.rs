@@ -18,7 +18,7 @@ async fn lose_two_replies_in(environment: Environment, call: Call, mishap: Injec
     environment.script.times(2, call, mishap);
     // More than one cycle can take: the exclusions of one batch are one call.
     environment.record_faults.add(16, RecordFault::RefuseTransient, |_| true);
-    if call == Call::Resolve || call == Call::Fence {
+    if call == Call::Resolve || call == Call::LeaseFence {
         environment.script.times(2, Call::Publish, InjectedFault::SessionLost);
     }
     let process = environment.start().await;
@@ -89,7 +89,7 @@ async fn a_resolution_with_a_lost_reply_is_repeated() {
 
 #[tokio::test(start_paused = true)]
 async fn a_fence_with_a_lost_reply_is_repeated_until_it_succeeds() {
-    lose_replies(Call::Fence).await;
+    lose_replies(Call::LeaseFence).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -26,7 +26,7 @@ impl AheadClock {
 
 impl Clock for AheadClock {
     fn now(&self) -> Timestamp {
-        self.wall.now().after(Duration::from_secs(self.ahead_seconds.load(SeqCst)))
+        self.wall.now().plus(Duration::from_secs(self.ahead_seconds.load(SeqCst)))
     }
 
     fn wall(&self) -> Timestamp {

@@ -265,8 +265,8 @@ impl Broker for FaultyRecordBroker {
         Err(Error::Unknown("fault: only some of the records were appended".into()))
     }
 
-    async fn returned(&self) {
-        self.real.returned().await;
+    async fn recovered(&self) {
+        self.real.recovered().await;
     }
 
     async fn sweep(&self, limit: u32) -> Result<u64, Error> {

@@ -34,7 +34,7 @@ impl Broker for Embedded {
     }
 
     async fn publish(&self, session: &ProducerSessionId, batch: Batch) -> Published {
-        let until = self.inner.clock.now().after(batch.time_left);
+        let until = self.inner.clock.now().plus(batch.time_left);
         let refused = self.too_large(&batch.records);
         if !refused.is_empty() {
             return Published::Aborted { refused, cause: None, reached: true };

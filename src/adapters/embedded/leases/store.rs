@@ -7,8 +7,8 @@ use outbox::AcquireDecision;
 use outbox::limits::MEMBER_RETENTION_FACTOR;
 use ports::Error;
 use ports::partitions::{
-    AcquireReason, Acquired, Acquisition, Epoch, Fence, FreePartition, InstanceId, LeaseSurvey, Liveness, MemberLoad,
-    MemberRank, OpenBatch, PartitionLeases, PartitionNo, PartitionView, Release, Renewal, Token,
+    AcquireReason, Acquired, Acquisition, Epoch, FreePartition, InstanceId, LeaseFence, LeaseSurvey, Liveness,
+    MemberLoad, MemberRank, OpenBatch, PartitionLeases, PartitionNo, PartitionView, Release, Renewal, Token,
 };
 use rusqlite::{Connection, params};
 
@@ -169,7 +169,7 @@ fn acquire(
     )?;
     update.execute(params![partition.0, &*owner.0, epoch as i64, counter as i64, expires_at, claimer_died])?;
     let in_flight = lease.in_flight.map(|open| OpenBatch { token: open.token, session: open.session, claimer_died });
-    Ok(Acquisition::Taken(Acquired { fence: Fence { partition, owner, epoch, counter }, in_flight }))
+    Ok(Acquisition::Taken(Acquired { fence: LeaseFence { partition, owner, epoch, counter }, in_flight }))
 }
 
 /// Sets the deaths of rows outside the open batch to zero: they were not in flight when the owner died.

@@ -21,7 +21,7 @@ impl RedriveLedger for Embedded {
         audit: &Audit,
     ) -> Result<Vec<bool>, Error> {
         let (dead_letters, audit, stale) = (dead_letters.to_vec(), audit.clone(), self.before(again_after));
-        self.write("letters_take", move |context| {
+        self.write("redrive_reserve", move |context| {
             dead_letters.iter().map(|dead_letter| take(context, dead_letter, stale, &audit)).collect()
         })
         .await
@@ -30,18 +30,18 @@ impl RedriveLedger for Embedded {
     async fn confirm(&self, dead_letters: &[DeadLetterId]) -> Result<(), Error> {
         let text = "UPDATE redriven_letter SET arrived = 1
                     WHERE topic = ?1 AND partition = ?2 AND offset = ?3 AND timestamp = ?4";
-        self.each("letters_arrived", dead_letters, text).await
+        self.each("redrive_confirm", dead_letters, text).await
     }
 
     async fn release(&self, dead_letters: &[DeadLetterId]) -> Result<(), Error> {
         let text = "DELETE FROM redriven_letter
                     WHERE topic = ?1 AND partition = ?2 AND offset = ?3 AND timestamp = ?4 AND arrived = 0";
-        self.each("letters_release", dead_letters, text).await
+        self.each("redrive_release", dead_letters, text).await
     }
 
     async fn find(&self, dead_letters: &[DeadLetterId]) -> Result<Vec<Option<RedriveRecord>>, Error> {
         let dead_letters = dead_letters.to_vec();
-        self.read("letters_known", move |sql| dead_letters.iter().map(|dead_letter| known(sql, dead_letter)).collect())
+        self.read("redrive_find", move |sql| dead_letters.iter().map(|dead_letter| known(sql, dead_letter)).collect())
             .await
     }
 }

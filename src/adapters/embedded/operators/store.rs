@@ -25,7 +25,7 @@ impl OutboxOperators for Embedded {
     }
 
     async fn diagnose(&self, selector: RowSelector) -> Result<Option<RowDiagnosis>, Error> {
-        self.read("outbox_standing", move |sql| diagnosis::diagnose(sql, selector)).await
+        self.read("outbox_diagnose", move |sql| diagnosis::diagnose(sql, selector)).await
     }
 
     async fn event(&self, id: RowId) -> Result<Option<ClaimedRow>, Error> {

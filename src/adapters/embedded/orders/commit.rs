@@ -1,9 +1,9 @@
-//! One atomic commit of an order: idempotency mark, state and events, all or none.
+//! One atomic commit of an order: idempotency record, state and events, all or none.
 use std::sync::Arc;
 
 use domain::{OrderId, Status};
 use ports::Error;
-use ports::orders::{Commit, Committed, IdempotencyMark, NewRow};
+use ports::orders::{Commit, Committed, IdempotencyRecord, NewRow};
 use rusqlite::{OptionalExtension, params};
 
 use crate::connection::group_commit::WriteContext;
@@ -95,7 +95,7 @@ fn status_of(context: &WriteContext<'_>, id: OrderId) -> CommandResult<Option<St
     Ok(status.as_deref().and_then(Status::parse))
 }
 
-pub(crate) fn insert_mark(context: &WriteContext<'_>, mark: &IdempotencyMark) -> CommandResult<()> {
+pub(crate) fn insert_mark(context: &WriteContext<'_>, mark: &IdempotencyRecord) -> CommandResult<()> {
     let mut statement = context.sql.prepare_cached(
         "INSERT INTO mark (subject, key, fingerprint, order_id, created_at) VALUES (?1, ?2, ?3, ?4, ?5)",
     )?;
@@ -104,13 +104,16 @@ pub(crate) fn insert_mark(context: &WriteContext<'_>, mark: &IdempotencyMark) ->
     Ok(())
 }
 
-pub(crate) fn taken_mark(context: &WriteContext<'_>, mark: &IdempotencyMark) -> CommandResult<Option<IdempotencyMark>> {
+pub(crate) fn taken_mark(
+    context: &WriteContext<'_>,
+    mark: &IdempotencyRecord,
+) -> CommandResult<Option<IdempotencyRecord>> {
     let mut statement =
         context.sql.prepare_cached("SELECT fingerprint, order_id FROM mark WHERE subject = ?1 AND key = ?2")?;
     let found = statement
         .query_row(params![mark.subject.as_str(), &*mark.key], |row| Ok((row.get(0)?, row.get(1)?)))
         .optional()?;
-    Ok(found.map(|(fingerprint, order_id)| IdempotencyMark {
+    Ok(found.map(|(fingerprint, order_id)| IdempotencyRecord {
         fingerprint,
         order_id: OrderId::from_bytes(order_id),
         ..mark.clone()

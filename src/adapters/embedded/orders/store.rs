@@ -4,7 +4,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use domain::{Order, OrderId, Status, Subject};
 use ports::Error;
-use ports::orders::{Commit, Committed, IdempotencyMark, ListBudget, OrderFilter, OrderStore, PageStart};
+use ports::orders::{Commit, Committed, IdempotencyRecord, ListBudget, OrderFilter, OrderStore, PageStart};
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, params, params_from_iter};
 
@@ -53,13 +53,18 @@ impl OrderStore for Embedded {
         .await
     }
 
-    async fn find_mark(&self, subject: &Subject, key: &str, keep: Duration) -> Result<Option<IdempotencyMark>, Error> {
+    async fn find_idempotency_record(
+        &self,
+        subject: &Subject,
+        key: &str,
+        keep: Duration,
+    ) -> Result<Option<IdempotencyRecord>, Error> {
         let (subject, key) = (subject.clone(), key.to_string());
         let oldest = self.before(keep);
-        self.read("mark_find", move |sql| find_mark(sql, &subject, &key, oldest)).await
+        self.read("mark_find", move |sql| find_idempotency_record(sql, &subject, &key, oldest)).await
     }
 
-    async fn sweep_marks(&self, keep: Duration, limit: u32) -> Result<u64, Error> {
+    async fn sweep_idempotency_records(&self, keep: Duration, limit: u32) -> Result<u64, Error> {
         let oldest = self.before(keep);
         self.write("mark_sweep", move |context| {
             // Ids grow with time, so the oldest rows have the lowest ids: the limit bounds the rows read as well.
@@ -142,13 +147,18 @@ fn count(sql: &Connection, filter: &OrderFilter) -> CommandResult<u64> {
     Ok(orders as u64)
 }
 
-fn find_mark(sql: &Connection, subject: &Subject, key: &str, oldest: i64) -> CommandResult<Option<IdempotencyMark>> {
+fn find_idempotency_record(
+    sql: &Connection,
+    subject: &Subject,
+    key: &str,
+    oldest: i64,
+) -> CommandResult<Option<IdempotencyRecord>> {
     let mut statement = sql.prepare_cached(
         "SELECT fingerprint, order_id FROM mark WHERE subject = ?1 AND key = ?2 AND created_at >= ?3",
     )?;
     let mark = statement
         .query_row(params![subject.as_str(), key, oldest], |row| {
-            Ok(IdempotencyMark {
+            Ok(IdempotencyRecord {
                 subject: subject.clone(),
                 key: key.into(),
                 fingerprint: row.get(0)?,

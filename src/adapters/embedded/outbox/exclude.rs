@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use outbox::exclusion;
 use ports::outbox::{Exclusion, ExclusionOutcome};
-use ports::partitions::{Fence, Token};
+use ports::partitions::{LeaseFence, Token};
 
 use super::open_batch::{self, BatchPlace, KeyBytes};
 use crate::connection::group_commit::WriteContext;
@@ -14,7 +14,7 @@ use crate::leases::lease;
 /// Excludes rows under the fence. The batch stays open for the rest, under the new counter as its token.
 pub(crate) fn exclude(
     context: &mut WriteContext<'_>,
-    fence: &Fence,
+    fence: &LeaseFence,
     token: Token,
     exclusions: &[Exclusion],
 ) -> CommandResult<ExclusionOutcome> {

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use async_trait::async_trait;
 use domain::EventId;
 use ports::Error;
-use ports::outbox::events::{BatchCommit, EventBatch, EventStore, ForeignEvent};
+use ports::outbox::events::{BatchCommit, EventBatch, EventStore, ExternalEvent};
 use rusqlite::params;
 
 use crate::connection::group_commit::WriteContext;
@@ -43,13 +43,13 @@ fn publish(context: &mut WriteContext<'_>, batch: EventBatch) -> CommandResult<B
 }
 
 /// For each event whether it was published neither before nor earlier in the batch.
-fn new_events(context: &WriteContext<'_>, events: &[ForeignEvent]) -> CommandResult<Vec<bool>> {
+fn new_events(context: &WriteContext<'_>, events: &[ExternalEvent]) -> CommandResult<Vec<bool>> {
     let mut statement = context.sql.prepare_cached("SELECT 1 FROM outbox_event WHERE event_id = ?1")?;
     let mut seen: HashSet<EventId> = HashSet::new();
     events.iter().map(|event| Ok(seen.insert(event.event_id) && !statement.exists([event.event_id.bytes()])?)).collect()
 }
 
-fn next_sequence(context: &WriteContext<'_>, event: &ForeignEvent) -> CommandResult<u64> {
+fn next_sequence(context: &WriteContext<'_>, event: &ExternalEvent) -> CommandResult<u64> {
     let mut statement = context.sql.prepare_cached(
         "INSERT INTO outbox_sequence (topic, key, last) VALUES (?1, ?2, 1)
          ON CONFLICT (topic, key) DO UPDATE SET last = last + 1 RETURNING last",

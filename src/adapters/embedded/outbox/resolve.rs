@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use domain::EventId;
 use outbox::{OutboxRow, RowChange};
 use ports::outbox::{BatchOutcome, FencedOutcome, PoisonPolicy, PoisonRow, ResolvedBatch, RowEvent, RowId};
-use ports::partitions::{Fence, Token};
+use ports::partitions::{LeaseFence, Token};
 use rusqlite::{OptionalExtension, Row};
 
 use super::open_batch::{self, BatchPlace, KeyBytes};
@@ -16,7 +16,7 @@ use crate::leases::lease;
 /// Closes an open batch under the fence.
 pub(crate) fn resolve(
     context: &mut WriteContext<'_>,
-    fence: &Fence,
+    fence: &LeaseFence,
     token: Token,
     outcome: BatchOutcome,
     poison: &PoisonPolicy,

@@ -8,7 +8,7 @@ use ports::outbox::{
     BatchOutcome, Claim, Claimed, Depth, Exclusion, ExclusionOutcome, FencedOutcome, OutboxStore, PoisonPolicy,
     ResolvedBatch, SettledClaim, Settlement,
 };
-use ports::partitions::{Fence, Token};
+use ports::partitions::{LeaseFence, Token};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::error::CommandResult;
@@ -25,7 +25,7 @@ impl OutboxStore for Embedded {
         self.write("claim", move |context| claim::claim(context, &claim)).await
     }
 
-    async fn exclude(&self, fence: &Fence, token: Token, rows: &[Exclusion]) -> Result<ExclusionOutcome, Error> {
+    async fn exclude(&self, fence: &LeaseFence, token: Token, rows: &[Exclusion]) -> Result<ExclusionOutcome, Error> {
         let (fence, rows) = (fence.clone(), rows.to_vec());
         self.write("exclude", move |context| exclude::exclude(context, &fence, token, &rows)).await
     }
@@ -47,7 +47,7 @@ impl OutboxStore for Embedded {
 
     async fn resolve(
         &self,
-        fence: &Fence,
+        fence: &LeaseFence,
         token: Token,
         outcome: BatchOutcome,
         poison: &PoisonPolicy,

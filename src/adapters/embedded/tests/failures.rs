@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use domain::Subject;
 use embedded::{Embedded, Options};
-use ports::orders::{Committed, IdempotencyMark, OrderFilter, OrderStore, PageStart};
+use ports::orders::{Committed, IdempotencyRecord, OrderFilter, OrderStore, PageStart};
 
 use crate::support::*;
 
@@ -34,7 +34,7 @@ async fn concurrent_commits_all_return_and_a_refusal_affects_no_other() {
 async fn used_key_changes_nothing_and_returns_its_order() {
     let (folder, clock) = (tempfile::tempdir().unwrap(), ManualClock::new());
     let store = inline(folder.path(), &clock);
-    let mark = |number| IdempotencyMark {
+    let mark = |number| IdempotencyRecord {
         subject: Subject::new("ann").unwrap(),
         key: "k".into(),
         fingerprint: [number as u8; 32],
@@ -48,14 +48,18 @@ async fn used_key_changes_nothing_and_returns_its_order() {
     second.mark = Some(mark(2));
     assert_eq!(OrderStore::commit(&store, second).await.unwrap(), Committed::KeyUsed(mark(1)));
     let mut stale = change(1, 5);
-    stale.mark = Some(IdempotencyMark { key: "free".into(), ..mark(1) });
+    stale.mark = Some(IdempotencyRecord { key: "free".into(), ..mark(1) });
     assert_eq!(OrderStore::commit(&store, stale).await.unwrap(), Committed::Stale { current: 0 });
 
     assert_eq!(store.find(id(2)).await.unwrap(), None);
     let subject = Subject::new("ann").unwrap();
     let day = std::time::Duration::from_secs(86_400);
-    assert_eq!(store.find_mark(&subject, "free", day).await.unwrap(), None, "a stale commit stores no mark");
-    assert_eq!(store.find_mark(&subject, "k", day).await.unwrap(), Some(mark(1)));
+    assert_eq!(
+        store.find_idempotency_record(&subject, "free", day).await.unwrap(),
+        None,
+        "a stale commit stores no mark"
+    );
+    assert_eq!(store.find_idempotency_record(&subject, "k", day).await.unwrap(), Some(mark(1)));
     assert_eq!(store.count(&OrderFilter::default()).await.unwrap(), 1);
 }
 

@@ -97,7 +97,7 @@ async fn new_session_fences_the_former_one_across_restarts() {
         token,
         records: vec![(1, record("k", "v"))],
         time_left: TTL,
-        companions: 0,
+        expected_batches: 0,
     };
     let first = store.open_session(0).await.unwrap();
     assert!(matches!(store.publish(&first, batch(1)).await, Published::Committed(_)));
@@ -125,7 +125,7 @@ async fn late_or_too_large_batch_leaves_no_record() {
         token: 1,
         records: vec![(1, record("k", "v")), (2, record("k", value))],
         time_left,
-        companions: 0,
+        expected_batches: 0,
     };
 
     let late = store.publish(&session, batch("v", Duration::ZERO)).await;

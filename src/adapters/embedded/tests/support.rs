@@ -14,7 +14,7 @@ use ports::outbox::{
     Claim, ClaimKind, Claimed, ClaimedBatch, ExclusionOutcome, FencedOutcome, OutboxStore, Settlement,
 };
 use ports::partitions::{
-    AcquireReason, Acquired, Acquisition, Fence, InstanceId, PartitionLeases, PartitionNo, ProducerSessionId,
+    AcquireReason, Acquired, Acquisition, InstanceId, LeaseFence, PartitionLeases, PartitionNo, ProducerSessionId,
 };
 
 /// A lease that outlasts every test.
@@ -106,7 +106,7 @@ pub async fn place(store: &Embedded, number: u16, version: u64) {
 /// A worker of partition 0.
 pub struct Worker {
     pub store: Embedded,
-    pub fence: Fence,
+    pub fence: LeaseFence,
     pub session: ProducerSessionId,
 }
 
@@ -153,7 +153,8 @@ impl Worker {
             (row.id, record)
         });
         let records = records.collect();
-        let batch = Batch { partition: PartitionNo(0), token: batch.token, records, time_left: TTL, companions: 0 };
+        let batch =
+            Batch { partition: PartitionNo(0), token: batch.token, records, time_left: TTL, expected_batches: 0 };
         self.store.publish(&self.session, batch).await
     }
 

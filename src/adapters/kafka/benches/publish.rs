@@ -82,7 +82,7 @@ fn batch(partition: u32, token: u64, records: Vec<Record>) -> Batch {
         token,
         records: (0..).zip(records).collect(),
         time_left: HOUR,
-        companions: 0,
+        expected_batches: 0,
     }
 }
 
@@ -135,7 +135,7 @@ async fn cohorts() {
                 let batches = (0..COHORT).map(|at| {
                     let records = vec![record(kafka, (token * 64) as usize + at as usize, 14)];
                     let partition = number as u32 * COHORT + at;
-                    Batch { companions: COHORT - 1 - at, ..batch(partition, round * 10_000 + token, records) }
+                    Batch { expected_batches: COHORT - 1 - at, ..batch(partition, round * 10_000 + token, records) }
                 });
                 futures::future::join_all(batches.map(|one| publish(kafka, session, one))).await;
                 took.push(begun.elapsed());

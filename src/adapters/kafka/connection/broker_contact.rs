@@ -61,7 +61,7 @@ impl BrokerContact {
     }
 
     /// Waits for the end of an outage; one that ended since the last call counts. For one caller at a time. Cancel-safe.
-    pub(crate) async fn returned(&self) {
+    pub(crate) async fn recovered(&self) {
         self.back.notified().await;
     }
 

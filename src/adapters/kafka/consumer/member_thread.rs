@@ -144,7 +144,7 @@ impl MemberThread {
                     // A message of a partition that was revoked meanwhile belongs to another member.
                     if let Some(buffer) = self.buffers.get_mut(&partition) {
                         let delivery = delivery(&message, topic);
-                        if buffer.log_has_gone_back(&delivery) {
+                        if buffer.log_was_truncated(&delivery) {
                             report_truncated_log(&delivery.position, buffer);
                             buffer.restart(delivery.position.offset);
                             self.commits.restart(partition, delivery.position.offset);

@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn lower_offset_is_committed_after_the_log_went_back() {
+    fn lower_offset_is_committed_after_the_log_was_truncated() {
         let (thread, sent) = channel();
         let mut commits = OffsetCommits::sending_to(thread);
         let ((first, mut of_first), (second, mut of_second)) = (acknowledgement(1_000), acknowledgement(1_001));

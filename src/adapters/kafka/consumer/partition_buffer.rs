@@ -30,7 +30,7 @@ impl PartitionBuffer {
     /// Whether this message shows that the partition's log went back: its offset was fetched before with a different message. The client fetches each
     /// offset of an assignment once, unless its fetch position is no longer in the log. Exception: a rebalance may return the last message a second
     /// time.
-    pub(crate) fn log_has_gone_back(&self, delivery: &Delivery) -> bool {
+    pub(crate) fn log_was_truncated(&self, delivery: &Delivery) -> bool {
         let offset = delivery.position.offset;
         let known = || {
             let held = self.messages.binary_search_by_key(&offset, |held| held.position.offset);
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn acknowledgement_may_skip_messages_and_never_goes_back() {
+    fn acknowledgement_may_skip_messages_and_never_decreases() {
         let mut buffer = buffer(&[1, 2, 3]);
         buffer.take(1);
 
@@ -225,28 +225,28 @@ mod tests {
     }
 
     #[test]
-    fn repeated_message_does_not_mean_that_the_log_went_back() {
+    fn repeated_message_does_not_mean_that_the_log_was_truncated() {
         let mut buffer = buffer(&[3, 4, 7]);
-        assert!([3, 4, 7, 8].iter().all(|offset| !buffer.log_has_gone_back(&delivery(*offset))));
+        assert!([3, 4, 7, 8].iter().all(|offset| !buffer.log_was_truncated(&delivery(*offset))));
         buffer.take(3);
         buffer.rewind();
         buffer.acknowledge(8);
 
         assert!(
-            !buffer.log_has_gone_back(&delivery(7)),
+            !buffer.log_was_truncated(&delivery(7)),
             "the last one may be delivered again after its acknowledgement"
         );
     }
 
     #[test]
-    fn buffer_restarts_with_the_messages_of_a_log_that_went_back() {
+    fn buffer_restarts_with_the_messages_of_a_truncated_log() {
         let mut buffer = buffer(&[998, 999, 1_000]);
         buffer.take(2);
         buffer.acknowledge(999);
         let mut other = delivery(999);
         other.record.value = b"new".as_slice().into();
-        assert!(buffer.log_has_gone_back(&other), "another message at an offset that is in flight");
-        assert!(buffer.log_has_gone_back(&delivery(950)), "an offset below the acknowledged ones");
+        assert!(buffer.log_was_truncated(&other), "another message at an offset that is in flight");
+        assert!(buffer.log_was_truncated(&delivery(950)), "an offset below the acknowledged ones");
 
         buffer.restart(950);
         (950..953).for_each(|offset| buffer.push(delivery(offset)));

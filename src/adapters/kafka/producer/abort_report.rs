@@ -110,7 +110,7 @@ mod tests {
         let first = i64::from(partition) * 10;
         let records = vec![(first, make.record("a", "1")), (first + 1, make.record("b", "2"))];
         let partition = PartitionNo(partition);
-        let batch = Batch { partition, token: 1, records, time_left: Duration::from_secs(60), companions: 0 };
+        let batch = Batch { partition, token: 1, records, time_left: Duration::from_secs(60), expected_batches: 0 };
         SessionBatch::of_claim(batch, oneshot::channel().0)
     }
 

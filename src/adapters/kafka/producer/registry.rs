@@ -22,7 +22,7 @@ use crate::producer::sender::RecordSender;
 use crate::producer::session::dead_sessions::DeadSessions;
 use crate::producer::session::{SessionProducer, SessionThread};
 use crate::producer::session_batch::SessionBatch;
-use crate::producer::session_id::{self, SessionIdParts, WatermarkPlace};
+use crate::producer::session_id::{self, SessionIdParts, WatermarkPartition};
 use crate::producer::transaction;
 use crate::producer::transactional_producer::{StepError, TransactionalProducer};
 use crate::producer::unavailable_partitions::UnavailablePartitions;
@@ -182,7 +182,7 @@ impl SessionRegistry {
             return Ok(());
         }
         last_failure.since(requested)?;
-        if watermarks == WatermarkPlace::Nowhere {
+        if watermarks == WatermarkPartition::Nowhere {
             // The slot may have a live session by now: without transactions, only this process can end one, and must not end a successor.
             self.end_sessions(|id, _| id == session, "it was fenced");
             return Ok(());

@@ -22,7 +22,7 @@ use crate::producer::delivery_reports::DeliveryOutcome;
 use crate::producer::refused_sizes::RefusedSizes;
 use crate::producer::sender::RecordSender;
 use crate::producer::session_batch::SessionBatch;
-use crate::producer::transaction::{TransactionEnd, TransactionTerms};
+use crate::producer::transaction::{TransactionContext, TransactionEnd};
 use crate::producer::transactional_producer::TransactionalProducer;
 use crate::producer::{at_least_once, transaction};
 use dead_sessions::DeadSessions;
@@ -81,7 +81,7 @@ pub(crate) struct SessionThread {
 }
 
 /// Why a session ended.
-struct SessionOver(String);
+struct SessionEnded(String);
 
 impl SessionThread {
     pub(crate) fn new(
@@ -121,7 +121,7 @@ impl SessionThread {
                 }
                 Ok(first) => {
                     let group = self.gather(first, queue);
-                    if let Err(SessionOver(reason)) = self.publish(group) {
+                    if let Err(SessionEnded(reason)) = self.publish(group) {
                         break reason;
                     }
                 }
@@ -144,10 +144,10 @@ impl SessionThread {
     /// that are announced and not queued yet.
     fn gather(&mut self, first: SessionBatch, queue: &Receiver<SessionBatch>) -> Vec<SessionBatch> {
         let linger_until = Instant::now() + LINGER;
-        let (mut records, mut bytes, mut companions) = (first.records.len(), first.bytes, first.companions);
+        let (mut records, mut bytes, mut expected_batches) = (first.records.len(), first.bytes, first.expected_batches);
         let mut group = vec![first];
-        while let Some(next) = next_queued(queue, companions, linger_until) {
-            companions = next.companions;
+        while let Some(next) = next_queued(queue, expected_batches, linger_until) {
+            expected_batches = next.expected_batches;
             records += next.records.len();
             bytes += next.bytes;
             if records > self.options.transaction_records_max || bytes > self.options.transaction_bytes_max {
@@ -160,7 +160,7 @@ impl SessionThread {
     }
 
     /// Publishes a group and finishes each of its batches. Batches that did not cause an abort are sent again under their own tokens.
-    fn publish(&mut self, group: Vec<SessionBatch>) -> Result<(), SessionOver> {
+    fn publish(&mut self, group: Vec<SessionBatch>) -> Result<(), SessionEnded> {
         let mut left = group;
         loop {
             left = self.admit(left);
@@ -175,25 +175,25 @@ impl SessionThread {
             }
             left = match self.publish_once(current) {
                 Ok(again) => waiting.into_iter().chain(again).collect(),
-                Err(SessionOver(reason)) => {
+                Err(SessionEnded(reason)) => {
                     finish_all(waiting, &Published::SessionLost(BrokerFailure::unknown(&reason)));
-                    return Err(SessionOver(reason));
+                    return Err(SessionEnded(reason));
                 }
             };
         }
     }
 
     /// Runs one transaction, or in at-least-once mode one round; returns the batches to send again.
-    fn publish_once(&mut self, batches: Vec<SessionBatch>) -> Result<Vec<SessionBatch>, SessionOver> {
+    fn publish_once(&mut self, batches: Vec<SessionBatch>) -> Result<Vec<SessionBatch>, SessionEnded> {
         let (producer, watermark_partition) = match &mut self.producer {
             SessionProducer::Transactional(producer, watermark_partition) => (producer, *watermark_partition),
             SessionProducer::AtLeastOnce(sender) => {
                 return at_least_once::publish(sender, batches, self.options.delivery_timeout, &self.is_ended)
                     .map(|()| Vec::new())
-                    .map_err(SessionOver);
+                    .map_err(SessionEnded);
             }
         };
-        let terms = TransactionTerms {
+        let terms = TransactionContext {
             options: &self.options,
             watermark_topic: &self.watermark_topic,
             watermark_partition,
@@ -214,15 +214,15 @@ impl SessionThread {
                 self.is_ended.store(true, Ordering::Relaxed);
                 let left = finish_aborted(batches, report);
                 finish_all(left, &Published::SessionLost(BrokerFailure::unknown(&reason)));
-                Err(SessionOver(reason))
+                Err(SessionEnded(reason))
             }
             TransactionEnd::Unknown(reason) => {
                 finish_all(batches, &Published::Unknown(BrokerFailure::unknown(&reason)));
-                Err(SessionOver(reason))
+                Err(SessionEnded(reason))
             }
             TransactionEnd::SessionLost(reason) => {
                 finish_all(batches, &Published::SessionLost(BrokerFailure::unknown(&reason)));
-                Err(SessionOver(reason))
+                Err(SessionEnded(reason))
             }
         }
     }
@@ -305,10 +305,10 @@ impl SessionThread {
     }
 }
 
-/// The next queued batch. Where companions are announced, it may still arrive until `linger_until`.
-fn next_queued<T>(queue: &Receiver<T>, companions: u32, linger_until: Instant) -> Option<T> {
+/// The next queued batch. Where further batches are expected, it may still arrive until `linger_until`.
+fn next_queued<T>(queue: &Receiver<T>, expected_batches: u32, linger_until: Instant) -> Option<T> {
     match queue.try_recv() {
-        Err(TryRecvError::Empty) if companions > 0 => {
+        Err(TryRecvError::Empty) if expected_batches > 0 => {
             queue.recv_timeout(linger_until.saturating_duration_since(Instant::now())).ok()
         }
         next => next.ok(),

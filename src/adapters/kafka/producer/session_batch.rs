@@ -25,15 +25,15 @@ pub(crate) struct SessionBatch {
     /// The broker refused a request with several of its records: they are now sent one by one, so that a refusal names the invalid one.
     pub(crate) is_suspect: bool,
     /// How many other batches of the session are expected soon.
-    pub(crate) companions: u32,
+    pub(crate) expected_batches: u32,
     reply: oneshot::Sender<Published>,
 }
 
 impl SessionBatch {
     /// A claimed batch. Its remaining lease time counts from now.
     pub(crate) fn of_claim(batch: Batch, reply: oneshot::Sender<Published>) -> Self {
-        let Batch { partition, token, records, time_left, companions } = batch;
-        Self { companions, ..Self::new(records, Some((partition, token)), Instant::now() + time_left, reply) }
+        let Batch { partition, token, records, time_left, expected_batches } = batch;
+        Self { expected_batches, ..Self::new(records, Some((partition, token)), Instant::now() + time_left, reply) }
     }
 
     /// Records without a watermark; their row ids are their indexes.
@@ -48,13 +48,13 @@ impl SessionBatch {
         reply: oneshot::Sender<Published>,
     ) -> Self {
         let bytes = records.iter().map(|(_, record)| record.value.len()).sum();
-        Self { records, watermark, deadline, bytes, is_suspect: false, companions: 0, reply }
+        Self { records, watermark, deadline, bytes, is_suspect: false, expected_batches: 0, reply }
     }
 
     /// Replaces timestamps that are more than [`TIMESTAMP_LEAD_MAX`] (60 s) in the future with the current time: the broker refuses a timestamp that
     /// is far ahead (`message.timestamp.after.max.ms`, an hour since Kafka 4.0).
     pub(crate) fn limit_timestamps(&mut self, now: Timestamp) {
-        let latest = now.after(TIMESTAMP_LEAD_MAX);
+        let latest = now.plus(TIMESTAMP_LEAD_MAX);
         for (_, record) in self.records.iter_mut().filter(|(_, record)| record.timestamp > latest) {
             record.timestamp = now;
         }

@@ -14,12 +14,12 @@ const WATERMARK_PARTITION: char = '@';
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SessionIdParts<'a> {
     pub(crate) transactional_id: &'a str,
-    pub(crate) watermarks: WatermarkPlace,
+    pub(crate) watermarks: WatermarkPartition,
 }
 
 /// Which partition of the watermark topic holds the watermarks that a session writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum WatermarkPlace {
+pub(crate) enum WatermarkPartition {
     /// The session has no transactions and writes none.
     Nowhere,
     /// All of them are in this partition.
@@ -28,13 +28,13 @@ pub(crate) enum WatermarkPlace {
     OutboxPartition,
 }
 
-impl WatermarkPlace {
+impl WatermarkPartition {
     /// The partition of the watermark topic with the watermark of this outbox partition.
     pub(crate) fn of(self, partition: PartitionNo) -> Option<u32> {
         match self {
-            WatermarkPlace::Nowhere => None,
-            WatermarkPlace::Partition(own) => Some(own),
-            WatermarkPlace::OutboxPartition => Some(partition.0),
+            WatermarkPartition::Nowhere => None,
+            WatermarkPartition::Partition(own) => Some(own),
+            WatermarkPartition::OutboxPartition => Some(partition.0),
         }
     }
 }
@@ -57,9 +57,9 @@ pub(crate) fn parse(session: &ProducerSessionId) -> SessionIdParts<'_> {
     let (transactional_id, suffix) = id.split_at(id.rfind([EXACTLY_ONCE, AT_LEAST_ONCE]).unwrap_or(id.len()));
     let partition = suffix.rsplit_once(WATERMARK_PARTITION).and_then(|(_, partition)| partition.parse().ok());
     let watermarks = match partition {
-        _ if suffix.starts_with(AT_LEAST_ONCE) => WatermarkPlace::Nowhere,
-        Some(partition) => WatermarkPlace::Partition(partition),
-        None => WatermarkPlace::OutboxPartition,
+        _ if suffix.starts_with(AT_LEAST_ONCE) => WatermarkPartition::Nowhere,
+        Some(partition) => WatermarkPartition::Partition(partition),
+        None => WatermarkPartition::OutboxPartition,
     };
     SessionIdParts { transactional_id, watermarks }
 }
@@ -73,7 +73,7 @@ fn random_number() -> u64 {
 mod tests {
     use super::*;
 
-    fn parsed(id: &str) -> (String, WatermarkPlace) {
+    fn parsed(id: &str) -> (String, WatermarkPartition) {
         let id = ProducerSessionId(id.into());
         let SessionIdParts { transactional_id, watermarks } = parse(&id);
         (transactional_id.to_owned(), watermarks)
@@ -84,8 +84,8 @@ mod tests {
         let (one, other) = (new("a#b@c~d", Some(7)), new("a#b@c~d", Some(7)));
 
         assert_ne!(one, other);
-        assert_eq!(parsed(&one.0), ("a#b@c~d".to_owned(), WatermarkPlace::Partition(7)));
-        assert_eq!(parsed(&new("a#b@c~d", None).0), ("a#b@c~d".to_owned(), WatermarkPlace::Nowhere));
+        assert_eq!(parsed(&one.0), ("a#b@c~d".to_owned(), WatermarkPartition::Partition(7)));
+        assert_eq!(parsed(&new("a#b@c~d", None).0), ("a#b@c~d".to_owned(), WatermarkPartition::Nowhere));
     }
 
     #[test]
@@ -94,7 +94,7 @@ mod tests {
             let (transactional_id, watermarks) = parsed(id);
             assert_eq!((&*transactional_id, watermarks.of(PartitionNo(5))), ("t-1", Some(5)), "{id}");
         }
-        assert_eq!(parsed("host@8080-1#0123456789abcdef").1, WatermarkPlace::OutboxPartition);
+        assert_eq!(parsed("host@8080-1#0123456789abcdef").1, WatermarkPartition::OutboxPartition);
         assert_eq!(parsed("t-1~0123456789abcdef").1.of(PartitionNo(5)), None);
     }
 }

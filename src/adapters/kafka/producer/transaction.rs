@@ -29,7 +29,7 @@ const COMMIT_TIME_MIN: Duration = Duration::from_millis(500);
 const COMMIT_DELIVERY_TIMEOUTS: u32 = 3;
 
 /// The limits of a transaction, and what its watermarks need.
-pub(crate) struct TransactionTerms<'a> {
+pub(crate) struct TransactionContext<'a> {
     pub(crate) options: &'a Options,
     /// The full name of the watermark topic.
     pub(crate) watermark_topic: &'a Arc<str>,
@@ -57,14 +57,14 @@ pub(crate) enum TransactionEnd {
 pub(crate) fn publish(
     producer: &mut TransactionalProducer,
     batches: &[SessionBatch],
-    terms: &TransactionTerms<'_>,
+    terms: &TransactionContext<'_>,
 ) -> TransactionEnd {
     let started = Instant::now();
     let lease = batches.iter().map(|batch| batch.deadline).min().unwrap_or(started);
     let deadline = lease.min(started + terms.options.delivery_timeout);
     let slots = batches.iter().map(SessionBatch::slots).sum();
     let mut sending =
-        Sending { outcomes: vec![None; slots], named: vec![false; slots], refused: Vec::new(), reached: false };
+        SendProgress { outcomes: vec![None; slots], named: vec![false; slots], refused: Vec::new(), reached: false };
     let sent = sending.send_all(producer, batches, terms, deadline);
     if let Err(StepError::Fenced(reason)) = sent {
         return TransactionEnd::SessionLost(reason);
@@ -142,7 +142,7 @@ fn until(deadline: Instant) -> RetryLimits {
 }
 
 /// The records of a transaction while they are sent.
-struct Sending {
+struct SendProgress {
     /// What the broker answered for each record, by slot; none for a record that was not sent or not answered.
     outcomes: Vec<Option<DeliveryOutcome>>,
     /// Whether a refusal names the record of a slot: it was alone in its chunk, or the broker said which records of the chunk are invalid.
@@ -153,13 +153,13 @@ struct Sending {
     reached: bool,
 }
 
-impl Sending {
+impl SendProgress {
     /// Sends everything, until the first failure.
     fn send_all(
         &mut self,
         producer: &mut TransactionalProducer,
         batches: &[SessionBatch],
-        terms: &TransactionTerms<'_>,
+        terms: &TransactionContext<'_>,
         deadline: Instant,
     ) -> Result<(), StepError> {
         let limits = RetryLimits { deadline, unreachable_max: OUTAGE_WAIT };
@@ -208,7 +208,7 @@ impl Sending {
         &mut self,
         batches: &[SessionBatch],
         refused: Vec<(String, Error)>,
-        terms: &TransactionTerms<'_>,
+        terms: &TransactionContext<'_>,
     ) -> Result<(), StepError> {
         let own = terms.options.own_topics();
         let refused: HashMap<String, Error> = refused.into_iter().collect();
@@ -229,7 +229,7 @@ impl Sending {
         &mut self,
         producer: &TransactionalProducer,
         batches: &[SessionBatch],
-        terms: &TransactionTerms<'_>,
+        terms: &TransactionContext<'_>,
     ) -> Result<(), StepError> {
         let now = Instant::now();
         let is_refused = |topic: &Arc<str>, partition| {
@@ -291,7 +291,7 @@ fn partition_queues<'a>(
     producer: &TransactionalProducer,
     batches: &'a [SessionBatch],
     watermarks: &'a [Option<(String, String)>],
-    terms: &TransactionTerms<'_>,
+    terms: &TransactionContext<'_>,
 ) -> Result<PartitionQueues<'a>, StepError> {
     let (mut queues, mut slots) = (PartitionQueues::default(), 0..);
     let timestamp = terms.options.clock.wall().millis();

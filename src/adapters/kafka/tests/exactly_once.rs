@@ -154,14 +154,14 @@ async fn commit_with_a_lost_response_is_done() {
     assert_eq!(publish_with_unknown_outcome(CutAt::AfterTheEnd).await, (Some(2), vec!["1".into(), "2".into()]));
 }
 
-/// The failures of two batches that are announced as companions, when the commit of the first transaction never reaches the broker.
+/// The failures of two batches that are expected together, when the commit of the first transaction never reaches the broker.
 async fn failures_of_companions() -> [Published; 2] {
     let proxy = Proxy::to(&servers());
     let installation = Installation::of(opened(options(&proxy.address, &TestClock::default())).await);
     let session = installation.session(0).await;
     installation.committed(&session, batch(P0, 1, installation.records(&[("a", "1")]))).await;
     proxy.cut_at(CutAt::BeforeTheEnd);
-    let first = Batch { companions: 1, ..cut_short(batch(P0, 2, installation.records(&[("a", "2")]))) };
+    let first = Batch { expected_batches: 1, ..cut_short(batch(P0, 2, installation.records(&[("a", "2")]))) };
     let second = cut_short(batch(P1, 3, installation.records(&[("b", "3")])));
     join!(installation.publish(&session, first), installation.publish(&session, second)).into()
 }

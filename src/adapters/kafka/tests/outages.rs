@@ -92,11 +92,11 @@ async fn return_of_the_broker_is_shown_without_a_call() {
 
     proxy.cut();
     assert!(KafkaProbe(installation.kafka.clone()).check().await.is_err());
-    let early = tokio::time::timeout(Duration::from_millis(200), installation.kafka.returned()).await;
+    let early = tokio::time::timeout(Duration::from_millis(200), installation.kafka.recovered()).await;
     assert!(early.is_err(), "the broker is still away");
     proxy.mend();
 
-    tokio::time::timeout(TIMEOUT, installation.kafka.returned()).await.expect("the broker is back");
+    tokio::time::timeout(TIMEOUT, installation.kafka.recovered()).await.expect("the broker is back");
 }
 
 /// No connection is closed, so no client reports an outage.
@@ -111,7 +111,7 @@ async fn broker_that_hangs_and_goes_on_is_shown_as_a_return() {
     assert!(KafkaProbe(installation.kafka.clone()).check().await.is_err());
     proxy.hold_replies(false);
 
-    tokio::time::timeout(TIMEOUT, installation.kafka.returned()).await.expect("the broker answers again");
+    tokio::time::timeout(TIMEOUT, installation.kafka.recovered()).await.expect("the broker answers again");
 }
 
 /// The metadata of a broker that has just started may list no brokers; librdkafka's clients then lose all brokers for good (#5301).

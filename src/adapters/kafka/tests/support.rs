@@ -231,7 +231,7 @@ pub fn watermark_partition(session: &ProducerSessionId) -> i32 {
 /// A batch of these records. Row ids count from the token times 1,000.
 pub fn batch(partition: PartitionNo, token: Token, records: Vec<Record>) -> Batch {
     let rows = (1..).zip(records).map(|(at, record)| (token as i64 * 1_000 + at, record));
-    Batch { partition, token, records: rows.collect(), time_left: HOUR, companions: 0 }
+    Batch { partition, token, records: rows.collect(), time_left: HOUR, expected_batches: 0 }
 }
 
 pub fn admin() -> AdminClient<DefaultClientContext> {

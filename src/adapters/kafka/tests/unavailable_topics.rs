@@ -29,7 +29,10 @@ async fn publish_both(
 ) -> (Published, Published) {
     let own = installation.records(&[("k", value)]);
     let other = own.iter().map(|record| Record { topic: topic.into(), ..record.clone() }).collect();
-    let of = |partition: PartitionNo, records: Vec<Record>| Batch { companions: 1, ..batch(partition, token, records) };
+    let of = |partition: PartitionNo, records: Vec<Record>| Batch {
+        expected_batches: 1,
+        ..batch(partition, token, records)
+    };
     let mut results = join_all([of(P0, own), of(P1, other)].map(|batch| installation.publish(session, batch))).await;
     let other = results.pop().expect("two results");
     (results.pop().expect("two results"), other)
@@ -109,7 +112,7 @@ async fn event_for_a_topic_that_was_deleted_is_refused_alone() {
 }
 
 #[tokio::test]
-async fn partition_without_enough_replicas_holds_no_other_key_up() {
+async fn partition_without_enough_replicas_blocks_no_other_key() {
     let (proxy, installation, topic) = behind_proxy().await;
     let session = installation.session(0).await;
     proxy.refuse_records_of(Some(&topic));
@@ -128,7 +131,7 @@ async fn partition_without_enough_replicas_holds_no_other_key_up() {
 
 /// The broker cannot end a transaction with such a partition, so the partition never belongs to one.
 #[tokio::test]
-async fn partition_without_a_leader_holds_no_other_key_up() {
+async fn partition_without_a_leader_blocks_no_other_key() {
     let (proxy, installation, topic) = behind_proxy().await;
     let session = installation.session(0).await;
     proxy.lose_leader_of(Some(&topic));
@@ -200,7 +203,7 @@ async fn transaction_that_the_broker_cannot_end_ends_only_its_own_session() {
 /// The session that appends is over after the broker could not end its transaction. The next one has another transactional id, and refuses the records
 /// of the partition.
 #[tokio::test]
-async fn append_to_a_partition_without_replicas_holds_no_other_append_up() {
+async fn append_to_a_partition_without_replicas_blocks_no_other_append() {
     let (proxy, installation, topic) = behind_proxy().await;
     let own = |value: &str| installation.records(&[("k", value)]);
     let other = || own("other").into_iter().map(|record| Record { topic: topic.as_str().into(), ..record }).collect();

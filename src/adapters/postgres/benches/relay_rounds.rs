@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use futures::future::join_all;
 use ports::outbox::{Claim, ClaimKind, Claimed, FencedOutcome, OutboxStore, Settlement};
 use ports::partitions::{
-    AcquireReason, Acquisition, Fence, InstanceId, PartitionLeases, PartitionNo, ProducerSessionId,
+    AcquireReason, Acquisition, InstanceId, LeaseFence, PartitionLeases, PartitionNo, ProducerSessionId,
 };
 use postgres::{Options, Postgres};
 use tokio_postgres::Client;
@@ -31,7 +31,7 @@ fn print(text: std::fmt::Arguments<'_>) {
 struct Variant {
     name: &'static str,
     store: Postgres,
-    fences: Vec<Fence>,
+    fences: Vec<LeaseFence>,
     times: Vec<Duration>,
     server_times: Vec<Duration>,
 }

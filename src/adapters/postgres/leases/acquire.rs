@@ -1,7 +1,9 @@
 //! Acquiring and releasing a partition: the statements around the decisions of [`outbox::Lease`].
 use std::time::Duration;
 
-use outbox::{AcquireDecision, AcquireReason, Epoch, Fence, InstanceId, Lease, Liveness, PartitionNo, Release, Token};
+use outbox::{
+    AcquireDecision, AcquireReason, Epoch, InstanceId, Lease, LeaseFence, Liveness, PartitionNo, Release, Token,
+};
 use ports::Error;
 use ports::partitions::{Acquired, Acquisition, OpenBatch};
 use tokio_postgres::types::Type;
@@ -89,7 +91,7 @@ pub(crate) async fn acquire(core: &Core, request: &AcquireRequest) -> StatementR
     }
     transaction.commit().await?;
     let in_flight = lease.in_flight.map(|open| OpenBatch { token: open.token, session: open.session, claimer_died });
-    let fence = Fence { partition: *partition, owner: owner.clone(), epoch, counter };
+    let fence = LeaseFence { partition: *partition, owner: owner.clone(), epoch, counter };
     Ok(Acquisition::Taken(Acquired { fence, in_flight }))
 }
 

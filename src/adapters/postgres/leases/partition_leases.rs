@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use outbox::limits::MEMBER_RETENTION_FACTOR;
 use ports::Error;
 use ports::partitions::{
-    AcquireReason, Acquisition, Adoption, Epoch, FreePartition, InstanceId, LeaseSurvey, MemberLoad, MemberRank,
-    PartitionLeases, PartitionNo, PartitionView, Release, Renewal, TimelineChange, Token,
+    AcquireReason, Acquisition, Epoch, FreePartition, InstanceId, LeaseSurvey, MemberLoad, MemberRank, PartitionLeases,
+    PartitionNo, PartitionView, Release, Renewal, TimelineAcceptance, TimelineChange, Token,
 };
 use tokio_postgres::types::Type;
 
@@ -102,13 +102,17 @@ impl PartitionLeases for Postgres {
         .await
     }
 
-    async fn adopt(
+    async fn accept_timeline(
         &self,
         change: &TimelineChange,
         watermarks: &BTreeMap<PartitionNo, Token>,
-    ) -> Result<Adoption, Error> {
+    ) -> Result<TimelineAcceptance, Error> {
         let (core, change, watermarks) = (self.core(), change.clone(), watermarks.clone());
-        self.run("adopt", async move { retry_conflicts!(timeline::adopt(&core, &change, &watermarks)) }).await
+        self.run(
+            "accept_timeline",
+            async move { retry_conflicts!(timeline::accept_timeline(&core, &change, &watermarks)) },
+        )
+        .await
     }
 
     async fn renew(&self, owner: &InstanceId, held: &[(PartitionNo, Epoch)], ttl: Duration) -> Result<Renewal, Error> {

@@ -2,13 +2,13 @@
 use std::collections::BTreeMap;
 
 use outbox::{PartitionNo, Token};
-use ports::partitions::{Adoption, TimelineChange};
+use ports::partitions::{TimelineAcceptance, TimelineChange};
 use tokio_postgres::types::Type;
 
 use crate::connection::server_timeline::{compare, present};
 use crate::connection::sql_value::{SqlValue, get, get_time_opt};
 use crate::connection::statement_error::{StatementResult, broken};
-use crate::leases::unanswered_adoption::UnansweredAdoption;
+use crate::leases::unanswered_adoption::UnansweredAcceptance;
 use crate::store::core::Core;
 
 const CHANGE: &str = "SELECT timeline, complete_until FROM store_timeline WHERE NOT adopted";
@@ -45,11 +45,11 @@ pub(crate) async fn change(core: &Core) -> StatementResult<Option<TimelineChange
 }
 
 /// Raises the counters to the watermarks, and permits acquisitions again.
-pub(crate) async fn adopt(
+pub(crate) async fn accept_timeline(
     core: &Core,
     change: &TimelineChange,
     watermarks: &BTreeMap<PartitionNo, Token>,
-) -> StatementResult<Adoption> {
+) -> StatementResult<TimelineAcceptance> {
     let session = core.relay_session().await?;
     let (transaction, rows) = session.begin_with(LOCK_CHANGE, &[(&change.timeline, Type::TEXT)]).await?;
     if rows.is_empty() {
@@ -64,8 +64,8 @@ pub(crate) async fn adopt(
     let rows = transaction.query(ADOPT, &[]).await?;
     let number = rows.first().map(|row| get::<&str>(row, 0)).transpose()?.unwrap_or_default().to_owned();
     let partitions_behind = u32::try_from(behind).map_err(|_| broken("more lease rows than partitions"))?;
-    let adoption = Adoption::Adopted { partitions_behind };
-    let unanswered = UnansweredAdoption { timeline: change.timeline.clone(), transaction: number, adoption };
+    let adoption = TimelineAcceptance::Adopted { partitions_behind };
+    let unanswered = UnansweredAcceptance { timeline: change.timeline.clone(), transaction: number, adoption };
     *core.unanswered_adoption.lock() = Some(unanswered);
     transaction.commit().await?;
     core.unanswered_adoption.lock().take();
@@ -73,14 +73,14 @@ pub(crate) async fn adopt(
 }
 
 /// The result of this process's own adoption, if its reply was lost and the store has it.
-async fn earlier_adoption(core: &Core, change: &TimelineChange) -> StatementResult<Adoption> {
+async fn earlier_adoption(core: &Core, change: &TimelineChange) -> StatementResult<TimelineAcceptance> {
     let unanswered = core.unanswered_adoption.lock().clone();
     let Some(unanswered) = unanswered.filter(|unanswered| unanswered.timeline == change.timeline) else {
-        return Ok(Adoption::AlreadyDone);
+        return Ok(TimelineAcceptance::AlreadyDone);
     };
     let values: [SqlValue<'_>; 2] = [(&unanswered.timeline, Type::TEXT), (&unanswered.transaction, Type::TEXT)];
     let rows = core.relay_session().await?.query(IS_COMMITTED, &values).await?;
     let is_committed = rows.first().map(|row| get::<Option<bool>>(row, 0)).transpose()?.flatten();
     core.unanswered_adoption.lock().take();
-    Ok(if is_committed == Some(true) { unanswered.adoption } else { Adoption::AlreadyDone })
+    Ok(if is_committed == Some(true) { unanswered.adoption } else { TimelineAcceptance::AlreadyDone })
 }

@@ -1,13 +1,13 @@
 //! What this process remembers of an adoption until it has received the reply.
-use ports::partitions::Adoption;
+use ports::partitions::TimelineAcceptance;
 
 /// An adoption that was sent. If its reply is lost, the transaction's number shows whether it was done.
 #[derive(Clone, Debug)]
-pub(crate) struct UnansweredAdoption {
+pub(crate) struct UnansweredAcceptance {
     /// The timeline on which the transaction ran, and which it adopted.
     pub(crate) timeline: String,
     /// The transaction's number as text.
     pub(crate) transaction: String,
     /// The result for the caller.
-    pub(crate) adoption: Adoption,
+    pub(crate) adoption: TimelineAcceptance,
 }

@@ -4,10 +4,10 @@ use ports::operators::{Audit, AuditEntry, AuditFilter};
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
-use crate::connection::conditions::Conditions;
 use crate::connection::session::{PooledSession, Transaction};
 use crate::connection::sql_value::{SqlValue, get, get_time};
 use crate::connection::statement_error::StatementResult;
+use crate::connection::where_clause::Conditions;
 
 /// Writes an entry for each row, in the transaction that changes them.
 pub(crate) async fn write(

@@ -27,7 +27,7 @@ impl OutboxOperators for Postgres {
     async fn diagnose(&self, selector: RowSelector) -> Result<Option<RowDiagnosis>, Error> {
         let core = self.core();
         let diagnose = async move { diagnosis::diagnose(&core.service_session().await?, selector).await };
-        self.run("outbox_standing", diagnose).await
+        self.run("outbox_diagnose", diagnose).await
     }
 
     async fn event(&self, id: RowId) -> Result<Option<ClaimedRow>, Error> {

@@ -41,21 +41,21 @@ impl RedriveLedger for Postgres {
         audit: &Audit,
     ) -> Result<Vec<bool>, Error> {
         let (core, dead_letters, audit) = (self.core(), dead_letters.to_vec(), audit.clone());
-        self.run("letters_take", async move { retry_conflicts!(reserve(&core, &dead_letters, again_after, &audit)) })
+        self.run("redrive_reserve", async move { retry_conflicts!(reserve(&core, &dead_letters, again_after, &audit)) })
             .await
     }
 
     async fn confirm(&self, dead_letters: &[DeadLetterId]) -> Result<(), Error> {
-        self.update_all("letters_arrived", dead_letters, CONFIRM).await
+        self.update_all("redrive_confirm", dead_letters, CONFIRM).await
     }
 
     async fn release(&self, dead_letters: &[DeadLetterId]) -> Result<(), Error> {
-        self.update_all("letters_release", dead_letters, RELEASE).await
+        self.update_all("redrive_release", dead_letters, RELEASE).await
     }
 
     async fn find(&self, dead_letters: &[DeadLetterId]) -> Result<Vec<Option<RedriveRecord>>, Error> {
         let (core, dead_letters) = (self.core(), dead_letters.to_vec());
-        self.run("letters_known", async move {
+        self.run("redrive_find", async move {
             let columns = DeadLetterColumns::of(&dead_letters);
             let rows = core.service_session().await?.query(FIND, &columns.values()).await?;
             let records = rows

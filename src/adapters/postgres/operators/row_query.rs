@@ -4,10 +4,10 @@ use ports::operators::{RowFilter, RowView};
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
-use crate::connection::conditions::Conditions;
 use crate::connection::session::PooledSession;
 use crate::connection::sql_value::{event_id, event_key, get, get_time_opt, key_group, seconds};
 use crate::connection::statement_error::{StatementResult, broken};
+use crate::connection::where_clause::Conditions;
 
 const COLUMNS: &str = "coalesce(e.id, q.id), e.event_id, coalesce(e.key, q.key), e.type, coalesce(e.partition, q.partition),
   coalesce(q.status, 5::int2), coalesce(q.lease_owner, a.owner), coalesce(q.lease_version, a.token, 0), coalesce(q.attempts, a.attempts),

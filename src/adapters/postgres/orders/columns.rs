@@ -1,7 +1,7 @@
 //! Commits as arrays, one per column, the parameters of `unnest`.
 use std::time::SystemTime;
 
-use ports::orders::{Commit, IdempotencyMark};
+use ports::orders::{Commit, IdempotencyRecord};
 use tokio_postgres::types::Type;
 use uuid::Uuid;
 
@@ -9,17 +9,17 @@ use crate::connection::sql_value::{SqlValue, event_uuid, key_group, order_uuid, 
 use crate::connection::statement_error::StatementResult;
 use crate::orders::order_row;
 
-/// The columns of idempotency marks, in the order in which they are inserted.
+/// The columns of idempotency records, in the order in which they are inserted.
 #[derive(Default)]
-pub(crate) struct MarkColumns<'a> {
+pub(crate) struct IdempotencyColumns<'a> {
     subjects: Vec<&'a str>,
     keys: Vec<&'a str>,
     fingerprints: Vec<&'a [u8]>,
     orders: Vec<Uuid>,
 }
 
-impl<'a> MarkColumns<'a> {
-    pub(crate) fn of(marks: impl Iterator<Item = &'a IdempotencyMark>) -> Self {
+impl<'a> IdempotencyColumns<'a> {
+    pub(crate) fn of(marks: impl Iterator<Item = &'a IdempotencyRecord>) -> Self {
         let mut columns = Self::default();
         for mark in marks {
             columns.subjects.push(mark.subject.as_str());

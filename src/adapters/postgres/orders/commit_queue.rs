@@ -11,7 +11,7 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, timeout_at};
 
 use crate::connection::statement_error::StatementError;
-use crate::orders::group_pace::GroupPace;
+use crate::orders::group_spacing::GroupSpacing;
 use crate::store::options::Options;
 
 /// Time between two attempts to lock orders that another transaction has locked. A commit that waits for a lock is delayed by 25 ms at
@@ -52,7 +52,7 @@ struct QueueState {
     locked_retry: Option<Instant>,
     /// Commits of groups that are being committed.
     in_progress: usize,
-    pace: GroupPace,
+    pace: GroupSpacing,
     shut: bool,
 }
 
@@ -179,11 +179,11 @@ impl QueueState {
         if let Some(start) = self.pace.waits_until(self.commits.len(), now) {
             return NextStep::WaitUntil(start);
         }
-        self.pace.record_start(now, options.group_distance_max);
+        self.pace.record_start(now, options.group_spacing_max);
         NextStep::Start(self.take_group(options))
     }
 
-    /// The next group. No order and no idempotency mark occurs in it twice, because one statement does not define which of two comes first.
+    /// The next group. No order and no idempotency record occurs in it twice, because one statement does not define which of two comes first.
     fn take_group(&mut self, options: &Options) -> Vec<QueuedCommit> {
         let (mut group, mut postponed, mut bytes) = (Vec::new(), VecDeque::new(), 0);
         let mut keys = GroupKeys::default();
@@ -214,7 +214,7 @@ fn event_bytes(commit: &Commit) -> usize {
     commit.events.iter().map(|event| event.payload.len()).sum()
 }
 
-/// The orders and idempotency marks of a group.
+/// The orders and idempotency records of a group.
 #[derive(Default)]
 struct GroupKeys {
     orders: HashSet<OrderId>,

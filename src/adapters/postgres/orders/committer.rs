@@ -1,5 +1,5 @@
 //! Group commit: a free committer takes the commits that queued up meanwhile and commits them in one transaction. Groups keep a small distance
-//! while commits are slow (`group_pace.rs`). An order that another transaction has locked delays only its own commit.
+//! while commits are slow (`group_spacing.rs`). An order that another transaction has locked delays only its own commit.
 use std::sync::Arc;
 
 use ports::Error;

@@ -1,11 +1,11 @@
-//! One transaction for a group of commits: idempotency marks first, then orders, then events, each in one statement over arrays. A refused
+//! One transaction for a group of commits: idempotency records first, then orders, then events, each in one statement over arrays. A refused
 //! commit does not fail the others. The statement that writes orders inserts their events from its own result, so an event's id is drawn
 //! only after its order is locked, and the ids of one key are in commit order.
 use std::collections::{HashMap, HashSet};
 
 use domain::{OrderId, Version};
 use ports::Error;
-use ports::orders::{Commit, Committed, IdempotencyMark};
+use ports::orders::{Commit, Committed, IdempotencyRecord};
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 use uuid::Uuid;
@@ -13,7 +13,7 @@ use uuid::Uuid;
 use crate::connection::session::Transaction;
 use crate::connection::sql_value::{SqlValue, get, order_id, order_uuid};
 use crate::connection::statement_error::{StatementError, StatementResult, broken};
-use crate::orders::columns::{EventColumns, MarkColumns, OrderColumns};
+use crate::orders::columns::{EventColumns, IdempotencyColumns, OrderColumns};
 use crate::store::core::Core;
 
 /// Inserts marks in the order of the arrays, and returns those that were free.
@@ -159,7 +159,7 @@ impl<'a> GroupTransaction<'a> {
     }
 
     async fn insert_marks(&mut self) -> StatementResult<()> {
-        let mut marked: Vec<(usize, &IdempotencyMark)> = self
+        let mut marked: Vec<(usize, &IdempotencyRecord)> = self
             .commits
             .iter()
             .enumerate()
@@ -169,7 +169,7 @@ impl<'a> GroupTransaction<'a> {
             return Ok(());
         }
         marked.sort_by(|(_, a), (_, b)| (&a.subject, &a.key).cmp(&(&b.subject, &b.key)));
-        let columns = MarkColumns::of(marked.iter().map(|(_, mark)| *mark));
+        let columns = IdempotencyColumns::of(marked.iter().map(|(_, mark)| *mark));
         let rows = self.query(MARKS, &columns.values()).await?;
         let Some(row) = rows.first() else { return Ok(()) };
         let (subjects, keys): (Vec<String>, Vec<String>) = (get(row, 1)?, get(row, 2)?);
@@ -179,8 +179,8 @@ impl<'a> GroupTransaction<'a> {
         if marked.is_empty() { Ok(()) } else { self.read_taken_marks(&marked).await }
     }
 
-    async fn read_taken_marks(&mut self, taken: &[(usize, &IdempotencyMark)]) -> StatementResult<()> {
-        let columns = MarkColumns::of(taken.iter().map(|(_, mark)| *mark));
+    async fn read_taken_marks(&mut self, taken: &[(usize, &IdempotencyRecord)]) -> StatementResult<()> {
+        let columns = IdempotencyColumns::of(taken.iter().map(|(_, mark)| *mark));
         let rows = self.query(TAKEN, &columns.values()[..2]).await?;
         let mut stored = HashMap::new();
         for row in &rows {
@@ -194,7 +194,7 @@ impl<'a> GroupTransaction<'a> {
                         .as_slice()
                         .try_into()
                         .map_err(|_| broken("a fingerprint that is not 32 bytes long"))?;
-                    CommitResult::Final(Committed::KeyUsed(IdempotencyMark {
+                    CommitResult::Final(Committed::KeyUsed(IdempotencyRecord {
                         fingerprint,
                         order_id: *order_id,
                         ..(*mark).clone()
@@ -288,14 +288,14 @@ impl<'a> GroupTransaction<'a> {
                 Some(CommitResult::Locked | CommitResult::Final(Committed::Stale { .. } | Committed::Missing))
             )
         };
-        let marks: Vec<&IdempotencyMark> = (0..self.commits.len())
+        let marks: Vec<&IdempotencyRecord> = (0..self.commits.len())
             .filter(is_unwritten)
             .filter_map(|index| self.commits[index].mark.as_ref())
             .collect();
         if marks.is_empty() {
             return Ok(());
         }
-        let columns = MarkColumns::of(marks.into_iter());
+        let columns = IdempotencyColumns::of(marks.into_iter());
         self.query(DELETE_MARKS, &columns.values()).await.map(|_| ())
     }
 }

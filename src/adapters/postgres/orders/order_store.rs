@@ -4,15 +4,15 @@ use std::time::Duration;
 use async_trait::async_trait;
 use domain::{Order, OrderId, Status, Subject};
 use ports::Error;
-use ports::orders::{Commit, Committed, IdempotencyMark, ListBudget, OrderFilter, OrderStore, PageStart};
+use ports::orders::{Commit, Committed, IdempotencyRecord, ListBudget, OrderFilter, OrderStore, PageStart};
 use tokio::time::Instant;
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 use uuid::Uuid;
 
-use crate::connection::conditions::Conditions;
 use crate::connection::sql_value::{SqlValue, get, order_id, order_uuid, seconds};
 use crate::connection::statement_error::broken;
+use crate::connection::where_clause::Conditions;
 use crate::orders::order_row;
 use crate::store::postgres::Postgres;
 
@@ -90,7 +90,12 @@ impl OrderStore for Postgres {
         .await
     }
 
-    async fn find_mark(&self, subject: &Subject, key: &str, keep: Duration) -> Result<Option<IdempotencyMark>, Error> {
+    async fn find_idempotency_record(
+        &self,
+        subject: &Subject,
+        key: &str,
+        keep: Duration,
+    ) -> Result<Option<IdempotencyRecord>, Error> {
         let (core, subject, key) = (self.core(), subject.clone(), key.to_string());
         self.run("mark_find", async move {
             let text = "SELECT fingerprint, order_id FROM mark
@@ -100,12 +105,12 @@ impl OrderStore for Postgres {
             let Some(row) = rows.first() else { return Ok(None) };
             let fingerprint = get::<&[u8]>(row, 0)?.try_into().map_err(|_| broken("a fingerprint that is not 32 bytes long"))?;
             let order_id = order_id(get(row, 1)?);
-            Ok(Some(IdempotencyMark { subject, key: key.into(), fingerprint, order_id }))
+            Ok(Some(IdempotencyRecord { subject, key: key.into(), fingerprint, order_id }))
         })
         .await
     }
 
-    async fn sweep_marks(&self, keep: Duration, limit: u32) -> Result<u64, Error> {
+    async fn sweep_idempotency_records(&self, keep: Duration, limit: u32) -> Result<u64, Error> {
         let core = self.core();
         self.run("mark_sweep", async move {
             let session = core.service_session().await?;

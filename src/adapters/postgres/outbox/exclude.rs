@@ -1,5 +1,5 @@
 //! Excluding rows from an open batch before it is published. The rest gets a new token.
-use outbox::{Exclusion, ExclusionOutcome, Fence, RowId, Token, exclusion};
+use outbox::{Exclusion, ExclusionOutcome, LeaseFence, RowId, Token, exclusion};
 
 use crate::connection::statement_error::StatementResult;
 use crate::leases::lease_row;
@@ -9,7 +9,7 @@ use crate::store::core::Core;
 /// Excludes rows under the fence. The batch stays open for the rest, under the new counter as its token.
 pub(crate) async fn exclude(
     core: &Core,
-    fence: &Fence,
+    fence: &LeaseFence,
     token: Token,
     exclusions: &[Exclusion],
 ) -> StatementResult<ExclusionOutcome> {

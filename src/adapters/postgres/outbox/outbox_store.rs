@@ -8,7 +8,7 @@ use ports::outbox::{
     BatchOutcome, Claim, ClaimKind, Claimed, Depth, Exclusion, ExclusionOutcome, FencedOutcome, OutboxStore,
     PoisonPolicy, ResolvedBatch, SettledClaim, Settlement,
 };
-use ports::partitions::{Fence, Token};
+use ports::partitions::{LeaseFence, Token};
 
 use crate::connection::statement_error::retry_conflicts;
 use crate::outbox::{claim, depth, exclude, resolve, settle, settle_and_claim, sweep};
@@ -31,7 +31,7 @@ impl OutboxStore for Postgres {
         .await
     }
 
-    async fn exclude(&self, fence: &Fence, token: Token, rows: &[Exclusion]) -> Result<ExclusionOutcome, Error> {
+    async fn exclude(&self, fence: &LeaseFence, token: Token, rows: &[Exclusion]) -> Result<ExclusionOutcome, Error> {
         let (core, fence, rows) = (self.core(), fence.clone(), rows.to_vec());
         self.run("exclude", async move { retry_conflicts!(exclude::exclude(&core, &fence, token, &rows)) }).await
     }
@@ -68,7 +68,7 @@ impl OutboxStore for Postgres {
 
     async fn resolve(
         &self,
-        fence: &Fence,
+        fence: &LeaseFence,
         token: Token,
         outcome: BatchOutcome,
         poison: &PoisonPolicy,

@@ -1,7 +1,7 @@
 //! Resolving an open batch whose outcome was established after its producer session was fenced.
 use std::collections::HashMap;
 
-use outbox::{BatchOutcome, Fence, FencedOutcome, OutboxRow, PoisonPolicy, RowId, Token};
+use outbox::{BatchOutcome, FencedOutcome, LeaseFence, OutboxRow, PoisonPolicy, RowId, Token};
 use ports::outbox::{PoisonRow, ResolvedBatch, RowEvent};
 use tokio_postgres::types::Type;
 use uuid::Uuid;
@@ -16,7 +16,7 @@ use crate::store::core::Core;
 /// Closes an open batch under the fence.
 pub(crate) async fn resolve(
     core: &Core,
-    fence: &Fence,
+    fence: &LeaseFence,
     token: Token,
     outcome: BatchOutcome,
     poison: &PoisonPolicy,

@@ -17,7 +17,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use outbox::{Counter, Epoch, Fence};
+use outbox::{Counter, Epoch, LeaseFence};
 use parking_lot::Mutex;
 
 use crate::connection::statement_error::{StatementResult, broken};
@@ -62,12 +62,12 @@ pub(crate) struct ScanStart {
 
 impl ScanStart {
     /// Whether the start is valid for a statement with this fence.
-    pub(crate) fn is_valid_for(&self, fence: &Fence) -> bool {
+    pub(crate) fn is_valid_for(&self, fence: &LeaseFence) -> bool {
         (self.epoch, self.counter) == (fence.epoch, fence.counter)
     }
 
     /// Whether the start of the scan that took a batch is valid for a claim that follows its settlement in one transaction.
-    pub(crate) fn is_valid_after_settlement(&self, claim: &Fence) -> bool {
+    pub(crate) fn is_valid_after_settlement(&self, claim: &LeaseFence) -> bool {
         !self.took_heads && (self.epoch, self.counter + 1) == (claim.epoch, claim.counter)
     }
 
@@ -315,7 +315,8 @@ mod tests {
     #[test]
     fn start_is_valid_after_a_settlement_that_sent_no_head() {
         let memory = ScanMemory::default();
-        let claim = |epoch, counter| Fence { partition: PartitionNo(0), owner: InstanceId("a".into()), epoch, counter };
+        let claim =
+            |epoch, counter| LeaseFence { partition: PartitionNo(0), owner: InstanceId("a".into()), epoch, counter };
         let valid = |took_heads, fence| {
             let scanned = snapshot("100:110:", Some((10, 100)));
             memory.record_scan(0, &scanned, &ScanResult { took_heads, ..COMPLETE });

@@ -2,7 +2,7 @@
 //! of it changes nothing.
 use std::collections::HashSet;
 
-use outbox::{Fence, FencedOutcome, RowId, Token};
+use outbox::{FencedOutcome, LeaseFence, RowId, Token};
 use ports::broker::Position;
 use ports::outbox::Settlement;
 use tokio_postgres::Row;
@@ -99,7 +99,7 @@ pub(crate) async fn settle(core: &Core, settlement: &Settlement) -> StatementRes
 }
 
 /// Settles a batch that the watermark proves published, without positions. Compares the counter.
-pub(crate) async fn settle_published(core: &Core, fence: &Fence, token: Token) -> StatementResult<FencedOutcome> {
+pub(crate) async fn settle_published(core: &Core, fence: &LeaseFence, token: Token) -> StatementResult<FencedOutcome> {
     let session = core.relay_session().await?;
     let sent = SentColumns::default();
     let close = CloseStatement::new(fence, token, Some(fence.counter as i64), &sent);
@@ -109,7 +109,7 @@ pub(crate) async fn settle_published(core: &Core, fence: &Fence, token: Token) -
     }
 }
 
-async fn repeated_close(session: &PooledSession, fence: &Fence, token: Token) -> StatementResult<FencedOutcome> {
+async fn repeated_close(session: &PooledSession, fence: &LeaseFence, token: Token) -> StatementResult<FencedOutcome> {
     let lease = lease_row::read(session, fence.partition).await?;
     Ok(lease.map_or(FencedOutcome::Stale, |lease| lease.repeated_close(fence, token)))
 }
@@ -127,7 +127,7 @@ pub(crate) struct CloseStatement<'a> {
 
 impl<'a> CloseStatement<'a> {
     /// Closes the batch, if it is open under the fence and at this counter (`None`: any).
-    pub(crate) fn new(fence: &'a Fence, token: Token, counter: Option<i64>, sent: &'a SentColumns<'a>) -> Self {
+    pub(crate) fn new(fence: &'a LeaseFence, token: Token, counter: Option<i64>, sent: &'a SentColumns<'a>) -> Self {
         Self {
             partition: fence.partition.0 as i32,
             owner: &fence.owner.0,
@@ -161,7 +161,7 @@ impl<'a> CloseStatement<'a> {
 async fn close_as_sent(
     session: &PooledSession,
     core: &Core,
-    fence: &Fence,
+    fence: &LeaseFence,
     close: &CloseStatement<'_>,
     commit: CommitWait,
 ) -> StatementResult<Option<FencedOutcome>> {
@@ -173,7 +173,7 @@ async fn close_as_sent(
 /// The outcome from the statement's row, `None` if it closed nothing. `known` was the partition's scan start before it.
 pub(crate) fn closed(
     core: &Core,
-    fence: &Fence,
+    fence: &LeaseFence,
     known: Option<ScanStart>,
     row: Option<&Row>,
 ) -> StatementResult<Option<FencedOutcome>> {
@@ -185,7 +185,7 @@ pub(crate) fn closed(
 /// The outcome of a settlement that closed the batch. `known` was the partition's scan start before it.
 pub(crate) fn done(
     core: &Core,
-    fence: &Fence,
+    fence: &LeaseFence,
     known: Option<ScanStart>,
     counter: i64,
     rows: i64,
@@ -196,7 +196,7 @@ pub(crate) fn done(
     // the counter before this statement.
     if let Some(mut start) = known
         && unblocked == 0
-        && start.is_valid_for(&Fence { counter: counter - 1, ..fence.clone() })
+        && start.is_valid_for(&LeaseFence { counter: counter - 1, ..fence.clone() })
     {
         start.set_counter(counter);
         core.scan_memory.put(fence.partition.0, start);

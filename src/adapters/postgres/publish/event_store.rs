@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use ports::Error;
-use ports::orders::IdempotencyMark;
-use ports::outbox::events::{BatchCommit, EventBatch, EventStore, ForeignEvent};
+use ports::orders::IdempotencyRecord;
+use ports::outbox::events::{BatchCommit, EventBatch, EventStore, ExternalEvent};
 use serde_json::{Map, Value};
 use tokio_postgres::types::Type;
 use uuid::Uuid;
@@ -13,7 +13,7 @@ use uuid::Uuid;
 use crate::connection::session::Transaction;
 use crate::connection::sql_value::{event_uuid, get, order_id};
 use crate::connection::statement_error::{StatementError, StatementResult, broken, retry_conflicts};
-use crate::orders::columns::MarkColumns;
+use crate::orders::columns::IdempotencyColumns;
 use crate::orders::group_commit::{MARKS, TAKEN};
 use crate::publish::transaction::EventPublisher;
 use crate::store::core::Core;
@@ -58,8 +58,11 @@ async fn publish(core: &Arc<Core>, batch: &EventBatch) -> StatementResult<BatchC
 }
 
 /// Inserts the mark, or returns the one that has taken its key.
-async fn insert_mark(transaction: &Transaction, mark: &IdempotencyMark) -> StatementResult<Option<IdempotencyMark>> {
-    let columns = MarkColumns::of(std::iter::once(mark));
+async fn insert_mark(
+    transaction: &Transaction,
+    mark: &IdempotencyRecord,
+) -> StatementResult<Option<IdempotencyRecord>> {
+    let columns = IdempotencyColumns::of(std::iter::once(mark));
     let rows = transaction.query(MARKS, &columns.values()).await?;
     let inserted: Vec<String> = rows.first().map(|row| get(row, 1)).transpose()?.unwrap_or_default();
     if !inserted.is_empty() {
@@ -70,10 +73,10 @@ async fn insert_mark(transaction: &Transaction, mark: &IdempotencyMark) -> State
     let Some(row) = rows.first() else { return Err(StatementError::Conflict("a mark was deleted meanwhile".into())) };
     let fingerprint = get::<Vec<u8>>(row, 2)?;
     let fingerprint = fingerprint.try_into().map_err(|_| broken("a fingerprint that is not 32 bytes long"))?;
-    Ok(Some(IdempotencyMark { fingerprint, order_id: order_id(get(row, 3)?), ..mark.clone() }))
+    Ok(Some(IdempotencyRecord { fingerprint, order_id: order_id(get(row, 3)?), ..mark.clone() }))
 }
 
-async fn write(transaction: &Transaction, schema: &str, events: &[ForeignEvent], ids: &[Uuid]) -> StatementResult<()> {
+async fn write(transaction: &Transaction, schema: &str, events: &[ExternalEvent], ids: &[Uuid]) -> StatementResult<()> {
     let topics: Vec<&str> = events.iter().map(|event| &*event.topic).collect();
     let keys: Vec<Arc<str>> = events.iter().map(|event| event.key.to_text()).collect();
     let keys: Vec<&str> = keys.iter().map(|key| &**key).collect();
@@ -87,7 +90,7 @@ async fn write(transaction: &Transaction, schema: &str, events: &[ForeignEvent],
 }
 
 /// The headers of an event with its trace context and the id of its request, as the functions take them.
-fn headers_json(event: &ForeignEvent) -> Option<String> {
+fn headers_json(event: &ExternalEvent) -> Option<String> {
     let mut headers: Map<String, Value> =
         event.headers.iter().map(|(name, value)| (name.to_string(), Value::from(&**value))).collect();
     let mut put = |name: &str, value: Option<&Arc<str>>| {

@@ -68,7 +68,7 @@ pub struct Options {
     pub group_max: usize,
     /// Most time between the starts of two groups of commits, which are four times as far apart as the last group took. 5 ms bounds what a
     /// create waits for others.
-    pub group_distance_max: Duration,
+    pub group_spacing_max: Duration,
     /// Most bytes of a group's events, so that one statement stays small beside the server's memory. One commit is always taken.
     pub group_bytes_max: usize,
     /// Longest wait for a connection of the pool; then the call is refused.
@@ -133,7 +133,7 @@ impl Options {
             queue_max: 8192,
             deferred_releases_max: 1024,
             group_max: 256,
-            group_distance_max: ms(5),
+            group_spacing_max: ms(5),
             group_bytes_max: 8 * 1024 * 1024,
             checkout_timeout: s(2),
             connect_timeout: s(3),

@@ -8,7 +8,7 @@ use ports::orders::idempotency::{BeginOutcome, Idempotency};
 use ports::orders::{Commit, Committed, OrderStore};
 use ports::outbox::{Claim, ClaimKind, Claimed, FencedOutcome, OutboxStore, Settlement};
 use ports::partitions::{
-    AcquireReason, Acquisition, Fence, InstanceId, PartitionLeases, PartitionNo, ProducerSessionId,
+    AcquireReason, Acquisition, InstanceId, LeaseFence, PartitionLeases, PartitionNo, ProducerSessionId,
 };
 use ports::probe::Probe;
 use postgres::{Options, Postgres, PostgresOpenError, PostgresProbe};
@@ -35,11 +35,11 @@ async fn fixture() -> OutageFixture {
 }
 
 impl OutageFixture {
-    async fn fence(&self) -> Fence {
+    async fn fence(&self) -> LeaseFence {
         self.try_fence().await.unwrap()
     }
 
-    async fn try_fence(&self) -> Result<Fence, Error> {
+    async fn try_fence(&self) -> Result<LeaseFence, Error> {
         let (name, reason) = (InstanceId("a".into()), AcquireReason::Uncertain);
         match self.store.acquire(P0, &name, reason, None, Duration::from_secs(600)).await? {
             Acquisition::Taken(acquired) => Ok(acquired.fence),
@@ -47,7 +47,7 @@ impl OutageFixture {
         }
     }
 
-    async fn claim(&self, fence: &Fence, session: &str) -> Result<Claimed, Error> {
+    async fn claim(&self, fence: &LeaseFence, session: &str) -> Result<Claimed, Error> {
         let claim = Claim {
             fence: fence.clone(),
             session: ProducerSessionId(session.into()),

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use ports::outbox::Claimed;
 use ports::partitions::{
-    AcquireReason, Acquisition, Adoption, InstanceId, PartitionLeases, PartitionNo, Renewal, TimelineChange, Token,
+    AcquireReason, Acquisition, InstanceId, PartitionLeases, PartitionNo, Renewal, TimelineAcceptance, TimelineChange,
+    Token,
 };
 use postgres::{Options, Postgres};
 
@@ -85,10 +86,13 @@ async fn partitions_are_acquired_above_the_watermarks_once_the_change_is_adopted
     let change = change_of(&store).await;
     assert_eq!(change_of(&store).await, change, "nothing else is acquired meanwhile");
     let watermarks = BTreeMap::from([(PartitionNo(0), 50), (PartitionNo(1), 0), (PartitionNo(3), 7)]);
-    let adopted = store.adopt(&change, &watermarks).await.unwrap();
-    let again = store.adopt(&change, &watermarks).await.unwrap();
+    let adopted = store.accept_timeline(&change, &watermarks).await.unwrap();
+    let again = store.accept_timeline(&change, &watermarks).await.unwrap();
 
-    assert_eq!((adopted, again), (Adoption::Adopted { partitions_behind: 2 }, Adoption::AlreadyDone));
+    assert_eq!(
+        (adopted, again),
+        (TimelineAcceptance::Adopted { partitions_behind: 2 }, TimelineAcceptance::AlreadyDone)
+    );
     for (partition, above) in [(0, 50), (1, 0), (2, 0), (3, 7)] {
         let Acquisition::Taken(acquired) = acquire(&store, partition, None).await else { panic!("it is adopted") };
         assert!(acquired.fence.counter > above, "{partition}: {acquired:?}");
@@ -105,20 +109,24 @@ async fn repeated_adoption_returns_what_the_one_with_the_lost_reply_found() {
     assert!(matches!(acquire(&store, 0, None).await, Acquisition::Taken(_)));
 
     for (cut, behind, expected) in [
-        (Cut::AfterReply, 50, [Adoption::AlreadyDone, Adoption::Adopted { partitions_behind: 1 }]),
-        (Cut::BeforeRequest, 90, [Adoption::Adopted { partitions_behind: 1 }, Adoption::AlreadyDone]),
+        (Cut::AfterReply, 50, [TimelineAcceptance::AlreadyDone, TimelineAcceptance::Adopted { partitions_behind: 1 }]),
+        (
+            Cut::BeforeRequest,
+            90,
+            [TimelineAcceptance::Adopted { partitions_behind: 1 }, TimelineAcceptance::AlreadyDone],
+        ),
     ] {
         database.client().await.batch_execute(FORGET).await.unwrap();
         let change = change_of(&store).await;
         let watermarks = BTreeMap::from([(PartitionNo(0), behind)]);
         proxy.cut_at(b"COMMIT\0", cut);
-        store.adopt(&change, &watermarks).await.expect_err("the reply was lost");
+        store.accept_timeline(&change, &watermarks).await.expect_err("the reply was lost");
 
-        let elsewhere = other.adopt(&change, &watermarks).await.unwrap();
-        let repeated = store.adopt(&change, &watermarks).await.unwrap();
-        let again = store.adopt(&change, &watermarks).await.unwrap();
+        let elsewhere = other.accept_timeline(&change, &watermarks).await.unwrap();
+        let repeated = store.accept_timeline(&change, &watermarks).await.unwrap();
+        let again = store.accept_timeline(&change, &watermarks).await.unwrap();
 
-        assert_eq!(([elsewhere, repeated], again), (expected, Adoption::AlreadyDone), "{cut:?}");
+        assert_eq!(([elsewhere, repeated], again), (expected, TimelineAcceptance::AlreadyDone), "{cut:?}");
     }
 }
 
@@ -132,11 +140,14 @@ async fn adoption_of_a_timeline_that_has_changed_again_is_refused() {
 
     // Another fail-over, which the store still has to notice.
     database.client().await.batch_execute("UPDATE store_timeline SET timeline = '1/00000002'").await.unwrap();
-    let refused = first.adopt(&former, &BTreeMap::from([(PartitionNo(0), 9)])).await.unwrap();
-    assert_eq!(refused, Adoption::AlreadyDone);
+    let refused = first.accept_timeline(&former, &BTreeMap::from([(PartitionNo(0), 9)])).await.unwrap();
+    assert_eq!(refused, TimelineAcceptance::AlreadyDone);
     let present = change_of(&second).await;
 
-    assert_eq!(second.adopt(&present, &BTreeMap::new()).await.unwrap(), Adoption::Adopted { partitions_behind: 0 });
+    assert_eq!(
+        second.accept_timeline(&present, &BTreeMap::new()).await.unwrap(),
+        TimelineAcceptance::Adopted { partitions_behind: 0 }
+    );
     assert!(matches!(acquire(&first, 0, None).await, Acquisition::Taken(_)));
 }
 

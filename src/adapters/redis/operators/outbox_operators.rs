@@ -44,7 +44,7 @@ impl OutboxOperators for RedisStore {
             RowSelector::Event(event) => ScriptArguments::new().text("event").text(event.to_string()),
             RowSelector::Key(key) => ScriptArguments::new().text("key").text(key.to_string()),
         };
-        let mut reply = self.read_list("outbox_standing", &self.inner.scripts.diagnose, arguments).await?;
+        let mut reply = self.read_list("outbox_diagnose", &self.inner.scripts.diagnose, arguments).await?;
         if reply.is_empty() {
             return Ok(None);
         }

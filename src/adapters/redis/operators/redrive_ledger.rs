@@ -21,23 +21,23 @@ impl RedriveLedger for RedisStore {
     ) -> Result<Vec<bool>, Error> {
         let arguments = ScriptArguments::new().number(millis(again_after)).text(&audit.operator).text(&audit.reason);
         let arguments = with_ids(arguments, dead_letters);
-        let mut reply = self.write_list("letters_take", &self.inner.scripts.reserve_redrives, arguments).await?;
+        let mut reply = self.write_list("redrive_reserve", &self.inner.scripts.reserve_redrives, arguments).await?;
         (0..reply.len()).map(|index| reply.flag(index)).collect()
     }
 
     async fn confirm(&self, dead_letters: &[DeadLetterId]) -> Result<(), Error> {
         let arguments = with_ids(ScriptArguments::new(), dead_letters);
-        self.write("letters_arrived", &self.inner.scripts.confirm_redrives, arguments).await.map(drop)
+        self.write("redrive_confirm", &self.inner.scripts.confirm_redrives, arguments).await.map(drop)
     }
 
     async fn release(&self, dead_letters: &[DeadLetterId]) -> Result<(), Error> {
         let arguments = with_ids(ScriptArguments::new(), dead_letters);
-        self.write("letters_release", &self.inner.scripts.release_redrives, arguments).await.map(drop)
+        self.write("redrive_release", &self.inner.scripts.release_redrives, arguments).await.map(drop)
     }
 
     async fn find(&self, dead_letters: &[DeadLetterId]) -> Result<Vec<Option<RedriveRecord>>, Error> {
         let arguments = with_ids(ScriptArguments::new(), dead_letters);
-        let reply = self.read_list("letters_known", &self.inner.scripts.find_redrives, arguments).await?;
+        let reply = self.read_list("redrive_find", &self.inner.scripts.find_redrives, arguments).await?;
         reply.lists()?.into_iter().map(record).collect()
     }
 }

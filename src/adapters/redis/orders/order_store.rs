@@ -6,7 +6,7 @@ use deadpool_redis::redis::{Value, cmd};
 use domain::{Order, OrderId, Status, Subject};
 use ports::Error;
 use ports::orders::idempotency::BeginOutcome;
-use ports::orders::{Commit, Committed, IdempotencyMark, LIST_BYTES, NewRow, OrderFilter, OrderStore, PageStart};
+use ports::orders::{Commit, Committed, IdempotencyRecord, LIST_BYTES, NewRow, OrderFilter, OrderStore, PageStart};
 
 use crate::idempotency::mark;
 use crate::orders::order_json;
@@ -75,9 +75,14 @@ impl OrderStore for RedisStore {
         (0..reply.len()).map(|index| id(reply.text(index)?)).collect()
     }
 
-    async fn find_mark(&self, subject: &Subject, key: &str, keep: Duration) -> Result<Option<IdempotencyMark>, Error> {
+    async fn find_idempotency_record(
+        &self,
+        subject: &Subject,
+        key: &str,
+        keep: Duration,
+    ) -> Result<Option<IdempotencyRecord>, Error> {
         let arguments = ScriptArguments::new().text(mark_field(subject, key)).number(millis(keep));
-        match self.read("find_mark", &self.inner.scripts.find_mark, arguments).await? {
+        match self.read("find_idempotency_record", &self.inner.scripts.find_idempotency_record, arguments).await? {
             Value::Nil => Ok(None),
             value => {
                 let text = Reply::single(value).text(0)?;
@@ -86,9 +91,10 @@ impl OrderStore for RedisStore {
         }
     }
 
-    async fn sweep_marks(&self, keep: Duration, limit: u32) -> Result<u64, Error> {
+    async fn sweep_idempotency_records(&self, keep: Duration, limit: u32) -> Result<u64, Error> {
         let arguments = ScriptArguments::new().number(millis(keep)).number(limit);
-        let reply = self.write("sweep_marks", &self.inner.scripts.sweep_marks, arguments).await?;
+        let reply =
+            self.write("sweep_idempotency_records", &self.inner.scripts.sweep_idempotency_records, arguments).await?;
         Reply::single(reply).number(0)
     }
 }
@@ -148,10 +154,10 @@ pub(crate) fn mark_field(subject: &Subject, key: &str) -> String {
     format!("{}:{subject}:{key}", subject.len())
 }
 
-pub(crate) fn parse_mark(subject: Subject, key: &str, text: &str) -> Result<IdempotencyMark, Error> {
+pub(crate) fn parse_mark(subject: Subject, key: &str, text: &str) -> Result<IdempotencyRecord, Error> {
     match mark::parse(text) {
         Some(BeginOutcome::Completed { order_id, fingerprint: Some(fingerprint) }) => {
-            Ok(IdempotencyMark { subject, key: key.into(), fingerprint, order_id })
+            Ok(IdempotencyRecord { subject, key: key.into(), fingerprint, order_id })
         }
         _ => Err(broken("a mark of an unknown format")),
     }

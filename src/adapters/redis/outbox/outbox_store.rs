@@ -7,9 +7,9 @@ use outbox::truncate_reason;
 use ports::Error;
 use ports::outbox::{
     BatchOutcome, Claim, ClaimKind, Claimed, ClaimedBatch, Depth, Disposition, Exclusion, ExclusionOutcome,
-    FencedOutcome, OutboxStore, Poison, PoisonPolicy, ResolvedBatch, RowId, Settlement,
+    FencedOutcome, OutboxStore, PoisonAction, PoisonPolicy, ResolvedBatch, RowId, Settlement,
 };
-use ports::partitions::{Fence, Token};
+use ports::partitions::{LeaseFence, Token};
 
 use crate::outbox::row;
 use crate::store::arguments::ScriptArguments;
@@ -18,7 +18,7 @@ use crate::store::client::RedisStore;
 use crate::store::reply::{Reply, broken};
 
 /// Partition, owner and epoch of a fence.
-fn owner(fence: &Fence) -> ScriptArguments {
+fn owner(fence: &LeaseFence) -> ScriptArguments {
     ScriptArguments::new().number(fence.partition).text(&fence.owner.0).number(fence.epoch)
 }
 
@@ -44,7 +44,7 @@ impl OutboxStore for RedisStore {
         }
     }
 
-    async fn exclude(&self, fence: &Fence, token: Token, rows: &[Exclusion]) -> Result<ExclusionOutcome, Error> {
+    async fn exclude(&self, fence: &LeaseFence, token: Token, rows: &[Exclusion]) -> Result<ExclusionOutcome, Error> {
         let mut arguments = owner(fence).number(fence.counter).number(token);
         for Exclusion { row, attempts, disposition, failure_type, reason } in rows {
             let (disposition, delay) = match disposition {
@@ -80,7 +80,7 @@ impl OutboxStore for RedisStore {
 
     async fn resolve(
         &self,
-        fence: &Fence,
+        fence: &LeaseFence,
         token: Token,
         outcome: BatchOutcome,
         poison: &PoisonPolicy,
@@ -128,9 +128,9 @@ fn fenced_outcome(mut reply: Reply) -> Result<FencedOutcome, Error> {
 
 /// The rules as the resolve script reads them: the kind of a rule, its name, and the value.
 fn poison_arguments(arguments: ScriptArguments, poison: &PoisonPolicy) -> ScriptArguments {
-    let value = |poison: &Poison| match poison {
-        Poison::BlockKey => "block-key",
-        Poison::SkipRow => "skip-row",
+    let value = |poison: &PoisonAction| match poison {
+        PoisonAction::BlockKey => "block-key",
+        PoisonAction::SkipRow => "skip-row",
     };
     let types = poison.types().map(|(name, poison)| ("type", name, value(poison)));
     let topics = poison.topics().map(|(name, poison)| ("topic", name, value(poison)));

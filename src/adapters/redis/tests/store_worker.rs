@@ -11,7 +11,7 @@ use ports::outbox::{
     RowId, Settlement,
 };
 use ports::partitions::{
-    AcquireReason, Acquisition, Fence, InstanceId, PartitionLeases, PartitionNo, ProducerSessionId,
+    AcquireReason, Acquisition, InstanceId, LeaseFence, PartitionLeases, PartitionNo, ProducerSessionId,
 };
 use redis::RedisStore;
 
@@ -22,7 +22,7 @@ pub const ALL: u32 = 10_000;
 /// Holds a partition's lease and tracks its counter.
 pub struct Worker<'s> {
     pub store: &'s RedisStore,
-    pub fence: Fence,
+    pub fence: LeaseFence,
 }
 
 impl<'s> Worker<'s> {

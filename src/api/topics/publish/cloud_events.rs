@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use actix_web::http::header::HeaderMap;
 use app::commands::publish_events::uuid_of_digest;
-use app::dispatch::HandedOverEvent;
+use app::dispatch::SubmittedEvent;
 use app::port_types::TraceContext;
 use domain::EventId;
 use sha2::{Digest, Sha256};
@@ -29,7 +29,7 @@ pub(super) fn structured(
     member: JsonMember<'_>,
     topic: &Arc<str>,
     trace: Option<TraceContext>,
-) -> Result<HandedOverEvent, Problem> {
+) -> Result<SubmittedEvent, Problem> {
     let place = if path.is_empty() { "the event" } else { path.trim_end_matches('.') };
     let mut members: BTreeMap<String, JsonMember<'_>> =
         member.object().ok_or_else(|| Problem::field(place, "must be a CloudEvent, which is a JSON object"))?;
@@ -76,7 +76,7 @@ pub(super) fn binary(
     body: &[u8],
     topic: &Arc<str>,
     trace: Option<TraceContext>,
-) -> Result<HandedOverEvent, Problem> {
+) -> Result<SubmittedEvent, Problem> {
     let mut attributes = Attributes::new();
     for (name, value) in headers {
         let Some(name) = name.as_str().strip_prefix("ce-") else { continue };
@@ -98,7 +98,7 @@ fn event(
     payload: &[u8],
     topic: &Arc<str>,
     trace: Option<TraceContext>,
-) -> Result<HandedOverEvent, Problem> {
+) -> Result<SubmittedEvent, Problem> {
     let field = |name: &str| format!("{path}{name}");
     let given = |name: &str| attributes.get(name).map(String::as_str).filter(|value| !value.is_empty());
     let required = |name: &str| given(name).ok_or_else(|| Problem::field(&field(name), "is required"));
@@ -114,7 +114,7 @@ fn event(
     let kept = attributes.iter().filter(|(name, _)| !CONSUMED.contains(&name.as_str()));
     let kept: Vec<(String, String)> =
         kept.map(|(name, value)| (format!("{KEPT_PREFIX}{name}"), value.clone())).collect();
-    Ok(HandedOverEvent {
+    Ok(SubmittedEvent {
         event_id: Some(EventId::parse(id).unwrap_or_else(|| derived_id(source, id))),
         topic: Arc::clone(topic),
         key: event_values::key(&field("partitionkey"), key)?,

@@ -1,7 +1,7 @@
 //! An event as a JSON object, with the members that `posthaste.publish_all` takes in SQL.
 use std::borrow::Cow;
 
-use app::dispatch::HandedOverEvent;
+use app::dispatch::SubmittedEvent;
 use app::port_types::{EventHeaders, TraceContext};
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -61,11 +61,7 @@ pub(crate) enum EventsBody<'a> {
 }
 
 /// Reads an event. `path` is the prefix of field names in errors.
-pub(super) fn read(
-    path: &str,
-    member: JsonMember<'_>,
-    trace: Option<TraceContext>,
-) -> Result<HandedOverEvent, Problem> {
+pub(super) fn read(path: &str, member: JsonMember<'_>, trace: Option<TraceContext>) -> Result<SubmittedEvent, Problem> {
     let place = path.trim_end_matches('.');
     let place = if place.is_empty() { "the event" } else { place };
     let body: EventBody<'_> = member.strict_object().map_err(|fault| Problem::field(place, fault))?;
@@ -76,7 +72,7 @@ pub(super) fn read(
     };
     let event_id = text(&field("eventId"), body.event_id)?;
     let content_type = text(&field("contentType"), body.content_type)?;
-    Ok(HandedOverEvent {
+    Ok(SubmittedEvent {
         topic: event_values::topic(&field("topic"), &required("topic", body.topic)?)?,
         key: event_values::key(&field("key"), &required("key", body.key)?)?,
         kind: event_values::kind(&field("type"), &required("type", body.r#type)?)?,

@@ -17,7 +17,7 @@ pub struct EndpointHealth {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AfterFailure {
     /// The group delivers the event again, and the attempt does not count.
-    ComesAgain,
+    NeedsRedelivery,
     /// The next retry topic, or another round through the last one.
     Retry,
     /// No further attempt, until an operator redrives the event from the dead-letter topic.
@@ -50,7 +50,7 @@ pub fn after_failure(attempt: u32, endpoint: EndpointState, probing: bool, worke
     use EndpointState::{Down, Overloaded, Works};
     match (endpoint, probing) {
         // The probe shows nothing about the event.
-        (Down | Overloaded, true) => AfterFailure::ComesAgain,
+        (Down | Overloaded, true) => AfterFailure::NeedsRedelivery,
         _ if attempt < ATTEMPTS_MAX => AfterFailure::Retry,
         (Overloaded, false) => AfterFailure::Retry,
         (Down, false) if !worked_since => AfterFailure::Retry,
@@ -60,7 +60,7 @@ pub fn after_failure(attempt: u32, endpoint: EndpointState, probing: bool, worke
 
 #[cfg(test)]
 mod tests {
-    use super::AfterFailure::{ComesAgain, DeadLetter, Retry};
+    use super::AfterFailure::{DeadLetter, NeedsRedelivery, Retry};
     use super::EndpointState::{Down, Overloaded, Works};
     use super::*;
 
@@ -80,9 +80,9 @@ mod tests {
             ((9, Down, false, false), Retry),
             ((5, Down, false, true), DeadLetter),
             ((9, Overloaded, false, true), Retry),
-            ((1, Down, true, false), ComesAgain),
-            ((5, Down, true, false), ComesAgain),
-            ((5, Overloaded, true, false), ComesAgain),
+            ((1, Down, true, false), NeedsRedelivery),
+            ((5, Down, true, false), NeedsRedelivery),
+            ((5, Overloaded, true, false), NeedsRedelivery),
         ];
         for (case @ (attempt, endpoint, probing, worked_since), expected) in cases {
             assert_eq!(after_failure(attempt, endpoint, probing, worked_since), expected, "{case:?}");

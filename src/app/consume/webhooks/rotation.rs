@@ -18,7 +18,7 @@ pub fn rotate(
     now: Timestamp,
     overlap: Duration,
 ) -> Result<Vec<WebhookSecret>, Timestamp> {
-    let end = now.after(overlap);
+    let end = now.plus(overlap);
     let former = secrets.iter().filter(|secret| secret.text != text).map(|secret| {
         let valid_until = Some(secret.valid_until.unwrap_or(end));
         WebhookSecret { valid_until, ..secret.clone() }

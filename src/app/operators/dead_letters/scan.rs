@@ -147,7 +147,7 @@ mod tests {
     #[test]
     fn call_ends_at_its_time_limit_with_a_cursor() {
         let mut scan = scan_after(None, vec![(0, 50_000)]);
-        let (last, late) = (NOW.after(CALL_TIME_MAX - Duration::from_millis(1)), NOW.after(CALL_TIME_MAX));
+        let (last, late) = (NOW.plus(CALL_TIME_MAX - Duration::from_millis(1)), NOW.plus(CALL_TIME_MAX));
         assert_eq!(scan.position(late), Some((0, 0)), "a call without a cursor has nothing to continue from yet");
         assert!(scan.advance(&dead_letter(0, 0)));
         assert_eq!((scan.position(last), scan.position(late)), (Some((0, 1)), None));

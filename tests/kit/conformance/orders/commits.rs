@@ -16,7 +16,7 @@ pub(super) async fn an_order_its_events_and_its_mark_become_visible_together<B: 
     let order = given.committed(commit).await;
 
     assert_eq!(backend.orders().find(order.id).await.expect("found"), Some(order.clone()));
-    assert_eq!(backend.orders().find_mark(&order.owner, "key-1", DAY).await.expect("found"), Some(mark));
+    assert_eq!(backend.orders().find_idempotency_record(&order.owner, "key-1", DAY).await.expect("found"), Some(mark));
     assert_eq!(given.depth().await.pending, 1);
     assert_eq!(worker(backend, "a", P0).await.claim(ALL).await.rows[0].key, event_key(order.id));
 }
@@ -59,7 +59,10 @@ pub(super) async fn a_missing_order_is_not_found<B: Backend>(backend: &B) {
     let (never_written, _) = given.factory.placed("ann");
 
     assert_eq!(backend.orders().find(never_written.id).await.expect("the call succeeds"), None);
-    assert_eq!(backend.orders().find_mark(&never_written.owner, "key", DAY).await.expect("the call succeeds"), None);
+    assert_eq!(
+        backend.orders().find_idempotency_record(&never_written.owner, "key", DAY).await.expect("the call succeeds"),
+        None
+    );
 }
 
 pub(super) async fn a_stale_version_changes_nothing<B: Backend>(backend: &B) {
@@ -73,7 +76,10 @@ pub(super) async fn a_stale_version_changes_nothing<B: Backend>(backend: &B) {
 
     assert_eq!(backend.orders().find(placed.id).await.expect("found"), Some(current));
     assert_eq!(given.depth().await.pending, 2);
-    assert_eq!(backend.orders().find_mark(&placed.owner, "late", DAY).await.expect("the call succeeds"), None);
+    assert_eq!(
+        backend.orders().find_idempotency_record(&placed.owner, "late", DAY).await.expect("the call succeeds"),
+        None
+    );
 }
 
 pub(super) async fn a_change_of_a_missing_order_changes_nothing<B: Backend>(backend: &B) {
@@ -86,7 +92,10 @@ pub(super) async fn a_change_of_a_missing_order_changes_nothing<B: Backend>(back
 
     assert_eq!(backend.orders().find(never_written.id).await.expect("the call succeeds"), None);
     assert_eq!(given.depth().await.pending, 0);
-    assert_eq!(backend.orders().find_mark(&never_written.owner, "key", DAY).await.expect("the call succeeds"), None);
+    assert_eq!(
+        backend.orders().find_idempotency_record(&never_written.owner, "key", DAY).await.expect("the call succeeds"),
+        None
+    );
 }
 
 pub(super) async fn an_existing_order_is_not_inserted_again<B: Backend>(backend: &B) {

@@ -1,4 +1,4 @@
-//! Cases of `OrderStore`: retention and sweep of idempotency marks.
+//! Cases of `OrderStore`: retention and sweep of idempotency records.
 use domain::Subject;
 use ports::orders::{Commit, OrderFilter};
 
@@ -11,7 +11,9 @@ pub(super) async fn a_mark_is_found_until_its_retention_ends<B: Backend>(backend
     let mark = given.factory.mark(&creation.order, "key");
     creation.mark = Some(mark.clone());
     given.committed(creation).await;
-    let find = async |keep| backend.orders().find_mark(&mark.subject, "key", keep).await.expect("the call succeeds");
+    let find = async |keep| {
+        backend.orders().find_idempotency_record(&mark.subject, "key", keep).await.expect("the call succeeds")
+    };
 
     given.advance(DAY - HOUR).await;
     assert_eq!(find(DAY).await.as_ref(), Some(&mark));
@@ -35,12 +37,15 @@ pub(super) async fn a_sweep_deletes_only_old_marks_up_to_its_limit<B: Backend>(b
     write("young").await;
     given.advance(HOUR).await;
 
-    let sweep = async || backend.orders().sweep_marks(DAY, 2).await.expect("swept");
+    let sweep = async || backend.orders().sweep_idempotency_records(DAY, 2).await.expect("swept");
     assert_eq!((sweep().await, sweep().await, sweep().await), (2, 1, 0));
 
     let ann = Subject::new("ann").expect("the name is valid");
-    assert_eq!(backend.orders().find_mark(&ann, "old-1", DAY * 9).await.expect("the call succeeds"), None);
-    assert!(backend.orders().find_mark(&ann, "young", DAY).await.expect("the call succeeds").is_some());
+    assert_eq!(
+        backend.orders().find_idempotency_record(&ann, "old-1", DAY * 9).await.expect("the call succeeds"),
+        None
+    );
+    assert!(backend.orders().find_idempotency_record(&ann, "young", DAY).await.expect("the call succeeds").is_some());
     assert_eq!(
         backend.orders().count(&OrderFilter::default()).await.expect("counted"),
         4,
@@ -56,11 +61,12 @@ pub(super) async fn a_swept_key_can_be_used_again<B: Backend>(backend: &B) {
     };
     given.committed(marked()).await;
     given.advance(DAY + SECOND).await;
-    backend.orders().sweep_marks(DAY, 10).await.expect("swept");
+    backend.orders().sweep_idempotency_records(DAY, 10).await.expect("swept");
 
     let second = marked();
     given.committed(second.clone()).await;
 
-    let found = backend.orders().find_mark(&second.order.owner, "key", DAY).await.expect("the call succeeds");
+    let found =
+        backend.orders().find_idempotency_record(&second.order.owner, "key", DAY).await.expect("the call succeeds");
     assert_eq!(found, second.mark);
 }

@@ -51,7 +51,7 @@ pub(super) async fn a_page_after_an_id_is_strictly_older_for_any_id<B: Backend>(
     assert_eq!(after(bobs.id).await, [first.id]);
     assert_eq!(after(never_written.id).await, [first.id]);
     assert_eq!(after(first.id).await, []);
-    let end_of_time = OrderId::at(last.created_at.after(DAY), [0; 10]);
+    let end_of_time = OrderId::at(last.created_at.plus(DAY), [0; 10]);
     assert_eq!(after(end_of_time).await, [last.id, first.id]);
 }
 

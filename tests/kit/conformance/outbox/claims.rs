@@ -1,6 +1,6 @@
 //! Cases of `OutboxStore`: the rows that a claim takes, and the fence it needs.
 use ports::outbox::{Claim, ClaimKind, Claimed, Disposition, RowStatus};
-use ports::partitions::{AcquireReason, Fence, ProducerSessionId};
+use ports::partitions::{AcquireReason, LeaseFence, ProducerSessionId};
 
 use crate::backend::Backend;
 use crate::conformance::fixture::given::{HOUR, P0, P1, SECOND, given, instance};
@@ -78,12 +78,12 @@ pub(super) async fn a_claim_needs_the_right_owner_epoch_and_counter<B: Backend>(
     let mut worker = worker(backend, "a", P0).await;
     let right = worker.fence.clone();
     let wrong = [
-        Fence { owner: instance("b"), ..right.clone() },
-        Fence { epoch: right.epoch + 1, ..right.clone() },
-        Fence { epoch: right.epoch.wrapping_sub(1), ..right.clone() },
-        Fence { counter: right.counter + 1, ..right.clone() },
-        Fence { counter: right.counter.wrapping_sub(1), ..right.clone() },
-        Fence { partition: P1, ..right.clone() },
+        LeaseFence { owner: instance("b"), ..right.clone() },
+        LeaseFence { epoch: right.epoch + 1, ..right.clone() },
+        LeaseFence { epoch: right.epoch.wrapping_sub(1), ..right.clone() },
+        LeaseFence { counter: right.counter + 1, ..right.clone() },
+        LeaseFence { counter: right.counter.wrapping_sub(1), ..right.clone() },
+        LeaseFence { partition: P1, ..right.clone() },
     ];
 
     for fence in wrong {

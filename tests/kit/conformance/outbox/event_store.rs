@@ -5,8 +5,8 @@ use domain::EventId;
 use futures::future::join_all;
 use ports::Error;
 use ports::operators::RowFilter;
-use ports::orders::IdempotencyMark;
-use ports::outbox::events::{BatchCommit, EventBatch, ForeignEvent};
+use ports::orders::IdempotencyRecord;
+use ports::outbox::events::{BatchCommit, EventBatch, ExternalEvent};
 use ports::partitions::PartitionNo;
 
 use crate::backend::Backend;
@@ -29,10 +29,10 @@ suite! { $ events:
 
 impl<B: Backend> Given<'_, B> {
     /// An event in the partition of its key: a store may compute it itself, as SQL writers let it do.
-    fn foreign_event(&self, topic: &str, key: &str) -> ForeignEvent {
+    fn external_event(&self, topic: &str, key: &str) -> ExternalEvent {
         let partition = PartitionNo(topic_partition(key.as_bytes(), self.backend.partitions()));
         let row = self.factory.foreign_row(key, 1, partition);
-        ForeignEvent {
+        ExternalEvent {
             event_id: row.event_id,
             topic: topic.into(),
             key: row.key,
@@ -47,24 +47,24 @@ impl<B: Backend> Given<'_, B> {
     }
 
     /// A mark of ann's.
-    fn mark(&self) -> IdempotencyMark {
+    fn mark(&self) -> IdempotencyRecord {
         self.factory.mark(&self.factory.creation("ann", P0).order, "k-1")
     }
 
-    async fn publish(&self, events: &[ForeignEvent]) -> Vec<bool> {
+    async fn publish(&self, events: &[ExternalEvent]) -> Vec<bool> {
         match self.publish_with(events, None).await {
             BatchCommit::Done { is_new } => is_new,
             other @ BatchCommit::KeyUsed(_) => panic!("{other:?} without a mark"),
         }
     }
 
-    async fn publish_with(&self, events: &[ForeignEvent], mark: Option<IdempotencyMark>) -> BatchCommit {
+    async fn publish_with(&self, events: &[ExternalEvent], mark: Option<IdempotencyRecord>) -> BatchCommit {
         let batch = EventBatch { events: events.to_vec(), mark };
         self.backend.events().publish(batch).await.expect("the events are published")
     }
 
     /// The ids of all rows in the partitions of these events, as workers claim them, with their numbers.
-    async fn claimed(&self, events: &[ForeignEvent]) -> Vec<(EventId, u64)> {
+    async fn claimed(&self, events: &[ExternalEvent]) -> Vec<(EventId, u64)> {
         let partitions: BTreeSet<PartitionNo> = events.iter().map(|event| event.partition).collect();
         let mut claimed = Vec::new();
         for partition in partitions {
@@ -81,7 +81,7 @@ impl<B: Backend> Given<'_, B> {
 
 async fn an_event_is_claimed_as_it_was_handed_over<B: Backend>(backend: &B) {
     let given = given(backend);
-    let event = given.foreign_event("customers", "customer \"7\" / müller");
+    let event = given.external_event("customers", "customer \"7\" / müller");
 
     assert_eq!(given.publish(std::slice::from_ref(&event)).await, [true]);
 
@@ -95,7 +95,7 @@ async fn an_event_is_claimed_as_it_was_handed_over<B: Backend>(backend: &B) {
 
 async fn events_of_a_key_are_numbered_from_one_in_each_topic<B: Backend>(backend: &B) {
     let given = given(backend);
-    let event = |topic, key| given.foreign_event(topic, key);
+    let event = |topic, key| given.external_event(topic, key);
     let first = [event("customers", "7"), event("customers", "8"), event("invoices", "7"), event("customers", "7")];
     let second = [event("customers", "7"), event("invoices", "7"), event("customers", "9")];
 
@@ -104,13 +104,13 @@ async fn events_of_a_key_are_numbered_from_one_in_each_topic<B: Backend>(backend
 
     let numbers: BTreeMap<EventId, u64> =
         given.claimed(&[first.as_slice(), &second].concat()).await.into_iter().collect();
-    let of = |events: &[ForeignEvent]| events.iter().map(|event| numbers[&event.event_id]).collect::<Vec<_>>();
+    let of = |events: &[ExternalEvent]| events.iter().map(|event| numbers[&event.event_id]).collect::<Vec<_>>();
     assert_eq!((of(&first), of(&second)), (vec![1, 1, 1, 2], vec![3, 2, 1]));
 }
 
 async fn events_of_a_batch_keep_their_order<B: Backend>(backend: &B) {
     let given = given(backend);
-    let events: Vec<ForeignEvent> = (0..20).map(|_| given.foreign_event("customers", "7")).collect();
+    let events: Vec<ExternalEvent> = (0..20).map(|_| given.external_event("customers", "7")).collect();
 
     given.publish(&events).await;
 
@@ -120,7 +120,7 @@ async fn events_of_a_batch_keep_their_order<B: Backend>(backend: &B) {
 
 async fn an_event_that_was_published_before_is_published_once<B: Backend>(backend: &B) {
     let given = given(backend);
-    let [known, new] = [0, 1].map(|_| given.foreign_event("customers", "7"));
+    let [known, new] = [0, 1].map(|_| given.external_event("customers", "7"));
     given.publish(std::slice::from_ref(&known)).await;
 
     assert_eq!(given.publish(&[known.clone(), new.clone()]).await, [false, true]);
@@ -130,7 +130,7 @@ async fn an_event_that_was_published_before_is_published_once<B: Backend>(backen
 
 async fn an_event_that_occurs_twice_in_a_batch_is_published_once<B: Backend>(backend: &B) {
     let given = given(backend);
-    let event = given.foreign_event("customers", "7");
+    let event = given.external_event("customers", "7");
 
     assert_eq!(given.publish(&[event.clone(), event.clone()]).await, [true, false]);
 
@@ -140,11 +140,11 @@ async fn an_event_that_occurs_twice_in_a_batch_is_published_once<B: Backend>(bac
 async fn a_used_idempotency_key_publishes_nothing_and_names_its_first_use<B: Backend>(backend: &B) {
     let given = given(backend);
     let mark = given.mark();
-    let events = [0, 1].map(|_| given.foreign_event("customers", "7"));
+    let events = [0, 1].map(|_| given.external_event("customers", "7"));
     assert_eq!(given.publish_with(&events, Some(mark.clone())).await, BatchCommit::Done { is_new: vec![true, true] });
 
-    let again = [given.foreign_event("customers", "7")];
-    let other = IdempotencyMark { fingerprint: [9; 32], ..mark.clone() };
+    let again = [given.external_event("customers", "7")];
+    let other = IdempotencyRecord { fingerprint: [9; 32], ..mark.clone() };
 
     assert_eq!(given.publish_with(&again, Some(other)).await, BatchCommit::KeyUsed(mark));
     assert_eq!(given.rows_written().await, 2);
@@ -157,7 +157,7 @@ async fn an_idempotency_key_is_one_for_orders_and_events<B: Backend>(backend: &B
     commit.mark = Some(mark.clone());
     given.committed(commit).await;
 
-    let published = given.publish_with(&[given.foreign_event("customers", "7")], Some(mark.clone())).await;
+    let published = given.publish_with(&[given.external_event("customers", "7")], Some(mark.clone())).await;
 
     assert_eq!(published, BatchCommit::KeyUsed(mark));
     assert_eq!(given.rows_written().await, 1, "only the order's event");
@@ -166,8 +166,8 @@ async fn an_idempotency_key_is_one_for_orders_and_events<B: Backend>(backend: &B
 async fn batches_that_overlap_at_once_publish_each_event_once<B: Backend>(backend: &B) {
     let given = given(backend);
     let keys = ["7", "8", "9"];
-    let events: Vec<ForeignEvent> = (0..9).map(|at| given.foreign_event("customers", keys[at % 3])).collect();
-    let batches: Vec<Vec<ForeignEvent>> =
+    let events: Vec<ExternalEvent> = (0..9).map(|at| given.external_event("customers", keys[at % 3])).collect();
+    let batches: Vec<Vec<ExternalEvent>> =
         (0..6).map(|from| events.iter().cycle().skip(from).take(6).cloned().collect()).collect();
 
     let results = join_all(batches.iter().map(|batch| given.publish(batch))).await;
@@ -187,9 +187,9 @@ async fn batches_that_overlap_at_once_publish_each_event_once<B: Backend>(backen
 
 async fn a_partition_that_does_not_exist_is_refused<B: Backend>(backend: &B) {
     let given = given(backend);
-    let legal = given.foreign_event("customers", "7");
+    let legal = given.external_event("customers", "7");
     let partition = PartitionNo(backend.partitions());
-    let beyond = ForeignEvent { partition, ..given.foreign_event("customers", "7") };
+    let beyond = ExternalEvent { partition, ..given.external_event("customers", "7") };
 
     let result = backend.events().publish(EventBatch { events: vec![legal, beyond], mark: None }).await;
 

@@ -1,6 +1,6 @@
 //! Cases of `OutboxStore`: a row parked by its deaths in trials follows the poison policy of its topic and event type.
 use domain::{OrderId, Status};
-use ports::outbox::{BatchOutcome, ClaimedRow, Poison, PoisonPolicy, RowStatus};
+use ports::outbox::{BatchOutcome, ClaimedRow, PoisonAction, PoisonPolicy, RowStatus};
 
 use crate::backend::Backend;
 use crate::conformance::fixture::given::{Given, P0, given};
@@ -27,7 +27,8 @@ pub(super) async fn a_row_parked_as_poison_blocks_its_key_under_block_key<B: Bac
     let given = given(backend);
     let (mut worker, row) = suspect(&given).await;
     change_of(&given, &row).await;
-    let other_type = PoisonPolicy::from_iter([(&*row.kind, Poison::BlockKey), ("ANOTHER_TYPE", Poison::SkipRow)]);
+    let other_type =
+        PoisonPolicy::from_iter([(&*row.kind, PoisonAction::BlockKey), ("ANOTHER_TYPE", PoisonAction::SkipRow)]);
 
     die_in_two_trials(&given, &mut worker, &other_type).await;
 
@@ -39,7 +40,7 @@ pub(super) async fn a_row_parked_as_poison_does_not_block_its_key_under_skip_row
     let given = given(backend);
     let (mut worker, row) = suspect(&given).await;
     change_of(&given, &row).await;
-    let policy = PoisonPolicy::from_iter([(&*row.kind, Poison::SkipRow)]);
+    let policy = PoisonPolicy::from_iter([(&*row.kind, PoisonAction::SkipRow)]);
 
     die_in_two_trials(&given, &mut worker, &policy).await;
 
@@ -52,7 +53,7 @@ pub(super) async fn a_row_parked_as_poison_does_not_block_its_key_under_skip_row
 }
 
 /// Whether the later row of a key is claimed after the first was parked under these rules of its topic and of its event type.
-async fn key_goes_on<B: Backend>(backend: &B, of_topic: Poison, of_type: Poison) -> bool {
+async fn key_goes_on<B: Backend>(backend: &B, of_topic: PoisonAction, of_type: PoisonAction) -> bool {
     let given = given(backend);
     let (mut worker, row) = suspect(&given).await;
     change_of(&given, &row).await;
@@ -68,17 +69,17 @@ async fn key_goes_on<B: Backend>(backend: &B, of_topic: Poison, of_type: Poison)
 }
 
 pub(super) async fn skip_row_of_a_topic_comes_before_block_key_of_the_event_type<B: Backend>(backend: &B) {
-    assert!(key_goes_on(backend, Poison::SkipRow, Poison::BlockKey).await);
+    assert!(key_goes_on(backend, PoisonAction::SkipRow, PoisonAction::BlockKey).await);
 }
 
 pub(super) async fn block_key_of_a_topic_comes_before_skip_row_of_the_event_type<B: Backend>(backend: &B) {
-    assert!(!key_goes_on(backend, Poison::BlockKey, Poison::SkipRow).await);
+    assert!(!key_goes_on(backend, PoisonAction::BlockKey, PoisonAction::SkipRow).await);
 }
 
 pub(super) async fn a_resolution_returns_the_rows_that_it_parked<B: Backend>(backend: &B) {
     let given = given(backend);
     let (mut worker, row) = suspect(&given).await;
-    let policy = PoisonPolicy::from_iter([(&*row.kind, Poison::SkipRow)]);
+    let policy = PoisonPolicy::from_iter([(&*row.kind, PoisonAction::SkipRow)]);
 
     let first = worker.trial().await;
     assert_eq!(worker.crash_under(first.token, &policy).await, [], "one death in a trial parks no row");

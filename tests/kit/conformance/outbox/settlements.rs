@@ -1,7 +1,7 @@
 //! Cases of `OutboxStore`: a batch is settled once, and by its owner only.
 use ports::operators::RowSelector;
 use ports::outbox::{BatchOutcome, Disposition, ExclusionOutcome, FencedOutcome, PoisonPolicy, RowStatus, Settlement};
-use ports::partitions::{AcquireReason, Fence};
+use ports::partitions::{AcquireReason, LeaseFence};
 
 use crate::backend::Backend;
 use crate::conformance::fixture::given::{P0, P1, given, instance};
@@ -76,7 +76,7 @@ pub(super) async fn another_owners_statement_changes_nothing<B: Backend>(backend
     given.place_order(P0).await;
     let mut worker = worker(backend, "a", P0).await;
     let batch = worker.claim(ALL).await;
-    let fence = Fence { owner: instance("b"), ..worker.fence.clone() };
+    let fence = LeaseFence { owner: instance("b"), ..worker.fence.clone() };
 
     assert_all_stale(backend, &fence, Settlement { fence: fence.clone(), ..worker.settlement(&batch) }).await;
 
@@ -84,7 +84,7 @@ pub(super) async fn another_owners_statement_changes_nothing<B: Backend>(backend
 }
 
 /// Every statement with this fence and token is stale and leaves the lease row unchanged.
-pub(super) async fn assert_all_stale<B: Backend>(backend: &B, fence: &Fence, settlement: Settlement) {
+pub(super) async fn assert_all_stale<B: Backend>(backend: &B, fence: &LeaseFence, settlement: Settlement) {
     let given = given(backend);
     let before = given.view(P0).await;
     let (token, row) = (settlement.token, settlement.positions[0].0);

@@ -1,7 +1,7 @@
 //! Helpers of the lease cases: heartbeats, acquisitions of P0, a worker with an open batch.
 use std::time::Duration;
 
-use ports::partitions::{AcquireReason, Acquisition, Fence, InstanceId, LeaseSurvey, MemberRank, Token};
+use ports::partitions::{AcquireReason, Acquisition, InstanceId, LeaseFence, LeaseSurvey, MemberRank, Token};
 
 use crate::backend::Backend;
 use crate::conformance::fixture::given::{Given, P0, instance};
@@ -35,7 +35,7 @@ pub(super) async fn acquire<B: Backend>(
     result.expect("the acquisition returns")
 }
 
-pub(super) fn fence(acquisition: Acquisition) -> Fence {
+pub(super) fn fence(acquisition: Acquisition) -> LeaseFence {
     match acquisition {
         Acquisition::Taken(acquired) => acquired.fence,
         refused => panic!("{refused:?}"),

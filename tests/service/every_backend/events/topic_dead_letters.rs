@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::harness::backend::Backend;
 use crate::harness::endpoint::{Endpoint, EndpointResponse};
-use crate::harness::foreign_events::{self, topic_variable};
+use crate::harness::external_events::{self, topic_variable};
 use crate::harness::metrics::metric;
 use crate::harness::process::{Posthaste, command, finish};
 
@@ -34,7 +34,7 @@ impl Setup {
 
     fn publish(&self, key: &str, value: u32) {
         let event = json!({"topic": self.topic, "key": key, "type": "CustomerMoved", "payload": {"value": value}});
-        foreign_events::publish(&self.service.http, &event);
+        external_events::publish(&self.service.http, &event);
     }
 
     /// The lines that a command prints, and its messages.

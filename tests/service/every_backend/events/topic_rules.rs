@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::harness::backend::Backend;
 use crate::harness::endpoint::{Endpoint, EndpointResponse};
-use crate::harness::foreign_events::{self, topic_variable};
+use crate::harness::external_events::{self, topic_variable};
 use crate::harness::metrics::metric;
 use crate::harness::process::{Posthaste, run};
 
@@ -24,7 +24,7 @@ fn start(backend: &Backend, settings: &[(String, &str)]) -> Posthaste {
 
 fn publish(service: &Posthaste, topic: &str, key: &str, kind: &str, value: u32) {
     let event = json!({"topic": topic, "key": key, "type": kind, "payload": {"value": value}});
-    foreign_events::publish(&service.http, &event);
+    external_events::publish(&service.http, &event);
 }
 
 fn lines(backend: &Backend, arguments: &[&str]) -> Vec<Value> {

@@ -7,7 +7,7 @@ use kit::wait::until;
 use serde_json::json;
 
 use crate::harness::backend::Backend;
-use crate::harness::foreign_events::{self, topic_variable};
+use crate::harness::external_events::{self, topic_variable};
 use crate::harness::http::tea_order;
 use crate::harness::process::Posthaste;
 
@@ -17,7 +17,7 @@ const WAIT_MAX: Duration = Duration::from_secs(120);
 
 fn publish(service: &Posthaste, topic: &str) {
     let event = json!({"topic": topic, "key": topic, "type": "CustomerMoved", "payload": {}});
-    foreign_events::publish(&service.http, &event);
+    external_events::publish(&service.http, &event);
 }
 
 #[test]

@@ -58,13 +58,13 @@ impl QueuedBatch {
 
 /// Why the session is over, for the batches of its last transaction.
 #[derive(Clone, Copy)]
-enum SessionOver {
+enum SessionEnded {
     Unknown,
     Lost,
 }
 
 /// How an attempt to publish a group ended: the batches to send again, or the end of the session.
-type Attempt = Result<Vec<QueuedBatch>, SessionOver>;
+type Attempt = Result<Vec<QueuedBatch>, SessionEnded>;
 
 fn failed(reason: &str) -> BrokerFailure {
     Error::Unreachable(reason.into()).into()
@@ -102,7 +102,7 @@ impl ProducerSession {
         };
         if starts {
             // A task of the instance: it ends with its process, and stands still with it.
-            drop(tokio::task::spawn_local(self.clone().run(batch.companions > 0)));
+            drop(tokio::task::spawn_local(self.clone().run(batch.expected_batches > 0)));
         }
         published.await.unwrap_or_else(|_| lost())
     }
@@ -164,7 +164,7 @@ impl ProducerSession {
         match self.produce(&identity, &batches).await {
             Ok(ProduceResult::Written(positions)) => self.commit(&identity, batches, positions).await,
             Ok(ProduceResult::Refused(refused)) => self.abort_refused(&identity, batches, refused).await,
-            Ok(ProduceResult::Fenced | ProduceResult::NotReady(_)) => Err(self.over(batches, SessionOver::Lost)),
+            Ok(ProduceResult::Fenced | ProduceResult::NotReady(_)) => Err(self.over(batches, SessionEnded::Lost)),
             Err(Error::Unknown(_)) => {
                 if let Err(over) = self.abort(&identity).await {
                     return Err(self.over(batches, over));
@@ -206,7 +206,7 @@ impl ProducerSession {
             return Ok(again);
         }
         if self.0.state.lock().is_ended {
-            return Err(self.over(batches, SessionOver::Lost));
+            return Err(self.over(batches, SessionEnded::Lost));
         }
         match self.request_end(identity, TransactionStatus::Committed).await {
             Ok(EndResult::Decided) => {
@@ -216,8 +216,8 @@ impl ProducerSession {
                 }
                 Ok(Vec::new())
             }
-            Ok(EndResult::Fenced) => Err(self.over(batches, SessionOver::Lost)),
-            Err(_) => Err(self.over(batches, SessionOver::Unknown)),
+            Ok(EndResult::Fenced) => Err(self.over(batches, SessionEnded::Lost)),
+            Err(_) => Err(self.over(batches, SessionEnded::Unknown)),
         }
     }
 
@@ -245,15 +245,15 @@ impl ProducerSession {
     }
 
     /// Requests the abort until it is confirmed.
-    async fn abort(&self, identity: &ProducerIdentity) -> Result<(), SessionOver> {
+    async fn abort(&self, identity: &ProducerIdentity) -> Result<(), SessionEnded> {
         for _ in 0..ABORTS_MAX {
             match self.request_end(identity, TransactionStatus::Aborted).await {
                 Ok(EndResult::Decided) => return Ok(()),
-                Ok(EndResult::Fenced) => return Err(SessionOver::Lost),
+                Ok(EndResult::Fenced) => return Err(SessionEnded::Lost),
                 Err(_) => {}
             }
         }
-        Err(SessionOver::Unknown)
+        Err(SessionEnded::Unknown)
     }
 
     async fn request_end(&self, identity: &ProducerIdentity, status: TransactionStatus) -> Result<EndResult, Error> {
@@ -263,12 +263,12 @@ impl ProducerSession {
     }
 
     /// Ends the session with these batches, all of which report one failure.
-    fn over(&self, batches: Vec<QueuedBatch>, over: SessionOver) -> SessionOver {
+    fn over(&self, batches: Vec<QueuedBatch>, over: SessionEnded) -> SessionEnded {
         self.end();
         let failure = BrokerFailure::unknown("the session is over");
         let published = match over {
-            SessionOver::Unknown => Published::Unknown(failure),
-            SessionOver::Lost => Published::SessionLost(failure),
+            SessionEnded::Unknown => Published::Unknown(failure),
+            SessionEnded::Lost => Published::SessionLost(failure),
         };
         batches.into_iter().for_each(|batch| batch.finish(published.clone()));
         over

@@ -5,14 +5,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 use domain::{Order, OrderId, Status, Subject};
 use ports::Error;
-use ports::orders::{Commit, Committed, IdempotencyMark, OrderFilter, OrderStore, PageStart};
+use ports::orders::{Commit, Committed, IdempotencyRecord, OrderFilter, OrderStore, PageStart};
 use ports::outbox::{
     BatchOutcome, Claim, Claimed, Depth, Disposition, Exclusion, ExclusionOutcome, FencedOutcome, OutboxStore,
     PoisonPolicy, ResolvedBatch, RowId, SettledClaim, Settlement,
 };
 use ports::partitions::{
-    AcquireReason, Acquisition, Adoption, Epoch, Fence, InstanceId, LeaseSurvey, MemberRank, PartitionLeases,
-    PartitionNo, PartitionView, Release, Renewal, TimelineChange, Token,
+    AcquireReason, Acquisition, Epoch, InstanceId, LeaseFence, LeaseSurvey, MemberRank, PartitionLeases, PartitionNo,
+    PartitionView, Release, Renewal, TimelineAcceptance, TimelineChange, Token,
 };
 
 use crate::cluster::flaw::Flaw;
@@ -82,11 +82,16 @@ impl OrderStore for PostgresClient {
     async fn oldest(&self, status: Status, after: Option<OrderId>, limit: u32) -> Result<Vec<OrderId>, Error> {
         self.server.data().oldest(status, after, limit).await
     }
-    async fn find_mark(&self, subject: &Subject, key: &str, keep: Duration) -> Result<Option<IdempotencyMark>, Error> {
-        self.server.data().find_mark(subject, key, keep).await
+    async fn find_idempotency_record(
+        &self,
+        subject: &Subject,
+        key: &str,
+        keep: Duration,
+    ) -> Result<Option<IdempotencyRecord>, Error> {
+        self.server.data().find_idempotency_record(subject, key, keep).await
     }
-    async fn sweep_marks(&self, keep: Duration, limit: u32) -> Result<u64, Error> {
-        self.server.data().sweep_marks(keep, limit).await
+    async fn sweep_idempotency_records(&self, keep: Duration, limit: u32) -> Result<u64, Error> {
+        self.server.data().sweep_idempotency_records(keep, limit).await
     }
 }
 
@@ -102,7 +107,12 @@ impl OutboxStore for PostgresClient {
         Ok(claimed)
     }
 
-    async fn exclude(&self, fence: &Fence, token: Token, exclusions: &[Exclusion]) -> Result<ExclusionOutcome, Error> {
+    async fn exclude(
+        &self,
+        fence: &LeaseFence,
+        token: Token,
+        exclusions: &[Exclusion],
+    ) -> Result<ExclusionOutcome, Error> {
         self.scan_starts.take(fence);
         let (fence, exclusions) = (fence.clone(), exclusions.to_vec());
         let exclude = move |server: SimulatedPostgres| async move {
@@ -140,7 +150,7 @@ impl OutboxStore for PostgresClient {
 
     async fn resolve(
         &self,
-        fence: &Fence,
+        fence: &LeaseFence,
         token: Token,
         outcome: BatchOutcome,
         poison: &PoisonPolicy,
@@ -193,13 +203,14 @@ impl PartitionLeases for PostgresClient {
         };
         self.execute("acquire", acquire).await
     }
-    async fn adopt(
+    async fn accept_timeline(
         &self,
         change: &TimelineChange,
         watermarks: &BTreeMap<PartitionNo, Token>,
-    ) -> Result<Adoption, Error> {
+    ) -> Result<TimelineAcceptance, Error> {
         let (change, watermarks) = (change.clone(), watermarks.clone());
-        self.execute("adopt", move |server| async move { Ok(server.adopt(&change, &watermarks)) }).await
+        self.execute("accept_timeline", move |server| async move { Ok(server.accept_timeline(&change, &watermarks)) })
+            .await
     }
     async fn renew(&self, owner: &InstanceId, held: &[(PartitionNo, Epoch)], ttl: Duration) -> Result<Renewal, Error> {
         let (owner, held) = (owner.clone(), held.to_vec());

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use parking_lot::Mutex;
 use ports::outbox::RowId;
-use ports::partitions::{Counter, Epoch, Fence, PartitionNo};
+use ports::partitions::{Counter, Epoch, LeaseFence, PartitionNo};
 
 /// The number of a transaction that writes rows.
 pub type TransactionNo = u64;
@@ -52,7 +52,7 @@ impl ScanStart {
         (self.counter + 1 == counter).then_some(Self { counter, ..self })
     }
 
-    fn is_valid_for(&self, fence: &Fence) -> bool {
+    fn is_valid_for(&self, fence: &LeaseFence) -> bool {
         (self.epoch, self.counter) == (fence.epoch, fence.counter)
     }
 }
@@ -63,7 +63,7 @@ pub struct ScanStarts(Mutex<BTreeMap<PartitionNo, ScanStart>>);
 
 impl ScanStarts {
     /// Removes the start of a partition and returns it if it is valid for this fence. Called before each statement.
-    pub fn take(&self, fence: &Fence) -> Option<ScanStart> {
+    pub fn take(&self, fence: &LeaseFence) -> Option<ScanStart> {
         self.0.lock().remove(&fence.partition).filter(|start| start.is_valid_for(fence))
     }
 

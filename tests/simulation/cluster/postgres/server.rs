@@ -15,7 +15,7 @@ use ports::orders::{Commit, Committed};
 use ports::outbox::{
     BatchOutcome, Claim, ClaimKind, Claimed, FencedOutcome, OutboxStore, PoisonPolicy, ResolvedBatch, RowId, Settlement,
 };
-use ports::partitions::{Adoption, Fence, PartitionLeases, PartitionNo, TimelineChange, Token};
+use ports::partitions::{LeaseFence, PartitionLeases, PartitionNo, TimelineAcceptance, TimelineChange, Token};
 use tokio::time::Instant;
 
 use crate::cluster::flaw::Flaw;
@@ -177,7 +177,7 @@ impl SimulatedPostgres {
     /// Closes an open batch by its resolved outcome.
     pub async fn resolve(
         &self,
-        fence: &Fence,
+        fence: &LeaseFence,
         token: Token,
         outcome: BatchOutcome,
         poison: &PoisonPolicy,
@@ -276,14 +276,18 @@ impl SimulatedPostgres {
     }
 
     /// Adopts the present timeline.
-    pub fn adopt(&self, change: &TimelineChange, watermarks: &BTreeMap<PartitionNo, Token>) -> Adoption {
+    pub fn accept_timeline(
+        &self,
+        change: &TimelineChange,
+        watermarks: &BTreeMap<PartitionNo, Token>,
+    ) -> TimelineAcceptance {
         let mut state = self.0.state.lock();
         if state.timeline == state.adopted || change.timeline != state.timeline.to_string() {
-            return Adoption::AlreadyDone;
+            return TimelineAcceptance::AlreadyDone;
         }
         state.before_settlements = None;
         (state.adopted, state.adopted_at) = (state.timeline, Some(Instant::now()));
-        Adoption::Adopted { partitions_behind: self.0.reference.raise_counters(watermarks) }
+        TimelineAcceptance::Adopted { partitions_behind: self.0.reference.raise_counters(watermarks) }
     }
 
     /// How often the primary failed.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use ports::partitions::ProducerSessionId;
 
-use crate::producer::session_id::{self, SessionIdParts, WatermarkPlace};
+use crate::producer::session_id::{self, SessionIdParts, WatermarkPartition};
 
 /// Most fenced sessions that are remembered. A forgotten one is fenced again, which ends its successor.
 const FENCED_MAX: usize = 4_096;
@@ -47,7 +47,7 @@ impl DeadSessions {
     /// transactional id. A session without transactions is not recorded, because no producer initialises an id for it.
     pub(crate) fn insert_ended(&self, session: ProducerSessionId) {
         let SessionIdParts { transactional_id, watermarks } = session_id::parse(&session);
-        if watermarks != WatermarkPlace::Nowhere {
+        if watermarks != WatermarkPartition::Nowhere {
             let transactional_id = transactional_id.to_owned();
             self.0.lock().ended.push((transactional_id, session));
         }

@@ -7,7 +7,7 @@
 //! locked row, so that a lease that expired during the wait drops out as well and one that was renewed does not.
 use std::collections::HashMap;
 
-use outbox::Fence;
+use outbox::LeaseFence;
 use outbox::limits::BATCH_BYTES_MAX;
 use ports::outbox::{Claim, Claimed, ClaimedBatch};
 use tokio_postgres::Row;
@@ -182,7 +182,7 @@ struct PartitionResult<'a> {
 }
 
 impl PartitionResult<'_> {
-    fn claimed(&self, core: &Core, fence: &Fence, snapshot: &ScanSnapshot) -> StatementResult<Claimed> {
+    fn claimed(&self, core: &Core, fence: &LeaseFence, snapshot: &ScanSnapshot) -> StatementResult<Claimed> {
         let Some(summary) = self.summary else { return Ok(Claimed::Fenced) };
         let partition = fence.partition.0;
         let record = |counter| -> StatementResult<()> {

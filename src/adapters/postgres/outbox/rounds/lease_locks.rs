@@ -3,7 +3,7 @@
 //! waits for the round.
 use std::collections::BTreeMap;
 
-use outbox::Fence;
+use outbox::LeaseFence;
 use tokio_postgres::types::Type;
 
 use crate::connection::sql_value::SqlValue;
@@ -21,8 +21,8 @@ pub(crate) struct LeaseLocks<'a> {
 
 impl<'a> LeaseLocks<'a> {
     /// The lease rows of these fences, each once.
-    pub(crate) fn new(fences: impl Iterator<Item = &'a Fence>) -> Self {
-        let fences: BTreeMap<u32, &Fence> = fences.map(|fence| (fence.partition.0, fence)).collect();
+    pub(crate) fn new(fences: impl Iterator<Item = &'a LeaseFence>) -> Self {
+        let fences: BTreeMap<u32, &LeaseFence> = fences.map(|fence| (fence.partition.0, fence)).collect();
         Self {
             partitions: fences.keys().map(|partition| *partition as i32).collect(),
             owners: fences.values().map(|fence| &*fence.owner.0).collect(),

@@ -242,7 +242,7 @@ impl RelayQueueState {
 
 #[cfg(test)]
 mod tests {
-    use outbox::{Fence, InstanceId, PartitionNo, ProducerSessionId};
+    use outbox::{InstanceId, LeaseFence, PartitionNo, ProducerSessionId};
     use ports::outbox::ClaimKind;
 
     use super::*;
@@ -253,7 +253,8 @@ mod tests {
     }
 
     fn claim(partition: u32) -> Claim {
-        let fence = Fence { partition: PartitionNo(partition), owner: InstanceId("a".into()), epoch: 1, counter: 1 };
+        let fence =
+            LeaseFence { partition: PartitionNo(partition), owner: InstanceId("a".into()), epoch: 1, counter: 1 };
         Claim { fence, session: ProducerSessionId("s".into()), limit: 1, kind: ClaimKind::Ordinary }
     }
 

@@ -7,7 +7,7 @@ use ports::operators::{Audit, OperatorOutcome, OutboxOperators, RowFilter};
 use ports::orders::OrderStore;
 use ports::outbox::{Claim, ClaimKind, OutboxStore};
 use ports::partitions::{
-    AcquireReason, Acquisition, Fence, InstanceId, PartitionLeases, PartitionNo, ProducerSessionId,
+    AcquireReason, Acquisition, InstanceId, LeaseFence, PartitionLeases, PartitionNo, ProducerSessionId,
 };
 use postgres::Postgres;
 
@@ -16,14 +16,14 @@ use crate::support::{Database, advance};
 const P0: PartitionNo = PartitionNo(0);
 const DAY: Duration = Duration::from_secs(86_400);
 
-async fn fence(store: &Postgres) -> Fence {
+async fn fence(store: &Postgres) -> LeaseFence {
     match store.acquire(P0, &InstanceId("a".into()), AcquireReason::Uncertain, None, DAY * 90).await.unwrap() {
         Acquisition::Taken(acquired) => acquired.fence,
         held => panic!("{held:?}"),
     }
 }
 
-async fn send_one(store: &Postgres, make: &Factory, fence: &mut Fence) {
+async fn send_one(store: &Postgres, make: &Factory, fence: &mut LeaseFence) {
     store.commit(make.creation("ann", P0)).await.unwrap();
     let claim =
         Claim { fence: fence.clone(), session: ProducerSessionId("l".into()), limit: 10, kind: ClaimKind::Ordinary };

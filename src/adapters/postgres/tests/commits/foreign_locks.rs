@@ -6,7 +6,7 @@ use kit::Factory;
 use kit::wait::scaled;
 use ports::Error;
 use ports::orders::{Commit, Committed, OrderStore};
-use ports::outbox::events::{BatchCommit, EventBatch, EventStore, ForeignEvent};
+use ports::outbox::events::{BatchCommit, EventBatch, EventStore, ExternalEvent};
 use ports::partitions::PartitionNo;
 use postgres::{Options, Postgres};
 use tokio_postgres::Client;
@@ -42,7 +42,7 @@ impl LockFixture {
         self.sql(&format!("BEGIN; SELECT 1 FROM orders WHERE id = '{}' FOR UPDATE", self.placed.order.id)).await;
     }
 
-    /// A change of the locked order, with an idempotency mark.
+    /// A change of the locked order, with an idempotency record.
     fn marked_change(&self) -> Commit {
         let change = self.make.change(&self.placed.order, Status::Shipped, P0);
         Commit { mark: Some(self.make.mark(&change.order, "key")), ..change }
@@ -52,9 +52,9 @@ impl LockFixture {
         assert_eq!(self.store.commit(self.make.creation("bob", P0)).await.unwrap(), Committed::Done);
     }
 
-    fn event(&self) -> ForeignEvent {
+    fn event(&self) -> ExternalEvent {
         let row = self.make.foreign_row("locked", 1, P0);
-        ForeignEvent {
+        ExternalEvent {
             event_id: row.event_id,
             topic: "customers".into(),
             key: row.key,

@@ -9,7 +9,7 @@ use ports::operators::{OutboxOperators, RowFilter};
 use ports::orders::{Commit, Committed, OrderStore};
 use ports::outbox::{Claim, ClaimKind, Claimed, ClaimedBatch, FencedOutcome, OutboxStore, RowStatus};
 use ports::partitions::{
-    AcquireReason, Acquisition, Fence, InstanceId, PartitionLeases, PartitionNo, ProducerSessionId,
+    AcquireReason, Acquisition, InstanceId, LeaseFence, PartitionLeases, PartitionNo, ProducerSessionId,
 };
 use postgres::Postgres;
 use tokio::task::JoinHandle;
@@ -25,7 +25,7 @@ struct ClaimFixture {
     store: Postgres,
     client: Client,
     make: Factory,
-    fence: Fence,
+    fence: LeaseFence,
     database: Database,
 }
 
@@ -68,14 +68,14 @@ impl ClaimFixture {
     }
 }
 
-async fn acquire(store: &Postgres, ttl: Duration) -> Fence {
+async fn acquire(store: &Postgres, ttl: Duration) -> LeaseFence {
     match store.acquire(P0, &InstanceId("a".into()), AcquireReason::Vacant, None, ttl).await.unwrap() {
         Acquisition::Taken(acquired) => acquired.fence,
         held => panic!("{held:?}"),
     }
 }
 
-async fn claim(store: &Postgres, fence: Fence, limit: u32) -> Claimed {
+async fn claim(store: &Postgres, fence: LeaseFence, limit: u32) -> Claimed {
     store
         .claim(Claim { fence, session: ProducerSessionId("session".into()), limit, kind: ClaimKind::Ordinary })
         .await
@@ -92,7 +92,7 @@ async fn follower_is_not_claimed_while_its_head_is_in_flight() {
     let first = batch(claim(&fixture.store, fixture.fence.clone(), 1).await);
 
     for counter in [fixture.fence.counter, first.token] {
-        let again = claim(&fixture.store, Fence { counter, ..fixture.fence.clone() }, 10).await;
+        let again = claim(&fixture.store, LeaseFence { counter, ..fixture.fence.clone() }, 10).await;
         assert!(matches!(again, Claimed::Fenced), "{again:?}");
     }
 

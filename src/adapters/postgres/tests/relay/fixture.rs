@@ -10,7 +10,7 @@ use ports::operators::{OutboxOperators, RowFilter};
 use ports::orders::{Committed, OrderStore};
 use ports::outbox::{Claim, ClaimKind, Claimed, ClaimedBatch, FencedOutcome, OutboxStore, RowStatus, Settlement};
 use ports::partitions::{
-    AcquireReason, Acquired, Acquisition, Fence, InstanceId, PartitionLeases, PartitionNo, ProducerSessionId,
+    AcquireReason, Acquired, Acquisition, InstanceId, LeaseFence, PartitionLeases, PartitionNo, ProducerSessionId,
 };
 use postgres::{Options, Postgres};
 use tokio_postgres::Client;
@@ -25,7 +25,7 @@ pub struct RelayFixture {
     pub client: Client,
     pub make: Factory,
     /// The lease of each partition.
-    pub fences: Vec<Fence>,
+    pub fences: Vec<LeaseFence>,
     pub database: Database,
 }
 
@@ -109,7 +109,7 @@ impl RelayFixture {
     pub async fn plug(&self) -> Plug {
         let client = self.database.client().await;
         client.batch_execute("BEGIN; LOCK TABLE outbox IN ACCESS EXCLUSIVE MODE").await.unwrap();
-        let stale = Fence { epoch: 0, ..self.fences[PARTITIONS as usize - 1].clone() };
+        let stale = LeaseFence { epoch: 0, ..self.fences[PARTITIONS as usize - 1].clone() };
         let store = self.store.clone();
         let claimed = tokio::spawn(async move { claim(&store, &stale, 1).await });
         self.until_waiting_for("relation").await;
@@ -159,17 +159,17 @@ pub async fn acquire(store: &Postgres, partition: u32, ttl: Duration) -> Acquire
     }
 }
 
-pub async fn claim(store: &Postgres, fence: &Fence, limit: u32) -> Result<Claimed, Error> {
+pub async fn claim(store: &Postgres, fence: &LeaseFence, limit: u32) -> Result<Claimed, Error> {
     let session = ProducerSessionId("session".into());
     store.claim(Claim { fence: fence.clone(), session, limit, kind: ClaimKind::Ordinary }).await
 }
 
-pub fn settlement(fence: &Fence, batch: &ClaimedBatch) -> Settlement {
+pub fn settlement(fence: &LeaseFence, batch: &ClaimedBatch) -> Settlement {
     Settlement { fence: fence.clone(), token: batch.token, positions: [].into(), by_fallback: Vec::new() }
 }
 
 /// Settles an open batch, and returns the counter after it.
-pub async fn settle(store: &Postgres, fence: &Fence, batch: &ClaimedBatch) -> u64 {
+pub async fn settle(store: &Postgres, fence: &LeaseFence, batch: &ClaimedBatch) -> u64 {
     match store.settle(settlement(fence, batch)).await.unwrap() {
         FencedOutcome::Done { counter, .. } => counter,
         FencedOutcome::Stale => panic!("the batch is open"),

@@ -4,7 +4,7 @@ use std::time::Duration;
 use ports::Error;
 use ports::broker::Position;
 use ports::outbox::{Claim, ClaimKind, Claimed, FencedOutcome, OutboxStore, RowStatus, SettledClaim, Settlement};
-use ports::partitions::{Fence, ProducerSessionId};
+use ports::partitions::{LeaseFence, ProducerSessionId};
 use postgres::Options;
 
 use crate::relay::fixture::{LEASE, RelayFixture, batch, claim, settlement};
@@ -164,7 +164,7 @@ async fn worker_without_the_lease_changes_nothing_in_a_round() {
     let open = [fixture.claim_batch(0).await, fixture.claim_batch(1).await, fixture.claim_batch(2).await];
     let mut zombie = fixture.fences[1].clone();
     fixture.acquire(1, LEASE).await;
-    let settle = |fence: &Fence, batch| fixture.store.settle(settlement(fence, batch));
+    let settle = |fence: &LeaseFence, batch| fixture.store.settle(settlement(fence, batch));
 
     let settlements =
         [settle(&fixture.fences[0], &open[0]), settle(&zombie, &open[1]), settle(&fixture.fences[2], &open[2])];

@@ -4,7 +4,7 @@ use std::time::Duration;
 use kit::wait::scaled;
 use ports::Error;
 use ports::outbox::{Claimed, FencedOutcome, OutboxStore, RowStatus};
-use ports::partitions::Fence;
+use ports::partitions::LeaseFence;
 use postgres::Options;
 
 use crate::proxy::{Cut, Proxy};
@@ -193,10 +193,10 @@ async fn round_without_a_reply(cut: Cut) -> (RelayFixture, Vec<Result<Claimed, E
     })
     .await;
     // Prepares the statements: the round itself is one request.
-    let stale: Vec<Fence> = fixture.fences.iter().map(|fence| Fence { epoch: 0, ..fence.clone() }).collect();
+    let stale: Vec<LeaseFence> = fixture.fences.iter().map(|fence| LeaseFence { epoch: 0, ..fence.clone() }).collect();
     fixture.together(stale.iter().skip(1).map(|fence| claim(&fixture.store, fence, 10))).await;
-    let settle = |fence: &Fence| fixture.store.settle(settlement(fence, &open));
-    fixture.together([settle(&stale[0]), settle(&Fence { epoch: 0, ..fixture.fences[1].clone() })]).await;
+    let settle = |fence: &LeaseFence| fixture.store.settle(settlement(fence, &open));
+    fixture.together([settle(&stale[0]), settle(&LeaseFence { epoch: 0, ..fixture.fences[1].clone() })]).await;
 
     let plug = fixture.plug().await;
     let mut claims = Box::pin(futures::future::join_all(

@@ -6,7 +6,7 @@ use domain::Status;
 use kit::wait::scaled;
 use ports::orders::OrderStore;
 use ports::outbox::{Claim, ClaimKind, Claimed, ClaimedBatch, FencedOutcome, OutboxStore};
-use ports::partitions::{Fence, PartitionNo, ProducerSessionId};
+use ports::partitions::{LeaseFence, PartitionNo, ProducerSessionId};
 use postgres::{Options, Postgres};
 use tokio_postgres::Client;
 
@@ -64,7 +64,12 @@ async fn run(client: &Client, step: Step, partitions: &[u32]) {
 type OpenBatches = BTreeMap<usize, ClaimedBatch>;
 
 /// Claims after the settlement of the open batch, if there is one. Returns the counter after the settlement, and the claim's result.
-async fn settle_and_claim(store: &Postgres, fence: Fence, open: Option<&ClaimedBatch>, limit: u32) -> (u64, Claimed) {
+async fn settle_and_claim(
+    store: &Postgres,
+    fence: LeaseFence,
+    open: Option<&ClaimedBatch>,
+    limit: u32,
+) -> (u64, Claimed) {
     let Some(open) = open else { return (fence.counter, claim(store, &fence, limit).await.unwrap()) };
     let session = ProducerSessionId("session".into());
     let next = Claim { fence: fence.clone(), session, limit, kind: ClaimKind::Ordinary };

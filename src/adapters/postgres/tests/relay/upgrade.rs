@@ -1,7 +1,7 @@
 //! Batches that an earlier version opened: their rows are marked in the outbox, and the lease row does not name them.
 use ports::operators::{OutboxOperators, RowFilter, RowView};
 use ports::outbox::{BatchOutcome, Claim, ClaimKind, Claimed, FencedOutcome, OutboxStore, PoisonPolicy, RowStatus};
-use ports::partitions::{Fence, ProducerSessionId};
+use ports::partitions::{LeaseFence, ProducerSessionId};
 use postgres::{Options, Postgres, migrate};
 use tokio_postgres::Client;
 
@@ -89,7 +89,7 @@ async fn batch_that_is_open_at_the_upgrade_is_resolved_by_its_outcome() {
         assert_eq!(left.get::<_, i64>(0), 0);
 
         // Everything that was not published is sent now, and nothing else.
-        let mut fence = Fence { counter, ..acquired.fence };
+        let mut fence = LeaseFence { counter, ..acquired.fence };
         let mut sent = Vec::new();
         while sent.len() < 10 {
             let claimed = claim(&store, &fence, 100).await.unwrap();
@@ -116,7 +116,7 @@ async fn suspect_of_a_trial_that_is_open_at_the_upgrade_stays_one() {
 
     let FencedOutcome::Done { counter, rows: 1 } = resolved else { panic!("{resolved:?}") };
     let session = ProducerSessionId("session".into());
-    let fence = Fence { counter, ..acquired.fence };
+    let fence = LeaseFence { counter, ..acquired.fence };
     let trial = Claim { fence, session, limit: 1, kind: ClaimKind::Trial };
     let again = batch(store.claim(trial).await.unwrap());
     assert_eq!(again.rows.iter().map(|row| (row.id, row.attempt)).collect::<Vec<_>>(), [(2, 4)]);

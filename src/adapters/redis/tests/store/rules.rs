@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use deadpool_redis::redis as client;
 use outbox::cases::{ClaimSizeCase, ResolutionCase, claim_size_cases, resolution_cases};
-use outbox::{BatchOutcome, ExclusionOutcome, FencedOutcome, Poison, RowChange, RowId, RowState, RowStatus};
+use outbox::{BatchOutcome, ExclusionOutcome, FencedOutcome, PoisonAction, RowChange, RowId, RowState, RowStatus};
 use ports::FailureType;
 use ports::outbox::{Claim, ClaimKind, Claimed, Disposition, Exclusion, OutboxStore, PoisonPolicy};
-use ports::partitions::{Fence, InstanceId, PartitionNo, ProducerSessionId};
+use ports::partitions::{InstanceId, LeaseFence, PartitionNo, ProducerSessionId};
 use redis::{RedisStore, StoreOptions};
 
 use crate::support::{command, connection, orders, prefix, store_options, url};
@@ -32,8 +32,8 @@ impl Fixture {
         Self { store: RedisStore::open(options).await.unwrap(), prefix: format!("{prefix}{{store}}:") }
     }
 
-    fn fence(partition: u32) -> Fence {
-        Fence { partition: PartitionNo(partition), owner: InstanceId("one".into()), epoch: 1, counter: TOKEN }
+    fn fence(partition: u32) -> LeaseFence {
+        LeaseFence { partition: PartitionNo(partition), owner: InstanceId("one".into()), epoch: 1, counter: TOKEN }
     }
 
     /// Writes a lease of [`Fixture::fence`] that expires far in the future.
@@ -144,7 +144,7 @@ fn check_resolution(case: &ResolutionCase, row: &HashMap<String, String>, resolv
 #[tokio::test]
 async fn the_resolve_script_changes_rows_as_the_rule_does() {
     let cases = resolution_cases();
-    let mut batches: Vec<(BatchOutcome, Option<Poison>)> =
+    let mut batches: Vec<(BatchOutcome, Option<PoisonAction>)> =
         cases.iter().map(|case| (case.outcome, case.trial)).collect();
     batches.dedup();
     let fixture = Fixture::with_partitions(batches.len() as u32).await;

@@ -13,7 +13,7 @@ use ports::clock::Clock;
 use ports::operators::redrives::{DeadLetterId, RedriveLedger, RedriveRecord};
 use ports::operators::*;
 use ports::orders::cache::{CachedList, ListGeneration, ListKey, ListLookup, OrderCache};
-use ports::orders::{Commit, Committed, IdempotencyMark, ListBudget, OrderFilter, OrderStore, PageStart};
+use ports::orders::{Commit, Committed, IdempotencyRecord, ListBudget, OrderFilter, OrderStore, PageStart};
 use ports::outbox::*;
 use ports::partitions::*;
 use ports::rate_limit::{RateLimitDecision, RateLimitPolicy, RateLimiter};
@@ -83,10 +83,15 @@ impl OrderStore for FakeOrderStore {
     async fn oldest(&self, _: Status, _: Option<OrderId>, _: u32) -> Result<Vec<OrderId>, Error> {
         Ok(Vec::new())
     }
-    async fn find_mark(&self, _: &Subject, _: &str, _: Duration) -> Result<Option<IdempotencyMark>, Error> {
+    async fn find_idempotency_record(
+        &self,
+        _: &Subject,
+        _: &str,
+        _: Duration,
+    ) -> Result<Option<IdempotencyRecord>, Error> {
         Ok(None)
     }
-    async fn sweep_marks(&self, _: Duration, _: u32) -> Result<u64, Error> {
+    async fn sweep_idempotency_records(&self, _: Duration, _: u32) -> Result<u64, Error> {
         Ok(0)
     }
 }
@@ -329,13 +334,19 @@ impl OutboxStore for UnusedPorts {
     async fn claim(&self, _: Claim) -> Result<Claimed, Error> {
         unreachable!()
     }
-    async fn exclude(&self, _: &Fence, _: Token, _: &[Exclusion]) -> Result<ExclusionOutcome, Error> {
+    async fn exclude(&self, _: &LeaseFence, _: Token, _: &[Exclusion]) -> Result<ExclusionOutcome, Error> {
         unreachable!()
     }
     async fn settle(&self, _: Settlement) -> Result<FencedOutcome, Error> {
         unreachable!()
     }
-    async fn resolve(&self, _: &Fence, _: Token, _: BatchOutcome, _: &PoisonPolicy) -> Result<ResolvedBatch, Error> {
+    async fn resolve(
+        &self,
+        _: &LeaseFence,
+        _: Token,
+        _: BatchOutcome,
+        _: &PoisonPolicy,
+    ) -> Result<ResolvedBatch, Error> {
         unreachable!()
     }
     async fn depth(&self) -> Result<Depth, Error> {

@@ -1,4 +1,4 @@
-//! MessageWork: a kind of consumer that decides on each message by itself. It processes keys concurrently and the messages of a key one after the
+//! MessageDecider: a kind of consumer that decides on each message by itself. It processes keys concurrently and the messages of a key one after the
 //! other, and applies all decisions of a poll together.
 use std::time::Duration;
 
@@ -12,11 +12,11 @@ use crate::consumer_actor::decisions::Decisions;
 use crate::consumer_actor::forwarding::by_key;
 use crate::consumer_actor::group_consumer::GroupConsumer;
 use crate::consumer_actor::message_log;
-use crate::consumer_actor::poll_work::PollWork;
+use crate::consumer_actor::poll_processor::PollProcessor;
 
 /// The work of one kind of consumer. Its futures stay on the actor's thread.
 #[async_trait(?Send)]
-pub trait MessageWork: Send + Sync {
+pub trait MessageDecider: Send + Sync {
     /// Whether the key of each message is an order, also of a message that cannot be read.
     const KEY_IS_ORDER: bool;
 
@@ -34,8 +34,8 @@ pub trait MessageWork: Send + Sync {
 }
 
 #[async_trait(?Send)]
-impl<W: MessageWork> PollWork for W {
-    type Begun = ();
+impl<W: MessageDecider> PollProcessor for W {
+    type PollState = ();
 
     fn consumer(&self) -> &GroupConsumer {
         self.group_consumer()
@@ -52,7 +52,7 @@ impl<W: MessageWork> PollWork for W {
         let decided: Vec<Decisions> = by_key.buffered(consumer.parallel_keys.max(1)).try_collect().await?;
         let mut decisions = Decisions::default();
         decided.into_iter().for_each(|of_key| decisions.append(of_key));
-        if consumer.stops() {
+        if consumer.is_stopping() {
             decisions.acknowledge_up_to_undone(deliveries);
         }
         let failed = decisions.failed;
@@ -66,10 +66,10 @@ impl<W: MessageWork> PollWork for W {
 }
 
 /// Decides on the messages of one key, one after the other; on no further one when the service stops.
-async fn decide_key<W: MessageWork>(work: &W, messages: Vec<&Delivery>) -> Result<Decisions, Error> {
+async fn decide_key<W: MessageDecider>(work: &W, messages: Vec<&Delivery>) -> Result<Decisions, Error> {
     let mut decisions = Decisions::default();
     for delivery in messages {
-        if work.group_consumer().stops() {
+        if work.group_consumer().is_stopping() {
             break;
         }
         work.decide(delivery, &mut decisions).instrument(message_log::span(delivery, W::KEY_IS_ORDER)).await?;

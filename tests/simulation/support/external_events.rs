@@ -2,7 +2,7 @@
 use std::sync::Arc;
 
 use app::commands::publish_events::fingerprint;
-use app::dispatch::{EventsPublished, HandedOverEvent, KeyedIntent, PublishEvents};
+use app::dispatch::{EventsPublished, KeyedIntent, PublishEvents, SubmittedEvent};
 use outbox::EventKey;
 use ports::event_headers::EventHeaders;
 
@@ -23,7 +23,7 @@ pub async fn publish_of_key(
     payload: &str,
     idempotency_key: Option<&str>,
 ) -> EventsPublished {
-    let events = vec![HandedOverEvent {
+    let events = vec![SubmittedEvent {
         event_id: None,
         topic: CUSTOMERS.into(),
         key: EventKey::of_text(key),

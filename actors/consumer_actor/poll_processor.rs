@@ -1,4 +1,4 @@
-//! PollWork: what one kind of consumer does with the messages of a poll. All kinds share the loop: join the group, poll, record the messages in
+//! PollProcessor: what one kind of consumer does with the messages of a poll. All kinds share the loop: join the group, poll, record the messages in
 //! progress (for panic reports), process, count.
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,21 +7,21 @@ use async_trait::async_trait;
 use ports::Error;
 use ports::broker::consumer_groups::{Delivery, GroupMember};
 
+use crate::consumer_actor::consumer_loop::ConsumerLoop;
 use crate::consumer_actor::group_consumer::GroupConsumer;
 use crate::consumer_actor::message_log;
-use crate::consumer_actor::work::ConsumerWork;
 
 /// The work of one kind of consumer. Its futures stay on the actor's thread.
 #[async_trait(?Send)]
-pub trait PollWork: Send + Sync {
-    /// What [`PollWork::begin`] passes to [`PollWork::process`].
-    type Begun;
+pub trait PollProcessor: Send + Sync {
+    /// What [`PollProcessor::begin`] passes to [`PollProcessor::process`].
+    type PollState;
 
     /// The group whose messages these are.
     fn consumer(&self) -> &GroupConsumer;
 
     /// Begins a poll. Returns the most messages that the poll may return, or `None`, after a wait of at most `timeout`, where no messages are wanted now.
-    async fn begin(&self, timeout: Duration) -> Option<(u32, Self::Begun)>;
+    async fn begin(&self, timeout: Duration) -> Option<(u32, Self::PollState)>;
 
     /// Processes the messages of a poll, at least one, and acknowledges them. Returns the number of those that failed by themselves.
     ///
@@ -29,7 +29,7 @@ pub trait PollWork: Send + Sync {
     /// A port's; no message of the poll is acknowledged then, so all are delivered again.
     async fn process(
         &self,
-        begun: Self::Begun,
+        begun: Self::PollState,
         member: &dyn GroupMember,
         deliveries: &[Delivery],
     ) -> Result<u64, Error>;
@@ -39,16 +39,16 @@ pub trait PollWork: Send + Sync {
 }
 
 #[async_trait(?Send)]
-impl<W: PollWork> ConsumerWork for W {
+impl<W: PollProcessor> ConsumerLoop for W {
     fn group(&self) -> &str {
         &self.consumer().group
     }
 
-    fn stops(&self) -> bool {
-        self.consumer().stops()
+    fn is_stopping(&self) -> bool {
+        self.consumer().is_stopping()
     }
 
-    async fn run_once(
+    async fn poll_once(
         &self,
         member: Option<Arc<dyn GroupMember>>,
         number: u32,
@@ -59,7 +59,7 @@ impl<W: PollWork> ConsumerWork for W {
             None => self.consumer().join(number).await?,
         };
         let Some((limit, begun)) = self.begin(timeout).await else { return Ok(member) };
-        let mut begun_poll = BegunPoll { work: self, failed: 0 };
+        let mut begun_poll = PollGuard { work: self, failed: 0 };
         let (failed, result) = poll(self, begun, &*member, limit, timeout).await;
         begun_poll.failed = failed;
         drop(begun_poll);
@@ -68,21 +68,21 @@ impl<W: PollWork> ConsumerWork for W {
 }
 
 /// A poll that has begun. Its drop ends the poll also when the actor panics or is stopped: the restarted actor has the same work.
-struct BegunPoll<'a, W: PollWork> {
+struct PollGuard<'a, W: PollProcessor> {
     work: &'a W,
     failed: u64,
 }
 
-impl<W: PollWork> Drop for BegunPoll<'_, W> {
+impl<W: PollProcessor> Drop for PollGuard<'_, W> {
     fn drop(&mut self) {
         self.work.end(self.failed);
     }
 }
 
 /// Polls once and processes what arrives. Returns the number of messages that were not processed, beside the result.
-async fn poll<W: PollWork>(
+async fn poll<W: PollProcessor>(
     work: &W,
-    begun: W::Begun,
+    begun: W::PollState,
     member: &dyn GroupMember,
     limit: u32,
     timeout: Duration,

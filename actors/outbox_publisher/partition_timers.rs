@@ -1,4 +1,4 @@
-//! Alarms: the next timed run of each partition.
+//! PartitionTimers: the next timed run of each partition.
 use std::collections::BTreeMap;
 
 use ports::partitions::PartitionNo;
@@ -6,9 +6,9 @@ use tokio::time::Instant;
 
 /// One alarm per partition; the earliest wins. Pure: the caller passes the time and sets the timers.
 #[derive(Debug, Default)]
-pub struct Alarms(BTreeMap<PartitionNo, Instant>);
+pub struct PartitionTimers(BTreeMap<PartitionNo, Instant>);
 
-impl Alarms {
+impl PartitionTimers {
     /// Sets an alarm. Returns true if the caller must set a timer: an earlier alarm that is still to come covers this one.
     pub fn set(&mut self, partition: PartitionNo, at: Instant, now: Instant) -> bool {
         if self.0.get(&partition).is_some_and(|earlier| *earlier <= at && *earlier > now) {
@@ -36,16 +36,16 @@ mod tests {
 
     #[test]
     fn an_earlier_alarm_covers_a_later_one_until_it_has_fired() {
-        let (mut alarms, now) = (Alarms::default(), Instant::now());
+        let (mut timers, now) = (PartitionTimers::default(), Instant::now());
         let partition = PartitionNo(1);
 
-        assert!(alarms.set(partition, now + 50 * MS, now));
-        assert!(!alarms.set(partition, now + 80 * MS, now), "covered");
-        assert!(alarms.set(partition, now + 20 * MS, now), "an earlier one needs its own timer");
-        alarms.fired(partition, now + 10 * MS);
-        assert!(!alarms.set(partition, now + 30 * MS, now), "a timer before the alarm leaves it");
-        alarms.fired(partition, now + 20 * MS);
+        assert!(timers.set(partition, now + 50 * MS, now));
+        assert!(!timers.set(partition, now + 80 * MS, now), "covered");
+        assert!(timers.set(partition, now + 20 * MS, now), "an earlier one needs its own timer");
+        timers.fired(partition, now + 10 * MS);
+        assert!(!timers.set(partition, now + 30 * MS, now), "a timer before the alarm leaves it");
+        timers.fired(partition, now + 20 * MS);
 
-        assert!(alarms.set(partition, now + 80 * MS, now + 20 * MS));
+        assert!(timers.set(partition, now + 80 * MS, now + 20 * MS));
     }
 }

@@ -1,4 +1,4 @@
-//! ConsumerWork: what a ConsumerActor does with the messages of its group.
+//! ConsumerLoop: what a ConsumerActor does with the messages of its group.
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,18 +8,18 @@ use ports::broker::consumer_groups::GroupMember;
 
 /// The work of a consumer, one poll at a time. Its futures stay on the actor's thread.
 #[async_trait(?Send)]
-pub trait ConsumerWork: Send + Sync {
+pub trait ConsumerLoop: Send + Sync {
     /// Name of the consumer group.
     fn group(&self) -> &str;
 
     /// Whether the service stops: no further poll begins.
-    fn stops(&self) -> bool;
+    fn is_stopping(&self) -> bool;
 
     /// One poll; joins the group first if there is no membership. Returns the membership for the next poll.
     ///
     /// # Errors
     /// A port's; no message of the poll is acknowledged then, so all are delivered again.
-    async fn run_once(
+    async fn poll_once(
         &self,
         member: Option<Arc<dyn GroupMember>>,
         number: u32,

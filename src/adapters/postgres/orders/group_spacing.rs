@@ -1,4 +1,4 @@
-//! GroupPace: when the next group of commits starts. A transaction has a fixed cost, whatever the number of its commits. If every group started
+//! GroupSpacing: when the next group of commits starts. A transaction has a fixed cost, whatever the number of its commits. If every group started
 //! at once, groups on a busy server would be small and slow each other down. After a pause a single commit starts at once.
 use std::time::Duration;
 
@@ -11,14 +11,14 @@ const FULL_GROUP: usize = 16;
 
 /// The pace of all committers together.
 #[derive(Debug, Default)]
-pub(crate) struct GroupPace {
+pub(crate) struct GroupSpacing {
     /// The earliest start of the next group; `None` before the first.
     next: Option<Instant>,
     /// How long the group that ended last took.
     last: Duration,
 }
 
-impl GroupPace {
+impl GroupSpacing {
     /// The moment until which `waiting` commits wait for more; `None` if they start now.
     pub(crate) fn waits_until(&self, waiting: usize, now: Instant) -> Option<Instant> {
         self.next.filter(|next| *next > now && waiting < FULL_GROUP)
@@ -47,7 +47,7 @@ mod tests {
 
     #[test]
     fn groups_start_four_times_the_last_duration_apart_up_to_the_limit() {
-        let (mut pace, start) = (GroupPace::default(), Instant::now());
+        let (mut pace, start) = (GroupSpacing::default(), Instant::now());
         assert_eq!(pace.waits_until(1, start), None, "the first group waits for nothing");
 
         for (took, distance) in
@@ -63,7 +63,7 @@ mod tests {
 
     #[test]
     fn full_group_starts_at_once() {
-        let (mut pace, start) = (GroupPace::default(), Instant::now());
+        let (mut pace, start) = (GroupSpacing::default(), Instant::now());
         pace.record_end(us(10_000));
         pace.record_start(start, MAX);
 
