@@ -111,7 +111,7 @@ fn a_row_is_parked_retried_and_sent_from_the_browser() {
     page.wait_for_text("● SENT");
     page.open(&row);
     page.wait_for_text("\"eventType\": \"ORDER_CREATED\"");
-    page.wait_for_text("root: retry (inspected)");
+    page.wait_for_text("root: redrive (inspected)");
 }
 
 #[test]
