@@ -27,7 +27,7 @@ const SEEDS_PER_FLAW: u64 = 400;
 /// What must happen in a hundred seeds: a simulation in which it does not proves less than it seems to.
 const EXPECTED: [&str; 28] = [
     "abort_transaction",
-    "adopt",
+    "accept_timeline",
     "applied",
     "cut",
     "duplicate message",
