@@ -66,8 +66,9 @@ impl ConnectionPhase {
     pub(crate) fn response_finished(&self) {
         let now = Instant::now();
         self.phase.set(match self.phase.get() {
-            Phase::Refusing => Phase::Closing { until: now + self.timeouts.close },
-            _ if self.is_last.get() => Phase::Closing { until: now + self.timeouts.close },
+            phase if self.is_last.get() || matches!(phase, Phase::Refusing) => {
+                Phase::Closing { until: now + self.timeouts.close }
+            }
             _ => Phase::Idle { until: now + self.timeouts.idle + self.timeouts.head },
         });
         if let Some(waker) = self.waiting.take() {

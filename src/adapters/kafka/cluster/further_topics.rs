@@ -12,14 +12,15 @@ const REFUSED_CHECK_INTERVAL: Duration = Duration::from_secs(10);
 /// State of the installation's further topics, in the watcher's thread.
 #[derive(Debug, Default)]
 pub(crate) struct FurtherTopics {
-    /// The last reported refusal, and when they are checked again.
-    refused: Option<(String, Instant)>,
+    /// The last reported refusal.
+    refused: Option<String>,
+    checked_at: Option<Instant>,
 }
 
 impl FurtherTopics {
     /// Whether they were refused and must be checked again.
     pub(crate) fn are_due(&self) -> bool {
-        self.refused.as_ref().is_some_and(|(_, next_check)| Instant::now() >= *next_check)
+        self.refused.is_some() && self.checked_at.is_none_or(|at| at.elapsed() >= REFUSED_CHECK_INTERVAL)
     }
 
     /// Creates missing topics and checks existing ones. Reports a refusal once, until it changes.
@@ -30,21 +31,15 @@ impl FurtherTopics {
             Err(error) if may_pass(error) => {}
             Err(error) => self.report(error),
         }
-        self.postpone();
+        self.checked_at = Some(Instant::now());
         ensured
     }
 
     fn report(&mut self, error: &Error) {
-        let reason = error.to_string();
-        if self.refused.as_ref().is_none_or(|(reported, _)| *reported != reason) {
+        let reason = Some(error.to_string());
+        if self.refused != reason {
             tracing::error!(event = "further_topics_refused", error = %error, "topics of other services are missing: their events wait in the outbox, all others are published: {error}");
-        }
-        self.refused = Some((reason, Instant::now()));
-    }
-
-    fn postpone(&mut self) {
-        if let Some((_, next_check)) = &mut self.refused {
-            *next_check = Instant::now() + REFUSED_CHECK_INTERVAL;
+            self.refused = reason;
         }
     }
 }
