@@ -87,7 +87,7 @@ impl GroupConsumer {
             Some(stage) => Some(stage),
             None => self.inbox.detour(&self.group, &key).await?.map(|detour| detour.stage),
         };
-        Ok(ahead.filter(|ahead| detour_stage_of(delivery).is_none_or(|round| round < *ahead)))
+        Ok(ahead.filter(|ahead| detour_stage_of(delivery).is_none_or(|detour_stage| detour_stage < *ahead)))
     }
 
     /// Sends a message behind an earlier one of its key that is being retried. Returns whether there is one.
@@ -106,7 +106,7 @@ impl GroupConsumer {
         }
         let Some(ahead) = self.detour_ahead(delivery, decisions).await? else { return Ok(false) };
         // Stage by stage, so that no message of the key overtakes an earlier one.
-        let stage = detour_stage_of(delivery).map_or(0, |round| round + 1);
+        let stage = detour_stage_of(delivery).map_or(0, |detour_stage| detour_stage + 1);
         // Without a delay of its own: the earlier message is ahead in the partition, which pauses until that one is due. Once it is done, a delay
         // would only postpone this message and the end of the detour.
         let record = self.retry_record(delivery, (stage, Duration::ZERO), &waits_for_earlier(), attempts_made);
@@ -129,8 +129,8 @@ impl GroupConsumer {
     ) {
         // A message may have waited in a later retry topic than its own failures lead to. It continues from there: in an earlier one, later
         // messages of its key could overtake it.
-        let round = detour_stage_of(delivery).filter(|_| needs_order);
-        let stage = round.map_or(stage, |round| stage.max(round + 1));
+        let detour_stage = detour_stage_of(delivery).filter(|_| needs_order);
+        let stage = detour_stage.map_or(stage, |detour_stage| stage.max(detour_stage + 1));
         let delay = blocked_delay(self.retry_delays[topic_stage(stage)], attempts);
         let record = self.retry_record(delivery, (stage, delay), failure, attempts);
         decisions.forward.push(ForwardedRecord { record, if_refused: self.end_of_detour(delivery, needs_order) });
@@ -244,12 +244,12 @@ fn blocked_delay(delay: Duration, attempts: u32) -> Duration {
     delay * 2_u32.pow(attempts.saturating_sub(ATTEMPTS_MAX).min(BLOCKED_DOUBLINGS_MAX))
 }
 
-/// The round of a key's detour that a message of a retry topic belongs to: the topic's stage, and beyond the last topic the header's
+/// The stage of a key's detour that a message of a retry topic belongs to: the topic's stage, and beyond the last topic the header's
 /// count, which distinguishes a message that entered that topic again from those that were there before.
 fn detour_stage_of(delivery: &Delivery) -> Option<u32> {
     let stage = u32::try_from(retry_stage(&delivery.position.topic)?).ok()?;
-    let round = delivery.record.text(DETOUR_STAGE_HEADER).and_then(|text| text.parse().ok());
-    Some(round.unwrap_or(stage))
+    let detour_stage = delivery.record.text(DETOUR_STAGE_HEADER).and_then(|text| text.parse().ok());
+    Some(detour_stage.unwrap_or(stage))
 }
 
 /// The offset of a message before it was first sent to a retry topic.

@@ -50,8 +50,8 @@ impl BatchSender {
         let RelayContext { broker, local_leases, envelope, options, metrics, .. } = &*self.0;
         let (mut batch, refused) = InFlightBatch::new(batch, envelope, broker.record_bytes_max(), kind, probe);
         let _in_progress = batch.in_progress(partition_session.fence.partition);
-        let contract_violation = refused.iter().filter(|refused| refused.contract_violation).count();
-        metrics.kafka_schema_validation_errors.inc_by(contract_violation as u64);
+        let contract_violations = refused.iter().filter(|refused| refused.contract_violation).count();
+        metrics.kafka_schema_validation_errors.inc_by(contract_violations as u64);
         if !refused.is_empty()
             && let Err(end) = self.exclude(&mut partition_session, &mut batch, refused).await
         {

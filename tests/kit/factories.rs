@@ -99,7 +99,7 @@ impl Factory {
     }
 
     /// The row of another service's event, not yet written: a key that is not a UUID, a type and a topic of its own, headers, no JSON.
-    pub fn foreign_row(&self, key: &str, sequence: u64, partition: PartitionNo) -> NewRow {
+    pub fn external_row(&self, key: &str, sequence: u64, partition: PartitionNo) -> NewRow {
         NewRow {
             event_id: self.event_id(),
             key: EventKey::parse(key).expect("the key is legal"),

@@ -22,7 +22,7 @@ pub(crate) fn commit(context: &mut WriteContext<'_>, commit: &Commit) -> Command
     }
     context.begin_writing();
     if let Some(mark) = &commit.mark {
-        insert_mark(context, mark)?;
+        insert_idempotency_record(context, mark)?;
     }
     write_order(context, commit)?;
     for event in &commit.events {
@@ -44,7 +44,7 @@ fn refuse_known_event(context: &WriteContext<'_>, event: &NewRow, before: &[NewR
 /// The reason for which the mark or the stored version refuses the commit, if there is one.
 fn refusal(context: &WriteContext<'_>, commit: &Commit) -> CommandResult<Option<Committed>> {
     if let Some(mark) = &commit.mark
-        && let Some(taken) = taken_mark(context, mark)?
+        && let Some(taken) = taken_idempotency_record(context, mark)?
     {
         return Ok(Some(Committed::KeyUsed(taken)));
     }
@@ -95,7 +95,7 @@ fn status_of(context: &WriteContext<'_>, id: OrderId) -> CommandResult<Option<St
     Ok(status.as_deref().and_then(Status::parse))
 }
 
-pub(crate) fn insert_mark(context: &WriteContext<'_>, mark: &IdempotencyRecord) -> CommandResult<()> {
+pub(crate) fn insert_idempotency_record(context: &WriteContext<'_>, mark: &IdempotencyRecord) -> CommandResult<()> {
     let mut statement = context.sql.prepare_cached(
         "INSERT INTO mark (subject, key, fingerprint, order_id, created_at) VALUES (?1, ?2, ?3, ?4, ?5)",
     )?;
@@ -104,7 +104,7 @@ pub(crate) fn insert_mark(context: &WriteContext<'_>, mark: &IdempotencyRecord) 
     Ok(())
 }
 
-pub(crate) fn taken_mark(
+pub(crate) fn taken_idempotency_record(
     context: &WriteContext<'_>,
     mark: &IdempotencyRecord,
 ) -> CommandResult<Option<IdempotencyRecord>> {

@@ -9,7 +9,7 @@ use rusqlite::params;
 
 use crate::connection::group_commit::WriteContext;
 use crate::error::CommandResult;
-use crate::orders::commit::{insert_event, insert_mark, taken_mark};
+use crate::orders::commit::{insert_event, insert_idempotency_record, taken_idempotency_record};
 use crate::store::Embedded;
 
 #[async_trait]
@@ -25,14 +25,14 @@ impl EventStore for Embedded {
 
 fn publish(context: &mut WriteContext<'_>, batch: EventBatch) -> CommandResult<BatchCommit> {
     if let Some(mark) = &batch.mark
-        && let Some(taken) = taken_mark(context, mark)?
+        && let Some(taken) = taken_idempotency_record(context, mark)?
     {
         return Ok(BatchCommit::KeyUsed(taken));
     }
     let is_new = new_events(context, &batch.events)?;
     context.begin_writing();
     if let Some(mark) = &batch.mark {
-        insert_mark(context, mark)?;
+        insert_idempotency_record(context, mark)?;
     }
     let now = context.now;
     for (event, _) in batch.events.into_iter().zip(&is_new).filter(|(_, is_new)| **is_new) {

@@ -41,7 +41,7 @@ impl EventStore for Postgres {
 async fn publish(core: &Arc<Core>, batch: &EventBatch) -> StatementResult<BatchCommit> {
     let transaction = core.event_session().await?.begin().await?;
     if let Some(mark) = &batch.mark
-        && let Some(taken) = insert_mark(&transaction, mark).await?
+        && let Some(taken) = insert_idempotency_record(&transaction, mark).await?
     {
         transaction.rollback().await?;
         return Ok(BatchCommit::KeyUsed(taken));
@@ -58,7 +58,7 @@ async fn publish(core: &Arc<Core>, batch: &EventBatch) -> StatementResult<BatchC
 }
 
 /// Inserts the mark, or returns the one that has taken its key.
-async fn insert_mark(
+async fn insert_idempotency_record(
     transaction: &Transaction,
     mark: &IdempotencyRecord,
 ) -> StatementResult<Option<IdempotencyRecord>> {

@@ -70,9 +70,9 @@ async fn view_shows_events_of_other_services_by_their_topic_and_text_key() {
     let store = database.store("a").await;
     let factory = Factory::seeded(3, "order.events".into());
     let mut commit = factory.creation("ann", PartitionNo(0));
-    let mut json = factory.foreign_row("customer-7", 1, PartitionNo(0));
+    let mut json = factory.external_row("customer-7", 1, PartitionNo(0));
     (json.topic, json.payload) = ("outbox.event.Customer".into(), b"{\"a\": 1}".as_slice().into());
-    commit.events = vec![json, factory.foreign_row("customer-8", 1, PartitionNo(0))];
+    commit.events = vec![json, factory.external_row("customer-8", 1, PartitionNo(0))];
     store.commit(commit).await.unwrap();
     let values = "SELECT aggregatetype, aggregateid, payload::text FROM outbox_debezium ORDER BY aggregateid";
 

@@ -42,7 +42,7 @@ fn arguments(batch: &EventBatch) -> Result<ScriptArguments, Error> {
         None => ScriptArguments::new().text("").text(""),
     };
     for event in &batch.events {
-        let (topic, rest) = row::foreign_metadata(event)?;
+        let (topic, rest) = row::external_metadata(event)?;
         arguments = arguments.text(event.event_id.to_string()).text(event.key.to_string()).number(event.partition);
         arguments = arguments.text(&*event.kind).text(topic).text(rest).bytes(&event.payload);
         let extra = row::extra_metadata(event.event_id, &event.headers, &event.content_type, &event.request_id)?;

@@ -52,7 +52,7 @@ pub(crate) fn extra_metadata(
 }
 
 /// The parts of an event's metadata around what the script draws, the sequence and the time: the topic, and what follows.
-pub(crate) fn foreign_metadata(event: &ExternalEvent) -> Result<(String, String), Error> {
+pub(crate) fn external_metadata(event: &ExternalEvent) -> Result<(String, String), Error> {
     let trace = event.trace.as_ref();
     let text = |value: &Arc<str>| value.to_string();
     let rest =

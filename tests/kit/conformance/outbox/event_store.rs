@@ -31,7 +31,7 @@ impl<B: Backend> Given<'_, B> {
     /// An event in the partition of its key: a store may compute it itself, as SQL writers let it do.
     fn external_event(&self, topic: &str, key: &str) -> ExternalEvent {
         let partition = PartitionNo(topic_partition(key.as_bytes(), self.backend.partitions()));
-        let row = self.factory.foreign_row(key, 1, partition);
+        let row = self.factory.external_row(key, 1, partition);
         ExternalEvent {
             event_id: row.event_id,
             topic: topic.into(),

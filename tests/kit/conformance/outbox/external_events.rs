@@ -16,7 +16,7 @@ async fn write<B: Backend>(given: &Given<'_, B>, rows: Vec<NewRow>) {
 
 pub(super) async fn an_event_of_another_service_is_claimed_as_it_was_written<B: Backend>(backend: &B) {
     let given = given(backend);
-    let mut row = given.factory.foreign_row("customer \"7\" / müller", 3, P0);
+    let mut row = given.factory.external_row("customer \"7\" / müller", 3, P0);
     row.trace = Some(given.factory.trace());
     write(&given, vec![row.clone()]).await;
 
@@ -32,7 +32,7 @@ pub(super) async fn an_event_of_another_service_is_claimed_as_it_was_written<B: 
 
 pub(super) async fn later_rows_of_a_text_key_wait_for_their_head<B: Backend>(backend: &B) {
     let given = given(backend);
-    let row = |key: &str, sequence| given.factory.foreign_row(key, sequence, P0);
+    let row = |key: &str, sequence| given.factory.external_row(key, sequence, P0);
     write(&given, vec![row("customer-7", 1), row("customer-8", 1), row("customer-7", 2)]).await;
     let mut worker = worker(backend, "a", P0).await;
     let mut batch = worker.claim(ALL).await;
@@ -52,7 +52,7 @@ pub(super) async fn later_rows_of_a_text_key_wait_for_their_head<B: Backend>(bac
 pub(super) async fn operators_find_rows_by_text_key_and_by_any_type<B: Backend>(backend: &B) {
     let given = given(backend);
     let (first, second) =
-        (given.factory.foreign_row("customer-7", 1, P0), given.factory.foreign_row("Customer-7", 1, P0));
+        (given.factory.external_row("customer-7", 1, P0), given.factory.external_row("Customer-7", 1, P0));
     write(&given, vec![first.clone(), second]).await;
     let found = async |filter| given.rows(filter).await.into_iter().map(|row| row.key.to_string()).collect::<Vec<_>>();
     let of_key = |key: &EventKey| RowFilter { key: Some(key.clone()), ..RowFilter::default() };

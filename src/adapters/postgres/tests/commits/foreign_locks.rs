@@ -53,7 +53,7 @@ impl LockFixture {
     }
 
     fn event(&self) -> ExternalEvent {
-        let row = self.make.foreign_row("locked", 1, P0);
+        let row = self.make.external_row("locked", 1, P0);
         ExternalEvent {
             event_id: row.event_id,
             topic: "customers".into(),
