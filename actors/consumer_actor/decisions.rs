@@ -104,7 +104,7 @@ mod tests {
         let record = Record {
             topic: topic.into(),
             key: "k".into(),
-            headers: Vec::new(),
+            headers: Default::default(),
             value: b"".as_slice().into(),
             timestamp: Timestamp::from_millis(0),
         };

@@ -150,11 +150,11 @@ impl GroupConsumer {
         let due = now.plus(delay);
         let forward = Forward { target, group: &self.group, failure, attempts_made: attempts, now, due };
         let mut record = forward_record(delivery, forward);
-        record.headers.retain(|(name, _)| &**name != DETOUR_STAGE_HEADER);
+        record.headers.retain(|name| name != DETOUR_STAGE_HEADER);
         if topic_stage(stage) < stage as usize {
-            record.headers.push((DETOUR_STAGE_HEADER.into(), stage.to_string().into_bytes().into()));
+            record.headers.push(DETOUR_STAGE_HEADER, stage.to_string().as_bytes());
         }
-        self.mark(&mut record);
+        self.add_header(&mut record);
         record
     }
 
@@ -189,7 +189,7 @@ impl GroupConsumer {
         let (attempts_made, now) = (attempts.unwrap_or(1), self.clock.wall());
         let forward = Forward { target, group: &self.group, failure, attempts_made, now, due: now };
         let mut record = forward_record(delivery, forward);
-        self.mark(&mut record);
+        self.add_header(&mut record);
         decisions.forward.push(ForwardedRecord { record, if_refused: None });
     }
 
@@ -211,10 +211,10 @@ impl GroupConsumer {
         self.base.as_deref().unwrap_or_else(|| base_topic(&delivery.position.topic))
     }
 
-    fn mark(&self, record: &mut Record) {
-        if let Some((name, value)) = &self.mark {
-            record.headers.retain(|(header, _)| header != name);
-            record.headers.push((Arc::clone(name), Arc::clone(value)));
+    fn add_header(&self, record: &mut Record) {
+        if let Some((name, value)) = &self.added_header {
+            record.headers.retain(|header| header != *name);
+            record.headers.push(name, value.as_bytes());
         }
     }
 }

@@ -6,7 +6,7 @@ use domain::Timestamp;
 use outbox::topics::RETRY_DELAYS;
 use ports::Error;
 use ports::broker::consumer_groups::{AckOutcome, ConsumerGroups, GroupMember};
-use ports::broker::{Broker, Header};
+use ports::broker::Broker;
 use ports::clock::Clock;
 use ports::inbox::{Inbox, InboxOutcome};
 use supervision::SupervisionBus;
@@ -26,8 +26,8 @@ pub struct GroupConsumer {
     pub members: u32,
     /// The topic whose retry topics and dead letters are used; `None` for that of each message.
     pub base: Option<String>,
-    /// Header of every forwarded message.
-    pub mark: Option<Header>,
+    /// Name and value of a header that every forwarded message gets.
+    pub added_header: Option<(&'static str, String)>,
     /// Most keys of a poll whose messages are processed at the same time; those of one key follow each other.
     pub parallel_keys: usize,
     /// How long a message waits in each retry topic.

@@ -82,7 +82,7 @@ pub mod port_types {
     pub use ports::FailureType;
     pub use ports::broker::consumer_groups::Delivery;
     pub use ports::broker::topic_log::ReadLimits;
-    pub use ports::broker::{Header, Position};
+    pub use ports::broker::{Position, RecordHeaders};
     pub use ports::endpoint::webhooks::{AttemptOutcome, Webhook, WebhookDelivery};
     pub use ports::event_headers::EventHeaders;
     pub use ports::operators::{

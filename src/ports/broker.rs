@@ -11,10 +11,12 @@ use crate::error::Error;
 
 pub mod consumer_groups;
 mod record;
+mod record_headers;
 pub mod topic_log;
 pub mod topics;
 
-pub use record::{Header, NULL_KEY, NULL_VALUE, Position, RAW_KEY, Record, is_virtual_header};
+pub use record::{NULL_KEY, NULL_VALUE, Position, RAW_KEY, Record, is_virtual_header};
+pub use record_headers::{RecordHeaderIter, RecordHeaders};
 
 /// A claimed batch as records to publish.
 #[derive(Clone, Debug)]

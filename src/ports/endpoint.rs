@@ -7,13 +7,13 @@ use std::sync::Arc;
 use ::outbox::{FailureType, Fault};
 use async_trait::async_trait;
 
-use crate::broker::Header;
+use crate::broker::RecordHeaders;
 
 /// One event for an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventRequest {
     /// The event's attributes, as the headers of its record name them (`ce_id`, `traceparent`).
-    pub attributes: Vec<Header>,
+    pub attributes: RecordHeaders,
     /// The event as JSON, without the frame of a schema registry.
     pub body: Arc<[u8]>,
 }

@@ -146,8 +146,7 @@ fn position_text(delivery: &Delivery) -> String {
 }
 
 fn text(record: &Record, name: &str) -> Option<String> {
-    let (_, value) = record.headers.iter().find(|(header, _)| &**header == name)?;
-    String::from_utf8(value.to_vec()).ok()
+    record.text(name).map(str::to_owned)
 }
 
 fn number(record: &Record, name: &str) -> Option<u64> {

@@ -128,8 +128,8 @@ async fn a_retry_waits_for_springs_due_time_but_never_longer_than_the_longest_de
         let due = record.timestamp.plus(due_after).millis();
         // A positive BigInteger of fewer than 8 bytes: leading zeros carry no sign.
         let due_bytes: Vec<u8> = due.to_be_bytes().into_iter().skip_while(|byte| *byte == 0).collect();
-        record.headers.push(("retry_topic-attempts".into(), [0, 0, 0, 2].into()));
-        record.headers.push(("retry_topic-backoff-timestamp".into(), due_bytes.into()));
+        record.headers.push("retry_topic-attempts", &[0, 0, 0, 2]);
+        record.headers.push("retry_topic-backoff-timestamp", &due_bytes);
         let written = Instant::now();
         append(&process, record).await;
 

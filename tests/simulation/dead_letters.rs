@@ -35,7 +35,7 @@ async fn write_dead_letters(process: &Process, count: u32, keys: u32) {
     for n in 0..count {
         let mut record = make.record(&format!("key-{}", n % keys), &n.to_string());
         let failure = if n % 2 == 0 { "SYSTEM" } else { "VALIDATION" };
-        record.headers.push(("x-failure-type".into(), failure.as_bytes().into()));
+        record.headers.push("x-failure-type", failure.as_bytes());
         process.store.append(vec![record]).await.expect("appended");
     }
     process.advance(Duration::from_secs(2)).await;

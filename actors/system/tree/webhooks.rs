@@ -41,7 +41,7 @@ pub(crate) fn webhooks(
                 id: webhook.id,
                 consumer: GroupConsumer {
                     base: Some(shared_base(&options.topic_prefix)),
-                    mark: Some((WEBHOOK_HEADER.into(), webhook.id.to_string().into_bytes().into())),
+                    added_header: Some((WEBHOOK_HEADER, webhook.id.to_string())),
                     parallel_keys: parallel,
                     retry_delays,
                     ..groups(webhook.group(), consumed_topics(webhook, &shared), 1)

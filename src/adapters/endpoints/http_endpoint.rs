@@ -6,7 +6,6 @@ use std::time::Duration;
 use async_trait::async_trait;
 use outbox::{FailureType, Fault};
 use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
-use ports::broker::Header;
 use ports::endpoint::{EndpointError, EventEndpoint, EventRequest};
 use ureq::config::ConfigBuilder;
 use ureq::http::uri::Authority;
@@ -166,10 +165,10 @@ const ENCODED: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b'%');
 
 /// A header of the record as CloudEvents' HTTP binding writes it: `ce_id` becomes `ce-id`, and the values of attributes are percent-encoded.
 /// Headers of other purposes, and values that HTTP does not permit, are left out.
-fn http_header((name, value): &Header) -> Option<(HeaderName, HeaderValue)> {
+fn http_header((name, value): (&str, &[u8])) -> Option<(HeaderName, HeaderValue)> {
     let is_attribute = name.starts_with("ce_");
     let passed = is_attribute
-        || ["content-type", "traceparent", "tracestate"].contains(&&**name)
+        || ["content-type", "traceparent", "tracestate"].contains(&name)
         || name.starts_with("x-")
         || name.starts_with("webhook-");
     let name = passed.then(|| HeaderName::from_bytes(name.replace('_', "-").as_bytes()).ok())??;

@@ -122,7 +122,7 @@ mod tests {
         let record = Record {
             topic: topic.into(),
             key: "k".into(),
-            headers: Vec::new(),
+            headers: Default::default(),
             value: value.into(),
             timestamp: Timestamp::from_millis(0),
         };

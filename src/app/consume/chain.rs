@@ -215,7 +215,7 @@ mod tests {
             after: None,
         };
         let (topic, value) = ("order.events".into(), [].into());
-        let record = Record { topic, key: "k".into(), headers: Vec::new(), value, timestamp: now };
+        let record = Record { topic, key: "k".into(), headers: Default::default(), value, timestamp: now };
         let consumed = ConsumedEvent { event: &event, record: &record, attempt };
         chain.run(consumed).now_or_never().expect("no handler of these tests waits")
     }

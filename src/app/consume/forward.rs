@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use domain::Timestamp;
 use ports::broker::consumer_groups::Delivery;
-use ports::broker::{Header, NULL_KEY, RAW_KEY, Record};
+use ports::broker::{NULL_KEY, RAW_KEY, Record, RecordHeaders};
 
 use crate::consume::intake::IntakeFailure;
 use crate::consume::spring_headers as names;
@@ -31,10 +31,10 @@ pub struct Forward<'a> {
 /// The record for the next topic: the position before the first failure stays, the number of attempts and the last failure are rewritten.
 pub fn forward_record(delivery: &Delivery, forward: Forward<'_>) -> Record {
     let Delivery { position, record } = delivery;
-    let failed_before = record.headers.iter().any(|(name, _)| &**name == names::ORIGINAL_TOPIC);
-    let kept = |(name, _): &&Header| !names::ATTEMPT.contains(&&**name);
-    let mut headers: Vec<Header> = record.headers.iter().filter(kept).cloned().collect();
-    let mut put = |name: &'static str, value: &[u8]| headers.push((name.into(), value.into()));
+    let failed_before = record.header(names::ORIGINAL_TOPIC).is_some();
+    let mut headers = record.headers.clone();
+    headers.retain(|name| !names::ATTEMPT.contains(&name));
+    let mut put = |name: &'static str, value: &[u8]| headers.push(name, value);
     if !failed_before {
         put(names::ORIGINAL_TOPIC, position.topic.as_bytes());
         put(names::ORIGINAL_PARTITION, &i32::try_from(position.partition).unwrap_or(i32::MAX).to_be_bytes());
@@ -70,11 +70,9 @@ const KEY_HEADERS: [&str; 2] = [RAW_KEY, NULL_KEY];
 /// The dead letter for a forwarded record that the broker refused: its failure and original position without its value, and of its other headers
 /// those that name the event.
 pub fn without_value(record: &Record, target: String) -> Record {
-    let kept = |(name, _): &&Header| {
-        names::is_added(name) || EVENT_HEADERS.contains(&&**name) || KEY_HEADERS.contains(&&**name)
-    };
-    let mut headers: Vec<Header> = record.headers.iter().filter(kept).cloned().collect();
-    headers.push((OMITTED_VALUE_BYTES.into(), record.value.len().to_string().into_bytes().into()));
+    let kept = |name| names::is_added(name) || EVENT_HEADERS.contains(&name) || KEY_HEADERS.contains(&name);
+    let mut headers: RecordHeaders = record.headers.iter().filter(|(name, _)| kept(name)).collect();
+    headers.push(OMITTED_VALUE_BYTES, record.value.len().to_string().as_bytes());
     Record {
         topic: Arc::from(target),
         key: Arc::clone(&record.key),
@@ -132,7 +130,7 @@ mod tests {
     fn first() -> Delivery {
         let (topic, value) = ("order.events".into(), b"{}".as_slice().into());
         let timestamp = Timestamp::from_millis(1_556_890_294_484);
-        let headers = vec![("ce_type".into(), b"ORDER_CREATED".as_slice().into())];
+        let headers = [("ce_type", "ORDER_CREATED")].into_iter().collect();
         delivery(Record { topic, key: "k".into(), headers, value, timestamp }, 258)
     }
 
@@ -177,7 +175,7 @@ mod tests {
     #[test]
     fn forwarded_record_keeps_a_key_that_is_no_text_also_without_its_value() {
         let mut first = first();
-        first.record.headers.push((RAW_KEY.into(), [0, 200].as_slice().into()));
+        first.record.headers.push(RAW_KEY, &[0, 200]);
 
         let retried = forwarded(&first, 1, (1_556_890_295_000, 1_556_890_296_000));
 
@@ -188,12 +186,9 @@ mod tests {
     #[test]
     fn record_that_spring_retried_is_forwarded_with_one_value_of_each_header() {
         let mut by_spring = forwarded(&first(), 1, (1_556_890_295_000, 1_556_890_296_000));
-        let again = |name: &str, value: &[u8]| (name.into(), value.into());
-        by_spring.headers.extend([
-            again(names::FIRST_TIMESTAMP, &[0x01, 0x6a, 0x7d, 0xe4, 0x98, 0xd4]),
-            again(names::ATTEMPTS, &[0, 0, 0, 3]),
-            again(names::BACKOFF_TIMESTAMP, &[0x01, 0x6a, 0x7d, 0xe4, 0xa2, 0xa8]),
-        ]);
+        by_spring.headers.push(names::FIRST_TIMESTAMP, &[0x01, 0x6a, 0x7d, 0xe4, 0x98, 0xd4]);
+        by_spring.headers.push(names::ATTEMPTS, &[0, 0, 0, 3]);
+        by_spring.headers.push(names::BACKOFF_TIMESTAMP, &[0x01, 0x6a, 0x7d, 0xe4, 0xa2, 0xa8]);
         let made = names::attempts_made(&by_spring).expect("readable");
 
         let ours = forwarded(&delivery(by_spring, 7), made + 1, (1_556_890_299_000, 1_556_890_303_000));

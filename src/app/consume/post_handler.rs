@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use outbox::Fault;
-use ports::broker::{Header, Record};
+use ports::broker::{Record, RecordHeaders};
 use ports::endpoint::{EventEndpoint, EventRequest};
 use ports::inbox::Effect;
 
@@ -59,7 +59,7 @@ pub(crate) fn request(record: &Record) -> EventRequest {
 /// The event without the headers of its failures. The value may have any form, so it stays as it is.
 pub(crate) fn request_with_whole_value(record: &Record) -> EventRequest {
     let added = |name: &str| spring_headers::is_added(name) || name == DETOUR_STAGE_HEADER;
-    let attributes: Vec<Header> = record.headers.iter().filter(|(name, _)| !added(name)).cloned().collect();
+    let attributes: RecordHeaders = record.headers.iter().filter(|(name, _)| !added(name)).collect();
     EventRequest { attributes, body: Arc::clone(&record.value) }
 }
 
@@ -71,13 +71,13 @@ mod tests {
 
     #[test]
     fn endpoint_receives_the_event_without_frame_and_failure_headers() {
-        let header = |name: &str, value: &[u8]| (name.into(), value.into());
-        let kept = vec![header("ce_id", b"1"), header("traceparent", b"00-1-2-01"), header("x-redriven-by", b"olga")];
-        let added = [header("retry_topic-attempts", &[0, 0, 0, 2]), header("x-detour-round", b"4")];
+        let own: [(&str, &[u8]); 3] = [("ce_id", b"1"), ("traceparent", b"00-1-2-01"), ("x-redriven-by", b"olga")];
+        let added: [(&str, &[u8]); 2] = [("retry_topic-attempts", &[0, 0, 0, 2]), ("x-detour-round", b"4")];
+        let kept: RecordHeaders = own.into_iter().collect();
         let record = Record {
             topic: "order.events-retry-0".into(),
             key: "k".into(),
-            headers: [&kept[..], &added].concat(),
+            headers: own.into_iter().chain(added).collect(),
             value: [&[0, 0, 0, 0, 17][..], b"{}"].concat().into(),
             timestamp: Timestamp::from_millis(0),
         };

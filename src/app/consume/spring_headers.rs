@@ -95,7 +95,7 @@ pub(crate) fn parse_big_integer(bytes: &[u8]) -> Option<i64> {
 
 /// Of several headers with a name, Spring reads the last: by default it appends one at each retry.
 pub(crate) fn last<'a>(record: &'a Record, name: &str) -> Option<&'a [u8]> {
-    record.headers.iter().rev().find(|(header, _)| &**header == name).map(|(_, value)| &**value)
+    record.headers.last(name)
 }
 
 #[cfg(test)]
@@ -106,7 +106,7 @@ mod tests {
         Record {
             topic: "order.events-retry-0".into(),
             key: "k".into(),
-            headers: headers.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect(),
+            headers: headers.iter().copied().collect(),
             value: [].into(),
             timestamp: Timestamp::from_millis(0),
         }

@@ -93,7 +93,7 @@ mod tests {
         let chain = TopicChain { endpoint: Arc::new(Answers(endpoint)), fallback, limits };
         let (topic, value) = ("invoices".into(), b"not JSON".as_slice().into());
         let record =
-            Record { topic, key: "7".into(), headers: Vec::new(), value, timestamp: Timestamp::from_millis(0) };
+            Record { topic, key: "7".into(), headers: Default::default(), value, timestamp: Timestamp::from_millis(0) };
         match chain.run(&record, attempt).now_or_never().expect("no endpoint of these tests waits") {
             ChainOutcome::Handled { fallback_after: None, .. } => "accepted",
             ChainOutcome::Handled { fallback_after: Some(_), .. } => "fallback",

@@ -1,11 +1,11 @@
 //! A claimed batch as records: which rows are sent, in which form, and which are refused.
-use std::io::Write;
-use std::sync::{Arc, LazyLock};
+use std::fmt::Write;
+use std::sync::Arc;
 use std::time::Duration;
 
 use domain::RegionId;
 use outbox::event_rules::{EventRuleError, check_content_type, check_topic, check_type};
-use ports::broker::{Header, Record};
+use ports::broker::{Record, RecordHeaders};
 use ports::outbox::{ClaimedRow, EventKeyError, RowId};
 use ports::{Error, FailureType, Fault};
 
@@ -45,7 +45,7 @@ impl Options {
 /// The values that all records of a service share.
 #[derive(Clone, Debug)]
 pub struct RecordEnvelope {
-    source: Arc<[u8]>,
+    source: Arc<str>,
     contracts: TopicContracts,
     internal_topics: Arc<[String]>,
 }
@@ -53,7 +53,7 @@ pub struct RecordEnvelope {
 impl RecordEnvelope {
     /// Creates the shared values; the region becomes the CloudEvents source. No topic is internal.
     pub fn new(region: &RegionId, contracts: TopicContracts) -> Self {
-        let source = format!("/posthaste/{}", region.as_str()).as_bytes().into();
+        let source = format!("/posthaste/{}", region.as_str()).into();
         Self { source, contracts, internal_topics: Arc::default() }
     }
 }
@@ -165,119 +165,72 @@ fn sendable<'a>(
     Ok(payload)
 }
 
-/// Header names and values that all records share. A record has some fourteen headers: allocating each name took as long as all the rest.
-struct SharedHeaders {
-    ce_id: Arc<str>,
-    ce_source: Arc<str>,
-    ce_type: Arc<str>,
-    ce_specversion: Header,
-    ce_time: Arc<str>,
-    ce_partitionkey: Arc<str>,
-    content_type: Header,
-    id: Arc<str>,
-    x_region: Arc<str>,
-    x_hlc: Arc<str>,
-    x_attempt: Arc<str>,
-    x_sequence: Arc<str>,
-    traceparent: Arc<str>,
-    tracestate: Arc<str>,
-    x_request_id: Arc<str>,
-    first_attempt: Arc<[u8]>,
-}
-
-static SHARED: LazyLock<SharedHeaders> = LazyLock::new(|| SharedHeaders {
-    ce_id: "ce_id".into(),
-    ce_source: "ce_source".into(),
-    ce_type: "ce_type".into(),
-    ce_specversion: ("ce_specversion".into(), b"1.0".as_slice().into()),
-    ce_time: "ce_time".into(),
-    ce_partitionkey: "ce_partitionkey".into(),
-    content_type: ("content-type".into(), b"application/json".as_slice().into()),
-    id: "id".into(),
-    x_region: "x-region".into(),
-    x_hlc: "x-hlc".into(),
-    x_attempt: "x-attempt".into(),
-    x_sequence: "x-sequence".into(),
-    traceparent: "traceparent".into(),
-    tracestate: "tracestate".into(),
-    x_request_id: request_id::HEADER.into(),
-    first_attempt: b"1".as_slice().into(),
-});
-
 /// The record of a row: CloudEvents headers in binary mode, Debezium's `id`, the trace context, and the headers that prove order and loss.
 pub fn record(row: &ClaimedRow, payload: &Arc<[u8]>, envelope: &RecordEnvelope) -> Record {
     RecordBuilder::new(envelope).record(row, payload)
 }
 
-/// Builds records; rows that follow each other mostly share the region header.
+/// Builds records. Each allocation of a record happens a hundred thousand times a second, so texts are formatted in buffers that it keeps.
 struct RecordBuilder<'a> {
     envelope: &'a RecordEnvelope,
-    region: Arc<[u8]>,
+    event_id: String,
+    number: String,
+    /// Encoded bytes of the last record's headers: those of the next are mostly about as many.
+    headers_size: usize,
 }
 
 impl<'a> RecordBuilder<'a> {
     fn new(envelope: &'a RecordEnvelope) -> Self {
-        Self { envelope, region: [].into() }
+        Self { envelope, event_id: String::new(), number: String::new(), headers_size: 0 }
     }
 
     fn record(&mut self, row: &ClaimedRow, payload: &Arc<[u8]>) -> Record {
-        let shared = &*SHARED;
         let key = row.key.to_text();
-        let event_id = text_of(row.event_id);
-        let attempt = match row.attempt {
-            1 => Arc::clone(&shared.first_attempt),
-            attempt => text_of(attempt),
-        };
-        let content_type = row
-            .content_type
-            .as_ref()
-            .map_or_else(|| Arc::clone(&shared.content_type.1), |content_type| Arc::from(Arc::clone(content_type)));
-        let mut headers: Vec<Header> = Vec::with_capacity(15);
-        let mut put = |name: &Arc<str>, value: Arc<[u8]>| headers.push((Arc::clone(name), value));
-        put(&shared.ce_id, Arc::clone(&event_id));
-        put(&shared.ce_source, Arc::clone(&self.envelope.source));
-        put(&shared.ce_type, Arc::from(Arc::clone(&row.kind)));
-        put(&shared.ce_specversion.0, Arc::clone(&shared.ce_specversion.1));
-        put(&shared.ce_time, rfc3339(row.occurred_at).as_bytes().into());
-        put(&shared.ce_partitionkey, Arc::from(Arc::clone(&key)));
-        put(&shared.content_type.0, content_type);
-        put(&shared.id, event_id);
-        if let Some(stamp) = &row.stamp {
-            if *self.region != *stamp.region.as_str().as_bytes() {
-                self.region = stamp.region.as_str().as_bytes().into();
-            }
-            put(&shared.x_region, Arc::clone(&self.region));
-            put(&shared.x_hlc, text_of(stamp.hlc));
-        }
-        put(&shared.x_attempt, attempt);
-        put(&shared.x_sequence, text_of(row.sequence));
-        if let Some(trace) = &row.trace {
-            put(&shared.traceparent, Arc::from(Arc::clone(&trace.parent)));
-            if let Some(state) = &trace.state {
-                put(&shared.tracestate, Arc::from(Arc::clone(state)));
-            }
-        }
-        if let Some(request_id) = &row.request_id {
-            put(&shared.x_request_id, Arc::from(Arc::clone(request_id)));
-        }
-        row.headers.iter().for_each(|(name, value)| put(name, Arc::from(Arc::clone(value))));
+        let headers = self.headers(row, &key);
         let contract = self.envelope.contracts.of(&row.topic);
         let value = contract.map_or_else(|| Arc::clone(payload), |contract| contract.framed(payload));
         Record { topic: Arc::clone(&row.topic), key, headers, value, timestamp: row.occurred_at }
     }
+
+    fn headers(&mut self, row: &ClaimedRow, key: &str) -> RecordHeaders {
+        let mut headers = RecordHeaders::with_capacity(self.headers_size + 8);
+        formatted(&mut self.event_id, row.event_id);
+        let mut put = |name: &str, value: &str| headers.push(name, value.as_bytes());
+        put("ce_id", &self.event_id);
+        put("ce_source", &self.envelope.source);
+        put("ce_type", &row.kind);
+        put("ce_specversion", "1.0");
+        put("ce_time", &rfc3339(row.occurred_at));
+        put("ce_partitionkey", key);
+        put("content-type", row.content_type.as_deref().unwrap_or("application/json"));
+        put("id", &self.event_id);
+        if let Some(stamp) = &row.stamp {
+            put("x-region", stamp.region.as_str());
+            put("x-hlc", formatted(&mut self.number, stamp.hlc));
+        }
+        put("x-attempt", formatted(&mut self.number, row.attempt));
+        put("x-sequence", formatted(&mut self.number, row.sequence));
+        if let Some(trace) = &row.trace {
+            put("traceparent", &trace.parent);
+            if let Some(state) = &trace.state {
+                put("tracestate", state);
+            }
+        }
+        if let Some(request_id) = &row.request_id {
+            put(request_id::HEADER, request_id);
+        }
+        row.headers.iter().for_each(|(name, value)| put(name, value));
+        self.headers_size = headers.encoded().len();
+        headers
+    }
 }
 
-/// Formats a short value in a buffer on the stack, because each allocation of a record happens a hundred thousand times a second.
-fn text_of(value: impl std::fmt::Display) -> Arc<[u8]> {
-    let mut buffer = [0; 64];
-    let mut left = buffer.as_mut_slice();
-    match write!(left, "{value}") {
-        Ok(()) => {
-            let length = 64 - left.len();
-            buffer[..length].into()
-        }
-        Err(_) => value.to_string().as_bytes().into(),
-    }
+/// Formats a value in a buffer, whose former content it replaces.
+fn formatted(buffer: &mut String, value: impl std::fmt::Display) -> &str {
+    buffer.clear();
+    // Writing to a string never fails.
+    let _ = write!(buffer, "{value}");
+    buffer
 }
 
 /// The record that sends a row to its fallback: the dead-letter topic, with the failure in headers.
@@ -289,7 +242,7 @@ pub fn fallback_record(
 ) -> Record {
     let primary = record(row, payload, envelope);
     let mut headers = primary.headers;
-    let mut put = |name: &'static str, value: &[u8]| headers.push((name.into(), value.into()));
+    let mut put = |name: &'static str, value: &[u8]| headers.push(name, value);
     put(spring_headers::ORIGINAL_TOPIC, primary.topic.as_bytes());
     put(spring_headers::EXCEPTION_MESSAGE, outbox::truncate_reason(&refused.reason).as_bytes());
     put(spring_headers::FAILURE_TYPE, refused.failure_type.as_str().as_bytes());

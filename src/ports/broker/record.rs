@@ -3,6 +3,8 @@ use std::sync::Arc;
 
 use domain::Timestamp;
 
+use super::record_headers::RecordHeaders;
+
 /// One message of a topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
@@ -10,8 +12,8 @@ pub struct Record {
     pub topic: Arc<str>,
     /// Selects the topic partition as Kafka's Java clients do (murmur2), so that a topic shared with them stays in order.
     pub key: Arc<str>,
-    /// Header names and values in order; a name may repeat.
-    pub headers: Vec<Header>,
+    /// Its headers.
+    pub headers: RecordHeaders,
     /// Encoded value of the message.
     pub value: Arc<[u8]>,
     /// Timestamp of the record; for an event, the time of the change.
@@ -34,6 +36,9 @@ pub fn is_virtual_header(name: &str) -> bool {
 impl Record {
     /// The bytes of the key on the broker; `None` without a key.
     pub fn key_bytes(&self) -> Option<&[u8]> {
+        if !self.headers.has_virtual() {
+            return Some(self.key.as_bytes());
+        }
         if self.header(NULL_KEY).is_some() {
             return None;
         }
@@ -47,8 +52,7 @@ impl Record {
 
     /// The value of the first header with this name.
     pub fn header(&self, name: &str) -> Option<&[u8]> {
-        let (_, value) = self.headers.iter().find(|(header, _)| &**header == name)?;
-        Some(value)
+        self.headers.first(name)
     }
 
     /// The value of the first header with this name, if it is UTF-8.
@@ -56,9 +60,6 @@ impl Record {
         std::str::from_utf8(self.header(name)?).ok()
     }
 }
-
-/// Name and value of a header; most values are text, some are binary.
-pub type Header = (Arc<str>, Arc<[u8]>);
 
 /// Position of a record in a topic.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

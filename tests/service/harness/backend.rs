@@ -58,7 +58,7 @@ impl Backend {
         let timestamp = clock.now();
         let log = Embedded::open_for_operator(&self.data_folder(), clock).expect("the data folder exists");
         let (topic, value) = (self.topic(topic).into(), value.as_bytes().into());
-        let record = Record { topic, key: key.into(), headers: Vec::new(), value, timestamp };
+        let record = Record { topic, key: key.into(), headers: Default::default(), value, timestamp };
         // In a second process the embedded log writes synchronously.
         let appended = log.append(vec![record]).now_or_never().expect("the append is synchronous");
         appended.expect("the record is appended");

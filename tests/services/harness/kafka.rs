@@ -91,7 +91,7 @@ pub fn append_again(servers: &str, records: &[Delivery]) {
     let producer: BaseProducer = config(servers, "read_committed").create().expect("a producer");
     for Delivery { record, .. } in records {
         let headers = record.headers.iter().fold(OwnedHeaders::new(), |headers, (name, value)| {
-            headers.insert(Header { key: name, value: Some(&**value) })
+            headers.insert(Header { key: name, value: Some(value) })
         });
         let again = BaseRecord::to(&record.topic).key(&*record.key).payload(&*record.value).headers(headers);
         producer.send(again).unwrap_or_else(|(error, _)| panic!("{error}"));
@@ -103,7 +103,7 @@ pub fn append_again(servers: &str, records: &[Delivery]) {
 pub fn append_record(servers: &str, topic: &str, key: &str, value: &str) {
     let (topic, value) = (Arc::<str>::from(topic), value.as_bytes().into());
     let timestamp = Timestamp::from_millis(0);
-    let record = Record { topic: Arc::clone(&topic), key: key.into(), headers: Vec::new(), value, timestamp };
+    let record = Record { topic: Arc::clone(&topic), key: key.into(), headers: Default::default(), value, timestamp };
     append_again(servers, &[Delivery { position: Position { topic, partition: 0, offset: 0 }, record }]);
 }
 
@@ -114,7 +114,7 @@ fn delivery(message: &BorrowedMessage<'_>) -> Delivery {
     let record = Record {
         topic: Arc::clone(&topic),
         key: text(message.key()).into(),
-        headers: headers.map(|header| (header.key.into(), header.value.unwrap_or_default().into())).collect(),
+        headers: headers.map(|header| (header.key, header.value.unwrap_or_default())).collect(),
         value: message.payload().unwrap_or_default().into(),
         timestamp: Timestamp::from_millis(message.timestamp().to_millis().unwrap_or_default()),
     };

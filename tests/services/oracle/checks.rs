@@ -127,10 +127,7 @@ fn event_type(version: u64, status: Status) -> String {
 
 /// The inbox has every event of the log once, and no other event.
 fn check_inbox(Evidence { log, consumed, .. }: &Evidence, violations: &mut Vec<String>) {
-    let id = |delivery: &Delivery| {
-        let (_, id) = delivery.record.headers.iter().find(|(name, _)| &**name == "ce_id")?;
-        String::from_utf8(id.to_vec()).ok()
-    };
+    let id = |delivery: &Delivery| delivery.record.text("ce_id").map(str::to_owned);
     let published: BTreeSet<String> = log.iter().filter_map(id).collect();
     let seen: BTreeSet<String> = consumed.iter().cloned().collect();
     if seen.len() != consumed.len() {

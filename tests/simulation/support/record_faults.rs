@@ -112,8 +112,7 @@ impl RecordFaults {
 
 /// A header's text; empty where it is missing.
 pub fn header(record: &Record, name: &str) -> String {
-    let found = record.headers.iter().find(|(header, _)| &**header == name);
-    found.map(|(_, value)| String::from_utf8_lossy(value).into_owned()).unwrap_or_default()
+    record.header(name).map(|value| String::from_utf8_lossy(value).into_owned()).unwrap_or_default()
 }
 
 /// The broker. Its producer slots start at `first_producer`, so that two services share one real broker but no producer.

@@ -1,8 +1,8 @@
 //! Encoding of a record's headers: for each header a name and a value, each after its length (4 bytes, big endian).
-use ports::broker::Header;
+use ports::broker::RecordHeaders;
 
 /// Encodes the headers as one value.
-pub(crate) fn encode(headers: &[Header]) -> Vec<u8> {
+pub(crate) fn encode(headers: &RecordHeaders) -> Vec<u8> {
     let size = headers.iter().map(|(name, value)| 8 + name.len() + value.len()).sum();
     let mut bytes = Vec::with_capacity(size);
     for (name, value) in headers {
@@ -15,12 +15,12 @@ pub(crate) fn encode(headers: &[Header]) -> Vec<u8> {
 }
 
 /// Decodes the headers; `None` if the bytes are not such an encoding.
-pub(crate) fn decode(mut bytes: &[u8]) -> Option<Vec<Header>> {
-    let mut headers = Vec::new();
+pub(crate) fn decode(mut bytes: &[u8]) -> Option<RecordHeaders> {
+    let mut headers = RecordHeaders::default();
     while !bytes.is_empty() {
         let (name, rest) = part(bytes)?;
         let (value, rest) = part(rest)?;
-        headers.push((std::str::from_utf8(name).ok()?.into(), value.into()));
+        headers.push(std::str::from_utf8(name).ok()?, value);
         bytes = rest;
     }
     Some(headers)
@@ -37,14 +37,12 @@ mod tests {
 
     #[test]
     fn headers_are_decoded_in_order_and_malformed_bytes_are_refused() {
-        let headers: Vec<Header> = vec![
-            ("ce_id".into(), b"1".as_slice().into()),
-            ("kafka_original-offset".into(), [0, 0, 0, 0, 0, 0, 0, 9].as_slice().into()),
-            ("empty".into(), [].as_slice().into()),
-        ];
+        let headers: [(&str, &[u8]); 3] =
+            [("ce_id", b"1"), ("kafka_original-offset", &[0, 0, 0, 0, 0, 0, 0, 9]), ("empty", &[])];
+        let headers = headers.into_iter().collect();
 
         assert_eq!(decode(&encode(&headers)), Some(headers));
-        assert_eq!(decode(&[]), Some(vec![]));
+        assert_eq!(decode(&[]), Some(RecordHeaders::default()));
         assert_eq!(decode(&[0, 0, 0, 9, 1]), None);
     }
 }

@@ -20,7 +20,7 @@ fn record(key: &str, value: &str) -> Record {
     Record {
         topic: "t".into(),
         key: key.into(),
-        headers: vec![("h".into(), [0, 255].as_slice().into())],
+        headers: [("h", [0, 255])].into_iter().collect(),
         value: value.as_bytes().into(),
         timestamp: Timestamp::from_millis(5),
     }

@@ -27,7 +27,7 @@ async fn append(store: &Embedded, partition: u32, count: usize) {
     let record = Record {
         topic: "t".into(),
         key: key(partition).into(),
-        headers: Vec::new(),
+        headers: Default::default(),
         value: b"12345".as_slice().into(),
         timestamp: Timestamp::from_millis(5),
     };

@@ -146,7 +146,7 @@ impl Worker {
             let record = Record {
                 topic: row.topic.clone(),
                 key: row.key.to_string().into(),
-                headers: vec![("ce_id".into(), row.event_id.to_string().into_bytes().into())],
+                headers: [("ce_id", row.event_id.to_string())].into_iter().collect(),
                 value: row.payload.clone().unwrap(),
                 timestamp: row.occurred_at,
             };

@@ -3,33 +3,35 @@ use std::sync::Arc;
 
 use domain::Timestamp;
 use ports::broker::consumer_groups::Delivery;
-use ports::broker::{self, NULL_KEY, NULL_VALUE, Position, RAW_KEY, Record, is_virtual_header};
+use ports::broker::{NULL_KEY, NULL_VALUE, Position, RAW_KEY, Record, RecordHeaders, is_virtual_header};
 use rdkafka::Message;
 use rdkafka::message::{BorrowedHeaders, BorrowedMessage, Header, Headers, OwnedHeaders};
 
 /// Headers as librdkafka sends them, in the same order.
-pub(crate) fn encode_headers(headers: &[broker::Header]) -> OwnedHeaders {
+pub(crate) fn encode_headers(headers: &RecordHeaders) -> OwnedHeaders {
     let sent = headers.iter().filter(|(name, _)| !is_virtual_header(name));
     sent.fold(OwnedHeaders::new_with_capacity(headers.len()), |all, (name, value)| {
-        all.insert(Header { key: name, value: Some(&**value) })
+        all.insert(Header { key: name, value: Some(value) })
     })
 }
 
 /// Headers as the port has them. Kafka allows a header without a value and the port does not: such a header gets an empty value.
-fn decode_headers(headers: Option<&BorrowedHeaders>) -> Vec<broker::Header> {
-    let Some(headers) = headers else { return Vec::new() };
-    let read = headers.iter().filter(|header| !is_virtual_header(header.key));
-    read.map(|header| (Arc::from(header.key), Arc::from(header.value.unwrap_or_default()))).collect()
+fn decode_headers(headers: Option<&BorrowedHeaders>) -> RecordHeaders {
+    let read = headers.into_iter().flat_map(BorrowedHeaders::iter).filter(|header| !is_virtual_header(header.key));
+    read.map(|header| (header.key, header.value.unwrap_or_default())).collect()
 }
 
 /// The headers that stand for what the port's key and value cannot hold.
-fn virtual_headers(key: Option<&[u8]>, value: Option<&[u8]>) -> impl Iterator<Item = broker::Header> {
+fn virtual_headers<'a>(
+    key: Option<&'a [u8]>,
+    value: Option<&[u8]>,
+) -> impl Iterator<Item = (&'static str, &'a [u8])> {
     let raw_key = match key {
         Some(bytes) if std::str::from_utf8(bytes).is_ok() => None,
-        Some(bytes) => Some((RAW_KEY.into(), bytes.into())),
-        None => Some((NULL_KEY.into(), [].into())),
+        Some(bytes) => Some((RAW_KEY, bytes)),
+        None => Some((NULL_KEY, [].as_slice())),
     };
-    raw_key.into_iter().chain(value.is_none().then(|| (NULL_VALUE.into(), [].into())))
+    raw_key.into_iter().chain(value.is_none().then_some((NULL_VALUE, [].as_slice())))
 }
 
 /// A consumed message. Other applications may write to the topic: a missing key and a missing value (a tombstone) become empty, and
@@ -58,11 +60,8 @@ mod tests {
 
     #[test]
     fn headers_round_trip_with_order_repetitions_bytes_and_empty_values() {
-        let headers: Vec<broker::Header> = vec![
-            ("b".into(), b"2".as_slice().into()),
-            ("a".into(), [0_u8, 255].as_slice().into()),
-            ("b".into(), Arc::from([])),
-        ];
+        let headers: [(&str, &[u8]); 3] = [("b", b"2"), ("a", &[0, 255]), ("b", &[])];
+        let headers = headers.into_iter().collect();
 
         assert_eq!(decode_headers(Some(encode_headers(&headers).as_borrowed())), headers);
     }

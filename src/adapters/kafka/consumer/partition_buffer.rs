@@ -153,7 +153,7 @@ mod tests {
         let record = Record {
             topic: topic.clone(),
             key: "k".into(),
-            headers: Vec::new(),
+            headers: Default::default(),
             value: b"12".as_slice().into(),
             timestamp: Timestamp::from_millis(offset as i64),
         };

@@ -86,7 +86,7 @@ mod tests {
     fn queues(places: &[(&str, u32)]) -> PartitionQueues<'static> {
         let mut queues = PartitionQueues::default();
         for (slot, (topic, partition)) in places.iter().enumerate() {
-            let record = RecordParts { key: Some(b"k"), value: Some(&VALUE), headers: &[], timestamp: 0 };
+            let record = RecordParts { key: Some(b"k"), value: Some(&VALUE), headers: None, timestamp: 0 };
             queues.push(&Arc::from(*topic), *partition, slot, record);
         }
         queues
@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn chunks_stay_below_the_size_of_a_batch_and_have_at_least_one_record() {
         let mut queues = queues(&[("a", 0); 5]);
-        let record = RecordParts { key: Some(b"k"), value: Some(&VALUE), headers: &[], timestamp: 0 };
+        let record = RecordParts { key: Some(b"k"), value: Some(&VALUE), headers: None, timestamp: 0 };
         let two = BATCH_OVERHEAD + 2 * size_max(&record);
 
         let rounds: Vec<_> = std::iter::from_fn(|| {

@@ -115,7 +115,7 @@ pub(crate) fn commit_record(
     let record = RecordParts {
         key: Some(key.as_bytes()),
         value: value.map(str::as_bytes),
-        headers: &[],
+        headers: None,
         timestamp: options.clock.wall().millis(),
     };
     let place = (Arc::clone(topic), partition);
@@ -300,14 +300,14 @@ fn partition_queues<'a>(
             let parts = RecordParts {
                 key: record.key_bytes(),
                 value: record.value_bytes(),
-                headers: &record.headers,
+                headers: Some(&record.headers),
                 timestamp: record.timestamp.millis(),
             };
             queues.push(&record.topic, topic_partition(producer, record)?, slot, parts);
         }
         if let (Some((key, value)), Some(slot)) = (watermark, watermark.as_ref().and_then(|_| slots.next())) {
             let parts =
-                RecordParts { key: Some(key.as_bytes()), value: Some(value.as_bytes()), headers: &[], timestamp };
+                RecordParts { key: Some(key.as_bytes()), value: Some(value.as_bytes()), headers: None, timestamp };
             queues.push(terms.watermark_topic, terms.watermark_partition, slot, parts);
         }
     }

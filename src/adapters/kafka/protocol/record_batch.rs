@@ -1,9 +1,10 @@
 //! A record batch of format 2 (KIP-98), encoded from the port's records without a copy of each.
+use std::borrow::Cow;
 use std::io::Write;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use lz4_flex::frame::{BlockMode, FrameEncoder, FrameInfo};
-use ports::broker::{Header, is_virtual_header};
+use ports::broker::{RecordHeaders, is_virtual_header};
 
 use crate::options::Compression;
 
@@ -21,7 +22,8 @@ pub(crate) struct RecordParts<'a> {
     pub(crate) key: Option<&'a [u8]>,
     /// `None` deletes the key from a compacted topic.
     pub(crate) value: Option<&'a [u8]>,
-    pub(crate) headers: &'a [Header],
+    /// `None` for a record without headers.
+    pub(crate) headers: Option<&'a RecordHeaders>,
     /// In milliseconds since 1970, by the producer's clock.
     pub(crate) timestamp: i64,
 }
@@ -71,7 +73,7 @@ pub(crate) fn encode(records: &[RecordParts<'_>], producer: BatchProducer, compr
 /// An upper limit of the bytes that a record takes in a batch, without compression.
 pub(crate) fn size_max(record: &RecordParts<'_>) -> usize {
     const VARINT_MAX: usize = 5;
-    let headers: usize = record.headers.iter().map(|(name, value)| name.len() + value.len() + 2 * VARINT_MAX).sum();
+    let headers = record.headers.map_or(0, |headers| headers.encoded().len());
     // Length, attributes, timestamp, offset, lengths of key and value, number of headers.
     VARINT_MAX
         + 1
@@ -83,46 +85,56 @@ pub(crate) fn size_max(record: &RecordParts<'_>) -> usize {
 }
 
 fn put_records(buffer: &mut BytesMut, records: &[RecordParts<'_>], first_timestamp: i64) {
-    let mut body = BytesMut::new();
     for (offset, record) in (0..).zip(records) {
-        body.clear();
-        body.reserve(size_max(record));
-        body.put_i8(0);
-        put_varint(&mut body, record.timestamp - first_timestamp);
-        put_varint(&mut body, offset);
-        put_nullable_bytes(&mut body, record.key);
-        put_nullable_bytes(&mut body, record.value);
-        let headers = record.headers.iter().filter(|(name, _)| !is_virtual_header(name));
-        put_varint(&mut body, headers.clone().count() as i64);
-        for (name, value) in headers {
-            put_bytes(&mut body, name.as_bytes());
-            put_bytes(&mut body, value);
-        }
-        put_varint(buffer, body.len() as i64);
-        buffer.extend_from_slice(&body);
+        let (delta, headers) = (record.timestamp - first_timestamp, written_headers(record.headers));
+        let numbers = varint_size(delta) + varint_size(offset) + varint_size(headers.len() as i64);
+        let parts = nullable_bytes_size(record.key) + nullable_bytes_size(record.value) + headers.encoded().len();
+        put_varint(buffer, (1 + numbers + parts) as i64);
+        buffer.put_i8(0); // the attributes, which have no meaning yet
+        put_varint(buffer, delta);
+        put_varint(buffer, offset);
+        put_nullable_bytes(buffer, record.key);
+        put_nullable_bytes(buffer, record.value);
+        put_varint(buffer, headers.len() as i64);
+        buffer.extend_from_slice(headers.encoded());
+    }
+}
+
+/// The headers without those that stand for the key or the value.
+fn written_headers(headers: Option<&RecordHeaders>) -> Cow<'_, RecordHeaders> {
+    match headers {
+        None => Cow::Owned(RecordHeaders::default()),
+        Some(headers) if !headers.has_virtual() => Cow::Borrowed(headers),
+        Some(headers) => Cow::Owned(headers.iter().filter(|(name, _)| !is_virtual_header(name)).collect()),
     }
 }
 
 fn put_nullable_bytes(buffer: &mut BytesMut, bytes: Option<&[u8]>) {
-    match bytes {
-        Some(bytes) => put_bytes(buffer, bytes),
-        None => put_varint(buffer, -1),
-    }
+    put_varint(buffer, bytes.map_or(-1, |bytes| bytes.len() as i64));
+    buffer.extend_from_slice(bytes.unwrap_or_default());
 }
 
-fn put_bytes(buffer: &mut BytesMut, bytes: &[u8]) {
-    put_varint(buffer, bytes.len() as i64);
-    buffer.extend_from_slice(bytes);
+fn nullable_bytes_size(bytes: Option<&[u8]>) -> usize {
+    bytes.map_or(varint_size(-1), |bytes| varint_size(bytes.len() as i64) + bytes.len())
 }
 
 /// Writes a number as a zigzag varint, which takes few bytes near zero.
 fn put_varint(buffer: &mut BytesMut, value: i64) {
-    let mut rest = ((value << 1) ^ (value >> 63)) as u64;
+    let mut rest = zigzag(value);
     while rest >= 0x80 {
         buffer.put_u8(rest as u8 | 0x80);
         rest >>= 7;
     }
     buffer.put_u8(rest as u8);
+}
+
+/// The bytes that [`put_varint`] writes: one for each seven bits.
+fn varint_size(value: i64) -> usize {
+    (zigzag(value) | 1).ilog2() as usize / 7 + 1
+}
+
+fn zigzag(value: i64) -> u64 {
+    ((value << 1) ^ (value >> 63)) as u64
 }
 
 /// LZ4's frame format with independent blocks, which Kafka requires.
@@ -140,13 +152,13 @@ mod tests {
     use super::*;
 
     fn decoded(compression: Compression, values: &[&str]) -> Vec<(String, String, i64, i64, i32)> {
-        let headers: Vec<Header> = vec![("h".into(), b"1".as_slice().into())];
+        let headers: RecordHeaders = [("h", "1"), (ports::broker::NULL_KEY, "")].into_iter().collect();
         let records: Vec<RecordParts<'_>> = (0..)
             .zip(values)
             .map(|(at, value)| RecordParts {
                 key: Some(b"key"),
                 value: Some(value.as_bytes()),
-                headers: &headers,
+                headers: Some(&headers),
                 timestamp: 1_000 - at,
             })
             .collect();
@@ -174,7 +186,7 @@ mod tests {
 
     #[test]
     fn record_without_a_value_is_not_one_with_an_empty_value() {
-        let record = |value| RecordParts { key: Some(b"k"), value, headers: &[], timestamp: 0 };
+        let record = |value| RecordParts { key: Some(b"k"), value, headers: None, timestamp: 0 };
         let producer = BatchProducer { id: 7, epoch: 3, first_sequence: 0 };
 
         let mut batch = encode(&[record(None), record(Some(&[]))], producer, Compression::None);
@@ -197,10 +209,10 @@ mod tests {
 
     #[test]
     fn size_max_is_never_exceeded() {
-        let headers: Vec<Header> = vec![("name".into(), vec![7; 300].into()); 20];
+        let headers: RecordHeaders = vec![("name", [7; 300]); 20].into_iter().collect();
         for length in [0, 63, 64, 8_191, 8_192, 1_100_000] {
             let value = vec![1; length];
-            let record = RecordParts { key: Some(b"k"), value: Some(&value), headers: &headers, timestamp: i64::MAX };
+            let record = RecordParts { key: Some(b"k"), value: Some(&value), headers: Some(&headers), timestamp: i64::MAX };
 
             let batch = encode(&[record], BatchProducer { id: 1, epoch: 0, first_sequence: 0 }, Compression::None);
 

@@ -3,7 +3,7 @@ use domain::Timestamp;
 use outbox::topics::{WEBHOOK_HEADER, retry_stage};
 use ports::FailureType;
 use ports::broker::consumer_groups::Delivery;
-use ports::broker::{Header, Position, Record};
+use ports::broker::{Position, Record, RecordHeaders};
 use ports::endpoint::webhooks::Webhook;
 use ports::endpoint::{EndpointError, EventRequest};
 
@@ -52,7 +52,7 @@ pub fn request(
     let whole = post_handler::request_with_whole_value;
     let of_record = if orders.has(delivery) { post_handler::request } else { whole };
     let mut request = of_record(&delivery.record);
-    request.attributes.retain(|(name, _)| &**name != WEBHOOK_HEADER && !name.starts_with("webhook-"));
+    request.attributes.retain(|name| name != WEBHOOK_HEADER && !name.starts_with("webhook-"));
     request.attributes.extend(signed_headers(webhook, message_id, &request.body, now));
     request
 }
@@ -60,14 +60,14 @@ pub fn request(
 /// The request of a test event, which is in no topic.
 pub fn test_request(webhook: &Webhook, message_id: &str, now: Timestamp) -> EventRequest {
     let body: Vec<u8> = format!(r#"{{"test":true,"webhook":"{}"}}"#, webhook.id).into();
-    let header = |name: &str, value: &str| -> Header { (name.into(), value.as_bytes().into()) };
-    let mut attributes = vec![
-        header("content-type", "application/json"),
-        header("ce_specversion", "1.0"),
-        header("ce_id", message_id),
-        header("ce_type", TEST_TYPE),
-        header("ce_source", "/posthaste/webhooks"),
+    let of_event = [
+        ("content-type", "application/json"),
+        ("ce_specversion", "1.0"),
+        ("ce_id", message_id),
+        ("ce_type", TEST_TYPE),
+        ("ce_source", "/posthaste/webhooks"),
     ];
+    let mut attributes: RecordHeaders = of_event.into_iter().collect();
     attributes.extend(signed_headers(webhook, message_id, &body, now));
     EventRequest { attributes, body: body.into() }
 }
@@ -75,7 +75,7 @@ pub fn test_request(webhook: &Webhook, message_id: &str, now: Timestamp) -> Even
 /// Type of a test event.
 pub const TEST_TYPE: &str = "posthaste.test";
 
-fn signed_headers(webhook: &Webhook, message_id: &str, body: &[u8], now: Timestamp) -> [Header; 3] {
+fn signed_headers(webhook: &Webhook, message_id: &str, body: &[u8], now: Timestamp) -> [(&'static str, String); 3] {
     let valid = webhook.secrets.iter().filter(|secret| secret.valid_until.is_none_or(|until| until > now));
     let timestamp = now.millis().div_euclid(1_000);
     let signature = signatures(valid.map(|secret| secret.text.as_str()), message_id, timestamp, body);
@@ -84,7 +84,6 @@ fn signed_headers(webhook: &Webhook, message_id: &str, body: &[u8], now: Timesta
         ("webhook-timestamp", timestamp.to_string()),
         ("webhook-signature", signature),
     ]
-    .map(|(name, value)| (name.into(), value.into_bytes().into()))
 }
 
 /// The failure of an event whose endpoint is gone.
@@ -189,7 +188,7 @@ mod tests {
     }
 
     fn delivery(topic: &str, headers: &[(&str, &str)]) -> Delivery {
-        let headers = headers.iter().map(|(name, value)| ((*name).into(), value.as_bytes().into())).collect();
+        let headers = headers.iter().copied().collect();
         let (value, timestamp) = (b"{}".as_slice().into(), Timestamp::from_millis(0));
         Delivery {
             position: Position { topic: topic.into(), partition: 3, offset: 7 },
@@ -221,7 +220,7 @@ mod tests {
         let signature_count = |now: i64| {
             let request = request(&webhook(), "e1", &message, &orders, Timestamp::from_millis(now));
             let values = |name: &str| -> Vec<String> {
-                let found = request.attributes.iter().filter(|(header, _)| &**header == name);
+                let found = request.attributes.iter().filter(|(header, _)| *header == name);
                 found.map(|(_, value)| String::from_utf8(value.to_vec()).expect("text")).collect()
             };
             assert_eq!((values("webhook-id"), values(WEBHOOK_HEADER)), (vec!["e1".to_owned()], Vec::new()));
@@ -254,8 +253,8 @@ mod tests {
         assert_eq!(message_id(&delivery("customers", &[("ce_id", "e1")])), "e1");
         assert_eq!(message_id(&delivery("customers", &[("ce_id", "two\nlines")])), "customers/3/7");
         let mut retried = delivery("webhooks-retry-0", &[("kafka_original-topic", "customers")]);
-        retried.record.headers.push(("kafka_original-partition".into(), 5_i32.to_be_bytes().as_slice().into()));
-        retried.record.headers.push(("kafka_original-offset".into(), 9_i64.to_be_bytes().as_slice().into()));
+        retried.record.headers.push("kafka_original-partition", &5_i32.to_be_bytes());
+        retried.record.headers.push("kafka_original-offset", &9_i64.to_be_bytes());
         assert_eq!(message_id(&retried), "customers/5/9");
     }
 

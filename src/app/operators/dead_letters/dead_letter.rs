@@ -6,7 +6,7 @@ use domain::{Timestamp, WebhookId};
 use outbox::topics::{WEBHOOK_HEADER, dead_letter_topic};
 use ports::FailureType;
 use ports::broker::consumer_groups::Delivery;
-use ports::broker::{Header, Record};
+use ports::broker::Record;
 use ports::operators::redrives::{DeadLetterId, RedriveRecord};
 
 use super::position::{DeadLetterCursor, DeadLetterPosition};
@@ -111,9 +111,9 @@ impl DeadLetter {
         let Record { key, headers, value, .. } = &self.delivery.record;
         let added = |name: &str| spring_headers::is_added(name) || [DETOUR_STAGE_HEADER, REDRIVEN_BY].contains(&name);
         let moves = dead_letter_topic(topic) != *self.delivery.position.topic;
-        let kept = |(name, _): &&Header| !added(name) || moves && spring_headers::ORIGIN.contains(&&**name);
-        let mut headers: Vec<Header> = headers.iter().filter(kept).cloned().collect();
-        headers.push((REDRIVEN_BY.into(), operator.as_bytes().into()));
+        let mut headers = headers.clone();
+        headers.retain(|name| !added(name) || moves && spring_headers::ORIGIN.contains(&name));
+        headers.push(REDRIVEN_BY, operator.as_bytes());
         Record { topic: Arc::clone(topic), key: Arc::clone(key), headers, value: Arc::clone(value), timestamp: now }
     }
 
@@ -170,14 +170,14 @@ mod tests {
 
     /// The dead letter of a record that was the seventh of partition 3 of its topic.
     fn dead_letter(dead_letter_topic: &str) -> DeadLetter {
-        let header = |name: &str, value: &[u8]| -> Header { (name.into(), value.into()) };
-        let headers = vec![
-            header(spring_headers::ORIGINAL_TOPIC, b"customers"),
-            header(spring_headers::ORIGINAL_PARTITION, &3_i32.to_be_bytes()),
-            header(spring_headers::ORIGINAL_OFFSET, &7_i64.to_be_bytes()),
-            header(spring_headers::ATTEMPTS, &5_i32.to_be_bytes()),
-            header("tenant", b"blue"),
+        let headers: [(&str, &[u8]); 5] = [
+            (spring_headers::ORIGINAL_TOPIC, b"customers"),
+            (spring_headers::ORIGINAL_PARTITION, &3_i32.to_be_bytes()),
+            (spring_headers::ORIGINAL_OFFSET, &7_i64.to_be_bytes()),
+            (spring_headers::ATTEMPTS, &5_i32.to_be_bytes()),
+            ("tenant", b"blue"),
         ];
+        let headers = headers.into_iter().collect();
         let (topic, timestamp): (Arc<str>, _) = (dead_letter_topic.into(), Timestamp::from_millis(0));
         let record = Record { topic: Arc::clone(&topic), key: "k".into(), headers, value: [].into(), timestamp };
         DeadLetter {
@@ -194,7 +194,7 @@ mod tests {
     #[test]
     fn dead_letter_with_a_value_can_be_replayed_whatever_its_headers() {
         let mut dead_letter = dead_letter("customers-dlt");
-        dead_letter.delivery.record.headers.push((OMITTED_VALUE_BYTES.into(), b"9".as_slice().into()));
+        dead_letter.delivery.record.headers.push(OMITTED_VALUE_BYTES, b"9");
         assert!(dead_letter.lacks_value());
 
         dead_letter.delivery.record.value = b"{}".as_slice().into();
@@ -214,7 +214,7 @@ mod tests {
     fn replayed_record_has_the_key_and_the_value_that_the_broker_had() {
         let mut dead_letter = dead_letter("customers-dlt");
         let marks: [(&str, &[u8]); 2] = [(RAW_KEY, &[0, 200]), (NULL_VALUE, &[])];
-        dead_letter.delivery.record.headers.extend(marks.map(|(name, value)| (name.into(), value.into())));
+        dead_letter.delivery.record.headers.extend(marks);
 
         let record = dead_letter.replay_record(&"customers".into(), "olga", Timestamp::from_millis(1));
 
@@ -225,7 +225,7 @@ mod tests {
     fn dead_letter_that_returns_to_its_topic_has_the_headers_of_its_event() {
         let Delivery { record, .. } = replayed("customers-dlt", "customers");
 
-        let names: Vec<&str> = record.headers.iter().map(|(name, _)| &**name).collect();
+        let names: Vec<&str> = record.headers.iter().map(|(name, _)| name).collect();
         assert_eq!(names, ["tenant", REDRIVEN_BY]);
     }
 }

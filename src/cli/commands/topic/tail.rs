@@ -248,7 +248,7 @@ mod tests {
                 record: Record {
                     topic: topic.into(),
                     key: "other".into(),
-                    headers: Vec::new(),
+                    headers: Default::default(),
                     value: Vec::new().into(),
                     timestamp: Timestamp::from_millis(0),
                 },

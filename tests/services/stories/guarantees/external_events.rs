@@ -56,8 +56,7 @@ fn write(url: &str, topic: &str, writer: usize, ended: &AtomicBool) {
 }
 
 fn header<'a>(delivery: &'a Delivery, name: &str) -> &'a str {
-    let found = delivery.record.headers.iter().find(|(of, _)| **of == *name);
-    std::str::from_utf8(&found.unwrap_or_else(|| panic!("{name} is missing")).1).expect("UTF-8")
+    delivery.record.text(name).unwrap_or_else(|| panic!("{name} is missing"))
 }
 
 #[test]

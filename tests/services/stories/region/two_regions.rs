@@ -94,11 +94,8 @@ fn stamp(event: &Delivery) -> Hlc {
 fn ahead(mut event: Delivery, seconds: i64) -> (Delivery, Hlc) {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_millis();
     let hlc = Hlc { millis: i64::try_from(now).expect("it fits") + seconds * 1_000, counter: 3 };
-    for (name, value) in &mut event.record.headers {
-        if &**name == "x-hlc" {
-            *value = hlc.to_string().into_bytes().into();
-        }
-    }
+    event.record.headers.retain(|name| name != "x-hlc");
+    event.record.headers.push("x-hlc", hlc.to_string().as_bytes());
     (event, hlc)
 }
 
