@@ -195,8 +195,7 @@ mod tests {
     use super::*;
 
     fn delivery(key: &str, sequence: u64, event: &str, partition: u32, offset: u64) -> Delivery {
-        let header = |name: &str, value: String| (name.into(), value.into_bytes().into());
-        let headers = vec![header(EVENT_ID, event.to_owned()), header("x-sequence", sequence.to_string())];
+        let headers = [(EVENT_ID, event), ("x-sequence", &sequence.to_string())].into_iter().collect();
         let (topic, value) = ("orders".into(), [].as_slice().into());
         let record = Record { topic, key: key.into(), headers, value, timestamp: Timestamp::default() };
         Delivery { position: Position { topic: "orders".into(), partition, offset }, record }

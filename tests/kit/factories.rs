@@ -159,11 +159,13 @@ impl Factory {
         Record {
             topic: Arc::clone(&self.topic),
             key: key.into(),
-            headers: vec![
-                ("ce_type".into(), EventType::OrderCreated.as_str().as_bytes().into()),
-                ("ce_id".into(), self.event_id().to_string().into_bytes().into()),
-                ("x-bytes".into(), [0_u8, 255, 13, 10].as_slice().into()),
-            ],
+            headers: [
+                ("ce_type", EventType::OrderCreated.as_str().as_bytes()),
+                ("ce_id", self.event_id().to_string().as_bytes()),
+                ("x-bytes", &[0, 255, 13, 10]),
+            ]
+            .into_iter()
+            .collect(),
             value: value.as_bytes().into(),
             timestamp: self.instant(),
         }

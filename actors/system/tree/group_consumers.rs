@@ -24,7 +24,7 @@ pub(crate) fn group_consumers(
         members,
         clock_skews: ClockSkews::default(),
         base: None,
-        mark: None,
+        added_header: None,
         parallel_keys,
         retry_delays,
         groups: Arc::clone(&groups),

@@ -2,7 +2,7 @@
 use app::consume::order_topic::OrderTopic;
 use app::contract::rfc3339;
 use app::operators::dead_letters::{DeadLetter, DeadLetterOrigin};
-use app::port_types::{Delivery, FailureType, Header};
+use app::port_types::{Delivery, FailureType, RecordHeaders};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
@@ -117,7 +117,6 @@ impl From<DeadLetterOrigin> for OriginalPosition {
 }
 
 /// Header names with their values as JSON texts.
-pub(crate) fn header_map(headers: &[Header]) -> Map<String, Value> {
-    let header = |(name, value): &Header| (name.to_string(), Value::String(readable(value)));
-    headers.iter().map(header).collect()
+pub(crate) fn header_map(headers: &RecordHeaders) -> Map<String, Value> {
+    headers.iter().map(|(name, value)| (name.to_owned(), Value::String(readable(value)))).collect()
 }

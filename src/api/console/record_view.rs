@@ -1,5 +1,5 @@
 //! The value and the headers of a record: pretty where they are JSON or text, as hexadecimal digits where they are not.
-use std::sync::Arc;
+use app::port_types::RecordHeaders;
 
 use maud::{Markup, html};
 
@@ -33,7 +33,7 @@ pub(crate) fn value_view(value: &[u8], (schema, bytes): (Option<u32>, &[u8])) ->
 }
 
 /// The headers by name, with big-endian numbers decoded beside their digits.
-pub(crate) fn header_table(headers: &[(Arc<str>, Arc<[u8]>)]) -> Markup {
+pub(crate) fn header_table(headers: &RecordHeaders) -> Markup {
     html! {
         div class="wide" { table class="cards headers" {
             caption { "Headers" }

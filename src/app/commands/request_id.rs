@@ -34,7 +34,7 @@ mod tests {
             let record = Record {
                 topic: "order.events".into(),
                 key: "k".into(),
-                headers: vec![(HEADER.into(), text.as_bytes().into())],
+                headers: [(HEADER, text)].into_iter().collect(),
                 value: b"{}".as_slice().into(),
                 timestamp: Timestamp::from_millis(0),
             };

@@ -50,7 +50,7 @@ mod tests {
     const FRAMED: [u8; 6] = [0, 0, 0, 0, 17, b'7'];
 
     fn delivery(topic: &str, headers: &[(&str, &str)]) -> Delivery {
-        let headers = headers.iter().map(|(name, value)| ((*name).into(), value.as_bytes().into())).collect();
+        let headers = headers.iter().copied().collect();
         let timestamp = Timestamp::from_millis(0);
         Delivery {
             position: Position { topic: topic.into(), partition: 3, offset: 7 },

@@ -11,12 +11,11 @@ use crate::oracle::client_orders::{ClientOrder, OrderView};
 
 fn event(key: &str, version: u64, status: Status, kind: &str, offset: u64) -> Delivery {
     let id = format!("event-{key}-{version}");
-    let header = |name: &str, value: &str| (name.into(), value.as_bytes().into());
     let value = json!({"eventId": id, "eventType": kind, "status": status.as_str(), "version": version});
     let record = Record {
         topic: "t".into(),
         key: key.into(),
-        headers: vec![header("ce_id", &id), header("x-sequence", &(version + 1).to_string())],
+        headers: [("ce_id", &id), ("x-sequence", &(version + 1).to_string())].into_iter().collect(),
         value: value.to_string().into_bytes().into(),
         timestamp: Timestamp::default(),
     };

@@ -125,16 +125,17 @@ pub fn for_all_types(chain: &HandlerChain) -> Handlers {
 
 /// The record of an event that another region wrote.
 pub fn from_region(event: &OrderEvent, region: &str, hlc: Hlc) -> Record {
-    let text = |name: &str, value: String| (name.into(), value.into_bytes().into());
+    let headers = [
+        ("ce_id", event.id.to_string()),
+        ("x-region", region.to_owned()),
+        ("x-hlc", hlc.to_string()),
+        ("x-sequence", event.sequence.to_string()),
+    ];
+    let headers = headers.into_iter().collect();
     Record {
         topic: TOPIC.into(),
         key: event.order_id.to_string().into(),
-        headers: vec![
-            text("ce_id", event.id.to_string()),
-            text("x-region", region.to_owned()),
-            text("x-hlc", hlc.to_string()),
-            text("x-sequence", event.sequence.to_string()),
-        ],
+        headers,
         value: contract::encode(event, contract::LATEST).into(),
         timestamp: event.occurred_at,
     }

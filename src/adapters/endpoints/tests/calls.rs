@@ -23,7 +23,7 @@ fn event() -> EventRequest {
         ("x-bad", b"line\r\nfeed"),
         ("id", b"0197a1f0-0000-7000-8000-000000000001"),
     ];
-    let attributes = headers.map(|(name, value)| (name.into(), value.into())).into();
+    let attributes = headers.into_iter().collect();
     EventRequest { attributes, body: br#"{"orderId":"1"}"#.as_slice().into() }
 }
 

@@ -50,7 +50,7 @@ fn endpoint(port: u16, roots: Option<RootCertificates>) -> HttpEndpoint {
 }
 
 fn event() -> EventRequest {
-    EventRequest { attributes: Vec::new(), body: b"{}".as_slice().into() }
+    EventRequest { attributes: Default::default(), body: b"{}".as_slice().into() }
 }
 
 #[tokio::test]

@@ -13,7 +13,7 @@ fn client(addresses: AddressPolicy) -> HttpWebhookClient {
 
 fn event() -> EventRequest {
     let headers: [(&str, &[u8]); 3] = [("webhook-id", b"e1"), ("webhook-signature", b"v1,x"), ("ce_id", b"e1")];
-    let attributes = headers.map(|(name, value)| (name.into(), value.into())).into();
+    let attributes = headers.into_iter().collect();
     EventRequest { attributes, body: b"{}".as_slice().into() }
 }
 

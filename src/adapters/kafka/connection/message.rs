@@ -22,10 +22,7 @@ fn decode_headers(headers: Option<&BorrowedHeaders>) -> RecordHeaders {
 }
 
 /// The headers that stand for what the port's key and value cannot hold.
-fn virtual_headers<'a>(
-    key: Option<&'a [u8]>,
-    value: Option<&[u8]>,
-) -> impl Iterator<Item = (&'static str, &'a [u8])> {
+fn virtual_headers<'a>(key: Option<&'a [u8]>, value: Option<&[u8]>) -> impl Iterator<Item = (&'static str, &'a [u8])> {
     let raw_key = match key {
         Some(bytes) if std::str::from_utf8(bytes).is_ok() => None,
         Some(bytes) => Some((RAW_KEY, bytes)),

@@ -64,7 +64,7 @@ mod tests {
 
     fn record(topic: &str, bytes: usize) -> Record {
         let value = vec![b'x'; bytes].into();
-        let headers = vec![("ce_id".into(), b"1".as_slice().into())];
+        let headers = [("ce_id", "1")].into_iter().collect();
         Record { topic: topic.into(), key: "k".into(), headers, value, timestamp: Timestamp::default() }
     }
 

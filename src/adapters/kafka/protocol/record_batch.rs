@@ -212,7 +212,8 @@ mod tests {
         let headers: RecordHeaders = vec![("name", [7; 300]); 20].into_iter().collect();
         for length in [0, 63, 64, 8_191, 8_192, 1_100_000] {
             let value = vec![1; length];
-            let record = RecordParts { key: Some(b"k"), value: Some(&value), headers: Some(&headers), timestamp: i64::MAX };
+            let record =
+                RecordParts { key: Some(b"k"), value: Some(&value), headers: Some(&headers), timestamp: i64::MAX };
 
             let batch = encode(&[record], BatchProducer { id: 1, epoch: 0, first_sequence: 0 }, Compression::None);
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 use domain::{Timestamp, WebhookId};
 use outbox::topics::{WEBHOOK_HEADER, dead_letter_topic};
 use ports::FailureType;
-use ports::broker::consumer_groups::Delivery;
 use ports::broker::Record;
+use ports::broker::consumer_groups::Delivery;
 use ports::operators::redrives::{DeadLetterId, RedriveRecord};
 
 use super::position::{DeadLetterCursor, DeadLetterPosition};

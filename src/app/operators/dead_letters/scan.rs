@@ -108,7 +108,8 @@ mod tests {
     fn dead_letter(partition: u32, offset: u64) -> Delivery {
         let (topic, nothing) = (Arc::<str>::from("t"), Arc::<[u8]>::from([]));
         let timestamp = Timestamp::from_millis(0);
-        let record = Record { topic: topic.clone(), key: "k".into(), headers: Default::default(), value: nothing, timestamp };
+        let record =
+            Record { topic: topic.clone(), key: "k".into(), headers: Default::default(), value: nothing, timestamp };
         Delivery { position: Position { topic, partition, offset }, record }
     }
 

@@ -1,5 +1,4 @@
 //! Cases of `Broker`: published batches, their positions and their watermarks.
-use std::sync::Arc;
 
 use ports::broker::{Position, Record};
 

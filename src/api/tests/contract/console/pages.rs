@@ -315,10 +315,7 @@ async fn hostile_texts_are_escaped() {
     let record = Record {
         topic: "order.events-dlt".into(),
         key: hostile.into(),
-        headers: vec![
-            (hostile.into(), hostile.as_bytes().into()),
-            ("kafka_exception-message".into(), hostile.as_bytes().into()),
-        ],
+        headers: [(hostile, hostile), ("kafka_exception-message", hostile)].into_iter().collect(),
         value: hostile.as_bytes().into(),
         timestamp: domain::Timestamp::from_millis(NOW),
     };

@@ -28,7 +28,7 @@ fn delivery(offset: u64) -> Delivery {
     let record = Record {
         topic: TOPIC.into(),
         key: "k".into(),
-        headers: vec![("ce_type".into(), b"X".as_slice().into())],
+        headers: [("ce_type", "X")].into_iter().collect(),
         value: format!("{{\"n\":{offset}}}").into_bytes().into(),
         timestamp: Timestamp::from_millis(1_000),
     };
