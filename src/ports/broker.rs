@@ -15,8 +15,8 @@ mod record_headers;
 pub mod topic_log;
 pub mod topics;
 
-pub use record::{NULL_KEY, NULL_VALUE, Position, RAW_KEY, Record, is_virtual_header};
-pub use record_headers::{RecordHeaderIter, RecordHeaders};
+pub use record::{Position, Record};
+pub use record_headers::{NULL_KEY, NULL_VALUE, RAW_KEY, RecordHeaderIter, RecordHeaders, is_virtual_header};
 
 /// A claimed batch as records to publish.
 #[derive(Clone, Debug)]

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use domain::Timestamp;
 
-use super::record_headers::RecordHeaders;
+use super::record_headers::{NULL_KEY, NULL_VALUE, RAW_KEY, RecordHeaders};
 
 /// One message of a topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,19 +18,6 @@ pub struct Record {
     pub value: Arc<[u8]>,
     /// Timestamp of the record; for an event, the time of the change.
     pub timestamp: Timestamp,
-}
-
-/// Header of a consumed record whose key is not UTF-8: the bytes of its key. [`Record::key`] then has replacement characters. Adapters add this
-/// header and the next two when they read a record, and write the record without them: they stand for what the broker has.
-pub const RAW_KEY: &str = "kafka_raw-key";
-/// Header of a consumed record without a key.
-pub const NULL_KEY: &str = "kafka_null-key";
-/// Header of a consumed record without a value, which is a tombstone in a compacted topic.
-pub const NULL_VALUE: &str = "kafka_null-value";
-
-/// Whether the broker has no such header: it stands for the record's key or value.
-pub fn is_virtual_header(name: &str) -> bool {
-    [RAW_KEY, NULL_KEY, NULL_VALUE].contains(&name)
 }
 
 impl Record {

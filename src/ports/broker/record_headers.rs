@@ -1,7 +1,18 @@
 //! The headers of a record, all in one buffer: a record of the relay has some fourteen, and a hundred thousand records leave in a second.
 use std::fmt;
 
-use super::record::is_virtual_header;
+/// Header of a consumed record whose key is not UTF-8: the bytes of its key. [`Record::key`](super::Record::key) then has replacement characters.
+/// Adapters add this header and the next two when they read a record, and write the record without them: they stand for what the broker has.
+pub const RAW_KEY: &str = "kafka_raw-key";
+/// Header of a consumed record without a key.
+pub const NULL_KEY: &str = "kafka_null-key";
+/// Header of a consumed record without a value, which is a tombstone in a compacted topic.
+pub const NULL_VALUE: &str = "kafka_null-value";
+
+/// Whether the broker has no such header: it stands for the record's key or value.
+pub fn is_virtual_header(name: &str) -> bool {
+    [RAW_KEY, NULL_KEY, NULL_VALUE].contains(&name)
+}
 
 /// Header names and values in order; a name may repeat.
 ///
