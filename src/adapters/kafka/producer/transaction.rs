@@ -118,6 +118,7 @@ pub(crate) fn commit_record(
         headers: None,
         timestamp: options.clock.wall().millis(),
     };
+    producer.abort(until(deadline)).map_err(StepError::into_cause)?;
     let place = (Arc::clone(topic), partition);
     if !producer.leaderless_after_wait(std::slice::from_ref(&place), deadline).is_empty() {
         return Err(unavailable(topic, partition));
@@ -163,7 +164,7 @@ impl SendProgress {
         deadline: Instant,
     ) -> Result<(), StepError> {
         let limits = RetryLimits { deadline, unreachable_max: OUTAGE_WAIT };
-        // An earlier transaction that no record reached may still be open.
+        // An earlier transaction that no record reached may still be open, and a repeated request that ended the last one may still arrive.
         producer.abort(limits)?;
         producer.expire_failed_topics();
         let topics = batches.iter().flat_map(SessionBatch::topics).chain([terms.watermark_topic]);

@@ -72,8 +72,18 @@ pub(crate) struct TransactionalProducer {
     epoch: i16,
     /// The next sequence number of each topic partition, since the epoch began.
     sequences: HashMap<(Arc<str>, u32), i32>,
-    /// The coordinator may know an open transaction of this producer.
-    is_open: bool,
+    transaction: TransactionState,
+}
+
+/// What the coordinator may know of the producer's last transaction under the current epoch.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum TransactionState {
+    /// It has ended, and no request that ends it can still arrive.
+    Ended,
+    /// It may be open, or a request that ends it may still arrive. The epoch must be raised before the next one begins.
+    MayBeOpen,
+    /// Topic partitions were added to it.
+    Open,
 }
 
 impl TransactionalProducer {
@@ -94,7 +104,7 @@ impl TransactionalProducer {
             id,
             epoch,
             sequences: HashMap::new(),
-            is_open: false,
+            transaction: TransactionState::Ended,
         };
         producer.renew(RetryLimits { deadline, unreachable_max: options.connect_timeout })?;
         Ok(producer)
@@ -123,7 +133,7 @@ impl TransactionalProducer {
             .with_v3_and_below_producer_epoch(self.epoch)
             .with_v3_and_below_topics(topics);
         let action = "adding partitions to the transaction";
-        self.is_open = true;
+        self.transaction = TransactionState::MayBeOpen;
         let known_by = limits.deadline.min(Instant::now() + NEW_TOPIC_MAX);
         loop {
             let answer = self.coordinator.ask(&mut self.cluster, &request, first_error, limits);
@@ -135,7 +145,9 @@ impl TransactionalProducer {
                 continue;
             }
             if !code.is_some_and(is_topic_failure) {
-                return self.verdict(code, action).map(|()| Vec::new());
+                self.verdict(code, action)?;
+                self.transaction = TransactionState::Open;
+                return Ok(Vec::new());
             }
             let refused = refused_topics(&response, action);
             // It may have been deleted since its metadata was read.
@@ -152,15 +164,21 @@ impl TransactionalProducer {
         BatchProducer { id: self.id, epoch: self.epoch, first_sequence }
     }
 
-    /// Commits the transaction. Repeats the request until it is answered: a late answer to a repetition may leave the outcome unknown.
+    /// Commits the transaction. Repeats the request until it is answered: a late answer to a repetition may leave the outcome unknown. A success
+    /// after a repetition leaves it to [`Self::abort`] to raise the epoch before the next transaction.
     pub(crate) fn commit(&mut self, limits: RetryLimits) -> Result<(), StepError> {
         let action = "committing";
         let answer = self.end(true, limits);
         let Answer { code, is_repetition, .. } =
             answer.map_err(|none| StepError::Unknown(format!("{action}: {}", none.error)))?;
         match (code, is_repetition) {
-            (None, _) => {
-                self.is_open = false;
+            (None, false) => {
+                self.transaction = TransactionState::Ended;
+                Ok(())
+            }
+            // The first request may still arrive. Under the same epoch it would commit what the next transaction has written by then.
+            (None, true) => {
+                self.transaction = TransactionState::MayBeOpen;
                 Ok(())
             }
             // The first request may have committed before the producer was fenced.
@@ -169,21 +187,28 @@ impl TransactionalProducer {
         }
     }
 
-    /// Makes the coordinator abort the transaction, and raises the epoch. Does nothing without a transaction.
+    /// Makes the coordinator abort what may be open, and raises the epoch. Does nothing if the last transaction has ended.
     pub(crate) fn abort(&mut self, limits: RetryLimits) -> Result<(), StepError> {
-        if !self.is_open {
+        if self.transaction == TransactionState::Ended {
             return Ok(());
         }
         let action = "aborting";
         let answer = self.end(false, limits);
         let Answer { code, .. } = answer.map_err(|none| StepError::Unknown(format!("{action}: {}", none.error)))?;
-        // Without an added partition there is no transaction.
-        self.verdict(code.filter(|code| *code != Code::InvalidTransactionalState), action)?;
+        match (code, self.transaction) {
+            (Some(code @ Code::InvalidTransactionalState), TransactionState::Open) => {
+                self.transaction = TransactionState::MayBeOpen;
+                return Err(StepError::Unknown(format!("{action}: {code}: the transaction has ended otherwise")));
+            }
+            // Without an added partition there is no transaction.
+            (Some(Code::InvalidTransactionalState), _) => {}
+            (code, _) => self.verdict(code, action)?,
+        }
         self.renew(limits).map_err(|error| match error {
             StepError::Failed(error) => StepError::AbortPending(error.to_string()),
             other => other,
         })?;
-        self.is_open = false;
+        self.transaction = TransactionState::Ended;
         Ok(())
     }
 

@@ -6,6 +6,7 @@ mod fence_all;
 mod groups;
 mod outages;
 mod proxy;
+mod repeated_ends;
 mod secured;
 mod support;
 mod timestamps;

@@ -1,9 +1,10 @@
 //! A proxy between the adapter and the broker that can cut or delay connections at a chosen request, and refuse records of a topic. It parses
 //! Kafka's frames and replaces the broker's port in its responses by its own, so that every connection goes through it.
+mod connection;
+mod ends;
 mod frames;
 
 use std::collections::HashSet;
-use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -13,7 +14,11 @@ use parking_lot::{Condvar, Mutex};
 use rdkafka::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 
+use connection::{Connection, FrameAction, forward};
+use ends::{EndAction, Ends};
 use frames::correlation_id;
+
+pub use ends::EndFault;
 
 /// API keys of Kafka's requests.
 const METADATA: u16 = 3;
@@ -41,6 +46,7 @@ struct ProxyState {
     up: AtomicBool,
     cut_at: AtomicU8,
     write_delay_ms: AtomicU64,
+    ends: Ends,
     /// Until when the next response to an end of a transaction is delayed, and how much longer each later one.
     end_delay: Mutex<Option<(Instant, Duration)>>,
     /// Produce requests until the cut; zero for no cut.
@@ -93,6 +99,7 @@ impl Proxy {
             up: AtomicBool::new(true),
             cut_at: AtomicU8::new(CutAt::Never as u8),
             write_delay_ms: AtomicU64::new(0),
+            ends: Ends::default(),
             end_delay: Mutex::default(),
             writes_left: AtomicU64::new(0),
             holds_replies: Default::default(),
@@ -203,6 +210,16 @@ impl Proxy {
         self.state.write_delay_ms.store(by.as_millis() as u64, Ordering::SeqCst);
     }
 
+    /// What happens to the next end of a transaction.
+    pub fn fail_end(&self, fault: EndFault) {
+        self.state.ends.set_fault(fault);
+    }
+
+    /// The error code of the broker's response to a request that ended a transaction late.
+    pub fn late_end_code(&self) -> Option<i16> {
+        self.state.ends.late_code()
+    }
+
     /// Delays the response to the next end of a transaction until then, and each later response one step longer.
     pub fn delay_ends(&self, until: Instant, step: Duration) {
         *self.state.end_delay.lock() = Some((until, step));
@@ -255,6 +272,7 @@ impl ProxyState {
                     self.cut();
                     return FrameAction::Drop;
                 }
+                self.ends.before_write(&self.broker);
             }
             ADD_PARTITIONS => {
                 let is_added = |topic: &Mutex<Option<String>>| {
@@ -275,7 +293,11 @@ impl ProxyState {
             END_TRANSACTION if self.cut_at.load(Ordering::SeqCst) == CutAt::AfterTheEnd as u8 => {
                 self.ending.store(true, Ordering::SeqCst);
             }
-            END_TRANSACTION => drop(connection.ends.lock().insert(correlation_id(&frame[4..]))),
+            END_TRANSACTION => match self.ends.action(frame) {
+                EndAction::Pass => drop(connection.ends.lock().insert(correlation_id(&frame[4..]))),
+                EndAction::LoseResponse => connection.loses_response.store(true, Ordering::SeqCst),
+                EndAction::Drop => return FrameAction::Drop,
+            },
             _ => {}
         }
         FrameAction::Pass
@@ -286,6 +308,9 @@ impl ProxyState {
         // The broker responds after it has decided the transaction.
         if self.ending.swap(false, Ordering::SeqCst) {
             self.cut();
+            return FrameAction::Drop;
+        }
+        if connection.loses_response.load(Ordering::SeqCst) {
             return FrameAction::Drop;
         }
         if connection.metadata.lock().remove(&correlation_id(frame)) {
@@ -340,60 +365,4 @@ impl ProxyState {
             }
         }
     }
-}
-
-/// One client connection and its open requests.
-struct Connection {
-    client: TcpStream,
-    /// Correlation ids of metadata requests without a response yet.
-    metadata: Mutex<HashSet<[u8; 4]>>,
-    /// Correlation ids of produce requests without a response yet.
-    records: Mutex<HashSet<[u8; 4]>>,
-    /// Correlation ids of initialisations of transactional ids with a transaction that the broker cannot end, without a response yet.
-    initialisations: Mutex<HashSet<[u8; 4]>>,
-    /// Correlation ids of requests that end a transaction, without a response yet.
-    ends: Mutex<HashSet<[u8; 4]>>,
-    /// It has received metadata without brokers.
-    is_without_brokers: AtomicBool,
-    /// It has carried a produce request.
-    produces: AtomicBool,
-}
-
-impl Connection {
-    fn of(client: TcpStream) -> Self {
-        Self {
-            client,
-            metadata: Mutex::default(),
-            records: Mutex::default(),
-            initialisations: Mutex::default(),
-            ends: Mutex::default(),
-            is_without_brokers: AtomicBool::new(false),
-            produces: AtomicBool::new(false),
-        }
-    }
-}
-
-enum FrameAction {
-    Pass,
-    Drop,
-}
-
-/// Forwards frames from one side to the other until either side closes.
-fn forward(mut from: TcpStream, mut to: TcpStream, mut inspect: impl FnMut(&mut Vec<u8>) -> FrameAction) {
-    let mut size = [0; 4];
-    while from.read_exact(&mut size).is_ok() {
-        let mut frame = vec![0; u32::from_be_bytes(size) as usize];
-        if from.read_exact(&mut frame).is_err() {
-            break;
-        }
-        let action = inspect(&mut frame);
-        if matches!(action, FrameAction::Drop) {
-            break;
-        }
-        let size = (frame.len() as u32).to_be_bytes();
-        if to.write_all(&size).and_then(|()| to.write_all(&frame)).is_err() {
-            break;
-        }
-    }
-    drop((from.shutdown(Shutdown::Both), to.shutdown(Shutdown::Both)));
 }
