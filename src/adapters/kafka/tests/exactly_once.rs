@@ -189,7 +189,7 @@ async fn commit_response_that_arrives_at_the_commit_timeout_ends_no_process() {
     let mut options = options(&proxy.address, &TestClock::default());
     options.partitions = SESSIONS;
     let installation = Installation::of(opened(options).await);
-    let mut committed = Vec::new();
+    let (mut committed, mut aborted) = (Vec::new(), Vec::new());
     for round in 1..=4 {
         let sessions = join_all((0..SESSIONS).map(|slot| installation.session(slot))).await;
         let publish = async |slot: u32| {
@@ -203,7 +203,8 @@ async fn commit_response_that_arrives_at_the_commit_timeout_ends_no_process() {
         for (slot, result) in results {
             match result {
                 Published::Committed(_) => committed.push((slot.to_string(), round.to_string())),
-                Published::Unknown(_) | Published::Aborted { .. } => {}
+                Published::Aborted { .. } => aborted.push((slot.to_string(), round.to_string())),
+                Published::Unknown(_) => {}
                 other => panic!("session {slot}: {other:?}"),
             }
         }
@@ -211,6 +212,8 @@ async fn commit_response_that_arrives_at_the_commit_timeout_ends_no_process() {
     let by_key = installation.other_instance(Guarantee::ExactlyOnce).await.by_key().await;
     assert!(by_key.values().all(|values| values.is_sorted_by(|one, next| one < next)), "{by_key:?}");
     assert!(committed.iter().all(|(key, value)| by_key[key].contains(value)), "{committed:?} in {by_key:?}");
+    let is_visible = |(key, value): &(String, String)| by_key.get(key).is_some_and(|values| values.contains(value));
+    assert!(!aborted.iter().any(is_visible), "{aborted:?} in {by_key:?}");
 }
 
 #[tokio::test]
