@@ -26,17 +26,25 @@ struct PartitionQueue<'a> {
 pub(crate) struct PartitionQueues<'a> {
     queues: Vec<PartitionQueue<'a>>,
     places: HashMap<(Arc<str>, u32), usize>,
+    /// The place of the queue with the watermarks, all of which have the same topic partition.
+    watermarks: Option<usize>,
 }
 
 impl<'a> PartitionQueues<'a> {
-    /// Appends a record. Slots ascend.
-    pub(crate) fn push(&mut self, topic: &Arc<str>, partition: u32, slot: usize, record: RecordParts<'a>) {
+    /// Appends a watermark. Slots ascend.
+    pub(crate) fn push_watermark(&mut self, topic: &Arc<str>, partition: u32, slot: usize, record: RecordParts<'a>) {
+        self.watermarks = Some(self.push(topic, partition, slot, record));
+    }
+
+    /// Appends a record; returns the place of its queue. Slots ascend.
+    pub(crate) fn push(&mut self, topic: &Arc<str>, partition: u32, slot: usize, record: RecordParts<'a>) -> usize {
         let queues = &mut self.queues;
         let at = *self.places.entry((Arc::clone(topic), partition)).or_insert_with(|| {
             queues.push(PartitionQueue { topic: Arc::clone(topic), partition, records: VecDeque::new() });
             queues.len() - 1
         });
         queues[at].records.push_back((slot, record));
+        at
     }
 
     /// Every topic partition that has or had records, topic by topic.
@@ -47,10 +55,21 @@ impl<'a> PartitionQueues<'a> {
         partitions
     }
 
-    /// The next chunk of each partition: as many records as a batch of this size certainly holds, and at least one.
+    /// The next chunk of each partition: as many records as a batch of this size certainly holds, and at least one. Watermarks wait for the round
+    /// with the last records: if a transaction ends between two rounds, no watermark is visible without all records of its batch.
     pub(crate) fn next_round(&mut self, batch_bytes_max: usize) -> Vec<Chunk<'a>> {
-        let chunks = self.queues.iter_mut().map(|queue| queue.take(batch_bytes_max, usize::MAX));
-        chunks.filter(|chunk| !chunk.slots.is_empty()).collect()
+        let (mut chunks, mut is_last) = (Vec::new(), true);
+        for (at, queue) in self.queues.iter_mut().enumerate() {
+            if Some(at) != self.watermarks {
+                chunks.push(queue.take(batch_bytes_max, usize::MAX));
+                is_last &= queue.records.is_empty();
+            }
+        }
+        if let Some(at) = self.watermarks.filter(|_| is_last) {
+            chunks.push(self.queues[at].take(batch_bytes_max, usize::MAX));
+        }
+        chunks.retain(|chunk| !chunk.slots.is_empty());
+        chunks
     }
 
     /// The record with the lowest slot, alone.
@@ -122,6 +141,27 @@ mod tests {
         assert_eq!(rounds, [vec![0, 1], vec![2, 3], vec![4]]);
         let mut large = self::queues(&[("a", 0); 2]);
         assert_eq!(large.next_round(1)[0].slots, [0]);
+    }
+
+    #[test]
+    fn watermarks_go_in_the_round_with_the_last_records() {
+        let record = RecordParts { key: Some(b"k"), value: Some(&VALUE), headers: None, timestamp: 0 };
+        let with_watermarks = || {
+            let mut queues = queues(&[("b", 0), ("a", 0), ("a", 0)]);
+            (3..5).for_each(|slot| queues.push_watermark(&Arc::from("w"), 7, slot, record));
+            queues
+        };
+        let mut queues = with_watermarks();
+
+        let rounds: Vec<_> =
+            std::iter::from_fn(|| Some(slots(&queues.next_round(1))).filter(|round| !round.is_empty())).collect();
+
+        let of = |topic: &str, partition, slot| (topic.to_owned(), partition, vec![slot]);
+        assert_eq!(
+            rounds,
+            [vec![of("b", 0, 0), of("a", 0, 1)], vec![of("a", 0, 2), of("w", 7, 3)], vec![of("w", 7, 4)]]
+        );
+        assert_eq!(with_watermarks().next_round(1_000_000).len(), 3, "one round, if one request holds everything");
     }
 
     #[test]

@@ -309,7 +309,7 @@ fn partition_queues<'a>(
         if let (Some((key, value)), Some(slot)) = (watermark, watermark.as_ref().and_then(|_| slots.next())) {
             let parts =
                 RecordParts { key: Some(key.as_bytes()), value: Some(value.as_bytes()), headers: None, timestamp };
-            queues.push(terms.watermark_topic, terms.watermark_partition, slot, parts);
+            queues.push_watermark(terms.watermark_topic, terms.watermark_partition, slot, parts);
         }
     }
     Ok(queues)
