@@ -15,7 +15,7 @@ use crate::producer::sender::OUTAGE_WAIT;
 use crate::producer::transactional_producer::{TransactionalProducer, topic_name};
 use crate::protocol::connection::CallError;
 use crate::protocol::record_batch;
-use crate::protocol::response_code::{error_code, is_partition_unavailable, may_pass_soon};
+use crate::protocol::response_code::{is_partition_unavailable, may_pass_soon, produce_error_code};
 
 /// All in-sync replicas must have the records.
 const ACKS_ALL: i16 = -1;
@@ -241,7 +241,7 @@ fn partition_response<'a>(
 }
 
 fn outcome_of(response: &PartitionProduceResponse) -> ChunkOutcome {
-    match error_code(response.error_code) {
+    match produce_error_code(response.error_code, response.error_message.as_deref()) {
         None => ChunkOutcome::Appended(response.base_offset.unsigned_abs()),
         Some(code) => {
             let invalid = response.record_errors.iter().filter_map(|error| usize::try_from(error.batch_index).ok());

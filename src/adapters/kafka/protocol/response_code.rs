@@ -11,6 +11,20 @@ pub(crate) fn error_code(code: i16) -> Option<Code> {
     }
 }
 
+/// How the message begins with which a leader that cannot ask the coordinator about the transaction refuses a batch (Kafka 3.6 and later).
+const UNVERIFIED: &str = "Unable to verify the partition has been added to the transaction";
+
+/// The name of a partition's error code in a Produce response. A leader that could not ask the coordinator about the transaction answers with
+/// NOT_ENOUGH_REPLICAS, because all clients repeat a request after this code; only the message shows that no replica is missing.
+pub(crate) fn produce_error_code(code: i16, message: Option<&str>) -> Option<Code> {
+    match error_code(code) {
+        Some(Code::NotEnoughReplicas) if message.is_some_and(|message| message.starts_with(UNVERIFIED)) => {
+            Some(Code::CoordinatorNotAvailable)
+        }
+        code => code,
+    }
+}
+
 /// Whether the coordinator of a transactional id is somewhere else, or not ready yet.
 pub(crate) fn is_coordinator_moving(code: Code) -> bool {
     matches!(code, Code::CoordinatorNotAvailable | Code::NotCoordinator | Code::CoordinatorLoadInProgress)
@@ -42,7 +56,8 @@ pub(crate) fn is_partition_unavailable(code: Code) -> bool {
 
 /// Whether the same records may be accepted in a moment, perhaps by another leader.
 pub(crate) fn may_pass_soon(code: Code) -> bool {
-    is_partition_unavailable(code) || matches!(code, Code::UnknownTopicOrPartition | Code::KafkaStorageError)
+    is_partition_unavailable(code)
+        || matches!(code, Code::UnknownTopicOrPartition | Code::KafkaStorageError | Code::CoordinatorNotAvailable)
 }
 
 #[cfg(test)]
@@ -69,5 +84,15 @@ mod tests {
                 Some(Code::Unknown),
             ]
         );
+    }
+
+    #[test]
+    fn leader_that_cannot_verify_a_transaction_lacks_no_replicas() {
+        let message = format!("{UNVERIFIED}. Underlying error: COORDINATOR_NOT_AVAILABLE");
+        let codes = [None, Some("too few"), Some(message.as_str())].map(|message| produce_error_code(19, message));
+
+        let [without, other, unverified] = codes.map(|code| code.expect("an error"));
+        assert_eq!([without, other], [Code::NotEnoughReplicas; 2]);
+        assert!(may_pass_soon(unverified) && !is_partition_unavailable(unverified));
     }
 }

@@ -68,6 +68,8 @@ struct ProxyState {
     accepts_no_markers: AtomicBool,
     /// How often records of the under-replicated topic were refused.
     refusals: AtomicU64,
+    /// The topic whose leader cannot ask the coordinator about transactions.
+    unverified_topic: Mutex<Option<String>>,
     /// The topic whose next records another broker is to take.
     moved_topic: Mutex<Option<String>>,
     /// The topic without a leader.
@@ -112,6 +114,7 @@ impl Proxy {
             hides_in_sync_replicas: AtomicBool::new(false),
             accepts_no_markers: AtomicBool::new(false),
             refusals: AtomicU64::new(0),
+            unverified_topic: Mutex::default(),
             moved_topic: Mutex::default(),
             leaderless_topic: Mutex::default(),
             blocked_transactional_ids: Mutex::default(),
@@ -177,6 +180,11 @@ impl Proxy {
     /// How often records of the under-replicated topic were refused.
     pub fn refusals(&self) -> u64 {
         self.state.refusals.load(Ordering::SeqCst)
+    }
+
+    /// The topic, of one partition, whose leader cannot ask the coordinator about transactions, so that it refuses all records.
+    pub fn fail_verification_of(&self, topic: Option<&str>) {
+        *self.state.unverified_topic.lock() = topic.map(str::to_owned);
     }
 
     /// Answers the next records of this topic, of one partition in the request, as if its leader had just moved.
@@ -338,7 +346,10 @@ impl ProxyState {
         FrameAction::Pass
     }
 
-    fn refuse_records(&self, frame: &mut [u8]) {
+    fn refuse_records(&self, frame: &mut Vec<u8>) {
+        if let Some(topic) = &*self.unverified_topic.lock() {
+            frames::fail_verification(frame, topic);
+        }
         let is_refused = |topic: &String| frames::set_produce_error(frame, topic, frames::NOT_ENOUGH_REPLICAS);
         if self.under_replicated_topic.lock().as_ref().is_some_and(is_refused) {
             self.refusals.fetch_add(1, Ordering::SeqCst);

@@ -232,3 +232,21 @@ async fn append_to_a_partition_without_replicas_blocks_no_other_append() {
     restarted.append(other()).await.expect("the partition takes records again");
     assert_eq!(installation.values().await, ["1", "2", "3", "5"]);
 }
+
+/// A leader that cannot ask the coordinator about the transaction answers with the code for too few replicas.
+#[tokio::test]
+async fn topic_with_an_unverified_transaction_is_not_refused_later() {
+    let (proxy, installation, topic) = behind_proxy().await;
+    let session = installation.session(0).await;
+    proxy.fail_verification_of(Some(&topic));
+
+    let (_, failed) = publish_both(&installation, &session, &topic, (1, "1")).await;
+    proxy.fail_verification_of(None);
+    let (_, next) = publish_both(&installation, &session, &topic, (2, "2")).await;
+
+    match &failed {
+        Published::Aborted { refused, cause: Some(_), .. } => assert!(refused.is_empty(), "{failed:?}"),
+        other => panic!("the failure is the broker's: {other:?}"),
+    }
+    assert!(matches!(next, Published::Committed(_)), "{next:?}");
+}

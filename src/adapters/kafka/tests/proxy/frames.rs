@@ -80,6 +80,18 @@ pub fn set_produce_error(response: &mut [u8], topic: &str, code: u16) -> bool {
     true
 }
 
+/// Answers for a topic's only partition as a leader that cannot ask the coordinator about the transaction: behind the error code are three
+/// offsets and times (8 each), the invalid records (1), and the error's message (its length plus one; zero for null).
+pub fn fail_verification(response: &mut Vec<u8>, topic: &str) {
+    const MESSAGE: &str =
+        "Unable to verify the partition has been added to the transaction. Underlying error: NOT_COORDINATOR";
+    let Some(at) = position(response, topic) else { return };
+    set_produce_error(response, topic, NOT_ENOUGH_REPLICAS);
+    let at = at + topic.len() + 1 + 4 + 2 + 3 * 8 + 1;
+    response
+        .splice(at..at + usize::from(response[at].max(1)), [&[MESSAGE.len() as u8 + 1], MESSAGE.as_bytes()].concat());
+}
+
 /// Answers the initialisation of a transactional id as if its last transaction was still to be ended: correlation id (4), tags (1), throttle time
 /// (4), and the error code (2).
 pub fn delay_initialisation(response: &mut [u8]) {
