@@ -33,9 +33,9 @@ const FAILED_METADATA_MAX_AGE: Duration = Duration::from_secs(1);
 pub(crate) enum ChunkOutcome {
     /// The broker has appended its records from this offset on.
     Appended(u64),
-    /// The broker has appended none of them. `invalid` has the indexes of the invalid ones where it named them.
+    /// The broker refuses them. `invalid` has the indexes of the invalid ones where it named them.
     Refused { code: Code, invalid: Vec<usize> },
-    /// The chunk was not sent.
+    /// The chunk was not sent, in this attempt or an earlier one.
     NotSent(String),
     /// It was sent, and there is no answer.
     Unanswered(String),
@@ -46,6 +46,8 @@ struct EncodedChunk<'a> {
     topic: &'a Arc<str>,
     partition: u32,
     batch: Bytes,
+    /// It was sent: a leader may append a batch before it answers that it leads the partition no more.
+    was_sent: bool,
 }
 
 impl TransactionalProducer {
@@ -92,12 +94,12 @@ impl TransactionalProducer {
         compression: Compression,
         deadline: Instant,
     ) -> Vec<ChunkOutcome> {
-        let encoded: Vec<EncodedChunk<'_>> = chunks.iter().map(|chunk| self.encode(chunk, compression)).collect();
+        let mut encoded: Vec<EncodedChunk<'_>> = chunks.iter().map(|chunk| self.encode(chunk, compression)).collect();
         let mut outcomes: Vec<Option<ChunkOutcome>> = chunks.iter().map(|_| None).collect();
         let wait_until = deadline.min(Instant::now() + TRANSITION_MAX);
         let may_have_new_leader = |outcome: &Option<ChunkOutcome>| outcome.as_ref().is_some_and(ChunkOutcome::may_pass);
         loop {
-            self.produce_once(&encoded, &mut outcomes, deadline);
+            self.produce_once(&mut encoded, &mut outcomes, deadline);
             let moving = || encoded.iter().zip(&outcomes).filter(|(_, outcome)| may_have_new_leader(outcome));
             moving().for_each(|(chunk, _)| self.cluster.forget(chunk.topic));
             let is_final = |outcome: &Option<ChunkOutcome>| {
@@ -145,17 +147,25 @@ impl TransactionalProducer {
     fn encode<'a>(&mut self, chunk: &'a Chunk<'_>, compression: Compression) -> EncodedChunk<'a> {
         let producer = self.take_sequence(&chunk.topic, chunk.partition, chunk.records.len());
         let batch = record_batch::encode(&chunk.records, producer, compression);
-        EncodedChunk { topic: &chunk.topic, partition: chunk.partition, batch }
+        EncodedChunk { topic: &chunk.topic, partition: chunk.partition, batch, was_sent: false }
     }
 
     /// Sends the chunks without an outcome once.
-    fn produce_once(&mut self, chunks: &[EncodedChunk<'_>], outcomes: &mut [Option<ChunkOutcome>], deadline: Instant) {
+    fn produce_once(
+        &mut self,
+        chunks: &mut [EncodedChunk<'_>],
+        outcomes: &mut [Option<ChunkOutcome>],
+        deadline: Instant,
+    ) {
         let mut in_flight = Vec::new();
         for (address, members) in self.by_leader(chunks, outcomes) {
             let request = self.request(chunks, &members);
             match self.cluster.send(&address, &request, deadline) {
-                Ok(sent) => in_flight.push((address, members, sent)),
-                Err(error) => fill(outcomes, &members, &error),
+                Ok(sent) => {
+                    members.iter().for_each(|at| chunks[*at].was_sent = true);
+                    in_flight.push((address, members, sent));
+                }
+                Err(error) => fill(outcomes, chunks, &members, &error),
             }
         }
         for (address, members, sent) in in_flight {
@@ -165,7 +175,7 @@ impl TransactionalProducer {
                         outcomes[at] = partition_response(&response, &chunks[at]).map(outcome_of);
                     }
                 }
-                Err(error) => fill(outcomes, &members, &error),
+                Err(error) => fill(outcomes, chunks, &members, &error),
             }
         }
         for (chunk, outcome) in chunks.iter().zip(outcomes) {
@@ -223,11 +233,15 @@ impl ChunkOutcome {
     }
 }
 
-fn fill(outcomes: &mut [Option<ChunkOutcome>], members: &[usize], error: &CallError) {
+fn fill(outcomes: &mut [Option<ChunkOutcome>], chunks: &[EncodedChunk<'_>], members: &[usize], error: &CallError) {
     for at in members {
         outcomes[*at] = Some(match error {
-            CallError::NotSent(reason) | CallError::Refused(reason) => ChunkOutcome::NotSent(reason.clone()),
-            CallError::Unanswered(reason) => ChunkOutcome::Unanswered(reason.clone()),
+            CallError::NotSent(reason) | CallError::Refused(reason) if !chunks[*at].was_sent => {
+                ChunkOutcome::NotSent(reason.clone())
+            }
+            CallError::NotSent(reason) | CallError::Refused(reason) | CallError::Unanswered(reason) => {
+                ChunkOutcome::Unanswered(reason.clone())
+            }
         });
     }
 }

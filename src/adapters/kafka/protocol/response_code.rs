@@ -41,7 +41,8 @@ pub(crate) fn is_fenced(code: Code) -> bool {
     )
 }
 
-/// Whether a partition takes no records for now, while its topic may: it has no leader, or not enough replicas in sync. Nothing was appended.
+/// Whether a partition takes no records for now, while its topic may: it has no leader, or not enough replicas in sync. A leader
+/// that loses its partition while it waits for the replicas may have appended the records.
 pub(crate) fn is_partition_unavailable(code: Code) -> bool {
     matches!(
         code,

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use kafka::{Guarantee, Kafka, KafkaProbe};
 use kit::TestClock;
 use kit::wait::{scaled, until_answered};
+use outbox::topics::WATERMARK_TOPIC;
 use ports::Error;
 use ports::broker::consumer_groups::{ConsumerGroups, GroupMember};
 use ports::broker::topics::TopicReader;
@@ -208,6 +209,23 @@ async fn transactional_session_survives_the_loss_of_its_connections() {
 
     installation.committed(&session, batch(P0, 4, installation.records(&[("a", "2")]))).await;
     assert_eq!(installation.values().await, ["1", "2"]);
+}
+
+/// A leader that loses its partition while it waits for the replicas has appended the records, and answers NOT_LEADER_OR_FOLLOWER.
+#[tokio::test(flavor = "multi_thread")]
+async fn batch_that_one_leader_refused_and_the_next_never_received_is_aborted() {
+    let (proxy, installation) = behind_a_proxy(Guarantee::ExactlyOnce).await;
+    let session = installation.session(0).await;
+    installation.committed(&session, batch(P0, 1, installation.records(&[("a", "1")]))).await;
+    let other = installation.other_instance(Guarantee::ExactlyOnce).await;
+    // A transaction that fails as late as this is not repeated.
+    proxy.delay_writes(Duration::from_secs(1));
+    proxy.move_leaders_away(&["order.events", WATERMARK_TOPIC].map(|topic| installation.kafka.options().topic(topic)));
+
+    let result = installation.publish(&session, batch(P0, 2, installation.records(&[("a", "2")]))).await;
+
+    assert!(matches!(result, Published::Aborted { reached: true, .. }), "{result:?}");
+    assert_eq!(other.values().await, ["1"]);
 }
 
 async fn behind_a_proxy(guarantee: Guarantee) -> (Proxy, Installation) {

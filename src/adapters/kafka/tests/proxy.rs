@@ -43,6 +43,8 @@ struct ProxyState {
     /// The broker's address as its responses contain it, and the proxy's address that replaces it.
     broker_address: Vec<u8>,
     own_address: Vec<u8>,
+    /// An address at which no broker listens.
+    unused_address: Vec<u8>,
     up: AtomicBool,
     cut_at: AtomicU8,
     write_delay_ms: AtomicU64,
@@ -70,8 +72,10 @@ struct ProxyState {
     refusals: AtomicU64,
     /// The topic whose leader cannot ask the coordinator about transactions.
     unverified_topic: Mutex<Option<String>>,
-    /// The topic whose next records another broker is to take.
-    moved_topic: Mutex<Option<String>>,
+    /// The topics whose next records another broker is to take.
+    moved_topics: Mutex<Vec<String>>,
+    /// Whether metadata names an address without a broker once the topics have moved.
+    new_leader_is_unreachable: AtomicBool,
     /// The topic without a leader.
     leaderless_topic: Mutex<Option<String>>,
     /// Transactional ids whose transaction the broker cannot end, because a topic without a leader or replicas belongs to it.
@@ -98,6 +102,7 @@ impl Proxy {
             broker: format!("{host}:{port}"),
             broker_address: address(port),
             own_address: address(i32::from(own_port)),
+            unused_address: address(1),
             up: AtomicBool::new(true),
             cut_at: AtomicU8::new(CutAt::Never as u8),
             write_delay_ms: AtomicU64::new(0),
@@ -115,7 +120,8 @@ impl Proxy {
             accepts_no_markers: AtomicBool::new(false),
             refusals: AtomicU64::new(0),
             unverified_topic: Mutex::default(),
-            moved_topic: Mutex::default(),
+            moved_topics: Mutex::default(),
+            new_leader_is_unreachable: AtomicBool::new(false),
             leaderless_topic: Mutex::default(),
             blocked_transactional_ids: Mutex::default(),
             without_brokers: AtomicU64::new(0),
@@ -189,7 +195,13 @@ impl Proxy {
 
     /// Answers the next records of this topic, of one partition in the request, as if its leader had just moved.
     pub fn move_leader_of(&self, topic: &str) {
-        *self.state.moved_topic.lock() = Some(topic.to_owned());
+        self.state.moved_topics.lock().push(topic.to_owned());
+    }
+
+    /// As [`Self::move_leader_of`] for these topics; metadata then names an address without a broker.
+    pub fn move_leaders_away(&self, topics: &[String]) {
+        self.state.new_leader_is_unreachable.store(true, Ordering::SeqCst);
+        topics.iter().for_each(|topic| self.move_leader_of(topic));
     }
 
     /// The topic, of one partition, that has no leader, so that no transaction with it can be ended.
@@ -321,8 +333,12 @@ impl ProxyState {
         if connection.loses_response.load(Ordering::SeqCst) {
             return FrameAction::Drop;
         }
+        let mut address = &self.own_address;
         if connection.metadata.lock().remove(&correlation_id(frame)) {
             self.change_metadata(frame, connection);
+            if self.new_leader_is_unreachable.load(Ordering::SeqCst) && self.moved_topics.lock().is_empty() {
+                address = &self.unused_address;
+            }
         }
         if connection.initialisations.lock().remove(&correlation_id(frame)) {
             frames::delay_initialisation(frame);
@@ -339,7 +355,7 @@ impl ProxyState {
         let mut at = 0;
         while at + self.broker_address.len() <= frame.len() {
             if frame[at..].starts_with(&self.broker_address) {
-                frame[at..at + self.broker_address.len()].copy_from_slice(&self.own_address);
+                frame[at..at + self.broker_address.len()].copy_from_slice(address);
             }
             at += 1;
         }
@@ -357,7 +373,7 @@ impl ProxyState {
         if let Some(topic) = &*self.leaderless_topic.lock() {
             frames::set_produce_error(frame, topic, frames::NOT_LEADER);
         }
-        self.moved_topic.lock().take_if(|topic| frames::set_produce_error(frame, topic, frames::NOT_LEADER));
+        self.moved_topics.lock().retain(|topic| !frames::set_produce_error(frame, topic, frames::NOT_LEADER));
     }
 
     fn change_metadata(&self, frame: &mut Vec<u8>, connection: &Connection) {
