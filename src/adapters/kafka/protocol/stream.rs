@@ -13,8 +13,14 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The bytes of one connection.
 pub(crate) enum Stream {
-    Plain(TcpStream),
-    Encrypted(Box<StreamOwned<ClientConnection, TcpStream>>),
+    Plain(DeadlineSocket),
+    Encrypted(Box<StreamOwned<ClientConnection, DeadlineSocket>>),
+}
+
+/// A socket on which each call has the time that is left until a deadline: a broker that takes or sends a few bytes at a time prolongs nothing.
+pub(crate) struct DeadlineSocket {
+    socket: TcpStream,
+    deadline: Instant,
 }
 
 impl Stream {
@@ -25,7 +31,7 @@ impl Stream {
             match TcpStream::connect_timeout(&resolved, time_left(deadline)?.min(CONNECT_TIMEOUT)) {
                 Ok(socket) => {
                     socket.set_nodelay(true)?;
-                    return Self::over(socket, address, tls);
+                    return Self::over(DeadlineSocket { socket, deadline }, address, tls);
                 }
                 Err(error) => last = error,
             }
@@ -33,7 +39,7 @@ impl Stream {
         Err(last)
     }
 
-    fn over(socket: TcpStream, address: &str, tls: Option<&TlsSettings>) -> io::Result<Self> {
+    fn over(socket: DeadlineSocket, address: &str, tls: Option<&TlsSettings>) -> io::Result<Self> {
         let Some(tls) = tls else { return Ok(Stream::Plain(socket)) };
         let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
         let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
@@ -42,10 +48,9 @@ impl Stream {
         Ok(Stream::Encrypted(Box::new(StreamOwned::new(connection, socket))))
     }
 
+    /// Writes everything. The first write of an encrypted connection also performs the handshake.
     pub(crate) fn write(&mut self, bytes: &[u8], deadline: Instant) -> io::Result<()> {
-        self.socket().set_write_timeout(Some(time_left(deadline)?))?;
-        // The first write of an encrypted connection waits for the handshake, so it reads.
-        self.socket().set_read_timeout(Some(time_left(deadline)?))?;
+        self.socket().deadline = deadline;
         match self {
             Stream::Plain(socket) => socket.write_all(bytes),
             Stream::Encrypted(stream) => stream.write_all(bytes).and_then(|()| stream.flush()),
@@ -54,30 +59,46 @@ impl Stream {
 
     /// Fills the whole buffer; an end of the connection before is an error.
     pub(crate) fn read(&mut self, buffer: &mut [u8], deadline: Instant) -> io::Result<()> {
-        let mut filled = 0;
-        while filled < buffer.len() {
-            self.socket().set_read_timeout(Some(time_left(deadline)?))?;
-            let read = match self {
-                Stream::Plain(socket) => socket.read(&mut buffer[filled..]),
-                Stream::Encrypted(stream) => stream.read(&mut buffer[filled..]),
-            };
-            match read {
-                Ok(0) => return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the broker closed the connection")),
-                Ok(bytes) => filled += bytes,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(timed_out()),
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
+        self.socket().deadline = deadline;
+        let result = match self {
+            Stream::Plain(socket) => socket.read_exact(buffer),
+            Stream::Encrypted(stream) => stream.read_exact(buffer),
+        };
+        result.map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => io::Error::new(error.kind(), "the broker closed the connection"),
+            _ => error,
+        })
     }
 
-    fn socket(&self) -> &TcpStream {
+    fn socket(&mut self) -> &mut DeadlineSocket {
         match self {
             Stream::Plain(socket) => socket,
-            Stream::Encrypted(stream) => &stream.sock,
+            Stream::Encrypted(stream) => &mut stream.sock,
         }
     }
+}
+
+impl Read for DeadlineSocket {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.socket.set_read_timeout(Some(time_left(self.deadline)?))?;
+        self.socket.read(buffer).map_err(after_timeout)
+    }
+}
+
+impl Write for DeadlineSocket {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.socket.set_write_timeout(Some(time_left(self.deadline)?))?;
+        self.socket.write(bytes).map_err(after_timeout)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.socket.flush()
+    }
+}
+
+/// A call that exceeds the timeout of its socket fails as one that would block.
+fn after_timeout(error: io::Error) -> io::Error {
+    if error.kind() == io::ErrorKind::WouldBlock { timed_out() } else { error }
 }
 
 fn timed_out() -> io::Error {
@@ -93,7 +114,7 @@ fn time_left(deadline: Instant) -> io::Result<Duration> {
 #[cfg(test)]
 mod tests {
     use std::net::TcpListener;
-    use std::sync::Arc;
+    use std::sync::{Arc, mpsc};
 
     use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
     use rustls::crypto::ring;
@@ -169,5 +190,28 @@ mod tests {
         let closed = silent.read(&mut [0], Instant::now() + Duration::from_secs(30)).expect_err("it was closed");
 
         assert_eq!((late.kind(), closed.kind()), (io::ErrorKind::TimedOut, io::ErrorKind::UnexpectedEof));
+    }
+
+    #[test]
+    fn write_ends_at_the_deadline_although_the_broker_takes_a_few_bytes_at_a_time() {
+        const TAKEN: usize = 64 * 1024;
+        const FRAME: usize = 500 * TAKEN;
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("bound").to_string();
+        let mut stream = Stream::connect(&address, None, Instant::now() + Duration::from_secs(30)).expect("connected");
+        let (mut peer, _) = listener.accept().expect("accepted");
+        let (end, is_ended) = mpsc::channel::<()>();
+        let slow_reader = std::thread::spawn(move || {
+            let mut bytes = vec![0; TAKEN];
+            while is_ended.recv_timeout(Duration::from_millis(5)) == Err(mpsc::RecvTimeoutError::Timeout) {
+                drop(peer.read(&mut bytes));
+            }
+        });
+
+        let late = stream.write(&vec![0; FRAME], Instant::now() + Duration::from_millis(200));
+        drop((end, stream));
+        slow_reader.join().expect("no panic");
+
+        assert_eq!(late.expect_err("the frame takes seconds").kind(), io::ErrorKind::TimedOut);
     }
 }
