@@ -1,5 +1,6 @@
 //! Kafka's wire protocol, as far as a transactional producer needs it. The messages are those of the crate `kafka-protocol`; the record
 //! batches are encoded here, because a header name may repeat and because records are not copied.
+mod broker_order;
 pub(crate) mod calls;
 pub(crate) mod cluster;
 pub(crate) mod connection;

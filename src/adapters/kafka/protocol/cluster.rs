@@ -10,6 +10,7 @@ use ports::Error;
 use rdkafka::error::RDKafkaErrorCode as Code;
 
 use crate::error::map_code;
+use crate::protocol::broker_order;
 use crate::protocol::calls::Call;
 use crate::protocol::connection::{CallError, Connection, Sent};
 use crate::protocol::response_code::error_code;
@@ -31,6 +32,8 @@ pub(crate) struct Cluster {
     /// Addresses by the numbers of the brokers.
     brokers: HashMap<i32, String>,
     topics: HashMap<String, Topic>,
+    /// Grows with each request that any broker can answer: each begins with another broker.
+    rotation: usize,
 }
 
 struct Topic {
@@ -45,7 +48,8 @@ struct Topic {
 
 impl Cluster {
     pub(crate) fn new(settings: Arc<ConnectionSettings>) -> Self {
-        Self { settings, connections: HashMap::new(), brokers: HashMap::new(), topics: HashMap::new() }
+        let rotation = settings.next_rotation();
+        Self { settings, connections: HashMap::new(), brokers: HashMap::new(), topics: HashMap::new(), rotation }
     }
 
     /// Sends a request to one broker; connects if necessary.
@@ -82,16 +86,20 @@ impl Cluster {
         self.receive(address, sent, deadline)
     }
 
-    /// Sends a request to the first broker that answers: connected ones first, those of the options last.
+    /// Sends a request to the first broker that answers: connected ones first, those of the options last. Waits for each of them only so long that
+    /// the others have time too.
     fn call_any<C: Call>(&mut self, request: &C, deadline: Instant) -> Result<C::Response, CallError> {
-        let connected = self.connections.keys();
-        let mut addresses: Vec<String> =
-            connected.chain(self.brokers.values()).chain(&self.settings.bootstrap).cloned().collect();
-        let mut seen = std::collections::HashSet::new();
-        addresses.retain(|address| seen.insert(address.clone()));
+        let groups = [
+            self.connections.keys().collect(),
+            self.brokers.values().collect(),
+            self.settings.bootstrap.iter().collect(),
+        ];
+        let addresses = broker_order::ordered(groups, self.rotation);
+        self.rotation = self.rotation.wrapping_add(1);
         let mut last = CallError::NotSent("no broker is configured".into());
-        for address in addresses {
-            match self.call(&address, request, deadline) {
+        for (remaining, address) in (1..=addresses.len() as u32).rev().zip(addresses) {
+            let wait_end = broker_order::wait_end(Instant::now(), deadline, remaining);
+            match self.call(&address, request, wait_end) {
                 Ok(response) => return Ok(response),
                 Err(error) => last = error,
             }

@@ -1,5 +1,6 @@
 //! What every connection of the producer needs: names, time limits, encryption and credentials.
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use kafka_protocol::protocol::StrBytes;
@@ -17,7 +18,6 @@ pub(crate) const IDLE_MAX: Duration = Duration::from_secs(60);
 pub(crate) const RESPONSE_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// Settings of connections, shared by all producers of an adapter.
-#[derive(Clone)]
 pub(crate) struct ConnectionSettings {
     /// Names the service in the broker's logs and quotas.
     pub(crate) client_id: StrBytes,
@@ -25,6 +25,8 @@ pub(crate) struct ConnectionSettings {
     pub(crate) bootstrap: Vec<String>,
     pub(crate) tls: Option<TlsSettings>,
     pub(crate) sasl: Option<Sasl>,
+    /// How many producers were created.
+    producers: AtomicUsize,
 }
 
 impl ConnectionSettings {
@@ -44,7 +46,13 @@ impl ConnectionSettings {
             bootstrap: servers.map(with_port).collect(),
             tls,
             sasl: security.sasl.clone(),
+            producers: AtomicUsize::new(0),
         }))
+    }
+
+    /// Where a new producer begins in the list of servers: each begins with another one, so that a server that hangs does not delay all of them.
+    pub(crate) fn next_rotation(&self) -> usize {
+        self.producers.fetch_add(1, Ordering::Relaxed)
     }
 }
 

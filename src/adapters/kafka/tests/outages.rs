@@ -1,4 +1,5 @@
 //! Brokers that are unreachable, fail and return: no call blocks for long, no record is lost, and publishing resumes within seconds.
+use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -49,6 +50,21 @@ async fn adapter_opens_without_a_broker_and_creates_the_topics_later() {
     installation.committed(&session, batch(P0, 1, installation.records(&[("a", "1")]))).await;
     let probe = KafkaProbe(installation.kafka.clone());
     until_answered(TIMEOUT, || probe.check()).await.expect("the probe succeeds again");
+}
+
+/// As a stopped process does: its system accepts connections.
+#[tokio::test]
+async fn sessions_open_while_the_first_bootstrap_server_hangs() {
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let list = format!("{},{}", silent.local_addr().expect("bound"), servers());
+    let installation = Installation::of(opened(options(&list, &TestClock::default())).await);
+
+    // Each begins with another server.
+    let sessions = [installation.session(0).await, installation.session(1).await];
+
+    for session in sessions {
+        installation.kafka.fence(&session).await.expect("fenced");
+    }
 }
 
 #[tokio::test]
