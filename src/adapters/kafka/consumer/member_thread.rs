@@ -88,6 +88,7 @@ impl MemberThread {
             self.check_client();
             self.commits.fail_overdue(Instant::now());
             self.finish_revocation();
+            self.repeat_commit();
             self.deliver();
             self.pause_and_resume();
         }
@@ -103,7 +104,7 @@ impl MemberThread {
     fn time_to_next_deadline(&self) -> Duration {
         let poll = self.poll.as_ref().map(|poll| poll.deadline);
         let revocation = self.revoking.as_ref().map(|(deadline, _)| *deadline);
-        let next = poll.into_iter().chain(revocation).min();
+        let next = poll.into_iter().chain(revocation).chain(self.commits.repeat_at()).min();
         next.map_or(WAKE_INTERVAL, |next| next.saturating_duration_since(Instant::now()).min(WAKE_INTERVAL))
     }
 
@@ -255,6 +256,15 @@ impl MemberThread {
             }
         }
         self.commits.add(PendingAcknowledgement { offsets, outcome, reply });
+    }
+
+    /// A partition that went to another member and came back has a new buffer, which has delivered nothing of the commit.
+    fn repeat_commit(&mut self) {
+        let Self { commits, buffers, .. } = self;
+        let is_held = |partition: &AssignedPartition, next: u64| {
+            buffers.get(partition).is_some_and(|buffer| buffer.has_delivered(next.saturating_sub(1)))
+        };
+        commits.repeat(Instant::now(), is_held);
     }
 
     fn handle_commit(&mut self, number: CommitNumber, result: &KafkaResult<()>) {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use ports::Error;
 use ports::broker::consumer_groups::AckOutcome;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
-use rdkafka::error::KafkaResult;
+use rdkafka::error::{KafkaResult, RDKafkaErrorCode as Code};
 use rdkafka::{Offset, TopicPartitionList};
 use tokio::sync::oneshot;
 
@@ -20,8 +20,10 @@ use crate::error::map_err;
 /// A topic's name and one of its partitions.
 pub(crate) type AssignedPartition = (Arc<str>, u32);
 
-/// Longest wait for the result of a commit.
+/// Longest wait for the result of a commit, repetitions included.
 const COMMIT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Pause before a commit is repeated that the group's coordinator refused during a rebalance. Its last step takes milliseconds.
+const REPEAT_PAUSE: Duration = Duration::from_millis(50);
 
 /// An acknowledgement and its caller.
 pub(crate) struct PendingAcknowledgement {
@@ -48,6 +50,8 @@ struct CommitInFlight {
     number: CommitNumber,
     deadline: Instant,
     batch: Vec<PendingAcknowledgement>,
+    /// When it is repeated, if a rebalance has refused it.
+    repeat_at: Option<Instant>,
 }
 
 impl OffsetCommits {
@@ -88,21 +92,50 @@ impl OffsetCommits {
         self.add(PendingAcknowledgement { offsets, outcome: AckOutcome::Complete, reply });
     }
 
-    /// Handles the result of a commit; returns the next offset of each partition in it. That of a commit that was given up changes nothing.
+    /// Handles the result of a commit; returns the next offset of each partition in it. That of a commit that was given up changes nothing, and one
+    /// that a rebalance has refused is kept for [`OffsetCommits::repeat`].
     pub(crate) fn handle_result(
         &mut self,
         number: CommitNumber,
         result: &KafkaResult<()>,
     ) -> BTreeMap<AssignedPartition, u64> {
-        let Some(CommitInFlight { batch, .. }) = self.in_flight.take_if(|commit| commit.number == number) else {
+        let Some(mut commit) = self.in_flight.take_if(|commit| commit.number == number) else {
             return BTreeMap::new();
         };
+        let repeat_at = Instant::now() + REPEAT_PAUSE;
+        if is_refused_by_a_rebalance(result) && repeat_at < commit.deadline {
+            commit.repeat_at = Some(repeat_at);
+            self.in_flight = Some(commit);
+            return BTreeMap::new();
+        }
+        let batch = commit.batch;
         let committed = result.as_ref().map(|()| highest(&batch)).map_err(|error| map_err(error, "acknowledging"));
         for acknowledgement in batch {
             acknowledgement.finish(committed.as_ref().map(drop).map_err(Error::clone));
         }
         self.start_next();
         committed.unwrap_or_default()
+    }
+
+    /// When [`OffsetCommits::repeat`] is due.
+    pub(crate) fn repeat_at(&self) -> Option<Instant> {
+        self.in_flight.as_ref()?.repeat_at
+    }
+
+    /// Repeats a commit that a rebalance has refused, if it is due, without the partitions that the member has lost: the coordinator would accept
+    /// their offsets, because it checks the member's generation and not its partitions. `is_held` takes a partition and its next offset.
+    pub(crate) fn repeat(&mut self, now: Instant, is_held: impl Fn(&AssignedPartition, u64) -> bool) {
+        let is_due = |commit: &mut CommitInFlight| commit.repeat_at.is_some_and(|at| at <= now);
+        let Some(CommitInFlight { deadline, mut batch, .. }) = self.in_flight.take_if(is_due) else { return };
+        for acknowledgement in &mut batch {
+            let offsets = acknowledgement.offsets.len();
+            acknowledgement.offsets.retain(|partition, next| is_held(partition, *next));
+            if acknowledgement.offsets.len() < offsets {
+                acknowledgement.outcome = AckOutcome::PartitionsLost;
+            }
+        }
+        self.send(batch, deadline);
+        self.start_next();
     }
 
     /// Fails the acknowledgements of a commit without a result in time, and starts the next commit.
@@ -114,10 +147,13 @@ impl OffsetCommits {
     }
 
     fn start_next(&mut self) {
-        if self.in_flight.is_some() || self.waiting.is_empty() {
-            return;
+        if self.in_flight.is_none() && !self.waiting.is_empty() {
+            let batch = std::mem::take(&mut self.waiting);
+            self.send(batch, Instant::now() + COMMIT_TIMEOUT);
         }
-        let batch = std::mem::take(&mut self.waiting);
+    }
+
+    fn send(&mut self, batch: Vec<PendingAcknowledgement>, deadline: Instant) {
         let offsets = highest(&batch);
         if offsets.is_empty() {
             return batch.into_iter().for_each(|acknowledgement| acknowledgement.finish(Ok(())));
@@ -126,10 +162,7 @@ impl OffsetCommits {
         self.next += 1;
         let number = self.next;
         match list.and_then(|list| self.thread.send((number, list)).map_err(|_| client_stopped())) {
-            Ok(()) => {
-                let deadline = Instant::now() + COMMIT_TIMEOUT;
-                self.in_flight = Some(CommitInFlight { number, deadline, batch });
-            }
+            Ok(()) => self.in_flight = Some(CommitInFlight { number, deadline, batch, repeat_at: None }),
             Err(error) => fail(batch, &error),
         }
     }
@@ -140,6 +173,12 @@ impl PendingAcknowledgement {
         // The send fails only when the caller was dropped; the commit remains.
         drop(self.reply.send(committed.map(|()| self.outcome)));
     }
+}
+
+/// Whether the group has begun a new generation and this member has not completed its join yet. The client neither defers nor repeats such a commit.
+fn is_refused_by_a_rebalance(result: &KafkaResult<()>) -> bool {
+    let code = result.as_ref().err().and_then(|error| error.rdkafka_error_code());
+    matches!(code, Some(Code::RebalanceInProgress | Code::IllegalGeneration))
 }
 
 fn fail(batch: Vec<PendingAcknowledgement>, error: &Error) {
@@ -165,6 +204,8 @@ fn commit_list(offsets: &BTreeMap<AssignedPartition, u64>) -> KafkaResult<TopicP
 
 #[cfg(test)]
 mod tests {
+    use rdkafka::error::KafkaError;
+
     use super::*;
 
     fn acknowledgement(next: u64) -> (PendingAcknowledgement, oneshot::Receiver<Result<AckOutcome, Error>>) {
@@ -190,6 +231,34 @@ mod tests {
         assert!(of_second.try_recv().is_err(), "its own commit has not ended");
         assert_eq!(commits.handle_result(numbers[1], &Ok(())), BTreeMap::from([((Arc::from("t"), 0), 2)]));
         assert!(matches!(of_second.try_recv(), Ok(Ok(AckOutcome::Complete))));
+    }
+
+    #[test]
+    fn commit_that_a_rebalance_refuses_is_repeated_without_lost_partitions() {
+        let (thread, sent) = channel();
+        let mut commits = OffsetCommits::sending_to(thread);
+        let ((kept, mut of_kept), (mut lost, mut of_lost)) = (acknowledgement(7), acknowledgement(5));
+        lost.offsets.insert((Arc::from("t"), 1), 9);
+        let (refused, is_held) = (KafkaError::ConsumerCommit(Code::IllegalGeneration), |_: &_, next| next != 9);
+        commits.add(acknowledgement(1).0);
+        commits.add(kept);
+        commits.add(lost);
+        commits.handle_result(1, &Ok(()));
+
+        for number in [2, 3] {
+            assert_eq!(commits.handle_result(number, &Err(refused.clone())), BTreeMap::new());
+            let due = commits.repeat_at().expect("it is repeated");
+            commits.repeat(due - REPEAT_PAUSE, is_held);
+            assert_eq!(commits.next, number, "it is not due");
+            commits.repeat(due, is_held);
+        }
+
+        assert!(of_kept.try_recv().is_err() && of_lost.try_recv().is_err(), "the commit has not succeeded");
+        let partitions: Vec<usize> = sent.try_iter().map(|(_, list)| list.count()).collect();
+        assert_eq!(partitions, [1, 2, 1, 1]);
+        assert_eq!(commits.handle_result(4, &Ok(())), BTreeMap::from([((Arc::from("t"), 0), 7)]));
+        assert!(matches!(of_kept.try_recv(), Ok(Ok(AckOutcome::Complete))));
+        assert!(matches!(of_lost.try_recv(), Ok(Ok(AckOutcome::PartitionsLost))));
     }
 
     #[test]

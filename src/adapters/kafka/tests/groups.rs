@@ -1,6 +1,7 @@
 //! Group members on a real broker: rebalances let in-flight messages finish, and messages of other applications are read unchanged.
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use kafka::Guarantee;
@@ -125,6 +126,44 @@ async fn acknowledgement_of_a_message_delivered_before_a_revocation_is_refused()
     drop(slow);
     let again = polled(&join(&installation).await, 16 - of_it.len()).await;
     assert!(again.iter().all(|delivery| delivery.position.partition != partition), "the offset went back");
+}
+
+/// Polls and acknowledges without a pause, and appends records when there are none, until the flag is set.
+async fn consume(installation: &Installation, member: &Arc<dyn GroupMember>, ends: &AtomicBool) {
+    while !ends.load(Ordering::Relaxed) {
+        let some = member.poll(1, Duration::from_millis(20)).await.expect("polled");
+        if some.is_empty() {
+            fill(installation, 0, 20).await;
+        }
+        // Those of a lost partition are not acknowledged, which is no failure.
+        member.acknowledge(&positions(&some)).await.expect("a rebalance refuses no acknowledgement");
+    }
+}
+
+/// A member that has joined again waits for the others, and commits meanwhile in the generation that ends then.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_acknowledgement_fails_while_members_join_and_leave() {
+    let installation = Installation::with(|options| options.topic_partitions = 3).await;
+    let [first, second] = [join(&installation).await, join(&installation).await];
+    let ends = AtomicBool::new(false);
+
+    let rebalances = async {
+        for _ in 0..3 {
+            let (third, begun) = (join(&installation).await, Instant::now());
+            while assigned_partitions(&third).await == 0 {
+                assert!(begun.elapsed() < TIMEOUT, "the third member never got a partition");
+                third.poll(1, POLL_TIMEOUT).await.expect("polled");
+            }
+            drop(third);
+            while assigned_partitions(&first).await + assigned_partitions(&second).await < 3 {
+                assert!(begun.elapsed() < TIMEOUT * 2, "its partition never came back");
+                tokio::task::yield_now().await;
+            }
+        }
+        ends.store(true, Ordering::Relaxed);
+    };
+
+    tokio::join!(consume(&installation, &first, &ends), consume(&installation, &second, &ends), rebalances);
 }
 
 #[tokio::test]
