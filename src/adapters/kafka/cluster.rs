@@ -4,4 +4,5 @@ mod further_topics;
 pub(crate) mod probe;
 pub(crate) mod replicas;
 mod topic_creation;
+mod topic_failures;
 pub(crate) mod watcher;

@@ -40,7 +40,8 @@ const EVENTS: &[LogEvent] = &[
         fields: &["error"],
         meaning: "Topics of other services (`broker.topics`, `[topics.NAME]`) are missing, and Kafka or \
                   `broker.create_topics` refuses to create them. Their events are tried again or parked by the rules of \
-                  their topic; all other events are published. The service looks for the topics again every 10 s.",
+                  their topic; all other events are published. A member of a group that reads such a topic does not \
+                  join. The service looks for the topics again every 10 s.",
         action: "Create the topics that `error` names.",
     },
     LogEvent {

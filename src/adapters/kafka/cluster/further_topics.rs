@@ -2,44 +2,56 @@
 use std::time::{Duration, Instant};
 
 use ports::Error;
+use tokio::sync::watch;
 
 use crate::cluster::client::ClusterClient;
+use crate::cluster::topic_failures::TopicFailures;
 use crate::error::may_pass;
 
-/// Interval between two checks of topics that were refused. An operator must act, so a shorter one would only repeat requests.
-const REFUSED_CHECK_INTERVAL: Duration = Duration::from_secs(10);
+/// Interval between two checks of topics that are incomplete. Most often an operator must act, so a shorter one would only repeat requests.
+const INCOMPLETE_CHECK_INTERVAL: Duration = Duration::from_secs(10);
 
 /// State of the installation's further topics, in the watcher's thread.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct FurtherTopics {
+    /// What the last check has found. Members of groups that read such a topic do not join.
+    failures: watch::Sender<TopicFailures>,
     /// The last reported refusal.
-    refused: Option<String>,
+    reported: Option<String>,
+    is_incomplete: bool,
     checked_at: Option<Instant>,
 }
 
 impl FurtherTopics {
-    /// Whether they were refused and must be checked again.
+    pub(crate) fn new(failures: watch::Sender<TopicFailures>) -> Self {
+        Self { failures, reported: None, is_incomplete: false, checked_at: None }
+    }
+
+    /// Whether the last check has failed and is to be repeated now, also if its error may pass.
     pub(crate) fn are_due(&self) -> bool {
-        self.refused.is_some() && self.checked_at.is_none_or(|at| at.elapsed() >= REFUSED_CHECK_INTERVAL)
+        self.is_incomplete && self.checked_at.is_none_or(|at| at.elapsed() >= INCOMPLETE_CHECK_INTERVAL)
     }
 
     /// Creates missing topics and checks existing ones. Reports a refusal once, until it changes.
     pub(crate) async fn ensure(&mut self, cluster: &ClusterClient) -> Result<(), Error> {
-        let ensured = cluster.ensure_further_topics().await;
+        let failures = cluster.ensure_further_topics().await;
+        let ensured = failures.result();
         match &ensured {
-            Ok(()) => self.refused = None,
+            Ok(()) => self.reported = None,
             Err(error) if may_pass(error) => {}
             Err(error) => self.report(error),
         }
+        self.failures.send_replace(failures);
+        self.is_incomplete = ensured.is_err();
         self.checked_at = Some(Instant::now());
         ensured
     }
 
     fn report(&mut self, error: &Error) {
         let reason = Some(error.to_string());
-        if self.refused != reason {
+        if self.reported != reason {
             tracing::error!(event = "further_topics_refused", error = %error, "topics of other services are missing: their events wait in the outbox, all others are published: {error}");
-            self.refused = reason;
+            self.reported = reason;
         }
     }
 }

@@ -7,6 +7,7 @@ use rdkafka::error::RDKafkaErrorCode as Code;
 
 use crate::cluster::client::{ClusterClient, TopicLayout};
 use crate::cluster::replicas::{self, REPLICAS_MAX};
+use crate::cluster::topic_failures::TopicFailures;
 use crate::error::{map_code, may_pass};
 
 /// Longest wait for the creation of topics, which the controller does, and then for their leaders.
@@ -22,9 +23,30 @@ impl ClusterClient {
         self.ensure_topics(&self.options.own_topics()).await
     }
 
-    /// [`Self::ensure_topics`] of the other services' topics.
-    pub(crate) async fn ensure_further_topics(&self) -> Result<(), Error> {
-        self.ensure_topics(&self.options.further_topics).await
+    /// Creates missing topics of other services and checks existing ones. Those that cannot be used stop none of the others.
+    pub(crate) async fn ensure_further_topics(&self) -> TopicFailures {
+        let (mut missing, mut failures) = (Vec::new(), TopicFailures::default());
+        for name in &self.options.further_topics {
+            let checked = match self.topic_layout(name) {
+                Ok(Some(layout)) => self.check_topic(name, &layout).await,
+                Ok(None) => {
+                    missing.push(name.as_str());
+                    Ok(())
+                }
+                Err(error) => Err(error),
+            };
+            match checked {
+                Ok(()) => {}
+                // No broker answers, and the next request would wait as long.
+                Err(error) if may_pass(&error) => {
+                    failures.add([] as [&str; 0], error);
+                    return failures;
+                }
+                Err(error) => failures.add([name], error),
+            }
+        }
+        failures.append(self.create_missing_topics(&missing).await);
+        failures
     }
 
     /// Creates missing topics and checks existing ones. Creates none while brokers are missing: the number of replicas is fixed when a
@@ -37,14 +59,18 @@ impl ClusterClient {
                 None => missing.push(name.as_str()),
             }
         }
-        if missing.is_empty() {
-            return Ok(());
+        self.create_missing_topics(&missing).await.result()
+    }
+
+    async fn create_missing_topics(&self, names: &[&str]) -> TopicFailures {
+        if names.is_empty() {
+            return TopicFailures::default();
         }
-        let brokers = self.broker_ids()?;
-        if self.options.create_topics && brokers.len() < REPLICAS_MAX {
-            self.check_all_brokers_registered(&missing, &brokers).await?;
-        }
-        self.create_missing_topics(&missing, brokers.len()).await
+        self.try_create(names).await.unwrap_or_else(|error| {
+            let mut failures = TopicFailures::default();
+            failures.add(names.iter().copied(), error);
+            failures
+        })
     }
 
     /// Refuses to create topics while the cluster is still starting: it may show only its first broker. No setting holds the intended
@@ -101,7 +127,13 @@ impl ClusterClient {
         )))
     }
 
-    async fn create_missing_topics(&self, names: &[&str], brokers: usize) -> Result<(), Error> {
+    /// Creates topics; returns those that were refused alone.
+    ///
+    /// # Errors
+    /// An error of all topics.
+    async fn try_create(&self, names: &[&str]) -> Result<TopicFailures, Error> {
+        let registered = self.broker_ids()?;
+        let brokers = registered.len();
         if !self.options.create_topics {
             return Err(Error::Broken(format!(
                 "missing topics: {}; set broker.create_topics, or run: {}",
@@ -109,31 +141,37 @@ impl ClusterClient {
                 names.iter().map(|name| self.creation_command(name, brokers)).collect::<Vec<_>>().join(" && ")
             )));
         }
+        if brokers < REPLICAS_MAX {
+            self.check_all_brokers_registered(names, &registered).await?;
+        }
         let retention = self.options.retention.map(|retention| retention.as_millis().to_string());
         let new: Vec<NewTopic<'_>> =
             names.iter().map(|name| self.new_topic(name, brokers, retention.as_deref())).collect();
         let options = AdminOptions::new().operation_timeout(Some(CREATE_TIMEOUT)).request_timeout(Some(CREATE_TIMEOUT));
+        let (mut failures, mut existing) = (TopicFailures::default(), Vec::new());
         for result in self.create_topics(&new, &options, "creating topics").await? {
             match result {
-                Ok(topic) => tracing::info!(
-                    event = "topic_created",
-                    topic,
-                    replicas = replicas::wanted(brokers),
-                    "the missing topic {topic} was created"
-                ),
-                // Another instance created it first.
-                Err((_, Code::TopicAlreadyExists)) => {}
-                Err((name, code)) => {
-                    let message = format!(
-                        "topic {name} is missing and cannot be created ({code}); run: {}",
-                        self.creation_command(&name, brokers)
-                    );
-                    let error = map_code(code, message.clone());
-                    return Err(if may_pass(&error) { error } else { Error::Broken(message) });
+                Ok(topic) => {
+                    let replicas = replicas::wanted(brokers);
+                    tracing::info!(event = "topic_created", topic, replicas, "the missing topic {topic} was created");
+                    existing.push(topic);
                 }
+                // Another instance created it first.
+                Err((name, Code::TopicAlreadyExists)) => existing.push(name),
+                Err((name, code)) => failures.add([&name], self.creation_error(&name, code, brokers)),
             }
         }
-        self.wait_for_leaders(names).await
+        if let Err(error) = self.wait_for_leaders(&existing).await {
+            failures.add(existing, error);
+        }
+        Ok(failures)
+    }
+
+    fn creation_error(&self, name: &str, code: Code, brokers: usize) -> Error {
+        let command = self.creation_command(name, brokers);
+        let message = format!("topic {name} is missing and cannot be created ({code}); run: {command}");
+        let error = map_code(code, message.clone());
+        if may_pass(&error) { error } else { Error::Broken(message) }
     }
 
     fn new_topic<'a>(&self, name: &'a str, brokers: usize, retention: Option<&'a str>) -> NewTopic<'a> {
@@ -167,7 +205,7 @@ impl ClusterClient {
         )
     }
 
-    async fn wait_for_leaders(&self, names: &[&str]) -> Result<(), Error> {
+    async fn wait_for_leaders(&self, names: &[String]) -> Result<(), Error> {
         let deadline = Instant::now() + CREATE_TIMEOUT;
         for name in names {
             while !self.topic_layout(name)?.is_some_and(|layout| layout.has_leaders) {

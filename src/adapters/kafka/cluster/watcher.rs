@@ -10,6 +10,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use crate::cluster::client::ClusterClient;
 use crate::cluster::further_topics::FurtherTopics;
 use crate::cluster::replicas::Replicas;
+use crate::cluster::topic_failures::TopicFailures;
 use crate::connection::blocking_call::client_stopped;
 use crate::connection::broker_contact::BrokerContact;
 use crate::connection::client_replacement::ClientReplacement;
@@ -56,6 +57,7 @@ pub(crate) enum ClusterRequest {
 pub(crate) struct BrokerWatcher {
     requests: mpsc::Sender<ClusterRequest>,
     status: watch::Receiver<TopicsStatus>,
+    further_failures: watch::Receiver<TopicFailures>,
     contact: Arc<BrokerContact>,
     ready_timeout: Duration,
 }
@@ -65,13 +67,14 @@ impl BrokerWatcher {
         let (requests, received) = mpsc::channel(REQUESTS_MAX);
         let unreached = TopicsStatus::Unreached(Error::Unreachable("no broker was reached yet".into()));
         let (publisher, status) = watch::channel(unreached);
+        let (further_publisher, further_failures) = watch::channel(TopicFailures::default());
         let ready_timeout = options.connect_timeout;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
         let cluster = ClusterClient::new(options, Arc::clone(&contact))
             .map_err(|error| KafkaOpenError::Options(error.to_string()))?;
         let thread = WatcherThread {
             cluster,
-            further: FurtherTopics::default(),
+            further: FurtherTopics::new(further_publisher),
             replacement: ClientReplacement::default(),
             contact: Arc::clone(&contact),
             status: publisher,
@@ -79,7 +82,7 @@ impl BrokerWatcher {
         std::thread::Builder::new()
             .name("kafka-watcher".into())
             .spawn(move || runtime.block_on(thread.run(received)))?;
-        Ok(Self { requests, status, contact, ready_timeout })
+        Ok(Self { requests, status, further_failures, contact, ready_timeout })
     }
 
     /// Sends a request and waits for the reply.
@@ -105,6 +108,12 @@ impl BrokerWatcher {
             Ok(Err(_)) => Err(client_stopped()),
             Err(_) => self.status.borrow().result(),
         }
+    }
+
+    /// Waits as [`BrokerWatcher::ready`] does; then checks that none of these topics is one of another service that is missing or refused.
+    pub(crate) async fn ready_with(&self, topics: &[String]) -> Result<(), Error> {
+        self.ready().await?;
+        self.further_failures.borrow().check(topics)
     }
 }
 
@@ -141,7 +150,8 @@ impl WatcherThread {
         }
     }
 
-    /// Ensures all topics of the installation. A topic of another service that is refused does not refuse the others: its own events wait.
+    /// Ensures all topics of the installation. A topic of another service that is refused or cannot be read does not refuse the others: its own
+    /// events wait.
     async fn ensure_all_topics(&mut self) -> Result<(), Error> {
         let (started, was_ready) = (Instant::now(), self.is_ready());
         let own = self.cluster.ensure_own_topics().await;
@@ -150,8 +160,7 @@ impl WatcherThread {
             Err(_) => own.clone(),
         };
         self.replace_failing_clients(started, &all);
-        let refuses_only_further = own.is_ok() && all.as_ref().is_err_and(|error| !may_pass(error));
-        self.update_status(if refuses_only_further { Ok(()) } else { all.clone() }, was_ready);
+        self.update_status(own, was_ready);
         all
     }
 

@@ -4,6 +4,7 @@ use kafka::{Kafka, KafkaProbe};
 use kit::TestClock;
 use kit::wait::until_answered;
 use outbox::topics::WATERMARK_TOPIC;
+use ports::broker::consumer_groups::ConsumerGroups;
 use ports::broker::topics::TopicReader;
 use ports::broker::{Broker, Published};
 use ports::probe::Probe;
@@ -75,6 +76,38 @@ async fn missing_topic_of_another_service_does_not_refuse_the_relay() {
     assert!(reason.contains(&options.further_topics[0]) && reason.contains("broker.create_topics"), "{reason}");
     assert!(session.is_ok(), "its topics exist: {:?}", session.err());
     probed.expect("the broker works");
+}
+
+/// The broker refuses the name.
+#[tokio::test]
+async fn unusable_topic_of_another_service_does_not_stop_the_creation_of_others() {
+    let mut options = options(&servers(), &TestClock::default());
+    options.further_topics = ["no topic", "invoices"].map(|name| options.topic(name)).to_vec();
+    let kafka = Kafka::open(options.clone()).expect("opened");
+    let installation = Installation::of(kafka);
+
+    let ensured = until_answered(TIMEOUT, || installation.kafka.ensure_topics(&[])).await;
+
+    let refused = ensured.expect_err("a name is invalid").to_string();
+    assert!(refused.contains(&options.further_topics[0]), "{refused}");
+    let listed = installation.kafka.list().await.expect("listed");
+    assert!(listed.iter().any(|view| view.name == options.further_topics[1]), "{listed:?}");
+}
+
+#[tokio::test]
+async fn member_of_a_group_with_a_missing_topic_does_not_join() {
+    let installation = Installation::new().await;
+    let mut options = installation.kafka.options().clone();
+    options.create_topics = false;
+    options.further_topics = vec![options.topic("invoices")];
+    let topics = [options.topic("order.events"), options.topic("invoices")];
+    let kafka = Kafka::open(options).expect("opened");
+
+    let refused = until_answered(TIMEOUT, || kafka.join("group", &topics, 0, 1)).await.err();
+    let joined = kafka.join("group", &topics[..1], 0, 1).await;
+
+    assert!(matches!(&refused, Some(Error::Broken(reason)) if reason.contains(&topics[1])), "{refused:?}");
+    assert!(joined.is_ok(), "its topic exists: {:?}", joined.err());
 }
 
 #[tokio::test]
