@@ -163,7 +163,7 @@ pub async fn release_adopted(options: &Options, table: &str) -> Result<Vec<Strin
 }
 
 async fn run(client: &Client, table: &str, statements: &[String], limit: Duration) -> Result<(), AdoptError> {
-    let Err(error) = table_change::apply(client, statements, limit).await else { return Ok(()) };
+    let Err(error) = table_change::apply(client, table, statements, limit).await else { return Ok(()) };
     let table = table.to_owned();
     Err(match error.code() {
         Some(&SqlState::INSUFFICIENT_PRIVILEGE) => AdoptError::NotAllowed { table, reason: describe(&error) },

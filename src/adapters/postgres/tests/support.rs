@@ -218,7 +218,15 @@ pub async fn advance(client: &Client, by: Duration) {
 ///
 /// # Panics
 /// If it returns nothing for twenty seconds.
-pub async fn until<T>(what: &str, mut attempt: impl AsyncFnMut() -> Option<T>) -> T {
+pub async fn until<T>(what: &str, attempt: impl AsyncFnMut() -> Option<T>) -> T {
+    until_within(Duration::from_secs(20), what, attempt).await
+}
+
+/// Repeats `attempt` until it returns something.
+///
+/// # Panics
+/// If it returns nothing for the scaled limit.
+pub async fn until_within<T>(limit: Duration, what: &str, mut attempt: impl AsyncFnMut() -> Option<T>) -> T {
     let started = std::time::Instant::now();
     let mut ticks = tokio::time::interval(Duration::from_millis(5));
     loop {
@@ -226,6 +234,6 @@ pub async fn until<T>(what: &str, mut attempt: impl AsyncFnMut() -> Option<T>) -
         if let Some(found) = attempt().await {
             return found;
         }
-        assert!(started.elapsed() < scaled(Duration::from_secs(20)), "not reached within 20 s, scaled: {what}");
+        assert!(started.elapsed() < scaled(limit), "not reached within {limit:?}, scaled: {what}");
     }
 }
