@@ -41,11 +41,7 @@ pub enum AdoptMode {
 /// # Errors
 /// The store is not PostgreSQL, it cannot be reached, or the table cannot be adopted as described.
 pub async fn adopt_table(config: &Config, adoption: TableAdoption, mode: AdoptMode) -> Result<Vec<String>, StartError> {
-    if config.store.kind != StoreKind::Postgres {
-        let message =
-            "a table is adopted in PostgreSQL only: set store.kind = \"postgres\" and store.url to its database";
-        return Err(StartError::Config(message.into()));
-    }
+    check_store(config)?;
     run(config, adoption, mode).await
 }
 
@@ -60,7 +56,16 @@ pub async fn adoption_warning(config: &Config, table: &str) -> Result<Option<Str
              is past outbox.retention; delete rows or detach partitions instead"
         )
     };
+    check_store(config)?;
     Ok(rows_can_change_partition(config, table).await?.then(warning))
+}
+
+fn check_store(config: &Config) -> Result<(), StartError> {
+    if config.store.kind == StoreKind::Postgres {
+        return Ok(());
+    }
+    let message = "a table is adopted in PostgreSQL only: set store.kind = \"postgres\" and store.url to its database";
+    Err(StartError::Config(message.into()))
 }
 
 #[cfg(feature = "postgres")]

@@ -80,8 +80,9 @@ pub(crate) fn adopt(config: &Config, arguments: &Arguments) -> Result<u8, Failur
     let working = spinner("changing the table's trigger");
     let table = &arguments.table;
     let result = block_on(async {
-        let statements = adopt_table(config, arguments.adoption(), mode).await.map_err(Failure::from)?;
+        // Before the table is adopted: an error afterwards would report a failure that did not happen.
         let warning = if arguments.release { None } else { adoption_warning(config, table).await? };
+        let statements = adopt_table(config, arguments.adoption(), mode).await.map_err(Failure::from)?;
         Ok::<_, Failure>((statements, warning))
     });
     working.finish_and_clear();
