@@ -12,7 +12,7 @@ pub struct Record {
     pub topic: Arc<str>,
     /// Selects the topic partition as Kafka's Java clients do (murmur2), so that a topic shared with them stays in order.
     pub key: Arc<str>,
-    /// Its headers.
+    /// Names and values in the order in which they are written.
     pub headers: RecordHeaders,
     /// Encoded value of the message.
     pub value: Arc<[u8]>,

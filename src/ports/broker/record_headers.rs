@@ -66,12 +66,12 @@ impl RecordHeaders {
         *self = Self::default();
     }
 
-    /// Number of headers.
+    /// Number of headers; a name that repeats counts each time.
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// Whether there is no header.
+    /// True if nothing was added, or all of it was removed.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
