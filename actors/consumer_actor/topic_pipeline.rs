@@ -1,6 +1,5 @@
 //! TopicPipeline: one message of a consumer of another service's topic. Call the endpoint → decide what the consumer does with the message.
 use app::consume::chain::{ATTEMPTS_MAX, ChainOutcome};
-use app::consume::event_handler::HandlerFault;
 use app::consume::intake::IntakeFailure;
 use app::consume::spring_headers;
 use app::consume::topic_chain::TopicChain;
@@ -57,19 +56,19 @@ impl MessageDecider for TopicPipeline {
             ChainOutcome::Handled { fallback_after, .. } => {
                 if let Some(fault) = fallback_after {
                     consumer.metrics.kafka_consumer_fallback_count.inc();
-                    message_log::handled_by_fallback(message, &failure(fault));
+                    message_log::handled_by_fallback(message, &IntakeFailure::of_handler(fault));
                 }
                 consumer.metrics.kafka_consumer_processed_count.inc();
                 consumer.leave_detour(message, ordered, decisions);
             }
             ChainOutcome::Retry(fault) => {
-                let failure = failure(fault);
+                let failure = IntakeFailure::of_handler(fault);
                 message_log::retried(message, attempt, &failure);
                 decisions.failed += 1;
                 consumer.retry(message, stage, ordered, &failure, attempt, decisions);
             }
             ChainOutcome::Blocked(fault) => {
-                let failure = failure(fault);
+                let failure = IntakeFailure::of_handler(fault);
                 if stage < ATTEMPTS_MAX {
                     message_log::blocks_key(message, &failure);
                 }
@@ -78,14 +77,10 @@ impl MessageDecider for TopicPipeline {
             }
             ChainOutcome::Failed(fault) => {
                 decisions.failed += 1;
-                consumer.dead_letter(message, Some(attempt), &failure(fault), decisions);
+                consumer.dead_letter(message, Some(attempt), &IntakeFailure::of_handler(fault), decisions);
                 consumer.leave_detour(message, ordered, decisions);
             }
         }
         Ok(())
     }
-}
-
-fn failure(fault: HandlerFault) -> IntakeFailure {
-    IntakeFailure { failure_type: fault.failure_type, class: "posthaste.HandlerFault", reason: fault.reason }
 }

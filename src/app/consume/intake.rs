@@ -73,8 +73,16 @@ pub struct IntakeFailure {
     pub failure_type: FailureType,
     /// Class name of the error, in the form of the Java consumers of this topic.
     pub class: &'static str,
-    /// Message for operators, stored in a header.
+    /// Message for operators, stored in a header and logged: never the content of the message.
     pub reason: String,
+}
+
+impl IntakeFailure {
+    /// The failure of a message that its handler did not accept.
+    pub fn of_handler(fault: HandlerFault) -> Self {
+        let reason = outbox::truncate_reason(&fault.reason);
+        Self { failure_type: fault.failure_type, class: "posthaste.HandlerFault", reason }
+    }
 }
 
 /// Decodes a message and checks that its headers name the same event.
@@ -103,7 +111,7 @@ fn undecodable(reason: String) -> IntakeFailure {
     IntakeFailure {
         failure_type: FailureType::Validation,
         class: "org.springframework.kafka.support.serializer.DeserializationException",
-        reason,
+        reason: outbox::truncate_reason(&reason),
     }
 }
 
@@ -156,22 +164,19 @@ pub async fn decide(
                 let VersionStamp { hlc, region } = message.stamp.clone();
                 effects.push(Effect::RememberRemote { order_id: event.order_id, region, hlc });
             }
-            let fallback_after = fallback_after.map(not_handled);
+            let fallback_after = fallback_after.map(IntakeFailure::of_handler);
             IntakeStep::Process { event: processed(effects), stale: false, fallback_after }
         }
-        ChainOutcome::Retry(fault) => IntakeStep::Retry { stage, failure: not_handled(fault) },
-        ChainOutcome::Blocked(fault) => IntakeStep::Block { stage, failure: not_handled(fault) },
-        ChainOutcome::Failed(fault) => IntakeStep::DeadLetter(not_handled(fault)),
+        ChainOutcome::Retry(fault) => IntakeStep::Retry { stage, failure: IntakeFailure::of_handler(fault) },
+        ChainOutcome::Blocked(fault) => IntakeStep::Block { stage, failure: IntakeFailure::of_handler(fault) },
+        ChainOutcome::Failed(fault) => IntakeStep::DeadLetter(IntakeFailure::of_handler(fault)),
     }
-}
-
-fn not_handled(fault: HandlerFault) -> IntakeFailure {
-    IntakeFailure { failure_type: fault.failure_type, class: "posthaste.HandlerFault", reason: fault.reason }
 }
 
 #[cfg(test)]
 mod tests {
     use domain::{EventId, EventType, Item, Items, Money, NewOrder, OrderId, Status, Subject};
+    use ports::broker::{Position, Record, RecordHeaders};
 
     use super::*;
     use crate::contract::OrderAfterEvent;
@@ -204,6 +209,29 @@ mod tests {
             after: Some(OrderAfterEvent { status: Status::Processing, version: stamp.hlc.counter.into() }),
         };
         DecodedMessage { event, stamp, has_hlc, attempts_made: 0 }
+    }
+
+    #[test]
+    fn reason_of_an_undecodable_message_is_short_and_has_none_of_its_value() {
+        let long_id = "9".repeat(10_000);
+        let sample = crate::contract::contracts()[0].samples[0].as_bytes();
+        let cases: [(&[u8], &str); 3] = [
+            (b"\"4111 1111\"", ""),
+            (br#"{"schemaVersion":2,"eventId":"","eventType":"","orderId":"","items":"4111 1111"}"#, ""),
+            (sample, &long_id),
+        ];
+        for (value, id) in cases {
+            let headers: RecordHeaders = [("ce_id", id.as_bytes())].into_iter().collect();
+            let timestamp = Timestamp::from_millis(0);
+            let record =
+                Record { topic: "order.events".into(), key: "k".into(), headers, value: value.into(), timestamp };
+            let position = Position { topic: "order.events".into(), partition: 0, offset: 0 };
+
+            let failure = decode(&Delivery { position, record }).expect_err("not an event");
+
+            let reason = failure.reason;
+            assert!(!reason.contains("4111") && reason.chars().count() <= 256, "{reason}");
+        }
     }
 
     #[test]

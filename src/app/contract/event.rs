@@ -67,7 +67,21 @@ pub(super) fn schema_version(value: &[u8]) -> Result<u32, ContractError> {
 }
 
 pub(super) fn read<'a, T: Deserialize<'a>>(value: &'a [u8]) -> Result<T, ContractError> {
-    serde_json::from_slice(value).map_err(|error| ContractError::Malformed(error.to_string()))
+    serde_json::from_slice(value).map_err(|error| ContractError::Malformed(problem::<T>(value, &error)))
+}
+
+/// Describes the error without the value's content, which may be confidential: the reason is logged. Errors of the syntax have fixed texts, and
+/// so have missing and repeated members; the text of a wrong type or number would repeat the whole value.
+fn problem<'a, T: Deserialize<'a>>(value: &'a [u8], error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    if !error.is_data() || ["missing field `", "duplicate field `"].iter().any(|fixed| text.starts_with(fixed)) {
+        return text;
+    }
+    // Only members of the schema can have a wrong type, so the path names no others.
+    let tracked = serde_path_to_error::deserialize::<_, T>(&mut serde_json::Deserializer::from_slice(value));
+    let path = tracked.err().map_or_else(|| ".".to_owned(), |error| error.path().to_string());
+    let member = if path == "." { "the value".to_owned() } else { path };
+    format!("{member} has the wrong type or range at line {} column {}", error.line(), error.column())
 }
 
 pub(super) fn member<T>(field: &str, parsed: Option<T>) -> Result<T, ContractError> {

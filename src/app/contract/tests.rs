@@ -137,6 +137,27 @@ fn errors_name_what_is_wrong_with_a_value() {
     }
 }
 
+#[test]
+fn errors_name_the_member_and_never_its_content() {
+    let json = |members: &str| format!("{{\"schemaVersion\":2,\"eventId\":\"e\",\"eventType\":\"t\",{members}}}");
+    let rest = "\"orderId\":\"o\",\"occurredAt\":\"t\",\"status\":\"s\",\"total\":\"1\"";
+    let cases = [
+        ("\"4111 1111\"".to_owned(), "the value has the wrong type or range at line 1 column 11"),
+        (json(&format!("{rest},\"version\":1,\"items\":\"4111 1111\"")), "items has the wrong type or range at line 1"),
+        (json(&format!("{rest},\"version\":\"4111 1111\"")), "version has the wrong type or range at line 1"),
+        (
+            json(&format!("{rest},\"version\":1,\"items\":[{{\"quantity\":41111111111}}]")),
+            "items[0].quantity has the wrong",
+        ),
+        (json("\"orderId\":\"4111 1111\""), "missing field `occurredAt`"),
+        (json("\"4111 1111\":nul"), "expected ident at line 1"),
+    ];
+    for (value, expected) in cases {
+        let error = decode(value.as_bytes()).expect_err(&value).to_string();
+        assert!(error.contains(expected) && !error.contains("4111"), "{value}: {error}");
+    }
+}
+
 static VALIDATORS: LazyLock<Vec<Validator>> = LazyLock::new(|| {
     let validator = |version| jsonschema::validator_for(&schema(version).expect("released")).expect("a schema");
     (READABLE_MIN..=LATEST).map(validator).collect()
