@@ -152,8 +152,8 @@ pub(crate) fn parse_count(text: &str) -> Option<u32> {
     text.parse().ok().filter(|count| (1..=LIMIT_MAX).contains(count))
 }
 
-/// A redrive within one request: it ends within four fifths of the request timeout, so that the request is answered in time.
+/// A redrive within one request: it ends within four fifths of the time that the request has, so that it is answered in time.
 pub(crate) fn paced_redrive(context: &RequestContext, limit: u64, pace: Pace) -> PacedRedrive<'static> {
-    let time_max = Some(context.state.options.request_timeout * 4 / 5);
+    let time_max = Some(context.time_limit * 4 / 5);
     PacedRedrive { limit, pace, time_max, progress: &|_| {} }
 }

@@ -9,7 +9,7 @@ use actix_web::http::header::{ALLOW, AUTHORIZATION, CONTENT_LENGTH, TRANSFER_ENC
 use actix_web::web::{Bytes, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use futures::FutureExt;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 use tracing::Instrument;
 
 use crate::auth::identity::Identity;
@@ -99,6 +99,7 @@ async fn process(
         return Ok(HttpResponse::NoContent().insert_header((ALLOW, resource.allow())).finish());
     }
     let endpoint = resource.endpoint(request.method()).ok_or_else(|| Problem::method_not_allowed(&resource.allow()))?;
+    let deadline = Instant::now() + state.options.request_timeout;
     let mut session = None;
     let caller = if endpoint.access == Access::Console && !request.headers().contains_key(AUTHORIZATION) {
         session = access::session(state, request, exchange.now);
@@ -106,20 +107,25 @@ async fn process(
         exchange.is_routine |= is_refresh(request);
         Some(Arc::clone(&session.identity))
     } else {
-        authorize(state, endpoint, request, exchange).await?
+        let late =
+            |_| Err(Problem::dependency_unavailable("the token could not be verified within the request timeout"));
+        timeout_at(deadline, authorize(state, endpoint, request, exchange)).await.unwrap_or_else(late)?
     };
     if endpoint.rate_limited {
         exchange.admitted = rate_limit::admit(state, resource, request, caller.as_deref()).await;
         rate_limit::enforce(state, exchange.admitted.as_ref())?;
     }
+    // The body has a time limit of its own.
+    let time_limit = deadline.saturating_duration_since(Instant::now());
     let body = read(state, endpoint, request, arriving).await?;
     if let (BodyKind::Form, Some(session)) = (endpoint.body_kind, &session) {
         access::check_csrf_token(session, &body)?;
     }
     let (request_id, span) = (exchange.request_id(), exchange.trace_span.context());
     let (state_of_handler, request) = (Arc::clone(state), request.clone());
-    let context = RequestContext { state: state_of_handler, request, request_id, span, caller, session, body };
-    call_handler(state, endpoint, context).await
+    let context =
+        RequestContext { state: state_of_handler, request, request_id, span, caller, session, body, time_limit };
+    call_handler(endpoint, context).await
 }
 
 fn check_size(request: &HttpRequest) -> Result<(), Problem> {
@@ -195,8 +201,12 @@ fn announces_body(request: &HttpRequest) -> bool {
     length.is_some_and(|length| length != "0") || request.headers().contains_key(TRANSFER_ENCODING)
 }
 
-async fn call_handler(state: &HttpState, endpoint: &Endpoint, context: RequestContext) -> RouteResult {
-    let limit = state.options.request_timeout;
+/// Calls the handler, unless the checks have left it no time: then the outcome of a command would be unknown.
+async fn call_handler(endpoint: &Endpoint, context: RequestContext) -> RouteResult {
+    let limit = context.time_limit;
+    if limit.is_zero() {
+        return Err(Problem::dependency_unavailable("the checks before the request took the whole request timeout"));
+    }
     if endpoint.is_mutation() {
         let unknown = |_| Err(Problem::unexpected("no result within the request timeout"));
         return timeout(limit + COMMAND_GRACE, (endpoint.handle)(context)).await.unwrap_or_else(unknown);

@@ -1,5 +1,6 @@
 //! A request that passed every check of its route, as its handler receives it.
 use std::sync::Arc;
+use std::time::Duration;
 
 use actix_web::HttpRequest;
 use actix_web::http::header::HeaderMap;
@@ -29,6 +30,8 @@ pub(crate) struct RequestContext {
     pub(crate) session: Option<ConsoleSession>,
     /// Empty on routes that take no body.
     pub(crate) body: Bytes,
+    /// The rest of `http.request_timeout` after the checks: the longest time of the handler.
+    pub(crate) time_limit: Duration,
 }
 
 impl RequestContext {

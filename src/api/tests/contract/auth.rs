@@ -169,6 +169,12 @@ async fn a_public_key_accepts_only_its_algorithm() {
     }
 }
 
+async fn advance(seconds: u64) {
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(seconds)).await;
+    tokio::time::resume();
+}
+
 /// Serves each body once and then the last one always, and counts the requests.
 fn key_server(bodies: Vec<String>) -> (String, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -218,11 +224,6 @@ async fn a_withdrawn_key_becomes_invalid_for_cached_tokens() {
     let ec = EncodingKey::from_ec_pem(&key_file("ec_private.pem")).unwrap();
     let token = signed(Algorithm::ES256, &ec, Some("ec"));
     let send = async || server.send(get("/orders").insert_header(token.clone())).await.status;
-    let advance = async |seconds| {
-        tokio::time::pause();
-        tokio::time::advance(Duration::from_secs(seconds)).await;
-        tokio::time::resume();
-    };
     assert_eq!((send().await, send().await), (200, 200));
 
     advance(299).await;
@@ -247,6 +248,80 @@ async fn without_keys_the_response_is_503() {
 
     let reply = server.send(get("/orders").insert_header(signed(Algorithm::ES256, &ec, Some("ec")))).await;
     reply.problem(503, "INFRASTRUCTURE_ERROR");
+}
+
+/// An issuer that answers one request once it is permitted to: its URL, the arrival of the request, and the permission.
+fn slow_issuer() -> (String, tokio::sync::oneshot::Receiver<()>, std::sync::mpsc::Sender<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/jwks", listener.local_addr().unwrap());
+    let ((arrived, arrival), (permit, permitted)) = (tokio::sync::oneshot::channel(), std::sync::mpsc::channel());
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let _ = stream.read(&mut [0; 4096]).unwrap();
+        arrived.send(()).unwrap();
+        // The test may end without a permission.
+        if permitted.recv().is_ok() {
+            let body = json!({"keys": [ec_key()]}).to_string();
+            let length = body.len();
+            write!(stream, "HTTP/1.1 200 OK\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}").unwrap();
+        }
+    });
+    (url, arrival, permit)
+}
+
+/// Lets a request run for at most this long, in real time.
+async fn yield_for(time: Duration) {
+    let until = Instant::now() + time;
+    while Instant::now() < until {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[actix_web::test]
+async fn a_hanging_issuer_delays_no_response_beyond_the_request_timeout() {
+    let (url, arrival, _permit) = slow_issuer();
+    let mut config = TestConfig { source: KeySource::JwksUrl(url), ..TestConfig::default() };
+    config.options.request_timeout = Duration::from_secs(60);
+    let server = TestServer::with_config(config);
+    let ec = EncodingKey::from_ec_pem(&key_file("ec_private.pem")).unwrap();
+    let request = server.send(get("/orders").insert_header(signed(Algorithm::ES256, &ec, Some("ec"))));
+    let time_passes = async {
+        arrival.await.unwrap();
+        advance(61).await;
+        // Less than the limit of a fetch, which is measured in real time.
+        yield_for(Duration::from_secs(2)).await;
+    };
+
+    tokio::select! {
+        reply = request => drop(reply.problem(503, "INFRASTRUCTURE_ERROR")),
+        () = time_passes => panic!("the response waits for the issuer"),
+    }
+}
+
+#[actix_web::test]
+async fn the_time_that_the_issuer_takes_is_taken_off_the_handlers_time() {
+    let (url, arrival, permit) = slow_issuer();
+    let mut config = TestConfig { source: KeySource::JwksUrl(url), ..TestConfig::default() };
+    config.options.request_timeout = Duration::from_secs(60);
+    let server = TestServer::with_config(config);
+    *server.dispatch.hangs.lock() = true;
+    let ec = EncodingKey::from_ec_pem(&key_file("ec_private.pem")).unwrap();
+    let request = server.send(post("/orders", ORDER).insert_header(signed(Algorithm::ES256, &ec, Some("ec"))));
+    let time_passes = async {
+        arrival.await.unwrap();
+        advance(59).await;
+        permit.send(()).unwrap();
+        while server.dispatch.received.load(SeqCst) == 0 {
+            tokio::task::yield_now().await;
+        }
+        advance(2).await;
+        yield_for(scaled(Duration::from_secs(5))).await;
+    };
+
+    tokio::select! {
+        reply = request => assert_eq!(reply.status, 500, "{}", reply.text()),
+        () = time_passes => panic!("the handler has 60 s of its own"),
+    }
 }
 
 #[test]
