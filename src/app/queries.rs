@@ -143,16 +143,19 @@ mod tests {
 
     use super::*;
 
-    /// A store with a few orders. Counts its reads.
+    /// A store with a few orders. Counts its reads, each of which takes a time of the clock.
     #[derive(Default)]
     struct CountedStore {
         orders: Mutex<Vec<Order>>,
         reads: AtomicUsize,
+        clock: Arc<ManualClock>,
+        read_ms: AtomicI64,
     }
 
     impl CountedStore {
         fn matching(&self, filter: &OrderFilter) -> Vec<Order> {
             self.reads.fetch_add(1, Relaxed);
+            self.clock.0.fetch_add(self.read_ms.load(Relaxed), Relaxed);
             let matches = |order: &&Order| filter.owner.as_ref().is_none_or(|owner| *owner == order.owner);
             self.orders.lock().expect("no panic").iter().filter(matches).cloned().collect()
         }
@@ -212,6 +215,8 @@ mod tests {
         failing: AtomicBool,
         calls: AtomicUsize,
         lists: Mutex<HashMap<ListKey, CachedList>>,
+        /// How long the reads of the cached orders and lists took.
+        ages: Mutex<Vec<Duration>>,
     }
 
     impl FlakyCache {
@@ -226,7 +231,8 @@ mod tests {
         async fn get(&self, _: OrderId) -> Result<Option<Arc<Order>>, Error> {
             self.call().map(|()| None)
         }
-        async fn put(&self, _: Arc<Order>) -> Result<(), Error> {
+        async fn put(&self, _: Arc<Order>, age: Duration) -> Result<(), Error> {
+            self.ages.lock().expect("no panic").push(age);
             self.call()
         }
         async fn evict(&self, _: OrderId) -> Result<(), Error> {
@@ -240,7 +246,14 @@ mod tests {
             let found = self.lists.lock().expect("no panic").get(key).cloned();
             Ok(ListLookup { generation: ListGeneration(1), found })
         }
-        async fn put_list(&self, key: &ListKey, _: ListGeneration, list: CachedList) -> Result<(), Error> {
+        async fn put_list(
+            &self,
+            key: &ListKey,
+            _: ListGeneration,
+            list: CachedList,
+            age: Duration,
+        ) -> Result<(), Error> {
+            self.ages.lock().expect("no panic").push(age);
             self.call()?;
             self.lists.lock().expect("no panic").insert(key.clone(), list);
             Ok(())
@@ -265,11 +278,18 @@ mod tests {
         }
     }
 
-    #[derive(Default)]
     struct Fixture {
         store: Arc<CountedStore>,
         cache: Arc<FlakyCache>,
         clock: Arc<ManualClock>,
+    }
+
+    impl Default for Fixture {
+        fn default() -> Self {
+            let clock = Arc::<ManualClock>::default();
+            let store = CountedStore { clock: Arc::clone(&clock), ..CountedStore::default() };
+            Self { store: Arc::new(store), cache: Arc::default(), clock }
+        }
     }
 
     impl Fixture {
@@ -308,6 +328,21 @@ mod tests {
         fixture.clock.0.store(30_000, Relaxed);
         (0..20).for_each(|_| drop(read()));
         assert_eq!(fixture.cache.calls.load(Relaxed), 6, "one probe, and it fails");
+    }
+
+    #[test]
+    fn cache_receives_the_time_that_each_read_of_the_store_took() {
+        let fixture = Fixture::default();
+        let order = fixture.store.add(1, "ann", "tea");
+        fixture.store.read_ms.store(3_000, Relaxed);
+        let queries = fixture.queries();
+
+        queries.find(order.id, &Viewer::Admin).now_or_never().expect("the fakes never wait").expect("it is there");
+        fixture.listed(&queries, &Viewer::Admin);
+        let counted = queries.reads.count(&OrderFilter::default()).now_or_never();
+
+        assert_eq!(counted.expect("the fakes never wait").expect("the store answers"), 1);
+        assert_eq!(*fixture.cache.ages.lock().expect("no panic"), [Duration::from_secs(3); 3]);
     }
 
     #[test]

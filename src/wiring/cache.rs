@@ -11,7 +11,7 @@ use super::backends::{BackendHandles, CachePorts, StoreHandle};
 use super::start_error::StartError;
 use crate::config::{CacheKind, CacheSettings, Config};
 
-/// Longest time that an order or a list stays in a memory cache when other instances write to the same store.
+/// Longest time from the read of an order or a list until it leaves a memory cache, when other instances write to the same store.
 const SHARED_TTL: Duration = Duration::from_secs(5);
 
 /// Opens the cache and the rate limiter without connecting: while Redis is unavailable the service runs without them.

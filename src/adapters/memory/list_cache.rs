@@ -49,11 +49,18 @@ impl CachedLists {
         ListLookup { generation: ListGeneration(generation), found: current.map(|current| current.list.clone()) }
     }
 
-    pub(crate) fn put(&self, key: &ListKey, generation: ListGeneration, list: CachedList, now: Timestamp) {
+    pub(crate) fn put(
+        &self,
+        key: &ListKey,
+        generation: ListGeneration,
+        list: CachedList,
+        age: Duration,
+        now: Timestamp,
+    ) {
         let ListGeneration(generation) = generation;
         // An eviction after this check is harmless: the list then carries an old generation.
         if self.generations.read(&key.scope, |known| Some(*known)) == Some(generation) {
-            let current = CurrentList { generation, list, until: self.expiry(generation, now) };
+            let current = CurrentList { generation, list, until: self.expiry(generation, age, now) };
             self.lists.insert(key.clone(), Arc::new(current));
         }
     }
@@ -75,8 +82,8 @@ impl CachedLists {
     }
 
     /// Spread by the number of the generation: scopes that are read together do not expire together.
-    fn expiry(&self, generation: u64, now: Timestamp) -> Timestamp {
+    fn expiry(&self, generation: u64, age: Duration, now: Timestamp) -> Timestamp {
         let spread = (generation % 16) as f64 / 15.0;
-        now.plus(self.ttl.mul_f64(1.0 - self.jitter * spread))
+        now.plus(self.ttl.mul_f64(1.0 - self.jitter * spread).saturating_sub(age))
     }
 }

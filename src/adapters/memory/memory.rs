@@ -35,7 +35,8 @@ pub(crate) struct SharedMemory {
 /// Sizes and times to live of the in-process cache, keys and buckets.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Time for which a cached order is served. Over a store that other instances write too at most 5 s: a read may lag behind by this much.
+    /// Time for which a cached order is served, from before it was read. Over a store that other instances write too at most 5 s: a read may
+    /// lag behind by this much.
     pub order_ttl: Duration,
     /// Time for which a cached list is served, with the same limit.
     pub list_ttl: Duration,
@@ -91,8 +92,8 @@ impl OrderCache for Memory {
         Ok(self.inner.orders.get(id, self.inner.clock.now()))
     }
 
-    async fn put(&self, order: Arc<Order>) -> Result<(), Error> {
-        self.inner.orders.put(order, self.inner.clock.now());
+    async fn put(&self, order: Arc<Order>, age: Duration) -> Result<(), Error> {
+        self.inner.orders.put(order, age, self.inner.clock.now());
         Ok(())
     }
 
@@ -110,8 +111,14 @@ impl OrderCache for Memory {
         Ok(self.inner.lists.get(key, self.inner.clock.now()))
     }
 
-    async fn put_list(&self, key: &ListKey, generation: ListGeneration, list: CachedList) -> Result<(), Error> {
-        self.inner.lists.put(key, generation, list, self.inner.clock.now());
+    async fn put_list(
+        &self,
+        key: &ListKey,
+        generation: ListGeneration,
+        list: CachedList,
+        age: Duration,
+    ) -> Result<(), Error> {
+        self.inner.lists.put(key, generation, list, age, self.inner.clock.now());
         Ok(())
     }
 

@@ -35,8 +35,9 @@ impl CachedOrders {
         self.entries.read(&id, |cached| cached.order.clone().filter(|_| cached.until > now))
     }
 
-    pub(crate) fn put(&self, order: Arc<Order>, now: Timestamp) {
-        let (id, version, until) = (order.id, order.version, self.expiry(order.id, now));
+    /// Caches an order that the store had at some time of the last `age`, which is taken off its time to live.
+    pub(crate) fn put(&self, order: Arc<Order>, age: Duration, now: Timestamp) {
+        let (id, version, until) = (order.id, order.version, self.expiry(order.id, age, now));
         let order = Some(order).filter(|order| order_bytes(order) <= ORDER_BYTES_MAX);
         self.entries.update(id, |cached| {
             // A version without an order may never have been committed: refused for longer, the order would never be cached again.
@@ -49,7 +50,7 @@ impl CachedOrders {
     }
 
     pub(crate) fn refuse_older(&self, id: OrderId, version: u64, now: Timestamp) {
-        let until = self.expiry(id, now);
+        let until = self.expiry(id, Duration::ZERO, now);
         self.entries.update(id, |cached| {
             // An entry without an order only refuses older versions. Each call renews its time to live; an expired entry is replaced.
             let may_replace = |cached: &CachedOrder| {
@@ -76,9 +77,9 @@ impl CachedOrders {
     }
 
     /// Spread by the id's own random bits: orders that are cached together do not expire together.
-    fn expiry(&self, id: OrderId, now: Timestamp) -> Timestamp {
+    fn expiry(&self, id: OrderId, age: Duration, now: Timestamp) -> Timestamp {
         let spread = f64::from(id.bytes()[14]) / 255.0;
-        now.plus(self.ttl.mul_f64(1.0 - self.jitter * spread))
+        now.plus(self.ttl.mul_f64(1.0 - self.jitter * spread).saturating_sub(age))
     }
 }
 
@@ -108,16 +109,28 @@ mod tests {
     fn a_large_order_is_not_cached_and_replaces_its_former_version() {
         let cache = CachedOrders::new(4, Duration::from_secs(60), 0.0);
         let (small, large) = (order(0, 100), order(1, 200));
-        cache.put(small.clone(), NOW);
+        cache.put(small.clone(), Duration::ZERO, NOW);
         assert_eq!(cache.get(small.id, NOW), Some(small.clone()));
 
-        cache.put(large.clone(), NOW);
+        cache.put(large.clone(), Duration::ZERO, NOW);
 
         assert_eq!(cache.get(small.id, NOW), None);
-        cache.put(small.clone(), NOW);
+        cache.put(small.clone(), Duration::ZERO, NOW);
         assert_eq!(cache.get(small.id, NOW), None, "a slow reader puts no older version back");
-        cache.put(order(2, 100), NOW);
+        cache.put(order(2, 100), Duration::ZERO, NOW);
         assert_eq!(cache.get(small.id, NOW).map(|order| order.version), Some(2));
+    }
+
+    #[test]
+    fn the_time_since_an_order_was_read_is_taken_off_its_time_to_live() {
+        let cache = CachedOrders::new(4, Duration::from_secs(5), 0.0);
+        let (order, at) = (order(0, 1), |seconds| NOW.plus(Duration::from_secs(seconds)));
+
+        cache.put(order.clone(), Duration::from_secs(3), at(3));
+        assert_eq!((cache.get(order.id, at(4)), cache.get(order.id, at(5))), (Some(order.clone()), None));
+
+        cache.put(order.clone(), Duration::from_secs(6), at(6));
+        assert_eq!(cache.get(order.id, at(6)), None, "the read took longer than the time to live");
     }
 
     #[test]
@@ -126,10 +139,10 @@ mod tests {
         let cache = CachedOrders::new(4, ttl, 0.0);
         let (order, later) = (order(0, 1), NOW.plus(ttl));
         cache.refuse_older(order.id, 1, NOW);
-        cache.put(order.clone(), NOW);
+        cache.put(order.clone(), Duration::ZERO, NOW);
         assert_eq!(cache.get(order.id, NOW), None, "version 1 may be committed");
 
-        cache.put(order.clone(), later);
+        cache.put(order.clone(), Duration::ZERO, later);
 
         assert_eq!(cache.get(order.id, later), Some(order));
     }
@@ -142,7 +155,7 @@ mod tests {
             let cache = CachedOrders::new(4, ttl, 0.0);
             cache.refuse_older(order.id, first, NOW);
             cache.refuse_older(order.id, 1, second);
-            cache.put(order.clone(), read);
+            cache.put(order.clone(), Duration::ZERO, read);
             cache.get(order.id, read)
         };
 

@@ -33,6 +33,7 @@ pub async fn change_order(
     context.gate.check().map_err(CommandError::Gated)?;
     let mut concurrent_changes = 0;
     loop {
+        let begun = context.clock.now();
         let current = context.orders.find(command.id).await?.filter(|order| command.viewer.sees(order));
         let current = current.ok_or(CommandError::NotFound)?;
         check(&command.preconditions, &current)?;
@@ -42,7 +43,7 @@ pub async fn change_order(
         match commit(context, &current, &order, &rows, progress).await? {
             Committed::Done => {
                 let order = Arc::new(order);
-                context.update_cache(&order).await;
+                context.update_cache(&order, begun).await;
                 return Ok(ChangeOutcome { order, rows });
             }
             Committed::Missing => return Err(CommandError::NotFound),

@@ -181,9 +181,10 @@ impl CommandContext {
         EventId::at(now, self.rng.entropy())
     }
 
-    /// Updates the cache before the command returns, so that every later read of this instance sees the change, in lists too.
-    pub(super) async fn update_cache(&self, order: &Arc<Order>) {
-        let put = self.cache.put(Arc::clone(order));
+    /// Updates the cache before the command returns, so that every later read of this instance sees the change, in lists too. The
+    /// commit was begun at `begun` or later; another instance may have changed the order since.
+    pub(super) async fn update_cache(&self, order: &Arc<Order>, begun: domain::Timestamp) {
+        let put = self.cache.put(Arc::clone(order), self.clock.now().since(begun));
         let (put, ()) = futures::join!(put, self.evict_lists(&order.owner));
         if put.is_err() {
             // The cache may still hold the old version. If this fails as well, the entry's time to live ends it.

@@ -129,7 +129,7 @@ async fn place(
     match committed {
         Ok(Committed::Done) => {
             let order = Arc::new(order);
-            context.update_cache(&order).await;
+            context.update_cache(&order, now).await;
             Ok(CreateOutcome { created: Created { order, replayed: false }, rows })
         }
         Ok(Committed::KeyUsed(mark)) => {

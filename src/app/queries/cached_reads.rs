@@ -3,7 +3,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use domain::{Order, OrderId};
+use domain::{Order, OrderId, Timestamp};
 use ports::Error;
 use ports::clock::Clock;
 use ports::orders::cache::{CachedList, ListKey, ListLookup, ListQuery, ListScope, OrderCache};
@@ -79,8 +79,9 @@ impl CachedReads {
         if let Some(order) = self.lookup(self.cache.get(id), Option::is_some).await.flatten() {
             return Ok(order);
         }
+        let begun = self.clock.now();
         let order = Arc::new(self.orders.find(id).await?.ok_or(QueryError::NotFound)?);
-        self.store(self.cache.put(Arc::clone(&order))).await;
+        self.store(self.cache.put(Arc::clone(&order), self.clock.now().since(begun))).await;
         Ok(order)
     }
 
@@ -96,8 +97,9 @@ impl CachedReads {
         if let Some(ListLookup { found: Some(CachedList::Part(orders)), .. }) = &lookup {
             return Ok(orders.to_vec());
         }
+        let begun = self.clock.now();
         let orders = self.orders.list(filter, from, limit).await?;
-        self.put_list(&key, lookup, || CachedList::Part(orders.as_slice().into())).await;
+        self.put_list(&key, lookup, begun, || CachedList::Part(orders.as_slice().into())).await;
         Ok(orders)
     }
 
@@ -108,8 +110,9 @@ impl CachedReads {
         if let Some(ListLookup { found: Some(CachedList::Count(count)), .. }) = lookup {
             return Ok(count);
         }
+        let begun = self.clock.now();
         let count = self.orders.count(filter).await?;
-        self.put_list(&key, lookup, || CachedList::Count(count)).await;
+        self.put_list(&key, lookup, begun, || CachedList::Count(count)).await;
         Ok(count)
     }
 
@@ -117,12 +120,18 @@ impl CachedReads {
         self.lookup(self.cache.get_list(key), |lookup| lookup.found.is_some()).await
     }
 
-    /// Caches a list that was read after its lookup. A list of large orders is not cached: it would displace many others.
-    async fn put_list(&self, key: &ListKey, lookup: Option<ListLookup>, list: impl FnOnce() -> CachedList) {
+    /// Caches a list that was read after its lookup and since `begun`. A list of large orders is not cached: it would displace many others.
+    async fn put_list(
+        &self,
+        key: &ListKey,
+        lookup: Option<ListLookup>,
+        begun: Timestamp,
+        list: impl FnOnce() -> CachedList,
+    ) {
         let Some(ListLookup { generation, .. }) = lookup else { return };
         let list = list();
         if list.bytes() <= LIST_BYTES {
-            self.store(self.cache.put_list(key, generation, list)).await;
+            self.store(self.cache.put_list(key, generation, list, self.clock.now().since(begun))).await;
         }
     }
 

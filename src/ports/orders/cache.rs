@@ -1,6 +1,7 @@
 //! A cache of orders and of lists of them. It may fail or evict at any time; while it holds a version of an order it never returns an older
 //! one, and it never returns a list from before a change whose lists were evicted.
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use domain::{Order, OrderId, Status, Subject};
@@ -14,9 +15,10 @@ pub trait OrderCache: Send + Sync {
     /// Returns the order, if it is cached.
     async fn get(&self, id: OrderId) -> Result<Option<Arc<Order>>, Error>;
 
-    /// Caches an order unless a newer version of it is cached. The adapter's options set the time to live, with jitter. A cache may leave out a
-    /// large order (above 16 KiB); an older version of it is then gone too.
-    async fn put(&self, order: Arc<Order>) -> Result<(), Error>;
+    /// Caches an order unless a newer version of it is cached. The adapter's options set the time to live, with jitter. A cache that the changes
+    /// of other instances do not reach takes `age` off: the time since before the store was called. A cache may leave out a large order (above
+    /// 16 KiB); an older version of it is then gone too.
+    async fn put(&self, order: Arc<Order>, age: Duration) -> Result<(), Error>;
 
     /// Removes an order from the cache.
     async fn evict(&self, id: OrderId) -> Result<(), Error>;
@@ -29,8 +31,14 @@ pub trait OrderCache: Send + Sync {
     async fn get_list(&self, key: &ListKey) -> Result<ListLookup, Error>;
 
     /// Caches a list that was read from the store after the lookup returned this generation. Does nothing when the lists of the scope were
-    /// evicted since: the list may be from before the change.
-    async fn put_list(&self, key: &ListKey, generation: ListGeneration, list: CachedList) -> Result<(), Error>;
+    /// evicted since: the list may be from before the change. `age` is as in [`OrderCache::put`].
+    async fn put_list(
+        &self,
+        key: &ListKey,
+        generation: ListGeneration,
+        list: CachedList,
+        age: Duration,
+    ) -> Result<(), Error>;
 
     /// Evicts the lists of an owner and those of all orders. A change calls it after its commit and before its answer.
     async fn evict_lists(&self, owner: &Subject) -> Result<(), Error>;

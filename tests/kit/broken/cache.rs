@@ -1,5 +1,6 @@
 //! An order cache with a flaw.
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use domain::{Order, OrderId, Subject};
@@ -18,12 +19,12 @@ impl OrderCache for BrokenCache {
     async fn get(&self, id: OrderId) -> Result<Option<Arc<Order>>, Error> {
         self.real.get(self.entry_id(id)).await
     }
-    async fn put(&self, order: Arc<Order>) -> Result<(), Error> {
+    async fn put(&self, order: Arc<Order>, age: Duration) -> Result<(), Error> {
         let order = Arc::new(Order { id: self.entry_id(order.id), ..(*order).clone() });
         if self.flaw == Flaw::AcceptsOlderVersions {
             self.real.evict(order.id).await?;
         }
-        self.real.put(order).await
+        self.real.put(order, age).await
     }
     async fn evict(&self, id: OrderId) -> Result<(), Error> {
         if self.flaw == Flaw::NeverEvicts { Ok(()) } else { self.real.evict(self.entry_id(id)).await }
@@ -39,11 +40,17 @@ impl OrderCache for BrokenCache {
     async fn get_list(&self, key: &ListKey) -> Result<ListLookup, Error> {
         self.real.get_list(&self.list_key(key)).await
     }
-    async fn put_list(&self, key: &ListKey, generation: ListGeneration, list: CachedList) -> Result<(), Error> {
+    async fn put_list(
+        &self,
+        key: &ListKey,
+        generation: ListGeneration,
+        list: CachedList,
+        age: Duration,
+    ) -> Result<(), Error> {
         let key = self.list_key(key);
         let newest = self.real.get_list(&key).await?.generation;
         let generation = if self.flaw == Flaw::CachesListsReadBeforeChanges { newest } else { generation };
-        self.real.put_list(&key, generation, list).await
+        self.real.put_list(&key, generation, list, age).await
     }
     async fn evict_lists(&self, owner: &Subject) -> Result<(), Error> {
         if self.flaw == Flaw::KeepsListsOfChangedOwners { Ok(()) } else { self.real.evict_lists(owner).await }

@@ -1,5 +1,6 @@
 //! The suite of `OrderCache`: an entry may be evicted, and an older version never replaces a newer one.
 use std::sync::Arc;
+use std::time::Duration;
 
 use domain::{Order, OrderId, Status, Subject};
 use futures::future::join_all;
@@ -28,7 +29,7 @@ suite! { $ cache:
 
 impl<B: Backend> Given<'_, B> {
     async fn put(&self, order: &Order) {
-        self.backend.cache().put(Arc::new(order.clone())).await.expect("put");
+        self.backend.cache().put(Arc::new(order.clone()), Duration::ZERO).await.expect("put");
     }
 
     async fn cached(&self, id: OrderId) -> Option<Order> {
@@ -46,7 +47,7 @@ impl<B: Backend> Given<'_, B> {
     /// Caches a list as a reader does: after a lookup.
     async fn put_list(&self, key: &ListKey, list: CachedList) {
         let generation = self.generation(key).await;
-        self.backend.cache().put_list(key, generation, list).await.expect("put");
+        self.backend.cache().put_list(key, generation, list, Duration::ZERO).await.expect("put");
     }
 
     async fn evict_lists(&self, owner: &Subject) {
@@ -236,7 +237,7 @@ async fn a_list_that_was_read_before_a_change_is_not_cached_after_it<B: Backend>
 
     given.evict_lists(&owner).await;
     for _ in 0..2 {
-        backend.cache().put_list(&key, before, outdated.clone()).await.expect("the call succeeds");
+        backend.cache().put_list(&key, before, outdated.clone(), Duration::ZERO).await.expect("the call succeeds");
         assert_eq!(given.list(&key).await, None);
     }
 }

@@ -1,5 +1,6 @@
 //! The reference's order cache: entries without expiry; an older version never replaces a newer one.
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use domain::{Order, OrderId, Subject};
@@ -14,7 +15,7 @@ impl OrderCache for Reference {
         Ok(self.state.lock().cached.get(&id).cloned())
     }
 
-    async fn put(&self, order: Arc<Order>) -> Result<(), Error> {
+    async fn put(&self, order: Arc<Order>, _age: Duration) -> Result<(), Error> {
         let mut state = self.state.lock();
         let is_refused = state.refused_below.get(&order.id).is_some_and(|version| order.version < *version);
         if !is_refused && state.cached.get(&order.id).is_none_or(|cached| cached.version <= order.version) {
@@ -44,7 +45,13 @@ impl OrderCache for Reference {
         Ok(ListLookup { generation: ListGeneration(generation), found })
     }
 
-    async fn put_list(&self, key: &ListKey, generation: ListGeneration, list: CachedList) -> Result<(), Error> {
+    async fn put_list(
+        &self,
+        key: &ListKey,
+        generation: ListGeneration,
+        list: CachedList,
+        _age: Duration,
+    ) -> Result<(), Error> {
         self.state.lock().cached_lists.insert(key.clone(), (generation.0, list));
         Ok(())
     }

@@ -115,7 +115,7 @@ async fn a_rewound_store_empties_the_cache() {
         let process = environment.start().await;
         let lost = Factory::seeded(1, "lost".into()).placed("ann").0;
         let cached = || process.run(process.cache.get(lost.id));
-        process.run(process.cache.put(Arc::new(lost.clone()))).await.expect("cached");
+        process.run(process.cache.put(Arc::new(lost.clone()), Duration::ZERO)).await.expect("cached");
         environment.script.clear();
         ledger.create_orders(&process, 12).await;
         process.wait_until_drained(2 * TIMEOUT).await;

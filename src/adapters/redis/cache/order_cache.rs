@@ -54,7 +54,7 @@ impl OrderCache for Redis {
         Ok(order.filter(|order| order.id == id).map(Arc::new))
     }
 
-    async fn put(&self, order: Arc<Order>) -> Result<(), Error> {
+    async fn put(&self, order: Arc<Order>, _age: Duration) -> Result<(), Error> {
         let inner = Arc::clone(&self.inner);
         run_to_completion(async move { inner.put_order(&order).await }).await
     }
@@ -73,7 +73,13 @@ impl OrderCache for Redis {
         self.inner.find_list(key).await
     }
 
-    async fn put_list(&self, key: &ListKey, generation: ListGeneration, list: CachedList) -> Result<(), Error> {
+    async fn put_list(
+        &self,
+        key: &ListKey,
+        generation: ListGeneration,
+        list: CachedList,
+        _age: Duration,
+    ) -> Result<(), Error> {
         self.inner.put_list_of(key, generation, &list).await
     }
 

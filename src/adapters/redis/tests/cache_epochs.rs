@@ -38,7 +38,7 @@ async fn after_a_failed_put_no_instance_serves_the_older_version() {
     assert_eq!((cached_version(&cut, &v0).await, cached_version(&other, &v0).await), (Some(0), Some(0)));
 
     proxy.cut();
-    assert!(cut.put(Arc::new(v1.clone())).await.is_err());
+    assert!(cut.put(Arc::new(v1.clone()), Duration::ZERO).await.is_err());
     assert_eq!(cached_version(&cut, &v0).await, None, "the instance whose put failed serves nothing");
     proxy.restore();
 
@@ -96,7 +96,7 @@ async fn entries_of_an_older_snapshot_are_not_served() {
         assert_eq!(cached, None);
     }
     let version = until("the cache is used again", async || {
-        handles[0].put(Arc::new(v1.clone())).await.ok()?;
+        handles[0].put(Arc::new(v1.clone()), Duration::ZERO).await.ok()?;
         cached_version(&handles[1], &v0).await
     });
     assert_eq!(version.await, 1);
@@ -178,7 +178,7 @@ async fn a_put_is_completed_after_its_future_is_dropped() {
     let redis = opened(options(&url(), &prefix(), "one")).await;
     let [v0, ..] = orders();
 
-    let mut call = redis.put(Arc::new(v0.clone()));
+    let mut call = redis.put(Arc::new(v0.clone()), Duration::ZERO);
     let started = poll_fn(|context| Poll::Ready(call.as_mut().poll(context).is_pending())).await;
     drop(call);
 

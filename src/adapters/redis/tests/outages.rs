@@ -71,7 +71,7 @@ async fn calls_to_an_absent_server_fail_at_once() {
     for _ in 0..200 {
         assert!(matches!(take(&redis).await, Err(Error::Unreachable(_))));
         assert!(matches!(begin(&redis, "key").await, Err(Error::Unreachable(_))));
-        assert!(redis.get(v0.id).await.is_err() && redis.put(Arc::new(v0.clone())).await.is_err());
+        assert!(redis.get(v0.id).await.is_err() && redis.put(Arc::new(v0.clone()), Duration::ZERO).await.is_err());
     }
     assert!(redis.check().await.is_err());
 
@@ -90,7 +90,7 @@ async fn a_hanging_server_costs_one_time_out_and_is_used_again() {
     (options.connect_timeout, options.response_timeout) = (defaults.connect_timeout, defaults.response_timeout);
     let redis = opened(options).await;
     let [v0, ..] = orders();
-    until("the order is cached", async || redis.put(Arc::new(v0.clone())).await.ok()).await;
+    until("the order is cached", async || redis.put(Arc::new(v0.clone()), Duration::ZERO).await.ok()).await;
 
     server.freeze();
     let start = Instant::now();
@@ -212,7 +212,7 @@ async fn a_full_server_is_reported_and_its_cache_is_not_trusted_meanwhile() {
     put(&redis, &v0).await;
 
     let () = command(&server.url(), &["CONFIG", "SET", "maxmemory", "1"]).await;
-    let full = redis.put(Arc::new(v1.clone())).await;
+    let full = redis.put(Arc::new(v1.clone()), Duration::ZERO).await;
     assert!(matches!(full, Err(Error::Full(_))), "{full:?}");
     assert_eq!(cached_version(&redis, &v0).await, None);
     let () = command(&server.url(), &["CONFIG", "SET", "maxmemory", "0"]).await;

@@ -86,7 +86,7 @@ pub fn ann() -> Subject {
 
 /// Puts an order into the cache, which must succeed.
 pub async fn put(redis: &Redis, order: &Order) {
-    redis.put(Arc::new(order.clone())).await.unwrap();
+    redis.put(Arc::new(order.clone()), Duration::ZERO).await.unwrap();
 }
 
 /// The version that the cache serves; `None` also when the cache fails.

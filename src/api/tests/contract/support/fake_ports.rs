@@ -104,7 +104,7 @@ impl OrderCache for EmptyCache {
     async fn get(&self, _: OrderId) -> Result<Option<Arc<Order>>, Error> {
         Ok(None)
     }
-    async fn put(&self, _: Arc<Order>) -> Result<(), Error> {
+    async fn put(&self, _: Arc<Order>, _: Duration) -> Result<(), Error> {
         Ok(())
     }
     async fn refuse_older(&self, _: OrderId, _: u64) -> Result<(), Error> {
@@ -116,7 +116,7 @@ impl OrderCache for EmptyCache {
     async fn get_list(&self, _: &ListKey) -> Result<ListLookup, Error> {
         Ok(ListLookup { generation: ListGeneration(0), found: None })
     }
-    async fn put_list(&self, _: &ListKey, _: ListGeneration, _: CachedList) -> Result<(), Error> {
+    async fn put_list(&self, _: &ListKey, _: ListGeneration, _: CachedList, _: Duration) -> Result<(), Error> {
         Ok(())
     }
     async fn evict_lists(&self, _: &Subject) -> Result<(), Error> {
