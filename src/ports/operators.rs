@@ -1,10 +1,13 @@
 //! Operator actions on the outbox: list, diagnose, retry, park, redrive. They change PENDING, FAILED and PARKED rows only, increment the
 //! counter of the lease row, and write an audit row.
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use domain::{EventId, Timestamp};
 
+use crate::broker::Position;
 use crate::error::{Error, FailureType};
 use crate::outbox::{ClaimedRow, EventKey, RowId, RowStatus};
 use crate::partitions::{Epoch, InstanceId, PartitionNo, Token};
@@ -88,10 +91,43 @@ pub struct RowDiagnosis {
     pub epoch: Epoch,
     /// Number of claimers that died with this row in their open batch.
     pub deaths: u32,
-    /// Topic position of the published record, where known.
-    pub sent_to: Option<crate::broker::Position>,
+    /// Where the record of a SENT row is; `None` in every other state.
+    pub sent_to: Option<SentTo>,
     /// Whether the row was published through its type's fallback.
     pub by_fallback: bool,
+}
+
+/// The place of a published record in the broker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SentTo {
+    /// Full name of the topic.
+    pub topic: Arc<str>,
+    /// Partition and offset, where they are known: a batch that was resolved by its watermark has none.
+    pub place: Option<(u32, u64)>,
+}
+
+impl SentTo {
+    /// The place of a row's record: the position that its settlement recorded, else the topic of its event, or that topic's dead-letter topic.
+    pub fn new(event_topic: &str, position: Option<Position>, by_fallback: bool) -> Self {
+        match position {
+            Some(Position { topic, partition, offset }) => Self { topic, place: Some((partition, offset)) },
+            None if by_fallback => Self { topic: outbox::topics::dead_letter_topic(event_topic).into(), place: None },
+            None => Self { topic: event_topic.into(), place: None },
+        }
+    }
+
+    /// The position, where it is known.
+    pub fn position(&self) -> Option<Position> {
+        self.place.map(|(partition, offset)| Position { topic: Arc::clone(&self.topic), partition, offset })
+    }
+}
+
+/// `order.events 3/17`, or the topic alone.
+impl fmt::Display for SentTo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.topic)?;
+        self.place.map_or(Ok(()), |(partition, offset)| write!(f, " {partition}/{offset}"))
+    }
 }
 
 impl RowDiagnosis {

@@ -41,20 +41,21 @@ pub(crate) struct DiagnosisBody {
     /// How often an instance died while it was publishing the row.
     #[schema(example = 0)]
     deaths: u32,
-    /// When the event was sent; the next members are its position in the broker.
+    /// When the event was sent; the next members are its place in the broker.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false, value_type = String, format = DateTime)]
     sent_at: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false, value_type = String, example = "order.events")]
     topic: Option<String>,
-    /// The partition of the topic, not of the outbox.
+    /// The partition of the topic, not of the outbox. With `offset` it is null where only the topic is known: after a crash, the events that
+    /// were found to be published have no recorded position.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(required = false, value_type = u32, example = 3)]
-    partition: Option<u32>,
+    #[schema(required = false, value_type = Option<u32>, example = 3)]
+    partition: Option<Option<u32>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(required = false, value_type = u64, example = 17)]
-    offset: Option<u64>,
+    #[schema(required = false, value_type = Option<u64>, example = 17)]
+    offset: Option<Option<u64>>,
     /// Whether the event was sent by the fallback of its type.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false, value_type = bool, example = false)]
@@ -87,7 +88,7 @@ pub(crate) async fn diagnose(context: RequestContext) -> RouteResult {
 impl DiagnosisBody {
     pub(crate) fn of(diagnosis: &RowDiagnosis, now: Timestamp) -> Self {
         let RowDiagnosis { row, head, owner, epoch, deaths, sent_to, by_fallback } = diagnosis;
-        let position = sent_to.as_ref();
+        let sent_to = sent_to.as_ref();
         Self {
             verdict: diagnosis.verdict(now),
             row: row.into(),
@@ -99,9 +100,9 @@ impl DiagnosisBody {
             epoch: *epoch,
             deaths: *deaths,
             sent_at: row.sent_at.map(rfc3339),
-            topic: position.map(|position| position.topic.to_string()),
-            partition: position.map(|position| position.partition),
-            offset: position.map(|position| position.offset),
+            topic: sent_to.map(|sent_to| sent_to.topic.to_string()),
+            partition: sent_to.map(|sent_to| sent_to.place.map(|(partition, _)| partition)),
+            offset: sent_to.map(|sent_to| sent_to.place.map(|(_, offset)| offset)),
             by_fallback: (row.status == RowStatus::Sent).then_some(*by_fallback),
         }
     }

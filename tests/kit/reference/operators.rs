@@ -6,7 +6,7 @@ use domain::Timestamp;
 use ports::Error;
 use ports::operators::{
     Audit, AuditEntry, AuditFilter, OperatorAction, OperatorOutcome, OutboxOperators, RowDiagnosis, RowFilter,
-    RowSelector, RowView,
+    RowSelector, RowView, SentTo,
 };
 use ports::outbox::{ClaimedRow, RowId, RowStatus};
 
@@ -109,7 +109,7 @@ impl State {
             owner: lease.owner.clone(),
             epoch: lease.epoch,
             deaths: row.deaths,
-            sent_to: row.sent_to.clone(),
+            sent_to: row.is_sent().then(|| SentTo::new(&row.event.topic, row.sent_to.clone(), row.by_fallback)),
             by_fallback: row.by_fallback,
         })
     }

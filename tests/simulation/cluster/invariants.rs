@@ -114,7 +114,8 @@ impl Invariants<'_> {
         for row in rows {
             let selector = RowSelector::Event(row.event_id);
             let diagnosis = self.surroundings.postgres.data().diagnose(selector).await.expect("the reference answers");
-            let Some(position) = diagnosis.and_then(|diagnosis| diagnosis.sent_to) else { continue };
+            let position = diagnosis.and_then(|diagnosis| diagnosis.sent_to?.position());
+            let Some(position) = position else { continue };
             if at.get(&position) != Some(&row.event_id.to_string()) {
                 return Err(format!("event {} is not at {position:?}", row.event_id));
             }

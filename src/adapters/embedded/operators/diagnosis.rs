@@ -2,7 +2,7 @@
 use std::sync::Arc;
 
 use ports::broker::Position;
-use ports::operators::{RowDiagnosis, RowSelector};
+use ports::operators::{RowDiagnosis, RowSelector, SentTo};
 use ports::outbox::RowId;
 use ports::partitions::InstanceId;
 use rusqlite::{Connection, OptionalExtension, params};
@@ -62,7 +62,7 @@ fn latest_sent(sql: &Connection, key: [u8; 16]) -> CommandResult<Option<RowId>> 
     Ok(statement.query_row([key], |row| row.get(0)).optional()?)
 }
 
-fn sent(sql: &Connection, id: RowId) -> CommandResult<(Option<Position>, bool)> {
+fn sent(sql: &Connection, id: RowId) -> CommandResult<(Option<SentTo>, bool)> {
     let mut statement = sql.prepare_cached(
         "SELECT coalesce(a.topic, e.topic), a.topic_partition, a.topic_offset, a.by_fallback
          FROM outbox_archive a CROSS JOIN outbox_event e ON e.id = a.id WHERE a.id = ?1",
@@ -70,9 +70,9 @@ fn sent(sql: &Connection, id: RowId) -> CommandResult<(Option<Position>, bool)> 
     let found = statement.query_row([id], |row| {
         let topic: Arc<str> = row.get_ref(0)?.as_str()?.into();
         let (partition, offset): (Option<u32>, Option<i64>) = (row.get(1)?, row.get(2)?);
-        let position =
-            partition.zip(offset).map(|(partition, offset)| Position { topic, partition, offset: offset as u64 });
-        Ok((position, row.get(3)?))
+        let at = |(partition, offset)| Position { topic: Arc::clone(&topic), partition, offset: offset as u64 };
+        let (position, by_fallback) = (partition.zip(offset).map(at), row.get(3)?);
+        Ok((Some(SentTo::new(&topic, position, by_fallback)), by_fallback))
     });
     Ok(found.optional()?.unwrap_or_default())
 }

@@ -2,7 +2,7 @@
 use std::sync::Arc;
 
 use ports::broker::Position;
-use ports::operators::{RowDiagnosis, RowSelector};
+use ports::operators::{RowDiagnosis, RowSelector, SentTo};
 use ports::outbox::RowId;
 use ports::partitions::InstanceId;
 use tokio_postgres::types::Type;
@@ -67,7 +67,7 @@ async fn first(session: &PooledSession, text: &str, id: Uuid) -> StatementResult
     rows.first().map(|row| get(row, 0)).transpose()
 }
 
-async fn sent(session: &PooledSession, id: RowId) -> StatementResult<(Option<Position>, bool)> {
+async fn sent(session: &PooledSession, id: RowId) -> StatementResult<(Option<SentTo>, bool)> {
     let text = "SELECT coalesce(a.topic, e.topic), a.topic_partition, a.topic_offset, a.by_fallback
          FROM outbox_event e CROSS JOIN LATERAL outbox_sent(e.partition, e.id) a WHERE e.id = $1";
     let rows = session.query(text, &[(&id, Type::INT8)]).await?;
@@ -75,9 +75,10 @@ async fn sent(session: &PooledSession, id: RowId) -> StatementResult<(Option<Pos
     let topic: Arc<str> = get::<&str>(row, 0)?.into();
     let (partition, offset): (Option<i32>, Option<i64>) = (get(row, 1)?, get(row, 2)?);
     let position = partition.zip(offset).map(|(partition, offset)| Position {
-        topic,
+        topic: Arc::clone(&topic),
         partition: partition.unsigned_abs(),
         offset: offset as u64,
     });
-    Ok((position, get(row, 3)?))
+    let by_fallback = get(row, 3)?;
+    Ok((Some(SentTo::new(&topic, position, by_fallback)), by_fallback))
 }

@@ -6,11 +6,12 @@ use outbox::operator::{OperatorAction, parked_reason};
 use ports::Error;
 use ports::operators::{
     Audit, AuditEntry, AuditFilter, OperatorOutcome, OutboxOperators, RowDiagnosis, RowFilter, RowSelector, RowView,
+    SentTo,
 };
 use ports::outbox::{ClaimedRow, OutboxStore, RowId, RowStatus};
 use ports::partitions::InstanceId;
 
-use crate::outbox::row::{StoredRow, claimed_row, stored_row};
+use crate::outbox::row::{StoredRow, claimed_row, event_topic, stored_row};
 use crate::store::arguments::ScriptArguments;
 use crate::store::client::RedisStore;
 use crate::store::reply::{Reply, broken};
@@ -48,9 +49,13 @@ impl OutboxOperators for RedisStore {
         if reply.is_empty() {
             return Ok(None);
         }
-        let StoredRow { view, deaths, by_fallback, sent_to } = stored_row(Reply::of(reply.take(0))?)?;
+        let StoredRow { view, deaths, by_fallback, position } = stored_row(Reply::of(reply.take(0))?)?;
         let head = Reply::of(reply.take(1))?;
         let head = if head.is_empty() { None } else { Some(stored_row(head)?.view) };
+        let sent_to = match view.status {
+            RowStatus::Sent => Some(SentTo::new(&event_topic(&reply.text(4)?)?, position, by_fallback)),
+            RowStatus::Pending | RowStatus::InFlight | RowStatus::Failed | RowStatus::Parked => None,
+        };
         let owner = reply.optional_text(2)?.map(|owner| InstanceId(owner.into()));
         Ok(Some(RowDiagnosis { row: view, head, owner, epoch: reply.number(3)?, deaths, sent_to, by_fallback }))
     }

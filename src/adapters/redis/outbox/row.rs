@@ -97,6 +97,13 @@ pub(crate) fn claimed_row(mut row: Reply) -> Result<ClaimedRow, Error> {
     })
 }
 
+/// The topic of an event by its stored metadata.
+pub(crate) fn event_topic(metadata: &str) -> Result<String, Error> {
+    let metadata: EventMetadata =
+        serde_json::from_str(metadata).map_err(|error| broken(format!("an event's metadata: {error}")))?;
+    Ok(metadata.0)
+}
+
 /// A row that the resolve script has parked.
 pub(crate) fn poison_row(mut row: Reply) -> Result<PoisonRow, Error> {
     let (_, _, request_id) = stored_extra(row.optional_text(6)?)?;
@@ -116,7 +123,7 @@ pub(crate) struct StoredRow {
     pub(crate) view: RowView,
     pub(crate) deaths: u32,
     pub(crate) by_fallback: bool,
-    pub(crate) sent_to: Option<Position>,
+    pub(crate) position: Option<Position>,
 }
 
 /// A row as the scripts of operators return it.
@@ -141,12 +148,12 @@ pub(crate) fn stored_row(mut row: Reply) -> Result<StoredRow, Error> {
     };
     let (deaths, by_fallback) = (row.number(13)?, row.flag(14)?);
     let position = row.optional_number(15)?.zip(row.optional_number(16)?).zip(row.optional_text(17)?);
-    let sent_to = position.map(|((partition, offset), topic): ((u32, u64), String)| Position {
+    let position = position.map(|((partition, offset), topic): ((u32, u64), String)| Position {
         topic: topic.into(),
         partition,
         offset,
     });
-    Ok(StoredRow { view, deaths, by_fallback, sent_to })
+    Ok(StoredRow { view, deaths, by_fallback, position })
 }
 
 fn event_id(text: &str) -> Result<EventId, Error> {

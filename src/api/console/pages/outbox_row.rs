@@ -76,7 +76,7 @@ fn facts(diagnosis: &RowDiagnosis, now: Timestamp) -> Markup {
                 (fact("Created", html! { (relative_time(row.created_at, now)) " (" (rfc3339(row.created_at)) ")" }))
                 (fact("Sent", optional_time(row.sent_at, now)))
                 @if let Some(place) = sent_to {
-                    (fact("Sent to", html! { (place.topic) ", partition " (place.partition) ", offset " (place.offset) }))
+                    (fact("Sent to", html! { (history::sent_to_text(place)) }))
                 }
                 @if *by_fallback { (fact("How", html! { "by the fallback of its type" })) }
             }

@@ -35,7 +35,7 @@ fn reason(diagnosis: &RowDiagnosis, broker: BrokerKind, now: Timestamp) -> Strin
     let RowDiagnosis { row, head, owner, sent_to, .. } = diagnosis;
     match (row.status, head) {
         (RowStatus::Sent, _) => match sent_to {
-            Some(at) => format!("the broker has it in {} {}/{}", at.topic, at.partition, at.offset),
+            Some(place) => format!("the broker has it in {place}"),
             None => "the broker has it".to_owned(),
         },
         (RowStatus::InFlight, _) => "it is being published".to_owned(),
@@ -90,7 +90,7 @@ fn facts(diagnosis: &RowDiagnosis, now: Timestamp) -> Facts {
     }
     facts.add_some("waits for", head.as_ref().map(waits_for));
     facts.add_some("sent", row.sent_at.map(at));
-    facts.add_some("sent to", sent_to.as_ref().map(|to| format!("{} {}/{}", to.topic, to.partition, to.offset)));
+    facts.add_some("sent to", sent_to.as_ref());
     if *by_fallback {
         facts.add("by fallback", "it was sent by the fallback of its type");
     }
@@ -130,7 +130,7 @@ fn next_step(diagnosis: &RowDiagnosis, broker: BrokerKind, now: Timestamp) -> Op
 
 #[cfg(test)]
 mod tests {
-    use app::port_types::{EventKey, InstanceId, Position};
+    use app::port_types::{EventKey, InstanceId, SentTo};
 
     use super::super::fixture::{KEY, diagnosis, parked_row};
     use super::*;
@@ -143,9 +143,9 @@ mod tests {
 
     #[test]
     fn key_of_the_suggested_command_is_one_argument_of_a_shell() {
-        let position = Position { topic: "customers".into(), partition: 3, offset: 17 };
+        let place = SentTo { topic: "customers".into(), place: Some((3, 17)) };
         let row = RowView { key: EventKey::of_text("it's customer 7"), ..row(RowStatus::Sent) };
-        let sent = RowDiagnosis { sent_to: Some(position), ..diagnosis(row) };
+        let sent = RowDiagnosis { sent_to: Some(place), ..diagnosis(row) };
 
         let command = next_step(&sent, BrokerKind::Kafka, NOW).expect("a command");
 
@@ -183,8 +183,8 @@ mod tests {
             head: Some(RowView { id: 5, ..row(head) }),
             ..owned(row(RowStatus::Pending))
         };
-        let position = Position { topic: "order.events".into(), partition: 3, offset: 17 };
-        let sent = RowDiagnosis { sent_to: Some(position), ..owned(row(RowStatus::Sent)) };
+        let place = SentTo { topic: "order.events".into(), place: Some((3, 17)) };
+        let sent = RowDiagnosis { sent_to: Some(place), ..owned(row(RowStatus::Sent)) };
         let cases = [
             (diagnosis(waiting.clone()), BrokerKind::None, "broker.kind = none", Some("posthaste doctor")),
             (diagnosis(row(RowStatus::Pending)), BrokerKind::Kafka, "no instance runs", Some("posthaste doctor")),

@@ -8,7 +8,6 @@ use domain::{EventId, Order, OrderId, Status, Subject, Timestamp};
 use kit::{Backend, Reference};
 use parking_lot::Mutex;
 use ports::Error;
-use ports::broker::Position;
 use ports::clock::Clock;
 use ports::operators::redrives::{DeadLetterId, RedriveLedger, RedriveRecord};
 use ports::operators::*;
@@ -261,7 +260,7 @@ impl OutboxOperators for FakeOutbox {
             owner: Some(InstanceId("one".into())),
             epoch: 4,
             deaths: 0,
-            sent_to: (row.id == 1).then(|| Position { topic: "order.events".into(), partition: 3, offset: 17 }),
+            sent_to: (row.id == 1).then(|| SentTo { topic: "order.events".into(), place: Some((3, 17)) }),
             by_fallback: false,
             row,
         }))

@@ -1,7 +1,7 @@
 -- A script, because a row, the row that blocks it and its partition's owner must be of one moment. It reads what is not SENT and no history:
 -- a key may keep a million SENT rows.
 -- ARGV: `event` or `key`, its value. Of a key it diagnoses the first row that is not SENT, else the last one. Returns the row, the row
--- that blocks it (empty: none), owner, epoch; nothing when there is no row.
+-- that blocks it (empty: none), owner, epoch, metadata; nothing when there is no row.
 local function first_in_place(key)
   local from = 0
   while true do
@@ -40,4 +40,4 @@ if status ~= 'SENT' then
   if first and tonumber(first) < tonumber(id) then head = row_view(first) end
 end
 local lease = read_lease(partition)
-return { row_view(id), head, lease.owner or '', lease.epoch }
+return { row_view(id), head, lease.owner or '', lease.epoch, call('HGET', row_key(id), 'e') }
