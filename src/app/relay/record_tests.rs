@@ -1,13 +1,17 @@
 //! Tests of the records: which rows are sent, and what their records contain.
+use std::sync::Arc;
 use std::time::Duration;
 
 use domain::{EventId, Hlc, OrderId, RegionId, Timestamp};
+use ports::broker::Position;
+use ports::broker::consumer_groups::Delivery;
 use ports::event_headers::EventHeaders;
 use ports::orders::{RegionStamp, event_key};
 use ports::outbox::{ClaimedRow, EventKey};
 
 use crate::contract::{checksum, order_values};
-use crate::relay::records::{Options, RecordEnvelope, plan, record};
+use crate::operators::dead_letters::DeadLetter;
+use crate::relay::records::{Options, RecordEnvelope, RefusedRow, fallback_record, plan, record};
 
 const ORDER_TOPIC: &str = "order.events";
 
@@ -155,6 +159,21 @@ fn contract_of_orders_is_checked_in_the_order_topic_only() {
         "{:?}",
         plan.refused
     );
+}
+
+#[test]
+fn dead_letter_of_a_row_shows_its_error_and_its_attempts() {
+    let row = foreign();
+    let refused = RefusedRow::from_error(row.id, &ports::Error::Rejected("too large".into()));
+
+    let record = fallback_record(&row, row.payload.as_ref().unwrap(), &envelope(), &refused);
+
+    let position = Position { topic: Arc::clone(&record.topic), partition: 0, offset: 0 };
+    let dead = DeadLetter { delivery: Delivery { position, record }, redrive: None };
+    assert_eq!((dead.exception(), dead.reason()), (Some("posthaste.RefusedRow"), Some("rejected: too large")));
+    assert_eq!((dead.attempts(), dead.failure_type()), (Some(2), Some(refused.failure_type)));
+    let origin = dead.origin().unwrap();
+    assert_eq!((&*origin.topic, origin.partition, origin.offset), ("customers", None, None));
 }
 
 #[test]

@@ -233,7 +233,7 @@ fn formatted(buffer: &mut String, value: impl std::fmt::Display) -> &str {
     buffer
 }
 
-/// The record that sends a row to its fallback: the dead-letter topic, with the failure in headers.
+/// The record that sends a row to its fallback: the dead-letter topic, with the failure in headers. It was at no position of its own topic.
 pub fn fallback_record(
     row: &ClaimedRow,
     payload: &Arc<[u8]>,
@@ -244,7 +244,9 @@ pub fn fallback_record(
     let mut headers = primary.headers;
     let mut put = |name: &'static str, value: &[u8]| headers.push(name, value);
     put(spring_headers::ORIGINAL_TOPIC, primary.topic.as_bytes());
+    put(spring_headers::EXCEPTION_FQCN, b"posthaste.RefusedRow");
     put(spring_headers::EXCEPTION_MESSAGE, outbox::truncate_reason(&refused.reason).as_bytes());
+    put(spring_headers::ATTEMPTS, &spring_headers::next_attempt(row.attempt));
     put(spring_headers::FAILURE_TYPE, refused.failure_type.as_str().as_bytes());
     Record { topic: outbox::topics::dead_letter_topic(&primary.topic).into(), headers, ..primary }
 }
