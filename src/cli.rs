@@ -115,7 +115,7 @@ fn execute(arguments: CommandLine) -> Result<u8, Failure> {
     match arguments.command {
         Command::Serve(arguments) => serve::serve(file, &environment, &arguments),
         Command::Relay(arguments) => serve::relay(file, &environment, &arguments),
-        Command::Demo(arguments) => demo::demo(config()?, &arguments),
+        Command::Demo(arguments) => demo::demo(config()?, file, &arguments),
         Command::Migrate(arguments) => migrate::migrate(&config()?, &arguments),
         Command::Adopt(arguments) => adopt::adopt(&config()?, &arguments),
         Command::Doctor(arguments) => doctor::doctor(file, &environment, &arguments),

@@ -1,8 +1,10 @@
 //! `demo`: starts an embedded service, places orders, prints each step of their events with its time, then keeps running.
 mod next_steps;
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
+use api::shell_quoted;
 use app::dispatch::{InjectError, InjectedFault};
 use posthaste::config::{BrokerKind, CacheKind, StoreKind};
 use posthaste::{Config, SchemaState, Service};
@@ -14,7 +16,7 @@ use super::super::failure::Failure;
 use super::super::output::{print_line, print_message};
 use super::super::runtime::block_on;
 use super::serve::{Signals, run};
-use super::token::{CallerClaims, DEVELOPMENT_SECRET, mint};
+use super::token::{CallerClaims, DEVELOPMENT_SECRET, accepts_development_secret, mint};
 use next_steps::{NextSteps, shell_name};
 
 /// Longest wait for one step of an event before the demo fails.
@@ -33,19 +35,21 @@ pub(crate) struct Arguments {
     once: bool,
 }
 
-pub(crate) fn demo(mut config: Config, arguments: &Arguments) -> Result<u8, Failure> {
+pub(crate) fn demo(mut config: Config, file: Option<&Path>, arguments: &Arguments) -> Result<u8, Failure> {
     let begun = Instant::now();
     logging::init_brief_on_stderr("warn").map_err(Failure::new)?;
     refuse_foreign_store(&config)?;
     for unused in make_embedded(&mut config) {
         print_message(format_args!("posthaste: the demo is embedded: {unused} is not used"));
     }
+    // Not with a configured secret: other services may accept the administrator's token that the demo prints.
+    let commands_can_mint = config.auth.source().is_none() || accepts_development_secret(&config);
     config.auth.set_secret(DEVELOPMENT_SECRET);
     config.fault_injection.enabled = true;
     block_on(async move {
         let signals = Signals::listen()?;
         let service = posthaste::start(config.clone()).await?;
-        let demo = Demo::new(&config, &service, begun)?;
+        let demo = Demo::new(&config, file, commands_can_mint, &service, begun)?;
         demo.show(&service, arguments.orders).await?;
         if arguments.once {
             service.stop().await;
@@ -97,6 +101,9 @@ fn make_embedded(config: &mut Config) -> Vec<&'static str> {
 /// A running demo: its client, its tokens, and when the process started.
 struct Demo<'a> {
     config: &'a Config,
+    file: Option<&'a Path>,
+    /// Whether other commands sign tokens with the same secret.
+    commands_can_mint: bool,
     client: AdminClient,
     base: String,
     user: String,
@@ -111,14 +118,20 @@ struct AwaitedState {
 }
 
 impl<'a> Demo<'a> {
-    fn new(config: &'a Config, service: &Service, begun: Instant) -> Result<Self, Failure> {
+    fn new(
+        config: &'a Config,
+        file: Option<&'a Path>,
+        commands_can_mint: bool,
+        service: &Service,
+        begun: Instant,
+    ) -> Result<Self, Failure> {
         let base = format!("http://{}", service.addr());
         let token = |sub: &str, role: &str| {
             let claims = CallerClaims { sub: sub.to_owned(), roles: vec![role.to_owned()], tier: None, ttl: TOKEN_TTL };
             mint(config, DEVELOPMENT_SECRET, &claims)
         };
         let (user, admin) = (token("demo", "USER")?, token("operator", "ADMIN")?);
-        Ok(Self { config, client: AdminClient::new(&base), base, user, admin, begun })
+        Ok(Self { config, file, commands_can_mint, client: AdminClient::new(&base), base, user, admin, begun })
     }
 
     async fn show(&self, service: &Service, orders: u32) -> Result<(), Failure> {
@@ -219,10 +232,12 @@ impl<'a> Demo<'a> {
         let path = std::env::var("PATH").unwrap_or_default();
         let steps = NextSteps {
             program: shell_name(&program, &folder, &path),
+            config: self.file.map(|file| format!("--config {}", shell_quoted(&file.display().to_string()))),
             base: self.base.clone(),
             is_default_address: self.base == format!("http://{}", Config::defaults().http.listen),
             topic: self.config.topic(),
             actor: worker_to_kill(self.config),
+            user_token: (!self.commands_can_mint).then(|| self.user.clone()),
             admin_token: self.admin.clone(),
             process: std::process::id(),
         };

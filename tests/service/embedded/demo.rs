@@ -42,7 +42,10 @@ struct RunningDemo {
 
 impl RunningDemo {
     fn start(backend: &Backend, path: &str) -> Self {
-        let mut process = demo(backend);
+        Self::of(demo(backend), backend, path)
+    }
+
+    fn of(mut process: Command, backend: &Backend, path: &str) -> Self {
         process.current_dir(backend.data_folder().parent().expect("a folder")).env("PATH", path);
         let mut process = process.args(["--orders", "1"]).stdout(Stdio::piped()).spawn().expect("the demo starts");
         let mut lines = BufReader::new(process.stdout.take().expect("a pipe")).lines();
@@ -106,6 +109,45 @@ fn commands_of_the_demo_work_when_pasted() {
     paste(&demo.command("actors kill "));
     assert!(paste(&demo.command("actors tree")).contains("/relay/partition-worker-"));
     paste(&demo.command("kill -9 "));
+}
+
+/// Runs the printed command that contains `begin`, in a shell with these variables.
+fn pasted(demo: &RunningDemo, begin: &str, backend: &Backend, path: &str, variables: &[(&str, &str)]) -> String {
+    let mut shell = Command::new("bash");
+    shell.args(["-euo", "pipefail", "-c", &demo.command(begin)]).envs(backend.settings()).env("PATH", path);
+    shell.envs(variables.iter().copied()).current_dir(backend.data_folder().parent().expect("a folder"));
+    let (code, stdout, stderr) = finish(&mut shell);
+    assert_eq!(code, 0, "{variables:?}: {stderr}");
+    stdout
+}
+
+/// Environment variables of a shell, and arguments of the demo that runs in it.
+type DemoCase<'a> = (&'a [(&'a str, &'a str)], &'a [&'a str]);
+
+#[test]
+fn the_demos_commands_work_whatever_key_and_file_are_configured() {
+    let path = std::env::var("PATH").expect("a PATH");
+    let public_key = concat!(env!("CARGO_MANIFEST_DIR"), "/src/api/tests/keys/ec_public.pem");
+    let cases: [DemoCase<'_>; 4] = [
+        (&[("POSTHASTE__AUTH__HS256_SECRET", "a secret of the operator, exported in both shells")], &[]),
+        (&[("POSTHASTE__AUTH__PUBLIC_KEY_FILE", public_key)], &[]),
+        (&[("POSTHASTE__AUTH__JWKS_URL", "https://issuer.invalid/jwks")], &[]),
+        (&[], &["--config", "my demo.toml"]),
+    ];
+    for (variables, arguments) in cases {
+        let backend = Backend::new();
+        let folder = backend.data_folder().parent().expect("a folder").to_path_buf();
+        std::fs::write(folder.join("my demo.toml"), "[auth]\nissuer = \"us\"\n").expect("a file");
+        let mut process = demo(&backend);
+        process.args(arguments).envs(variables.iter().copied());
+        let demo = RunningDemo::of(process, &backend, &path);
+
+        let order = pasted(&demo, "curl -s ", &backend, &path, variables);
+        let order: Value = serde_json::from_str(&order).expect("an order");
+        assert_eq!(order["status"], "PENDING", "{variables:?}: {order}");
+        let actors = pasted(&demo, "actors tree", &backend, &path, variables);
+        assert!(actors.contains("/relay/partition-worker-"), "{actors}");
+    }
 }
 
 #[test]

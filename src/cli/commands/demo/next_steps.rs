@@ -8,6 +8,8 @@ const COLUMNS: usize = 80;
 pub(super) struct NextSteps {
     /// The program as a shell finds it: see [`shell_name`].
     pub program: String,
+    /// The option with the configuration file of the demo, if it has one.
+    pub config: Option<String>,
     /// The address of the service, such as `http://127.0.0.1:8080`.
     pub base: String,
     /// Whether the commands of operators find that address by themselves.
@@ -15,6 +17,8 @@ pub(super) struct NextSteps {
     pub topic: String,
     /// Path of the actor that the demo kills.
     pub actor: String,
+    /// A token with the role USER, where the commands would mint none that the demo accepts.
+    pub user_token: Option<String>,
     /// A token with the role ADMIN. It is longer than a line.
     pub admin_token: String,
     pub process: u32,
@@ -23,12 +27,15 @@ pub(super) struct NextSteps {
 impl NextSteps {
     /// The text, without a line break at its end.
     pub(super) fn text(&self) -> String {
-        let Self { program, base, topic, admin_token, process, .. } = self;
-        let bearer = format!("-H \"Authorization: Bearer $({program} token mint)\"");
+        let Self { base, topic, user_token, admin_token, process, .. } = self;
+        let mint = || format!("$({})", self.program_command("token mint").join(" "));
+        let bearer = format!("-H \"Authorization: Bearer {}\"", user_token.clone().unwrap_or_else(mint));
         let body = "-d '{\"items\":[{\"productName\":\"Tea\",\"quantity\":2,\"price\":\"2.50\"}]}'";
         let create =
-            command(&[&format!("curl -s {base}/orders"), &bearer, "-H 'Content-Type: application/json'", body]);
-        let tail = command(&[&format!("{program} topic tail {topic}"), "--from-beginning"]);
+            command(&[&*format!("curl -s {base}/orders"), &bearer, "-H 'Content-Type: application/json'", body]);
+        let mut tail = self.program_command(&format!("topic tail {topic}"));
+        tail.push("--from-beginning".to_owned());
+        let tail = command(&tail);
         let (kill, tree) = (self.actors_command(&format!("kill {}", self.actor)), self.actors_command("tree"));
         [
             "\nPlace an order, in another terminal in this folder, and read its event:",
@@ -49,16 +56,22 @@ impl NextSteps {
     }
 
     fn actors_command(&self, verb: &str) -> String {
-        let address = format!("--url {}", self.base);
-        let actors = format!("{} actors {verb}", self.program);
-        if self.is_default_address { command(&[&actors]) } else { command(&[&actors, &address]) }
+        let mut parts = self.program_command(&format!("actors {verb}"));
+        parts.extend(self.user_token.as_ref().map(|_| format!("--token {}", self.admin_token)));
+        parts.extend((!self.is_default_address).then(|| format!("--url {}", self.base)));
+        command(&parts)
+    }
+
+    /// The parts of a command of this program, which reads the configuration of the demo.
+    fn program_command(&self, verb: &str) -> Vec<String> {
+        std::iter::once(format!("{} {verb}", self.program)).chain(self.config.clone()).collect()
     }
 }
 
 /// An indented command, continued on the next line where its next part would not fit.
-fn command(parts: &[&str]) -> String {
+fn command(parts: &[impl AsRef<str>]) -> String {
     let (mut text, mut column) = (String::from(" "), 1);
-    for (index, part) in parts.iter().enumerate() {
+    for (index, part) in parts.iter().map(AsRef::as_ref).enumerate() {
         // A line that is continued ends with a space and a backslash.
         let room = if index + 1 < parts.len() { COLUMNS - 2 } else { COLUMNS };
         if index > 0 && column + 1 + part.chars().count() > room {
@@ -95,10 +108,12 @@ mod tests {
     fn steps(base: &str, is_default_address: bool) -> NextSteps {
         NextSteps {
             program: "target/demo/posthaste".to_owned(),
+            config: None,
             base: base.to_owned(),
             is_default_address,
             topic: "order.events".to_owned(),
             actor: "/relay/partition-worker-7".to_owned(),
+            user_token: None,
             admin_token: "t".repeat(200),
             process: 4_194_304,
         }
@@ -128,6 +143,15 @@ mod tests {
         let text = steps("http://127.0.0.1:4711", false).text();
 
         assert_eq!(text.matches("--url http://127.0.0.1:4711").count(), 2, "{text}");
+    }
+
+    #[test]
+    fn every_command_names_the_configuration_file() {
+        let text =
+            NextSteps { config: Some("--config my.toml".to_owned()), ..steps("http://127.0.0.1:1", false) }.text();
+
+        assert_eq!(text.matches("--config my.toml").count(), 4, "{text}");
+        assert!(text.contains("token mint --config my.toml)\""), "{text}");
     }
 
     #[test]
