@@ -18,6 +18,8 @@ const NAME_HELD_MAX: Duration = Duration::from_secs(2);
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 /// Longest pause between two attempts to open the store.
 const PAUSE_MAX: Duration = Duration::from_secs(2);
+/// Time after which an attempt that has not ended counts as a wait, and probes are answered.
+const SLOW_ATTEMPT: Duration = Duration::from_millis(250);
 
 /// The service's listeners, bound at the first need. Their addresses are logged once.
 pub(super) struct StartupListeners {
@@ -59,11 +61,24 @@ pub(super) async fn open(
     mut listeners: StartupListeners,
 ) -> Result<(WiredStore, StartupListeners), StartError> {
     let config = opener.config;
-    let mut wait = StoreWait { begun: Instant::now(), held_since: None, held_is_logged: false };
+    let mut wait =
+        StoreWait { begun: Instant::now(), held_since: None, held_is_logged: false, outage_is_logged: false };
     let mut pause = PAUSE_MIN;
     let mut startup_server: Option<StartupServer> = None;
     loop {
-        let OpenFailure { error, kind } = match opener.open().await {
+        let mut attempt = std::pin::pin!(opener.open());
+        // A host that drops packets ends no attempt for seconds. An embedded store opens at once, or its holder may have the port.
+        let is_shared = config.store.kind != StoreKind::Embedded;
+        let result = match tokio::time::timeout(SLOW_ATTEMPT, &mut attempt).await {
+            Ok(result) => result,
+            Err(_) => {
+                if startup_server.is_none() && is_shared {
+                    startup_server = Some(serve_probes(opener, &mut listeners)?);
+                }
+                attempt.await
+            }
+        };
+        let OpenFailure { error, kind } = match result {
             Ok(store) => {
                 if let Some(server) = startup_server {
                     server.stop().await;
@@ -82,10 +97,14 @@ pub(super) async fn open(
             tracing::warn!(event = "instance_held", error = %error, wait_ms, "{error}; waiting {wait_ms} ms for it to end. To run both: {remedy}");
         }
         // A process that holds the data folder may also hold the port, so the startup server runs only while the store is unavailable.
-        if startup_server.is_none() && kind == OpenFailureKind::Unavailable {
-            tracing::warn!(event = "store_unreachable", error = %error, "the store is not available yet; waiting for it: {error}");
-            let context = startup_context(config, opener.metrics);
-            startup_server = Some(api::serve_startup(listeners.bind(config)?, &context).map_err(StartError::Listen)?);
+        if kind == OpenFailureKind::Unavailable {
+            if !wait.outage_is_logged {
+                wait.outage_is_logged = true;
+                tracing::warn!(event = "store_unreachable", error = %error, "the store is not available yet; waiting for it: {error}");
+            }
+            if startup_server.is_none() {
+                startup_server = Some(serve_probes(opener, &mut listeners)?);
+            }
         }
         tokio::time::sleep(pause.min(remaining)).await;
         pause = (pause * 2).min(PAUSE_MAX);
@@ -99,6 +118,14 @@ struct StoreWait {
     held_since: Option<Instant>,
     /// The log has the holder already.
     held_is_logged: bool,
+    /// The log has the outage already.
+    outage_is_logged: bool,
+}
+
+/// Binds the listeners and answers probes on them.
+fn serve_probes(opener: &StoreOpener<'_>, listeners: &mut StartupListeners) -> Result<StartupServer, StartError> {
+    let context = startup_context(opener.config, opener.metrics);
+    api::serve_startup(listeners.bind(opener.config)?, &context).map_err(StartError::Listen)
 }
 
 /// How two processes can run on one machine.
@@ -171,7 +198,7 @@ mod tests {
         let begun = Instant::now();
         let at = |seconds| begun + Duration::from_secs(seconds);
         let deadline = Duration::from_secs(60);
-        let mut wait = StoreWait { begun, held_since: None, held_is_logged: false };
+        let mut wait = StoreWait { begun, held_since: None, held_is_logged: false, outage_is_logged: false };
 
         assert_eq!(wait.remaining(OpenFailureKind::Unavailable, deadline, at(20)), Duration::from_secs(40));
         assert_eq!(wait.remaining(OpenFailureKind::NameHeld, deadline, at(20)), NAME_HELD_MAX);

@@ -10,5 +10,7 @@ mod documents;
 mod invalid_arguments;
 mod packages;
 mod schema;
+#[cfg(feature = "postgres")]
+mod startup_probes;
 mod topics;
 mod webhooks;
