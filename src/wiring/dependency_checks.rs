@@ -57,7 +57,7 @@ pub async fn check_dependencies(config: &Config) -> Vec<DependencyCheck> {
         checks.extend(postgres(config).await);
     }
     if config.store.kind == StoreKind::Redis {
-        checks.push(redis_store(config).await);
+        checks.extend(redis_store(config).await);
     }
     if config.broker.kind == BrokerKind::Kafka {
         checks.extend(kafka(config).await);
@@ -112,11 +112,10 @@ async fn postgres(config: &Config) -> Vec<DependencyCheck> {
         None => "no open transaction holds back VACUUM".to_owned(),
     };
     let healthy = server.is_empty() && used + CONNECTIONS_RESERVE < connections_max;
-    let clock = format!("differs from the database's clock by {} ms", skew.as_millis());
     vec![
         DependencyCheck::new("database", healthy, detail).with_latency(report.latency),
         DependencyCheck::new("commits", commits.is_empty(), others),
-        DependencyCheck::new("clock", skew <= CLOCK_SKEW_MAX, clock),
+        clock(skew),
         DependencyCheck::new("xmin", transaction_age <= TRANSACTION_AGE_MAX, oldest_transaction),
         slots(&report.idle_slots),
         indexes(&report.missing_indexes),
@@ -268,22 +267,29 @@ async fn redis_cache(config: &Config) -> DependencyCheck {
 }
 
 #[cfg(feature = "redis")]
-async fn redis_store(config: &Config) -> DependencyCheck {
+async fn redis_store(config: &Config) -> Vec<DependencyCheck> {
     let options = super::options::redis_store_for_operator(config);
     let store = match redis::RedisStore::open_for_operator(options).await {
         Ok(store) => store,
-        Err(error) => return DependencyCheck::failed("database", error),
+        Err(error) => return vec![DependencyCheck::failed("database", error)],
     };
-    match store.durability_risk().await {
+    let (local_now, asked) = (memory::SystemClock::new().now(), Instant::now());
+    let clock = match store.server_time().await {
+        Ok(server_now) => clock(clock_skew(local_now, server_now, asked.elapsed())),
+        // A store that does not answer is reported once, by the check of the database.
+        Err(error) => return vec![DependencyCheck::failed("database", error)],
+    };
+    let database = match store.durability_risk().await {
         Ok(None) => probe_until_answer("database", &redis::RedisStoreProbe(store)).await,
         Ok(Some(risk)) => DependencyCheck::failed("database", format!("this Redis may lose orders: {risk}")),
         Err(error) => DependencyCheck::failed("database", error),
-    }
+    };
+    vec![database, clock]
 }
 
 #[cfg(not(feature = "redis"))]
-async fn redis_store(_: &Config) -> DependencyCheck {
-    DependencyCheck::failed("database", super::store::not_built("store.kind", "redis"))
+async fn redis_store(_: &Config) -> Vec<DependencyCheck> {
+    vec![DependencyCheck::failed("database", super::store::not_built("store.kind", "redis"))]
 }
 
 #[cfg(not(feature = "redis"))]
@@ -312,8 +318,14 @@ async fn probe_until_answer(name: &'static str, probe: &dyn Probe) -> Dependency
     }
 }
 
+#[cfg(any(feature = "postgres", feature = "redis"))]
+fn clock(skew: Duration) -> DependencyCheck {
+    let detail = format!("differs from the database's clock by {} ms", skew.as_millis());
+    DependencyCheck::new("clock", skew <= CLOCK_SKEW_MAX, detail)
+}
+
 /// How far the database's clock differs at least. It answered up to `answered_after` later than `local`, so its time may only seem to be ahead.
-#[cfg(feature = "postgres")]
+#[cfg(any(feature = "postgres", feature = "redis"))]
 fn clock_skew(local: domain::Timestamp, database: domain::Timestamp, answered_after: Duration) -> Duration {
     database.since(local).saturating_sub(answered_after).max(local.since(database))
 }

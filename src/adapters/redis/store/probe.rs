@@ -1,9 +1,22 @@
 //! The probe of the store: whether its Redis accepts a write and keeps it.
 use async_trait::async_trait;
+use deadpool_redis::redis::cmd;
+use domain::Timestamp;
 use ports::Error;
 use ports::probe::{Probe, ProbeReport};
 
 use crate::store::client::RedisStore;
+
+impl RedisStore {
+    /// The time of the server, which measures leases and the due times of rows.
+    ///
+    /// # Errors
+    /// The server did not answer.
+    pub async fn server_time(&self) -> Result<Timestamp, Error> {
+        let (seconds, micros): (i64, i64) = self.inner.redis.inner.store_command("read its time", cmd("TIME")).await?;
+        Ok(Timestamp::from_millis(seconds * 1_000 + micros / 1_000))
+    }
+}
 
 /// The store's probe: its Redis accepts a write, and its settings still keep what was written.
 pub struct RedisStoreProbe(pub RedisStore);

@@ -114,6 +114,17 @@ async fn server_time_ms() -> i64 {
     seconds * 1_000 + micros / 1_000
 }
 
+#[tokio::test]
+async fn server_time_is_that_of_the_scripts() {
+    let fixture = Fixture::with_partitions(1).await;
+
+    let before = server_time_ms().await;
+    let read = fixture.store.server_time().await.unwrap().millis();
+    let after = server_time_ms().await;
+
+    assert!(before <= read && read <= after, "{before} {read} {after}");
+}
+
 /// Compares a stored row with the rule's change of it.
 fn check_resolution(case: &ResolutionCase, row: &HashMap<String, String>, resolved_between: (i64, i64)) {
     let text = |field: &str| row.get(field).map(String::as_str);
