@@ -231,8 +231,7 @@ impl BatchSender {
         if sent == 0 {
             return;
         }
-        let now = self.0.clock.now();
-        let ages = || batch.rows.iter().map(|row| now.since(row.created_at));
+        let ages = || batch.rows.iter().map(|row| batch.age(row));
         for age in ages() {
             self.0.metrics.outbox_commit_to_ack_seconds.record(age);
         }

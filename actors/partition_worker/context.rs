@@ -3,7 +3,6 @@ use std::sync::Arc;
 
 use app::relay::RecordEnvelope;
 use ports::broker::Broker;
-use ports::clock::Clock;
 use ports::orders::cache::OrderCache;
 use ports::outbox::{OutboxStore, PoisonPolicy};
 use ports::partitions::{InstanceId, PartitionLeases};
@@ -39,8 +38,6 @@ pub struct RelayContext {
     pub envelope: RecordEnvelope,
     /// Limits of a batch.
     pub options: app::relay::Options,
-    /// Time, for the measured age of events.
-    pub clock: Arc<dyn Clock>,
     /// Counters of the relay.
     pub metrics: Arc<Metrics>,
     /// Starts the spans of traced events.

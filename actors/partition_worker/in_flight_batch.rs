@@ -1,13 +1,16 @@
 //! InFlightBatch: a claimed batch on its way to the broker, and which of its rows are still to be sent.
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use app::relay::{BatchPlan, RecordEnvelope, RefusedRow, fallback_record, plan};
+use domain::Timestamp;
 use ports::Error;
 use ports::broker::{Position, Record};
 use ports::outbox::{ClaimKind, ClaimedBatch, ClaimedRow, RowId};
 use ports::partitions::{PartitionNo, Token};
 use supervision::WorkInProgress;
+use tokio::time::Instant;
 
 /// Rows of a batch that the panic report of its worker names.
 const ROWS_NAMED_MAX: usize = 5;
@@ -36,6 +39,8 @@ pub struct InFlightBatch {
     pub kind: ClaimKind,
     /// The batch is the circuit breaker's probe.
     pub probe: bool,
+    /// Time by the store's clock when the claim returned, and the same moment in this process.
+    claimed: (Timestamp, Instant),
     record_bytes_max: usize,
 }
 
@@ -49,10 +54,11 @@ impl InFlightBatch {
         probe: bool,
     ) -> (Self, Vec<RefusedRow>) {
         let BatchPlan { send, refused } = plan(&batch.rows, envelope, record_bytes_max);
-        let ClaimedBatch { token, rows, more } = batch;
+        let ClaimedBatch { token, rows, more, store_time } = batch;
+        let claimed = (store_time, Instant::now());
         let (unsent, rows) = (send, rows.into());
         let (sent, fallback) = (Vec::new(), Vec::new());
-        (Self { token, rows, unsent, sent, fallback, more, kind, probe, record_bytes_max }, refused)
+        (Self { token, rows, unsent, sent, fallback, more, kind, probe, claimed, record_bytes_max }, refused)
     }
 
     /// Names the batch in the report of a panic of the worker: a poison row is among these.
@@ -64,6 +70,12 @@ impl InFlightBatch {
             let more = if more > 0 { format!(" and {more} more") } else { String::new() };
             format!("batch {token} of partition {}: {}{more}", partition.0, named.join(", "))
         })
+    }
+
+    /// The time since the row's commit. The wall clock of this process takes no part: it may differ from the store's.
+    pub fn age(&self, row: &ClaimedRow) -> Duration {
+        let (store_time, at) = self.claimed;
+        store_time.plus(at.elapsed()).since(row.created_at)
     }
 
     fn sent_rows(&self) -> HashSet<RowId> {

@@ -169,7 +169,6 @@ fn relay(
             instance: options.instance.clone(),
             envelope: options.relay.envelope(),
             options: options.relay.clone(),
-            clock: Arc::clone(&dependencies.clock),
             metrics: Arc::clone(&dependencies.metrics),
             tracer: dependencies.tracer.clone(),
             events: bus.clone(),

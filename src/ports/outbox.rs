@@ -68,6 +68,9 @@ pub struct ClaimedBatch {
     pub rows: Vec<ClaimedRow>,
     /// Whether the limit was reached, so that more rows may be due.
     pub more: bool,
+    /// Time by the store's clock when the result of the claim arrived, to within the travel of one message. The age of a row is this time minus
+    /// its `created_at`, plus the time that has passed in the process since.
+    pub store_time: Timestamp,
 }
 
 /// One row of a claimed batch.
@@ -103,7 +106,7 @@ pub struct ClaimedRow {
     pub contract_checksum: Option<u32>,
     /// Number of this attempt, from 1.
     pub attempt: u32,
-    /// Commit time of the row's transaction, by the store's clock.
+    /// Commit time of the row's transaction, by the store's clock. Compare it with [`ClaimedBatch::store_time`] only.
     pub created_at: Timestamp,
 }
 

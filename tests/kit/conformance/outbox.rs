@@ -28,6 +28,7 @@ suite! { $ outbox:
     a_claim_records_owner_and_token_in_its_rows,
     tokens_grow_and_are_never_reused,
     an_empty_claim_leaves_the_counter_unchanged,
+    a_claim_returns_the_time_by_the_stores_clock,
     a_claim_needs_the_right_owner_epoch_and_counter,
     a_claim_needs_an_unexpired_lease,
     no_second_batch_is_claimed_while_one_is_open,

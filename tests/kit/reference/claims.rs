@@ -50,7 +50,8 @@ impl State {
             row.due = None;
             claimed(row)
         };
-        Claimed::Batch(ClaimedBatch { token, rows: scan.rows.iter().map(take).collect(), more: scan.more })
+        let rows = scan.rows.iter().map(take).collect();
+        Claimed::Batch(ClaimedBatch { token, rows, more: scan.more, store_time: now })
     }
 
     fn scan(&self, (partition, start): (PartitionNo, RowId), kind: ClaimKind, limit: u32, now: Timestamp) -> Scan {

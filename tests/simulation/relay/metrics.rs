@@ -1,6 +1,9 @@
 //! The relay's metrics measure what their help texts say: latencies, reclaimed rows, late statements, failed attempts.
+use std::sync::Arc;
 use std::time::Duration;
 
+use domain::Timestamp;
+use kit::clock::{START_TIME, TokioClock};
 use kit::faults::{Call, InjectedFault};
 
 use crate::support::environment::Environment;
@@ -30,6 +33,29 @@ async fn publish_latency_runs_from_the_hand_over_to_the_acknowledgement() {
     let [count, sum] = process.statistics("outbox_commit_to_ack_seconds")[..] else { panic!("a timer") };
     assert!(count == 8.0 && sum > 40.0, "five seconds each, with the wait: {sum}");
     ledger.assert_guarantees(&process).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn age_at_the_acknowledgement_is_measured_by_the_clock_of_the_store() {
+    let ahead = START_TIME.plus(Duration::from_millis(1_100));
+    let behind = Timestamp::from_millis(START_TIME.millis() - 60_000);
+    for instance_time in [START_TIME, ahead, behind] {
+        let (mut environment, mut ledger) = (Environment::new(), Ledger::default());
+        environment.instance_clock = Arc::new(TokioClock::starting_at(instance_time));
+        let process = environment.start().await;
+        process.advance(Duration::from_secs(1)).await;
+        process.bus().pause(PUBLISHER, "test").expect("the publisher exists");
+        ledger.create_orders(&process, 8).await;
+        process.advance(Duration::from_secs(5)).await;
+        environment.script.always(Call::Publish, InjectedFault::Slow(SLOW));
+        process.bus().resume(PUBLISHER, "test").expect("the publisher exists");
+
+        process.wait_until_drained(TIMEOUT).await;
+
+        let [count, sum] = process.statistics("outbox_commit_to_ack_seconds")[..] else { panic!("a timer") };
+        assert!(count == 8.0 && (41.6..44.0).contains(&sum), "5.2 s each, with the call of the broker: {sum}");
+        ledger.assert_guarantees(&process).await;
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -15,7 +15,7 @@ use kit::faults::{FaultScript, FaultyBroker, FaultyInbox, FaultyLeases, FaultyOr
 use memory::Memory;
 use parking_lot::Mutex;
 use ports::broker::consumer_groups::ConsumerGroups;
-use ports::clock::Rng;
+use ports::clock::{Clock, Rng};
 use ports::endpoint::WebhookClient;
 use ports::partitions::InstanceId;
 use ports::probe::Probe;
@@ -58,6 +58,8 @@ pub struct Environment {
     folder: TempDir,
     /// Time of the processes.
     pub clock: Arc<AheadClock>,
+    /// The clock of the instances; the store's clock unless a test sets it.
+    pub instance_clock: Arc<dyn Clock>,
     /// Seeded randomness of actors and tests.
     pub rng: Arc<SeededRng>,
     /// Faults of whole calls to the ports.
@@ -99,10 +101,12 @@ impl Environment {
             threads: false,
             ..Options::default()
         };
+        let clock = Arc::new(AheadClock::starting_at(START_TIME));
         Self {
             seed,
             folder: tempfile::tempdir().expect("a folder can be made"),
-            clock: Arc::new(AheadClock::starting_at(START_TIME)),
+            instance_clock: clock.clone(),
+            clock,
             rng: Arc::new(SeededRng::new(seed)),
             script: FaultScript::seeded(seed.wrapping_add(1)),
             record_faults: RecordFaults::default(),
@@ -187,7 +191,7 @@ impl Environment {
             orders: Arc::new(FaultyOrders::around(real.clone(), script.clone())),
             idempotency: memory.clone(),
             cache: memory,
-            clock: self.clock.clone(),
+            clock: self.instance_clock.clone(),
             rng: self.rng.clone(),
             inbox: real.clone(),
             regional_clock: Arc::default(),
@@ -215,7 +219,7 @@ impl Environment {
             handlers: self.handlers.clone(),
             topic_consumers: Vec::new(),
             probes: self.probes.clone(),
-            clock: self.clock.clone(),
+            clock: self.instance_clock.clone(),
             rng: self.rng.clone(),
             gate,
             health: HealthBoard::default(),

@@ -292,5 +292,5 @@ fn open(context: &WriteContext<'_>, claim: &Claim, candidates: Vec<Candidate>, m
     let trial = claim.kind == ClaimKind::Trial;
     let now = context.now.millis();
     name.execute(params![claim.fence.partition.0, token as i64, &*claim.session.0, trial, first, last, now])?;
-    Ok(Claimed::Batch(ClaimedBatch { token, rows, more }))
+    Ok(Claimed::Batch(ClaimedBatch { token, rows, more, store_time: context.now }))
 }

@@ -22,7 +22,8 @@ use crate::store::Embedded;
 #[async_trait]
 impl OutboxStore for Embedded {
     async fn claim(&self, claim: Claim) -> Result<Claimed, Error> {
-        self.write("claim", move |context| claim::claim(context, &claim)).await
+        let claimed = self.write("claim", move |context| claim::claim(context, &claim)).await?;
+        Ok(self.arrived(claimed))
     }
 
     async fn exclude(&self, fence: &LeaseFence, token: Token, rows: &[Exclusion]) -> Result<ExclusionOutcome, Error> {
@@ -42,7 +43,7 @@ impl OutboxStore for Embedded {
             Ok((settled, claim::claim(context, &claim)?))
         });
         let (settled, claimed) = both.await?;
-        Ok(SettledClaim { settled, claimed: Ok(claimed) })
+        Ok(SettledClaim { settled, claimed: Ok(self.arrived(claimed)) })
     }
 
     async fn resolve(
@@ -64,6 +65,16 @@ impl OutboxStore for Embedded {
     async fn sweep(&self, keep: Duration, limit: u32) -> Result<u64, Error> {
         let (oldest, partitions) = (self.before(keep), self.inner.partitions);
         self.write("outbox_sweep", move |context| sweep::outbox(context, oldest, limit, partitions)).await
+    }
+}
+
+impl Embedded {
+    /// Sets the time of a batch to the present: the commit of the claim may have taken long.
+    fn arrived(&self, mut claimed: Claimed) -> Claimed {
+        if let Claimed::Batch(batch) = &mut claimed {
+            batch.store_time = self.inner.clock.now();
+        }
+        claimed
     }
 }
 

@@ -10,11 +10,12 @@ use std::time::Duration;
 use outbox::limits::BATCH_BYTES_MAX;
 use outbox::{Counter, Epoch};
 use ports::outbox::{Claim, ClaimKind, Claimed, ClaimedBatch};
+use tokio::time::Instant;
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
 use crate::connection::session::PooledSession;
-use crate::connection::sql_value::{SqlValue, get};
+use crate::connection::sql_value::{SqlValue, get, get_time};
 use crate::connection::statement_error::{StatementError, StatementResult, broken};
 use crate::outbox::claim_text::{batch, candidates, snapshot, waiting};
 use crate::outbox::claimed_row::{self, event_columns};
@@ -87,10 +88,10 @@ macro_rules! take {
                RETURNING t.counter / (t.expires_at > clock_timestamp())::int AS counter)
              SELECT s.ids IS NOT NULL, s.last_ready, s.ready_left, s.more, s.last, s.xid, b.start, b.server, b.snapshot::text, l.counter,
                s.heads, s.ids, s.keys, s.attempts, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-               NULL, NULL, NULL
+               NULL, NULL, NULL, now()
              FROM s CROSS JOIN b LEFT JOIN l ON true
              UNION ALL
-             SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, e.*
+             SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, e.*, NULL
              FROM (SELECT unnest(s.ids) AS id FROM s CROSS JOIN l) c CROSS JOIN LATERAL (SELECT e.id, ",
             event_columns!(),
             " FROM outbox_event e WHERE e.id = c.id OFFSET 0) e"
@@ -102,6 +103,8 @@ macro_rules! take {
 const BATCH: usize = 11;
 /// The column of an event's id; NULL in the summary.
 const EVENT_ID: usize = 14;
+/// The column of the transaction's begin, the last one of the summary.
+const BEGUN_AT: usize = 32;
 
 const ORDINARY: &str = concat!(start!(), ordinary!(), take!("false"));
 const TRIAL: &str = concat!(start!(), trial!(), take!("true"));
@@ -172,12 +175,12 @@ impl<'a> ClaimScan<'a> {
         (text, values)
     }
 
-    /// The claim's result from the statement's rows.
+    /// The claim's result from the rows of the statement, whose transaction was sent at `sent`.
     pub(crate) async fn result(
         self,
         core: &Core,
         session: &PooledSession,
-        rows: &[Row],
+        (rows, sent): (&[Row], Instant),
         sample: SampleId,
     ) -> StatementResult<Claimed> {
         let (fence, partition) = (&self.claim.fence, self.claim.fence.partition.0);
@@ -196,7 +199,8 @@ impl<'a> ClaimScan<'a> {
         }
         let Some(token) = get::<Option<i64>>(summary, 9)? else { return Ok(Claimed::Fenced) };
         let rows = claimed_row::read_batch(summary, rows, BATCH, EVENT_ID)?;
-        let batch = ClaimedBatch { token: token as u64, rows, more: get(summary, 3)? };
+        let store_time = get_time(summary, BEGUN_AT)?.plus(sent.elapsed());
+        let batch = ClaimedBatch { token: token as u64, rows, more: get(summary, 3)?, store_time };
         if batch.rows.is_empty() {
             return Err(broken(format!("claim {token} of partition {partition} selected rows and returned none")));
         }
@@ -215,13 +219,14 @@ pub(crate) async fn claim(core: &Core, claim: &Claim) -> StatementResult<Claimed
     let session = core.relay_session().await?;
     let known = core.scan_memory.take(claim.fence.partition.0).filter(|start| start.is_valid_for(&claim.fence));
     let scan = ClaimScan::new(core, claim, known);
+    let sent = Instant::now();
     let executed = {
         let (text, values) = scan.statement();
         session.execute(text, &values).await
     };
     match executed {
         Err(StatementError::LeaseExpired) => Ok(Claimed::Fenced),
-        rows => scan.result(core, &session, &rows?, SampleId::OfSnapshot).await,
+        rows => scan.result(core, &session, (&rows?, sent), SampleId::OfSnapshot).await,
     }
 }
 

@@ -4,6 +4,7 @@
 //! The claim expects the counter that the settlement of an undisturbed batch leaves. After another statement, an operator's for instance, it
 //! finds a higher one, takes nothing, and is repeated by itself.
 use ports::outbox::{Claim, Claimed, FencedOutcome, SettledClaim, Settlement};
+use tokio::time::Instant;
 
 use crate::connection::session::CommitWait;
 use crate::connection::statement_error::{StatementError, StatementResult, retry_conflicts};
@@ -41,6 +42,7 @@ async fn in_one_transaction(
     let (fence, sample) = (&claim.fence, SampleId::Before(core.scan_memory.highest()));
     let known = core.scan_memory.take(fence.partition.0).filter(|start| start.is_valid_after_settlement(fence));
     let (scan, sent) = (ClaimScan::new(core, claim, known), SentColumns::of(settlement));
+    let sent_at = Instant::now();
     let results = {
         let close = CloseStatement::new(&settlement.fence, settlement.token, None, &sent);
         let statements = [close.statement(), scan.statement()];
@@ -48,7 +50,7 @@ async fn in_one_transaction(
     };
     let rows = |statement: usize| results.get(statement).map(Vec::as_slice).unwrap_or_default();
     let settled = settle::closed(core, &settlement.fence, None, rows(0).first())?;
-    Ok((settled, scan.result(core, &session, rows(1), sample).await?))
+    Ok((settled, scan.result(core, &session, (rows(1), sent_at), sample).await?))
 }
 
 /// Whether [`finish`] needs no further statement.

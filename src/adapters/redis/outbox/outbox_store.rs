@@ -10,6 +10,7 @@ use ports::outbox::{
     FencedOutcome, OutboxStore, PoisonAction, PoisonPolicy, ResolvedBatch, RowId, Settlement,
 };
 use ports::partitions::{LeaseFence, Token};
+use tokio::time::Instant;
 
 use crate::outbox::row;
 use crate::store::arguments::ScriptArguments;
@@ -28,6 +29,7 @@ impl OutboxStore for RedisStore {
         let Claim { fence, session, limit, kind } = claim;
         let kind = if kind == ClaimKind::Trial { "trial" } else { "ordinary" };
         let arguments = owner(&fence).number(fence.counter).text(&session.0).number(limit).text(kind);
+        let sent = Instant::now();
         let mut reply = self.write_list("claim", &self.inner.scripts.claim, arguments).await?;
         match &*reply.text(0)? {
             "FENCED" => Ok(Claimed::Fenced),
@@ -38,7 +40,9 @@ impl OutboxStore for RedisStore {
             "BATCH" => {
                 let rows = Reply::of(reply.take(3))?.lists()?;
                 let rows = rows.into_iter().map(row::claimed_row).collect::<Result<_, _>>()?;
-                Ok(Claimed::Batch(ClaimedBatch { token: reply.number(1)?, rows, more: reply.flag(2)? }))
+                let executed = reply.time(4)?.ok_or_else(|| broken("a claim without a time"))?;
+                let (token, more, store_time) = (reply.number(1)?, reply.flag(2)?, executed.plus(sent.elapsed()));
+                Ok(Claimed::Batch(ClaimedBatch { token, rows, more, store_time }))
             }
             other => Err(broken(format!("the result of a claim is {other:?}"))),
         }

@@ -4,7 +4,7 @@ use ports::partitions::{AcquireReason, LeaseFence, ProducerSessionId};
 
 use crate::backend::Backend;
 use crate::conformance::fixture::given::{HOUR, P0, P1, SECOND, given, instance};
-use crate::conformance::fixture::worker::{ALL, acquire_free, exclusion, keys, worker};
+use crate::conformance::fixture::worker::{ALL, acquire_free, batch as claimed_batch, exclusion, keys, worker};
 
 pub(super) async fn rows_are_claimed_in_id_order_up_to_the_limit<B: Backend>(backend: &B) {
     let given = given(backend);
@@ -70,6 +70,21 @@ pub(super) async fn an_empty_claim_leaves_the_counter_unchanged<B: Backend>(back
     assert_eq!(given.view(P0).await.counter, worker.fence.counter);
     given.place_order(P0).await;
     worker.claim(ALL).await;
+}
+
+pub(super) async fn a_claim_returns_the_time_by_the_stores_clock<B: Backend>(backend: &B) {
+    let given = given(backend);
+    given.place_orders(2, P0).await;
+    let mut worker = worker(backend, "a", P0).await;
+    given.advance(HOUR).await;
+
+    let first = worker.claim(1).await;
+    let (_, second) = worker.settle_and_claim(&first, 1).await;
+
+    for batch in [first, claimed_batch(second)] {
+        let age = batch.store_time.since(batch.rows[0].created_at);
+        assert!(age >= HOUR && age < HOUR + SECOND * 30, "{age:?}");
+    }
 }
 
 pub(super) async fn a_claim_needs_the_right_owner_epoch_and_counter<B: Backend>(backend: &B) {

@@ -7,13 +7,15 @@
 //! locked row, so that a lease that expired during the wait drops out as well and one that was renewed does not.
 use std::collections::HashMap;
 
+use domain::Timestamp;
 use outbox::LeaseFence;
 use outbox::limits::BATCH_BYTES_MAX;
 use ports::outbox::{Claim, Claimed, ClaimedBatch};
+use tokio::time::Instant;
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
-use crate::connection::sql_value::{SqlValue, get};
+use crate::connection::sql_value::{SqlValue, get, get_time};
 use crate::connection::statement_error::{StatementResult, broken};
 use crate::outbox::claim::next_due;
 use crate::outbox::claim_text::{batch, candidates, snapshot, waiting};
@@ -59,18 +61,19 @@ const CLAIM: &str = concat!(
        NULL::int8, NULL::bool, NULL::int8, NULL::bool, NULL::bool, NULL::int8, NULL::bool, NULL::float8, NULL::bool,
        NULL::bool, NULL::int8, NULL::uuid, NULL::int4, NULL::uuid, NULL::text, NULL::text, NULL::int8, NULL::timestamptz, NULL::text, NULL::int8,
        NULL::int8, NULL::text, NULL::text, NULL::timestamptz, NULL::bytea, NULL::text, NULL::text, NULL::text,
-       NULL::text, NULL::int4
+       NULL::text, NULL::int4, now()
      FROM n
      UNION ALL
      SELECT u.partition, NULL, NULL, NULL, NULL, u.start, s.partition IS NOT NULL, s.last_ready, s.ready_left, s.more, l.counter,
-       z.valid, z.next_due, z.suspect_due, s.heads, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+       z.valid, z.next_due, z.suspect_due, s.heads, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+       NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
      FROM u LEFT JOIN s ON s.partition = u.partition LEFT JOIN l ON l.partition = u.partition LEFT JOIN LATERAL (
        SELECT coalesce(t.owner = u.owner AND t.epoch = u.epoch AND t.counter = u.counter AND t.in_flight IS NULL
            AND t.expires_at > clock_timestamp(), false) AS valid, ",
     waiting!("u.partition"),
     " FROM outbox_lease t WHERE t.partition = u.partition AND s.partition IS NULL) z ON true
      UNION ALL
-     SELECT l.partition, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, c.id, c.key, c.attempts + 1, e.*
+     SELECT l.partition, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, c.id, c.key, c.attempts + 1, e.*, NULL
      FROM l CROSS JOIN LATERAL unnest(l.ids, l.keys, l.attempts) c (id, key, attempts) LEFT JOIN LATERAL (SELECT ",
     event_columns!(),
     " FROM outbox_event e WHERE e.id = c.id OFFSET 0) e ON true"
@@ -78,6 +81,8 @@ const CLAIM: &str = concat!(
 
 /// The column of a claimed row's id.
 const ROW_ID: usize = 15;
+/// The column of the transaction's begin, the last one of the row with the snapshot.
+const BEGUN_AT: usize = 35;
 
 /// Claims of different partitions, and their parameters as columns.
 pub(crate) struct ClaimGroup<'a> {
@@ -152,22 +157,27 @@ impl<'a> ClaimGroup<'a> {
         (!self.is_empty()).then_some((CLAIM, values))
     }
 
-    /// The result of each claim, in their order.
-    pub(crate) fn results(&self, core: &Core, rows: Vec<Row>) -> StatementResult<Vec<StatementResult<Claimed>>> {
+    /// The result of each claim, in their order. The transaction was sent at `sent`.
+    pub(crate) fn results(
+        &self,
+        core: &Core,
+        rows: Vec<Row>,
+        sent: Instant,
+    ) -> StatementResult<Vec<StatementResult<Claimed>>> {
         let mut snapshot = None;
         let mut parts: HashMap<u32, PartitionResult<'_>> = HashMap::new();
         for row in &rows {
             let Some(partition) = get::<Option<i32>>(row, 0)? else {
-                snapshot = Some(scan_snapshot(row, self.sample)?);
+                snapshot = Some((scan_snapshot(row, self.sample)?, get_time(row, BEGUN_AT)?.plus(sent.elapsed())));
                 continue;
             };
             let part = parts.entry(partition.unsigned_abs()).or_default();
             if get::<Option<i64>>(row, ROW_ID)?.is_some() { part.rows.push(row) } else { part.summary = Some(row) }
         }
-        let snapshot = snapshot.ok_or_else(|| broken("a grouped claim returned no snapshot"))?;
+        let (snapshot, store_time) = snapshot.ok_or_else(|| broken("a grouped claim returned no snapshot"))?;
         core.scan_memory.record_snapshot(&snapshot);
         let result = |claim: &&Claim| match parts.get(&claim.fence.partition.0) {
-            Some(part) => part.claimed(core, &claim.fence, &snapshot),
+            Some(part) => part.claimed(core, &claim.fence, (&snapshot, store_time)),
             None => Ok(Claimed::Fenced),
         };
         Ok(self.claims.iter().map(result).collect())
@@ -182,7 +192,12 @@ struct PartitionResult<'a> {
 }
 
 impl PartitionResult<'_> {
-    fn claimed(&self, core: &Core, fence: &LeaseFence, snapshot: &ScanSnapshot) -> StatementResult<Claimed> {
+    fn claimed(
+        &self,
+        core: &Core,
+        fence: &LeaseFence,
+        (snapshot, store_time): (&ScanSnapshot, Timestamp),
+    ) -> StatementResult<Claimed> {
         let Some(summary) = self.summary else { return Ok(Claimed::Fenced) };
         let partition = fence.partition.0;
         let record = |counter| -> StatementResult<()> {
@@ -206,7 +221,7 @@ impl PartitionResult<'_> {
             return Err(broken(format!("claim {token} of partition {partition} selected rows and returned none")));
         }
         record(token as u64)?;
-        Ok(Claimed::Batch(ClaimedBatch { token: token as u64, rows, more: get(summary, 9)? }))
+        Ok(Claimed::Batch(ClaimedBatch { token: token as u64, rows, more: get(summary, 9)?, store_time }))
     }
 }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 use ports::Error;
 use ports::outbox::{Claim, Claimed, FencedOutcome, SettledClaim, Settlement};
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use crate::connection::session::CommitWait;
 use crate::connection::statement_error::{StatementError, StatementResult};
@@ -235,6 +236,7 @@ async fn execute(core: &Core, round: &PendingRound) -> StatementResult<GroupResu
     let locked = is_mixed.then(|| locks.statement());
     let statements: Vec<_> = [locked, settlements.statement(), claims.statement()].into_iter().flatten().collect();
     let commit = if claims.is_empty() { core.options.settle_commit() } else { CommitWait::Flush };
+    let sent = Instant::now();
     let results = session.execute_all(core.options.relay_lock_timeout, commit, &statements).await?;
     let mut results = results.into_iter().skip(usize::from(is_mixed));
     let settled = match settlements.is_empty() {
@@ -243,7 +245,7 @@ async fn execute(core: &Core, round: &PendingRound) -> StatementResult<GroupResu
     };
     let claimed = match claims.is_empty() {
         true => Vec::new(),
-        false => claims.results(core, results.next().unwrap_or_default())?,
+        false => claims.results(core, results.next().unwrap_or_default(), sent)?,
     };
     Ok(GroupResults { claimed, settled })
 }

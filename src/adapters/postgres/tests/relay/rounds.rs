@@ -24,6 +24,8 @@ async fn claims_of_several_partitions_share_a_transaction() {
         assert!(batch.rows.is_sorted_by_key(|row| row.id));
         assert!(batch.rows.iter().all(|row| row.attempt == 1 && row.payload.is_some()));
         assert!(batch.rows.iter().all(|row| row.contract_checksum == Some(0x8000_0001)), "{batch:?}");
+        assert!(batch.rows.iter().all(|row| batch.store_time >= row.created_at), "{batch:?}");
+        assert!(batch.store_time.since(batch.rows[0].created_at) < Duration::from_secs(30), "{batch:?}");
     }
     assert_eq!(fixture.statuses().await, [RowStatus::InFlight; 6]);
     assert_eq!(fixture.writers(&[0, 1, 2, 3]).await, 1);

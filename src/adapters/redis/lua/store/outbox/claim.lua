@@ -91,4 +91,4 @@ for index, id in ipairs(claimed) do
   row[9] = id
   rows[index] = row
 end
-return { 'BATCH', token, more, rows }
+return { 'BATCH', token, more, rows, integer(now) }
