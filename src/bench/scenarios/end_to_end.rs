@@ -51,7 +51,8 @@ async fn measure<P: Program>(bench: &Bench<'_, P>, data: &P::Data, ceiling: Opti
     reporter.report(
         "idle",
         &json!({
-            "ratePerS": IDLE_RATE, "refused": idle.result.refused, "latencyMs": idle.result.percentiles(),
+            "ratePerS": IDLE_RATE, "answeredPerS": idle.result.rate(), "refused": idle.result.refused,
+            "latencyMs": idle.result.percentiles(),
             "commitToSettledMs": percentiles(&settled), "commitToAckMs": idle.acknowledged, "commitToConsumedMs": idle.consumed,
         }),
     )?;

@@ -17,6 +17,9 @@ const VARIANTS: [(&str, Option<TransactionKind>); 4] = [
     ("REPEATABLE READ reader held", Some(TransactionKind::SnapshotReader)),
 ];
 
+/// The statements that claim: a claim by itself, and under load the one that settles the batch before in the same transaction.
+const CLAIMS: [&str; 2] = ["claim", "settle_and_claim"];
+
 /// Measures each variant on data of its own at each rate, in turns.
 pub(crate) async fn held<P: Program>(bench: &Bench<'_, P>) -> Result<(), Error> {
     let plan = bench.plan;
@@ -36,8 +39,10 @@ pub(crate) async fn held<P: Program>(bench: &Bench<'_, P>) -> Result<(), Error> 
 
 /// One load, and what it cost.
 struct HeldRun {
-    /// Mean time of a claim, with its wait for a round.
+    /// Mean time of a claim, with its wait for a round and the settlement before it, if it has one.
     claim_ms: f64,
+    /// Responses per second.
+    rate: f64,
     acknowledged_ms: Value,
     checked: Value,
 }
@@ -46,10 +51,12 @@ fn report<P: Program>(bench: &Bench<'_, P>, rate: u32, runs: &[Vec<HeldRun>]) ->
     let claims = |runs: &[HeldRun]| runs.iter().map(|run| run.claim_ms).collect::<Vec<_>>();
     let clean = runs.first().map(|runs| claims(runs)).unwrap_or_default();
     VARIANTS.iter().zip(runs).try_for_each(|((name, _), runs)| {
+        let rates: Vec<f64> = runs.iter().map(|run| run.rate).collect();
         bench.reporter.report(
             "held",
             &json!({
-                "ratePerS": rate, "held": name, "claimMeanMs": median(&claims(runs)), "claimOfClean": ratio(&claims(runs), &clean),
+                "ratePerS": rate, "answeredPerS": median(&rates).round(), "held": name,
+                "claimMeanMs": median(&claims(runs)), "claimOfClean": ratio(&claims(runs), &clean),
                 "commitToAckMs": median_percentiles(runs.iter().map(|run| &run.acknowledged_ms)),
                 "checked": runs.iter().map(|run| &run.checked).collect::<Vec<_>>(),
             }),
@@ -71,15 +78,14 @@ async fn measure<P: Program>(
         Some(transaction) => Some(data.hold(transaction).await?),
         None => None,
     };
-    let (time_before, claims_before) = service.statement_times("claim").await?;
+    let before = service.statement_times(&CLAIMS).await?;
     let measured = load(service.address, plan.time * 2).run(data).await?;
     let answered = warm_up + measured.answered;
     service.await_consumed(answered).await?;
-    let (time, claims) = service.statement_times("claim").await?;
+    let claim_ms = service.statement_times(&CLAIMS).await?.mean_ms_since(&before);
     let acknowledged_ms = percentiles(&service.take_acknowledged_ms(measured.answered).await?);
     // Its end is not measured; its row, if any, is rolled back.
     drop(held);
     let checked = service.stop_and_check(answered).await?.json();
-    let claim_ms = 1_000.0 * (time - time_before) / (claims - claims_before).max(1.0);
-    Ok(HeldRun { claim_ms, acknowledged_ms, checked })
+    Ok(HeldRun { claim_ms, rate: measured.rate(), acknowledged_ms, checked })
 }

@@ -39,6 +39,28 @@ pub(crate) fn percentiles(buckets: &HistogramBuckets, to_ms: f64) -> Value {
     json!({"p50AtMost": at(0.50), "p99AtMost": at(0.99), "observed": total})
 }
 
+/// The time that statements of the store have taken in all, and how often they ran.
+pub(crate) struct StatementTimes {
+    seconds: f64,
+    count: f64,
+}
+
+impl StatementTimes {
+    /// The sums over these statements.
+    pub(crate) fn of(metrics: &str, names: &[&str]) -> Self {
+        let sum = |part: &str| {
+            let series = |name: &&str| format!("db_query_duration_seconds_{part}{{query=\"{name}\"}}");
+            names.iter().map(|name| value(metrics, &series(name))).sum()
+        };
+        Self { seconds: sum("sum"), count: sum("count") }
+    }
+
+    /// Mean milliseconds of the statements since an earlier read; zero if none ran.
+    pub(crate) fn mean_ms_since(&self, before: &Self) -> f64 {
+        1_000.0 * (self.seconds - before.seconds) / (self.count - before.count).max(1.0)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -56,5 +78,22 @@ mod tests {
 
         assert_eq!(observed, json!({"p50AtMost": 100.0, "p99AtMost": 100.0, "observed": 100}));
         assert_eq!(value("depth 3\n", "depth"), 3.0);
+    }
+
+    #[test]
+    fn mean_time_covers_all_named_statements_since_the_earlier_read() {
+        let page = |[claim, settle_and_claim]: [(f64, u64); 2]| {
+            let lines = [("claim", claim), ("settle_and_claim", settle_and_claim), ("settle", (9.0, 9))];
+            let lines = lines.map(|(name, (sum, count))| {
+                format!(
+                    "db_query_duration_seconds_sum{{query=\"{name}\"}} {sum}\ndb_query_duration_seconds_count{{query=\"{name}\"}} {count}\n"
+                )
+            });
+            StatementTimes::of(&lines.concat(), &["claim", "settle_and_claim"])
+        };
+        let (before, after) = (page([(1.0, 10), (2.0, 20)]), page([(1.5, 12), (5.5, 22)]));
+
+        assert_eq!(after.mean_ms_since(&before), 1_000.0);
+        assert_eq!(before.mean_ms_since(&before), 0.0);
     }
 }

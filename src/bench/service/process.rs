@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tokio::process::{Child, Command};
 
 use super::log_reader::LogReader;
-use super::metrics_page::{self, HistogramBuckets};
+use super::metrics_page::{self, HistogramBuckets, StatementTimes};
 use super::topic_checker::{TopicReport, check_topic};
 use crate::error::Error;
 use crate::load::client::HttpConnection;
@@ -112,12 +112,9 @@ impl<'a, D: ThrowawayData> ServiceProcess<'a, D> {
         }
     }
 
-    /// Seconds that a statement of the store has taken in all, and how often it ran.
-    pub(crate) async fn statement_times(&self, name: &str) -> Result<(f64, f64), Error> {
-        let page = self.metrics().await?;
-        let value =
-            |part: &str| metrics_page::value(&page, &format!("db_query_duration_seconds_{part}{{query=\"{name}\"}}"));
-        Ok((value("sum"), value("count")))
+    /// The time that these statements of the store have taken in all, and how often they ran.
+    pub(crate) async fn statement_times(&self, names: &[&str]) -> Result<StatementTimes, Error> {
+        Ok(StatementTimes::of(&self.metrics().await?, names))
     }
 
     /// The buckets of one of the service's histograms.

@@ -35,6 +35,7 @@ fn no_event_is_lost_while_another_transaction_stays_open() {
     assert_eq!(runs.len(), 4, "one without and three with a transaction");
     for run in runs {
         assert!(run["claimMeanMs"].as_f64().is_some_and(|mean| mean > 0.0), "{run}");
+        assert!(run["answeredPerS"].as_f64().is_some_and(|rate| rate > 0.0 && rate <= 41.0), "{run}");
         let checked = &run["checked"][0];
         let faults = ["missing", "duplicates", "orderViolations"].map(|fault| checked[fault].as_u64());
         assert_eq!(faults, [Some(0); 3], "{run}");
