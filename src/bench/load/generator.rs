@@ -129,17 +129,14 @@ async fn client(
         r#"{{"items":[{{"productName":"Tea of client {number}","quantity":2,"price":"2.50"}},{{"productName":"A cup, blue, with a saucer","quantity":1,"price":"11.90"}}]}}"#
     );
     while Instant::now() < shared.end {
-        if !await_slot(&shared).await {
-            break;
-        }
-        let sent = Instant::now();
+        let Some(due) = await_slot(&shared).await else { break };
         let response = match shared.request {
             RequestKind::Create => connection.send("POST", "/orders", &token, Some(&body)).await?,
             RequestKind::List => connection.send("GET", "/orders", &token, None).await?,
         };
         if matches!(response.status, 200 | 201) {
-            let micros = u32::try_from(sent.elapsed().as_micros()).unwrap_or(u32::MAX);
-            samples.push(LatencySample { micros, after_warm_up: sent >= shared.begin + WARM_UP });
+            let micros = u32::try_from(due.elapsed().as_micros()).unwrap_or(u32::MAX);
+            samples.push(LatencySample { micros, after_warm_up: due >= shared.begin + WARM_UP });
         } else {
             shared.refused.set(shared.refused.get() + 1);
         }
@@ -147,15 +144,67 @@ async fn client(
     Ok(samples)
 }
 
-/// Waits for the next slot of the rate's schedule; false when the slot is after the end.
-async fn await_slot(shared: &SharedLoad) -> bool {
-    let Some(rate) = shared.rate else { return true };
+/// Waits for the next slot of the rate's schedule, and returns its time; `None` when the slot is after the end. A request that is sent late,
+/// because all clients still wait for responses, is measured from its slot: otherwise a stall of the service would delay many requests and
+/// count for one. Without a rate a request is due at once.
+async fn await_slot(shared: &SharedLoad) -> Option<Instant> {
+    let Some(rate) = shared.rate else { return Some(Instant::now()) };
     let slot = shared.next_slot.get();
     shared.next_slot.set(slot + 1);
     let at = shared.begin + Duration::from_secs_f64(slot as f64 / rate);
     if at >= shared.end {
-        return false;
+        return None;
     }
     tokio::time::sleep_until(at.into()).await;
-    true
+    Some(at)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    const STALL: Duration = Duration::from_millis(300);
+
+    /// Answers requests without a body on one connection, the first one after [`STALL`].
+    async fn serve(listener: TcpListener) {
+        let (stream, _) = listener.accept().await.expect("a client connects");
+        let mut stream = BufReader::new(stream);
+        let (mut line, mut stall) = (String::new(), STALL);
+        while stream.read_line(&mut line).await.is_ok_and(|read| read > 0) {
+            if line == "\r\n" {
+                tokio::time::sleep(std::mem::take(&mut stall)).await;
+                stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await.expect("written");
+            }
+            line.clear();
+        }
+    }
+
+    #[test]
+    fn requests_behind_a_slow_response_are_measured_from_their_slot() {
+        let samples = actix_rt::System::new().block_on(samples_of_a_stall());
+
+        let late = samples.iter().filter(|sample| u128::from(sample.micros) > STALL.as_micros() / 2).count();
+        assert!(late >= 10, "about fifteen slots passed in the first half of the stall: {late} of {}", samples.len());
+    }
+
+    /// One client at a hundred requests per second, whose first response is late.
+    async fn samples_of_a_stall() -> Vec<LatencySample> {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
+        let address = listener.local_addr().expect("an address");
+        let _server = actix_rt::spawn(serve(listener));
+        let begin = Instant::now();
+        let shared = SharedLoad {
+            request: RequestKind::List,
+            refused: Cell::new(0),
+            begin,
+            end: begin + 2 * STALL,
+            next_slot: Cell::new(0),
+            rate: Some(100.0),
+        };
+
+        client(address, "token".into(), 0, Rc::new(shared)).await.expect("answered")
+    }
 }
