@@ -66,7 +66,7 @@ async fn run<P: Program>(program: &P, plan: &ChaosPlan, data: &P::Data) -> Resul
     let mut counts = FaultCounts::default();
     while let Some(next) = faults.next(plan.instances, end) {
         tokio::time::sleep_until(next.at.into()).await;
-        let hit = instances.inject(&next, &mut faults).await?;
+        let hit = instances.inject(&next).await?;
         counts.add(next.kind, hit);
     }
 

@@ -56,6 +56,16 @@ pub(super) struct PlannedFault {
     pub instance: usize,
     /// From 0 to 1: how long it lasts, within the limits of its kind.
     pub extent: f64,
+    /// From 0 to 1: the place of the actor that it hits, among those that run then.
+    pub target: f64,
+}
+
+impl PlannedFault {
+    /// The actor that it hits: the same one among the same paths. `None` if there are none.
+    pub(super) fn choose<'a>(&self, paths: &'a [String]) -> Option<&'a str> {
+        let place = (self.target * paths.len() as f64) as usize;
+        paths.get(place.min(paths.len().saturating_sub(1))).map(String::as_str)
+    }
 }
 
 /// The schedule of one run, drawn as it goes.
@@ -69,11 +79,13 @@ impl FaultPlan {
         Self { rng, interval }
     }
 
-    /// The next fault after half to one and a half intervals; `None` when that is after `end`.
+    /// The next fault after half to one and a half intervals; `None` when that is after `end`. Every fault takes the same number of draws, so
+    /// what a fault meets changes no later one.
     pub(super) fn next(&mut self, instances: usize, end: Instant) -> Option<PlannedFault> {
         let at = Instant::now() + self.interval.mul_f64(self.rng.random_range(0.5..1.5));
-        let (kind, instance, extent) = (self.kind(), self.rng.random_range(0..instances), self.rng.random());
-        (at < end).then_some(PlannedFault { at, kind, instance, extent })
+        let (kind, instance) = (self.kind(), self.rng.random_range(0..instances));
+        let (extent, target) = (self.rng.random(), self.rng.random());
+        (at < end).then_some(PlannedFault { at, kind, instance, extent, target })
     }
 
     fn kind(&mut self) -> FaultKind {
@@ -85,11 +97,6 @@ impl FaultPlan {
             drawn -= weight;
         }
         FaultKind::Panic
-    }
-
-    /// One of several actors.
-    pub(super) fn choose<'a>(&mut self, paths: &'a [String]) -> Option<&'a str> {
-        if paths.is_empty() { None } else { Some(&paths[self.rng.random_range(0..paths.len())]) }
     }
 }
 
@@ -126,19 +133,36 @@ mod tests {
 
     #[test]
     fn a_seed_draws_the_same_faults_and_every_kind_of_them() {
-        let draw = || {
+        let actors = ["/a", "/b", "/c"].map(str::to_owned);
+        // `listed` says whether the actors of an instance can be listed at the moment of the fault, which differs between two runs.
+        let draw = |listed: bool| {
             let mut plan = FaultPlan::new(StdRng::seed_from_u64(7), Duration::ZERO);
             let end = Instant::now() + Duration::from_secs(60);
-            (0..500)
-                .filter_map(|_| plan.next(3, end))
-                .map(|fault| (fault.kind, fault.instance, fault.extent.to_bits()))
-                .collect::<Vec<_>>()
+            let next = |_| {
+                let fault = plan.next(3, end)?;
+                if listed {
+                    assert!(fault.choose(&actors).is_some() && fault.choose(&[]).is_none());
+                }
+                Some((fault.kind, fault.instance, fault.extent.to_bits(), fault.target.to_bits()))
+            };
+            (0..500).filter_map(next).collect::<Vec<_>>()
         };
-        let faults = draw();
+        let faults = draw(true);
 
-        assert_eq!(faults, draw());
+        assert_eq!(faults, draw(false));
         assert!(KINDS.iter().all(|(kind, _)| faults.iter().any(|fault| fault.0 == *kind)));
         assert!((0..3).all(|instance| faults.iter().any(|fault| fault.1 == instance)));
+    }
+
+    #[test]
+    fn target_of_a_fault_selects_the_same_actor_among_the_same_paths() {
+        let fault =
+            |target| PlannedFault { at: Instant::now(), kind: FaultKind::Panic, instance: 0, extent: 0.5, target };
+        let paths = ["/a", "/b", "/c"].map(str::to_owned);
+        for (target, chosen) in [(0.0, "/a"), (0.34, "/b"), (0.99, "/c"), (1.0, "/c")] {
+            assert_eq!(fault(target).choose(&paths), Some(chosen));
+        }
+        assert_eq!(fault(0.5).choose(&[]), None);
     }
 
     #[test]

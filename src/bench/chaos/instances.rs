@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tokio::time::{sleep, timeout};
 
-use super::faults::{FaultKind, FaultPlan, PlannedFault};
+use super::faults::{FaultKind, PlannedFault};
 use crate::error::Error;
 use crate::load::client::{HttpConnection, HttpResponse};
 use crate::program::ThrowawayData;
@@ -104,13 +104,13 @@ impl<'a, D: ThrowawayData> Instances<'a, D> {
     }
 
     /// Injects a fault and waits until it is over; `false` when it met nothing that it could hit.
-    pub(super) async fn inject(&mut self, fault: &PlannedFault, plan: &mut FaultPlan) -> Result<bool, Error> {
+    pub(super) async fn inject(&mut self, fault: &PlannedFault) -> Result<bool, Error> {
         self.start_ended().await?;
         let instance = fault.instance;
         let Some(process) = &self.running[instance] else { return Ok(false) };
         match fault.kind {
             FaultKind::Panic | FaultKind::Stop | FaultKind::Pause => {
-                Ok(self.inject_into_actor(fault, plan).await.unwrap_or(false))
+                Ok(self.inject_into_actor(fault).await.unwrap_or(false))
             }
             FaultKind::Freeze => {
                 process.signal("STOP").await?;
@@ -149,12 +149,13 @@ impl<'a, D: ThrowawayData> Instances<'a, D> {
         Ok(())
     }
 
-    async fn inject_into_actor(&self, fault: &PlannedFault, plan: &mut FaultPlan) -> Result<bool, Error> {
+    async fn inject_into_actor(&self, fault: &PlannedFault) -> Result<bool, Error> {
         let listed = self.request(fault.instance, "GET", "/admin/actors").await?;
         let actors: Value = serde_json::from_slice(&listed.body).map_err(Error::new)?;
         let path = |actor: &Value| actor["path"].as_str().map(str::to_owned);
-        let paths: Vec<String> = actors["actors"].as_array().into_iter().flatten().filter_map(path).collect();
-        let Some(path) = plan.choose(&paths) else { return Ok(false) };
+        let mut paths: Vec<String> = actors["actors"].as_array().into_iter().flatten().filter_map(path).collect();
+        paths.sort_unstable();
+        let Some(path) = fault.choose(&paths) else { return Ok(false) };
         let action = |action: &str| format!("/admin/actors{path}/{action}");
         let injected = self.request(fault.instance, "POST", &action(fault.kind.name())).await?;
         if fault.kind == FaultKind::Pause && injected.status == 202 {
