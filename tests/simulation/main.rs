@@ -75,6 +75,7 @@ mod relay {
     mod rewound_store;
     mod root_gives_up;
     mod slow_broker;
+    mod slow_leases;
     mod unknown_outcomes;
 }
 mod support {

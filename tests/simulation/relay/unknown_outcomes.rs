@@ -103,3 +103,19 @@ async fn a_watermark_read_and_a_session_open_with_a_lost_reply_are_repeated() {
         lose_replies(call).await;
     }
 }
+
+/// At least once, a batch that stays open is published again: a settlement is repeated before its session ends.
+#[tokio::test(start_paused = true)]
+async fn settlement_that_fails_is_repeated_and_leaves_no_batch_open() {
+    let (mut environment, mut ledger) = (Environment::new(), Ledger::default());
+    (environment.options.partitions, environment.options.relay.defers_settlement) = (1, false);
+    environment.script.times(4, Call::Settle, InjectedFault::Unreachable);
+    let process = environment.start().await;
+
+    ledger.create_order(&process).await;
+    process.wait_until_drained(TIMEOUT).await;
+
+    assert_eq!(environment.script.injected().len(), 4);
+    assert_eq!(process.metrics.outbox_lease_reclaimed_total.get(), 0, "no batch had to be resolved");
+    ledger.assert_guarantees(&process).await;
+}
