@@ -46,7 +46,7 @@ async fn cache_forgets_an_order_after_a_change_with_an_unknown_outcome() {
         assert!(matches!(unknown, Err(CommandError::Unknown(_))), "{fault:?}: {unknown:?}");
         assert_eq!(cached_version(&process, id).await, None, "{fault:?}: it is read after the change");
         // Another reader has read it before the commit took effect.
-        process.cache.put(before).await.expect("cached");
+        process.cache.put(before, Duration::ZERO).await.expect("cached");
         assert_eq!(cached_version(&process, id).await, None, "{fault:?}: the change may be committed");
     }
 }
@@ -62,7 +62,7 @@ async fn cache_forgets_an_order_that_was_read_before_a_change_without_a_reply_en
     assert!(matches!(unknown, Err(CommandError::Unknown(_))), "{unknown:?}");
 
     // A read that began before the commit caches what it has found, and the shard dies before it caches the change.
-    process.cache.put(before).await.expect("cached");
+    process.cache.put(before, Duration::ZERO).await.expect("cached");
     for shard in 0..2 {
         process.bus().panic(&format!("/order-aggregate-{shard}"), "test").expect("it runs");
     }
