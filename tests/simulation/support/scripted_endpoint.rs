@@ -83,7 +83,7 @@ impl WebhookClient for ScriptedEndpoint {
         let body = String::from_utf8(event.body.to_vec()).expect("text");
         self.received.lock().push(body.clone());
         let timestamp = event.attributes.iter().find(|(name, _)| &**name == "webhook-timestamp").expect("it is signed");
-        let seconds = std::str::from_utf8(&timestamp.1).expect("text").parse().expect("a number");
+        let seconds = std::str::from_utf8(timestamp.1).expect("text").parse().expect("a number");
         self.signed_at.lock().push(seconds);
         let delay = *self.delay.lock();
         if !delay.is_zero() {
