@@ -8,7 +8,7 @@ use app::policy::backpressure::{Pressure, PressureInputs, PressureLevel, Pressur
 use futures::future::join_all;
 use outbox::topics::retry_stage;
 use ports::broker::consumer_groups::Lag;
-use ports::outbox::{Depth, RowStatus};
+use ports::outbox::{RowCounts, RowStatus};
 use ports::probe::Probe;
 use supervision::{ActorSnapshot, ActorState, Mailbox, SupervisionBus};
 use tokio::time::Instant;
@@ -151,7 +151,7 @@ impl BackpressureManager {
         self.publish_mailboxes();
     }
 
-    fn publish_depth(&self, depth: &Depth) {
+    fn publish_depth(&self, depth: &RowCounts) {
         let metrics = &self.dependencies.metrics;
         metrics.outbox_pending_count.set(gauge_value(depth.pending));
         metrics.outbox_failure_count.set(gauge_value(depth.failed + depth.parked));

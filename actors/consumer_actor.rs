@@ -22,7 +22,7 @@ use ports::broker::consumer_groups::{GroupMember, Lag};
 use supervision::MailboxMessage;
 use tokio::time::Instant;
 
-use consumer_loop::ConsumerLoop;
+use consumer_loop::ConsumerPoll;
 use lag_series::LagSeries;
 
 /// Longest wait of one poll; a stop request takes effect between two polls.
@@ -42,7 +42,7 @@ pub struct MeasuredLag;
 
 /// One member of the group.
 pub struct ConsumerActor {
-    work: Arc<dyn ConsumerLoop>,
+    work: Arc<dyn ConsumerPoll>,
     lag_series: Option<Arc<LagSeries>>,
     number: u32,
     member: Option<Arc<dyn GroupMember>>,
@@ -56,7 +56,7 @@ pub struct ConsumerActor {
 
 impl ConsumerActor {
     /// Member number `number` of this instance; it joins the group with its first poll. `lag_series` publishes its lag as a metric.
-    pub fn new(work: Arc<dyn ConsumerLoop>, lag_series: Option<Arc<LagSeries>>, number: u32) -> Self {
+    pub fn new(work: Arc<dyn ConsumerPoll>, lag_series: Option<Arc<LagSeries>>, number: u32) -> Self {
         Self {
             work,
             lag_series,

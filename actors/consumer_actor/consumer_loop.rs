@@ -1,4 +1,4 @@
-//! ConsumerLoop: what a ConsumerActor does with the messages of its group.
+//! ConsumerPoll: what a ConsumerActor does with the messages of its group.
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use ports::broker::consumer_groups::GroupMember;
 
 /// The work of a consumer, one poll at a time. Its futures stay on the actor's thread.
 #[async_trait(?Send)]
-pub trait ConsumerLoop: Send + Sync {
+pub trait ConsumerPoll: Send + Sync {
     /// Name of the consumer group.
     fn group(&self) -> &str;
 

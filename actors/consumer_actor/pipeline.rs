@@ -1,4 +1,4 @@
-//! ConsumerPipeline: one message of a consumer of the orders. Decode → apply the rule of regions → handle → decide what the consumer does with it.
+//! OrderPipeline: one message of a consumer of the orders. Decode → apply the rule of regions → handle → decide what the consumer does with it.
 use std::sync::Arc;
 
 use app::consume::chain::ATTEMPTS_MAX;
@@ -20,7 +20,7 @@ use crate::consumer_actor::message_decider::MessageDecider;
 use crate::consumer_actor::{message_log, message_span};
 
 /// Shared by all consumers of an instance.
-pub struct ConsumerPipeline {
+pub struct OrderPipeline {
     /// The group and its ports.
     pub consumer: GroupConsumer,
     /// Orders of this region: the last change of an order decides whether an event of another region is stale.
@@ -38,7 +38,7 @@ pub struct ConsumerPipeline {
 }
 
 #[async_trait(?Send)]
-impl MessageDecider for ConsumerPipeline {
+impl MessageDecider for OrderPipeline {
     const KEY_IS_ORDER: bool = true;
 
     fn group_consumer(&self) -> &GroupConsumer {
@@ -113,7 +113,7 @@ impl MessageDecider for ConsumerPipeline {
     }
 }
 
-impl ConsumerPipeline {
+impl OrderPipeline {
     /// The origin of an event; for one of another region with the last update of its order. The stamp of a remote event advances the clock of
     /// this region.
     async fn origin(&self, decoded: &DecodedMessage, decisions: &Decisions) -> Result<EventOrigin, Error> {
@@ -121,16 +121,16 @@ impl ConsumerPipeline {
             return Ok(EventOrigin::Local);
         }
         let id = decoded.event.order_id;
-        let (order, remote) = tokio::try_join!(self.orders.find(id), self.last_remote(id, decisions))?;
+        let (order, remote) = tokio::try_join!(self.orders.find(id), self.last_remote_stamp(id, decisions))?;
         self.regional_clock.receive(decoded.stamp.hlc, self.consumer.clock.now());
         Ok(EventOrigin::Remote { last_update: intake::last_update(decoded, order.as_ref(), remote) })
     }
 
     /// The last update of another region, of this poll or committed.
-    async fn last_remote(&self, id: OrderId, decisions: &Decisions) -> Result<Option<VersionStamp>, Error> {
+    async fn last_remote_stamp(&self, id: OrderId, decisions: &Decisions) -> Result<Option<VersionStamp>, Error> {
         let in_this_poll =
             decisions.processed.iter().rev().flat_map(|event| &event.effects).find_map(|effect| match effect {
-                Effect::RememberRemote { order_id, region, hlc } => {
+                Effect::StoreRemoteStamp { order_id, region, hlc } => {
                     (*order_id == id).then(|| VersionStamp { hlc: *hlc, region: region.clone() })
                 }
             });

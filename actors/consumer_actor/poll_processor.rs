@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use ports::Error;
 use ports::broker::consumer_groups::{Delivery, GroupMember};
 
-use crate::consumer_actor::consumer_loop::ConsumerLoop;
+use crate::consumer_actor::consumer_loop::ConsumerPoll;
 use crate::consumer_actor::group_consumer::GroupConsumer;
 use crate::consumer_actor::message_log;
 
@@ -39,7 +39,7 @@ pub trait PollProcessor: Send + Sync {
 }
 
 #[async_trait(?Send)]
-impl<W: PollProcessor> ConsumerLoop for W {
+impl<W: PollProcessor> ConsumerPoll for W {
     fn group(&self) -> &str {
         &self.consumer().group
     }

@@ -59,7 +59,7 @@ impl BreakerGuard {
         }
     }
 
-    /// Asks whether a batch may be sent now. A caller that receives `Probe` calls [`Self::begin_probe`] or [`Self::unused`].
+    /// Asks whether a batch may be sent now. A caller that receives `Probe` calls [`Self::begin_probe`] or [`Self::return_probe`].
     pub fn try_acquire(&mut self) -> BreakerPermit {
         let now = self.created_at.elapsed();
         if self.opened_by.is_some() && *self.recovered_at.lock() > self.opened_by {

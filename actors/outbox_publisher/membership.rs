@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use app::policy::partition::{Holdings, Rebalance, balance, needs_survey};
 use ports::Error;
-use ports::partitions::{InstanceId, LeaseSurvey, MemberRank, PartitionLeases, PartitionNo};
+use ports::partitions::{InstanceId, InstanceRank, LeaseSurvey, PartitionLeases, PartitionNo};
 use tokio::sync::Semaphore;
 
 use crate::partition_worker::local_leases::LocalLeases;
@@ -20,7 +20,7 @@ const OVERDUE_SHARE: u32 = 4;
 pub struct Membership {
     ports: MembershipPorts,
     /// As the last heartbeat returned it.
-    rank: MemberRank,
+    rank: InstanceRank,
     heartbeats: u64,
     /// Number of accepted scans.
     scans: u64,
@@ -47,7 +47,7 @@ struct MembershipPorts {
 /// What a heartbeat found.
 #[derive(Debug)]
 pub struct LeaseScan {
-    rank: MemberRank,
+    rank: InstanceRank,
     /// Partitions whose leases were not renewed, because another transaction has locked their rows.
     locked: Vec<PartitionNo>,
     survey: Option<LeaseSurvey>,
@@ -71,7 +71,7 @@ impl Membership {
     ) -> Self {
         let turn = Arc::new(Semaphore::new(1));
         let ports = MembershipPorts { leases, local_leases, instance, dead_after, partitions, turn };
-        let rank = MemberRank { rank: 0, live: 1 };
+        let rank = InstanceRank { rank: 0, live: 1 };
         Self {
             ports,
             rank,
@@ -87,7 +87,7 @@ impl Membership {
     /// one after the other.
     pub fn next_heartbeat(&mut self, interval: Duration) -> Duration {
         self.heartbeats += 1;
-        let MemberRank { rank, live } = self.rank;
+        let InstanceRank { rank, live } = self.rank;
         if self.heartbeats == 2 { interval * live.saturating_sub(rank).max(1) / live.max(1) } else { interval }
     }
 
@@ -166,7 +166,7 @@ impl Membership {
     }
 
     /// The rank of this instance among the live ones, from its last heartbeat.
-    pub fn rank(&self) -> MemberRank {
+    pub fn rank(&self) -> InstanceRank {
         self.rank
     }
 

@@ -18,7 +18,7 @@ pub struct Wake {
 #[rtype(result = "()")]
 pub struct RunDue;
 
-/// All batches of the cycle with this number are settled, or have ended otherwise.
+/// The broker has answered every batch of the cycle with this number, or the batch has ended otherwise. The next cycle settles them.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct CycleEnded(pub u64);

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use ports::partitions::PartitionNo;
 use tokio::time::Instant;
 
-/// One alarm per partition; the earliest wins. Pure: the caller passes the time and sets the timers.
+/// One timer per partition; the earliest wins. Pure: the caller passes the time and sets the timers.
 #[derive(Debug, Default)]
 pub struct PartitionTimers(BTreeMap<PartitionNo, Instant>);
 
 impl PartitionTimers {
-    /// Sets an alarm. Returns true if the caller must set a timer: an earlier alarm that is still to come covers this one.
+    /// Sets the timer. Returns true if the caller must start one: an earlier timer that has not fired covers this one.
     pub fn set(&mut self, partition: PartitionNo, at: Instant, now: Instant) -> bool {
         if self.0.get(&partition).is_some_and(|earlier| *earlier <= at && *earlier > now) {
             return false;
@@ -18,9 +18,9 @@ impl PartitionTimers {
         true
     }
 
-    /// A timer of this partition fired: an alarm that is due is done.
+    /// A timer of this partition fired: removes it if it is due.
     pub fn fired(&mut self, partition: PartitionNo, now: Instant) {
-        if self.0.get(&partition).is_some_and(|alarm| *alarm <= now) {
+        if self.0.get(&partition).is_some_and(|due_at| *due_at <= now) {
             self.0.remove(&partition);
         }
     }
@@ -35,7 +35,7 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     #[test]
-    fn an_earlier_alarm_covers_a_later_one_until_it_has_fired() {
+    fn an_earlier_timer_covers_a_later_one_until_it_has_fired() {
         let (mut timers, now) = (PartitionTimers::default(), Instant::now());
         let partition = PartitionNo(1);
 
@@ -43,7 +43,7 @@ mod tests {
         assert!(!timers.set(partition, now + 80 * MS, now), "covered");
         assert!(timers.set(partition, now + 20 * MS, now), "an earlier one needs its own timer");
         timers.fired(partition, now + 10 * MS);
-        assert!(!timers.set(partition, now + 30 * MS, now), "a timer before the alarm leaves it");
+        assert!(!timers.set(partition, now + 30 * MS, now), "a timer that fires before it is due leaves it");
         timers.fired(partition, now + 20 * MS);
 
         assert!(timers.set(partition, now + 80 * MS, now + 20 * MS));

@@ -36,7 +36,7 @@ pub struct PartitionSessions {
 }
 
 /// How often one acquisition adopts a timeline: another fail-over meanwhile needs another turn.
-const ADOPTIONS_MAX: u32 = 3;
+const TIMELINE_CHANGES_MAX: u32 = 3;
 
 impl PartitionSessions {
     /// Sessions that use these ports.
@@ -79,7 +79,7 @@ impl PartitionSessions {
         watermark: Option<Token>,
     ) -> Result<Option<LeaseFence>, SessionFailure> {
         let RelayContext { leases, local_leases, instance, .. } = &*self.context;
-        for _ in 0..ADOPTIONS_MAX {
+        for _ in 0..TIMELINE_CHANGES_MAX {
             let (requested, started) = (local_leases.request_time(), Instant::now());
             let acquisition = leases.acquire(partition, instance, *reason, watermark, local_leases.ttl()).await?;
             let Acquired { mut fence, in_flight } = match acquisition {

@@ -33,7 +33,7 @@ use supervision::{ChildSpec, Mailbox, Shutdown, Strategy, SupervisionBus, Superv
 use crate::backpressure_manager::BackpressureManager;
 use crate::consumer_actor::ConsumerActor;
 use crate::consumer_actor::lag_series::LagSeries;
-use crate::consumer_actor::pipeline::ConsumerPipeline;
+use crate::consumer_actor::pipeline::OrderPipeline;
 use crate::event_intake::EventIntake;
 use crate::failover_manager::FailoverManager;
 use crate::order_aggregate::OrderAggregate;
@@ -241,7 +241,7 @@ fn consumers(
     let groups = group_consumers(dependencies, options, bus).filter(|_| options.orders_enabled);
     let Some(groups) = groups else { return (Vec::new(), Vec::new()) };
     let topics = outbox::topics::consumed_topics(&options.topic);
-    let pipeline = Arc::new(ConsumerPipeline {
+    let pipeline = Arc::new(OrderPipeline {
         consumer: groups(options.group.clone(), topics, options.consumers),
         orders: Arc::clone(&dependencies.commands.orders),
         regional_clock: Arc::clone(&dependencies.commands.regional_clock),

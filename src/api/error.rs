@@ -5,7 +5,7 @@ use actix_web::HttpResponse;
 use actix_web::body::BoxBody;
 use actix_web::http::StatusCode;
 use actix_web::http::header::{ALLOW, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
-use app::consume::topic_cursor::CursorFault;
+use app::consume::topic_cursor::CursorError;
 use app::consume::topic_reads::TopicError;
 use app::consume::webhooks::WebhookError;
 use app::error::{CommandError, QueryError};
@@ -335,13 +335,13 @@ impl From<TopicError> for Problem {
         let message = error.to_string();
         match error {
             TopicError::Query(error) => error.into(),
-            TopicError::NoTopic { .. } | TopicError::Cursor(CursorFault::NoPartition { .. }) => {
+            TopicError::NoTopic { .. } | TopicError::Cursor(CursorError::NoPartition { .. }) => {
                 Self::new(ErrorCode::NotFound, message)
             }
-            TopicError::Cursor(CursorFault::Removed { next, .. }) => {
+            TopicError::Cursor(CursorError::Removed { next, .. }) => {
                 Self { next: Some(next.to_string().into()), ..Self::new(ErrorCode::Gone, message) }
             }
-            TopicError::Cursor(CursorFault::BeyondEnd { .. })
+            TopicError::Cursor(CursorError::BeyondEnd { .. })
             | TopicError::OwnGroup(_)
             | TopicError::TooManyGroups(_)
             | TopicError::TooManyTopics(_) => Self::new(ErrorCode::Conflict, message),

@@ -3,7 +3,7 @@ use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 use domain::Timestamp;
-use ports::outbox::Depth;
+use ports::outbox::RowCounts;
 
 use crate::policy::backpressure::{PressureInputs, PressureStage};
 
@@ -41,7 +41,7 @@ pub struct HealthSnapshot {
     /// Measurements from which the stage was derived.
     pub inputs: PressureInputs,
     /// Outbox depth at the last measurement.
-    pub depth: Depth,
+    pub depth: RowCounts,
     /// Time of that measurement.
     pub measured_at: Option<Timestamp>,
     /// Number of partitions whose lease this instance holds.

@@ -89,6 +89,6 @@ pub mod port_types {
         Audit, AuditEntry, AuditFilter, AuditId, OperatorAction, RowDiagnosis, RowFilter, RowSelector, RowView, SentTo,
     };
     pub use ports::orders::TraceContext;
-    pub use ports::outbox::{ClaimedRow, Depth, EventKey, EventKeyError, RowId, RowStatus};
+    pub use ports::outbox::{ClaimedRow, EventKey, EventKeyError, RowCounts, RowId, RowStatus};
     pub use ports::partitions::{InstanceId, PartitionNo, PartitionView};
 }

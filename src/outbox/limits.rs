@@ -23,4 +23,4 @@ pub const REASON_CHARS_MAX: usize = 256;
 
 /// A member's heartbeat row is deleted after this many times its own `dead_after`: 1,000, so that operators still see an instance long
 /// after it died, and renamed instances do not accumulate.
-pub const MEMBER_RETENTION_FACTOR: u32 = 1_000;
+pub const INSTANCE_RETENTION_FACTOR: u32 = 1_000;

@@ -22,7 +22,7 @@ pub struct ProcessedEvent {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// Stores the stamp of another region's update that won.
-    RememberRemote {
+    StoreRemoteStamp {
         /// Order that was updated.
         order_id: OrderId,
         /// Region that made the update.

@@ -25,8 +25,8 @@ pub struct Commit {
     pub expected: Option<Version>,
     /// Outbox rows in the order of their events.
     pub events: Vec<NewRow>,
-    /// Durable mark of the idempotency key, if the client sent one.
-    pub mark: Option<IdempotencyRecord>,
+    /// Durable record of the idempotency key, if the client sent one.
+    pub idempotency_record: Option<IdempotencyRecord>,
 }
 
 /// An outbox row to insert.
@@ -116,7 +116,7 @@ pub enum Committed {
     },
     /// Nothing changed: the order does not exist.
     Missing,
-    /// Nothing changed: the subject used this key before, as this mark records.
+    /// Nothing changed: the subject used this key before, as this record shows.
     KeyUsed(IdempotencyRecord),
 }
 
@@ -171,7 +171,7 @@ pub trait OrderStore: Send + Sync {
     /// Lists at most `limit` ids of orders with this status, oldest first and after `after`, for bounded scans.
     async fn oldest(&self, status: Status, after: Option<OrderId>, limit: u32) -> Result<Vec<OrderId>, Error>;
 
-    /// Reads the mark of this subject's key, if it is not older than `keep`.
+    /// Reads the record of this subject's key, if it is not older than `keep`.
     async fn find_idempotency_record(
         &self,
         subject: &Subject,
@@ -179,6 +179,6 @@ pub trait OrderStore: Send + Sync {
         keep: Duration,
     ) -> Result<Option<IdempotencyRecord>, Error>;
 
-    /// Deletes at most `limit` marks older than `keep` and returns the number deleted.
+    /// Deletes at most `limit` records older than `keep` and returns the number deleted.
     async fn sweep_idempotency_records(&self, keep: Duration, limit: u32) -> Result<u64, Error>;
 }

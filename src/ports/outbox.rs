@@ -193,7 +193,7 @@ impl PoisonRow {
 
 /// Number of rows by status, and the age of the oldest unsent row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Depth {
+pub struct RowCounts {
     /// Number of PENDING rows.
     pub pending: u64,
     /// Number of IN_FLIGHT rows.
@@ -272,7 +272,7 @@ pub trait OutboxStore: Send + Sync {
     }
 
     /// Counts rows by status.
-    async fn depth(&self) -> Result<Depth, Error>;
+    async fn depth(&self) -> Result<RowCounts, Error>;
 
     /// Deletes archived rows older than `keep`, and payloads below the smallest unsent row: at most `limit` of each, or somewhat more where
     /// the archive is kept by batch, and whole days where it is kept by day. Returns the number deleted. Never deletes an unsent row.

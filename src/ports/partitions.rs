@@ -63,7 +63,7 @@ pub struct TimelineChange {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimelineAcceptance {
     /// Done; the broker was ahead of the store in this many partitions.
-    Adopted {
+    Accepted {
         /// Partitions with a committed batch that the store does not have.
         partitions_behind: u32,
     },
@@ -93,7 +93,7 @@ pub struct PartitionView {
 /// Rank of an instance among the live ones, in the order of their names. The ranks of all instances of a store are consistent: each is alive by
 /// its own `dead_after` and the store's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MemberRank {
+pub struct InstanceRank {
     /// Number of live instances whose names come before this one's.
     pub rank: u32,
     /// Number of live instances, this one included.
@@ -102,7 +102,7 @@ pub struct MemberRank {
 
 /// A live instance and how many leases it holds that have not expired.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MemberLoad {
+pub struct InstanceLoad {
     /// Name of the instance.
     pub instance: InstanceId,
     /// Number of its leases.
@@ -113,7 +113,7 @@ pub struct MemberLoad {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeaseSurvey {
     /// The live instances in the order of their names.
-    pub members: Vec<MemberLoad>,
+    pub members: Vec<InstanceLoad>,
     /// Partitions that the calling instance holds under a lease that has not expired, in numeric order.
     pub own: Vec<PartitionNo>,
     /// Partitions that any instance may acquire, the one that has been free for the longest time first: without an owner, with an expired
@@ -145,13 +145,13 @@ pub struct Renewal {
 pub trait PartitionLeases: Send + Sync {
     /// Records this instance's heartbeat and returns its rank among the live instances. Idempotent. The store keeps `dead_after` with the
     /// heartbeat: an instance is dead by its own `dead_after`, not by the one of the caller.
-    async fn heartbeat(&self, instance: &InstanceId, dead_after: Duration) -> Result<MemberRank, Error>;
+    async fn heartbeat(&self, instance: &InstanceId, dead_after: Duration) -> Result<InstanceRank, Error>;
 
     /// Lists the instances that the store remembers in the order of their names: the live ones, also those without a relay, and the dead ones until
-    /// [`MEMBER_RETENTION_FACTOR`] times their `dead_after` later. For forgetting the sessions of all others; a store that cannot be rewound
+    /// [`INSTANCE_RETENTION_FACTOR`] times their `dead_after` later. For forgetting the sessions of all others; a store that cannot be rewound
     /// needs none of that and lists no member.
     ///
-    /// [`MEMBER_RETENTION_FACTOR`]: outbox::limits::MEMBER_RETENTION_FACTOR
+    /// [`INSTANCE_RETENTION_FACTOR`]: outbox::limits::INSTANCE_RETENTION_FACTOR
     async fn members(&self) -> Result<Vec<InstanceId>, Error> {
         Ok(Vec::new())
     }

@@ -121,17 +121,22 @@ impl Factory {
     /// A commit that places a new order.
     pub fn creation(&self, owner: &str, partition: PartitionNo) -> Commit {
         let (order, event) = self.placed(owner);
-        Commit { order, expected: None, events: vec![self.row(&event, partition)], mark: None }
+        Commit { order, expected: None, events: vec![self.row(&event, partition)], idempotency_record: None }
     }
 
     /// A commit that changes an order's status.
     pub fn change(&self, order: &Order, to: Status, partition: PartitionNo) -> Commit {
         let (next, event) = self.status_changed(order, to);
-        Commit { order: next, expected: Some(order.version), events: vec![self.row(&event, partition)], mark: None }
+        Commit {
+            order: next,
+            expected: Some(order.version),
+            events: vec![self.row(&event, partition)],
+            idempotency_record: None,
+        }
     }
 
     /// The durable idempotency record of a creation.
-    pub fn mark(&self, order: &Order, key: &str) -> IdempotencyRecord {
+    pub fn idempotency_record(&self, order: &Order, key: &str) -> IdempotencyRecord {
         IdempotencyRecord {
             subject: order.owner.clone(),
             key: key.into(),

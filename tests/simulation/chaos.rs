@@ -22,7 +22,7 @@ const CALLS: [Call; 17] = [
     Call::OpenSession,
     Call::Publish,
     Call::Watermark,
-    Call::LeaseFence,
+    Call::Fence,
     Call::FenceAll,
     Call::Append,
     Call::Commit,
@@ -33,7 +33,7 @@ const CALLS: [Call; 17] = [
     Call::Resolve,
     Call::Heartbeat,
     Call::Acquire,
-    Call::Adopt,
+    Call::AcceptTimeline,
     Call::Renew,
     Call::Release,
 ];
@@ -41,8 +41,10 @@ const CALLS: [Call; 17] = [
 fn inject_faults(environment: &Environment, level: f64) {
     let slow = InjectedFault::Slow(Duration::from_millis(700));
     for call in CALLS {
-        for mishap in [InjectedFault::Unreachable, InjectedFault::UnknownNotDone, InjectedFault::UnknownDone, slow] {
-            environment.script.sometimes(level, call, mishap);
+        for injected_fault in
+            [InjectedFault::Unreachable, InjectedFault::UnknownNotDone, InjectedFault::UnknownDone, slow]
+        {
+            environment.script.sometimes(level, call, injected_fault);
         }
     }
     environment.script.sometimes(level, Call::Publish, InjectedFault::SessionLost);

@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use app::error::QueryError;
-use app::operators::dead_letters::{DeadLetterFilter, DeadLetters, RESERVATION_TIMEOUT, ReplayReport};
+use app::operators::dead_letters::{DeadLetterFilter, DeadLetters, RESERVATION_TIMEOUT, RedriveReport};
 use app::operators::dead_letters_by_topic::DeadLettersByTopic;
 use domain::Status;
 use futures::future::join_all;
@@ -25,7 +25,7 @@ fn audit() -> Audit {
     Audit { operator: "olga".into(), reason: "the handler is fixed".into() }
 }
 
-async fn redrive(dead_letters: &DeadLetters, limit: u32) -> Result<ReplayReport, QueryError> {
+async fn redrive(dead_letters: &DeadLetters, limit: u32) -> Result<RedriveReport, QueryError> {
     dead_letters.redrive(&DeadLetterFilter::default(), limit, true, &audit()).await
 }
 
@@ -62,7 +62,7 @@ async fn a_dead_letter_is_redriven_once_and_handled_after_the_handler_is_fixed()
     let dead_letters = environment.dead_letters(&process);
 
     let dry = dead_letters.redrive(&DeadLetterFilter::default(), 1_000, false, &audit()).await.expect("counted");
-    assert_eq!(dry, ReplayReport { matched: 1, redriven: 0, next: None });
+    assert_eq!(dry, RedriveReport { matched: 1, redriven: 0, next: None });
     let place = dead_letters.list(&DeadLetterFilter::default(), 10).await.expect("listed").dead_letters[0].clone();
     assert_eq!((place.redrive, process.records(TOPIC).await.len()), (None, 1), "a dry run changes nothing");
     let sent = redrive(&dead_letters, 1_000).await.expect("redriven");
@@ -70,7 +70,7 @@ async fn a_dead_letter_is_redriven_once_and_handled_after_the_handler_is_fixed()
 
     assert_eq!((sent.redriven, handler.handled(id)), (1, vec![0]));
     assert_eq!(process.metrics.kafka_consumer_processed_count.get(), 1);
-    assert_eq!(redrive(&dead_letters, 1_000).await.expect("nothing to do"), ReplayReport::default());
+    assert_eq!(redrive(&dead_letters, 1_000).await.expect("nothing to do"), RedriveReport::default());
     let log = process.records(TOPIC).await;
     let (first, again) = (&log[0].record, &log[1].record);
     assert_eq!((log.len(), &first.key, &first.value), (2, &again.key, &again.value));
@@ -256,7 +256,7 @@ async fn without_dead_letters_lists_are_empty_and_redrives_do_nothing() {
     let dead_letters = environment.dead_letters(&process);
 
     assert!(dead_letters.list(&DeadLetterFilter::default(), 10).await.expect("listed").dead_letters.is_empty());
-    assert_eq!(redrive(&dead_letters, 10).await.expect("nothing to do"), ReplayReport::default());
+    assert_eq!(redrive(&dead_letters, 10).await.expect("nothing to do"), RedriveReport::default());
     let nowhere = app::operators::dead_letters::DeadLetterPosition { partition: 99, offset: 0 };
     assert_eq!(dead_letters.find(nowhere).await.unwrap_err(), QueryError::NotFound);
 }

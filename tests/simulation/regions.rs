@@ -108,7 +108,7 @@ async fn changed_elsewhere(process: &Process, make: &Factory, ahead: Duration) -
     let (mut order, _) = make.placed("ann");
     order.region = RegionId::new("us");
     order.hlc = stamp(i64::try_from(ahead.as_millis()).expect("it fits"), 3);
-    let commit = Commit { order: order.clone(), expected: None, events: Vec::new(), mark: None };
+    let commit = Commit { order: order.clone(), expected: None, events: Vec::new(), idempotency_record: None };
     let committed = process.run(OrderStore::commit(&process.store, commit)).await.expect("the store answers");
     assert_eq!(committed, Committed::Done);
     order

@@ -106,7 +106,7 @@ async fn gate_stays_closed_after_a_crash_while_the_rows_cannot_be_counted() {
     let is_closed = async || process.gate.stage() == PressureStage::Rejection;
     process.wait_until("pressure is critical", TIMEOUT, is_closed).await;
 
-    environment.script.always(Call::Depth, InjectedFault::Unreachable);
+    environment.script.always(Call::RowCounts, InjectedFault::Unreachable);
     process.bus().panic("/backpressure-manager", "test").expect("the actor exists");
     process.advance(Duration::from_secs(30)).await;
 

@@ -31,7 +31,7 @@ pub struct TimelineGuard {
 #[derive(Default)]
 struct LastFence {
     /// When the last adoption ended.
-    adopted_at: Option<Instant>,
+    accepted_at: Option<Instant>,
     /// The last failed fence.
     failed: Option<(Instant, BrokerFailure)>,
     /// The highest committed token of each partition after the last fence.
@@ -50,7 +50,7 @@ impl TimelineGuard {
     /// result. After an error nothing is adopted, and no partition can be acquired.
     pub async fn accept_timeline(&self, change: &TimelineChange, requested: Instant) -> Result<(), SessionFailure> {
         let mut last = self.last.lock().await;
-        if last.adopted_at.is_some_and(|at| at > requested) {
+        if last.accepted_at.is_some_and(|at| at > requested) {
             return Ok(());
         }
         self.fence_all(&mut last, requested).await?;
@@ -64,7 +64,7 @@ impl TimelineGuard {
                 return Err(error.into());
             }
         };
-        last.adopted_at = Some(Instant::now());
+        last.accepted_at = Some(Instant::now());
         self.answered(&mut last, change, adoption).await;
         Ok(())
     }
@@ -85,7 +85,7 @@ impl TimelineGuard {
         last.unanswered = None;
         self.is_unanswered.store(false, Ordering::Relaxed);
         self.context.empty_cache().await;
-        if let TimelineAcceptance::Adopted { partitions_behind } = adoption {
+        if let TimelineAcceptance::Accepted { partitions_behind } = adoption {
             self.report(change, partitions_behind);
         }
     }

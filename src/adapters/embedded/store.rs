@@ -14,7 +14,7 @@ use rusqlite::Connection;
 
 use crate::broker::log_ends::LogEnds;
 use crate::connection::folder_lock::FolderLock;
-use crate::connection::group_commit::{Engine, Isolation, WriteContext};
+use crate::connection::group_commit::{SavepointMode, WriteContext, WritingConnection};
 use crate::connection::migrations::{self, Installation};
 use crate::connection::open_error::OpenError;
 use crate::connection::readers::Readers;
@@ -129,12 +129,12 @@ impl Embedded {
         let partitions = installed_partitions(&sql).map_err(sql_error)?;
         let log_ends = Arc::new(LogEnds::default());
         crate::broker::log::load(&sql, &log_ends).map_err(sql_error)?;
-        let fresh = crate::orders::owner_index::fresh(&sql).map_err(sql_error)?;
-        let engine = Engine::new(sql, options.clock.clone(), log_ends.clone(), fresh);
+        let unindexed_orders = crate::orders::owner_index::unindexed_count(&sql).map_err(sql_error)?;
+        let writer = WritingConnection::new(sql, options.clock.clone(), log_ends.clone(), unindexed_orders);
         let (writer, readers) = match options.writing {
-            WriterMode::Inline => (Writer::Inline(Mutex::new(Some(engine))), None),
+            WriterMode::Inline => (Writer::Inline(Mutex::new(Some(writer))), None),
             WriterMode::Thread => {
-                let writer = Writer::thread(engine, options.queue, options.group_max).map_err(io_error)?;
+                let writer = Writer::thread(writer, options.queue, options.group_max).map_err(io_error)?;
                 (writer, Some(Readers::new(readers, READS_MAX).map_err(io_error)?))
             }
         };
@@ -200,25 +200,30 @@ impl Embedded {
         T: Send + 'static,
         F: FnOnce(&mut WriteContext<'_>) -> CommandResult<T> + Send + 'static,
     {
-        self.write_with(operation, Isolation::OwnSavepoint, command).await
+        self.write_with(operation, SavepointMode::OwnSavepoint, command).await
     }
 
-    /// Runs a command that checks every reason to refuse before it writes, so it needs no savepoint. See [`Isolation::NoSavepoint`].
+    /// Runs a command that checks every reason to refuse before it writes, so it needs no savepoint. See [`SavepointMode::NoSavepoint`].
     pub(crate) async fn write_without_savepoint<T, F>(&self, operation: &'static str, command: F) -> Result<T, Error>
     where
         T: Send + 'static,
         F: FnOnce(&mut WriteContext<'_>) -> CommandResult<T> + Send + 'static,
     {
-        self.write_with(operation, Isolation::NoSavepoint, command).await
+        self.write_with(operation, SavepointMode::NoSavepoint, command).await
     }
 
-    async fn write_with<T, F>(&self, operation: &'static str, isolation: Isolation, command: F) -> Result<T, Error>
+    async fn write_with<T, F>(
+        &self,
+        operation: &'static str,
+        savepoint_mode: SavepointMode,
+        command: F,
+    ) -> Result<T, Error>
     where
         T: Send + 'static,
         F: FnOnce(&mut WriteContext<'_>) -> CommandResult<T> + Send + 'static,
     {
         let started = tokio::time::Instant::now();
-        let result = self.inner.writer.call(operation, isolation, command).await;
+        let result = self.inner.writer.call(operation, savepoint_mode, command).await;
         if matches!(result, Err(Error::Full(_))) {
             self.inner.disk_full.store(true, Relaxed);
         }

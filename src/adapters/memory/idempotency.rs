@@ -1,4 +1,4 @@
-//! `Idempotency` in memory: the first line of idempotent creates. The mark in the store is the durable second line.
+//! `Idempotency` in memory: the first line of idempotent creates. The record in the store is the durable second line.
 use std::sync::Arc;
 use std::time::Duration;
 

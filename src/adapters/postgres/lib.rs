@@ -1,7 +1,7 @@
 //! The store on PostgreSQL: orders, outbox, leases, inbox and idempotency keys in one database that several instances share.
 //!
 //! Commits queue up and share transactions, and so do claims and settlements, which are fenced by the lease rows of their partitions. All times
-//! are the database's. Every statement knows whether it may have changed something when its reply is lost, and returns that.
+//! are the database's. An error of a statement says whether the statement may have changed something although its reply was lost.
 #![warn(missing_docs)]
 
 mod store {
@@ -78,7 +78,7 @@ mod leases {
     pub(crate) mod partition_leases;
     pub(crate) mod renew;
     pub(crate) mod timeline;
-    pub(crate) mod unanswered_adoption;
+    pub(crate) mod unanswered_acceptance;
 }
 
 mod inbox {

@@ -22,7 +22,7 @@ impl Inbox for RedisStore {
         for ProcessedEvent { event_id, position, effects } in &events {
             let position = format!("{}/{}/{}", position.topic, position.partition, position.offset);
             arguments = arguments.text(event_id.to_string()).text(position).number(effects.len());
-            for Effect::RememberRemote { order_id, region, hlc } in effects {
+            for Effect::StoreRemoteStamp { order_id, region, hlc } in effects {
                 arguments =
                     arguments.text(order_id.to_string()).text(region.as_str()).number(hlc.millis).number(hlc.counter);
             }

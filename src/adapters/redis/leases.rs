@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use deadpool_redis::redis::{Value, cmd};
 use ports::Error;
 use ports::partitions::{
-    AcquireReason, Acquired, Acquisition, Epoch, FreePartition, InstanceId, LeaseFence, LeaseSurvey, MemberLoad,
-    MemberRank, OpenBatch, PartitionLeases, PartitionNo, PartitionView, ProducerSessionId, Release, Renewal, Token,
+    AcquireReason, Acquired, Acquisition, Epoch, FreePartition, InstanceId, InstanceLoad, InstanceRank, LeaseFence,
+    LeaseSurvey, OpenBatch, PartitionLeases, PartitionNo, PartitionView, ProducerSessionId, Release, Renewal, Token,
 };
 
 use crate::store::arguments::ScriptArguments;
@@ -17,7 +17,7 @@ use crate::store::reply::{Reply, broken};
 
 #[async_trait]
 impl PartitionLeases for RedisStore {
-    async fn heartbeat(&self, instance: &InstanceId, dead_after: Duration) -> Result<MemberRank, Error> {
+    async fn heartbeat(&self, instance: &InstanceId, dead_after: Duration) -> Result<InstanceRank, Error> {
         let boot_id = if self.inner.held_name.as_deref() == Some(&*instance.0) { self.boot_id() } else { "" };
         let arguments = self.renewal_arguments(&instance.0, boot_id, dead_after);
         let mut reply = self.write_list("heartbeat", &self.inner.scripts.heartbeat, arguments).await?;
@@ -25,7 +25,7 @@ impl PartitionLeases for RedisStore {
             let by = self.record_name_taken_over(&instance.0, &reply.text(3)?);
             return Err(Error::Unreachable(format!("the name {instance} has been taken by {by}")));
         }
-        Ok(MemberRank { rank: reply.number(1)?, live: reply.number(2)? })
+        Ok(InstanceRank { rank: reply.number(1)?, live: reply.number(2)? })
     }
 
     async fn survey(&self, instance: &InstanceId) -> Result<LeaseSurvey, Error> {
@@ -105,8 +105,8 @@ impl PartitionLeases for RedisStore {
     }
 }
 
-fn member(mut reply: Reply) -> Result<MemberLoad, Error> {
-    Ok(MemberLoad { instance: InstanceId(reply.text(0)?.into()), held: reply.number(1)? })
+fn member(mut reply: Reply) -> Result<InstanceLoad, Error> {
+    Ok(InstanceLoad { instance: InstanceId(reply.text(0)?.into()), held: reply.number(1)? })
 }
 
 fn free_partition(mut reply: Reply) -> Result<FreePartition, Error> {

@@ -1,5 +1,5 @@
 //! Redis in two roles. [`Redis`] holds what instances share beside another store: idempotency keys, the order cache and token buckets. It
-//! holds the only copy of nothing (the store keeps the durable marks and the orders), so every one of its ports may fail and the callers
+//! holds the only copy of nothing (the store keeps the durable records and the orders), so every one of its ports may fail and the callers
 //! continue without it. [`RedisStore`] is a store whose only home is Redis.
 //!
 //! One [`Redis`] is one connection, which all calls share, and one maintenance task. The first call that cannot reach the server marks it unavailable. From

@@ -2,7 +2,7 @@
 use std::time::Duration;
 
 use app::error::QueryError;
-use app::operators::dead_letters::{DeadLetterFilter, DeadLetters, ReplayReport, sent_back};
+use app::operators::dead_letters::{DeadLetterFilter, DeadLetters, RedriveReport, sent_back};
 use app::operators::outbox::Operations;
 use app::port_types::{Audit, RowFilter, RowStatus};
 use tokio::time::{Instant, MissedTickBehavior};
@@ -82,9 +82,9 @@ impl PacedRedrive<'_> {
         dead_letters: &DeadLetters,
         filter: &DeadLetterFilter,
         audit: &Audit,
-    ) -> Result<ReplayReport, QueryError> {
+    ) -> Result<RedriveReport, QueryError> {
         let (mut filter, mut steps) = (filter.clone(), self.steps(dead_letters.call_time_max()));
-        let mut total = ReplayReport { next: filter.after, ..ReplayReport::default() };
+        let mut total = RedriveReport { next: filter.after, ..RedriveReport::default() };
         while total.matched < self.limit && steps.next().await {
             let step = self.pace.next_step(self.limit - total.matched);
             let page = dead_letters

@@ -97,13 +97,13 @@ async fn commit(
     progress: &CommitProgress,
 ) -> Result<Committed, CommandError> {
     let events = if context.options.outbox { rows.to_vec() } else { Vec::new() };
-    let commit = Commit { order: order.clone(), expected: Some(current.version), events, mark: None };
+    let commit = Commit { order: order.clone(), expected: Some(current.version), events, idempotency_record: None };
     let call = progress.begin_commit()?;
     let committed = context.orders.commit(commit).await;
     drop(call);
     let unknown = matches!(&committed, Err(error) if error.outcome_unknown());
     if unknown {
-        context.outdate(order.id, order.version, &order.owner).await;
+        context.evict_order_and_lists(order.id, order.version, &order.owner).await;
     } else if !matches!(&committed, Ok(Committed::Done)) {
         progress.nothing_changed();
     }

@@ -194,7 +194,7 @@ impl CommandContext {
 
     /// Removes an order and its owner's lists: a change to this version, whose outcome is unknown, may have outdated both. The store may
     /// still execute it, so an older version that is read meanwhile is not cached either.
-    pub(super) async fn outdate(&self, id: OrderId, version: u64, owner: &Subject) {
+    pub(super) async fn evict_order_and_lists(&self, id: OrderId, version: u64, owner: &Subject) {
         // If this fails, the entry's time to live ends it.
         let _ = self.cache.refuse_older(id, version).await;
         self.evict_lists(owner).await;
@@ -210,7 +210,7 @@ impl CommandContext {
                 if let Ok(Some(order)) = self.orders.find(*id).await {
                     // The change may be the next version. If it is the one that was read, that is not cached for a while, which only costs
                     // reads of the store.
-                    self.outdate(order.id, order.version + 1, &order.owner).await;
+                    self.evict_order_and_lists(order.id, order.version + 1, &order.owner).await;
                 }
             }
         }

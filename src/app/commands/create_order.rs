@@ -1,4 +1,4 @@
-//! Places an order: check the gate, begin the key, `Order::place`, one commit of order, event and mark, end the key.
+//! Places an order: check the gate, begin the key, `Order::place`, one commit of order, event and record, end the key.
 use std::sync::Arc;
 
 use domain::{Items, NewOrder, Order};
@@ -51,16 +51,16 @@ pub async fn create_order(
         return Ok(replayed);
     }
     let result = place(context, command, progress).await;
-    // After an unknown outcome, too: the client repeats the request, and then finds the durable mark, or places the order. Should the commit still
-    // run in the store, the mark is unique there, so one of the two commits.
+    // After an unknown outcome, too: the client repeats the request, and then finds the durable record, or places the order. Should the commit still
+    // run in the store, the record is unique there, so one of the two commits.
     end(&key, result.as_ref().ok()).await;
     result
 }
 
-/// Locks the key, or returns the order that an earlier request placed. Without the key store the durable mark decides alone.
+/// Locks the key, or returns the order that an earlier request placed. Without the key store the durable record decides alone.
 async fn begin(context: &CommandContext, key: &IdempotencyGuard) -> Result<Option<CreateOutcome>, CommandError> {
     match key.begin().await {
-        // The request that holds the lock may have died after its commit; then the durable mark names the order.
+        // The request that holds the lock may have died after its commit; then the durable record names the order.
         Ok(BeginOutcome::InProgress) => {
             return find_durable(context, key).await?.map(Some).ok_or(CommandError::KeyRunning);
         }
@@ -84,11 +84,11 @@ async fn begin(context: &CommandContext, key: &IdempotencyGuard) -> Result<Optio
     result
 }
 
-/// Finds the order that the key's durable mark names.
+/// Finds the order that the key's durable record names.
 async fn find_durable(context: &CommandContext, key: &IdempotencyGuard) -> Result<Option<CreateOutcome>, CommandError> {
     match context.orders.find_idempotency_record(key.subject(), &key.intent().key, key.keep()).await? {
         None => Ok(None),
-        Some(mark) => replay_of(context, &mark, key.intent()).await.map(Some),
+        Some(idempotency_record) => replay_of(context, &idempotency_record, key.intent()).await.map(Some),
     }
 }
 
@@ -115,7 +115,7 @@ async fn place(
         now,
         received: context.regional_clock.latest(),
     });
-    let mark = command.intent.as_ref().map(|intent| IdempotencyRecord {
+    let idempotency_record = command.intent.as_ref().map(|intent| IdempotencyRecord {
         subject: command.subject,
         key: Arc::clone(&intent.key),
         fingerprint: intent.fingerprint,
@@ -124,7 +124,8 @@ async fn place(
     let rows = vec![context.options.row(&event, command.trace, command.request_id)];
     let events = if context.options.outbox { rows.clone() } else { Vec::new() };
     let call = progress.begin_commit()?;
-    let committed = context.orders.commit(Commit { order: order.clone(), expected: None, events, mark }).await;
+    let committed =
+        context.orders.commit(Commit { order: order.clone(), expected: None, events, idempotency_record }).await;
     drop(call);
     match committed {
         Ok(Committed::Done) => {
@@ -132,12 +133,12 @@ async fn place(
             context.update_cache(&order, now).await;
             Ok(CreateOutcome { created: Created { order, replayed: false }, rows })
         }
-        Ok(Committed::KeyUsed(mark)) => {
+        Ok(Committed::KeyUsed(idempotency_record)) => {
             progress.nothing_changed();
             let intent = command.intent.as_ref();
             let intent =
                 intent.ok_or_else(|| CommandError::Unknown("the store reported a key that was not sent".into()))?;
-            replay_of(context, &mark, intent).await
+            replay_of(context, &idempotency_record, intent).await
         }
         Ok(Committed::Stale { .. } | Committed::Missing) => {
             progress.nothing_changed();
@@ -156,14 +157,15 @@ async fn place(
 
 async fn replay_of(
     context: &CommandContext,
-    mark: &IdempotencyRecord,
+    idempotency_record: &IdempotencyRecord,
     intent: &KeyedIntent,
 ) -> Result<CreateOutcome, CommandError> {
-    if mark.fingerprint != intent.fingerprint {
+    if idempotency_record.fingerprint != intent.fingerprint {
         return Err(CommandError::KeyReused);
     }
-    let unreadable = || CommandError::Unavailable(format!("order {} of this key cannot be read", mark.order_id));
-    let order = context.orders.find(mark.order_id).await?.ok_or_else(unreadable)?;
+    let unreadable =
+        || CommandError::Unavailable(format!("order {} of this key cannot be read", idempotency_record.order_id));
+    let order = context.orders.find(idempotency_record.order_id).await?.ok_or_else(unreadable)?;
     Ok(replay(context, order).await)
 }
 

@@ -36,7 +36,7 @@ impl IdempotencyGuard {
         })
     }
 
-    /// Releases the key of an actor that died: the client may repeat the request at once. Should the order exist, its durable mark answers.
+    /// Releases the key of an actor that died: the client may repeat the request at once. Should the order exist, its durable record answers.
     pub async fn release_after_actor_exit(&self) {
         if self.acquired.load(SeqCst) {
             let _ = self.store.abandon(&self.subject, &self.intent.key).await;
@@ -52,7 +52,7 @@ impl IdempotencyGuard {
         outcome
     }
 
-    /// Stores the created order under the key. The durable mark still prevents a duplicate if this fails.
+    /// Stores the created order under the key. The durable record still prevents a duplicate if this fails.
     pub(super) async fn complete(&self, order_id: OrderId) {
         let Self { store, subject, intent, keep, .. } = self;
         let _ = store.complete(subject, &intent.key, &intent.fingerprint, order_id, *keep).await;

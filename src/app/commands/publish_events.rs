@@ -64,14 +64,14 @@ pub async fn publish_events(
         .collect();
     let ids: Vec<EventId> = events.iter().map(|event| event.event_id).collect();
     let partitions: Vec<PartitionNo> = events.iter().map(|event| event.partition).collect();
-    let mark = intent.as_ref().map(|intent| IdempotencyRecord {
+    let idempotency_record = intent.as_ref().map(|intent| IdempotencyRecord {
         subject,
         key: Arc::clone(&intent.key),
         fingerprint: intent.fingerprint,
         order_id: OrderId::from_bytes(ids.first().map_or([0; 16], |id| id.bytes())),
     });
     let call = progress.begin_commit()?;
-    let published = store.publish(EventBatch { events, mark }).await;
+    let published = store.publish(EventBatch { events, idempotency_record }).await;
     drop(call);
     if !matches!(&published, Ok(BatchCommit::Done { .. }))
         && !matches!(&published, Err(error) if error.outcome_unknown())
@@ -85,7 +85,9 @@ pub async fn publish_events(
             let events = ids.into_iter().zip(is_new).collect();
             Ok(PublishOutcome { published: EventsPublished { events, replayed: false }, partitions })
         }
-        BatchCommit::KeyUsed(mark) if intent.is_some_and(|intent| intent.fingerprint == mark.fingerprint) => {
+        BatchCommit::KeyUsed(idempotency_record)
+            if intent.is_some_and(|intent| intent.fingerprint == idempotency_record.fingerprint) =>
+        {
             let events = ids.into_iter().map(|id| (id, false)).collect();
             Ok(PublishOutcome { published: EventsPublished { events, replayed: true }, partitions: Vec::new() })
         }
@@ -94,7 +96,7 @@ pub async fn publish_events(
 }
 
 /// The id of an event without one in a request with a key: the same in every repetition, so that the response is the same too. The archive may
-/// outlive the key's mark, and other events under the same key must not have the ids of archived ones: the fingerprint separates them.
+/// outlive the key's record, and other events under the same key must not have the ids of archived ones: the fingerprint separates them.
 fn keyed_id(subject: &Subject, intent: &KeyedIntent, index: u64) -> EventId {
     let mut hash = Sha256::new();
     for part in [subject.as_str(), &intent.key] {

@@ -162,7 +162,7 @@ pub async fn decide(
         ChainOutcome::Handled { mut effects, fallback_after } => {
             if origin != EventOrigin::Local {
                 let VersionStamp { hlc, region } = message.stamp.clone();
-                effects.push(Effect::RememberRemote { order_id: event.order_id, region, hlc });
+                effects.push(Effect::StoreRemoteStamp { order_id: event.order_id, region, hlc });
             }
             let fallback_after = fallback_after.map(IntakeFailure::of_handler);
             IntakeStep::Process { event: processed(effects), stale: false, fallback_after }

@@ -29,7 +29,7 @@ pub struct InvalidCursor;
 
 /// Why a topic cannot be read from a cursor on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum CursorFault {
+pub enum CursorError {
     /// The topic has no such partition.
     NoPartition {
         /// Partition that the cursor names.
@@ -77,7 +77,7 @@ impl ReadStart {
     ///
     /// # Errors
     /// The topic cannot be read from there without a gap.
-    pub fn cursor(&self, view: &TopicView, partitions: Option<&[u32]>) -> Result<TopicCursor, CursorFault> {
+    pub fn cursor(&self, view: &TopicView, partitions: Option<&[u32]>) -> Result<TopicCursor, CursorError> {
         let count = view.partitions.len() as u32;
         let all: Vec<u32> = (0..count).collect();
         let selected = partitions.unwrap_or(&all);
@@ -86,7 +86,7 @@ impl ReadStart {
             Self::Beginning | Self::End => &BTreeMap::new(),
         };
         if let Some(partition) = given.keys().chain(selected).copied().find(|partition| *partition >= count) {
-            return Err(CursorFault::NoPartition { partition, partitions: count });
+            return Err(CursorError::NoPartition { partition, partitions: count });
         }
         let (mut next, mut gap, mut records) = (TopicCursor::default(), None, 0);
         for partition in selected.iter().copied() {
@@ -97,7 +97,7 @@ impl ReadStart {
                 Self::At(_) => given.get(&partition).copied().unwrap_or(first),
             };
             if wanted > end {
-                return Err(CursorFault::BeyondEnd { partition, end });
+                return Err(CursorError::BeyondEnd { partition, end });
             }
             if wanted < first {
                 gap = gap.or(Some(partition));
@@ -106,7 +106,7 @@ impl ReadStart {
             next.0.insert(partition, wanted.max(first));
         }
         match gap {
-            Some(partition) => Err(CursorFault::Removed { partition, records, next }),
+            Some(partition) => Err(CursorError::Removed { partition, records, next }),
             None => Ok(next),
         }
     }
@@ -163,7 +163,7 @@ mod tests {
         TopicView { name: "t".into(), partitions: vec![(0, 20), (5, 5), (10, 14)] }
     }
 
-    fn start(text: &str) -> Result<String, CursorFault> {
+    fn start(text: &str) -> Result<String, CursorError> {
         let start: ReadStart = text.parse().expect("a start");
         start.cursor(&view(), None).map(|cursor| cursor.to_string())
     }
@@ -190,16 +190,16 @@ mod tests {
 
     #[test]
     fn cursors_outside_the_topic_are_refused() {
-        assert_eq!(start("3:0"), Err(CursorFault::NoPartition { partition: 3, partitions: 3 }));
-        assert_eq!(start("0:21"), Err(CursorFault::BeyondEnd { partition: 0, end: 20 }));
+        assert_eq!(start("3:0"), Err(CursorError::NoPartition { partition: 3, partitions: 3 }));
+        assert_eq!(start("0:21"), Err(CursorError::BeyondEnd { partition: 0, end: 20 }));
         let missing = ReadStart::End.cursor(&view(), Some(&[9]));
-        assert_eq!(missing, Err(CursorFault::NoPartition { partition: 9, partitions: 3 }));
+        assert_eq!(missing, Err(CursorError::NoPartition { partition: 9, partitions: 3 }));
     }
 
     #[test]
     fn removed_records_are_counted_and_the_cursor_behind_them_is_named() {
         let next = TopicCursor::at([(0, 17), (1, 5), (2, 10)]);
-        assert_eq!(start("0:17,1:2,2:7"), Err(CursorFault::Removed { partition: 1, records: 6, next }));
+        assert_eq!(start("0:17,1:2,2:7"), Err(CursorError::Removed { partition: 1, records: 6, next }));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use ports::broker::topics::TopicView;
 use ports::endpoint::webhooks;
 
 use super::topic_chain;
-use super::topic_cursor::{CursorFault, ReadStart, TopicCursor};
+use super::topic_cursor::{CursorError, ReadStart, TopicCursor};
 use crate::error::QueryError;
 
 /// Longest name of a group, in characters.
@@ -28,7 +28,7 @@ pub enum TopicError {
     },
     /// The cursor does not fit the topic.
     #[error("{}", fault_text(.0))]
-    Cursor(CursorFault),
+    Cursor(CursorError),
     /// The group is one of the service's own consumers, which commit their offsets themselves.
     #[error("the group {0} is the service's own; choose another name")]
     OwnGroup(String),
@@ -51,15 +51,15 @@ impl From<Error> for TopicError {
     }
 }
 
-fn fault_text(fault: &CursorFault) -> String {
+fn fault_text(fault: &CursorError) -> String {
     match fault {
-        CursorFault::NoPartition { partition, partitions } => {
+        CursorError::NoPartition { partition, partitions } => {
             format!("the topic has {partitions} partitions; there is no partition {partition}")
         }
-        CursorFault::BeyondEnd { partition, end } => format!(
+        CursorError::BeyondEnd { partition, end } => format!(
             "partition {partition} ends at {end}, before the cursor: it belongs to another topic, or the data was restored to an earlier state"
         ),
-        CursorFault::Removed { partition, records, next } => format!(
+        CursorError::Removed { partition, records, next } => format!(
             "retention has deleted {records} records behind the cursor, the first ones in partition {partition}; to continue without them, use {next}"
         ),
     }
@@ -141,7 +141,7 @@ impl TopicReads {
     /// Reads the next records behind a cursor; none at the end of the topic.
     ///
     /// # Errors
-    /// [`CursorFault::Removed`] when retention has deleted a record behind the cursor.
+    /// [`CursorError::Removed`] when retention has deleted a record behind the cursor.
     pub async fn next(
         &self,
         topic: &str,
@@ -190,7 +190,7 @@ impl TopicReads {
         let partitions = view.partitions.len() as u32;
         let offsets = cursor.offsets();
         if let Some((partition, _)) = offsets.iter().find(|(partition, _)| *partition >= partitions) {
-            return Err(TopicError::Cursor(CursorFault::NoPartition { partition: *partition, partitions }));
+            return Err(TopicError::Cursor(CursorError::NoPartition { partition: *partition, partitions }));
         }
         check_outcome(self.log.commit(group, topic, &offsets, mode).await?)?;
         self.offsets(group, topic).await
@@ -231,7 +231,7 @@ fn check_outcome(outcome: OffsetCommitOutcome) -> Result<(), TopicError> {
     match outcome {
         OffsetCommitOutcome::Committed => Ok(()),
         OffsetCommitOutcome::BeyondEnd { partition, end } => {
-            Err(TopicError::Cursor(CursorFault::BeyondEnd { partition, end }))
+            Err(TopicError::Cursor(CursorError::BeyondEnd { partition, end }))
         }
         OffsetCommitOutcome::TooManyGroups(most) => Err(TopicError::TooManyGroups(most)),
     }

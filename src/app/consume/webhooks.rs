@@ -21,7 +21,7 @@ use ports::endpoint::webhooks::{AttemptOutcome, Webhook, WebhookDelivery, Webhoo
 use crate::contract::rfc3339;
 use crate::error::QueryError;
 use crate::operators::dead_letters::{
-    DeadLetter, DeadLetterCursor, DeadLetterFilter, DeadLetterPage, DeadLetterPosition, DeadLetters, ReplayReport,
+    DeadLetter, DeadLetterCursor, DeadLetterFilter, DeadLetterPage, DeadLetterPosition, DeadLetters, RedriveReport,
 };
 use delivery::Verdict;
 pub use values::{WebhookStart, WebhookValues};
@@ -265,7 +265,7 @@ impl Webhooks {
         limit: u32,
         commit: bool,
         audit: &ports::operators::Audit,
-    ) -> Result<ReplayReport, QueryError> {
+    ) -> Result<RedriveReport, QueryError> {
         self.find(id).await?;
         let filter = DeadLetterFilter { webhook: Some(id), after, ..DeadLetterFilter::default() };
         self.ports.dead_letters.redrive(&filter, limit, commit, audit).await

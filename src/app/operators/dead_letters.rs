@@ -35,7 +35,7 @@ pub const RESERVATION_TIMEOUT: Duration = Duration::from_secs(120);
 #[derive(Clone)]
 pub struct DeadLetters {
     topic: Arc<str>,
-    replay_topic: Arc<str>,
+    redrive_topic: Arc<str>,
     dead_letter_topic: Arc<str>,
     topics: Arc<dyn TopicReader>,
     broker: Arc<dyn Broker>,
@@ -64,7 +64,7 @@ pub struct LatestDeadLetters {
 
 /// Result of a redrive, or of its dry run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ReplayReport {
+pub struct RedriveReport {
     /// Number of dead letters that match the filter and were not replayed before.
     pub matched: u64,
     /// Number of dead letters that were replayed now.
@@ -84,8 +84,8 @@ impl DeadLetters {
     ) -> Self {
         let dead_letter_topic = outbox::topics::dead_letter_topic(topic).into();
         let topic: Arc<str> = topic.into();
-        let (replay_topic, call_time_max) = (Arc::clone(&topic), scan::CALL_TIME_MAX);
-        Self { replay_topic, topic, dead_letter_topic, topics, broker, redrives, clock, call_time_max }
+        let (redrive_topic, call_time_max) = (Arc::clone(&topic), scan::CALL_TIME_MAX);
+        Self { redrive_topic, topic, dead_letter_topic, topics, broker, redrives, clock, call_time_max }
     }
 
     /// The same actions on the dead letters of another topic.
@@ -102,8 +102,8 @@ impl DeadLetters {
 
     /// Replays to another topic than the one whose dead letters they are.
     #[must_use]
-    pub fn replaying_to(self, topic: &str) -> Self {
-        Self { replay_topic: topic.into(), ..self }
+    pub fn redriving_to(self, topic: &str) -> Self {
+        Self { redrive_topic: topic.into(), ..self }
     }
 
     /// The same actions for requests with this timeout: a call ends, with a cursor, before a request would be dropped.
@@ -211,7 +211,7 @@ impl DeadLetters {
     }
 
     /// Counts the dead letters that match, have a value and were not replayed yet, at most `limit`.
-    pub async fn count(&self, filter: &DeadLetterFilter, limit: u32) -> Result<ReplayReport, QueryError> {
+    pub async fn count(&self, filter: &DeadLetterFilter, limit: u32) -> Result<RedriveReport, QueryError> {
         self.count_or_replay(filter, limit, None).await
     }
 
@@ -223,7 +223,7 @@ impl DeadLetters {
         limit: u32,
         commit: bool,
         audit: &Audit,
-    ) -> Result<ReplayReport, QueryError> {
+    ) -> Result<RedriveReport, QueryError> {
         self.count_or_replay(filter, limit, commit.then_some(audit)).await
     }
 
@@ -232,13 +232,13 @@ impl DeadLetters {
         filter: &DeadLetterFilter,
         limit: u32,
         replay_by: Option<&Audit>,
-    ) -> Result<ReplayReport, QueryError> {
+    ) -> Result<RedriveReport, QueryError> {
         let filter = DeadLetterFilter { redriven: Some(false), ..filter.clone() };
-        let (mut report, mut scan) = (ReplayReport::default(), self.scan(filter.after).await?);
+        let (mut report, mut scan) = (RedriveReport::default(), self.scan(filter.after).await?);
         loop {
             let left = u64::from(limit).saturating_sub(report.matched);
             if left == 0 || scan.is_over(self.clock.now()) {
-                return Ok(ReplayReport { next: scan.next(), ..report });
+                return Ok(RedriveReport { next: scan.next(), ..report });
             }
             let page = u32::try_from(left).map_or(DEAD_LETTERS_MAX, |left| left.min(DEAD_LETTERS_MAX));
             self.count_or_replay_page(&filter, page, replay_by, &mut scan, &mut report)
@@ -253,7 +253,7 @@ impl DeadLetters {
         limit: u32,
         replay_by: Option<&Audit>,
         scan: &mut Scan,
-        report: &mut ReplayReport,
+        report: &mut RedriveReport,
     ) -> Result<(), QueryError> {
         let mut dead_letters = self.search(filter, limit, scan).await?;
         dead_letters.retain(|dead_letter| !dead_letter.lacks_value());
@@ -310,7 +310,7 @@ impl DeadLetters {
         let now = self.clock.now();
         let reserved = dead_letters.iter().zip(reserved).filter(|(_, reserved)| **reserved);
         reserved
-            .map(|(dead_letter, _)| (dead_letter.id(), dead_letter.replay_record(&self.replay_topic, operator, now)))
+            .map(|(dead_letter, _)| (dead_letter.id(), dead_letter.redrive_record(&self.redrive_topic, operator, now)))
             .unzip()
     }
 

@@ -7,7 +7,7 @@ use ports::operators::{
     Audit, AuditEntry, AuditFilter, AuditId, OperatorOutcome, OutboxOperators, RowDiagnosis, RowFilter, RowSelector,
     RowView,
 };
-use ports::outbox::{ClaimedRow, Depth, OutboxStore, RowId, RowStatus};
+use ports::outbox::{ClaimedRow, OutboxStore, RowCounts, RowId, RowStatus};
 use ports::partitions::{PartitionLeases, PartitionView};
 
 use crate::error::QueryError;
@@ -140,7 +140,7 @@ impl Operations {
     }
 
     /// Counts rows by status, from the store.
-    pub async fn depth(&self) -> Result<Depth, QueryError> {
+    pub async fn depth(&self) -> Result<RowCounts, QueryError> {
         Ok(self.outbox.depth().await?)
     }
 }

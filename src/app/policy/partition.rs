@@ -2,11 +2,11 @@
 use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
 
-use ports::partitions::{FreePartition, InstanceId, LeaseSurvey, MemberRank, PartitionNo};
+use ports::partitions::{FreePartition, InstanceId, InstanceRank, LeaseSurvey, PartitionNo};
 
 /// The number of partitions of an instance: ⌊P / live⌋, and one more for the first P mod live instances. The quotas of all instances add up
 /// to P. When one instance joins or leaves, only its own partitions move.
-pub fn quota(partitions: u32, MemberRank { rank, live }: MemberRank) -> usize {
+pub fn quota(partitions: u32, InstanceRank { rank, live }: InstanceRank) -> usize {
     let live = live.max(1);
     (partitions / live + u32::from(rank < partitions % live)) as usize
 }
@@ -32,7 +32,7 @@ pub struct Rebalance {
 }
 
 /// Whether an instance has to survey the leases before it balances: it holds fewer than its quota.
-pub fn needs_survey(partitions: u32, rank: MemberRank, leased: usize) -> bool {
+pub fn needs_survey(partitions: u32, rank: InstanceRank, leased: usize) -> bool {
     leased < quota(partitions, rank)
 }
 
@@ -41,7 +41,7 @@ pub fn needs_survey(partitions: u32, rank: MemberRank, leased: usize) -> bool {
 pub fn balance(
     partitions: u32,
     instance: &InstanceId,
-    rank: MemberRank,
+    rank: InstanceRank,
     Holdings { workers, leased }: Holdings<'_>,
     survey: Option<&LeaseSurvey>,
     overdue: Duration,
@@ -58,15 +58,15 @@ pub fn balance(
         balance.release = order;
     } else if let Some(survey) = survey {
         // The leases of an earlier process of this instance come first: no other instance can take them.
-        let own = survey.own.iter().copied().chain(free_from_own_place(partitions, instance, survey, overdue));
+        let own = survey.own.iter().copied().chain(free_in_acquisition_order(partitions, instance, survey, overdue));
         balance.acquire = own.filter(|no| !workers.contains(no)).take(quota - kept).collect();
     }
     balance
 }
 
-fn surveyed_rank(survey: &LeaseSurvey, instance: &InstanceId) -> Option<MemberRank> {
+fn surveyed_rank(survey: &LeaseSurvey, instance: &InstanceId) -> Option<InstanceRank> {
     let rank = survey.members.iter().position(|member| member.instance == *instance)?;
-    Some(MemberRank { rank: rank as u32, live: survey.members.len() as u32 })
+    Some(InstanceRank { rank: rank as u32, live: survey.members.len() as u32 })
 }
 
 /// Partitions with a worker that another instance holds. A lease that this instance acquired since the survey is its own.
@@ -80,10 +80,10 @@ fn held_elsewhere(
     workers.iter().copied().filter(|no| !here(no)).collect()
 }
 
-/// The free partitions in the order in which `instance` takes them. Members that lack partitions begin at different places, in the order of
-/// their ranks and as far apart as they lack: unless others still hold a surplus, all members that survey the same leases take different ones.
-/// What has been free for `overdue` comes first for each of them: the member at whose place it was did not come in time.
-fn free_from_own_place(
+/// The free partitions in the order in which `instance` takes them. Instances that lack partitions begin at different offsets of the list, in
+/// the order of their ranks and as far apart as they lack: unless others still hold a surplus, all that survey the same leases take different
+/// ones. A partition that has been free for `overdue` comes first for every instance: the one that should have taken it has not.
+fn free_in_acquisition_order(
     partitions: u32,
     instance: &InstanceId,
     survey: &LeaseSurvey,
@@ -95,7 +95,7 @@ fn free_from_own_place(
         if member.instance == *instance {
             before = total;
         }
-        total += quota(partitions, MemberRank { rank, live }).saturating_sub(member.held as usize);
+        total += quota(partitions, InstanceRank { rank, live }).saturating_sub(member.held as usize);
     }
     let from_own_place = move |free: &[FreePartition]| {
         let numbers: Vec<PartitionNo> = free.iter().map(|free| free.partition).collect();
@@ -110,7 +110,7 @@ fn free_from_own_place(
 mod tests {
     use std::collections::BTreeMap;
 
-    use ports::partitions::MemberLoad;
+    use ports::partitions::InstanceLoad;
     use proptest::prelude::*;
 
     use super::*;
@@ -134,7 +134,7 @@ mod tests {
     /// The survey of one member when these live members own these partitions and every other partition is free.
     fn survey(partitions: u32, owned: &Owned, instance: &InstanceId) -> LeaseSurvey {
         let taken: BTreeSet<PartitionNo> = owned.values().flatten().copied().collect();
-        let load = |(instance, held): (&InstanceId, &BTreeSet<PartitionNo>)| MemberLoad {
+        let load = |(instance, held): (&InstanceId, &BTreeSet<PartitionNo>)| InstanceLoad {
             instance: instance.clone(),
             held: held.len() as u32,
         };
@@ -149,7 +149,7 @@ mod tests {
     fn balances(partitions: u32, owned: &Owned) -> BTreeMap<InstanceId, Rebalance> {
         let live = owned.len() as u32;
         let balance = |(rank, (instance, held)): (u32, (&InstanceId, &BTreeSet<PartitionNo>))| {
-            let rank = MemberRank { rank, live };
+            let rank = InstanceRank { rank, live };
             let survey = needs_survey(partitions, rank, held.len()).then(|| survey(partitions, owned, instance));
             let holdings = Holdings { workers: held, leased: held };
             (instance.clone(), balance(partitions, instance, rank, holdings, survey.as_ref(), OVERDUE))
@@ -199,7 +199,7 @@ mod tests {
     proptest! {
         #[test]
         fn quotas_add_up_to_all_partitions_and_differ_by_one(partitions in 0..5_000_u32, live in 1..1_200_u32) {
-            let quotas: Vec<usize> = (0..live).map(|rank| quota(partitions, MemberRank { rank, live })).collect();
+            let quotas: Vec<usize> = (0..live).map(|rank| quota(partitions, InstanceRank { rank, live })).collect();
             prop_assert_eq!(quotas.iter().sum::<usize>(), partitions as usize);
             prop_assert!(quotas[0] - quotas[quotas.len() - 1] <= 1);
         }
@@ -209,7 +209,7 @@ mod tests {
             let live = owned.len() as u32;
             for (rank, held) in (0..).zip(owned.values_mut()) {
                 // No surplus: everything that a member lacks is free.
-                let quota = quota(partitions, MemberRank { rank, live });
+                let quota = quota(partitions, InstanceRank { rank, live });
                 *held = held.iter().take(quota).copied().collect();
             }
             let mut taken: BTreeSet<PartitionNo> = owned.values().flatten().copied().collect();
@@ -226,7 +226,7 @@ mod tests {
             let free = partitions as usize - owned.values().map(BTreeSet::len).sum::<usize>();
             let live = owned.len() as u32;
             for (rank, (instance, Rebalance { acquire, .. })) in (0..).zip(balances(partitions, &owned)) {
-                let lacking = quota(partitions, MemberRank { rank, live }).saturating_sub(owned[&instance].len());
+                let lacking = quota(partitions, InstanceRank { rank, live }).saturating_sub(owned[&instance].len());
                 prop_assert_eq!(acquire.len(), lacking.min(free), "{}", instance);
             }
         }
@@ -271,7 +271,7 @@ mod tests {
         leased: &BTreeSet<PartitionNo>,
         survey: Option<&LeaseSurvey>,
     ) -> Rebalance {
-        balance(8, &instance(1), MemberRank { rank: 1, live: 2 }, Holdings { workers, leased }, survey, OVERDUE)
+        balance(8, &instance(1), InstanceRank { rank: 1, live: 2 }, Holdings { workers, leased }, survey, OVERDUE)
     }
 
     #[test]

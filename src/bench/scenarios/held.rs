@@ -41,7 +41,7 @@ pub(crate) async fn held<P: Program>(bench: &Bench<'_, P>) -> Result<(), Error> 
 struct HeldRun {
     /// Mean time of a claim, with its wait for a round and the settlement before it, if it has one.
     claim_ms: f64,
-    /// Responses per second.
+    /// Responses per second of the whole load, which may stay below the planned rate.
     rate: f64,
     acknowledged_ms: Value,
     checked: Value,

@@ -46,7 +46,7 @@ async fn write(orders: Arc<dyn OrderStore>, source: Arc<EventSource>, shares: Ve
             let (order, event) = source.next(current[place].take())?;
             let events = vec![source.rows.row(&event, None, None)];
             current[place] = Some(order.clone());
-            match orders.commit(Commit { order, expected, events, mark: None }).await {
+            match orders.commit(Commit { order, expected, events, idempotency_record: None }).await {
                 Ok(Committed::Done) => {}
                 refused => return Err(Error::new(format!("the store refused a commit of the bench: {refused:?}"))),
             }

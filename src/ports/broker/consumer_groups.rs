@@ -48,7 +48,7 @@ pub trait GroupMember: Send + Sync {
 
     /// Acknowledges messages: the group continues after these positions, also after a restart. Of several positions of one partition
     /// the largest counts.
-    async fn acknowledge(&self, upto: &[Position]) -> Result<AckOutcome, Error>;
+    async fn acknowledge(&self, positions: &[Position]) -> Result<AckOutcome, Error>;
 
     /// Makes the next poll begin after the last acknowledged message.
     async fn rewind(&self) -> Result<(), Error>;

@@ -61,7 +61,7 @@ impl RecordHeaders {
         *self = self.iter().filter(|(name, _)| keep(name)).collect();
     }
 
-    /// Removes all headers.
+    /// Leaves no header, as a new value has none.
     pub fn clear(&mut self) {
         *self = Self::default();
     }

@@ -24,16 +24,21 @@ pub struct RedriveRecord {
     pub audit: Audit,
     /// Time of the reservation, by the store's clock.
     pub at: Timestamp,
-    /// Whether the record was appended to its topic. While false, the replay is in progress or its instance died.
+    /// Whether the record was appended to its topic. While false, the redrive is in progress or its instance died.
     pub confirmed: bool,
 }
 
-/// Reservations and confirmations of dead-letter replays.
+/// Reservations and confirmations of dead-letter redrives.
 #[async_trait]
 pub trait RedriveLedger: Send + Sync {
     /// Reserves dead letters and returns, in their order, which ones the caller now holds: those without a reservation, and those whose
-    /// reservation is at least `timeout` old and was never confirmed. On an error none is reserved.
-    async fn reserve(&self, ids: &[DeadLetterId], timeout: Duration, audit: &Audit) -> Result<Vec<bool>, Error>;
+    /// reservation is at least `reservation_timeout` old and was never confirmed. On an error none is reserved.
+    async fn reserve(
+        &self,
+        ids: &[DeadLetterId],
+        reservation_timeout: Duration,
+        audit: &Audit,
+    ) -> Result<Vec<bool>, Error>;
 
     /// Records that the dead letters were appended to their topic; no later call can reserve them.
     async fn confirm(&self, ids: &[DeadLetterId]) -> Result<(), Error>;

@@ -1,4 +1,4 @@
-//! Fast store of idempotency keys. It may lose keys (a flush, a crash); the durable mark in the order's commit still prevents duplicates.
+//! Fast store of idempotency keys. It may lose keys (a flush, a crash); the durable record in the order's commit still prevents duplicates.
 use std::time::Duration;
 
 use async_trait::async_trait;

@@ -62,8 +62,8 @@ impl ExternalEvent {
 pub struct EventBatch {
     /// The events; those of one key are published in this order.
     pub events: Vec<ExternalEvent>,
-    /// Durable mark of the idempotency key, if the client sent one. Its order id is the id of the first event.
-    pub mark: Option<IdempotencyRecord>,
+    /// Durable record of the idempotency key, if the client sent one. Its order id is the id of the first event.
+    pub idempotency_record: Option<IdempotencyRecord>,
 }
 
 /// Result of an [`EventBatch`].
@@ -74,14 +74,14 @@ pub enum BatchCommit {
         /// For each event whether it is new; one that was published before is left as it is.
         is_new: Vec<bool>,
     },
-    /// Nothing changed: the subject used this key before, as this mark records.
+    /// Nothing changed: the subject used this key before, as this record shows.
     KeyUsed(IdempotencyRecord),
 }
 
 /// Writes events of other services to the outbox of one store.
 #[async_trait]
 pub trait EventStore: Send + Sync {
-    /// Writes the events and the mark in one transaction, or none. Claims see the rows once it returns. A sequence has no gaps: an event that
+    /// Writes the events and the record in one transaction, or none. Claims see the rows once it returns. A sequence has no gaps: an event that
     /// was published before draws no number. Not cancel-safe: a dropped call may still commit.
     ///
     /// # Errors

@@ -73,7 +73,7 @@ impl CoalescedSet {
 
 /// Formats wake-ups: the sender's name, a space, and partition numbers, with a plus sign before those without an owner. A version that
 /// does not know the sign reads the same numbers.
-pub fn format_hint(instance: &InstanceId, wake_ups: &[WakeUp]) -> String {
+pub fn format_wake_ups(instance: &InstanceId, wake_ups: &[WakeUp]) -> String {
     let numbers = wake_ups.iter().map(|wake_up| match wake_up {
         WakeUp::Due(partition) => partition.to_string(),
         WakeUp::Free(partition) => format!("+{partition}"),
@@ -84,17 +84,17 @@ pub fn format_hint(instance: &InstanceId, wake_ups: &[WakeUp]) -> String {
 /// Replaces the partition numbers in hints of SQL writers, which do not name partitions.
 pub const ALL_PARTITIONS: &str = "*";
 
-/// Whether a hint is one of the SQL writers, which send at most one per [`SQL_HINT_COVERS`]: it also covers the commits that follow it within
+/// Whether a hint is one of the SQL writers, which send at most one per [`SQL_WAKE_UP_COVERS`]: it also covers the commits that follow it within
 /// that time.
 pub fn is_from_sql(hint: &str) -> bool {
     hint.rsplit_once(' ').is_some_and(|(_, numbers)| numbers == ALL_PARTITIONS)
 }
 
 /// How long the other writers in SQL send no hint after one of them did: 25 ms, as the trigger `outbox_wake` of the schema has it.
-pub const SQL_HINT_COVERS: Duration = Duration::from_millis(25);
+pub const SQL_WAKE_UP_COVERS: Duration = Duration::from_millis(25);
 
 /// Parses wake-ups of another instance; malformed texts and those of this instance give none. The sender's name may hold spaces.
-pub fn parse_hint(hint: &str, this: &InstanceId, partitions: u32) -> Vec<WakeUp> {
+pub fn parse_wake_ups(hint: &str, this: &InstanceId, partitions: u32) -> Vec<WakeUp> {
     let parse = |text: &str| {
         let number = text.parse().ok().filter(|number| *number < partitions).map(PartitionNo)?;
         Some(if text.starts_with('+') { WakeUp::Free(number) } else { WakeUp::Due(number) })
@@ -192,11 +192,11 @@ mod tests {
     #[test]
     fn only_well_formed_wake_ups_of_other_instances_are_parsed() {
         let this = InstanceId("me".into());
-        let parsed = |hint: &str| parse_hint(hint, &this, 64);
+        let parsed = |hint: &str| parse_wake_ups(hint, &this, 64);
         assert_eq!(parsed("you 1,2,63"), due([1, 2, 63]));
         assert_eq!(parsed("my host:80 5"), due([5]));
         assert_eq!(parsed("you 1,+2"), [due([1]), free([2])].concat());
-        let hint = format_hint(&InstanceId("my host:80".into()), &[due([5, 7]), free([7, 9])].concat());
+        let hint = format_wake_ups(&InstanceId("my host:80".into()), &[due([5, 7]), free([7, 9])].concat());
         assert_eq!((parsed(&hint), &*hint), ([due([5, 7]), free([7, 9])].concat(), "my host:80 5,7,+7,+9"));
         for ignored in ["me 1,2", "", "1,2", "you x,99,-1", "you +,+99,+x"] {
             assert_eq!(parsed(ignored), [], "{ignored}");
@@ -207,7 +207,7 @@ mod tests {
     fn hint_of_a_writer_in_sql_wakes_every_partition() {
         let this = InstanceId("a".into());
 
-        assert_eq!(parse_hint("sql *", &this, 3), due([0, 1, 2]));
+        assert_eq!(parse_wake_ups("sql *", &this, 3), due([0, 1, 2]));
         assert!(is_from_sql("sql *") && !is_from_sql("sql 1,2") && !is_from_sql("*"));
     }
 }

@@ -62,7 +62,7 @@ pub(in crate::wiring) fn open(
         groups: Arc::clone(&broker.consumer_groups),
         topics: Arc::clone(&broker.topics),
         client,
-        dead_letters: Arc::new(dead_letters.replaying_to(&retry_topic(&base, 0))),
+        dead_letters: Arc::new(dead_letters.redriving_to(&retry_topic(&base, 0))),
         clock: Arc::clone(clock),
         rng: Arc::clone(rng),
     };

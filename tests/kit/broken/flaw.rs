@@ -9,7 +9,7 @@ macro_rules! with_flaws_by_suite {
                 ResolvesAsPublished, CountsNoDeaths, ClaimsSuspectsInOrdinaryClaims, DropsPayload, OutboxSweepIgnoresLimit,
                 SweepsRecentRows, ExclusionReturnsOldToken, AcceptsOldToken, ClaimsWithoutSettlement,
                 ClaimsUnderOldCounter, IgnoresPoisonPolicy, HidesParkedRows, ExclusionIgnoresAttempts;
-            events: PublishesEventsTwice, DropsMarkOfEvents, ReversesBatches, ScattersKeysOfEvents;
+            events: PublishesEventsTwice, DropsRecordOfEvents, ReversesBatches, ScattersKeysOfEvents;
             operators: DryRunRedrives, RetryChangesNothing, ParkChangesNothing, ListIgnoresFilter, HidesBlockingRow,
                  HidesPayload, AuditIgnoresFilter, AuditRepeatsFirstPage;
             redrives: ReservesTwice, ReservationNeverExpires, ConfirmChangesNothing, ForgetsOperator, ReleaseChangesNothing,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ports::Error;
 use ports::partitions::{
-    AcquireReason, Acquisition, Epoch, FreePartition, InstanceId, LeaseSurvey, MemberRank, PartitionLeases,
+    AcquireReason, Acquisition, Epoch, FreePartition, InstanceId, InstanceRank, LeaseSurvey, PartitionLeases,
     PartitionNo, PartitionView, Release, Renewal, TimelineAcceptance, TimelineChange, Token,
 };
 
@@ -19,9 +19,9 @@ pub(crate) struct BrokenLeases {
 
 #[async_trait]
 impl PartitionLeases for BrokenLeases {
-    async fn heartbeat(&self, instance: &InstanceId, dead_after: Duration) -> Result<MemberRank, Error> {
+    async fn heartbeat(&self, instance: &InstanceId, dead_after: Duration) -> Result<InstanceRank, Error> {
         let rank = self.real.heartbeat(instance, dead_after).await?;
-        Ok(if self.flaw == Flaw::HidesOtherMembers { MemberRank { rank: 0, live: 1 } } else { rank })
+        Ok(if self.flaw == Flaw::HidesOtherMembers { InstanceRank { rank: 0, live: 1 } } else { rank })
     }
     async fn survey(&self, instance: &InstanceId) -> Result<LeaseSurvey, Error> {
         let mut survey = self.real.survey(instance).await?;

@@ -18,7 +18,7 @@ pub(crate) struct BrokenOrders {
 impl OrderStore for BrokenOrders {
     async fn commit(&self, mut commit: Commit) -> Result<Committed, Error> {
         if self.flaw == Flaw::DropsMark {
-            commit.mark = None;
+            commit.idempotency_record = None;
         }
         if self.flaw == Flaw::DropsEvents {
             commit.events.clear();

@@ -7,8 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ports::Error;
 use ports::outbox::{
-    BatchOutcome, Claim, ClaimKind, Claimed, Depth, Disposition, Exclusion, ExclusionOutcome, FencedOutcome,
-    OutboxStore, PoisonPolicy, ResolvedBatch, SettledClaim, Settlement,
+    BatchOutcome, Claim, ClaimKind, Claimed, Disposition, Exclusion, ExclusionOutcome, FencedOutcome, OutboxStore,
+    PoisonPolicy, ResolvedBatch, RowCounts, SettledClaim, Settlement,
 };
 use ports::partitions::{LeaseFence, PartitionLeases, Token};
 
@@ -134,7 +134,7 @@ impl OutboxStore for BrokenOutbox {
         }
         Ok(resolved)
     }
-    async fn depth(&self) -> Result<Depth, Error> {
+    async fn depth(&self) -> Result<RowCounts, Error> {
         self.real.depth().await
     }
     async fn sweep(&self, keep: Duration, limit: u32) -> Result<u64, Error> {

@@ -29,17 +29,17 @@ impl RedriveLedger for BrokenRedrives {
     async fn reserve(
         &self,
         dead_letters: &[DeadLetterId],
-        again_after: Duration,
+        reservation_timeout: Duration,
         audit: &Audit,
     ) -> Result<Vec<bool>, Error> {
-        let again_after = match self.flaw {
+        let reservation_timeout = match self.flaw {
             Flaw::ReservesTwice => Duration::ZERO,
-            Flaw::ReservationNeverExpires => again_after * 1_000,
-            _ => again_after,
+            Flaw::ReservationNeverExpires => reservation_timeout * 1_000,
+            _ => reservation_timeout,
         };
         let unknown = Audit { operator: "unknown".into(), reason: String::new() };
         let audit = if self.flaw == Flaw::ForgetsOperator { &unknown } else { audit };
-        self.real.reserve(&self.altered(dead_letters), again_after, audit).await
+        self.real.reserve(&self.altered(dead_letters), reservation_timeout, audit).await
     }
     async fn confirm(&self, dead_letters: &[DeadLetterId]) -> Result<(), Error> {
         if self.flaw == Flaw::ConfirmChangesNothing {

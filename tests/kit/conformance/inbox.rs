@@ -61,7 +61,7 @@ impl<B: Backend> Given<'_, B> {
 }
 
 fn effect(order_id: OrderId, region: &str, millis: i64) -> Effect {
-    Effect::RememberRemote { order_id, region: RegionId::new(region), hlc: Hlc { millis, counter: 7 } }
+    Effect::StoreRemoteStamp { order_id, region: RegionId::new(region), hlc: Hlc { millis, counter: 7 } }
 }
 
 fn stamp(region: &str, millis: i64) -> RemoteStamp {

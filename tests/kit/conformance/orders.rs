@@ -1,12 +1,12 @@
 //! The suite of `OrderStore`: order, events and idempotency record commit together or not at all, and reads show what was committed.
 use self::commits::*;
 use self::concurrency::*;
-use self::marks::*;
+use self::idempotency_records::*;
 use self::pages::*;
 
 mod commits;
 mod concurrency;
-mod marks;
+mod idempotency_records;
 mod pages;
 
 suite! { $ orders:

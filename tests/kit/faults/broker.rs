@@ -72,7 +72,7 @@ impl Broker for FaultyBroker {
     }
 
     async fn fence(&self, session: &ProducerSessionId) -> Result<(), Error> {
-        self.script.around(Call::LeaseFence, self.real.fence(session)).await
+        self.script.around(Call::Fence, self.real.fence(session)).await
     }
 
     async fn fence_all(&self) -> Result<BTreeMap<PartitionNo, Token>, Error> {

@@ -20,14 +20,14 @@ pub enum Call {
     OpenSession,
     Publish,
     Watermark,
-    LeaseFence,
+    Fence,
     FenceAll,
     Append,
     Commit,
     /// `OrderStore::find`, `list`, `count`, `oldest` and `find_idempotency_record`.
     Read,
     /// `OutboxStore::depth`.
-    Depth,
+    RowCounts,
     Claim,
     Exclude,
     Settle,
@@ -35,7 +35,7 @@ pub enum Call {
     Heartbeat,
     Survey,
     Acquire,
-    Adopt,
+    AcceptTimeline,
     Renew,
     Release,
     /// `Inbox::commit`.
@@ -145,7 +145,7 @@ impl FaultScript {
     }
 
     /// Whether the present timeline is adopted.
-    pub fn is_timeline_adopted(&self) -> bool {
+    pub fn is_timeline_accepted(&self) -> bool {
         let Timeline { number, adopted, .. } = self.timeline();
         number == adopted
     }

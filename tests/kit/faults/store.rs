@@ -9,11 +9,11 @@ use ports::Error;
 use ports::inbox::{Detour, DetourChange, Inbox, InboxOutcome, ProcessedEvent, RemoteStamp};
 use ports::orders::{Commit, Committed, IdempotencyRecord, OrderFilter, OrderStore, PageStart};
 use ports::outbox::{
-    BatchOutcome, Claim, Claimed, Depth, Exclusion, ExclusionOutcome, FencedOutcome, OutboxStore, PoisonPolicy,
-    ResolvedBatch, SettledClaim, Settlement,
+    BatchOutcome, Claim, Claimed, Exclusion, ExclusionOutcome, FencedOutcome, OutboxStore, PoisonPolicy, ResolvedBatch,
+    RowCounts, SettledClaim, Settlement,
 };
 use ports::partitions::{
-    AcquireReason, Acquisition, Epoch, InstanceId, LeaseFence, LeaseSurvey, MemberRank, PartitionLeases, PartitionNo,
+    AcquireReason, Acquisition, Epoch, InstanceId, InstanceRank, LeaseFence, LeaseSurvey, PartitionLeases, PartitionNo,
     PartitionView, Release, Renewal, TimelineAcceptance, TimelineChange, Token,
 };
 
@@ -133,8 +133,8 @@ impl OutboxStore for FaultyOutbox {
     fn expect_requests(&self, count: u32) {
         self.real.expect_requests(count);
     }
-    async fn depth(&self) -> Result<Depth, Error> {
-        self.script.around(Call::Depth, self.real.depth()).await
+    async fn depth(&self) -> Result<RowCounts, Error> {
+        self.script.around(Call::RowCounts, self.real.depth()).await
     }
     async fn sweep(&self, keep: Duration, limit: u32) -> Result<u64, Error> {
         self.real.sweep(keep, limit).await
@@ -143,7 +143,7 @@ impl OutboxStore for FaultyOutbox {
 
 #[async_trait]
 impl PartitionLeases for FaultyLeases {
-    async fn heartbeat(&self, instance: &InstanceId, dead_after: Duration) -> Result<MemberRank, Error> {
+    async fn heartbeat(&self, instance: &InstanceId, dead_after: Duration) -> Result<InstanceRank, Error> {
         self.script.around(Call::Heartbeat, self.real.heartbeat(instance, dead_after)).await
     }
     async fn survey(&self, instance: &InstanceId) -> Result<LeaseSurvey, Error> {
@@ -181,12 +181,12 @@ impl PartitionLeases for FaultyLeases {
             }
             let is_behind = |view: &&PartitionView| watermarks.get(&view.partition) > Some(&view.counter);
             let behind = self.real.overview().await?.iter().filter(is_behind).count();
-            let done = TimelineAcceptance::Adopted { partitions_behind: u32::try_from(behind).unwrap_or(u32::MAX) };
+            let done = TimelineAcceptance::Accepted { partitions_behind: u32::try_from(behind).unwrap_or(u32::MAX) };
             let (adopted, watermarks) = (number, watermarks.clone());
             self.script.set_timeline(Timeline { number, adopted, watermarks, unanswered: Some(done) });
             Ok(done)
         };
-        let result = self.script.around(Call::Adopt, adopt).await;
+        let result = self.script.around(Call::AcceptTimeline, adopt).await;
         if result.is_ok() {
             self.script.set_timeline(Timeline { unanswered: None, ..self.script.timeline() });
         }

@@ -15,7 +15,7 @@ impl State {
             return InboxOutcome::Duplicate;
         }
         self.consumed.insert(key, now);
-        for Effect::RememberRemote { order_id, region, hlc } in event.effects {
+        for Effect::StoreRemoteStamp { order_id, region, hlc } in event.effects {
             self.remotes.insert(order_id, RemoteStamp { region, hlc });
         }
         InboxOutcome::New

@@ -7,8 +7,8 @@ use domain::Timestamp;
 use ports::Error;
 use ports::outbox::RowStatus;
 use ports::partitions::{
-    AcquireReason, Acquired, Acquisition, Epoch, FreePartition, InstanceId, LeaseFence, LeaseSurvey, MemberLoad,
-    MemberRank, OpenBatch, PartitionLeases, PartitionNo, PartitionView, Release, Renewal, Token,
+    AcquireReason, Acquired, Acquisition, Epoch, FreePartition, InstanceId, InstanceLoad, InstanceRank, LeaseFence,
+    LeaseSurvey, OpenBatch, PartitionLeases, PartitionNo, PartitionView, Release, Renewal, Token,
 };
 
 use crate::reference::state::{Lease, Reference, Row, State};
@@ -47,7 +47,7 @@ impl State {
         survey.free.sort_by_key(|free| std::cmp::Reverse(free.idle));
         members.retain(|_, (dies, _)| *dies > now);
         let load =
-            |(instance, (_, held)): (&InstanceId, (Timestamp, u32))| MemberLoad { instance: instance.clone(), held };
+            |(instance, (_, held)): (&InstanceId, (Timestamp, u32))| InstanceLoad { instance: instance.clone(), held };
         survey.members = members.into_iter().map(load).collect();
         survey.members.sort_by(|a, b| a.instance.cmp(&b.instance));
         survey
@@ -107,7 +107,7 @@ struct AcquireRequest<'a> {
 
 #[async_trait]
 impl PartitionLeases for Reference {
-    async fn heartbeat(&self, instance: &InstanceId, dead_after: Duration) -> Result<MemberRank, Error> {
+    async fn heartbeat(&self, instance: &InstanceId, dead_after: Duration) -> Result<InstanceRank, Error> {
         let now = self.now();
         let mut state = self.state.lock();
         state.members.insert(instance.clone(), (now, dead_after));
@@ -117,7 +117,7 @@ impl PartitionLeases for Reference {
             live += alive;
             rank += if member < instance { alive } else { 0 };
         }
-        Ok(MemberRank { rank, live })
+        Ok(InstanceRank { rank, live })
     }
 
     async fn survey(&self, instance: &InstanceId) -> Result<LeaseSurvey, Error> {

@@ -19,12 +19,12 @@ impl State {
             (Some(_), None) => return Committed::Missing,
             (Some(_), Some(_)) | (None, None) => {}
         }
-        if let Some(mark) = commit.mark {
-            let key = (mark.subject.clone(), mark.key.clone());
-            if let Some((used, _)) = self.marks.get(&key) {
+        if let Some(idempotency_record) = commit.idempotency_record {
+            let key = (idempotency_record.subject.clone(), idempotency_record.key.clone());
+            if let Some((used, _)) = self.idempotency_records.get(&key) {
                 return Committed::KeyUsed(used.clone());
             }
-            self.marks.insert(key, (mark, now));
+            self.idempotency_records.insert(key, (idempotency_record, now));
         }
         self.orders.insert(commit.order.id, commit.order);
         for (id, event) in (first_row..).zip(commit.events) {
@@ -120,17 +120,19 @@ impl OrderStore for Reference {
     ) -> Result<Option<IdempotencyRecord>, Error> {
         let now = self.now();
         let state = self.state.lock();
-        let found = state.marks.get(&(subject.clone(), key.into()));
-        Ok(found.filter(|(_, written)| now.since(*written) <= keep).map(|(mark, _)| mark.clone()))
+        let found = state.idempotency_records.get(&(subject.clone(), key.into()));
+        Ok(found
+            .filter(|(_, written)| now.since(*written) <= keep)
+            .map(|(idempotency_record, _)| idempotency_record.clone()))
     }
 
     async fn sweep_idempotency_records(&self, keep: Duration, limit: u32) -> Result<u64, Error> {
         let now = self.now();
         let mut state = self.state.lock();
-        let old = state.marks.iter().filter(|(_, (_, written))| now.since(*written) > keep);
+        let old = state.idempotency_records.iter().filter(|(_, (_, written))| now.since(*written) > keep);
         let old: Vec<_> = old.map(|(key, _)| key.clone()).take(limit as usize).collect();
         for key in &old {
-            state.marks.remove(key);
+            state.idempotency_records.remove(key);
         }
         Ok(old.len() as u64)
     }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use domain::Timestamp;
 use ports::outbox::{
-    BatchOutcome, Claim, Claimed, Depth, Disposition, Exclusion, ExclusionOutcome, FencedOutcome, OutboxStore,
-    PoisonAction, PoisonPolicy, PoisonRow, ResolvedBatch, RowId, RowStatus, Settlement,
+    BatchOutcome, Claim, Claimed, Disposition, Exclusion, ExclusionOutcome, FencedOutcome, OutboxStore, PoisonAction,
+    PoisonPolicy, PoisonRow, ResolvedBatch, RowCounts, RowId, RowStatus, Settlement,
 };
 use ports::partitions::{LeaseFence, PartitionNo, Token};
 use ports::{Error, FailureType};
@@ -55,7 +55,10 @@ impl Row {
 
     /// Parks a row that died in its trials, as the policy of its topic and event type says.
     fn park_as_poison(&mut self, policy: &PoisonPolicy, now: Timestamp) -> PoisonRow {
-        let reason = format!("killed its process in {} trials", self.trial_deaths);
+        let reason = format!(
+            "poison: the worker or the process crashed in {} attempts that sent only this event",
+            self.trial_deaths
+        );
         self.failure = Some((FailureType::System, reason.clone()));
         self.apply(
             match policy.of(&self.event.topic, &self.event.kind) {
@@ -189,14 +192,14 @@ impl State {
         ResolvedBatch { closed: self.close(fence.partition, token, rows), parked }
     }
 
-    fn depth(&self, now: Timestamp) -> Depth {
+    fn depth(&self, now: Timestamp) -> RowCounts {
         let count = |status| self.rows.values().filter(|row| row.status == status).count() as u64;
         let is_parked_with_key = |row: &&Row| row.status == RowStatus::Parked && row.parked_with_key;
         let parked: Vec<&Row> = self.rows.values().filter(is_parked_with_key).collect();
         let waits_for_an_operator =
             |row: &Row| parked.iter().any(|head| head.event.key == row.event.key && head.id < row.id);
         let unsent = |row: &&Row| !row.is_sent() && row.status != RowStatus::Parked && !waits_for_an_operator(row);
-        Depth {
+        RowCounts {
             pending: count(RowStatus::Pending),
             in_flight: count(RowStatus::InFlight),
             failed: count(RowStatus::Failed),
@@ -231,7 +234,7 @@ impl OutboxStore for Reference {
         Ok(self.state.lock().resolve((fence, token), outcome, poison, self.now()))
     }
 
-    async fn depth(&self) -> Result<Depth, Error> {
+    async fn depth(&self) -> Result<RowCounts, Error> {
         Ok(self.state.lock().depth(self.now()))
     }
 

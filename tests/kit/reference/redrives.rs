@@ -14,7 +14,7 @@ impl RedriveLedger for Reference {
     async fn reserve(
         &self,
         dead_letters: &[DeadLetterId],
-        again_after: Duration,
+        reservation_timeout: Duration,
         audit: &Audit,
     ) -> Result<Vec<bool>, Error> {
         let now = self.now();
@@ -27,7 +27,7 @@ impl RedriveLedger for Reference {
                     true
                 }
                 Entry::Occupied(mut reserved) => {
-                    let free = !reserved.get().confirmed && now.since(reserved.get().at) >= again_after;
+                    let free = !reserved.get().confirmed && now.since(reserved.get().at) >= reservation_timeout;
                     if free {
                         reserved.insert(record);
                     }

@@ -34,7 +34,7 @@ pub const PARTITIONS: u32 = 8;
 #[derive(Clone, Default)]
 pub(crate) struct State {
     pub(crate) orders: BTreeMap<OrderId, Order>,
-    pub(crate) marks: BTreeMap<(Subject, Arc<str>), (IdempotencyRecord, Timestamp)>,
+    pub(crate) idempotency_records: BTreeMap<(Subject, Arc<str>), (IdempotencyRecord, Timestamp)>,
     pub(crate) rows: BTreeMap<RowId, Row>,
     pub(crate) last_row: RowId,
     /// The last number of each key in each topic, of the events that came through `EventStore`.

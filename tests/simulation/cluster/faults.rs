@@ -5,7 +5,7 @@ use kit::clock::SeededRng;
 use ports::clock::Rng;
 use tokio::time::Instant;
 
-use crate::cluster::instance::Surroundings;
+use crate::cluster::instance::ClusterContext;
 use crate::cluster::network::Server;
 use crate::cluster::world::World;
 
@@ -26,7 +26,7 @@ enum Repair {
 /// The faults of one run.
 pub struct Faults {
     rng: SeededRng,
-    surroundings: Surroundings,
+    cluster_context: ClusterContext,
     repairs: Vec<(Instant, Repair)>,
     deaths: u32,
     /// How many fail-overs are still to come.
@@ -35,8 +35,8 @@ pub struct Faults {
 
 impl Faults {
     /// Faults drawn from this seed.
-    pub fn new(seed: u64, surroundings: Surroundings, fail_overs: u32) -> Self {
-        Self { rng: SeededRng::new(seed), surroundings, repairs: Vec::new(), deaths: 0, fail_overs }
+    pub fn new(seed: u64, cluster_context: ClusterContext, fail_overs: u32) -> Self {
+        Self { rng: SeededRng::new(seed), cluster_context, repairs: Vec::new(), deaths: 0, fail_overs }
     }
 
     /// Injects faults for this much virtual time.
@@ -52,8 +52,8 @@ impl Faults {
 
     /// Ends all faults: every instance runs, is connected and is not frozen.
     pub async fn end(&mut self, world: &mut World) {
-        self.surroundings.network.heal();
-        self.surroundings.postgres.set_crashes_soon(false);
+        self.cluster_context.network.heal();
+        self.cluster_context.postgres.set_crashes_soon(false);
         for number in 0..world.instances() {
             world.set_frozen(number, false);
             world.start(number).await;
@@ -77,8 +77,10 @@ impl Faults {
             match repair {
                 Repair::Start(number) => world.start(number).await,
                 Repair::Thaw(number) => world.set_frozen(number, false),
-                Repair::Connect(number, server) => self.surroundings.network.set_cut(number, server, false),
-                Repair::SpeedUp(number, server) => self.surroundings.network.slow_down(number, server, Duration::ZERO),
+                Repair::Connect(number, server) => self.cluster_context.network.set_cut(number, server, false),
+                Repair::SpeedUp(number, server) => {
+                    self.cluster_context.network.slow_down(number, server, Duration::ZERO)
+                }
             }
         }
     }
@@ -104,21 +106,21 @@ impl Faults {
             38..58 if self.deaths < DEATHS_MAX => self.crash_actor(world, number),
             58..66 => self.isolate(world, number).await,
             66..74 => {
-                self.surroundings.network.set_cut(number, server, true);
+                self.cluster_context.network.set_cut(number, server, true);
                 self.later(4_000, Repair::Connect(number, server));
             }
             74..82 => {
                 let by = Duration::from_millis(self.below(2_800));
-                self.surroundings.network.slow_down(number, server, by);
+                self.cluster_context.network.slow_down(number, server, by);
                 self.later(5_000, Repair::SpeedUp(number, server));
             }
-            82..85 => self.surroundings.postgres.set_crashes_soon(true),
+            82..85 => self.cluster_context.postgres.set_crashes_soon(true),
             85..89 => {
                 // It restarts at times: then its connections break, too.
                 if self.below(2) == 0 {
-                    self.surroundings.network.break_all(server);
+                    self.cluster_context.network.break_all(server);
                 }
-                self.surroundings.network.stall(server, Duration::from_millis(self.below(4_000)));
+                self.cluster_context.network.stall(server, Duration::from_millis(self.below(4_000)));
             }
             89..100 if self.fail_overs > 0 => self.fail_over(world).await,
             _ => {}
@@ -128,9 +130,9 @@ impl Faults {
     /// The network of an instance becomes slow, and then it loses the store: another instance takes its partitions while it still publishes.
     async fn isolate(&mut self, world: &mut World, number: usize) {
         let by = Duration::from_millis(1_400 + self.below(1_400));
-        self.surroundings.network.slow_down(number, Server::Kafka, by);
+        self.cluster_context.network.slow_down(number, Server::Kafka, by);
         world.advance(Duration::from_millis(self.below(800))).await;
-        self.surroundings.network.set_cut(number, Server::Postgres, true);
+        self.cluster_context.network.set_cut(number, Server::Postgres, true);
         self.later(5_000, Repair::SpeedUp(number, Server::Kafka));
         self.later(5_000, Repair::Connect(number, Server::Postgres));
     }
@@ -151,8 +153,8 @@ impl Faults {
     /// The primary fails, and the standby that replaces it lacks what was committed in the last moments.
     async fn fail_over(&mut self, world: &mut World) {
         self.fail_overs -= 1;
-        let standby = self.surroundings.postgres.standby();
+        let standby = self.cluster_context.postgres.standby();
         world.advance(Duration::from_millis(self.below(1_500))).await;
-        self.surroundings.postgres.fail_over(standby);
+        self.cluster_context.postgres.fail_over(standby);
     }
 }

@@ -35,7 +35,7 @@ const CACHE_TTL: Duration = Duration::from_secs(2);
 
 /// What all instances of a run share.
 #[derive(Clone)]
-pub struct Surroundings {
+pub struct ClusterContext {
     pub postgres: SimulatedPostgres,
     pub kafka: SimulatedKafka,
     pub network: Network,
@@ -59,12 +59,12 @@ pub struct Instance {
 
 impl Instance {
     /// Starts a process under the name of this number.
-    pub async fn start(number: usize, surroundings: &Surroundings) -> Self {
+    pub async fn start(number: usize, cluster_context: &ClusterContext) -> Self {
         let local = LocalSet::new();
         let name = format!("instance-{number}");
-        let dependencies = dependencies(number, &name, surroundings);
-        let options = Options { instance: InstanceId(name.into()), ..surroundings.options.clone() };
-        let rng = Arc::clone(&surroundings.rng);
+        let dependencies = dependencies(number, &name, cluster_context);
+        let options = Options { instance: InstanceId(name.into()), ..cluster_context.options.clone() };
+        let rng = Arc::clone(&cluster_context.rng);
         let bus = supervision::Options {
             random: Arc::new(move || rng.fraction()),
             inspection_interval: Duration::from_secs(1),
@@ -102,9 +102,9 @@ impl Instance {
     }
 }
 
-fn dependencies(number: usize, name: &str, surroundings: &Surroundings) -> Dependencies {
-    let Surroundings { postgres, kafka, network, rng, clock, options, mode, handler, wake_hub, late_commits } =
-        surroundings.clone();
+fn dependencies(number: usize, name: &str, cluster_context: &ClusterContext) -> Dependencies {
+    let ClusterContext { postgres, kafka, network, rng, clock, options, mode, handler, wake_hub, late_commits } =
+        cluster_context.clone();
     let groups = GroupClient::new(kafka.clone(), network.link(number, Server::Kafka), clock.clone());
     let store = Arc::new(PostgresClient::new(postgres.clone(), network.link(number, Server::Postgres), late_commits));
     let broker = KafkaClient::new(kafka, network.link(number, Server::Kafka), mode, name);

@@ -6,18 +6,18 @@ use kit::checkers::{AcknowledgedEvent, Findings, check};
 use ports::broker::Position;
 use ports::broker::consumer_groups::Delivery;
 use ports::operators::{Audit, OutboxOperators, RowFilter, RowSelector, RowView};
-use ports::outbox::{Depth, OutboxStore, RowStatus};
+use ports::outbox::{OutboxStore, RowCounts, RowStatus};
 use ports::partitions::PartitionLeases;
 use tokio::time::Instant;
 
-use crate::cluster::instance::Surroundings;
+use crate::cluster::instance::ClusterContext;
 use crate::cluster::kafka::publish_mode::PublishMode;
 use crate::cluster::kafka::refusals::Refusals;
 use crate::support::process::TOPIC;
 use crate::support::record_faults::header;
 
 /// Longest time from the end of the faults until nothing waits: leases and transactions expire, retries become due.
-pub const REST_LIMIT: Duration = Duration::from_secs(60);
+pub const QUIESCENCE_LIMIT: Duration = Duration::from_secs(60);
 /// More rows than a run writes.
 const ROWS_MAX: u32 = 10_000;
 
@@ -26,38 +26,38 @@ pub type Violation = String;
 
 /// The store and the broker of a run.
 pub struct Invariants<'a> {
-    pub surroundings: &'a Surroundings,
+    pub cluster_context: &'a ClusterContext,
     pub refusals: &'a Refusals,
 }
 
 impl Invariants<'_> {
-    async fn depth(&self) -> Depth {
-        self.surroundings.postgres.data().depth().await.expect("the reference answers")
+    async fn depth(&self) -> RowCounts {
+        self.cluster_context.postgres.data().depth().await.expect("the reference answers")
     }
 
     async fn rows(&self, status: Option<RowStatus>) -> Vec<RowView> {
         let filter = RowFilter { status, ..RowFilter::default() };
-        self.surroundings.postgres.data().rows(&filter, ROWS_MAX).await.expect("the reference answers")
+        self.cluster_context.postgres.data().rows(&filter, ROWS_MAX).await.expect("the reference answers")
     }
 
     /// Whether no event waits and every partition has an owner.
-    pub async fn is_at_rest(&self) -> bool {
+    pub async fn is_quiescent(&self) -> bool {
         let depth = self.depth().await;
-        let views = self.surroundings.postgres.data().overview().await.expect("the reference answers");
+        let views = self.cluster_context.postgres.data().overview().await.expect("the reference answers");
         depth.pending + depth.in_flight + depth.failed + depth.parked == 0
             && views.iter().all(|view| view.owner.is_some() && view.in_flight.is_none())
     }
 
     /// What keeps the run from resting, for the message of a failed run.
     pub async fn remaining_work(&self) -> Violation {
-        let views = self.surroundings.postgres.data().overview().await.expect("the reference answers");
+        let views = self.cluster_context.postgres.data().overview().await.expect("the reference answers");
         let rows: Vec<RowView> =
             self.rows(None).await.into_iter().filter(|row| row.status != RowStatus::Sent).collect();
         let lines: Vec<String> = rows
             .iter()
             .map(|row| format!("row {} of key {}, partition {}: {:?}", row.id, row.key, row.partition, row.status))
             .collect();
-        format!("after {REST_LIMIT:?} something still waits:\n{}\n{views:#?}", lines.join("\n"))
+        format!("after {QUIESCENCE_LIMIT:?} something still waits:\n{}\n{views:#?}", lines.join("\n"))
     }
 
     /// An operator retries the rows that the broker refused for good; no other row may be parked.
@@ -67,7 +67,7 @@ impl Invariants<'_> {
             if !self.refusals.justifies_parking(&row.event_id.to_string()) {
                 return Err(format!("parked without cause: {row:?}"));
             }
-            self.surroundings.postgres.data().retry(row.id, &audit).await.expect("the reference answers");
+            self.cluster_context.postgres.data().retry(row.id, &audit).await.expect("the reference answers");
         }
         Ok(())
     }
@@ -77,23 +77,23 @@ impl Invariants<'_> {
     pub async fn check_topic(&self, acknowledged: &[AcknowledgedEvent]) -> Result<(), Violation> {
         let rows = self.rows(None).await;
         let stored: BTreeSet<String> = rows.iter().map(|row| row.event_id.to_string()).collect();
-        let log = self.surroundings.kafka.read(TOPIC);
+        let log = self.cluster_context.kafka.read(TOPIC);
         let published: BTreeSet<String> = log.iter().map(event_of).collect();
         if let Some(lost) = stored.difference(&published).next() {
             return Err(format!("event {lost} is not in the topic"));
         }
-        let is_unknown = |event: &&String| !self.surroundings.postgres.was_committed(event);
+        let is_unknown = |event: &&String| !self.cluster_context.postgres.was_committed(event);
         if let Some(unknown) = published.iter().find(is_unknown) {
             return Err(format!("event {unknown} was published and never committed"));
         }
         self.check_positions(&rows, &log).await?;
-        if self.surroundings.postgres.fail_overs() == 0 {
+        if self.cluster_context.postgres.fail_overs() == 0 {
             let findings = check(&log, acknowledged);
-            let is_once = self.surroundings.mode == PublishMode::AtLeastOnce || findings.duplicated.is_empty();
+            let is_once = self.cluster_context.mode == PublishMode::AtLeastOnce || findings.duplicated.is_empty();
             let is_clean = is_once && is_complete(&findings) && stored == published;
             return if is_clean { Ok(()) } else { Err(findings.to_string()) };
         }
-        if self.surroundings.mode == PublishMode::ExactlyOnce {
+        if self.cluster_context.mode == PublishMode::ExactlyOnce {
             self.check_duplicates(&log)?;
         }
         let kept: Vec<Delivery> = log.into_iter().filter(|delivery| stored.contains(&event_of(delivery))).collect();
@@ -103,7 +103,7 @@ impl Invariants<'_> {
 
     /// Number of records in the topic whose event an earlier one has.
     pub fn duplicates(&self) -> u64 {
-        let log = self.surroundings.kafka.read(TOPIC);
+        let log = self.cluster_context.kafka.read(TOPIC);
         let events: BTreeSet<String> = log.iter().map(event_of).collect();
         (log.len() - events.len()) as u64
     }
@@ -113,7 +113,8 @@ impl Invariants<'_> {
         let at: BTreeMap<&Position, String> = log.iter().map(|one| (&one.position, event_of(one))).collect();
         for row in rows {
             let selector = RowSelector::Event(row.event_id);
-            let diagnosis = self.surroundings.postgres.data().diagnose(selector).await.expect("the reference answers");
+            let diagnosis =
+                self.cluster_context.postgres.data().diagnose(selector).await.expect("the reference answers");
             let position = diagnosis.and_then(|diagnosis| diagnosis.sent_to?.position());
             let Some(position) = position else { continue };
             if at.get(&position) != Some(&row.event_id.to_string()) {
@@ -127,10 +128,10 @@ impl Invariants<'_> {
     fn check_duplicates(&self, log: &[Delivery]) -> Result<(), Violation> {
         let mut copies: BTreeMap<String, u32> = BTreeMap::new();
         log.iter().for_each(|delivery| *copies.entry(event_of(delivery)).or_default() += 1);
-        let adopted = self.surroundings.postgres.adopted_at().unwrap_or_else(Instant::now);
+        let adopted = self.cluster_context.postgres.accepted_at().unwrap_or_else(Instant::now);
         for (event, copies) in copies.into_iter().filter(|(_, copies)| *copies > 1) {
-            let first = self.surroundings.kafka.committed_at(&event);
-            let is_bounded = copies <= 1 + self.surroundings.postgres.fail_overs();
+            let first = self.cluster_context.kafka.committed_at(&event);
+            let is_bounded = copies <= 1 + self.cluster_context.postgres.fail_overs();
             if !is_bounded || first.is_none_or(|first| first > adopted) {
                 return Err(format!("event {event} is in the topic {copies} times"));
             }

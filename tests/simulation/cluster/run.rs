@@ -15,8 +15,8 @@ use crate::cluster::consumers::handler::SimulatedHandler;
 use crate::cluster::consumers::invariants::ConsumerInvariants;
 use crate::cluster::faults::Faults;
 use crate::cluster::flaw::Flaw;
-use crate::cluster::instance::{self, Surroundings};
-use crate::cluster::invariants::{Invariants, REST_LIMIT, Violation};
+use crate::cluster::instance::{self, ClusterContext};
+use crate::cluster::invariants::{Invariants, QUIESCENCE_LIMIT, Violation};
 use crate::cluster::kafka::broker::SimulatedKafka;
 use crate::cluster::kafka::publish_mode::PublishMode;
 use crate::cluster::kafka::refusals::Refusals;
@@ -30,7 +30,7 @@ use crate::support::wake_hub::WakeHub;
 /// How long faults are injected.
 const FAULTY_TIME: Duration = Duration::from_secs(6);
 /// Time between two looks whether anything waits.
-const REST_PAUSE: Duration = Duration::from_millis(250);
+const QUIESCENCE_PAUSE: Duration = Duration::from_millis(250);
 
 /// What a run did.
 #[derive(Debug)]
@@ -139,7 +139,7 @@ async fn run_in(seed: u64, mode: PublishMode, flaw: Option<Flaw>) -> RunReport {
     let kafka = SimulatedKafka::new(network.clone(), flaw, refusals.clone());
     let postgres =
         SimulatedPostgres::new(setting.options.partitions, kafka.clone(), network.clone(), flaw, trace.clone());
-    let surroundings = Surroundings {
+    let cluster_context = ClusterContext {
         postgres,
         kafka,
         network: network.clone(),
@@ -151,8 +151,8 @@ async fn run_in(seed: u64, mode: PublishMode, flaw: Option<Flaw>) -> RunReport {
         wake_hub: setting.has_wake_channel.then(WakeHub::default),
         late_commits: setting.late_commits,
     };
-    let mut world = World::new(setting.instances, surroundings.clone(), trace.clone());
-    let mut faults = Faults::new(rng.next_u64(), surroundings.clone(), setting.fail_overs);
+    let mut world = World::new(setting.instances, cluster_context.clone(), trace.clone());
+    let mut faults = Faults::new(rng.next_u64(), cluster_context.clone(), setting.fail_overs);
     for number in 0..setting.instances {
         world.start(number).await;
     }
@@ -166,7 +166,7 @@ async fn run_in(seed: u64, mode: PublishMode, flaw: Option<Flaw>) -> RunReport {
     refusals.clear();
     world.run(writers.finished()).await;
 
-    let invariants = Invariants { surroundings: &surroundings, refusals: &refusals };
+    let invariants = Invariants { cluster_context: &cluster_context, refusals: &refusals };
     let result = end(&mut world, &invariants, &replies, &trace).await;
     RunReport { fingerprint: trace.fingerprint(), counts: trace.counts(), result }
 }
@@ -178,15 +178,15 @@ async fn end(
     replies: &Replies,
     trace: &Trace,
 ) -> Result<(), Violation> {
-    let (began, consumers) = (Instant::now(), ConsumerInvariants(invariants.surroundings));
-    while !is_at_rest(invariants, &consumers).await {
+    let (began, consumers) = (Instant::now(), ConsumerInvariants(invariants.cluster_context));
+    while !is_quiescent(invariants, &consumers).await {
         invariants.retry_parked().await?;
         world.restart_those_that_gave_up().await;
-        if began.elapsed() > REST_LIMIT {
+        if began.elapsed() > QUIESCENCE_LIMIT {
             let remaining = format!("{}\n{}", invariants.remaining_work().await, consumers.remaining_work());
             return Err(first_violation(trace).unwrap_or(remaining));
         }
-        world.advance(REST_PAUSE).await;
+        world.advance(QUIESCENCE_PAUSE).await;
     }
     if let Some(violation) = first_violation(trace) {
         return Err(violation);
@@ -199,11 +199,11 @@ async fn end(
 }
 
 /// Whether every event has left, and everything that has left is consumed. A request may arrive until then, so all of it holds at once.
-async fn is_at_rest(invariants: &Invariants<'_>, consumers: &ConsumerInvariants<'_>) -> bool {
-    let Surroundings { network, kafka, .. } = invariants.surroundings;
+async fn is_quiescent(invariants: &Invariants<'_>, consumers: &ConsumerInvariants<'_>) -> bool {
+    let ClusterContext { network, kafka, .. } = invariants.cluster_context;
     // A transaction of a killed instance hides later records until the coordinator aborts it.
     !network.has_late_requests()
-        && invariants.is_at_rest().await
+        && invariants.is_quiescent().await
         && kafka.is_decided()
         && consumers.remaining().is_empty()
 }

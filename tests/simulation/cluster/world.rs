@@ -9,7 +9,7 @@ use app::dispatch::Dispatch;
 use parking_lot::Mutex;
 use tokio::time::sleep;
 
-use crate::cluster::instance::{Instance, Surroundings};
+use crate::cluster::instance::{ClusterContext, Instance};
 use crate::cluster::trace::Trace;
 
 /// Longest time that a graceful stop may take.
@@ -39,7 +39,7 @@ struct Place {
 
 /// All instances of a run.
 pub struct World {
-    surroundings: Surroundings,
+    cluster_context: ClusterContext,
     trace: Trace,
     places: Vec<Place>,
     directory: Directory,
@@ -47,11 +47,11 @@ pub struct World {
 
 impl World {
     /// As many instances, none of which runs.
-    pub fn new(instances: usize, surroundings: Surroundings, trace: Trace) -> Self {
+    pub fn new(instances: usize, cluster_context: ClusterContext, trace: Trace) -> Self {
         let places = (0..instances).map(|_| Place::default()).collect();
         let directory = Directory::default();
         directory.0.lock().resize_with(instances, || None);
-        Self { surroundings, trace, places, directory }
+        Self { cluster_context, trace, places, directory }
     }
 
     /// The APIs of the instances.
@@ -91,8 +91,8 @@ impl World {
     pub async fn start(&mut self, number: usize) {
         if self.places[number].process.is_none() {
             self.note("start", number);
-            let surroundings = self.surroundings.clone();
-            let process = self.run(Instance::start(number, &surroundings)).await;
+            let cluster_context = self.cluster_context.clone();
+            let process = self.run(Instance::start(number, &cluster_context)).await;
             self.directory.0.lock()[number] = Some(process.dispatch());
             self.places[number] = Place { process: Some(process), is_frozen: false };
         }

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use ports::Error;
 use ports::clock::Clock;
 use ports::partitions::{
-    AcquireReason, Acquisition, Epoch, InstanceId, LeaseSurvey, MemberRank, PartitionLeases, PartitionNo,
+    AcquireReason, Acquisition, Epoch, InstanceId, InstanceRank, LeaseSurvey, PartitionLeases, PartitionNo,
     PartitionView, Release, Renewal, Token,
 };
 
@@ -77,7 +77,7 @@ pub fn total(seconds: &[CallCounts]) -> CallCounts {
 
 #[async_trait]
 impl PartitionLeases for CountedLeases {
-    async fn heartbeat(&self, instance: &InstanceId, dead_after: Duration) -> Result<MemberRank, Error> {
+    async fn heartbeat(&self, instance: &InstanceId, dead_after: Duration) -> Result<InstanceRank, Error> {
         self.count(|counts| counts.heartbeats += 1);
         self.store.heartbeat(instance, dead_after).await
     }

@@ -102,7 +102,7 @@ async fn repeated_crashes_at_every_relay_call_lose_and_double_no_event() {
         Call::Publish,
         Call::Settle,
         Call::Resolve,
-        Call::LeaseFence,
+        Call::Fence,
         Call::Watermark,
         Call::OpenSession,
         Call::Acquire,

@@ -100,7 +100,7 @@ async fn a_broker_that_shows_its_return_is_tried_at_once() {
 #[tokio::test(start_paused = true)]
 async fn a_service_that_starts_without_a_broker_sends_once_the_broker_is_up() {
     let (environment, mut ledger) = (Environment::new(), Ledger::default());
-    for call in [Call::Watermark, Call::OpenSession, Call::LeaseFence, Call::Publish, Call::Append] {
+    for call in [Call::Watermark, Call::OpenSession, Call::Fence, Call::Publish, Call::Append] {
         environment.script.always(call, InjectedFault::Unreachable);
     }
     let process = environment.start().await;

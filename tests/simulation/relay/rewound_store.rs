@@ -65,12 +65,12 @@ async fn nothing_is_claimed_on_a_new_timeline_before_every_session_is_fenced() {
     ledger.create_orders(&process, 12).await;
     process.advance(Duration::from_secs(10)).await;
     assert!(environment.script.injected().contains(&(Call::FenceAll, InjectedFault::Unreachable)));
-    assert_eq!((process.depth().await.pending, environment.script.is_timeline_adopted()), (12, false));
+    assert_eq!((process.depth().await.pending, environment.script.is_timeline_accepted()), (12, false));
 
     environment.script.clear();
     process.wait_until_drained(2 * TIMEOUT).await;
 
-    assert!(environment.script.is_timeline_adopted());
+    assert!(environment.script.is_timeline_accepted());
     assert_eq!(process.metrics.outbox_store_rewound_total.get(), 0, "the broker has nothing that the store lacks");
     ledger.assert_guarantees(&process).await;
 }
@@ -85,7 +85,7 @@ async fn partitions_behind_a_new_timeline_are_counted_once_and_lose_nothing() {
 
     environment.script.change_timeline();
     environment.record_faults.raise_watermarks(AHEAD);
-    environment.script.once(Call::Adopt, InjectedFault::UnknownNotDone);
+    environment.script.once(Call::AcceptTimeline, InjectedFault::UnknownNotDone);
     let process = environment.start().await;
     for id in &ids {
         ledger.change_status(&process, *id, Status::Processing).await;
@@ -156,8 +156,8 @@ async fn an_adoption_with_a_lost_reply_is_reported_once() {
 
     environment.script.change_timeline();
     environment.record_faults.raise_watermarks(AHEAD);
-    environment.script.once(Call::Adopt, InjectedFault::UnknownDone);
-    environment.script.once(Call::Adopt, InjectedFault::Unreachable);
+    environment.script.once(Call::AcceptTimeline, InjectedFault::UnknownDone);
+    environment.script.once(Call::AcceptTimeline, InjectedFault::Unreachable);
     let process = environment.start().await;
     ledger.create_orders(&process, 12).await;
     process.wait_until_drained(2 * TIMEOUT).await;

@@ -9,16 +9,16 @@ use crate::support::process::TIMEOUT;
 use crate::support::record_faults::RecordFault;
 
 /// Loses two replies of this call, in a scenario with refusals and a lost producer session, so that each kind of call is made.
-async fn lose_two_replies(call: Call, mishap: InjectedFault) {
-    lose_two_replies_in(Environment::new(), call, mishap).await;
+async fn lose_two_replies(call: Call, injected_fault: InjectedFault) {
+    lose_two_replies_in(Environment::new(), call, injected_fault).await;
 }
 
-async fn lose_two_replies_in(environment: Environment, call: Call, mishap: InjectedFault) {
+async fn lose_two_replies_in(environment: Environment, call: Call, injected_fault: InjectedFault) {
     let mut ledger = Ledger::default();
-    environment.script.times(2, call, mishap);
+    environment.script.times(2, call, injected_fault);
     // More than one cycle can take: the exclusions of one batch are one call.
     environment.record_faults.add(16, RecordFault::RefuseTransient, |_| true);
-    if call == Call::Resolve || call == Call::LeaseFence {
+    if call == Call::Resolve || call == Call::Fence {
         environment.script.times(2, Call::Publish, InjectedFault::SessionLost);
     }
     let process = environment.start().await;
@@ -32,16 +32,16 @@ async fn lose_two_replies_in(environment: Environment, call: Call, mishap: Injec
     process.wait_until_drained(TIMEOUT * 2).await;
 
     assert_eq!(
-        environment.script.injected().iter().filter(|met| **met == (call, mishap)).count(),
+        environment.script.injected().iter().filter(|met| **met == (call, injected_fault)).count(),
         2,
-        "{call:?} {mishap:?}"
+        "{call:?} {injected_fault:?}"
     );
     ledger.assert_guarantees(&process).await;
 }
 
 async fn lose_replies(call: Call) {
-    for mishap in [InjectedFault::UnknownDone, InjectedFault::UnknownNotDone, InjectedFault::Unreachable] {
-        lose_two_replies(call, mishap).await;
+    for injected_fault in [InjectedFault::UnknownDone, InjectedFault::UnknownNotDone, InjectedFault::Unreachable] {
+        lose_two_replies(call, injected_fault).await;
     }
 }
 
@@ -59,10 +59,10 @@ async fn a_lost_producer_session_is_reopened_and_its_claims_are_resolved() {
 #[tokio::test(start_paused = true)]
 async fn a_lost_session_of_two_in_turn_is_replaced_and_its_claims_are_resolved() {
     for slots in [1, 2, 3] {
-        for mishap in [InjectedFault::SessionLost, InjectedFault::UnknownDone, InjectedFault::UnknownNotDone] {
+        for injected_fault in [InjectedFault::SessionLost, InjectedFault::UnknownDone, InjectedFault::UnknownNotDone] {
             let mut environment = Environment::new();
             environment.options.producers = ProducerSlots::Shared(slots);
-            lose_two_replies_in(environment, Call::Publish, mishap).await;
+            lose_two_replies_in(environment, Call::Publish, injected_fault).await;
         }
     }
 }
@@ -89,7 +89,7 @@ async fn a_resolution_with_a_lost_reply_is_repeated() {
 
 #[tokio::test(start_paused = true)]
 async fn a_fence_with_a_lost_reply_is_repeated_until_it_succeeds() {
-    lose_replies(Call::LeaseFence).await;
+    lose_replies(Call::Fence).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -17,7 +17,7 @@ use kit::checkers::read_all;
 use ports::broker::consumer_groups::{ConsumerGroups, Delivery};
 use ports::operators::{Audit, OutboxOperators, RowFilter, RowView};
 use ports::orders::cache::OrderCache;
-use ports::outbox::{Depth, OutboxStore, RowStatus};
+use ports::outbox::{OutboxStore, RowCounts, RowStatus};
 use ports::partitions::PartitionLeases;
 use supervision::SupervisionBus;
 use telemetry::Metrics;
@@ -162,7 +162,7 @@ impl Process {
     }
 
     /// Rows of the outbox by status.
-    pub async fn depth(&self) -> Depth {
+    pub async fn depth(&self) -> RowCounts {
         self.store.depth().await.expect("the outbox can be counted")
     }
 

@@ -57,9 +57,10 @@ impl TopicLog for Embedded {
 
     async fn register(&self, group: &str, topic: &str) -> Result<OffsetCommitOutcome, Error> {
         let (name, reader) = (topic.to_owned(), group.to_owned());
-        let fresh = self.inner.clock.now();
-        let is_fresh = move |sql: &Connection| group_offsets::is_fresh(sql, &reader, log::topic_in(sql, &name)?, fresh);
-        if self.read("group_seen", is_fresh).await? {
+        let now = self.inner.clock.now();
+        let was_seen_recently =
+            move |sql: &Connection| group_offsets::was_seen_recently(sql, &reader, log::topic_in(sql, &name)?, now);
+        if self.read("group_seen", was_seen_recently).await? {
             return Ok(OffsetCommitOutcome::Committed);
         }
         self.commit(group, topic, &[], OffsetCommitMode::Forward).await

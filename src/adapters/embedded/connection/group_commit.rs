@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 
 use crate::broker::log_ends::LogEnds;
 use crate::error::{CommandResult, WriteError, of_commit, of_statement};
-use crate::orders::owner_index::{self, FRESH_MAX};
+use crate::orders::owner_index::{self, UNINDEXED_MAX};
 use crate::outbox::counts::Counts;
 
 /// Commits must succeed for this long before `commits_recovered` is logged.
@@ -32,7 +32,7 @@ pub(crate) struct WriteContext<'a> {
     /// commit order, so no new row appears below; a command that makes an old row ready removes the entry.
     pub(crate) scan_starts: &'a mut HashMap<u32, i64>,
     /// Orders that this command added to the list of unindexed orders.
-    pub(crate) fresh: u32,
+    pub(crate) unindexed_orders: u32,
     writing: bool,
 }
 
@@ -45,7 +45,7 @@ impl WriteContext<'_> {
 
 /// How the changes of a failing command are undone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Isolation {
+pub(crate) enum SavepointMode {
     /// By a savepoint of its own: the command may fail after it has written.
     OwnSavepoint,
     /// No savepoint: the command checks every reason to refuse before it calls [`WriteContext::begin_writing`], so there is nothing to undo.
@@ -56,7 +56,7 @@ pub(crate) enum Isolation {
 /// A command in the writer's queue.
 pub(crate) trait WriterCommand: Send {
     /// How its changes are undone when it fails.
-    fn isolation(&self) -> Isolation;
+    fn savepoint_mode(&self) -> SavepointMode;
     /// Runs the command and keeps its result.
     fn run(&mut self, context: &mut WriteContext<'_>) -> CommandEffect;
     /// Sends the result to the caller, or the group's error where the group did not become durable.
@@ -74,7 +74,7 @@ pub(crate) enum CommandEffect {
 /// A closure as a [`WriterCommand`].
 pub(crate) struct ClosureCommand<T, F> {
     operation: &'static str,
-    isolation: Isolation,
+    savepoint_mode: SavepointMode,
     command: Option<F>,
     value: Option<Result<T, Error>>,
     reply: oneshot::Sender<Result<T, Error>>,
@@ -84,17 +84,17 @@ impl<T: Send, F: FnOnce(&mut WriteContext<'_>) -> CommandResult<T> + Send> Closu
     /// The command, and the receiver of its result.
     pub(crate) fn new(
         operation: &'static str,
-        isolation: Isolation,
+        savepoint_mode: SavepointMode,
         command: F,
     ) -> (Self, oneshot::Receiver<Result<T, Error>>) {
         let (reply, result) = oneshot::channel();
-        (Self { operation, isolation, command: Some(command), value: None, reply }, result)
+        (Self { operation, savepoint_mode, command: Some(command), value: None, reply }, result)
     }
 }
 
 impl<T: Send, F: FnOnce(&mut WriteContext<'_>) -> CommandResult<T> + Send> WriterCommand for ClosureCommand<T, F> {
-    fn isolation(&self) -> Isolation {
-        self.isolation
+    fn savepoint_mode(&self) -> SavepointMode {
+        self.savepoint_mode
     }
 
     fn run(&mut self, context: &mut WriteContext<'_>) -> CommandEffect {
@@ -123,21 +123,21 @@ impl<T: Send, F: FnOnce(&mut WriteContext<'_>) -> CommandResult<T> + Send> Write
 }
 
 /// The writing connection and its state between commands.
-pub(crate) struct Engine {
+pub(crate) struct WritingConnection {
     pub(crate) sql: Connection,
     clock: Arc<dyn Clock>,
     log_ends: Arc<LogEnds>,
     scan_starts: HashMap<u32, i64>,
     /// Number of orders that are not yet in the index by owner.
-    fresh: u32,
+    unindexed_orders: u32,
     /// When a commit last failed; `None` after [`CALM_PERIOD`] without a failure.
     failed: Option<Instant>,
 }
 
-impl Engine {
+impl WritingConnection {
     /// An engine on a connection that is set up for writing.
-    pub(crate) fn new(sql: Connection, clock: Arc<dyn Clock>, log_ends: Arc<LogEnds>, fresh: u32) -> Self {
-        Self { sql, clock, log_ends, scan_starts: HashMap::new(), fresh, failed: None }
+    pub(crate) fn new(sql: Connection, clock: Arc<dyn Clock>, log_ends: Arc<LogEnds>, unindexed_orders: u32) -> Self {
+        Self { sql, clock, log_ends, scan_starts: HashMap::new(), unindexed_orders, failed: None }
     }
 
     /// Runs all commands in as few transactions as possible and replies to each.
@@ -145,7 +145,7 @@ impl Engine {
         while !commands.is_empty() {
             self.transaction(&mut commands);
         }
-        if self.fresh >= FRESH_MAX {
+        if self.unindexed_orders >= UNINDEXED_MAX {
             self.index_owners();
         }
     }
@@ -157,10 +157,10 @@ impl Engine {
             .and_then(|()| owner_index::file(&self.sql))
             .and_then(|()| self.statement("COMMIT"));
         match filed {
-            Ok(()) => self.fresh = 0,
+            Ok(()) => self.unindexed_orders = 0,
             Err(error) => {
                 tracing::debug!(event = "owner_index_update_failed", %error, "new orders are not yet in the index by owner; the next commits retry");
-                self.fresh /= 2;
+                self.unindexed_orders /= 2;
                 if !self.sql.is_autocommit() {
                     // A rollback that fails shows as an error of the next BEGIN.
                     let _ = self.sql.execute_batch("ROLLBACK");
@@ -189,7 +189,7 @@ impl Engine {
             self.scan_starts.clear();
         } else {
             self.log_ends.advance(&group.ends);
-            self.fresh += group.fresh;
+            self.unindexed_orders += group.unindexed_orders;
         }
         group.commands.into_iter().for_each(|command| command.reply(outcome.as_ref().copied()));
     }
@@ -202,16 +202,16 @@ impl Engine {
             counts: Counts::default(),
             ends: Vec::new(),
             scan_starts: &mut self.scan_starts,
-            fresh: 0,
+            unindexed_orders: 0,
             writing: false,
         };
-        let own_savepoint = command.isolation() == Isolation::OwnSavepoint;
+        let own_savepoint = command.savepoint_mode() == SavepointMode::OwnSavepoint;
         let opened = if own_savepoint { statement(&self.sql, "SAVEPOINT one") } else { Ok(()) };
         let effect = match opened {
             Ok(()) => command.run(&mut context),
             Err(error) => CommandEffect::Failed(of_statement(&error, "savepoint")),
         };
-        let WriteContext { counts, ends, fresh, writing, .. } = context;
+        let WriteContext { counts, ends, unindexed_orders, writing, .. } = context;
         group.commands.push(command);
         let kept = matches!(effect, CommandEffect::Kept);
         // On a full disk SQLite may have rolled back the whole transaction by itself.
@@ -232,7 +232,7 @@ impl Engine {
             Ok(()) if kept => {
                 group.counts.add(counts);
                 group.ends.extend(ends);
-                group.fresh += fresh;
+                group.unindexed_orders += unindexed_orders;
             }
             Ok(()) => self.scan_starts.clear(),
             Err(error) => group.lost = Some(of_statement(&error, "savepoint")),
@@ -290,7 +290,7 @@ struct CommitGroup {
     commands: Vec<Box<dyn WriterCommand>>,
     counts: Counts,
     ends: Vec<(u32, u64)>,
-    fresh: u32,
+    unindexed_orders: u32,
     lost: Option<Error>,
 }
 

@@ -8,7 +8,7 @@ use ports::Error;
 use rusqlite::Connection;
 
 use crate::connection::completion::{CompleteOnDrop, Completion};
-use crate::connection::group_commit::{ClosureCommand, Engine, Isolation, WriteContext, WriterCommand};
+use crate::connection::group_commit::{ClosureCommand, SavepointMode, WriteContext, WriterCommand, WritingConnection};
 use crate::connection::queue::{PushError, Queue};
 use crate::connection::readers::snapshot;
 use crate::error::{CommandResult, closed};
@@ -23,12 +23,12 @@ pub(crate) enum Writer {
         done: Arc<Completion>,
     },
     /// On the calling thread. `None` after the store was closed.
-    Inline(Mutex<Option<Engine>>),
+    Inline(Mutex<Option<WritingConnection>>),
 }
 
 impl Writer {
     /// Starts the writing thread. At most `capacity` commands wait, and at most `group_max` share a commit.
-    pub(crate) fn thread(engine: Engine, capacity: usize, group_max: usize) -> std::io::Result<Self> {
+    pub(crate) fn thread(engine: WritingConnection, capacity: usize, group_max: usize) -> std::io::Result<Self> {
         let queue = Arc::new(Queue::new(capacity));
         let done = Arc::new(Completion::default());
         let (commands, completion) = (queue.clone(), CompleteOnDrop(done.clone()));
@@ -45,12 +45,17 @@ impl Writer {
     ///
     /// # Errors
     /// [`Error::Overloaded`] when the queue is full; [`Error::Unknown`] when the thread ended before the command's commit was confirmed.
-    pub(crate) async fn call<T, F>(&self, operation: &'static str, isolation: Isolation, command: F) -> Result<T, Error>
+    pub(crate) async fn call<T, F>(
+        &self,
+        operation: &'static str,
+        savepoint_mode: SavepointMode,
+        command: F,
+    ) -> Result<T, Error>
     where
         T: Send + 'static,
         F: FnOnce(&mut WriteContext<'_>) -> CommandResult<T> + Send + 'static,
     {
-        let (command, result) = ClosureCommand::new(operation, isolation, command);
+        let (command, result) = ClosureCommand::new(operation, savepoint_mode, command);
         match self {
             Writer::Thread { queue, .. } => match queue.put(Box::new(command)) {
                 Ok(()) => {}
@@ -119,7 +124,7 @@ impl Writer {
     }
 }
 
-fn write_all(mut engine: Engine, commands: &Queue<Box<dyn WriterCommand>>, group_max: usize) {
+fn write_all(mut engine: WritingConnection, commands: &Queue<Box<dyn WriterCommand>>, group_max: usize) {
     loop {
         let group = commands.take(group_max);
         if group.is_empty() {
@@ -131,6 +136,6 @@ fn write_all(mut engine: Engine, commands: &Queue<Box<dyn WriterCommand>>, group
 }
 
 /// Moves the write-ahead log into the file, so that a copy of the file is complete. After a failure the next opening repeats it.
-fn checkpoint(engine: &Engine) {
+fn checkpoint(engine: &WritingConnection) {
     let _ = engine.sql.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)");
 }

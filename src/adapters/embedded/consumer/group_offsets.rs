@@ -6,7 +6,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::broker::log_ends::{LogTopic, OFFSET_BITS};
 use crate::connection::group_commit::WriteContext;
-use crate::consumer::joined_groups::{JoinedGroups, SEEN_FRESH};
+use crate::consumer::joined_groups::{JoinedGroups, SEEN_RECENTLY};
 use crate::error::CommandResult;
 
 /// Most groups whose offsets are kept. Each uses a few rows for each topic, and anyone with the role to read may name a new one.
@@ -24,11 +24,11 @@ pub(crate) fn find(sql: &Connection, group: &str, topic: LogTopic) -> CommandRes
 }
 
 /// Whether a group has offsets in all partitions and was seen a short time ago.
-pub(crate) fn is_fresh(sql: &Connection, group: &str, topic: LogTopic, now: Timestamp) -> CommandResult<bool> {
+pub(crate) fn was_seen_recently(sql: &Connection, group: &str, topic: LogTopic, now: Timestamp) -> CommandResult<bool> {
     let mut seen = sql.prepare_cached(
         "SELECT count(*) FROM group_offset WHERE consumer_group = ?1 AND number >= ?2 AND number < ?3 AND seen_at > ?4",
     )?;
-    let oldest = now.millis() - SEEN_FRESH.as_millis() as i64;
+    let oldest = now.millis() - SEEN_RECENTLY.as_millis() as i64;
     let found: u32 =
         seen.query_row(params![group, topic.first, topic.first + topic.partitions, oldest], |row| row.get(0))?;
     Ok(found == topic.partitions)

@@ -80,7 +80,7 @@ fn commit(context: &WriteContext<'_>, group: &str, mark: &ProcessedEvent) -> Com
     }
     for effect in &mark.effects {
         match effect {
-            Effect::RememberRemote { order_id, region, hlc } => remember(context, *order_id, region, *hlc)?,
+            Effect::StoreRemoteStamp { order_id, region, hlc } => remember(context, *order_id, region, *hlc)?,
         }
     }
     Ok(InboxOutcome::New)

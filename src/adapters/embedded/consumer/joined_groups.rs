@@ -10,7 +10,7 @@ use crate::connection::group_commit::WriteContext;
 use crate::error::CommandResult;
 
 /// Time for which a group that was seen needs no new write: far below any sensible retention, and far above the interval of sweeps and polls.
-pub(crate) const SEEN_FRESH: Duration = Duration::from_secs(60);
+pub(crate) const SEEN_RECENTLY: Duration = Duration::from_secs(60);
 
 /// The number of members of each joined group.
 #[derive(Default)]
@@ -30,12 +30,12 @@ impl JoinedGroups {
     pub(crate) fn mark_seen(&self, context: &WriteContext<'_>, oldest: i64) -> CommandResult<()> {
         let names: Vec<Arc<str>> = self.members.lock().keys().cloned().collect();
         let now = context.now.millis();
-        let fresh = oldest.max(now - SEEN_FRESH.as_millis() as i64);
+        let seen_at = oldest.max(now - SEEN_RECENTLY.as_millis() as i64);
         let mut seen = context
             .sql
             .prepare_cached("UPDATE group_offset SET seen_at = ?2 WHERE consumer_group = ?1 AND seen_at < ?3")?;
         for name in names {
-            seen.execute(params![&*name, now, fresh])?;
+            seen.execute(params![&*name, now, seen_at])?;
         }
         Ok(())
     }

@@ -4,11 +4,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use domain::Timestamp;
 use outbox::AcquireDecision;
-use outbox::limits::MEMBER_RETENTION_FACTOR;
+use outbox::limits::INSTANCE_RETENTION_FACTOR;
 use ports::Error;
 use ports::partitions::{
-    AcquireReason, Acquired, Acquisition, Epoch, FreePartition, InstanceId, LeaseFence, LeaseSurvey, Liveness,
-    MemberLoad, MemberRank, OpenBatch, PartitionLeases, PartitionNo, PartitionView, Release, Renewal, Token,
+    AcquireReason, Acquired, Acquisition, Epoch, FreePartition, InstanceId, InstanceLoad, InstanceRank, LeaseFence,
+    LeaseSurvey, Liveness, OpenBatch, PartitionLeases, PartitionNo, PartitionView, Release, Renewal, Token,
 };
 use rusqlite::{Connection, params};
 
@@ -21,7 +21,7 @@ use crate::units::millis;
 
 #[async_trait]
 impl PartitionLeases for Embedded {
-    async fn heartbeat(&self, instance: &InstanceId, dead_after: Duration) -> Result<MemberRank, Error> {
+    async fn heartbeat(&self, instance: &InstanceId, dead_after: Duration) -> Result<InstanceRank, Error> {
         let (instance, dead_after) = (instance.clone(), millis(dead_after));
         self.write("heartbeat", move |context| heartbeat(context, &instance, dead_after)).await
     }
@@ -91,7 +91,7 @@ impl PartitionLeases for Embedded {
     }
 }
 
-fn heartbeat(context: &WriteContext<'_>, instance: &InstanceId, dead_after: i64) -> CommandResult<MemberRank> {
+fn heartbeat(context: &WriteContext<'_>, instance: &InstanceId, dead_after: i64) -> CommandResult<InstanceRank> {
     let now = context.now.millis();
     let mut upsert = context.sql.prepare_cached(
         "INSERT INTO member (instance, seen_at, dead_after_ms) VALUES (?1, ?2, ?3)
@@ -99,12 +99,12 @@ fn heartbeat(context: &WriteContext<'_>, instance: &InstanceId, dead_after: i64)
     )?;
     upsert.execute(params![&*instance.0, now, dead_after])?;
     let mut delete = context.sql.prepare_cached("DELETE FROM member WHERE seen_at + dead_after_ms * ?2 < ?1")?;
-    delete.execute(params![now, MEMBER_RETENTION_FACTOR])?;
+    delete.execute(params![now, INSTANCE_RETENTION_FACTOR])?;
     let mut count = context.sql.prepare_cached(
         "SELECT count(*) FILTER (WHERE instance < ?1), count(*) FROM member WHERE seen_at + dead_after_ms > ?2",
     )?;
     let values = params![&*instance.0, now];
-    Ok(count.query_row(values, |row| Ok(MemberRank { rank: row.get(0)?, live: row.get(1)? }))?)
+    Ok(count.query_row(values, |row| Ok(InstanceRank { rank: row.get(0)?, live: row.get(1)? }))?)
 }
 
 fn survey(sql: &Connection, instance: &InstanceId, now: Timestamp) -> CommandResult<LeaseSurvey> {
@@ -134,7 +134,7 @@ fn survey(sql: &Connection, instance: &InstanceId, now: Timestamp) -> CommandRes
          WHERE m.seen_at + m.dead_after_ms > ?1 GROUP BY m.instance ORDER BY m.instance",
     )?;
     let loads = members.query_map([now], |row| {
-        Ok(MemberLoad { instance: InstanceId(row.get::<_, String>(0)?.into()), held: row.get(1)? })
+        Ok(InstanceLoad { instance: InstanceId(row.get::<_, String>(0)?.into()), held: row.get(1)? })
     })?;
     survey.members = loads.collect::<Result<_, _>>()?;
     Ok(survey)

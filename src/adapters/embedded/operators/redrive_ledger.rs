@@ -17,10 +17,10 @@ impl RedriveLedger for Embedded {
     async fn reserve(
         &self,
         dead_letters: &[DeadLetterId],
-        again_after: Duration,
+        reservation_timeout: Duration,
         audit: &Audit,
     ) -> Result<Vec<bool>, Error> {
-        let (dead_letters, audit, stale) = (dead_letters.to_vec(), audit.clone(), self.before(again_after));
+        let (dead_letters, audit, stale) = (dead_letters.to_vec(), audit.clone(), self.before(reservation_timeout));
         self.write("redrive_reserve", move |context| {
             dead_letters.iter().map(|dead_letter| take(context, dead_letter, stale, &audit)).collect()
         })

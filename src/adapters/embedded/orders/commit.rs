@@ -12,7 +12,7 @@ use crate::orders::row;
 use crate::outbox::counts::code;
 
 /// Commits the change, or returns the reason to refuse it. Checks every reason before the first write, as
-/// [`crate::connection::group_commit::Isolation::NoSavepoint`] requires.
+/// [`crate::connection::group_commit::SavepointMode::NoSavepoint`] requires.
 pub(crate) fn commit(context: &mut WriteContext<'_>, commit: &Commit) -> CommandResult<Committed> {
     for (index, event) in commit.events.iter().enumerate() {
         refuse_known_event(context, event, &commit.events[..index])?;
@@ -21,8 +21,8 @@ pub(crate) fn commit(context: &mut WriteContext<'_>, commit: &Commit) -> Command
         return Ok(refused);
     }
     context.begin_writing();
-    if let Some(mark) = &commit.mark {
-        insert_idempotency_record(context, mark)?;
+    if let Some(idempotency_record) = &commit.idempotency_record {
+        insert_idempotency_record(context, idempotency_record)?;
     }
     write_order(context, commit)?;
     for event in &commit.events {
@@ -41,10 +41,10 @@ fn refuse_known_event(context: &WriteContext<'_>, event: &NewRow, before: &[NewR
     Ok(())
 }
 
-/// The reason for which the mark or the stored version refuses the commit, if there is one.
+/// The reason for which the record or the stored version refuses the commit, if there is one.
 fn refusal(context: &WriteContext<'_>, commit: &Commit) -> CommandResult<Option<Committed>> {
-    if let Some(mark) = &commit.mark
-        && let Some(taken) = taken_idempotency_record(context, mark)?
+    if let Some(idempotency_record) = &commit.idempotency_record
+        && let Some(taken) = taken_idempotency_record(context, idempotency_record)?
     {
         return Ok(Some(Committed::KeyUsed(taken)));
     }
@@ -79,7 +79,7 @@ fn write_order(context: &mut WriteContext<'_>, commit: &Commit) -> CommandResult
 fn list_unindexed(context: &mut WriteContext<'_>, order: &domain::Order) -> CommandResult<()> {
     let mut statement = context.sql.prepare_cached("INSERT INTO order_fresh (owner, id) VALUES (?1, ?2)")?;
     statement.execute(params![order.owner.as_str(), order.id.bytes()])?;
-    context.fresh += 1;
+    context.unindexed_orders += 1;
     Ok(())
 }
 
@@ -95,28 +95,39 @@ fn status_of(context: &WriteContext<'_>, id: OrderId) -> CommandResult<Option<St
     Ok(status.as_deref().and_then(Status::parse))
 }
 
-pub(crate) fn insert_idempotency_record(context: &WriteContext<'_>, mark: &IdempotencyRecord) -> CommandResult<()> {
+pub(crate) fn insert_idempotency_record(
+    context: &WriteContext<'_>,
+    idempotency_record: &IdempotencyRecord,
+) -> CommandResult<()> {
     let mut statement = context.sql.prepare_cached(
         "INSERT INTO mark (subject, key, fingerprint, order_id, created_at) VALUES (?1, ?2, ?3, ?4, ?5)",
     )?;
-    let (subject, key) = (mark.subject.as_str(), &*mark.key);
-    statement.execute(params![subject, key, mark.fingerprint, mark.order_id.bytes(), context.now.millis()])?;
+    let (subject, key) = (idempotency_record.subject.as_str(), &*idempotency_record.key);
+    statement.execute(params![
+        subject,
+        key,
+        idempotency_record.fingerprint,
+        idempotency_record.order_id.bytes(),
+        context.now.millis()
+    ])?;
     Ok(())
 }
 
 pub(crate) fn taken_idempotency_record(
     context: &WriteContext<'_>,
-    mark: &IdempotencyRecord,
+    idempotency_record: &IdempotencyRecord,
 ) -> CommandResult<Option<IdempotencyRecord>> {
     let mut statement =
         context.sql.prepare_cached("SELECT fingerprint, order_id FROM mark WHERE subject = ?1 AND key = ?2")?;
     let found = statement
-        .query_row(params![mark.subject.as_str(), &*mark.key], |row| Ok((row.get(0)?, row.get(1)?)))
+        .query_row(params![idempotency_record.subject.as_str(), &*idempotency_record.key], |row| {
+            Ok((row.get(0)?, row.get(1)?))
+        })
         .optional()?;
     Ok(found.map(|(fingerprint, order_id)| IdempotencyRecord {
         fingerprint,
         order_id: OrderId::from_bytes(order_id),
-        ..mark.clone()
+        ..idempotency_record.clone()
     }))
 }
 

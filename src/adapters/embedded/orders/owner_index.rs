@@ -4,14 +4,14 @@ use rusqlite::Connection;
 
 /// Length of the list at which its orders are added to the index. A query for an owner's orders reads the whole list, which takes a third
 /// of a millisecond at this length; adding them takes some milliseconds of the writer.
-pub(crate) const FRESH_MAX: u32 = 2_048;
+pub(crate) const UNINDEXED_MAX: u32 = 2_048;
 
 /// Ids of the orders of owner ?1, from the index and from the list; part of a larger query.
 pub(crate) const IDS: &str =
     "SELECT id FROM order_owner WHERE owner = ?1 UNION ALL SELECT id FROM order_fresh WHERE owner = ?1";
 
 /// Number of orders in the list.
-pub(crate) fn fresh(sql: &Connection) -> rusqlite::Result<u32> {
+pub(crate) fn unindexed_count(sql: &Connection) -> rusqlite::Result<u32> {
     sql.query_row("SELECT count(*) FROM order_fresh", [], |row| row.get(0))
 }
 

@@ -156,7 +156,7 @@ fn find_idempotency_record(
     let mut statement = sql.prepare_cached(
         "SELECT fingerprint, order_id FROM mark WHERE subject = ?1 AND key = ?2 AND created_at >= ?3",
     )?;
-    let mark = statement
+    let idempotency_record = statement
         .query_row(params![subject.as_str(), key, oldest], |row| {
             Ok(IdempotencyRecord {
                 subject: subject.clone(),
@@ -166,5 +166,5 @@ fn find_idempotency_record(
             })
         })
         .optional()?;
-    Ok(mark)
+    Ok(idempotency_record)
 }

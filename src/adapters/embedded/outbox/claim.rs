@@ -111,7 +111,7 @@ fn ordinary(context: &mut WriteContext<'_>, claim: &Claim) -> CommandResult<Clai
         if blocked { take_each(context, claim, &candidates, false)? } else { take_range(context, claim, low, last)? }
     }
     take_each(context, claim, &candidates, true)?;
-    remember_low(context, partition, exhausted && !left_ready, last_ready)?;
+    record_scan_start(context, partition, exhausted && !left_ready, last_ready)?;
     if candidates.is_empty() {
         let (next_due, suspect_due) =
             (blocked_keys::next_due(context, partition)?, blocked_keys::suspect_due(context, partition)?);
@@ -267,7 +267,12 @@ fn take_each(
 }
 
 /// Remembers the start of the next scan: behind the last claimed row, or behind every row when all ready rows were claimed.
-fn remember_low(context: &mut WriteContext<'_>, partition: u32, all: bool, last: Option<i64>) -> CommandResult<()> {
+fn record_scan_start(
+    context: &mut WriteContext<'_>,
+    partition: u32,
+    all: bool,
+    last: Option<i64>,
+) -> CommandResult<()> {
     let low = if all {
         let mut newest = context.sql.prepare_cached("SELECT max(id) FROM outbox WHERE partition = ?1")?;
         newest.query_row([partition], |row| row.get::<_, Option<i64>>(0))?

@@ -8,7 +8,7 @@ use rusqlite::{Connection, params};
 use crate::error::CommandResult;
 
 /// Changes of one partition's rows: PENDING, IN_FLIGHT, FAILED, PARKED, SENT.
-pub(crate) type RowCounts = [i64; 5];
+pub(crate) type StatusCounts = [i64; 5];
 
 /// Codes of a row's status in the file: those of `outbox`, as SQLite's integers.
 pub(crate) mod code {
@@ -31,7 +31,7 @@ pub(crate) mod code {
 /// Changes of the counts by one command or by a commit group.
 #[derive(Default)]
 pub(crate) struct Counts {
-    rows: BTreeMap<u32, RowCounts>,
+    rows: BTreeMap<u32, StatusCounts>,
     orders: BTreeMap<Status, i64>,
 }
 

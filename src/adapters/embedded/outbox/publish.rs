@@ -24,15 +24,15 @@ impl EventStore for Embedded {
 }
 
 fn publish(context: &mut WriteContext<'_>, batch: EventBatch) -> CommandResult<BatchCommit> {
-    if let Some(mark) = &batch.mark
-        && let Some(taken) = taken_idempotency_record(context, mark)?
+    if let Some(idempotency_record) = &batch.idempotency_record
+        && let Some(taken) = taken_idempotency_record(context, idempotency_record)?
     {
         return Ok(BatchCommit::KeyUsed(taken));
     }
     let is_new = new_events(context, &batch.events)?;
     context.begin_writing();
-    if let Some(mark) = &batch.mark {
-        insert_idempotency_record(context, mark)?;
+    if let Some(idempotency_record) = &batch.idempotency_record {
+        insert_idempotency_record(context, idempotency_record)?;
     }
     let now = context.now;
     for (event, _) in batch.events.into_iter().zip(&is_new).filter(|(_, is_new)| **is_new) {

@@ -5,8 +5,8 @@ use async_trait::async_trait;
 use domain::Timestamp;
 use ports::Error;
 use ports::outbox::{
-    BatchOutcome, Claim, Claimed, Depth, Exclusion, ExclusionOutcome, FencedOutcome, OutboxStore, PoisonPolicy,
-    ResolvedBatch, SettledClaim, Settlement,
+    BatchOutcome, Claim, Claimed, Exclusion, ExclusionOutcome, FencedOutcome, OutboxStore, PoisonPolicy, ResolvedBatch,
+    RowCounts, SettledClaim, Settlement,
 };
 use ports::partitions::{LeaseFence, Token};
 use rusqlite::{Connection, OptionalExtension, params};
@@ -57,7 +57,7 @@ impl OutboxStore for Embedded {
         self.write("resolve", move |context| resolve::resolve(context, &fence, token, outcome, &poison)).await
     }
 
-    async fn depth(&self) -> Result<Depth, Error> {
+    async fn depth(&self) -> Result<RowCounts, Error> {
         let (now, partitions) = (self.inner.clock.now(), self.inner.partitions);
         self.read("depth", move |sql| depth(sql, now, partitions)).await
     }
@@ -78,13 +78,13 @@ impl Embedded {
     }
 }
 
-fn depth(sql: &Connection, now: Timestamp, partitions: u32) -> CommandResult<Depth> {
+fn depth(sql: &Connection, now: Timestamp, partitions: u32) -> CommandResult<RowCounts> {
     let mut sums = sql.prepare_cached(
         "SELECT total(pending), total(in_flight), total(failed), total(parked), total(sent) FROM outbox_count",
     )?;
     let depth = sums.query_row([], |row| {
         let count = |column| row.get::<_, f64>(column).map(|sum| sum as u64);
-        Ok(Depth {
+        Ok(RowCounts {
             pending: count(0)?,
             in_flight: count(1)?,
             failed: count(2)?,
@@ -93,7 +93,7 @@ fn depth(sql: &Connection, now: Timestamp, partitions: u32) -> CommandResult<Dep
             oldest_unsent: None,
         })
     })?;
-    Ok(Depth { oldest_unsent: oldest_unsent(sql, partitions)?.map(|written| now.since(written)), ..depth })
+    Ok(RowCounts { oldest_unsent: oldest_unsent(sql, partitions)?.map(|written| now.since(written)), ..depth })
 }
 
 /// Time of the oldest unsent event that waits for no operator. It is the lowest id among the first such row of each partition, because ids

@@ -34,21 +34,21 @@ async fn concurrent_commits_all_return_and_a_refusal_affects_no_other() {
 async fn used_key_changes_nothing_and_returns_its_order() {
     let (folder, clock) = (tempfile::tempdir().unwrap(), ManualClock::new());
     let store = inline(folder.path(), &clock);
-    let mark = |number| IdempotencyRecord {
+    let idempotency_record = |number| IdempotencyRecord {
         subject: Subject::new("ann").unwrap(),
         key: "k".into(),
         fingerprint: [number as u8; 32],
         order_id: id(number),
     };
     let mut first = change(1, 0);
-    first.mark = Some(mark(1));
+    first.idempotency_record = Some(idempotency_record(1));
     assert_eq!(OrderStore::commit(&store, first).await.unwrap(), Committed::Done);
 
     let mut second = change(2, 0);
-    second.mark = Some(mark(2));
-    assert_eq!(OrderStore::commit(&store, second).await.unwrap(), Committed::KeyUsed(mark(1)));
+    second.idempotency_record = Some(idempotency_record(2));
+    assert_eq!(OrderStore::commit(&store, second).await.unwrap(), Committed::KeyUsed(idempotency_record(1)));
     let mut stale = change(1, 5);
-    stale.mark = Some(IdempotencyRecord { key: "free".into(), ..mark(1) });
+    stale.idempotency_record = Some(IdempotencyRecord { key: "free".into(), ..idempotency_record(1) });
     assert_eq!(OrderStore::commit(&store, stale).await.unwrap(), Committed::Stale { current: 0 });
 
     assert_eq!(store.find(id(2)).await.unwrap(), None);
@@ -57,9 +57,9 @@ async fn used_key_changes_nothing_and_returns_its_order() {
     assert_eq!(
         store.find_idempotency_record(&subject, "free", day).await.unwrap(),
         None,
-        "a stale commit stores no mark"
+        "a stale commit stores no idempotency record"
     );
-    assert_eq!(store.find_idempotency_record(&subject, "k", day).await.unwrap(), Some(mark(1)));
+    assert_eq!(store.find_idempotency_record(&subject, "k", day).await.unwrap(), Some(idempotency_record(1)));
     assert_eq!(store.count(&OrderFilter::default()).await.unwrap(), 1);
 }
 

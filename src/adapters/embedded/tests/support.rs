@@ -95,7 +95,7 @@ pub fn change(number: u16, version: u64) -> Commit {
         contract_checksum: Some(u32::MAX),
     };
     let expected = version.checked_sub(1);
-    Commit { order: Order { version, ..order }, expected, events: vec![row], mark: None }
+    Commit { order: Order { version, ..order }, expected, events: vec![row], idempotency_record: None }
 }
 
 pub async fn place(store: &Embedded, number: u16, version: u64) {

@@ -120,12 +120,12 @@ impl GroupMember for KafkaMember {
         }
     }
 
-    async fn acknowledge(&self, upto: &[Position]) -> Result<AckOutcome, Error> {
-        if upto.is_empty() {
+    async fn acknowledge(&self, positions: &[Position]) -> Result<AckOutcome, Error> {
+        if positions.is_empty() {
             return Ok(AckOutcome::Complete);
         }
-        let upto = upto.to_vec();
-        self.request(|reply| MemberRequest::Acknowledge { upto, reply }).await
+        let positions = positions.to_vec();
+        self.request(|reply| MemberRequest::Acknowledge { positions, reply }).await
     }
 
     async fn rewind(&self) -> Result<(), Error> {

@@ -18,7 +18,7 @@ pub(crate) enum MemberRequest {
     /// Deliver at most `limit` messages of partitions that are not paused; wait for the first.
     Poll { limit: usize, wait: Duration, paused: BTreeSet<AssignedPartition>, reply: MemberReply<Vec<Delivery>> },
     /// Commit these positions, and acknowledge all earlier ones with them.
-    Acknowledge { upto: Vec<Position>, reply: MemberReply<AckOutcome> },
+    Acknowledge { positions: Vec<Position>, reply: MemberReply<AckOutcome> },
     /// Make every unacknowledged message deliverable again.
     Rewind { reply: MemberReply<()> },
     /// Make the messages of one partition deliverable again, from this position on.

@@ -117,7 +117,7 @@ impl MemberThread {
                 self.poll = Some(WaitingPoll { limit, deadline: Instant::now() + wait, paused, reply });
             }
             MemberRequest::CommitResult(number, result) => self.handle_commit(number, &result),
-            MemberRequest::Acknowledge { upto, reply } => self.acknowledge(upto, reply),
+            MemberRequest::Acknowledge { positions, reply } => self.acknowledge(positions, reply),
             MemberRequest::Rewind { reply } => {
                 self.buffers.values_mut().for_each(PartitionBuffer::rewind);
                 drop(reply.send(Ok(())));
@@ -242,9 +242,9 @@ impl MemberThread {
         elements.iter().filter_map(partition).collect()
     }
 
-    fn acknowledge(&mut self, upto: Vec<Position>, reply: MemberReply<AckOutcome>) {
+    fn acknowledge(&mut self, positions: Vec<Position>, reply: MemberReply<AckOutcome>) {
         let (mut offsets, mut outcome) = (BTreeMap::<AssignedPartition, u64>::new(), AckOutcome::Complete);
-        for position in upto {
+        for position in positions {
             let partition = (Arc::clone(&position.topic), position.partition);
             match self.buffers.get(&partition) {
                 Some(buffer) if position.offset < buffer.acknowledged() => {}

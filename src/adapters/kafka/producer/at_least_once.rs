@@ -41,7 +41,7 @@ pub(crate) fn publish(
     let records: Vec<&Record> = batches.iter().flat_map(|batch| &batch.records).map(|(_, record)| record).collect();
     let mut round = SendRound::new(sender, records, deadline);
     round.send_all(is_ended);
-    round.resend_suspects_one_by_one(is_ended);
+    round.resend_refused_one_by_one(is_ended);
     let in_flight = round.in_flight.clone();
     let failed = round.purge();
     // Records that the broker refuses say nothing about the client, which recovers by itself from the gap that they leave in its sequence numbers.
@@ -140,7 +140,7 @@ impl<'a> SendRound<'a> {
     }
 
     /// A broker that does not name the invalid record refuses the whole request: each record of it is sent once more, alone.
-    fn resend_suspects_one_by_one(&mut self, is_ended: &AtomicBool) {
+    fn resend_refused_one_by_one(&mut self, is_ended: &AtomicBool) {
         let suspects = self.failed.iter().filter(|(_, code)| failure_cause(**code) != FailureCause::Broker);
         let suspects: Vec<usize> = suspects.map(|(slot, _)| *slot).collect();
         if suspects.len() < 2 {

@@ -165,7 +165,7 @@ impl SessionThread {
         loop {
             left = self.admit(left);
             // A suspect gets a transaction of its own, so that no other batch waits for its result.
-            let suspect = left.iter().position(|batch| batch.is_suspect).map(|at| left.swap_remove(at));
+            let suspect = left.iter().position(|batch| batch.sends_one_by_one).map(|at| left.swap_remove(at));
             let (current, waiting) = match suspect {
                 Some(suspect) => (vec![suspect], left),
                 None => (left, Vec::new()),
@@ -193,14 +193,14 @@ impl SessionThread {
                     .map_err(SessionEnded);
             }
         };
-        let terms = TransactionContext {
+        let context = TransactionContext {
             options: &self.options,
             watermark_topic: &self.watermark_topic,
             watermark_partition,
             is_ended: &self.is_ended,
         };
         let started = Instant::now();
-        match transaction::publish(producer, &batches, &terms) {
+        match transaction::publish(producer, &batches, &context) {
             TransactionEnd::Committed(outcomes) => {
                 self.quick_failures = 0;
                 self.finish_committed(batches, &outcomes);
@@ -349,7 +349,7 @@ fn finish_aborted(batches: Vec<SessionBatch>, report: AbortReport) -> Vec<Sessio
         } else if let Some(cause) = &cause {
             batch.finish(Published::Aborted { refused: Vec::new(), cause: Some(cause.clone()), reached });
         } else {
-            batch.is_suspect |= suspects.contains(&at);
+            batch.sends_one_by_one |= suspects.contains(&at);
             again.push(batch);
         }
     }

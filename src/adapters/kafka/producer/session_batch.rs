@@ -23,7 +23,7 @@ pub(crate) struct SessionBatch {
     /// Bytes of the records' values.
     pub(crate) bytes: usize,
     /// The broker refused a request with several of its records: they are now sent one by one, so that a refusal names the invalid one.
-    pub(crate) is_suspect: bool,
+    pub(crate) sends_one_by_one: bool,
     /// How many other batches of the session are expected soon.
     pub(crate) expected_batches: u32,
     reply: oneshot::Sender<Published>,
@@ -48,7 +48,7 @@ impl SessionBatch {
         reply: oneshot::Sender<Published>,
     ) -> Self {
         let bytes = records.iter().map(|(_, record)| record.value.len()).sum();
-        Self { records, watermark, deadline, bytes, is_suspect: false, expected_batches: 0, reply }
+        Self { records, watermark, deadline, bytes, sends_one_by_one: false, expected_batches: 0, reply }
     }
 
     /// Replaces timestamps that are more than [`TIMESTAMP_LEAD_MAX`] (60 s) in the future with the current time: the broker refuses a timestamp that

@@ -57,22 +57,22 @@ pub(crate) enum TransactionEnd {
 pub(crate) fn publish(
     producer: &mut TransactionalProducer,
     batches: &[SessionBatch],
-    terms: &TransactionContext<'_>,
+    context: &TransactionContext<'_>,
 ) -> TransactionEnd {
     let started = Instant::now();
     let lease = batches.iter().map(|batch| batch.deadline).min().unwrap_or(started);
-    let deadline = lease.min(started + terms.options.delivery_timeout);
+    let deadline = lease.min(started + context.options.delivery_timeout);
     let slots = batches.iter().map(SessionBatch::slots).sum();
     let mut sending =
         SendProgress { outcomes: vec![None; slots], named: vec![false; slots], refused: Vec::new(), reached: false };
-    let sent = sending.send_all(producer, batches, terms, deadline);
+    let sent = sending.send_all(producer, batches, context, deadline);
     if let Err(StepError::Fenced(reason)) = sent {
         return TransactionEnd::SessionLost(reason);
     }
     if let Err(StepError::AbortPending(reason)) = sent {
         return abort_pending(AbortReport::default(), reason);
     }
-    if terms.is_ended.load(Ordering::Relaxed) {
+    if context.is_ended.load(Ordering::Relaxed) {
         return TransactionEnd::SessionLost("the session was ended".into());
     }
     let now = Instant::now();
@@ -87,18 +87,19 @@ pub(crate) fn publish(
         abort.cause = Some(error.into_cause());
     }
     if !abort.is_empty() {
-        return abort_transaction(producer, terms.options.connect_timeout, abort);
+        return abort_transaction(producer, context.options.connect_timeout, abort);
     }
     // A commit gets more time than the deliveries: a broker that returns from an outage still answers it, and a commit that is given up
     // costs a fence and a read of the watermark.
-    let latest = lease.min(now + terms.options.delivery_timeout * COMMIT_DELIVERY_TIMEOUTS).max(now + COMMIT_TIME_MIN);
+    let latest =
+        lease.min(now + context.options.delivery_timeout * COMMIT_DELIVERY_TIMEOUTS).max(now + COMMIT_TIME_MIN);
     match producer.commit(until(latest)) {
         Ok(()) => TransactionEnd::Committed(sending.outcomes),
         Err(StepError::Fenced(reason)) => TransactionEnd::SessionLost(reason),
         Err(StepError::Unknown(reason) | StepError::AbortPending(reason)) => TransactionEnd::Unknown(reason),
         Err(StepError::Failed(error)) => {
             abort.cause = Some(error);
-            abort_transaction(producer, terms.options.connect_timeout, abort)
+            abort_transaction(producer, context.options.connect_timeout, abort)
         }
     }
 }
@@ -160,45 +161,45 @@ impl SendProgress {
         &mut self,
         producer: &mut TransactionalProducer,
         batches: &[SessionBatch],
-        terms: &TransactionContext<'_>,
+        context: &TransactionContext<'_>,
         deadline: Instant,
     ) -> Result<(), StepError> {
         let limits = RetryLimits { deadline, unreachable_max: OUTAGE_WAIT };
         // An earlier transaction that no record reached may still be open, and a repeated request that ended the last one may still arrive.
         producer.abort(limits)?;
         producer.expire_failed_topics();
-        let topics = batches.iter().flat_map(SessionBatch::topics).chain([terms.watermark_topic]);
+        let topics = batches.iter().flat_map(SessionBatch::topics).chain([context.watermark_topic]);
         let refused = producer.cluster.load(topics.map(|topic| &**topic), deadline).map_err(StepError::Failed)?;
         if !refused.is_empty() {
-            return self.refuse_records(batches, refused, terms);
+            return self.refuse_records(batches, refused, context);
         }
-        self.refuse_unavailable(producer, batches, terms)?;
+        self.refuse_unavailable(producer, batches, context)?;
         if !self.refused.is_empty() {
             return Ok(());
         }
-        let watermarks = watermark_texts(batches, &terms.options.installation);
-        let mut queues = partition_queues(producer, batches, &watermarks, terms)?;
+        let watermarks = watermark_texts(batches, &context.options.installation);
+        let mut queues = partition_queues(producer, batches, &watermarks, context)?;
         let partitions = queues.partitions();
         if let Some((topic, partition)) = producer.leaderless_after_wait(&partitions, deadline).first() {
-            self.refuse_unavailable(producer, batches, terms)?;
+            self.refuse_unavailable(producer, batches, context)?;
             let is_relay_outage = self.refused.is_empty();
             return if is_relay_outage { Err(StepError::Failed(unavailable(topic, *partition))) } else { Ok(()) };
         }
         let refused = producer.add_partitions(&partitions, limits)?;
         if !refused.is_empty() {
-            return self.refuse_records(batches, refused, terms);
+            return self.refuse_records(batches, refused, context);
         }
-        let one_by_one = batches.iter().any(|batch| batch.is_suspect);
+        let one_by_one = batches.iter().any(|batch| batch.sends_one_by_one);
         loop {
             let chunks = if one_by_one {
                 queues.next_record()
             } else {
-                queues.next_round(terms.options.record_bytes_max + BATCH_ROOM)
+                queues.next_round(context.options.record_bytes_max + BATCH_ROOM)
             };
             if chunks.is_empty() {
                 return Ok(());
             }
-            let results = producer.produce(&chunks, terms.options.compression, deadline);
+            let results = producer.produce(&chunks, context.options.compression, deadline);
             self.store(&chunks, results)?;
         }
     }
@@ -209,9 +210,9 @@ impl SendProgress {
         &mut self,
         batches: &[SessionBatch],
         refused: Vec<(String, Error)>,
-        terms: &TransactionContext<'_>,
+        context: &TransactionContext<'_>,
     ) -> Result<(), StepError> {
-        let own = terms.options.own_topics();
+        let own = context.options.own_topics();
         let refused: HashMap<String, Error> = refused.into_iter().collect();
         if let Some((_, error)) = refused.iter().find(|(topic, _)| own.contains(topic)) {
             return Err(StepError::Failed(error.clone()));
@@ -230,7 +231,7 @@ impl SendProgress {
         &mut self,
         producer: &TransactionalProducer,
         batches: &[SessionBatch],
-        terms: &TransactionContext<'_>,
+        context: &TransactionContext<'_>,
     ) -> Result<(), StepError> {
         let now = Instant::now();
         let is_refused = |topic: &Arc<str>, partition| {
@@ -238,7 +239,7 @@ impl SendProgress {
             producer.unavailable.is_refused(topic, partition, in_sync, now)
         };
         producer.unavailable.lower_in_sync_counts(|topic, partition| producer.cluster.in_sync(topic, partition));
-        if producer.unavailable.is_empty() || is_refused(terms.watermark_topic, terms.watermark_partition) {
+        if producer.unavailable.is_empty() || is_refused(context.watermark_topic, context.watermark_partition) {
             return Ok(());
         }
         for (at, batch) in batches.iter().enumerate() {
@@ -292,10 +293,10 @@ fn partition_queues<'a>(
     producer: &TransactionalProducer,
     batches: &'a [SessionBatch],
     watermarks: &'a [Option<(String, String)>],
-    terms: &TransactionContext<'_>,
+    context: &TransactionContext<'_>,
 ) -> Result<PartitionQueues<'a>, StepError> {
     let (mut queues, mut slots) = (PartitionQueues::default(), 0..);
-    let timestamp = terms.options.clock.wall().millis();
+    let timestamp = context.options.clock.wall().millis();
     for (batch, watermark) in batches.iter().zip(watermarks) {
         for ((_, record), slot) in batch.records.iter().zip(&mut slots) {
             let parts = RecordParts {
@@ -309,7 +310,7 @@ fn partition_queues<'a>(
         if let (Some((key, value)), Some(slot)) = (watermark, watermark.as_ref().and_then(|_| slots.next())) {
             let parts =
                 RecordParts { key: Some(key.as_bytes()), value: Some(value.as_bytes()), headers: None, timestamp };
-            queues.push_watermark(terms.watermark_topic, terms.watermark_partition, slot, parts);
+            queues.push_watermark(context.watermark_topic, context.watermark_partition, slot, parts);
         }
     }
     Ok(queues)

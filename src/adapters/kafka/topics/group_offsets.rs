@@ -18,7 +18,7 @@ const COORDINATOR_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Longest wait for transactions that are open when a group is to begin at the end. A request over HTTP waits for it, and one that only ends needs
 /// milliseconds. A transaction of another application may last longer: the group then begins before it.
-const SETTLE_TIMEOUT: Duration = Duration::from_secs(2);
+const OPEN_TRANSACTIONS_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Longest time to join a group: the broker waits three seconds for more members by default.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(30);
@@ -85,7 +85,8 @@ fn try_commit_ends(
     if partitions.is_empty() {
         return Ok(());
     }
-    let ends = PartitionReader::new(options, contact).map_err(failed)?.settled_ends(&partitions, SETTLE_TIMEOUT)?;
+    let ends =
+        PartitionReader::new(options, contact).map_err(failed)?.decided_ends(&partitions, OPEN_TRANSACTIONS_TIMEOUT)?;
     let ends = ends.iter().map(|((topic, partition), end)| (topic.as_str(), *partition, Offset::Offset(*end as i64)));
     client.commit(&partition_list(ends)?, CommitMode::Sync).map_err(failed)
 }

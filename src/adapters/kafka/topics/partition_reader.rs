@@ -81,7 +81,7 @@ impl PartitionReader {
 
     /// The last stable offsets, once every transaction that was open at the time of the call has ended, or when `timeout` has passed. The
     /// high watermarks are read first and the last stable offsets afterwards: where these have caught up, nothing below is undecided.
-    pub(crate) fn settled_ends(
+    pub(crate) fn decided_ends(
         &self,
         partitions: &[(String, u32)],
         timeout: Duration,

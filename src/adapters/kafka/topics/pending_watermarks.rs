@@ -10,7 +10,7 @@ use crate::topics::partition_reader::{PartitionOffsets, PartitionReader};
 use crate::topics::watermark_cache::{InstallationRecords, WatermarkCache};
 
 /// Longest wait for an open transaction: the broker writes its control records within milliseconds of a fence.
-const SETTLE_TIMEOUT: Duration = Duration::from_secs(5);
+const OPEN_TRANSACTIONS_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A query that is answered from the watermark topic.
 pub(crate) struct WatermarkQuery {
@@ -86,7 +86,7 @@ impl WatermarkReply {
 impl PendingWatermarks {
     /// Adds queries; the next [`PendingWatermarks::read`] serves them.
     pub(crate) fn add(&mut self, queries: Vec<WatermarkQuery>) {
-        let deadline = Instant::now() + SETTLE_TIMEOUT;
+        let deadline = Instant::now() + OPEN_TRANSACTIONS_TIMEOUT;
         let pending = |query| PendingQuery { query, deadline, high: None, is_decided: false };
         self.queries.extend(queries.into_iter().map(pending));
     }

@@ -27,7 +27,7 @@ const SETTLE_PAUSE: Duration = Duration::from_millis(3);
 /// Longest read for an operator.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest wait for an open transaction. One of another application may last long; the read then ends before it.
-const SETTLE_TIMEOUT: Duration = Duration::from_millis(500);
+const OPEN_TRANSACTIONS_TIMEOUT: Duration = Duration::from_millis(500);
 /// Most bytes of values that one read returns.
 const READ_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Most records that one read returns.
@@ -168,7 +168,7 @@ impl QueryRunner {
     /// A broker confirms a commit before the control records are in every partition: waits a short time for the transactions that were
     /// committed before this call.
     fn ends(&self, names: &[(String, u32)]) -> Result<PartitionOffsets, Error> {
-        self.reader.settled_ends(names, SETTLE_TIMEOUT)
+        self.reader.decided_ends(names, OPEN_TRANSACTIONS_TIMEOUT)
     }
 
     /// Number of partitions of a topic.

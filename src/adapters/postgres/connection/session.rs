@@ -1,5 +1,5 @@
-//! A pooled connection and its transactions. Each method knows what a failure of it means: a read changes nothing, a transaction changes
-//! nothing before its COMMIT is sent, and a statement that commits may have committed although its reply is lost.
+//! A pooled connection and its transactions. Each method maps its failures to what they leave behind: a failed read changed nothing, a
+//! transaction changes nothing before its COMMIT is sent, and a statement that commits may have committed although its reply is lost.
 use std::future::Future;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

@@ -22,7 +22,7 @@ pub(crate) async fn release(core: &Core, key: UnusedKey) -> StatementResult<()> 
 }
 
 /// Sends the deferred releases for as long as the store is open. A key that this process has taken again meanwhile is freed too early; the
-/// durable mark then prevents a second order.
+/// durable record then prevents a second order.
 pub(crate) async fn send_deferred(core: Arc<Core>) {
     let mut pause = RETRY_PAUSES.0;
     loop {

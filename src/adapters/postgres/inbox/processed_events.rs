@@ -143,7 +143,7 @@ impl<'a> EffectColumns<'a> {
     fn of(processed: &[&'a ProcessedEvent]) -> Self {
         let mut effects = Self::default();
         for event in processed {
-            for Effect::RememberRemote { order_id, region, hlc } in &event.effects {
+            for Effect::StoreRemoteStamp { order_id, region, hlc } in &event.effects {
                 effects.events.push(event_uuid(event.event_id));
                 effects.orders.push(order_uuid(*order_id));
                 effects.regions.push(region.as_str());

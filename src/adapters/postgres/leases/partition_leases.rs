@@ -3,11 +3,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use outbox::limits::MEMBER_RETENTION_FACTOR;
+use outbox::limits::INSTANCE_RETENTION_FACTOR;
 use ports::Error;
 use ports::partitions::{
-    AcquireReason, Acquisition, Epoch, FreePartition, InstanceId, LeaseSurvey, MemberLoad, MemberRank, PartitionLeases,
-    PartitionNo, PartitionView, Release, Renewal, TimelineAcceptance, TimelineChange, Token,
+    AcquireReason, Acquisition, Epoch, FreePartition, InstanceId, InstanceLoad, InstanceRank, LeaseSurvey,
+    PartitionLeases, PartitionNo, PartitionView, Release, Renewal, TimelineAcceptance, TimelineChange, Token,
 };
 use tokio_postgres::types::Type;
 
@@ -55,7 +55,7 @@ const SURVEY: &str = "WITH lease AS MATERIALIZED (SELECT l.partition, l.owner, l
 
 #[async_trait]
 impl PartitionLeases for Postgres {
-    async fn heartbeat(&self, instance: &InstanceId, dead_after: Duration) -> Result<MemberRank, Error> {
+    async fn heartbeat(&self, instance: &InstanceId, dead_after: Duration) -> Result<InstanceRank, Error> {
         let (core, instance, dead_after) = (self.core(), instance.clone(), seconds(dead_after));
         self.run("heartbeat", async move { heartbeat(&core, &instance, dead_after).await }).await
     }
@@ -68,7 +68,7 @@ impl PartitionLeases for Postgres {
     async fn members(&self) -> Result<Vec<InstanceId>, Error> {
         let core = self.core();
         self.run("members", async move {
-            let retention = core.options.dead_after.as_secs_f64() * f64::from(MEMBER_RETENTION_FACTOR);
+            let retention = core.options.dead_after.as_secs_f64() * f64::from(INSTANCE_RETENTION_FACTOR);
             let rows = core.relay_session().await?.query(REMEMBERED, &[(&retention, Type::FLOAT8)]).await?;
             rows.iter().map(|row| Ok(InstanceId(get::<&str>(row, 0)?.into()))).collect()
         })
@@ -134,12 +134,12 @@ impl PartitionLeases for Postgres {
     }
 }
 
-async fn heartbeat(core: &Core, instance: &InstanceId, dead_after: f64) -> StatementResult<MemberRank> {
+async fn heartbeat(core: &Core, instance: &InstanceId, dead_after: f64) -> StatementResult<InstanceRank> {
     let session = core.relay_session().await?;
     if core.reads_timeline && core.options.pooler {
         server_timeline::compare(&session).await?;
     }
-    let retention = f64::from(MEMBER_RETENTION_FACTOR);
+    let retention = f64::from(INSTANCE_RETENTION_FACTOR);
     let values: [SqlValue<'_>; 3] =
         [(&&*instance.0, Type::TEXT), (&dead_after, Type::FLOAT8), (&retention, Type::FLOAT8)];
     let rows = session.execute(HEARTBEAT, &values).await?;
@@ -148,7 +148,7 @@ async fn heartbeat(core: &Core, instance: &InstanceId, dead_after: f64) -> State
     if count(2)? > 0 {
         session.execute(FORGET, &[(&retention, Type::FLOAT8)]).await?;
     }
-    Ok(MemberRank { rank: count(0)?, live: count(1)?.saturating_add(1) })
+    Ok(InstanceRank { rank: count(0)?, live: count(1)?.saturating_add(1) })
 }
 
 async fn survey(core: &Core, instance: &InstanceId) -> StatementResult<LeaseSurvey> {
@@ -157,7 +157,7 @@ async fn survey(core: &Core, instance: &InstanceId) -> StatementResult<LeaseSurv
     let names = get::<Option<Vec<&str>>>(row, 0)?.unwrap_or_default();
     let loads = get::<Option<Vec<i32>>>(row, 1)?.unwrap_or_default();
     let member =
-        |(name, held): (&str, i32)| MemberLoad { instance: InstanceId(name.into()), held: held.unsigned_abs() };
+        |(name, held): (&str, i32)| InstanceLoad { instance: InstanceId(name.into()), held: held.unsigned_abs() };
     let partitions = |column| {
         let numbers = get::<Option<Vec<i32>>>(row, column)?.unwrap_or_default();
         Ok::<_, StatementError>(numbers.into_iter().map(|number| PartitionNo(number.unsigned_abs())))

@@ -8,7 +8,7 @@ use tokio_postgres::types::Type;
 use crate::connection::server_timeline::{compare, present};
 use crate::connection::sql_value::{SqlValue, get, get_time_opt};
 use crate::connection::statement_error::{StatementResult, broken};
-use crate::leases::unanswered_adoption::UnansweredAcceptance;
+use crate::leases::unanswered_acceptance::UnansweredAcceptance;
 use crate::store::core::Core;
 
 const CHANGE: &str = "SELECT timeline, complete_until FROM store_timeline WHERE NOT adopted";
@@ -54,7 +54,7 @@ pub(crate) async fn accept_timeline(
     let (transaction, rows) = session.begin_with(LOCK_CHANGE, &[(&change.timeline, Type::TEXT)]).await?;
     if rows.is_empty() {
         transaction.rollback().await?;
-        return earlier_adoption(core, change).await;
+        return earlier_acceptance(core, change).await;
     }
     transaction.query(LOCK_LEASES, &[]).await?;
     let partitions: Vec<i32> = watermarks.keys().map(|partition| partition.0 as i32).collect();
@@ -64,23 +64,23 @@ pub(crate) async fn accept_timeline(
     let rows = transaction.query(ADOPT, &[]).await?;
     let number = rows.first().map(|row| get::<&str>(row, 0)).transpose()?.unwrap_or_default().to_owned();
     let partitions_behind = u32::try_from(behind).map_err(|_| broken("more lease rows than partitions"))?;
-    let adoption = TimelineAcceptance::Adopted { partitions_behind };
-    let unanswered = UnansweredAcceptance { timeline: change.timeline.clone(), transaction: number, adoption };
-    *core.unanswered_adoption.lock() = Some(unanswered);
+    let acceptance = TimelineAcceptance::Accepted { partitions_behind };
+    let unanswered = UnansweredAcceptance { timeline: change.timeline.clone(), transaction: number, acceptance };
+    *core.unanswered_acceptance.lock() = Some(unanswered);
     transaction.commit().await?;
-    core.unanswered_adoption.lock().take();
-    Ok(adoption)
+    core.unanswered_acceptance.lock().take();
+    Ok(acceptance)
 }
 
-/// The result of this process's own adoption, if its reply was lost and the store has it.
-async fn earlier_adoption(core: &Core, change: &TimelineChange) -> StatementResult<TimelineAcceptance> {
-    let unanswered = core.unanswered_adoption.lock().clone();
+/// The result of this process's own acceptance, if its reply was lost and the store has it.
+async fn earlier_acceptance(core: &Core, change: &TimelineChange) -> StatementResult<TimelineAcceptance> {
+    let unanswered = core.unanswered_acceptance.lock().clone();
     let Some(unanswered) = unanswered.filter(|unanswered| unanswered.timeline == change.timeline) else {
         return Ok(TimelineAcceptance::AlreadyDone);
     };
     let values: [SqlValue<'_>; 2] = [(&unanswered.timeline, Type::TEXT), (&unanswered.transaction, Type::TEXT)];
     let rows = core.relay_session().await?.query(IS_COMMITTED, &values).await?;
     let is_committed = rows.first().map(|row| get::<Option<bool>>(row, 0)).transpose()?.flatten();
-    core.unanswered_adoption.lock().take();
-    Ok(if is_committed == Some(true) { unanswered.adoption } else { TimelineAcceptance::AlreadyDone })
+    core.unanswered_acceptance.lock().take();
+    Ok(if is_committed == Some(true) { unanswered.acceptance } else { TimelineAcceptance::AlreadyDone })
 }

@@ -37,12 +37,14 @@ impl RedriveLedger for Postgres {
     async fn reserve(
         &self,
         dead_letters: &[DeadLetterId],
-        again_after: Duration,
+        reservation_timeout: Duration,
         audit: &Audit,
     ) -> Result<Vec<bool>, Error> {
         let (core, dead_letters, audit) = (self.core(), dead_letters.to_vec(), audit.clone());
-        self.run("redrive_reserve", async move { retry_conflicts!(reserve(&core, &dead_letters, again_after, &audit)) })
-            .await
+        self.run("redrive_reserve", async move {
+            retry_conflicts!(reserve(&core, &dead_letters, reservation_timeout, &audit))
+        })
+        .await
     }
 
     async fn confirm(&self, dead_letters: &[DeadLetterId]) -> Result<(), Error> {
@@ -87,10 +89,10 @@ impl Postgres {
 async fn reserve(
     core: &Core,
     dead_letters: &[DeadLetterId],
-    again_after: Duration,
+    reservation_timeout: Duration,
     audit: &Audit,
 ) -> StatementResult<Vec<bool>> {
-    let (columns, after) = (DeadLetterColumns::of(dead_letters), seconds(again_after));
+    let (columns, after) = (DeadLetterColumns::of(dead_letters), seconds(reservation_timeout));
     let mut values = columns.values();
     values.extend::<[SqlValue<'_>; 3]>([
         (&audit.operator, Type::TEXT),

@@ -19,13 +19,13 @@ pub(crate) struct IdempotencyColumns<'a> {
 }
 
 impl<'a> IdempotencyColumns<'a> {
-    pub(crate) fn of(marks: impl Iterator<Item = &'a IdempotencyRecord>) -> Self {
+    pub(crate) fn of(idempotency_records: impl Iterator<Item = &'a IdempotencyRecord>) -> Self {
         let mut columns = Self::default();
-        for mark in marks {
-            columns.subjects.push(mark.subject.as_str());
-            columns.keys.push(&mark.key);
-            columns.fingerprints.push(&mark.fingerprint);
-            columns.orders.push(order_uuid(mark.order_id));
+        for idempotency_record in idempotency_records {
+            columns.subjects.push(idempotency_record.subject.as_str());
+            columns.keys.push(&idempotency_record.key);
+            columns.fingerprints.push(&idempotency_record.fingerprint);
+            columns.orders.push(order_uuid(idempotency_record.order_id));
         }
         columns
     }

@@ -23,7 +23,7 @@ pub(crate) struct QueuedCommit {
     pub(crate) commit: Commit,
     reply: oneshot::Sender<Result<Committed, Error>>,
     /// Groups that this commit was returned from because its key was contended.
-    pub(crate) returns: u32,
+    pub(crate) requeues: u32,
     /// When a group first found the commit's order locked by another transaction.
     locked_since: Option<Instant>,
 }
@@ -52,8 +52,8 @@ struct QueueState {
     locked_retry: Option<Instant>,
     /// Commits of groups that are being committed.
     in_progress: usize,
-    pace: GroupSpacing,
-    shut: bool,
+    spacing: GroupSpacing,
+    is_closed: bool,
 }
 
 /// What a free committer does next.
@@ -72,13 +72,13 @@ impl CommitQueue {
     pub(crate) fn push(&self, commit: Commit) -> Result<oneshot::Receiver<Result<Committed, Error>>, Error> {
         let (reply, result) = oneshot::channel();
         let mut state = self.state.lock();
-        if state.shut {
+        if state.is_closed {
             return Err(Error::Unreachable("the store is closed".into()));
         }
         if state.waiting() >= self.limit {
             return Err(Error::Overloaded(format!("{} commits are waiting already", self.limit)));
         }
-        state.commits.push_back(QueuedCommit { commit, reply, returns: 0, locked_since: None });
+        state.commits.push_back(QueuedCommit { commit, reply, requeues: 0, locked_since: None });
         drop(state);
         self.added.notify_one();
         Ok(result)
@@ -90,8 +90,8 @@ impl CommitQueue {
     }
 
     /// Refuses commits from now on; queued ones are still committed.
-    pub(crate) fn shut(&self) {
-        self.state.lock().shut = true;
+    pub(crate) fn close(&self) {
+        self.state.lock().is_closed = true;
     }
 
     /// Waits until the queue is empty and no group is being committed.
@@ -129,7 +129,7 @@ impl CommitQueue {
     }
 
     /// Takes commits back whose order is locked by another transaction: a later group tries them again. After `timeout` they fail.
-    pub(crate) fn put_to_locked(&self, commits: Vec<QueuedCommit>, timeout: Duration) {
+    pub(crate) fn requeue_locked(&self, commits: Vec<QueuedCommit>, timeout: Duration) {
         let now = Instant::now();
         let is_over = |queued: &mut QueuedCommit| now - *queued.locked_since.get_or_insert(now) >= timeout;
         let mut commits = commits;
@@ -151,7 +151,7 @@ impl CommitQueue {
     /// Ends a group of `size` commits that took this long.
     pub(crate) fn finish(&self, size: usize, took: Duration) {
         let mut state = self.state.lock();
-        state.pace.record_end(took);
+        state.spacing.record_end(took);
         state.in_progress -= size;
         if state.is_drained() {
             self.drained.notify_waiters();
@@ -176,10 +176,10 @@ impl QueueState {
         if self.commits.is_empty() {
             return self.locked_retry.map_or(NextStep::WaitForCommit, NextStep::WaitUntil);
         }
-        if let Some(start) = self.pace.waits_until(self.commits.len(), now) {
+        if let Some(start) = self.spacing.waits_until(self.commits.len(), now) {
             return NextStep::WaitUntil(start);
         }
-        self.pace.record_start(now, options.group_spacing_max);
+        self.spacing.record_start(now, options.group_spacing_max);
         NextStep::Start(self.take_group(options))
     }
 
@@ -218,18 +218,25 @@ fn event_bytes(commit: &Commit) -> usize {
 #[derive(Default)]
 struct GroupKeys {
     orders: HashSet<OrderId>,
-    marks: HashSet<(Subject, Arc<str>)>,
+    idempotency_records: HashSet<(Subject, Arc<str>)>,
 }
 
 impl GroupKeys {
     /// Adds a commit's keys; returns false and adds nothing if one of them is there already.
     fn insert(&mut self, commit: &Commit) -> bool {
-        let mark = commit.mark.as_ref().map(|mark| (mark.subject.clone(), mark.key.clone()));
-        if self.orders.contains(&commit.order.id) || mark.as_ref().is_some_and(|mark| self.marks.contains(mark)) {
+        let idempotency_record = commit
+            .idempotency_record
+            .as_ref()
+            .map(|idempotency_record| (idempotency_record.subject.clone(), idempotency_record.key.clone()));
+        if self.orders.contains(&commit.order.id)
+            || idempotency_record
+                .as_ref()
+                .is_some_and(|idempotency_record| self.idempotency_records.contains(idempotency_record))
+        {
             return false;
         }
         self.orders.insert(commit.order.id);
-        self.marks.extend(mark);
+        self.idempotency_records.extend(idempotency_record);
         true
     }
 }

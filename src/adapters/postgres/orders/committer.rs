@@ -63,8 +63,8 @@ fn reply(core: &Core, queue: &CommitQueue, group: Vec<QueuedCommit>, results: Ve
         match result {
             CommitResult::Final(committed) => queued.reply(Ok(committed)),
             CommitResult::Locked => locked.push(queued),
-            CommitResult::Retry if queued.returns < RETRIES_MAX => {
-                queued.returns += 1;
+            CommitResult::Retry if queued.requeues < RETRIES_MAX => {
+                queued.requeues += 1;
                 returned.push(queued);
             }
             CommitResult::Retry => {
@@ -78,6 +78,6 @@ fn reply(core: &Core, queue: &CommitQueue, group: Vec<QueuedCommit>, results: Ve
         queue.put_back(returned);
     }
     if !locked.is_empty() {
-        queue.put_to_locked(locked, core.options.lock_timeout);
+        queue.requeue_locked(locked, core.options.lock_timeout);
     }
 }

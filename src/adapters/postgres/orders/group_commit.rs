@@ -16,17 +16,17 @@ use crate::connection::statement_error::{StatementError, StatementResult, broken
 use crate::orders::columns::{EventColumns, IdempotencyColumns, OrderColumns};
 use crate::store::core::Core;
 
-/// Inserts marks in the order of the arrays, and returns those that were free.
-pub(crate) const MARKS: &str = "WITH m AS (INSERT INTO mark (subject, key, fingerprint, order_id)
+/// Inserts records in the order of the arrays, and returns those that were free.
+pub(crate) const INSERT_RECORDS: &str = "WITH m AS (INSERT INTO mark (subject, key, fingerprint, order_id)
        SELECT * FROM unnest($1::text[], $2::text[], $3::bytea[], $4::uuid[]) ON CONFLICT DO NOTHING RETURNING subject, key)
      SELECT pg_current_xact_id()::text::bigint, coalesce(array_agg(subject), '{}'), coalesce(array_agg(key), '{}') FROM m";
 
-/// Reads the marks that were taken. A second statement, because the first does not see rows that were committed while it waited.
+/// Reads the records that were taken. A second statement, because the first does not see rows that were committed while it waited.
 pub(crate) const TAKEN: &str =
     "SELECT m.subject, m.key, m.fingerprint, m.order_id FROM unnest($1::text[], $2::text[]) AS u (subject, key)
      JOIN mark m ON m.subject = u.subject AND m.key = u.key";
 
-const DELETE_MARKS: &str = "DELETE FROM mark m USING unnest($1::text[], $2::text[], $3::bytea[], $4::uuid[]) AS u (subject, key, fingerprint, order_id)
+const DELETE_RECORDS: &str = "DELETE FROM mark m USING unnest($1::text[], $2::text[], $3::bytea[], $4::uuid[]) AS u (subject, key, fingerprint, order_id)
      WHERE m.subject = u.subject AND m.key = u.key AND m.order_id = u.order_id";
 
 /// The rest of a statement that begins with `WITH o AS (…)`, the written orders: inserts their events in the order of the array.
@@ -78,7 +78,7 @@ const VERSIONS: &str = "SELECT id, version FROM orders WHERE id = ANY($1)";
 pub(crate) enum CommitResult {
     /// The result that the caller gets.
     Final(Committed),
-    /// Its mark was taken, and deleted before it could be read: the commit has to be tried again.
+    /// Its record was taken, and deleted before it could be read: the commit has to be tried again.
     Retry,
     /// Another transaction has locked its order: the commit has to be tried again, and keeps no other commit waiting.
     Locked,
@@ -99,7 +99,7 @@ pub(crate) enum GroupOutcome {
     },
 }
 
-/// Commits a group that is sorted by order id and contains no order and no mark twice.
+/// Commits a group that is sorted by order id and contains no order and no record twice.
 pub(crate) async fn commit(core: &Core, commits: &[&Commit]) -> GroupOutcome {
     let (transaction, xid, results) = match write(core, commits).await {
         Ok(written) => written,
@@ -114,7 +114,7 @@ pub(crate) async fn commit(core: &Core, commits: &[&Commit]) -> GroupOutcome {
 
 async fn write(core: &Core, commits: &[&Commit]) -> StatementResult<(Transaction, i64, Vec<CommitResult>)> {
     let mut work = GroupTransaction::new(core, commits);
-    work.insert_marks().await?;
+    work.insert_records().await?;
     work.create_orders().await?;
     work.change_orders().await?;
     work.delete_marks_of_unwritten().await?;
@@ -158,37 +158,41 @@ impl<'a> GroupTransaction<'a> {
             .collect()
     }
 
-    async fn insert_marks(&mut self) -> StatementResult<()> {
+    async fn insert_records(&mut self) -> StatementResult<()> {
         let mut marked: Vec<(usize, &IdempotencyRecord)> = self
             .commits
             .iter()
             .enumerate()
-            .filter_map(|(index, commit)| Some((index, commit.mark.as_ref()?)))
+            .filter_map(|(index, commit)| Some((index, commit.idempotency_record.as_ref()?)))
             .collect();
         if marked.is_empty() {
             return Ok(());
         }
         marked.sort_by(|(_, a), (_, b)| (&a.subject, &a.key).cmp(&(&b.subject, &b.key)));
-        let columns = IdempotencyColumns::of(marked.iter().map(|(_, mark)| *mark));
-        let rows = self.query(MARKS, &columns.values()).await?;
+        let columns = IdempotencyColumns::of(marked.iter().map(|(_, idempotency_record)| *idempotency_record));
+        let rows = self.query(INSERT_RECORDS, &columns.values()).await?;
         let Some(row) = rows.first() else { return Ok(()) };
         let (subjects, keys): (Vec<String>, Vec<String>) = (get(row, 1)?, get(row, 2)?);
         let free: HashSet<(&str, &str)> =
             subjects.iter().map(String::as_str).zip(keys.iter().map(String::as_str)).collect();
-        marked.retain(|(_, mark)| !free.contains(&(mark.subject.as_str(), &*mark.key)));
-        if marked.is_empty() { Ok(()) } else { self.read_taken_marks(&marked).await }
+        marked.retain(|(_, idempotency_record)| {
+            !free.contains(&(idempotency_record.subject.as_str(), &*idempotency_record.key))
+        });
+        if marked.is_empty() { Ok(()) } else { self.read_taken_records(&marked).await }
     }
 
-    async fn read_taken_marks(&mut self, taken: &[(usize, &IdempotencyRecord)]) -> StatementResult<()> {
-        let columns = IdempotencyColumns::of(taken.iter().map(|(_, mark)| *mark));
+    async fn read_taken_records(&mut self, taken: &[(usize, &IdempotencyRecord)]) -> StatementResult<()> {
+        let columns = IdempotencyColumns::of(taken.iter().map(|(_, idempotency_record)| *idempotency_record));
         let rows = self.query(TAKEN, &columns.values()[..2]).await?;
         let mut stored = HashMap::new();
         for row in &rows {
             let (subject, key): (String, String) = (get(row, 0)?, get(row, 1)?);
             stored.insert((subject, key), (get::<Vec<u8>>(row, 2)?, order_id(get(row, 3)?)));
         }
-        for (index, mark) in taken {
-            let result = match stored.get(&(mark.subject.as_str().to_string(), mark.key.to_string())) {
+        for (index, idempotency_record) in taken {
+            let result = match stored
+                .get(&(idempotency_record.subject.as_str().to_string(), idempotency_record.key.to_string()))
+            {
                 Some((fingerprint, order_id)) => {
                     let fingerprint = fingerprint
                         .as_slice()
@@ -197,7 +201,7 @@ impl<'a> GroupTransaction<'a> {
                     CommitResult::Final(Committed::KeyUsed(IdempotencyRecord {
                         fingerprint,
                         order_id: *order_id,
-                        ..(*mark).clone()
+                        ..(*idempotency_record).clone()
                     }))
                 }
                 None => CommitResult::Retry,
@@ -288,15 +292,15 @@ impl<'a> GroupTransaction<'a> {
                 Some(CommitResult::Locked | CommitResult::Final(Committed::Stale { .. } | Committed::Missing))
             )
         };
-        let marks: Vec<&IdempotencyRecord> = (0..self.commits.len())
+        let idempotency_records: Vec<&IdempotencyRecord> = (0..self.commits.len())
             .filter(is_unwritten)
-            .filter_map(|index| self.commits[index].mark.as_ref())
+            .filter_map(|index| self.commits[index].idempotency_record.as_ref())
             .collect();
-        if marks.is_empty() {
+        if idempotency_records.is_empty() {
             return Ok(());
         }
-        let columns = IdempotencyColumns::of(marks.into_iter());
-        self.query(DELETE_MARKS, &columns.values()).await.map(|_| ())
+        let columns = IdempotencyColumns::of(idempotency_records.into_iter());
+        self.query(DELETE_RECORDS, &columns.values()).await.map(|_| ())
     }
 }
 

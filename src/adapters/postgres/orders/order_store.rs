@@ -117,7 +117,7 @@ impl OrderStore for Postgres {
             // The rows of `idempotency` expire by themselves and are deleted here as well.
             session.execute(DELETE_EXPIRED_KEYS, &[(&i64::from(limit), Type::INT8)]).await?;
             let rows = session
-                .execute(DELETE_MARKS, &[(&seconds(keep), Type::FLOAT8), (&i64::from(limit), Type::INT8)])
+                .execute(DELETE_RECORDS, &[(&seconds(keep), Type::FLOAT8), (&i64::from(limit), Type::INT8)])
                 .await?;
             Ok(rows.first().map(|row| get::<i64>(row, 0)).transpose()?.unwrap_or_default() as u64)
         })
@@ -125,7 +125,7 @@ impl OrderStore for Postgres {
     }
 }
 
-const DELETE_MARKS: &str = "WITH gone AS (DELETE FROM mark WHERE ctid = ANY(ARRAY(SELECT ctid FROM mark
+const DELETE_RECORDS: &str = "WITH gone AS (DELETE FROM mark WHERE ctid = ANY(ARRAY(SELECT ctid FROM mark
        WHERE created_at < statement_timestamp() - make_interval(secs => $1) ORDER BY created_at LIMIT $2 FOR UPDATE SKIP LOCKED))
      RETURNING 1) SELECT count(*) FROM gone";
 

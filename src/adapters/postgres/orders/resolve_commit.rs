@@ -1,4 +1,4 @@
-//! Resolving a COMMIT without a reply: waits until its transaction has ended, then reads whether its rows exist. Nothing is guessed.
+//! Resolving a COMMIT without a reply: waits until its transaction has ended, then reads whether its rows exist.
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 

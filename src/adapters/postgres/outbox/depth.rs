@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use outbox::PartitionNo;
-use ports::outbox::Depth;
+use ports::outbox::RowCounts;
 
 use crate::connection::sql_value::get;
 use crate::connection::statement_error::StatementResult;
@@ -45,14 +45,14 @@ fn depth_text() -> String {
 }
 
 /// The number of rows by status, and the age of the oldest unsent one.
-pub(crate) async fn depth(core: &Core) -> StatementResult<Depth> {
+pub(crate) async fn depth(core: &Core) -> StatementResult<RowCounts> {
     let rows = core.relay_session().await?.query(&depth_text(), &[]).await?;
     let row = rows
         .first()
         .ok_or_else(|| crate::connection::statement_error::broken("the depth statement returned no row"))?;
     let count = |column| get::<i64>(row, column).map(i64::unsigned_abs);
     let age: Option<f64> = get(row, 5)?;
-    Ok(Depth {
+    Ok(RowCounts {
         pending: count(0)?,
         in_flight: count(1)?,
         failed: count(2)?,

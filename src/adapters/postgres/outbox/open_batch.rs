@@ -10,14 +10,14 @@ use crate::connection::statement_error::StatementResult;
 /// Selects the positions of the rows that the locked lease rows `l` name: one walk over the span of each batch, with a look-up in a hash table of
 /// all their ids. IS TRUE keeps the planner from joining the ids, which it expects to be few; OFFSET 0 keeps it from joining the rows with the
 /// leases in another order, for which it would read the whole index if the table was empty when it was last analysed.
-macro_rules! open_places {
+macro_rules! open_row_ctids {
     () => {
         "SELECT q.place FROM l CROSS JOIN LATERAL (SELECT q.ctid AS place FROM outbox q
            WHERE q.partition = l.partition AND q.id BETWEEN l.first_id AND l.last_id
              AND (q.id IN (SELECT unnest(b.open_ids) FROM l b)) IS TRUE OFFSET 0) q"
     };
 }
-pub(crate) use open_places;
+pub(crate) use open_row_ctids;
 
 /// Looks the rows up one by one: with the statistics of an empty table the planner would walk all rows of the partition.
 const BATCH: &str = "SELECT q.id, q.key, q.attempts + 1, q.deaths, q.trial_deaths, EXISTS (SELECT FROM outbox_waiting w

@@ -5,8 +5,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ports::Error;
 use ports::outbox::{
-    BatchOutcome, Claim, ClaimKind, Claimed, Depth, Exclusion, ExclusionOutcome, FencedOutcome, OutboxStore,
-    PoisonPolicy, ResolvedBatch, SettledClaim, Settlement,
+    BatchOutcome, Claim, ClaimKind, Claimed, Exclusion, ExclusionOutcome, FencedOutcome, OutboxStore, PoisonPolicy,
+    ResolvedBatch, RowCounts, SettledClaim, Settlement,
 };
 use ports::partitions::{LeaseFence, Token};
 
@@ -82,7 +82,7 @@ impl OutboxStore for Postgres {
         self.inner.opened.relay.expect(count);
     }
 
-    async fn depth(&self) -> Result<Depth, Error> {
+    async fn depth(&self) -> Result<RowCounts, Error> {
         let core = self.core();
         self.run("depth", async move { depth::depth(&core).await }).await
     }

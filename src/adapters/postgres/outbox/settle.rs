@@ -12,7 +12,7 @@ use crate::connection::session::{CommitWait, PooledSession};
 use crate::connection::sql_value::{SqlValue, get};
 use crate::connection::statement_error::{StatementResult, retry_conflicts};
 use crate::leases::lease_row::{self, close_open_batch};
-use crate::outbox::open_batch::open_places;
+use crate::outbox::open_batch::open_row_ctids;
 use crate::outbox::scan_start::ScanStart;
 use crate::store::core::Core;
 
@@ -22,7 +22,7 @@ const SETTLE: &str = concat!(
     "WITH l AS MATERIALIZED (SELECT partition, first_id, last_id, open_ids, claimer, claimed_at FROM outbox_lease
        WHERE partition = $1 AND owner = $2 AND epoch = $3 AND in_flight = $4 AND ($5::int8 IS NULL OR counter = $5) FOR UPDATE),
      d AS MATERIALIZED (DELETE FROM outbox o WHERE o.ctid = ANY (ARRAY(",
-    open_places!(),
+    open_row_ctids!(),
     ")) RETURNING o.id, o.key, o.attempts + 1 AS attempts, o.deaths, o.failure_type, o.reason),
      w AS (DELETE FROM outbox_waiting w USING d WHERE w.partition = $1 AND w.key = d.key AND w.id = d.id RETURNING 1),
      n AS MATERIALIZED (SELECT count(*) AS sent, array_agg(id) AS ids, min(id) AS first, max(id) AS last,

@@ -1,4 +1,4 @@
-//! The port `EventStore`: the functions that writers in other languages call, in a transaction with the mark.
+//! The port `EventStore`: the functions that writers in other languages call, in a transaction with the record.
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::connection::session::Transaction;
 use crate::connection::sql_value::{event_uuid, get, order_id};
 use crate::connection::statement_error::{StatementError, StatementResult, broken, retry_conflicts};
 use crate::orders::columns::IdempotencyColumns;
-use crate::orders::group_commit::{MARKS, TAKEN};
+use crate::orders::group_commit::{INSERT_RECORDS, TAKEN};
 use crate::publish::transaction::EventPublisher;
 use crate::store::core::Core;
 use crate::store::postgres::Postgres;
@@ -40,8 +40,8 @@ impl EventStore for Postgres {
 
 async fn publish(core: &Arc<Core>, batch: &EventBatch) -> StatementResult<BatchCommit> {
     let transaction = core.event_session().await?.begin().await?;
-    if let Some(mark) = &batch.mark
-        && let Some(taken) = insert_idempotency_record(&transaction, mark).await?
+    if let Some(idempotency_record) = &batch.idempotency_record
+        && let Some(taken) = insert_idempotency_record(&transaction, idempotency_record).await?
     {
         transaction.rollback().await?;
         return Ok(BatchCommit::KeyUsed(taken));
@@ -57,23 +57,25 @@ async fn publish(core: &Arc<Core>, batch: &EventBatch) -> StatementResult<BatchC
     Ok(BatchCommit::Done { is_new })
 }
 
-/// Inserts the mark, or returns the one that has taken its key.
+/// Inserts the record, or returns the one that has taken its key.
 async fn insert_idempotency_record(
     transaction: &Transaction,
-    mark: &IdempotencyRecord,
+    idempotency_record: &IdempotencyRecord,
 ) -> StatementResult<Option<IdempotencyRecord>> {
-    let columns = IdempotencyColumns::of(std::iter::once(mark));
-    let rows = transaction.query(MARKS, &columns.values()).await?;
+    let columns = IdempotencyColumns::of(std::iter::once(idempotency_record));
+    let rows = transaction.query(INSERT_RECORDS, &columns.values()).await?;
     let inserted: Vec<String> = rows.first().map(|row| get(row, 1)).transpose()?.unwrap_or_default();
     if !inserted.is_empty() {
         return Ok(None);
     }
     let rows = transaction.query(TAKEN, &columns.values()[..2]).await?;
     // It was deleted before it could be read: the transaction begins again.
-    let Some(row) = rows.first() else { return Err(StatementError::Conflict("a mark was deleted meanwhile".into())) };
+    let Some(row) = rows.first() else {
+        return Err(StatementError::Conflict("an idempotency record was deleted meanwhile".into()));
+    };
     let fingerprint = get::<Vec<u8>>(row, 2)?;
     let fingerprint = fingerprint.try_into().map_err(|_| broken("a fingerprint that is not 32 bytes long"))?;
-    Ok(Some(IdempotencyRecord { fingerprint, order_id: order_id(get(row, 3)?), ..mark.clone() }))
+    Ok(Some(IdempotencyRecord { fingerprint, order_id: order_id(get(row, 3)?), ..idempotency_record.clone() }))
 }
 
 async fn write(transaction: &Transaction, schema: &str, events: &[ExternalEvent], ids: &[Uuid]) -> StatementResult<()> {

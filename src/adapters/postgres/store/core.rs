@@ -12,7 +12,7 @@ use crate::connection::open_error::PostgresOpenError;
 use crate::connection::server_timeline;
 use crate::connection::session::{PooledSession, SessionSettings};
 use crate::idempotency::deferred_releases::DeferredReleases;
-use crate::leases::unanswered_adoption::UnansweredAcceptance;
+use crate::leases::unanswered_acceptance::UnansweredAcceptance;
 use crate::outbox::scan_start::ScanMemory;
 use crate::store::options::Options;
 
@@ -40,7 +40,7 @@ pub(crate) struct Core {
     /// Whether a write found the disk full and no probe has found free space since.
     pub(crate) disk_full: AtomicBool,
     /// The adoption of a timeline that was sent and not answered.
-    pub(crate) unanswered_adoption: Mutex<Option<UnansweredAcceptance>>,
+    pub(crate) unanswered_acceptance: Mutex<Option<UnansweredAcceptance>>,
     /// The idempotency keys whose release failed.
     pub(crate) deferred_releases: DeferredReleases,
 }
@@ -83,7 +83,7 @@ impl Core {
             scan_memory: ScanMemory::default(),
             swept_event_id: AtomicI64::new(0),
             disk_full: AtomicBool::new(false),
-            unanswered_adoption: Mutex::default(),
+            unanswered_acceptance: Mutex::default(),
             deferred_releases: DeferredReleases::default(),
         })
     }

@@ -131,8 +131,8 @@ impl Postgres {
     /// [`Error::Unreachable`] when something is still pending after `close_timeout`; it is given up then.
     pub async fn close(&self) -> Result<(), Error> {
         let opened = &self.inner.opened;
-        opened.commits.shut();
-        opened.relay.shut();
+        opened.commits.close();
+        opened.relay.close();
         let drained = async { tokio::join!(opened.commits.drained(), opened.relay.idle()) };
         let drained = tokio::time::timeout(opened.core.options.close_timeout, drained).await.is_ok();
         if !self.inner.closed.swap(true, Relaxed) {

@@ -23,7 +23,7 @@ async fn instances_with_the_same_commits_in_opposite_orders_do_not_deadlock() {
     }
     let marked = |key: usize| {
         let commit = make.creation("ann", P0);
-        Commit { mark: Some(make.mark(&commit.order, &format!("key-{key}"))), ..commit }
+        Commit { idempotency_record: Some(make.idempotency_record(&commit.order, &format!("key-{key}"))), ..commit }
     };
     let changes: Vec<Commit> =
         placed.iter().map(|creation| make.change(&creation.order, Status::Shipped, P0)).collect();
@@ -42,7 +42,7 @@ async fn instances_with_the_same_commits_in_opposite_orders_do_not_deadlock() {
     assert_eq!(
         results.iter().filter(|result| **result == Committed::Done).count(),
         24,
-        "each mark and each change once"
+        "each idempotency record and each change once"
     );
     assert_eq!(stores[0].count(&OrderFilter::default()).await.unwrap(), 24);
 }

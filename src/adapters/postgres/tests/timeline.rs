@@ -91,7 +91,7 @@ async fn partitions_are_acquired_above_the_watermarks_once_the_change_is_adopted
 
     assert_eq!(
         (adopted, again),
-        (TimelineAcceptance::Adopted { partitions_behind: 2 }, TimelineAcceptance::AlreadyDone)
+        (TimelineAcceptance::Accepted { partitions_behind: 2 }, TimelineAcceptance::AlreadyDone)
     );
     for (partition, above) in [(0, 50), (1, 0), (2, 0), (3, 7)] {
         let Acquisition::Taken(acquired) = acquire(&store, partition, None).await else { panic!("it is adopted") };
@@ -109,11 +109,11 @@ async fn repeated_adoption_returns_what_the_one_with_the_lost_reply_found() {
     assert!(matches!(acquire(&store, 0, None).await, Acquisition::Taken(_)));
 
     for (cut, behind, expected) in [
-        (Cut::AfterReply, 50, [TimelineAcceptance::AlreadyDone, TimelineAcceptance::Adopted { partitions_behind: 1 }]),
+        (Cut::AfterReply, 50, [TimelineAcceptance::AlreadyDone, TimelineAcceptance::Accepted { partitions_behind: 1 }]),
         (
             Cut::BeforeRequest,
             90,
-            [TimelineAcceptance::Adopted { partitions_behind: 1 }, TimelineAcceptance::AlreadyDone],
+            [TimelineAcceptance::Accepted { partitions_behind: 1 }, TimelineAcceptance::AlreadyDone],
         ),
     ] {
         database.client().await.batch_execute(FORGET).await.unwrap();
@@ -146,7 +146,7 @@ async fn adoption_of_a_timeline_that_has_changed_again_is_refused() {
 
     assert_eq!(
         second.accept_timeline(&present, &BTreeMap::new()).await.unwrap(),
-        TimelineAcceptance::Adopted { partitions_behind: 0 }
+        TimelineAcceptance::Accepted { partitions_behind: 0 }
     );
     assert!(matches!(acquire(&first, 0, None).await, Acquisition::Taken(_)));
 }

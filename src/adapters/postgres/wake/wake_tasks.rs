@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ports::partitions::wake::{CoalescedSet, SQL_HINT_COVERS, format_hint, is_from_sql, parse_hint};
+use ports::partitions::wake::{CoalescedSet, SQL_WAKE_UP_COVERS, format_wake_ups, is_from_sql, parse_wake_ups};
 use tokio_postgres::Notification;
 use tokio_postgres::types::Type;
 
@@ -53,7 +53,7 @@ async fn send(core: Arc<Core>, outgoing: Arc<CoalescedSet>) {
     loop {
         let wake_ups = outgoing.take().await;
         for chunk in wake_ups.chunks(WAKE_UPS_MAX) {
-            let text = format_hint(&core.options.instance, chunk);
+            let text = format_wake_ups(&core.options.instance, chunk);
             let values: [SqlValue<'_>; 2] = [(&channel, Type::TEXT), (&text, Type::TEXT)];
             let sent = async { core.relay_session().await?.execute("SELECT pg_notify($1, $2)", &values).await };
             // A lost wake-up only delays: the other instances poll.
@@ -67,7 +67,7 @@ async fn send(core: Arc<Core>, outgoing: Arc<CoalescedSet>) {
 async fn repeat(later: Arc<CoalescedSet>, incoming: Arc<CoalescedSet>) {
     loop {
         let wake_ups = later.take().await;
-        tokio::time::sleep(SQL_HINT_COVERS).await;
+        tokio::time::sleep(SQL_WAKE_UP_COVERS).await;
         incoming.add(wake_ups);
     }
 }
@@ -79,7 +79,7 @@ async fn listen(connector: Connector, core: Arc<Core>, incoming: Arc<CoalescedSe
         let (set, instance, partitions) = (Arc::clone(&incoming), core.options.instance.clone(), core.partitions);
         let covers = Arc::clone(&later);
         let receive = move |notification: Notification| {
-            let wake_ups = parse_hint(notification.payload(), &instance, partitions);
+            let wake_ups = parse_wake_ups(notification.payload(), &instance, partitions);
             if is_from_sql(notification.payload()) {
                 covers.add(wake_ups.iter().copied());
             }

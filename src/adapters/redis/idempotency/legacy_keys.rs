@@ -8,9 +8,9 @@ use ports::orders::idempotency::BeginOutcome;
 
 use crate::connection::call::{Caller, Request};
 use crate::connection::client::RedisInner;
-use crate::idempotency::mark;
 use crate::idempotency::pending_releases::KeyRelease;
 use crate::idempotency::shared_keys::ttl_ms;
+use crate::idempotency::stored_value;
 
 impl RedisInner {
     /// The outcome of a key that this process has just acquired, after the earlier service's key of the same name: if that one is in use or
@@ -39,7 +39,7 @@ impl RedisInner {
         let value: Option<String> =
             self.call(Caller::Idempotency, "read a key of an earlier service", Request::Script(&find)).await?;
         let Some(value) = value else { return Ok(None) };
-        let outcome = mark::parse_legacy(&value);
+        let outcome = stored_value::parse_legacy(&value);
         if outcome.is_none() && self.warnings.is_first("the value of a legacy key") {
             tracing::warn!(
                 event = "legacy_key_ignored",

@@ -44,7 +44,7 @@ impl RedisInner {
         if let KeyRelease::Completed { value, ttl_ms } = release {
             call.arg(value).arg(ttl_ms);
         }
-        // The reply (whether this process still held the key) is not needed: another holder finds the durable mark.
+        // The reply (whether this process still held the key) is not needed: another holder finds the durable record.
         self.try_call(caller, "release a key", Request::Script(&call)).await.map(|_: i64| ())
     }
 }

@@ -1,10 +1,10 @@
-//! `Idempotency` on Redis: the fast check before the durable mark. Each step is one script that compares and writes. Redis may lose keys at
-//! any time, because the durable mark in the store decides.
+//! `Idempotency` on Redis: the fast check before the durable record. Each step is one script that compares and writes. Redis may lose keys at
+//! any time, because the durable record in the store decides.
 //!
 //! A key in use names its holder: the instance and its boot id. Each process renews a heartbeat, `instance:<id>` with the boot id as its
 //! value, which expires `dead_after` after the process died. A key is free if its holder's heartbeat is missing or has another boot id. So
 //! a key outlives its process by seconds and not by its whole lock, and a restart of the same instance frees its keys at once. Where that
-//! judgement is wrong (a process that was suspended for that long and continues), two processes may create under one key, and the mark inside
+//! judgement is wrong (a process that was suspended for that long and continues), two processes may create under one key, and the record inside
 //! the commit rejects one of them.
 use std::time::Duration;
 
@@ -15,8 +15,8 @@ use ports::orders::idempotency::{BeginOutcome, Idempotency};
 
 use crate::connection::call::{Caller, Request};
 use crate::connection::client::Redis;
-use crate::idempotency::mark;
 use crate::idempotency::pending_releases::KeyRelease;
+use crate::idempotency::stored_value;
 
 #[async_trait]
 impl Idempotency for Redis {
@@ -31,12 +31,12 @@ impl Idempotency for Redis {
         let (keys, instance) = (&inner.keys, &inner.options.instance);
         let mut begin = inner.scripts.begin_key.prepare_invoke();
         begin.key(keys.idempotency_key(subject, key)).key(keys.heartbeat(instance));
-        begin.arg(mark::in_progress(fingerprint, &inner.boot_id, &instance.0)).arg(ttl_ms(lock));
+        begin.arg(stored_value::in_progress(fingerprint, &inner.boot_id, &instance.0)).arg(ttl_ms(lock));
         begin.arg(keys.heartbeat_prefix()).arg(&inner.boot_id).arg(ttl_ms(inner.options.dead_after));
         let value: Option<String> = inner.call(Caller::Idempotency, "begin a key", Request::Script(&begin)).await?;
         match value {
             None => inner.after_legacy_key(subject, key, lock).await,
-            Some(text) => mark::parse(&text)
+            Some(text) => stored_value::parse(&text)
                 .ok_or_else(|| Error::Broken("an idempotency key's value has an unknown format".into())),
         }
     }
@@ -49,7 +49,8 @@ impl Idempotency for Redis {
         order_id: OrderId,
         keep: Duration,
     ) -> Result<(), Error> {
-        let release = KeyRelease::Completed { value: mark::completed(fingerprint, order_id), ttl_ms: ttl_ms(keep) };
+        let release =
+            KeyRelease::Completed { value: stored_value::completed(fingerprint, order_id), ttl_ms: ttl_ms(keep) };
         self.inner.release_key((self.inner.keys.idempotency_key(subject, key), release)).await
     }
 

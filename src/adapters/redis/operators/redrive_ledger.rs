@@ -16,10 +16,11 @@ impl RedriveLedger for RedisStore {
     async fn reserve(
         &self,
         dead_letters: &[DeadLetterId],
-        again_after: Duration,
+        reservation_timeout: Duration,
         audit: &Audit,
     ) -> Result<Vec<bool>, Error> {
-        let arguments = ScriptArguments::new().number(millis(again_after)).text(&audit.operator).text(&audit.reason);
+        let arguments =
+            ScriptArguments::new().number(millis(reservation_timeout)).text(&audit.operator).text(&audit.reason);
         let arguments = with_ids(arguments, dead_letters);
         let mut reply = self.write_list("redrive_reserve", &self.inner.scripts.reserve_redrives, arguments).await?;
         (0..reply.len()).map(|index| reply.flag(index)).collect()

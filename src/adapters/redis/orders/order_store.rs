@@ -8,7 +8,7 @@ use ports::Error;
 use ports::orders::idempotency::BeginOutcome;
 use ports::orders::{Commit, Committed, IdempotencyRecord, LIST_BYTES, NewRow, OrderFilter, OrderStore, PageStart};
 
-use crate::idempotency::mark;
+use crate::idempotency::stored_value;
 use crate::orders::order_json;
 use crate::outbox::row;
 use crate::store::arguments::ScriptArguments;
@@ -31,8 +31,14 @@ impl OrderStore for RedisStore {
             "MISSING" => Ok(Committed::Missing),
             "TAKEN" => {
                 let stored = reply.text(1)?;
-                let mark = commit.mark.ok_or_else(|| broken("a mark for a commit without one"))?;
-                Ok(Committed::KeyUsed(parse_mark(mark.subject, &mark.key, &stored)?))
+                let idempotency_record = commit
+                    .idempotency_record
+                    .ok_or_else(|| broken("an idempotency record for a commit without one"))?;
+                Ok(Committed::KeyUsed(parse_stored_value(
+                    idempotency_record.subject,
+                    &idempotency_record.key,
+                    &stored,
+                )?))
             }
             other => Err(broken(format!("the result of a commit is {other:?}"))),
         }
@@ -81,12 +87,12 @@ impl OrderStore for RedisStore {
         key: &str,
         keep: Duration,
     ) -> Result<Option<IdempotencyRecord>, Error> {
-        let arguments = ScriptArguments::new().text(mark_field(subject, key)).number(millis(keep));
+        let arguments = ScriptArguments::new().text(record_field(subject, key)).number(millis(keep));
         match self.read("find_idempotency_record", &self.inner.scripts.find_idempotency_record, arguments).await? {
             Value::Nil => Ok(None),
             value => {
                 let text = Reply::single(value).text(0)?;
-                parse_mark(subject.clone(), key, &text).map(Some)
+                parse_stored_value(subject.clone(), key, &text).map(Some)
             }
         }
     }
@@ -107,16 +113,16 @@ impl RedisStore {
 }
 
 fn commit_arguments(commit: &Commit) -> Result<ScriptArguments, Error> {
-    let Commit { order, expected, events, mark } = commit;
+    let Commit { order, expected, events, idempotency_record } = commit;
     let text =
         order_json::format(order).ok_or_else(|| Error::Rejected(format!("order {} cannot be serialised", order.id)))?;
     let expected = expected.map_or(String::new(), |version| version.to_string());
     let mut arguments = ScriptArguments::new().text(order.id.to_string()).text(expected).number(order.version);
     arguments = arguments.text(order.status.as_str()).text(order.owner.as_str()).text(text);
-    arguments = match mark {
-        Some(mark) => {
-            arguments.text(mark_field(&mark.subject, &mark.key)).text(mark::completed(&mark.fingerprint, mark.order_id))
-        }
+    arguments = match idempotency_record {
+        Some(idempotency_record) => arguments
+            .text(record_field(&idempotency_record.subject, &idempotency_record.key))
+            .text(stored_value::completed(&idempotency_record.fingerprint, idempotency_record.order_id)),
         None => arguments.text("").text(""),
     };
     for event in events {
@@ -148,17 +154,17 @@ fn parse_order(value: &str) -> Result<Order, Error> {
     order_json::parse(text).ok_or_else(|| broken("an order of an unknown format"))
 }
 
-/// The field of a mark. The subject's length comes first, so that `ann` with `b:c` differs from `ann:b` with `c`.
-pub(crate) fn mark_field(subject: &Subject, key: &str) -> String {
+/// The field of a record. The subject's length comes first, so that `ann` with `b:c` differs from `ann:b` with `c`.
+pub(crate) fn record_field(subject: &Subject, key: &str) -> String {
     let subject = subject.as_str();
     format!("{}:{subject}:{key}", subject.len())
 }
 
-pub(crate) fn parse_mark(subject: Subject, key: &str, text: &str) -> Result<IdempotencyRecord, Error> {
-    match mark::parse(text) {
+pub(crate) fn parse_stored_value(subject: Subject, key: &str, text: &str) -> Result<IdempotencyRecord, Error> {
+    match stored_value::parse(text) {
         Some(BeginOutcome::Completed { order_id, fingerprint: Some(fingerprint) }) => {
             Ok(IdempotencyRecord { subject, key: key.into(), fingerprint, order_id })
         }
-        _ => Err(broken("a mark of an unknown format")),
+        _ => Err(broken("an idempotency record of an unknown format")),
     }
 }

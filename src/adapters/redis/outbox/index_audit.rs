@@ -18,11 +18,11 @@ const PAGE_FAST: u32 = 1_000;
 /// The version of the indexes that this release reads.
 const INDEX_VERSION: &str = "1";
 /// An auditor that is silent for this number of intervals is replaced by another instance.
-const INTERVALS_OF_A_TURN: u32 = 5;
+const AUDITOR_TTL_INTERVALS: u32 = 5;
 
 /// Where the walks continue: one over the rows that are not SENT, by partition, and one over all rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct AuditPosition {
+struct CheckPosition {
     partition: u32,
     after: u64,
     history: u64,
@@ -30,7 +30,7 @@ struct AuditPosition {
 
 struct AuditedPage {
     repairs: u64,
-    next: AuditPosition,
+    next: CheckPosition,
 }
 
 impl RedisStore {
@@ -40,10 +40,10 @@ impl RedisStore {
     /// # Errors
     /// Those of any write to the store; what was repaired stays repaired.
     pub async fn audit_indexes(&self) -> Result<u64, Error> {
-        let (mut position, mut repairs) = (AuditPosition::default(), 0);
+        let (mut position, mut repairs) = (CheckPosition::default(), 0);
         let (mut unsent_done, mut history_done) = (false, false);
         while !(unsent_done && history_done) {
-            let Some(page) = self.audit_page(position, PAGE_FAST, None).await? else { continue };
+            let Some(page) = self.check_page(position, PAGE_FAST, None).await? else { continue };
             (repairs, position) = (repairs + page.repairs, page.next);
             unsent_done |= position.partition >= self.partitions();
             history_done |= position.history == 0;
@@ -53,7 +53,7 @@ impl RedisStore {
     }
 
     /// Builds the indexes of the unsent rows if an earlier release has written them without.
-    pub(crate) async fn adopt_rows(&self) -> Result<(), Error> {
+    pub(crate) async fn build_missing_indexes(&self) -> Result<(), Error> {
         let meta = format!("{}meta", self.inner.prefix);
         let mut version = cmd("HGET");
         version.arg(&meta).arg("index_version");
@@ -61,9 +61,9 @@ impl RedisStore {
         if version.as_deref() == Some(INDEX_VERSION) {
             return Ok(());
         }
-        let (mut position, mut entries) = (AuditPosition::default(), 0);
+        let (mut position, mut entries) = (CheckPosition::default(), 0);
         while position.partition < self.partitions() {
-            let Some(page) = self.audit_page(position, PAGE_FAST, None).await? else { continue };
+            let Some(page) = self.check_page(position, PAGE_FAST, None).await? else { continue };
             (entries, position) = (entries + page.repairs, page.next);
         }
         if entries > 0 {
@@ -82,29 +82,29 @@ impl RedisStore {
     pub(crate) fn start_audit(&self, interval: Duration) {
         let store = Arc::downgrade(&self.inner);
         let task = async move {
-            let mut position = AuditPosition::default();
+            let mut position = CheckPosition::default();
             loop {
                 tokio::time::sleep(interval).await;
                 let Some(inner) = store.upgrade().filter(|inner| !inner.redis.inner.connection.is_closed()) else {
                     return;
                 };
-                position = RedisStore { inner }.audit_in_turn(position, interval).await;
+                position = RedisStore { inner }.check_if_elected(position, interval).await;
             }
         };
         drop(tokio::spawn(task));
     }
 
-    /// Audits one page if it is this instance's turn; returns where to continue. A page that fails is repeated.
-    async fn audit_in_turn(&self, position: AuditPosition, interval: Duration) -> AuditPosition {
-        let turn = interval.saturating_mul(INTERVALS_OF_A_TURN);
-        match self.audit_page(position, PAGE_SLOW, Some(turn)).await {
+    /// Audits one page if this instance is elected to check; returns where to continue. A page that fails is repeated.
+    async fn check_if_elected(&self, position: CheckPosition, interval: Duration) -> CheckPosition {
+        let auditor_ttl = interval.saturating_mul(AUDITOR_TTL_INTERVALS);
+        match self.check_page(position, PAGE_SLOW, Some(auditor_ttl)).await {
             Ok(Some(page)) => {
                 self.count_repairs(page.repairs);
                 let partition = if page.next.partition >= self.partitions() { 0 } else { page.next.partition };
-                AuditPosition { partition, ..page.next }
+                CheckPosition { partition, ..page.next }
             }
             // Another instance audits; it began at the first row.
-            Ok(None) => AuditPosition::default(),
+            Ok(None) => CheckPosition::default(),
             Err(error) => {
                 // A server that does not answer is reported once by its connection.
                 if matches!(error, Error::Broken(_)) && self.inner.redis.inner.warnings.is_first("the audit") {
@@ -116,23 +116,23 @@ impl RedisStore {
     }
 
     /// Audits one page. `None` while another instance audits.
-    async fn audit_page(
+    async fn check_page(
         &self,
-        from: AuditPosition,
+        from: CheckPosition,
         rows: u32,
-        turn: Option<Duration>,
+        auditor_ttl: Option<Duration>,
     ) -> Result<Option<AuditedPage>, Error> {
-        let (boot_id, turn) = match turn {
-            Some(turn) => (self.boot_id(), millis(turn).max(1).to_string()),
+        let (boot_id, auditor_ttl) = match auditor_ttl {
+            Some(auditor_ttl) => (self.boot_id(), millis(auditor_ttl).max(1).to_string()),
             None => ("", String::new()),
         };
-        let arguments = ScriptArguments::new().text(boot_id).text(turn).number(self.partitions()).number(rows);
+        let arguments = ScriptArguments::new().text(boot_id).text(auditor_ttl).number(self.partitions()).number(rows);
         let arguments = arguments.number(from.partition).number(from.after).number(from.history);
         let mut reply = self.write_list("audit", &self.inner.scripts.audit, arguments).await?;
         if reply.text(0)? == "HELD" {
             return Ok(None);
         }
-        let next = AuditPosition { partition: reply.number(2)?, after: reply.number(3)?, history: reply.number(4)? };
+        let next = CheckPosition { partition: reply.number(2)?, after: reply.number(3)?, history: reply.number(4)? };
         Ok(Some(AuditedPage { repairs: reply.number(1)?, next }))
     }
 

@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use outbox::truncate_reason;
 use ports::Error;
 use ports::outbox::{
-    BatchOutcome, Claim, ClaimKind, Claimed, ClaimedBatch, Depth, Disposition, Exclusion, ExclusionOutcome,
-    FencedOutcome, OutboxStore, PoisonAction, PoisonPolicy, ResolvedBatch, RowId, Settlement,
+    BatchOutcome, Claim, ClaimKind, Claimed, ClaimedBatch, Disposition, Exclusion, ExclusionOutcome, FencedOutcome,
+    OutboxStore, PoisonAction, PoisonPolicy, ResolvedBatch, RowCounts, RowId, Settlement,
 };
 use ports::partitions::{LeaseFence, Token};
 use tokio::time::Instant;
@@ -102,10 +102,10 @@ impl OutboxStore for RedisStore {
         Ok(ResolvedBatch { closed: fenced_outcome(reply)?, parked })
     }
 
-    async fn depth(&self) -> Result<Depth, Error> {
+    async fn depth(&self) -> Result<RowCounts, Error> {
         let arguments = ScriptArguments::new().number(self.partitions());
         let mut reply = self.read_list("depth", &self.inner.scripts.depth, arguments).await?;
-        Ok(Depth {
+        Ok(RowCounts {
             pending: reply.number(0)?,
             in_flight: reply.number(1)?,
             failed: reply.number(2)?,

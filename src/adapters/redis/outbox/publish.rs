@@ -3,8 +3,8 @@ use async_trait::async_trait;
 use ports::Error;
 use ports::outbox::events::{BatchCommit, EventBatch, EventStore};
 
-use crate::idempotency::mark;
-use crate::orders::order_store::{mark_field, parse_mark};
+use crate::idempotency::stored_value;
+use crate::orders::order_store::{parse_stored_value, record_field};
 use crate::outbox::row;
 use crate::store::arguments::ScriptArguments;
 use crate::store::client::RedisStore;
@@ -26,8 +26,13 @@ impl EventStore for RedisStore {
             }
             "TAKEN" => {
                 let stored = reply.text(1)?;
-                let mark = batch.mark.ok_or_else(|| broken("a mark for events without one"))?;
-                Ok(BatchCommit::KeyUsed(parse_mark(mark.subject, &mark.key, &stored)?))
+                let idempotency_record =
+                    batch.idempotency_record.ok_or_else(|| broken("an idempotency record for events without one"))?;
+                Ok(BatchCommit::KeyUsed(parse_stored_value(
+                    idempotency_record.subject,
+                    &idempotency_record.key,
+                    &stored,
+                )?))
             }
             other => Err(broken(format!("the result of publishing is {other:?}"))),
         }
@@ -35,10 +40,10 @@ impl EventStore for RedisStore {
 }
 
 fn arguments(batch: &EventBatch) -> Result<ScriptArguments, Error> {
-    let mut arguments = match &batch.mark {
-        Some(mark) => ScriptArguments::new()
-            .text(mark_field(&mark.subject, &mark.key))
-            .text(mark::completed(&mark.fingerprint, mark.order_id)),
+    let mut arguments = match &batch.idempotency_record {
+        Some(idempotency_record) => ScriptArguments::new()
+            .text(record_field(&idempotency_record.subject, &idempotency_record.key))
+            .text(stored_value::completed(&idempotency_record.fingerprint, idempotency_record.order_id)),
         None => ScriptArguments::new().text("").text(""),
     };
     for event in &batch.events {

@@ -36,7 +36,7 @@ impl RedisStore {
             Self::new(redis, scripts, prefix, &installation, Some(options.instance.to_string()), options.durability);
         *store.inner.known_risk.lock() = risk;
         store.start_name_renewal(options.heartbeat_interval, options.dead_after);
-        store.adopt_rows().await.map_err(StoreOpenError::Unavailable)?;
+        store.build_missing_indexes().await.map_err(StoreOpenError::Unavailable)?;
         if !options.audit_interval.is_zero() {
             store.start_audit(options.audit_interval);
         }

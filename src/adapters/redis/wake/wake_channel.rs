@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use deadpool_redis::redis::{Client, RedisError, RedisResult, Value, cmd};
 use futures::StreamExt;
 use ports::partitions::InstanceId;
-use ports::partitions::wake::{WakeChannel, WakeUp, format_hint, parse_hint};
+use ports::partitions::wake::{WakeChannel, WakeUp, format_wake_ups, parse_wake_ups};
 use tokio::time::timeout;
 
 use crate::store::client::{RedisStore, StoreInner};
@@ -45,7 +45,7 @@ impl RedisStore {
             let (delay_min, delay_max) = RESUBSCRIBE_DELAY;
             let mut delay = delay_min;
             loop {
-                let receive = |message: &str| incoming.add(parse_hint(message, &name, partitions));
+                let receive = |message: &str| incoming.add(parse_wake_ups(message, &name, partitions));
                 if subscribe(&client, &channel, &limits, receive).await.is_ok() {
                     delay = delay_min;
                 }
@@ -68,7 +68,7 @@ impl StoreInner {
 
     async fn publish_wake_ups(&self, instance: &InstanceId, wake_ups: &[WakeUp]) {
         let mut publish = cmd("PUBLISH");
-        publish.arg(self.wake_channel()).arg(format_hint(instance, wake_ups));
+        publish.arg(self.wake_channel()).arg(format_wake_ups(instance, wake_ups));
         // A lost announcement only delays: the polls of other instances find the rows.
         let _: Result<u64, _> = self.redis.inner.store_command("wake", publish).await;
     }

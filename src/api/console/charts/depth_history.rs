@@ -2,7 +2,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use app::port_types::Depth;
+use app::port_types::RowCounts;
 use domain::Timestamp;
 use parking_lot::Mutex;
 
@@ -17,7 +17,7 @@ pub(crate) const SPAN: Duration = Duration::from_secs(2 * SAMPLES_MAX as u64);
 pub(crate) const UNSENT_STATUSES: [&str; 4] = ["PENDING", "IN_FLIGHT", "FAILED", "PARKED"];
 
 /// The number of unsent rows by [`UNSENT_STATUSES`].
-pub(crate) fn unsent_rows(depth: &Depth) -> [u64; 4] {
+pub(crate) fn unsent_rows(depth: &RowCounts) -> [u64; 4] {
     [depth.pending, depth.in_flight, depth.failed, depth.parked]
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct DepthSample {
 }
 
 impl DepthSample {
-    pub(crate) fn of(depth: &Depth, restarts: u64, at: Timestamp) -> Self {
+    pub(crate) fn of(depth: &RowCounts, restarts: u64, at: Timestamp) -> Self {
         Self { at, rows: unsent_rows(depth), restarts }
     }
 }

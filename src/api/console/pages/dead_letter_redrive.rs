@@ -1,5 +1,5 @@
 //! Redrives dead letters in two steps: a count, then a redrive of no more than the counted ones, with a reason.
-use app::operators::dead_letters::ReplayReport;
+use app::operators::dead_letters::RedriveReport;
 use maud::{Markup, html};
 
 use crate::admin::dead_letters;
@@ -38,7 +38,7 @@ pub(crate) async fn count(context: RequestContext) -> RouteResult {
     )
 }
 
-fn confirmation(context: &RequestContext, raw: &RawFilter<'_>, sent: &ReplayReport) -> Markup {
+fn confirmation(context: &RequestContext, raw: &RawFilter<'_>, sent: &RedriveReport) -> Markup {
     html! {
         p class="verdict" {
             @if sent.next.is_some() { "At least " }

@@ -107,7 +107,7 @@ impl DeadLetter {
 
     /// The record that replays it: the original event without failure headers, so that its attempts count from zero, and the operator. In
     /// another topic than its own it keeps its origin, from which a webhook takes the id of a record that is no event.
-    pub(super) fn replay_record(&self, topic: &Arc<str>, operator: &str, now: Timestamp) -> Record {
+    pub(super) fn redrive_record(&self, topic: &Arc<str>, operator: &str, now: Timestamp) -> Record {
         let Record { key, headers, value, .. } = &self.delivery.record;
         let added = |name: &str| spring_headers::is_added(name) || [DETOUR_STAGE_HEADER, REDRIVEN_BY].contains(&name);
         let moves = dead_letter_topic(topic) != *self.delivery.position.topic;
@@ -187,7 +187,7 @@ mod tests {
     }
 
     fn replayed(dead_letter_topic: &str, topic: &str) -> Delivery {
-        let record = dead_letter(dead_letter_topic).replay_record(&topic.into(), "olga", Timestamp::from_millis(1));
+        let record = dead_letter(dead_letter_topic).redrive_record(&topic.into(), "olga", Timestamp::from_millis(1));
         Delivery { position: Position { topic: topic.into(), partition: 0, offset: 9 }, record }
     }
 
@@ -216,7 +216,7 @@ mod tests {
         let marks: [(&str, &[u8]); 2] = [(RAW_KEY, &[0, 200]), (NULL_VALUE, &[])];
         dead_letter.delivery.record.headers.extend(marks);
 
-        let record = dead_letter.replay_record(&"customers".into(), "olga", Timestamp::from_millis(1));
+        let record = dead_letter.redrive_record(&"customers".into(), "olga", Timestamp::from_millis(1));
 
         assert_eq!((record.key_bytes(), record.value_bytes()), (Some([0, 200].as_slice()), None));
     }

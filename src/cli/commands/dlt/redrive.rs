@@ -1,7 +1,7 @@
 //! `dlt redrive`: sends one dead letter back, or those that match a filter, at a rate.
 use api::{Pace, PacedRedrive, dead_letter_document};
 use app::consume::order_topic::OrderTopic;
-use app::operators::dead_letters::{DeadLetter, DeadLetterFilter, DeadLetterPosition, DeadLetters, ReplayReport};
+use app::operators::dead_letters::{DeadLetter, DeadLetterFilter, DeadLetterPosition, DeadLetters, RedriveReport};
 use app::port_types::Audit;
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -80,15 +80,15 @@ impl DeadLetterReplay {
         } else if report.matched > 0 {
             confirm::require(self.yes, &format!("Send {} dead letters back?", report.matched))?;
             // The operator has confirmed this number, so dead letters that arrived after the count are not sent.
-            report = ReplayReport { next, ..self.send_back(filter, report.matched).await? };
+            report = RedriveReport { next, ..self.send_back(filter, report.matched).await? };
             print_message(format_args!("{} were sent back", report.redriven));
         }
         self.print(&report, &listed)
     }
 
     /// Repeats the call, which examines a bounded number of dead letters, until the limit or the end is reached.
-    async fn count(&self, filter: &DeadLetterFilter, limit: u32) -> Result<ReplayReport, Failure> {
-        let (mut filter, mut total) = (filter.clone(), ReplayReport::default());
+    async fn count(&self, filter: &DeadLetterFilter, limit: u32) -> Result<RedriveReport, Failure> {
+        let (mut filter, mut total) = (filter.clone(), RedriveReport::default());
         loop {
             let left = limit.saturating_sub(u32::try_from(total.matched).unwrap_or(u32::MAX));
             if left == 0 {
@@ -105,7 +105,7 @@ impl DeadLetterReplay {
     }
 
     /// Sends the first `limit` dead letters back.
-    async fn send_back(&self, filter: &DeadLetterFilter, limit: u64) -> Result<ReplayReport, Failure> {
+    async fn send_back(&self, filter: &DeadLetterFilter, limit: u64) -> Result<RedriveReport, Failure> {
         let bar = progress_bar("sending back", limit);
         let progress = |seen| bar.set_position(seen);
         let redrive = PacedRedrive { limit, pace: self.pace, time_max: None, progress: &progress };
@@ -114,7 +114,7 @@ impl DeadLetterReplay {
         Ok(report)
     }
 
-    fn print(&self, report: &ReplayReport, listed: &[DeadLetter]) -> Result<(), Failure> {
+    fn print(&self, report: &RedriveReport, listed: &[DeadLetter]) -> Result<(), Failure> {
         if self.json {
             let listed = listed.iter().map(|dead_letter| dead_letter_document(dead_letter, &self.orders));
             let document = RedriveDocument {

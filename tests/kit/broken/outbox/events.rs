@@ -17,7 +17,7 @@ pub(crate) struct BrokenEvents {
 impl EventStore for BrokenEvents {
     async fn publish(&self, mut batch: EventBatch) -> Result<BatchCommit, Error> {
         match self.flaw {
-            Flaw::DropsMarkOfEvents => batch.mark = None,
+            Flaw::DropsRecordOfEvents => batch.idempotency_record = None,
             Flaw::ReversesBatches => batch.events.reverse(),
             Flaw::ScattersKeysOfEvents => {
                 for (number, event) in (0..).zip(&mut batch.events) {
@@ -32,7 +32,7 @@ impl EventStore for BrokenEvents {
                     event.event_id = EventId::from_bytes(id);
                     event
                 });
-                self.real.publish(EventBatch { events: again.collect(), mark: None }).await?;
+                self.real.publish(EventBatch { events: again.collect(), idempotency_record: None }).await?;
             }
             _ => {}
         }

@@ -33,8 +33,8 @@ pub(super) async fn the_highest_acknowledged_position_counts<B: Backend>(backend
     given.append_rounds(&["a"], 5).await;
     let first = given.join("g").await;
     let all = given.poll_all(&first).await;
-    let upto = [all[3].position.clone(), all[1].position.clone()];
-    first.acknowledge(&upto).await.expect("acknowledged");
+    let positions = [all[3].position.clone(), all[1].position.clone()];
+    first.acknowledge(&positions).await.expect("acknowledged");
     drop(first);
 
     assert_eq!(given.poll_all(&given.join("g").await).await, all[4..]);

@@ -10,13 +10,16 @@ use crate::conformance::fixture::worker::{ALL, worker};
 pub(super) async fn an_order_its_events_and_its_mark_become_visible_together<B: Backend>(backend: &B) {
     let given = given(backend);
     let mut commit = given.factory.creation("ann", P0);
-    let mark = given.factory.mark(&commit.order, "key-1");
-    commit.mark = Some(mark.clone());
+    let idempotency_record = given.factory.idempotency_record(&commit.order, "key-1");
+    commit.idempotency_record = Some(idempotency_record.clone());
 
     let order = given.committed(commit).await;
 
     assert_eq!(backend.orders().find(order.id).await.expect("found"), Some(order.clone()));
-    assert_eq!(backend.orders().find_idempotency_record(&order.owner, "key-1", DAY).await.expect("found"), Some(mark));
+    assert_eq!(
+        backend.orders().find_idempotency_record(&order.owner, "key-1", DAY).await.expect("found"),
+        Some(idempotency_record)
+    );
     assert_eq!(given.depth().await.pending, 1);
     assert_eq!(worker(backend, "a", P0).await.claim(ALL).await.rows[0].key, event_key(order.id));
 }
@@ -70,7 +73,7 @@ pub(super) async fn a_stale_version_changes_nothing<B: Backend>(backend: &B) {
     let placed = given.place_order(P0).await;
     let current = given.committed(given.factory.change(&placed, Status::Processing, P0)).await;
     let mut late = given.factory.change(&placed, Status::Cancelled, P0);
-    late.mark = Some(given.factory.mark(&placed, "late"));
+    late.idempotency_record = Some(given.factory.idempotency_record(&placed, "late"));
 
     assert_eq!(given.commit(late).await, Committed::Stale { current: 1 });
 
@@ -86,7 +89,7 @@ pub(super) async fn a_change_of_a_missing_order_changes_nothing<B: Backend>(back
     let given = given(backend);
     let (never_written, _) = given.factory.placed("ann");
     let mut change = given.factory.change(&never_written, Status::Processing, P0);
-    change.mark = Some(given.factory.mark(&never_written, "key"));
+    change.idempotency_record = Some(given.factory.idempotency_record(&never_written, "key"));
 
     assert_eq!(given.commit(change).await, Committed::Missing);
 
@@ -124,13 +127,13 @@ pub(super) async fn a_change_replaces_the_order_at_the_expected_version<B: Backe
 pub(super) async fn a_used_mark_changes_nothing_and_is_returned<B: Backend>(backend: &B) {
     let given = given(backend);
     let mut first = given.factory.creation("ann", P0);
-    let used = given.factory.mark(&first.order, "key");
-    first.mark = Some(used.clone());
+    let used = given.factory.idempotency_record(&first.order, "key");
+    first.idempotency_record = Some(used.clone());
     given.committed(first).await;
     let mut second = given.factory.creation("ann", P0);
-    let mut other = given.factory.mark(&second.order, "key");
+    let mut other = given.factory.idempotency_record(&second.order, "key");
     other.fingerprint = [9; 32];
-    second.mark = Some(other);
+    second.idempotency_record = Some(other);
     let id = second.order.id;
 
     assert_eq!(given.commit(second).await, Committed::KeyUsed(used));
@@ -144,7 +147,7 @@ pub(super) async fn another_subjects_key_is_another_mark<B: Backend>(backend: &B
 
     for (owner, key) in [("ann", "key"), ("bob", "key"), ("ann", "KEY"), ("ann", "key ")] {
         let mut creation = given.factory.creation(owner, P0);
-        creation.mark = Some(given.factory.mark(&creation.order, key));
+        creation.idempotency_record = Some(given.factory.idempotency_record(&creation.order, key));
         given.committed(creation).await;
     }
 

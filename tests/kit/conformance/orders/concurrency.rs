@@ -1,4 +1,4 @@
-//! Cases of `OrderStore`: concurrent commits of one order, one mark, or nothing in common.
+//! Cases of `OrderStore`: concurrent commits of one order, one record, or nothing in common.
 use domain::Status;
 use futures::future::join_all;
 use ports::orders::{Commit, Committed, OrderFilter};
@@ -12,13 +12,13 @@ pub(super) async fn a_failing_commit_does_not_fail_concurrent_commits<B: Backend
     let placed = given.place_order(P1).await;
     let current = given.committed(given.factory.change(&placed, Status::Processing, P1)).await;
     let mut marked = given.factory.creation("ann", P1);
-    marked.mark = Some(given.factory.mark(&marked.order, "key"));
+    marked.idempotency_record = Some(given.factory.idempotency_record(&marked.order, "key"));
     given.committed(marked.clone()).await;
     let commits: Vec<Commit> = (0..64)
         .map(|index| match index % 8 {
             1 => given.factory.change(&placed, Status::Cancelled, P0),
             3 => given.factory.change(&given.factory.placed("ann").0, Status::Processing, P0),
-            5 => Commit { mark: marked.mark.clone(), ..given.factory.creation("ann", P0) },
+            5 => Commit { idempotency_record: marked.idempotency_record.clone(), ..given.factory.creation("ann", P0) },
             _ => given.factory.creation("ann", P0),
         })
         .collect();
@@ -30,7 +30,10 @@ pub(super) async fn a_failing_commit_does_not_fail_concurrent_commits<B: Backend
         match index % 8 {
             1 => assert_eq!((result, found), (&Committed::Stale { current: 1 }, Some(current.clone()))),
             3 => assert_eq!((result, found), (&Committed::Missing, None)),
-            5 => assert_eq!((Some(result), found), (marked.mark.clone().map(Committed::KeyUsed).as_ref(), None)),
+            5 => assert_eq!(
+                (Some(result), found),
+                (marked.idempotency_record.clone().map(Committed::KeyUsed).as_ref(), None)
+            ),
             _ => assert_eq!((result, found), (&Committed::Done, Some(commit.order.clone()))),
         }
     }
@@ -53,7 +56,10 @@ pub(super) async fn one_of_many_concurrent_commits_with_a_mark_wins<B: Backend>(
     let given = given(backend);
     let commits: Vec<Commit> = (0..16)
         .map(|_| given.factory.creation("ann", P0))
-        .map(|commit| Commit { mark: Some(given.factory.mark(&commit.order, "key")), ..commit })
+        .map(|commit| Commit {
+            idempotency_record: Some(given.factory.idempotency_record(&commit.order, "key")),
+            ..commit
+        })
         .collect();
 
     let results = join_all(commits.iter().map(|commit| given.commit(commit.clone()))).await;
@@ -64,10 +70,14 @@ pub(super) async fn one_of_many_concurrent_commits_with_a_mark_wins<B: Backend>(
         .filter(|(_, result)| **result == Committed::Done)
         .map(|(commit, _)| commit)
         .collect();
-    let [winner] = winners[..] else { panic!("{} commits succeeded with one mark", winners.len()) };
+    let [winner] = winners[..] else { panic!("{} commits succeeded with one idempotency record", winners.len()) };
     let losers = results.iter().filter(|result| **result != Committed::Done);
-    let key_used = Committed::KeyUsed(winner.mark.clone().expect("every commit has a mark"));
-    assert!(losers.clone().all(|result| *result == key_used), "each loser receives the winner's mark: {results:?}");
+    let key_used =
+        Committed::KeyUsed(winner.idempotency_record.clone().expect("every commit has an idempotency record"));
+    assert!(
+        losers.clone().all(|result| *result == key_used),
+        "each loser receives the winner's idempotency record: {results:?}"
+    );
     assert_eq!(backend.orders().count(&OrderFilter::default()).await.expect("counted"), 1);
     assert_eq!(given.depth().await.pending, 1);
 }
@@ -77,7 +87,7 @@ pub(super) async fn commits_with_marks_in_opposite_orders_do_not_deadlock<B: Bac
     let keys: Vec<String> = (0..24).map(|key| format!("key-{key:02}")).collect();
     let marked = |key: &String| {
         let commit = given.factory.creation("ann", P0);
-        Commit { mark: Some(given.factory.mark(&commit.order, key)), ..commit }
+        Commit { idempotency_record: Some(given.factory.idempotency_record(&commit.order, key)), ..commit }
     };
     let commits: Vec<Commit> = keys.iter().chain(keys.iter().rev()).map(marked).collect();
 

@@ -46,20 +46,24 @@ impl<B: Backend> Given<'_, B> {
         }
     }
 
-    /// A mark of ann's.
-    fn mark(&self) -> IdempotencyRecord {
-        self.factory.mark(&self.factory.creation("ann", P0).order, "k-1")
+    /// A record of ann's.
+    fn idempotency_record(&self) -> IdempotencyRecord {
+        self.factory.idempotency_record(&self.factory.creation("ann", P0).order, "k-1")
     }
 
     async fn publish(&self, events: &[ExternalEvent]) -> Vec<bool> {
         match self.publish_with(events, None).await {
             BatchCommit::Done { is_new } => is_new,
-            other @ BatchCommit::KeyUsed(_) => panic!("{other:?} without a mark"),
+            other @ BatchCommit::KeyUsed(_) => panic!("{other:?} without an idempotency record"),
         }
     }
 
-    async fn publish_with(&self, events: &[ExternalEvent], mark: Option<IdempotencyRecord>) -> BatchCommit {
-        let batch = EventBatch { events: events.to_vec(), mark };
+    async fn publish_with(
+        &self,
+        events: &[ExternalEvent],
+        idempotency_record: Option<IdempotencyRecord>,
+    ) -> BatchCommit {
+        let batch = EventBatch { events: events.to_vec(), idempotency_record };
         self.backend.events().publish(batch).await.expect("the events are published")
     }
 
@@ -139,27 +143,31 @@ async fn an_event_that_occurs_twice_in_a_batch_is_published_once<B: Backend>(bac
 
 async fn a_used_idempotency_key_publishes_nothing_and_names_its_first_use<B: Backend>(backend: &B) {
     let given = given(backend);
-    let mark = given.mark();
+    let idempotency_record = given.idempotency_record();
     let events = [0, 1].map(|_| given.external_event("customers", "7"));
-    assert_eq!(given.publish_with(&events, Some(mark.clone())).await, BatchCommit::Done { is_new: vec![true, true] });
+    assert_eq!(
+        given.publish_with(&events, Some(idempotency_record.clone())).await,
+        BatchCommit::Done { is_new: vec![true, true] }
+    );
 
     let again = [given.external_event("customers", "7")];
-    let other = IdempotencyRecord { fingerprint: [9; 32], ..mark.clone() };
+    let other = IdempotencyRecord { fingerprint: [9; 32], ..idempotency_record.clone() };
 
-    assert_eq!(given.publish_with(&again, Some(other)).await, BatchCommit::KeyUsed(mark));
+    assert_eq!(given.publish_with(&again, Some(other)).await, BatchCommit::KeyUsed(idempotency_record));
     assert_eq!(given.rows_written().await, 2);
 }
 
 async fn an_idempotency_key_is_one_for_orders_and_events<B: Backend>(backend: &B) {
     let given = given(backend);
     let mut commit = given.factory.creation("ann", P0);
-    let mark = given.factory.mark(&commit.order, "k-1");
-    commit.mark = Some(mark.clone());
+    let idempotency_record = given.factory.idempotency_record(&commit.order, "k-1");
+    commit.idempotency_record = Some(idempotency_record.clone());
     given.committed(commit).await;
 
-    let published = given.publish_with(&[given.external_event("customers", "7")], Some(mark.clone())).await;
+    let published =
+        given.publish_with(&[given.external_event("customers", "7")], Some(idempotency_record.clone())).await;
 
-    assert_eq!(published, BatchCommit::KeyUsed(mark));
+    assert_eq!(published, BatchCommit::KeyUsed(idempotency_record));
     assert_eq!(given.rows_written().await, 1, "only the order's event");
 }
 
@@ -191,7 +199,7 @@ async fn a_partition_that_does_not_exist_is_refused<B: Backend>(backend: &B) {
     let partition = PartitionNo(backend.partitions());
     let beyond = ExternalEvent { partition, ..given.external_event("customers", "7") };
 
-    let result = backend.events().publish(EventBatch { events: vec![legal, beyond], mark: None }).await;
+    let result = backend.events().publish(EventBatch { events: vec![legal, beyond], idempotency_record: None }).await;
 
     assert!(matches!(result, Err(Error::Rejected(_))), "{result:?}");
     assert_eq!(given.rows_written().await, 0);
@@ -199,10 +207,16 @@ async fn a_partition_that_does_not_exist_is_refused<B: Backend>(backend: &B) {
 
 async fn a_batch_without_events_is_accepted<B: Backend>(backend: &B) {
     let given = given(backend);
-    let mark = given.mark();
+    let idempotency_record = given.idempotency_record();
 
     assert_eq!(given.publish(&[]).await, Vec::<bool>::new());
 
-    assert_eq!(given.publish_with(&[], Some(mark.clone())).await, BatchCommit::Done { is_new: Vec::new() });
-    assert_eq!(given.publish_with(&[], Some(mark.clone())).await, BatchCommit::KeyUsed(mark));
+    assert_eq!(
+        given.publish_with(&[], Some(idempotency_record.clone())).await,
+        BatchCommit::Done { is_new: Vec::new() }
+    );
+    assert_eq!(
+        given.publish_with(&[], Some(idempotency_record.clone())).await,
+        BatchCommit::KeyUsed(idempotency_record)
+    );
 }

@@ -1,7 +1,7 @@
 //! Helpers of the lease cases: heartbeats, acquisitions of P0, a worker with an open batch.
 use std::time::Duration;
 
-use ports::partitions::{AcquireReason, Acquisition, InstanceId, LeaseFence, LeaseSurvey, MemberRank, Token};
+use ports::partitions::{AcquireReason, Acquisition, InstanceId, InstanceRank, LeaseFence, LeaseSurvey, Token};
 
 use crate::backend::Backend;
 use crate::conformance::fixture::given::{Given, P0, instance};
@@ -17,7 +17,7 @@ pub(super) async fn heartbeat<B: Backend>(backend: &B, name: &str) -> Vec<Instan
     let rank = backend.leases().heartbeat(&instance(name), MEMBER_DEAD_AFTER).await.expect("the heartbeat is stored");
     let live: Vec<InstanceId> = survey(backend, name).await.members.into_iter().map(|member| member.instance).collect();
     let place = live.iter().position(|member| *member == instance(name)).expect("the caller is alive");
-    assert_eq!(rank, MemberRank { rank: place as u32, live: live.len() as u32 }, "{live:?}");
+    assert_eq!(rank, InstanceRank { rank: place as u32, live: live.len() as u32 }, "{live:?}");
     live
 }
 

@@ -1,7 +1,7 @@
 //! Cases of `PartitionLeases`: heartbeats and the live members they count.
 use std::time::Duration;
 
-use ports::partitions::MemberRank;
+use ports::partitions::InstanceRank;
 
 use crate::backend::Backend;
 use crate::conformance::fixture::given::{SECOND, given, instance};
@@ -53,7 +53,7 @@ pub(super) async fn a_member_is_dead_by_its_own_limit<B: Backend>(backend: &B) {
 
     let rank = heartbeat("z", SECOND).await;
 
-    assert_eq!(rank, MemberRank { rank: 1, live: 2 }, "only the member with the longer limit is alive");
+    assert_eq!(rank, InstanceRank { rank: 1, live: 2 }, "only the member with the longer limit is alive");
 }
 
 pub(super) async fn a_member_that_left_is_not_alive<B: Backend>(backend: &B) {

@@ -1,5 +1,5 @@
 //! Cases of `PartitionLeases`: the survey, from which an instance below its share chooses partitions.
-use ports::partitions::{AcquireReason, Acquisition, LeaseSurvey, MemberLoad, PartitionNo};
+use ports::partitions::{AcquireReason, Acquisition, InstanceLoad, LeaseSurvey, PartitionNo};
 
 use crate::backend::Backend;
 use crate::conformance::fixture::given::{HOUR, P0, P1, SECOND, given, instance};
@@ -8,8 +8,8 @@ use crate::conformance::partitions::fixture::{LONG, MEMBER_DEAD_AFTER, acquire, 
 
 const P2: PartitionNo = PartitionNo(2);
 
-fn load(name: &str, held: u32) -> MemberLoad {
-    MemberLoad { instance: instance(name), held }
+fn load(name: &str, held: u32) -> InstanceLoad {
+    InstanceLoad { instance: instance(name), held }
 }
 
 /// Every partition but these.

@@ -13,12 +13,12 @@ impl EventStore for Reference {
         }
         let now = self.now();
         let mut state = self.state.lock();
-        if let Some(mark) = batch.mark {
-            let key = (mark.subject.clone(), mark.key.clone());
-            if let Some((used, _)) = state.marks.get(&key) {
+        if let Some(idempotency_record) = batch.idempotency_record {
+            let key = (idempotency_record.subject.clone(), idempotency_record.key.clone());
+            if let Some((used, _)) = state.idempotency_records.get(&key) {
                 return Ok(BatchCommit::KeyUsed(used.clone()));
             }
-            state.marks.insert(key, (mark, now));
+            state.idempotency_records.insert(key, (idempotency_record, now));
         }
         let mut is_new = Vec::with_capacity(batch.events.len());
         for event in batch.events {

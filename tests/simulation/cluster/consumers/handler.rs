@@ -70,7 +70,7 @@ impl EventHandler for SimulatedHandler {
             None => {
                 let hlc = Hlc { millis: version as i64, counter: 0 };
                 let region = RegionId::new(REGION);
-                return Ok(vec![Effect::RememberRemote { order_id: event.order_id, region, hlc }]);
+                return Ok(vec![Effect::StoreRemoteStamp { order_id: event.order_id, region, hlc }]);
             }
             Some(failure) if failure.retryable => (failure, "transient failure"),
             Some(failure) => (failure, "permanent failure"),

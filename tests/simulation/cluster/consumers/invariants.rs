@@ -7,7 +7,7 @@ use outbox::topics::{consumed_topics, dead_letter_topic};
 use ports::broker::consumer_groups::Delivery;
 use ports::inbox::Inbox;
 
-use crate::cluster::instance::Surroundings;
+use crate::cluster::instance::ClusterContext;
 use crate::cluster::invariants::Violation;
 use crate::cluster::kafka::groups::coordinator::partitions_of;
 use crate::support::consumption::Consumption;
@@ -15,7 +15,7 @@ use crate::support::process::{GROUP, TOPIC};
 use crate::support::record_faults::header;
 
 /// The consumers of a run.
-pub struct ConsumerInvariants<'a>(pub &'a Surroundings);
+pub struct ConsumerInvariants<'a>(pub &'a ClusterContext);
 
 impl ConsumerInvariants<'_> {
     /// The partitions with messages that the group has not acknowledged, each with their number.

@@ -7,11 +7,11 @@ use domain::{Order, OrderId, Status, Subject};
 use ports::Error;
 use ports::orders::{Commit, Committed, IdempotencyRecord, OrderFilter, OrderStore, PageStart};
 use ports::outbox::{
-    BatchOutcome, Claim, Claimed, Depth, Disposition, Exclusion, ExclusionOutcome, FencedOutcome, OutboxStore,
-    PoisonPolicy, ResolvedBatch, RowId, SettledClaim, Settlement,
+    BatchOutcome, Claim, Claimed, Disposition, Exclusion, ExclusionOutcome, FencedOutcome, OutboxStore, PoisonPolicy,
+    ResolvedBatch, RowCounts, RowId, SettledClaim, Settlement,
 };
 use ports::partitions::{
-    AcquireReason, Acquisition, Epoch, InstanceId, LeaseFence, LeaseSurvey, MemberRank, PartitionLeases, PartitionNo,
+    AcquireReason, Acquisition, Epoch, InstanceId, InstanceRank, LeaseFence, LeaseSurvey, PartitionLeases, PartitionNo,
     PartitionView, Release, Renewal, TimelineAcceptance, TimelineChange, Token,
 };
 
@@ -161,7 +161,7 @@ impl OutboxStore for PostgresClient {
             .await
     }
 
-    async fn depth(&self) -> Result<Depth, Error> {
+    async fn depth(&self) -> Result<RowCounts, Error> {
         self.server.data().depth().await
     }
     async fn sweep(&self, keep: Duration, limit: u32) -> Result<u64, Error> {
@@ -171,7 +171,7 @@ impl OutboxStore for PostgresClient {
 
 #[async_trait]
 impl PartitionLeases for PostgresClient {
-    async fn heartbeat(&self, instance: &InstanceId, dead_after: Duration) -> Result<MemberRank, Error> {
+    async fn heartbeat(&self, instance: &InstanceId, dead_after: Duration) -> Result<InstanceRank, Error> {
         let instance = instance.clone();
         let beat = move |server: SimulatedPostgres| async move {
             server.durable_data().heartbeat(&instance, dead_after).await

@@ -53,7 +53,7 @@ struct PrimaryState {
     crashes_soon: bool,
     timeline: u32,
     adopted: u32,
-    adopted_at: Option<Instant>,
+    accepted_at: Option<Instant>,
     transactions: TransactionNo,
     running: BTreeMap<TransactionNo, RowId>,
     order_rows: BTreeMap<OrderId, Arc<tokio::sync::Mutex<()>>>,
@@ -286,8 +286,8 @@ impl SimulatedPostgres {
             return TimelineAcceptance::AlreadyDone;
         }
         state.before_settlements = None;
-        (state.adopted, state.adopted_at) = (state.timeline, Some(Instant::now()));
-        TimelineAcceptance::Adopted { partitions_behind: self.0.reference.raise_counters(watermarks) }
+        (state.adopted, state.accepted_at) = (state.timeline, Some(Instant::now()));
+        TimelineAcceptance::Accepted { partitions_behind: self.0.reference.raise_counters(watermarks) }
     }
 
     /// How often the primary failed.
@@ -296,8 +296,8 @@ impl SimulatedPostgres {
     }
 
     /// When the last fail-over was adopted.
-    pub fn adopted_at(&self) -> Option<Instant> {
-        self.0.state.lock().adopted_at
+    pub fn accepted_at(&self) -> Option<Instant> {
+        self.0.state.lock().accepted_at
     }
 
     /// Prints a line if the trace is printed.

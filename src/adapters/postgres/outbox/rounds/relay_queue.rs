@@ -64,7 +64,7 @@ struct RelayQueueState {
     full: HashSet<u32>,
     /// How many requests are announced and not there yet, and how long a round waits for them.
     expected: Option<(u32, Instant)>,
-    shut: bool,
+    is_closed: bool,
 }
 
 /// The requests of one round, of different partitions.
@@ -129,7 +129,7 @@ impl RelayQueue {
 
     fn push(&self, request: RelayRequest) -> RequestResult<()> {
         let mut state = self.state.lock();
-        if state.shut {
+        if state.is_closed {
             return Err(Error::Unreachable("the store is closed".into()));
         }
         if state.requests.len() >= self.limit {
@@ -167,9 +167,9 @@ impl RelayQueue {
     }
 
     /// Refuses requests from now on, and those that have not begun.
-    pub(crate) fn shut(&self) {
+    pub(crate) fn close(&self) {
         let mut state = self.state.lock();
-        state.shut = true;
+        state.is_closed = true;
         let refused: Vec<RelayRequest> = state.requests.drain(..).collect();
         drop(state);
         let error = || Error::Unreachable("the store is closed".into());
@@ -309,7 +309,7 @@ mod tests {
         assert_eq!(partitions(&round), [2]);
         let waiting = queue.claim(claim(2)).unwrap();
 
-        queue.shut();
+        queue.close();
 
         assert!(matches!(waiting.await.unwrap(), Err(Error::Unreachable(_))));
         assert!(matches!(queue.claim(claim(3)), Err(Error::Unreachable(_))));

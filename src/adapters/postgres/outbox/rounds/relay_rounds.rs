@@ -56,14 +56,14 @@ impl<Q, A> Pending<Q, A> {
 
 type PendingClaim = Pending<Claim, Claimed>;
 type PendingSettle = Pending<Settlement, FencedOutcome>;
-type PendingBoth = Pending<(Settlement, Claim), SettledClaim>;
+type PendingSettleAndClaim = Pending<(Settlement, Claim), SettledClaim>;
 
 /// The requests of one round by what they ask for.
 #[derive(Default)]
 struct PendingRound {
     claims: Vec<PendingClaim>,
     settlements: Vec<PendingSettle>,
-    both: Vec<PendingBoth>,
+    both: Vec<PendingSettleAndClaim>,
 }
 
 impl PendingRound {
@@ -134,7 +134,7 @@ async fn settle_alone(core: &Core, pending: PendingSettle) {
     pending.reply(result);
 }
 
-async fn settle_and_claim_alone(core: &Core, queue: &RelayQueue, pending: PendingBoth) {
+async fn settle_and_claim_alone(core: &Core, queue: &RelayQueue, pending: PendingSettleAndClaim) {
     let (settlement, claim) = &pending.request;
     let result = settle_and_claim::settle_and_claim(core, settlement, claim).await;
     reply_to_both(queue, pending, result.map_err(StatementError::into_port));
@@ -147,7 +147,7 @@ fn reply_to_claim(queue: &RelayQueue, pending: PendingClaim, result: RequestResu
     pending.reply(result);
 }
 
-fn reply_to_both(queue: &RelayQueue, pending: PendingBoth, result: RequestResult<SettledClaim>) {
+fn reply_to_both(queue: &RelayQueue, pending: PendingSettleAndClaim, result: RequestResult<SettledClaim>) {
     if let Ok(SettledClaim { claimed: Ok(claimed), .. }) = &result {
         queue.record_claim(pending.request.1.fence.partition.0, claimed);
     }
@@ -183,7 +183,7 @@ async fn run_group(core: &Arc<Core>, queue: &Arc<RelayQueue>, round: PendingRoun
 async fn complete(
     core: &Arc<Core>,
     queue: &Arc<RelayQueue>,
-    pending: PendingBoth,
+    pending: PendingSettleAndClaim,
     settled: Option<FencedOutcome>,
     claimed: StatementResult<Claimed>,
 ) {

@@ -9,7 +9,7 @@ use tokio_postgres::types::Type;
 use crate::connection::sql_value::{SqlValue, get};
 use crate::connection::statement_error::StatementResult;
 use crate::leases::lease_row::close_open_batch;
-use crate::outbox::open_batch::open_places;
+use crate::outbox::open_batch::open_row_ctids;
 use crate::outbox::scan_start::ScanStart;
 use crate::outbox::settle::{self, SentColumns};
 use crate::store::core::Core;
@@ -24,7 +24,7 @@ const SETTLE: &str = concat!(
        FROM u JOIN outbox_lease t ON t.partition = u.partition
        WHERE t.owner = u.owner AND t.epoch = u.epoch AND t.in_flight = u.token ORDER BY t.partition FOR UPDATE OF t),
      d AS MATERIALIZED (DELETE FROM outbox o WHERE o.ctid = ANY (ARRAY(",
-    open_places!(),
+    open_row_ctids!(),
     ")) RETURNING o.partition, o.id, o.key, o.attempts + 1 AS attempts, o.deaths, o.failure_type, o.reason),
      w AS MATERIALIZED (DELETE FROM outbox_waiting w USING d WHERE w.partition = d.partition AND w.key = d.key AND w.id = d.id
        RETURNING w.partition),

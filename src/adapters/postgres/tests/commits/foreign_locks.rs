@@ -45,7 +45,7 @@ impl LockFixture {
     /// A change of the locked order, with an idempotency record.
     fn marked_change(&self) -> Commit {
         let change = self.make.change(&self.placed.order, Status::Shipped, P0);
-        Commit { mark: Some(self.make.mark(&change.order, "key")), ..change }
+        Commit { idempotency_record: Some(self.make.idempotency_record(&change.order, "key")), ..change }
     }
 
     async fn create_one(&self) {
@@ -86,7 +86,7 @@ async fn locked_order_delays_only_its_own_change() {
 
     assert_eq!(change.await.unwrap().unwrap(), Committed::Done);
     let again = fixture.store.commit(fixture.marked_change()).await.unwrap();
-    assert!(matches!(again, Committed::KeyUsed(_)), "the mark was written with the change: {again:?}");
+    assert!(matches!(again, Committed::KeyUsed(_)), "the idempotency record was written with the change: {again:?}");
 }
 
 #[tokio::test]
@@ -134,7 +134,8 @@ async fn events_that_wait_for_a_key_delay_no_commit() {
     fixture.sql("BEGIN; SELECT posthaste.publish('customers', 'locked', 'moved', '{}')").await;
     let events: Vec<_> = (0..8)
         .map(|_| {
-            let (store, batch) = (fixture.store.clone(), EventBatch { events: vec![fixture.event()], mark: None });
+            let (store, batch) =
+                (fixture.store.clone(), EventBatch { events: vec![fixture.event()], idempotency_record: None });
             tokio::spawn(async move { store.publish(batch).await })
         })
         .collect();

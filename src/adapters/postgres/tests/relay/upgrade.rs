@@ -9,7 +9,7 @@ use crate::relay::fixture::{LEASE, acquire, batch, claim, settle};
 use crate::relay::migration_files::database_of_version;
 use crate::support::Database;
 
-/// The last migration of the version that marks rows.
+/// The last migration of the version that records rows.
 const EARLIER: usize = 2;
 
 /// Five rows of partition 0: the second is a FAILED head that is due.

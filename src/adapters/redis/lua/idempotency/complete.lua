@@ -1,5 +1,5 @@
 -- A script, because a caller whose lock expired must not complete a key that another process holds now; that process finds the durable
--- mark and completes the key itself. The script replaces a completed value: the caller has read the durable mark, and an older value may
+-- record and completes the key itself. The script replaces a completed value: the caller has read the durable record, and an older value may
 -- name an order that the store does not have.
 -- KEYS: key. ARGV: the caller's boot id, its instance, the value to write, its time to live in ms. Returns 1 when it was written.
 local value = redis.call('GET', KEYS[1])

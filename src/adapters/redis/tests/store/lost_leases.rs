@@ -32,7 +32,7 @@ async fn a_worker_that_lost_its_lease_in_a_batch_changes_nothing() {
     let open = acquired.in_flight.expect("the batch is open");
     assert_eq!((open.token, open.claimer_died), (batch.token, false));
 
-    // The loser learns it from its renewal, and none of its late statements has an effect.
+    // The renewal of the former owner is refused, and none of its late statements has an effect.
     let owner = &loser.fence.owner;
     assert_eq!(store.renew(owner, &[(P0, loser.fence.epoch)], HOUR).await.unwrap(), Renewal::default());
     let before = rows(&store).await;

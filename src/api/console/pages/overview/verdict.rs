@@ -138,7 +138,7 @@ mod tests {
     use std::time::Duration;
 
     use app::health::Component;
-    use app::port_types::Depth;
+    use app::port_types::RowCounts;
 
     use super::*;
 
@@ -160,7 +160,8 @@ mod tests {
     fn what_an_operator_must_do_comes_before_what_the_service_copes_with() {
         let latency = Duration::from_millis(1);
         let db = Component { name: "db", up: false, gates: true, latency, detail: Some("refused".into()) };
-        let depth = Depth { parked: 2, failed: 1, oldest_unsent: Some(Duration::from_secs(300)), ..Depth::default() };
+        let depth =
+            RowCounts { parked: 2, failed: 1, oldest_unsent: Some(Duration::from_secs(300)), ..RowCounts::default() };
         let snapshot = HealthSnapshot { components: vec![db], depth, ..healthy() };
         let expected = [
             "db does not answer; writes are refused until it answers (refused)",

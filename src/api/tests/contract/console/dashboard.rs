@@ -1,7 +1,7 @@
 //! The console as a dashboard: verdict, tabs, selected rows, sessions after a restart, and the way to it.
 use actix_web::test::TestRequest;
 use app::dispatch::InjectedFault;
-use ports::outbox::Depth;
+use ports::outbox::RowCounts;
 use std::sync::atomic::Ordering::SeqCst;
 
 use crate::console::access::{Browser, page};
@@ -13,7 +13,7 @@ async fn the_overview_begins_with_a_verdict_and_links_to_what_helps() {
     let browser = Browser::log_in(&server).await;
     assert!(browser.get("/console").await.text().contains("All well"));
 
-    server.health.update(|snapshot| snapshot.depth = Depth { parked: 3, failed: 1, ..Depth::default() });
+    server.health.update(|snapshot| snapshot.depth = RowCounts { parked: 3, failed: 1, ..RowCounts::default() });
     let text = page(&browser.get("/console").await, 200);
 
     let parked = text.find("3 rows are PARKED and must be retried by an operator").expect("it is named");
@@ -41,7 +41,9 @@ async fn the_tree_shows_strategies_budgets_and_only_what_a_search_matches() {
 #[actix_web::test]
 async fn outbox_tabs_count_rows_and_begin_with_what_needs_an_operator() {
     let server = TestServer::new();
-    server.health.update(|snapshot| snapshot.depth = Depth { parked: 2, failed: 1, sent: 1_234, ..Depth::default() });
+    server
+        .health
+        .update(|snapshot| snapshot.depth = RowCounts { parked: 2, failed: 1, sent: 1_234, ..RowCounts::default() });
     let browser = Browser::log_in(&server).await;
     let text = browser.get("/console/outbox?status=FAILED").await.text();
 

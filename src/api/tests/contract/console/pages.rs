@@ -2,7 +2,7 @@
 use app::dispatch::InjectedFault;
 use kit::Backend;
 use ports::broker::Record;
-use ports::outbox::Depth;
+use ports::outbox::RowCounts;
 
 use crate::console::access::{Browser, PAGES, page};
 use crate::dead_letters::{dead_letter_records, dead_letter_records_of};
@@ -30,11 +30,11 @@ async fn the_overview_shows_the_service_state_and_links_to_each_metric() {
     server.state.sample_depth();
     server.health.update(|snapshot| {
         (snapshot.passive, snapshot.breaker) = (true, "open");
-        snapshot.depth = Depth {
+        snapshot.depth = RowCounts {
             pending: 41,
             parked: 3,
             oldest_unsent: Some(std::time::Duration::from_secs(90)),
-            ..Depth::default()
+            ..RowCounts::default()
         };
     });
     server.state.sample_depth();

@@ -348,8 +348,8 @@ impl OutboxStore for UnusedPorts {
     ) -> Result<ResolvedBatch, Error> {
         unreachable!()
     }
-    async fn depth(&self) -> Result<Depth, Error> {
-        Ok(Depth::default())
+    async fn depth(&self) -> Result<RowCounts, Error> {
+        Ok(RowCounts::default())
     }
     async fn sweep(&self, _: Duration, _: u32) -> Result<u64, Error> {
         unreachable!()
@@ -358,7 +358,7 @@ impl OutboxStore for UnusedPorts {
 
 #[async_trait]
 impl PartitionLeases for UnusedPorts {
-    async fn heartbeat(&self, _: &InstanceId, _: Duration) -> Result<MemberRank, Error> {
+    async fn heartbeat(&self, _: &InstanceId, _: Duration) -> Result<InstanceRank, Error> {
         unreachable!()
     }
     async fn survey(&self, _: &InstanceId) -> Result<LeaseSurvey, Error> {

@@ -94,11 +94,11 @@ impl GroupMember for Member {
         }
     }
 
-    async fn acknowledge(&self, upto: &[Position]) -> Result<AckOutcome, Error> {
+    async fn acknowledge(&self, positions: &[Position]) -> Result<AckOutcome, Error> {
         let (mut offsets, mut outcome) = (BTreeMap::<TopicPartition, u64>::new(), AckOutcome::Complete);
         let (member, generation) = {
             let membership: &Membership = &self.0.membership();
-            for position in upto {
+            for position in positions {
                 let partition = partition_of(position);
                 match membership.buffers.get(&partition) {
                     Some(buffer) if position.offset < buffer.acknowledged => {}

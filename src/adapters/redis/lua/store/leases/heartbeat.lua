@@ -12,7 +12,7 @@ local members = call('HGETALL', prefix .. 'members')
 for at = 1, #members, 2 do
   local seen, limit = string.match(members[at + 1], '^(%S+) (%S+)$')
   seen, limit = tonumber(seen), tonumber(limit)
-  if seen + limit * MEMBER_RETENTION_FACTOR < now then
+  if seen + limit * INSTANCE_RETENTION_FACTOR < now then
     call('HDEL', prefix .. 'members', members[at])
   elseif seen + limit > now then
     live = live + 1

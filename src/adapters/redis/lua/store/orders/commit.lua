@@ -1,5 +1,5 @@
--- A script, because order, events and mark are written in one step or not at all.
--- ARGV: order, expected version or empty, version, status, owner, text, mark's field or empty, mark's value, then for each event: its
+-- A script, because order, events and record are written in one step or not at all.
+-- ARGV: order, expected version or empty, version, status, owner, text, record's field or empty, record's value, then for each event: its
 -- id, key, partition, type, entry, payload, headers and the like or empty.
 local order, expected, version, status, owner, text = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local stored = call('HGET', prefix .. 'orders', order)
@@ -9,7 +9,7 @@ if stored and stored_version ~= expected then return { 'STALE', stored_version }
 if not stored and expected ~= '' then return { 'MISSING' } end
 if ARGV[7] ~= '' then
   local mark = call('HGET', prefix .. 'marks', ARGV[7])
-  if mark then return { 'TAKEN', mark } end
+  if idempotency_record then return { 'TAKEN', idempotency_record } end
   call('HSET', prefix .. 'marks', ARGV[7], ARGV[8])
   call('ZADD', prefix .. 'marks:age', now, ARGV[7])
 end

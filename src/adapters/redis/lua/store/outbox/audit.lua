@@ -4,12 +4,12 @@
 -- of a page, the partition and the row after which the unsent rows go on, the row after which all rows go on. Returns `HELD` if another
 -- caller audits; else `DONE`, the number of repairs, the partition and the row after which the unsent rows go on (the number of partitions
 -- at their end), and the row after which all rows go on (0 at their end).
-local boot, turn, partitions, page = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
+local boot, auditor_ttl, partitions, page = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local partition, after, history = tonumber(ARGV[5]), ARGV[6], tonumber(ARGV[7])
 if boot ~= '' then
   local auditor = call('GET', prefix .. 'auditor')
   if auditor and auditor ~= boot then return { 'HELD' } end
-  call('SET', prefix .. 'auditor', boot, 'PX', turn)
+  call('SET', prefix .. 'auditor', boot, 'PX', auditor_ttl)
 end
 
 local repairs, keys, tokens = 0, {}, {}

@@ -1,9 +1,9 @@
--- A script, because the events of a batch, their numbers and the mark are written in one step or not at all.
--- ARGV: mark's field or empty, mark's value, then for each event: its id, key, partition, type, topic as JSON, the rest of the entry after
+-- A script, because the events of a batch, their numbers and the record are written in one step or not at all.
+-- ARGV: record's field or empty, record's value, then for each event: its id, key, partition, type, topic as JSON, the rest of the entry after
 -- the time, payload, headers and the like or empty.
 if ARGV[1] ~= '' then
   local mark = call('HGET', prefix .. 'marks', ARGV[1])
-  if mark then return { 'TAKEN', mark } end
+  if idempotency_record then return { 'TAKEN', idempotency_record } end
   call('HSET', prefix .. 'marks', ARGV[1], ARGV[2])
   call('ZADD', prefix .. 'marks:age', now, ARGV[1])
 end

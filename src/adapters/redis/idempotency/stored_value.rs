@@ -1,5 +1,5 @@
-//! The text form of an idempotency key's value and of a durable mark. Its first part names the format: a service that reads an unknown
-//! format does not change the key, and the durable mark decides.
+//! The text form of an idempotency key's value and of a durable record. Its first part names the format: a service that reads an unknown
+//! format does not change the key, and the durable record decides.
 //!
 //! `v3|IN_PROGRESS|<fingerprint>|<boot id>|<instance>` and `v3|COMPLETED|<fingerprint>|<order id>`. Earlier releases wrote
 //! `V2|<state>|<order id>|<millis>`, before that a bare order id or `IN_FLIGHT:<anything>`; those have no fingerprint.
@@ -13,7 +13,7 @@ pub(crate) fn in_progress(fingerprint: &[u8; 32], boot_id: &str, instance: &str)
     format!("v3|IN_PROGRESS|{}|{boot_id}|{instance}", hex(fingerprint))
 }
 
-/// The value of a completed key, and of a durable mark.
+/// The value of a completed key, and of a durable record.
 pub(crate) fn completed(fingerprint: &[u8; 32], order_id: OrderId) -> String {
     format!("v3|COMPLETED|{}|{order_id}", hex(fingerprint))
 }

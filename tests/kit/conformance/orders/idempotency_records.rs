@@ -8,26 +8,30 @@ use crate::conformance::fixture::given::{DAY, HOUR, P0, SECOND, given};
 pub(super) async fn a_mark_is_found_until_its_retention_ends<B: Backend>(backend: &B) {
     let given = given(backend);
     let mut creation = given.factory.creation("ann", P0);
-    let mark = given.factory.mark(&creation.order, "key");
-    creation.mark = Some(mark.clone());
+    let idempotency_record = given.factory.idempotency_record(&creation.order, "key");
+    creation.idempotency_record = Some(idempotency_record.clone());
     given.committed(creation).await;
     let find = async |keep| {
-        backend.orders().find_idempotency_record(&mark.subject, "key", keep).await.expect("the call succeeds")
+        backend
+            .orders()
+            .find_idempotency_record(&idempotency_record.subject, "key", keep)
+            .await
+            .expect("the call succeeds")
     };
 
     given.advance(DAY - HOUR).await;
-    assert_eq!(find(DAY).await.as_ref(), Some(&mark));
+    assert_eq!(find(DAY).await.as_ref(), Some(&idempotency_record));
 
     given.advance(HOUR + SECOND).await;
     assert_eq!(find(DAY).await, None);
-    assert_eq!(find(DAY * 2).await.as_ref(), Some(&mark), "the mark was not swept");
+    assert_eq!(find(DAY * 2).await.as_ref(), Some(&idempotency_record), "the idempotency record was not swept");
 }
 
 pub(super) async fn a_sweep_deletes_only_old_marks_up_to_its_limit<B: Backend>(backend: &B) {
     let given = given(backend);
     let write = async |key: &str| {
         let mut creation = given.factory.creation("ann", P0);
-        creation.mark = Some(given.factory.mark(&creation.order, key));
+        creation.idempotency_record = Some(given.factory.idempotency_record(&creation.order, key));
         given.committed(creation).await;
     };
     for key in ["old-1", "old-2", "old-3"] {
@@ -49,7 +53,7 @@ pub(super) async fn a_sweep_deletes_only_old_marks_up_to_its_limit<B: Backend>(b
     assert_eq!(
         backend.orders().count(&OrderFilter::default()).await.expect("counted"),
         4,
-        "a sweep of marks deletes no order"
+        "a sweep of idempotency records deletes no order"
     );
 }
 
@@ -57,7 +61,7 @@ pub(super) async fn a_swept_key_can_be_used_again<B: Backend>(backend: &B) {
     let given = given(backend);
     let marked = || {
         let commit = given.factory.creation("ann", P0);
-        Commit { mark: Some(given.factory.mark(&commit.order, "key")), ..commit }
+        Commit { idempotency_record: Some(given.factory.idempotency_record(&commit.order, "key")), ..commit }
     };
     given.committed(marked()).await;
     given.advance(DAY + SECOND).await;
@@ -68,5 +72,5 @@ pub(super) async fn a_swept_key_can_be_used_again<B: Backend>(backend: &B) {
 
     let found =
         backend.orders().find_idempotency_record(&second.order.owner, "key", DAY).await.expect("the call succeeds");
-    assert_eq!(found, second.mark);
+    assert_eq!(found, second.idempotency_record);
 }

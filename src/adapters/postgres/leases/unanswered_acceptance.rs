@@ -1,7 +1,7 @@
-//! What this process remembers of an adoption until it has received the reply.
+//! What this process remembers of an acceptance until it has received the reply.
 use ports::partitions::TimelineAcceptance;
 
-/// An adoption that was sent. If its reply is lost, the transaction's number shows whether it was done.
+/// An acceptance that was sent. If its reply is lost, the transaction's number shows whether it was done.
 #[derive(Clone, Debug)]
 pub(crate) struct UnansweredAcceptance {
     /// The timeline on which the transaction ran, and which it adopted.
@@ -9,5 +9,5 @@ pub(crate) struct UnansweredAcceptance {
     /// The transaction's number as text.
     pub(crate) transaction: String,
     /// The result for the caller.
-    pub(crate) adoption: TimelineAcceptance,
+    pub(crate) acceptance: TimelineAcceptance,
 }
