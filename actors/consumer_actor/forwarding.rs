@@ -23,6 +23,9 @@ use crate::consumer_actor::message_log;
 /// make the rounds of 8 s half a minute long. The other keys of its partition of the last retry topic wait as long.
 const BLOCKED_DOUBLINGS_MAX: u32 = 2;
 
+/// The last stage of a detour, which stores hold in four bytes with a sign. At a round each half a minute it is two thousand years away.
+const DETOUR_STAGE_MAX: u32 = i32::MAX.unsigned_abs();
+
 impl GroupConsumer {
     /// The messages of a poll that the group handles now, and the positions of those that are not for it. At the first of its messages that is not
     /// due, a partition pauses: no task sleeps, and nothing behind that message is acknowledged.
@@ -106,7 +109,7 @@ impl GroupConsumer {
         }
         let Some(ahead) = self.detour_ahead(delivery, decisions).await? else { return Ok(false) };
         // Stage by stage, so that no message of the key overtakes an earlier one.
-        let stage = detour_stage_of(delivery).map_or(0, |detour_stage| detour_stage + 1);
+        let stage = detour_stage_of(delivery).map_or(0, next_stage);
         // Without a delay of its own: the earlier message is ahead in the partition, which pauses until that one is due. Once it is done, a delay
         // would only postpone this message and the end of the detour.
         let record = self.retry_record(delivery, (stage, Duration::ZERO), &waits_for_earlier(), attempts_made);
@@ -130,7 +133,7 @@ impl GroupConsumer {
         // A message may have waited in a later retry topic than its own failures lead to. It continues from there: in an earlier one, later
         // messages of its key could overtake it.
         let detour_stage = detour_stage_of(delivery).filter(|_| needs_order);
-        let stage = detour_stage.map_or(stage, |detour_stage| stage.max(detour_stage + 1));
+        let stage = detour_stage.map_or(stage, |detour_stage| stage.max(next_stage(detour_stage)));
         let delay = blocked_delay(self.retry_delays[topic_stage(stage)], attempts);
         let record = self.retry_record(delivery, (stage, delay), failure, attempts);
         decisions.forward.push(ForwardedRecord { record, if_refused: self.end_of_detour(delivery, needs_order) });
@@ -245,11 +248,18 @@ fn blocked_delay(delay: Duration, attempts: u32) -> Duration {
 }
 
 /// The stage of a key's detour that a message of a retry topic belongs to: the topic's stage, and beyond the last topic the header's
-/// count, which distinguishes a message that entered that topic again from those that were there before.
+/// count, which distinguishes a message that entered that topic again from those that were there before. Only a message that a consumer has
+/// forwarded has that count: from any other, which a client of the broker wrote, it could send the later messages of the key round for years.
 fn detour_stage_of(delivery: &Delivery) -> Option<u32> {
     let stage = u32::try_from(retry_stage(&delivery.position.topic)?).ok()?;
-    let detour_stage = delivery.record.text(DETOUR_STAGE_HEADER).and_then(|text| text.parse().ok());
-    Some(detour_stage.unwrap_or(stage))
+    let round = || delivery.record.text(DETOUR_STAGE_HEADER)?.parse().ok();
+    let detour_stage: Option<u32> = forwarded_from(&delivery.record).and_then(|_| round());
+    Some(detour_stage.unwrap_or(stage).min(DETOUR_STAGE_MAX))
+}
+
+/// The stage after this one.
+fn next_stage(stage: u32) -> u32 {
+    (stage + 1).min(DETOUR_STAGE_MAX)
 }
 
 /// The offset of a message before it was first sent to a retry topic.
