@@ -8,7 +8,7 @@ if stored then stored_version, stored_status = string.match(stored, '^(%d+) (%S+
 if stored and stored_version ~= expected then return { 'STALE', stored_version } end
 if not stored and expected ~= '' then return { 'MISSING' } end
 if ARGV[7] ~= '' then
-  local mark = call('HGET', prefix .. 'marks', ARGV[7])
+  local idempotency_record = call('HGET', prefix .. 'marks', ARGV[7])
   if idempotency_record then return { 'TAKEN', idempotency_record } end
   call('HSET', prefix .. 'marks', ARGV[7], ARGV[8])
   call('ZADD', prefix .. 'marks:age', now, ARGV[7])

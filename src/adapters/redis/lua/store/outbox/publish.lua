@@ -2,7 +2,7 @@
 -- ARGV: record's field or empty, record's value, then for each event: its id, key, partition, type, topic as JSON, the rest of the entry after
 -- the time, payload, headers and the like or empty.
 if ARGV[1] ~= '' then
-  local mark = call('HGET', prefix .. 'marks', ARGV[1])
+  local idempotency_record = call('HGET', prefix .. 'marks', ARGV[1])
   if idempotency_record then return { 'TAKEN', idempotency_record } end
   call('HSET', prefix .. 'marks', ARGV[1], ARGV[2])
   call('ZADD', prefix .. 'marks:age', now, ARGV[1])
