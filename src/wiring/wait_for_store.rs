@@ -18,8 +18,9 @@ const NAME_HELD_MAX: Duration = Duration::from_secs(2);
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 /// Longest pause between two attempts to open the store.
 const PAUSE_MAX: Duration = Duration::from_secs(2);
-/// Time after which an attempt that has not ended counts as a wait, and probes are answered.
-const SLOW_ATTEMPT: Duration = Duration::from_millis(250);
+/// Time after which an attempt that has not ended counts as a wait, and probes are answered. An ordinary start, migrations included, is shorter:
+/// there, requests of clients that know the address wait for the service instead of being refused.
+const SLOW_ATTEMPT: Duration = Duration::from_secs(2);
 
 /// The service's listeners, bound at the first need. Their addresses are logged once.
 pub(super) struct StartupListeners {
@@ -58,13 +59,13 @@ impl StartupListeners {
 /// The failure of the last attempt, or an address that cannot be bound.
 pub(super) async fn open(
     opener: &StoreOpener<'_>,
-    mut listeners: StartupListeners,
+    listeners: StartupListeners,
 ) -> Result<(WiredStore, StartupListeners), StartError> {
     let config = opener.config;
     let mut wait =
         StoreWait { begun: Instant::now(), held_since: None, held_is_logged: false, outage_is_logged: false };
     let mut pause = PAUSE_MIN;
-    let mut startup_server: Option<StartupServer> = None;
+    let mut probes = StartupProbes { listeners, server: None };
     loop {
         let mut attempt = std::pin::pin!(opener.open());
         // A host that drops packets ends no attempt for seconds. An embedded store opens at once, or its holder may have the port.
@@ -72,19 +73,14 @@ pub(super) async fn open(
         let result = match tokio::time::timeout(SLOW_ATTEMPT, &mut attempt).await {
             Ok(result) => result,
             Err(_) => {
-                if startup_server.is_none() && is_shared {
-                    startup_server = Some(serve_probes(opener, &mut listeners)?);
+                if is_shared {
+                    probes.serve(opener)?;
                 }
                 attempt.await
             }
         };
         let OpenFailure { error, kind } = match result {
-            Ok(store) => {
-                if let Some(server) = startup_server {
-                    server.stop().await;
-                }
-                return Ok((store, listeners));
-            }
+            Ok(store) => return Ok((store, probes.stop().await)),
             Err(failure) => failure,
         };
         let remaining = wait.remaining(kind, config.startup.deadline, Instant::now());
@@ -102,9 +98,7 @@ pub(super) async fn open(
                 wait.outage_is_logged = true;
                 tracing::warn!(event = "store_unreachable", error = %error, "the store is not available yet; waiting for it: {error}");
             }
-            if startup_server.is_none() {
-                startup_server = Some(serve_probes(opener, &mut listeners)?);
-            }
+            probes.serve(opener)?;
         }
         tokio::time::sleep(pause.min(remaining)).await;
         pause = (pause * 2).min(PAUSE_MAX);
@@ -122,10 +116,30 @@ struct StoreWait {
     outage_is_logged: bool,
 }
 
-/// Binds the listeners and answers probes on them.
-fn serve_probes(opener: &StoreOpener<'_>, listeners: &mut StartupListeners) -> Result<StartupServer, StartError> {
-    let context = startup_context(opener.config, opener.metrics);
-    api::serve_startup(listeners.bind(opener.config)?, &context).map_err(StartError::Listen)
+/// Answers probes until the store is open.
+struct StartupProbes {
+    listeners: StartupListeners,
+    server: Option<StartupServer>,
+}
+
+impl StartupProbes {
+    /// Binds the listeners and answers probes on them. Does nothing if they are answered.
+    fn serve(&mut self, opener: &StoreOpener<'_>) -> Result<(), StartError> {
+        if self.server.is_none() {
+            let context = startup_context(opener.config, opener.metrics);
+            let bound = self.listeners.bind(opener.config)?;
+            self.server = Some(api::serve_startup(bound, &context).map_err(StartError::Listen)?);
+        }
+        Ok(())
+    }
+
+    /// Stops answering, and returns the listeners to the service.
+    async fn stop(self) -> StartupListeners {
+        if let Some(server) = self.server {
+            server.stop().await;
+        }
+        self.listeners
+    }
 }
 
 /// How two processes can run on one machine.

@@ -160,6 +160,7 @@ fn an_unread_log_pipe_blocks_no_request_and_lost_lines_are_counted() {
     let listening = log.by_ref().lines().map_while(Result::ok).find(|line| line.contains("\"listening\""));
     let listening: serde_json::Value = serde_json::from_str(&listening.expect("it listens")).expect("a line");
     let http = Http::new(listening["address"].as_str().expect("an address"));
+    until("the service is ready", Duration::from_secs(60), || (http.get("/readyz", None).status == 200).then_some(()));
     let user = http.user();
     let lost = || metric(&http, "log_lines_lost_count_total");
 
