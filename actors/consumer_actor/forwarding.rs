@@ -252,9 +252,8 @@ fn blocked_delay(delay: Duration, attempts: u32) -> Duration {
 /// forwarded has that count: from any other, which a client of the broker wrote, it could send the later messages of the key round for years.
 fn detour_stage_of(delivery: &Delivery) -> Option<u32> {
     let stage = u32::try_from(retry_stage(&delivery.position.topic)?).ok()?;
-    let round = || delivery.record.text(DETOUR_STAGE_HEADER)?.parse().ok();
-    let detour_stage: Option<u32> = forwarded_from(&delivery.record).and_then(|_| round());
-    Some(detour_stage.unwrap_or(stage).min(DETOUR_STAGE_MAX))
+    let round = forwarded_from(&delivery.record).and_then(|_| delivery.record.text(DETOUR_STAGE_HEADER)?.parse().ok());
+    Some(round.unwrap_or(stage).min(DETOUR_STAGE_MAX))
 }
 
 /// The stage after this one.

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use domain::Timestamp;
 use ports::broker::consumer_groups::Delivery;
-use ports::broker::{NULL_KEY, RAW_KEY, Record, RecordHeaders};
+use ports::broker::{NULL_KEY, RAW_KEY, Record};
 
 use crate::consume::intake::IntakeFailure;
 use crate::consume::spring_headers as names;
@@ -32,8 +32,7 @@ pub struct Forward<'a> {
 pub fn forward_record(delivery: &Delivery, forward: Forward<'_>) -> Record {
     let Delivery { position, record } = delivery;
     let failed_before = record.header(names::ORIGINAL_TOPIC).is_some();
-    let mut headers = record.headers.clone();
-    headers.retain(|name| !names::ATTEMPT.contains(&name));
+    let mut headers = record.headers.filtered(|name| !names::ATTEMPT.contains(&name));
     let mut put = |name: &'static str, value: &[u8]| headers.push(name, value);
     if !failed_before {
         put(names::ORIGINAL_TOPIC, position.topic.as_bytes());
@@ -70,8 +69,8 @@ const KEY_HEADERS: [&str; 2] = [RAW_KEY, NULL_KEY];
 /// The dead letter for a forwarded record that the broker refused: its failure and original position without its value, and of its other headers
 /// those that name the event.
 pub fn without_value(record: &Record, target: String) -> Record {
-    let kept = |name| names::is_added(name) || EVENT_HEADERS.contains(&name) || KEY_HEADERS.contains(&name);
-    let mut headers: RecordHeaders = record.headers.iter().filter(|(name, _)| kept(name)).collect();
+    let kept = |name: &str| names::is_added(name) || EVENT_HEADERS.contains(&name) || KEY_HEADERS.contains(&name);
+    let mut headers = record.headers.filtered(kept);
     headers.push(OMITTED_VALUE_BYTES, record.value.len().to_string().as_bytes());
     Record {
         topic: Arc::from(target),

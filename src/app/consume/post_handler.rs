@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use outbox::Fault;
-use ports::broker::{Record, RecordHeaders};
+use ports::broker::Record;
 use ports::endpoint::{EventEndpoint, EventRequest};
 use ports::inbox::Effect;
 
@@ -59,13 +59,13 @@ pub(crate) fn request(record: &Record) -> EventRequest {
 /// The event without the headers of its failures. The value may have any form, so it stays as it is.
 pub(crate) fn request_with_whole_value(record: &Record) -> EventRequest {
     let added = |name: &str| spring_headers::is_added(name) || name == DETOUR_STAGE_HEADER;
-    let attributes: RecordHeaders = record.headers.iter().filter(|(name, _)| !added(name)).collect();
-    EventRequest { attributes, body: Arc::clone(&record.value) }
+    EventRequest { attributes: record.headers.filtered(|name| !added(name)), body: Arc::clone(&record.value) }
 }
 
 #[cfg(test)]
 mod tests {
     use domain::Timestamp;
+    use ports::broker::RecordHeaders;
 
     use super::*;
 

@@ -1,4 +1,5 @@
 //! The headers of a record, all in one buffer: a record of the relay has some fourteen, and a hundred thousand records leave in a second.
+use std::borrow::Cow;
 use std::fmt;
 
 /// Header of a consumed record whose key is not UTF-8: the bytes of its key. [`Record::key`](super::Record::key) then has replacement characters.
@@ -56,9 +57,19 @@ impl RecordHeaders {
         self.iter().filter(|(header, _)| *header == name).last().map(|(_, value)| value)
     }
 
+    /// The headers whose names match, in their order.
+    pub fn filtered(&self, mut keep: impl FnMut(&str) -> bool) -> Self {
+        self.iter().filter(|(name, _)| keep(name)).collect()
+    }
+
     /// Keeps the headers whose names match, in their order.
-    pub fn retain(&mut self, mut keep: impl FnMut(&str) -> bool) {
-        *self = self.iter().filter(|(name, _)| keep(name)).collect();
+    pub fn retain(&mut self, keep: impl FnMut(&str) -> bool) {
+        *self = self.filtered(keep);
+    }
+
+    /// The headers as they are written to the broker: without those for which [`is_virtual_header`] is true. Copies only where there is one.
+    pub fn written(&self) -> Cow<'_, Self> {
+        if self.has_virtual { Cow::Owned(self.filtered(|name| !is_virtual_header(name))) } else { Cow::Borrowed(self) }
     }
 
     /// Leaves no header, as a new value has none.
@@ -76,7 +87,7 @@ impl RecordHeaders {
         self.count == 0
     }
 
-    /// Whether a header stands for the record's key or value: see [`is_virtual_header`]. Such headers are not written.
+    /// Whether a header stands for the record's key or value: see [`is_virtual_header`].
     pub fn has_virtual(&self) -> bool {
         self.has_virtual
     }

@@ -9,8 +9,8 @@ use rdkafka::message::{BorrowedHeaders, BorrowedMessage, Header, Headers, OwnedH
 
 /// Headers as librdkafka sends them, in the same order.
 pub(crate) fn encode_headers(headers: &RecordHeaders) -> OwnedHeaders {
-    let sent = headers.iter().filter(|(name, _)| !is_virtual_header(name));
-    sent.fold(OwnedHeaders::new_with_capacity(headers.len()), |all, (name, value)| {
+    let written = headers.written();
+    written.iter().fold(OwnedHeaders::new_with_capacity(written.len()), |all, (name, value)| {
         all.insert(Header { key: name, value: Some(value) })
     })
 }

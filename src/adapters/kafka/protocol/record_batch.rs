@@ -1,10 +1,9 @@
 //! A record batch of format 2 (KIP-98), encoded from the port's records without a copy of each.
-use std::borrow::Cow;
 use std::io::Write;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use lz4_flex::frame::{BlockMode, FrameEncoder, FrameInfo};
-use ports::broker::{RecordHeaders, is_virtual_header};
+use ports::broker::RecordHeaders;
 
 use crate::options::Compression;
 
@@ -86,7 +85,8 @@ pub(crate) fn size_max(record: &RecordParts<'_>) -> usize {
 
 fn put_records(buffer: &mut BytesMut, records: &[RecordParts<'_>], first_timestamp: i64) {
     for (offset, record) in (0..).zip(records) {
-        let (delta, headers) = (record.timestamp - first_timestamp, written_headers(record.headers));
+        let headers = record.headers.map(RecordHeaders::written).unwrap_or_default();
+        let delta = record.timestamp - first_timestamp;
         let numbers = varint_size(delta) + varint_size(offset) + varint_size(headers.len() as i64);
         let parts = nullable_bytes_size(record.key) + nullable_bytes_size(record.value) + headers.encoded().len();
         put_varint(buffer, (1 + numbers + parts) as i64);
@@ -97,15 +97,6 @@ fn put_records(buffer: &mut BytesMut, records: &[RecordParts<'_>], first_timesta
         put_nullable_bytes(buffer, record.value);
         put_varint(buffer, headers.len() as i64);
         buffer.extend_from_slice(headers.encoded());
-    }
-}
-
-/// The headers without those that stand for the key or the value.
-fn written_headers(headers: Option<&RecordHeaders>) -> Cow<'_, RecordHeaders> {
-    match headers {
-        None => Cow::Owned(RecordHeaders::default()),
-        Some(headers) if !headers.has_virtual() => Cow::Borrowed(headers),
-        Some(headers) => Cow::Owned(headers.iter().filter(|(name, _)| !is_virtual_header(name)).collect()),
     }
 }
 

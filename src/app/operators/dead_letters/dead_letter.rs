@@ -111,8 +111,7 @@ impl DeadLetter {
         let Record { key, headers, value, .. } = &self.delivery.record;
         let added = |name: &str| spring_headers::is_added(name) || [DETOUR_STAGE_HEADER, REDRIVEN_BY].contains(&name);
         let moves = dead_letter_topic(topic) != *self.delivery.position.topic;
-        let mut headers = headers.clone();
-        headers.retain(|name| !added(name) || moves && spring_headers::ORIGIN.contains(&name));
+        let mut headers = headers.filtered(|name| !added(name) || moves && spring_headers::ORIGIN.contains(&name));
         headers.push(REDRIVEN_BY, operator.as_bytes());
         Record { topic: Arc::clone(topic), key: Arc::clone(key), headers, value: Arc::clone(value), timestamp: now }
     }
