@@ -35,7 +35,7 @@ pub struct PartitionSessions {
     timeline: TimelineGuard,
 }
 
-/// How often one acquisition adopts a timeline: another fail-over meanwhile needs another turn.
+/// How often one acquisition accepts a timeline: each fail-over meanwhile needs another acceptance.
 const TIMELINE_CHANGES_MAX: u32 = 3;
 
 impl PartitionSessions {

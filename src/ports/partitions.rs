@@ -59,7 +59,7 @@ pub struct TimelineChange {
     pub complete_until: Option<Timestamp>,
 }
 
-/// Result of adopting a timeline.
+/// Result of accepting a timeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimelineAcceptance {
     /// Done; the broker was ahead of the store in this many partitions.
@@ -67,7 +67,7 @@ pub enum TimelineAcceptance {
         /// Partitions with a committed batch that the store does not have.
         partitions_behind: u32,
     },
-    /// Another instance has adopted it, or the timeline has changed once more: acquire again.
+    /// Another instance has accepted it, or the timeline has changed once more: acquire again.
     AlreadyDone,
 }
 
@@ -179,10 +179,10 @@ pub trait PartitionLeases: Send + Sync {
 
     /// Raises the counters of all partitions above these watermarks, after which the store grants leases again. The watermarks are those
     /// that [`Broker::fence_all`] returned after the change was found. Idempotent: only the first of several instances changes anything. A
-    /// store without timelines never reports a change, and has nothing to adopt.
+    /// store without timelines never reports a change, and has nothing to accept.
     ///
     /// # Errors
-    /// After [`Error::Unknown`] a repetition by the same process returns what the adoption found, if it was done.
+    /// After [`Error::Unknown`] a repetition by the same process returns what the acceptance found, if it was done.
     ///
     /// [`Broker::fence_all`]: crate::broker::Broker::fence_all
     async fn accept_timeline(

@@ -1,7 +1,7 @@
 //! A store that was rewound: fences every producer session of the installation, and reads the watermarks that the counters must pass.
 //! Without it, a transaction that was still open could commit a token that the store gives a second time.
 //!
-//! An adoption whose reply was lost may be done, and then no acquisition finds the change any more. It is repeated, so that its finding is
+//! An acceptance whose reply was lost may be done, and then no acquisition finds the change any more. It is repeated, so that its finding is
 //! reported.
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,20 +23,20 @@ pub struct TimelineGuard {
     context: Arc<RelayContext>,
     failures: Arc<OverlappingFailures>,
     last: Mutex<LastFence>,
-    /// Whether there is an unanswered adoption; read without waiting for a fence that runs.
+    /// Whether there is an unanswered acceptance; read without waiting for a fence that runs.
     is_unanswered: AtomicBool,
 }
 
 /// The last time that all producer sessions were fenced.
 #[derive(Default)]
 struct LastFence {
-    /// When the last adoption ended.
+    /// When the last acceptance ended.
     accepted_at: Option<Instant>,
     /// The last failed fence.
     failed: Option<(Instant, BrokerFailure)>,
     /// The highest committed token of each partition after the last fence.
     watermarks: BTreeMap<PartitionNo, Token>,
-    /// The adoption whose reply was lost, with its watermarks.
+    /// The acceptance whose reply was lost, with its watermarks.
     unanswered: Option<(TimelineChange, BTreeMap<PartitionNo, Token>)>,
 }
 
@@ -47,15 +47,15 @@ impl TimelineGuard {
     }
 
     /// Adopts the store's timeline, which an acquisition found at `requested`. The first of several callers does it, and the others share its
-    /// result. After an error nothing is adopted, and no partition can be acquired.
+    /// result. After an error nothing is accepted, and no partition can be acquired.
     pub async fn accept_timeline(&self, change: &TimelineChange, requested: Instant) -> Result<(), SessionFailure> {
         let mut last = self.last.lock().await;
         if last.accepted_at.is_some_and(|at| at > requested) {
             return Ok(());
         }
         self.fence_all(&mut last, requested).await?;
-        let adoption = match self.context.leases.accept_timeline(change, &last.watermarks).await {
-            Ok(adoption) => adoption,
+        let acceptance = match self.context.leases.accept_timeline(change, &last.watermarks).await {
+            Ok(acceptance) => acceptance,
             Err(error) => {
                 if matches!(error, Error::Unknown(_)) {
                     last.unanswered = Some((change.clone(), last.watermarks.clone()));
@@ -65,27 +65,27 @@ impl TimelineGuard {
             }
         };
         last.accepted_at = Some(Instant::now());
-        self.answered(&mut last, change, adoption).await;
+        self.answered(&mut last, change, acceptance).await;
         Ok(())
     }
 
-    /// Repeats an adoption whose reply was lost. Another error leaves it to the next call.
+    /// Repeats an acceptance whose reply was lost. Another error leaves it to the next call.
     pub async fn repeat_unanswered(&self) {
         if !self.is_unanswered.load(Ordering::Relaxed) {
             return;
         }
         let mut last = self.last.lock().await;
         let Some((change, watermarks)) = last.unanswered.clone() else { return };
-        if let Ok(adoption) = self.context.leases.accept_timeline(&change, &watermarks).await {
-            self.answered(&mut last, &change, adoption).await;
+        if let Ok(acceptance) = self.context.leases.accept_timeline(&change, &watermarks).await {
+            self.answered(&mut last, &change, acceptance).await;
         }
     }
 
-    async fn answered(&self, last: &mut LastFence, change: &TimelineChange, adoption: TimelineAcceptance) {
+    async fn answered(&self, last: &mut LastFence, change: &TimelineChange, acceptance: TimelineAcceptance) {
         last.unanswered = None;
         self.is_unanswered.store(false, Ordering::Relaxed);
         self.context.empty_cache().await;
-        if let TimelineAcceptance::Accepted { partitions_behind } = adoption {
+        if let TimelineAcceptance::Accepted { partitions_behind } = acceptance {
             self.report(change, partitions_behind);
         }
     }

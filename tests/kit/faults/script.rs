@@ -96,11 +96,11 @@ struct Plan {
 pub(crate) struct Timeline {
     /// How often the store failed over.
     pub(crate) number: u32,
-    /// The number of the timeline that was adopted last.
-    pub(crate) adopted: u32,
-    /// The watermarks of the last adoption: the counter of an acquired lease is above them.
+    /// The number of the timeline that was accepted last.
+    pub(crate) accepted: u32,
+    /// The watermarks of the last acceptance: the counter of an acquired lease is above them.
     pub(crate) watermarks: BTreeMap<PartitionNo, Token>,
-    /// What the last adoption found, until its caller receives it.
+    /// What the last acceptance found, until its caller receives it.
     pub(crate) unanswered: Option<TimelineAcceptance>,
 }
 
@@ -139,15 +139,15 @@ impl FaultScript {
         self.0.plan.lock().refused = Some(Arc::new(filter));
     }
 
-    /// The store is on another timeline: no partition can be acquired until it is adopted. Stop the processes that hold leases before.
+    /// The store is on another timeline: no partition can be acquired until it is accepted. Stop the processes that hold leases before.
     pub fn change_timeline(&self) {
         self.0.plan.lock().timeline.number += 1;
     }
 
-    /// Whether the present timeline is adopted.
+    /// Whether the present timeline is accepted.
     pub fn is_timeline_accepted(&self) -> bool {
-        let Timeline { number, adopted, .. } = self.timeline();
-        number == adopted
+        let Timeline { number, accepted, .. } = self.timeline();
+        number == accepted
     }
 
     pub(crate) fn timeline(&self) -> Timeline {

@@ -160,8 +160,8 @@ impl PartitionLeases for FaultyLeases {
         watermark: Option<Token>,
         ttl: Duration,
     ) -> Result<Acquisition, Error> {
-        let Timeline { number, adopted, watermarks, .. } = self.script.timeline();
-        if number != adopted {
+        let Timeline { number, accepted, watermarks, .. } = self.script.timeline();
+        if number != accepted {
             let changed = TimelineChange { timeline: number.to_string(), complete_until: None };
             let changed = async { Ok(Acquisition::TimelineChanged(changed)) };
             return self.script.around(Call::Acquire, changed).await;
@@ -174,19 +174,19 @@ impl PartitionLeases for FaultyLeases {
         change: &TimelineChange,
         watermarks: &BTreeMap<PartitionNo, Token>,
     ) -> Result<TimelineAcceptance, Error> {
-        let adopt = async {
-            let Timeline { number, adopted, unanswered, .. } = self.script.timeline();
-            if number == adopted || change.timeline != number.to_string() {
+        let accept = async {
+            let Timeline { number, accepted, unanswered, .. } = self.script.timeline();
+            if number == accepted || change.timeline != number.to_string() {
                 return Ok(unanswered.unwrap_or(TimelineAcceptance::AlreadyDone));
             }
             let is_behind = |view: &&PartitionView| watermarks.get(&view.partition) > Some(&view.counter);
             let behind = self.real.overview().await?.iter().filter(is_behind).count();
             let done = TimelineAcceptance::Accepted { partitions_behind: u32::try_from(behind).unwrap_or(u32::MAX) };
-            let (adopted, watermarks) = (number, watermarks.clone());
-            self.script.set_timeline(Timeline { number, adopted, watermarks, unanswered: Some(done) });
+            let (accepted, watermarks) = (number, watermarks.clone());
+            self.script.set_timeline(Timeline { number, accepted, watermarks, unanswered: Some(done) });
             Ok(done)
         };
-        let result = self.script.around(Call::AcceptTimeline, adopt).await;
+        let result = self.script.around(Call::AcceptTimeline, accept).await;
         if result.is_ok() {
             self.script.set_timeline(Timeline { unanswered: None, ..self.script.timeline() });
         }

@@ -52,7 +52,7 @@ struct PrimaryState {
     /// The primary crashes a moment after the next settlement.
     crashes_soon: bool,
     timeline: u32,
-    adopted: u32,
+    accepted: u32,
     accepted_at: Option<Instant>,
     transactions: TransactionNo,
     running: BTreeMap<TransactionNo, RowId>,
@@ -268,11 +268,11 @@ impl SimulatedPostgres {
         }
     }
 
-    /// The change that waits for its adoption, if there is one.
+    /// The change that waits for its acceptance, if there is one.
     pub fn timeline_change(&self) -> Option<TimelineChange> {
         let state = self.0.state.lock();
-        let is_adopted = state.timeline == state.adopted;
-        (!is_adopted).then(|| TimelineChange { timeline: state.timeline.to_string(), complete_until: None })
+        let is_accepted = state.timeline == state.accepted;
+        (!is_accepted).then(|| TimelineChange { timeline: state.timeline.to_string(), complete_until: None })
     }
 
     /// Adopts the present timeline.
@@ -282,11 +282,11 @@ impl SimulatedPostgres {
         watermarks: &BTreeMap<PartitionNo, Token>,
     ) -> TimelineAcceptance {
         let mut state = self.0.state.lock();
-        if state.timeline == state.adopted || change.timeline != state.timeline.to_string() {
+        if state.timeline == state.accepted || change.timeline != state.timeline.to_string() {
             return TimelineAcceptance::AlreadyDone;
         }
         state.before_settlements = None;
-        (state.adopted, state.accepted_at) = (state.timeline, Some(Instant::now()));
+        (state.accepted, state.accepted_at) = (state.timeline, Some(Instant::now()));
         TimelineAcceptance::Accepted { partitions_behind: self.0.reference.raise_counters(watermarks) }
     }
 
@@ -295,7 +295,7 @@ impl SimulatedPostgres {
         self.0.state.lock().timeline
     }
 
-    /// When the last fail-over was adopted.
+    /// When the last fail-over was accepted.
     pub fn accepted_at(&self) -> Option<Instant> {
         self.0.state.lock().accepted_at
     }
