@@ -1,6 +1,5 @@
 //! PublishSpans: a span for each traced event of a batch, from the hand-over to the broker until its answer.
 use std::collections::HashMap;
-use std::time::Duration;
 
 use ports::broker::{Position, Published, Record};
 use ports::outbox::{ClaimedRow, RowId};
@@ -23,7 +22,8 @@ impl PublishSpans {
             let parent = SpanContext::parse(&row.trace.as_ref()?.parent).filter(|parent| parent.is_sampled)?;
             // The records are in id order.
             let unsent = batch.unsent.binary_search_by_key(&row.id, |(id, _)| *id).ok()?;
-            let mut span = begin(context, parent, (row, batch.age(row)), &batch.unsent[unsent].1);
+            let mut span = begin(context, parent, row, &batch.unsent[unsent].1);
+            span.set("posthaste.outbox.wait_ms", batch.age(row));
             span.set("posthaste.partition", u64::from(partition.0));
             span.set("posthaste.token", batch.token);
             Some((row.id, span))
@@ -56,12 +56,7 @@ impl PublishSpans {
     }
 }
 
-fn begin(
-    context: &RelayContext,
-    parent: SpanContext,
-    (row, age): (&ClaimedRow, Duration),
-    record: &Record,
-) -> ActiveSpan {
+fn begin(context: &RelayContext, parent: SpanContext, row: &ClaimedRow, record: &Record) -> ActiveSpan {
     let topic = &record.topic;
     let mut span = context.tracer.child(Some(parent), SpanKind::Producer, format_args!("publish {topic}"));
     span.set("messaging.operation.type", "send");
@@ -70,6 +65,5 @@ fn begin(
     span.set_text("messaging.kafka.message.key", &record.key);
     span.set_text("posthaste.event_type", &row.kind);
     span.set("posthaste.attempt", u64::from(row.attempt));
-    span.set("posthaste.outbox.wait_ms", age);
     span
 }

@@ -17,7 +17,7 @@ pub(crate) struct AbortReport {
     /// The refused records that were alone in their request and too large.
     pub(crate) too_large: Vec<(usize, RowId)>,
     /// Batches with a record in a refused batch of the topic that held several records: which of them is invalid is unknown.
-    pub(crate) suspects: Vec<usize>,
+    pub(crate) unidentified_refusals: Vec<usize>,
     /// Batches whose lease expired.
     pub(crate) overdue: Vec<usize>,
     /// The broker's failure, when no record caused the abort.
@@ -29,7 +29,7 @@ pub(crate) struct AbortReport {
 impl AbortReport {
     /// Whether a record caused the abort, or may have.
     pub(crate) fn is_record_fault(&self) -> bool {
-        !self.refused.is_empty() || !self.suspects.is_empty()
+        !self.refused.is_empty() || !self.unidentified_refusals.is_empty()
     }
 
     /// Whether the only cause is the broker or the connection to it.
@@ -64,8 +64,8 @@ pub(crate) fn find_causes(
                     }
                 }
                 (FailureCause::Record, Some(_)) => {
-                    if abort.suspects.last() != Some(&at) {
-                        abort.suspects.push(at);
+                    if abort.unidentified_refusals.last() != Some(&at) {
+                        abort.unidentified_refusals.push(at);
                     }
                 }
                 (FailureCause::OtherRecord, _) => {}
@@ -126,7 +126,11 @@ mod tests {
         let abort = find_causes(&outcomes, &named, &[batch(1), batch(2)]);
 
         assert_eq!(abort.refused.iter().map(|(at, row, _)| (*at, *row)).collect::<Vec<_>>(), [(0, 10)]);
-        assert_eq!((abort.suspects, abort.too_large), (vec![1], vec![]), "one of the second batch is too large");
+        assert_eq!(
+            (abort.unidentified_refusals, abort.too_large),
+            (vec![1], vec![]),
+            "one of the second batch is too large"
+        );
         assert!(abort.cause.is_none());
     }
 
@@ -136,6 +140,6 @@ mod tests {
 
         let abort = find_causes(&outcomes, &[true, false, false], &[batch(1)]);
 
-        assert_eq!((abort.refused.len(), abort.suspects, abort.too_large), (1, vec![], vec![(0, 10)]));
+        assert_eq!((abort.refused.len(), abort.unidentified_refusals, abort.too_large), (1, vec![], vec![(0, 10)]));
     }
 }

@@ -141,14 +141,14 @@ impl<'a> SendRound<'a> {
 
     /// A broker that does not name the invalid record refuses the whole request: each record of it is sent once more, alone.
     fn resend_refused_one_by_one(&mut self, is_ended: &AtomicBool) {
-        let suspects = self.failed.iter().filter(|(_, code)| failure_cause(**code) != FailureCause::Broker);
-        let suspects: Vec<usize> = suspects.map(|(slot, _)| *slot).collect();
-        if suspects.len() < 2 {
+        let refused = self.failed.iter().filter(|(_, code)| failure_cause(**code) != FailureCause::Broker);
+        let refused: Vec<usize> = refused.map(|(slot, _)| *slot).collect();
+        if refused.len() < 2 {
             return;
         }
-        // The records that follow a valid suspect go with the worker's next call.
+        // The records that follow a valid one go with the worker's next call.
         self.waiting.clear();
-        for slot in suspects {
+        for slot in refused {
             self.failed.remove(&slot);
             self.sender.context().reports().reopen(slot);
             self.send(slot);

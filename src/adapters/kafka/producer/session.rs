@@ -164,10 +164,10 @@ impl SessionThread {
         let mut left = group;
         loop {
             left = self.admit(left);
-            // A suspect gets a transaction of its own, so that no other batch waits for its result.
-            let suspect = left.iter().position(|batch| batch.sends_one_by_one).map(|at| left.swap_remove(at));
-            let (current, waiting) = match suspect {
-                Some(suspect) => (vec![suspect], left),
+            // A batch that is sent one by one gets a transaction of its own, so that no other batch waits for its result.
+            let alone = left.iter().position(|batch| batch.sends_one_by_one).map(|at| left.swap_remove(at));
+            let (current, waiting) = match alone {
+                Some(alone) => (vec![alone], left),
                 None => (left, Vec::new()),
             };
             if current.is_empty() {
@@ -336,7 +336,7 @@ fn finish_all(batches: impl IntoIterator<Item = SessionBatch>, result: &Publishe
 
 /// Finishes the batches that an abort concerns; returns the others, which are sent again.
 fn finish_aborted(batches: Vec<SessionBatch>, report: AbortReport) -> Vec<SessionBatch> {
-    let AbortReport { mut refused, suspects, overdue: overdue_batches, cause, reached, .. } = report;
+    let AbortReport { mut refused, unidentified_refusals, overdue: overdue_batches, cause, reached, .. } = report;
     let (cause, overdue) = (cause.map(BrokerFailure::from), overdue(reached));
     let mut again = Vec::new();
     for (at, mut batch) in batches.into_iter().enumerate() {
@@ -349,7 +349,7 @@ fn finish_aborted(batches: Vec<SessionBatch>, report: AbortReport) -> Vec<Sessio
         } else if let Some(cause) = &cause {
             batch.finish(Published::Aborted { refused: Vec::new(), cause: Some(cause.clone()), reached });
         } else {
-            batch.sends_one_by_one |= suspects.contains(&at);
+            batch.sends_one_by_one |= unidentified_refusals.contains(&at);
             again.push(batch);
         }
     }

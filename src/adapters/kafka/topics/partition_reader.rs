@@ -18,8 +18,8 @@ use crate::options::Options;
 
 /// Longest wait for one request; a request for many partitions goes to each broker once.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
-/// Pause between two checks whether a transaction has ended.
-const SETTLE_PAUSE: Duration = Duration::from_millis(3);
+/// Pause between two checks whether open transactions have ended.
+pub(crate) const OPEN_TRANSACTIONS_PAUSE: Duration = Duration::from_millis(3);
 /// Longest wait for new leaders: an idle broker needs one second, a busy one more.
 const LEADER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Pause between two tries to reach them.
@@ -93,7 +93,7 @@ impl PartitionReader {
             if Instant::now() > deadline || partitions.iter().all(|name| ends.get(name) >= high.get(name)) {
                 return Ok(ends);
             }
-            std::thread::sleep(SETTLE_PAUSE);
+            std::thread::sleep(OPEN_TRANSACTIONS_PAUSE);
         }
     }
 

@@ -15,15 +15,13 @@ use crate::connection::message::delivery;
 use crate::connection::open_error::KafkaOpenError;
 use crate::options::Options;
 use crate::topics::group_offsets::committed_offsets;
-use crate::topics::partition_reader::{PartitionOffsets, PartitionReader, ReadControl};
+use crate::topics::partition_reader::{OPEN_TRANSACTIONS_PAUSE, PartitionOffsets, PartitionReader, ReadControl};
 use crate::topics::pending_watermarks::{PendingWatermarks, WatermarkQuery};
 
 /// Most queries that may wait: more than an outbox has partitions.
 const QUERIES_MAX: usize = 4096;
 /// How often an idle thread serves its clients' callbacks.
 const IDLE_POLL_INTERVAL: Duration = Duration::from_millis(500);
-/// Pause between two checks whether the transactions that queries wait for have ended.
-const SETTLE_PAUSE: Duration = Duration::from_millis(3);
 /// Longest read for an operator.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest wait for an open transaction. One of another application may last long; the read then ends before it.
@@ -87,7 +85,7 @@ struct QueryRunner {
 impl QueryRunner {
     fn run(mut self, queries: &Receiver<TopicQuery>) {
         loop {
-            let pause = if self.watermarks.is_waiting() { SETTLE_PAUSE } else { IDLE_POLL_INTERVAL };
+            let pause = if self.watermarks.is_waiting() { OPEN_TRANSACTIONS_PAUSE } else { IDLE_POLL_INTERVAL };
             match queries.recv_timeout(pause) {
                 Ok(first) => self.answer(std::iter::once(first).chain(queries.try_iter()).collect()),
                 Err(RecvTimeoutError::Timeout) if self.watermarks.is_waiting() => self.answer_watermarks(),
