@@ -104,7 +104,9 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
         [0, 0, 0, 0, 0, 0 | 0xffff, high, low] => embedded(high, low),
         [0x64, 0xff9b, 0, 0, 0, 0, high, low] => embedded(high, low),
         [0x2002, high, low, ..] => embedded(high, low),
-        [0x2001, 0xdb8, ..] => false,
+        // Protocol assignments, among them Teredo and ORCHID (2001::/23); documentation (2001:db8::/32, 3fff::/20).
+        [0x2001, second, ..] if second < 0x200 || second == 0xdb8 => false,
+        [0x3fff, second, ..] if second < 0x1000 => false,
         // Global unicast.
         [first, ..] => first & 0xe000 == 0x2000,
     }
@@ -124,6 +126,8 @@ mod tests {
             "172.32.0.1",
             "2606:4700::1111",
             "2002:101:101::1",
+            "2001:200::1",
+            "3fff:1000::1",
             "::ffff:1.1.1.1",
             "64:ff9b::101:101",
         ];
@@ -151,6 +155,10 @@ mod tests {
             "fd12::1",
             "ff02::1",
             "2001:db8::1",
+            "2001::1",
+            "2001:1ff:ffff::1",
+            "3fff::1",
+            "3fff:fff::1",
             "::ffff:127.0.0.1",
             "::ffff:10.0.0.1",
             "::127.0.0.1",
