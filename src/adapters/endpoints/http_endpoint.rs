@@ -169,11 +169,20 @@ fn http_header((name, value): (&str, &[u8])) -> Option<(HeaderName, HeaderValue)
     let is_attribute = name.starts_with("ce_");
     let passed = is_attribute
         || ["content-type", "traceparent", "tracestate"].contains(&name)
-        || name.starts_with("x-")
+        || (name.starts_with("x-") && !is_of_proxies(name))
         || name.starts_with("webhook-");
     let name = passed.then(|| HeaderName::from_bytes(name.replace('_', "-").as_bytes()).ok())??;
     let encoded = is_attribute.then(|| percent_encode(value, ENCODED).to_string());
     Some((name, HeaderValue::from_bytes(encoded.as_deref().map_or(value, str::as_bytes)).ok()?))
+}
+
+/// Beginnings of the headers by which proxies describe a request, and by which they or a framework change it.
+const OF_PROXIES: [&str; 5] = ["x-forwarded", "x-real-ip", "x-original-", "x-rewrite-", "x-http-method"];
+
+/// Whether an endpoint may trust a header of this name as one of its own proxy. The writer of an event must not set it.
+fn is_of_proxies(name: &str) -> bool {
+    let name = name.to_ascii_lowercase().replace('_', "-");
+    OF_PROXIES.iter().any(|beginning| name.starts_with(beginning))
 }
 
 /// Whether a URL leads to this machine, where no proxy is asked.

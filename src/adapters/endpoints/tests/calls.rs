@@ -10,7 +10,7 @@ use crate::test_server::{Reaction, TestServer};
 const ACCEPTED: Reaction = Reaction::Write("HTTP/1.1 202 Accepted\r\ncontent-length: 2\r\n\r\nok");
 
 fn event() -> EventRequest {
-    let headers: [(&str, &[u8]); 11] = [
+    let headers: [(&str, &[u8]); 17] = [
         ("ce_id", b"0197a1f0-0000-7000-8000-000000000001"),
         ("ce_type", b"ORDER_CREATED"),
         ("ce_source", b"/posthaste/eu~1?a=b&c"),
@@ -20,6 +20,12 @@ fn event() -> EventRequest {
         ("traceparent", b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"),
         ("x-sequence", b"1"),
         ("kafka_original-offset", &[0, 0, 0, 0, 0, 0, 0, 9]),
+        ("x-forwarded-for", b"10.0.0.1"),
+        ("x-Real-IP", b"10.0.0.1"),
+        ("x-original-url", b"/admin"),
+        ("x-rewrite_url", b"/admin"),
+        ("x-http-method-override", b"DELETE"),
+        ("x-originator", b"shop"),
         ("x-bad", b"line\r\nfeed"),
         ("id", b"0197a1f0-0000-7000-8000-000000000001"),
     ];
@@ -56,10 +62,11 @@ async fn endpoint_receives_the_event_in_cloudevents_binary_mode() {
         "content-type: application/json",
         "traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
         "x-sequence: 1",
+        "x-originator: shop",
     ] {
         assert!(lines.iter().any(|line| line == expected), "{expected} in {lines:?}");
     }
-    for absent in ["kafka", "x-bad", "id:"] {
+    for absent in ["kafka", "x-bad", "id:", "x-forwarded", "x-real", "x-original-", "x-rewrite", "x-http-method"] {
         assert!(!lines.iter().any(|line| line.starts_with(absent)), "{absent} in {lines:?}");
     }
 }
