@@ -103,7 +103,11 @@ impl HttpState {
             streams: Arc::new(Semaphore::new(options.streams_max)),
             readers: Arc::new(Semaphore::new(options.reads.readers_max)),
             in_flight: Arc::default(),
-            sessions: ConsoleSessions::new(options.console_secret.as_ref(), operations.now()),
+            sessions: ConsoleSessions::new(
+                options.console_secret.as_ref(),
+                auth.source_fingerprint(),
+                operations.now(),
+            ),
             depth_history: DepthHistory::default(),
             throughput_history: ThroughputHistory::default(),
             counted_dead_letters: CountedDeadLetters::default(),

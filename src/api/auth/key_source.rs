@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use jsonwebtoken::{Algorithm, DecodingKey};
 use secrecy::{ExposeSecret, SecretString};
+use sha2::{Digest, Sha256};
 
 use crate::auth::jwks::Jwks;
 use crate::auth::signing_key::{KeyError, KeyLookup, SECRET_BYTES_MIN, SigningKey, from_pem};
@@ -17,6 +18,19 @@ pub enum KeySource {
     PublicKeyFile(PathBuf),
     /// A key set at an https URL (http on loopback only): RS256 and ES256, selected by the key id.
     JwksUrl(String),
+}
+
+impl KeySource {
+    /// A hash that differs where the source, its secret or its file differs. The keys behind a URL do not count.
+    pub(crate) fn fingerprint(&self) -> [u8; 32] {
+        let hash = |kind: &str, value: &[u8]| Sha256::new().chain_update(kind).chain_update(value).finalize().into();
+        match self {
+            KeySource::Secret(secret) => hash("secret\0", secret.expose_secret().as_bytes()),
+            // `VerificationKeys::open` reports a file that cannot be read.
+            KeySource::PublicKeyFile(path) => hash("file\0", &std::fs::read(path).unwrap_or_default()),
+            KeySource::JwksUrl(url) => hash("url\0", url.as_bytes()),
+        }
+    }
 }
 
 /// The verification keys of a [`KeySource`].

@@ -36,6 +36,7 @@ impl Options {
 /// Verifies tokens against one key source.
 pub struct Verifier {
     keys: VerificationKeys,
+    source_fingerprint: [u8; 32],
     issuer: Option<String>,
     audience: Option<String>,
     leeway_seconds: f64,
@@ -62,11 +63,17 @@ impl Verifier {
     pub fn new(options: Options) -> Result<Self, KeyError> {
         Ok(Self {
             keys: VerificationKeys::open(&options.source)?,
+            source_fingerprint: options.source.fingerprint(),
             issuer: options.issuer,
             audience: options.audience,
             leeway_seconds: options.leeway.as_secs_f64(),
             token_cache: TokenCache::default(),
         })
+    }
+
+    /// A hash of the source of the keys, which differs after its secret or its file was replaced.
+    pub(crate) fn source_fingerprint(&self) -> &[u8; 32] {
+        &self.source_fingerprint
     }
 
     /// Fetches the key set of a JWKS URL once, so that keys it must not contain are reported at the start. A failure is only logged.

@@ -18,6 +18,10 @@ const SESSIONS_MAX: usize = 100;
 /// A session without a request for this long has ended. Open pages refresh themselves.
 const IDLE_MAX: Duration = Duration::from_secs(15 * 60);
 
+/// A session ends at the latest this long after its log-in, however long its token is valid: a day's work. It bounds the time for which a
+/// session continues whose token was signed with a key that the key set has withdrawn.
+const SESSION_AGE_MAX: Duration = Duration::from_secs(12 * 60 * 60);
+
 /// Time after which a session in use gets a new ticket.
 const TICKET_AGE_MAX: Duration = Duration::from_secs(60);
 
@@ -54,14 +58,17 @@ pub(crate) struct ConsoleSession {
 }
 
 impl ConsoleSessions {
-    /// No sessions. Tickets are signed with a key derived from `secret`; only tickets from before `started` count.
-    pub(crate) fn new(secret: Option<&SecretString>, started: Timestamp) -> Self {
-        Self { key: TicketKey::new(secret), started, table: Mutex::default() }
+    /// No sessions. Tickets are signed with a key derived from `secret` and the fingerprint of the keys of tokens; only tickets from before
+    /// `started` count.
+    pub(crate) fn new(secret: Option<&SecretString>, token_keys: &[u8; 32], started: Timestamp) -> Self {
+        Self { key: TicketKey::new(secret, token_keys), started, table: Mutex::default() }
     }
 
     /// Starts a session and returns its id, which is stored only as a hash.
-    pub(crate) fn begin(&self, identity: Arc<Identity>, now: Timestamp) -> SecretString {
+    pub(crate) fn begin(&self, identity: &Identity, now: Timestamp) -> SecretString {
         let id = random_secret();
+        let latest = now.plus(SESSION_AGE_MAX).millis() as f64 / 1000.0;
+        let identity = Arc::new(Identity { expires: identity.expires.min(latest), ..identity.clone() });
         let mut table = self.table.lock();
         if now.since(self.started) >= IDLE_MAX {
             // From now on every ticket of the earlier process is too old.

@@ -34,14 +34,16 @@ pub(crate) struct Ticket {
 }
 
 impl TicketKey {
-    /// A key derived from a secret of the installation; without one a random key, and no session continues after a restart.
-    pub(crate) fn new(secret: Option<&SecretString>) -> Self {
+    /// A key derived from a secret of the installation; without one a random key, and no session continues after a restart. It depends on the
+    /// fingerprint of the keys that tokens are verified with: a session of a token that a former key signed does not continue.
+    pub(crate) fn new(secret: Option<&SecretString>, token_keys: &[u8; 32]) -> Self {
         let mut key = [0; 32];
         match secret {
             // The prefix keeps the key apart from the secret's other uses: a ticket is never a bearer token.
             Some(secret) => {
                 key = Sha256::new()
                     .chain_update("posthaste console ticket\0")
+                    .chain_update(token_keys)
                     .chain_update(secret.expose_secret())
                     .finalize()
                     .into();
@@ -105,7 +107,7 @@ mod tests {
 
     #[test]
     fn a_ticket_is_accepted_only_with_the_key_that_signed_it() {
-        let key = |secret: &str| TicketKey::new(Some(&SecretString::from(secret)));
+        let key = |secret: &str| TicketKey::new(Some(&SecretString::from(secret)), &[1; 32]);
         let identity = Identity {
             subject: Subject::new("ann").expect("a legal subject"),
             user: false,
@@ -121,7 +123,8 @@ mod tests {
         let ticket = key("one").verify(&text).expect("the same secret");
         assert!(ticket.is_of(&[7; 32]) && !ticket.is_of(&[8; 32]) && ticket.written() == Timestamp::from_millis(5));
         assert_eq!(ticket.into_identity().as_deref(), Some(&identity));
-        assert!(key("two").verify(&text).is_none() && TicketKey::new(None).verify(&text).is_none());
+        assert!(key("two").verify(&text).is_none() && TicketKey::new(None, &[1; 32]).verify(&text).is_none());
+        assert!(TicketKey::new(Some(&"one".into()), &[2; 32]).verify(&text).is_none(), "another key of tokens");
         assert!(key("one").verify(&format!("{text}x")).is_none() && key("one").verify("").is_none());
     }
 }

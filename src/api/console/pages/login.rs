@@ -30,7 +30,7 @@ pub(crate) async fn log_in(context: RequestContext) -> RouteResult {
         return Err(Problem::forbidden());
     }
     log_operator_action(&context.state, identity.subject.as_str(), "log in", "console", "");
-    let id = context.state.sessions.begin(identity, now);
+    let id = context.state.sessions.begin(&identity, now);
     let mut response = see_other(&next_page(&context.request));
     let secure = if context.state.options.trusted_proxies.is_https(&context.request) { "; Secure" } else { "" };
     let value = format!("{}; HttpOnly; SameSite=Strict; Path=/console{secure}", id.expose_secret());

@@ -229,6 +229,24 @@ async fn a_session_ends_when_idle_when_its_token_expires_and_at_logout() {
 }
 
 #[actix_web::test]
+async fn a_session_in_use_ends_twelve_hours_after_its_log_in() {
+    let server = TestServer::new();
+    let token = mint(&json!({"sub": "root", "roles": ["ADMIN"], "exp": NOW / 1000 + 86_400}));
+    let reply = server.send(form("/console/login", &[("token", &token)])).await;
+    let cookie = reply.header("set-cookie").split(';').next().unwrap().to_owned();
+    let browser = Browser { server: &server, cookie, mark: String::new() };
+
+    let mut hours = 0.0;
+    while browser.is_logged_in().await {
+        server.dispatch.clock.0.fetch_add(6 * MINUTE, SeqCst);
+        hours += 0.1;
+        assert!(hours < 24.0, "the session lasts as long as the token");
+    }
+
+    assert!((12.0..12.2).contains(&hours), "{hours} hours");
+}
+
+#[actix_web::test]
 async fn beyond_the_session_limit_the_oldest_session_ends() {
     let server = TestServer::new();
     let (first, second) = (Browser::log_in(&server).await, Browser::log_in(&server).await);

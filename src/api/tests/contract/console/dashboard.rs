@@ -1,5 +1,6 @@
 //! The console as a dashboard: verdict, tabs, selected rows, sessions after a restart, and the way to it.
 use actix_web::test::TestRequest;
+use api::auth::KeySource;
 use app::dispatch::InjectedFault;
 use ports::outbox::RowCounts;
 use std::sync::atomic::Ordering::SeqCst;
@@ -201,6 +202,20 @@ async fn a_session_continues_after_a_restart_with_the_same_secret_only() {
     first.dispatch.clock.0.store(NOW + 62_000, SeqCst);
     browser.send("/console/logout", &[]).await;
     assert_eq!(cookies.status(&first).await, 303, "a ticket of this process does not count in it");
+}
+
+#[actix_web::test]
+async fn no_session_continues_after_the_key_of_tokens_was_replaced() {
+    let first = TestServer::with_config(with_secret("one"));
+    let browser = Browser::log_in(&first).await;
+    let cookies = Cookies::of(&browser).await;
+
+    let source = KeySource::Secret("another secret, which signed no token".into());
+    let second = TestServer::starting_at(NOW + 120_000, TestConfig { source, ..with_secret("one") });
+    let reply = second.send(get("/console/outbox").insert_header(("cookie", cookies.pair.as_str()))).await;
+
+    assert_eq!(reply.status, 303);
+    assert!(reply.header("location").starts_with("/console/login"), "{}", reply.header("location"));
 }
 
 #[actix_web::test]
