@@ -98,7 +98,7 @@ pub(crate) async fn commit(context: RequestContext) -> RouteResult {
     let (cursor, mode) = read_commit(&context.body)?;
     let offsets = topic_reads(&context)?.commit(&group, topic, &cursor, mode).await?;
     let body = body(&group, topic, &offsets);
-    if mode == OffsetCommitMode::Reset {
+    if mode == OffsetCommitMode::Reset || cursor == ReadStart::End {
         let (by, cursor) = (context.identity()?.subject.as_str(), body.cursor.as_str());
         tracing::info!(event = "group_offsets_reset", by, group, topic, cursor, "a group's offsets were reset");
     }

@@ -54,7 +54,7 @@ const EVENTS: &[LogEvent] = &[
         name: "group_offsets_reset",
         levels: &[Level::INFO],
         fields: &["by", "group", "topic", "cursor"],
-        meaning: "A reader has set the committed offsets of its group with `reset`, which may move them back.",
+        meaning: "A reader has set the committed offsets of its group with `reset`, which may move them back, or to `end`, which may skip records.",
         action: "Nothing to do: it is the audit record.",
     },
     LogEvent {

@@ -182,6 +182,10 @@ fn two_readers_of_a_group_get_the_same_records_unless_they_divide_the_partitions
     assert_eq!(back["cursor"], one.cursor.as_str());
     until("the reset is logged", Duration::from_secs(5), || service.logged("group_offsets_reset").pop());
     assert_eq!(read(http, "?group=billing").records.len(), 12);
+    commit(http, &json!({"cursor": "end"}));
+    until("the jump to the end is logged", Duration::from_secs(5), || {
+        (service.logged("group_offsets_reset").len() == 2).then_some(())
+    });
 
     let even = read(http, "?group=shared&partitions=0,2,4,6,8,10");
     let odd = read(http, "?group=shared&partitions=1,3,5,7,9,11");
