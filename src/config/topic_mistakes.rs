@@ -2,7 +2,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use outbox::TopicRules;
-use outbox::topics::all_topics;
+use outbox::topics::{all_topics, forwarding_topics, internal_topics};
 use secrecy::ExposeSecret;
 
 use super::consumer::{FallbackKind, endpoint_url};
@@ -31,6 +31,15 @@ impl Config {
     pub fn external_topics(&self) -> Vec<String> {
         let listed = self.topics.keys().filter(|name| **name != self.topic() && !self.broker.topics.contains(name));
         self.broker.topics.iter().chain(listed).cloned().collect()
+    }
+
+    /// The full names of the topics to which only this service writes, without the topic of the orders: a record that another service writes to a
+    /// retry topic would count as a message that failed, and hold up the later messages of its key.
+    pub fn internal_topics(&self) -> Vec<String> {
+        let external = self.external_topics();
+        let forwarding =
+            std::iter::once(&self.topic()).chain(&external).flat_map(|topic| forwarding_topics(topic)).collect();
+        [internal_topics(&self.broker.topic_prefix), forwarding].concat()
     }
 
     /// The number of partitions of the topics that have one of their own, retry topics and dead letters included.

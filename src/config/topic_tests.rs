@@ -53,6 +53,13 @@ fn rules_of_a_topic_reach_the_relay_and_the_topics_around_it_are_created() {
     assert_eq!(topics[..3], ["invoices", "orders.audit", "invoices-dlt"]);
     assert_eq!(topics[3..], outbox::topics::all_topics("shop.customers")[..]);
     assert_eq!(config.external_topics(), ["invoices", "orders.audit", "shop.customers"]);
+    let internal = config.internal_topics();
+    for topic in
+        ["order.events-retry-0", "invoices-retry-3", "invoices-dlt", "orders.audit-dlt", "shop.customers-retry-0"]
+    {
+        assert!(internal.iter().any(|name| name == topic), "{topic} is written by the service alone");
+    }
+    assert!(!internal.iter().any(|name| ["order.events", "invoices", "orders.audit"].contains(&name.as_str())));
     assert_eq!(config.partitions_by_topic()["invoices-dlt"], 3);
     assert_eq!(config.partitions_by_topic().get("shop.customers"), None);
 }

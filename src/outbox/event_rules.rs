@@ -17,22 +17,23 @@ pub const PAYLOAD_BYTES_MAX: usize = 960 * 1024;
 pub const TOPIC_BYTES_MAX: usize = 249;
 
 /// Headers that the relay or a consumer writes. A writer's header with such a name would replace a fact about the record.
-const RESERVED: [&str; 13] = [
+const RESERVED: [&str; 14] = [
     "content-type",
     "id",
-    "retry_topic-attempts",
     "traceparent",
     "tracestate",
     "x-attempt",
+    "x-detour-round",
     "x-failure-type",
     "x-hlc",
     "x-omitted-value-bytes",
+    "x-redriven-by",
     "x-region",
     "x-request-id",
     "x-sequence",
     WEBHOOK_HEADER,
 ];
-const RESERVED_PREFIXES: [&str; 2] = ["ce_", "kafka_"];
+const RESERVED_PREFIXES: [&str; 3] = ["ce_", "kafka_", "retry_topic-"];
 
 /// A rule that an event's headers, type, content type or topic break.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -149,8 +150,16 @@ mod tests {
 
     #[test]
     fn reserved_headers_are_refused_in_any_case() {
+        const FORWARDING: [&str; 6] = [
+            "kafka_original-offset",
+            "Retry_Topic-Attempts",
+            "retry_topic-backoff-timestamp",
+            "X-Detour-Round",
+            "X-Omitted-Value-Bytes",
+            "x-redriven-by",
+        ];
         let names = ["ce_id", "CE_Type", "Content-Type", "id", "x-sequence", "X-Webhook", "traceparent"];
-        for name in names.into_iter().chain(["kafka_original-topic", "X-Omitted-Value-Bytes"]) {
+        for name in names.into_iter().chain(FORWARDING) {
             assert_eq!(check_headers([(name, 1)]), Err(EventRuleError::ReservedHeader(name.into())));
         }
         assert_eq!(check_headers([("tenant", 1), ("x-id", 0), ("cetacean", 3)]), Ok(()));

@@ -49,6 +49,13 @@ pub fn all_topics(topic: &str) -> Vec<String> {
     topics
 }
 
+/// The topics to which consumers and the relay forward records of `topic`: its retry topics and its dead letters.
+pub fn forwarding_topics(topic: &str) -> Vec<String> {
+    let mut topics = all_topics(topic);
+    topics.remove(0);
+    topics
+}
+
 /// The base of the retry topics and of the dead letters of all webhooks, without the installation's prefix. A record there has the header
 /// [`WEBHOOK_HEADER`], and only that webhook's group handles it: topics for each webhook would be many, and most of them empty.
 pub const WEBHOOK_TOPIC: &str = "webhooks";
@@ -58,10 +65,8 @@ pub const WEBHOOK_HEADER: &str = "x-webhook";
 
 /// The topics that all webhooks share: retry topics and dead letters.
 pub fn webhook_topics(prefix: &str) -> Vec<String> {
-    let mut topics = all_topics(&format!("{prefix}{WEBHOOK_TOPIC}"));
     // The base is only a name.
-    topics.remove(0);
-    topics
+    forwarding_topics(&format!("{prefix}{WEBHOOK_TOPIC}"))
 }
 
 /// The topics that no other service may write, whatever the topic of the orders is. A record in a retry topic of the webhooks would be signed and
@@ -96,6 +101,7 @@ mod tests {
 
         assert_eq!(all_topics("order.events"), [&names[..], &rest[..]].concat());
         assert_eq!(consumed_topics("order.events"), [&names[..], &rest[..1]].concat());
+        assert_eq!(forwarding_topics("order.events"), [&names[1..], &rest[..]].concat());
     }
 
     #[test]

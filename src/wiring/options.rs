@@ -42,10 +42,10 @@ pub(super) fn http(config: &Config, instance: &InstanceId) -> api::Options {
         unsent_age_max: config.health.unsent_age_max,
         orders_enabled: config.orders.enabled,
         order_topic: OrderTopic::new(&config.topic()),
-        own_topics: config.outbox.enabled.then(|| {
-            let internal = outbox::topics::internal_topics(&config.broker.topic_prefix);
-            outbox::topics::all_topics(&config.topic()).into_iter().chain(internal).collect()
-        }),
+        own_topics: config
+            .outbox
+            .enabled
+            .then(|| std::iter::once(config.topic()).chain(config.internal_topics()).collect()),
         known_topics: config.all_topics().into_iter().collect(),
         console_secret: config.http.console_secret.clone().or_else(|| config.auth.hs256_secret.clone()),
         reads: api::TopicReadLimits {
@@ -75,7 +75,7 @@ pub(super) fn actors(config: &Config, instance: InstanceId, producer_slots: Prod
     let relay = app::relay::Options {
         region: RegionId::new(&config.region.id),
         contracts: app::contract::order_values(config.topic().into(), config.events.schema_ids),
-        internal_topics: outbox::topics::internal_topics(&config.broker.topic_prefix).into(),
+        internal_topics: config.internal_topics().into(),
         batch: config.outbox.publisher.batch,
         lease: config.outbox.lease,
         // No batch is sent to the broker when less of the lease than this remains: the broker needs time to accept it.

@@ -21,7 +21,7 @@ pub struct Options {
     pub region: RegionId,
     /// Contracts of the topics whose values are checked before they are published.
     pub contracts: TopicContracts,
-    /// Topics that no row may have: see [`outbox::topics::internal_topics`].
+    /// Topics that no row may have: see [`outbox::topics::internal_topics`], and the retry topics and dead letters of the configured topics.
     pub internal_topics: Arc<[String]>,
     /// Limit of rows in one claim. A limit of 200 halves the throughput (measured).
     pub batch: u32,

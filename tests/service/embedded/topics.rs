@@ -300,6 +300,25 @@ fn the_example_consumer_handles_every_event_and_survives_a_restart() {
 }
 
 #[test]
+fn events_for_the_retry_topics_of_a_configured_topic_are_refused() {
+    let backend = Backend::new();
+    let service = Posthaste::start(&backend, &[("POSTHASTE__TOPICS__INVOICES__POISON", "skip-row")]);
+    let send = |topic: &str, header: &str| {
+        let event =
+            json!({"topic": topic, "key": "k", "type": "Paid", "payload": 1, "headers": {header: "2147483646"}});
+        service.http.post("/events", &service.http.token("billing", "PUBLISHER"), &[], &event)
+    };
+
+    for topic in ["invoices-retry-0", "invoices-retry-3", "invoices-dlt", "order.events-retry-3"] {
+        let refused = send(topic, "tenant");
+        assert!(refused.status == 400 && refused.text.contains("writes itself"), "{topic}: {}", refused.text);
+    }
+    let forged = send("invoices", "x-detour-round");
+    assert!(forged.status == 400 && forged.text.contains("x-detour-round"), "{}", forged.text);
+    assert_eq!(send("invoices", "tenant").status, 201);
+}
+
+#[test]
 fn records_of_topics_that_are_not_configured_count_as_other() {
     let backend = Backend::new();
     let service = Posthaste::start(&backend, &[("POSTHASTE__BROKER__TOPICS", "invoices")]);

@@ -37,4 +37,5 @@ pub(crate) const FILES: &[MigrationFile] = &[
     migration!(15, "publish_refuses_in_plain_words"),
     migration!(16, "publish_with_any_collation"),
     migration!(17, "long_keys_and_header_names"),
+    migration!(18, "headers_of_forwarded_records"),
 ];

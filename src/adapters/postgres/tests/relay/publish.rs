@@ -205,6 +205,9 @@ async fn event_that_the_relay_would_park_is_refused_at_once() {
         ("'t', 'k', 't', 'x'::text, headers => '{\"CE_id\": \"1\"}'", "22023", "written by the relay"),
         ("'t', 'k', 't', 'x'::text, headers => '{\"X-Webhook\": \"1\"}'", "22023", "written by the relay"),
         ("'t', 'k', 't', 'x'::text, headers => '{\"X-Omitted-Value-Bytes\": \"1\"}'", "22023", "written by the relay"),
+        ("'t', 'k', 't', 'x'::text, headers => '{\"X-Detour-Round\": \"1\"}'", "22023", "written by the relay"),
+        ("'t', 'k', 't', 'x'::text, headers => '{\"x-redriven-by\": \"1\"}'", "22023", "written by the relay"),
+        ("'t', 'k', 't', 'x'::text, headers => '{\"retry_topic-a\": \"1\"}'", "22023", "written by the relay"),
         ("'t', 'k', 't', 'x'::text, headers => jsonb_build_object('a', repeat('x', 16384))", "54000", "too large"),
     ];
     for of_known_key in [false, true] {
