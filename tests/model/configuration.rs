@@ -102,6 +102,11 @@ pub struct Configuration {
     pub faults: Faults,
     /// The rule that is switched off, if any.
     pub broken: Option<BrokenRule>,
+    /// Whether a violation counts that users do not see yet. While a rule is switched off, the search usually looks for the damage behind it.
+    pub counts_prevention: bool,
+    /// Whether statements that can change nothing any more are left out of the states. That they change nothing is guarantee 4: one search
+    /// keeps them and checks it.
+    pub drops_stale_statements: bool,
 }
 
 impl Configuration {
@@ -119,6 +124,8 @@ impl Configuration {
             suspect_deaths: 2,
             faults,
             broken: None,
+            counts_prevention: true,
+            drops_stale_statements: true,
         }
     }
 
@@ -127,10 +134,9 @@ impl Configuration {
         self.broken == Some(rule)
     }
 
-    /// The same with one rule switched off.
-    pub fn without(mut self, rule: BrokenRule) -> Self {
-        self.broken = Some(rule);
-        self
+    /// The same with one rule switched off: the search looks for the damage.
+    pub fn without(self, rule: BrokenRule) -> Self {
+        Self { broken: Some(rule), counts_prevention: false, drops_stale_statements: false, ..self }
     }
 
     /// Numbers of the events of this outbox partition, in id order.

@@ -23,7 +23,7 @@ pub enum Violation {
 }
 
 impl Violation {
-    /// Whether users see the damage. The others are rules that prevent it, and count only while no rule is switched off.
+    /// Whether users see the damage. The others are rules that prevent it; see [`crate::configuration::Configuration::counts_prevention`].
     pub fn is_damage(self) -> bool {
         !matches!(self, Violation::StaleStatementTookEffect | Violation::TokenReused)
     }
@@ -77,6 +77,12 @@ pub enum BrokenRule {
     ClaimWithoutCounter,
     /// A resolution compares neither owner nor epoch nor the counter.
     ResolutionWithoutFence,
+    /// An exclusion compares neither owner nor epoch nor the counter.
+    ExclusionWithoutFence,
+    /// A release compares neither owner nor epoch.
+    ReleaseWithoutFence,
+    /// A statement that raises the counter compares neither owner nor epoch.
+    CounterRaisedWithoutFence,
     /// A failed row is excluded by the settlement, after the commit.
     ExclusionAfterCommit,
     /// An exclusion keeps the batch's token.

@@ -5,29 +5,50 @@ use crate::state::broker::IDS;
 use crate::state::event_set::EventSet;
 use crate::state::instance::transactional_id;
 use crate::state::statement::{Kind, Part, Reply, Statement};
-use crate::state::store::{Row, Status};
+use crate::state::store::{Row, Status, Store};
 use crate::state::system::System;
 
 /// Executes the statement; one reply for each partition.
 pub fn execute(system: &mut System, config: &Configuration, statement: &Statement) -> [Reply; PARTITIONS_MAX] {
+    let before = system.store;
     let mut replies = [Reply::Absent; PARTITIONS_MAX];
     if statement.kind == Kind::Cycle {
         execute_cycle(system, config, statement, &mut replies);
-        return replies;
+    } else {
+        execute_parts(system, config, statement, &mut replies);
     }
+    check_fences(system, config, statement, &before);
+    replies
+}
+
+/// Guarantee 4, whatever the statement itself compared: a partition that its sender did not hold is as it was. An acquisition needs no lease.
+fn check_fences(system: &mut System, config: &Configuration, statement: &Statement, before: &Store) {
+    let is_stale = |partition: &usize| {
+        let part = &statement.parts[*partition];
+        part.is_present && !before.leases[*partition].is_held(statement.instance, part.epoch)
+    };
+    let has_changed = |partition: usize| {
+        let rows_changed = config.events_of(partition).any(|event| before.rows[event] != system.store.rows[event]);
+        rows_changed || before.leases[partition] != system.store.leases[partition]
+    };
+    if statement.kind != Kind::Acquire && (0..PARTITIONS_MAX).filter(is_stale).any(has_changed) {
+        system.report(config, Violation::StaleStatementTookEffect);
+    }
+}
+
+fn execute_parts(system: &mut System, config: &Configuration, statement: &Statement, replies: &mut [Reply; 2]) {
     for (partition, reply) in replies.iter_mut().enumerate() {
         if statement.parts[partition].is_present {
             *reply = match statement.kind {
                 Kind::Acquire => acquire(system, config, statement, partition),
                 Kind::Exclude => exclude(system, config, statement, partition),
                 Kind::ResolvePublished | Kind::ResolveUnpublished => resolve(system, config, statement, partition),
-                Kind::RaiseCounter => raise_counter(system, statement, partition),
+                Kind::RaiseCounter => raise_counter(system, config, statement, partition),
                 Kind::Release => release(system, config, statement, partition),
                 Kind::Cycle => Reply::Absent,
             };
         }
     }
-    replies
 }
 
 fn is_held(system: &System, statement: &Statement, partition: usize) -> bool {
@@ -169,9 +190,6 @@ fn claim(system: &mut System, config: &Configuration, statement: &Statement, par
     if is_reused {
         system.report(config, Violation::TokenReused);
     }
-    if !is_held(system, statement, partition) {
-        system.report(config, Violation::StaleStatementTookEffect);
-    }
     let lease = &mut system.store.leases[partition];
     (lease.counter, lease.in_flight, lease.is_trial) = (token, token, part.is_trial);
     (lease.awaits_resolution, lease.claimer_died) = (false, false);
@@ -196,7 +214,8 @@ fn take_rows(system: &mut System, part: &Part, token: u8) -> EventSet {
 fn exclude(system: &mut System, config: &Configuration, statement: &Statement, partition: usize) -> Reply {
     let part = &statement.parts[partition];
     let open = system.store.leases[partition].in_flight;
-    if !is_current(system, statement, partition) || open != part.token || open == 0 {
+    let is_fenced = config.breaks(BrokenRule::ExclusionWithoutFence) || is_current(system, statement, partition);
+    if !is_fenced || open != part.token || open == 0 {
         return Reply::Stale;
     }
     let counter = system.store.leases[partition].counter + 1;
@@ -260,8 +279,8 @@ fn count_death(row: &mut Row, config: &Configuration, is_trial: bool) {
     }
 }
 
-fn raise_counter(system: &mut System, statement: &Statement, partition: usize) -> Reply {
-    if !is_held(system, statement, partition) {
+fn raise_counter(system: &mut System, config: &Configuration, statement: &Statement, partition: usize) -> Reply {
+    if !is_held(system, statement, partition) && !config.breaks(BrokenRule::CounterRaisedWithoutFence) {
         return Reply::Stale;
     }
     let (watermark, lease) = (statement.parts[partition].token, &mut system.store.leases[partition]);
@@ -272,9 +291,9 @@ fn raise_counter(system: &mut System, statement: &Statement, partition: usize) -
 /// A hand-over releases a drained partition: the store refuses the release while a batch is open.
 fn release(system: &mut System, config: &Configuration, statement: &Statement, partition: usize) -> Reply {
     let ignores_batch = config.breaks(BrokenRule::ReleaseWithOpenBatch);
-    let is_held = is_held(system, statement, partition);
+    let is_fenced = config.breaks(BrokenRule::ReleaseWithoutFence) || is_held(system, statement, partition);
     let lease = &mut system.store.leases[partition];
-    if !is_held || (lease.in_flight != 0 && !ignores_batch) {
+    if !is_fenced || (lease.in_flight != 0 && !ignores_batch) {
         return Reply::Stale;
     }
     lease.owner = None;

@@ -12,7 +12,7 @@ pub fn normalize(system: &mut System, config: &Configuration) {
     clear_unread(system, config);
     for partition in 0..config.partitions {
         mark_stale(system, partition);
-        if config.broken.is_none() {
+        if config.drops_stale_statements {
             drop_stale_statements(system);
         }
         forget_old_watermarks(system, partition);

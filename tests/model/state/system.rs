@@ -39,9 +39,9 @@ impl System {
         system
     }
 
-    /// Records a violation, unless it is only a preventive rule and some rule is switched off.
+    /// Records a violation, unless the search looks for damage only and it is none.
     pub fn report(&mut self, config: &Configuration, violation: Violation) {
-        if self.violation.is_none() && (config.broken.is_none() || violation.is_damage()) {
+        if self.violation.is_none() && (config.counts_prevention || violation.is_damage()) {
             self.violation = Some(violation);
         }
     }

@@ -2,6 +2,7 @@
 use model::configuration::{Configuration, Faults};
 use model::configurations::*;
 use model::invariants::BrokenRule::{self, *};
+use model::invariants::Violation;
 use model::search::search;
 
 /// More than any of these searches needs.
@@ -82,6 +83,28 @@ fn each_rule_of_the_claim_is_needed() {
         (ScanStartKeptAfterReturn, one_partition(Faults { hand_overs: 1, ..refusal })),
         (RefusedClaimKeepsItsRead, one_partition(expiry)),
     ]);
+}
+
+/// Epoch and counter protect each statement twice, so that some of these do no damage at once: the first wrong change is a violation.
+#[test]
+fn a_statement_of_a_former_owner_that_takes_effect_is_found() {
+    let late = Faults { late_statements: 1, expiries: 1, ..NO_FAULTS };
+    let refusal = Faults { refusals: 1, ..late };
+    let hand_over = Faults { hand_overs: 1, ..late };
+    let rewind = Faults { rewinds: 1, ..late };
+    for (rule, config) in [
+        (ClaimWithoutFence, one_partition(late)),
+        (SettlementWithoutEpochAndToken, one_partition(late)),
+        (StaleLeasePassesInCycle, two_partitions(late)),
+        (ResolutionWithoutFence, one_partition(Faults { panics: 1, ..late })),
+        (ExclusionWithoutFence, one_partition(refusal)),
+        (ReleaseWithoutFence, one_partition(hand_over)),
+        (CounterRaisedWithoutFence, one_partition(rewind)),
+    ] {
+        let config = Configuration { counts_prevention: true, ..config.without(rule) };
+        let found = search(&config, STATES_MAX).counterexample.map(|example| example.violation);
+        assert_eq!(found, Some(Violation::StaleStatementTookEffect), "{rule:?}");
+    }
 }
 
 #[test]

@@ -59,6 +59,19 @@ fn invariants_hold_while_statements_execute_late() {
     ]);
 }
 
+/// The other searches leave out statements that can change nothing any more. Here they stay, and execute.
+#[test]
+fn stale_statements_that_execute_late_change_nothing() {
+    let expiry = Faults { late_statements: 1, expiries: 1, ..NO_FAULTS };
+    let all = [
+        one_partition(expiry),
+        one_partition(Faults { refusals: 1, ..expiry }),
+        one_partition(Faults { hand_overs: 1, ..expiry }),
+        one_partition(Faults { late_statements: 1, rewinds: 1, ..NO_FAULTS }),
+    ];
+    assert_invariants_hold(all.map(|config| Configuration { drops_stale_statements: false, ..config }));
+}
+
 #[test]
 fn invariants_hold_for_late_committers_and_remembered_scan_starts() {
     assert_invariants_hold([
