@@ -1,9 +1,11 @@
 //! Conversions between the program's values and those of parameters and columns.
+use std::fmt::Display;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use domain::{EventId, OrderId, Timestamp};
 use outbox::EventKey;
 use tokio_postgres::Row;
+use tokio_postgres::row::RowIndex;
 use tokio_postgres::types::{FromSql, ToSql, Type};
 use uuid::Uuid;
 
@@ -32,7 +34,7 @@ pub(crate) fn timestamp(at: SystemTime) -> Timestamp {
 }
 
 /// A `timestamptz` column that is not NULL.
-pub(crate) fn get_time(row: &Row, column: usize) -> StatementResult<Timestamp> {
+pub(crate) fn get_time(row: &Row, column: impl RowIndex + Display) -> StatementResult<Timestamp> {
     get::<SystemTime>(row, column).map(timestamp)
 }
 
@@ -67,8 +69,8 @@ pub(crate) fn event_id(id: Uuid) -> EventId {
     EventId::from_bytes(*id.as_bytes())
 }
 
-/// A column of a row. A value of an unexpected type means a damaged table.
-pub(crate) fn get<'a, T: FromSql<'a>>(row: &'a Row, column: usize) -> StatementResult<T> {
+/// A column of a row, by number or by name. A value of an unexpected type means a damaged table.
+pub(crate) fn get<'a, T: FromSql<'a>>(row: &'a Row, column: impl RowIndex + Display) -> StatementResult<T> {
     row.try_get(column).map_err(|error| broken(crate::connection::statement_error::describe(&error)))
 }
 

@@ -19,8 +19,8 @@ macro_rules! select {
 /// The assignments that close the open batch of a lease row `t`, after which the row names none.
 macro_rules! close_open_batch {
     () => {
-        "counter = t.counter + 1, in_flight = NULL, lane = NULL, claim_epoch = NULL, claimer = NULL, claimed_at = NULL, died = false,
-           trial = false, first_id = NULL, last_id = NULL, open_ids = NULL, closed = t.in_flight"
+        "counter = lease.counter + 1, in_flight = NULL, lane = NULL, claim_epoch = NULL, claimer = NULL, claimed_at = NULL, died = false,
+           trial = false, first_id = NULL, last_id = NULL, open_ids = NULL, closed = lease.in_flight"
     };
 }
 pub(crate) use close_open_batch;
@@ -82,7 +82,7 @@ pub(crate) async fn remove_from_batch(
 /// Closes the open batch, adds one to the counter and returns it.
 pub(crate) async fn close_batch(transaction: &Transaction, partition: PartitionNo) -> StatementResult<Counter> {
     let text =
-        concat!("UPDATE outbox_lease t SET ", close_open_batch!(), " WHERE t.partition = $1 RETURNING t.counter");
+        concat!("UPDATE outbox_lease lease SET ", close_open_batch!(), " WHERE lease.partition = $1 RETURNING lease.counter");
     counter(&transaction.query(text, &[(&(partition.0 as i32), Type::INT4)]).await?)
 }
 

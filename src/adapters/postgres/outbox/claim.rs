@@ -27,12 +27,12 @@ use crate::store::core::Core;
 macro_rules! start {
     () => {
         concat!(
-            "WITH n AS MATERIALIZED (",
+            "WITH server_state AS MATERIALIZED (",
             snapshot!(),
             "),
-             b AS MATERIALIZED (SELECT n.snapshot, n.server, CASE WHEN n.server = $9 THEN least($4, (SELECT min(v.low)
-                 FROM unnest($10::int8[], $11::int8[]) v (xid, low) WHERE pg_visible_in_snapshot(v.xid::text::xid8, n.snapshot)))
-                 ELSE 0 END AS start FROM n),"
+             scan AS MATERIALIZED (SELECT snapshot, server, CASE WHEN server = $9 THEN least($4, (SELECT min(running.low)
+                 FROM unnest($10::int8[], $11::int8[]) running (xid, low) WHERE pg_visible_in_snapshot(running.xid::text::xid8, snapshot)))
+                 ELSE 0 END AS start FROM server_state),"
         )
     };
 }
@@ -43,12 +43,12 @@ macro_rules! start {
 macro_rules! ordinary {
     () => {
         concat!(
-            "x AS MATERIALIZED (",
-            candidates!("$1", "(SELECT start FROM b)", "$2 + 1"),
+            "candidate AS MATERIALIZED (",
+            candidates!("$1", "(SELECT start FROM scan)", "$2 + 1"),
             "),
-             y AS (SELECT x.*, row_number() OVER w <= min(greatest($2 >> (3 * least(deaths, 20)), 1)) OVER w
-                 AND (row_number() OVER w = 1 OR sum(bytes) OVER w - bytes < $8) AS taken
-               FROM x WINDOW w AS (ORDER BY id ROWS UNBOUNDED PRECEDING)),"
+             marked AS (SELECT candidate.*, row_number() OVER in_order <= min(greatest($2 >> (3 * least(deaths, 20)), 1)) OVER in_order
+                 AND (row_number() OVER in_order = 1 OR sum(bytes) OVER in_order - bytes < $8) AS taken
+               FROM candidate WINDOW in_order AS (ORDER BY id ROWS UNBOUNDED PRECEDING)),"
         )
     };
 }
@@ -56,17 +56,19 @@ macro_rules! ordinary {
 /// Selects the suspect that has been due longest, unless an earlier row of its key is unsent (an operator may have retried one).
 macro_rules! trial {
     () => {
-        "y AS MATERIALIZED (
-           SELECT q.id, q.key, q.attempts, true AS head, true AS taken FROM outbox_waiting w CROSS JOIN LATERAL (
-               SELECT q.id, q.key, q.attempts FROM outbox q
-               WHERE q.partition = w.partition AND q.id = w.id AND q.status = 2 OFFSET 0) q
-           WHERE w.partition = $1 AND w.due <= statement_timestamp() AND w.blocks AND w.suspect
-             AND NOT EXISTS (SELECT FROM outbox_waiting b WHERE b.partition = w.partition AND b.key = w.key AND b.blocks AND b.id < w.id)
-             AND NOT EXISTS (SELECT FROM outbox_event e CROSS JOIN LATERAL (
-                 SELECT FROM outbox p WHERE p.partition = w.partition AND p.id = e.id AND p.status = 0 OFFSET 0) p
-               WHERE e.key = w.key AND e.id < w.id)
+        "marked AS MATERIALIZED (
+           SELECT queued.id, queued.key, queued.attempts, true AS head, true AS taken FROM outbox_waiting waiting CROSS JOIN LATERAL (
+               SELECT queued.id, queued.key, queued.attempts FROM outbox queued
+               WHERE queued.partition = waiting.partition AND queued.id = waiting.id AND queued.status = 2 OFFSET 0) queued
+           WHERE waiting.partition = $1 AND waiting.due <= statement_timestamp() AND waiting.blocks AND waiting.suspect
+             AND NOT EXISTS (SELECT FROM outbox_waiting blocker WHERE blocker.partition = waiting.partition AND blocker.key = waiting.key
+               AND blocker.blocks AND blocker.id < waiting.id)
+             AND NOT EXISTS (SELECT FROM outbox_event earlier CROSS JOIN LATERAL (
+                 SELECT FROM outbox earlier_row
+                 WHERE earlier_row.partition = waiting.partition AND earlier_row.id = earlier.id AND earlier_row.status = 0 OFFSET 0) earlier_row
+               WHERE earlier.key = waiting.key AND earlier.id < waiting.id)
              AND $2 > 0 AND $8 > 0
-           ORDER BY w.due, w.id LIMIT 1),"
+           ORDER BY waiting.due, waiting.id LIMIT 1),"
     };
 }
 
@@ -76,44 +78,41 @@ macro_rules! trial {
 macro_rules! take {
     ($trial:literal) => {
         concat!(
-            "s AS MATERIALIZED (SELECT ",
+            "batch AS MATERIALIZED (SELECT ",
             batch!(),
-            ", CASE WHEN bool_or(taken) THEN pg_current_xact_id()::text::bigint END AS xid FROM y),
-             l AS MATERIALIZED (UPDATE outbox_lease t SET counter = counter + 1, in_flight = counter + 1, lane = $7, claim_epoch = epoch,
+            ", CASE WHEN bool_or(taken) THEN pg_current_xact_id()::text::bigint END AS xid FROM marked),
+             claimed AS MATERIALIZED (UPDATE outbox_lease lease SET counter = counter + 1, in_flight = counter + 1, lane = $7, claim_epoch = epoch,
                  claimer = owner, claimed_at = statement_timestamp(), died = false, trial = ",
             $trial,
-            ", first_id = s.first, last_id = s.last, open_ids = s.ids
-               FROM s WHERE s.ids IS NOT NULL AND t.partition = $1 AND t.owner = $3 AND t.epoch = $5 AND t.counter = $6
-                 AND t.in_flight IS NULL AND t.expires_at > clock_timestamp()
-               RETURNING t.counter / (t.expires_at > clock_timestamp())::int AS counter)
-             SELECT s.ids IS NOT NULL, s.last_ready, s.ready_left, s.more, s.last, s.xid, b.start, b.server, b.snapshot::text, l.counter,
-               s.heads, s.ids, s.keys, s.attempts, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-               NULL, NULL, NULL, now()
-             FROM s CROSS JOIN b LEFT JOIN l ON true
+            ", first_id = batch.first, last_id = batch.last, open_ids = batch.ids
+               FROM batch WHERE batch.ids IS NOT NULL AND lease.partition = $1 AND lease.owner = $3 AND lease.epoch = $5 AND lease.counter = $6
+                 AND lease.in_flight IS NULL AND lease.expires_at > clock_timestamp()
+               RETURNING lease.counter / (lease.expires_at > clock_timestamp())::int AS counter)
+             SELECT batch.ids IS NOT NULL AS is_due, batch.last_ready, batch.ready_left, batch.more, batch.last, batch.xid, scan.start, scan.server,
+               scan.snapshot::text, claimed.counter, batch.heads, batch.ids, batch.keys, batch.attempts, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+               NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, now() AS begun_at
+             FROM batch CROSS JOIN scan LEFT JOIN claimed ON true
              UNION ALL
-             SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, e.*, NULL
-             FROM (SELECT unnest(s.ids) AS id FROM s CROSS JOIN l) c CROSS JOIN LATERAL (SELECT e.id, ",
+             SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, event.*, NULL
+             FROM (SELECT unnest(batch.ids) AS id FROM batch CROSS JOIN claimed) open CROSS JOIN LATERAL (SELECT event.id, ",
             event_columns!(),
-            " FROM outbox_event e WHERE e.id = c.id OFFSET 0) e"
+            " FROM outbox_event event WHERE event.id = open.id OFFSET 0) event"
         )
     };
 }
 
-/// The first of the summary's arrays: ids, keys and attempts of the batch's rows.
-const BATCH: usize = 11;
-/// The column of an event's id; NULL in the summary.
+/// The column of an event's id; NULL in the summary. The columns of the summary are read by name, those of the events by number.
 const EVENT_ID: usize = 14;
-/// The column of the transaction's begin, the last one of the summary.
-const BEGUN_AT: usize = 32;
 
 const ORDINARY: &str = concat!(start!(), ordinary!(), take!("false"));
 const TRIAL: &str = concat!(start!(), trial!(), take!("true"));
 
 /// After a claim that found nothing due: whether the fence is valid, when the next head is due, and whether a suspect is due.
 const NOTHING_DUE: &str = concat!(
-    "SELECT coalesce(l.owner = $2 AND l.epoch = $3 AND l.counter = $4 AND l.in_flight IS NULL AND l.expires_at > clock_timestamp(), false), ",
+    "SELECT coalesce(lease.owner = $2 AND lease.epoch = $3 AND lease.counter = $4 AND lease.in_flight IS NULL
+       AND lease.expires_at > clock_timestamp(), false) AS holds_lease, ",
     waiting!("$1"),
-    " FROM outbox_lease l WHERE l.partition = $1"
+    " FROM outbox_lease lease WHERE lease.partition = $1"
 );
 
 /// A claim of one partition as a statement.
@@ -188,19 +187,19 @@ impl<'a> ClaimScan<'a> {
         let is_summary = |row: &&Row| matches!(get::<Option<i64>>(row, EVENT_ID), Ok(None));
         let Some(summary) = rows.iter().find(is_summary) else { return Ok(Claimed::Fenced) };
         let snapshot =
-            ScanSnapshot::parse((get(summary, 7)?, get(summary, 8)?), get(summary, 4)?, get(summary, 5)?, sample)?;
+            scan_snapshot(summary, sample)?;
         core.scan_memory.record_snapshot(&snapshot);
-        if !get::<bool>(summary, 0)? {
+        if !get::<bool>(summary, "is_due")? {
             let nothing = nothing_due(session, self.claim).await?;
             if is_ordinary && matches!(nothing, Claimed::Nothing { .. }) {
                 core.scan_memory.record_scan(partition, &snapshot, &scan_result(summary, fence.epoch, fence.counter)?);
             }
             return Ok(nothing);
         }
-        let Some(token) = get::<Option<i64>>(summary, 9)? else { return Ok(Claimed::Fenced) };
-        let rows = claimed_row::read_batch(summary, rows, BATCH, EVENT_ID)?;
-        let store_time = get_time(summary, BEGUN_AT)?.plus(sent.elapsed());
-        let batch = ClaimedBatch { token: token as u64, rows, more: get(summary, 3)?, store_time };
+        let Some(token) = get::<Option<i64>>(summary, "counter")? else { return Ok(Claimed::Fenced) };
+        let rows = claimed_row::read_batch(summary, rows, EVENT_ID)?;
+        let store_time = get_time(summary, "begun_at")?.plus(sent.elapsed());
+        let batch = ClaimedBatch { token: token as u64, rows, more: get(summary, "more")?, store_time };
         if batch.rows.is_empty() {
             return Err(broken(format!("claim {token} of partition {partition} selected rows and returned none")));
         }
@@ -230,9 +229,17 @@ pub(crate) async fn claim(core: &Core, claim: &Claim) -> StatementResult<Claimed
     }
 }
 
-fn scan_result(row: &Row, epoch: Epoch, counter: Counter) -> StatementResult<ScanResult> {
-    let complete = !get::<bool>(row, 2)?;
-    Ok(ScanResult { epoch, counter, start: get(row, 6)?, last: get(row, 1)?, complete, took_heads: get(row, 10)? })
+/// The statement's snapshot, from the row that has it.
+pub(crate) fn scan_snapshot(row: &Row, sample: SampleId) -> StatementResult<ScanSnapshot> {
+    ScanSnapshot::parse((get(row, "server")?, get(row, "snapshot")?), get(row, "last")?, get(row, "xid")?, sample)
+}
+
+/// What the scan of a partition read, from its summary.
+pub(crate) fn scan_result(summary: &Row, epoch: Epoch, counter: Counter) -> StatementResult<ScanResult> {
+    let complete = !get::<Option<bool>>(summary, "ready_left")?.unwrap_or(false);
+    let took_heads = get::<Option<bool>>(summary, "heads")?.unwrap_or(false);
+    let (start, last) = (get(summary, "start")?, get(summary, "last_ready")?);
+    Ok(ScanResult { epoch, counter, start, last, complete, took_heads })
 }
 
 async fn nothing_due(session: &PooledSession, claim: &Claim) -> StatementResult<Claimed> {
@@ -245,11 +252,11 @@ async fn nothing_due(session: &PooledSession, claim: &Claim) -> StatementResult<
     ];
     let rows = session.query(NOTHING_DUE, &values).await?;
     let Some(row) = rows.first() else { return Ok(Claimed::Fenced) };
-    if !get::<bool>(row, 0)? {
+    if !get::<bool>(row, "holds_lease")? {
         return Ok(Claimed::Fenced);
     }
-    let suspect_due = claim.kind == ClaimKind::Ordinary && get(row, 2)?;
-    Ok(Claimed::Nothing { next_due: next_due(get(row, 1)?), suspect_due })
+    let suspect_due = claim.kind == ClaimKind::Ordinary && get(row, "suspect_due")?;
+    Ok(Claimed::Nothing { next_due: next_due(get(row, "next_due")?), suspect_due })
 }
 
 /// The time until the next head is due, from its seconds.

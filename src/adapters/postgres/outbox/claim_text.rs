@@ -6,27 +6,28 @@
 macro_rules! candidates {
     ($partition:literal, $start:literal, $rows:literal) => {
         concat!(
-            "(SELECT q.id, q.key, q.attempts, q.deaths, q.bytes, false AS head FROM outbox q
-              WHERE q.partition = ",
+            "(SELECT queued.id, queued.key, queued.attempts, queued.deaths, queued.bytes, false AS head FROM outbox queued
+              WHERE queued.partition = ",
             $partition,
-            " AND q.id > ",
+            " AND queued.id > ",
             $start,
-            " AND q.status = 0 AND (NOT (SELECT EXISTS (SELECT FROM outbox_waiting w WHERE w.partition = ",
+            " AND queued.status = 0 AND (NOT (SELECT EXISTS (SELECT FROM outbox_waiting waiting WHERE waiting.partition = ",
             $partition,
-            " AND w.blocks)) OR NOT EXISTS (SELECT FROM outbox_waiting w
-                WHERE w.partition = q.partition AND w.key = q.key AND w.blocks AND w.id <= q.id))
-              ORDER BY q.id LIMIT ",
+            " AND waiting.blocks)) OR NOT EXISTS (SELECT FROM outbox_waiting waiting
+                WHERE waiting.partition = queued.partition AND waiting.key = queued.key AND waiting.blocks AND waiting.id <= queued.id))
+              ORDER BY queued.id LIMIT ",
             $rows,
             ")
              UNION ALL
-             (SELECT q.id, q.key, q.attempts, q.deaths, q.bytes, true FROM outbox_waiting w CROSS JOIN LATERAL (
-                SELECT q.id, q.key, q.attempts, q.deaths, q.bytes FROM outbox q
-                WHERE q.partition = w.partition AND q.id = w.id AND q.status = 2 OFFSET 0) q
-              WHERE w.partition = ",
+             (SELECT queued.id, queued.key, queued.attempts, queued.deaths, queued.bytes, true FROM outbox_waiting waiting CROSS JOIN LATERAL (
+                SELECT queued.id, queued.key, queued.attempts, queued.deaths, queued.bytes FROM outbox queued
+                WHERE queued.partition = waiting.partition AND queued.id = waiting.id AND queued.status = 2 OFFSET 0) queued
+              WHERE waiting.partition = ",
             $partition,
-            " AND w.due <= statement_timestamp() AND w.blocks AND NOT w.suspect
-                AND NOT EXISTS (SELECT FROM outbox_waiting b WHERE b.partition = w.partition AND b.key = w.key AND b.blocks AND b.id < w.id)
-              ORDER BY w.id LIMIT ",
+            " AND waiting.due <= statement_timestamp() AND waiting.blocks AND NOT waiting.suspect
+                AND NOT EXISTS (SELECT FROM outbox_waiting blocker WHERE blocker.partition = waiting.partition AND blocker.key = waiting.key
+                  AND blocker.blocks AND blocker.id < waiting.id)
+              ORDER BY waiting.id LIMIT ",
             $rows,
             ")"
         )
@@ -37,13 +38,13 @@ macro_rules! candidates {
 macro_rules! waiting {
     ($partition:literal) => {
         concat!(
-            "(SELECT extract(epoch FROM min(w.due) - statement_timestamp())::float8 FROM outbox_waiting w
-               WHERE w.partition = ",
+            "(SELECT extract(epoch FROM min(waiting.due) - statement_timestamp())::float8 FROM outbox_waiting waiting
+               WHERE waiting.partition = ",
             $partition,
-            " AND w.blocks AND w.due > statement_timestamp()) AS next_due,
-             EXISTS (SELECT FROM outbox_waiting w WHERE w.partition = ",
+            " AND waiting.blocks AND waiting.due > statement_timestamp()) AS next_due,
+             EXISTS (SELECT FROM outbox_waiting waiting WHERE waiting.partition = ",
             $partition,
-            " AND w.blocks AND w.suspect AND w.due <= statement_timestamp()) AS suspect_due"
+            " AND waiting.blocks AND waiting.suspect AND waiting.due <= statement_timestamp()) AS suspect_due"
         )
     };
 }

@@ -14,22 +14,22 @@ use crate::connection::session::PooledSession;
 use crate::connection::sql_value::{event_id, event_key, get, get_time_opt};
 use crate::connection::statement_error::StatementResult;
 
-/// The columns of an event `e` that [`read`] decodes.
+/// The columns of an `event` that [`read`] decodes.
 macro_rules! event_columns {
     () => {
-        "e.event_id, e.type, e.topic, e.sequence, e.occurred_at, e.region, e.hlc_millis, e.hlc_counter, e.traceparent, e.tracestate,
-           e.created_at, e.payload, e.key_text, e.headers::text, e.content_type, e.request_id,
-           e.contract_checksum"
+        "event.event_id, event.type, event.topic, event.sequence, event.occurred_at, event.region, event.hlc_millis, event.hlc_counter,
+           event.traceparent, event.tracestate, event.created_at, event.payload, event.key_text, event.headers::text, event.content_type,
+           event.request_id, event.contract_checksum"
     };
 }
 pub(crate) use event_columns;
 
 /// One event by its row's id, whatever the row's status, with the attempts made so far.
 const EVENT: &str = concat!(
-    "SELECT e.id, e.key, greatest(coalesce(u.attempts, a.attempts, 1), 1), ",
+    "SELECT event.id, event.key, greatest(coalesce(unsent.attempts, sent.attempts, 1), 1), ",
     event_columns!(),
-    " FROM outbox_event e LEFT JOIN outbox_unsent u ON u.partition = e.partition AND u.id = e.id
-      LEFT JOIN LATERAL outbox_sent(e.partition, e.id) a ON u.id IS NULL WHERE e.id = $1"
+    " FROM outbox_event event LEFT JOIN outbox_unsent unsent ON unsent.partition = event.partition AND unsent.id = event.id
+      LEFT JOIN LATERAL outbox_sent(event.partition, event.id) sent ON unsent.id IS NULL WHERE event.id = $1"
 );
 
 /// The event of a row, in the form of a claimed one; `None` if it was deleted.
@@ -53,11 +53,11 @@ pub(crate) fn read_all<'a>(rows: impl IntoIterator<Item = &'a Row>, first: usize
     Ok(claimed)
 }
 
-/// Decodes a batch, in id order. The summary has its ids, keys and attempts so far as arrays from the column `batch` on. Each other row is an
-/// event, with its id in the column `event` and the columns of the event after it; these are NULL in the summary.
-pub(crate) fn read_batch(summary: &Row, rows: &[Row], batch: usize, event: usize) -> StatementResult<Vec<ClaimedRow>> {
-    let (ids, keys): (Vec<i64>, Vec<Uuid>) = (get(summary, batch)?, get(summary, batch + 1)?);
-    let attempts: Vec<i32> = get(summary, batch + 2)?;
+/// Decodes a batch, in id order. The summary has its ids, keys and attempts so far as arrays. Each other row is an event, with its id in
+/// the column `event` and the columns of the event after it; these are NULL in the summary.
+pub(crate) fn read_batch(summary: &Row, rows: &[Row], event: usize) -> StatementResult<Vec<ClaimedRow>> {
+    let (ids, keys): (Vec<i64>, Vec<Uuid>) = (get(summary, "ids")?, get(summary, "keys")?);
+    let attempts: Vec<i32> = get(summary, "attempts")?;
     let mut events: HashMap<i64, &Row> = HashMap::with_capacity(rows.len());
     for row in rows {
         if let Some(id) = get::<Option<i64>>(row, event)? {

@@ -21,26 +21,30 @@ const COUNTED_OF_PARTITION_MAX: &str = "100000";
 /// to be counted, the rows that are FAILED or PARKED are counted there.
 fn depth_text() -> String {
     format!(
-        "WITH s AS MATERIALIZED (SELECT status, count(*) AS n FROM (SELECT status FROM outbox LIMIT {COUNTED_MAX}) o GROUP BY status),
-         w AS (SELECT count(due) AS failed, count(*) - count(due) AS parked FROM outbox_waiting),
-         b AS (SELECT coalesce(sum(cardinality(open_ids)), 0)::int8 AS rows FROM outbox_lease),
-         h AS (SELECT count(*) AS rows FROM outbox_waiting w JOIN outbox_lease l ON l.partition = w.partition
-             AND w.id BETWEEN l.first_id AND l.last_id AND w.id = ANY (l.open_ids) WHERE w.due IS NOT NULL),
-         t AS (SELECT coalesce(sum(n), 0)::int8 AS n, coalesce(sum(n) FILTER (WHERE status = 1), 0)::int8 + min(b.rows) AS in_flight,
-             coalesce(sum(n) FILTER (WHERE status = 2), 0)::int8 AS failed, min(h.rows) AS failed_in_flight,
-             coalesce(sum(n) FILTER (WHERE status > 2), 0)::int8 AS parked FROM b CROSS JOIN h LEFT JOIN s ON true),
-         c AS (SELECT n, in_flight, failed_in_flight, failed, parked, n AS alive FROM t WHERE n < {COUNTED_MAX}
-           UNION ALL SELECT n, in_flight, failed_in_flight, w.failed, w.parked, greatest(n, pg_stat_get_live_tuples('outbox'::regclass))
-             FROM t CROSS JOIN w WHERE n >= {COUNTED_MAX}),
-         m AS (SELECT in_flight, greatest(failed - failed_in_flight, 0) AS failed, parked, alive FROM c)
-         SELECT greatest(m.alive - m.in_flight - m.failed - m.parked, 0), m.in_flight, m.failed, m.parked,
-           greatest((SELECT sum(archived) FROM outbox_lease)::int8 - (SELECT archive_forgotten FROM installation), 0),
-           (SELECT extract(epoch FROM clock_timestamp() - e.created_at)::float8 FROM outbox_event e WHERE e.id = (SELECT min(f.id)
-             FROM outbox_lease l CROSS JOIN LATERAL (SELECT q.id FROM outbox q WHERE q.partition = l.partition AND q.status <= 2
-               AND NOT EXISTS (SELECT FROM outbox_waiting w
-                 WHERE w.partition = q.partition AND w.key = q.key AND w.id < q.id AND w.blocks AND w.due IS NULL)
-               ORDER BY q.id LIMIT 1) f))
-         FROM m"
+        "WITH by_status AS MATERIALIZED (SELECT status, count(*) AS rows FROM (SELECT status FROM outbox LIMIT {COUNTED_MAX}) unsent GROUP BY status),
+         waiting AS (SELECT count(due) AS failed, count(*) - count(due) AS parked FROM outbox_waiting),
+         open_batches AS (SELECT coalesce(sum(cardinality(open_ids)), 0)::int8 AS rows FROM outbox_lease),
+         retried AS (SELECT count(*) AS rows FROM outbox_waiting waiting JOIN outbox_lease lease ON lease.partition = waiting.partition
+             AND waiting.id BETWEEN lease.first_id AND lease.last_id AND waiting.id = ANY (lease.open_ids) WHERE waiting.due IS NOT NULL),
+         table_counts AS (SELECT coalesce(sum(by_status.rows), 0)::int8 AS rows,
+             coalesce(sum(by_status.rows) FILTER (WHERE status = 1), 0)::int8 + min(open_batches.rows) AS in_flight,
+             coalesce(sum(by_status.rows) FILTER (WHERE status = 2), 0)::int8 AS failed, min(retried.rows) AS failed_in_flight,
+             coalesce(sum(by_status.rows) FILTER (WHERE status > 2), 0)::int8 AS parked
+             FROM open_batches CROSS JOIN retried LEFT JOIN by_status ON true),
+         counts AS (SELECT in_flight, failed_in_flight, failed, parked, rows FROM table_counts WHERE rows < {COUNTED_MAX}
+           UNION ALL SELECT in_flight, failed_in_flight, waiting.failed, waiting.parked,
+               greatest(rows, pg_stat_get_live_tuples('outbox'::regclass))
+             FROM table_counts CROSS JOIN waiting WHERE rows >= {COUNTED_MAX}),
+         depth AS (SELECT in_flight, greatest(failed - failed_in_flight, 0) AS failed, parked, rows FROM counts)
+         SELECT greatest(rows - in_flight - failed - parked, 0) AS pending, in_flight, failed, parked,
+           greatest((SELECT sum(archived) FROM outbox_lease)::int8 - (SELECT archive_forgotten FROM installation), 0) AS sent,
+           (SELECT extract(epoch FROM clock_timestamp() - event.created_at)::float8 FROM outbox_event event WHERE event.id = (SELECT min(first.id)
+             FROM outbox_lease lease CROSS JOIN LATERAL (SELECT queued.id FROM outbox queued
+               WHERE queued.partition = lease.partition AND queued.status <= 2
+               AND NOT EXISTS (SELECT FROM outbox_waiting waiting WHERE waiting.partition = queued.partition AND waiting.key = queued.key
+                 AND waiting.id < queued.id AND waiting.blocks AND waiting.due IS NULL)
+               ORDER BY queued.id LIMIT 1) first)) AS oldest_age
+         FROM depth"
     )
 }
 
@@ -50,14 +54,14 @@ pub(crate) async fn depth(core: &Core) -> StatementResult<RowCounts> {
     let row = rows
         .first()
         .ok_or_else(|| crate::connection::statement_error::broken("the depth statement returned no row"))?;
-    let count = |column| get::<i64>(row, column).map(i64::unsigned_abs);
-    let age: Option<f64> = get(row, 5)?;
+    let count = |column: &str| get::<i64>(row, column).map(i64::unsigned_abs);
+    let age: Option<f64> = get(row, "oldest_age")?;
     Ok(RowCounts {
-        pending: count(0)?,
-        in_flight: count(1)?,
-        failed: count(2)?,
-        parked: count(3)?,
-        sent: count(4)?,
+        pending: count("pending")?,
+        in_flight: count("in_flight")?,
+        failed: count("failed")?,
+        parked: count("parked")?,
+        sent: count("sent")?,
         oldest_unsent: age.map(|age| Duration::try_from_secs_f64(age).unwrap_or_default()),
     })
 }
@@ -65,10 +69,10 @@ pub(crate) async fn depth(core: &Core) -> StatementResult<RowCounts> {
 /// Unsent rows by partition, up to [`COUNTED_OF_PARTITION_MAX`] of each.
 pub(crate) async fn by_partition(core: &Core) -> StatementResult<HashMap<PartitionNo, u64>> {
     let text = format!(
-        "SELECT l.partition, n.rows FROM outbox_lease l CROSS JOIN LATERAL (
-           SELECT count(*) AS rows FROM (SELECT FROM outbox o WHERE o.partition = l.partition LIMIT {COUNTED_OF_PARTITION_MAX}) q) n"
+        "SELECT lease.partition, counted.rows FROM outbox_lease lease CROSS JOIN LATERAL (SELECT count(*) AS rows
+           FROM (SELECT FROM outbox queued WHERE queued.partition = lease.partition LIMIT {COUNTED_OF_PARTITION_MAX}) unsent) counted"
     );
     let rows = core.relay_session().await?.query(&text, &[]).await?;
-    let read = |row| Ok((PartitionNo(get::<i32>(row, 0)?.unsigned_abs()), get::<i64>(row, 1)?.unsigned_abs()));
+    let read = |row| Ok((PartitionNo(get::<i32>(row, "partition")?.unsigned_abs()), get::<i64>(row, "rows")?.unsigned_abs()));
     rows.iter().map(read).collect::<StatementResult<_>>()
 }

@@ -7,35 +7,38 @@ use crate::connection::session::Transaction;
 use crate::connection::sql_value::get;
 use crate::connection::statement_error::StatementResult;
 
-/// Selects the positions of the rows that the locked lease rows `l` name: one walk over the span of each batch, with a look-up in a hash table of
-/// all their ids. IS TRUE keeps the planner from joining the ids, which it expects to be few; OFFSET 0 keeps it from joining the rows with the
-/// leases in another order, for which it would read the whole index if the table was empty when it was last analysed.
+/// Selects the positions of the rows that the locked lease rows `open_batch` name: one walk over the span of each batch, with a look-up in a hash
+/// table of all their ids. IS TRUE keeps the planner from joining the ids, which it expects to be few; OFFSET 0 keeps it from joining the rows with
+/// the leases in another order, for which it would read the whole index if the table was empty when it was last analysed.
 macro_rules! open_row_ctids {
     () => {
-        "SELECT q.place FROM l CROSS JOIN LATERAL (SELECT q.ctid AS place FROM outbox q
-           WHERE q.partition = l.partition AND q.id BETWEEN l.first_id AND l.last_id
-             AND (q.id IN (SELECT unnest(b.open_ids) FROM l b)) IS TRUE OFFSET 0) q"
+        "SELECT queued.place FROM open_batch CROSS JOIN LATERAL (SELECT queued.ctid AS place FROM outbox queued
+           WHERE queued.partition = open_batch.partition AND queued.id BETWEEN open_batch.first_id AND open_batch.last_id
+             AND (queued.id IN (SELECT unnest(batch.open_ids) FROM open_batch batch)) IS TRUE OFFSET 0) queued"
     };
 }
 pub(crate) use open_row_ctids;
 
 /// Looks the rows up one by one: with the statistics of an empty table the planner would walk all rows of the partition.
-const BATCH: &str = "SELECT q.id, q.key, q.attempts + 1, q.deaths, q.trial_deaths, EXISTS (SELECT FROM outbox_waiting w
-       WHERE w.partition = $1 AND w.key = q.key AND w.id = q.id AND w.blocks)
-     FROM outbox_lease l CROSS JOIN LATERAL unnest(l.open_ids) i (id) CROSS JOIN LATERAL
-       (SELECT q.id, q.key, q.attempts, q.deaths, q.trial_deaths FROM outbox q WHERE q.partition = l.partition AND q.id = i.id OFFSET 0) q
-     WHERE l.partition = $1 AND l.in_flight = $2 ORDER BY q.id";
+const BATCH: &str = "SELECT queued.id, queued.key, queued.attempts + 1, queued.deaths, queued.trial_deaths,
+       EXISTS (SELECT FROM outbox_waiting waiting
+         WHERE waiting.partition = $1 AND waiting.key = queued.key AND waiting.id = queued.id AND waiting.blocks)
+     FROM outbox_lease lease CROSS JOIN LATERAL unnest(lease.open_ids) open (id) CROSS JOIN LATERAL
+       (SELECT queued.id, queued.key, queued.attempts, queued.deaths, queued.trial_deaths FROM outbox queued
+        WHERE queued.partition = lease.partition AND queued.id = open.id OFFSET 0) queued
+     WHERE lease.partition = $1 AND lease.in_flight = $2 ORDER BY queued.id";
 
 /// Converts a batch whose rows an earlier version has marked: status 1, with the attempt counted.
-const CONVERT: &str = "WITH l AS MATERIALIZED (SELECT in_flight, first_id, last_id FROM outbox_lease
+const CONVERT: &str = "WITH open_batch AS MATERIALIZED (SELECT in_flight, first_id, last_id FROM outbox_lease
        WHERE partition = $1 AND in_flight IS NOT NULL AND open_ids IS NULL),
-     r AS (UPDATE outbox o SET attempts = o.attempts - 1, (status, next_attempt_at) =
-           (SELECT CASE count(*) WHEN 0 THEN 0 ELSE 2 END, max(w.due) FROM outbox_waiting w
-            WHERE w.partition = $1 AND w.key = o.key AND w.id = o.id)
-       FROM l WHERE o.partition = $1 AND o.id BETWEEN l.first_id AND l.last_id AND o.status = 1 AND o.lease_version = l.in_flight
-       RETURNING o.id, o.lease_owner),
-     n AS (SELECT coalesce(array_agg(id), '{}') AS ids, max(lease_owner) AS claimer FROM r)
-     UPDATE outbox_lease t SET open_ids = n.ids, claimer = n.claimer FROM l, n WHERE t.partition = $1";
+     converted AS (UPDATE outbox queued SET attempts = queued.attempts - 1, (status, next_attempt_at) =
+           (SELECT CASE count(*) WHEN 0 THEN 0 ELSE 2 END, max(waiting.due) FROM outbox_waiting waiting
+            WHERE waiting.partition = $1 AND waiting.key = queued.key AND waiting.id = queued.id)
+       FROM open_batch WHERE queued.partition = $1 AND queued.id BETWEEN open_batch.first_id AND open_batch.last_id
+         AND queued.status = 1 AND queued.lease_version = open_batch.in_flight
+       RETURNING queued.id, queued.lease_owner),
+     summary AS (SELECT coalesce(array_agg(id), '{}') AS ids, max(lease_owner) AS claimer FROM converted)
+     UPDATE outbox_lease lease SET open_ids = summary.ids, claimer = summary.claimer FROM open_batch, summary WHERE lease.partition = $1";
 
 /// The rows of the open batch, in id order, with the attempt that its claim counted.
 pub(crate) async fn read(

@@ -13,21 +13,24 @@ use crate::connection::session::Transaction;
 use crate::connection::sql_value::{SqlValue, seconds};
 use crate::connection::statement_error::StatementResult;
 
-const APPLY: &str = "WITH u AS MATERIALIZED (SELECT * FROM unnest($2::int8[], $3::uuid[], $4::int2[], $5::float8[], $6::int4[], $7::int2[],
+const APPLY: &str = "WITH change AS MATERIALIZED (SELECT * FROM unnest($2::int8[], $3::uuid[], $4::int2[], $5::float8[], $6::int4[], $7::int2[],
          $8::int2[], $9::text[], $10::text[], $11::bool[], $12::bool[])
-         AS u (id, key, status, due_in, attempts, deaths, trial_deaths, failure_type, reason, blocks, suspect)),
-     o AS (UPDATE outbox o SET status = u.status, next_attempt_at = statement_timestamp() + make_interval(secs => u.due_in),
-         attempts = u.attempts, last_attempt_at = CASE WHEN u.attempts > o.attempts OR u.failure_type IS NOT NULL
-           THEN coalesce(l.claimed_at, o.last_attempt_at) ELSE o.last_attempt_at END, deaths = u.deaths, trial_deaths = u.trial_deaths,
-         failure_type = coalesce(u.failure_type, o.failure_type), reason = coalesce(u.reason, o.reason),
-         lease_owner = coalesce(l.claimer, o.lease_owner), lease_version = coalesce(l.in_flight, o.lease_version)
-       FROM u LEFT JOIN outbox_lease l ON l.partition = $1 AND u.id = ANY (l.open_ids)
-       WHERE o.partition = $1 AND o.id = u.id AND (u.status >= 2
-         OR (o.status, o.attempts, o.deaths, o.trial_deaths) IS DISTINCT FROM (u.status, u.attempts, u.deaths, u.trial_deaths))),
-     gone AS (DELETE FROM outbox_waiting w USING u WHERE u.status < 2 AND w.partition = $1 AND w.key = u.key AND w.id = u.id)
-     INSERT INTO outbox_waiting AS w (partition, key, id, due, blocks, suspect)
-     SELECT $1, u.key, u.id, statement_timestamp() + make_interval(secs => u.due_in), u.blocks, u.suspect
-     FROM u WHERE u.status >= 2
+         AS change (id, key, status, due_in, attempts, deaths, trial_deaths, failure_type, reason, blocks, suspect)),
+     changed AS (UPDATE outbox queued SET status = change.status, next_attempt_at = statement_timestamp() + make_interval(secs => change.due_in),
+         attempts = change.attempts, last_attempt_at = CASE WHEN change.attempts > queued.attempts OR change.failure_type IS NOT NULL
+           THEN coalesce(lease.claimed_at, queued.last_attempt_at) ELSE queued.last_attempt_at END,
+         deaths = change.deaths, trial_deaths = change.trial_deaths,
+         failure_type = coalesce(change.failure_type, queued.failure_type), reason = coalesce(change.reason, queued.reason),
+         lease_owner = coalesce(lease.claimer, queued.lease_owner), lease_version = coalesce(lease.in_flight, queued.lease_version)
+       FROM change LEFT JOIN outbox_lease lease ON lease.partition = $1 AND change.id = ANY (lease.open_ids)
+       WHERE queued.partition = $1 AND queued.id = change.id AND (change.status >= 2
+         OR (queued.status, queued.attempts, queued.deaths, queued.trial_deaths)
+           IS DISTINCT FROM (change.status, change.attempts, change.deaths, change.trial_deaths))),
+     gone AS (DELETE FROM outbox_waiting waiting USING change
+       WHERE change.status < 2 AND waiting.partition = $1 AND waiting.key = change.key AND waiting.id = change.id)
+     INSERT INTO outbox_waiting AS waiting (partition, key, id, due, blocks, suspect)
+     SELECT $1, change.key, change.id, statement_timestamp() + make_interval(secs => change.due_in), change.blocks, change.suspect
+     FROM change WHERE change.status >= 2
      ON CONFLICT (partition, key, id) DO UPDATE SET due = excluded.due, blocks = excluded.blocks, suspect = excluded.suspect";
 
 /// Applies changes to rows of one partition, whose lease the transaction has locked.

@@ -19,34 +19,36 @@ use crate::store::core::Core;
 /// The archive stores one row per batch, with arrays parallel to `ids`. The positions arrive sorted by id and are joined with the rows
 /// only if some rows have none. Columns that hardly any batch needs (a second attempt, a failure) are read only if there is a value.
 const SETTLE: &str = concat!(
-    "WITH l AS MATERIALIZED (SELECT partition, first_id, last_id, open_ids, claimer, claimed_at FROM outbox_lease
+    "WITH open_batch AS MATERIALIZED (SELECT partition, first_id, last_id, open_ids, claimer, claimed_at FROM outbox_lease
        WHERE partition = $1 AND owner = $2 AND epoch = $3 AND in_flight = $4 AND ($5::int8 IS NULL OR counter = $5) FOR UPDATE),
-     d AS MATERIALIZED (DELETE FROM outbox o WHERE o.ctid = ANY (ARRAY(",
+     deleted AS MATERIALIZED (DELETE FROM outbox queued WHERE queued.ctid = ANY (ARRAY(",
     open_row_ctids!(),
-    ")) RETURNING o.id, o.key, o.attempts + 1 AS attempts, o.deaths, o.failure_type, o.reason),
-     w AS (DELETE FROM outbox_waiting w USING d WHERE w.partition = $1 AND w.key = d.key AND w.id = d.id RETURNING 1),
-     n AS MATERIALIZED (SELECT count(*) AS sent, array_agg(id) AS ids, min(id) AS first, max(id) AS last,
+    ")) RETURNING queued.id, queued.key, queued.attempts + 1 AS attempts, queued.deaths, queued.failure_type, queued.reason),
+     unblocked AS (DELETE FROM outbox_waiting waiting USING deleted
+       WHERE waiting.partition = $1 AND waiting.key = deleted.key AND waiting.id = deleted.id RETURNING 1),
+     summary AS MATERIALIZED (SELECT count(*) AS events, array_agg(id) AS ids, min(id) AS first, max(id) AS last,
          max(attempts) AS attempts, max(deaths) AS deaths, count(failure_type) + count(reason) AS failures
-       FROM (SELECT * FROM d ORDER BY id) d),
-     p AS MATERIALIZED (SELECT array_agg(p.topic) AS topics, array_agg(p.partition) AS partitions, array_agg(p.place) AS places,
-         array_agg(p.by_fallback) AS by_fallback
-       FROM (SELECT p.* FROM d LEFT JOIN unnest($6::int8[], $7::text[], $8::int4[], $9::int8[], $10::bool[])
-         AS p (id, topic, partition, place, by_fallback) ON p.id = d.id ORDER BY d.id) p),
-     a AS (INSERT INTO outbox_archive (partition, token, owner, sent_at, events, first_id, last_id, ids, topic_partitions, topic_offsets,
+       FROM (SELECT * FROM deleted ORDER BY id) deleted),
+     sent_to AS MATERIALIZED (SELECT array_agg(topic) AS topics, array_agg(partition) AS partitions, array_agg(topic_offset) AS topic_offsets,
+         array_agg(by_fallback) AS by_fallback
+       FROM (SELECT named.* FROM deleted LEFT JOIN unnest($6::int8[], $7::text[], $8::int4[], $9::int8[], $10::bool[])
+         AS named (id, topic, partition, topic_offset, by_fallback) ON named.id = deleted.id ORDER BY deleted.id) named),
+     archived AS (INSERT INTO outbox_archive (partition, token, owner, sent_at, events, first_id, last_id, ids, topic_partitions, topic_offsets,
            topics, by_fallback, attempts, deaths, failure_types, reasons, claimed_at)
-         SELECT $1, $4, l.claimer, clock_timestamp(), n.sent, n.first, n.last, n.ids,
-           CASE WHEN n.ids = $6 THEN $8 ELSE (SELECT partitions FROM p) END, CASE WHEN n.ids = $6 THEN $9 ELSE (SELECT places FROM p) END,
-           CASE WHEN NOT $11 THEN NULL WHEN n.ids = $6 THEN $7 ELSE (SELECT topics FROM p) END,
-           CASE WHEN NOT $11 THEN NULL WHEN n.ids = $6 THEN $10 ELSE (SELECT by_fallback FROM p) END,
-           CASE WHEN n.attempts > 1 THEN ARRAY(SELECT attempts FROM d ORDER BY id) END,
-           CASE WHEN n.deaths > 0 THEN ARRAY(SELECT deaths FROM d ORDER BY id) END,
-           CASE WHEN n.failures > 0 THEN ARRAY(SELECT failure_type FROM d ORDER BY id) END,
-           CASE WHEN n.failures > 0 THEN ARRAY(SELECT reason FROM d ORDER BY id) END, l.claimed_at
-         FROM n, l WHERE n.sent > 0)
-     UPDATE outbox_lease t SET ",
+         SELECT $1, $4, open_batch.claimer, clock_timestamp(), summary.events, summary.first, summary.last, summary.ids,
+           CASE WHEN summary.ids = $6 THEN $8 ELSE (SELECT partitions FROM sent_to) END,
+           CASE WHEN summary.ids = $6 THEN $9 ELSE (SELECT topic_offsets FROM sent_to) END,
+           CASE WHEN NOT $11 THEN NULL WHEN summary.ids = $6 THEN $7 ELSE (SELECT topics FROM sent_to) END,
+           CASE WHEN NOT $11 THEN NULL WHEN summary.ids = $6 THEN $10 ELSE (SELECT by_fallback FROM sent_to) END,
+           CASE WHEN summary.attempts > 1 THEN ARRAY(SELECT attempts FROM deleted ORDER BY id) END,
+           CASE WHEN summary.deaths > 0 THEN ARRAY(SELECT deaths FROM deleted ORDER BY id) END,
+           CASE WHEN summary.failures > 0 THEN ARRAY(SELECT failure_type FROM deleted ORDER BY id) END,
+           CASE WHEN summary.failures > 0 THEN ARRAY(SELECT reason FROM deleted ORDER BY id) END, open_batch.claimed_at
+         FROM summary, open_batch WHERE summary.events > 0)
+     UPDATE outbox_lease lease SET ",
     close_open_batch!(),
-    ", archived = t.archived + n.sent
-     FROM l, n WHERE t.partition = $1 RETURNING t.counter, n.sent, (SELECT count(*) FROM w)"
+    ", archived = lease.archived + summary.events
+     FROM open_batch, summary WHERE lease.partition = $1 RETURNING lease.counter, summary.events, (SELECT count(*) FROM unblocked) AS unblocked"
 );
 
 /// The positions of sent rows, one array per column, ascending by id.
@@ -178,8 +180,8 @@ pub(crate) fn closed(
     row: Option<&Row>,
 ) -> StatementResult<Option<FencedOutcome>> {
     let Some(row) = row else { return Ok(None) };
-    let (counter, rows, unblocked): (i64, i64, i64) = (get(row, 0)?, get(row, 1)?, get(row, 2)?);
-    Ok(Some(done(core, fence, known, counter, rows, unblocked)))
+    let (counter, events) = (get(row, "counter")?, get(row, "events")?);
+    Ok(Some(done(core, fence, known, counter, events, get(row, "unblocked")?)))
 }
 
 /// The outcome of a settlement that closed the batch. `known` was the partition's scan start before it.

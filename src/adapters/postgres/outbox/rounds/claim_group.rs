@@ -17,72 +17,78 @@ use tokio_postgres::types::Type;
 
 use crate::connection::sql_value::{SqlValue, get, get_time};
 use crate::connection::statement_error::{StatementResult, broken};
-use crate::outbox::claim::next_due;
+use crate::outbox::claim::{next_due, scan_result, scan_snapshot};
 use crate::outbox::claim_text::{batch, candidates, snapshot, waiting};
 use crate::outbox::claimed_row::{self, event_columns};
-use crate::outbox::scan_start::{SampleId, ScanBounds, ScanResult, ScanSnapshot};
+use crate::outbox::scan_start::{SampleId, ScanBounds, ScanSnapshot};
 use crate::store::core::Core;
 
 /// Returns a row with the snapshot (its partition is NULL), one for each partition, and one for each claimed row. Locked rows are counted
 /// so that all locks are acquired before the first expiry is compared. A batch passes through the statement as arrays, without a join on
-/// the partition, and events are found one by one, so that the plan does not depend on how many rows the planner expects. What the lease rows are joined with is
-/// materialized: PostgreSQL then compares a row that changed during the wait with the copy that it matched before.
+/// the partition, and events are found one by one, so that the plan
+/// does not depend on how many rows the planner expects. What the lease rows are joined with is materialized: PostgreSQL then compares a row that
+/// changed during the wait with the copy that it matched before.
 const CLAIM: &str = concat!(
-    "WITH n AS MATERIALIZED (",
+    "WITH server_state AS MATERIALIZED (",
     snapshot!(),
     "),
-     b AS MATERIALIZED (SELECT v.base, min(v.low) AS low FROM unnest($9::int4[], $10::int8[], $11::int8[]) v (base, xid, low), n
-       WHERE pg_visible_in_snapshot(v.xid::text::xid8, n.snapshot) GROUP BY v.base),
-     u AS MATERIALIZED (SELECT u.partition, u.owner, u.epoch, u.counter, u.lane, u.size,
-         CASE WHEN n.server = $12 THEN least(u.start, b.low) ELSE 0 END AS start
+     late AS MATERIALIZED (SELECT running.base, min(running.low) AS low
+       FROM unnest($9::int4[], $10::int8[], $11::int8[]) running (base, xid, low), server_state
+       WHERE pg_visible_in_snapshot(running.xid::text::xid8, server_state.snapshot) GROUP BY running.base),
+     asked AS MATERIALIZED (SELECT asked.partition, asked.owner, asked.epoch, asked.counter, asked.lane, asked.size,
+         CASE WHEN server_state.server = $12 THEN least(asked.start, late.low) ELSE 0 END AS start
        FROM unnest($1::int4[], $2::text[], $3::int8[], $4::int8[], $5::text[], $6::int8[], $7::int8[], $8::int4[])
-         u (partition, owner, epoch, counter, lane, size, start, base) CROSS JOIN n LEFT JOIN b ON b.base = u.base),
-     x AS MATERIALIZED (SELECT u.partition, u.size, q.id, q.key, q.attempts, q.deaths, q.bytes, q.head FROM u CROSS JOIN LATERAL (",
-    candidates!("u.partition", "u.start", "least(u.size, $13) + 1"),
-    ") q),
-     y AS (SELECT x.*, row_number() OVER w <= least(min(greatest(size >> (3 * least(deaths, 20)), 1)) OVER w, $13)
-         AND (row_number() OVER w = 1 OR sum(bytes) OVER w - bytes < $14) AS taken
-       FROM x WINDOW w AS (PARTITION BY partition ORDER BY id ROWS UNBOUNDED PRECEDING)),
-     s AS MATERIALIZED (SELECT partition, ",
+         asked (partition, owner, epoch, counter, lane, size, start, base) CROSS JOIN server_state LEFT JOIN late ON late.base = asked.base),
+     candidate AS MATERIALIZED (SELECT asked.partition, asked.size, found.id, found.key, found.attempts, found.deaths, found.bytes, found.head
+       FROM asked CROSS JOIN LATERAL (",
+    candidates!("asked.partition", "asked.start", "least(asked.size, $13) + 1"),
+    ") found),
+     marked AS (SELECT candidate.*, row_number() OVER in_order <= least(min(greatest(size >> (3 * least(deaths, 20)), 1)) OVER in_order, $13)
+         AND (row_number() OVER in_order = 1 OR sum(bytes) OVER in_order - bytes < $14) AS taken
+       FROM candidate WINDOW in_order AS (PARTITION BY partition ORDER BY id ROWS UNBOUNDED PRECEDING)),
+     batch AS MATERIALIZED (SELECT partition, ",
     batch!(),
-    " FROM y GROUP BY partition),
-     v AS MATERIALIZED (SELECT u.partition, u.owner, u.epoch, u.counter FROM u JOIN s ON s.partition = u.partition),
-     k AS MATERIALIZED (SELECT t.partition, t.expires_at FROM v JOIN outbox_lease t ON t.partition = v.partition
-       WHERE t.owner = v.owner AND t.epoch = v.epoch AND t.counter = v.counter AND t.in_flight IS NULL
-       ORDER BY t.partition FOR UPDATE OF t),
-     h AS MATERIALIZED (SELECT k.partition, k.expires_at, count(*) OVER () AS locked FROM k),
-     l AS MATERIALIZED (UPDATE outbox_lease t SET counter = t.counter + 1, in_flight = t.counter + 1, lane = u.lane, claim_epoch = t.epoch,
-         claimer = t.owner, claimed_at = statement_timestamp(), died = false, trial = false, first_id = s.first, last_id = s.last, open_ids = s.ids
-       FROM h JOIN u ON u.partition = h.partition JOIN s ON s.partition = h.partition
-       WHERE t.partition = h.partition AND h.locked > 0 AND h.expires_at > clock_timestamp()
-       RETURNING t.partition, t.counter, s.ids, s.keys, s.attempts)
-     SELECT NULL::int4, n.server, n.snapshot::text, (SELECT max(last) FROM s),
-       CASE WHEN EXISTS (SELECT FROM s) THEN pg_current_xact_id()::text::bigint END,
-       NULL::int8, NULL::bool, NULL::int8, NULL::bool, NULL::bool, NULL::int8, NULL::bool, NULL::float8, NULL::bool,
-       NULL::bool, NULL::int8, NULL::uuid, NULL::int4, NULL::uuid, NULL::text, NULL::text, NULL::int8, NULL::timestamptz, NULL::text, NULL::int8,
+    " FROM marked GROUP BY partition),
+     claimable AS MATERIALIZED (SELECT asked.partition, asked.owner, asked.epoch, asked.counter
+       FROM asked JOIN batch ON batch.partition = asked.partition),
+     locked_lease AS MATERIALIZED (SELECT lease.partition, lease.expires_at
+       FROM claimable JOIN outbox_lease lease ON lease.partition = claimable.partition
+       WHERE lease.owner = claimable.owner AND lease.epoch = claimable.epoch AND lease.counter = claimable.counter AND lease.in_flight IS NULL
+       ORDER BY lease.partition FOR UPDATE OF lease),
+     all_locked AS MATERIALIZED (SELECT partition, expires_at, count(*) OVER () AS locked FROM locked_lease),
+     claimed AS MATERIALIZED (UPDATE outbox_lease lease SET counter = lease.counter + 1, in_flight = lease.counter + 1, lane = asked.lane,
+         claim_epoch = lease.epoch, claimer = lease.owner, claimed_at = statement_timestamp(), died = false, trial = false,
+         first_id = batch.first, last_id = batch.last, open_ids = batch.ids
+       FROM all_locked JOIN asked ON asked.partition = all_locked.partition JOIN batch ON batch.partition = all_locked.partition
+       WHERE lease.partition = all_locked.partition AND all_locked.locked > 0 AND all_locked.expires_at > clock_timestamp()
+       RETURNING lease.partition, lease.counter, batch.ids, batch.keys, batch.attempts)
+     SELECT NULL::int4 AS partition, server_state.server, server_state.snapshot::text, (SELECT max(last) FROM batch) AS last,
+       CASE WHEN EXISTS (SELECT FROM batch) THEN pg_current_xact_id()::text::bigint END AS xid,
+       NULL::int8 AS start, NULL::bool AS is_due, NULL::int8 AS last_ready, NULL::bool AS ready_left, NULL::bool AS more, NULL::int8 AS counter,
+       NULL::bool AS holds_lease, NULL::float8 AS next_due, NULL::bool AS suspect_due, NULL::bool AS heads,
+       NULL::int8, NULL::uuid, NULL::int4, NULL::uuid, NULL::text, NULL::text, NULL::int8, NULL::timestamptz, NULL::text, NULL::int8,
        NULL::int8, NULL::text, NULL::text, NULL::timestamptz, NULL::bytea, NULL::text, NULL::text, NULL::text,
-       NULL::text, NULL::int4, now()
-     FROM n
+       NULL::text, NULL::int4, now() AS begun_at
+     FROM server_state
      UNION ALL
-     SELECT u.partition, NULL, NULL, NULL, NULL, u.start, s.partition IS NOT NULL, s.last_ready, s.ready_left, s.more, l.counter,
-       z.valid, z.next_due, z.suspect_due, s.heads, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-       NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
-     FROM u LEFT JOIN s ON s.partition = u.partition LEFT JOIN l ON l.partition = u.partition LEFT JOIN LATERAL (
-       SELECT coalesce(t.owner = u.owner AND t.epoch = u.epoch AND t.counter = u.counter AND t.in_flight IS NULL
-           AND t.expires_at > clock_timestamp(), false) AS valid, ",
-    waiting!("u.partition"),
-    " FROM outbox_lease t WHERE t.partition = u.partition AND s.partition IS NULL) z ON true
+     SELECT asked.partition, NULL, NULL, NULL, NULL, asked.start, batch.partition IS NOT NULL, batch.last_ready, batch.ready_left, batch.more,
+       claimed.counter, nothing.holds_lease, nothing.next_due, nothing.suspect_due, batch.heads, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+       NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+     FROM asked LEFT JOIN batch ON batch.partition = asked.partition LEFT JOIN claimed ON claimed.partition = asked.partition LEFT JOIN LATERAL (
+       SELECT coalesce(lease.owner = asked.owner AND lease.epoch = asked.epoch AND lease.counter = asked.counter AND lease.in_flight IS NULL
+           AND lease.expires_at > clock_timestamp(), false) AS holds_lease, ",
+    waiting!("asked.partition"),
+    " FROM outbox_lease lease WHERE lease.partition = asked.partition AND batch.partition IS NULL) nothing ON true
      UNION ALL
-     SELECT l.partition, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, c.id, c.key, c.attempts + 1, e.*, NULL
-     FROM l CROSS JOIN LATERAL unnest(l.ids, l.keys, l.attempts) c (id, key, attempts) LEFT JOIN LATERAL (SELECT ",
+     SELECT claimed.partition, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, taken.id,
+       taken.key, taken.attempts + 1, event.*, NULL
+     FROM claimed CROSS JOIN LATERAL unnest(claimed.ids, claimed.keys, claimed.attempts) taken (id, key, attempts) LEFT JOIN LATERAL (SELECT ",
     event_columns!(),
-    " FROM outbox_event e WHERE e.id = c.id OFFSET 0) e ON true"
+    " FROM outbox_event event WHERE event.id = taken.id OFFSET 0) event ON true"
 );
 
-/// The column of a claimed row's id.
+/// The column of a claimed row's id; NULL in the other rows, of which the columns are read by name.
 const ROW_ID: usize = 15;
-/// The column of the transaction's begin, the last one of the row with the snapshot.
-const BEGUN_AT: usize = 35;
 
 /// Claims of different partitions, and their parameters as columns.
 pub(crate) struct ClaimGroup<'a> {
@@ -167,8 +173,8 @@ impl<'a> ClaimGroup<'a> {
         let mut snapshot = None;
         let mut parts: HashMap<u32, PartitionResult<'_>> = HashMap::new();
         for row in &rows {
-            let Some(partition) = get::<Option<i32>>(row, 0)? else {
-                snapshot = Some((scan_snapshot(row, self.sample)?, get_time(row, BEGUN_AT)?.plus(sent.elapsed())));
+            let Some(partition) = get::<Option<i32>>(row, "partition")? else {
+                snapshot = Some((scan_snapshot(row, self.sample)?, get_time(row, "begun_at")?.plus(sent.elapsed())));
                 continue;
             };
             let part = parts.entry(partition.unsigned_abs()).or_default();
@@ -201,30 +207,22 @@ impl PartitionResult<'_> {
         let Some(summary) = self.summary else { return Ok(Claimed::Fenced) };
         let partition = fence.partition.0;
         let record = |counter| -> StatementResult<()> {
-            let complete = !get::<Option<bool>>(summary, 8)?.unwrap_or(false);
-            let (start, last) = (get(summary, 5)?, get(summary, 7)?);
-            let took_heads = get::<Option<bool>>(summary, 14)?.unwrap_or(false);
-            let scan = ScanResult { epoch: fence.epoch, counter, start, last, complete, took_heads };
-            core.scan_memory.record_scan(partition, snapshot, &scan);
+            core.scan_memory.record_scan(partition, snapshot, &scan_result(summary, fence.epoch, counter)?);
             Ok(())
         };
-        if !get::<bool>(summary, 6)? {
-            if get::<Option<bool>>(summary, 11)? != Some(true) {
+        if !get::<bool>(summary, "is_due")? {
+            if get::<Option<bool>>(summary, "holds_lease")? != Some(true) {
                 return Ok(Claimed::Fenced);
             }
             record(fence.counter)?;
-            return Ok(Claimed::Nothing { next_due: next_due(get(summary, 12)?), suspect_due: get(summary, 13)? });
+            return Ok(Claimed::Nothing { next_due: next_due(get(summary, "next_due")?), suspect_due: get(summary, "suspect_due")? });
         }
-        let Some(token) = get::<Option<i64>>(summary, 10)? else { return Ok(Claimed::Fenced) };
+        let Some(token) = get::<Option<i64>>(summary, "counter")? else { return Ok(Claimed::Fenced) };
         let rows = claimed_row::read_all(self.rows.iter().copied(), ROW_ID)?;
         if rows.is_empty() {
             return Err(broken(format!("claim {token} of partition {partition} selected rows and returned none")));
         }
         record(token as u64)?;
-        Ok(Claimed::Batch(ClaimedBatch { token: token as u64, rows, more: get(summary, 9)?, store_time }))
+        Ok(Claimed::Batch(ClaimedBatch { token: token as u64, rows, more: get(summary, "more")?, store_time }))
     }
-}
-
-fn scan_snapshot(row: &Row, sample: SampleId) -> StatementResult<ScanSnapshot> {
-    ScanSnapshot::parse((get(row, 1)?, get(row, 2)?), get(row, 3)?, get(row, 4)?, sample)
 }

@@ -18,43 +18,49 @@ use crate::store::core::Core;
 /// of all partitions follow one another; those of a partition are a slice, which is archived as it is if it names exactly the rows.
 /// A FULL JOIN, because PostgreSQL runs it as a hash join only: it expects one lease row, and would compare each with all others in a LEFT JOIN.
 const SETTLE: &str = concat!(
-    "WITH u AS MATERIALIZED (SELECT * FROM unnest($1::int4[], $2::text[], $3::int8[], $4::int8[], $5::int4[], $6::int4[], $7::bool[])
-       u (partition, owner, epoch, token, low, high, fallback)),
-     l AS MATERIALIZED (SELECT t.partition, t.first_id, t.last_id, t.open_ids, t.claimer, t.claimed_at, t.in_flight AS token, u.low, u.high, u.fallback
-       FROM u JOIN outbox_lease t ON t.partition = u.partition
-       WHERE t.owner = u.owner AND t.epoch = u.epoch AND t.in_flight = u.token ORDER BY t.partition FOR UPDATE OF t),
-     d AS MATERIALIZED (DELETE FROM outbox o WHERE o.ctid = ANY (ARRAY(",
+    "WITH asked AS MATERIALIZED (SELECT * FROM unnest($1::int4[], $2::text[], $3::int8[], $4::int8[], $5::int4[], $6::int4[], $7::bool[])
+       asked (partition, owner, epoch, token, low, high, fallback)),
+     open_batch AS MATERIALIZED (SELECT lease.partition, lease.first_id, lease.last_id, lease.open_ids, lease.claimer, lease.claimed_at,
+         lease.in_flight AS token, asked.low, asked.high, asked.fallback
+       FROM asked JOIN outbox_lease lease ON lease.partition = asked.partition
+       WHERE lease.owner = asked.owner AND lease.epoch = asked.epoch AND lease.in_flight = asked.token ORDER BY lease.partition FOR UPDATE OF lease),
+     deleted AS MATERIALIZED (DELETE FROM outbox queued WHERE queued.ctid = ANY (ARRAY(",
     open_row_ctids!(),
-    ")) RETURNING o.partition, o.id, o.key, o.attempts + 1 AS attempts, o.deaths, o.failure_type, o.reason),
-     w AS MATERIALIZED (DELETE FROM outbox_waiting w USING d WHERE w.partition = d.partition AND w.key = d.key AND w.id = d.id
-       RETURNING w.partition),
-     n AS MATERIALIZED (SELECT partition, count(*) AS sent, array_agg(id) AS ids, min(id) AS first, max(id) AS last,
+    ")) RETURNING queued.partition, queued.id, queued.key, queued.attempts + 1 AS attempts, queued.deaths, queued.failure_type, queued.reason),
+     unblocked AS MATERIALIZED (DELETE FROM outbox_waiting waiting USING deleted
+       WHERE waiting.partition = deleted.partition AND waiting.key = deleted.key AND waiting.id = deleted.id RETURNING waiting.partition),
+     summary AS MATERIALIZED (SELECT partition, count(*) AS events, array_agg(id) AS ids, min(id) AS first, max(id) AS last,
          max(attempts) AS attempts_max, array_agg(attempts) AS attempts, max(deaths) AS deaths_max,
          array_agg(deaths) AS deaths, count(failure_type) + count(reason) AS failures, array_agg(failure_type) AS failure_types,
          array_agg(reason) AS reasons
-       FROM (SELECT * FROM d ORDER BY partition, id) d GROUP BY partition),
-     p AS MATERIALIZED (SELECT n.*, l.token, l.claimer, l.claimed_at, l.low, l.high, l.fallback, known.ids AS known, n.ids = known.ids AS exact
-       FROM n JOIN l ON l.partition = n.partition CROSS JOIN LATERAL (SELECT ($8::int8[])[l.low:l.high] AS ids OFFSET 0) known),
-     a AS (INSERT INTO outbox_archive (partition, token, owner, sent_at, events, first_id, last_id, ids, topic_partitions, topic_offsets,
+       FROM (SELECT * FROM deleted ORDER BY partition, id) deleted GROUP BY partition),
+     sent AS MATERIALIZED (SELECT summary.*, open_batch.token, open_batch.claimer, open_batch.claimed_at, open_batch.low, open_batch.high,
+         open_batch.fallback, known.ids AS known, summary.ids = known.ids AS exact
+       FROM summary JOIN open_batch ON open_batch.partition = summary.partition
+         CROSS JOIN LATERAL (SELECT ($8::int8[])[open_batch.low:open_batch.high] AS ids OFFSET 0) known),
+     archived AS (INSERT INTO outbox_archive (partition, token, owner, sent_at, events, first_id, last_id, ids, topic_partitions, topic_offsets,
            topics, by_fallback, attempts, deaths, failure_types, reasons, claimed_at)
-         SELECT p.partition, p.token, p.claimer, clock_timestamp(), p.sent, p.first, p.last, p.ids,
-           CASE WHEN p.exact THEN ($9::int4[])[p.low:p.high] ELSE o.partitions END,
-           CASE WHEN p.exact THEN ($10::int8[])[p.low:p.high] ELSE o.places END,
-           CASE WHEN NOT p.fallback THEN NULL WHEN p.exact THEN ($11::text[])[p.low:p.high] ELSE o.topics END,
-           CASE WHEN NOT p.fallback THEN NULL WHEN p.exact THEN ($12::bool[])[p.low:p.high] ELSE o.by_fallback END,
-           CASE WHEN p.attempts_max > 1 THEN p.attempts END, CASE WHEN p.deaths_max > 0 THEN p.deaths END,
-           CASE WHEN p.failures > 0 THEN p.failure_types END, CASE WHEN p.failures > 0 THEN p.reasons END, p.claimed_at
-         FROM p LEFT JOIN LATERAL (SELECT array_agg(($9)[i.at] ORDER BY i.number) AS partitions,
-             array_agg(($10)[i.at] ORDER BY i.number) AS places, array_agg(($11)[i.at] ORDER BY i.number) AS topics,
-             array_agg(($12)[i.at] ORDER BY i.number) AS by_fallback
-           FROM (SELECT i.number, p.low + array_position(p.known, i.id) - 1 AS at FROM unnest(p.ids) WITH ORDINALITY i (id, number)) i
-           WHERE NOT p.exact) o ON true),
-     j AS MATERIALIZED (SELECT l.partition, n.sent FROM l FULL JOIN n ON n.partition = l.partition)
-     UPDATE outbox_lease t SET ",
+         SELECT sent.partition, sent.token, sent.claimer, clock_timestamp(), sent.events, sent.first, sent.last, sent.ids,
+           CASE WHEN sent.exact THEN ($9::int4[])[sent.low:sent.high] ELSE found.partitions END,
+           CASE WHEN sent.exact THEN ($10::int8[])[sent.low:sent.high] ELSE found.topic_offsets END,
+           CASE WHEN NOT sent.fallback THEN NULL WHEN sent.exact THEN ($11::text[])[sent.low:sent.high] ELSE found.topics END,
+           CASE WHEN NOT sent.fallback THEN NULL WHEN sent.exact THEN ($12::bool[])[sent.low:sent.high] ELSE found.by_fallback END,
+           CASE WHEN sent.attempts_max > 1 THEN sent.attempts END, CASE WHEN sent.deaths_max > 0 THEN sent.deaths END,
+           CASE WHEN sent.failures > 0 THEN sent.failure_types END, CASE WHEN sent.failures > 0 THEN sent.reasons END, sent.claimed_at
+         FROM sent LEFT JOIN LATERAL (SELECT array_agg(($9)[item.at] ORDER BY item.number) AS partitions,
+             array_agg(($10)[item.at] ORDER BY item.number) AS topic_offsets, array_agg(($11)[item.at] ORDER BY item.number) AS topics,
+             array_agg(($12)[item.at] ORDER BY item.number) AS by_fallback
+           FROM (SELECT item.number, sent.low + array_position(sent.known, item.id) - 1 AS at
+             FROM unnest(sent.ids) WITH ORDINALITY item (id, number)) item
+           WHERE NOT sent.exact) found ON true),
+     settled AS MATERIALIZED (SELECT open_batch.partition, coalesce(summary.events, 0) AS events
+       FROM open_batch FULL JOIN summary ON summary.partition = open_batch.partition)
+     UPDATE outbox_lease lease SET ",
     close_open_batch!(),
-    ", archived = t.archived + coalesce(j.sent, 0)
-     FROM j LEFT JOIN (SELECT partition, count(*) AS unblocked FROM w GROUP BY partition) w ON w.partition = j.partition
-     WHERE t.partition = j.partition RETURNING t.partition, t.counter, coalesce(j.sent, 0), coalesce(w.unblocked, 0)"
+    ", archived = lease.archived + settled.events
+     FROM settled LEFT JOIN (SELECT partition, count(*) AS rows FROM unblocked GROUP BY partition) unblocked
+       ON unblocked.partition = settled.partition
+     WHERE lease.partition = settled.partition RETURNING lease.partition, lease.counter, settled.events, coalesce(unblocked.rows, 0) AS unblocked"
 );
 
 /// The open batches that are settled, one array per column.
@@ -87,7 +93,7 @@ impl<'a> SettleGroup<'a> {
             let sent = SentColumns::of(settlement);
             let fallback = !sent.by_fallback.is_empty();
             if fallback {
-                // The partitions before this one went to no fallback; their places in these columns are not read.
+                // The partitions before this one went to no fallback; their positions in these columns are not read.
                 all.topics.resize(all.ids.len(), None);
                 all.by_fallback.resize(all.ids.len(), false);
             }
@@ -143,7 +149,8 @@ impl<'a> SettleGroup<'a> {
     pub(crate) fn outcomes(self, core: &Core, rows: Vec<Row>) -> StatementResult<Vec<Option<FencedOutcome>>> {
         let mut closed: HashMap<u32, (i64, i64, i64)> = HashMap::new();
         for row in &rows {
-            closed.insert(get::<i32>(row, 0)?.unsigned_abs(), (get(row, 1)?, get(row, 2)?, get(row, 3)?));
+            let partition = get::<i32>(row, "partition")?.unsigned_abs();
+            closed.insert(partition, (get(row, "counter")?, get(row, "events")?, get(row, "unblocked")?));
         }
         let outcome = |(settlement, known): (&Settlement, Option<ScanStart>)| {
             let (counter, rows, unblocked) = closed.get(&settlement.fence.partition.0)?;
