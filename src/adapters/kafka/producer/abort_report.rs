@@ -42,7 +42,7 @@ impl AbortReport {
     }
 }
 
-/// Which records or which failure of the broker the outcomes name. `named` says for each slot whether a refusal is about its record, and not
+/// Which records or which failure of the broker the outcomes name. `named` says for each record whether a refusal is about its record, and not
 /// about an unknown one of its request.
 pub(crate) fn find_causes(
     outcomes: &[Option<DeliveryOutcome>],
@@ -54,7 +54,7 @@ pub(crate) fn find_causes(
     // Where no partition takes records, the failure is the broker's. So it is where the watermarks' partition takes none.
     let mut is_partial = outcomes.iter().any(|outcome| matches!(outcome, Some(Ok(_))));
     for (at, batch) in batches.iter().enumerate() {
-        for index in 0..batch.slots() {
+        for index in 0..batch.record_count() {
             let Some(Err(code)) = outcomes[first + index] else { continue };
             match (failure_cause(code), batch.records.get(index)) {
                 (FailureCause::Record, Some((row, record))) if named[first + index] => {
@@ -80,7 +80,7 @@ pub(crate) fn find_causes(
                 }
             }
         }
-        first += batch.slots();
+        first += batch.record_count();
     }
     if is_partial {
         abort.refused.append(&mut unavailable);
@@ -104,7 +104,7 @@ mod tests {
 
     use super::*;
 
-    /// A batch of two records and a watermark: three slots.
+    /// A batch of two records and a watermark: three outcomes.
     fn batch(partition: u32) -> SessionBatch {
         let make = Factory::seeded(u64::from(partition), "orders".into());
         let first = i64::from(partition) * 10;

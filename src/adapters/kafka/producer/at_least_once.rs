@@ -45,7 +45,7 @@ pub(crate) fn publish(
     let in_flight = round.in_flight.clone();
     let failed = round.purge();
     // Records that the broker refuses say nothing about the client, which recovers by itself from the gap that they leave in its sequence numbers.
-    let timed_out = in_flight.iter().any(|slot| failed.get(slot).is_some_and(|code| !is_refusal(*code)));
+    let timed_out = in_flight.iter().any(|index| failed.get(index).is_some_and(|code| !is_refusal(*code)));
     finish(sender, batches, &failed);
     if is_ended.load(Ordering::Relaxed) {
         return Err("the session was ended".into());
@@ -61,7 +61,7 @@ pub(crate) fn publish(
     Ok(())
 }
 
-/// The records of one round, each named by its slot in the delivery reports.
+/// The records of one round, each named by its index in the delivery reports.
 struct SendRound<'a> {
     sender: &'a RecordSender,
     records: Vec<&'a Record>,
@@ -76,8 +76,8 @@ impl<'a> SendRound<'a> {
     fn new(sender: &'a RecordSender, records: Vec<&'a Record>, deadline: Instant) -> Self {
         sender.context().reports().begin(records.len());
         let mut waiting: HashMap<_, VecDeque<usize>> = HashMap::new();
-        for (slot, record) in records.iter().enumerate() {
-            waiting.entry((&*record.topic, &*record.key)).or_default().push_back(slot);
+        for (index, record) in records.iter().enumerate() {
+            waiting.entry((&*record.topic, &*record.key)).or_default().push_back(index);
         }
         Self { sender, records, waiting, in_flight: Vec::new(), failed: BTreeMap::new(), deadline }
     }
@@ -85,14 +85,14 @@ impl<'a> SendRound<'a> {
     fn send_all(&mut self, is_ended: &AtomicBool) {
         let mut heads: Vec<usize> = self.waiting.values_mut().filter_map(VecDeque::pop_front).collect();
         heads.sort_unstable();
-        heads.into_iter().for_each(|slot| self.send(slot));
+        heads.into_iter().for_each(|index| self.send(index));
         self.wait(is_ended);
     }
 
-    fn send(&mut self, slot: usize) {
-        match self.sender.send(self.records[slot], slot, self.deadline) {
-            Ok(()) => self.in_flight.push(slot),
-            Err(error) => drop(self.failed.insert(slot, error.rdkafka_error_code().unwrap_or(Code::Unknown))),
+    fn send(&mut self, index: usize) {
+        match self.sender.send(self.records[index], index, self.deadline) {
+            Ok(()) => self.in_flight.push(index),
+            Err(error) => drop(self.failed.insert(index, error.rdkafka_error_code().unwrap_or(Code::Unknown))),
         }
     }
 
@@ -117,24 +117,24 @@ impl<'a> SendRound<'a> {
             } else {
                 ask_broker_at = Instant::now() + UNACKNOWLEDGED_MAX;
             }
-            for slot in new.into_iter().map(|slot| slot as usize) {
-                self.in_flight.retain(|other| *other != slot);
-                self.handle_report(slot);
+            for index in new.into_iter().map(|index| index as usize) {
+                self.in_flight.retain(|other| *other != index);
+                self.handle_report(index);
             }
         }
     }
 
-    fn handle_report(&mut self, slot: usize) {
-        let outcome = self.sender.context().reports().outcome(slot);
+    fn handle_report(&mut self, index: usize) {
+        let outcome = self.sender.context().reports().outcome(index);
         match outcome {
             Some(Ok(_)) => {
                 self.sender.context().contact().record_response();
-                let key = (&*self.records[slot].topic, &*self.records[slot].key);
+                let key = (&*self.records[index].topic, &*self.records[index].key);
                 if let Some(next) = self.waiting.get_mut(&key).and_then(VecDeque::pop_front) {
                     self.send(next);
                 }
             }
-            Some(Err(code)) => drop(self.failed.insert(slot, code)),
+            Some(Err(code)) => drop(self.failed.insert(index, code)),
             None => {}
         }
     }
@@ -142,16 +142,16 @@ impl<'a> SendRound<'a> {
     /// A broker that does not name the invalid record refuses the whole request: each record of it is sent once more, alone.
     fn resend_refused_one_by_one(&mut self, is_ended: &AtomicBool) {
         let refused = self.failed.iter().filter(|(_, code)| failure_cause(**code) != FailureCause::Broker);
-        let refused: Vec<usize> = refused.map(|(slot, _)| *slot).collect();
+        let refused: Vec<usize> = refused.map(|(index, _)| *index).collect();
         if refused.len() < 2 {
             return;
         }
         // The records that follow a valid one go with the worker's next call.
         self.waiting.clear();
-        for slot in refused {
-            self.failed.remove(&slot);
-            self.sender.context().reports().reopen(slot);
-            self.send(slot);
+        for index in refused {
+            self.failed.remove(&index);
+            self.sender.context().reports().reopen(index);
+            self.send(index);
             self.wait(is_ended);
         }
     }
@@ -166,11 +166,11 @@ impl<'a> SendRound<'a> {
         while self.sender.producer.in_flight_count() > 0 && Instant::now() < deadline {
             self.sender.serve_events();
         }
-        for slot in std::mem::take(&mut self.in_flight) {
-            match self.sender.context().reports().outcome(slot) {
+        for index in std::mem::take(&mut self.in_flight) {
+            match self.sender.context().reports().outcome(index) {
                 Some(Ok(_)) => {}
-                Some(Err(code)) => drop(self.failed.insert(slot, code)),
-                None => drop(self.failed.insert(slot, Code::PurgeInflight)),
+                Some(Err(code)) => drop(self.failed.insert(index, code)),
+                None => drop(self.failed.insert(index, Code::PurgeInflight)),
             }
         }
         self.replace_purge_codes();
@@ -182,14 +182,14 @@ impl<'a> SendRound<'a> {
     /// timeout.
     fn replace_purge_codes(&mut self) {
         let unsent = self.failed.iter().filter(|(_, code)| **code == Code::PurgeQueue);
-        let unsent: Vec<usize> = unsent.map(|(slot, _)| *slot).collect();
+        let unsent: Vec<usize> = unsent.map(|(index, _)| *index).collect();
         self.failed.extend(self.refusals(&unsent));
     }
 
     /// Of these records, those that cannot be sent now, each with its code: the broker refuses the topic, or the partition has no leader. Stops at
     /// the first topic for which no broker answers, because none will answer for the next topic.
-    fn refusals(&self, slots: &[usize]) -> BTreeMap<usize, Code> {
-        let topics: BTreeSet<&str> = slots.iter().map(|slot| &*self.records[*slot].topic).collect();
+    fn refusals(&self, indexes: &[usize]) -> BTreeMap<usize, Code> {
+        let topics: BTreeSet<&str> = indexes.iter().map(|index| &*self.records[*index].topic).collect();
         let mut refusals = BTreeMap::new();
         for topic in topics {
             let Ok(has_leader) = leader_presence(self.sender.producer.client(), topic, METADATA_TIMEOUT) else { break };
@@ -203,8 +203,8 @@ impl<'a> SendRound<'a> {
                     (has_leader.get(&partition) == Some(&false)).then_some(Code::LeaderNotAvailable)
                 }
             };
-            let of_topic = slots.iter().filter(|slot| *self.records[**slot].topic == *topic);
-            refusals.extend(of_topic.filter_map(|slot| Some((*slot, refusal(self.records[*slot])?))));
+            let of_topic = indexes.iter().filter(|index| *self.records[**index].topic == *topic);
+            refusals.extend(of_topic.filter_map(|index| Some((*index, refusal(self.records[*index])?))));
         }
         refusals
     }
@@ -219,17 +219,17 @@ fn may_still_arrive(code: Code) -> bool {
     matches!(code, Code::PurgeInflight | Code::MessageTimedOut)
 }
 
-/// Finishes each batch with its result. At least once there are no watermark records, so only the records have slots.
+/// Finishes each batch with its result. At least once there are no watermark records, so only the records have reports.
 fn finish(sender: &RecordSender, batches: Vec<SessionBatch>, failed: &BTreeMap<usize, Code>) {
     let reports = sender.context().reports();
     // One round without acknowledgements is one failure, however many batches it carried.
     let id = FailureId::unique();
     let mut first = 0;
     for batch in batches {
-        let slots = first..first + batch.records.len();
+        let indexes = first..first + batch.records.len();
         let positions = batch.positions(reports.outcomes(), first);
-        let codes: Vec<(usize, Code)> = failed.range(slots.clone()).map(|(slot, code)| (slot - first, *code)).collect();
-        first = slots.end;
+        let codes: Vec<(usize, Code)> = failed.range(indexes.clone()).map(|(index, code)| (index - first, *code)).collect();
+        first = indexes.end;
         let result = match send_outcome(&batch, positions.len(), &codes, &sender.own_topics) {
             SendOutcome::All => Published::Committed(positions),
             SendOutcome::Some(refused) => Published::Partial { sent: positions, refused },

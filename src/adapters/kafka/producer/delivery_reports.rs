@@ -1,4 +1,4 @@
-//! Delivery reports: one slot for each record that a producer was given, filled in by librdkafka's callbacks.
+//! Delivery reports: one entry for each record that a producer was given, filled in by librdkafka's callbacks.
 use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
@@ -14,61 +14,61 @@ use crate::connection::broker_contact::{self, BrokerContact};
 /// The partition and offset of a delivered record, or why its delivery failed.
 pub(crate) type DeliveryOutcome = Result<(u32, u64), Code>;
 
-/// The reports of one round of sending: one transaction, or one round at least once. Each record is named by its slot.
+/// The reports of one round of sending: one transaction, or one round at least once. Each record is named by its index in the round.
 #[derive(Default)]
 pub(crate) struct DeliveryReports {
     /// Reports of an earlier round, such as those of an aborted transaction's purged records, are ignored.
     round: u32,
     outcomes: Vec<Option<DeliveryOutcome>>,
-    /// Slots filled in since the last [`DeliveryReports::take_new`].
+    /// Records reported since the last [`DeliveryReports::take_new`].
     new: Vec<u32>,
 }
 
 impl DeliveryReports {
-    /// Begins a round with this many slots.
-    pub(crate) fn begin(&mut self, slots: usize) {
+    /// Begins a round of this many records.
+    pub(crate) fn begin(&mut self, records: usize) {
         self.round = self.round.wrapping_add(1);
         self.outcomes.clear();
-        self.outcomes.resize(slots, None);
+        self.outcomes.resize(records, None);
         self.new.clear();
     }
 
     /// A record's report, if it has arrived.
-    pub(crate) fn outcome(&self, slot: usize) -> Option<DeliveryOutcome> {
-        self.outcomes.get(slot).copied().flatten()
+    pub(crate) fn outcome(&self, index: usize) -> Option<DeliveryOutcome> {
+        self.outcomes.get(index).copied().flatten()
     }
 
-    /// The outcomes of all slots, in order.
+    /// The outcomes of all records, in order.
     pub(crate) fn outcomes(&self) -> &[Option<DeliveryOutcome>] {
         &self.outcomes
     }
 
-    /// The slots filled in since the last call.
+    /// The records reported since the last call.
     pub(crate) fn take_new(&mut self) -> Vec<u32> {
         std::mem::take(&mut self.new)
     }
 
-    /// The number that a slot's record carries to its delivery report: its round and its slot.
-    pub(crate) fn number(&self, slot: usize) -> usize {
-        (self.round as usize) << 32 | slot
+    /// The number that a record carries to its delivery report: its round and its index.
+    pub(crate) fn number(&self, index: usize) -> usize {
+        (self.round as usize) << 32 | index
     }
 
-    /// Empties a failed slot, because its record is sent again.
-    pub(crate) fn reopen(&mut self, slot: usize) {
-        if let Some(outcome) = self.outcomes.get_mut(slot) {
+    /// Forgets the failure of a record that is sent again.
+    pub(crate) fn reopen(&mut self, index: usize) {
+        if let Some(outcome) = self.outcomes.get_mut(index) {
             *outcome = outcome.filter(Result::is_ok);
         }
     }
 
     /// Stores a report. Ignores repeated reports and those of an earlier round.
     pub(crate) fn fill(&mut self, number: usize, outcome: DeliveryOutcome) {
-        let (round, slot) = ((number >> 32) as u32, number & 0xffff_ffff);
+        let (round, index) = ((number >> 32) as u32, number & 0xffff_ffff);
         if round != self.round {
             return;
         }
-        let Some(empty @ None) = self.outcomes.get_mut(slot) else { return };
+        let Some(empty @ None) = self.outcomes.get_mut(index) else { return };
         *empty = Some(outcome);
-        self.new.push(slot as u32);
+        self.new.push(index as u32);
     }
 }
 
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slot_keeps_its_first_report() {
+    fn record_keeps_its_first_report() {
         let mut reports = DeliveryReports::default();
         reports.begin(2);
         let number = reports.number(1);

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use crate::protocol::record_batch::{BATCH_OVERHEAD, RecordParts, size_max};
 
-/// A record and its slot among the outcomes of the transaction.
+/// A record and its index among the outcomes of the transaction.
 type SlottedRecord<'a> = (usize, RecordParts<'a>);
 
 /// Records of one topic partition that go together.
 pub(crate) struct Chunk<'a> {
     pub(crate) topic: Arc<str>,
     pub(crate) partition: u32,
-    pub(crate) slots: Vec<usize>,
+    pub(crate) indexes: Vec<usize>,
     pub(crate) records: Vec<RecordParts<'a>>,
 }
 
@@ -32,18 +32,18 @@ pub(crate) struct PartitionQueues<'a> {
 
 impl<'a> PartitionQueues<'a> {
     /// Appends a watermark. Slots ascend.
-    pub(crate) fn push_watermark(&mut self, topic: &Arc<str>, partition: u32, slot: usize, record: RecordParts<'a>) {
-        self.watermarks = Some(self.push(topic, partition, slot, record));
+    pub(crate) fn push_watermark(&mut self, topic: &Arc<str>, partition: u32, index: usize, record: RecordParts<'a>) {
+        self.watermarks = Some(self.push(topic, partition, index, record));
     }
 
     /// Appends a record; returns the place of its queue. Slots ascend.
-    pub(crate) fn push(&mut self, topic: &Arc<str>, partition: u32, slot: usize, record: RecordParts<'a>) -> usize {
+    pub(crate) fn push(&mut self, topic: &Arc<str>, partition: u32, index: usize, record: RecordParts<'a>) -> usize {
         let queues = &mut self.queues;
         let at = *self.places.entry((Arc::clone(topic), partition)).or_insert_with(|| {
             queues.push(PartitionQueue { topic: Arc::clone(topic), partition, records: VecDeque::new() });
             queues.len() - 1
         });
-        queues[at].records.push_back((slot, record));
+        queues[at].records.push_back((index, record));
         at
     }
 
@@ -68,31 +68,31 @@ impl<'a> PartitionQueues<'a> {
         if let Some(at) = self.watermarks.filter(|_| is_last) {
             chunks.push(self.queues[at].take(batch_bytes_max, usize::MAX));
         }
-        chunks.retain(|chunk| !chunk.slots.is_empty());
+        chunks.retain(|chunk| !chunk.indexes.is_empty());
         chunks
     }
 
-    /// The record with the lowest slot, alone.
+    /// The record with the lowest index, alone.
     pub(crate) fn next_record(&mut self) -> Vec<Chunk<'a>> {
-        let first_slot = |queue: &&mut PartitionQueue<'a>| queue.records.front().map_or(usize::MAX, |(slot, _)| *slot);
-        let next = self.queues.iter_mut().filter(|queue| !queue.records.is_empty()).min_by_key(first_slot);
+        let first_index = |queue: &&mut PartitionQueue<'a>| queue.records.front().map_or(usize::MAX, |(index, _)| *index);
+        let next = self.queues.iter_mut().filter(|queue| !queue.records.is_empty()).min_by_key(first_index);
         next.map(|queue| queue.take(0, 1)).into_iter().collect()
     }
 }
 
 impl<'a> PartitionQueue<'a> {
     fn take(&mut self, bytes_max: usize, records_max: usize) -> Chunk<'a> {
-        let (mut bytes, mut slots, mut records) = (BATCH_OVERHEAD, Vec::new(), Vec::new());
-        while let Some((slot, record)) = self.records.front() {
+        let (mut bytes, mut indexes, mut records) = (BATCH_OVERHEAD, Vec::new(), Vec::new());
+        while let Some((index, record)) = self.records.front() {
             bytes += size_max(record);
-            if !slots.is_empty() && (bytes > bytes_max || slots.len() >= records_max) {
+            if !indexes.is_empty() && (bytes > bytes_max || indexes.len() >= records_max) {
                 break;
             }
-            slots.push(*slot);
+            indexes.push(*index);
             records.push(*record);
             self.records.pop_front();
         }
-        Chunk { topic: Arc::clone(&self.topic), partition: self.partition, slots, records }
+        Chunk { topic: Arc::clone(&self.topic), partition: self.partition, indexes, records }
     }
 }
 
@@ -104,15 +104,15 @@ mod tests {
 
     fn queues(places: &[(&str, u32)]) -> PartitionQueues<'static> {
         let mut queues = PartitionQueues::default();
-        for (slot, (topic, partition)) in places.iter().enumerate() {
+        for (index, (topic, partition)) in places.iter().enumerate() {
             let record = RecordParts { key: Some(b"k"), value: Some(&VALUE), headers: None, timestamp: 0 };
-            queues.push(&Arc::from(*topic), *partition, slot, record);
+            queues.push(&Arc::from(*topic), *partition, index, record);
         }
         queues
     }
 
-    fn slots(chunks: &[Chunk<'_>]) -> Vec<(String, u32, Vec<usize>)> {
-        chunks.iter().map(|chunk| (chunk.topic.to_string(), chunk.partition, chunk.slots.clone())).collect()
+    fn indexes(chunks: &[Chunk<'_>]) -> Vec<(String, u32, Vec<usize>)> {
+        chunks.iter().map(|chunk| (chunk.topic.to_string(), chunk.partition, chunk.indexes.clone())).collect()
     }
 
     #[test]
@@ -121,7 +121,7 @@ mod tests {
 
         let round = queues.next_round(1_000_000);
 
-        assert_eq!(slots(&round), [("b".into(), 1, vec![0, 2]), ("a".into(), 0, vec![1]), ("b".into(), 0, vec![3])]);
+        assert_eq!(indexes(&round), [("b".into(), 1, vec![0, 2]), ("a".into(), 0, vec![1]), ("b".into(), 0, vec![3])]);
         assert!(queues.next_round(1_000_000).is_empty());
         assert_eq!(queues.partitions(), [("a".into(), 0), ("b".into(), 0), ("b".into(), 1)]);
     }
@@ -134,13 +134,13 @@ mod tests {
 
         let rounds: Vec<_> = std::iter::from_fn(|| {
             let round = queues.next_round(two);
-            (!round.is_empty()).then(|| round[0].slots.clone())
+            (!round.is_empty()).then(|| round[0].indexes.clone())
         })
         .collect();
 
         assert_eq!(rounds, [vec![0, 1], vec![2, 3], vec![4]]);
         let mut large = self::queues(&[("a", 0); 2]);
-        assert_eq!(large.next_round(1)[0].slots, [0]);
+        assert_eq!(large.next_round(1)[0].indexes, [0]);
     }
 
     #[test]
@@ -148,15 +148,15 @@ mod tests {
         let record = RecordParts { key: Some(b"k"), value: Some(&VALUE), headers: None, timestamp: 0 };
         let with_watermarks = || {
             let mut queues = queues(&[("b", 0), ("a", 0), ("a", 0)]);
-            (3..5).for_each(|slot| queues.push_watermark(&Arc::from("w"), 7, slot, record));
+            (3..5).for_each(|index| queues.push_watermark(&Arc::from("w"), 7, index, record));
             queues
         };
         let mut queues = with_watermarks();
 
         let rounds: Vec<_> =
-            std::iter::from_fn(|| Some(slots(&queues.next_round(1))).filter(|round| !round.is_empty())).collect();
+            std::iter::from_fn(|| Some(indexes(&queues.next_round(1))).filter(|round| !round.is_empty())).collect();
 
-        let of = |topic: &str, partition, slot| (topic.to_owned(), partition, vec![slot]);
+        let of = |topic: &str, partition, index| (topic.to_owned(), partition, vec![index]);
         assert_eq!(
             rounds,
             [vec![of("b", 0, 0), of("a", 0, 1)], vec![of("a", 0, 2), of("w", 7, 3)], vec![of("w", 7, 4)]]
@@ -168,9 +168,9 @@ mod tests {
     fn records_go_one_by_one_in_the_order_of_their_slots() {
         let mut queues = queues(&[("b", 1), ("a", 0), ("b", 1)]);
 
-        let order: Vec<_> = (0..4).map(|_| slots(&queues.next_record())).collect();
+        let order: Vec<_> = (0..4).map(|_| indexes(&queues.next_record())).collect();
 
-        let alone = |topic: &str, partition, slot| vec![(topic.to_owned(), partition, vec![slot])];
+        let alone = |topic: &str, partition, index| vec![(topic.to_owned(), partition, vec![index])];
         assert_eq!(order, [alone("b", 1, 0), alone("a", 0, 1), alone("b", 1, 2), vec![]]);
     }
 }

@@ -60,9 +60,9 @@ impl RecordSender {
     }
 
     /// Queues one record in the client; waits while the client's queue is full, until `deadline`.
-    pub(crate) fn send(&self, record: &Record, slot: usize, deadline: Instant) -> Result<(), KafkaError> {
+    pub(crate) fn send(&self, record: &Record, index: usize, deadline: Instant) -> Result<(), KafkaError> {
         let mut base: BaseRecord<'_, [u8], [u8], usize> =
-            BaseRecord::with_opaque_to(&record.topic, self.context().reports().number(slot))
+            BaseRecord::with_opaque_to(&record.topic, self.context().reports().number(index))
                 .timestamp(record.timestamp.millis());
         (base.key, base.payload) = (record.key_bytes(), record.value_bytes());
         if !record.headers.is_empty() {

@@ -246,7 +246,7 @@ impl SessionThread {
         let mut first = 0;
         for batch in batches {
             let positions = batch.positions(outcomes, first);
-            first += batch.slots();
+            first += batch.record_count();
             self.committed.extend(batch.watermark);
             batch.finish(Published::Committed(positions));
         }

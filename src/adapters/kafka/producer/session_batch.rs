@@ -64,8 +64,8 @@ impl SessionBatch {
         self.deadline <= now
     }
 
-    /// How many delivery reports its transaction needs: one for each record, one for the watermark.
-    pub(crate) fn slots(&self) -> usize {
+    /// Number of records that its transaction writes: its own and the watermark.
+    pub(crate) fn record_count(&self) -> usize {
         self.records.len() + usize::from(self.watermark.is_some())
     }
 
@@ -74,14 +74,14 @@ impl SessionBatch {
         self.records.iter().map(|(_, record)| &record.topic)
     }
 
-    /// The positions of its delivered records. `first` is the slot of its first record.
+    /// The positions of its delivered records. `first` is the index of its first record.
     pub(crate) fn positions(&self, outcomes: &[Option<DeliveryOutcome>], first: usize) -> Vec<(RowId, Position)> {
-        let slots = (first..).zip(&self.records);
-        let position = |(slot, (row, record)): (usize, &(RowId, Record))| {
-            let (partition, offset) = outcomes.get(slot).copied().flatten()?.ok()?;
+        let indexes = (first..).zip(&self.records);
+        let position = |(index, (row, record)): (usize, &(RowId, Record))| {
+            let (partition, offset) = outcomes.get(index).copied().flatten()?.ok()?;
             Some((*row, Position { topic: record.topic.clone(), partition, offset }))
         };
-        slots.filter_map(position).collect()
+        indexes.filter_map(position).collect()
     }
 
     /// Sends the result to the caller. When the caller was dropped, the relay resolves the batch by its watermark.

@@ -41,7 +41,7 @@ pub(crate) struct TransactionContext<'a> {
 
 #[derive(Debug)]
 pub(crate) enum TransactionEnd {
-    /// All records are visible, at these positions by slot.
+    /// All records are visible, at these positions by index.
     Committed(Vec<Option<DeliveryOutcome>>),
     /// Confirmed: no record is visible, now or later.
     Aborted(AbortReport),
@@ -62,9 +62,9 @@ pub(crate) fn publish(
     let started = Instant::now();
     let lease = batches.iter().map(|batch| batch.deadline).min().unwrap_or(started);
     let deadline = lease.min(started + context.options.delivery_timeout);
-    let slots = batches.iter().map(SessionBatch::slots).sum();
+    let indexes = batches.iter().map(SessionBatch::record_count).sum();
     let mut sending =
-        SendProgress { outcomes: vec![None; slots], named: vec![false; slots], refused: Vec::new(), reached: false };
+        SendProgress { outcomes: vec![None; indexes], named: vec![false; indexes], refused: Vec::new(), reached: false };
     let sent = sending.send_all(producer, batches, context, deadline);
     if let Err(StepError::Fenced(reason)) = sent {
         return TransactionEnd::SessionLost(reason);
@@ -128,7 +128,7 @@ pub(crate) fn commit_record(
     if let Some((_, error)) = refused.into_iter().next() {
         return Err(error);
     }
-    let chunk = Chunk { topic: Arc::clone(topic), partition, slots: vec![0], records: vec![record] };
+    let chunk = Chunk { topic: Arc::clone(topic), partition, indexes: vec![0], records: vec![record] };
     match producer.produce(&[chunk], options.compression, deadline).pop() {
         Some(ChunkOutcome::Appended(_)) => producer.commit(until(deadline)).map_err(StepError::into_cause),
         Some(ChunkOutcome::Refused { code, .. }) => Err(map_code(code, format!("{action}: {code}"))),
@@ -145,9 +145,9 @@ fn until(deadline: Instant) -> RetryLimits {
 
 /// The records of a transaction while they are sent.
 struct SendProgress {
-    /// What the broker answered for each record, by slot; none for a record that was not sent or not answered.
+    /// What the broker answered for each record, by index; none for a record that was not sent or not answered.
     outcomes: Vec<Option<DeliveryOutcome>>,
-    /// Whether a refusal names the record of a slot: it was alone in its chunk, or the broker said which records of the chunk are invalid.
+    /// Whether a refusal names the record: it was alone in its chunk, or the broker said which records of the chunk are invalid.
     named: Vec<bool>,
     /// Records of topics that the broker refuses, and of topic partitions that took no records a moment ago.
     refused: Vec<(usize, RowId, Error)>,
@@ -263,16 +263,16 @@ impl SendProgress {
             self.reached |= !matches!(result, ChunkOutcome::NotSent(_));
             let error = match result {
                 ChunkOutcome::Appended(first) => {
-                    for (offset, slot) in (first..).zip(&chunk.slots) {
-                        self.outcomes[*slot] = Some(Ok((chunk.partition, offset)));
+                    for (offset, index) in (first..).zip(&chunk.indexes) {
+                        self.outcomes[*index] = Some(Ok((chunk.partition, offset)));
                     }
                     continue;
                 }
                 ChunkOutcome::Refused { code, invalid } => {
-                    for (index, slot) in chunk.slots.iter().enumerate() {
-                        let is_valid = !invalid.is_empty() && !invalid.contains(&index);
-                        self.outcomes[*slot] = Some(Err(if is_valid { Code::InvalidDifferentRecord } else { code }));
-                        self.named[*slot] = chunk.slots.len() == 1 || !invalid.is_empty();
+                    for (in_chunk, index) in chunk.indexes.iter().enumerate() {
+                        let is_valid = !invalid.is_empty() && !invalid.contains(&in_chunk);
+                        self.outcomes[*index] = Some(Err(if is_valid { Code::InvalidDifferentRecord } else { code }));
+                        self.named[*index] = chunk.indexes.len() == 1 || !invalid.is_empty();
                     }
                     map_code(code, format!("sending to {}/{}: {code}", chunk.topic, chunk.partition))
                 }
@@ -288,29 +288,29 @@ impl SendProgress {
     }
 }
 
-/// The records and watermarks of some batches by topic partition. The slots of a batch are in the order of its records; its watermark is last.
+/// The records and watermarks of some batches by topic partition. The indexes of a batch are in the order of its records; its watermark is last.
 fn partition_queues<'a>(
     producer: &TransactionalProducer,
     batches: &'a [SessionBatch],
     watermarks: &'a [Option<(String, String)>],
     context: &TransactionContext<'_>,
 ) -> Result<PartitionQueues<'a>, StepError> {
-    let (mut queues, mut slots) = (PartitionQueues::default(), 0..);
+    let (mut queues, mut indexes) = (PartitionQueues::default(), 0..);
     let timestamp = context.options.clock.wall().millis();
     for (batch, watermark) in batches.iter().zip(watermarks) {
-        for ((_, record), slot) in batch.records.iter().zip(&mut slots) {
+        for ((_, record), index) in batch.records.iter().zip(&mut indexes) {
             let parts = RecordParts {
                 key: record.key_bytes(),
                 value: record.value_bytes(),
                 headers: Some(&record.headers),
                 timestamp: record.timestamp.millis(),
             };
-            queues.push(&record.topic, topic_partition(producer, record)?, slot, parts);
+            queues.push(&record.topic, topic_partition(producer, record)?, index, parts);
         }
-        if let (Some((key, value)), Some(slot)) = (watermark, watermark.as_ref().and_then(|_| slots.next())) {
+        if let (Some((key, value)), Some(index)) = (watermark, watermark.as_ref().and_then(|_| indexes.next())) {
             let parts =
                 RecordParts { key: Some(key.as_bytes()), value: Some(value.as_bytes()), headers: None, timestamp };
-            queues.push_watermark(context.watermark_topic, context.watermark_partition, slot, parts);
+            queues.push_watermark(context.watermark_topic, context.watermark_partition, index, parts);
         }
     }
     Ok(queues)
