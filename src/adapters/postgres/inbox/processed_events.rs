@@ -18,16 +18,16 @@ use crate::store::postgres::Postgres;
 
 /// Inserts processed events in one order, so that two consumers of the same messages never deadlock. Applies the effects of the new ones:
 /// of an order's remote stamps the latest is kept, whichever arrives first, and the incoming one wins a tie.
-const COMMIT: &str = "WITH n AS (INSERT INTO processed_events (consumer_group, event_id, topic, partition, \"offset\")
-       SELECT $1, u.* FROM unnest($2::uuid[], $3::text[], $4::int4[], $5::int8[]) AS u ON CONFLICT DO NOTHING RETURNING event_id),
-     r AS (INSERT INTO remote_stamp AS s (order_id, region, hlc_millis, hlc_counter)
-       SELECT DISTINCT ON (v.order_id) v.order_id, v.region, v.millis, v.counter
-       FROM unnest($6::uuid[], $7::uuid[], $8::text[], $9::int8[], $10::int8[]) AS v (event_id, order_id, region, millis, counter)
-         JOIN n ON n.event_id = v.event_id
-       ORDER BY v.order_id, v.millis DESC, v.counter DESC, v.region COLLATE \"C\" DESC
+const COMMIT: &str = "WITH new_event AS (INSERT INTO processed_events (consumer_group, event_id, topic, partition, \"offset\")
+       SELECT $1, message.* FROM unnest($2::uuid[], $3::text[], $4::int4[], $5::int8[]) AS message ON CONFLICT DO NOTHING RETURNING event_id),
+     kept_stamp AS (INSERT INTO remote_stamp AS stored (order_id, region, hlc_millis, hlc_counter)
+       SELECT DISTINCT ON (stamp.order_id) stamp.order_id, stamp.region, stamp.millis, stamp.counter
+       FROM unnest($6::uuid[], $7::uuid[], $8::text[], $9::int8[], $10::int8[]) AS stamp (event_id, order_id, region, millis, counter)
+         JOIN new_event ON new_event.event_id = stamp.event_id
+       ORDER BY stamp.order_id, stamp.millis DESC, stamp.counter DESC, stamp.region COLLATE \"C\" DESC
        ON CONFLICT (order_id) DO UPDATE SET region = excluded.region, hlc_millis = excluded.hlc_millis, hlc_counter = excluded.hlc_counter
-       WHERE (excluded.hlc_millis, excluded.hlc_counter, excluded.region) >= (s.hlc_millis, s.hlc_counter, s.region))
-     SELECT event_id FROM n";
+       WHERE (excluded.hlc_millis, excluded.hlc_counter, excluded.region) >= (stored.hlc_millis, stored.hlc_counter, stored.region))
+     SELECT event_id FROM new_event";
 
 /// A message that enters again, or late, takes a detour neither back to an earlier stage nor to an earlier last message.
 const ENTER: &str = "INSERT INTO detour AS d (consumer_group, key, stage, last_offset) VALUES ($1, $2, $3, $4)

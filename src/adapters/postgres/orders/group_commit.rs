@@ -17,42 +17,42 @@ use crate::orders::columns::{EventColumns, IdempotencyColumns, OrderColumns};
 use crate::store::core::Core;
 
 /// Inserts records in the order of the arrays, and returns those that were free.
-pub(crate) const INSERT_RECORDS: &str = "WITH m AS (INSERT INTO mark (subject, key, fingerprint, order_id)
+pub(crate) const INSERT_RECORDS: &str = "WITH inserted AS (INSERT INTO mark (subject, key, fingerprint, order_id)
        SELECT * FROM unnest($1::text[], $2::text[], $3::bytea[], $4::uuid[]) ON CONFLICT DO NOTHING RETURNING subject, key)
-     SELECT pg_current_xact_id()::text::bigint, coalesce(array_agg(subject), '{}'), coalesce(array_agg(key), '{}') FROM m";
+     SELECT pg_current_xact_id()::text::bigint, coalesce(array_agg(subject), '{}'), coalesce(array_agg(key), '{}') FROM inserted";
 
 /// Reads the records that were taken. A second statement, because the first does not see rows that were committed while it waited.
 pub(crate) const TAKEN: &str =
-    "SELECT m.subject, m.key, m.fingerprint, m.order_id FROM unnest($1::text[], $2::text[]) AS u (subject, key)
-     JOIN mark m ON m.subject = u.subject AND m.key = u.key";
+    "SELECT record.subject, record.key, record.fingerprint, record.order_id FROM unnest($1::text[], $2::text[]) AS asked (subject, key)
+     JOIN mark record ON record.subject = asked.subject AND record.key = asked.key";
 
-const DELETE_RECORDS: &str = "DELETE FROM mark m USING unnest($1::text[], $2::text[], $3::bytea[], $4::uuid[]) AS u (subject, key, fingerprint, order_id)
-     WHERE m.subject = u.subject AND m.key = u.key AND m.order_id = u.order_id";
+const DELETE_RECORDS: &str = "DELETE FROM mark record USING unnest($1::text[], $2::text[], $3::bytea[], $4::uuid[])
+       AS asked (subject, key, fingerprint, order_id)
+     WHERE record.subject = asked.subject AND record.key = asked.key AND record.order_id = asked.order_id";
 
-/// The rest of a statement that begins with `WITH o AS (…)`, the written orders: inserts their events in the order of the array.
+/// The rest of a statement that begins with `WITH written AS (…)`, the written orders: inserts their events in the order of the array.
 macro_rules! events {
     () => {
-        ", e AS (INSERT INTO outbox_event (event_id, key, partition, sequence, occurred_at, hlc_millis, hlc_counter, type, topic, region,
+        ", event AS (INSERT INTO outbox_event (event_id, key, partition, sequence, occurred_at, hlc_millis, hlc_counter, type, topic, region,
              traceparent, tracestate, payload, key_text, headers, content_type, request_id, contract_checksum)
-           SELECT v.event_id, v.key, v.partition, v.sequence, v.occurred_at, v.hlc_millis, v.hlc_counter, v.type, v.topic, v.region,
-             v.traceparent, v.tracestate, v.payload, v.key_text, v.headers::jsonb, v.content_type, v.request_id, v.contract_checksum
+           SELECT event_id, key, partition, sequence, occurred_at, hlc_millis, hlc_counter, type, topic, region, traceparent, tracestate, payload,
+             key_text, headers::jsonb, content_type, request_id, contract_checksum
            FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::int4[], $5::int8[], $6::timestamptz[], $7::int8[], $8::int8[], $9::text[],
              $10::text[], $11::text[], $12::text[], $13::text[], $14::bytea[], $15::text[], $16::text[], $17::text[], $18::text[],
-             $19::int4[]) WITH ORDINALITY AS v (order_id, event_id, key, partition,
+             $19::int4[]) WITH ORDINALITY AS new_event (order_id, event_id, key, partition,
              sequence, occurred_at, hlc_millis, hlc_counter, type, topic, region, traceparent, tracestate, payload, key_text, headers,
-             content_type, request_id, contract_checksum, place)
-           JOIN o ON o.id = v.order_id ORDER BY v.place RETURNING id, key, partition, octet_length(payload) AS bytes),
-         q AS (INSERT INTO outbox (id, key, partition, bytes) SELECT id, key, partition, coalesce(bytes, 0) FROM e)
-         SELECT pg_current_xact_id()::text::bigint, coalesce(array_agg(id), '{}') FROM o"
+             content_type, request_id, contract_checksum, number)
+           JOIN written ON written.id = new_event.order_id ORDER BY new_event.number RETURNING id, key, partition, octet_length(payload) AS bytes),
+         queued AS (INSERT INTO outbox (id, key, partition, bytes) SELECT id, key, partition, coalesce(bytes, 0) FROM event)
+         SELECT pg_current_xact_id()::text::bigint, coalesce(array_agg(id), '{}') FROM written"
     };
 }
 
 const CREATE: &str = concat!(
-    "WITH o AS (INSERT INTO orders (id, owner, status, version, created_at, updated_at, items, total, region, hlc_millis, hlc_counter)
-       SELECT u.id, u.owner, u.status, u.version, u.created_at, u.updated_at, u.items::json, u.total::numeric, u.region, u.hlc_millis,
-         u.hlc_counter
+    "WITH written AS (INSERT INTO orders (id, owner, status, version, created_at, updated_at, items, total, region, hlc_millis, hlc_counter)
+       SELECT id, owner, status, version, created_at, updated_at, items::json, total::numeric, region, hlc_millis, hlc_counter
        FROM unnest($20::uuid[], $21::text[], $22::text[], $23::int8[], $24::timestamptz[], $25::timestamptz[], $26::text[], $27::text[],
-         $28::text[], $29::int8[], $30::int8[]) AS u (id, owner, status, version, created_at, updated_at, items, total, region,
+         $28::text[], $29::int8[], $30::int8[]) AS new_order (id, owner, status, version, created_at, updated_at, items, total, region,
          hlc_millis, hlc_counter) ON CONFLICT (id) DO NOTHING RETURNING id)",
     events!()
 );
@@ -60,14 +60,14 @@ const CREATE: &str = concat!(
 /// Locks orders, except those that another transaction has locked, in the order of their ids, and returns their versions.
 const LOCK: &str =
     "SELECT pg_current_xact_id()::text::bigint, coalesce(array_agg(id), '{}'), coalesce(array_agg(version), '{}')
-     FROM (SELECT id, version FROM orders WHERE id = ANY($1) ORDER BY id FOR UPDATE SKIP LOCKED) o";
+     FROM (SELECT id, version FROM orders WHERE id = ANY($1) ORDER BY id FOR UPDATE SKIP LOCKED) locked";
 
 /// Updates the columns that a change can affect.
 const CHANGE: &str = concat!(
-    "WITH o AS (UPDATE orders t SET status = u.status, version = u.version, updated_at = u.updated_at, region = u.region,
-         hlc_millis = u.hlc_millis, hlc_counter = u.hlc_counter
+    "WITH written AS (UPDATE orders stored SET status = change.status, version = change.version, updated_at = change.updated_at,
+         region = change.region, hlc_millis = change.hlc_millis, hlc_counter = change.hlc_counter
        FROM unnest($20::uuid[], $21::text[], $22::int8[], $23::timestamptz[], $24::text[], $25::int8[], $26::int8[])
-         AS u (id, status, version, updated_at, region, hlc_millis, hlc_counter) WHERE t.id = u.id RETURNING t.id)",
+         AS change (id, status, version, updated_at, region, hlc_millis, hlc_counter) WHERE stored.id = change.id RETURNING stored.id)",
     events!()
 );
 

@@ -23,9 +23,10 @@ fn delete_batches(table: &str) -> String {
            FROM (SELECT tableoid, ctid, events FROM {table} WHERE sent_at < statement_timestamp() - make_interval(secs => $1) LIMIT $2) o),
          gone AS (DELETE FROM {table} a USING old WHERE a.ctid = old.ctid AND a.tableoid = old.tableoid AND old.before < $2
            RETURNING a.events),
-         n AS (SELECT coalesce(sum(events), 0)::int8 AS n FROM gone),
-         recorded AS (UPDATE installation SET archive_forgotten = archive_forgotten + n.n FROM n WHERE n.n > 0)
-         SELECT n FROM n"
+         forgotten AS (SELECT coalesce(sum(events), 0)::int8 AS events FROM gone),
+         recorded AS (UPDATE installation SET archive_forgotten = archive_forgotten + forgotten.events FROM forgotten
+           WHERE forgotten.events > 0)
+         SELECT events FROM forgotten"
     )
 }
 
