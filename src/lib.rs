@@ -173,8 +173,8 @@ impl Service {
     }
 
     /// Stops in order: `/readyz` responds with 503, no new requests, no new claims, batches in flight finished and settled, leases released, the
-    /// store closed, the last spans exported. Takes at most `shutdown.deadline`. A root that has given up hands its leases over and stops its actors
-    /// by itself at the same time, within a `shutdown.deadline` of its own.
+    /// replays of dead letters ended, the store closed, the last spans exported. Takes at most `shutdown.deadline`. A root that has given up hands
+    /// its leases over and stops its actors by itself at the same time, within a `shutdown.deadline` of its own.
     pub async fn stop(self) -> Report {
         let begun = Instant::now();
         self.health.update(|snapshot| snapshot.draining = true);

@@ -183,9 +183,9 @@ fn assemble(
     let gates = |name: &str| config.failover.gates.iter().any(|gate| gate == name);
     let probes = backends.probes().into_iter().map(|probe| (Arc::clone(&probe), gates(probe.name()))).collect();
     let Backends { store, broker, cache, wake_channel, handles, .. } = backends;
-    let webhook_client = handlers::webhooks::client(config)?;
-    let topic_consumers = handlers::topics::consumers(config)?;
-    let webhooks = handlers::webhooks::open(config, broker.as_ref(), &store, (&clock, &rng))?;
+    let (webhook_client, topic_consumers) = (handlers::webhooks::client(config)?, handlers::topics::consumers(config)?);
+    let spawn = handles.tasks.spawner();
+    let webhooks = handlers::webhooks::open(config, broker.as_ref(), &store, (&clock, &rng), &spawn)?;
     let commands = Arc::new(CommandContext {
         orders: Arc::clone(&store.orders),
         idempotency: cache.idempotency.unwrap_or(store.idempotency),
@@ -198,7 +198,7 @@ fn assemble(
         options: options::commands(config),
     });
     let dead_letters = broker.as_ref().map(|BrokerPorts { topics, broker, .. }| {
-        Arc::new(handlers::topics::dead_letters(config, (topics, broker), &store.redrives, &clock))
+        Arc::new(handlers::topics::dead_letters(config, (topics, broker), (&store.redrives, &spawn), &clock))
     });
     let topic_reads = broker.as_ref().and_then(topic_reads);
     let producer_slots = broker.as_ref().map_or(ProducerSlots::Spread(1), |broker| broker.producer_slots);

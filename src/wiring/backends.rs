@@ -1,9 +1,10 @@
 //! The opened ports of the configured store, broker and cache, and the handles that announce, monitor and close them.
+pub(super) mod running_tasks;
 pub(super) mod span_export;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use actors::ProducerSlots;
 use embedded::Embedded;
@@ -28,6 +29,7 @@ use ports::probe::Probe;
 use ports::rate_limit::RateLimiter;
 
 use crate::config::Config;
+use running_tasks::RunningTasks;
 
 /// Least time that a store gets to close, also after the deadline of a stop.
 const CLOSE_TIME_MIN: Duration = Duration::from_secs(1);
@@ -128,6 +130,8 @@ pub(crate) struct BackendHandles {
     pub(super) redis: Option<redis::Redis>,
     /// The rate limiter where it is not Redis.
     pub(super) memory: Option<Arc<Memory>>,
+    /// Tasks that use the store and the broker, and that no request waits for.
+    pub(super) tasks: RunningTasks,
 }
 
 /// The configured store by its own type, for calls that are on no port.
@@ -140,6 +144,7 @@ pub(super) enum StoreHandle {
 }
 
 impl BackendHandles {
+    /// Must be called inside the runtime of the process.
     pub(super) fn new(store: StoreHandle, installation: &str) -> Self {
         Self {
             store,
@@ -147,6 +152,7 @@ impl BackendHandles {
             #[cfg(feature = "redis")]
             redis: None,
             memory: None,
+            tasks: RunningTasks::new(),
         }
     }
 
@@ -200,8 +206,13 @@ impl BackendHandles {
         report_close(self.close_all().await);
     }
 
-    /// Closes as [`BackendHandles::close`] does, within this time, or a second if less is left.
+    /// Waits for the tasks of requests, then closes as [`BackendHandles::close`] does: within this time, or with a second to close if less is
+    /// left.
     pub(crate) async fn close_within(&self, time: Duration) {
+        let begun = Instant::now();
+        // A replay that does not end in time leaves its reservations, which expire.
+        let _ = tokio::time::timeout(time, self.tasks.ended()).await;
+        let time = time.saturating_sub(begun.elapsed());
         let late = |_| Err(Error::Unreachable("it did not close in time".into()));
         report_close(tokio::time::timeout(time.max(CLOSE_TIME_MIN), self.close_all()).await.unwrap_or_else(late));
     }

@@ -11,6 +11,7 @@ use ports::broker::topics::TopicReader;
 use ports::clock::Clock;
 
 use super::backends::StorePorts;
+use super::backends::running_tasks::RunningTasks;
 use super::start_error::StartError;
 use crate::config::{BrokerKind, Config, StoreKind};
 
@@ -60,7 +61,8 @@ pub async fn open_for_operator(config: &Config) -> Result<OperatorAccess, StartE
     let StorePorts { outbox, operators, redrives, leases, .. } = ports;
     let topics = broker.as_ref().map(|broker| Arc::clone(&broker.topics));
     let dead_letters = broker.map(|OperatorBroker { topics, broker }| {
-        super::handlers::topics::dead_letters(config, (&topics, &broker), &redrives, &clock)
+        let spawn = RunningTasks::new().spawner();
+        super::handlers::topics::dead_letters(config, (&topics, &broker), (&redrives, &spawn), &clock)
     });
     let operations = Operations::new(outbox, operators, leases, clock, HealthBoard::default());
     Ok(OperatorAccess { operations, topics, dead_letters })

@@ -122,6 +122,26 @@ async fn a_failed_append_frees_its_dead_letters_and_a_lost_reply_holds_them_for_
 }
 
 #[tokio::test(start_paused = true)]
+async fn redrive_of_a_cancelled_request_confirms_what_it_has_appended() {
+    let environment = Environment::new();
+    let process = environment.start().await;
+    write_dead_letters(&process, 3, 1).await;
+    let dead_letters = environment.dead_letters(&process);
+    let reply_time = Duration::from_secs(30);
+
+    environment.script.once(Call::Append, InjectedFault::SlowReply(reply_time));
+    let cancelled = tokio::time::timeout(reply_time / 2, redrive(&dead_letters, 10)).await;
+    assert!(cancelled.is_err() && redriven_numbers(&process).await["key-0"].len() == 3, "after the append");
+    process.advance(reply_time).await;
+
+    let listed = dead_letters.list(&DeadLetterFilter::default(), 10).await.expect("listed").dead_letters;
+    assert!(listed.len() == 3 && listed.iter().all(|dead_letter| dead_letter.is_redriven()), "{listed:?}");
+    process.advance(RESERVATION_TIMEOUT).await;
+    assert_eq!(redrive(&dead_letters, 10).await.expect("nothing to do"), RedriveReport::default());
+    assert_eq!(redriven_numbers(&process).await["key-0"], [0, 1, 2], "each once");
+}
+
+#[tokio::test(start_paused = true)]
 async fn dead_letters_are_redriven_page_by_page_in_key_order() {
     let environment = Environment::new();
     let process = environment.start().await;

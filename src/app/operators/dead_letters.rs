@@ -2,45 +2,45 @@
 //!
 //! A replayed dead letter stays in its topic; the ledger in the store records the replay, so that it happens once, however often it is
 //! requested. Ledger and broker share no transaction: an instance that dies between them leaves a reservation, which expires after
-//! [`RESERVATION_TIMEOUT`]. The record may then be appended twice, with the same event id.
+//! [`RESERVATION_TIMEOUT`]. The record may then be appended twice, with the same event id. A cancelled request leaves none.
 mod dead_letter;
 mod position;
+mod replay;
 mod scan;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use ports::Error;
+use ports::broker::Broker;
 use ports::broker::consumer_groups::Delivery;
 use ports::broker::topics::{TopicReader, TopicView};
-use ports::broker::{Broker, Record};
 use ports::clock::Clock;
 use ports::operators::Audit;
 use ports::operators::redrives::{DeadLetterId, RedriveLedger};
 
 pub use dead_letter::{DeadLetter, DeadLetterFilter, DeadLetterOrigin};
 pub use position::{DeadLetterCursor, DeadLetterPosition};
+pub use replay::{RESERVATION_TIMEOUT, SpawnTask, sent_back};
 
 use crate::error::QueryError;
+use replay::Replayer;
 use scan::Scan;
 
 /// Limit of dead letters on a page.
 pub const DEAD_LETTERS_MAX: u32 = 500;
 /// Limit of value bytes on a page; a page has at least one dead letter whatever its size.
 const PAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// Time after which an unconfirmed reservation expires; longer than any append that may still succeed.
-pub const RESERVATION_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Lists and replays the dead letters of one topic.
 #[derive(Clone)]
 pub struct DeadLetters {
     topic: Arc<str>,
-    redrive_topic: Arc<str>,
     dead_letter_topic: Arc<str>,
     topics: Arc<dyn TopicReader>,
-    broker: Arc<dyn Broker>,
     redrives: Arc<dyn RedriveLedger>,
     clock: Arc<dyn Clock>,
+    replayer: Replayer,
     call_time_max: Duration,
 }
 
@@ -74,25 +74,27 @@ pub struct RedriveReport {
 }
 
 impl DeadLetters {
-    /// Operator actions on the dead letters of `topic`.
+    /// Operator actions on the dead letters of `topic`; `spawn` runs their replays.
     pub fn new(
         topic: &str,
         topics: Arc<dyn TopicReader>,
         broker: Arc<dyn Broker>,
         redrives: Arc<dyn RedriveLedger>,
         clock: Arc<dyn Clock>,
+        spawn: SpawnTask,
     ) -> Self {
+        let replayer =
+            Replayer { topic: topic.into(), broker, redrives: Arc::clone(&redrives), clock: Arc::clone(&clock), spawn };
         let dead_letter_topic = outbox::topics::dead_letter_topic(topic).into();
-        let topic: Arc<str> = topic.into();
-        let (redrive_topic, call_time_max) = (Arc::clone(&topic), scan::CALL_TIME_MAX);
-        Self { redrive_topic, topic, dead_letter_topic, topics, broker, redrives, clock, call_time_max }
+        let (topic, call_time_max) = (Arc::clone(&replayer.topic), scan::CALL_TIME_MAX);
+        Self { topic, dead_letter_topic, topics, redrives, clock, replayer, call_time_max }
     }
 
     /// The same actions on the dead letters of another topic.
     #[must_use]
     pub fn of_topic(self, topic: &str) -> Self {
-        let Self { topics, broker, redrives, clock, call_time_max, .. } = self;
-        Self { call_time_max, ..Self::new(topic, topics, broker, redrives, clock) }
+        let dead_letter_topic = outbox::topics::dead_letter_topic(topic).into();
+        Self { topic: topic.into(), dead_letter_topic, ..self }.redriving_to(topic)
     }
 
     /// Full name of the topic whose dead letters these are.
@@ -103,7 +105,7 @@ impl DeadLetters {
     /// Replays to another topic than the one whose dead letters they are.
     #[must_use]
     pub fn redriving_to(self, topic: &str) -> Self {
-        Self { redrive_topic: topic.into(), ..self }
+        Self { replayer: Replayer { topic: topic.into(), ..self.replayer }, ..self }
     }
 
     /// The same actions for requests with this timeout: a call ends, with a cursor, before a request would be dropped.
@@ -198,7 +200,7 @@ impl DeadLetters {
         if !commit {
             return Ok(dead_letter);
         }
-        if self.replay(std::slice::from_ref(&dead_letter), audit).await? == 0 {
+        if self.replayer.replay(vec![dead_letter.clone()], audit).await? == 0 {
             return Err(QueryError::Conflict(format!(
                 "another replay of this dead letter is running or was interrupted; try again after {} s",
                 RESERVATION_TIMEOUT.as_secs()
@@ -259,7 +261,7 @@ impl DeadLetters {
         dead_letters.retain(|dead_letter| !dead_letter.lacks_value());
         report.matched += dead_letters.len() as u64;
         if let Some(audit) = replay_by.filter(|_| !dead_letters.is_empty()) {
-            report.redriven += self.replay(&dead_letters, audit).await?;
+            report.redriven += self.replayer.replay(dead_letters, audit).await?;
         }
         Ok(())
     }
@@ -273,45 +275,6 @@ impl DeadLetters {
     pub(super) fn has_records(&self, existing: &[TopicView]) -> bool {
         let partitions = |topic: &&TopicView| topic.partitions.iter().any(|(first, end)| first < end);
         existing.iter().find(|topic| *topic.name == *self.dead_letter_topic).as_ref().is_some_and(partitions)
-    }
-
-    /// Replays the dead letters that can be reserved, all of them or none; returns their number.
-    async fn replay(&self, dead_letters: &[DeadLetter], audit: &Audit) -> Result<u64, QueryError> {
-        let ids: Vec<DeadLetterId> = dead_letters.iter().map(DeadLetter::id).collect();
-        let reserved = self.redrives.reserve(&ids, RESERVATION_TIMEOUT, audit).await?;
-        let (ids, records) = self.replay_records(dead_letters, &reserved, &audit.operator);
-        if ids.is_empty() {
-            return Ok(0);
-        }
-        match self.broker.append(records).await {
-            Ok(_) => {
-                let sent = ids.len() as u64;
-                // The reservations stay until they expire, as after an append of unknown outcome.
-                let unrecorded =
-                    |error| QueryError::from(error).after(format!("{} without a record of it", sent_back(sent)));
-                self.redrives.confirm(&ids).await.map_err(unrecorded)?;
-                Ok(sent)
-            }
-            // The records may have been appended, so the reservations stay until they expire.
-            Err(Error::Unknown(detail)) => Err(QueryError::Unknown(detail)),
-            Err(error) => {
-                self.redrives.release(&ids).await?;
-                Err(error.into())
-            }
-        }
-    }
-
-    fn replay_records(
-        &self,
-        dead_letters: &[DeadLetter],
-        reserved: &[bool],
-        operator: &str,
-    ) -> (Vec<DeadLetterId>, Vec<Record>) {
-        let now = self.clock.now();
-        let reserved = dead_letters.iter().zip(reserved).filter(|(_, reserved)| **reserved);
-        reserved
-            .map(|(dead_letter, _)| (dead_letter.id(), dead_letter.redrive_record(&self.redrive_topic, operator, now)))
-            .unzip()
     }
 
     /// Collects matching dead letters until `limit`, the byte limit of a page, the time limit of a call, or the end.
@@ -350,9 +313,4 @@ impl DeadLetters {
         let redrives = self.redrives.find(&ids).await?;
         Ok(page.into_iter().zip(redrives).map(|(delivery, redrive)| DeadLetter { delivery, redrive }).collect())
     }
-}
-
-/// What was done, for the message of a failure that follows.
-pub fn sent_back(dead_letters: u64) -> String {
-    format!("dead letters sent back: {dead_letters}")
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use actors::TopicConsumers;
 use app::consume::chain::ChainLimits;
 use app::consume::topic_chain::{TopicChain, TopicFallback};
-use app::operators::dead_letters::DeadLetters;
+use app::operators::dead_letters::{DeadLetters, SpawnTask};
 use app::operators::dead_letters_by_topic::DeadLettersByTopic;
 use ports::broker::Broker;
 use ports::broker::topics::TopicReader;
@@ -33,11 +33,11 @@ pub(in crate::wiring) fn consumers(config: &Config) -> Result<Vec<TopicConsumers
 pub(in crate::wiring) fn dead_letters(
     config: &Config,
     (topics, broker): (&Arc<dyn TopicReader>, &Arc<dyn Broker>),
-    redrives: &Arc<dyn RedriveLedger>,
+    (redrives, spawn): (&Arc<dyn RedriveLedger>, &SpawnTask),
     clock: &Arc<dyn Clock>,
 ) -> DeadLettersByTopic {
-    let (topics, broker) = (Arc::clone(topics), Arc::clone(broker));
-    let of_orders = DeadLetters::new(&config.topic(), topics, broker, Arc::clone(redrives), Arc::clone(clock));
+    let (topics, broker, spawn) = (Arc::clone(topics), Arc::clone(broker), Arc::clone(spawn));
+    let of_orders = DeadLetters::new(&config.topic(), topics, broker, Arc::clone(redrives), Arc::clone(clock), spawn);
     let of_orders = of_orders.within_requests_of(config.http.request_timeout);
     DeadLettersByTopic::new(of_orders, &config.external_topics())
 }

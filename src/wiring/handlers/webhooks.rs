@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use app::consume::webhooks::{Options, WebhookPorts, Webhooks, shared_base};
-use app::operators::dead_letters::DeadLetters;
+use app::operators::dead_letters::{DeadLetters, SpawnTask};
 use endpoints::{AddressPolicy, HttpWebhookClient, WebhookClientOptions};
 use outbox::topics::retry_topic;
 use ports::clock::{Clock, Rng};
@@ -50,12 +50,14 @@ pub(in crate::wiring) fn open(
     broker: Option<&BrokerPorts>,
     store: &StorePorts,
     (clock, rng): (&Arc<dyn Clock>, &Arc<dyn Rng>),
+    spawn: &SpawnTask,
 ) -> Result<Option<Arc<Webhooks>>, StartError> {
     let timeout = test_timeout(config.webhooks.timeout, config.http.request_timeout);
     let (Some(broker), Some(client)) = (broker, client_with_timeout(config, timeout)?) else { return Ok(None) };
     let base = shared_base(&config.broker.topic_prefix);
     let (topics, records) = (Arc::clone(&broker.topics), Arc::clone(&broker.broker));
-    let dead_letters = DeadLetters::new(&base, topics, records, Arc::clone(&store.redrives), Arc::clone(clock));
+    let dead_letters =
+        DeadLetters::new(&base, topics, records, Arc::clone(&store.redrives), Arc::clone(clock), Arc::clone(spawn));
     let dead_letters = dead_letters.within_requests_of(config.http.request_timeout);
     let ports = WebhookPorts {
         store: Arc::clone(&store.webhooks),

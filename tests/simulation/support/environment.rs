@@ -163,7 +163,8 @@ impl Environment {
     pub fn dead_letters(&self, process: &Process) -> DeadLetters {
         let real = Arc::new(process.store.clone());
         let broker = Arc::new(FaultyBroker::around(real.clone(), self.script.clone()));
-        DeadLetters::new(TOPIC, real.clone(), broker, real, self.clock.clone())
+        let spawn = Arc::new(|task| drop(tokio::spawn(task)));
+        DeadLetters::new(TOPIC, real.clone(), broker, real, self.clock.clone(), spawn)
     }
 
     async fn start_actors(&self, dependencies: Dependencies, options: Options) -> ActorSystem {

@@ -115,7 +115,8 @@ impl TestServer {
             reads_left: AtomicU32::new(u32::MAX),
         });
         let port = || Arc::new(broker.clone());
-        let of_orders = DeadLetters::new("order.events", port(), port(), redrives.clone(), clock.clone());
+        let spawn = Arc::new(|task| drop(tokio::spawn(task)));
+        let of_orders = DeadLetters::new("order.events", port(), port(), redrives.clone(), clock.clone(), spawn);
         let by_topic = DeadLettersByTopic::new(of_orders, &["invoices".to_owned()]);
         let dead_letters = config.broker.then(|| Arc::new(by_topic));
         let topic_log = Arc::<FakeTopicLog>::default();
