@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use app::error::QueryError;
-use app::operators::dead_letters::{DeadLetterFilter, DeadLetters, RESERVATION_TIMEOUT, RedriveReport};
+use app::operators::dead_letters::{DeadLetterFilter, DeadLetters, HeldKeys, RESERVATION_TIMEOUT, RedriveReport};
 use app::operators::dead_letters_by_topic::DeadLettersByTopic;
 use domain::Status;
 use futures::future::join_all;
@@ -62,7 +62,7 @@ async fn a_dead_letter_is_redriven_once_and_handled_after_the_handler_is_fixed()
     let dead_letters = environment.dead_letters(&process);
 
     let dry = dead_letters.redrive(&DeadLetterFilter::default(), 1_000, false, &audit()).await.expect("counted");
-    assert_eq!(dry, RedriveReport { matched: 1, redriven: 0, next: None });
+    assert_eq!(dry, RedriveReport { matched: 1, ..RedriveReport::default() });
     let place = dead_letters.list(&DeadLetterFilter::default(), 10).await.expect("listed").dead_letters[0].clone();
     assert_eq!((place.redrive, process.records(TOPIC).await.len()), (None, 1), "a dry run changes nothing");
     let sent = redrive(&dead_letters, 1_000).await.expect("redriven");
@@ -139,6 +139,38 @@ async fn redrive_of_a_cancelled_request_confirms_what_it_has_appended() {
     process.advance(RESERVATION_TIMEOUT).await;
     assert_eq!(redrive(&dead_letters, 10).await.expect("nothing to do"), RedriveReport::default());
     assert_eq!(redriven_numbers(&process).await["key-0"], [0, 1, 2], "each once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn later_dead_letters_of_a_key_wait_for_an_interrupted_redrive() {
+    for step in [1, 1_000] {
+        let environment = Environment::new();
+        let process = environment.start().await;
+        write_dead_letters(&process, 6, 2).await;
+        let dead_letters = environment.dead_letters(&process);
+        let first = DeadLetterFilter { key: Some("key-0".into()), ..DeadLetterFilter::default() };
+        environment.script.once(Call::Append, InjectedFault::UnknownNotDone);
+        let interrupted = dead_letters.redrive(&first, 1, true, &audit()).await;
+        assert!(matches!(interrupted, Err(QueryError::Unknown(_))), "{interrupted:?}");
+
+        let (mut filter, mut keys, mut held) = (DeadLetterFilter::default(), HeldKeys::default(), 0);
+        loop {
+            let page = dead_letters.redrive_step(&filter, step, &mut keys, &audit()).await.expect("redriven");
+            (held, filter.after) = (held + page.held, page.next);
+            if page.next.is_none() {
+                break;
+            }
+        }
+
+        assert_eq!(held, 3, "steps of {step}");
+        let other_key = BTreeMap::from([("key-1".to_owned(), vec![1, 3, 5])]);
+        assert_eq!(redriven_numbers(&process).await, other_key, "steps of {step}");
+        let again = redrive(&dead_letters, 1_000).await.expect("still held back");
+        assert_eq!(again, RedriveReport { matched: 3, redriven: 0, held: 3, next: None }, "steps of {step}");
+        process.advance(RESERVATION_TIMEOUT).await;
+        assert_eq!(redrive(&dead_letters, 1_000).await.expect("redriven").redriven, 3, "those held back are free");
+        assert_eq!(redriven_numbers(&process).await["key-0"], [0, 2, 4], "steps of {step}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

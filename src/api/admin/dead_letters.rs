@@ -49,7 +49,11 @@ pub(crate) struct DeadLettersRedriven {
     /// The dead letters that were sent back to their topic.
     #[schema(example = 3)]
     redriven: u64,
-    /// `after` of a further redrive, when there may be more; null at the end.
+    /// The dead letters that were held back, because another redrive of one, or of an earlier one of its key, runs or was interrupted.
+    /// Repeat the request after two minutes.
+    #[schema(example = 0)]
+    held: u64,
+    /// `after` of a further redrive, when there may be more; null at the end, and when dead letters were held back.
     #[schema(example = "3/17@1763808278501")]
     next: Option<String>,
 }
@@ -195,7 +199,7 @@ pub(crate) async fn redrive(context: RequestContext) -> RouteResult {
         log_redrive(&audit, dead_letters.topic(), sent.redriven);
     }
     let next = sent.next.map(|next| next.to_string());
-    Ok(ok(&DeadLettersRedriven { dry_run, matched: sent.matched, redriven: sent.redriven, next }))
+    Ok(ok(&DeadLettersRedriven { dry_run, matched: sent.matched, redriven: sent.redriven, held: sent.held, next }))
 }
 
 /// Send one dead letter back to its topic

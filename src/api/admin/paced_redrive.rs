@@ -2,7 +2,7 @@
 use std::time::Duration;
 
 use app::error::QueryError;
-use app::operators::dead_letters::{DeadLetterFilter, DeadLetters, RedriveReport, sent_back};
+use app::operators::dead_letters::{DeadLetterFilter, DeadLetters, HeldKeys, RedriveReport, sent_back};
 use app::operators::outbox::Operations;
 use app::port_types::{Audit, RowFilter, RowStatus};
 use tokio::time::{Instant, MissedTickBehavior};
@@ -73,7 +73,7 @@ impl PacedRedrive<'_> {
         Ok(redriven)
     }
 
-    /// Sends dead letters back; the report's `next` is where a further call continues.
+    /// Sends dead letters back, each key's in their order over all steps; the report's `next` is where a further call continues.
     ///
     /// # Errors
     /// The broker's or the store's; [`QueryError::PartlyDone`] when earlier steps have sent dead letters back.
@@ -85,14 +85,16 @@ impl PacedRedrive<'_> {
     ) -> Result<RedriveReport, QueryError> {
         let (mut filter, mut steps) = (filter.clone(), self.steps(dead_letters.call_time_max()));
         let mut total = RedriveReport { next: filter.after, ..RedriveReport::default() };
+        let mut held = HeldKeys::default();
         while total.matched < self.limit && steps.next().await {
             let step = self.pace.next_step(self.limit - total.matched);
             let page = dead_letters
-                .redrive(&filter, step, true, audit)
+                .redrive_step(&filter, step, &mut held, audit)
                 .await
                 .map_err(|error| if total.redriven > 0 { error.after(sent_back(total.redriven)) } else { error })?;
             total.matched += page.matched;
             total.redriven += page.redriven;
+            total.held += page.held;
             total.next = page.next;
             (self.progress)(total.matched);
             match page.next {
@@ -100,7 +102,7 @@ impl PacedRedrive<'_> {
                 None => break,
             }
         }
-        Ok(total)
+        Ok(total.ended())
     }
 
     fn steps(&self, step_time_max: Duration) -> Steps {

@@ -21,10 +21,10 @@ use ports::operators::redrives::{DeadLetterId, RedriveLedger};
 
 pub use dead_letter::{DeadLetter, DeadLetterFilter, DeadLetterOrigin};
 pub use position::{DeadLetterCursor, DeadLetterPosition};
-pub use replay::{RESERVATION_TIMEOUT, SpawnTask, sent_back};
+pub use replay::{HeldKeys, RESERVATION_TIMEOUT, SpawnTask, held_back, sent_back};
 
 use crate::error::QueryError;
-use replay::Replayer;
+use replay::{Replayed, Replayer};
 use scan::Scan;
 
 /// Limit of dead letters on a page.
@@ -69,8 +69,19 @@ pub struct RedriveReport {
     pub matched: u64,
     /// Number of dead letters that were replayed now.
     pub redriven: u64,
+    /// Number of dead letters that were held back: another replay of one, or of an earlier one of its key, runs or was interrupted.
+    pub held: u64,
     /// Cursor from which to continue, if there may be more.
     pub next: Option<DeadLetterCursor>,
+}
+
+impl RedriveReport {
+    /// The report of a run that has ended. A further run does not know the keys of dead letters that were held back, so it must begin at the
+    /// start.
+    #[must_use]
+    pub fn ended(self) -> Self {
+        Self { next: self.next.filter(|_| self.held == 0), ..self }
+    }
 }
 
 impl DeadLetters {
@@ -200,7 +211,7 @@ impl DeadLetters {
         if !commit {
             return Ok(dead_letter);
         }
-        if self.replayer.replay(vec![dead_letter.clone()], audit).await? == 0 {
+        if self.replayer.replay(vec![dead_letter.clone()], HeldKeys::default(), audit).await?.sent == 0 {
             return Err(QueryError::Conflict(format!(
                 "another replay of this dead letter is running or was interrupted; try again after {} s",
                 RESERVATION_TIMEOUT.as_secs()
@@ -217,8 +228,8 @@ impl DeadLetters {
         self.count_or_replay(filter, limit, None).await
     }
 
-    /// Counts the dead letters that match; with `commit`, replays the first `limit` of them, each key's in order. A repeated call replays
-    /// only those that were not replayed yet.
+    /// Counts the dead letters that match; with `commit`, replays the first `limit` of them, each key's in order: the later ones of a key are
+    /// held back where another replay has reserved an earlier one. A repeated call replays only those that were not replayed yet.
     pub async fn redrive(
         &self,
         filter: &DeadLetterFilter,
@@ -226,14 +237,27 @@ impl DeadLetters {
         commit: bool,
         audit: &Audit,
     ) -> Result<RedriveReport, QueryError> {
-        self.count_or_replay(filter, limit, commit.then_some(audit)).await
+        let mut held = HeldKeys::default();
+        let report = self.count_or_replay(filter, limit, commit.then_some((audit, &mut held))).await?;
+        Ok(report.ended())
+    }
+
+    /// As [`DeadLetters::redrive`], as one step of a run that continues at `next`: `held` has the keys that earlier steps have held back.
+    pub async fn redrive_step(
+        &self,
+        filter: &DeadLetterFilter,
+        limit: u32,
+        held: &mut HeldKeys,
+        audit: &Audit,
+    ) -> Result<RedriveReport, QueryError> {
+        self.count_or_replay(filter, limit, Some((audit, held))).await
     }
 
     async fn count_or_replay(
         &self,
         filter: &DeadLetterFilter,
         limit: u32,
-        replay_by: Option<&Audit>,
+        mut replay: Option<(&Audit, &mut HeldKeys)>,
     ) -> Result<RedriveReport, QueryError> {
         let filter = DeadLetterFilter { redriven: Some(false), ..filter.clone() };
         let (mut report, mut scan) = (RedriveReport::default(), self.scan(filter.after).await?);
@@ -243,7 +267,8 @@ impl DeadLetters {
                 return Ok(RedriveReport { next: scan.next(), ..report });
             }
             let page = u32::try_from(left).map_or(DEAD_LETTERS_MAX, |left| left.min(DEAD_LETTERS_MAX));
-            self.count_or_replay_page(&filter, page, replay_by, &mut scan, &mut report)
+            let replay = replay.as_mut().map(|(audit, held)| (*audit, &mut **held));
+            self.count_or_replay_page(&filter, page, replay, &mut scan, &mut report)
                 .await
                 .map_err(|error| if report.redriven > 0 { error.after(sent_back(report.redriven)) } else { error })?;
         }
@@ -253,15 +278,18 @@ impl DeadLetters {
         &self,
         filter: &DeadLetterFilter,
         limit: u32,
-        replay_by: Option<&Audit>,
+        replay: Option<(&Audit, &mut HeldKeys)>,
         scan: &mut Scan,
         report: &mut RedriveReport,
     ) -> Result<(), QueryError> {
         let mut dead_letters = self.search(filter, limit, scan).await?;
         dead_letters.retain(|dead_letter| !dead_letter.lacks_value());
         report.matched += dead_letters.len() as u64;
-        if let Some(audit) = replay_by.filter(|_| !dead_letters.is_empty()) {
-            report.redriven += self.replayer.replay(dead_letters, audit).await?;
+        if let Some((audit, keys)) = replay.filter(|_| !dead_letters.is_empty()) {
+            let Replayed { sent, held_back, held } = self.replayer.replay(dead_letters, keys.clone(), audit).await?;
+            report.redriven += sent;
+            report.held += held_back;
+            *keys = held;
         }
         Ok(())
     }

@@ -4,7 +4,7 @@ mod tables;
 
 use std::time::Duration;
 
-use app::operators::dead_letters::{DeadLetterCursor, DeadLetterPosition};
+use app::operators::dead_letters::{DeadLetterCursor, DeadLetterPosition, held_back};
 use clap::Subcommand;
 use posthaste::Config;
 use serde_json::{Map, Value, json};
@@ -211,7 +211,8 @@ pub(crate) fn webhook(config: &Config, verb: Verb) -> Result<u8, Failure> {
                 let mut redrive = WebhookRedrive::new(dry_run, limit, reason);
                 let path = path(&id, "/redrive");
                 while redrive.add(&send(config, &common, "POST", &path, Some(redrive.request())).await?) {}
-                print(&redrive.report(), &common, || redrive.sentence())
+                print(&redrive.report(), &common, || redrive.sentence())?;
+                if redrive.held() > 0 { Err(Failure::new(held_back(redrive.held()))) } else { Ok(0) }
             }
         }
     })

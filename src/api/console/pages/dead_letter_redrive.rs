@@ -1,5 +1,5 @@
 //! Redrives dead letters in two steps: a count, then a redrive of no more than the counted ones, with a reason.
-use app::operators::dead_letters::RedriveReport;
+use app::operators::dead_letters::{RedriveReport, held_back};
 use maud::{Markup, html};
 
 use crate::admin::dead_letters;
@@ -67,7 +67,10 @@ pub(crate) async fn redrive(context: RequestContext) -> RouteResult {
         dead_letters::log_redrive(&audit, dead_letters.topic(), sent.redriven);
     }
     context.state.counted_dead_letters.clear();
-    let note = format!("{} dead letters were sent back to their topic.", sent.redriven);
+    let mut note = format!("{} dead letters were sent back to their topic.", sent.redriven);
+    if sent.held > 0 {
+        note += &format!(" {}", held_back(sent.held));
+    }
     // The next count starts where this redrive ended: records that were dead-lettered again since are skipped.
     let next = sent.next.filter(|_| sent.redriven > 0).map(|next| next.to_string());
     let to = match &next {

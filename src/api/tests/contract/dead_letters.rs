@@ -1,4 +1,6 @@
 //! The admin routes of the dead letters.
+use std::sync::atomic::Ordering::SeqCst;
+
 use kit::Backend;
 use ports::broker::Record;
 use serde_json::{Value, json};
@@ -115,7 +117,7 @@ async fn dead_letters_are_redriven_once_with_operator_and_reason() {
     let sent = async |body: Value| command(&server, "/redrive", &body.to_string()).await.json();
 
     let dry = command(&server, "/redrive", "").await.json();
-    assert_eq!(dry, json!({"dryRun": true, "matched": 4, "redriven": 0, "next": null}));
+    assert_eq!(dry, json!({"dryRun": true, "matched": 4, "redriven": 0, "held": 0, "next": null}));
     let one =
         command(&server, &format!("/{partition}/1/redrive"), r#"{"dryRun":false,"reason":"by hand"}"#).await.json();
     assert_eq!((&one["redriven"]["by"], &one["redriven"]["reason"]), (&json!("root"), &json!("by hand")));
@@ -135,6 +137,27 @@ async fn dead_letters_are_redriven_once_with_operator_and_reason() {
     command(&server, "/0/99/redrive", "").await.problem(404, "NOT_FOUND");
     for bad in [r#"{"limit":0}"#, r#"{"after":"x"}"#, r#"{"failureType":"x"}"#, r#"{"key":1}"#, r#"{"dryRun":"no"}"#] {
         command(&server, "/redrive", bad).await.problem(400, "BAD_REQUEST");
+    }
+}
+
+#[actix_web::test]
+async fn later_dead_letters_of_a_key_wait_for_one_that_another_redrive_has_reserved() {
+    let server = TestServer::new();
+    dead_letter_records(&server, 3).await;
+    server.redrives.confirmations_left.store(0, SeqCst);
+    let body =
+        |limit: u32, rate: Option<u32>| json!({"dryRun": false, "reason": "fixed", "limit": limit, "rate": rate});
+    assert_eq!(
+        command(&server, "/redrive", &body(1, None).to_string()).await.status,
+        500,
+        "the first is sent unconfirmed"
+    );
+    server.redrives.confirmations_left.store(u32::MAX, SeqCst);
+
+    for rate in [None, Some(1_000)] {
+        let report = command(&server, "/redrive", &body(2, rate).to_string()).await.json();
+
+        assert_eq!(report, json!({"dryRun": false, "matched": 2, "redriven": 0, "held": 2, "next": null}), "{rate:?}");
     }
 }
 

@@ -68,7 +68,11 @@ struct RedrivenBody {
     /// Dead letters of the webhook that were not delivered again before.
     matched: u64,
     redriven: u64,
-    /// `after` of a further redrive, when there may be more; null at the end. A request examines what fits into a few seconds.
+    /// Dead letters that were held back, because another redrive of one, or of an earlier one of its key, runs or was interrupted. Repeat the
+    /// request after two minutes.
+    held: u64,
+    /// `after` of a further redrive, when there may be more; null at the end, and when dead letters were held back. A request examines
+    /// what fits into a few seconds.
     #[schema(example = "3/17@1763808278501")]
     next: Option<String>,
 }
@@ -136,7 +140,7 @@ pub(crate) async fn redrive(context: RequestContext) -> RouteResult {
         dead_letters::log_redrive(&audit, webhooks.shared_topic(), report.redriven);
     }
     let next = report.next.map(|next| next.to_string());
-    Ok(ok(&RedrivenBody { dry_run, matched: report.matched, redriven: report.redriven, next }))
+    Ok(ok(&RedrivenBody { dry_run, matched: report.matched, redriven: report.redriven, held: report.held, next }))
 }
 
 /// JSON Schema counts `36.0` as an integer.

@@ -1,4 +1,5 @@
 //! Reserves dead letters, appends them to their topic and confirms them, in a task that a cancelled request does not interrupt.
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use ports::Error;
 use ports::broker::{Broker, Record};
 use ports::clock::Clock;
 use ports::operators::Audit;
-use ports::operators::redrives::{DeadLetterId, RedriveLedger};
+use ports::operators::redrives::{DeadLetterId, RedriveLedger, RedriveRecord};
 
 use super::dead_letter::DeadLetter;
 use crate::error::QueryError;
@@ -18,6 +19,51 @@ pub const RESERVATION_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Starts a task that runs to its end, also when the future that started it is dropped.
 pub type SpawnTask = Arc<dyn Fn(BoxFuture<'static, ()>) + Send + Sync>;
+
+/// The keys of which a run sends no further dead letter, because an earlier one of the key is reserved by another replay. A record without a
+/// key has no order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HeldKeys(BTreeSet<Vec<u8>>);
+
+impl HeldKeys {
+    fn has_key_of(&self, dead_letter: &DeadLetter) -> bool {
+        dead_letter.delivery.record.key_bytes().is_some_and(|key| self.0.contains(key))
+    }
+
+    fn insert_key_of(&mut self, dead_letter: &DeadLetter) {
+        self.0.extend(dead_letter.delivery.record.key_bytes().map(<[u8]>::to_vec));
+    }
+}
+
+/// Result of a replay.
+pub(super) struct Replayed {
+    /// Number of dead letters that were sent.
+    pub(super) sent: u64,
+    /// Number of dead letters that wait for another replay: of themselves, or of an earlier one of their key.
+    pub(super) held_back: u64,
+    /// The keys of those that wait.
+    pub(super) held: HeldKeys,
+}
+
+/// The state of a dead letter in the ledger, for a replay that wants to reserve it.
+#[derive(Clone, Copy)]
+enum Reservation {
+    /// The replay holds it.
+    Own,
+    /// Another replay holds it, or released it unsent just now.
+    Other,
+    /// Another replay has sent it.
+    Confirmed,
+}
+
+/// What a replay does with dead letters.
+struct Selected<'a> {
+    to_send: Vec<&'a DeadLetter>,
+    /// Reserved, but their keys are held.
+    to_release: Vec<DeadLetterId>,
+    held_back: u64,
+    held: HeldKeys,
+}
 
 /// Replays dead letters to one topic.
 #[derive(Clone)]
@@ -30,34 +76,50 @@ pub(super) struct Replayer {
 }
 
 impl Replayer {
-    /// Replays the dead letters that can be reserved, all of them or none; returns their number. Cancel-safe: a replay that has begun ends
-    /// with its confirmation, because a record that was appended without it is appended again after [`RESERVATION_TIMEOUT`].
-    pub(super) async fn replay(&self, dead_letters: Vec<DeadLetter>, audit: &Audit) -> Result<u64, QueryError> {
+    /// Replays the dead letters that can be reserved and whose keys are not held, all of them or none. Cancel-safe: a replay that has begun
+    /// ends with its confirmation, because a record that was appended without it is appended again after [`RESERVATION_TIMEOUT`].
+    pub(super) async fn replay(
+        &self,
+        dead_letters: Vec<DeadLetter>,
+        held: HeldKeys,
+        audit: &Audit,
+    ) -> Result<Replayed, QueryError> {
         let (result, received) = oneshot::channel();
-        let (replay, audit) = (self.clone(), audit.clone());
+        let (replayer, audit) = (self.clone(), audit.clone());
         (self.spawn)(Box::pin(async move {
             // A cancelled request receives no result.
-            let _ = result.send(replay.reserve_append_confirm(&dead_letters, &audit).await);
+            let _ = result.send(replayer.reserve_append_confirm(&dead_letters, held, &audit).await);
         }));
         received.await.unwrap_or_else(|_| Err(QueryError::Unknown("the replay ended without a result".into())))
     }
 
-    /// Replays the dead letters that can be reserved, all of them or none; returns their number.
-    async fn reserve_append_confirm(self, dead_letters: &[DeadLetter], audit: &Audit) -> Result<u64, QueryError> {
-        let ids: Vec<DeadLetterId> = dead_letters.iter().map(DeadLetter::id).collect();
-        let reserved = self.redrives.reserve(&ids, RESERVATION_TIMEOUT, audit).await?;
-        let (ids, records) = self.replay_records(dead_letters, &reserved, &audit.operator);
-        if ids.is_empty() {
-            return Ok(0);
+    async fn reserve_append_confirm(
+        self,
+        dead_letters: &[DeadLetter],
+        held: HeldKeys,
+        audit: &Audit,
+    ) -> Result<Replayed, QueryError> {
+        let Selected { to_send, to_release, held_back, held } = self.reserve(dead_letters, held, audit).await?;
+        if !to_release.is_empty() {
+            // Otherwise these reservations expire; nothing of them is sent.
+            let _ = self.redrives.release(&to_release).await;
         }
+        let replayed = Replayed { sent: to_send.len() as u64, held_back, held };
+        if to_send.is_empty() {
+            return Ok(replayed);
+        }
+        let now = self.clock.now();
+        let record = |dead_letter: &&DeadLetter| dead_letter.redrive_record(&self.topic, &audit.operator, now);
+        let records: Vec<Record> = to_send.iter().map(record).collect();
+        let ids = ids(&to_send);
         match self.broker.append(records).await {
             Ok(_) => {
-                let sent = ids.len() as u64;
                 // The reservations stay until they expire, as after an append of unknown outcome.
-                let unrecorded =
-                    |error| QueryError::from(error).after(format!("{} without a record of it", sent_back(sent)));
+                let unrecorded = |error| {
+                    QueryError::from(error).after(format!("{} without a record of it", sent_back(replayed.sent)))
+                };
                 self.redrives.confirm(&ids).await.map_err(unrecorded)?;
-                Ok(sent)
+                Ok(replayed)
             }
             // The records may have been appended, so the reservations stay until they expire.
             Err(Error::Unknown(detail)) => Err(QueryError::Unknown(detail)),
@@ -68,21 +130,72 @@ impl Replayer {
         }
     }
 
-    fn replay_records(
+    async fn reserve<'a>(
         &self,
-        dead_letters: &[DeadLetter],
-        reserved: &[bool],
-        operator: &str,
-    ) -> (Vec<DeadLetterId>, Vec<Record>) {
-        let now = self.clock.now();
-        let reserved = dead_letters.iter().zip(reserved).filter(|(_, reserved)| **reserved);
-        reserved
-            .map(|(dead_letter, _)| (dead_letter.id(), dead_letter.redrive_record(&self.topic, operator, now)))
-            .unzip()
+        dead_letters: &'a [DeadLetter],
+        held: HeldKeys,
+        audit: &Audit,
+    ) -> Result<Selected<'a>, QueryError> {
+        let candidates: Vec<&DeadLetter> =
+            dead_letters.iter().filter(|candidate| !held.has_key_of(candidate)).collect();
+        let reserved = match candidates.is_empty() {
+            true => Vec::new(),
+            false => self.redrives.reserve(&ids(&candidates), RESERVATION_TIMEOUT, audit).await?,
+        };
+        let refused = candidates.iter().zip(&reserved).filter(|(_, reserved)| !**reserved).map(|(refused, _)| *refused);
+        let refused: Vec<&DeadLetter> = refused.collect();
+        // Without the ledger's answer they count as not sent, which only holds keys back.
+        let found =
+            if refused.is_empty() { Vec::new() } else { self.redrives.find(&ids(&refused)).await.unwrap_or_default() };
+        let is_sent = |entry: &Option<RedriveRecord>| entry.as_ref().is_some_and(|entry| entry.confirmed);
+        let mut sent_elsewhere = found.iter().map(is_sent);
+        let reservation = |reserved: bool| match reserved {
+            true => Reservation::Own,
+            false if sent_elsewhere.next() == Some(true) => Reservation::Confirmed,
+            false => Reservation::Other,
+        };
+        let reservations: Vec<Reservation> = reserved.into_iter().map(reservation).collect();
+        let skipped = (dead_letters.len() - candidates.len()) as u64;
+        let selected = select(candidates.into_iter().zip(reservations), held);
+        Ok(Selected { held_back: selected.held_back + skipped, ..selected })
     }
+}
+
+/// Selects the dead letters to send, in their order: none of a key after one that another replay has reserved. That replay, or a later one after
+/// its death, sends the earlier dead letter, so a later one would overtake it.
+fn select<'a>(candidates: impl Iterator<Item = (&'a DeadLetter, Reservation)>, held: HeldKeys) -> Selected<'a> {
+    let mut selected = Selected { to_send: Vec::new(), to_release: Vec::new(), held_back: 0, held };
+    for (dead_letter, reservation) in candidates {
+        match reservation {
+            Reservation::Confirmed => {}
+            Reservation::Other => {
+                selected.held_back += 1;
+                selected.held.insert_key_of(dead_letter);
+            }
+            Reservation::Own if selected.held.has_key_of(dead_letter) => {
+                selected.held_back += 1;
+                selected.to_release.push(dead_letter.id());
+            }
+            Reservation::Own => selected.to_send.push(dead_letter),
+        }
+    }
+    selected
+}
+
+fn ids(dead_letters: &[&DeadLetter]) -> Vec<DeadLetterId> {
+    dead_letters.iter().map(|dead_letter| dead_letter.id()).collect()
 }
 
 /// What was done, for the message of a failure that follows.
 pub fn sent_back(dead_letters: u64) -> String {
     format!("dead letters sent back: {dead_letters}")
+}
+
+/// Why dead letters were held back, and what follows.
+pub fn held_back(dead_letters: u64) -> String {
+    format!(
+        "{dead_letters} dead letters were held back, because another replay of one, or of an earlier one of its key, runs or was interrupted: \
+         try again after {} s",
+        RESERVATION_TIMEOUT.as_secs()
+    )
 }

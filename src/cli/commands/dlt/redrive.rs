@@ -1,7 +1,9 @@
 //! `dlt redrive`: sends one dead letter back, or those that match a filter, at a rate.
 use api::{Pace, PacedRedrive, dead_letter_document};
 use app::consume::order_topic::OrderTopic;
-use app::operators::dead_letters::{DeadLetter, DeadLetterFilter, DeadLetterPosition, DeadLetters, RedriveReport};
+use app::operators::dead_letters::{
+    DeadLetter, DeadLetterFilter, DeadLetterPosition, DeadLetters, RedriveReport, held_back,
+};
 use app::port_types::Audit;
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -40,6 +42,8 @@ struct RedriveDocument {
     listed: Option<Vec<Box<RawValue>>>,
     matched: u64,
     redriven: u64,
+    /// Dead letters that wait for another redrive: of themselves, or of an earlier one of their key.
+    held: u64,
     /// `--after` of a further redrive, when there may be more than `--limit` permits.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<String>,
@@ -80,10 +84,11 @@ impl DeadLetterReplay {
         } else if report.matched > 0 {
             confirm::require(self.yes, &format!("Send {} dead letters back?", report.matched))?;
             // The operator has confirmed this number, so dead letters that arrived after the count are not sent.
-            report = RedriveReport { next, ..self.send_back(filter, report.matched).await? };
+            report = RedriveReport { next, ..self.send_back(filter, report.matched).await? }.ended();
             print_message(format_args!("{} were sent back", report.redriven));
         }
-        self.print(&report, &listed)
+        self.print(&report, &listed)?;
+        if report.held > 0 { Err(Failure::new(held_back(report.held))) } else { Ok(()) }
     }
 
     /// Repeats the call, which examines a bounded number of dead letters, until the limit or the end is reached.
@@ -122,6 +127,7 @@ impl DeadLetterReplay {
                 listed: self.dry_run.then(|| listed.collect()),
                 matched: report.matched,
                 redriven: report.redriven,
+                held: report.held,
                 next: report.next.map(|next| next.to_string()),
             };
             return print_line(&serde_json::to_string(&document).expect("text and numbers always serialise"));

@@ -11,13 +11,14 @@ pub(super) struct WebhookRedrive {
     reason: String,
     matched: u64,
     redriven: u64,
+    held: u64,
     /// Where the next request continues, as the service wrote it; null at the beginning and at the end.
     next: Value,
 }
 
 impl WebhookRedrive {
     pub(super) fn new(dry_run: bool, limit: u32, reason: String) -> Self {
-        Self { dry_run, limit: limit.into(), reason, matched: 0, redriven: 0, next: Value::Null }
+        Self { dry_run, limit: limit.into(), reason, matched: 0, redriven: 0, held: 0, next: Value::Null }
     }
 
     /// The body of the next request.
@@ -31,13 +32,20 @@ impl WebhookRedrive {
     pub(super) fn add(&mut self, response: &Value) -> bool {
         self.matched += response["matched"].as_u64().unwrap_or(0);
         self.redriven += response["redriven"].as_u64().unwrap_or(0);
+        self.held += response["held"].as_u64().unwrap_or(0);
         self.next = response["next"].clone();
         self.matched < self.limit && !self.next.is_null()
     }
 
     /// The sum in the form of a response.
     pub(super) fn report(&self) -> Value {
-        json!({"dryRun": self.dry_run, "matched": self.matched, "redriven": self.redriven, "next": self.next})
+        let Self { dry_run, matched, redriven, held, next, .. } = self;
+        json!({"dryRun": dry_run, "matched": matched, "redriven": redriven, "held": held, "next": next})
+    }
+
+    /// Number of dead letters that wait for another redrive: of themselves, or of an earlier one of their key.
+    pub(super) fn held(&self) -> u64 {
+        self.held
     }
 
     pub(super) fn sentence(&self) -> String {
@@ -51,7 +59,7 @@ mod tests {
     use super::*;
 
     fn response(matched: u64, next: Option<&str>) -> Value {
-        json!({"dryRun": false, "matched": matched, "redriven": matched, "next": next})
+        json!({"dryRun": false, "matched": matched, "redriven": matched, "held": 0, "next": next})
     }
 
     #[test]
@@ -65,6 +73,15 @@ mod tests {
 
         assert_eq!(redrive.report(), response(640, None));
         assert_eq!(redrive.sentence(), "640 dead letters, 640 of them are delivered again");
+    }
+
+    #[test]
+    fn requests_end_after_dead_letters_were_held_back() {
+        let mut redrive = WebhookRedrive::new(false, 5_000, "fixed".into());
+
+        assert!(!redrive.add(&json!({"dryRun": false, "matched": 9, "redriven": 7, "held": 2, "next": null})));
+
+        assert_eq!((redrive.held(), &redrive.report()["held"]), (2, &json!(2)));
     }
 
     #[test]
