@@ -2,11 +2,13 @@
 //! script and may change it while the service runs. Random faults come from a seed.
 
 mod broker;
+mod cache;
 mod script;
 mod store;
 mod webhooks;
 
 pub use self::broker::FaultyBroker;
+pub use self::cache::FaultyCache;
 pub use self::script::{Call, FaultScript, InjectedFault};
 pub use self::store::{FaultyInbox, FaultyLeases, FaultyOrders, FaultyOutbox};
 pub use self::webhooks::FaultyWebhooks;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use app::contract::rfc3339;
+use domain::Timestamp;
 use ports::Error;
 use ports::broker::BrokerFailure;
 use ports::partitions::{PartitionNo, TimelineAcceptance, TimelineChange, Token};
@@ -84,10 +85,12 @@ impl TimelineGuard {
     async fn answered(&self, last: &mut LastFence, change: &TimelineChange, acceptance: TimelineAcceptance) {
         last.unanswered = None;
         self.is_unanswered.store(false, Ordering::Relaxed);
-        self.context.empty_cache().await;
-        if let TimelineAcceptance::Accepted { partitions_behind } = acceptance {
-            self.report(change, partitions_behind);
+        // Before the cache is emptied, which may take long: the store does not return the finding a second time.
+        match acceptance {
+            TimelineAcceptance::Accepted { partitions_behind } => self.report(change, partitions_behind),
+            TimelineAcceptance::AlreadyDone => report_accepted_elsewhere(change),
         }
+        self.context.empty_cache().await;
     }
 
     /// The watermark of a partition, read after every producer session was fenced: for a store without timelines that is behind this one,
@@ -127,7 +130,7 @@ impl TimelineGuard {
     }
 
     fn report(&self, TimelineChange { timeline, complete_until }: &TimelineChange, partitions_behind: u32) {
-        let complete_until = complete_until.map_or_else(|| "unknown".to_owned(), rfc3339);
+        let complete_until = time_or_unknown(*complete_until);
         if partitions_behind == 0 {
             tracing::warn!(
                 event = "store_timeline_changed",
@@ -147,4 +150,20 @@ impl TimelineGuard {
              be gone, and events that were published after it may be published twice"
         );
     }
+}
+
+/// Another instance has the finding. If it died before it logged that, operators see only this line.
+fn report_accepted_elsewhere(TimelineChange { timeline, complete_until }: &TimelineChange) {
+    let complete_until = time_or_unknown(*complete_until);
+    tracing::warn!(
+        event = "store_timeline_accepted_elsewhere",
+        timeline,
+        complete_until,
+        "the store is on a new timeline after a fail-over or a restore; another instance has accepted it or a later one, and its log says \
+         whether the store was rewound"
+    );
+}
+
+fn time_or_unknown(time: Option<Timestamp>) -> String {
+    time.map_or_else(|| "unknown".to_owned(), rfc3339)
 }

@@ -44,6 +44,8 @@ pub enum Call {
     SetDetours,
     /// `WebhookStore::record_deliveries`.
     RecordDeliveries,
+    /// `OrderCache::evict_all`.
+    EvictAll,
 }
 
 /// How a call fails or is delayed.

@@ -8,6 +8,7 @@ use kit::faults::{Call, InjectedFault};
 
 use crate::support::environment::Environment;
 use crate::support::ledger::Ledger;
+use crate::support::log_capture::LogCapture;
 use crate::support::process::{TIMEOUT, TOPIC};
 use crate::support::record_faults::RecordFault;
 
@@ -166,4 +167,44 @@ async fn an_adoption_with_a_lost_reply_is_reported_once() {
     let partitions = u64::from(environment.options.partitions);
     assert_eq!(process.metrics.outbox_store_rewound_total.get(), partitions);
     ledger.assert_guarantees(&process).await;
+}
+
+/// The cache may be slow or unreachable, and the process may die meanwhile: the store does not return the finding again.
+#[tokio::test(start_paused = true)]
+async fn rewound_store_is_reported_before_the_cache_is_empty() {
+    let (environment, mut ledger) = (Environment::new(), Ledger::default());
+    let process = environment.start().await;
+    ledger.create_orders(&process, 12).await;
+    process.wait_until_drained(TIMEOUT).await;
+    drop(process);
+
+    environment.script.change_timeline();
+    environment.record_faults.raise_watermarks(AHEAD);
+    environment.script.once(Call::EvictAll, InjectedFault::Hang);
+    let process = environment.start().await;
+
+    let partitions = u64::from(environment.options.partitions);
+    let reported = async || process.metrics.outbox_store_rewound_total.get() == partitions;
+    process.wait_until("the rewound store is reported", TIMEOUT, reported).await;
+    assert_eq!(environment.script.injected(), [(Call::EvictAll, InjectedFault::Hang)], "the cache is not empty yet");
+}
+
+#[tokio::test(start_paused = true)]
+async fn instance_logs_a_timeline_that_another_instance_has_accepted() {
+    let environment = Environment::new();
+    let log = LogCapture::start();
+    environment.script.change_timeline();
+    // Both have found the change before one of them accepts it.
+    environment.script.times(2, Call::AcceptTimeline, InjectedFault::Slow(Duration::from_secs(5)));
+    let process = environment.start().await;
+    let other = environment.join(&process, "other").await;
+    process
+        .wait_until("one instance logs it", TIMEOUT, async || {
+            !log.fields("store_timeline_accepted_elsewhere", []).is_empty()
+        })
+        .await;
+
+    assert_eq!(log.fields("store_timeline_accepted_elsewhere", ["timeline"]), [["1"]]);
+    assert_eq!(log.fields("store_timeline_changed", ["timeline"]), [["1"]]);
+    drop(other);
 }

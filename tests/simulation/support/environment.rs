@@ -11,7 +11,9 @@ use app::operators::dead_letters::DeadLetters;
 use domain::{OrderId, Status};
 use embedded::{Embedded, WriterMode};
 use kit::clock::{START_TIME, SeededRng};
-use kit::faults::{FaultScript, FaultyBroker, FaultyInbox, FaultyLeases, FaultyOrders, FaultyOutbox, FaultyWebhooks};
+use kit::faults::{
+    FaultScript, FaultyBroker, FaultyCache, FaultyInbox, FaultyLeases, FaultyOrders, FaultyOutbox, FaultyWebhooks,
+};
 use memory::Memory;
 use parking_lot::Mutex;
 use ports::broker::consumer_groups::ConsumerGroups;
@@ -191,7 +193,7 @@ impl Environment {
         let commands = CommandContext {
             orders: Arc::new(FaultyOrders::around(real.clone(), script.clone())),
             idempotency: memory.clone(),
-            cache: memory,
+            cache: Arc::new(FaultyCache::around(memory, script.clone())),
             clock: self.instance_clock.clone(),
             rng: self.rng.clone(),
             inbox: real.clone(),
