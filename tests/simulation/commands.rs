@@ -1,10 +1,12 @@
 //! Commands at their deadline, and what the cache has after an outcome that is unknown.
 use std::time::Duration;
 
+use app::dispatch::{ChangePreconditions, IfMatch};
 use app::error::CommandError;
 use domain::{OrderId, Status};
 use kit::faults::{Call, InjectedFault};
 use ports::orders::OrderStore;
+use ports::orders::cache::{CachedList, ListKey, ListQuery, ListScope};
 
 use crate::support::environment::Environment;
 use crate::support::ledger::Ledger;
@@ -89,5 +91,36 @@ async fn create_with_an_unknown_outcome_can_be_repeated_at_once_with_its_key() {
         assert_eq!(order.id, again.id);
         process.wait_until_drained(TIMEOUT).await;
         assert_eq!(process.depth().await.sent, 1, "{fault:?}: one order");
+    }
+}
+
+/// The process that committed the change died before it updated the cache, which all instances share.
+#[tokio::test(start_paused = true)]
+async fn cache_has_the_version_of_the_store_after_a_change_is_refused() {
+    let preconditions = [
+        ChangePreconditions { if_match: Some(IfMatch::OneOf(vec![0])), version: None },
+        ChangePreconditions { if_match: None, version: Some(0) },
+        // Its status forbids another change.
+        ChangePreconditions::default(),
+    ];
+    for preconditions in preconditions {
+        let (environment, mut ledger) = (Environment::new(), Ledger::default());
+        let process = environment.start().await;
+        let id = ledger.create_order(&process).await;
+        let before = process.cache.get(id).await.expect("read").expect("the create has cached it");
+        process.change(id, Status::Cancelled).await.expect("changed");
+        process.cache.evict_all().await.expect("emptied");
+        process.cache.put(before, Duration::ZERO).await.expect("cached");
+        let key = ListKey { scope: ListScope::All, query: ListQuery::Count { status: Some(Status::Pending) } };
+        let generation = process.cache.get_list(&key).await.expect("read").generation;
+        process.cache.put_list(&key, generation, CachedList::Count(1), Duration::ZERO).await.expect("cached");
+
+        let refused = process.change_if(id, Status::Processing, preconditions.clone()).await;
+
+        let is_refused =
+            matches!(refused, Err(CommandError::PreconditionFailed { current: 1 } | CommandError::Conflict(_)));
+        assert!(is_refused, "{preconditions:?}: {refused:?}");
+        assert_eq!(cached_version(&process, id).await, Some(1), "{preconditions:?}");
+        assert_eq!(process.cache.get_list(&key).await.expect("read").found, None, "{preconditions:?}");
     }
 }

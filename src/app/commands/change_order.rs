@@ -36,10 +36,13 @@ pub async fn change_order(
         let begun = context.clock.now();
         let current = context.orders.find(command.id).await?.filter(|order| command.viewer.sees(order));
         let current = current.ok_or(CommandError::NotFound)?;
-        check(&command.preconditions, &current)?;
-        // Another instance of this region may have consumed it, so the clock of this one is not enough.
-        let remote = context.inbox.remote(command.id).await?.map_or(Hlc::default(), |remote| remote.hlc);
-        let (order, rows) = decide(context, command, &current, remote)?;
+        let (order, rows) = match decide(context, command, &current).await {
+            Ok(decided) => decided,
+            Err(refused) => {
+                context.repair_cache(current, begun).await;
+                return Err(refused);
+            }
+        };
         match commit(context, &current, &order, &rows, progress).await? {
             Committed::Done => {
                 let order = Arc::new(order);
@@ -72,12 +75,14 @@ fn refused(refusal: ChangeRefusal) -> CommandError {
     CommandError::Conflict(refusal.to_string())
 }
 
-fn decide(
+async fn decide(
     context: &CommandContext,
     command: &ChangeOrder,
     current: &Order,
-    remote: Hlc,
 ) -> Result<(Order, Vec<NewRow>), CommandError> {
+    check(&command.preconditions, current)?;
+    // Another instance of this region may have consumed it, so the clock of this one is not enough.
+    let remote = context.inbox.remote(command.id).await?.map_or(Hlc::default(), |remote| remote.hlc);
     let now = context.clock.now();
     let received = context.regional_clock.latest_with(remote, now);
     let (event_id, region) = (context.event_id(now), context.options.region.clone());

@@ -192,6 +192,16 @@ impl CommandContext {
         }
     }
 
+    /// Updates the cache where it has an older version than the store: the process that committed the newer one may have died before its
+    /// update. A client that is refused because of its version reads the order next.
+    pub(super) async fn repair_cache(&self, stored: Order, begun: domain::Timestamp) {
+        if let Ok(Some(cached)) = self.cache.get(stored.id).await
+            && cached.version < stored.version
+        {
+            self.update_cache(&Arc::new(stored), begun).await;
+        }
+    }
+
     /// Removes an order and its owner's lists: a change to this version, whose outcome is unknown, may have outdated both. The store may
     /// still execute it, so an older version that is read meanwhile is not cached either.
     pub(super) async fn evict_order_and_lists(&self, id: OrderId, version: u64, owner: &Subject) {

@@ -139,11 +139,21 @@ impl Process {
 
     /// Changes an order's status as an administrator.
     pub async fn change(&self, id: OrderId, to: Status) -> Result<Arc<Order>, CommandError> {
+        self.change_if(id, to, ChangePreconditions::default()).await
+    }
+
+    /// Changes an order's status as an administrator, on conditions.
+    pub async fn change_if(
+        &self,
+        id: OrderId,
+        to: Status,
+        preconditions: ChangePreconditions,
+    ) -> Result<Arc<Order>, CommandError> {
         let command = ChangeOrder {
             id,
             to,
             viewer: Viewer::Admin,
-            preconditions: ChangePreconditions::default(),
+            preconditions,
             trace: None,
             span: None,
             request_id: Some(CHANGE_REQUEST.into()),
