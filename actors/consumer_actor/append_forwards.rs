@@ -26,35 +26,56 @@ impl GroupConsumer {
         match self.broker.append(records).await {
             Err(Error::Rejected(_)) => {}
             Err(Error::Unknown(_)) if forwards.len() > 1 => {}
-            result => return result.map(drop),
+            result => {
+                result?;
+                forwards.iter().for_each(|forward| self.report_appended(forward));
+                return Ok(());
+            }
         }
-        for ForwardedRecord { record, if_refused } in forwards {
-            match self.broker.append(vec![record.clone()]).await {
-                Err(Error::Rejected(reason)) => self.append_refused(&record, &reason, if_refused, detours).await?,
-                result => drop(result?),
+        for forward in forwards {
+            match self.broker.append(vec![forward.record.clone()]).await {
+                Err(Error::Rejected(reason)) => self.append_refused(forward, &reason, detours).await?,
+                result => {
+                    result?;
+                    self.report_appended(&forward);
+                }
             }
         }
         Ok(())
     }
 
+    /// Counts and logs a record that the broker has: before, a failed append would be counted, and once more with its repetition.
+    fn report_appended(&self, forward: &ForwardedRecord) {
+        match &forward.dead_letter {
+            None => self.metrics.kafka_consumer_retry_count.inc(),
+            Some(dead_letter) => {
+                self.metrics.kafka_consumer_dlq_count.inc();
+                message_log::dead_lettered(dead_letter, &forward.record, &self.events);
+            }
+        }
+    }
+
     async fn append_refused(
         &self,
-        record: &Record,
+        forward: ForwardedRecord,
         reason: &str,
-        if_refused: Option<DetourChange>,
         detours: &mut Vec<DetourChange>,
     ) -> Result<(), Error> {
+        let ForwardedRecord { record, if_refused, dead_letter } = forward;
         let mut target = record.topic.to_string();
         if retry_stage(&record.topic).is_some() {
             target = dead_letter_topic(base_topic(&record.topic));
-            self.metrics.kafka_consumer_dlq_count.inc();
-            self.replace_entry_of(record, if_refused, detours);
+            self.replace_entry_of(&record, if_refused, detours);
         }
-        match self.broker.append(vec![without_value(record, target)]).await {
-            Err(Error::Rejected(second)) => message_log::not_dead_lettered(record, &second),
+        match self.broker.append(vec![without_value(&record, target)]).await {
+            Err(Error::Rejected(second)) => message_log::not_dead_lettered(&record, &second),
             result => {
                 result?;
-                message_log::dead_lettered_without_value(record, reason);
+                self.metrics.kafka_consumer_dlq_count.inc();
+                if let Some(dead_letter) = dead_letter {
+                    message_log::dead_lettered(&dead_letter, &record, &self.events);
+                }
+                message_log::dead_lettered_without_value(&record, reason);
             }
         }
         Ok(())

@@ -12,6 +12,27 @@ pub struct ForwardedRecord {
     pub record: Record,
     /// The change that replaces the entry of its key's detour if the broker rejects the record; `None` only removes the entry.
     pub if_refused: Option<DetourChange>,
+    /// Reported once the record is among the dead letters; `None` for a record of a retry topic.
+    pub dead_letter: Option<DeadLettered>,
+}
+
+/// The log event of a message that became a dead letter.
+pub struct DeadLettered {
+    /// Where the group has read it.
+    pub position: Position,
+    /// Why it was not processed.
+    pub reason: String,
+    /// The span of the message.
+    pub span: tracing::Span,
+}
+
+/// What is counted once an event is in the inbox.
+#[derive(Clone, Copy, Debug)]
+pub struct EventCounts {
+    /// When it happened, for its age at its consumption.
+    pub occurred_at: Timestamp,
+    /// Whether the region rule rejected its change.
+    pub is_stale: bool,
 }
 
 /// Decisions of one poll or of one key's messages in it. The consumer applies them in this order:
@@ -33,8 +54,8 @@ pub struct Decisions {
     pub detours: Vec<DetourChange>,
     /// Messages that are done.
     pub acknowledge: Vec<Position>,
-    /// When each processed event happened, for its age at its consumption.
-    pub occurred_at: Vec<Timestamp>,
+    /// What is counted for each processed event.
+    pub counts: Vec<EventCounts>,
     /// Number of messages whose processing failed: invalid ones, and those whose handler failed.
     pub failed: u64,
 }
@@ -65,7 +86,7 @@ impl Decisions {
         self.forward.append(&mut other.forward);
         self.detours.append(&mut other.detours);
         self.acknowledge.append(&mut other.acknowledge);
-        self.occurred_at.append(&mut other.occurred_at);
+        self.counts.append(&mut other.counts);
         self.failed += other.failed;
     }
 

@@ -15,9 +15,8 @@ use ports::broker::consumer_groups::{Delivery, GroupMember};
 use ports::broker::{Position, RAW_KEY, Record};
 use ports::inbox::DetourChange;
 
-use crate::consumer_actor::decisions::{Decisions, ForwardedRecord};
+use crate::consumer_actor::decisions::{DeadLettered, Decisions, ForwardedRecord};
 use crate::consumer_actor::group_consumer::GroupConsumer;
-use crate::consumer_actor::message_log;
 
 /// How often the delay of a message that blocks its key doubles. Each round of the message appends all that wait behind it again; 2 doublings
 /// make the rounds of 8 s half a minute long. The other keys of its partition of the last retry topic wait as long.
@@ -115,7 +114,7 @@ impl GroupConsumer {
         let record = self.retry_record(delivery, (stage, Duration::ZERO), &waits_for_earlier(), attempts_made);
         // If the broker refuses the record, the earlier message still is in its retry topic: the detour stays as it is. One that already counts
         // this message as its last ends with the next message of the key.
-        decisions.forward.push(ForwardedRecord { record, if_refused: None });
+        decisions.forward.push(ForwardedRecord { record, if_refused: None, dead_letter: None });
         decisions.detours.push(self.enter_detour(delivery, ahead));
         Ok(true)
     }
@@ -136,7 +135,8 @@ impl GroupConsumer {
         let stage = detour_stage.map_or(stage, |detour_stage| stage.max(next_stage(detour_stage)));
         let delay = blocked_delay(self.retry_delays[topic_stage(stage)], attempts);
         let record = self.retry_record(delivery, (stage, delay), failure, attempts);
-        decisions.forward.push(ForwardedRecord { record, if_refused: self.end_of_detour(delivery, needs_order) });
+        let if_refused = self.end_of_detour(delivery, needs_order);
+        decisions.forward.push(ForwardedRecord { record, if_refused, dead_letter: None });
         decisions.detours.extend(needs_order.then(|| self.enter_detour(delivery, stage)));
     }
 
@@ -147,7 +147,6 @@ impl GroupConsumer {
         failure: &IntakeFailure,
         attempts: u32,
     ) -> Record {
-        self.metrics.kafka_consumer_retry_count.inc();
         let target = retry_topic(self.base(delivery), topic_stage(stage));
         let now = self.clock.wall();
         let due = now.plus(delay);
@@ -186,14 +185,17 @@ impl GroupConsumer {
         failure: &IntakeFailure,
         decisions: &mut Decisions,
     ) {
-        self.metrics.kafka_consumer_dlq_count.inc();
-        message_log::dead_lettered(delivery, failure, &self.events);
         let target = dead_letter_topic(self.base(delivery));
         let (attempts_made, now) = (attempts.unwrap_or(1), self.clock.wall());
         let forward = Forward { target, group: &self.group, failure, attempts_made, now, due: now };
         let mut record = forward_record(delivery, forward);
         self.add_header(&mut record);
-        decisions.forward.push(ForwardedRecord { record, if_refused: None });
+        let dead_letter = DeadLettered {
+            position: delivery.position.clone(),
+            reason: failure.reason.clone(),
+            span: tracing::Span::current(),
+        };
+        decisions.forward.push(ForwardedRecord { record, if_refused: None, dead_letter: Some(dead_letter) });
     }
 
     /// The key of a message's detour. Offsets order the messages of one topic only, so the topics that share retry topics have detours of their own.

@@ -2,7 +2,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use domain::Timestamp;
 use outbox::topics::RETRY_DELAYS;
 use ports::Error;
 use ports::broker::Broker;
@@ -13,7 +12,7 @@ use supervision::SupervisionBus;
 use telemetry::Metrics;
 
 use crate::consumer_actor::clock_skews::ClockSkews;
-use crate::consumer_actor::decisions::{Decisions, split_detours};
+use crate::consumer_actor::decisions::{Decisions, EventCounts, split_detours};
 use crate::consumer_actor::message_log;
 
 /// Shared by all members of a group in an instance.
@@ -68,10 +67,10 @@ impl GroupConsumer {
     /// # Errors
     /// A port's. Messages that are not acknowledged then are delivered again; a detour without its end ends with the next message of its key.
     pub async fn apply(&self, decisions: Decisions, member: &dyn GroupMember) -> Result<(), Error> {
-        let Decisions { processed, forward, mut detours, acknowledge, occurred_at, failed: _ } = decisions;
+        let Decisions { processed, forward, mut detours, acknowledge, counts, failed: _ } = decisions;
         if !processed.is_empty() {
             let outcomes = self.inbox.commit(&self.group, processed).await?;
-            self.count(&outcomes, &occurred_at);
+            self.count(&outcomes, &counts);
         }
         if !forward.is_empty() {
             self.append_forwards(forward, &mut detours).await?;
@@ -91,13 +90,14 @@ impl GroupConsumer {
     }
 
     /// Counts new events with their age. A duplicate is only counted: its age says nothing about the consumer.
-    fn count(&self, outcomes: &[InboxOutcome], occurred_at: &[Timestamp]) {
+    fn count(&self, outcomes: &[InboxOutcome], counts: &[EventCounts]) {
         let now = self.clock.now();
-        for (outcome, occurred_at) in outcomes.iter().zip(occurred_at) {
+        for (outcome, EventCounts { occurred_at, is_stale }) in outcomes.iter().zip(counts) {
             match outcome {
                 InboxOutcome::New => {
                     self.metrics.kafka_consumer_processed_count.inc();
                     self.metrics.kafka_consumer_lag_ms.record(now.since(*occurred_at));
+                    self.metrics.region_conflict_rejected_count.inc_by(u64::from(*is_stale));
                 }
                 InboxOutcome::Duplicate => self.metrics.kafka_consumer_duplicate_count.inc(),
             }

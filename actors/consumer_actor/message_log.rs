@@ -9,6 +9,8 @@ use ports::broker::consumer_groups::Delivery;
 use ports::broker::{Position, Record};
 use supervision::{SupervisionBus, WorkInProgress};
 
+use crate::consumer_actor::decisions::DeadLettered;
+
 /// Messages of a poll that the event of a death names.
 const MESSAGES_NAMED_MAX: usize = 5;
 
@@ -50,21 +52,20 @@ pub fn partitions_lost(group: &str) {
 }
 
 /// A message was moved to the dead-letter topic. The live stream has it too.
-pub fn dead_lettered(delivery: &Delivery, failure: &IntakeFailure, events: &SupervisionBus) {
-    let Position { topic, partition, offset } = &delivery.position;
+pub fn dead_lettered(dead_letter: &DeadLettered, record: &Record, events: &SupervisionBus) {
+    let DeadLettered { position: Position { topic, partition, offset }, reason, span } = dead_letter;
+    let _entered = span.enter();
     tracing::error!(
         event = "message_dead_lettered",
         topic = &**topic,
         partition,
         offset,
-        key = &*delivery.record.key,
-        error = failure.reason.as_str(),
-        "message {offset} of {topic}/{partition} was moved to the dead-letter topic: {}",
-        failure.reason
+        key = &*record.key,
+        error = reason.as_str(),
+        "message {offset} of {topic}/{partition} was moved to the dead-letter topic: {reason}"
     );
-    let mut fields =
-        vec![("topic", topic.to_string()), ("key", delivery.record.key.to_string()), ("error", failure.reason.clone())];
-    fields.extend(request_id::of_record(&delivery.record).map(|id| ("request_id", id.to_owned())));
+    let mut fields = vec![("topic", topic.to_string()), ("key", record.key.to_string()), ("error", reason.clone())];
+    fields.extend(request_id::of_record(record).map(|id| ("request_id", id.to_owned())));
     events.publish_external("message_dead_lettered", fields);
 }
 

@@ -14,7 +14,7 @@ use ports::inbox::Effect;
 use ports::orders::OrderStore;
 use telemetry::traces::Tracer;
 
-use crate::consumer_actor::decisions::Decisions;
+use crate::consumer_actor::decisions::{Decisions, EventCounts};
 use crate::consumer_actor::group_consumer::GroupConsumer;
 use crate::consumer_actor::message_decider::MessageDecider;
 use crate::consumer_actor::{message_log, message_span};
@@ -88,15 +88,12 @@ impl MessageDecider for OrderPipeline {
                     stale,
                     "an event was consumed"
                 );
-                if stale {
-                    consumer.metrics.region_conflict_rejected_count.inc();
-                }
                 if let Some(failure) = fallback_after {
                     consumer.metrics.kafka_consumer_fallback_count.inc();
                     message_log::handled_by_fallback(delivery, &failure);
                 }
                 decisions.processed.push(event);
-                decisions.occurred_at.push(decoded.event.occurred_at);
+                decisions.counts.push(EventCounts { occurred_at: decoded.event.occurred_at, is_stale: stale });
                 consumer.leave_detour(delivery, needs_order, decisions);
             }
             IntakeStep::Retry { stage, failure } | IntakeStep::Block { stage, failure } => {

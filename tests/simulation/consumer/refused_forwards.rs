@@ -6,12 +6,14 @@ use app::consume::spring_headers;
 use app::contract::DecodedEvent;
 use app::operators::dead_letters::DeadLetterFilter;
 use domain::{OrderId, Status};
+use kit::faults::{Call, InjectedFault};
 use ports::broker::Record;
 use ports::inbox::Inbox;
 use ports::operators::Audit;
 
 use crate::support::environment::Environment;
 use crate::support::ledger::Ledger;
+use crate::support::log_capture::LogCapture;
 use crate::support::process::{GROUP, Process, TIMEOUT, TOPIC};
 use crate::support::record_faults::{RecordFault, header};
 use crate::support::recording_handler::RecordingHandler;
@@ -155,4 +157,27 @@ async fn refused_record_among_appended_ones_repeats_no_poll() {
     assert_eq!(process.records(DEAD_LETTERS).await.len(), 1, "the second message");
     assert_eq!(process.records("order.events-retry-0").await.len(), 2, "the first message, twice");
     assert_eq!(handler.handled(id), [0, 0]);
+}
+
+/// The poll is repeated after each failed append, and the handler is called again.
+#[tokio::test(start_paused = true)]
+async fn failed_appends_count_no_retry_and_no_dead_letter() {
+    let handler = RecordingHandler::new(false, usize::MAX, |_| true);
+    let (mut environment, mut ledger) = (Environment::new(), Ledger::default());
+    (environment.consumes, environment.handlers) = (true, handler.for_all_types());
+    let log = LogCapture::start();
+    let process = environment.start().await;
+    environment.script.times(2, Call::Append, InjectedFault::Unreachable);
+    ledger.create_order(&process).await;
+    let is_in = async |topic: &str| process.records(topic).await.len() == 1;
+    process.wait_until("the last retry", TIMEOUT, async || is_in("order.events-retry-3").await).await;
+    environment.script.times(2, Call::Append, InjectedFault::Unreachable);
+    process.wait_until("the message is a dead letter", TIMEOUT, async || is_in(DEAD_LETTERS).await).await;
+    process.wait_until_consumed(TIMEOUT).await;
+
+    assert_eq!(environment.script.injected(), [(Call::Append, InjectedFault::Unreachable); 4]);
+    let metrics = &process.metrics;
+    assert_eq!((metrics.kafka_consumer_retry_count.get(), metrics.kafka_consumer_dlq_count.get()), (4, 1));
+    let logged = log.fields("message_dead_lettered", ["topic", "error"]);
+    assert_eq!(logged, [["order.events-retry-3", "handler: not now"]]);
 }
