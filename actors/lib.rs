@@ -14,6 +14,7 @@ mod webhook_manager;
 mod system {
     pub mod dependencies;
     pub mod dispatcher;
+    pub mod live_feed;
     pub mod metrics_observer;
     pub mod options;
     pub mod partition_hand_over;

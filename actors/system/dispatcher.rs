@@ -3,15 +3,15 @@ use std::sync::Arc;
 
 use app::commands::CommitProgress;
 use app::dispatch::{
-    ActorView, ChangeOrder, CreateOrder, Created, Dispatch, EventsPublished, InjectError, InjectedFault, LiveEvent,
-    LiveFeed, PublishEvents, SupervisorView,
+    ActorView, ChangeOrder, CreateOrder, Created, Dispatch, EventsPublished, InjectError, InjectedFault, LiveFeed,
+    PublishEvents, SupervisorView,
 };
 use app::error::CommandError;
 use async_trait::async_trait;
 use domain::Order;
-use futures::StreamExt;
-use supervision::{FieldValue, Mailbox, SupervisionBus, SupervisionEvent, SupervisorSnapshot};
+use supervision::{Mailbox, SupervisionBus, SupervisorSnapshot};
 
+use super::live_feed::live_feed;
 use super::options::Options;
 use super::shards::{Shards, error_without_reply};
 use crate::event_intake::{EventIntake, Publish};
@@ -99,40 +99,6 @@ impl Dispatch for Dispatcher {
     }
 
     fn live(&self, after: Option<u64>) -> LiveFeed {
-        let (backlog, receiver) = self.bus.subscribe_after(after);
-        let next = futures::stream::unfold(receiver, |mut receiver| async move {
-            // The stream of a reader that is too slow ends: it reconnects with the last number it saw and receives all that the ring still has.
-            let event = receiver.recv().await.ok()?;
-            Some((live_event(&event), receiver))
-        });
-        LiveFeed { backlog: backlog.iter().map(live_event).collect(), next: next.boxed() }
-    }
-}
-
-fn live_event(event: &SupervisionEvent) -> LiveEvent {
-    let mut fields = serde_json::Map::new();
-    let mut put = |name: &str, text: &str| {
-        if !text.is_empty() {
-            fields.insert(name.to_owned(), text.into());
-        }
-    };
-    put("child", &event.child);
-    put("supervisor", &event.supervisor);
-    put("actor", event.kind);
-    put("reason", event.reason.unwrap_or_default());
-    if !event.child.is_empty() {
-        fields.insert("generation".to_owned(), event.generation.into());
-    }
-    for (name, value) in &event.fields {
-        fields.insert((*name).to_owned(), json(value));
-    }
-    let data = serde_json::Value::Object(fields).to_string();
-    LiveEvent { seq: event.seq, event: event.event.to_owned(), data, age: event.at.elapsed() }
-}
-
-fn json(value: &FieldValue) -> serde_json::Value {
-    match value {
-        FieldValue::Text(text) => text.clone().into(),
-        FieldValue::Number(number) => (*number).into(),
+        live_feed(&self.bus, after)
     }
 }

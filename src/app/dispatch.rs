@@ -233,9 +233,9 @@ pub enum InjectError {
 /// One event of the live stream: an actor's life cycle or a change of state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LiveEvent {
-    /// Sequence number; a client that reconnects sends the last one it received.
+    /// Sequence number; a client that reconnects sends the last one it received. That of `lagged` is the number of the last missed event.
     pub seq: u64,
-    /// Name of the event, such as `child_exited` or `region_passive`.
+    /// Name of the event, such as `child_exited` or `region_passive`. `lagged` counts the events that the reader missed.
     pub event: String,
     /// The event's fields as a JSON object.
     pub data: String,
@@ -247,7 +247,7 @@ pub struct LiveEvent {
 pub struct LiveFeed {
     /// Buffered events after that number.
     pub backlog: Vec<LiveEvent>,
-    /// Later events; the stream ends when the service stops or the reader is too slow.
+    /// Later events; the stream ends when the service stops or the reader is too slow. Events that it can no longer read are counted first.
     pub next: BoxStream<'static, LiveEvent>,
 }
 
@@ -281,6 +281,6 @@ pub trait Dispatch: Send + Sync {
     /// Whether fault injection is enabled.
     fn faults_enabled(&self) -> bool;
 
-    /// Subscribes to the live stream after a sequence number, or from now on.
+    /// Subscribes to the live stream after a sequence number. Without one, or with 0, it begins with all buffered events.
     fn live(&self, after: Option<u64>) -> LiveFeed;
 }

@@ -30,8 +30,10 @@ const PREAMBLE: &str = "retry: 2000\n\n";
 
 /// Follow the live events
 ///
-/// Life-cycle events and state changes; `id` grows by one, `event` is the name, `data` is a JSON object. The stream ends at the first
-/// keep-alive after the token has expired.
+/// Life-cycle events and state changes; `id` grows by one, `event` is the name, `data` is a JSON object. The event `lagged` stands for events
+/// that the client missed, because it reads too slowly or was away for longer than the service keeps them (1,000 events): `data` is
+/// `{"missed": n}`, and `id` is that of the last missed event. A client that reads too slowly is disconnected after it. The stream ends at
+/// the first keep-alive after the token has expired.
 #[utoipa::path(get, path = "/admin/events", tag = "admin", operation_id = "liveEvents", security(("bearer" = [])),
     params(("Last-Event-ID" = Option<u64>, Header, description = "Resume after this event")),
     responses(
@@ -66,7 +68,7 @@ pub(crate) fn follow_as(
     let Ok(permit) = context.state.streams.clone().try_acquire_owned() else {
         return Err(Problem::unavailable("too many clients follow the live stream", 5));
     };
-    // A malformed id counts as absent: the stream starts with the next event.
+    // A malformed id counts as absent.
     let after = single_value(context.headers(), "last-event-id").and_then(|id| id.trim().parse().ok());
     let LiveFeed { backlog, next } = context.state.dispatch.live(after);
     let backlog = backlog.iter().map(&form).collect();

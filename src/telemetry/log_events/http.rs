@@ -94,4 +94,12 @@ const EVENTS: &[LogEvent] = &[
         meaning: "A user sent dead letters of a topic back.",
         action: "Nothing to do: it is the audit record.",
     },
+    LogEvent {
+        name: "lagged",
+        levels: &[],
+        fields: &["missed"],
+        meaning: "A reader of `/admin/events` missed `missed` events, because it was away for longer than the service keeps them, or reads too slowly. \
+                  Its number is that of the last missed event.",
+        action: "Nothing to do. The log has the events, except those that are only on the live event stream.",
+    },
 ];

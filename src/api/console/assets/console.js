@@ -149,11 +149,14 @@ function follow(log) {
 
   function take(event) {
     last = event.id;
-    addFilterLink(event.event);
     const line = JSON.parse(event.data);
-    if (only && event.event !== only) return;
-    if (severity && SEVERITIES.indexOf(line.severity) < SEVERITIES.indexOf(severity)) return;
-    if (q && !`${line.sentence} ${JSON.stringify(line.data)}`.toLowerCase().includes(q.toLowerCase())) return;
+    // Missed entries are shown under every filter: any of them may have matched it.
+    if (event.event !== 'lagged') {
+      addFilterLink(event.event);
+      if (only && event.event !== only) return;
+      if (severity && SEVERITIES.indexOf(line.severity) < SEVERITIES.indexOf(severity)) return;
+      if (q && !`${line.sentence} ${JSON.stringify(line.data)}`.toLowerCase().includes(q.toLowerCase())) return;
+    }
     if (!paused) return show({ ...event, line });
     queued.push({ ...event, line });
     if (queued.length > EVENTS_MAX) queued.shift();

@@ -151,6 +151,7 @@ fn service_event(event: &str, fields: &Fields<'_>) -> Option<(Severity, String)>
             let reason = if fields.has("reason") { format!(" ({})", text("reason")) } else { String::new() };
             (Severity::Info, format!("{}: {} {}{reason}", text("by"), text("action"), text("on")))
         }
+        "lagged" => (Severity::Warning, missed(&text("missed"))),
         "order_sampled" => (
             Severity::Info,
             format!("Order {} emitted {} as version {}", text("order_id"), text("type"), text("version")),
@@ -158,6 +159,11 @@ fn service_event(event: &str, fields: &Fields<'_>) -> Option<(Severity, String)>
         _ => return None,
     };
     Some(described)
+}
+
+/// That the page lacks events between its newest and its older ones.
+fn missed(count: &str) -> String {
+    if count == "1" { "1 entry was missed".to_owned() } else { format!("{count} entries were missed") }
 }
 
 fn error_text(fields: &Fields<'_>) -> String {
@@ -221,6 +227,8 @@ mod tests {
                 Severity::Info,
                 "ann: park row 6 (later)",
             ),
+            ("lagged", r#"{"missed":1}"#, Severity::Warning, "1 entry was missed"),
+            ("lagged", r#"{"missed":25}"#, Severity::Warning, "25 entries were missed"),
             ("child_sneezed", r#"{"child":"/x"}"#, Severity::Info, "/x: child sneezed"),
             ("odd", "no json", Severity::Info, "odd"),
         ];

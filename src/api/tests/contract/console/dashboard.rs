@@ -154,6 +154,22 @@ async fn events_are_sentences_and_filtered_by_severity_and_text() {
     page(&browser.get("/console/events?severity=loud").await, 400);
 }
 
+#[actix_web::test]
+async fn a_slow_reader_of_the_live_stream_gets_the_count_of_missed_events_before_its_end() {
+    let server = TestServer::new();
+    *server.dispatch.reader_is_slow.lock() = true;
+    let browser = Browser::log_in(&server).await;
+
+    let stream = server.send(get("/admin/events").insert_header(admin())).await.text();
+    let console = browser.get("/console/events/stream").await.text();
+
+    assert!(stream.ends_with("id: 29\nevent: lagged\ndata: {\"missed\":25}\n\n"), "{stream}");
+    assert!(console.contains("id: 29\nevent: lagged\n") && console.contains("25 entries were missed"), "{console}");
+    let document = server.send(get("/openapi.json")).await.json();
+    let description = document["paths"]["/admin/events"]["get"]["description"].to_string();
+    assert!(description.contains("`lagged`") && description.contains("missed"), "{description}");
+}
+
 /// A browser that holds the cookies of a session and moves to another process.
 struct Cookies {
     pair: String,

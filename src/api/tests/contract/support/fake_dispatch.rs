@@ -28,6 +28,8 @@ pub struct FakeDispatch {
     pub faults: Mutex<Vec<(String, InjectedFault, String)>>,
     pub published: Mutex<Vec<PublishEvents>>,
     pub faults_enabled: bool,
+    /// Whether a reader of the live stream misses 25 events and is disconnected.
+    pub reader_is_slow: Mutex<bool>,
     /// Events that were added to the live stream.
     pub announced: Mutex<Vec<AnnouncedEvent>>,
 }
@@ -49,6 +51,7 @@ impl FakeDispatch {
             faults: Mutex::default(),
             published: Mutex::default(),
             faults_enabled: true,
+            reader_is_slow: Mutex::default(),
             announced: Mutex::default(),
         }
     }
@@ -187,9 +190,12 @@ impl Dispatch for FakeDispatch {
             data: format!("{{\"n\":{seq}}}"),
             age: std::time::Duration::from_secs(1),
         };
-        LiveFeed {
-            backlog: after.map_or(Vec::new(), |after| (after + 1..=3).map(event).collect()),
-            next: stream::iter([event(4)]).chain(stream::pending()).boxed(),
+        let backlog = after.map_or(Vec::new(), |after| (after + 1..=3).map(event).collect());
+        let next = stream::iter([event(4)]);
+        if !*self.reader_is_slow.lock() {
+            return LiveFeed { backlog, next: next.chain(stream::pending()).boxed() };
         }
+        let lagged = LiveEvent { event: "lagged".into(), data: "{\"missed\":25}".into(), ..event(29) };
+        LiveFeed { backlog, next: next.chain(stream::iter([lagged])).boxed() }
     }
 }
