@@ -40,6 +40,7 @@ pub(crate) fn row_filter(query: &Query<'_>) -> Result<RowFilter, Problem> {
         )?,
         key: event_key(query)?,
         kind: event_type(query)?,
+        failure_type: failure_type(query)?,
         after: query.non_empty("after")?.map_or(Ok(None), |_| query.integer("after"))?,
         ..RowFilter::default()
     })

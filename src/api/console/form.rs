@@ -78,9 +78,13 @@ pub(crate) fn raw_values<'a, const N: usize>(
 pub(crate) fn failure_filter_fields(key: &str, kind: &str, failure: &str, age: &str) -> Markup {
     html! {
         (text_field("Key", "key", key)) (text_field("Type", "type", kind))
-        (select_field("Failure", "failureType", &FailureType::ALL.map(FailureType::as_str), failure))
+        (failure_type_field(failure))
         (text_field("Older than (5s, 1h)", "olderThan", age))
     }
+}
+
+pub(crate) fn failure_type_field(selected: &str) -> Markup {
+    select_field("Failure", "failureType", &FailureType::ALL.map(FailureType::as_str), selected)
 }
 
 pub(crate) fn text_field(label: &str, name: &str, value: &str) -> Markup {

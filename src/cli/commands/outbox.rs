@@ -9,14 +9,14 @@ mod show;
 mod why;
 
 use app::operators::outbox::Operations;
-use app::port_types::{EventKey, RowFilter, RowId, RowStatus};
+use app::port_types::{EventKey, FailureType, RowFilter, RowId, RowStatus};
 use clap::Subcommand;
 use posthaste::Config;
 
 use super::super::failure::Failure;
 use super::super::output::format::OutputArguments;
 use super::super::runtime::block_on;
-use super::super::value_parsers::{event_key, event_type, row_id, status};
+use super::super::value_parsers::{event_key, event_type, failure_type, row_id, status};
 
 #[derive(Subcommand)]
 pub(crate) enum Verb {
@@ -31,6 +31,9 @@ pub(crate) enum Verb {
         /// Only rows of this event type, such as ORDER_CREATED.
         #[arg(long = "type", value_parser = event_type)]
         kind: Option<String>,
+        /// Only rows whose last failure has this type.
+        #[arg(long, value_parser = failure_type(), ignore_case = true)]
+        failure: Option<FailureType>,
         /// Only rows after this row id.
         #[arg(long, value_parser = row_id)]
         after: Option<RowId>,
@@ -73,8 +76,8 @@ pub(crate) fn outbox(config: &Config, verb: Verb) -> Result<u8, Failure> {
 
 async fn execute(config: &Config, operations: &Operations, verb: Verb) -> Result<(), Failure> {
     match verb {
-        Verb::List { status, key, kind, after, limit, output } => {
-            let filter = RowFilter { status, key, kind, after, ..RowFilter::default() };
+        Verb::List { status, key, kind, failure: failure_type, after, limit, output } => {
+            let filter = RowFilter { status, key, kind, failure_type, after, older_than: None };
             rows::list(operations, filter, limit, output.is_json()).await
         }
         Verb::Show { id, output } => show::show(config, operations, id, output.is_json()).await,

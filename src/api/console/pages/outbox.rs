@@ -7,7 +7,7 @@ use app::health::HealthSnapshot;
 use maud::{Markup, html};
 
 use crate::admin::filters::row_filter;
-use crate::console::form::text_field;
+use crate::console::form::{failure_type_field, text_field};
 use crate::console::format::grouped;
 use crate::console::layout::{self, Page};
 use crate::console::links::shell_command;
@@ -38,7 +38,7 @@ pub(crate) async fn show(context: RequestContext) -> RouteResult {
         p class="quiet" { a href="/actuator/metrics/outbox_rows" { "outbox_rows" } " · "
             a href="/actuator/metrics/outbox_partitions_owned" { "outbox_partitions_owned" } }
     };
-    let command = shell_command("posthaste outbox list", &raw.parameters());
+    let command = shell_command("posthaste outbox list", &raw.options());
     layout::show(&context, &page(main, true, &raw.link("/admin/outbox", raw.after), &command))
 }
 
@@ -84,8 +84,9 @@ fn filter_form(raw: &RawRowFilter<'_>) -> Markup {
             @if !raw.status.is_empty() { input type="hidden" name="status" value=(raw.status); }
             (text_field("Key", "key", raw.key))
             (text_field("Type", "type", raw.kind))
+            (failure_type_field(raw.failure))
             button { "Show" }
-            @if !(raw.key.is_empty() && raw.kind.is_empty()) { a href="/console/outbox" { "Clear" } }
+            @if raw.has_conditions() { a href="/console/outbox" { "Clear" } }
         }
     }
 }

@@ -3,7 +3,7 @@ use app::port_types::RowFilter;
 use maud::html;
 
 use crate::admin::dead_letters::audit;
-use crate::admin::filters::{failure_type, older_than, row_filter};
+use crate::admin::filters::{older_than, row_filter};
 use crate::admin::live_events::log_unless_unchanged;
 use crate::admin::operator_body::{LIMIT_MAX, paced_redrive};
 use crate::console::form::{self, hidden_fields};
@@ -38,7 +38,8 @@ pub(crate) async fn count(context: RequestContext) -> RouteResult {
     };
     let options = [("key", key), ("type", kind), ("failure", failure), ("older-than", age)];
     let command = shell_command("posthaste outbox redrive --dry-run", &options);
-    let path = link("/admin/outbox", &[("status", "PARKED"), ("key", key), ("type", kind)]);
+    let conditions = [("status", "PARKED"), ("key", key), ("type", kind), ("failureType", failure)];
+    let path = link("/admin/outbox", &conditions);
     layout::show(
         &context,
         &Page { tab: "Outbox", refreshes: false, title: "Redrive parked rows", main, path: &path, command: &command },
@@ -63,6 +64,5 @@ pub(crate) async fn redrive(context: RequestContext) -> RouteResult {
 }
 
 fn parked_row_filter(query: &Query<'_>) -> Result<RowFilter, Problem> {
-    let (failure_type, older_than) = (failure_type(query)?, older_than(query)?);
-    Ok(RowFilter { failure_type, older_than, status: None, after: None, ..row_filter(query)? })
+    Ok(RowFilter { older_than: older_than(query)?, status: None, after: None, ..row_filter(query)? })
 }

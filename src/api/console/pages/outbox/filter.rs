@@ -9,33 +9,54 @@ pub(super) struct RawRowFilter<'a> {
     pub(super) status: &'a str,
     pub(super) key: &'a str,
     pub(super) kind: &'a str,
+    pub(super) failure: &'a str,
     pub(super) after: &'a str,
 }
 
 impl<'a> RawRowFilter<'a> {
     pub(super) fn read(query: &'a Query<'_>) -> Result<Self, Problem> {
-        let text = |name| query.non_empty(name).map(Option::unwrap_or_default);
-        Ok(Self { status: text("status")?, key: text("key")?, kind: text("type")?, after: text("after")? })
+        Self::from_texts(|name| query.non_empty(name).map(Option::unwrap_or_default))
     }
 
     /// As far as the parameters can be read: for the page that says what is wrong with them.
     pub(super) fn lenient(query: &'a Query<'_>) -> Self {
-        let text = |name| query.non_empty(name).ok().flatten().unwrap_or_default();
-        Self { status: text("status"), key: text("key"), kind: text("type"), after: text("after") }
+        let text = |name: &'static str| Ok::<_, Problem>(query.non_empty(name).ok().flatten().unwrap_or_default());
+        Self::from_texts(text).unwrap_or_default()
     }
 
-    /// The parameters under the names of the command line's options too.
-    pub(super) fn parameters(&self) -> [(&'static str, &'a str); 4] {
-        [("status", self.status), ("key", self.key), ("type", self.kind), ("after", self.after)]
+    fn from_texts(text: impl Fn(&'static str) -> Result<&'a str, Problem>) -> Result<Self, Problem> {
+        let (status, key, kind) = (text("status")?, text("key")?, text("type")?);
+        Ok(Self { status, key, kind, failure: text("failureType")?, after: text("after")? })
+    }
+
+    /// The parameters under the names of the command line's options.
+    pub(super) fn options(&self) -> [(&'static str, &'a str); 5] {
+        let [status, key, kind] = [("status", self.status), ("key", self.key), ("type", self.kind)];
+        [status, key, kind, ("failure", self.failure), ("after", self.after)]
+    }
+
+    /// The conditions that are not the status, under the names of the parameters.
+    pub(super) fn conditions(&self) -> [(&'static str, &'a str); 3] {
+        [("key", self.key), ("type", self.kind), ("failureType", self.failure)]
+    }
+
+    /// Whether rows are left out for another reason than their status.
+    pub(super) fn has_conditions(&self) -> bool {
+        self.conditions().iter().any(|(_, value)| !value.is_empty())
     }
 
     /// A link to the same filter with another `after`.
     pub(super) fn link(&self, path: &str, after: &str) -> String {
-        link(path, &[("status", self.status), ("key", self.key), ("type", self.kind), ("after", after)])
+        self.link_with(path, self.status, after)
     }
 
     /// A link to the first page of the same filter with another status.
     pub(super) fn with_status(&self, status: &str) -> String {
-        link("/console/outbox", &[("status", status), ("key", self.key), ("type", self.kind)])
+        self.link_with("/console/outbox", status, "")
+    }
+
+    fn link_with(&self, path: &str, status: &str, after: &str) -> String {
+        let [key, kind, failure] = self.conditions();
+        link(path, &[("status", status), key, kind, failure, ("after", after)])
     }
 }

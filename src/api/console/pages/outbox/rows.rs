@@ -1,6 +1,6 @@
 //! The table of the rows. Unsent ones can be selected for an action, which another page counts first.
 use app::operators::outbox::RowPage;
-use app::port_types::{RowStatus, RowView};
+use app::port_types::{FailureType, RowStatus, RowView};
 use domain::Timestamp;
 use maud::{Markup, html};
 
@@ -18,7 +18,7 @@ pub(super) fn list(rows: &RowPage, raw: &RawRowFilter<'_>, now: Timestamp) -> Ma
                     caption { "Rows in insertion order" }
                     thead { tr {
                         @if selectable { th scope="col" { span class="hidden" { "Select" } } }
-                        @for name in ["Row", "Status", "Type", "Key", "Partition", "Attempts", "Next attempt", "Last failure", "Created"] {
+                        @for name in ["Row", "Status", "Type", "Key", "Partition", "Attempts", "Next attempt", "Failure", "Last failure", "Created"] {
                             th scope="col" { (name) }
                         }
                     } }
@@ -30,7 +30,7 @@ pub(super) fn list(rows: &RowPage, raw: &RawRowFilter<'_>, now: Timestamp) -> Ma
         p class="pages" {
             @if !raw.after.is_empty() { a href=(raw.link("/console/outbox", "")) { "First page" } " " }
             @if let Some(next) = rows.next { a rel="next" href=(raw.link("/console/outbox", &next.to_string())) { "Next page" } " " }
-            a href=(link("/console/outbox/redrive", &[("key", raw.key), ("type", raw.kind)])) { "Redrive all parked rows that match…" }
+            a href=(link("/console/outbox/redrive", &raw.conditions())) { "Redrive all parked rows that match…" }
         }
     }
 }
@@ -67,6 +67,7 @@ fn table_row(row: &RowView, selectable: bool, now: Timestamp) -> Markup {
             td class="number" data-label="Partition" { (row.partition.0) }
             td class="number" data-label="Attempts" { (row.retry_count) }
             td data-label="Next attempt" { (optional_time(row.next_attempt_at, now)) }
+            td data-label="Failure" { (or_dash(row.failure_type.map(FailureType::as_str))) }
             td data-label="Last failure" { (or_dash(row.last_failure_reason.as_deref())) }
             td data-label="Created" { (relative_time(row.created_at, now)) }
         }

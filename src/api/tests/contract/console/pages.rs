@@ -161,6 +161,38 @@ async fn rows_are_filtered_diagnosed_and_changed_with_a_reason() {
 }
 
 #[actix_web::test]
+async fn rows_are_filtered_by_failure_type_on_the_page_and_over_http() {
+    let server = TestServer::new();
+    let browser = Browser::log_in(&server).await;
+    let page_of = async |query: &str| browser.get(&format!("/console/outbox?{query}")).await.text();
+
+    let network = page_of("failureType=NETWORK&status=PARKED").await;
+    assert!(network.contains("/console/outbox/2\"") && !network.contains("/console/outbox/3\""), "{network}");
+    for expected in [
+        "<option value=\"NETWORK\" selected>",
+        "data-label=\"Failure\">NETWORK<",
+        "/console/outbox?status=FAILED&amp;failureType=NETWORK",
+        "/console/outbox/redrive?failureType=NETWORK",
+        "/admin/outbox?status=PARKED&amp;failureType=NETWORK",
+        "posthaste outbox list --status PARKED --failure NETWORK",
+    ] {
+        assert!(network.contains(expected), "{expected} is not in {network}");
+    }
+    assert!(page_of("failureType=TIMEOUT").await.contains("No rows match"));
+    let refused = page(&browser.get("/console/outbox?failureType=x&key=k").await, 400);
+    assert!(refused.contains("must be one of NETWORK") && refused.contains("value=\"k\""), "{refused}");
+
+    let ids = async |query: &str| {
+        let reply = server.send(get(&format!("/admin/outbox{query}")).insert_header(admin())).await;
+        let rows = reply.json()["rows"].as_array().cloned().unwrap_or_default();
+        rows.iter().filter_map(|row| row["id"].as_i64()).collect::<Vec<_>>()
+    };
+    assert_eq!(ids("?failureType=NETWORK").await, [2]);
+    assert_eq!(ids("?failureType=").await, [1, 2, 3, 4]);
+    server.send(get("/admin/outbox?failureType=x").insert_header(admin())).await.problem(400, "BAD_REQUEST");
+}
+
+#[actix_web::test]
 async fn parked_rows_are_counted_before_they_are_redriven() {
     let server = TestServer::new();
     let browser = Browser::log_in(&server).await;

@@ -241,6 +241,7 @@ impl OutboxOperators for FakeOutbox {
             filter.status.is_none_or(|status| status == row.status)
                 && filter.key.as_ref().is_none_or(|key| *key == row.key)
                 && filter.kind.as_ref().is_none_or(|kind| *kind == row.kind)
+                && (filter.failure_type.is_none() || filter.failure_type == row.failure_type)
                 && filter.after.is_none_or(|after| row.id > after)
         };
         Ok(self.rows.lock().iter().filter(matches).take(limit as usize).cloned().collect())
