@@ -143,10 +143,11 @@ impl BackpressureManager {
             .backpressure_kafka_lag_ms
             .set(gauge_value(u64::try_from(self.inputs.lag.as_millis()).unwrap_or(u64::MAX)));
         metrics.backpressure_db_saturation_percent.set(self.inputs.saturation * 100.0);
-        let inputs = self.inputs;
+        let (inputs, thresholds) = (self.inputs, self.options.pressure);
         self.dependencies.health.update(|snapshot| {
             snapshot.stage = stage;
             snapshot.inputs = inputs;
+            snapshot.thresholds = thresholds;
         });
         self.publish_mailboxes();
     }

@@ -86,6 +86,7 @@ impl OutboxPublisher {
         dirty: DirtyPartitions,
     ) -> Self {
         let (health, metrics) = (dependencies.health.clone(), Arc::clone(&dependencies.metrics));
+        let (clock, breaker) = (Arc::clone(&dependencies.clock), options.breaker.clone());
         Self {
             schedule: Schedule::resuming(workers.iter().flat_map(Workers::partitions)),
             workers,
@@ -96,7 +97,7 @@ impl OutboxPublisher {
             timers: PartitionTimers::default(),
             run_requested: false,
             cycle_timer: None,
-            breaker: BreakerGuard::new(options.breaker.clone(), health, metrics, bus),
+            breaker: BreakerGuard::new(breaker, clock, health, metrics, bus),
             sweeper: Sweeper::new(&dependencies, &options),
             status: RelayStatus::default(),
             retiring: false,

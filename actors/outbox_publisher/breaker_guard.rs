@@ -10,6 +10,7 @@ use app::policy::breaker::{self, BreakerPermit, BreakerState, CircuitBreaker};
 use futures::stream::{self, Stream};
 use parking_lot::Mutex;
 use ports::broker::{Broker, FailureId};
+use ports::clock::Clock;
 use ports::partitions::PartitionNo;
 use supervision::SupervisionBus;
 use telemetry::Metrics;
@@ -36,6 +37,7 @@ pub struct BreakerGuard {
     recovered_at: Arc<Mutex<Option<Instant>>>,
     /// Start of the batch whose failure last opened the breaker.
     opened_by: Option<Instant>,
+    clock: Arc<dyn Clock>,
     health: HealthBoard,
     metrics: Arc<Metrics>,
     bus: SupervisionBus,
@@ -43,7 +45,13 @@ pub struct BreakerGuard {
 
 impl BreakerGuard {
     /// Starts with a closed breaker and a broker that is not known to be down.
-    pub fn new(options: breaker::Options, health: HealthBoard, metrics: Arc<Metrics>, bus: SupervisionBus) -> Self {
+    pub fn new(
+        options: breaker::Options,
+        clock: Arc<dyn Clock>,
+        health: HealthBoard,
+        metrics: Arc<Metrics>,
+        bus: SupervisionBus,
+    ) -> Self {
         Self {
             breaker: CircuitBreaker::new(options),
             created_at: Instant::now(),
@@ -53,6 +61,7 @@ impl BreakerGuard {
             broker_is_down: false,
             recovered_at: Arc::default(),
             opened_by: None,
+            clock,
             health,
             metrics,
             bus,
@@ -82,6 +91,7 @@ impl BreakerGuard {
     /// There was no batch to send as the probe: the next caller probes.
     pub fn return_probe(&mut self) {
         self.breaker.probe_without_result(self.created_at.elapsed());
+        self.publish_state();
     }
 
     /// The batch of this partition is the probe.
@@ -150,6 +160,7 @@ impl BreakerGuard {
         if std::mem::replace(&mut self.broker_is_down, is_down) && !is_down {
             self.breaker.allow_probe_now(self.created_at.elapsed());
             self.retry_is_due = false;
+            self.publish_state();
         }
     }
 
@@ -171,9 +182,10 @@ impl BreakerGuard {
 
     /// Shows the state in metrics and health.
     pub fn publish_state(&self) {
-        let name = self.breaker.name();
+        let (name, until_probe) = (self.breaker.name(), self.breaker.until_probe(self.created_at.elapsed()));
+        let probe_at = until_probe.map(|wait| self.clock.now().plus(wait));
         self.metrics.kafka_breaker_state.set(self.breaker.number());
-        self.health.update(|snapshot| snapshot.breaker = name);
+        self.health.update(|snapshot| (snapshot.breaker, snapshot.breaker_probe_at) = (name, probe_at));
     }
 }
 
@@ -182,6 +194,7 @@ mod tests {
     use std::time::Duration;
 
     use app::health::Component;
+    use domain::Timestamp;
     use supervision::{Observer, SupervisionEvent};
 
     use super::*;
@@ -196,10 +209,19 @@ mod tests {
         fn handled(&self, _kind: &'static str, _wait: Duration, _work: Duration) {}
     }
 
+    /// A clock that stands still at ten seconds.
+    struct StoppedClock;
+
+    impl Clock for StoppedClock {
+        fn now(&self) -> Timestamp {
+            Timestamp::from_millis(10_000)
+        }
+    }
+
     fn guard() -> BreakerGuard {
         let options = breaker::Options { failures: 2, open: OPEN };
         let bus = SupervisionBus::new(supervision::Options::default(), Arc::new(Ignore));
-        BreakerGuard::new(options, HealthBoard::default(), Metrics::new(), bus)
+        BreakerGuard::new(options, Arc::new(StoppedClock), HealthBoard::default(), Metrics::new(), bus)
     }
 
     /// A batch that begins now reports this.
@@ -252,6 +274,7 @@ mod tests {
         let mut guard = opened();
         assert_eq!(pause(&mut guard), Some(OPEN));
         assert_eq!(guard.health.read().breaker, "open");
+        assert_eq!(guard.health.read().breaker_probe_at, Some(Timestamp::from_millis(30_000)), "the end of the pause");
 
         tokio::time::advance(OPEN).await;
         assert_eq!(guard.try_acquire(), BreakerPermit::Probe);
@@ -261,6 +284,7 @@ mod tests {
         record(&mut guard, PARTITION, BrokerSignal::Works);
 
         assert_eq!((guard.try_acquire(), guard.health.read().breaker), (BreakerPermit::Free, "closed"));
+        assert_eq!(guard.health.read().breaker_probe_at, None);
     }
 
     #[tokio::test(start_paused = true)]
@@ -292,6 +316,11 @@ mod tests {
         assert_eq!(pause(&mut guard), Some(OPEN));
         show(&guard, None);
         guard.read_health();
+        assert_eq!(
+            guard.health.read().breaker_probe_at,
+            Some(Timestamp::from_millis(10_000)),
+            "a probe is allowed now"
+        );
         assert_eq!(guard.try_acquire(), BreakerPermit::Probe);
 
         guard.begin_probe(PARTITION);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use domain::Timestamp;
 use ports::outbox::RowCounts;
 
-use crate::policy::backpressure::{PressureInputs, PressureStage};
+use crate::policy::backpressure::{PressureInputs, PressureStage, PressureThresholds};
 
 /// Health of one dependency, from its last probes.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,6 +40,8 @@ pub struct HealthSnapshot {
     pub stage: PressureStage,
     /// Measurements from which the stage was derived.
     pub inputs: PressureInputs,
+    /// Values from which each of these measurements raises the level.
+    pub thresholds: PressureThresholds,
     /// Outbox depth at the last measurement.
     pub depth: RowCounts,
     /// Time of that measurement.
@@ -48,6 +50,8 @@ pub struct HealthSnapshot {
     pub partitions_owned: usize,
     /// State of the broker's circuit breaker: `closed`, `half-open` or `open`.
     pub breaker: &'static str,
+    /// Time from which the open breaker allows its next probe; `None` unless it is open.
+    pub breaker_probe_at: Option<Timestamp>,
     /// Whether a broker is configured.
     pub broker_configured: bool,
 }

@@ -93,7 +93,7 @@ pub(super) fn actors(config: &Config, instance: InstanceId, producer_slots: Prod
         relay,
         rules: config.relay_rules(),
         breaker: config.broker.breaker.clone(),
-        pressure: config.backpressure.clone(),
+        pressure: config.backpressure,
         partitions: config.outbox.partitions,
         producers: producer_slots,
         publisher_enabled: config.outbox.publisher.enabled,

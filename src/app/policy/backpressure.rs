@@ -114,7 +114,7 @@ pub struct PressureInputs {
 }
 
 /// For each input, the values from which it is ELEVATED and CRITICAL.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PressureThresholds {
     /// Thresholds of the consumer lag.
@@ -138,10 +138,15 @@ impl Default for PressureThresholds {
 impl PressureThresholds {
     /// The level of these inputs, with every threshold multiplied by `share`.
     pub fn level(&self, inputs: &PressureInputs, share: f64) -> PressureLevel {
+        let [lag, backlog, saturation] = self.levels(inputs, share);
+        lag.max(backlog).max(saturation)
+    }
+
+    /// The levels of lag, backlog and saturation, each by itself, with every threshold multiplied by `share`.
+    pub fn levels(&self, inputs: &PressureInputs, share: f64) -> [PressureLevel; 3] {
         let lag = grade(inputs.lag.as_secs_f64(), (self.lag.0.as_secs_f64(), self.lag.1.as_secs_f64()), share);
         let backlog = grade(inputs.backlog as f64, (self.backlog.0 as f64, self.backlog.1 as f64), share);
-        let saturation = grade(inputs.saturation, self.saturation, share);
-        lag.max(backlog).max(saturation)
+        [lag, backlog, grade(inputs.saturation, self.saturation, share)]
     }
 }
 

@@ -107,6 +107,14 @@ impl CircuitBreaker {
         }
     }
 
+    /// Time until the next probe is allowed, zero when it is; `None` unless the breaker is open.
+    pub fn until_probe(&self, now: Duration) -> Option<Duration> {
+        match self.state {
+            BreakerState::Open { until } => Some(until.saturating_sub(now)),
+            BreakerState::Closed { .. } | BreakerState::HalfOpen => None,
+        }
+    }
+
     /// The present state, for views.
     pub fn state(&self) -> BreakerState {
         self.state
@@ -183,8 +191,10 @@ mod tests {
             breaker.failed(s(0));
         }
         assert_eq!(breaker.try_acquire(s(1)), BreakerPermit::Wait(s(19)));
+        assert_eq!([1, 25].map(|now| breaker.until_probe(s(now))), [Some(s(19)), Some(s(0))]);
 
         breaker.allow_probe_now(s(2));
+        assert_eq!(breaker.until_probe(s(2)), Some(s(0)));
         assert_eq!(breaker.try_acquire(s(2)), BreakerPermit::Probe);
         breaker.failed(s(3));
         assert_eq!(

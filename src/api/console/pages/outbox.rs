@@ -32,7 +32,7 @@ pub(crate) async fn show(context: RequestContext) -> RouteResult {
     let (rows, now) = (operations.rows(&filter, PAGE_SIZE).await?, operations.now());
     let main = html! {
         (tabs(&raw, &snapshot))
-        section class="card" { h2 { "Partitions" } (partitions::grid(&operations.partitions().await?)) }
+        section class="card" { h2 { "Partitions" } (partitions::grid(&operations.partitions().await?, now)) }
         (filter_form(&raw))
         (rows::list(&rows, &raw, now))
         p class="quiet" { a href="/actuator/metrics/outbox_rows" { "outbox_rows" } " · "

@@ -1,4 +1,5 @@
 //! The overview: a verdict, the flow of events, what waits, and the state of the service around it.
+mod consumers;
 mod flow;
 mod service_state;
 pub(crate) mod verdict;
@@ -35,7 +36,8 @@ pub(crate) async fn show(context: RequestContext) -> RouteResult {
             (rows_by_status(&snapshot))
             (chart(&state.depth_history.recent(now), now))
         }
-        (service_state::cards(state, &snapshot, &actors))
+        (service_state::cards(state, &snapshot, &actors, now))
+        (consumers::card(state))
         p class="quiet" {
             "posthaste " strong { (telemetry::VERSION) } ", commit " (telemetry::COMMIT) " · the outbox was measured " (optional_time(snapshot.measured_at.map(|at| at.min(now)), now)) "."
         }

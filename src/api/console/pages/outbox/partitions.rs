@@ -1,13 +1,14 @@
 //! The partitions as a grid: the more unsent rows, the stronger the colour. The busiest come first in words.
 use app::port_types::PartitionView;
+use domain::Timestamp;
 use maud::{Markup, html};
 
-use crate::console::format::{counted, grouped, state_label};
+use crate::console::format::{counted, grouped, relative_time, state_label};
 
 /// Steps of the colour.
 const HEAT_STEPS: u64 = 4;
 
-pub(super) fn grid(all: &[PartitionView]) -> Markup {
+pub(super) fn grid(all: &[PartitionView], now: Timestamp) -> Markup {
     let unsent: u64 = all.iter().map(|one| one.depth).sum();
     let unowned = all.iter().filter(|one| one.owner.is_none()).count();
     let most = all.iter().map(|one| one.depth).max().unwrap_or(0);
@@ -21,13 +22,13 @@ pub(super) fn grid(all: &[PartitionView]) -> Markup {
         }
         details id="leases" {
             summary { "Owners and leases" }
-            (leases(all, most))
+            (leases(all, most, now))
         }
     }
 }
 
-/// Every partition with its owner and the epoch of its lease.
-fn leases(all: &[PartitionView], most: u64) -> Markup {
+/// Every partition with its owner, and the epoch and the expiry of its lease. The owner renews a lease long before it expires.
+fn leases(all: &[PartitionView], most: u64, now: Timestamp) -> Markup {
     html! {
         ol class="grid" {
             @for one in all {
@@ -35,6 +36,9 @@ fn leases(all: &[PartitionView], most: u64) -> Markup {
                     strong { (one.partition.0) } " " span class="depth" { (grouped(one.depth)) span class="unit" { " rows" } }
                     div class="owner" { @match &one.owner { Some(owner) => { (owner) }, None => { (state_label("unowned")) } } }
                     small { "epoch " (one.epoch) @if one.in_flight.is_some() { ", in flight" } }
+                    @if let Some(at) = one.expires_at.filter(|_| one.owner.is_some()) {
+                        small { br; @if at > now { "expires " } @else { "expired " } (relative_time(at, now)) }
+                    }
                 }
             }
         }
@@ -63,7 +67,30 @@ fn heat(depth: u64, most: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use app::port_types::{InstanceId, PartitionNo};
+
     use super::*;
+
+    #[test]
+    fn a_lease_shows_when_it_expires_and_a_free_partition_shows_none() {
+        let now = Timestamp::from_millis(10_000);
+        let text = |owner: Option<&str>, expires_at: i64| {
+            let view = PartitionView {
+                partition: PartitionNo(7),
+                owner: owner.map(|owner| InstanceId(owner.into())),
+                epoch: 3,
+                counter: 12,
+                in_flight: None,
+                expires_at: Some(Timestamp::from_millis(expires_at)),
+                depth: 0,
+            };
+            grid(&[view], now).into_string()
+        };
+
+        assert!(text(Some("one"), 31_000).contains("expires <time"), "{}", text(Some("one"), 31_000));
+        assert!(text(Some("one"), 31_000).contains(">in 21 s</time>"));
+        assert!(text(Some("one"), 7_000).contains("expired <time") && !text(None, 31_000).contains("expire"));
+    }
 
     #[test]
     fn the_colour_grows_with_the_share_of_the_fullest_partition() {

@@ -3,17 +3,19 @@ use std::collections::BTreeMap;
 
 use app::dispatch::ActorView;
 use app::health::{Component, HealthSnapshot};
+use app::policy::backpressure::PressureLevel;
+use domain::Timestamp;
 use maud::{Markup, html};
 
-use crate::console::format::{duration, grouped, or_dash, state_label};
+use crate::console::format::{duration, grouped, or_dash, relative_time, state_label};
 use crate::state::HttpState;
 
-pub(super) fn cards(state: &HttpState, snapshot: &HealthSnapshot, actors: &[ActorView]) -> Markup {
+pub(super) fn cards(state: &HttpState, snapshot: &HealthSnapshot, actors: &[ActorView], now: Timestamp) -> Markup {
     html! {
         div class="tiles wide-tiles" {
             (card("Region", "failover.events.count", &region(snapshot)))
             (card("Pressure", "backpressure.level", &pressure(snapshot)))
-            (card("Breaker", "kafka_breaker_state", &breaker(snapshot)))
+            (card("Breaker", "kafka_breaker_state", &breaker(snapshot, now)))
             (card("Actor restarts", "actor_restarts_total", &restarts(state, actors)))
         }
         section class="card" { (dependencies(&snapshot.components)) }
@@ -45,25 +47,71 @@ fn region(snapshot: &HealthSnapshot) -> Markup {
 }
 
 fn pressure(snapshot: &HealthSnapshot) -> Markup {
-    let inputs = &snapshot.inputs;
+    let (inputs, thresholds) = (&snapshot.inputs, &snapshot.thresholds);
+    let percent = |share: f64| format!("{:.0} %", share * 100.0);
+    let rows = |rows: u64| format!("{} rows", grouped(rows));
+    let [lag, backlog, saturation] = thresholds.levels(inputs, 1.0);
+    let all = [
+        (
+            "lag",
+            "backpressure.kafka.lag.ms",
+            lag,
+            duration(inputs.lag),
+            (duration(thresholds.lag.0), duration(thresholds.lag.1)),
+        ),
+        (
+            "backlog",
+            "backpressure.outbox.backlog",
+            backlog,
+            rows(inputs.backlog),
+            (rows(thresholds.backlog.0), rows(thresholds.backlog.1)),
+        ),
+        (
+            "saturation",
+            "backpressure.db.saturation.percent",
+            saturation,
+            percent(inputs.saturation),
+            (percent(thresholds.saturation.0), percent(thresholds.saturation.1)),
+        ),
+    ];
     html! {
         div class="value" aria-live="polite" { (state_label(snapshot.stage.level().as_str())) }
         ul class="more" {
-            li { a href="/actuator/metrics/backpressure.kafka.lag.ms" { "lag" } " " (duration(inputs.lag)) }
-            li { a href="/actuator/metrics/backpressure.outbox.backlog" { "backlog" } " " (grouped(inputs.backlog)) " rows" }
-            li { a href="/actuator/metrics/backpressure.db.saturation.percent" { "saturation" } " " (format!("{:.0} %", inputs.saturation * 100.0)) }
+            @for (name, metric, level, value, thresholds) in &all { (pressure_input(name, metric, *level, value, thresholds)) }
         }
     }
 }
 
-fn breaker(snapshot: &HealthSnapshot) -> Markup {
+/// A measurement with the values from which it raises the level, and its own level where that is raised.
+fn pressure_input(
+    name: &str,
+    metric: &str,
+    level: PressureLevel,
+    value: &str,
+    (elevated, critical): &(String, String),
+) -> Markup {
+    html! {
+        li {
+            a href={ "/actuator/metrics/" (metric) } { (name) } " " strong { (value) }
+            @if level != PressureLevel::Normal { " " (state_label(level.as_str())) }
+            br; small { "ELEVATED from " (elevated) ", CRITICAL from " (critical) }
+        }
+    }
+}
+
+fn breaker(snapshot: &HealthSnapshot, now: Timestamp) -> Markup {
     html! {
         div class="value" aria-live="polite" {
             @if snapshot.broker_configured { (state_label(snapshot.breaker)) } @else { "no broker" }
         }
         div class="more" {
-            @if snapshot.broker_configured { "The circuit breaker of the broker" }
-            @else { "Events stay in the outbox until a broker is configured." }
+            @match (snapshot.broker_configured, snapshot.breaker, snapshot.breaker_probe_at) {
+                (false, ..) => "Events stay in the outbox until a broker is configured.",
+                (true, "half-open", _) => "Sends pause; a probe is under way.",
+                (true, "open", Some(at)) if at > now => { "Sends pause; the next probe is due " (relative_time(at, now)) "." },
+                (true, "open", _) => "Sends pause; the next batch is the probe.",
+                (true, ..) => "The circuit breaker of the broker",
+            }
         }
     }
 }

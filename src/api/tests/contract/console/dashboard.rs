@@ -2,6 +2,7 @@
 use actix_web::test::TestRequest;
 use api::auth::KeySource;
 use app::dispatch::InjectedFault;
+use domain::Timestamp;
 use ports::outbox::RowCounts;
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -22,6 +23,55 @@ async fn the_overview_begins_with_a_verdict_and_links_to_what_helps() {
     assert!(parked < failed, "the most urgent comes first");
     assert!(text.contains("2 things need attention") && !text.contains("All well"), "{text}");
     assert!(text.contains("href=\"/console/outbox?status=PARKED\""), "{text}");
+}
+
+#[actix_web::test]
+async fn the_overview_shows_the_next_probe_of_an_open_breaker_and_the_pressure_thresholds() {
+    let server = TestServer::new();
+    let browser = Browser::log_in(&server).await;
+    let overview = async || page(&browser.get("/console").await, 200);
+    let calm = overview().await;
+    assert!(calm.contains("ELEVATED from 2 min, CRITICAL from 10 min"), "{calm}");
+    assert!(
+        calm.contains("ELEVATED from 50\u{202f}000 rows") && calm.contains("ELEVATED from 75 %, CRITICAL from 90 %")
+    );
+    assert!(!calm.contains("probe") && !calm.contains("▲"), "{calm}");
+
+    server.health.update(|snapshot| {
+        (snapshot.breaker, snapshot.breaker_probe_at) = ("open", Some(Timestamp::from_millis(NOW + 12_000)));
+        (snapshot.inputs.saturation, snapshot.thresholds.saturation) = (0.5, (0.4, 0.6));
+    });
+    let open = overview().await;
+    assert!(open.contains("the next probe is due <time") && open.contains(">in 12 s</time>"), "{open}");
+    assert!(open.contains("50 %</strong> <span class=\"state watch\">"), "its own level: {open}");
+    assert!(open.contains("ELEVATED from 40 %, CRITICAL from 60 %"), "{open}");
+    server.health.update(|snapshot| snapshot.breaker_probe_at = Some(Timestamp::from_millis(NOW)));
+    assert!(overview().await.contains("the next batch is the probe"));
+    server.health.update(|snapshot| (snapshot.breaker, snapshot.breaker_probe_at) = ("half-open", None));
+    assert!(overview().await.contains("a probe is under way"));
+}
+
+#[actix_web::test]
+async fn the_overview_shows_what_consumers_did_and_their_lag_by_partition() {
+    let server = TestServer::new();
+    let browser = Browser::log_in(&server).await;
+    assert!(browser.get("/console").await.text().contains("This instance reads no topic partition."));
+
+    server.metrics.kafka_consumer_processed_count.inc_by(1_234);
+    server.metrics.kafka_consumer_duplicate_count.inc_by(5);
+    for (partition, records) in [("2", 0), ("10", 7), ("3", 41)] {
+        server.metrics.kafka_consumer_lag.with(["order.events", partition]).set(records);
+    }
+    let text = page(&browser.get("/console").await, 200);
+
+    assert!(
+        text.contains("processed</a> <strong>1\u{202f}234<") && text.contains("duplicates</a> <strong>5<"),
+        "{text}"
+    );
+    assert!(text.contains("Lag by partition: 2 of 3 partitions lag"), "{text}");
+    let at = |partition: &str| text.find(&format!("id=\"lag-order.events-{partition}\"")).expect("it has a row");
+    assert!(at("3") < at("10") && at("10") < at("2"), "the greatest lag first: {text}");
+    assert!(text.contains("href=\"/actuator/metrics/kafka_consumer_lag\""), "{text}");
 }
 
 #[actix_web::test]

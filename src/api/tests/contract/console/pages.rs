@@ -53,7 +53,7 @@ async fn the_overview_shows_the_service_state_and_links_to_each_metric() {
     assert!(text.contains("■</span> open"), "a state has a shape and a text: {text}");
     let metrics: Vec<&str> =
         text.split("href=\"/actuator/metrics/").skip(1).filter_map(|rest| rest.split('"').next()).collect();
-    assert_eq!(metrics.len(), 15, "{metrics:?}");
+    assert_eq!(metrics.len(), 19, "{metrics:?}");
     for name in metrics {
         assert_eq!(server.send(get(&format!("/actuator/metrics/{name}"))).await.status, 200, "{name}");
     }
@@ -134,6 +134,7 @@ async fn rows_are_filtered_diagnosed_and_changed_with_a_reason() {
         "refused",
         "1 partitions, 0 without an owner, 2 unsent rows",
         "epoch 3",
+        "expired <time",
     ] {
         assert!(all.contains(expected), "{expected} is not in {all}");
     }
