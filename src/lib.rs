@@ -104,7 +104,7 @@ async fn run(config: &Config, wired: wiring::Wired, begun: Instant) -> Result<Se
 fn log_ready(config: &Config, addresses: &[SocketAddr], elapsed: Duration) {
     // The address for clients comes first, the one for operators last; they may be the same.
     let (Some(public), Some(admin)) = (addresses.first(), addresses.last()) else { return };
-    let (url, console) = (format!("http://{public}"), format!("http://{admin}/console"));
+    let (url, console) = (format!("http://{public}"), console_url(*admin));
     let (version, commit, elapsed_ms) = (telemetry::VERSION, telemetry::COMMIT, elapsed.as_millis() as u64);
     let (store, broker) = (store_name(config), broker_name(config));
     let instance = config.instance_name(public.port());
@@ -121,6 +121,10 @@ fn log_ready(config: &Config, addresses: &[SocketAddr], elapsed: Duration) {
         "posthaste {version} is ready at {url} after {elapsed_ms} ms: console {console}, store {store}, broker {broker}, \
          instance {instance}"
     );
+}
+
+fn console_url(address: SocketAddr) -> String {
+    format!("http://{address}/console")
 }
 
 fn store_name(config: &Config) -> String {
@@ -143,6 +147,13 @@ impl Service {
     /// The address of the public listener, with its real port.
     pub fn addr(&self) -> SocketAddr {
         self.address
+    }
+
+    /// The URL of the console, on the listener for operators.
+    pub fn console_url(&self) -> String {
+        // Listeners are in this order: the one for clients, the one for operators. They may be the same.
+        let address = self.http.bound().last().map_or(self.address, |bound| bound.address);
+        console_url(address)
     }
 
     /// `shutdown.deadline`: the longest time that [`Service::stop`] takes.

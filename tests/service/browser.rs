@@ -2,5 +2,6 @@
 mod chromium;
 mod drills;
 mod layouts;
+mod login_link;
 mod operator_page;
 mod recovery;

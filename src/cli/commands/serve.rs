@@ -12,8 +12,9 @@ use telemetry::logging::{self, Format};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::super::failure::Failure;
+use super::super::output::print_message;
 use super::super::runtime::block_on;
-use super::token::{DEVELOPMENT_SECRET, accepts_development_secret};
+use super::token::{CallerClaims, DEVELOPMENT_SECRET, accepts_development_secret, mint};
 pub(crate) use reload::Reloader;
 
 /// Time after `shutdown.deadline` in which a stop may still end by itself.
@@ -24,6 +25,8 @@ const STOPPED: u8 = 0;
 const SECOND_SIGNAL: i32 = 130;
 /// Exit code after the supervision tree gave up, a listener failed, or the instance name was lost.
 const ROOT_GAVE_UP: u8 = 70;
+/// Validity of the token in the log-in link: a session lasts no longer.
+const CONSOLE_TOKEN_TTL: Duration = Duration::from_secs(12 * 60 * 60);
 /// Error of serve and relay when the development secret is configured without --dev.
 const DEVELOPMENT_SECRET_REFUSED: &str = "auth.hs256_secret: this is the development secret, which is public; set a secret of your own, \
      for example\n  POSTHASTE__AUTH__HS256_SECRET=$(openssl rand -hex 32) posthaste serve\n\
@@ -60,6 +63,7 @@ fn run_configured(
     let _log = logging::init(format, &config.log.level, &config.region.id).map_err(Failure::new)?;
     raise_open_files();
     config.store.migrate |= arguments.migrate;
+    let console_token = console_token(&config, format)?;
     if accepts_development_secret(&config) {
         tracing::warn!(
             event = "development_secret",
@@ -79,8 +83,28 @@ fn run_configured(
                 return Ok(STOPPED);
             }
         };
+        if let Some(token) = console_token {
+            print_message(format_args!(
+                "posthaste: log in to the console: {}/login#token={token}",
+                service.console_url()
+            ));
+        }
         run(service, signals, Some(reloader)).await
     })
+}
+
+/// The token of the link that logs a developer in to the console. None where the key is a secret, and where stderr is part of a log in JSON.
+fn console_token(config: &Config, format: Format) -> Result<Option<String>, Failure> {
+    if !accepts_development_secret(config) || (format == Format::Json && is_same_file()) {
+        return Ok(None);
+    }
+    let claims = CallerClaims {
+        sub: "operator".to_owned(),
+        roles: vec!["ADMIN".to_owned()],
+        tier: None,
+        ttl: CONSOLE_TOKEN_TTL,
+    };
+    mint(config, DEVELOPMENT_SECRET, &claims).map(Some)
 }
 
 /// The configuration of a service, which needs a key. All its mistakes are one report.

@@ -20,13 +20,18 @@ pub struct OperatorPage {
 impl OperatorPage {
     /// Logs in through the form with an administrator's token. None where there is no browser.
     pub fn log_in(test: &str, service: &Posthaste) -> Option<Self> {
-        let browser = Chromium::start(test)?;
-        let mut page = Self { browser, base: service.http.base().to_owned() };
-        page.open("/console");
+        let mut page = Self::visit(test, service, "/console")?;
         page.wait_for("the log-in form", "!!document.querySelector('input[name=token]')");
         page.fill("input[name=token]", &service.http.admin());
         page.click("main form button");
         page.wait_for("the overview", "location.pathname === '/console' && !!document.querySelector('.banner')");
+        Some(page)
+    }
+
+    /// Opens a page without a session. None where there is no browser.
+    pub fn visit(test: &str, service: &Posthaste, path: &str) -> Option<Self> {
+        let mut page = Self { browser: Chromium::start(test)?, base: service.http.base().to_owned() };
+        page.open(path);
         Some(page)
     }
 

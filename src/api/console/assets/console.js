@@ -34,6 +34,18 @@ if (pause && (log || refreshes)) {
 if (log) follow(log);
 else if (refreshes) startRefreshing();
 
+logInByLink();
+
+/* A log-in link has its token behind the #, which browsers send to no server: neither a log nor a proxy sees it. */
+function logInByLink() {
+  const token = new URLSearchParams(location.hash.slice(1)).get('token');
+  const field = document.querySelector('main.narrow input[name=token]');
+  if (!token || !field) return;
+  history.replaceState(null, '', location.pathname + location.search);
+  field.value = token;
+  field.form.requestSubmit();
+}
+
 /* Reloads the main element while the page is visible. */
 
 function startRefreshing() {
