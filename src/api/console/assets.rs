@@ -1,4 +1,4 @@
-//! The style sheet and the script, served from the binary.
+//! The style sheet and the scripts, served from the binary.
 use actix_web::http::StatusCode;
 
 use crate::request::context::RequestContext;
@@ -10,6 +10,10 @@ pub(crate) async fn style(_context: RequestContext) -> RouteResult {
 
 pub(crate) async fn favicon(_context: RequestContext) -> RouteResult {
     Ok(with_type(StatusCode::OK, "image/svg+xml", include_str!("assets/favicon.svg")))
+}
+
+pub(crate) async fn theme(_context: RequestContext) -> RouteResult {
+    Ok(with_type(StatusCode::OK, "text/javascript; charset=utf-8", include_str!("assets/theme.js")))
 }
 
 pub(crate) async fn script(_context: RequestContext) -> RouteResult {

@@ -173,6 +173,7 @@ fn frame(title: &str, body: &Markup) -> Markup {
                 title { (title) " · posthaste" }
                 link rel="icon" type="image/svg+xml" href="/console/favicon.svg";
                 link rel="stylesheet" href="/console/console.css";
+                script src="/console/theme.js" {}
                 script type="module" src="/console/console.js" {}
             }
             body { a class="skip" href="#main" { "Skip to content" } (body) }
@@ -191,6 +192,7 @@ fn header(state: &HttpState, tab: &str, subject: &str, csrf: Option<&Markup>) ->
             }
             div class="who" {
                 span id="live" class="live" role="status" {}
+                button type="button" id="theme" hidden { "Colours: auto" }
                 button type="button" id="pause" hidden aria-pressed="false" { "Pause updates" }
                 span class="place" { "region " (options.region) " · instance " (options.instance) }
                 span { "Logged in as " strong { (subject) } }

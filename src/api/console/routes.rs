@@ -57,6 +57,9 @@ pub(crate) fn resources() -> Vec<Resource> {
         Resource::at("/console/console.js")
             .console()
             .on(Endpoint::get(handler!(assets::script)).not_json().rate_limited()),
+        Resource::at("/console/theme.js")
+            .console()
+            .on(Endpoint::get(handler!(assets::theme)).not_json().rate_limited()),
         Resource::at("/console/favicon.svg")
             .console()
             .on(Endpoint::get(handler!(assets::favicon)).not_json().rate_limited()),

@@ -34,7 +34,28 @@ if (pause && (log || refreshes)) {
 if (log) follow(log);
 else if (refreshes) startRefreshing();
 
+offerThemes(document.getElementById('theme'));
 logInByLink();
+
+/* A button that steps through the colours: those that the browser prefers, light, dark. theme.js applies the choice to the next pages. */
+function offerThemes(button) {
+  if (!button) return;
+  const names = { '': 'auto', light: 'light', dark: 'dark' };
+  const themes = Object.keys(names);
+  const root = document.documentElement;
+  const label = () => { button.textContent = `Colours: ${names[root.dataset.theme ?? '']}`; };
+  button.hidden = false;
+  label();
+  button.addEventListener('click', () => {
+    root.dataset.theme = themes[(themes.indexOf(root.dataset.theme ?? '') + 1) % themes.length];
+    label();
+    try {
+      localStorage.setItem('posthaste-theme', root.dataset.theme);
+    } catch {
+      // Not stored: the choice lasts as long as this page.
+    }
+  });
+}
 
 /* A log-in link has its token behind the #, which browsers send to no server: neither a log nor a proxy sees it. */
 function logInByLink() {

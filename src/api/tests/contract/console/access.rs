@@ -338,7 +338,8 @@ async fn console_errors_are_pages() {
 #[actix_web::test]
 async fn style_and_script_are_public() {
     let server = TestServer::new();
-    for (name, kind) in [("console.css", "text/css; charset=utf-8"), ("console.js", "text/javascript; charset=utf-8")] {
+    let script = "text/javascript; charset=utf-8";
+    for (name, kind) in [("console.css", "text/css; charset=utf-8"), ("console.js", script), ("theme.js", script)] {
         let reply = server.send(get(&format!("/console/{name}"))).await;
         assert_eq!((reply.status, reply.header("content-type")), (200, kind));
         assert_console_headers(&reply);
