@@ -228,7 +228,8 @@ fn finish(sender: &RecordSender, batches: Vec<SessionBatch>, failed: &BTreeMap<u
     for batch in batches {
         let indexes = first..first + batch.records.len();
         let positions = batch.positions(reports.outcomes(), first);
-        let codes: Vec<(usize, Code)> = failed.range(indexes.clone()).map(|(index, code)| (index - first, *code)).collect();
+        let codes: Vec<(usize, Code)> =
+            failed.range(indexes.clone()).map(|(index, code)| (index - first, *code)).collect();
         first = indexes.end;
         let result = match send_outcome(&batch, positions.len(), &codes, &sender.own_topics) {
             SendOutcome::All => Published::Committed(positions),

@@ -74,7 +74,8 @@ impl<'a> PartitionQueues<'a> {
 
     /// The record with the lowest index, alone.
     pub(crate) fn next_record(&mut self) -> Vec<Chunk<'a>> {
-        let first_index = |queue: &&mut PartitionQueue<'a>| queue.records.front().map_or(usize::MAX, |(index, _)| *index);
+        let first_index =
+            |queue: &&mut PartitionQueue<'a>| queue.records.front().map_or(usize::MAX, |(index, _)| *index);
         let next = self.queues.iter_mut().filter(|queue| !queue.records.is_empty()).min_by_key(first_index);
         next.map(|queue| queue.take(0, 1)).into_iter().collect()
     }

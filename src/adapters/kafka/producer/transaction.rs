@@ -63,8 +63,12 @@ pub(crate) fn publish(
     let lease = batches.iter().map(|batch| batch.deadline).min().unwrap_or(started);
     let deadline = lease.min(started + context.options.delivery_timeout);
     let indexes = batches.iter().map(SessionBatch::record_count).sum();
-    let mut sending =
-        SendProgress { outcomes: vec![None; indexes], named: vec![false; indexes], refused: Vec::new(), reached: false };
+    let mut sending = SendProgress {
+        outcomes: vec![None; indexes],
+        named: vec![false; indexes],
+        refused: Vec::new(),
+        reached: false,
+    };
     let sent = sending.send_all(producer, batches, context, deadline);
     if let Err(StepError::Fenced(reason)) = sent {
         return TransactionEnd::SessionLost(reason);

@@ -81,8 +81,11 @@ pub(crate) async fn remove_from_batch(
 
 /// Closes the open batch, adds one to the counter and returns it.
 pub(crate) async fn close_batch(transaction: &Transaction, partition: PartitionNo) -> StatementResult<Counter> {
-    let text =
-        concat!("UPDATE outbox_lease lease SET ", close_open_batch!(), " WHERE lease.partition = $1 RETURNING lease.counter");
+    let text = concat!(
+        "UPDATE outbox_lease lease SET ",
+        close_open_batch!(),
+        " WHERE lease.partition = $1 RETURNING lease.counter"
+    );
     counter(&transaction.query(text, &[(&(partition.0 as i32), Type::INT4)]).await?)
 }
 

@@ -186,8 +186,7 @@ impl<'a> ClaimScan<'a> {
         let is_ordinary = self.claim.kind == ClaimKind::Ordinary;
         let is_summary = |row: &&Row| matches!(get::<Option<i64>>(row, EVENT_ID), Ok(None));
         let Some(summary) = rows.iter().find(is_summary) else { return Ok(Claimed::Fenced) };
-        let snapshot =
-            scan_snapshot(summary, sample)?;
+        let snapshot = scan_snapshot(summary, sample)?;
         core.scan_memory.record_snapshot(&snapshot);
         if !get::<bool>(summary, "is_due")? {
             let nothing = nothing_due(session, self.claim).await?;

@@ -73,6 +73,7 @@ pub(crate) async fn by_partition(core: &Core) -> StatementResult<HashMap<Partiti
            FROM (SELECT FROM outbox queued WHERE queued.partition = lease.partition LIMIT {COUNTED_OF_PARTITION_MAX}) unsent) counted"
     );
     let rows = core.relay_session().await?.query(&text, &[]).await?;
-    let read = |row| Ok((PartitionNo(get::<i32>(row, "partition")?.unsigned_abs()), get::<i64>(row, "rows")?.unsigned_abs()));
+    let read =
+        |row| Ok((PartitionNo(get::<i32>(row, "partition")?.unsigned_abs()), get::<i64>(row, "rows")?.unsigned_abs()));
     rows.iter().map(read).collect::<StatementResult<_>>()
 }

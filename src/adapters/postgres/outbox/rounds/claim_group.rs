@@ -215,7 +215,10 @@ impl PartitionResult<'_> {
                 return Ok(Claimed::Fenced);
             }
             record(fence.counter)?;
-            return Ok(Claimed::Nothing { next_due: next_due(get(summary, "next_due")?), suspect_due: get(summary, "suspect_due")? });
+            return Ok(Claimed::Nothing {
+                next_due: next_due(get(summary, "next_due")?),
+                suspect_due: get(summary, "suspect_due")?,
+            });
         }
         let Some(token) = get::<Option<i64>>(summary, "counter")? else { return Ok(Claimed::Fenced) };
         let rows = claimed_row::read_all(self.rows.iter().copied(), ROW_ID)?;
