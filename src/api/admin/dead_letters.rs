@@ -50,9 +50,10 @@ pub(crate) struct DeadLettersRedriven {
     #[schema(example = 3)]
     redriven: u64,
     /// The dead letters that were held back, because another redrive of one, or of an earlier one of its key, runs or was interrupted.
-    /// Repeat the request after two minutes.
-    #[schema(example = 0)]
-    held: u64,
+    /// Repeat the request after two minutes. Absent if there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(example = 2)]
+    held: Option<u64>,
     /// `after` of a further redrive, when there may be more; null at the end, and when dead letters were held back.
     #[schema(example = "3/17@1763808278501")]
     next: Option<String>,
@@ -198,8 +199,8 @@ pub(crate) async fn redrive(context: RequestContext) -> RouteResult {
     if sent.redriven > 0 {
         log_redrive(&audit, dead_letters.topic(), sent.redriven);
     }
-    let next = sent.next.map(|next| next.to_string());
-    Ok(ok(&DeadLettersRedriven { dry_run, matched: sent.matched, redriven: sent.redriven, held: sent.held, next }))
+    let (held, next) = (sent.held_if_any(), sent.next.map(|next| next.to_string()));
+    Ok(ok(&DeadLettersRedriven { dry_run, matched: sent.matched, redriven: sent.redriven, held, next }))
 }
 
 /// Send one dead letter back to its topic

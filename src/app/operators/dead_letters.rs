@@ -76,6 +76,11 @@ pub struct RedriveReport {
 }
 
 impl RedriveReport {
+    /// The number that was held back, for documents: they leave it out where there is none.
+    pub fn held_if_any(&self) -> Option<u64> {
+        (self.held > 0).then_some(self.held)
+    }
+
     /// The report of a run that has ended. A further run does not know the keys of dead letters that were held back, so it must begin at the
     /// start.
     #[must_use]

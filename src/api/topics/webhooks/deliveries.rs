@@ -69,8 +69,9 @@ struct RedrivenBody {
     matched: u64,
     redriven: u64,
     /// Dead letters that were held back, because another redrive of one, or of an earlier one of its key, runs or was interrupted. Repeat the
-    /// request after two minutes.
-    held: u64,
+    /// request after two minutes. Absent if there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    held: Option<u64>,
     /// `after` of a further redrive, when there may be more; null at the end, and when dead letters were held back. A request examines
     /// what fits into a few seconds.
     #[schema(example = "3/17@1763808278501")]
@@ -139,8 +140,8 @@ pub(crate) async fn redrive(context: RequestContext) -> RouteResult {
     if report.redriven > 0 {
         dead_letters::log_redrive(&audit, webhooks.shared_topic(), report.redriven);
     }
-    let next = report.next.map(|next| next.to_string());
-    Ok(ok(&RedrivenBody { dry_run, matched: report.matched, redriven: report.redriven, held: report.held, next }))
+    let (held, next) = (report.held_if_any(), report.next.map(|next| next.to_string()));
+    Ok(ok(&RedrivenBody { dry_run, matched: report.matched, redriven: report.redriven, held, next }))
 }
 
 /// JSON Schema counts `36.0` as an integer.

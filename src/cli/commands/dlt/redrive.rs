@@ -42,8 +42,9 @@ struct RedriveDocument {
     listed: Option<Vec<Box<RawValue>>>,
     matched: u64,
     redriven: u64,
-    /// Dead letters that wait for another redrive: of themselves, or of an earlier one of their key.
-    held: u64,
+    /// Dead letters that wait for another redrive: of themselves, or of an earlier one of their key. Absent if there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    held: Option<u64>,
     /// `--after` of a further redrive, when there may be more than `--limit` permits.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<String>,
@@ -127,7 +128,7 @@ impl DeadLetterReplay {
                 listed: self.dry_run.then(|| listed.collect()),
                 matched: report.matched,
                 redriven: report.redriven,
-                held: report.held,
+                held: report.held_if_any(),
                 next: report.next.map(|next| next.to_string()),
             };
             return print_line(&serde_json::to_string(&document).expect("text and numbers always serialise"));

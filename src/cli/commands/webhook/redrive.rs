@@ -40,7 +40,11 @@ impl WebhookRedrive {
     /// The sum in the form of a response.
     pub(super) fn report(&self) -> Value {
         let Self { dry_run, matched, redriven, held, next, .. } = self;
-        json!({"dryRun": dry_run, "matched": matched, "redriven": redriven, "held": held, "next": next})
+        let mut report = json!({"dryRun": dry_run, "matched": matched, "redriven": redriven, "next": next});
+        if *held > 0 {
+            report["held"] = json!(held);
+        }
+        report
     }
 
     /// Number of dead letters that wait for another redrive: of themselves, or of an earlier one of their key.
@@ -59,7 +63,7 @@ mod tests {
     use super::*;
 
     fn response(matched: u64, next: Option<&str>) -> Value {
-        json!({"dryRun": false, "matched": matched, "redriven": matched, "held": 0, "next": next})
+        json!({"dryRun": false, "matched": matched, "redriven": matched, "next": next})
     }
 
     #[test]

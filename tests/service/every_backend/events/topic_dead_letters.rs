@@ -92,7 +92,7 @@ fn dead_letters_of_a_topic_are_explained_and_sent_back_once_in_order() {
     assert!(message.contains(&format!("at least 2 dead letters match in {topic}: raise --limit")), "{message}");
     assert!(two[0]["matched"] == 2 && two[0]["next"].is_string(), "three wait: {two:?}");
     let (sent, _) = setup.run(&["dlt", "redrive", "--topic", topic, "--reason", "all of them", "--yes", "--json"]);
-    assert_eq!(sent, [json!({"dryRun": false, "matched": 3, "redriven": 3, "held": 0})]);
+    assert_eq!(sent, [json!({"dryRun": false, "matched": 3, "redriven": 3})]);
 
     until("all are accepted", WAIT_MAX, || (endpoint.accepted_for("k").len() == 3).then_some(()));
     until("all are accepted", WAIT_MAX, || (endpoint.accepted_for("other").len() == 1).then_some(()));
