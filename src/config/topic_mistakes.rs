@@ -34,12 +34,14 @@ impl Config {
     }
 
     /// The full names of the topics to which only this service writes, without the topic of the orders: a record that another service writes to a
-    /// retry topic would count as a message that failed, and hold up the later messages of its key.
+    /// retry topic would count as a message that failed, and hold up the later messages of its key. A topic of another service that `broker.topics`
+    /// names is not among them, also where it is named as the retry topic or the dead letters of another one.
     pub fn internal_topics(&self) -> Vec<String> {
         let external = self.external_topics();
-        let forwarding =
-            std::iter::once(&self.topic()).chain(&external).flat_map(|topic| forwarding_topics(topic)).collect();
-        [internal_topics(&self.broker.topic_prefix), forwarding].concat()
+        let around_external = external.iter().flat_map(|topic| forwarding_topics(topic));
+        let around_external = around_external.filter(|topic| !self.broker.topics.contains(topic)).collect();
+        let around_own = forwarding_topics(&self.topic());
+        [internal_topics(&self.broker.topic_prefix), around_own, around_external].concat()
     }
 
     /// The number of partitions of the topics that have one of their own, retry topics and dead letters included.

@@ -65,6 +65,17 @@ fn rules_of_a_topic_reach_the_relay_and_the_topics_around_it_are_created() {
 }
 
 #[test]
+fn topic_of_another_service_may_be_named_as_the_dead_letters_of_another_one() {
+    let config = load("[broker]\ntopics = \"payments, payments-dlt, order.events-dlt\"\n", &[]);
+
+    let internal = config.internal_topics();
+
+    let is_internal = |topic: &str| internal.iter().any(|name| name == topic);
+    assert!(!is_internal("payments-dlt") && is_internal("payments-retry-0"));
+    assert!(is_internal("order.events-dlt"), "the service itself writes it");
+}
+
+#[test]
 fn variables_name_a_topic_in_capitals_with_two_underscores_for_a_dot() {
     let url = file("https://crm.example/hook?token=x\n");
     let path = url.path().display().to_string();
