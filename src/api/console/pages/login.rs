@@ -9,6 +9,7 @@ use crate::console::login_form::{login_form, next_page};
 use crate::console::{form, layout};
 use crate::error::Problem;
 use crate::request::context::RequestContext;
+use crate::request::headers::single_value;
 use crate::request::response::{RouteResult, see_other};
 
 pub(crate) async fn show(context: RequestContext) -> RouteResult {
@@ -21,7 +22,11 @@ pub(crate) async fn show(context: RequestContext) -> RouteResult {
     Ok(layout::show_bare("Log in", &main))
 }
 
+/// A form of another site is refused: it could log an operator in as another user, and the actions would be recorded under that name.
 pub(crate) async fn log_in(context: RequestContext) -> RouteResult {
+    if single_value(context.headers(), "sec-fetch-site") == Some("cross-site") {
+        return Err(Problem::forbidden());
+    }
     let form = form::read(&context.body)?;
     let token = form.non_empty("token")?.ok_or_else(|| Problem::field("token", "must be given"))?;
     let now = context.state.operations.now();

@@ -229,6 +229,20 @@ async fn a_session_ends_when_idle_when_its_token_expires_and_at_logout() {
 }
 
 #[actix_web::test]
+async fn a_form_of_another_site_logs_no_operator_in() {
+    let server = TestServer::new();
+    let token = token(json!(["ADMIN"]));
+    let log_in = async |site: &'static str| {
+        server.send(form("/console/login", &[("token", &token)]).insert_header(("sec-fetch-site", site))).await
+    };
+
+    let (foreign, own) = (log_in("cross-site").await, log_in("same-origin").await);
+
+    assert_eq!((foreign.status, own.status), (403, 303));
+    assert!(foreign.header("set-cookie").is_empty());
+}
+
+#[actix_web::test]
 async fn a_session_in_use_ends_twelve_hours_after_its_log_in() {
     let server = TestServer::new();
     let token = mint(&json!({"sub": "root", "roles": ["ADMIN"], "exp": NOW / 1000 + 86_400}));
