@@ -159,8 +159,8 @@ fn report_accepted_elsewhere(TimelineChange { timeline, complete_until }: &Timel
         event = "store_timeline_accepted_elsewhere",
         timeline,
         complete_until,
-        "the store is on a new timeline after a fail-over or a restore; another instance has accepted it or a later one, and its log says \
-         whether the store was rewound"
+        "the store is on a new timeline after a fail-over or a restore, and this instance need not accept it: another instance has, or the \
+         timeline has changed once more; the log of the instance that accepts the last one says whether the store was rewound"
     );
 }
 

@@ -94,8 +94,8 @@ const EVENTS: &[LogEvent] = &[
         name: "store_timeline_accepted_elsewhere",
         levels: &[Level::WARN],
         fields: &["timeline", "complete_until"],
-        meaning: "The store is on a new timeline after a fail-over or a restore, and another instance has accepted it or a later one. That \
-                  instance logs `store_rewound` or `store_timeline_changed`.",
+        meaning: "The store is on a new timeline after a fail-over or a restore, and another instance has accepted it, or the timeline has changed \
+                  once more. The instance that accepts the last one logs `store_rewound` or `store_timeline_changed`.",
         action: "Read that line. If no instance has it, one died before it logged it: treat the store as rewound.",
     },
     LogEvent {
