@@ -64,8 +64,8 @@ async fn refuse_at_once(installation: &Installation, session: &ProducerSessionId
     panic!("the shortest refusal took {shortest:?}");
 }
 
-/// Publishes both events, under this token and later ones, until the other topic takes its own.
-async fn commit_both(installation: &Installation, session: &ProducerSessionId, topic: &str, first: Token) {
+/// Publishes both events, under this token and later ones, until the other topic takes its own. Returns the next token.
+async fn commit_both(installation: &Installation, session: &ProducerSessionId, topic: &str, first: Token) -> Token {
     let (begun, before, mut token) = (Instant::now(), installation.values().await.len() as u64, first);
     loop {
         let (own, other) = publish_both(installation, session, topic, (token, "later")).await;
@@ -78,6 +78,7 @@ async fn commit_both(installation: &Installation, session: &ProducerSessionId, t
     }
     let published = installation.values().await.len() as u64;
     assert_eq!(published, before + token - first + 1, "each event once");
+    token + 1
 }
 
 /// The broker lists its own topics, and refuses transactions that write to them.
@@ -238,11 +239,13 @@ async fn append_to_a_partition_without_replicas_blocks_no_other_append() {
 async fn topic_with_an_unverified_transaction_is_not_refused_later() {
     let (proxy, installation, topic) = behind_proxy().await;
     let session = installation.session(0).await;
+    // On a busy machine the session may not find the leader of a new topic in time.
+    let token = commit_both(&installation, &session, &topic, 1).await;
     proxy.fail_verification_of(Some(&topic));
 
-    let (_, failed) = publish_both(&installation, &session, &topic, (1, "1")).await;
+    let (_, failed) = publish_both(&installation, &session, &topic, (token, "1")).await;
     proxy.fail_verification_of(None);
-    let (_, next) = publish_both(&installation, &session, &topic, (2, "2")).await;
+    let (_, next) = publish_both(&installation, &session, &topic, (token + 1, "2")).await;
 
     match &failed {
         Published::Aborted { refused, cause: Some(_), .. } => assert!(refused.is_empty(), "{failed:?}"),
