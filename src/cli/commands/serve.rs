@@ -40,6 +40,9 @@ pub(crate) struct Arguments {
     /// Bring the store's schema up to date first.
     #[arg(long)]
     pub migrate: bool,
+    /// Print no link that logs in to the console: for programs that start the service, such as `bench`.
+    #[arg(long, hide = true)]
+    pub no_login_link: bool,
 }
 
 pub(crate) fn serve(file: Option<&Path>, environment: &Environment, arguments: &Arguments) -> Result<u8, Failure> {
@@ -63,7 +66,7 @@ fn run_configured(
     let _log = logging::init(format, &config.log.level, &config.region.id).map_err(Failure::new)?;
     raise_open_files();
     config.store.migrate |= arguments.migrate;
-    let console_token = console_token(&config, format)?;
+    let console_token = if arguments.no_login_link { None } else { console_token(&config, format)? };
     if accepts_development_secret(&config) {
         tracing::warn!(
             event = "development_secret",
