@@ -44,38 +44,40 @@ impl GroupConsumer {
         Ok(())
     }
 
-    /// Counts and logs a record that the broker has: before, a failed append would be counted, and once more with its repetition.
+    /// Counts and logs a record that the broker has. Not earlier: a failed append would count, and once more with its repetition.
     fn report_appended(&self, forward: &ForwardedRecord) {
         match &forward.dead_letter {
             None => self.metrics.kafka_consumer_retry_count.inc(),
-            Some(dead_letter) => {
-                self.metrics.kafka_consumer_dlq_count.inc();
-                message_log::dead_lettered(dead_letter, &forward.record, &self.events);
-            }
+            Some(_) => self.report_dead_letter(forward),
+        }
+    }
+
+    fn report_dead_letter(&self, forward: &ForwardedRecord) {
+        self.metrics.kafka_consumer_dlq_count.inc();
+        if let Some(dead_letter) = &forward.dead_letter {
+            message_log::dead_lettered(dead_letter, &forward.record, &self.events);
         }
     }
 
     async fn append_refused(
         &self,
-        forward: ForwardedRecord,
+        mut forward: ForwardedRecord,
         reason: &str,
         detours: &mut Vec<DetourChange>,
     ) -> Result<(), Error> {
-        let ForwardedRecord { record, if_refused, dead_letter } = forward;
+        let if_refused = forward.if_refused.take();
+        let record = &forward.record;
         let mut target = record.topic.to_string();
         if retry_stage(&record.topic).is_some() {
             target = dead_letter_topic(base_topic(&record.topic));
-            self.replace_entry_of(&record, if_refused, detours);
+            self.replace_entry_of(record, if_refused, detours);
         }
-        match self.broker.append(vec![without_value(&record, target)]).await {
-            Err(Error::Rejected(second)) => message_log::not_dead_lettered(&record, &second),
+        match self.broker.append(vec![without_value(record, target)]).await {
+            Err(Error::Rejected(second)) => message_log::not_dead_lettered(record, &second),
             result => {
                 result?;
-                self.metrics.kafka_consumer_dlq_count.inc();
-                if let Some(dead_letter) = dead_letter {
-                    message_log::dead_lettered(&dead_letter, &record, &self.events);
-                }
-                message_log::dead_lettered_without_value(&record, reason);
+                self.report_dead_letter(&forward);
+                message_log::dead_lettered_without_value(record, reason);
             }
         }
         Ok(())
