@@ -7,7 +7,7 @@ use secrecy::{ExposeSecret, SecretString};
 use sha2::{Digest, Sha256};
 
 use crate::auth::jwks::Jwks;
-use crate::auth::signing_key::{KeyError, KeyLookup, SECRET_BYTES_MIN, SigningKey, from_pem};
+use crate::auth::signing_key::{KeyError, KeyLookup, SECRET_BYTES_MIN, SigningKey, from_pem, read_key_file};
 
 /// Where the verification keys come from.
 #[derive(Clone, Debug)]
@@ -20,19 +20,6 @@ pub enum KeySource {
     JwksUrl(String),
 }
 
-impl KeySource {
-    /// A hash that differs where the source, its secret or its file differs. The keys behind a URL do not count.
-    pub(crate) fn fingerprint(&self) -> [u8; 32] {
-        let hash = |kind: &str, value: &[u8]| Sha256::new().chain_update(kind).chain_update(value).finalize().into();
-        match self {
-            KeySource::Secret(secret) => hash("secret\0", secret.expose_secret().as_bytes()),
-            // `VerificationKeys::open` reports a file that cannot be read.
-            KeySource::PublicKeyFile(path) => hash("file\0", &std::fs::read(path).unwrap_or_default()),
-            KeySource::JwksUrl(url) => hash("url\0", url.as_bytes()),
-        }
-    }
-}
-
 /// The verification keys of a [`KeySource`].
 pub(crate) enum VerificationKeys {
     Fixed(Arc<SigningKey>),
@@ -40,18 +27,24 @@ pub(crate) enum VerificationKeys {
 }
 
 impl VerificationKeys {
-    /// Reads the key; fetches nothing yet.
-    pub(crate) fn open(source: &KeySource) -> Result<Self, KeyError> {
+    /// Reads the key; fetches nothing yet. Also returns a hash that differs where the source, its secret or its file differs. The keys behind a URL
+    /// do not count.
+    pub(crate) fn open(source: &KeySource) -> Result<(Self, [u8; 32]), KeyError> {
+        let hash = |kind: &str, value: &[u8]| Sha256::new().chain_update(kind).chain_update(value).finalize().into();
         Ok(match source {
             KeySource::Secret(secret) if secret.expose_secret().len() < SECRET_BYTES_MIN => {
                 return Err(KeyError::ShortSecret);
             }
             KeySource::Secret(secret) => {
-                let decoding = DecodingKey::from_secret(secret.expose_secret().as_bytes());
-                VerificationKeys::Fixed(Arc::new(SigningKey { decoding, algorithm: Algorithm::HS256 }))
+                let secret = secret.expose_secret().as_bytes();
+                let key = SigningKey { decoding: DecodingKey::from_secret(secret), algorithm: Algorithm::HS256 };
+                (VerificationKeys::Fixed(Arc::new(key)), hash("secret\0", secret))
             }
-            KeySource::PublicKeyFile(path) => VerificationKeys::Fixed(Arc::new(from_pem(path)?)),
-            KeySource::JwksUrl(url) => VerificationKeys::Set(Jwks::at(url.clone())?),
+            KeySource::PublicKeyFile(path) => {
+                let pem = read_key_file(path)?;
+                (VerificationKeys::Fixed(Arc::new(from_pem(path, &pem)?)), hash("file\0", &pem))
+            }
+            KeySource::JwksUrl(url) => (VerificationKeys::Set(Jwks::at(url.clone())?), hash("url\0", url.as_bytes())),
         })
     }
 

@@ -58,12 +58,16 @@ pub(crate) enum KeyLookup {
     Unavailable,
 }
 
-/// Reads an RSA or P-256 public key from a PEM file. An RSA key that is too short is refused.
-pub(crate) fn from_pem(path: &Path) -> Result<SigningKey, KeyError> {
-    let pem = std::fs::read(path).map_err(|source| KeyError::File { path: path.to_owned(), source })?;
+/// Reads a key file as it is.
+pub(crate) fn read_key_file(path: &Path) -> Result<Vec<u8>, KeyError> {
+    std::fs::read(path).map_err(|source| KeyError::File { path: path.to_owned(), source })
+}
+
+/// The RSA or P-256 public key in the PEM file at `path`. An RSA key that is too short is refused.
+pub(crate) fn from_pem(path: &Path, pem: &[u8]) -> Result<SigningKey, KeyError> {
     let no_key = || KeyError::NoPublicKey(path.to_owned());
-    let Ok(decoding) = DecodingKey::from_rsa_pem(&pem) else {
-        let decoding = DecodingKey::from_ec_pem(&pem).map_err(|_| no_key())?;
+    let Ok(decoding) = DecodingKey::from_rsa_pem(pem) else {
+        let decoding = DecodingKey::from_ec_pem(pem).map_err(|_| no_key())?;
         // The library reads keys of every curve, and reports one of another curve only when it verifies a signature: here an empty one.
         verify("", &[], &decoding, Algorithm::ES256).map_err(|_| no_key())?;
         return Ok(SigningKey { decoding, algorithm: Algorithm::ES256 });

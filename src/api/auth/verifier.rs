@@ -61,9 +61,10 @@ impl Verifier {
     /// # Errors
     /// The key cannot be read, or the JWKS URL is neither https nor http on loopback.
     pub fn new(options: Options) -> Result<Self, KeyError> {
+        let (keys, source_fingerprint) = VerificationKeys::open(&options.source)?;
         Ok(Self {
-            keys: VerificationKeys::open(&options.source)?,
-            source_fingerprint: options.source.fingerprint(),
+            keys,
+            source_fingerprint,
             issuer: options.issuer,
             audience: options.audience,
             leeway_seconds: options.leeway.as_secs_f64(),
