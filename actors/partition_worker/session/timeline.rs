@@ -47,7 +47,7 @@ impl TimelineGuard {
         Self { context, failures, last: Mutex::default(), is_unanswered: AtomicBool::new(false) }
     }
 
-    /// Adopts the store's timeline, which an acquisition found at `requested`. The first of several callers does it, and the others share its
+    /// Accepts the store's timeline, which an acquisition found at `requested`. The first of several callers does it, and the others share its
     /// result. After an error nothing is accepted, and no partition can be acquired.
     pub async fn accept_timeline(&self, change: &TimelineChange, requested: Instant) -> Result<(), SessionFailure> {
         let mut last = self.last.lock().await;

@@ -128,11 +128,11 @@ impl Invariants<'_> {
     fn check_duplicates(&self, log: &[Delivery]) -> Result<(), Violation> {
         let mut copies: BTreeMap<String, u32> = BTreeMap::new();
         log.iter().for_each(|delivery| *copies.entry(event_of(delivery)).or_default() += 1);
-        let adopted = self.cluster_context.postgres.accepted_at().unwrap_or_else(Instant::now);
+        let accepted = self.cluster_context.postgres.accepted_at().unwrap_or_else(Instant::now);
         for (event, copies) in copies.into_iter().filter(|(_, copies)| *copies > 1) {
             let first = self.cluster_context.kafka.committed_at(&event);
             let is_bounded = copies <= 1 + self.cluster_context.postgres.fail_overs();
-            if !is_bounded || first.is_none_or(|first| first > adopted) {
+            if !is_bounded || first.is_none_or(|first| first > accepted) {
                 return Err(format!("event {event} is in the topic {copies} times"));
             }
         }

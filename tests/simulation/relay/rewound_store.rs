@@ -2,7 +2,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use domain::Status;
+use domain::{OrderId, Status};
 use kit::Factory;
 use kit::faults::{Call, InjectedFault};
 
@@ -14,6 +14,16 @@ use crate::support::record_faults::RecordFault;
 
 /// A token that no batch of these tests reaches.
 const AHEAD: u64 = 1_000;
+
+/// A process publishes the events of twelve new orders and ends. Then the store is on a new timeline. Returns the orders.
+async fn fail_over_after_twelve_events(environment: &Environment, ledger: &mut Ledger) -> Vec<OrderId> {
+    let process = environment.start().await;
+    let ids = ledger.create_orders(&process, 12).await;
+    process.wait_until_drained(TIMEOUT).await;
+    drop(process);
+    environment.script.change_timeline();
+    ids
+}
 
 #[tokio::test(start_paused = true)]
 async fn open_batch_below_the_watermark_is_published_and_the_rewind_is_counted() {
@@ -55,12 +65,7 @@ async fn every_acquisition_behind_its_watermark_is_counted_and_loses_nothing() {
 #[tokio::test(start_paused = true)]
 async fn nothing_is_claimed_on_a_new_timeline_before_every_session_is_fenced() {
     let (environment, mut ledger) = (Environment::new(), Ledger::default());
-    let process = environment.start().await;
-    ledger.create_orders(&process, 12).await;
-    process.wait_until_drained(TIMEOUT).await;
-    drop(process);
-
-    environment.script.change_timeline();
+    fail_over_after_twelve_events(&environment, &mut ledger).await;
     environment.script.always(Call::FenceAll, InjectedFault::Unreachable);
     let process = environment.start().await;
     ledger.create_orders(&process, 12).await;
@@ -79,12 +84,7 @@ async fn nothing_is_claimed_on_a_new_timeline_before_every_session_is_fenced() {
 #[tokio::test(start_paused = true)]
 async fn partitions_behind_a_new_timeline_are_counted_once_and_lose_nothing() {
     let (environment, mut ledger) = (Environment::new(), Ledger::default());
-    let process = environment.start().await;
-    let ids = ledger.create_orders(&process, 12).await;
-    process.wait_until_drained(TIMEOUT).await;
-    drop(process);
-
-    environment.script.change_timeline();
+    let ids = fail_over_after_twelve_events(&environment, &mut ledger).await;
     environment.record_faults.raise_watermarks(AHEAD);
     environment.script.once(Call::AcceptTimeline, InjectedFault::UnknownNotDone);
     let process = environment.start().await;
@@ -146,16 +146,11 @@ async fn an_exclusion_that_the_store_forgot_loses_no_row() {
     ledger.assert_at_least_once(&process).await;
 }
 
-/// The reply is lost after the store has adopted the timeline, and the repetition fails once more: no acquisition finds the change.
+/// The reply is lost after the store has accepted the timeline, and the repetition fails once more: no acquisition finds the change.
 #[tokio::test(start_paused = true)]
-async fn an_adoption_with_a_lost_reply_is_reported_once() {
+async fn an_acceptance_with_a_lost_reply_is_reported_once() {
     let (environment, mut ledger) = (Environment::new(), Ledger::default());
-    let process = environment.start().await;
-    ledger.create_orders(&process, 12).await;
-    process.wait_until_drained(TIMEOUT).await;
-    drop(process);
-
-    environment.script.change_timeline();
+    fail_over_after_twelve_events(&environment, &mut ledger).await;
     environment.record_faults.raise_watermarks(AHEAD);
     environment.script.once(Call::AcceptTimeline, InjectedFault::UnknownDone);
     environment.script.once(Call::AcceptTimeline, InjectedFault::Unreachable);
@@ -173,12 +168,7 @@ async fn an_adoption_with_a_lost_reply_is_reported_once() {
 #[tokio::test(start_paused = true)]
 async fn rewound_store_is_reported_before_the_cache_is_empty() {
     let (environment, mut ledger) = (Environment::new(), Ledger::default());
-    let process = environment.start().await;
-    ledger.create_orders(&process, 12).await;
-    process.wait_until_drained(TIMEOUT).await;
-    drop(process);
-
-    environment.script.change_timeline();
+    fail_over_after_twelve_events(&environment, &mut ledger).await;
     environment.record_faults.raise_watermarks(AHEAD);
     environment.script.once(Call::EvictAll, InjectedFault::Hang);
     let process = environment.start().await;

@@ -275,7 +275,7 @@ impl SimulatedPostgres {
         (!is_accepted).then(|| TimelineChange { timeline: state.timeline.to_string(), complete_until: None })
     }
 
-    /// Adopts the present timeline.
+    /// Accepts the present timeline.
     pub fn accept_timeline(
         &self,
         change: &TimelineChange,
