@@ -2,7 +2,7 @@
 use std::collections::HashSet;
 
 use domain::Timestamp;
-use ports::broker::consumer_groups::Delivery;
+use ports::broker::consumer_groups::ConsumerRecord;
 use ports::broker::{Position, Record};
 use ports::inbox::{DetourChange, ProcessedEvent};
 
@@ -92,10 +92,10 @@ impl Decisions {
 
     /// Acknowledges, in each partition, only the done messages before the first message that is not done; the group continues there. If a done
     /// message is delivered again, its detour stays, so that no later message of the key overtakes it. The next message of the key ends the detour.
-    pub fn acknowledge_up_to_undone(&mut self, deliveries: &[Delivery]) {
+    pub fn acknowledge_up_to_undone(&mut self, messages: &[ConsumerRecord]) {
         let done: HashSet<&Position> = self.acknowledge.iter().collect();
         let mut ended: HashSet<(&str, u32)> = HashSet::new();
-        let acknowledge = deliveries.iter().map(|delivery| &delivery.position).filter(|position| {
+        let acknowledge = messages.iter().map(|message| &message.position).filter(|position| {
             let partition = (&*position.topic, position.partition);
             if !done.contains(position) {
                 ended.insert(partition);
@@ -121,7 +121,7 @@ mod tests {
 
     use super::*;
 
-    fn delivery(topic: &str, partition: u32, offset: u64) -> Delivery {
+    fn consumer_record(topic: &str, partition: u32, offset: u64) -> ConsumerRecord {
         let record = Record {
             topic: topic.into(),
             key: "k".into(),
@@ -129,7 +129,7 @@ mod tests {
             value: b"".as_slice().into(),
             timestamp: Timestamp::from_millis(0),
         };
-        Delivery { position: Position { topic: topic.into(), partition, offset }, record }
+        ConsumerRecord { position: Position { topic: topic.into(), partition, offset }, record }
     }
 
     #[test]
@@ -146,18 +146,23 @@ mod tests {
 
     #[test]
     fn message_behind_one_that_is_not_done_is_not_acknowledged() {
-        let deliveries =
-            [delivery("a", 0, 5), delivery("b", 0, 1), delivery("a", 0, 6), delivery("a", 0, 7), delivery("a", 1, 9)];
-        let done = [3, 4, 0].map(|number: usize| deliveries[number].position.clone());
+        let messages = [
+            consumer_record("a", 0, 5),
+            consumer_record("b", 0, 1),
+            consumer_record("a", 0, 6),
+            consumer_record("a", 0, 7),
+            consumer_record("a", 1, 9),
+        ];
+        let done = [3, 4, 0].map(|number: usize| messages[number].position.clone());
         let detours = vec![DetourChange::Leave { key: "k".into(), offset: 7 }];
         let mut decisions = Decisions { acknowledge: done.to_vec(), detours: detours.clone(), ..Decisions::default() };
 
-        decisions.acknowledge_up_to_undone(&deliveries);
+        decisions.acknowledge_up_to_undone(&messages);
 
-        assert_eq!(decisions.acknowledge, [0, 4].map(|number: usize| deliveries[number].position.clone()));
+        assert_eq!(decisions.acknowledge, [0, 4].map(|number: usize| messages[number].position.clone()));
         assert_eq!(decisions.detours, [], "it is delivered again, and a later message of its key waits for it");
         decisions.detours = detours.clone();
-        decisions.acknowledge_up_to_undone(&[&deliveries[..2], &deliveries[4..]].concat());
+        decisions.acknowledge_up_to_undone(&[&messages[..2], &messages[4..]].concat());
         assert_eq!(decisions.detours, detours, "nothing is delivered again");
     }
 }

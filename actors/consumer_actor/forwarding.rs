@@ -11,7 +11,7 @@ use app::consume::spring_headers;
 use domain::Timestamp;
 use outbox::topics::{RETRY_DELAYS, base_topic, dead_letter_topic, retry_stage, retry_topic};
 use ports::Error;
-use ports::broker::consumer_groups::{Delivery, GroupMember};
+use ports::broker::consumer_groups::{ConsumerRecord, GroupMember};
 use ports::broker::{Position, RAW_KEY, Record};
 use ports::inbox::DetourChange;
 
@@ -34,24 +34,24 @@ impl GroupConsumer {
     pub async fn due<'a>(
         &self,
         member: &dyn GroupMember,
-        deliveries: &'a [Delivery],
-        is_for_group: impl Fn(&Delivery) -> bool,
-    ) -> Result<(Vec<&'a Delivery>, Vec<Position>), Error> {
-        let (mut due, mut others) = (Vec::with_capacity(deliveries.len()), Vec::new());
+        messages: &'a [ConsumerRecord],
+        is_for_group: impl Fn(&ConsumerRecord) -> bool,
+    ) -> Result<(Vec<&'a ConsumerRecord>, Vec<Position>), Error> {
+        let (mut due, mut others) = (Vec::with_capacity(messages.len()), Vec::new());
         let mut paused: Vec<(&Arc<str>, u32)> = Vec::new();
-        for delivery in deliveries {
-            let position = &delivery.position;
+        for message in messages {
+            let position = &message.position;
             let topic_partition = (&position.topic, position.partition);
             if paused.contains(&topic_partition) {
                 continue;
             }
-            if !is_for_group(delivery) {
+            if !is_for_group(message) {
                 others.push(position.clone());
-            } else if let Some(wait) = self.remaining_delay(delivery) {
+            } else if let Some(wait) = self.remaining_delay(message) {
                 member.pause(position, wait).await?;
                 paused.push(topic_partition);
             } else {
-                due.push(delivery);
+                due.push(message);
             }
         }
         Ok((due, others))
@@ -60,27 +60,27 @@ impl GroupConsumer {
     /// Time until a message of a retry topic is due. A message with a due time or timestamp that cannot be right waits for the longest delay at most,
     /// counted from when this instance first sees it, and the messages behind it that its writer has left wait with it. A message that blocks its
     /// key has longer delays.
-    fn remaining_delay(&self, delivery: &Delivery) -> Option<Duration> {
-        let stage = retry_stage(&delivery.position.topic)?;
-        let written = delivery.record.timestamp;
-        let attempts = spring_headers::attempts_made(&delivery.record).unwrap_or(0);
+    fn remaining_delay(&self, message: &ConsumerRecord) -> Option<Duration> {
+        let stage = retry_stage(&message.position.topic)?;
+        let written = message.record.timestamp;
+        let attempts = spring_headers::attempts_made(&message.record).unwrap_or(0);
         let longest = blocked_delay(*self.retry_delays.iter().max()?, attempts);
         let by_stage = || self.retry_delays.get(stage).map(|delay| written.plus(*delay));
         let by_header = |due: Timestamp| Some(due.min(written.plus(longest)));
-        let due = spring_headers::due(&delivery.record).map_or_else(by_stage, by_header)?;
+        let due = spring_headers::due(&message.record).map_or_else(by_stage, by_header)?;
         // The due time may be of another instance.
         let wall = self.clock.wall();
         let mut left = due.since(wall);
         if left > longest {
-            left = due.since(wall.plus(self.clock_skews.measure(&delivery.position, written, wall, longest)));
+            left = due.since(wall.plus(self.clock_skews.measure(&message.position, written, wall, longest)));
         }
         Some(left).filter(|left| !left.is_zero())
     }
 
     /// The stage of an earlier message of the key that this one must wait behind. A message that has reached that stage itself is the
     /// earlier message.
-    async fn detour_ahead(&self, delivery: &Delivery, decisions: &Decisions) -> Result<Option<u32>, Error> {
-        let key = self.detour_key(&delivery.record);
+    async fn detour_ahead(&self, message: &ConsumerRecord, decisions: &Decisions) -> Result<Option<u32>, Error> {
+        let key = self.detour_key(&message.record);
         let in_this_poll = decisions.detours.iter().rev().find_map(|change| match change {
             DetourChange::Enter { key: entered, stage, .. } if *entered == key => Some(*stage),
             DetourChange::Enter { .. } | DetourChange::Leave { .. } => None,
@@ -89,7 +89,7 @@ impl GroupConsumer {
             Some(stage) => Some(stage),
             None => self.inbox.detour(&self.group, &key).await?.map(|detour| detour.stage),
         };
-        Ok(ahead.filter(|ahead| detour_stage_of(delivery).is_none_or(|detour_stage| detour_stage < *ahead)))
+        Ok(ahead.filter(|ahead| detour_stage_of(message).is_none_or(|detour_stage| detour_stage < *ahead)))
     }
 
     /// Sends a message behind an earlier one of its key that is being retried. Returns whether there is one.
@@ -98,7 +98,7 @@ impl GroupConsumer {
     /// The store's, which knows the detours.
     pub async fn wait_for_earlier(
         &self,
-        delivery: &Delivery,
+        message: &ConsumerRecord,
         needs_order: bool,
         attempts_made: u32,
         decisions: &mut Decisions,
@@ -106,23 +106,23 @@ impl GroupConsumer {
         if !needs_order {
             return Ok(false);
         }
-        let Some(ahead) = self.detour_ahead(delivery, decisions).await? else { return Ok(false) };
+        let Some(ahead) = self.detour_ahead(message, decisions).await? else { return Ok(false) };
         // Stage by stage, so that no message of the key overtakes an earlier one.
-        let stage = detour_stage_of(delivery).map_or(0, next_stage);
+        let stage = detour_stage_of(message).map_or(0, next_stage);
         // Without a delay of its own: the earlier message is ahead in the partition, which pauses until that one is due. Once it is done, a delay
         // would only postpone this message and the end of the detour.
-        let record = self.retry_record(delivery, (stage, Duration::ZERO), &waits_for_earlier(), attempts_made);
+        let record = self.retry_record(message, (stage, Duration::ZERO), &waits_for_earlier(), attempts_made);
         // If the broker refuses the record, the earlier message still is in its retry topic: the detour stays as it is. One that already counts
         // this message as its last ends with the next message of the key.
         decisions.forward.push(ForwardedRecord { record, if_refused: None, dead_letter: None });
-        decisions.detours.push(self.enter_detour(delivery, ahead));
+        decisions.detours.push(self.enter_detour(message, ahead));
         Ok(true)
     }
 
     /// Sends a message whose processing failed to the retry topic of `stage`. The later messages of its key wait behind it where they need order.
     pub fn retry(
         &self,
-        delivery: &Delivery,
+        message: &ConsumerRecord,
         stage: u32,
         needs_order: bool,
         failure: &IntakeFailure,
@@ -131,27 +131,27 @@ impl GroupConsumer {
     ) {
         // A message may have waited in a later retry topic than its own failures lead to. It continues from there: in an earlier one, later
         // messages of its key could overtake it.
-        let detour_stage = detour_stage_of(delivery).filter(|_| needs_order);
+        let detour_stage = detour_stage_of(message).filter(|_| needs_order);
         let stage = detour_stage.map_or(stage, |detour_stage| stage.max(next_stage(detour_stage)));
         let delay = blocked_delay(self.retry_delays[topic_stage(stage)], attempts);
-        let record = self.retry_record(delivery, (stage, delay), failure, attempts);
-        let if_refused = self.end_of_detour(delivery, needs_order);
+        let record = self.retry_record(message, (stage, delay), failure, attempts);
+        let if_refused = self.end_of_detour(message, needs_order);
         decisions.forward.push(ForwardedRecord { record, if_refused, dead_letter: None });
-        decisions.detours.extend(needs_order.then(|| self.enter_detour(delivery, stage)));
+        decisions.detours.extend(needs_order.then(|| self.enter_detour(message, stage)));
     }
 
     fn retry_record(
         &self,
-        delivery: &Delivery,
+        message: &ConsumerRecord,
         (stage, delay): (u32, Duration),
         failure: &IntakeFailure,
         attempts: u32,
     ) -> Record {
-        let target = retry_topic(self.base(delivery), topic_stage(stage));
+        let target = retry_topic(self.base(message), topic_stage(stage));
         let now = self.clock.wall();
         let due = now.plus(delay);
         let forward = Forward { target, group: &self.group, failure, attempts_made: attempts, now, due };
-        let mut record = forward_record(delivery, forward);
+        let mut record = forward_record(message, forward);
         record.headers.retain(|name| name != DETOUR_STAGE_HEADER);
         if topic_stage(stage) < stage as usize {
             record.headers.push(DETOUR_STAGE_HEADER, stage.to_string().as_bytes());
@@ -160,38 +160,38 @@ impl GroupConsumer {
         record
     }
 
-    fn enter_detour(&self, delivery: &Delivery, stage: u32) -> DetourChange {
-        DetourChange::Enter { key: self.detour_key(&delivery.record), stage, offset: first_offset(delivery) }
+    fn enter_detour(&self, message: &ConsumerRecord, stage: u32) -> DetourChange {
+        DetourChange::Enter { key: self.detour_key(&message.record), stage, offset: first_offset(message) }
     }
 
     /// Ends the wait of a key's later messages for this one.
-    pub fn leave_detour(&self, delivery: &Delivery, needs_order: bool, decisions: &mut Decisions) {
-        decisions.detours.extend(self.end_of_detour(delivery, needs_order));
+    pub fn leave_detour(&self, message: &ConsumerRecord, needs_order: bool, decisions: &mut Decisions) {
+        decisions.detours.extend(self.end_of_detour(message, needs_order));
     }
 
     /// The end of a detour whose first message is this one. A message of its own topic begins one at most, and one that an operator has sent to
     /// the retry topic has no message behind it.
-    fn end_of_detour(&self, delivery: &Delivery, needs_order: bool) -> Option<DetourChange> {
-        let retried = spring_headers::attempts_made(&delivery.record).is_some();
-        let ends = needs_order && retried && retry_stage(&delivery.position.topic).is_some();
-        ends.then(|| DetourChange::Leave { key: self.detour_key(&delivery.record), offset: first_offset(delivery) })
+    fn end_of_detour(&self, message: &ConsumerRecord, needs_order: bool) -> Option<DetourChange> {
+        let retried = spring_headers::attempts_made(&message.record).is_some();
+        let ends = needs_order && retried && retry_stage(&message.position.topic).is_some();
+        ends.then(|| DetourChange::Leave { key: self.detour_key(&message.record), offset: first_offset(message) })
     }
 
     /// Sends a message to the dead-letter topic.
     pub fn dead_letter(
         &self,
-        delivery: &Delivery,
+        message: &ConsumerRecord,
         attempts: Option<u32>,
         failure: &IntakeFailure,
         decisions: &mut Decisions,
     ) {
-        let target = dead_letter_topic(self.base(delivery));
+        let target = dead_letter_topic(self.base(message));
         let (attempts_made, now) = (attempts.unwrap_or(1), self.clock.wall());
         let forward = Forward { target, group: &self.group, failure, attempts_made, now, due: now };
-        let mut record = forward_record(delivery, forward);
+        let mut record = forward_record(message, forward);
         self.add_header(&mut record);
         let dead_letter = DeadLettered {
-            position: delivery.position.clone(),
+            position: message.position.clone(),
             reason: failure.reason.clone(),
             span: tracing::Span::current(),
         };
@@ -212,8 +212,8 @@ impl GroupConsumer {
         }
     }
 
-    fn base<'a>(&'a self, delivery: &'a Delivery) -> &'a str {
-        self.base.as_deref().unwrap_or_else(|| base_topic(&delivery.position.topic))
+    fn base<'a>(&'a self, message: &'a ConsumerRecord) -> &'a str {
+        self.base.as_deref().unwrap_or_else(|| base_topic(&message.position.topic))
     }
 
     fn add_header(&self, record: &mut Record) {
@@ -225,14 +225,14 @@ impl GroupConsumer {
 }
 
 /// Groups messages by key: the messages of each key in their order, the keys in the order of their first messages.
-pub fn by_key(deliveries: Vec<&Delivery>) -> Vec<Vec<&Delivery>> {
-    let mut keys: Vec<Vec<&Delivery>> = Vec::new();
-    let mut places: HashMap<&str, usize> = HashMap::with_capacity(deliveries.len());
-    for delivery in deliveries {
-        let place = *places.entry(&delivery.record.key).or_insert(keys.len());
+pub fn by_key(messages: Vec<&ConsumerRecord>) -> Vec<Vec<&ConsumerRecord>> {
+    let mut keys: Vec<Vec<&ConsumerRecord>> = Vec::new();
+    let mut places: HashMap<&str, usize> = HashMap::with_capacity(messages.len());
+    for message in messages {
+        let place = *places.entry(&message.record.key).or_insert(keys.len());
         match keys.get_mut(place) {
-            Some(messages) => messages.push(delivery),
-            None => keys.push(vec![delivery]),
+            Some(messages) => messages.push(message),
+            None => keys.push(vec![message]),
         }
     }
     keys
@@ -252,9 +252,9 @@ fn blocked_delay(delay: Duration, attempts: u32) -> Duration {
 /// The stage of a key's detour that a message of a retry topic belongs to: the topic's stage, and beyond the last topic the header's
 /// count, which distinguishes a message that entered that topic again from those that were there before. Only a message that a consumer has
 /// forwarded has that count: from any other, which a client of the broker wrote, it could send the later messages of the key round for years.
-fn detour_stage_of(delivery: &Delivery) -> Option<u32> {
-    let stage = u32::try_from(retry_stage(&delivery.position.topic)?).ok()?;
-    let round = forwarded_from(&delivery.record).and_then(|_| delivery.record.text(DETOUR_STAGE_HEADER)?.parse().ok());
+fn detour_stage_of(message: &ConsumerRecord) -> Option<u32> {
+    let stage = u32::try_from(retry_stage(&message.position.topic)?).ok()?;
+    let round = forwarded_from(&message.record).and_then(|_| message.record.text(DETOUR_STAGE_HEADER)?.parse().ok());
     Some(round.unwrap_or(stage).min(DETOUR_STAGE_MAX))
 }
 
@@ -264,8 +264,8 @@ fn next_stage(stage: u32) -> u32 {
 }
 
 /// The offset of a message before it was first sent to a retry topic.
-fn first_offset(delivery: &Delivery) -> u64 {
-    forwarded_from(&delivery.record).unwrap_or(delivery.position.offset)
+fn first_offset(message: &ConsumerRecord) -> u64 {
+    forwarded_from(&message.record).unwrap_or(message.position.offset)
 }
 
 /// The offset of a forwarded message before it was first sent to a retry topic; `None` for any other.

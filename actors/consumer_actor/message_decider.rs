@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures::{StreamExt, TryStreamExt, stream};
 use ports::Error;
-use ports::broker::consumer_groups::{Delivery, GroupMember};
+use ports::broker::consumer_groups::{ConsumerRecord, GroupMember};
 use tracing::Instrument;
 
 use crate::consumer_actor::decisions::Decisions;
@@ -30,7 +30,7 @@ pub trait MessageDecider: Send + Sync {
     ///
     /// # Errors
     /// A port's; no message of the poll is acknowledged then.
-    async fn decide(&self, delivery: &Delivery, decisions: &mut Decisions) -> Result<(), Error>;
+    async fn decide(&self, message: &ConsumerRecord, decisions: &mut Decisions) -> Result<(), Error>;
 }
 
 #[async_trait(?Send)]
@@ -45,15 +45,15 @@ impl<W: MessageDecider> PollProcessor for W {
         Some((self.batch(), ()))
     }
 
-    async fn process(&self, (): (), member: &dyn GroupMember, deliveries: &[Delivery]) -> Result<u64, Error> {
+    async fn process(&self, (): (), member: &dyn GroupMember, messages: &[ConsumerRecord]) -> Result<u64, Error> {
         let consumer = self.group_consumer();
-        let (due, _) = consumer.due(member, deliveries, |_| true).await?;
+        let (due, _) = consumer.due(member, messages, |_| true).await?;
         let by_key = stream::iter(by_key(due)).map(|messages| decide_key(self, messages));
         let decided: Vec<Decisions> = by_key.buffered(consumer.parallel_keys.max(1)).try_collect().await?;
         let mut decisions = Decisions::default();
         decided.into_iter().for_each(|of_key| decisions.append(of_key));
         if consumer.is_stopping() {
-            decisions.acknowledge_up_to_undone(deliveries);
+            decisions.acknowledge_up_to_undone(messages);
         }
         let failed = decisions.failed;
         consumer.apply(decisions, member).await?;
@@ -66,14 +66,14 @@ impl<W: MessageDecider> PollProcessor for W {
 }
 
 /// Decides on the messages of one key, one after the other; on no further one when the service stops.
-async fn decide_key<W: MessageDecider>(work: &W, messages: Vec<&Delivery>) -> Result<Decisions, Error> {
+async fn decide_key<W: MessageDecider>(work: &W, messages: Vec<&ConsumerRecord>) -> Result<Decisions, Error> {
     let mut decisions = Decisions::default();
-    for delivery in messages {
+    for message in messages {
         if work.group_consumer().is_stopping() {
             break;
         }
-        work.decide(delivery, &mut decisions).instrument(message_log::span(delivery, W::KEY_IS_ORDER)).await?;
-        decisions.acknowledge.push(delivery.position.clone());
+        work.decide(message, &mut decisions).instrument(message_log::span(message, W::KEY_IS_ORDER)).await?;
+        decisions.acknowledge.push(message.position.clone());
     }
     Ok(decisions)
 }

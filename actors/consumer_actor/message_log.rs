@@ -5,7 +5,7 @@ use app::commands::request_id;
 use app::consume::intake::IntakeFailure;
 use app::consume::spring_headers;
 use domain::EventType;
-use ports::broker::consumer_groups::Delivery;
+use ports::broker::consumer_groups::ConsumerRecord;
 use ports::broker::{Position, Record};
 use supervision::{SupervisionBus, WorkInProgress};
 
@@ -16,8 +16,8 @@ const MESSAGES_NAMED_MAX: usize = 5;
 
 /// The span of one message. The key of an order's event is the order, by its type or because all keys of the topic are (`key_is_order`); the
 /// request is the one that made the change.
-pub fn span(delivery: &Delivery, key_is_order: bool) -> tracing::Span {
-    let Delivery { position, record } = delivery;
+pub fn span(message: &ConsumerRecord, key_is_order: bool) -> tracing::Span {
+    let ConsumerRecord { position, record } = message;
     let (request_id, event_id) = (request_id::of_record(record), record.text("ce_id"));
     let has_order_type = || record.text("ce_type").is_some_and(|kind| EventType::parse(kind).is_some());
     let order_id = (key_is_order || has_order_type()).then_some(&*record.key);
@@ -25,12 +25,12 @@ pub fn span(delivery: &Delivery, key_is_order: bool) -> tracing::Span {
 }
 
 /// Names the messages of a poll in the report of a panic of the consumer.
-pub fn in_progress(deliveries: &[Delivery]) -> WorkInProgress {
-    let count = deliveries.len();
-    let first: Vec<(Position, Arc<str>)> = deliveries
+pub fn in_progress(messages: &[ConsumerRecord]) -> WorkInProgress {
+    let count = messages.len();
+    let first: Vec<(Position, Arc<str>)> = messages
         .iter()
         .take(MESSAGES_NAMED_MAX)
-        .map(|delivery| (delivery.position.clone(), Arc::clone(&delivery.record.key)))
+        .map(|message| (message.position.clone(), Arc::clone(&message.record.key)))
         .collect();
     supervision::in_progress(move || {
         let named = first.iter().map(|(Position { topic, partition, offset }, key)| {
@@ -101,14 +101,14 @@ fn original_position(record: &Record) -> String {
 }
 
 /// The handler of a message failed, and a later attempt may succeed.
-pub fn retried(delivery: &Delivery, attempt: u32, failure: &IntakeFailure) {
-    let Position { topic, partition, offset } = &delivery.position;
+pub fn retried(message: &ConsumerRecord, attempt: u32, failure: &IntakeFailure) {
+    let Position { topic, partition, offset } = &message.position;
     tracing::warn!(
         event = "message_retried",
         topic = &**topic,
         partition,
         offset,
-        key = &*delivery.record.key,
+        key = &*message.record.key,
         attempt,
         error = failure.reason.as_str(),
         "attempt {attempt} of message {offset} of {topic}/{partition} failed and is repeated: {}",
@@ -117,14 +117,14 @@ pub fn retried(delivery: &Delivery, attempt: u32, failure: &IntakeFailure) {
 }
 
 /// The fallback accepted a message after its primary handler had given up.
-pub fn handled_by_fallback(delivery: &Delivery, failure: &IntakeFailure) {
-    let Position { topic, partition, offset } = &delivery.position;
+pub fn handled_by_fallback(message: &ConsumerRecord, failure: &IntakeFailure) {
+    let Position { topic, partition, offset } = &message.position;
     tracing::warn!(
         event = "message_handled_by_fallback",
         topic = &**topic,
         partition,
         offset,
-        key = &*delivery.record.key,
+        key = &*message.record.key,
         error = failure.reason.as_str(),
         "the fallback handled message {offset} of {topic}/{partition}, which its handler did not accept: {}",
         failure.reason
@@ -132,14 +132,14 @@ pub fn handled_by_fallback(delivery: &Delivery, failure: &IntakeFailure) {
 }
 
 /// A message keeps its key waiting until a handler accepts it.
-pub fn blocks_key(delivery: &Delivery, failure: &IntakeFailure) {
-    let Position { topic, partition, offset } = &delivery.position;
+pub fn blocks_key(message: &ConsumerRecord, failure: &IntakeFailure) {
+    let Position { topic, partition, offset } = &message.position;
     tracing::error!(
         event = "message_blocks_key",
         topic = &**topic,
         partition,
         offset,
-        key = &*delivery.record.key,
+        key = &*message.record.key,
         error = failure.reason.as_str(),
         "no handler accepts message {offset} of {topic}/{partition}; it is tried again, and the later messages of its key wait: {}",
         failure.reason

@@ -2,32 +2,32 @@
 use app::consume::intake::IntakeStep;
 use domain::WebhookId;
 use ports::broker::Position;
-use ports::broker::consumer_groups::Delivery;
+use ports::broker::consumer_groups::ConsumerRecord;
 use ports::endpoint::EndpointError;
 use telemetry::traces::{ActiveSpan, SpanContext, SpanKind, Tracer};
 
 /// Begins the span of a message that a consumer handles. Empty unless the record's trace is sampled.
-pub fn handled(tracer: &Tracer, delivery: &Delivery, group: &str) -> ActiveSpan {
-    let topic = &delivery.position.topic;
-    let mut span = begin(tracer, delivery, SpanKind::Consumer, format_args!("consume {topic}"));
+pub fn handled(tracer: &Tracer, message: &ConsumerRecord, group: &str) -> ActiveSpan {
+    let topic = &message.position.topic;
+    let mut span = begin(tracer, message, SpanKind::Consumer, format_args!("consume {topic}"));
     span.set("messaging.operation.type", "process");
     span.set("messaging.consumer.group.name", group);
     span
 }
 
 /// Begins the span of a call that delivers a message to a webhook's endpoint. The URL may be secret and stays out.
-pub fn delivered(tracer: &Tracer, delivery: &Delivery, webhook: WebhookId, attempt: u32) -> ActiveSpan {
-    let mut span = begin(tracer, delivery, SpanKind::Client, format_args!("deliver to webhook"));
+pub fn delivered(tracer: &Tracer, message: &ConsumerRecord, webhook: WebhookId, attempt: u32) -> ActiveSpan {
+    let mut span = begin(tracer, message, SpanKind::Client, format_args!("deliver to webhook"));
     span.set_text("posthaste.webhook", webhook);
     span.set("posthaste.attempt", u64::from(attempt));
     span
 }
 
-fn begin(tracer: &Tracer, delivery: &Delivery, kind: SpanKind, name: std::fmt::Arguments<'_>) -> ActiveSpan {
+fn begin(tracer: &Tracer, message: &ConsumerRecord, kind: SpanKind, name: std::fmt::Arguments<'_>) -> ActiveSpan {
     if !tracer.is_on() {
         return ActiveSpan::default();
     }
-    let Delivery { position: Position { topic, partition, offset }, record } = delivery;
+    let ConsumerRecord { position: Position { topic, partition, offset }, record } = message;
     let parent = record.text("traceparent").and_then(SpanContext::parse);
     let mut span = tracer.child(parent, kind, name);
     span.set_text("messaging.destination.name", topic);

@@ -9,7 +9,7 @@ use app::policy::regional_clock::RegionalClock;
 use async_trait::async_trait;
 use domain::{OrderId, RegionId};
 use ports::Error;
-use ports::broker::consumer_groups::Delivery;
+use ports::broker::consumer_groups::ConsumerRecord;
 use ports::inbox::Effect;
 use ports::orders::OrderStore;
 use telemetry::traces::Tracer;
@@ -49,34 +49,34 @@ impl MessageDecider for OrderPipeline {
         self.batch
     }
 
-    async fn decide(&self, delivery: &Delivery, decisions: &mut Decisions) -> Result<(), Error> {
+    async fn decide(&self, message: &ConsumerRecord, decisions: &mut Decisions) -> Result<(), Error> {
         let consumer = &self.consumer;
-        let mut span = message_span::handled(&self.tracer, delivery, &consumer.group);
-        let decoded = match intake::decode(delivery) {
+        let mut span = message_span::handled(&self.tracer, message, &consumer.group);
+        let decoded = match intake::decode(message) {
             Ok(decoded) => decoded,
             Err(failure) => {
                 consumer.metrics.kafka_schema_validation_errors.inc();
                 span.fail("undecodable");
                 decisions.failed += 1;
-                consumer.dead_letter(delivery, None, &failure, decisions);
+                consumer.dead_letter(message, None, &failure, decisions);
                 return Ok(());
             }
         };
         let version = decoded.event.schema_version.to_string();
         consumer.metrics.kafka_event_version_distribution.with([&version]).inc();
         let needs_order = self.handlers.of(decoded.event.kind).needs_order();
-        if consumer.wait_for_earlier(delivery, needs_order, decoded.attempts_made, decisions).await? {
+        if consumer.wait_for_earlier(message, needs_order, decoded.attempts_made, decisions).await? {
             span.set("posthaste.waits_for_earlier", true);
             return Ok(());
         }
         let origin = self.origin(&decoded, decisions).await?;
         let horizon = self.regional_clock.horizon(consumer.clock.now());
-        let step = intake::decide(&self.handlers, delivery, &decoded, origin, horizon).await;
+        let step = intake::decide(&self.handlers, message, &decoded, origin, horizon).await;
         message_span::decided(&mut span, &step, decoded.attempts_made.saturating_add(1));
         match &step {
-            IntakeStep::Block { stage: 0..ATTEMPTS_MAX, failure } => message_log::blocks_key(delivery, failure),
+            IntakeStep::Block { stage: 0..ATTEMPTS_MAX, failure } => message_log::blocks_key(message, failure),
             IntakeStep::Retry { failure, .. } => {
-                message_log::retried(delivery, decoded.attempts_made.saturating_add(1), failure);
+                message_log::retried(message, decoded.attempts_made.saturating_add(1), failure);
             }
             IntakeStep::Block { .. } | IntakeStep::Process { .. } | IntakeStep::DeadLetter(_) => {}
         }
@@ -90,20 +90,20 @@ impl MessageDecider for OrderPipeline {
                 );
                 if let Some(failure) = fallback_after {
                     consumer.metrics.kafka_consumer_fallback_count.inc();
-                    message_log::handled_by_fallback(delivery, &failure);
+                    message_log::handled_by_fallback(message, &failure);
                 }
                 decisions.processed.push(event);
                 decisions.counts.push(EventCounts { occurred_at: decoded.event.occurred_at, is_stale: stale });
-                consumer.leave_detour(delivery, needs_order, decisions);
+                consumer.leave_detour(message, needs_order, decisions);
             }
             IntakeStep::Retry { stage, failure } | IntakeStep::Block { stage, failure } => {
                 decisions.failed += 1;
-                consumer.retry(delivery, stage, needs_order, &failure, decoded.attempts_made + 1, decisions);
+                consumer.retry(message, stage, needs_order, &failure, decoded.attempts_made + 1, decisions);
             }
             IntakeStep::DeadLetter(failure) => {
                 decisions.failed += 1;
-                consumer.dead_letter(delivery, Some(decoded.attempts_made + 1), &failure, decisions);
-                consumer.leave_detour(delivery, needs_order, decisions);
+                consumer.dead_letter(message, Some(decoded.attempts_made + 1), &failure, decisions);
+                consumer.leave_detour(message, needs_order, decisions);
             }
         }
         Ok(())

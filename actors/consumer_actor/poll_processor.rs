@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ports::Error;
-use ports::broker::consumer_groups::{Delivery, GroupMember};
+use ports::broker::consumer_groups::{ConsumerRecord, GroupMember};
 
 use crate::consumer_actor::consumer_loop::ConsumerPoll;
 use crate::consumer_actor::group_consumer::GroupConsumer;
@@ -31,7 +31,7 @@ pub trait PollProcessor: Send + Sync {
         &self,
         begun: Self::PollState,
         member: &dyn GroupMember,
-        deliveries: &[Delivery],
+        messages: &[ConsumerRecord],
     ) -> Result<u64, Error>;
 
     /// Ends a poll that has begun, also one that returned no message or an error, or that did not complete. `failed` messages were not processed.
@@ -87,15 +87,15 @@ async fn poll<W: PollProcessor>(
     limit: u32,
     timeout: Duration,
 ) -> (u64, Result<(), Error>) {
-    let deliveries = match member.poll(limit, timeout).await {
-        Ok(deliveries) if deliveries.is_empty() => return (0, Ok(())),
-        Ok(deliveries) => deliveries,
+    let messages = match member.poll(limit, timeout).await {
+        Ok(messages) if messages.is_empty() => return (0, Ok(())),
+        Ok(messages) => messages,
         Err(error) => return (0, Err(error)),
     };
-    let _in_progress = message_log::in_progress(&deliveries);
-    match work.process(begun, member, &deliveries).await {
+    let _in_progress = message_log::in_progress(&messages);
+    match work.process(begun, member, &messages).await {
         Ok(failed) => (failed, Ok(())),
         // No message of the poll is acknowledged: the processing of each has failed.
-        Err(error) => (deliveries.len() as u64, Err(error)),
+        Err(error) => (messages.len() as u64, Err(error)),
     }
 }

@@ -5,7 +5,7 @@ use app::consume::spring_headers;
 use app::consume::topic_chain::TopicChain;
 use async_trait::async_trait;
 use ports::Error;
-use ports::broker::consumer_groups::Delivery;
+use ports::broker::consumer_groups::ConsumerRecord;
 
 use crate::consumer_actor::decisions::Decisions;
 use crate::consumer_actor::group_consumer::GroupConsumer;
@@ -45,7 +45,7 @@ impl MessageDecider for TopicPipeline {
         self.batch
     }
 
-    async fn decide(&self, message: &Delivery, decisions: &mut Decisions) -> Result<(), Error> {
+    async fn decide(&self, message: &ConsumerRecord, decisions: &mut Decisions) -> Result<(), Error> {
         let (consumer, ordered) = (&self.consumer, true);
         let stage = spring_headers::attempts_made(&message.record).unwrap_or(0);
         if consumer.wait_for_earlier(message, ordered, stage, decisions).await? {

@@ -82,7 +82,7 @@ impl PartitionSessions {
         for _ in 0..TIMELINE_CHANGES_MAX {
             let (requested, started) = (local_leases.request_time(), Instant::now());
             let acquisition = leases.acquire(partition, instance, *reason, watermark, local_leases.ttl()).await?;
-            let Acquired { mut fence, in_flight } = match acquisition {
+            let Acquired { mut fence, open_batch } = match acquisition {
                 Acquisition::Taken(acquired) => acquired,
                 Acquisition::Held { .. } => {
                     *reason = AcquireReason::Vacant;
@@ -95,7 +95,7 @@ impl PartitionSessions {
             };
             *reason = AcquireReason::Uncertain;
             local_leases.acquired(partition, fence.epoch, requested);
-            if let Some(open) = in_flight {
+            if let Some(open) = open_batch {
                 fence.counter = self.resolve(&fence, &open).await?;
             }
             return Ok(Some(fence));

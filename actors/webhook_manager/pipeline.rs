@@ -14,7 +14,7 @@ use domain::WebhookId;
 use futures::{StreamExt, TryStreamExt, stream};
 use parking_lot::Mutex;
 use ports::Error;
-use ports::broker::consumer_groups::{Delivery, GroupMember};
+use ports::broker::consumer_groups::{ConsumerRecord, GroupMember};
 use ports::endpoint::WebhookClient;
 use ports::endpoint::webhooks::{AttemptOutcome, Webhook, WebhookDelivery, WebhookStore};
 use telemetry::traces::Tracer;
@@ -105,7 +105,7 @@ impl PollProcessor for WebhookPipeline {
         &self,
         begun: BegunDelivery,
         member: &dyn GroupMember,
-        messages: &[Delivery],
+        messages: &[ConsumerRecord],
     ) -> Result<u64, Error> {
         let (BegunDelivery { webhook, probing }, consumer) = (begun, &self.consumer);
         let (due, others) = consumer.due(member, messages, |message| delivery::receives(&webhook, message)).await?;
@@ -152,7 +152,12 @@ impl PollProcessor for WebhookPipeline {
 impl WebhookPipeline {
     /// Delivers messages one after the other, each with the webhook as it is then; ends early where the rest must come again, when the webhook is
     /// deleted or inactive, and when the service stops. `ordered` stays as it was at the beginning of the poll, which grouped the messages by it.
-    async fn deliver_all(&self, messages: Vec<&Delivery>, ordered: bool, probing: bool) -> Result<Results, Error> {
+    async fn deliver_all(
+        &self,
+        messages: Vec<&ConsumerRecord>,
+        ordered: bool,
+        probing: bool,
+    ) -> Result<Results, Error> {
         let mut results = Results::default();
         for message in messages {
             if self.consumer.is_stopping() {
@@ -178,7 +183,7 @@ impl WebhookPipeline {
         &self,
         webhook: &Webhook,
         ordered: bool,
-        message: &Delivery,
+        message: &ConsumerRecord,
         probing: bool,
         results: &mut Results,
     ) -> Result<(), Error> {
@@ -225,7 +230,7 @@ impl WebhookPipeline {
         Ok(())
     }
 
-    async fn call(&self, webhook: &Webhook, message: &Delivery, number: u32) -> (Verdict, WebhookDelivery) {
+    async fn call(&self, webhook: &Webhook, message: &ConsumerRecord, number: u32) -> (Verdict, WebhookDelivery) {
         // The endpoint compares the time in the signature with its own clock.
         let (at, started) = (self.consumer.clock.wall(), Instant::now());
         let message_id = delivery::message_id(message);
@@ -253,7 +258,7 @@ impl WebhookPipeline {
     }
 
     /// When the last counted attempt of a message failed, by the clock of `health`: it was written to its retry topic then.
-    fn last_failure_of(&self, message: &Delivery) -> Duration {
+    fn last_failure_of(&self, message: &ConsumerRecord) -> Duration {
         self.started.elapsed().saturating_sub(self.consumer.clock.wall().since(message.record.timestamp))
     }
 

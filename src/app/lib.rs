@@ -80,7 +80,7 @@ pub mod port_types {
     pub use ::outbox::OffsetCommitMode;
     pub use outbox::event_rules::{self, check_type};
     pub use ports::FailureType;
-    pub use ports::broker::consumer_groups::Delivery;
+    pub use ports::broker::consumer_groups::ConsumerRecord;
     pub use ports::broker::topic_log::ReadLimits;
     pub use ports::broker::{Position, RecordHeaders};
     pub use ports::endpoint::webhooks::{AttemptOutcome, Webhook, WebhookDelivery};

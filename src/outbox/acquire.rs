@@ -90,7 +90,7 @@ impl Lease {
     /// Whether the claimer of the open batch died while it was in flight. The first acquisition after the claim judges it by
     /// `owner_died`; later ones read the judgement that the first one recorded, because the owner is no longer the claimer.
     pub fn claimer_died(&self, owner_died: bool) -> bool {
-        self.in_flight
+        self.open_batch
             .as_ref()
             .is_some_and(|open| if open.epoch == self.epoch { owner_died } else { open.claimer_died })
     }
@@ -119,7 +119,7 @@ mod tests {
             epoch: 2,
             counter: 9,
             remaining: SECOND,
-            in_flight: Some(claim(2, false)),
+            open_batch: Some(claim(2, false)),
             closed: Some(5),
         }
     }
@@ -157,8 +157,8 @@ mod tests {
             (None, true, false),
         ];
 
-        for (in_flight, owner_died, died) in cases {
-            let lease = Lease { in_flight, ..lease("me") };
+        for (open_batch, owner_died, died) in cases {
+            let lease = Lease { open_batch, ..lease("me") };
             assert_eq!(lease.claimer_died(owner_died), died, "{lease:?}");
         }
     }

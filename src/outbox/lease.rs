@@ -18,7 +18,7 @@ pub struct Lease {
     /// Time until it expires, by the store's clock; zero once it has expired.
     pub remaining: Duration,
     /// The claimed batch whose outcome is not recorded yet.
-    pub in_flight: Option<OpenClaim>,
+    pub open_batch: Option<OpenClaim>,
     /// The batch that was closed last.
     pub closed: Option<Token>,
 }
@@ -86,13 +86,16 @@ impl Lease {
 
     /// Whether a claim under this fence may take rows: owner, epoch and counter agree, no batch is open, the lease has not expired.
     pub fn may_claim(&self, fence: &LeaseFence) -> bool {
-        self.is_held_by(fence) && self.counter == fence.counter && self.in_flight.is_none() && !self.remaining.is_zero()
+        self.is_held_by(fence)
+            && self.counter == fence.counter
+            && self.open_batch.is_none()
+            && !self.remaining.is_zero()
     }
 
     /// The open batch, if it has this token and the fence's owner and epoch hold the lease. For settling: the counter is not compared,
     /// because the token alone names a batch that the broker has acknowledged.
     pub fn open_batch(&self, fence: &LeaseFence, token: Token) -> Option<&OpenClaim> {
-        self.in_flight.as_ref().filter(|open| self.is_held_by(fence) && open.token == token)
+        self.open_batch.as_ref().filter(|open| self.is_held_by(fence) && open.token == token)
     }
 
     /// The open batch as in [`Lease::open_batch`], if the fence also names the present counter. For excluding and resolving, which rely
@@ -104,7 +107,7 @@ impl Lease {
     /// The outcome of settling or resolving a batch that is not open under this lease. A repetition of the close that came last is done,
     /// with no rows and the present counter, so that a caller may repeat it after a lost reply.
     pub fn repeated_close(&self, fence: &LeaseFence, token: Token) -> FencedOutcome {
-        if self.is_held_by(fence) && self.in_flight.is_none() && self.closed == Some(token) {
+        if self.is_held_by(fence) && self.open_batch.is_none() && self.closed == Some(token) {
             return FencedOutcome::Done { counter: self.counter, rows: 0 };
         }
         FencedOutcome::Stale
@@ -112,7 +115,7 @@ impl Lease {
 
     /// Whether the owner may give the partition back. Expiry is not compared: an expired lease that no other instance took is released.
     pub fn release(&self, owner: &InstanceId, epoch: Epoch) -> Release {
-        match &self.in_flight {
+        match &self.open_batch {
             _ if !self.is_of(owner, epoch) => Release::NotOurs,
             Some(_) => Release::InFlight,
             None => Release::Done,
@@ -144,7 +147,7 @@ mod tests {
             epoch: 2,
             counter: 9,
             remaining: Duration::from_secs(1),
-            in_flight: Some(claim(2, false)),
+            open_batch: Some(claim(2, false)),
             closed: Some(5),
         }
     }
@@ -155,7 +158,7 @@ mod tests {
 
     #[test]
     fn claim_needs_the_exact_fence_no_open_batch_and_time_left() {
-        let free = Lease { in_flight: None, ..lease("me") };
+        let free = Lease { open_batch: None, ..lease("me") };
         let cases = [
             (free.clone(), fence("me", 2, 9), true),
             (free.clone(), fence("other", 2, 9), false),
@@ -191,7 +194,7 @@ mod tests {
 
     #[test]
     fn repeated_close_is_done_only_for_the_batch_closed_last() {
-        let closed = Lease { in_flight: None, ..lease("me") };
+        let closed = Lease { open_batch: None, ..lease("me") };
         let done = FencedOutcome::Done { counter: 9, rows: 0 };
         let cases = [
             (closed.clone(), fence("me", 2, 1), 5, done),
@@ -208,7 +211,7 @@ mod tests {
 
     #[test]
     fn release_is_refused_while_a_batch_is_in_flight() {
-        let free = Lease { in_flight: None, remaining: Duration::ZERO, ..lease("me") };
+        let free = Lease { open_batch: None, remaining: Duration::ZERO, ..lease("me") };
         let cases = [
             (free.clone(), "me", 2, Release::Done),
             (free.clone(), "me", 1, Release::NotOurs),

@@ -19,7 +19,7 @@ pub struct Acquired {
     /// Identifies the lease in every later statement.
     pub fence: LeaseFence,
     /// Batch that the former owner left open; the new owner resolves it before any claim.
-    pub in_flight: Option<OpenBatch>,
+    pub open_batch: Option<OpenBatch>,
 }
 
 /// A claimed batch without a recorded outcome.
@@ -83,7 +83,7 @@ pub struct PartitionView {
     /// Counter of the lease row; each claim increments it.
     pub counter: Counter,
     /// Fencing token of the open batch.
-    pub in_flight: Option<Token>,
+    pub open_batch: Option<Token>,
     /// Time at which the lease expires, by the store's clock.
     pub expires_at: Option<Timestamp>,
     /// Number of rows that are not SENT.

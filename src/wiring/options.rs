@@ -175,7 +175,7 @@ pub(super) fn kafka(
     clock: &std::sync::Arc<dyn ports::clock::Clock>,
 ) -> kafka::Options {
     use crate::config::{BatchCompression, DeliveryKind};
-    use kafka::{Compression, Guarantee, Sasl, Security};
+    use kafka::{Compression, DeliveryGuarantee, Sasl, Security};
     let (installation, clock) = (std::sync::Arc::clone(installation), std::sync::Arc::clone(clock));
     let mut options = kafka::Options::new(&config.broker.bootstrap_servers, installation, instance.clone(), clock);
     options.topic_prefix = config.broker.topic_prefix.clone();
@@ -184,8 +184,8 @@ pub(super) fn kafka(
     options.further_topics = config.further_topics();
     options.partitions = config.outbox.partitions;
     options.guarantee = match config.broker.delivery {
-        DeliveryKind::ExactlyOnce => Guarantee::ExactlyOnce,
-        DeliveryKind::AtLeastOnce => Guarantee::AtLeastOnce,
+        DeliveryKind::ExactlyOnce => DeliveryGuarantee::ExactlyOnce,
+        DeliveryKind::AtLeastOnce => DeliveryGuarantee::AtLeastOnce,
     };
     options.create_topics = config.broker.create_topics;
     // An open transaction of a dead instance blocks read_committed consumers, so it is limited to the lease.

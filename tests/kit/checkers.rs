@@ -4,7 +4,7 @@ use std::fmt;
 
 use ports::Error;
 use ports::broker::Record;
-use ports::broker::consumer_groups::Delivery;
+use ports::broker::consumer_groups::ConsumerRecord;
 use ports::broker::topics::TopicReader;
 
 /// The number of records per read.
@@ -53,7 +53,7 @@ pub struct Findings {
 ///
 /// # Errors
 /// The port's error, when the topic cannot be read.
-pub async fn read_all(topics: &dyn TopicReader, topic: &str) -> Result<Vec<Delivery>, Error> {
+pub async fn read_all(topics: &dyn TopicReader, topic: &str) -> Result<Vec<ConsumerRecord>, Error> {
     let views = topics.list().await?;
     let partitions = views.into_iter().filter(|view| view.name == topic).flat_map(|view| view.partitions);
     let mut all = Vec::new();
@@ -70,26 +70,26 @@ pub async fn read_all(topics: &dyn TopicReader, topic: &str) -> Result<Vec<Deliv
 }
 
 /// Checks a topic's records against the acknowledged events. The topic may contain other events too: a reply can be lost.
-pub fn check(log: &[Delivery], acknowledged: &[AcknowledgedEvent]) -> Findings {
+pub fn check(log: &[ConsumerRecord], acknowledged: &[AcknowledgedEvent]) -> Findings {
     let mut findings = Findings::default();
-    let mut seen: BTreeMap<String, &Delivery> = BTreeMap::new();
+    let mut seen: BTreeMap<String, &ConsumerRecord> = BTreeMap::new();
     let mut histories: BTreeMap<String, KeyHistory> = BTreeMap::new();
-    for delivery in log {
-        let record = &delivery.record;
+    for message in log {
+        let record = &message.record;
         let (Some(event), Some(sequence)) = (text(record, EVENT_ID), number(record, "x-sequence")) else {
-            findings.malformed.push(format!("{} has no {EVENT_ID} or x-sequence", position_text(delivery)));
+            findings.malformed.push(format!("{} has no {EVENT_ID} or x-sequence", position_text(message)));
             continue;
         };
         if let Some(first) = seen.get(&event) {
             findings.duplicated.push(format!(
                 "event {event}: {} and again {}",
                 position_text(first),
-                position_text(delivery)
+                position_text(message)
             ));
             continue;
         }
-        seen.insert(event.clone(), delivery);
-        histories.entry(record.key.to_string()).or_default().add(sequence, event, delivery, &mut findings);
+        seen.insert(event.clone(), message);
+        histories.entry(record.key.to_string()).or_default().add(sequence, event, message, &mut findings);
     }
     findings.events = seen.len();
     for (key, history) in &histories {
@@ -116,32 +116,32 @@ struct KeyHistory {
 }
 
 impl KeyHistory {
-    fn add(&mut self, sequence: u64, event: String, delivery: &Delivery, findings: &mut Findings) {
-        let key = &delivery.record.key;
-        let partition = *self.partition.get_or_insert(delivery.position.partition);
-        if partition != delivery.position.partition {
+    fn add(&mut self, sequence: u64, event: String, message: &ConsumerRecord, findings: &mut Findings) {
+        let key = &message.record.key;
+        let partition = *self.partition.get_or_insert(message.position.partition);
+        if partition != message.position.partition {
             findings.reordered.push(format!(
                 "key {key}: {} although the key's first event is in partition {partition}",
-                position_text(delivery)
+                position_text(message)
             ));
         } else if sequence < self.highest {
             findings.reordered.push(format!(
                 "key {key}: {sequence} after {} at {}",
                 self.highest,
-                position_text(delivery)
+                position_text(message)
             ));
         }
         self.highest = self.highest.max(sequence);
         if let Some(other) = self.events.insert(sequence, event) {
             findings
                 .duplicated
-                .push(format!("key {key}: two events at {sequence}, {other} and at {}", position_text(delivery)));
+                .push(format!("key {key}: two events at {sequence}, {other} and at {}", position_text(message)));
         }
     }
 }
 
-fn position_text(delivery: &Delivery) -> String {
-    let at = &delivery.position;
+fn position_text(message: &ConsumerRecord) -> String {
+    let at = &message.position;
     format!("{}/{}@{}", at.topic, at.partition, at.offset)
 }
 
@@ -194,16 +194,20 @@ mod tests {
 
     use super::*;
 
-    fn delivery(key: &str, sequence: u64, event: &str, partition: u32, offset: u64) -> Delivery {
+    fn consumer_record(key: &str, sequence: u64, event: &str, partition: u32, offset: u64) -> ConsumerRecord {
         let headers = [(EVENT_ID, event), ("x-sequence", &sequence.to_string())].into_iter().collect();
         let (topic, value) = ("orders".into(), [].as_slice().into());
         let record = Record { topic, key: key.into(), headers, value, timestamp: Timestamp::default() };
-        Delivery { position: Position { topic: "orders".into(), partition, offset }, record }
+        ConsumerRecord { position: Position { topic: "orders".into(), partition, offset }, record }
     }
 
     #[test]
     fn a_complete_log_in_order_has_no_findings() {
-        let log = [delivery("a", 1, "e1", 0, 0), delivery("b", 1, "e2", 0, 1), delivery("a", 2, "e3", 0, 2)];
+        let log = [
+            consumer_record("a", 1, "e1", 0, 0),
+            consumer_record("b", 1, "e2", 0, 1),
+            consumer_record("a", 2, "e3", 0, 2),
+        ];
         let acknowledged =
             [AcknowledgedEvent::of("a", 0), AcknowledgedEvent::of("a", 1), AcknowledgedEvent::of("b", 0)];
 
@@ -216,16 +220,16 @@ mod tests {
     #[test]
     fn each_kind_of_violation_is_found() {
         let log = [
-            delivery("a", 2, "e2", 0, 0),
-            delivery("a", 1, "e1", 0, 1),
-            delivery("a", 1, "e1", 0, 2),
-            delivery("b", 3, "e3", 1, 0),
-            delivery("c", 1, "e4", 1, 1),
-            delivery("c", 2, "e5", 0, 3),
+            consumer_record("a", 2, "e2", 0, 0),
+            consumer_record("a", 1, "e1", 0, 1),
+            consumer_record("a", 1, "e1", 0, 2),
+            consumer_record("b", 3, "e3", 1, 0),
+            consumer_record("c", 1, "e4", 1, 1),
+            consumer_record("c", 2, "e5", 0, 3),
         ];
-        let mut without_headers = delivery("d", 1, "e6", 1, 2);
+        let mut without_headers = consumer_record("d", 1, "e6", 1, 2);
         without_headers.record.headers.clear();
-        let log: Vec<Delivery> = log.into_iter().chain([without_headers]).collect();
+        let log: Vec<ConsumerRecord> = log.into_iter().chain([without_headers]).collect();
 
         let findings = check(&log, &[AcknowledgedEvent::of("z", 0), AcknowledgedEvent::of("b", 2)]);
 
@@ -238,7 +242,7 @@ mod tests {
 
     #[test]
     fn another_event_at_the_acknowledged_sequence_is_a_loss() {
-        let log = [delivery("a", 1, "e1", 0, 0)];
+        let log = [consumer_record("a", 1, "e1", 0, 0)];
         let acknowledged = AcknowledgedEvent { event_id: Some("e9".to_owned()), ..AcknowledgedEvent::of("a", 0) };
 
         assert_eq!(check(&log, &[acknowledged]).lost, ["key a: e9 at 1"]);

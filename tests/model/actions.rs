@@ -10,7 +10,7 @@ pub mod publish;
 pub mod resolve;
 pub mod rewind;
 
-use crate::configuration::{Configuration, Delivery, INSTANCES};
+use crate::configuration::{Configuration, DeliveryGuarantee, INSTANCES};
 use crate::state::system::System;
 use crate::successors::{Label, Successors};
 
@@ -29,9 +29,9 @@ pub fn successors(config: &Configuration, from: &System, found: &mut Vec<(Label,
         if !from.instances[instance].is_alive {
             continue;
         }
-        match config.delivery {
-            Delivery::ExactlyOnce => publish::steps(&mut steps, instance),
-            Delivery::AtLeastOnce => at_least_once::steps(&mut steps, instance),
+        match config.guarantee {
+            DeliveryGuarantee::ExactlyOnce => publish::steps(&mut steps, instance),
+            DeliveryGuarantee::AtLeastOnce => at_least_once::steps(&mut steps, instance),
         }
         for partition in 0..config.partitions {
             ownership::local_steps(&mut steps, instance, partition);

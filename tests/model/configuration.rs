@@ -16,7 +16,7 @@ pub const TRIAL_DEATHS_MAX: u8 = 2;
 
 /// How the broker is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Delivery {
+pub enum DeliveryGuarantee {
     /// One Kafka transaction for each cycle, with watermarks.
     ExactlyOnce,
     /// Records without transactions: duplicates are permitted, loss and disorder are not.
@@ -91,7 +91,7 @@ pub struct Configuration {
     /// Most rows of a batch.
     pub batch: usize,
     /// Exactly once, or at least once.
-    pub delivery: Delivery,
+    pub guarantee: DeliveryGuarantee,
     /// Whether later events of a key continue behind a row that was parked.
     pub skips_parked_rows: bool,
     /// Whether deaths are counted; without, the search has fewer states.
@@ -118,7 +118,7 @@ impl Configuration {
             partitions,
             producers: 1,
             batch: 2,
-            delivery: Delivery::ExactlyOnce,
+            guarantee: DeliveryGuarantee::ExactlyOnce,
             skips_parked_rows: false,
             counts_deaths: false,
             suspect_deaths: 2,

@@ -1,5 +1,5 @@
 //! The configurations that the tests explore, without faults: each test adds the faults that it needs.
-use crate::configuration::{Configuration, Delivery, Event, Faults, Nature};
+use crate::configuration::{Configuration, DeliveryGuarantee, Event, Faults, Nature};
 
 /// No fault at all.
 pub const NO_FAULTS: Faults = Faults {
@@ -54,7 +54,7 @@ pub fn shared_producer(faults: Faults) -> Configuration {
 
 /// One partition with records outside of transactions.
 pub fn at_least_once(faults: Faults) -> Configuration {
-    Configuration { name: "at least once", delivery: Delivery::AtLeastOnce, ..one_partition(faults) }
+    Configuration { name: "at least once", guarantee: DeliveryGuarantee::AtLeastOnce, ..one_partition(faults) }
 }
 
 /// A head that is parked, and blocks its key.

@@ -46,8 +46,8 @@ impl fmt::Display for Summary<'_> {
         for lease in &self.0.store.leases {
             let owner = lease.owner.map_or("-".to_owned(), |owner| owner.to_string());
             write!(out, " | lease {owner} epoch {} counter {}", lease.epoch, lease.counter)?;
-            if lease.in_flight != 0 {
-                write!(out, " open {} under id {:?}", lease.in_flight, lease.transactional_id)?;
+            if lease.open_batch != 0 {
+                write!(out, " open {} under id {:?}", lease.open_batch, lease.transactional_id)?;
             }
         }
         let transactions = self.0.broker.transactions.iter().zip(&self.0.broker.watermarks).enumerate();

@@ -15,7 +15,7 @@ use domain::{EventType, Hlc, Status};
 use kit::Factory;
 use kit::clock::{START_TIME, SeededRng};
 use kit::faults::{Call, InjectedFault};
-use ports::broker::consumer_groups::Delivery;
+use ports::broker::consumer_groups::ConsumerRecord;
 use ports::broker::{Broker, Record};
 use ports::clock::Rng;
 use ports::inbox::Inbox;
@@ -376,7 +376,7 @@ async fn a_consumer_that_crashes_repeatedly_accounts_for_each_message_once() {
 
     ledger.assert_guarantees(&process).await;
     // A crash between the write to the dead-letter topic and the acknowledgement writes it twice.
-    let name = |delivery: &Delivery| (delivery.record.key.to_string(), header(&delivery.record, "ce_id"));
+    let name = |message: &ConsumerRecord| (message.record.key.to_string(), header(&message.record, "ce_id"));
     let dead: BTreeSet<_> = process.records(DEAD_LETTERS).await.iter().map(name).collect();
     for id in ledger.orders.keys() {
         let mut taken = handler.handled(*id);

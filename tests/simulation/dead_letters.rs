@@ -10,7 +10,7 @@ use futures::future::join_all;
 use kit::Factory;
 use kit::faults::{Call, InjectedFault};
 use ports::broker::Broker;
-use ports::broker::consumer_groups::Delivery;
+use ports::broker::consumer_groups::ConsumerRecord;
 use ports::operators::Audit;
 
 use crate::support::environment::{Environment, seed};
@@ -44,7 +44,7 @@ async fn write_dead_letters(process: &Process, count: u32, keys: u32) {
 /// The numbers in the topic, by key.
 async fn redriven_numbers(process: &Process) -> BTreeMap<String, Vec<u32>> {
     let mut keys: BTreeMap<String, Vec<u32>> = BTreeMap::new();
-    for Delivery { record, .. } in process.records(TOPIC).await {
+    for ConsumerRecord { record, .. } in process.records(TOPIC).await {
         let number = std::str::from_utf8(&record.value).expect("text").parse().expect("a number");
         keys.entry(record.key.to_string()).or_default().push(number);
     }

@@ -28,8 +28,8 @@ mod cluster {
             pub mod session;
             pub mod shares;
         }
+        pub mod delivery_guarantee;
         pub mod log;
-        pub mod publish_mode;
         pub mod reading;
         pub mod refusals;
         pub mod session;

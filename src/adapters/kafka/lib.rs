@@ -19,4 +19,4 @@ pub use adapter::Kafka;
 pub use cluster::probe::KafkaProbe;
 pub use cluster::replicas::Replicas;
 pub use connection::open_error::KafkaOpenError;
-pub use options::{Compression, Guarantee, Options, Sasl, Security};
+pub use options::{Compression, DeliveryGuarantee, Options, Sasl, Security};

@@ -12,7 +12,7 @@ use secrecy::SecretString;
 
 /// How often consumers see an event when a process is killed at the worst moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Guarantee {
+pub enum DeliveryGuarantee {
     /// `read_committed` consumers see each event once: every batch is a transaction that includes its watermark.
     ExactlyOnce,
     /// Consumers see each event, and some of them twice after a crash: for clusters that allow no transactions.
@@ -83,7 +83,7 @@ pub struct Options {
     /// Partitions of the outbox, and therefore of the watermark topic.
     pub partitions: u32,
     /// Whether batches are published exactly once or at least once.
-    pub guarantee: Guarantee,
+    pub guarantee: DeliveryGuarantee,
     /// Whether the adapter creates missing topics.
     pub create_topics: bool,
     /// Retention of the topics that the adapter creates; `None` leaves it to the broker.
@@ -137,7 +137,7 @@ impl Options {
             topic_partitions: 12,
             partitions_by_topic: HashMap::new(),
             partitions: 64,
-            guarantee: Guarantee::ExactlyOnce,
+            guarantee: DeliveryGuarantee::ExactlyOnce,
             create_topics: true,
             retention: None,
             transaction_timeout: Duration::from_secs(30),

@@ -5,7 +5,7 @@
 #![warn(missing_docs)]
 
 mod store {
-    pub(crate) mod core;
+    pub(crate) mod context;
     pub(crate) mod open;
     pub(crate) mod options;
     pub(crate) mod postgres;

@@ -67,7 +67,7 @@ impl PartitionLeases for RedisStore {
             return Ok(Acquisition::Held { by: InstanceId(reply.text(1)?.into()), remaining });
         }
         let fence = LeaseFence { partition, owner: owner.clone(), epoch: reply.number(1)?, counter: reply.number(2)? };
-        let in_flight = match reply.optional_number(3)? {
+        let open_batch = match reply.optional_number(3)? {
             Some(token) => Some(OpenBatch {
                 token,
                 session: ProducerSessionId(reply.text(4)?.into()),
@@ -75,7 +75,7 @@ impl PartitionLeases for RedisStore {
             }),
             None => None,
         };
-        Ok(Acquisition::Taken(Acquired { fence, in_flight }))
+        Ok(Acquisition::Taken(Acquired { fence, open_batch }))
     }
 
     async fn renew(&self, owner: &InstanceId, held: &[(PartitionNo, Epoch)], ttl: Duration) -> Result<Renewal, Error> {
@@ -124,7 +124,7 @@ fn view(partition: PartitionNo, mut lease: Reply) -> Result<PartitionView, Error
         owner: lease.optional_text(0)?.map(|owner| InstanceId(owner.into())),
         epoch: lease.number(1)?,
         counter: lease.number(2)?,
-        in_flight: lease.optional_number(3)?,
+        open_batch: lease.optional_number(3)?,
         expires_at: lease.time(4)?,
         depth: lease.number(5)?,
     })

@@ -2,7 +2,7 @@
 use app::consume::order_topic::OrderTopic;
 use app::contract::rfc3339;
 use app::operators::dead_letters::{DeadLetter, DeadLetterOrigin};
-use app::port_types::{Delivery, FailureType, RecordHeaders};
+use app::port_types::{ConsumerRecord, FailureType, RecordHeaders};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
@@ -80,8 +80,8 @@ pub(crate) struct DeadLetterRedrive {
 
 impl DeadLetterBody {
     pub(crate) fn of(dead_letter: &DeadLetter, orders: &OrderTopic) -> Self {
-        let Delivery { position, record } = &dead_letter.delivery;
-        let value = RecordValue::of(orders.unframed(&dead_letter.delivery).1);
+        let ConsumerRecord { position, record } = &dead_letter.message;
+        let value = RecordValue::of(orders.unframed(&dead_letter.message).1);
         let text = |text: Option<&str>| text.map(str::to_owned);
         Self {
             topic: position.topic.to_string(),

@@ -1,7 +1,7 @@
 //! The JSON documents of the admin routes for the command line, so that both print the same.
 use app::consume::order_topic::OrderTopic;
 use app::operators::dead_letters::DeadLetter;
-use app::port_types::{AuditEntry, ClaimedRow, Delivery, PartitionView, RowDiagnosis, RowView};
+use app::port_types::{AuditEntry, ClaimedRow, ConsumerRecord, PartitionView, RowDiagnosis, RowView};
 use app::relay::{self, RecordEnvelope, TopicContracts};
 use domain::{RegionId, Timestamp};
 use serde::Serialize;
@@ -67,6 +67,6 @@ pub fn dead_letter_document(dead_letter: &DeadLetter, orders: &OrderTopic) -> Bo
 }
 
 /// A record of any topic, with headers and value as in `/admin/dlt`, and `schemaId` if it has a schema registry's frame.
-pub fn record_document(delivery: &Delivery, orders: &OrderTopic) -> Box<RawValue> {
-    to_raw_value(&TopicRecordBody::of(delivery, orders)).expect("text and numbers always serialise")
+pub fn record_document(message: &ConsumerRecord, orders: &OrderTopic) -> Box<RawValue> {
+    to_raw_value(&TopicRecordBody::of(message, orders)).expect("text and numbers always serialise")
 }

@@ -43,7 +43,7 @@ impl From<PartitionView> for PartitionBody {
             owner: view.owner.map(|owner| owner.to_string()),
             epoch: view.epoch,
             counter: view.counter,
-            in_flight: view.in_flight,
+            in_flight: view.open_batch,
             expires_at: view.expires_at.map(rfc3339),
             depth: view.depth,
         }

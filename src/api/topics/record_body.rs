@@ -2,7 +2,7 @@
 use app::consume::order_topic::OrderTopic;
 use app::consume::topic_cursor::TopicCursor;
 use app::contract::rfc3339;
-use app::port_types::Delivery;
+use app::port_types::ConsumerRecord;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
@@ -42,9 +42,9 @@ pub(crate) struct TopicRecordBody<'a> {
 }
 
 impl<'a> TopicRecordBody<'a> {
-    pub(crate) fn of(delivery: &'a Delivery, orders: &OrderTopic) -> Self {
-        let Delivery { position, record } = delivery;
-        let (schema_id, value) = orders.unframed(delivery);
+    pub(crate) fn of(message: &'a ConsumerRecord, orders: &OrderTopic) -> Self {
+        let ConsumerRecord { position, record } = message;
+        let (schema_id, value) = orders.unframed(message);
         let value = RecordValue::of(value);
         Self {
             topic: &position.topic,
@@ -80,7 +80,7 @@ pub(crate) enum TopicLine<'a> {
 }
 
 /// The records as lines, and the line with the cursor behind them.
-pub(crate) fn lines(records: &[Delivery], cursor: &TopicCursor, orders: &OrderTopic) -> Vec<u8> {
+pub(crate) fn lines(records: &[ConsumerRecord], cursor: &TopicCursor, orders: &OrderTopic) -> Vec<u8> {
     let mut text = Vec::new();
     for record in records {
         write_json(&mut text, &TopicRecordBody::of(record, orders));
@@ -92,7 +92,7 @@ pub(crate) fn lines(records: &[Delivery], cursor: &TopicCursor, orders: &OrderTo
 }
 
 /// The records as server-sent events; the last one has the cursor behind all of them as its id.
-pub(crate) fn events(records: &[Delivery], cursor: &TopicCursor, orders: &OrderTopic) -> Vec<u8> {
+pub(crate) fn events(records: &[ConsumerRecord], cursor: &TopicCursor, orders: &OrderTopic) -> Vec<u8> {
     let mut text = Vec::new();
     for (left, record) in (0..records.len()).rev().zip(records) {
         text.extend_from_slice(b"event: record\n");
@@ -126,8 +126,8 @@ mod tests {
             value: value.into(),
             timestamp: Timestamp::from_millis(0),
         };
-        let delivery = Delivery { position: Position { topic: topic.into(), partition: 0, offset: 7 }, record };
-        let text = lines(&[delivery], &TopicCursor::at([(0, 8)]), &OrderTopic::new("order.events"));
+        let message = ConsumerRecord { position: Position { topic: topic.into(), partition: 0, offset: 7 }, record };
+        let text = lines(&[message], &TopicCursor::at([(0, 8)]), &OrderTopic::new("order.events"));
         let text = String::from_utf8(text).expect("text");
         let (record, rest) = text.split_once('\n').expect("a line");
         assert_eq!(rest, "{\"cursor\":\"0:8\"}\n");

@@ -7,7 +7,7 @@ use actix_web::web::Bytes;
 use app::consume::topic_cursor::TopicCursor;
 use app::consume::topic_reads::{TopicError, TopicReads};
 use app::error::QueryError;
-use app::port_types::{Delivery, ReadLimits};
+use app::port_types::{ConsumerRecord, ReadLimits};
 use futures::stream::{self, Stream};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::{Instant, sleep_until, timeout};
@@ -62,7 +62,7 @@ pub(crate) struct RecordStream {
     wait_until: Option<Instant>,
     keep_alive_at: Instant,
     /// Records that are read and not yet written.
-    read_ahead: Option<Vec<Delivery>>,
+    read_ahead: Option<Vec<ConsumerRecord>>,
     delivered: bool,
     ended: bool,
     identity: Arc<Identity>,
@@ -168,7 +168,7 @@ impl RecordStream {
         }
     }
 
-    async fn read(&self) -> Result<Vec<Delivery>, TopicError> {
+    async fn read(&self) -> Result<Vec<ConsumerRecord>, TopicError> {
         let records = u64::from(PIECE.records).min(self.records_left) as u32;
         let limits = ReadLimits { records, bytes: PIECE.bytes.min(self.bytes_left) };
         let next = self.reads.next(&self.topic, &self.cursor, limits);
@@ -176,11 +176,11 @@ impl RecordStream {
         timeout(self.state.options.request_timeout, next).await.unwrap_or_else(late)
     }
 
-    fn write(&mut self, records: &[Delivery]) -> Bytes {
+    fn write(&mut self, records: &[ConsumerRecord]) -> Bytes {
         for record in records {
             self.cursor.advance(&record.position);
         }
-        let bytes: usize = records.iter().map(|delivery| delivery.record.value.len()).sum();
+        let bytes: usize = records.iter().map(|message| message.record.value.len()).sum();
         self.records_left = self.records_left.saturating_sub(records.len() as u64);
         self.bytes_left = self.bytes_left.saturating_sub(bytes);
         self.delivered = true;

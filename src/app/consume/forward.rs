@@ -2,7 +2,7 @@
 use std::sync::Arc;
 
 use domain::Timestamp;
-use ports::broker::consumer_groups::Delivery;
+use ports::broker::consumer_groups::ConsumerRecord;
 use ports::broker::{NULL_KEY, RAW_KEY, Record};
 
 use crate::consume::intake::IntakeFailure;
@@ -29,8 +29,8 @@ pub struct Forward<'a> {
 }
 
 /// The record for the next topic: the position before the first failure stays, the number of attempts and the last failure are rewritten.
-pub fn forward_record(delivery: &Delivery, forward: Forward<'_>) -> Record {
-    let Delivery { position, record } = delivery;
+pub fn forward_record(message: &ConsumerRecord, forward: Forward<'_>) -> Record {
+    let ConsumerRecord { position, record } = message;
     let failed_before = record.header(names::ORIGINAL_TOPIC).is_some();
     let mut headers = record.headers.filtered(|name| !names::ATTEMPT.contains(&name));
     let mut put = |name: &'static str, value: &[u8]| headers.push(name, value);
@@ -102,12 +102,12 @@ mod tests {
         IntakeFailure { failure_type: FailureType::Timeout, class: "posthaste.HandlerFault", reason: reason.to_owned() }
     }
 
-    fn forwarded(delivery: &Delivery, attempts_made: u32, millis: (i64, i64)) -> Record {
+    fn forwarded(message: &ConsumerRecord, attempts_made: u32, millis: (i64, i64)) -> Record {
         let (now, due) = (Timestamp::from_millis(millis.0), Timestamp::from_millis(millis.1));
         let target = format!("order.events-retry-{attempts_made}");
         let forward =
             Forward { target, group: "order-processing-group", failure: &failure("no reply"), attempts_made, now, due };
-        forward_record(delivery, forward)
+        forward_record(message, forward)
     }
 
     /// The values as hexadecimal digits, or as text where Spring writes text. A name with two values fails.
@@ -122,15 +122,15 @@ mod tests {
         values
     }
 
-    fn delivery(record: Record, offset: u64) -> Delivery {
-        Delivery { position: Position { topic: Arc::clone(&record.topic), partition: 3, offset }, record }
+    fn consumer_record(record: Record, offset: u64) -> ConsumerRecord {
+        ConsumerRecord { position: Position { topic: Arc::clone(&record.topic), partition: 3, offset }, record }
     }
 
-    fn first() -> Delivery {
+    fn first() -> ConsumerRecord {
         let (topic, value) = ("order.events".into(), b"{}".as_slice().into());
         let timestamp = Timestamp::from_millis(1_556_890_294_484);
         let headers = [("ce_type", "ORDER_CREATED")].into_iter().collect();
-        delivery(Record { topic, key: "k".into(), headers, value, timestamp }, 258)
+        consumer_record(Record { topic, key: "k".into(), headers, value, timestamp }, 258)
     }
 
     /// The bytes that Spring Kafka's `DeadLetterPublishingRecovererFactory` writes for this record: `ByteBuffer.putInt` and `putLong`,
@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn later_retries_keep_the_original_position_and_count_on() {
         let once = forwarded(&first(), 1, (1_556_890_295_000, 1_556_890_296_000));
-        let twice = forwarded(&delivery(once.clone(), 7), 2, (1_556_890_297_000, 1_556_890_299_000));
+        let twice = forwarded(&consumer_record(once.clone(), 7), 2, (1_556_890_297_000, 1_556_890_299_000));
 
         let changed = ["retry_topic-attempts", "retry_topic-backoff-timestamp"];
         let kept = |record: &Record| -> Vec<_> {
@@ -190,7 +190,7 @@ mod tests {
         by_spring.headers.push(names::BACKOFF_TIMESTAMP, &[0x01, 0x6a, 0x7d, 0xe4, 0xa2, 0xa8]);
         let made = names::attempts_made(&by_spring).expect("readable");
 
-        let ours = forwarded(&delivery(by_spring, 7), made + 1, (1_556_890_299_000, 1_556_890_303_000));
+        let ours = forwarded(&consumer_record(by_spring, 7), made + 1, (1_556_890_299_000, 1_556_890_303_000));
 
         let value = |name: &str| values(&ours).into_iter().find(|(other, _)| other == name).map(|(_, value)| value);
         assert_eq!(value(names::ATTEMPTS).as_deref(), Some("0x00000004"));

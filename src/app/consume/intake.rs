@@ -1,7 +1,7 @@
 //! One consumed message as data: decode, apply the region rule, call the handler, decide between processing, retry and dead letter.
 use domain::{Hlc, Order, RegionId, Timestamp};
 use ports::FailureType;
-use ports::broker::consumer_groups::Delivery;
+use ports::broker::consumer_groups::ConsumerRecord;
 use ports::inbox::{Effect, ProcessedEvent};
 
 use crate::consume::chain::ChainOutcome;
@@ -89,8 +89,8 @@ impl IntakeFailure {
 ///
 /// # Errors
 /// The message cannot be decoded, now or later: it goes to the dead-letter topic without a retry.
-pub fn decode(delivery: &Delivery) -> Result<DecodedMessage, IntakeFailure> {
-    let record = &delivery.record;
+pub fn decode(message: &ConsumerRecord) -> Result<DecodedMessage, IntakeFailure> {
+    let record = &message.record;
     let event = contract::decode(&record.value).map_err(|error| undecodable(error.to_string()))?;
     let other_id = record.text("ce_id").filter(|id| *id != event.event_id.to_string());
     if let Some(other) = other_id {
@@ -116,19 +116,19 @@ fn undecodable(reason: String) -> IntakeFailure {
 }
 
 /// Whether the region rule applies: the event comes from another region.
-pub fn is_remote(message: &DecodedMessage, local: &RegionId) -> bool {
-    message.stamp.region != *local && !message.stamp.region.as_str().is_empty()
+pub fn is_remote(decoded: &DecodedMessage, local: &RegionId) -> bool {
+    decoded.stamp.region != *local && !decoded.stamp.region.as_str().is_empty()
 }
 
 /// The update of the order that an event of another region must win against: the order's last change in this store, or the last remote
 /// update, whichever is later. An event without an `x-hlc` header is compared with the order's time and version, from which its own stamp is made.
 pub fn last_update(
-    message: &DecodedMessage,
+    decoded: &DecodedMessage,
     order: Option<&Order>,
     remote: Option<VersionStamp>,
 ) -> Option<VersionStamp> {
     let persisted = order.map(|order| VersionStamp {
-        hlc: if message.has_hlc { order.hlc } else { stamp_of(order.updated_at, order.version) },
+        hlc: if decoded.has_hlc { order.hlc } else { stamp_of(order.updated_at, order.version) },
         region: order.region.clone(),
     });
     persisted.max(remote)
@@ -142,26 +142,26 @@ fn stamp_of(time: Timestamp, version: u64) -> Hlc {
 /// latest time that the stamp of a remote event may have.
 pub async fn decide(
     handlers: &Handlers,
-    delivery: &Delivery,
-    message: &DecodedMessage,
+    message: &ConsumerRecord,
+    decoded: &DecodedMessage,
     origin: EventOrigin,
     horizon: Timestamp,
 ) -> IntakeStep {
-    let event = &message.event;
-    let processed = |effects| ProcessedEvent { event_id: event.event_id, position: delivery.position.clone(), effects };
+    let event = &decoded.event;
+    let processed = |effects| ProcessedEvent { event_id: event.event_id, position: message.position.clone(), effects };
     let decision = match &origin {
         EventOrigin::Local => ConflictDecision::Apply,
-        EventOrigin::Remote { last_update } => conflict::decide(last_update.as_ref(), &message.stamp, horizon),
+        EventOrigin::Remote { last_update } => conflict::decide(last_update.as_ref(), &decoded.stamp, horizon),
     };
     if decision != ConflictDecision::Apply {
         return IntakeStep::Process { event: processed(Vec::new()), stale: true, fallback_after: None };
     }
-    let stage = message.attempts_made;
-    let consumed = ConsumedEvent { event, record: &delivery.record, attempt: stage.saturating_add(1) };
+    let stage = decoded.attempts_made;
+    let consumed = ConsumedEvent { event, record: &message.record, attempt: stage.saturating_add(1) };
     match handlers.of(event.kind).run(consumed).await {
         ChainOutcome::Handled { mut effects, fallback_after } => {
             if origin != EventOrigin::Local {
-                let VersionStamp { hlc, region } = message.stamp.clone();
+                let VersionStamp { hlc, region } = decoded.stamp.clone();
                 effects.push(Effect::StoreRemoteStamp { order_id: event.order_id, region, hlc });
             }
             let fallback_after = fallback_after.map(IntakeFailure::of_handler);
@@ -227,7 +227,7 @@ mod tests {
                 Record { topic: "order.events".into(), key: "k".into(), headers, value: value.into(), timestamp };
             let position = Position { topic: "order.events".into(), partition: 0, offset: 0 };
 
-            let failure = decode(&Delivery { position, record }).expect_err("not an event");
+            let failure = decode(&ConsumerRecord { position, record }).expect_err("not an event");
 
             let reason = failure.reason;
             assert!(!reason.contains("4111") && reason.chars().count() <= 256, "{reason}");

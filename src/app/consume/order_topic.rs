@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use outbox::topics::{WEBHOOK_HEADER, base_topic, dead_letter_topic};
-use ports::broker::consumer_groups::Delivery;
+use ports::broker::consumer_groups::ConsumerRecord;
 
 use super::spring_headers;
 use crate::contract::framing;
@@ -22,17 +22,17 @@ impl OrderTopic {
     }
 
     /// Whether a record was published to this topic: it is there, or in a retry or dead-letter topic of its consumer or of the webhooks.
-    pub fn has(&self, delivery: &Delivery) -> bool {
-        let Delivery { position, record } = delivery;
+    pub fn has(&self, message: &ConsumerRecord) -> bool {
+        let ConsumerRecord { position, record } = message;
         let of_webhooks = record.header(WEBHOOK_HEADER).is_some();
         let original = spring_headers::original_topic(record).filter(|_| of_webhooks);
         self.is_around(&position.topic) || original.is_some_and(|topic| self.is_around(topic))
     }
 
     /// The schema's id and the value without its frame; `None` and the whole value where the record has no frame.
-    pub fn unframed<'a>(&self, delivery: &'a Delivery) -> (Option<u32>, &'a [u8]) {
-        let value = &delivery.record.value;
-        if self.has(delivery) { framing::unframed(value) } else { (None, value) }
+    pub fn unframed<'a>(&self, message: &'a ConsumerRecord) -> (Option<u32>, &'a [u8]) {
+        let value = &message.record.value;
+        if self.has(message) { framing::unframed(value) } else { (None, value) }
     }
 
     fn is_around(&self, topic: &str) -> bool {
@@ -49,10 +49,10 @@ mod tests {
 
     const FRAMED: [u8; 6] = [0, 0, 0, 0, 17, b'7'];
 
-    fn delivery(topic: &str, headers: &[(&str, &str)]) -> Delivery {
+    fn consumer_record(topic: &str, headers: &[(&str, &str)]) -> ConsumerRecord {
         let headers = headers.iter().copied().collect();
         let timestamp = Timestamp::from_millis(0);
-        Delivery {
+        ConsumerRecord {
             position: Position { topic: topic.into(), partition: 3, offset: 7 },
             record: Record { topic: topic.into(), key: "k".into(), headers, value: FRAMED.into(), timestamp },
         }
@@ -74,9 +74,9 @@ mod tests {
             ("order.events", vec![], false),
         ];
         for (topic, headers, framed) in cases {
-            let delivery = delivery(topic, &headers);
+            let message = consumer_record(topic, &headers);
             let expected = if framed { (Some(17), &FRAMED[5..]) } else { (None, &FRAMED[..]) };
-            assert_eq!(OrderTopic::new("eu.order.events").unframed(&delivery), expected, "{topic} {headers:?}");
+            assert_eq!(OrderTopic::new("eu.order.events").unframed(&message), expected, "{topic} {headers:?}");
         }
     }
 }

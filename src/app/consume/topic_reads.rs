@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use ::outbox::OffsetCommitMode;
 use ports::Error;
-use ports::broker::consumer_groups::Delivery;
+use ports::broker::consumer_groups::ConsumerRecord;
 use ports::broker::topic_log::{NextRecords, OffsetCommitOutcome, ReadLimits, TopicAdmission, TopicLog};
 use ports::broker::topics::TopicView;
 use ports::endpoint::webhooks;
@@ -147,7 +147,7 @@ impl TopicReads {
         topic: &str,
         cursor: &TopicCursor,
         limits: ReadLimits,
-    ) -> Result<Vec<Delivery>, TopicError> {
+    ) -> Result<Vec<ConsumerRecord>, TopicError> {
         let offsets = cursor.offsets();
         if let NextRecords::Found(found) = self.log.read_next(topic, &offsets, limits).await? {
             return Ok(found);

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use ports::Error;
 use ports::broker::Broker;
-use ports::broker::consumer_groups::Delivery;
+use ports::broker::consumer_groups::ConsumerRecord;
 use ports::broker::topics::{TopicReader, TopicView};
 use ports::clock::Clock;
 use ports::operators::Audit;
@@ -155,8 +155,8 @@ impl DeadLetters {
             found.extend(self.with_redrives(records).await?);
         }
         let place = |dead_letter: &DeadLetter| {
-            let position = &dead_letter.delivery.position;
-            (dead_letter.delivery.record.timestamp, position.partition, position.offset)
+            let position = &dead_letter.message.position;
+            (dead_letter.message.record.timestamp, position.partition, position.offset)
         };
         found.sort_by_key(|dead_letter| std::cmp::Reverse(place(dead_letter)));
         is_complete &= found.len() <= limit as usize;
@@ -166,7 +166,12 @@ impl DeadLetters {
 
     /// Reads the records of a partition between two offsets, and whether the byte limit of a page permitted all of them. Markers and
     /// expired records have offsets too, so only an empty page shows that none is left before `end`.
-    async fn records_between(&self, partition: u32, from: u64, end: u64) -> Result<(Vec<Delivery>, bool), QueryError> {
+    async fn records_between(
+        &self,
+        partition: u32,
+        from: u64,
+        end: u64,
+    ) -> Result<(Vec<ConsumerRecord>, bool), QueryError> {
         let (mut found, mut bytes, mut next) = (Vec::new(), 0, from);
         while next < end {
             if bytes >= PAGE_BYTES_MAX {
@@ -176,7 +181,7 @@ impl DeadLetters {
             let page = self.topics.read(&self.dead_letter_topic, partition, next, limit).await?;
             let Some(last) = page.last() else { break };
             next = last.position.offset + 1;
-            bytes += page.iter().map(|delivery| delivery.record.value.len()).sum::<usize>();
+            bytes += page.iter().map(|message| message.record.value.len()).sum::<usize>();
             found.extend(page);
         }
         Ok((found, true))
@@ -189,7 +194,7 @@ impl DeadLetters {
             Err(Error::Rejected(_)) => Vec::new(),
             found => found?,
         };
-        let at_offset = found.into_iter().filter(|delivery| delivery.position.offset == position.offset);
+        let at_offset = found.into_iter().filter(|message| message.position.offset == position.offset);
         self.with_redrives(at_offset.collect()).await?.pop().ok_or(QueryError::NotFound)
     }
 
@@ -224,7 +229,7 @@ impl DeadLetters {
         }
         // The record is unchanged; only its entry in the ledger is new.
         let with_entry =
-            self.with_redrives(vec![dead_letter.delivery]).await.map_err(|error| error.after(sent_back(1)))?;
+            self.with_redrives(vec![dead_letter.message]).await.map_err(|error| error.after(sent_back(1)))?;
         with_entry.into_iter().next().ok_or(QueryError::NotFound)
     }
 
@@ -321,8 +326,8 @@ impl DeadLetters {
         while let Some((partition, from)) = scan.position(self.clock.now()) {
             let page = self.topics.read(&self.dead_letter_topic, partition, from, DEAD_LETTERS_MAX).await?;
             for dead_letter in self.with_redrives(page).await? {
-                if scan.advance(&dead_letter.delivery) && filter.matches(&dead_letter, now) {
-                    bytes += dead_letter.delivery.record.value.len();
+                if scan.advance(&dead_letter.message) && filter.matches(&dead_letter, now) {
+                    bytes += dead_letter.message.record.value.len();
                     found.push(dead_letter);
                 }
                 if found.len() >= limit as usize || bytes >= PAGE_BYTES_MAX {
@@ -341,9 +346,9 @@ impl DeadLetters {
         Ok(Scan::after(after, ends, self.clock.now(), self.call_time_max))
     }
 
-    async fn with_redrives(&self, page: Vec<Delivery>) -> Result<Vec<DeadLetter>, QueryError> {
+    async fn with_redrives(&self, page: Vec<ConsumerRecord>) -> Result<Vec<DeadLetter>, QueryError> {
         let ids: Vec<DeadLetterId> = page.iter().map(dead_letter::id).collect();
         let redrives = self.redrives.find(&ids).await?;
-        Ok(page.into_iter().zip(redrives).map(|(delivery, redrive)| DeadLetter { delivery, redrive }).collect())
+        Ok(page.into_iter().zip(redrives).map(|(message, redrive)| DeadLetter { message, redrive }).collect())
     }
 }

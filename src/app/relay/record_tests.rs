@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use domain::{EventId, Hlc, OrderId, RegionId, Timestamp};
 use ports::broker::Position;
-use ports::broker::consumer_groups::Delivery;
+use ports::broker::consumer_groups::ConsumerRecord;
 use ports::event_headers::EventHeaders;
 use ports::orders::{RegionStamp, event_key};
 use ports::outbox::{ClaimedRow, EventKey};
@@ -169,7 +169,7 @@ fn dead_letter_of_a_row_shows_its_error_and_its_attempts() {
     let record = fallback_record(&row, row.payload.as_ref().unwrap(), &envelope(), &refused);
 
     let position = Position { topic: Arc::clone(&record.topic), partition: 0, offset: 0 };
-    let dead = DeadLetter { delivery: Delivery { position, record }, redrive: None };
+    let dead = DeadLetter { message: ConsumerRecord { position, record }, redrive: None };
     assert_eq!((dead.exception(), dead.reason()), (Some("posthaste.RefusedRow"), Some("rejected: too large")));
     assert_eq!((dead.attempts(), dead.failure_type()), (Some(2), Some(refused.failure_type)));
     let origin = dead.origin().unwrap();

@@ -1,7 +1,7 @@
 //! Compares the topic with the orders that the clients finished.
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use ports::broker::consumer_groups::Delivery;
+use ports::broker::consumer_groups::ConsumerRecord;
 use serde_json::{Value, json};
 
 use super::clients::EVENTS_OF_AN_ORDER;
@@ -29,13 +29,13 @@ pub(super) async fn read_verdict(
 /// Reads the whole event topic, each partition in its order.
 async fn read_topic(data: &impl ThrowawayData) -> Result<Vec<PublishedEvent>, Error> {
     let mut events = Vec::new();
-    let event = |delivery: &Delivery| {
-        let record = &delivery.record;
+    let event = |message: &ConsumerRecord| {
+        let record = &message.record;
         let sequence = record.text("x-sequence").and_then(|text| text.parse().ok()).unwrap_or(0);
         let event_id = record.text("ce_id").unwrap_or_default().to_owned();
         PublishedEvent { key: record.key.to_string(), sequence, event_id }
     };
-    for_each_record(data, |delivery| events.push(event(delivery))).await?;
+    for_each_record(data, |message| events.push(event(message))).await?;
     Ok(events)
 }
 

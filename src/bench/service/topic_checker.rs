@@ -2,7 +2,7 @@
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use ports::broker::consumer_groups::Delivery;
+use ports::broker::consumer_groups::ConsumerRecord;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -29,7 +29,7 @@ pub(crate) async fn check_topic(data: &impl ThrowawayData, expected: u64) -> Res
     let read = async || {
         let mut report = TopicReport::default();
         let (mut seen, mut last) = (HashSet::new(), HashMap::new());
-        for_each_record(data, |delivery| report.count(delivery, &mut seen, &mut last)).await?;
+        for_each_record(data, |message| report.count(message, &mut seen, &mut last)).await?;
         report.missing = expected.saturating_sub(seen.len() as u64);
         Ok(report)
     };
@@ -53,7 +53,10 @@ pub(crate) async fn read_until_complete<T>(
 }
 
 /// Reads the whole event topic, while the service is stopped: one partition after the other, each in its order.
-pub(crate) async fn for_each_record(data: &impl ThrowawayData, mut visit: impl FnMut(&Delivery)) -> Result<(), Error> {
+pub(crate) async fn for_each_record(
+    data: &impl ThrowawayData,
+    mut visit: impl FnMut(&ConsumerRecord),
+) -> Result<(), Error> {
     let (topics, topic) = (data.topics().await?, data.topic());
     for view in topics.list().await?.iter().filter(|view| view.name == topic) {
         for (partition, (first, next)) in (0..).zip(&view.partitions) {
@@ -83,15 +86,15 @@ impl TopicReport {
         })
     }
 
-    fn count(&mut self, delivery: &Delivery, seen: &mut HashSet<Vec<u8>>, last: &mut HashMap<String, u64>) {
-        let header = |name: &str| delivery.record.header(name).map(<[u8]>::to_vec);
+    fn count(&mut self, message: &ConsumerRecord, seen: &mut HashSet<Vec<u8>>, last: &mut HashMap<String, u64>) {
+        let header = |name: &str| message.record.header(name).map(<[u8]>::to_vec);
         self.events += 1;
         if !seen.insert(header("ce_id").unwrap_or_default()) {
             self.duplicates += 1;
         }
         let text = header("x-sequence").and_then(|value| String::from_utf8(value).ok());
         let sequence = text.and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
-        let before = last.insert(delivery.record.key.to_string(), sequence).unwrap_or(0);
+        let before = last.insert(message.record.key.to_string(), sequence).unwrap_or(0);
         if sequence != before + 1 {
             self.order_violations += 1;
         }

@@ -8,7 +8,7 @@ use crate::error::Error;
 
 /// A message as a group member receives it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Delivery {
+pub struct ConsumerRecord {
     /// Topic position of the message.
     pub position: Position,
     /// Key, headers and value.
@@ -44,7 +44,7 @@ pub trait GroupMember: Send + Sync {
     /// Returns at most `limit` next messages of this member's partitions and waits at most `timeout` for the first one.
     /// A message is delivered once until [`GroupMember::rewind`] is called or another member continues. Cancel-safe if the caller that
     /// drops the call then calls `rewind`.
-    async fn poll(&self, limit: u32, timeout: Duration) -> Result<Vec<Delivery>, Error>;
+    async fn poll(&self, limit: u32, timeout: Duration) -> Result<Vec<ConsumerRecord>, Error>;
 
     /// Acknowledges messages: the group continues after these positions, also after a restart. Of several positions of one partition
     /// the largest counts.

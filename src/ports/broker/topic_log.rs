@@ -5,7 +5,7 @@
 use ::outbox::OffsetCommitMode;
 use async_trait::async_trait;
 
-use super::consumer_groups::Delivery;
+use super::consumer_groups::ConsumerRecord;
 use super::topics::TopicView;
 use crate::error::Error;
 
@@ -25,7 +25,7 @@ pub struct ReadLimits {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NextRecords {
     /// The next records, in offset order within each partition and without a gap; none at the end of the topic.
-    Found(Vec<Delivery>),
+    Found(Vec<ConsumerRecord>),
     /// Retention has deleted records at or after one of the offsets.
     Removed,
 }

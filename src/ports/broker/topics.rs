@@ -1,7 +1,7 @@
 //! Reads topics for operators: names, partitions, records. Reading acknowledges nothing.
 use async_trait::async_trait;
 
-use super::consumer_groups::Delivery;
+use super::consumer_groups::ConsumerRecord;
 use crate::error::Error;
 
 /// A topic and its partitions.
@@ -20,7 +20,7 @@ pub trait TopicReader: Send + Sync {
     async fn list(&self) -> Result<Vec<TopicView>, Error>;
 
     /// Reads at most `limit` committed records of one partition, from `offset` on (or from the first that is kept).
-    async fn read(&self, topic: &str, partition: u32, offset: u64, limit: u32) -> Result<Vec<Delivery>, Error>;
+    async fn read(&self, topic: &str, partition: u32, offset: u64, limit: u32) -> Result<Vec<ConsumerRecord>, Error>;
 
     /// Reads the offset at which a consumer group continues in each partition of a topic; `None` where it has acknowledged nothing.
     async fn group_offsets(&self, group: &str, topic: &str) -> Result<Vec<Option<u64>>, Error>;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ports::Error;
-use ports::broker::consumer_groups::Delivery;
+use ports::broker::consumer_groups::ConsumerRecord;
 use ports::broker::topics::{TopicReader, TopicView};
 use ports::broker::{Batch, Broker, Position, Published, Record};
 use ports::outbox::RowId;
@@ -110,7 +110,7 @@ impl TopicReader for BrokenTopics {
         }
         Ok(views)
     }
-    async fn read(&self, topic: &str, partition: u32, offset: u64, limit: u32) -> Result<Vec<Delivery>, Error> {
+    async fn read(&self, topic: &str, partition: u32, offset: u64, limit: u32) -> Result<Vec<ConsumerRecord>, Error> {
         let offset = if self.flaw == Flaw::ReadIgnoresOffset { 0 } else { offset };
         let limit = if self.flaw == Flaw::ReadIgnoresLimit { 10_000 } else { limit };
         self.real.read(topic, partition, offset, limit).await

@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ports::Error;
 use ports::broker::Position;
-use ports::broker::consumer_groups::{AckOutcome, ConsumerGroups, Delivery, GroupMember, Lag};
+use ports::broker::consumer_groups::{AckOutcome, ConsumerGroups, ConsumerRecord, GroupMember, Lag};
 
 use crate::broken::flaw::Flaw;
 
@@ -41,14 +41,14 @@ struct BrokenMember {
 
 #[async_trait]
 impl GroupMember for BrokenMember {
-    async fn poll(&self, limit: u32, timeout: Duration) -> Result<Vec<Delivery>, Error> {
+    async fn poll(&self, limit: u32, timeout: Duration) -> Result<Vec<ConsumerRecord>, Error> {
         let limit = if self.flaw == Flaw::PollIgnoresLimit { 1_000 } else { limit };
-        let deliveries = self.real.poll(limit, timeout).await?;
+        let messages = self.real.poll(limit, timeout).await?;
         if self.flaw == Flaw::AcknowledgesOnPoll {
-            let positions: Vec<Position> = deliveries.iter().map(|delivery| delivery.position.clone()).collect();
+            let positions: Vec<Position> = messages.iter().map(|message| message.position.clone()).collect();
             self.real.acknowledge(&positions).await?;
         }
-        Ok(deliveries)
+        Ok(messages)
     }
     async fn acknowledge(&self, positions: &[Position]) -> Result<AckOutcome, Error> {
         self.real.acknowledge(positions).await

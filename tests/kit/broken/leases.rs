@@ -61,7 +61,7 @@ impl PartitionLeases for BrokenLeases {
             acquisition = self.real.acquire(partition, owner, reason, watermark, ttl).await?;
         }
         if let (Acquisition::Taken(acquired), Flaw::HidesOpenBatch) = (&mut acquisition, self.flaw) {
-            acquired.in_flight = None;
+            acquired.open_batch = None;
         }
         Ok(acquisition)
     }

@@ -42,7 +42,7 @@ impl BrokenOutbox {
             return Ok(named);
         }
         let views = self.leases.overview().await?;
-        let open = views.into_iter().find(|view| view.partition == fence.partition).and_then(|view| view.in_flight);
+        let open = views.into_iter().find(|view| view.partition == fence.partition).and_then(|view| view.open_batch);
         Ok(open.filter(|open| named < *open).unwrap_or(named))
     }
 }

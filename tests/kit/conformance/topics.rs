@@ -62,7 +62,7 @@ async fn a_partition_is_read_from_an_offset_up_to_a_limit<B: Backend>(backend: &
     let partition = append_records(&given, 5).await;
     let read = async |offset, limit| {
         let read = backend.topics().read(&given.topic(), partition, offset, limit).await.expect("read");
-        read.into_iter().map(|delivery| (delivery.position.offset, delivery.record.value)).collect::<Vec<_>>()
+        read.into_iter().map(|message| (message.position.offset, message.record.value)).collect::<Vec<_>>()
     };
 
     let all = read(0, 100).await;

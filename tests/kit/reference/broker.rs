@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use ports::Error;
-use ports::broker::consumer_groups::Delivery;
+use ports::broker::consumer_groups::ConsumerRecord;
 use ports::broker::topics::{TopicReader, TopicView};
 use ports::broker::{Batch, Broker, BrokerFailure, Position, Published, Record};
 use ports::outbox::RowId;
@@ -111,11 +111,11 @@ impl TopicReader for Reference {
         Ok(state.topics.iter().map(view).collect())
     }
 
-    async fn read(&self, topic: &str, partition: u32, offset: u64, limit: u32) -> Result<Vec<Delivery>, Error> {
+    async fn read(&self, topic: &str, partition: u32, offset: u64, limit: u32) -> Result<Vec<ConsumerRecord>, Error> {
         let state = self.state.lock();
         let log = state.topics.get(topic).and_then(|logs| logs.get(partition as usize));
         let records = (0..).zip(log.into_iter().flatten()).filter(|(at, _)| *at >= offset).take(limit as usize);
-        Ok(records.map(|(at, record)| delivery(record, partition, at)).collect())
+        Ok(records.map(|(at, record)| consumer_record(record, partition, at)).collect())
     }
 
     async fn group_offsets(&self, group: &str, topic: &str) -> Result<Vec<Option<u64>>, Error> {
@@ -127,7 +127,7 @@ impl TopicReader for Reference {
     }
 }
 
-pub(crate) fn delivery(record: &Record, partition: u32, offset: u64) -> Delivery {
+pub(crate) fn consumer_record(record: &Record, partition: u32, offset: u64) -> ConsumerRecord {
     let position = Position { topic: Arc::clone(&record.topic), partition, offset };
-    Delivery { position, record: record.clone() }
+    ConsumerRecord { position, record: record.clone() }
 }

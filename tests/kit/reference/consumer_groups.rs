@@ -8,9 +8,9 @@ use domain::Timestamp;
 use parking_lot::Mutex;
 use ports::Error;
 use ports::broker::Position;
-use ports::broker::consumer_groups::{AckOutcome, ConsumerGroups, Delivery, GroupMember, Lag};
+use ports::broker::consumer_groups::{AckOutcome, ConsumerGroups, ConsumerRecord, GroupMember, Lag};
 
-use crate::reference::broker::delivery;
+use crate::reference::broker::consumer_record;
 use crate::reference::state::Reference;
 
 struct Consumer {
@@ -34,10 +34,10 @@ impl Consumer {
         state.groups.get(&self.group).and_then(|group| group.get(at)).copied().unwrap_or(0)
     }
 
-    fn deliver(&self, limit: u32) -> Vec<Delivery> {
+    fn deliver(&self, limit: u32) -> Vec<ConsumerRecord> {
         let now = self.backend.now();
         let mut cursor = self.cursor.lock();
-        let mut deliveries = Vec::new();
+        let mut messages = Vec::new();
         for at in &self.assigned {
             if cursor.paused.get(at).is_some_and(|until| *until > now) {
                 continue;
@@ -45,22 +45,22 @@ impl Consumer {
             let next = cursor.next.get(at).copied().unwrap_or_else(|| self.acknowledged(at));
             let mut state = self.backend.state.lock();
             let log = &state.topic(&at.0)[at.1 as usize];
-            let remaining = limit as usize - deliveries.len();
+            let remaining = limit as usize - messages.len();
             let new = (0..).zip(log).filter(|(offset, _)| *offset >= next).take(remaining);
-            let new: Vec<Delivery> = new.map(|(offset, record)| delivery(record, at.1, offset)).collect();
+            let new: Vec<ConsumerRecord> = new.map(|(offset, record)| consumer_record(record, at.1, offset)).collect();
             cursor.next.insert(at.clone(), next + new.len() as u64);
-            deliveries.extend(new);
+            messages.extend(new);
         }
-        deliveries
+        messages
     }
 }
 
 #[async_trait]
 impl GroupMember for Consumer {
-    async fn poll(&self, limit: u32, timeout: Duration) -> Result<Vec<Delivery>, Error> {
-        let deliveries = self.deliver(limit);
-        if !deliveries.is_empty() || timeout.is_zero() {
-            return Ok(deliveries);
+    async fn poll(&self, limit: u32, timeout: Duration) -> Result<Vec<ConsumerRecord>, Error> {
+        let messages = self.deliver(limit);
+        if !messages.is_empty() || timeout.is_zero() {
+            return Ok(messages);
         }
         tokio::time::sleep(timeout).await;
         Ok(self.deliver(limit))

@@ -75,7 +75,7 @@ impl State {
         lease.counter = lease.counter.max(request.watermark.unwrap_or(0)) + 1;
         lease.owner = Some(request.owner.clone());
         lease.expires_at = Some(now.plus(request.ttl));
-        let in_flight = lease.open.as_mut().map(|open| {
+        let open_batch = lease.open.as_mut().map(|open| {
             open.claimer_died |= owner_died;
             OpenBatch { token: open.token, session: open.session.clone(), claimer_died: open.claimer_died }
         });
@@ -85,7 +85,7 @@ impl State {
             epoch: lease.epoch,
             counter: lease.counter,
         };
-        Acquisition::Taken(Acquired { fence, in_flight })
+        Acquisition::Taken(Acquired { fence, open_batch })
     }
 
     /// Clears the deaths of rows that were not in flight when the owner died.
@@ -179,7 +179,7 @@ impl PartitionLeases for Reference {
             owner: lease.owner.clone(),
             epoch: lease.epoch,
             counter: lease.counter,
-            in_flight: lease.open.as_ref().map(|open| open.token),
+            open_batch: lease.open.as_ref().map(|open| open.token),
             expires_at: lease.expires_at.filter(|_| lease.owner.is_some()),
             depth: depth(PartitionNo(partition)),
         };

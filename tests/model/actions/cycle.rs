@@ -1,6 +1,6 @@
 //! Cycles: one statement settles the batches of cycle N and claims those of cycle N + 1, for all partitions that have one.
 use crate::actions::issue::{fence, issue};
-use crate::configuration::Delivery;
+use crate::configuration::DeliveryGuarantee;
 use crate::invariants::BrokenRule;
 use crate::state::event_set::EventSet;
 use crate::state::instance::{Phase, ProducerStatus, Stage};
@@ -41,9 +41,9 @@ pub fn steps(steps: &mut Successors<'_>, instance: usize) {
 fn may_claim(steps: &Successors<'_>, instance: usize) -> bool {
     let instance = &steps.from.instances[instance];
     let producer = &instance.producers[instance.next_producer as usize];
-    let has_session = match steps.config.delivery {
-        Delivery::ExactlyOnce => producer.status == ProducerStatus::Idle,
-        Delivery::AtLeastOnce => true,
+    let has_session = match steps.config.guarantee {
+        DeliveryGuarantee::ExactlyOnce => producer.status == ProducerStatus::Idle,
+        DeliveryGuarantee::AtLeastOnce => true,
     };
     has_session && steps.from.store.ids_fenced
 }

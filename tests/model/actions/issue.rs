@@ -1,5 +1,5 @@
 //! Sending a statement: it executes and its reply arrives, or the reply is lost and the statement executes at any later moment.
-use crate::configuration::{Configuration, Delivery, PARTITIONS_MAX};
+use crate::configuration::{Configuration, DeliveryGuarantee, PARTITIONS_MAX};
 use crate::invariants::BrokenRule;
 use crate::state::event_set::EventSet;
 use crate::state::execution::execute;
@@ -119,10 +119,10 @@ fn deliver(next: &mut System, config: &Configuration, statement: &Statement, rep
             Reply::Acquired { epoch, counter, open_token, former_id } => {
                 let keeps_scan = config.breaks(BrokenRule::ScanStartKeptAfterRewind);
                 let scan = if keeps_scan { worker.scan } else { ScanStart::default() };
-                let phase = match (open_token, config.delivery) {
+                let phase = match (open_token, config.guarantee) {
                     (0, _) => after_resolution(rewinds),
-                    (_, Delivery::ExactlyOnce) => Phase::Acquired,
-                    (_, Delivery::AtLeastOnce) => Phase::WatermarkRead,
+                    (_, DeliveryGuarantee::ExactlyOnce) => Phase::Acquired,
+                    (_, DeliveryGuarantee::AtLeastOnce) => Phase::WatermarkRead,
                 };
                 let batch = worker.batch;
                 *worker = Worker { phase, epoch, counter, former_id, open_token, watermark: 0, scan, batch };

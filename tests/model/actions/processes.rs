@@ -37,7 +37,7 @@ pub fn steps(steps: &mut Successors<'_>, instance: usize) {
 fn die(next: &mut System, instance: usize) {
     for lease in next.store.leases.iter_mut().filter(|lease| lease.owner == Some(instance as u8)) {
         lease.owner_died = true;
-        lease.claimer_died |= lease.in_flight != 0 && !lease.awaits_resolution;
+        lease.claimer_died |= lease.open_batch != 0 && !lease.awaits_resolution;
     }
     next.instances[instance] = Instance::default();
 }

@@ -80,12 +80,12 @@ fn acquire(system: &mut System, config: &Configuration, statement: &Statement, p
     let lease = &mut system.store.leases[partition];
     lease.owner = Some(statement.instance);
     lease.epoch += 1;
-    (lease.is_expired, lease.owner_died, lease.awaits_resolution) = (false, false, lease.in_flight != 0);
+    (lease.is_expired, lease.owner_died, lease.awaits_resolution) = (false, false, lease.open_batch != 0);
     let former_id = lease.transactional_id;
     if config.breaks(BrokenRule::FormerIdReplacedAtAcquisition) && former_id.is_some() {
         lease.transactional_id = Some(transactional_id(statement.instance as usize, 0) as u8);
     }
-    Reply::Acquired { epoch: lease.epoch, counter: lease.counter, open_token: lease.in_flight, former_id }
+    Reply::Acquired { epoch: lease.epoch, counter: lease.counter, open_token: lease.open_batch, former_id }
 }
 
 fn execute_cycle(system: &mut System, config: &Configuration, statement: &Statement, replies: &mut [Reply; 2]) {
@@ -109,7 +109,7 @@ fn execute_cycle(system: &mut System, config: &Configuration, statement: &Statem
 
 fn is_cycle_part_current(system: &System, statement: &Statement, partition: usize) -> bool {
     let (lease, token) = (&system.store.leases[partition], statement.parts[partition].token);
-    is_held(system, statement, partition) && lease.in_flight == token
+    is_held(system, statement, partition) && lease.open_batch == token
 }
 
 /// Settles the batch of this token, then claims. Both halves commit together.
@@ -137,7 +137,7 @@ fn cycle_part(system: &mut System, config: &Configuration, statement: &Statement
 fn settle(system: &mut System, config: &Configuration, statement: &Statement, partition: usize) -> bool {
     let part = &statement.parts[partition];
     let lease = system.store.leases[partition];
-    let has_token = lease.in_flight == part.token;
+    let has_token = lease.open_batch == part.token;
     let is_current = match config.broken {
         Some(BrokenRule::SettlementWithoutToken) => is_held(system, statement, partition),
         Some(BrokenRule::SettlementWithoutEpochAndToken) => true,
@@ -146,7 +146,7 @@ fn settle(system: &mut System, config: &Configuration, statement: &Statement, pa
     if !is_current {
         return false;
     }
-    for event in system.store.rows_of_token(config, partition, lease.in_flight).iter() {
+    for event in system.store.rows_of_token(config, partition, lease.open_batch).iter() {
         let row = &mut system.store.rows[event];
         if part.failed.contains(event) {
             *row = Row { status: Status::Failed, blocks_key: true, ..Row::default() };
@@ -162,12 +162,12 @@ fn settle(system: &mut System, config: &Configuration, statement: &Statement, pa
 
 fn may_claim(system: &System, config: &Configuration, statement: &Statement, partition: usize, known: u8) -> bool {
     let lease = &system.store.leases[partition];
-    let is_free = lease.in_flight == 0;
+    let is_free = lease.open_batch == 0;
     match config.broken {
         Some(BrokenRule::ClaimWithoutFence) => is_free,
         Some(BrokenRule::ClaimDespiteOpenBatch) => is_held(system, statement, partition) && !lease.is_expired,
-        Some(BrokenRule::ClaimStoredWithoutSettlement) if lease.in_flight != 0 => {
-            is_held(system, statement, partition) && lease.in_flight == statement.parts[partition].token
+        Some(BrokenRule::ClaimStoredWithoutSettlement) if lease.open_batch != 0 => {
+            is_held(system, statement, partition) && lease.open_batch == statement.parts[partition].token
         }
         _ => {
             let counts = lease.counter == known || config.breaks(BrokenRule::ClaimWithoutCounter);
@@ -191,7 +191,7 @@ fn claim(system: &mut System, config: &Configuration, statement: &Statement, par
         system.report(config, Violation::TokenReused);
     }
     let lease = &mut system.store.leases[partition];
-    (lease.counter, lease.in_flight, lease.is_trial) = (token, token, part.is_trial);
+    (lease.counter, lease.open_batch, lease.is_trial) = (token, token, part.is_trial);
     (lease.awaits_resolution, lease.claimer_died) = (false, false);
     let id = transactional_id(statement.instance as usize, statement.producer as usize) as u8;
     lease.transactional_id = (!config.breaks(BrokenRule::ClaimRecordsNoId)).then_some(id);
@@ -213,7 +213,7 @@ fn take_rows(system: &mut System, part: &Part, token: u8) -> EventSet {
 /// The row fails or is parked; later rows of its key in the batch are due again; the rest of the batch gets a new token.
 fn exclude(system: &mut System, config: &Configuration, statement: &Statement, partition: usize) -> Reply {
     let part = &statement.parts[partition];
-    let open = system.store.leases[partition].in_flight;
+    let open = system.store.leases[partition].open_batch;
     let is_fenced = config.breaks(BrokenRule::ExclusionWithoutFence) || is_current(system, statement, partition);
     if !is_fenced || open != part.token || open == 0 {
         return Reply::Stale;
@@ -236,7 +236,7 @@ fn exclude(system: &mut System, config: &Configuration, statement: &Statement, p
         }
     }
     let lease = &mut system.store.leases[partition];
-    (lease.counter, lease.in_flight) = (counter, token);
+    (lease.counter, lease.open_batch) = (counter, token);
     Reply::Done { counter }
 }
 
@@ -244,12 +244,12 @@ fn resolve(system: &mut System, config: &Configuration, statement: &Statement, p
     let part = statement.parts[partition];
     let lease = system.store.leases[partition];
     let is_fenced = config.breaks(BrokenRule::ResolutionWithoutFence) || is_current(system, statement, partition);
-    let is_open = lease.in_flight == part.token || config.breaks(BrokenRule::ResolutionWithoutFence);
-    if !is_fenced || !is_open || lease.in_flight == 0 {
+    let is_open = lease.open_batch == part.token || config.breaks(BrokenRule::ResolutionWithoutFence);
+    if !is_fenced || !is_open || lease.open_batch == 0 {
         return Reply::Stale;
     }
     let died = lease.claimer_died || config.breaks(BrokenRule::FencedClaimerCountsAsDead);
-    for event in system.store.rows_of_token(config, partition, lease.in_flight).iter() {
+    for event in system.store.rows_of_token(config, partition, lease.open_batch).iter() {
         let row = &mut system.store.rows[event];
         if statement.kind == Kind::ResolvePublished {
             row.settle();
@@ -293,7 +293,7 @@ fn release(system: &mut System, config: &Configuration, statement: &Statement, p
     let ignores_batch = config.breaks(BrokenRule::ReleaseWithOpenBatch);
     let is_fenced = config.breaks(BrokenRule::ReleaseWithoutFence) || is_held(system, statement, partition);
     let lease = &mut system.store.leases[partition];
-    if !is_fenced || (lease.in_flight != 0 && !ignores_batch) {
+    if !is_fenced || (lease.open_batch != 0 && !ignores_batch) {
         return Reply::Stale;
     }
     lease.owner = None;

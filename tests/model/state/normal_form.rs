@@ -111,9 +111,9 @@ fn drop_stale_statements(system: &mut System) {
 /// A watermark that is not above the counter counts only if a batch of that token may still be resolved.
 fn forget_old_watermarks(system: &mut System, partition: usize) {
     let lease = system.store.leases[partition];
-    let replica = system.replica.map_or(0, |replica| replica.leases[partition].in_flight);
+    let replica = system.replica.map_or(0, |replica| replica.leases[partition].open_batch);
     let is_rewindable = system.replica.is_some() || system.faults.rewinds > 0;
-    let mut live = [lease.in_flight, replica, 0, 0, 0, 0];
+    let mut live = [lease.open_batch, replica, 0, 0, 0, 0];
     for (instance, pair) in system.instances.iter().zip(live[2..].chunks_mut(2)) {
         let worker = &instance.workers[partition];
         (pair[0], pair[1]) = (worker.open_token, worker.batch.token);
@@ -155,6 +155,6 @@ fn tokens(system: &mut System, config: &Configuration, partition: usize, ranks: 
 
 fn stored_tokens(store: &mut Store, config: &Configuration, partition: usize, ranks: &mut Ranks) {
     ranks.visit(&mut store.leases[partition].counter);
-    ranks.visit(&mut store.leases[partition].in_flight);
+    ranks.visit(&mut store.leases[partition].open_batch);
     config.events_of(partition).for_each(|event| ranks.visit(&mut store.rows[event].token));
 }

@@ -68,7 +68,7 @@ pub struct Lease {
     /// Raised by each statement that changes rows of the partition.
     pub counter: u8,
     /// Token of the open batch; zero if there is none.
-    pub in_flight: u8,
+    pub open_batch: u8,
     /// Transactional id under which the open batch is sent.
     pub transactional_id: Option<u8>,
     /// Whether the open batch is a trial of a suspect.
@@ -89,7 +89,7 @@ impl Lease {
 
     /// Forgets the open batch.
     pub fn close_batch(&mut self) {
-        (self.in_flight, self.transactional_id) = (0, None);
+        (self.open_batch, self.transactional_id) = (0, None);
         (self.is_trial, self.claimer_died, self.awaits_resolution) = (false, false, false);
     }
 }

@@ -1,5 +1,5 @@
 //! The whole state of one moment.
-use crate::configuration::{Configuration, Delivery, Faults, INSTANCES, KEYS_MAX};
+use crate::configuration::{Configuration, DeliveryGuarantee, Faults, INSTANCES, KEYS_MAX};
 use crate::invariants::Violation;
 use crate::state::broker::Broker;
 use crate::state::event_set::EventSet;
@@ -56,7 +56,7 @@ impl System {
                 }
                 let event = record.event as usize;
                 if seen.contains(event) {
-                    let is_permitted = config.delivery == Delivery::AtLeastOnce;
+                    let is_permitted = config.guarantee == DeliveryGuarantee::AtLeastOnce;
                     if !is_permitted && !self.may_repeat.contains(event) {
                         self.report(config, Violation::Duplicate);
                     }

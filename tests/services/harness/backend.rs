@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use kit::wait::until;
-use ports::broker::consumer_groups::Delivery;
+use ports::broker::consumer_groups::ConsumerRecord;
 use serde_json::Value;
 
 use crate::harness::database::Database;
@@ -99,7 +99,7 @@ impl Backend {
     }
 
     /// Every committed record of a topic.
-    pub fn read(&self, topic: &str) -> Vec<Delivery> {
+    pub fn read(&self, topic: &str) -> Vec<ConsumerRecord> {
         kafka::read(&self.kafka, &self.topic(topic))
     }
 
@@ -133,7 +133,7 @@ impl Backend {
     }
 
     /// Appends records to their topic once more.
-    pub fn repeat(&self, records: &[Delivery]) {
+    pub fn repeat(&self, records: &[ConsumerRecord]) {
         kafka::append_again(&self.kafka, records);
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use domain::Timestamp;
-use ports::broker::consumer_groups::Delivery;
+use ports::broker::consumer_groups::ConsumerRecord;
 use ports::broker::{Position, Record};
 use rdkafka::admin::{AdminClient, AdminOptions, AlterConfig, ResourceSpecifier};
 use rdkafka::client::DefaultClientContext;
@@ -41,7 +41,7 @@ fn partitions(consumer: &BaseConsumer, topic: &str) -> Vec<i32> {
 
 /// Every committed record of a topic, ordered by partition and offset; none when the topic does not exist. First waits until no
 /// transaction is open, because a committed read stops before one.
-pub fn read(servers: &str, topic: &str) -> Vec<Delivery> {
+pub fn read(servers: &str, topic: &str) -> Vec<ConsumerRecord> {
     let reader = consumer(servers, "read_committed");
     let partitions = partitions(&reader, topic);
     await_no_open_transaction(servers, topic, &partitions);
@@ -55,13 +55,13 @@ pub fn read(servers: &str, topic: &str) -> Vec<Delivery> {
     while ended.len() < partitions.len() {
         assert!(started.elapsed() < TIMEOUT, "{topic} was not read to its end within {TIMEOUT:?}");
         match reader.poll(Duration::from_millis(100)) {
-            Some(Ok(message)) => all.push(delivery(&message)),
+            Some(Ok(message)) => all.push(consumer_record(&message)),
             Some(Err(KafkaError::PartitionEOF(partition))) => drop(ended.insert(partition)),
             // The client retries by itself.
             Some(Err(_)) | None => {}
         }
     }
-    all.sort_by_key(|delivery| (delivery.position.partition, delivery.position.offset));
+    all.sort_by_key(|message| (message.position.partition, message.position.offset));
     all
 }
 
@@ -87,9 +87,9 @@ pub fn configure(servers: &str, topic: &str, key: &str, value: &str) {
 }
 
 /// Appends these records again, as a producer does that received no reply to its first attempt.
-pub fn append_again(servers: &str, records: &[Delivery]) {
+pub fn append_again(servers: &str, records: &[ConsumerRecord]) {
     let producer: BaseProducer = config(servers, "read_committed").create().expect("a producer");
-    for Delivery { record, .. } in records {
+    for ConsumerRecord { record, .. } in records {
         let headers = record.headers.iter().fold(OwnedHeaders::new(), |headers, (name, value)| {
             headers.insert(Header { key: name, value: Some(value) })
         });
@@ -104,10 +104,10 @@ pub fn append_record(servers: &str, topic: &str, key: &str, value: &str) {
     let (topic, value) = (Arc::<str>::from(topic), value.as_bytes().into());
     let timestamp = Timestamp::from_millis(0);
     let record = Record { topic: Arc::clone(&topic), key: key.into(), headers: Default::default(), value, timestamp };
-    append_again(servers, &[Delivery { position: Position { topic, partition: 0, offset: 0 }, record }]);
+    append_again(servers, &[ConsumerRecord { position: Position { topic, partition: 0, offset: 0 }, record }]);
 }
 
-fn delivery(message: &BorrowedMessage<'_>) -> Delivery {
+fn consumer_record(message: &BorrowedMessage<'_>) -> ConsumerRecord {
     let text = |bytes: Option<&[u8]>| String::from_utf8(bytes.unwrap_or_default().to_vec()).expect("UTF-8");
     let topic: Arc<str> = message.topic().into();
     let headers = message.headers().into_iter().flat_map(|headers| headers.iter());
@@ -119,14 +119,14 @@ fn delivery(message: &BorrowedMessage<'_>) -> Delivery {
         timestamp: Timestamp::from_millis(message.timestamp().to_millis().unwrap_or_default()),
     };
     let partition = message.partition().try_into().expect("a partition");
-    Delivery {
+    ConsumerRecord {
         position: Position { topic, partition, offset: message.offset().try_into().expect("an offset") },
         record,
     }
 }
 
 /// A record in the form of `posthaste topic tail --json`.
-pub fn as_json(Delivery { position, record }: &Delivery) -> Value {
+pub fn as_json(ConsumerRecord { position, record }: &ConsumerRecord) -> Value {
     let readable = |value: &[u8]| Value::String(String::from_utf8_lossy(value).into_owned());
     let headers: Map<String, Value> =
         record.headers.iter().map(|(name, value)| (name.to_string(), readable(value))).collect();

@@ -3,7 +3,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use domain::Status;
 use kit::checkers::{AcknowledgedEvent, check};
-use ports::broker::consumer_groups::Delivery;
+use ports::broker::consumer_groups::ConsumerRecord;
 use serde_json::Value;
 
 use crate::oracle::client_orders::{ClientOrder, OrderView};
@@ -13,7 +13,7 @@ use crate::oracle::client_orders::{ClientOrder, OrderView};
 pub struct Evidence {
     pub orders: Vec<ClientOrder>,
     pub shown: BTreeMap<String, OrderView>,
-    pub log: Vec<Delivery>,
+    pub log: Vec<ConsumerRecord>,
     /// Event ids in the inbox.
     pub consumed: Vec<String>,
 }
@@ -91,7 +91,7 @@ fn is_possible(order: &ClientOrder, view: &OrderView) -> bool {
 /// The events of each order are exactly its changes: folding them gives the order that HTTP shows.
 fn check_events(Evidence { orders, shown, log, .. }: &Evidence, violations: &mut Vec<String>) {
     let mut published: BTreeMap<&str, BTreeMap<u64, (Status, String)>> = BTreeMap::new();
-    for Delivery { record, .. } in log {
+    for ConsumerRecord { record, .. } in log {
         let event: Value = serde_json::from_slice(&record.value).unwrap_or_default();
         let status = event["status"].as_str().and_then(Status::parse);
         let (Some(status), Some(version)) = (status, event["version"].as_u64()) else {
@@ -127,7 +127,7 @@ fn event_type(version: u64, status: Status) -> String {
 
 /// The inbox has every event of the log once, and no other event.
 fn check_inbox(Evidence { log, consumed, .. }: &Evidence, violations: &mut Vec<String>) {
-    let id = |delivery: &Delivery| delivery.record.text("ce_id").map(str::to_owned);
+    let id = |message: &ConsumerRecord| message.record.text("ce_id").map(str::to_owned);
     let published: BTreeSet<String> = log.iter().filter_map(id).collect();
     let seen: BTreeSet<String> = consumed.iter().cloned().collect();
     if seen.len() != consumed.len() {

@@ -2,14 +2,14 @@
 use std::collections::BTreeMap;
 
 use domain::{Status, Timestamp};
-use ports::broker::consumer_groups::Delivery;
+use ports::broker::consumer_groups::ConsumerRecord;
 use ports::broker::{Position, Record};
 use serde_json::json;
 
 use crate::oracle::checks::{Copies, Evidence, violations};
 use crate::oracle::client_orders::{ClientOrder, OrderView};
 
-fn event(key: &str, version: u64, status: Status, kind: &str, offset: u64) -> Delivery {
+fn event(key: &str, version: u64, status: Status, kind: &str, offset: u64) -> ConsumerRecord {
     let id = format!("event-{key}-{version}");
     let value = json!({"eventId": id, "eventType": kind, "status": status.as_str(), "version": version});
     let record = Record {
@@ -19,7 +19,7 @@ fn event(key: &str, version: u64, status: Status, kind: &str, offset: u64) -> De
         value: value.to_string().into_bytes().into(),
         timestamp: Timestamp::default(),
     };
-    Delivery { position: Position { topic: "t".into(), partition: 0, offset }, record }
+    ConsumerRecord { position: Position { topic: "t".into(), partition: 0, offset }, record }
 }
 
 /// `a` was created, shipped and delivered; `b` was cancelled, and its client does not know the outcome; `c` was refused.

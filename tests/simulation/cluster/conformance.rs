@@ -8,7 +8,7 @@ use kit::conformance::suite::SuiteReport;
 use kit::conformance::{broker, consumer_groups, inbox, orders, outbox, partitions};
 use ports::Error;
 use ports::broker::Broker;
-use ports::broker::consumer_groups::{ConsumerGroups, Delivery};
+use ports::broker::consumer_groups::{ConsumerGroups, ConsumerRecord};
 use ports::broker::topics::{TopicReader, TopicView};
 use ports::inbox::Inbox;
 use ports::operators::OutboxOperators;
@@ -20,8 +20,8 @@ use tokio::task::LocalSet;
 use crate::cluster::instance::clock;
 use crate::cluster::kafka::broker::{SimulatedKafka, TOPIC_PARTITIONS};
 use crate::cluster::kafka::client::KafkaClient;
+use crate::cluster::kafka::delivery_guarantee::DeliveryGuarantee;
 use crate::cluster::kafka::groups::client::GroupClient;
-use crate::cluster::kafka::publish_mode::PublishMode;
 use crate::cluster::kafka::refusals::Refusals;
 use crate::cluster::network::{Network, Server};
 use crate::cluster::postgres::client::PostgresClient;
@@ -54,7 +54,8 @@ impl Backend for SimulatedBackend {
         let kafka = SimulatedKafka::new(network.clone(), None, Refusals::new(1));
         let postgres = SimulatedPostgres::new(PARTITIONS, kafka.clone(), network.clone(), None, trace);
         let store = PostgresClient::new(postgres.clone(), network.link(0, Server::Postgres), 0.0);
-        let broker = KafkaClient::new(kafka.clone(), network.link(0, Server::Kafka), PublishMode::ExactlyOnce, "suite");
+        let broker =
+            KafkaClient::new(kafka.clone(), network.link(0, Server::Kafka), DeliveryGuarantee::ExactlyOnce, "suite");
         let groups = GroupClient::new(kafka.clone(), network.link(0, Server::Kafka), clock());
         Self { postgres, kafka, store: Arc::new(store), broker: Arc::new(broker), groups: Arc::new(groups) }
     }
@@ -108,12 +109,10 @@ impl TopicReader for CommittedRecords {
         let partitions = vec![(0, u64::from(u32::MAX)); TOPIC_PARTITIONS as usize];
         Ok(vec![TopicView { name: TOPIC.to_owned(), partitions }])
     }
-    async fn read(&self, topic: &str, partition: u32, offset: u64, limit: u32) -> Result<Vec<Delivery>, Error> {
+    async fn read(&self, topic: &str, partition: u32, offset: u64, limit: u32) -> Result<Vec<ConsumerRecord>, Error> {
         tokio::time::sleep(MARKER_TIME).await;
-        let is_wanted = |delivery: &Delivery| {
-            delivery.position.partition == partition
-                && delivery.position.offset >= offset
-                && partition < TOPIC_PARTITIONS
+        let is_wanted = |message: &ConsumerRecord| {
+            message.position.partition == partition && message.position.offset >= offset && partition < TOPIC_PARTITIONS
         };
         Ok(self.0.read(topic).into_iter().filter(is_wanted).take(limit as usize).collect())
     }

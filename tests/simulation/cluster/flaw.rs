@@ -1,5 +1,5 @@
 //! Flaws of the simulated store and broker: the simulation must find the damage of each.
-use crate::cluster::kafka::publish_mode::PublishMode;
+use crate::cluster::kafka::delivery_guarantee::DeliveryGuarantee;
 
 /// A rule of PostgreSQL, of Kafka or of their adapters that the simulated part breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,10 +51,10 @@ impl Flaw {
     ];
 
     /// The mode that the flaw belongs to.
-    pub fn mode(self) -> PublishMode {
+    pub fn mode(self) -> DeliveryGuarantee {
         match self {
-            Flaw::KeyGoesOnAfterRefusal => PublishMode::AtLeastOnce,
-            _ => PublishMode::ExactlyOnce,
+            Flaw::KeyGoesOnAfterRefusal => DeliveryGuarantee::AtLeastOnce,
+            _ => DeliveryGuarantee::ExactlyOnce,
         }
     }
 }

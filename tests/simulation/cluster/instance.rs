@@ -23,8 +23,8 @@ use tokio::task::LocalSet;
 use crate::cluster::consumers::handler::SimulatedHandler;
 use crate::cluster::kafka::broker::SimulatedKafka;
 use crate::cluster::kafka::client::KafkaClient;
+use crate::cluster::kafka::delivery_guarantee::DeliveryGuarantee;
 use crate::cluster::kafka::groups::client::GroupClient;
-use crate::cluster::kafka::publish_mode::PublishMode;
 use crate::cluster::network::{Network, Server};
 use crate::cluster::postgres::client::PostgresClient;
 use crate::cluster::postgres::server::SimulatedPostgres;
@@ -42,7 +42,7 @@ pub struct ClusterContext {
     pub rng: Arc<SeededRng>,
     pub clock: Arc<TokioClock>,
     pub options: Options,
-    pub mode: PublishMode,
+    pub mode: DeliveryGuarantee,
     /// The handler of consumed events.
     pub handler: Arc<SimulatedHandler>,
     /// Wake-ups between the instances, where they have a channel.

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use kit::checkers::{AcknowledgedEvent, Findings, check};
 use ports::broker::Position;
-use ports::broker::consumer_groups::Delivery;
+use ports::broker::consumer_groups::ConsumerRecord;
 use ports::operators::{Audit, OutboxOperators, RowFilter, RowSelector, RowView};
 use ports::outbox::{OutboxStore, RowCounts, RowStatus};
 use ports::partitions::PartitionLeases;
 use tokio::time::Instant;
 
 use crate::cluster::instance::ClusterContext;
-use crate::cluster::kafka::publish_mode::PublishMode;
+use crate::cluster::kafka::delivery_guarantee::DeliveryGuarantee;
 use crate::cluster::kafka::refusals::Refusals;
 use crate::support::process::TOPIC;
 use crate::support::record_faults::header;
@@ -45,7 +45,7 @@ impl Invariants<'_> {
         let depth = self.depth().await;
         let views = self.cluster_context.postgres.data().overview().await.expect("the reference answers");
         depth.pending + depth.in_flight + depth.failed + depth.parked == 0
-            && views.iter().all(|view| view.owner.is_some() && view.in_flight.is_none())
+            && views.iter().all(|view| view.owner.is_some() && view.open_batch.is_none())
     }
 
     /// What keeps the run from resting, for the message of a failed run.
@@ -89,14 +89,14 @@ impl Invariants<'_> {
         self.check_positions(&rows, &log).await?;
         if self.cluster_context.postgres.fail_overs() == 0 {
             let findings = check(&log, acknowledged);
-            let is_once = self.cluster_context.mode == PublishMode::AtLeastOnce || findings.duplicated.is_empty();
+            let is_once = self.cluster_context.mode == DeliveryGuarantee::AtLeastOnce || findings.duplicated.is_empty();
             let is_clean = is_once && is_complete(&findings) && stored == published;
             return if is_clean { Ok(()) } else { Err(findings.to_string()) };
         }
-        if self.cluster_context.mode == PublishMode::ExactlyOnce {
+        if self.cluster_context.mode == DeliveryGuarantee::ExactlyOnce {
             self.check_duplicates(&log)?;
         }
-        let kept: Vec<Delivery> = log.into_iter().filter(|delivery| stored.contains(&event_of(delivery))).collect();
+        let kept: Vec<ConsumerRecord> = log.into_iter().filter(|message| stored.contains(&event_of(message))).collect();
         let findings = check(&kept, &[]);
         if is_complete(&findings) { Ok(()) } else { Err(findings.to_string()) }
     }
@@ -109,7 +109,7 @@ impl Invariants<'_> {
     }
 
     /// Where a settlement recorded a position, the topic has the row's event there.
-    async fn check_positions(&self, rows: &[RowView], log: &[Delivery]) -> Result<(), Violation> {
+    async fn check_positions(&self, rows: &[RowView], log: &[ConsumerRecord]) -> Result<(), Violation> {
         let at: BTreeMap<&Position, String> = log.iter().map(|one| (&one.position, event_of(one))).collect();
         for row in rows {
             let selector = RowSelector::Event(row.event_id);
@@ -125,9 +125,9 @@ impl Invariants<'_> {
     }
 
     /// An event is published once more for each fail-over at most, and only if it was published before the fail-over.
-    fn check_duplicates(&self, log: &[Delivery]) -> Result<(), Violation> {
+    fn check_duplicates(&self, log: &[ConsumerRecord]) -> Result<(), Violation> {
         let mut copies: BTreeMap<String, u32> = BTreeMap::new();
-        log.iter().for_each(|delivery| *copies.entry(event_of(delivery)).or_default() += 1);
+        log.iter().for_each(|message| *copies.entry(event_of(message)).or_default() += 1);
         let accepted = self.cluster_context.postgres.accepted_at().unwrap_or_else(Instant::now);
         for (event, copies) in copies.into_iter().filter(|(_, copies)| *copies > 1) {
             let first = self.cluster_context.kafka.committed_at(&event);
@@ -140,8 +140,8 @@ impl Invariants<'_> {
     }
 }
 
-fn event_of(delivery: &Delivery) -> String {
-    header(&delivery.record, "ce_id")
+fn event_of(message: &ConsumerRecord) -> String {
+    header(&message.record, "ce_id")
 }
 
 fn is_complete(findings: &Findings) -> bool {

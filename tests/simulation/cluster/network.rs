@@ -34,7 +34,7 @@ impl Server {
 
 /// The fate of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Delivery {
+enum NetworkFault {
     Normal,
     /// Both ways take long, but less than the client waits.
     Slow,
@@ -46,15 +46,15 @@ enum Delivery {
     Late,
 }
 
-impl Delivery {
+impl NetworkFault {
     fn name(self) -> &'static str {
         match self {
-            Delivery::Normal => "normal",
-            Delivery::Slow => "slow request",
-            Delivery::Refused => "refused connection",
-            Delivery::RequestLost => "lost request",
-            Delivery::ReplyLost => "lost reply",
-            Delivery::Late => "late request",
+            NetworkFault::Normal => "normal",
+            NetworkFault::Slow => "slow request",
+            NetworkFault::Refused => "refused connection",
+            NetworkFault::RequestLost => "lost request",
+            NetworkFault::ReplyLost => "lost reply",
+            NetworkFault::Late => "late request",
         }
     }
 }
@@ -158,8 +158,8 @@ impl Network {
         self.0.state.lock().late > 0
     }
 
-    fn count_late(&self, delivery: Delivery, change: i32) {
-        if delivery == Delivery::Late {
+    fn count_late(&self, fault: NetworkFault, change: i32) {
+        if fault == NetworkFault::Late {
             let mut state = self.0.state.lock();
             state.late = state.late.saturating_add_signed(change);
         }
@@ -175,19 +175,19 @@ impl Network {
         probability > 0.0 && self.0.rng.fraction() < probability
     }
 
-    fn draw(&self) -> Delivery {
+    fn draw(&self) -> NetworkFault {
         let level = self.0.state.lock().fault_level;
         if level == 0.0 {
-            return Delivery::Normal;
+            return NetworkFault::Normal;
         }
         let at = (self.0.rng.fraction() / level) as u64;
         match at {
-            0 => Delivery::Slow,
-            1 => Delivery::Refused,
-            2 => Delivery::RequestLost,
-            3 => Delivery::ReplyLost,
-            4 => Delivery::Late,
-            _ => Delivery::Normal,
+            0 => NetworkFault::Slow,
+            1 => NetworkFault::Refused,
+            2 => NetworkFault::RequestLost,
+            3 => NetworkFault::ReplyLost,
+            4 => NetworkFault::Late,
+            _ => NetworkFault::Normal,
         }
     }
 
@@ -214,12 +214,12 @@ impl Link {
     }
 
     /// Time from the sender to the server, and back.
-    fn delays(&self, delivery: Delivery) -> (Duration, Duration) {
+    fn delays(&self, fault: NetworkFault) -> (Duration, Duration) {
         let network = &self.network;
         let slow = network.0.state.lock().slow.get(&(self.instance, self.server)).copied().unwrap_or_default();
-        match delivery {
-            Delivery::Slow => (network.millis(20, 900), network.millis(20, 900)),
-            Delivery::Late => (self.server.reply_timeout() + network.millis(1, 4_000), Duration::ZERO),
+        match fault {
+            NetworkFault::Slow => (network.millis(20, 900), network.millis(20, 900)),
+            NetworkFault::Late => (self.server.reply_timeout() + network.millis(1, 4_000), Duration::ZERO),
             _ => (network.millis(1, 4) + slow, Duration::ZERO),
         }
     }
@@ -233,31 +233,31 @@ impl Link {
         name: &'static str,
         serve: impl Future<Output = T> + Send + 'static,
     ) -> Result<T, Error> {
-        let (delivery, network) = (self.network.draw(), &self.network);
-        network.0.trace.add(name, self.instance as u64, delivery as u64);
-        if delivery != Delivery::Normal {
-            network.0.trace.add(delivery.name(), self.instance as u64, 0);
+        let (fault, network) = (self.network.draw(), &self.network);
+        network.0.trace.add(name, self.instance as u64, fault as u64);
+        if fault != NetworkFault::Normal {
+            network.0.trace.add(fault.name(), self.instance as u64, 0);
         }
-        if delivery == Delivery::Refused || self.is_cut() {
+        if fault == NetworkFault::Refused || self.is_cut() {
             sleep(network.millis(5, 200)).await;
             return Err(Error::Unreachable(format!("{name}: no connection")));
         }
-        let (request, back) = self.delays(delivery);
+        let (request, back) = self.delays(fault);
         let (reply, replied) = oneshot::channel();
         let (link, breaks) = (self.clone(), self.breaks());
-        network.count_late(delivery, 1);
+        network.count_late(fault, 1);
         tokio::spawn(async move {
             sleep(request).await;
             link.network.until_executed(link.server).await;
-            if delivery == Delivery::RequestLost || link.breaks() != breaks {
-                return link.network.count_late(delivery, -1);
+            if fault == NetworkFault::RequestLost || link.breaks() != breaks {
+                return link.network.count_late(fault, -1);
             }
             let result = serve.await;
-            link.network.count_late(delivery, -1);
+            link.network.count_late(fault, -1);
             if !back.is_zero() {
                 sleep(back).await;
             }
-            if delivery != Delivery::ReplyLost && link.breaks() == breaks && !link.is_cut() {
+            if fault != NetworkFault::ReplyLost && link.breaks() == breaks && !link.is_cut() {
                 // The sender may have given up.
                 let _ = reply.send(result);
             }
@@ -265,7 +265,7 @@ impl Link {
         match timeout(self.server.reply_timeout(), replied).await {
             Ok(Ok(result)) => Ok(result),
             Ok(Err(_)) | Err(_) => {
-                network.0.trace.print(format_args!("instance {}: {name} unanswered ({delivery:?})", self.instance));
+                network.0.trace.print(format_args!("instance {}: {name} unanswered ({fault:?})", self.instance));
                 Err(Error::Unknown(format!("{name}: no reply")))
             }
         }

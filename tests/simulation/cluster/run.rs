@@ -18,7 +18,7 @@ use crate::cluster::flaw::Flaw;
 use crate::cluster::instance::{self, ClusterContext};
 use crate::cluster::invariants::{Invariants, QUIESCENCE_LIMIT, Violation};
 use crate::cluster::kafka::broker::SimulatedKafka;
-use crate::cluster::kafka::publish_mode::PublishMode;
+use crate::cluster::kafka::delivery_guarantee::DeliveryGuarantee;
 use crate::cluster::kafka::refusals::Refusals;
 use crate::cluster::network::Network;
 use crate::cluster::postgres::server::SimulatedPostgres;
@@ -44,7 +44,7 @@ pub struct RunReport {
 }
 
 /// Runs a seed on a runtime of its own, with this flaw in the simulated servers.
-pub fn run(seed: u64, mode: PublishMode, flaw: Option<Flaw>) -> RunReport {
+pub fn run(seed: u64, mode: DeliveryGuarantee, flaw: Option<Flaw>) -> RunReport {
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
     runtime.expect("a runtime can be built").block_on(run_in(seed, mode, flaw))
 }
@@ -129,10 +129,10 @@ fn options(rng: &SeededRng) -> Options {
     }
 }
 
-async fn run_in(seed: u64, mode: PublishMode, flaw: Option<Flaw>) -> RunReport {
+async fn run_in(seed: u64, mode: DeliveryGuarantee, flaw: Option<Flaw>) -> RunReport {
     let rng = SeededRng::new(seed);
     let mut setting = Setting::draw(&rng);
-    setting.options.relay.defers_settlement = mode == PublishMode::ExactlyOnce;
+    setting.options.relay.defers_settlement = mode == DeliveryGuarantee::ExactlyOnce;
     let (trace, replies) = (Trace::new(), Replies::default());
     let network = Network::new(rng.next_u64(), trace.clone());
     let refusals = Refusals::new(rng.next_u64());

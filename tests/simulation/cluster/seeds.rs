@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use parking_lot::Mutex;
 
 use crate::cluster::flaw::Flaw;
-use crate::cluster::kafka::publish_mode::PublishMode;
+use crate::cluster::kafka::delivery_guarantee::DeliveryGuarantee;
 use crate::cluster::run::run;
 use crate::cluster::trace::EventCounts;
 use crate::support::environment::seeds;
@@ -79,7 +79,7 @@ const EXPECTED_AT_LEAST_ONCE: [&str; 16] = [
 /// Runs the seeds on all processors until one breaks an invariant. Returns how many ran, what happened in them, and the violation.
 fn run_all(
     seeds: impl Iterator<Item = u64> + Send,
-    mode: PublishMode,
+    mode: DeliveryGuarantee,
     test: &str,
 ) -> (u64, EventCounts, Option<String>) {
     let (seeds, counts, violation) = (Mutex::new(seeds), Mutex::new(EventCounts::new()), Mutex::new(None));
@@ -111,7 +111,7 @@ fn run_all(
 
 fn assert_invariants(
     seeds: impl Iterator<Item = u64> + Send,
-    mode: PublishMode,
+    mode: DeliveryGuarantee,
     expected: &[&'static str],
     test: &str,
 ) {
@@ -126,17 +126,24 @@ fn assert_invariants(
 
 #[test]
 fn invariants_hold_on_a_simulated_postgres_and_kafka_for_a_thousand_seeds() {
-    assert_invariants(seeds(SEEDS), PublishMode::ExactlyOnce, &EXPECTED, "invariants_hold");
+    assert_invariants(seeds(SEEDS), DeliveryGuarantee::ExactlyOnce, &EXPECTED, "invariants_hold");
 }
 
 #[test]
 fn at_least_once_loses_and_reorders_nothing_on_a_simulated_postgres_and_kafka() {
-    assert_invariants(seeds(AT_LEAST_ONCE_SEEDS), PublishMode::AtLeastOnce, &EXPECTED_AT_LEAST_ONCE, "at_least_once");
+    assert_invariants(
+        seeds(AT_LEAST_ONCE_SEEDS),
+        DeliveryGuarantee::AtLeastOnce,
+        &EXPECTED_AT_LEAST_ONCE,
+        "at_least_once",
+    );
 }
 
 #[test]
 fn a_seed_replays_exactly() {
-    for (seed, mode) in (1..=5).flat_map(|seed| [(seed, PublishMode::ExactlyOnce), (seed, PublishMode::AtLeastOnce)]) {
+    for (seed, mode) in
+        (1..=5).flat_map(|seed| [(seed, DeliveryGuarantee::ExactlyOnce), (seed, DeliveryGuarantee::AtLeastOnce)])
+    {
         let (first, second) = (run(seed, mode, None), run(seed, mode, None));
 
         assert!(first.counts["commit"] > 10, "{first:?}");

@@ -12,7 +12,7 @@ use crate::support::process::{Process, TIMEOUT, TOPIC};
 use crate::support::record_faults::header;
 
 async fn attempts(process: &Process) -> Vec<String> {
-    process.records(TOPIC).await.iter().map(|delivery| header(&delivery.record, "x-attempt")).collect()
+    process.records(TOPIC).await.iter().map(|message| header(&message.record, "x-attempt")).collect()
 }
 
 async fn wait_for_records(process: &Process, events: usize) {

@@ -23,7 +23,7 @@ async fn context(process: &Process, order: OrderId) -> Vec<[String; 3]> {
         assert_eq!(header(record, "x-request-id"), request);
         [request.to_owned(), order.to_string(), header(record, "ce_id")]
     };
-    records.iter().map(|delivery| &delivery.record).zip([CREATE_REQUEST, CHANGE_REQUEST]).map(named).collect()
+    records.iter().map(|message| &message.record).zip([CREATE_REQUEST, CHANGE_REQUEST]).map(named).collect()
 }
 
 /// The `event_parked` events of the live stream, each with the fields of [`NAMES`] that it has.

@@ -30,7 +30,7 @@ async fn send_with_a_key_without_answers(times: usize) {
     process.advance(MINUTE).await;
 
     let records = process.records(TOPIC).await;
-    let healthy = records.iter().filter(|delivery| *delivery.record.key != *stuck.to_string()).count();
+    let healthy = records.iter().filter(|message| *message.record.key != *stuck.to_string()).count();
     assert_eq!(healthy, 8, "each healthy row is stored once");
     environment.record_faults.clear();
     process.wait_until_drained(MINUTE * 2).await;

@@ -69,7 +69,7 @@ async fn a_poison_row_that_is_skipped_is_counted_and_its_key_goes_on() {
     process.wait_until_drained(TIMEOUT).await;
 
     let sequences: Vec<_> =
-        process.records(TOPIC).await.iter().map(|delivery| header(&delivery.record, "x-sequence").to_owned()).collect();
+        process.records(TOPIC).await.iter().map(|message| header(&message.record, "x-sequence").to_owned()).collect();
     assert_eq!(sequences, ["2"], "the later event of the key");
     assert_eq!(process.metrics.outbox_entries_failed.get(), 1);
 }
@@ -86,10 +86,10 @@ async fn random_worker_crashes_park_no_row() {
         ledger.create_orders(&process, 2).await;
         process.advance(Duration::from_millis(300 + environment.rng.next_u64() % 3_000)).await;
         let partition = PartitionNo(round % 2);
-        let in_flight = process.rows(RowStatus::InFlight).await.iter().any(|row| row.partition == partition);
+        let open_batch = process.rows(RowStatus::InFlight).await.iter().any(|row| row.partition == partition);
         // A worker that restarts at this moment is not hit.
         let hit = process.bus().panic(&format!("/relay/partition-worker-{}", partition.0), "test").is_ok();
-        crashed_with_rows += u32::from(hit && in_flight);
+        crashed_with_rows += u32::from(hit && open_batch);
     }
     let restarts = process.metrics.actor_restarts_total.with(["PartitionWorker", "panic"]).get();
     assert!(crashed_with_rows >= 6 && restarts >= 40, "{crashed_with_rows} with rows in flight, {restarts} restarts");

@@ -35,7 +35,7 @@ fn refuse_creations(environment: &Environment, times: usize, fault: RecordFault)
 }
 
 async fn events_of(process: &Process, id: OrderId) -> usize {
-    process.records(TOPIC).await.iter().filter(|delivery| *delivery.record.key == *id.to_string()).count()
+    process.records(TOPIC).await.iter().filter(|message| *message.record.key == *id.to_string()).count()
 }
 
 async fn head(process: &Process, id: OrderId) -> RowDiagnosis {

@@ -2,16 +2,16 @@
 //! both.
 use std::collections::{BTreeMap, BTreeSet};
 
-use ports::broker::consumer_groups::Delivery;
+use ports::broker::consumer_groups::ConsumerRecord;
 
 use crate::support::record_faults::header;
 
 /// A topic, and what its consumers did with it. Events are named by their ids.
 pub struct Consumption<'a> {
     /// The records of the topic.
-    pub published: &'a [Delivery],
+    pub published: &'a [ConsumerRecord],
     /// The records among the dead letters.
-    pub dead_letters: &'a [Delivery],
+    pub dead_letters: &'a [ConsumerRecord],
     /// The applied events, in the order of their application.
     pub applied: &'a [String],
 }
@@ -58,13 +58,13 @@ impl Consumption<'_> {
     }
 }
 
-fn ids(deliveries: &[Delivery]) -> BTreeSet<String> {
-    deliveries.iter().map(|delivery| header(&delivery.record, "ce_id")).collect()
+fn ids(messages: &[ConsumerRecord]) -> BTreeSet<String> {
+    messages.iter().map(|message| header(&message.record, "ce_id")).collect()
 }
 
 /// The id, the key and the number in its key of an event.
-fn place(delivery: &Delivery) -> (String, (&str, u64)) {
-    let record = &delivery.record;
+fn place(message: &ConsumerRecord) -> (String, (&str, u64)) {
+    let record = &message.record;
     let sequence = header(record, "x-sequence").parse().expect("a sequence is a number");
     (header(record, "ce_id"), (&*record.key, sequence))
 }

@@ -5,7 +5,7 @@ use app::error::CommandError;
 use domain::{EventId, Order, OrderId, Status, Version};
 use futures::future::join_all;
 use kit::checkers::{AcknowledgedEvent, check};
-use ports::broker::consumer_groups::Delivery;
+use ports::broker::consumer_groups::ConsumerRecord;
 use ports::inbox::{Inbox, InboxOutcome, ProcessedEvent};
 use ports::orders::{OrderFilter, OrderStore, PageStart};
 
@@ -94,7 +94,7 @@ impl Ledger {
         self.assert_guarantees_except_parked(process).await;
         let records = process.records(TOPIC).await;
         let mut events: BTreeMap<String, u64> = BTreeMap::new();
-        records.iter().for_each(|delivery| *events.entry(delivery.record.key.to_string()).or_default() += 1);
+        records.iter().for_each(|message| *events.entry(message.record.key.to_string()).or_default() += 1);
         let mut expected = BTreeMap::new();
         let mut from = PageStart::Offset(0);
         loop {
@@ -109,9 +109,9 @@ impl Ledger {
 
     /// Checks that the inbox knows every record of the topic, so that each would be a duplicate now.
     pub async fn assert_all_consumed(&self, process: &Process) {
-        let processed = |delivery: &Delivery| ProcessedEvent {
-            event_id: EventId::parse(&header(&delivery.record, "ce_id")).expect("an event's id"),
-            position: delivery.position.clone(),
+        let processed = |message: &ConsumerRecord| ProcessedEvent {
+            event_id: EventId::parse(&header(&message.record, "ce_id")).expect("an event's id"),
+            position: message.position.clone(),
             effects: Vec::new(),
         };
         let events: Vec<ProcessedEvent> = process.records(TOPIC).await.iter().map(processed).collect();

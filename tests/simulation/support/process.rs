@@ -14,7 +14,7 @@ use app::health::{HealthBoard, HealthSnapshot};
 use domain::{Item, Items, Money, Order, OrderId, Status, Subject};
 use embedded::Embedded;
 use kit::checkers::read_all;
-use ports::broker::consumer_groups::{ConsumerGroups, Delivery};
+use ports::broker::consumer_groups::{ConsumerGroups, ConsumerRecord};
 use ports::operators::{Audit, OutboxOperators, RowFilter, RowView};
 use ports::orders::cache::OrderCache;
 use ports::outbox::{OutboxStore, RowCounts, RowStatus};
@@ -167,7 +167,7 @@ impl Process {
     }
 
     /// Every record of a topic.
-    pub async fn records(&self, topic: &str) -> Vec<Delivery> {
+    pub async fn records(&self, topic: &str) -> Vec<ConsumerRecord> {
         read_all(&self.store, topic).await.expect("the topic can be read")
     }
 

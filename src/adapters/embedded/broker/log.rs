@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use domain::Timestamp;
 use ports::Error;
-use ports::broker::consumer_groups::Delivery;
+use ports::broker::consumer_groups::ConsumerRecord;
 use ports::broker::topic_log::{NextOffset, ReadLimits};
 use ports::broker::{Position, Record};
 use rusqlite::{Connection, OptionalExtension, params};
@@ -82,7 +82,7 @@ pub(crate) fn read(
     partition: u32,
     from: u64,
     limit: u32,
-) -> CommandResult<Vec<Delivery>> {
+) -> CommandResult<Vec<ConsumerRecord>> {
     read_within(sql, topic, of, (partition, from), ReadLimits { records: limit.min(READ_MAX), bytes: READ_BYTES_MAX })
 }
 
@@ -93,14 +93,14 @@ pub(crate) fn read_within(
     of: LogTopic,
     (partition, from): NextOffset,
     limits: ReadLimits,
-) -> CommandResult<Vec<Delivery>> {
+) -> CommandResult<Vec<ConsumerRecord>> {
     let number = of.first + partition;
     let mut statement = sql.prepare_cached(
         "SELECT place, timestamp, key, headers, value FROM log WHERE place >= ?1 AND place < ?2 ORDER BY place LIMIT ?3",
     )?;
     let (first, behind) = (record_key(number, from), record_key(number + 1, 0));
     let mut rows = statement.query(params![first, behind, limits.records])?;
-    let (mut deliveries, mut bytes) = (Vec::new(), 0);
+    let (mut messages, mut bytes) = (Vec::new(), 0);
     while let Some(row) = rows.next()? {
         let position = Position { topic: topic.clone(), partition, offset: offset_of(row.get(0)?) };
         let text = |column| -> CommandResult<Arc<str>> {
@@ -117,12 +117,12 @@ pub(crate) fn read_within(
             timestamp: Timestamp::from_millis(row.get(1)?),
         };
         bytes += record.value.len();
-        deliveries.push(Delivery { position, record });
+        messages.push(ConsumerRecord { position, record });
         if bytes >= limits.bytes {
             break;
         }
     }
-    Ok(deliveries)
+    Ok(messages)
 }
 
 /// Reads a topic from the file.

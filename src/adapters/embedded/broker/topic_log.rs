@@ -4,7 +4,7 @@ use std::sync::Arc;
 use ::outbox::OffsetCommitMode;
 use async_trait::async_trait;
 use ports::Error;
-use ports::broker::consumer_groups::Delivery;
+use ports::broker::consumer_groups::ConsumerRecord;
 use ports::broker::topic_log::{NextOffset, NextRecords, OffsetCommitOutcome, ReadLimits, TopicAdmission, TopicLog};
 use ports::broker::topics::TopicView;
 use rusqlite::{Connection, OptionalExtension, params};
@@ -94,7 +94,7 @@ struct ReadyPartition {
 fn read_next(sql: &Connection, name: &Arc<str>, from: &[NextOffset], limits: ReadLimits) -> CommandResult<NextRecords> {
     let topic = log::topic_in(sql, name)?;
     let Some(mut ready) = ready_partitions(sql, topic, from)? else { return Ok(NextRecords::Removed) };
-    let (mut found, mut left): (Vec<Delivery>, ReadLimits) = (Vec::new(), limits);
+    let (mut found, mut left): (Vec<ConsumerRecord>, ReadLimits) = (Vec::new(), limits);
     // Each round divides what is left among the partitions that still have records.
     while !ready.is_empty() && left.records > 0 && left.bytes > 0 {
         let share = left.records.div_ceil(ready.len() as u32);
@@ -105,7 +105,7 @@ fn read_next(sql: &Connection, name: &Arc<str>, from: &[NextOffset], limits: Rea
                 break;
             }
             let part = log::read_within(sql, name, topic, (partition.partition, partition.next), share)?;
-            let bytes: usize = part.iter().map(|delivery| delivery.record.value.len()).sum();
+            let bytes: usize = part.iter().map(|message| message.record.value.len()).sum();
             left = ReadLimits { records: left.records - part.len() as u32, bytes: left.bytes.saturating_sub(bytes) };
             if part.len() == share.records as usize {
                 partition.next += part.len() as u64;

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use ports::Error;
-use ports::broker::consumer_groups::Delivery;
+use ports::broker::consumer_groups::ConsumerRecord;
 use ports::broker::topic_log::TopicLog;
 use ports::broker::topics::{TopicReader, TopicView};
 use rusqlite::{Connection, params};
@@ -19,7 +19,7 @@ impl TopicReader for Embedded {
         self.read("topic_list", list).await
     }
 
-    async fn read(&self, topic: &str, partition: u32, offset: u64, limit: u32) -> Result<Vec<Delivery>, Error> {
+    async fn read(&self, topic: &str, partition: u32, offset: u64, limit: u32) -> Result<Vec<ConsumerRecord>, Error> {
         let name: Arc<str> = topic.into();
         Embedded::read(self, "topic_read", move |sql| {
             let topic = log::topic_in(sql, &name)?;

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use ports::Error;
 use ports::broker::Position;
-use ports::broker::consumer_groups::{AckOutcome, Delivery, GroupMember, Lag};
+use ports::broker::consumer_groups::{AckOutcome, ConsumerRecord, GroupMember, Lag};
 use rusqlite::{Connection, OptionalExtension, params};
 use tokio::time::Instant;
 
@@ -83,29 +83,29 @@ impl LogGroupMember {
 
     /// Reads from the partitions and advances their offsets. A partition that was paused or rewound meanwhile delivers nothing and keeps its
     /// new offset.
-    async fn fetch(&self, ready: Vec<MemberPartition>, limit: u32) -> Result<Vec<Delivery>, Error> {
+    async fn fetch(&self, ready: Vec<MemberPartition>, limit: u32) -> Result<Vec<ConsumerRecord>, Error> {
         let requested = ready.clone();
         let found = self.store.read("poll", move |sql| fetch(sql, &ready, limit)).await?;
         let mut owned = self.owned.lock();
-        let mut deliveries = Vec::new();
-        for (before, deliveries_read) in requested.iter().zip(found) {
-            let Some(last) = deliveries_read.last() else { continue };
+        let mut messages = Vec::new();
+        for (before, messages_read) in requested.iter().zip(found) {
+            let Some(last) = messages_read.last() else { continue };
             let same = |partition: &&mut MemberPartition| partition.number() == before.number();
             let Some(partition) = owned.iter_mut().find(same) else { continue };
             if partition.next == before.next && partition.paused_until == before.paused_until {
                 partition.next = last.position.offset + 1;
-                deliveries.extend(deliveries_read);
+                messages.extend(messages_read);
             }
         }
         let mut next_first = self.next_first.lock();
         *next_first = next_first.wrapping_add(1);
-        Ok(deliveries)
+        Ok(messages)
     }
 }
 
 #[async_trait]
 impl GroupMember for LogGroupMember {
-    async fn poll(&self, limit: u32, timeout: Duration) -> Result<Vec<Delivery>, Error> {
+    async fn poll(&self, limit: u32, timeout: Duration) -> Result<Vec<ConsumerRecord>, Error> {
         let deadline = Instant::now() + timeout;
         let log_ends = self.store.inner.log_ends.clone();
         loop {
@@ -114,9 +114,9 @@ impl GroupMember for LogGroupMember {
             arrived.as_mut().enable();
             let ready = self.ready();
             if !ready.is_empty() {
-                let deliveries = self.fetch(ready, limit.max(1)).await?;
-                if !deliveries.is_empty() {
-                    return Ok(deliveries);
+                let messages = self.fetch(ready, limit.max(1)).await?;
+                if !messages.is_empty() {
+                    return Ok(messages);
                 }
             }
             let until = self.pause_ends().map_or(deadline, |ends| ends.min(deadline));
@@ -208,15 +208,15 @@ impl GroupMember for LogGroupMember {
 }
 
 /// Reads from the partitions in their order until the limit is reached.
-fn fetch(sql: &Connection, owned: &[MemberPartition], limit: u32) -> CommandResult<Vec<Vec<Delivery>>> {
+fn fetch(sql: &Connection, owned: &[MemberPartition], limit: u32) -> CommandResult<Vec<Vec<ConsumerRecord>>> {
     let mut left = limit;
     let one = |partition: &MemberPartition| {
         if left == 0 {
             return Ok(Vec::new());
         }
-        let deliveries = log::read(sql, &partition.name, partition.topic, partition.partition, partition.next, left)?;
-        left -= deliveries.len() as u32;
-        Ok(deliveries)
+        let messages = log::read(sql, &partition.name, partition.topic, partition.partition, partition.next, left)?;
+        left -= messages.len() as u32;
+        Ok(messages)
     };
     owned.iter().map(one).collect()
 }

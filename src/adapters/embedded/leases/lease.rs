@@ -25,7 +25,7 @@ pub(crate) fn read(context: &WriteContext<'_>, partition: PartitionNo) -> Comman
 }
 
 fn lease_row(row: &Row<'_>, now: i64) -> rusqlite::Result<LeaseRow> {
-    let in_flight = match row.get::<_, Option<i64>>(4)? {
+    let open_batch = match row.get::<_, Option<i64>>(4)? {
         None => None,
         Some(token) => Some(OpenClaim {
             token: token as u64,
@@ -42,7 +42,7 @@ fn lease_row(row: &Row<'_>, now: i64) -> rusqlite::Result<LeaseRow> {
         epoch: row.get::<_, i64>(1)? as u64,
         counter: row.get::<_, i64>(3)? as u64,
         remaining,
-        in_flight,
+        open_batch,
         closed: row.get::<_, Option<i64>>(11)?.map(|token| token as u64),
     };
     let first = row.get::<_, Option<i64>>(9)?.unwrap_or_default();

@@ -158,7 +158,7 @@ fn acquire(
         AcquireDecision::Held { by, remaining } => return Ok(Acquisition::Held { by, remaining }),
         AcquireDecision::Taken { epoch, counter, claimer_died, clears_deaths } => {
             if clears_deaths {
-                clear_deaths(context, partition, lease.in_flight.as_ref().map(|open| open.token))?;
+                clear_deaths(context, partition, lease.open_batch.as_ref().map(|open| open.token))?;
             }
             (epoch, counter, claimer_died)
         }
@@ -168,8 +168,8 @@ fn acquire(
         "UPDATE outbox_lease SET owner = ?2, epoch = ?3, counter = ?4, expires_at = ?5, died = ?6 WHERE partition = ?1",
     )?;
     update.execute(params![partition.0, &*owner.0, epoch as i64, counter as i64, expires_at, claimer_died])?;
-    let in_flight = lease.in_flight.map(|open| OpenBatch { token: open.token, session: open.session, claimer_died });
-    Ok(Acquisition::Taken(Acquired { fence: LeaseFence { partition, owner, epoch, counter }, in_flight }))
+    let open_batch = lease.open_batch.map(|open| OpenBatch { token: open.token, session: open.session, claimer_died });
+    Ok(Acquisition::Taken(Acquired { fence: LeaseFence { partition, owner, epoch, counter }, open_batch }))
 }
 
 /// Sets the deaths of rows outside the open batch to zero: they were not in flight when the owner died.
@@ -198,7 +198,7 @@ fn overview(sql: &Connection) -> CommandResult<Vec<PartitionView>> {
             owner: row.get::<_, Option<String>>(1)?.map(|name| InstanceId(name.into())),
             epoch: row.get::<_, i64>(2)? as u64,
             counter: row.get::<_, i64>(3)? as u64,
-            in_flight: row.get::<_, Option<i64>>(4)?.map(|token| token as u64),
+            open_batch: row.get::<_, Option<i64>>(4)?.map(|token| token as u64),
             expires_at: row.get::<_, Option<i64>>(5)?.map(Timestamp::from_millis),
             depth: row.get::<_, i64>(6)? as u64,
         })

@@ -12,7 +12,7 @@ use crate::support::*;
 async fn die(worker: Worker) -> Worker {
     let store = worker.store.clone();
     let acquired = acquire(&store, AcquireReason::Vacant).await;
-    let open = acquired.in_flight.clone().unwrap();
+    let open = acquired.open_batch.clone().unwrap();
     assert!(open.claimer_died);
     let changed = store
         .resolve(&acquired.fence, open.token, BatchOutcome::ClaimerDied, &PoisonPolicy::default())

@@ -129,7 +129,7 @@ async fn crash_between_publish_and_settle_is_resolved_by_the_watermark() {
 
     let store = inline(folder.path(), &clock);
     let acquired = acquire(&store, AcquireReason::Vacant).await;
-    let open = acquired.in_flight.clone().unwrap();
+    let open = acquired.open_batch.clone().unwrap();
     assert_eq!((open.token, open.claimer_died), (batch.token, true));
     store.fence(&open.session).await.unwrap();
     let watermark = store.watermark(PartitionNo(0), None).await.unwrap().unwrap();
@@ -158,7 +158,7 @@ async fn crash_between_claim_and_publish_makes_the_rows_due_again() {
 
     let store = inline(folder.path(), &clock);
     let acquired = acquire(&store, AcquireReason::Vacant).await;
-    let open = acquired.in_flight.clone().unwrap();
+    let open = acquired.open_batch.clone().unwrap();
     store.fence(&open.session).await.unwrap();
     assert_eq!(store.watermark(PartitionNo(0), None).await.unwrap(), None);
     let changed = store
@@ -176,7 +176,7 @@ async fn crash_between_claim_and_publish_makes_the_rows_due_again() {
 }
 
 fn acquire_again(worker: &Worker) -> ports::partitions::Acquired {
-    ports::partitions::Acquired { fence: worker.fence.clone(), in_flight: None }
+    ports::partitions::Acquired { fence: worker.fence.clone(), open_batch: None }
 }
 
 #[tokio::test]
@@ -187,7 +187,7 @@ async fn stale_fence_changes_nothing() {
     let mut worker = Worker::start(&store).await;
     let batch = worker.claim().await;
     let newer = acquire(&store, AcquireReason::Uncertain).await;
-    assert!(!newer.in_flight.as_ref().unwrap().claimer_died);
+    assert!(!newer.open_batch.as_ref().unwrap().claimer_died);
 
     let settlement = ports::outbox::Settlement {
         fence: worker.fence.clone(),

@@ -113,7 +113,7 @@ pub struct Worker {
 impl Worker {
     pub async fn start(store: &Embedded) -> Self {
         let acquired = acquire(store, AcquireReason::Vacant).await;
-        assert_eq!(acquired.in_flight, None);
+        assert_eq!(acquired.open_batch, None);
         Self::of(store, acquired).await
     }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use domain::Timestamp;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
-use kafka::{Compression, Guarantee, Kafka, Options};
+use kafka::{Compression, DeliveryGuarantee, Kafka, Options};
 use kit::TestClock;
 use ports::broker::{Batch, Broker, Published, Record};
 use ports::partitions::{InstanceId, PartitionNo, ProducerSessionId};
@@ -34,7 +34,7 @@ async fn all() {
     recovery().await;
 }
 
-async fn open(guarantee: Guarantee, compression: Compression) -> Kafka {
+async fn open(guarantee: DeliveryGuarantee, compression: Compression) -> Kafka {
     let servers = std::env::var("POSTHASTE_TEST_KAFKA").expect("POSTHASTE_TEST_KAFKA names a broker");
     let id = uuid::Uuid::new_v4().to_string();
     let mut options = Options::new(servers, id.as_str(), InstanceId("bench".into()), Arc::new(TestClock::default()));
@@ -93,7 +93,7 @@ async fn publish(kafka: &Kafka, session: &ProducerSessionId, batch: Batch) -> us
 }
 
 async fn latency() {
-    let kafka = open(Guarantee::ExactlyOnce, Compression::None).await;
+    let kafka = open(DeliveryGuarantee::ExactlyOnce, Compression::None).await;
     let begun = Instant::now();
     let sessions = [kafka.open_session(0).await.expect("opened"), kafka.open_session(1).await.expect("opened")];
     println!("two sessions opened in {:?}", begun.elapsed());
@@ -122,7 +122,7 @@ async fn latency() {
 async fn cohorts() {
     const COHORT: u32 = 32;
     const TRANSACTIONS: u64 = 150;
-    let kafka = open(Guarantee::ExactlyOnce, Compression::None).await;
+    let kafka = open(DeliveryGuarantee::ExactlyOnce, Compression::None).await;
     let sessions = [kafka.open_session(0).await.expect("opened"), kafka.open_session(1).await.expect("opened")];
     let kafka = &kafka;
     for round in 0..4_u64 {
@@ -165,7 +165,7 @@ struct Variant {
 }
 
 impl Variant {
-    async fn open(name: &'static str, guarantee: Guarantee, compression: Compression, headers: usize) -> Self {
+    async fn open(name: &'static str, guarantee: DeliveryGuarantee, compression: Compression, headers: usize) -> Self {
         let kafka = open(guarantee, compression).await;
         let sessions = [kafka.open_session(0).await.expect("opened"), kafka.open_session(1).await.expect("opened")];
         // Created before the measurement. Clones share values and headers, as those of the relay do.
@@ -193,11 +193,11 @@ impl Variant {
 /// Alternates the variants, so that a busy machine or a warm broker affects all of them.
 async fn throughput() {
     let mut variants = [
-        Variant::open("exactly once, 14 headers, none", Guarantee::ExactlyOnce, Compression::None, 14).await,
-        Variant::open("exactly once, 14 headers, lz4", Guarantee::ExactlyOnce, Compression::Lz4, 14).await,
-        Variant::open("exactly once, no headers, none", Guarantee::ExactlyOnce, Compression::None, 0).await,
-        Variant::open("exactly once, no headers, lz4", Guarantee::ExactlyOnce, Compression::Lz4, 0).await,
-        Variant::open("at least once, 14 headers, none", Guarantee::AtLeastOnce, Compression::None, 14).await,
+        Variant::open("exactly once, 14 headers, none", DeliveryGuarantee::ExactlyOnce, Compression::None, 14).await,
+        Variant::open("exactly once, 14 headers, lz4", DeliveryGuarantee::ExactlyOnce, Compression::Lz4, 14).await,
+        Variant::open("exactly once, no headers, none", DeliveryGuarantee::ExactlyOnce, Compression::None, 0).await,
+        Variant::open("exactly once, no headers, lz4", DeliveryGuarantee::ExactlyOnce, Compression::Lz4, 0).await,
+        Variant::open("at least once, 14 headers, none", DeliveryGuarantee::AtLeastOnce, Compression::None, 14).await,
     ];
     for round in 1..=ROUNDS {
         for variant in &mut variants {
@@ -212,7 +212,7 @@ async fn throughput() {
 }
 
 async fn recovery() {
-    let kafka = open(Guarantee::ExactlyOnce, Compression::None).await;
+    let kafka = open(DeliveryGuarantee::ExactlyOnce, Compression::None).await;
     let session = kafka.open_session(0).await.expect("opened");
     for partition in 0..PARTITIONS {
         publish(&kafka, &session, batch(partition, 7, vec![record(&kafka, 1, 14)])).await;

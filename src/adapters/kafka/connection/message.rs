@@ -2,7 +2,7 @@
 use std::sync::Arc;
 
 use domain::Timestamp;
-use ports::broker::consumer_groups::Delivery;
+use ports::broker::consumer_groups::ConsumerRecord;
 use ports::broker::{NULL_KEY, NULL_VALUE, Position, RAW_KEY, Record, RecordHeaders, is_virtual_header};
 use rdkafka::Message;
 use rdkafka::message::{BorrowedHeaders, BorrowedMessage, Header, Headers, OwnedHeaders};
@@ -33,7 +33,7 @@ fn virtual_headers<'a>(key: Option<&'a [u8]>, value: Option<&[u8]>) -> impl Iter
 
 /// A consumed message. Other applications may write to the topic: a missing key and a missing value (a tombstone) become empty, and
 /// invalid UTF-8 in a key is replaced. Headers keep the difference, so that the record is written as it was when it is forwarded or replayed.
-pub(crate) fn delivery(message: &BorrowedMessage<'_>, topic: &Arc<str>) -> Delivery {
+pub(crate) fn consumer_record(message: &BorrowedMessage<'_>, topic: &Arc<str>) -> ConsumerRecord {
     let position = Position {
         topic: Arc::clone(topic),
         partition: message.partition().unsigned_abs(),
@@ -48,7 +48,7 @@ pub(crate) fn delivery(message: &BorrowedMessage<'_>, topic: &Arc<str>) -> Deliv
         value: message.payload().unwrap_or_default().into(),
         timestamp: Timestamp::from_millis(message.timestamp().to_millis().unwrap_or_default()),
     };
-    Delivery { position, record }
+    ConsumerRecord { position, record }
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use ports::Error;
 use ports::broker::Position;
-use ports::broker::consumer_groups::{AckOutcome, ConsumerGroups, Delivery, GroupMember, Lag};
+use ports::broker::consumer_groups::{AckOutcome, ConsumerGroups, ConsumerRecord, GroupMember, Lag};
 use rdkafka::config::FromClientConfigAndContext;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use tokio::sync::oneshot;
@@ -105,7 +105,7 @@ impl KafkaMember {
 
 #[async_trait]
 impl GroupMember for KafkaMember {
-    async fn poll(&self, limit: u32, timeout: Duration) -> Result<Vec<Delivery>, Error> {
+    async fn poll(&self, limit: u32, timeout: Duration) -> Result<Vec<ConsumerRecord>, Error> {
         let deadline = Instant::now() + timeout;
         loop {
             let (paused, resumes) = self.paused();
@@ -113,9 +113,9 @@ impl GroupMember for KafkaMember {
             let wait = until.saturating_duration_since(Instant::now());
             let limit = limit.max(1) as usize;
             let paused = paused.into_iter().collect();
-            let deliveries = self.request(|reply| MemberRequest::Poll { limit, wait, paused, reply }).await?;
-            if !deliveries.is_empty() || Instant::now() >= deadline {
-                return Ok(deliveries);
+            let messages = self.request(|reply| MemberRequest::Poll { limit, wait, paused, reply }).await?;
+            if !messages.is_empty() || Instant::now() >= deadline {
+                return Ok(messages);
             }
         }
     }

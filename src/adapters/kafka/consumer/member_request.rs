@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ports::Error;
 use ports::broker::Position;
-use ports::broker::consumer_groups::{AckOutcome, Delivery, Lag};
+use ports::broker::consumer_groups::{AckOutcome, ConsumerRecord, Lag};
 use rdkafka::error::KafkaResult;
 use tokio::sync::oneshot;
 
@@ -16,7 +16,7 @@ pub(crate) type MemberReply<T> = oneshot::Sender<Result<T, Error>>;
 /// A request to a group member's thread, or an event that wakes it.
 pub(crate) enum MemberRequest {
     /// Deliver at most `limit` messages of partitions that are not paused; wait for the first.
-    Poll { limit: usize, wait: Duration, paused: BTreeSet<AssignedPartition>, reply: MemberReply<Vec<Delivery>> },
+    Poll { limit: usize, wait: Duration, paused: BTreeSet<AssignedPartition>, reply: MemberReply<Vec<ConsumerRecord>> },
     /// Commit these positions, and acknowledge all earlier ones with them.
     Acknowledge { positions: Vec<Position>, reply: MemberReply<AckOutcome> },
     /// Make every unacknowledged message deliverable again.

@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use ports::Error;
 use ports::broker::Position;
-use ports::broker::consumer_groups::{AckOutcome, Delivery, Lag};
+use ports::broker::consumer_groups::{AckOutcome, ConsumerRecord, Lag};
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::{KafkaError, KafkaResult};
 use rdkafka::{Message, TopicPartitionList};
 
-use crate::connection::message::delivery;
+use crate::connection::message::consumer_record;
 use crate::consumer::context::{AssignmentChange, MemberContext, apply};
 use crate::consumer::member_request::{MemberReply, MemberRequest};
 use crate::consumer::offset_commits::{AssignedPartition, CommitNumber, OffsetCommits, PendingAcknowledgement};
@@ -32,7 +32,7 @@ struct WaitingPoll {
     limit: usize,
     deadline: Instant,
     paused: BTreeSet<AssignedPartition>,
-    reply: MemberReply<Vec<Delivery>>,
+    reply: MemberReply<Vec<ConsumerRecord>>,
 }
 
 /// The state of a member's thread.
@@ -144,13 +144,13 @@ impl MemberThread {
                     let partition = (Arc::clone(topic), message.partition().unsigned_abs());
                     // A message of a partition that was revoked meanwhile belongs to another member.
                     if let Some(buffer) = self.buffers.get_mut(&partition) {
-                        let delivery = delivery(&message, topic);
-                        if buffer.log_was_truncated(&delivery) {
-                            report_truncated_log(&delivery.position, buffer);
-                            buffer.restart(delivery.position.offset);
-                            self.commits.restart(partition, delivery.position.offset);
+                        let message = consumer_record(&message, topic);
+                        if buffer.log_was_truncated(&message) {
+                            report_truncated_log(&message.position, buffer);
+                            buffer.restart(message.position.offset);
+                            self.commits.restart(partition, message.position.offset);
                         }
-                        buffer.push(delivery);
+                        buffer.push(message);
                     }
                 }
                 Some(Err(error)) => {
@@ -297,17 +297,17 @@ impl MemberThread {
         let first = self.next_first % ready.len();
         ready.rotate_left(first);
         self.next_first = self.next_first.wrapping_add(1);
-        let mut deliveries = Vec::new();
+        let mut messages = Vec::new();
         for buffer in ready {
-            deliveries.append(&mut buffer.take(limit - deliveries.len()));
-            if deliveries.len() >= limit {
+            messages.append(&mut buffer.take(limit - messages.len()));
+            if messages.len() >= limit {
                 break;
             }
         }
-        if let Err(Ok(undelivered)) = reply.send(Ok(deliveries)) {
-            for delivery in undelivered.iter().rev() {
-                let partition = (Arc::clone(&delivery.position.topic), delivery.position.partition);
-                self.buffers.entry(partition).and_modify(|buffer| buffer.rewind_to(delivery.position.offset));
+        if let Err(Ok(undelivered)) = reply.send(Ok(messages)) {
+            for message in undelivered.iter().rev() {
+                let partition = (Arc::clone(&message.position.topic), message.position.partition);
+                self.buffers.entry(partition).and_modify(|buffer| buffer.rewind_to(message.position.offset));
             }
         }
     }

@@ -2,12 +2,12 @@
 use std::collections::VecDeque;
 
 use domain::Timestamp;
-use ports::broker::consumer_groups::Delivery;
+use ports::broker::consumer_groups::ConsumerRecord;
 
 /// Messages of one topic partition. A delivered message stays in the buffer until it is acknowledged, so that a rewind needs no broker.
 #[derive(Debug, Default)]
 pub(crate) struct PartitionBuffer {
-    messages: VecDeque<Delivery>,
+    messages: VecDeque<ConsumerRecord>,
     /// How many messages, from the first, are in flight.
     in_flight: usize,
     /// Bytes of the values of the messages that are not in flight.
@@ -19,7 +19,7 @@ pub(crate) struct PartitionBuffer {
     /// Every lower offset was acknowledged.
     acknowledged: u64,
     /// The last message that was acknowledged.
-    last_acknowledged: Option<Delivery>,
+    last_acknowledged: Option<ConsumerRecord>,
     /// The group is revoking the partition: no more messages are delivered.
     pub(crate) is_leaving: bool,
     /// The consumer is paused for this partition, because the buffer is full.
@@ -30,13 +30,13 @@ impl PartitionBuffer {
     /// Whether this message shows that the partition's log went back: its offset was fetched before with a different message. The client fetches each
     /// offset of an assignment once, unless its fetch position is no longer in the log. Exception: a rebalance may return the last message a second
     /// time.
-    pub(crate) fn log_was_truncated(&self, delivery: &Delivery) -> bool {
-        let offset = delivery.position.offset;
+    pub(crate) fn log_was_truncated(&self, message: &ConsumerRecord) -> bool {
+        let offset = message.position.offset;
         let known = || {
             let held = self.messages.binary_search_by_key(&offset, |held| held.position.offset);
             held.ok().map(|at| &self.messages[at]).or(self.last_acknowledged.as_ref())
         };
-        self.fetched.is_some_and(|next| offset < next) && known() != Some(delivery)
+        self.fetched.is_some_and(|next| offset < next) && known() != Some(message)
     }
 
     /// Begins again at this offset of a log that went back. What was fetched before is no longer in the log.
@@ -46,14 +46,14 @@ impl PartitionBuffer {
     }
 
     /// Adds a fetched message. Ignores one that was added or acknowledged before.
-    pub(crate) fn push(&mut self, delivery: Delivery) {
-        let offset = delivery.position.offset;
+    pub(crate) fn push(&mut self, message: ConsumerRecord) {
+        let offset = message.position.offset;
         if self.fetched.is_some_and(|next| offset < next) || offset < self.acknowledged {
             return;
         }
         self.fetched = Some(offset + 1);
-        self.ready_bytes += delivery.record.value.len();
-        self.messages.push_back(delivery);
+        self.ready_bytes += message.record.value.len();
+        self.messages.push_back(message);
     }
 
     /// How many messages can be delivered now.
@@ -72,9 +72,9 @@ impl PartitionBuffer {
     }
 
     /// Delivers at most `limit` messages.
-    pub(crate) fn take(&mut self, limit: usize) -> Vec<Delivery> {
+    pub(crate) fn take(&mut self, limit: usize) -> Vec<ConsumerRecord> {
         let count = self.ready().min(limit);
-        let taken: Vec<Delivery> = self.messages.range(self.in_flight..self.in_flight + count).cloned().collect();
+        let taken: Vec<ConsumerRecord> = self.messages.range(self.in_flight..self.in_flight + count).cloned().collect();
         self.set_in_flight(self.in_flight + count);
         self.delivered = taken.last().map_or(self.delivered, |last| self.delivered.max(last.position.offset + 1));
         taken
@@ -93,14 +93,14 @@ impl PartitionBuffer {
 
     /// Makes the unacknowledged messages from this offset on deliverable again.
     pub(crate) fn rewind_to(&mut self, offset: u64) {
-        let before = self.messages.partition_point(|delivery| delivery.position.offset < offset);
+        let before = self.messages.partition_point(|message| message.position.offset < offset);
         self.set_in_flight(self.in_flight.min(before));
     }
 
     /// Acknowledges every message below this offset.
     pub(crate) fn acknowledge(&mut self, next: u64) {
         self.acknowledged = self.acknowledged.max(next);
-        let done = self.messages.partition_point(|delivery| delivery.position.offset < next);
+        let done = self.messages.partition_point(|message| message.position.offset < next);
         self.set_in_flight(self.in_flight.max(done));
         self.last_acknowledged = self.messages.drain(..done).next_back().or(self.last_acknowledged.take());
         self.in_flight -= done;
@@ -118,7 +118,7 @@ impl PartitionBuffer {
 
     /// The timestamp of the oldest unacknowledged message.
     pub(crate) fn oldest(&self) -> Option<Timestamp> {
-        self.messages.front().map(|delivery| delivery.record.timestamp)
+        self.messages.front().map(|message| message.record.timestamp)
     }
 
     /// The offset after the last fetched one.
@@ -129,7 +129,7 @@ impl PartitionBuffer {
     /// The first `count` messages are in flight from now on.
     fn set_in_flight(&mut self, count: usize) {
         let bytes = |range: std::ops::Range<usize>| -> usize {
-            self.messages.range(range).map(|delivery| delivery.record.value.len()).sum()
+            self.messages.range(range).map(|message| message.record.value.len()).sum()
         };
         if count >= self.in_flight {
             self.ready_bytes -= bytes(self.in_flight..count);
@@ -148,7 +148,7 @@ mod tests {
 
     use super::*;
 
-    fn delivery(offset: u64) -> Delivery {
+    fn consumer_record(offset: u64) -> ConsumerRecord {
         let topic: Arc<str> = "t".into();
         let record = Record {
             topic: topic.clone(),
@@ -157,17 +157,17 @@ mod tests {
             value: b"12".as_slice().into(),
             timestamp: Timestamp::from_millis(offset as i64),
         };
-        Delivery { position: Position { topic, partition: 0, offset }, record }
+        ConsumerRecord { position: Position { topic, partition: 0, offset }, record }
     }
 
     fn buffer(offsets: &[u64]) -> PartitionBuffer {
         let mut buffer = PartitionBuffer::default();
-        offsets.iter().for_each(|offset| buffer.push(delivery(*offset)));
+        offsets.iter().for_each(|offset| buffer.push(consumer_record(*offset)));
         buffer
     }
 
-    fn offsets(deliveries: &[Delivery]) -> Vec<u64> {
-        deliveries.iter().map(|delivery| delivery.position.offset).collect()
+    fn offsets(messages: &[ConsumerRecord]) -> Vec<u64> {
+        messages.iter().map(|message| message.position.offset).collect()
     }
 
     #[test]
@@ -227,13 +227,13 @@ mod tests {
     #[test]
     fn repeated_message_does_not_mean_that_the_log_was_truncated() {
         let mut buffer = buffer(&[3, 4, 7]);
-        assert!([3, 4, 7, 8].iter().all(|offset| !buffer.log_was_truncated(&delivery(*offset))));
+        assert!([3, 4, 7, 8].iter().all(|offset| !buffer.log_was_truncated(&consumer_record(*offset))));
         buffer.take(3);
         buffer.rewind();
         buffer.acknowledge(8);
 
         assert!(
-            !buffer.log_was_truncated(&delivery(7)),
+            !buffer.log_was_truncated(&consumer_record(7)),
             "the last one may be delivered again after its acknowledgement"
         );
     }
@@ -243,13 +243,13 @@ mod tests {
         let mut buffer = buffer(&[998, 999, 1_000]);
         buffer.take(2);
         buffer.acknowledge(999);
-        let mut other = delivery(999);
+        let mut other = consumer_record(999);
         other.record.value = b"new".as_slice().into();
         assert!(buffer.log_was_truncated(&other), "another message at an offset that is in flight");
-        assert!(buffer.log_was_truncated(&delivery(950)), "an offset below the acknowledged ones");
+        assert!(buffer.log_was_truncated(&consumer_record(950)), "an offset below the acknowledged ones");
 
         buffer.restart(950);
-        (950..953).for_each(|offset| buffer.push(delivery(offset)));
+        (950..953).for_each(|offset| buffer.push(consumer_record(offset)));
 
         assert!(!buffer.has_delivered(999), "a message of the log before");
         assert_eq!((buffer.acknowledged(), buffer.in_flight(), buffer.ready_bytes()), (950, 0, 6));

@@ -16,7 +16,7 @@ use ports::partitions::ProducerSessionId;
 
 use crate::connection::blocking_call::client_stopped;
 use crate::connection::broker_contact::BrokerContact;
-use crate::options::{Guarantee, Options};
+use crate::options::{DeliveryGuarantee, Options};
 use crate::producer::refused_sizes::RefusedSizes;
 use crate::producer::sender::RecordSender;
 use crate::producer::session::dead_sessions::DeadSessions;
@@ -103,7 +103,7 @@ impl SessionRegistry {
             "another session of its slot was opened",
         );
         let producer = match self.options.guarantee {
-            Guarantee::ExactlyOnce => {
+            DeliveryGuarantee::ExactlyOnce => {
                 let mut producer = self.init_producer(&transactional_id)?;
                 let partition =
                     self.watermark_partition(&mut producer, &transactional_id).map_err(StepError::Failed)?;
@@ -112,7 +112,7 @@ impl SessionRegistry {
                 }
                 SessionProducer::Transactional(Box::new(producer), partition)
             }
-            Guarantee::AtLeastOnce => {
+            DeliveryGuarantee::AtLeastOnce => {
                 let sender = RecordSender::open(&self.options, &self.contact).map_err(StepError::Failed)?;
                 SessionProducer::AtLeastOnce(sender)
             }

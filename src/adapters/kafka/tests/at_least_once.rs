@@ -1,7 +1,7 @@
 //! The guarantee at least once: batches may be partly published, keys keep their order, and watermarks of exactly once still count.
 use std::time::{Duration, Instant};
 
-use kafka::{Guarantee, Options};
+use kafka::{DeliveryGuarantee, Options};
 use kit::TestClock;
 use kit::wait::scaled;
 use outbox::topics::WATERMARK_TOPIC;
@@ -14,7 +14,7 @@ use crate::support::{
 };
 
 async fn installation() -> Installation {
-    Installation::with(|options| options.guarantee = Guarantee::AtLeastOnce).await
+    Installation::with(|options| options.guarantee = DeliveryGuarantee::AtLeastOnce).await
 }
 
 #[tokio::test]
@@ -38,7 +38,7 @@ async fn batch_is_published_in_order_without_a_watermark() {
 
 #[tokio::test]
 async fn key_stops_at_its_refused_record_and_other_keys_go_on() {
-    let installation = Installation::with_small_batches(Guarantee::AtLeastOnce).await;
+    let installation = Installation::with_small_batches(DeliveryGuarantee::AtLeastOnce).await;
     let session = installation.session(0).await;
     let large = noise(12_000);
     let batch =
@@ -56,7 +56,7 @@ async fn key_stops_at_its_refused_record_and_other_keys_go_on() {
 
 #[tokio::test]
 async fn valid_records_are_not_refused_with_an_invalid_one() {
-    let installation = Installation::with_small_batches(Guarantee::AtLeastOnce).await;
+    let installation = Installation::with_small_batches(DeliveryGuarantee::AtLeastOnce).await;
     let session = installation.session(0).await;
     let large = noise(12_000);
     // Many keys, so that the invalid record shares its request with others.
@@ -102,7 +102,7 @@ async fn batch_left_open_by_exactly_once_is_resolved_at_least_once() {
     let session = before.session(0).await;
     before.committed(&session, batch(P0, 5, before.records(&[("a", "5")]))).await;
 
-    let after = before.other_instance(Guarantee::AtLeastOnce).await;
+    let after = before.other_instance(DeliveryGuarantee::AtLeastOnce).await;
     after.kafka.fence(&session).await.expect("fenced");
 
     assert_eq!(after.watermark(&session, P0).await, Some(5));
@@ -125,7 +125,7 @@ async fn append_works_without_transactions() {
 
 #[tokio::test]
 async fn append_of_refused_records_alone_is_rejected_and_of_some_is_unknown() {
-    let installation = Installation::with_small_batches(Guarantee::AtLeastOnce).await;
+    let installation = Installation::with_small_batches(DeliveryGuarantee::AtLeastOnce).await;
     let large = noise(12_000);
     let append = |records: &[(&str, &str)]| installation.kafka.append(installation.records(records));
 
@@ -159,7 +159,7 @@ async fn fence_of_a_dead_session_does_not_end_its_successor() {
 /// A topic of another service that was never created must not stop the relay, and one of the installation's own must not park its events.
 #[tokio::test]
 async fn only_records_of_a_missing_topic_of_another_service_are_refused() {
-    let creator = Options { guarantee: Guarantee::AtLeastOnce, ..options(&servers(), &TestClock::default()) };
+    let creator = Options { guarantee: DeliveryGuarantee::AtLeastOnce, ..options(&servers(), &TestClock::default()) };
     // After an outage, an adapter that may create topics would create the deleted one again.
     let options = Options { create_topics: false, ..creator.clone() };
     drop(opened(creator).await);
@@ -210,7 +210,7 @@ async fn missing_topic_is_refused_although_the_lease_ends_before_the_client_repo
 async fn only_records_of_a_partition_without_a_leader_are_refused() {
     let proxy = Proxy::to(&servers());
     let mut options = options(&proxy.address, &TestClock::default());
-    (options.guarantee, options.delivery_timeout) = (Guarantee::AtLeastOnce, scaled(Duration::from_secs(10)));
+    (options.guarantee, options.delivery_timeout) = (DeliveryGuarantee::AtLeastOnce, scaled(Duration::from_secs(10)));
     let installation = Installation::of(opened(options).await);
     let topic = installation.kafka.options().topic("customers");
     create_topic(&topic, 1, &[]).await;

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use kafka::{Guarantee, Kafka, KafkaProbe};
+use kafka::{DeliveryGuarantee, Kafka, KafkaProbe};
 use kit::{Backend, TestClock, conformance_suite};
 use ports::broker::Broker;
 use ports::broker::consumer_groups::ConsumerGroups;
@@ -20,7 +20,7 @@ struct KafkaFixture {
 }
 
 impl KafkaFixture {
-    async fn open(guarantee: Guarantee) -> Self {
+    async fn open(guarantee: DeliveryGuarantee) -> Self {
         let clock = TestClock::default();
         let mut options = options(&servers(), &clock);
         options.guarantee = guarantee;
@@ -74,7 +74,7 @@ macro_rules! backend {
     };
 }
 
-backend!(ExactlyOnce, Guarantee::ExactlyOnce);
+backend!(ExactlyOnce, DeliveryGuarantee::ExactlyOnce);
 
 conformance_suite!(broker, ExactlyOnce);
 conformance_suite!(consumer_groups, ExactlyOnce);

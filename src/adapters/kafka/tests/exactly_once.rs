@@ -3,7 +3,7 @@ use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use futures::join;
-use kafka::Guarantee;
+use kafka::DeliveryGuarantee;
 use kit::TestClock;
 use kit::wait::scaled;
 use outbox::topics::WATERMARK_TOPIC;
@@ -32,7 +32,7 @@ async fn zombie_commits_nothing_after_another_instance_fenced_its_session() {
     let zombie = Installation::new().await;
     let session = zombie.session(0).await;
     zombie.committed(&session, batch(P0, 1, zombie.records(&[("a", "1")]))).await;
-    let other = zombie.other_instance(Guarantee::ExactlyOnce).await;
+    let other = zombie.other_instance(DeliveryGuarantee::ExactlyOnce).await;
 
     other.kafka.fence(&session).await.expect("fenced");
     let results = [
@@ -73,7 +73,7 @@ async fn concurrent_fences_of_one_session_do_not_fence_each_other() {
     let installation = Installation::new().await;
     let former = installation.session(0).await;
     installation.committed(&former, batch(P0, 1, installation.records(&[("a", "1")]))).await;
-    let other = installation.other_instance(Guarantee::ExactlyOnce).await;
+    let other = installation.other_instance(DeliveryGuarantee::ExactlyOnce).await;
 
     let begun = Instant::now();
     let fences = join_all((0..16).map(|_| other.kafka.fence(&former))).await;
@@ -139,7 +139,7 @@ async fn publish_with_unknown_outcome(when: CutAt) -> (Option<u64>, Vec<String>)
     assert!(matches!(result, Published::Unknown(_) | Published::SessionLost(_)), "{result:?}");
     let late = installation.publish(&session, batch(P1, 3, installation.records(&[("b", "late")]))).await;
     assert!(matches!(late, Published::SessionLost(_)), "{late:?}");
-    let other = installation.other_instance(Guarantee::ExactlyOnce).await;
+    let other = installation.other_instance(DeliveryGuarantee::ExactlyOnce).await;
     other.kafka.fence(&session).await.expect("fenced");
     (other.watermark(&session, P0).await, other.values().await)
 }
@@ -209,7 +209,7 @@ async fn commit_response_that_arrives_at_the_commit_timeout_ends_no_process() {
             }
         }
     }
-    let by_key = installation.other_instance(Guarantee::ExactlyOnce).await.by_key().await;
+    let by_key = installation.other_instance(DeliveryGuarantee::ExactlyOnce).await.by_key().await;
     assert!(by_key.values().all(|values| values.is_sorted_by(|one, next| one < next)), "{by_key:?}");
     assert!(committed.iter().all(|(key, value)| by_key[key].contains(value)), "{committed:?} in {by_key:?}");
     let is_visible = |(key, value): &(String, String)| by_key.get(key).is_some_and(|values| values.contains(value));
@@ -243,7 +243,7 @@ async fn two_concurrent_sessions_keep_the_order_of_each_key() {
 
 #[tokio::test]
 async fn record_above_the_brokers_limit_is_refused_and_the_others_are_published() {
-    let installation = Installation::with_small_batches(Guarantee::ExactlyOnce).await;
+    let installation = Installation::with_small_batches(DeliveryGuarantee::ExactlyOnce).await;
     let session = installation.session(0).await;
     let large = noise(12_000);
     // One key, so that all records share a partition and a request.
@@ -262,7 +262,7 @@ async fn record_above_the_brokers_limit_is_refused_and_the_others_are_published(
 
 #[tokio::test]
 async fn equally_large_records_are_refused_at_once_until_the_refusal_expires() {
-    let installation = Installation::with_small_batches(Guarantee::ExactlyOnce).await;
+    let installation = Installation::with_small_batches(DeliveryGuarantee::ExactlyOnce).await;
     let session = installation.session(0).await;
     let (large, larger) = (noise(12_000), noise(13_000));
     let mixed = |token| {
@@ -288,7 +288,7 @@ async fn equally_large_records_are_refused_at_once_until_the_refusal_expires() {
 
 #[tokio::test]
 async fn records_that_exceed_the_brokers_limit_only_together_are_published() {
-    let installation = Installation::with_small_batches(Guarantee::ExactlyOnce).await;
+    let installation = Installation::with_small_batches(DeliveryGuarantee::ExactlyOnce).await;
     let session = installation.session(0).await;
     let values: Vec<String> = (0..10).map(|at| format!("{at}{}", noise(900))).collect();
     let records = values.iter().map(|value| installation.make.record("k", value)).collect();
@@ -368,7 +368,7 @@ async fn batch_is_published_although_its_caller_was_dropped() {
 
 #[tokio::test]
 async fn refused_append_returns_the_rejection() {
-    let installation = Installation::with_small_batches(Guarantee::ExactlyOnce).await;
+    let installation = Installation::with_small_batches(DeliveryGuarantee::ExactlyOnce).await;
     let records = installation.records(&[("a", "1"), ("b", &noise(12_000))]);
 
     let result = installation.kafka.append(records).await;

@@ -2,10 +2,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use kafka::Guarantee;
+use kafka::DeliveryGuarantee;
 use kit::wait::scaled;
 use outbox::topics::WATERMARK_TOPIC;
-use ports::broker::consumer_groups::Delivery;
+use ports::broker::consumer_groups::ConsumerRecord;
 use ports::broker::topics::TopicReader;
 use ports::broker::{Broker, Published};
 use ports::partitions::InstanceId;
@@ -19,7 +19,7 @@ use crate::support::{
 #[tokio::test(flavor = "multi_thread")]
 async fn sessions_of_every_instance_end_and_the_watermarks_are_final() {
     let installation = Installation::new().await;
-    let other = installation.other_instance(Guarantee::ExactlyOnce).await;
+    let other = installation.other_instance(DeliveryGuarantee::ExactlyOnce).await;
     let (own, unused) = (installation.session(0).await, installation.session(1).await);
     let foreign = other.session(0).await;
     installation.committed(&own, batch(P0, 5, installation.records(&[("a", "1")]))).await;
@@ -58,7 +58,7 @@ async fn open_transaction_of_a_forgotten_session_is_aborted() {
     dead.send(record).map_err(|(error, _)| error).expect("sent");
     dead.flush(TIMEOUT).expect("delivered");
 
-    let other = installation.other_instance(Guarantee::ExactlyOnce).await;
+    let other = installation.other_instance(DeliveryGuarantee::ExactlyOnce).await;
     let begun = Instant::now();
     let watermarks = other.fence_all().await;
 
@@ -74,7 +74,7 @@ async fn registered(installation: &Installation) -> BTreeSet<String> {
     settle(std::slice::from_ref(&topic));
     let mut ids = BTreeSet::new();
     for partition in 0..installation.kafka.options().partitions {
-        for Delivery { record, .. } in installation.kafka.read(&topic, partition, 0, 1_000).await.expect("read") {
+        for ConsumerRecord { record, .. } in installation.kafka.read(&topic, partition, 0, 1_000).await.expect("read") {
             let Some(id) = record.key.strip_prefix("producer:") else { continue };
             if record.value.is_empty() {
                 ids.remove(id)
@@ -102,7 +102,7 @@ async fn the_transactional_id_of_each_session_is_registered() {
 #[tokio::test(flavor = "multi_thread")]
 async fn sessions_of_an_instance_that_is_no_member_are_fenced_and_forgotten() {
     let installation = Installation::new().await;
-    let other = installation.other_instance(Guarantee::ExactlyOnce).await;
+    let other = installation.other_instance(DeliveryGuarantee::ExactlyOnce).await;
     let (own, gone) = (installation.session(0).await, other.session(0).await);
     let [own_id, gone_id] = [&own, &gone].map(|session| transactional_id(session).to_owned());
     let forget = async || installation.kafka.forget_sessions(&[InstanceId("kit".into())], 10).await.expect("forgotten");

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use kafka::Guarantee;
+use kafka::DeliveryGuarantee;
 use kit::wait::scaled;
 use outbox::partition::topic_partition;
-use ports::broker::consumer_groups::{AckOutcome, ConsumerGroups, Delivery, GroupMember};
+use ports::broker::consumer_groups::{AckOutcome, ConsumerGroups, ConsumerRecord, GroupMember};
 use ports::broker::topics::TopicReader;
 use ports::broker::{Broker, Position};
 use rdkafka::ClientConfig;
@@ -27,7 +27,7 @@ async fn join(installation: &Installation) -> Arc<dyn GroupMember> {
     installation.kafka.join(&group_of(installation), &topics, 0, 1).await.expect("joined")
 }
 
-async fn polled(source: &Arc<dyn GroupMember>, at_least: usize) -> Vec<Delivery> {
+async fn polled(source: &Arc<dyn GroupMember>, at_least: usize) -> Vec<ConsumerRecord> {
     let (begun, mut all) = (Instant::now(), Vec::new());
     while all.len() < at_least {
         all.extend(source.poll(100, POLL_TIMEOUT).await.expect("the poll succeeds"));
@@ -36,8 +36,8 @@ async fn polled(source: &Arc<dyn GroupMember>, at_least: usize) -> Vec<Delivery>
     all
 }
 
-fn positions(deliveries: &[Delivery]) -> Vec<Position> {
-    deliveries.iter().map(|delivery| delivery.position.clone()).collect()
+fn positions(messages: &[ConsumerRecord]) -> Vec<Position> {
+    messages.iter().map(|message| message.position.clone()).collect()
 }
 
 /// Appends `count` records for each of eight keys, which use both partitions of the topic.
@@ -98,9 +98,9 @@ async fn slow_member_loses_its_partition_and_keeps_the_others() {
         slow.acknowledge(&positions(&in_flight)).await.expect("the messages of the other partition are acknowledged");
     assert_eq!(late, AckOutcome::PartitionsLost);
     drop(second);
-    let of_lost = |delivery: &&Delivery| delivery.position.partition == taken[0].position.partition;
+    let of_lost = |message: &&ConsumerRecord| message.position.partition == taken[0].position.partition;
     let again = polled(&slow, in_flight.iter().filter(of_lost).count()).await;
-    assert!(again.iter().all(|delivery| of_lost(&delivery)), "the others were acknowledged: {again:?}");
+    assert!(again.iter().all(|message| of_lost(&message)), "the others were acknowledged: {again:?}");
 }
 
 #[tokio::test]
@@ -125,7 +125,7 @@ async fn acknowledgement_of_a_message_delivered_before_a_revocation_is_refused()
     assert_eq!(late, AckOutcome::PartitionsLost, "the slow member has delivered nothing since the partition came back");
     drop(slow);
     let again = polled(&join(&installation).await, 16 - of_it.len()).await;
-    assert!(again.iter().all(|delivery| delivery.position.partition != partition), "the offset went back");
+    assert!(again.iter().all(|message| message.position.partition != partition), "the offset went back");
 }
 
 /// Polls and acknowledges without a pause, and appends records when there are none, until the flag is set.
@@ -212,7 +212,7 @@ async fn begin_during_a_commit() -> (Duration, Vec<String>) {
     let took = begun.elapsed();
     installation.kafka.append(installation.records(&[("a", "sent after")])).await.expect("appended");
     let read = polled(&join(&installation).await, 1).await;
-    (took, read.iter().map(|delivery| String::from_utf8_lossy(&delivery.record.value).into_owned()).collect())
+    (took, read.iter().map(|message| String::from_utf8_lossy(&message.record.value).into_owned()).collect())
 }
 
 /// A coordinator acknowledges a commit before the last stable offset has passed it.
@@ -304,7 +304,7 @@ async fn messages_of_other_applications_are_read_unchanged() {
 async fn record_that_is_appended_again_keeps_its_key_its_value_and_its_partition() {
     let producer: BaseProducer = ClientConfig::new().set("bootstrap.servers", servers()).create().expect("a producer");
     let number = 200_i64.to_be_bytes();
-    for guarantee in [Guarantee::ExactlyOnce, Guarantee::AtLeastOnce] {
+    for guarantee in [DeliveryGuarantee::ExactlyOnce, DeliveryGuarantee::AtLeastOnce] {
         let installation = Installation::with(|options| options.guarantee = guarantee).await;
         let topic = installation.kafka.options().topic("order.events");
         let partition = outbox::partition::topic_partition(&number, 2);
@@ -316,17 +316,18 @@ async fn record_that_is_appended_again_keeps_its_key_its_value_and_its_partition
         let member = join(&installation).await;
         let read = polled(&member, 3).await;
 
-        let records = read.into_iter().map(|delivery| delivery.record).collect();
+        let records = read.into_iter().map(|message| message.record).collect();
         installation.kafka.append(records).await.expect("appended");
 
         let again = polled(&member, 3).await;
-        let parts = |delivery: &Delivery| {
+        let parts = |message: &ConsumerRecord| {
             let bytes = |bytes: Option<&[u8]>| bytes.map(<[u8]>::to_vec);
-            let Delivery { record, .. } = delivery;
+            let ConsumerRecord { record, .. } = message;
             (bytes(record.key_bytes()), bytes(record.value_bytes()), record.headers.len())
         };
-        let with_key: Vec<&Delivery> = again.iter().filter(|delivery| delivery.record.key_bytes().is_some()).collect();
-        assert!(with_key.iter().all(|delivery| delivery.position.partition == partition), "{with_key:?}");
+        let with_key: Vec<&ConsumerRecord> =
+            again.iter().filter(|message| message.record.key_bytes().is_some()).collect();
+        assert!(with_key.iter().all(|message| message.position.partition == partition), "{with_key:?}");
         let (key, value) = (Some(number.to_vec()), Some(b"value".to_vec()));
         assert_eq!(with_key.into_iter().map(parts).collect::<Vec<_>>(), [(key.clone(), value, 1), (key, None, 2)]);
         let without: Vec<_> = again.iter().map(parts).filter(|(key, ..)| key.is_none()).collect();
@@ -349,8 +350,8 @@ async fn more_messages_than_the_prefetch_limit_arrive_in_order() {
     }
 
     for partition in 0..2 {
-        let of_it = all.iter().filter(|delivery| delivery.position.partition == partition);
-        let offsets: Vec<u64> = of_it.map(|delivery| delivery.position.offset).collect();
+        let of_it = all.iter().filter(|message| message.position.partition == partition);
+        let offsets: Vec<u64> = of_it.map(|message| message.position.offset).collect();
         assert!(offsets.is_sorted_by(|a, b| a < b), "{offsets:?}");
     }
 }

@@ -3,7 +3,7 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use kafka::{Guarantee, Kafka, KafkaProbe};
+use kafka::{DeliveryGuarantee, Kafka, KafkaProbe};
 use kit::TestClock;
 use kit::wait::{scaled, until_answered};
 use outbox::topics::WATERMARK_TOPIC;
@@ -134,7 +134,7 @@ async fn broker_that_hangs_and_goes_on_is_shown_as_a_return() {
 /// The metadata of a broker that has just started may list no brokers; librdkafka's clients then lose all brokers for good (#5301).
 #[tokio::test(flavor = "multi_thread")]
 async fn clients_are_replaced_after_metadata_without_brokers() {
-    for guarantee in [Guarantee::ExactlyOnce, Guarantee::AtLeastOnce] {
+    for guarantee in [DeliveryGuarantee::ExactlyOnce, DeliveryGuarantee::AtLeastOnce] {
         let proxy = Proxy::to(&servers());
         let mut options = options(&proxy.address, &TestClock::default());
         options.guarantee = guarantee;
@@ -187,7 +187,7 @@ async fn clients_are_replaced_after_metadata_without_brokers() {
 /// A client of librdkafka without acknowledgements has failed itself when other clients reach the brokers.
 #[tokio::test(flavor = "multi_thread")]
 async fn at_least_once_session_with_a_failed_client_ends_and_the_next_one_publishes() {
-    let (proxy, installation) = behind_a_proxy(Guarantee::AtLeastOnce).await;
+    let (proxy, installation) = behind_a_proxy(DeliveryGuarantee::AtLeastOnce).await;
     let session = installation.session(0).await;
     installation.committed(&session, batch(P0, 1, installation.records(&[("a", "1")]))).await;
 
@@ -212,7 +212,7 @@ async fn at_least_once_session_with_a_failed_client_ends_and_the_next_one_publis
 /// A transactional session connects again by itself: an outage costs no session, no fence and no attempt.
 #[tokio::test(flavor = "multi_thread")]
 async fn transactional_session_survives_the_loss_of_its_connections() {
-    let (proxy, installation) = behind_a_proxy(Guarantee::ExactlyOnce).await;
+    let (proxy, installation) = behind_a_proxy(DeliveryGuarantee::ExactlyOnce).await;
     let session = installation.session(0).await;
     installation.committed(&session, batch(P0, 1, installation.records(&[("a", "1")]))).await;
 
@@ -230,10 +230,10 @@ async fn transactional_session_survives_the_loss_of_its_connections() {
 /// A leader that loses its partition while it waits for the replicas has appended the records, and answers NOT_LEADER_OR_FOLLOWER.
 #[tokio::test(flavor = "multi_thread")]
 async fn batch_that_one_leader_refused_and_the_next_never_received_is_aborted() {
-    let (proxy, installation) = behind_a_proxy(Guarantee::ExactlyOnce).await;
+    let (proxy, installation) = behind_a_proxy(DeliveryGuarantee::ExactlyOnce).await;
     let session = installation.session(0).await;
     installation.committed(&session, batch(P0, 1, installation.records(&[("a", "1")]))).await;
-    let other = installation.other_instance(Guarantee::ExactlyOnce).await;
+    let other = installation.other_instance(DeliveryGuarantee::ExactlyOnce).await;
     // A transaction that fails as late as this is not repeated.
     proxy.delay_writes(Duration::from_secs(1));
     proxy.move_leaders_away(&["order.events", WATERMARK_TOPIC].map(|topic| installation.kafka.options().topic(topic)));
@@ -244,7 +244,7 @@ async fn batch_that_one_leader_refused_and_the_next_never_received_is_aborted() 
     assert_eq!(other.values().await, ["1"]);
 }
 
-async fn behind_a_proxy(guarantee: Guarantee) -> (Proxy, Installation) {
+async fn behind_a_proxy(guarantee: DeliveryGuarantee) -> (Proxy, Installation) {
     let proxy = Proxy::to(&servers());
     let mut options = options(&proxy.address, &TestClock::default());
     (options.guarantee, options.delivery_timeout) = (guarantee, scaled(Duration::from_secs(4)));
@@ -282,10 +282,10 @@ async fn join(installation: &Installation) -> Arc<dyn GroupMember> {
 /// The next value that the group receives. Joins again after an error, as the consumer actors do.
 async fn received(installation: &Installation, member: &mut Arc<dyn GroupMember>) -> String {
     eventually("a message arrives", async || match member.poll(1, Duration::from_millis(500)).await {
-        Ok(deliveries) => {
-            let delivery = deliveries.first()?;
-            member.acknowledge(std::slice::from_ref(&delivery.position)).await.ok()?;
-            Some(String::from_utf8_lossy(&delivery.record.value).into_owned())
+        Ok(messages) => {
+            let message = messages.first()?;
+            member.acknowledge(std::slice::from_ref(&message.position)).await.ok()?;
+            Some(String::from_utf8_lossy(&message.record.value).into_owned())
         }
         Err(_) => {
             *member = join(installation).await;
@@ -319,7 +319,7 @@ async fn published_values_and_watermark_agree_after_outages_during_publishing() 
         };
         proxy.mend();
         if is_unknown {
-            let other = installation.other_instance(Guarantee::ExactlyOnce).await;
+            let other = installation.other_instance(DeliveryGuarantee::ExactlyOnce).await;
             other.kafka.fence(&session).await.expect("fenced");
             committed += usize::from(other.watermark(&session, P0).await == Some(token));
         }

@@ -48,8 +48,8 @@ async fn assert_publishes_and_consumes(listener_name: &str, security: Security) 
     let member = installation.kafka.join(&group, &[topic], 0, 1).await.expect("joined");
     let (begun, mut values) = (Instant::now(), Vec::new());
     while values.len() < 2 {
-        for delivery in member.poll(10, TIMEOUT).await.expect("polled") {
-            values.push(String::from_utf8_lossy(&delivery.record.value).into_owned());
+        for message in member.poll(10, TIMEOUT).await.expect("polled") {
+            values.push(String::from_utf8_lossy(&message.record.value).into_owned());
         }
         assert!(begun.elapsed() < TIMEOUT, "{values:?}");
     }

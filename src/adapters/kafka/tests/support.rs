@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use kafka::{Guarantee, Kafka, Options};
+use kafka::{DeliveryGuarantee, Kafka, Options};
 use kit::wait::{until, until_answered};
 use kit::{Factory, TestClock};
 use ports::broker::topics::TopicReader;
@@ -94,7 +94,7 @@ impl Installation {
 
     /// An installation with an event topic that takes batches of at most 3,000 bytes. The topic is created so, because a broker applies a
     /// change of the limit later than it reports it.
-    pub async fn with_small_batches(guarantee: Guarantee) -> Self {
+    pub async fn with_small_batches(guarantee: DeliveryGuarantee) -> Self {
         let options = Options { guarantee, ..options(&servers(), &TestClock::default()) };
         let settings = [("max.message.bytes", "3000"), ("retention.ms", "-1")];
         create_topic(&options.topic("order.events"), options.topic_partitions as i32, &settings).await;
@@ -113,7 +113,7 @@ impl Installation {
     }
 
     /// Another instance of the same installation, connected without a proxy.
-    pub async fn other_instance(&self, guarantee: Guarantee) -> Installation {
+    pub async fn other_instance(&self, guarantee: DeliveryGuarantee) -> Installation {
         let mut options = self.kafka.options().clone();
         (options.bootstrap_servers, options.guarantee) = (servers(), guarantee);
         options.instance = InstanceId("other".into());
@@ -167,9 +167,9 @@ impl Installation {
         let view = views.iter().find(|view| view.name == topic).expect("the topic exists");
         let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for (partition, (first, _)) in (0..).zip(&view.partitions) {
-            for delivery in self.kafka.read(&topic, partition, *first, 10_000).await.expect("read") {
-                let value = String::from_utf8_lossy(&delivery.record.value).into_owned();
-                found.entry(delivery.record.key.to_string()).or_default().push(value);
+            for message in self.kafka.read(&topic, partition, *first, 10_000).await.expect("read") {
+                let value = String::from_utf8_lossy(&message.record.value).into_owned();
+                found.entry(message.record.key.to_string()).or_default().push(value);
             }
         }
         found

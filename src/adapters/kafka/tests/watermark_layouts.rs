@@ -64,9 +64,9 @@ async fn watermarks_in(installation: &Installation, partition: u32) -> Vec<(Stri
     let topic = installation.kafka.options().topic(WATERMARK_TOPIC);
     settle(std::slice::from_ref(&topic));
     let read = installation.kafka.read(&topic, partition, 0, 1_000).await.expect("read");
-    let parts = |delivery: ports::broker::consumer_groups::Delivery| {
-        let value = String::from_utf8_lossy(&delivery.record.value).into_owned();
-        (delivery.record.key.to_string(), value.split(' ').next().expect("a token").to_owned())
+    let parts = |message: ports::broker::consumer_groups::ConsumerRecord| {
+        let value = String::from_utf8_lossy(&message.record.value).into_owned();
+        (message.record.key.to_string(), value.split(' ').next().expect("a token").to_owned())
     };
     let is_watermark = |(key, _): &(String, String)| key.parse::<u32>().is_ok();
     read.into_iter().map(parts).filter(is_watermark).collect()

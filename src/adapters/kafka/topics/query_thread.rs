@@ -4,14 +4,14 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 use ports::Error;
-use ports::broker::consumer_groups::Delivery;
+use ports::broker::consumer_groups::ConsumerRecord;
 use ports::broker::topics::TopicView;
 use tokio::sync::oneshot;
 
 use crate::connection::blocking_call::client_stopped;
 use crate::connection::broker_contact::BrokerContact;
 use crate::connection::client_replacement::ClientReplacement;
-use crate::connection::message::delivery;
+use crate::connection::message::consumer_record;
 use crate::connection::open_error::KafkaOpenError;
 use crate::options::Options;
 use crate::topics::group_offsets::committed_offsets;
@@ -40,7 +40,7 @@ pub(crate) enum TopicQuery {
     /// The installation's topics, with the first and end offset of each partition.
     List { reply: QueryReply<Vec<TopicView>> },
     /// At most `limit` records of a topic partition, from `offset` on.
-    Read { topic: String, partition: u32, offset: u64, limit: u32, reply: QueryReply<Vec<Delivery>> },
+    Read { topic: String, partition: u32, offset: u64, limit: u32, reply: QueryReply<Vec<ConsumerRecord>> },
     /// The offsets at which a group continues, in partition order.
     GroupOffsets { group: String, topic: String, reply: QueryReply<Vec<Option<u64>>> },
 }
@@ -182,7 +182,7 @@ impl QueryRunner {
         committed_offsets(&self.options, group, topic, self.size(topic)?)
     }
 
-    fn read(&self, topic: &str, partition: u32, offset: u64, limit: u32) -> Result<Vec<Delivery>, Error> {
+    fn read(&self, topic: &str, partition: u32, offset: u64, limit: u32) -> Result<Vec<ConsumerRecord>, Error> {
         let size = self.size(topic)?;
         if partition >= size {
             let message = format!("topic {topic} has {size} partitions; there is no partition {partition}");
@@ -195,11 +195,11 @@ impl QueryRunner {
         if from >= end || limit == 0 {
             return Ok(Vec::new());
         }
-        let (shared, mut bytes, mut found): (Arc<str>, usize, Vec<Delivery>) = (topic.into(), 0, Vec::new());
+        let (shared, mut bytes, mut found): (Arc<str>, usize, Vec<ConsumerRecord>) = (topic.into(), 0, Vec::new());
         self.reader.read(topic, &[(partition, from)], Instant::now() + READ_TIMEOUT, |message| {
-            let delivery = delivery(message, &shared);
-            bytes += delivery.record.value.len();
-            found.push(delivery);
+            let message = consumer_record(message, &shared);
+            bytes += message.record.value.len();
+            found.push(message);
             let is_full = found.len() >= limit || bytes >= READ_BYTES_MAX;
             if is_full { ReadControl::Stop } else { ReadControl::Continue }
         })?;

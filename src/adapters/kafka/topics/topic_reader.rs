@@ -1,7 +1,7 @@
 //! `TopicReader`: lists the installation's topics and reads their committed records.
 use async_trait::async_trait;
 use ports::Error;
-use ports::broker::consumer_groups::Delivery;
+use ports::broker::consumer_groups::ConsumerRecord;
 use ports::broker::topics::{TopicReader, TopicView};
 
 use crate::adapter::Kafka;
@@ -13,7 +13,7 @@ impl TopicReader for Kafka {
         self.inner.topic_queries()?.request(|reply| TopicQuery::List { reply }).await
     }
 
-    async fn read(&self, topic: &str, partition: u32, offset: u64, limit: u32) -> Result<Vec<Delivery>, Error> {
+    async fn read(&self, topic: &str, partition: u32, offset: u64, limit: u32) -> Result<Vec<ConsumerRecord>, Error> {
         let topic = topic.to_owned();
         let queries = self.inner.topic_queries()?;
         queries.request(|reply| TopicQuery::Read { topic, partition, offset, limit, reply }).await

@@ -19,8 +19,9 @@ impl Idempotency for Postgres {
         fingerprint: &[u8; 32],
         lock: Duration,
     ) -> Result<BeginOutcome, Error> {
-        let (core, subject, key, fingerprint) = (self.core(), subject.clone(), key.to_string(), *fingerprint);
-        self.run("key_begin", async move { keys::begin(&core, subject.as_str(), &key, &fingerprint, lock).await }).await
+        let (context, subject, key, fingerprint) = (self.context(), subject.clone(), key.to_string(), *fingerprint);
+        self.run("key_begin", async move { keys::begin(&context, subject.as_str(), &key, &fingerprint, lock).await })
+            .await
     }
 
     async fn complete(
@@ -31,15 +32,15 @@ impl Idempotency for Postgres {
         order_id: OrderId,
         keep: Duration,
     ) -> Result<(), Error> {
-        let (core, subject, key, fingerprint) = (self.core(), subject.clone(), key.to_string(), *fingerprint);
+        let (context, subject, key, fingerprint) = (self.context(), subject.clone(), key.to_string(), *fingerprint);
         self.run("key_complete", async move {
-            keys::complete(&core, subject.as_str(), &key, &fingerprint, order_id, keep).await
+            keys::complete(&context, subject.as_str(), &key, &fingerprint, order_id, keep).await
         })
         .await
     }
 
     async fn abandon(&self, subject: &Subject, key: &str) -> Result<(), Error> {
-        let (core, key) = (self.core(), UnusedKey { subject: subject.clone(), key: key.to_string() });
-        self.run("key_abandon", async move { release::release(&core, key).await }).await
+        let (context, key) = (self.context(), UnusedKey { subject: subject.clone(), key: key.to_string() });
+        self.run("key_abandon", async move { release::release(&context, key).await }).await
     }
 }

@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use crate::connection::sql_value::{SqlValue, get, order_id, order_uuid, seconds};
 use crate::connection::statement_error::StatementResult;
-use crate::store::core::Core;
+use crate::store::context::StoreContext;
 
 /// Takes a key that is unused, expired, or held by an instance whose heartbeat expired.
 const BEGIN: &str = "INSERT INTO idempotency AS i (subject, key, fingerprint, order_id, instance, until)
@@ -33,18 +33,18 @@ const ATTEMPTS_MAX: u32 = 3;
 
 /// Takes a key for `lock`, or reports its state.
 pub(crate) async fn begin(
-    core: &Core,
+    context: &StoreContext,
     subject: &str,
     key: &str,
     fingerprint: &[u8; 32],
     lock: Duration,
 ) -> StatementResult<BeginOutcome> {
-    let session = core.service_session().await?;
+    let session = context.service_session().await?;
     let values: [SqlValue<'_>; 5] = [
         (&subject, Type::TEXT),
         (&key, Type::TEXT),
         (&fingerprint.as_slice(), Type::BYTEA),
-        (&&*core.options.instance.0, Type::TEXT),
+        (&&*context.options.instance.0, Type::TEXT),
         (&seconds(lock), Type::FLOAT8),
     ];
     for _ in 0..ATTEMPTS_MAX {
@@ -66,7 +66,7 @@ pub(crate) async fn begin(
 
 /// Records for `keep` the order that a key created.
 pub(crate) async fn complete(
-    core: &Core,
+    context: &StoreContext,
     subject: &str,
     key: &str,
     fingerprint: &[u8; 32],
@@ -78,22 +78,22 @@ pub(crate) async fn complete(
         (&key, Type::TEXT),
         (&fingerprint.as_slice(), Type::BYTEA),
         (&order_uuid(order_id), Type::UUID),
-        (&&*core.options.instance.0, Type::TEXT),
+        (&&*context.options.instance.0, Type::TEXT),
         (&seconds(keep), Type::FLOAT8),
     ];
-    core.service_session().await?.execute(COMPLETE, &values).await.map(|_| ())
+    context.service_session().await?.execute(COMPLETE, &values).await.map(|_| ())
 }
 
 /// Frees a key that created no order, unless another instance has taken it since, because this one seemed dead.
-pub(crate) async fn abandon(core: &Core, subject: &str, key: &str) -> StatementResult<()> {
+pub(crate) async fn abandon(context: &StoreContext, subject: &str, key: &str) -> StatementResult<()> {
     let values: [SqlValue<'_>; 3] =
-        [(&subject, Type::TEXT), (&key, Type::TEXT), (&&*core.options.instance.0, Type::TEXT)];
-    core.service_session().await?.execute(ABANDON, &values).await.map(|_| ())
+        [(&subject, Type::TEXT), (&key, Type::TEXT), (&&*context.options.instance.0, Type::TEXT)];
+    context.service_session().await?.execute(ABANDON, &values).await.map(|_| ())
 }
 
 /// Frees the keys that the previous process of this instance held. It is dead, because this process has its name.
-pub(crate) async fn release_held_keys(core: &Core) -> StatementResult<()> {
+pub(crate) async fn release_held_keys(context: &StoreContext) -> StatementResult<()> {
     let text = "DELETE FROM idempotency WHERE instance = $1 AND order_id IS NULL";
-    let values: [SqlValue<'_>; 1] = [(&&*core.options.instance.0, Type::TEXT)];
-    core.service_session().await?.execute(text, &values).await.map(|_| ())
+    let values: [SqlValue<'_>; 1] = [(&&*context.options.instance.0, Type::TEXT)];
+    context.service_session().await?.execute(text, &values).await.map(|_| ())
 }

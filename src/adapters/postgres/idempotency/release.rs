@@ -7,34 +7,34 @@ use ports::Error;
 use crate::connection::statement_error::{StatementError, StatementResult};
 use crate::idempotency::deferred_releases::UnusedKey;
 use crate::idempotency::keys;
-use crate::store::core::Core;
+use crate::store::context::StoreContext;
 
 /// First and longest pause between two attempts to release a key.
 const RETRY_PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
 
 /// Releases a key. A release that fails because of the database is deferred; sending it twice changes nothing.
-pub(crate) async fn release(core: &Core, key: UnusedKey) -> StatementResult<()> {
-    let result = keys::abandon(core, key.subject.as_str(), &key.key).await;
+pub(crate) async fn release(context: &StoreContext, key: UnusedKey) -> StatementResult<()> {
+    let result = keys::abandon(context, key.subject.as_str(), &key.key).await;
     if result.as_ref().is_err_and(may_succeed_later) {
-        core.deferred_releases.add(key, core.options.deferred_releases_max);
+        context.deferred_releases.add(key, context.options.deferred_releases_max);
     }
     result
 }
 
 /// Sends the deferred releases for as long as the store is open. A key that this process has taken again meanwhile is freed too early; the
 /// durable record then prevents a second order.
-pub(crate) async fn send_deferred(core: Arc<Core>) {
+pub(crate) async fn send_deferred(context: Arc<StoreContext>) {
     let mut pause = RETRY_PAUSES.0;
     loop {
-        let key = core.deferred_releases.oldest().await;
-        match keys::abandon(&core, key.subject.as_str(), &key.key).await {
+        let key = context.deferred_releases.oldest().await;
+        match keys::abandon(&context, key.subject.as_str(), &key.key).await {
             Err(error) if may_succeed_later(&error) => {
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(RETRY_PAUSES.1);
             }
             // A release that the database refuses for good is dropped: the lock expires.
             Ok(()) | Err(_) => {
-                core.deferred_releases.remove(&key);
+                context.deferred_releases.remove(&key);
                 pause = RETRY_PAUSES.0;
             }
         }

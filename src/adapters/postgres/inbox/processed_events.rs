@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use crate::connection::sql_value::{SqlValue, event_uuid, get, order_uuid, seconds};
 use crate::connection::statement_error::{StatementError, StatementResult, retry_conflicts};
-use crate::store::core::Core;
+use crate::store::context::StoreContext;
 use crate::store::postgres::Postgres;
 
 /// Inserts processed events in one order, so that two consumers of the same messages never deadlock. Applies the effects of the new ones:
@@ -46,15 +46,15 @@ impl Inbox for Postgres {
         if events.is_empty() {
             return Ok(Vec::new());
         }
-        let (core, group) = (self.core(), group.to_string());
-        self.run("inbox_commit", async move { retry_conflicts!(commit(&core, &group, &events)) }).await
+        let (context, group) = (self.context(), group.to_string());
+        self.run("inbox_commit", async move { retry_conflicts!(commit(&context, &group, &events)) }).await
     }
 
     async fn remote(&self, order_id: OrderId) -> Result<Option<RemoteStamp>, Error> {
-        let core = self.core();
+        let context = self.context();
         self.run("inbox_remote", async move {
             let text = "SELECT region, hlc_millis, hlc_counter FROM remote_stamp WHERE order_id = $1";
-            let rows = core.service_session().await?.query(text, &[(&order_uuid(order_id), Type::UUID)]).await?;
+            let rows = context.service_session().await?.query(text, &[(&order_uuid(order_id), Type::UUID)]).await?;
             let read = |row| {
                 let hlc = Hlc { millis: get(row, 1)?, counter: get::<i64>(row, 2)? as u32 };
                 Ok(RemoteStamp { region: RegionId::new(get(row, 0)?), hlc })
@@ -65,10 +65,11 @@ impl Inbox for Postgres {
     }
 
     async fn detour(&self, group: &str, key: &str) -> Result<Option<Detour>, Error> {
-        let (core, group, key) = (self.core(), group.to_string(), storable_key(key).into_owned());
+        let (context, group, key) = (self.context(), group.to_string(), storable_key(key).into_owned());
         self.run("detour", async move {
             let text = "SELECT stage, last_offset FROM detour WHERE consumer_group = $1 AND key = $2";
-            let rows = core.service_session().await?.query(text, &[(&group, Type::TEXT), (&key, Type::TEXT)]).await?;
+            let rows =
+                context.service_session().await?.query(text, &[(&group, Type::TEXT), (&key, Type::TEXT)]).await?;
             let read = |row| {
                 let (stage, last): (i32, i64) = (get(row, 0)?, get(row, 1)?);
                 Ok(Detour { stage: stage.unsigned_abs(), last: last.unsigned_abs() })
@@ -82,22 +83,22 @@ impl Inbox for Postgres {
         if changes.is_empty() {
             return Ok(());
         }
-        let (core, group) = (self.core(), group.to_string());
-        self.run("detour_set", async move { retry_conflicts!(set_detours(&core, &group, &changes)) }).await
+        let (context, group) = (self.context(), group.to_string());
+        self.run("detour_set", async move { retry_conflicts!(set_detours(&context, &group, &changes)) }).await
     }
 
     async fn sweep(&self, keep: Duration, limit: u32) -> Result<u64, Error> {
-        let core = self.core();
+        let context = self.context();
         self.run("inbox_sweep", async move {
             let values: [SqlValue<'_>; 2] = [(&seconds(keep), Type::FLOAT8), (&i64::from(limit), Type::INT8)];
-            let rows = core.service_session().await?.execute(DELETE_OLD, &values).await?;
+            let rows = context.service_session().await?.execute(DELETE_OLD, &values).await?;
             Ok(rows.first().map(|row| get::<i64>(row, 0)).transpose()?.unwrap_or_default().unsigned_abs())
         })
         .await
     }
 }
 
-async fn commit(core: &Core, group: &str, events: &[ProcessedEvent]) -> StatementResult<Vec<InboxOutcome>> {
+async fn commit(context: &StoreContext, group: &str, events: &[ProcessedEvent]) -> StatementResult<Vec<InboxOutcome>> {
     // Of an event that occurs twice in one call the first occurrence counts.
     let mut seen = HashSet::new();
     let firsts: Vec<bool> = events.iter().map(|event| seen.insert(event.event_id)).collect();
@@ -121,7 +122,7 @@ async fn commit(core: &Core, group: &str, events: &[ProcessedEvent]) -> Statemen
         (&effects.millis, Type::INT8_ARRAY),
         (&effects.counters, Type::INT8_ARRAY),
     ];
-    let rows = core.service_session().await?.execute(COMMIT, &values).await?;
+    let rows = context.service_session().await?.execute(COMMIT, &values).await?;
     let new = rows.iter().map(|row| get(row, 0)).collect::<Result<HashSet<Uuid>, StatementError>>()?;
     let outcome = |(event, first): (&ProcessedEvent, &bool)| {
         if *first && new.contains(&event_uuid(event.event_id)) { InboxOutcome::New } else { InboxOutcome::Duplicate }
@@ -167,8 +168,8 @@ fn storable_key(key: &str) -> Cow<'_, str> {
     Cow::Owned(format!("sha256 {:x}", Sha256::digest(key)))
 }
 
-async fn set_detours(core: &Core, group: &str, changes: &[DetourChange]) -> StatementResult<()> {
-    let transaction = core.service_session().await?.begin().await?;
+async fn set_detours(context: &StoreContext, group: &str, changes: &[DetourChange]) -> StatementResult<()> {
+    let transaction = context.service_session().await?.begin().await?;
     for change in changes {
         match change {
             DetourChange::Enter { key, stage, offset } => {

@@ -14,7 +14,7 @@ use crate::connection::sql_value::{SqlValue, get, seconds};
 use crate::connection::statement_error::{StatementError, StatementResult};
 use crate::leases::{lease_row, timeline};
 use crate::outbox::open_batch;
-use crate::store::core::Core;
+use crate::store::context::StoreContext;
 
 macro_rules! take {
     () => {
@@ -47,9 +47,9 @@ pub(crate) struct AcquireRequest {
 }
 
 /// Acquires a partition, unless another instance holds it.
-pub(crate) async fn acquire(core: &Core, request: &AcquireRequest) -> StatementResult<Acquisition> {
+pub(crate) async fn acquire(context: &StoreContext, request: &AcquireRequest) -> StatementResult<Acquisition> {
     let AcquireRequest { partition, owner, reason, watermark, ttl } = request;
-    let (transaction, lease) = match lock(core, request).await? {
+    let (transaction, lease) = match lock(context, request).await? {
         Ok(locked) => locked,
         Err(held) => return Ok(held),
     };
@@ -67,7 +67,7 @@ pub(crate) async fn acquire(core: &Core, request: &AcquireRequest) -> StatementR
         }
     };
     let number = partition.0 as i32;
-    if lease.in_flight.is_some() {
+    if lease.open_batch.is_some() {
         open_batch::convert(&transaction, *partition).await?;
     }
     if clears_deaths {
@@ -81,38 +81,41 @@ pub(crate) async fn acquire(core: &Core, request: &AcquireRequest) -> StatementR
         (&claimer_died, Type::BOOL),
         (&seconds(*ttl), Type::FLOAT8),
     ];
-    let take = if core.reads_timeline { TAKE } else { TAKE_ON_ANY_TIMELINE };
+    let take = if context.reads_timeline { TAKE } else { TAKE_ON_ANY_TIMELINE };
     let rows = transaction.query(take, &values).await?;
     if rows.first().map(|row| get(row, 0)).transpose()?.flatten() != Some(true) {
         transaction.rollback().await?;
-        let change = timeline::change(core).await?;
+        let change = timeline::change(context).await?;
         let adopted = || Error::Unreachable("the store's timeline was adopted during the acquisition".into());
         return change.map(Acquisition::TimelineChanged).ok_or_else(|| StatementError::Port(adopted()));
     }
     transaction.commit().await?;
-    let in_flight = lease.in_flight.map(|open| OpenBatch { token: open.token, session: open.session, claimer_died });
+    let open_batch = lease.open_batch.map(|open| OpenBatch { token: open.token, session: open.session, claimer_died });
     let fence = LeaseFence { partition: *partition, owner: owner.clone(), epoch, counter };
-    Ok(Acquisition::Taken(Acquired { fence, in_flight }))
+    Ok(Acquisition::Taken(Acquired { fence, open_batch }))
 }
 
 /// Locks the lease row, or returns why it is passed: another instance writes it at this moment, which owns the partition or is about to.
 /// Instances that reach for the same free partitions pass each other instead of waiting in a queue. A row that this
 /// instance owned before is locked by a statement of its own, or of its former process: it waits for that.
-async fn lock(core: &Core, request: &AcquireRequest) -> StatementResult<Result<(Transaction, Lease), Acquisition>> {
+async fn lock(
+    context: &StoreContext,
+    request: &AcquireRequest,
+) -> StatementResult<Result<(Transaction, Lease), Acquisition>> {
     let AcquireRequest { partition, owner, reason, .. } = request;
     if *reason == AcquireReason::Vacant {
-        let (transaction, lease) = lease_row::lock_unless_taken(core.relay_session().await?, *partition).await?;
+        let (transaction, lease) = lease_row::lock_unless_taken(context.relay_session().await?, *partition).await?;
         if let Some(lease) = lease {
             return Ok(Ok((transaction, lease)));
         }
         transaction.rollback().await?;
-        let lease = lease_row::read(&core.relay_session().await?, *partition).await?;
+        let lease = lease_row::read(&context.relay_session().await?, *partition).await?;
         if let Some(lease) = lease.filter(|lease| lease.owner.as_ref() != Some(owner)) {
             let by = lease.owner.unwrap_or_else(|| InstanceId("another instance".into()));
             return Ok(Err(Acquisition::Held { by, remaining: lease.remaining }));
         }
     }
-    let (transaction, lease) = lease_row::lock(core.relay_session().await?, *partition).await?;
+    let (transaction, lease) = lease_row::lock(context.relay_session().await?, *partition).await?;
     let Some(lease) = lease else {
         transaction.rollback().await?;
         return Err(StatementError::Port(Error::Rejected(format!("there is no partition {partition}"))));
@@ -122,12 +125,12 @@ async fn lock(core: &Core, request: &AcquireRequest) -> StatementResult<Result<(
 
 /// Gives a partition back, unless a batch is in flight.
 pub(crate) async fn release(
-    core: &Core,
+    context: &StoreContext,
     partition: PartitionNo,
     owner: &InstanceId,
     epoch: Epoch,
 ) -> StatementResult<Release> {
-    let (transaction, lease) = lease_row::lock(core.relay_session().await?, partition).await?;
+    let (transaction, lease) = lease_row::lock(context.relay_session().await?, partition).await?;
     let release = lease.map_or(Release::NotOurs, |lease| lease.release(owner, epoch));
     if release == Release::Done {
         transaction.query(RELEASE, &[(&(partition.0 as i32), Type::INT4)]).await?;

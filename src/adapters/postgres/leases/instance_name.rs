@@ -13,7 +13,7 @@ use crate::connection::open_error::PostgresOpenError;
 use crate::connection::sql_value::get;
 use crate::connection::statement_error::{StatementResult, broken};
 use crate::leases::name_claimant::NameClaimant;
-use crate::store::core::Core;
+use crate::store::context::StoreContext;
 
 /// Longest wait for the release of the name when the store closes.
 const RELEASE_WAIT_MAX: Duration = Duration::from_secs(2);
@@ -38,27 +38,27 @@ impl InstanceNameLease {
     /// Takes the name, or returns the error that names its holder.
     pub(crate) async fn acquire(
         connector: &Connector,
-        core: &Arc<Core>,
+        context: &Arc<StoreContext>,
         tasks: &BackgroundTasks,
     ) -> Result<Self, PostgresOpenError> {
-        let session = draw_session(core)
+        let session = draw_session(context)
             .await
             .map_err(|error| PostgresOpenError::of_port(connector.location(), &error.into_port()))?;
-        let claimant = NameClaimant { connector: connector.clone(), options: Arc::clone(&core.options), session };
+        let claimant = NameClaimant { connector: connector.clone(), options: Arc::clone(&context.options), session };
         let (lost_sender, lost) = watch::channel(None);
         let (stop, mut stopping) = watch::channel(false);
         let (stopped_sender, stopped) = watch::channel(false);
         let lock = if claimant.options.pooler {
-            claimant.take_row(core).await?;
+            claimant.take_row(context).await?;
             None
         } else {
             Some(claimant.take_lock(None).await?)
         };
-        let core = Arc::clone(core);
+        let context = Arc::clone(context);
         tasks.add(tokio::spawn(async move {
             let kept = match lock {
                 Some(lock) => claimant.keep_lock(lock, &mut stopping).await,
-                None => claimant.keep_row(&core, &mut stopping).await,
+                None => claimant.keep_row(&context, &mut stopping).await,
             };
             if let Err(by) = kept {
                 lost_sender.send_replace(Some(NameLost { instance: claimant.name().into(), by }));
@@ -91,7 +91,7 @@ impl InstanceNameLease {
     }
 }
 
-async fn draw_session(core: &Core) -> StatementResult<Uuid> {
-    let rows = core.service_session().await?.query("SELECT gen_random_uuid()", &[]).await?;
+async fn draw_session(context: &StoreContext) -> StatementResult<Uuid> {
+    let rows = context.service_session().await?.query("SELECT gen_random_uuid()", &[]).await?;
     rows.first().map_or_else(|| Err(broken("gen_random_uuid() returned no row")), |row| get(row, 0))
 }

@@ -106,7 +106,7 @@ fn counter(rows: &[Row]) -> StatementResult<Counter> {
 }
 
 fn lease(row: &Row) -> StatementResult<Lease> {
-    let in_flight = match get::<Option<i64>>(row, 4)? {
+    let open_batch = match get::<Option<i64>>(row, 4)? {
         None => None,
         Some(token) => Some(OpenClaim {
             token: token as u64,
@@ -121,7 +121,7 @@ fn lease(row: &Row) -> StatementResult<Lease> {
         epoch: get::<i64>(row, 1)? as u64,
         remaining: Duration::try_from_secs_f64(get(row, 2)?).unwrap_or_default(),
         counter: get::<i64>(row, 3)? as u64,
-        in_flight,
+        open_batch,
         closed: get::<Option<i64>>(row, 9)?.map(|token| token as u64),
     })
 }

@@ -6,7 +6,7 @@ use crate::connection::open_error::PostgresOpenError;
 use crate::connection::sql_value::{SqlValue, get};
 use crate::connection::statement_error::StatementError;
 use crate::leases::name_claimant::{DELETE_ROW, HEARTBEAT, NameClaimant, stop_requested};
-use crate::store::core::Core;
+use crate::store::context::StoreContext;
 
 /// Writes the row if the name is free, belongs to this process, or its holder's heartbeat expired.
 const WRITE_ROW_IF_FREE: &str = "INSERT INTO instance (name, session, pid, address, taken_at, seen_at)
@@ -17,9 +17,9 @@ const WRITE_ROW_IF_FREE: &str = "INSERT INTO instance (name, session, pid, addre
 
 impl NameClaimant {
     /// Takes the row, or returns the error that names its holder.
-    pub(crate) async fn take_row(&self, core: &Core) -> Result<(), PostgresOpenError> {
+    pub(crate) async fn take_row(&self, context: &StoreContext) -> Result<(), PostgresOpenError> {
         let failed = |error: StatementError| PostgresOpenError::of_port(self.connector.location(), &error.into_port());
-        let session = core.service_session().await.map_err(|error| failed(error.into()))?;
+        let session = context.service_session().await.map_err(|error| failed(error.into()))?;
         let pid = std::process::id() as i32;
         let values: [SqlValue<'_>; 5] = [
             (&self.name(), Type::TEXT),
@@ -38,7 +38,11 @@ impl NameClaimant {
     }
 
     /// Sends heartbeats until the store closes (`Ok`) or another process has the name (its description).
-    pub(crate) async fn keep_row(&self, core: &Core, stopping: &mut watch::Receiver<bool>) -> Result<(), String> {
+    pub(crate) async fn keep_row(
+        &self,
+        context: &StoreContext,
+        stopping: &mut watch::Receiver<bool>,
+    ) -> Result<(), String> {
         let own: [SqlValue<'_>; 2] = [(&self.name(), Type::TEXT), (&self.session, Type::UUID)];
         loop {
             // Dropping the sleep loses nothing.
@@ -46,14 +50,14 @@ impl NameClaimant {
                 () = stop_requested(stopping) => break,
                 () = tokio::time::sleep(self.options.heartbeat_interval) => {}
             }
-            let heartbeat = async { core.service_session().await?.execute(HEARTBEAT, &own).await };
+            let heartbeat = async { context.service_session().await?.execute(HEARTBEAT, &own).await };
             // A heartbeat that fails is repeated. The name is lost only when the row belongs to another session.
             let row_is_foreign = heartbeat.await.is_ok_and(|rows| rows.is_empty());
-            if row_is_foreign && matches!(self.take_row(core).await, Err(PostgresOpenError::Held { .. })) {
+            if row_is_foreign && matches!(self.take_row(context).await, Err(PostgresOpenError::Held { .. })) {
                 return Err("a process that took the name after this one's heartbeat expired".into());
             }
         }
-        let delete = async { core.service_session().await?.execute(DELETE_ROW, &own).await };
+        let delete = async { context.service_session().await?.execute(DELETE_ROW, &own).await };
         // If the row stays, its heartbeat expires.
         let _ = delete.await;
         Ok(())

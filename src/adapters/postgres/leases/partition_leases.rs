@@ -17,7 +17,7 @@ use crate::connection::statement_error::{StatementError, StatementResult, broken
 use crate::leases::acquire::{self, AcquireRequest};
 use crate::leases::{renew, timeline};
 use crate::outbox::depth;
-use crate::store::core::Core;
+use crate::store::context::StoreContext;
 use crate::store::postgres::Postgres;
 
 /// Writes this instance's heartbeat: the time at which the row is locked, so that the last of concurrent heartbeats takes effect, and so that
@@ -56,30 +56,30 @@ const SURVEY: &str = "WITH lease AS MATERIALIZED (SELECT l.partition, l.owner, l
 #[async_trait]
 impl PartitionLeases for Postgres {
     async fn heartbeat(&self, instance: &InstanceId, dead_after: Duration) -> Result<InstanceRank, Error> {
-        let (core, instance, dead_after) = (self.core(), instance.clone(), seconds(dead_after));
-        self.run("heartbeat", async move { heartbeat(&core, &instance, dead_after).await }).await
+        let (context, instance, dead_after) = (self.context(), instance.clone(), seconds(dead_after));
+        self.run("heartbeat", async move { heartbeat(&context, &instance, dead_after).await }).await
     }
 
     async fn survey(&self, instance: &InstanceId) -> Result<LeaseSurvey, Error> {
-        let (core, instance) = (self.core(), instance.clone());
-        self.run("survey", async move { survey(&core, &instance).await }).await
+        let (context, instance) = (self.context(), instance.clone());
+        self.run("survey", async move { survey(&context, &instance).await }).await
     }
 
     async fn members(&self) -> Result<Vec<InstanceId>, Error> {
-        let core = self.core();
+        let context = self.context();
         self.run("members", async move {
-            let retention = core.options.dead_after.as_secs_f64() * f64::from(INSTANCE_RETENTION_FACTOR);
-            let rows = core.relay_session().await?.query(REMEMBERED, &[(&retention, Type::FLOAT8)]).await?;
+            let retention = context.options.dead_after.as_secs_f64() * f64::from(INSTANCE_RETENTION_FACTOR);
+            let rows = context.relay_session().await?.query(REMEMBERED, &[(&retention, Type::FLOAT8)]).await?;
             rows.iter().map(|row| Ok(InstanceId(get::<&str>(row, 0)?.into()))).collect()
         })
         .await
     }
 
     async fn leave(&self, instance: &InstanceId) -> Result<(), Error> {
-        let (core, instance) = (self.core(), instance.clone());
+        let (context, instance) = (self.context(), instance.clone());
         self.run("leave", async move {
             let text = "DELETE FROM member WHERE instance = $1";
-            core.relay_session().await?.execute(text, &[(&&*instance.0, Type::TEXT)]).await?;
+            context.relay_session().await?.execute(text, &[(&&*instance.0, Type::TEXT)]).await?;
             Ok(())
         })
         .await
@@ -93,11 +93,11 @@ impl PartitionLeases for Postgres {
         watermark: Option<Token>,
         ttl: Duration,
     ) -> Result<Acquisition, Error> {
-        let core = self.core();
+        let context = self.context();
         let request = AcquireRequest { partition, owner: owner.clone(), reason, watermark, ttl };
         self.run("acquire", async move {
-            core.scan_memory.take(partition.0);
-            retry_conflicts!(acquire::acquire(&core, &request))
+            context.scan_memory.take(partition.0);
+            retry_conflicts!(acquire::acquire(&context, &request))
         })
         .await
     }
@@ -107,11 +107,10 @@ impl PartitionLeases for Postgres {
         change: &TimelineChange,
         watermarks: &BTreeMap<PartitionNo, Token>,
     ) -> Result<TimelineAcceptance, Error> {
-        let (core, change, watermarks) = (self.core(), change.clone(), watermarks.clone());
-        self.run(
-            "accept_timeline",
-            async move { retry_conflicts!(timeline::accept_timeline(&core, &change, &watermarks)) },
-        )
+        let (context, change, watermarks) = (self.context(), change.clone(), watermarks.clone());
+        self.run("accept_timeline", async move {
+            retry_conflicts!(timeline::accept_timeline(&context, &change, &watermarks))
+        })
         .await
     }
 
@@ -119,24 +118,24 @@ impl PartitionLeases for Postgres {
         if held.is_empty() {
             return Ok(Renewal::default());
         }
-        let (core, owner, held) = (self.core(), owner.clone(), held.to_vec());
-        self.run("renew", async move { renew::renew(&core, &owner, &held, ttl).await }).await
+        let (context, owner, held) = (self.context(), owner.clone(), held.to_vec());
+        self.run("renew", async move { renew::renew(&context, &owner, &held, ttl).await }).await
     }
 
     async fn release(&self, partition: PartitionNo, owner: &InstanceId, epoch: Epoch) -> Result<Release, Error> {
-        let (core, owner) = (self.core(), owner.clone());
-        self.run("release", async move { retry_conflicts!(acquire::release(&core, partition, &owner, epoch)) }).await
+        let (context, owner) = (self.context(), owner.clone());
+        self.run("release", async move { retry_conflicts!(acquire::release(&context, partition, &owner, epoch)) }).await
     }
 
     async fn overview(&self) -> Result<Vec<PartitionView>, Error> {
-        let core = self.core();
-        self.run("overview", async move { overview(&core).await }).await
+        let context = self.context();
+        self.run("overview", async move { overview(&context).await }).await
     }
 }
 
-async fn heartbeat(core: &Core, instance: &InstanceId, dead_after: f64) -> StatementResult<InstanceRank> {
-    let session = core.relay_session().await?;
-    if core.reads_timeline && core.options.pooler {
+async fn heartbeat(context: &StoreContext, instance: &InstanceId, dead_after: f64) -> StatementResult<InstanceRank> {
+    let session = context.relay_session().await?;
+    if context.reads_timeline && context.options.pooler {
         server_timeline::compare(&session).await?;
     }
     let retention = f64::from(INSTANCE_RETENTION_FACTOR);
@@ -151,8 +150,8 @@ async fn heartbeat(core: &Core, instance: &InstanceId, dead_after: f64) -> State
     Ok(InstanceRank { rank: count(0)?, live: count(1)?.saturating_add(1) })
 }
 
-async fn survey(core: &Core, instance: &InstanceId) -> StatementResult<LeaseSurvey> {
-    let rows = core.relay_session().await?.query(SURVEY, &[(&&*instance.0, Type::TEXT)]).await?;
+async fn survey(context: &StoreContext, instance: &InstanceId) -> StatementResult<LeaseSurvey> {
+    let rows = context.relay_session().await?.query(SURVEY, &[(&&*instance.0, Type::TEXT)]).await?;
     let row = rows.first().ok_or_else(|| broken("a survey without a row"))?;
     let names = get::<Option<Vec<&str>>>(row, 0)?.unwrap_or_default();
     let loads = get::<Option<Vec<i32>>>(row, 1)?.unwrap_or_default();
@@ -169,11 +168,11 @@ async fn survey(core: &Core, instance: &InstanceId) -> StatementResult<LeaseSurv
     Ok(LeaseSurvey { members, own: partitions(2)?.collect(), free })
 }
 
-async fn overview(core: &Core) -> StatementResult<Vec<PartitionView>> {
-    let depths = depth::by_partition(core).await?;
+async fn overview(context: &StoreContext) -> StatementResult<Vec<PartitionView>> {
+    let depths = depth::by_partition(context).await?;
     let text = "SELECT partition, owner, epoch, counter, in_flight, CASE WHEN owner IS NOT NULL THEN expires_at END
          FROM outbox_lease ORDER BY partition";
-    let rows = core.relay_session().await?.query(text, &[]).await?;
+    let rows = context.relay_session().await?.query(text, &[]).await?;
     let view = |row| {
         let partition = PartitionNo(get::<i32>(row, 0)?.unsigned_abs());
         Ok(PartitionView {
@@ -181,7 +180,7 @@ async fn overview(core: &Core) -> StatementResult<Vec<PartitionView>> {
             owner: get::<Option<&str>>(row, 1)?.map(|name| InstanceId(name.into())),
             epoch: get::<i64>(row, 2)? as u64,
             counter: get::<i64>(row, 3)? as u64,
-            in_flight: get::<Option<i64>>(row, 4)?.map(|token| token as u64),
+            open_batch: get::<Option<i64>>(row, 4)?.map(|token| token as u64),
             expires_at: get_time_opt(row, 5)?,
             depth: depths.get(&partition).copied().unwrap_or_default(),
         })

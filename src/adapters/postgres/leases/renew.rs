@@ -8,7 +8,7 @@ use tokio_postgres::types::Type;
 use crate::connection::session::CommitWait;
 use crate::connection::sql_value::{SqlValue, get, seconds};
 use crate::connection::statement_error::{StatementError, StatementResult, retry_conflicts};
-use crate::store::core::Core;
+use crate::store::context::StoreContext;
 
 /// Returns the leases that $1 held at the statement's begin, each with whether it was renewed. Locks the rows in the order of their numbers, as the
 /// rounds of claims do, so that none deadlock.
@@ -40,19 +40,19 @@ const RENEW: &str = renew!("FOR UPDATE OF l");
 /// 3. on a lock timeout, wait for each of them by itself, so that the transaction of another program delays only its own row;
 /// 4. leave the rows that stay locked, or are not reached within the store's `lock_timeout`, for the next renewal.
 pub(crate) async fn renew(
-    core: &Core,
+    context: &StoreContext,
     owner: &InstanceId,
     held: &[(PartitionNo, Epoch)],
     ttl: Duration,
 ) -> StatementResult<Renewal> {
-    let until = Instant::now() + core.options.lock_timeout;
-    let mut renewal = retry_conflicts!(attempt(core, RENEW_UNLOCKED, owner, held, ttl))?;
+    let until = Instant::now() + context.options.lock_timeout;
+    let mut renewal = retry_conflicts!(attempt(context, RENEW_UNLOCKED, owner, held, ttl))?;
     let passed = std::mem::take(&mut renewal.locked);
     let passed: Vec<_> = held.iter().copied().filter(|(partition, _)| passed.contains(partition)).collect();
-    if !passed.is_empty() && !wait_for(core, owner, &passed, ttl, &mut renewal).await? {
+    if !passed.is_empty() && !wait_for(context, owner, &passed, ttl, &mut renewal).await? {
         for lease in &passed {
             let lease = std::slice::from_ref(lease);
-            if Instant::now() >= until || !wait_for(core, owner, lease, ttl, &mut renewal).await? {
+            if Instant::now() >= until || !wait_for(context, owner, lease, ttl, &mut renewal).await? {
                 renewal.locked.extend(lease.iter().map(|(partition, _)| *partition));
             }
         }
@@ -63,13 +63,13 @@ pub(crate) async fn renew(
 
 /// Renews leases once their rows are unlocked; returns false if that took longer than the lock timeout, or on a conflict.
 async fn wait_for(
-    core: &Core,
+    context: &StoreContext,
     owner: &InstanceId,
     leases: &[(PartitionNo, Epoch)],
     ttl: Duration,
     renewal: &mut Renewal,
 ) -> StatementResult<bool> {
-    match attempt(core, RENEW, owner, leases, ttl).await {
+    match attempt(context, RENEW, owner, leases, ttl).await {
         Ok(renewed) => renewal.renewed.extend(renewed.renewed),
         Err(StatementError::LockTimeout(_) | StatementError::Conflict(_)) => return Ok(false),
         Err(error) => return Err(error),
@@ -78,7 +78,7 @@ async fn wait_for(
 }
 
 async fn attempt(
-    core: &Core,
+    context: &StoreContext,
     text: &str,
     owner: &InstanceId,
     held: &[(PartitionNo, Epoch)],
@@ -90,8 +90,8 @@ async fn attempt(
     let values: Vec<SqlValue<'_>> =
         vec![(&owner, Type::TEXT), (&partitions, Type::INT4_ARRAY), (&epochs, Type::INT8_ARRAY), (&ttl, Type::FLOAT8)];
     // Longer than a round of this instance holds its rows while it waits for another row.
-    let lock_timeout = core.options.relay_lock_timeout * 2;
-    let session = core.relay_session().await?;
+    let lock_timeout = context.options.relay_lock_timeout * 2;
+    let session = context.relay_session().await?;
     let results = session.execute_all(lock_timeout, CommitWait::Flush, &[(text, values)]).await?;
     let mut renewal = Renewal::default();
     for row in results.iter().flatten() {

@@ -9,7 +9,7 @@ use crate::connection::server_timeline::{compare, present};
 use crate::connection::sql_value::{SqlValue, get, get_time_opt};
 use crate::connection::statement_error::{StatementResult, broken};
 use crate::leases::unanswered_acceptance::UnansweredAcceptance;
-use crate::store::core::Core;
+use crate::store::context::StoreContext;
 
 const CHANGE: &str = "SELECT timeline, complete_until FROM store_timeline WHERE NOT adopted";
 
@@ -36,8 +36,8 @@ const IS_COMMITTED: &str = concat!(
 );
 
 /// The change that must be adopted before a partition can be acquired; `None` if it was adopted meanwhile.
-pub(crate) async fn change(core: &Core) -> StatementResult<Option<TimelineChange>> {
-    let session = core.relay_session().await?;
+pub(crate) async fn change(context: &StoreContext) -> StatementResult<Option<TimelineChange>> {
+    let session = context.relay_session().await?;
     compare(&session).await?;
     let rows = session.query(CHANGE, &[]).await?;
     let change = |row| Ok(TimelineChange { timeline: get(row, 0)?, complete_until: get_time_opt(row, 1)? });
@@ -46,15 +46,15 @@ pub(crate) async fn change(core: &Core) -> StatementResult<Option<TimelineChange
 
 /// Raises the counters to the watermarks, and permits acquisitions again.
 pub(crate) async fn accept_timeline(
-    core: &Core,
+    context: &StoreContext,
     change: &TimelineChange,
     watermarks: &BTreeMap<PartitionNo, Token>,
 ) -> StatementResult<TimelineAcceptance> {
-    let session = core.relay_session().await?;
+    let session = context.relay_session().await?;
     let (transaction, rows) = session.begin_with(LOCK_CHANGE, &[(&change.timeline, Type::TEXT)]).await?;
     if rows.is_empty() {
         transaction.rollback().await?;
-        return earlier_acceptance(core, change).await;
+        return earlier_acceptance(context, change).await;
     }
     transaction.query(LOCK_LEASES, &[]).await?;
     let partitions: Vec<i32> = watermarks.keys().map(|partition| partition.0 as i32).collect();
@@ -66,21 +66,21 @@ pub(crate) async fn accept_timeline(
     let partitions_behind = u32::try_from(behind).map_err(|_| broken("more lease rows than partitions"))?;
     let acceptance = TimelineAcceptance::Accepted { partitions_behind };
     let unanswered = UnansweredAcceptance { timeline: change.timeline.clone(), transaction: number, acceptance };
-    *core.unanswered_acceptance.lock() = Some(unanswered);
+    *context.unanswered_acceptance.lock() = Some(unanswered);
     transaction.commit().await?;
-    core.unanswered_acceptance.lock().take();
+    context.unanswered_acceptance.lock().take();
     Ok(acceptance)
 }
 
 /// The result of this process's own acceptance, if its reply was lost and the store has it.
-async fn earlier_acceptance(core: &Core, change: &TimelineChange) -> StatementResult<TimelineAcceptance> {
-    let unanswered = core.unanswered_acceptance.lock().clone();
+async fn earlier_acceptance(context: &StoreContext, change: &TimelineChange) -> StatementResult<TimelineAcceptance> {
+    let unanswered = context.unanswered_acceptance.lock().clone();
     let Some(unanswered) = unanswered.filter(|unanswered| unanswered.timeline == change.timeline) else {
         return Ok(TimelineAcceptance::AlreadyDone);
     };
     let values: [SqlValue<'_>; 2] = [(&unanswered.timeline, Type::TEXT), (&unanswered.transaction, Type::TEXT)];
-    let rows = core.relay_session().await?.query(IS_COMMITTED, &values).await?;
+    let rows = context.relay_session().await?.query(IS_COMMITTED, &values).await?;
     let is_committed = rows.first().map(|row| get::<Option<bool>>(row, 0)).transpose()?.flatten();
-    core.unanswered_acceptance.lock().take();
+    context.unanswered_acceptance.lock().take();
     Ok(if is_committed == Some(true) { unanswered.acceptance } else { TimelineAcceptance::AlreadyDone })
 }

@@ -11,7 +11,7 @@ use tokio_postgres::types::Type;
 
 use crate::connection::sql_value::{SqlValue, get, get_time, seconds};
 use crate::connection::statement_error::{StatementResult, retry_conflicts};
-use crate::store::core::Core;
+use crate::store::context::StoreContext;
 use crate::store::postgres::Postgres;
 
 /// Writes the rows in one order, so that two reservations of the same dead letters never deadlock.
@@ -40,9 +40,9 @@ impl RedriveLedger for Postgres {
         reservation_timeout: Duration,
         audit: &Audit,
     ) -> Result<Vec<bool>, Error> {
-        let (core, dead_letters, audit) = (self.core(), dead_letters.to_vec(), audit.clone());
+        let (context, dead_letters, audit) = (self.context(), dead_letters.to_vec(), audit.clone());
         self.run("redrive_reserve", async move {
-            retry_conflicts!(reserve(&core, &dead_letters, reservation_timeout, &audit))
+            retry_conflicts!(reserve(&context, &dead_letters, reservation_timeout, &audit))
         })
         .await
     }
@@ -56,10 +56,10 @@ impl RedriveLedger for Postgres {
     }
 
     async fn find(&self, dead_letters: &[DeadLetterId]) -> Result<Vec<Option<RedriveRecord>>, Error> {
-        let (core, dead_letters) = (self.core(), dead_letters.to_vec());
+        let (context, dead_letters) = (self.context(), dead_letters.to_vec());
         self.run("redrive_find", async move {
             let columns = DeadLetterColumns::of(&dead_letters);
-            let rows = core.service_session().await?.query(FIND, &columns.values()).await?;
+            let rows = context.service_session().await?.query(FIND, &columns.values()).await?;
             let records = rows
                 .iter()
                 .map(|row| Ok((read_key(row)?, read_record(row)?)))
@@ -77,17 +77,19 @@ impl Postgres {
         dead_letters: &[DeadLetterId],
         text: &'static str,
     ) -> Result<(), Error> {
-        let (core, dead_letters) = (self.core(), dead_letters.to_vec());
+        let (context, dead_letters) = (self.context(), dead_letters.to_vec());
         self.run(operation, async move {
             let columns = DeadLetterColumns::of(&dead_letters);
-            retry_conflicts!(async { core.service_session().await?.execute(text, &columns.values()).await.map(|_| ()) })
+            retry_conflicts!(async {
+                context.service_session().await?.execute(text, &columns.values()).await.map(|_| ())
+            })
         })
         .await
     }
 }
 
 async fn reserve(
-    core: &Core,
+    context: &StoreContext,
     dead_letters: &[DeadLetterId],
     reservation_timeout: Duration,
     audit: &Audit,
@@ -99,7 +101,7 @@ async fn reserve(
         (&audit.reason, Type::TEXT),
         (&after, Type::FLOAT8),
     ]);
-    let rows = core.service_session().await?.execute(RESERVE, &values).await?;
+    let rows = context.service_session().await?.execute(RESERVE, &values).await?;
     let reserved = rows.iter().map(read_key).collect::<StatementResult<HashSet<_>>>()?;
     Ok(dead_letters.iter().map(|dead_letter| reserved.contains(&key_of(dead_letter))).collect())
 }

@@ -14,7 +14,7 @@ use crate::leases::lease_row;
 use crate::operators::audit_log;
 use crate::operators::row_query::{RowQuery, status_of};
 use crate::outbox::row_changes;
-use crate::store::core::Core;
+use crate::store::context::StoreContext;
 
 /// A row in the view `outbox_unsent`.
 struct UnsentRow {
@@ -24,35 +24,36 @@ struct UnsentRow {
 }
 
 /// Makes one row due at once.
-pub(crate) async fn retry(core: &Core, id: RowId, audit: &Audit) -> StatementResult<OperatorOutcome> {
-    change_one(core, OperatorAction::Retry, id, audit, |unsent| operator::due_now(&unsent.row, unsent.status)).await
+pub(crate) async fn retry(context: &StoreContext, id: RowId, audit: &Audit) -> StatementResult<OperatorOutcome> {
+    change_one(context, OperatorAction::Retry, id, audit, |unsent| operator::due_now(&unsent.row, unsent.status)).await
 }
 
 /// Makes one parked row due at once.
-pub(crate) async fn redrive_row(core: &Core, id: RowId, audit: &Audit) -> StatementResult<OperatorOutcome> {
-    change_one(core, OperatorAction::Redrive, id, audit, |unsent| operator::due_now(&unsent.row, unsent.status)).await
+pub(crate) async fn redrive_row(context: &StoreContext, id: RowId, audit: &Audit) -> StatementResult<OperatorOutcome> {
+    change_one(context, OperatorAction::Redrive, id, audit, |unsent| operator::due_now(&unsent.row, unsent.status))
+        .await
 }
 
 /// Parks one row; later rows of its key wait behind it.
-pub(crate) async fn park(core: &Core, id: RowId, audit: &Audit) -> StatementResult<OperatorOutcome> {
+pub(crate) async fn park(context: &StoreContext, id: RowId, audit: &Audit) -> StatementResult<OperatorOutcome> {
     let parked = |unsent: &UnsentRow| operator::parked(&unsent.row, unsent.has_reason, &audit.operator, &audit.reason);
-    change_one(core, OperatorAction::Park, id, audit, parked).await
+    change_one(context, OperatorAction::Park, id, audit, parked).await
 }
 
 async fn change_one(
-    core: &Core,
+    context: &StoreContext,
     action: OperatorAction,
     id: RowId,
     audit: &Audit,
     change: impl Fn(&UnsentRow) -> RowChange<Uuid>,
 ) -> StatementResult<OperatorOutcome> {
-    let session = core.service_session().await?;
+    let session = context.service_session().await?;
     let Some(partition) = partition_of(&session, id).await? else { return sent_or_missing(&session, id).await };
     // The lease is locked first, so that the row does not change after it is read.
     let (transaction, _) = lease_row::lock(session, partition).await?;
     let Some(unsent) = read_unsent(&transaction, partition, id).await? else {
         transaction.rollback().await?;
-        return sent_or_missing(&core.service_session().await?, id).await;
+        return sent_or_missing(&context.service_session().await?, id).await;
     };
     if !action.applies_to(unsent.status) {
         transaction.rollback().await?;
@@ -67,12 +68,12 @@ async fn change_one(
 
 /// Makes the first `limit` parked rows that match a filter due at once.
 pub(crate) async fn redrive(
-    core: &Core,
+    context: &StoreContext,
     filter: &RowFilter,
     limit: u32,
     audit: &Audit,
 ) -> StatementResult<OperatorOutcome> {
-    let session = core.service_session().await?;
+    let session = context.service_session().await?;
     let filter = RowFilter { status: Some(RowStatus::Parked), ..filter.clone() };
     let found = RowQuery::of(&filter).rows(&session, limit).await?;
     let partitions: BTreeSet<PartitionNo> = found.iter().map(|view| view.partition).collect();
@@ -99,9 +100,9 @@ pub(crate) async fn redrive(
 }
 
 /// Counts the parked rows that match a filter.
-pub(crate) async fn count_parked(core: &Core, filter: &RowFilter) -> StatementResult<OperatorOutcome> {
+pub(crate) async fn count_parked(context: &StoreContext, filter: &RowFilter) -> StatementResult<OperatorOutcome> {
     let filter = RowFilter { status: Some(RowStatus::Parked), ..filter.clone() };
-    Ok(OperatorOutcome::Done(RowQuery::of(&filter).count(&core.service_session().await?).await?))
+    Ok(OperatorOutcome::Done(RowQuery::of(&filter).count(&context.service_session().await?).await?))
 }
 
 /// The partition of an unsent row: by its event, or by `outbox_waiting` if the event was deleted.

@@ -35,23 +35,23 @@ impl WebhookStore for Postgres {
     }
 
     async fn save_webhook(&self, webhook: &Webhook) -> Result<bool, Error> {
-        let (core, id, version) = (self.core(), Uuid::from_bytes(webhook.id.bytes()), webhook.version as i64);
+        let (context, id, version) = (self.context(), Uuid::from_bytes(webhook.id.bytes()), webhook.version as i64);
         let (text, document) = (if version == 1 { INSERT } else { UPDATE }, webhook.to_document());
         self.run("webhook_save", async move {
             retry_conflicts!(async {
                 let values = [(&id as _, Type::UUID), (&version as _, Type::INT8), (&document as _, Type::TEXT)];
-                core.service_session().await?.execute(text, &values).await.map(|rows| !rows.is_empty())
+                context.service_session().await?.execute(text, &values).await.map(|rows| !rows.is_empty())
             })
         })
         .await
     }
 
     async fn delete_webhook(&self, id: WebhookId) -> Result<bool, Error> {
-        let (core, group, id) = (self.core(), group(id), Uuid::from_bytes(id.bytes()));
+        let (context, group, id) = (self.context(), group(id), Uuid::from_bytes(id.bytes()));
         let existed = self.run("webhook_delete", async move {
             retry_conflicts!(async {
                 let text = "DELETE FROM webhook WHERE id = $1 RETURNING id";
-                let rows = core.service_session().await?.execute(text, &[(&id, Type::UUID)]).await?;
+                let rows = context.service_session().await?.execute(text, &[(&id, Type::UUID)]).await?;
                 Ok(!rows.is_empty())
             })
         });
@@ -64,9 +64,9 @@ impl WebhookStore for Postgres {
         let webhooks: Vec<Uuid> =
             deliveries.iter().map(|delivery| Uuid::from_bytes(delivery.webhook.bytes())).collect();
         let documents: Vec<String> = deliveries.iter().map(WebhookDelivery::to_document).collect();
-        let (core, kept) = (self.core(), DELIVERIES_KEPT as i64);
+        let (context, kept) = (self.context(), DELIVERIES_KEPT as i64);
         self.run("webhook_deliveries_record", async move {
-            let session = core.service_session().await?;
+            let session = context.service_session().await?;
             session.execute(RECORD, &[(&webhooks, Type::UUID_ARRAY), (&documents, Type::TEXT_ARRAY)]).await?;
             let mut each = webhooks.clone();
             each.sort_unstable();
@@ -89,11 +89,11 @@ impl WebhookStore for Postgres {
 impl Postgres {
     /// Deletes detours of a group; returns their number, at most [`DETOURS_PER_DELETION`].
     async fn delete_detours(&self, group: &str) -> Result<u64, Error> {
-        let (core, group, limit) = (self.core(), group.to_owned(), i64::from(DETOURS_PER_DELETION));
+        let (context, group, limit) = (self.context(), group.to_owned(), i64::from(DETOURS_PER_DELETION));
         self.run("webhook_detours_delete", async move {
             retry_conflicts!(async {
                 let values: [SqlValue<'_>; 2] = [(&group, Type::TEXT), (&limit, Type::INT8)];
-                let rows = core.service_session().await?.execute(DELETE_DETOURS, &values).await?;
+                let rows = context.service_session().await?.execute(DELETE_DETOURS, &values).await?;
                 Ok(rows.first().map(|row| get::<i64>(row, 0)).transpose()?.unwrap_or_default().unsigned_abs())
             })
         })
@@ -106,10 +106,10 @@ impl Postgres {
         text: &'static str,
         id: Option<WebhookId>,
     ) -> Result<Vec<String>, Error> {
-        let (core, id) = (self.core(), id.map(|id| Uuid::from_bytes(id.bytes())));
+        let (context, id) = (self.context(), id.map(|id| Uuid::from_bytes(id.bytes())));
         self.run(operation, async move {
             let values: Vec<SqlValue<'_>> = id.iter().map(|id| (id as _, Type::UUID)).collect();
-            let rows = core.service_session().await?.query(text, &values).await?;
+            let rows = context.service_session().await?.query(text, &values).await?;
             rows.iter().map(|row| get(row, 0)).collect::<StatementResult<Vec<String>>>()
         })
         .await

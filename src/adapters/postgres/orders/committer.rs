@@ -10,39 +10,39 @@ use crate::connection::statement_error::StatementError;
 use crate::orders::commit_queue::{CommitQueue, QueuedCommit};
 use crate::orders::group_commit::{self, CommitResult, GroupOutcome};
 use crate::orders::resolve_commit;
-use crate::store::core::Core;
+use crate::store::context::StoreContext;
 
 /// Repetitions of a group that lost a conflict, and returns of a commit to the queue: 5 each.
 const RETRIES_MAX: u32 = 5;
 
 /// Commits groups until the task is aborted.
-pub(crate) async fn run(core: Arc<Core>, queue: Arc<CommitQueue>) {
+pub(crate) async fn run(context: Arc<StoreContext>, queue: Arc<CommitQueue>) {
     loop {
-        let group = queue.next_group(&core.options).await;
+        let group = queue.next_group(&context.options).await;
         let (size, begin) = (group.len(), Instant::now());
-        commit(&core, &queue, group).await;
+        commit(&context, &queue, group).await;
         queue.finish(size, begin.elapsed());
     }
 }
 
 /// Commits one group and replies to all its callers.
-async fn commit(core: &Core, queue: &CommitQueue, mut group: Vec<QueuedCommit>) {
+async fn commit(context: &StoreContext, queue: &CommitQueue, mut group: Vec<QueuedCommit>) {
     // Every group locks its orders in this order, so that two groups never deadlock.
     group.sort_by_key(|queued| queued.commit.order.id);
     let mut retries = 0;
     let outcome = loop {
         let commits: Vec<&Commit> = group.iter().map(|queued| &queued.commit).collect();
-        match group_commit::commit(core, &commits).await {
+        match group_commit::commit(context, &commits).await {
             GroupOutcome::Failed(StatementError::Conflict(_)) if retries < RETRIES_MAX => retries += 1,
             outcome => break outcome,
         }
     };
     match outcome {
-        GroupOutcome::Committed(results) => reply(core, queue, group, results),
+        GroupOutcome::Committed(results) => reply(context, queue, group, results),
         GroupOutcome::Failed(StatementError::Port(Error::Rejected(_) | Error::Broken(_))) if group.len() > 1 => {
             // One of them cannot be written: committed one by one, only that one fails.
             for queued in group {
-                Box::pin(commit(core, queue, vec![queued])).await;
+                Box::pin(commit(context, queue, vec![queued])).await;
             }
         }
         GroupOutcome::Failed(error) => {
@@ -51,13 +51,13 @@ async fn commit(core: &Core, queue: &CommitQueue, mut group: Vec<QueuedCommit>) 
         }
         GroupOutcome::Unknown { xid, error } => {
             let commits: Vec<&Commit> = group.iter().map(|queued| &queued.commit).collect();
-            let results = resolve_commit::resolve(core, xid, &commits, &error).await;
+            let results = resolve_commit::resolve(context, xid, &commits, &error).await;
             group.into_iter().zip(results).for_each(|(queued, result)| queued.reply(result));
         }
     }
 }
 
-fn reply(core: &Core, queue: &CommitQueue, group: Vec<QueuedCommit>, results: Vec<CommitResult>) {
+fn reply(context: &StoreContext, queue: &CommitQueue, group: Vec<QueuedCommit>, results: Vec<CommitResult>) {
     let (mut returned, mut locked) = (Vec::new(), Vec::new());
     for (mut queued, result) in group.into_iter().zip(results) {
         match result {
@@ -78,6 +78,6 @@ fn reply(core: &Core, queue: &CommitQueue, group: Vec<QueuedCommit>, results: Ve
         queue.put_back(returned);
     }
     if !locked.is_empty() {
-        queue.requeue_locked(locked, core.options.lock_timeout);
+        queue.requeue_locked(locked, context.options.lock_timeout);
     }
 }

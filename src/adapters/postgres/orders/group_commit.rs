@@ -14,7 +14,7 @@ use crate::connection::session::Transaction;
 use crate::connection::sql_value::{SqlValue, get, order_id, order_uuid};
 use crate::connection::statement_error::{StatementError, StatementResult, broken};
 use crate::orders::columns::{EventColumns, IdempotencyColumns, OrderColumns};
-use crate::store::core::Core;
+use crate::store::context::StoreContext;
 
 /// Inserts records in the order of the arrays, and returns those that were free.
 pub(crate) const INSERT_RECORDS: &str = "WITH inserted AS (INSERT INTO mark (subject, key, fingerprint, order_id)
@@ -100,8 +100,8 @@ pub(crate) enum GroupOutcome {
 }
 
 /// Commits a group that is sorted by order id and contains no order and no record twice.
-pub(crate) async fn commit(core: &Core, commits: &[&Commit]) -> GroupOutcome {
-    let (transaction, xid, results) = match write(core, commits).await {
+pub(crate) async fn commit(context: &StoreContext, commits: &[&Commit]) -> GroupOutcome {
+    let (transaction, xid, results) = match write(context, commits).await {
         Ok(written) => written,
         Err(error) => return GroupOutcome::Failed(error),
     };
@@ -112,8 +112,8 @@ pub(crate) async fn commit(core: &Core, commits: &[&Commit]) -> GroupOutcome {
     }
 }
 
-async fn write(core: &Core, commits: &[&Commit]) -> StatementResult<(Transaction, i64, Vec<CommitResult>)> {
-    let mut work = GroupTransaction::new(core, commits);
+async fn write(context: &StoreContext, commits: &[&Commit]) -> StatementResult<(Transaction, i64, Vec<CommitResult>)> {
+    let mut work = GroupTransaction::new(context, commits);
     work.insert_records().await?;
     work.create_orders().await?;
     work.change_orders().await?;
@@ -127,7 +127,7 @@ async fn write(core: &Core, commits: &[&Commit]) -> StatementResult<(Transaction
 
 /// A group and its open transaction.
 struct GroupTransaction<'a> {
-    core: &'a Core,
+    context: &'a StoreContext,
     commits: &'a [&'a Commit],
     /// The result of each commit, as far as known.
     results: Vec<Option<CommitResult>>,
@@ -136,8 +136,8 @@ struct GroupTransaction<'a> {
 }
 
 impl<'a> GroupTransaction<'a> {
-    fn new(core: &'a Core, commits: &'a [&'a Commit]) -> Self {
-        Self { core, commits, results: vec![None; commits.len()], transaction: None, xid: None }
+    fn new(context: &'a StoreContext, commits: &'a [&'a Commit]) -> Self {
+        Self { context, commits, results: vec![None; commits.len()], transaction: None, xid: None }
     }
 
     /// Runs a statement of the transaction. The first one begins it, and returns its id in column 0.
@@ -145,7 +145,7 @@ impl<'a> GroupTransaction<'a> {
         if let Some(transaction) = &self.transaction {
             return transaction.query(text, values).await;
         }
-        let (transaction, rows) = self.core.commit_session().await?.begin_with(text, values).await?;
+        let (transaction, rows) = self.context.commit_session().await?.begin_with(text, values).await?;
         self.transaction = Some(transaction);
         self.xid = rows.first().map(|row| get(row, 0)).transpose()?;
         Ok(rows)

@@ -30,17 +30,17 @@ impl OrderStore for Postgres {
     }
 
     async fn find(&self, id: OrderId) -> Result<Option<Order>, Error> {
-        let core = self.core();
+        let context = self.context();
         self.run("order_find", async move {
             let text = format!("SELECT {} FROM orders WHERE id = $1", order_row::COLUMNS);
-            let rows = core.service_session().await?.query(&text, &[(&order_uuid(id), Type::UUID)]).await?;
+            let rows = context.service_session().await?.query(&text, &[(&order_uuid(id), Type::UUID)]).await?;
             rows.first().map(order_row::read).transpose()
         })
         .await
     }
 
     async fn list(&self, filter: &OrderFilter, from: PageStart, limit: u32) -> Result<Vec<Order>, Error> {
-        let (core, filter) = (self.core(), filter.clone());
+        let (context, filter) = (self.context(), filter.clone());
         self.run("order_list", async move {
             let mut conditions = conditions(&filter);
             let mut offset = 0;
@@ -57,7 +57,7 @@ impl OrderStore for Postgres {
                 conditions.text()
             );
             let mut budget = ListBudget::default();
-            let session = core.service_session().await?;
+            let session = context.service_session().await?;
             // A row that cannot be read fails the conversion below.
             let more = |row: &Row| budget.add(order_row::items_size(row).unwrap_or_default());
             let rows = session.query_while(&text, &conditions.values(), more).await?;
@@ -67,24 +67,24 @@ impl OrderStore for Postgres {
     }
 
     async fn count(&self, filter: &OrderFilter) -> Result<u64, Error> {
-        let (core, conditions) = (self.core(), conditions(filter));
+        let (context, conditions) = (self.context(), conditions(filter));
         self.run("order_count", async move {
             let text = format!("SELECT count(*) FROM orders{}", conditions.text());
-            let rows = core.service_session().await?.query(&text, &conditions.values()).await?;
+            let rows = context.service_session().await?.query(&text, &conditions.values()).await?;
             Ok(rows.first().map(|row| get::<i64>(row, 0)).transpose()?.unwrap_or_default() as u64)
         })
         .await
     }
 
     async fn oldest(&self, status: Status, after: Option<OrderId>, limit: u32) -> Result<Vec<OrderId>, Error> {
-        let core = self.core();
+        let context = self.context();
         self.run("order_oldest", async move {
             let after = after.map_or(Uuid::nil(), order_uuid);
             let text = "SELECT id FROM orders WHERE status = $1 AND id > $2 ORDER BY id LIMIT $3";
             let limit = i64::from(limit);
             let values: [SqlValue<'_>; 3] =
                 [(&status.as_str(), Type::TEXT), (&after, Type::UUID), (&limit, Type::INT8)];
-            let rows = core.service_session().await?.query(text, &values).await?;
+            let rows = context.service_session().await?.query(text, &values).await?;
             rows.iter().map(|row| get(row, 0).map(order_id)).collect()
         })
         .await
@@ -96,12 +96,12 @@ impl OrderStore for Postgres {
         key: &str,
         keep: Duration,
     ) -> Result<Option<IdempotencyRecord>, Error> {
-        let (core, subject, key) = (self.core(), subject.clone(), key.to_string());
+        let (context, subject, key) = (self.context(), subject.clone(), key.to_string());
         self.run("mark_find", async move {
             let text = "SELECT fingerprint, order_id FROM mark
                         WHERE subject = $1 AND key = $2 AND created_at >= statement_timestamp() - make_interval(secs => $3)";
             let values = [(&subject.as_str() as _, Type::TEXT), (&key as _, Type::TEXT), (&seconds(keep) as _, Type::FLOAT8)];
-            let rows = core.service_session().await?.query(text, &values).await?;
+            let rows = context.service_session().await?.query(text, &values).await?;
             let Some(row) = rows.first() else { return Ok(None) };
             let fingerprint = get::<&[u8]>(row, 0)?.try_into().map_err(|_| broken("a fingerprint that is not 32 bytes long"))?;
             let order_id = order_id(get(row, 1)?);
@@ -111,9 +111,9 @@ impl OrderStore for Postgres {
     }
 
     async fn sweep_idempotency_records(&self, keep: Duration, limit: u32) -> Result<u64, Error> {
-        let core = self.core();
+        let context = self.context();
         self.run("mark_sweep", async move {
-            let session = core.service_session().await?;
+            let session = context.service_session().await?;
             // The rows of `idempotency` expire by themselves and are deleted here as well.
             session.execute(DELETE_EXPIRED_KEYS, &[(&i64::from(limit), Type::INT8)]).await?;
             let rows = session

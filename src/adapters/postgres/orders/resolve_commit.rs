@@ -12,7 +12,7 @@ use uuid::Uuid;
 use crate::connection::session::PooledSession;
 use crate::connection::sql_value::{event_id, event_uuid, get, order_id, order_uuid};
 use crate::connection::statement_error::StatementResult;
-use crate::store::core::Core;
+use crate::store::context::StoreContext;
 
 /// Time between two attempts: 100 ms.
 const ATTEMPT_INTERVAL: Duration = Duration::from_millis(100);
@@ -25,14 +25,14 @@ const MAY_COMMIT: &str = "SELECT CASE WHEN $1 < pg_current_xact_id()::text::bigi
 
 /// The result of each commit; `unknown` for all of them if [`crate::Options::resolve_timeout`] passes first.
 pub(crate) async fn resolve(
-    core: &Core,
+    context: &StoreContext,
     xid: i64,
     commits: &[&Commit],
     unknown: &Error,
 ) -> Vec<Result<Committed, Error>> {
-    let deadline = Instant::now() + core.options.resolve_timeout;
+    let deadline = Instant::now() + context.options.resolve_timeout;
     loop {
-        match try_resolve(core, xid, commits).await {
+        match try_resolve(context, xid, commits).await {
             Ok(Some(results)) => return results,
             Ok(None) | Err(_) if Instant::now() >= deadline => return vec![Err(unknown.clone()); commits.len()],
             Ok(None) | Err(_) => tokio::time::sleep(ATTEMPT_INTERVAL).await,
@@ -42,11 +42,11 @@ pub(crate) async fn resolve(
 
 /// `None` while the transaction may still commit.
 async fn try_resolve(
-    core: &Core,
+    context: &StoreContext,
     xid: i64,
     commits: &[&Commit],
 ) -> StatementResult<Option<Vec<Result<Committed, Error>>>> {
-    let session = core.commit_session().await?;
+    let session = context.commit_session().await?;
     let rows = session.query(MAY_COMMIT, &[(&xid, Type::INT8)]).await?;
     if rows.first().map(|row| get::<bool>(row, 0)).transpose()? != Some(false) {
         return Ok(None);

@@ -20,7 +20,7 @@ use crate::connection::statement_error::{StatementError, StatementResult, broken
 use crate::outbox::claim_text::{batch, candidates, snapshot, waiting};
 use crate::outbox::claimed_row::{self, event_columns};
 use crate::outbox::scan_start::{SampleId, ScanBounds, ScanResult, ScanSnapshot, ScanStart};
-use crate::store::core::Core;
+use crate::store::context::StoreContext;
 
 /// Selects the scan start: the remembered one, or a lower one below every id that a transaction can have inserted that was running at the remembered
 /// snapshot and has ended since. 0 on another server.
@@ -133,9 +133,9 @@ pub(crate) struct ClaimScan<'a> {
 
 impl<'a> ClaimScan<'a> {
     /// A claim whose scan begins at a known start.
-    pub(crate) fn new(core: &Core, claim: &'a Claim, known: Option<ScanStart>) -> Self {
+    pub(crate) fn new(context: &StoreContext, claim: &'a Claim, known: Option<ScanStart>) -> Self {
         let (fence, known) = (&claim.fence, [known]);
-        let bounds = core.scan_memory.bounds(&known);
+        let bounds = context.scan_memory.bounds(&known);
         let [known] = known;
         Self {
             claim,
@@ -177,7 +177,7 @@ impl<'a> ClaimScan<'a> {
     /// The claim's result from the rows of the statement, whose transaction was sent at `sent`.
     pub(crate) async fn result(
         self,
-        core: &Core,
+        context: &StoreContext,
         session: &PooledSession,
         (rows, sent): (&[Row], Instant),
         sample: SampleId,
@@ -187,11 +187,15 @@ impl<'a> ClaimScan<'a> {
         let is_summary = |row: &&Row| matches!(get::<Option<i64>>(row, EVENT_ID), Ok(None));
         let Some(summary) = rows.iter().find(is_summary) else { return Ok(Claimed::Fenced) };
         let snapshot = scan_snapshot(summary, sample)?;
-        core.scan_memory.record_snapshot(&snapshot);
+        context.scan_memory.record_snapshot(&snapshot);
         if !get::<bool>(summary, "is_due")? {
             let nothing = nothing_due(session, self.claim).await?;
             if is_ordinary && matches!(nothing, Claimed::Nothing { .. }) {
-                core.scan_memory.record_scan(partition, &snapshot, &scan_result(summary, fence.epoch, fence.counter)?);
+                context.scan_memory.record_scan(
+                    partition,
+                    &snapshot,
+                    &scan_result(summary, fence.epoch, fence.counter)?,
+                );
             }
             return Ok(nothing);
         }
@@ -203,20 +207,20 @@ impl<'a> ClaimScan<'a> {
             return Err(broken(format!("claim {token} of partition {partition} selected rows and returned none")));
         }
         if is_ordinary {
-            core.scan_memory.record_scan(partition, &snapshot, &scan_result(summary, fence.epoch, batch.token)?);
+            context.scan_memory.record_scan(partition, &snapshot, &scan_result(summary, fence.epoch, batch.token)?);
         } else if let Some(mut start) = self.known {
             start.took_head(batch.token);
-            core.scan_memory.put(partition, start);
+            context.scan_memory.put(partition, start);
         }
         Ok(Claimed::Batch(batch))
     }
 }
 
 /// Claims the rows that are due, under the fence.
-pub(crate) async fn claim(core: &Core, claim: &Claim) -> StatementResult<Claimed> {
-    let session = core.relay_session().await?;
-    let known = core.scan_memory.take(claim.fence.partition.0).filter(|start| start.is_valid_for(&claim.fence));
-    let scan = ClaimScan::new(core, claim, known);
+pub(crate) async fn claim(context: &StoreContext, claim: &Claim) -> StatementResult<Claimed> {
+    let session = context.relay_session().await?;
+    let known = context.scan_memory.take(claim.fence.partition.0).filter(|start| start.is_valid_for(&claim.fence));
+    let scan = ClaimScan::new(context, claim, known);
     let sent = Instant::now();
     let executed = {
         let (text, values) = scan.statement();
@@ -224,7 +228,7 @@ pub(crate) async fn claim(core: &Core, claim: &Claim) -> StatementResult<Claimed
     };
     match executed {
         Err(StatementError::LeaseExpired) => Ok(Claimed::Fenced),
-        rows => scan.result(core, &session, (&rows?, sent), SampleId::OfSnapshot).await,
+        rows => scan.result(context, &session, (&rows?, sent), SampleId::OfSnapshot).await,
     }
 }
 

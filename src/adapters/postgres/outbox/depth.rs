@@ -8,7 +8,7 @@ use ports::outbox::RowCounts;
 
 use crate::connection::sql_value::get;
 use crate::connection::statement_error::StatementResult;
-use crate::store::core::Core;
+use crate::store::context::StoreContext;
 
 /// Most rows that are counted exactly: twice the backlog at which writes are rejected by default. Above it the server's statistics give
 /// the number.
@@ -49,8 +49,8 @@ fn depth_text() -> String {
 }
 
 /// The number of rows by status, and the age of the oldest unsent one.
-pub(crate) async fn depth(core: &Core) -> StatementResult<RowCounts> {
-    let rows = core.relay_session().await?.query(&depth_text(), &[]).await?;
+pub(crate) async fn depth(context: &StoreContext) -> StatementResult<RowCounts> {
+    let rows = context.relay_session().await?.query(&depth_text(), &[]).await?;
     let row = rows
         .first()
         .ok_or_else(|| crate::connection::statement_error::broken("the depth statement returned no row"))?;
@@ -67,12 +67,12 @@ pub(crate) async fn depth(core: &Core) -> StatementResult<RowCounts> {
 }
 
 /// Unsent rows by partition, up to [`COUNTED_OF_PARTITION_MAX`] of each.
-pub(crate) async fn by_partition(core: &Core) -> StatementResult<HashMap<PartitionNo, u64>> {
+pub(crate) async fn by_partition(context: &StoreContext) -> StatementResult<HashMap<PartitionNo, u64>> {
     let text = format!(
         "SELECT lease.partition, counted.rows FROM outbox_lease lease CROSS JOIN LATERAL (SELECT count(*) AS rows
            FROM (SELECT FROM outbox queued WHERE queued.partition = lease.partition LIMIT {COUNTED_OF_PARTITION_MAX}) unsent) counted"
     );
-    let rows = core.relay_session().await?.query(&text, &[]).await?;
+    let rows = context.relay_session().await?.query(&text, &[]).await?;
     let read =
         |row| Ok((PartitionNo(get::<i32>(row, "partition")?.unsigned_abs()), get::<i64>(row, "rows")?.unsigned_abs()));
     rows.iter().map(read).collect::<StatementResult<_>>()

@@ -4,18 +4,18 @@ use outbox::{Exclusion, ExclusionOutcome, LeaseFence, RowId, Token, exclusion};
 use crate::connection::statement_error::StatementResult;
 use crate::leases::lease_row;
 use crate::outbox::{open_batch, row_changes};
-use crate::store::core::Core;
+use crate::store::context::StoreContext;
 
 /// Excludes rows under the fence. The batch stays open for the rest, under the new counter as its token.
 pub(crate) async fn exclude(
-    core: &Core,
+    context: &StoreContext,
     fence: &LeaseFence,
     token: Token,
     exclusions: &[Exclusion],
 ) -> StatementResult<ExclusionOutcome> {
     let partition = fence.partition;
-    core.scan_memory.take(partition.0);
-    let (transaction, lease) = lease_row::lock(core.relay_session().await?, partition).await?;
+    context.scan_memory.take(partition.0);
+    let (transaction, lease) = lease_row::lock(context.relay_session().await?, partition).await?;
     let open = lease.as_ref().is_some_and(|lease| lease.open_batch_at_counter(fence, token).is_some());
     let changes = if open {
         exclusion::changes(&open_batch::read(&transaction, partition, token).await?, exclusions)

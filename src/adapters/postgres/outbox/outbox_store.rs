@@ -17,14 +17,14 @@ use crate::store::postgres::Postgres;
 #[async_trait]
 impl OutboxStore for Postgres {
     async fn claim(&self, claim: Claim) -> Result<Claimed, Error> {
-        let (core, relay) = (self.core(), Arc::clone(&self.inner.opened.relay));
+        let (context, relay) = (self.context(), Arc::clone(&self.inner.opened.relay));
         let partition = claim.fence.partition.0;
         if claim.kind == ClaimKind::Ordinary && !relay.is_full(partition) {
             return self.queued("claim", relay.claim(claim)).await;
         }
         self.run("claim", async move {
-            let _permit = core.batch_permit().await?;
-            let claimed = claim::claim(&core, &claim).await?;
+            let _permit = context.batch_permit().await?;
+            let claimed = claim::claim(&context, &claim).await?;
             relay.record_claim(partition, &claimed);
             Ok(claimed)
         })
@@ -32,32 +32,32 @@ impl OutboxStore for Postgres {
     }
 
     async fn exclude(&self, fence: &LeaseFence, token: Token, rows: &[Exclusion]) -> Result<ExclusionOutcome, Error> {
-        let (core, fence, rows) = (self.core(), fence.clone(), rows.to_vec());
-        self.run("exclude", async move { retry_conflicts!(exclude::exclude(&core, &fence, token, &rows)) }).await
+        let (context, fence, rows) = (self.context(), fence.clone(), rows.to_vec());
+        self.run("exclude", async move { retry_conflicts!(exclude::exclude(&context, &fence, token, &rows)) }).await
     }
 
     async fn settle(&self, settlement: Settlement) -> Result<FencedOutcome, Error> {
-        let (core, relay) = (self.core(), &self.inner.opened.relay);
+        let (context, relay) = (self.context(), &self.inner.opened.relay);
         if !relay.is_full(settlement.fence.partition.0) {
             return self.queued("settle", relay.settle(settlement)).await;
         }
         self.run("settle", async move {
-            let _permit = core.batch_permit().await?;
-            settle::settle(&core, &settlement).await
+            let _permit = context.batch_permit().await?;
+            settle::settle(&context, &settlement).await
         })
         .await
     }
 
     async fn settle_and_claim(&self, settlement: Settlement, claim: Claim) -> Result<SettledClaim, Error> {
-        let (core, relay) = (self.core(), Arc::clone(&self.inner.opened.relay));
+        let (context, relay) = (self.context(), Arc::clone(&self.inner.opened.relay));
         let partition = settlement.fence.partition.0;
         let claim = settle_and_claim::expected_claim(&settlement, claim);
         if claim.kind == ClaimKind::Ordinary && !relay.is_full(partition) {
             return self.queued("settle_and_claim", relay.settle_and_claim(settlement, claim)).await;
         }
         self.run("settle_and_claim", async move {
-            let _permit = core.batch_permit().await?;
-            let result = settle_and_claim::settle_and_claim(&core, &settlement, &claim).await?;
+            let _permit = context.batch_permit().await?;
+            let result = settle_and_claim::settle_and_claim(&context, &settlement, &claim).await?;
             if let Ok(claimed) = &result.claimed {
                 relay.record_claim(partition, claimed);
             }
@@ -73,9 +73,12 @@ impl OutboxStore for Postgres {
         outcome: BatchOutcome,
         poison: &PoisonPolicy,
     ) -> Result<ResolvedBatch, Error> {
-        let (core, fence, poison) = (self.core(), fence.clone(), poison.clone());
-        self.run("resolve", async move { retry_conflicts!(resolve::resolve(&core, &fence, token, outcome, &poison)) })
-            .await
+        let (context, fence, poison) = (self.context(), fence.clone(), poison.clone());
+        self.run(
+            "resolve",
+            async move { retry_conflicts!(resolve::resolve(&context, &fence, token, outcome, &poison)) },
+        )
+        .await
     }
 
     fn expect_requests(&self, count: u32) {
@@ -83,12 +86,12 @@ impl OutboxStore for Postgres {
     }
 
     async fn depth(&self) -> Result<RowCounts, Error> {
-        let core = self.core();
-        self.run("depth", async move { depth::depth(&core).await }).await
+        let context = self.context();
+        self.run("depth", async move { depth::depth(&context).await }).await
     }
 
     async fn sweep(&self, keep: Duration, limit: u32) -> Result<u64, Error> {
-        let core = self.core();
-        self.run("outbox_sweep", async move { sweep::sweep(&core, keep, limit).await }).await
+        let context = self.context();
+        self.run("outbox_sweep", async move { sweep::sweep(&context, keep, limit).await }).await
     }
 }

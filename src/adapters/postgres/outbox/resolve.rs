@@ -11,11 +11,11 @@ use crate::connection::sql_value::{event_id, get};
 use crate::connection::statement_error::StatementResult;
 use crate::leases::lease_row;
 use crate::outbox::{open_batch, row_changes, settle};
-use crate::store::core::Core;
+use crate::store::context::StoreContext;
 
 /// Closes an open batch under the fence.
 pub(crate) async fn resolve(
-    core: &Core,
+    context: &StoreContext,
     fence: &LeaseFence,
     token: Token,
     outcome: BatchOutcome,
@@ -23,10 +23,10 @@ pub(crate) async fn resolve(
 ) -> StatementResult<ResolvedBatch> {
     let partition = fence.partition;
     if outcome == BatchOutcome::Published {
-        return Ok(settle::settle_published(core, fence, token).await?.into());
+        return Ok(settle::settle_published(context, fence, token).await?.into());
     }
-    core.scan_memory.take(partition.0);
-    let (transaction, lease) = lease_row::lock(core.relay_session().await?, partition).await?;
+    context.scan_memory.take(partition.0);
+    let (transaction, lease) = lease_row::lock(context.relay_session().await?, partition).await?;
     let Some(open) = lease.as_ref().and_then(|lease| lease.open_batch_at_counter(fence, token)) else {
         transaction.rollback().await?;
         return Ok(lease.map_or(FencedOutcome::Stale, |lease| lease.repeated_close(fence, token)).into());

@@ -14,7 +14,7 @@ use crate::connection::statement_error::{StatementResult, retry_conflicts};
 use crate::leases::lease_row::{self, close_open_batch};
 use crate::outbox::open_batch::open_row_ctids;
 use crate::outbox::scan_start::ScanStart;
-use crate::store::core::Core;
+use crate::store::context::StoreContext;
 
 /// The archive stores one row per batch, with arrays parallel to `ids`. The positions arrive sorted by id and are joined with the rows
 /// only if some rows have none. Columns that hardly any batch needs (a second attempt, a failure) are read only if there is a value.
@@ -87,13 +87,13 @@ impl<'a> SentColumns<'a> {
 }
 
 /// Settles under the fence. The token names the batch, so the counter is not compared.
-pub(crate) async fn settle(core: &Core, settlement: &Settlement) -> StatementResult<FencedOutcome> {
+pub(crate) async fn settle(context: &StoreContext, settlement: &Settlement) -> StatementResult<FencedOutcome> {
     let (fence, token) = (&settlement.fence, settlement.token);
-    let session = core.relay_session().await?;
+    let session = context.relay_session().await?;
     let sent = SentColumns::of(settlement);
     // Only statements from outside this program can deadlock with it, and a repetition is harmless.
-    let (close, commit) = (CloseStatement::new(fence, token, None, &sent), core.options.settle_commit());
-    let outcome = retry_conflicts!(close_as_sent(&session, core, fence, &close, commit))?;
+    let (close, commit) = (CloseStatement::new(fence, token, None, &sent), context.options.settle_commit());
+    let outcome = retry_conflicts!(close_as_sent(&session, context, fence, &close, commit))?;
     match outcome {
         Some(outcome) => Ok(outcome),
         None => repeated_close(&session, fence, token).await,
@@ -101,11 +101,15 @@ pub(crate) async fn settle(core: &Core, settlement: &Settlement) -> StatementRes
 }
 
 /// Settles a batch that the watermark proves published, without positions. Compares the counter.
-pub(crate) async fn settle_published(core: &Core, fence: &LeaseFence, token: Token) -> StatementResult<FencedOutcome> {
-    let session = core.relay_session().await?;
+pub(crate) async fn settle_published(
+    context: &StoreContext,
+    fence: &LeaseFence,
+    token: Token,
+) -> StatementResult<FencedOutcome> {
+    let session = context.relay_session().await?;
     let sent = SentColumns::default();
     let close = CloseStatement::new(fence, token, Some(fence.counter as i64), &sent);
-    match close_as_sent(&session, core, fence, &close, CommitWait::Flush).await? {
+    match close_as_sent(&session, context, fence, &close, CommitWait::Flush).await? {
         Some(outcome) => Ok(outcome),
         None => repeated_close(&session, fence, token).await,
     }
@@ -162,31 +166,31 @@ impl<'a> CloseStatement<'a> {
 
 async fn close_as_sent(
     session: &PooledSession,
-    core: &Core,
+    context: &StoreContext,
     fence: &LeaseFence,
     close: &CloseStatement<'_>,
     commit: CommitWait,
 ) -> StatementResult<Option<FencedOutcome>> {
-    let known = core.scan_memory.take(fence.partition.0);
-    let rows = session.execute_all(core.options.lock_timeout, commit, &[close.statement()]).await?;
-    closed(core, fence, known, rows.first().and_then(|rows| rows.first()))
+    let known = context.scan_memory.take(fence.partition.0);
+    let rows = session.execute_all(context.options.lock_timeout, commit, &[close.statement()]).await?;
+    closed(context, fence, known, rows.first().and_then(|rows| rows.first()))
 }
 
 /// The outcome from the statement's row, `None` if it closed nothing. `known` was the partition's scan start before it.
 pub(crate) fn closed(
-    core: &Core,
+    context: &StoreContext,
     fence: &LeaseFence,
     known: Option<ScanStart>,
     row: Option<&Row>,
 ) -> StatementResult<Option<FencedOutcome>> {
     let Some(row) = row else { return Ok(None) };
     let (counter, events) = (get(row, "counter")?, get(row, "events")?);
-    Ok(Some(done(core, fence, known, counter, events, get(row, "unblocked")?)))
+    Ok(Some(done(context, fence, known, counter, events, get(row, "unblocked")?)))
 }
 
 /// The outcome of a settlement that closed the batch. `known` was the partition's scan start before it.
 pub(crate) fn done(
-    core: &Core,
+    context: &StoreContext,
     fence: &LeaseFence,
     known: Option<ScanStart>,
     counter: i64,
@@ -201,7 +205,7 @@ pub(crate) fn done(
         && start.is_valid_for(&LeaseFence { counter: counter - 1, ..fence.clone() })
     {
         start.set_counter(counter);
-        core.scan_memory.put(fence.partition.0, start);
+        context.scan_memory.put(fence.partition.0, start);
     }
     FencedOutcome::Done { counter, rows: rows as u64 }
 }

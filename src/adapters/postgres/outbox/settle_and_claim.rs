@@ -11,7 +11,7 @@ use crate::connection::statement_error::{StatementError, StatementResult, retry_
 use crate::outbox::claim::{self, ClaimScan};
 use crate::outbox::scan_start::SampleId;
 use crate::outbox::settle::{self, CloseStatement, SentColumns};
-use crate::store::core::Core;
+use crate::store::context::StoreContext;
 
 /// The claim under the counter that the settlement leaves.
 pub(crate) fn expected_claim(settlement: &Settlement, mut claim: Claim) -> Claim {
@@ -21,36 +21,36 @@ pub(crate) fn expected_claim(settlement: &Settlement, mut claim: Claim) -> Claim
 
 /// Settles and claims; `claim` is the expected one.
 pub(crate) async fn settle_and_claim(
-    core: &Core,
+    context: &StoreContext,
     settlement: &Settlement,
     claim: &Claim,
 ) -> StatementResult<SettledClaim> {
-    match retry_conflicts!(in_one_transaction(core, settlement, claim)) {
-        Ok((settled, claimed)) => finish(core, settlement, claim, settled, claimed).await,
+    match retry_conflicts!(in_one_transaction(context, settlement, claim)) {
+        Ok((settled, claimed)) => finish(context, settlement, claim, settled, claimed).await,
         // The claim has rolled the settlement back.
-        Err(StatementError::LeaseExpired) => finish(core, settlement, claim, None, Claimed::Fenced).await,
+        Err(StatementError::LeaseExpired) => finish(context, settlement, claim, None, Claimed::Fenced).await,
         Err(error) => Err(error),
     }
 }
 
 async fn in_one_transaction(
-    core: &Core,
+    context: &StoreContext,
     settlement: &Settlement,
     claim: &Claim,
 ) -> StatementResult<(Option<FencedOutcome>, Claimed)> {
-    let session = core.relay_session().await?;
-    let (fence, sample) = (&claim.fence, SampleId::Before(core.scan_memory.highest()));
-    let known = core.scan_memory.take(fence.partition.0).filter(|start| start.is_valid_after_settlement(fence));
-    let (scan, sent) = (ClaimScan::new(core, claim, known), SentColumns::of(settlement));
+    let session = context.relay_session().await?;
+    let (fence, sample) = (&claim.fence, SampleId::Before(context.scan_memory.highest()));
+    let known = context.scan_memory.take(fence.partition.0).filter(|start| start.is_valid_after_settlement(fence));
+    let (scan, sent) = (ClaimScan::new(context, claim, known), SentColumns::of(settlement));
     let sent_at = Instant::now();
     let results = {
         let close = CloseStatement::new(&settlement.fence, settlement.token, None, &sent);
         let statements = [close.statement(), scan.statement()];
-        session.execute_all(core.options.lock_timeout, CommitWait::Flush, &statements).await?
+        session.execute_all(context.options.lock_timeout, CommitWait::Flush, &statements).await?
     };
     let rows = |statement: usize| results.get(statement).map(Vec::as_slice).unwrap_or_default();
-    let settled = settle::closed(core, &settlement.fence, None, rows(0).first())?;
-    Ok((settled, scan.result(core, &session, (rows(1), sent_at), sample).await?))
+    let settled = settle::closed(context, &settlement.fence, None, rows(0).first())?;
+    Ok((settled, scan.result(context, &session, (rows(1), sent_at), sample).await?))
 }
 
 /// Whether [`finish`] needs no further statement.
@@ -64,7 +64,7 @@ pub(crate) fn is_finished(claim: &Claim, settled: Option<FencedOutcome>, claimed
 
 /// Completes what one transaction did: a settlement that closed nothing was stale or a repetition, and a claim may have met another counter.
 pub(crate) async fn finish(
-    core: &Core,
+    context: &StoreContext,
     settlement: &Settlement,
     claim: &Claim,
     settled: Option<FencedOutcome>,
@@ -72,7 +72,7 @@ pub(crate) async fn finish(
 ) -> StatementResult<SettledClaim> {
     let settled = match (settled, &claimed) {
         (Some(settled), _) => settled,
-        (None, Claimed::Fenced) => settle::settle(core, settlement).await?,
+        (None, Claimed::Fenced) => settle::settle(context, settlement).await?,
         // The claim found the expected counter and no open batch: the settlement was a repetition.
         (None, _) => FencedOutcome::Done { counter: claim.fence.counter, rows: 0 },
     };
@@ -80,7 +80,7 @@ pub(crate) async fn finish(
         (FencedOutcome::Done { counter, .. }, Claimed::Fenced) if counter != claim.fence.counter => {
             let mut claim = claim.clone();
             claim.fence.counter = counter;
-            claim::claim(core, &claim).await.map_err(StatementError::into_port)
+            claim::claim(context, &claim).await.map_err(StatementError::into_port)
         }
         (_, claimed) => Ok(claimed),
     };

@@ -8,7 +8,7 @@ use crate::connection::session::PooledSession;
 use crate::connection::sql_value::{get, seconds};
 use crate::connection::statement_error::{StatementResult, broken};
 use crate::schema::archive_days;
-use crate::store::core::Core;
+use crate::store::context::StoreContext;
 
 /// Below this retention whole days are too coarse, and the rows of daily partitions are deleted batch by batch as well.
 const DELETE_BATCHES_BELOW: Duration = Duration::from_secs(2 * 86_400);
@@ -43,30 +43,30 @@ const DELETE_EVENTS: &str = "WITH floor AS MATERIALIZED (SELECT least((SELECT mi
          (SELECT q.id FROM outbox q WHERE q.partition = l.partition ORDER BY q.id LIMIT 1) f))";
 
 /// Deletes archived rows older than `keep`, and returns their number.
-pub(crate) async fn sweep(core: &Core, keep: Duration, limit: u32) -> StatementResult<u64> {
+pub(crate) async fn sweep(context: &StoreContext, keep: Duration, limit: u32) -> StatementResult<u64> {
     let (age, limit) = (seconds(keep), i64::from(limit));
-    let session = core.service_session().await?;
+    let session = context.service_session().await?;
     let by_batch = keep < DELETE_BATCHES_BELOW;
-    let ahead = core.options.days_ahead;
+    let ahead = context.options.days_ahead;
     session.with_client(async |client| archive_days::create(client, ahead).await).await?;
     let past = seconds(keep.max(DROP_DAYS_AFTER));
     let mut deleted = session.with_client(async |client| archive_days::drop_past(client, past).await).await?;
     let table = if by_batch { "outbox_archive" } else { "outbox_archive_default" };
     let rows = session.execute(&delete_batches(table), &[(&age, Type::FLOAT8), (&limit, Type::INT8)]).await?;
     deleted += rows.first().map(|row| get::<i64>(row, 0)).transpose()?.unwrap_or_default().unsigned_abs();
-    let swept = delete_events(core, &session, limit).await?;
+    let swept = delete_events(context, &session, limit).await?;
     // The caller continues as long as a full page is returned; a full page of events counts as one.
     Ok(deleted.max(if swept { limit.unsigned_abs() } else { 0 }))
 }
 
 /// Deletes events of one page. Returns whether the next page should follow at once.
-async fn delete_events(core: &Core, session: &PooledSession, limit: i64) -> StatementResult<bool> {
-    let from = core.swept_event_id.load(Relaxed);
+async fn delete_events(context: &StoreContext, session: &PooledSession, limit: i64) -> StatementResult<bool> {
+    let from = context.swept_event_id.load(Relaxed);
     let rows = session.execute(DELETE_EVENTS, &[(&from, Type::INT8), (&limit, Type::INT8)]).await?;
     let row = rows.first().ok_or_else(|| broken("the sweep of events returned no row"))?;
     let (deleted, read): (i64, i64) = (get(row, 0)?, get(row, 1)?);
     let is_full = read >= limit;
-    core.swept_event_id.store(next_start(from, get(row, 2)?, get(row, 3)?, is_full), Relaxed);
+    context.swept_event_id.store(next_start(from, get(row, 2)?, get(row, 3)?, is_full), Relaxed);
     Ok(is_full && deleted > 0)
 }
 

@@ -16,7 +16,7 @@ use crate::connection::statement_error::{StatementError, StatementResult, broken
 use crate::orders::columns::IdempotencyColumns;
 use crate::orders::group_commit::{INSERT_RECORDS, TAKEN};
 use crate::publish::transaction::EventPublisher;
-use crate::store::core::Core;
+use crate::store::context::StoreContext;
 use crate::store::postgres::Postgres;
 
 /// The schema of the functions, and which of the events were published before.
@@ -32,14 +32,14 @@ impl EventStore for Postgres {
             let (id, partition) = (event.event_id, event.partition);
             return Err(Error::Rejected(format!("event {id}: there is no partition {partition}")));
         }
-        let core = self.core();
+        let context = self.context();
         // A conflict is another transaction that published one of the events meanwhile, or locked the same keys for the orders of a bulk.
-        self.run("events_publish", async move { retry_conflicts!(publish(&core, &batch)) }).await
+        self.run("events_publish", async move { retry_conflicts!(publish(&context, &batch)) }).await
     }
 }
 
-async fn publish(core: &Arc<Core>, batch: &EventBatch) -> StatementResult<BatchCommit> {
-    let transaction = core.event_session().await?.begin().await?;
+async fn publish(context: &Arc<StoreContext>, batch: &EventBatch) -> StatementResult<BatchCommit> {
+    let transaction = context.event_session().await?.begin().await?;
     if let Some(idempotency_record) = &batch.idempotency_record
         && let Some(taken) = insert_idempotency_record(&transaction, idempotency_record).await?
     {

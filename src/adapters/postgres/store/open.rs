@@ -13,13 +13,13 @@ use crate::orders::committer;
 use crate::outbox::rounds::relay_queue::RelayQueue;
 use crate::outbox::rounds::relay_rounds;
 use crate::schema::{archive_days, migrations};
-use crate::store::core::{Core, InstalledSchema};
+use crate::store::context::{InstalledSchema, StoreContext};
 use crate::store::options::Options;
 use crate::wake::wake_tasks::WakeTasks;
 
 /// An opened store without the runtime that it runs on.
 pub(crate) struct OpenedStore {
-    pub(crate) core: Arc<Core>,
+    pub(crate) context: Arc<StoreContext>,
     pub(crate) commits: Arc<CommitQueue>,
     pub(crate) relay: Arc<RelayQueue>,
     pub(crate) wake: WakeTasks,
@@ -30,27 +30,27 @@ pub(crate) struct OpenedStore {
 
 /// Opens the store for a service: under the instance's name, with wake-ups.
 pub(crate) async fn for_service(options: Arc<Options>, connector: Connector) -> Result<OpenedStore, PostgresOpenError> {
-    let core = open_core(&options, &connector, TimelineUse::Compared).await?;
-    if core.partitions != options.partitions {
+    let context = open_context(&options, &connector, TimelineUse::Compared).await?;
+    if context.partitions != options.partitions {
         return Err(PostgresOpenError::PartitionsChanged {
             location: connector.location().into(),
-            installed: core.partitions,
+            installed: context.partitions,
             configured: options.partitions,
         });
     }
     let tasks = BackgroundTasks::default();
-    let name = InstanceNameLease::acquire(&connector, &core, &tasks).await?;
-    keys::release_held_keys(&core)
+    let name = InstanceNameLease::acquire(&connector, &context, &tasks).await?;
+    keys::release_held_keys(&context)
         .await
         .map_err(|error| PostgresOpenError::of_port(connector.location(), &error.into_port()))?;
-    tasks.add(tokio::spawn(release::send_deferred(Arc::clone(&core))));
+    tasks.add(tokio::spawn(release::send_deferred(Arc::clone(&context))));
     let wake = if options.notify && !options.pooler {
-        WakeTasks::start(&connector, &core, &tasks)
+        WakeTasks::start(&connector, &context, &tasks)
     } else {
         WakeTasks::disabled()
     };
-    let (commits, relay) = (start_committers(&core, &tasks), start_relay(&core, &tasks));
-    Ok(OpenedStore { core, commits, relay, wake, name: Some(name), tasks })
+    let (commits, relay) = (start_committers(&context, &tasks), start_relay(&context, &tasks));
+    Ok(OpenedStore { context, commits, relay, wake, name: Some(name), tasks })
 }
 
 /// Opens the store for an operator's command: without a name and without wake-ups.
@@ -58,24 +58,24 @@ pub(crate) async fn for_operator(
     options: Arc<Options>,
     connector: Connector,
 ) -> Result<OpenedStore, PostgresOpenError> {
-    let core = open_core(&options, &connector, TimelineUse::Ignored).await?;
+    let context = open_context(&options, &connector, TimelineUse::Ignored).await?;
     let tasks = BackgroundTasks::default();
-    let (commits, relay) = (start_committers(&core, &tasks), start_relay(&core, &tasks));
-    Ok(OpenedStore { core, commits, relay, wake: WakeTasks::disabled(), name: None, tasks })
+    let (commits, relay) = (start_committers(&context, &tasks), start_relay(&context, &tasks));
+    Ok(OpenedStore { context, commits, relay, wake: WakeTasks::disabled(), name: None, tasks })
 }
 
-fn start_committers(core: &Arc<Core>, tasks: &BackgroundTasks) -> Arc<CommitQueue> {
-    let queue = Arc::new(CommitQueue::new(&core.options));
-    for _ in 0..core.options.committers.max(1) {
-        tasks.add(tokio::spawn(committer::run(Arc::clone(core), Arc::clone(&queue))));
+fn start_committers(context: &Arc<StoreContext>, tasks: &BackgroundTasks) -> Arc<CommitQueue> {
+    let queue = Arc::new(CommitQueue::new(&context.options));
+    for _ in 0..context.options.committers.max(1) {
+        tasks.add(tokio::spawn(committer::run(Arc::clone(context), Arc::clone(&queue))));
     }
     queue
 }
 
-fn start_relay(core: &Arc<Core>, tasks: &BackgroundTasks) -> Arc<RelayQueue> {
-    let queue = Arc::new(RelayQueue::new(&core.options));
-    for _ in 0..core.options.relay_rounds.max(1) {
-        tasks.add(tokio::spawn(relay_rounds::run(Arc::clone(core), Arc::clone(&queue))));
+fn start_relay(context: &Arc<StoreContext>, tasks: &BackgroundTasks) -> Arc<RelayQueue> {
+    let queue = Arc::new(RelayQueue::new(&context.options));
+    for _ in 0..context.options.relay_rounds.max(1) {
+        tasks.add(tokio::spawn(relay_rounds::run(Arc::clone(context), Arc::clone(&queue))));
     }
     queue
 }
@@ -89,13 +89,13 @@ enum TimelineUse {
     Ignored,
 }
 
-async fn open_core(
+async fn open_context(
     options: &Arc<Options>,
     connector: &Connector,
     timeline: TimelineUse,
-) -> Result<Arc<Core>, PostgresOpenError> {
+) -> Result<Arc<StoreContext>, PostgresOpenError> {
     let installation = read_installation(options, connector, timeline).await?;
-    Ok(Arc::new(Core::new(Arc::clone(options), connector, installation)?))
+    Ok(Arc::new(StoreContext::new(Arc::clone(options), connector, installation)?))
 }
 
 /// Checks or migrates the schema, and reads what was fixed at installation.

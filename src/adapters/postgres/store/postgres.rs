@@ -15,7 +15,7 @@ use crate::connection::connector::Connector;
 use crate::connection::open_error::PostgresOpenError;
 use crate::connection::statement_error::StatementResult;
 use crate::leases::instance_name::NameLost;
-use crate::store::core::Core;
+use crate::store::context::StoreContext;
 use crate::store::open::{self, OpenedStore};
 use crate::store::options::Options;
 
@@ -90,12 +90,12 @@ impl Postgres {
 
     /// The installation's id, a UUID drawn when the schema was installed.
     pub fn installation(&self) -> &str {
-        &self.inner.opened.core.installation
+        &self.inner.opened.context.installation
     }
 
     /// The number of partitions of the installation.
     pub fn partitions(&self) -> u32 {
-        self.inner.opened.core.partitions
+        self.inner.opened.context.partitions
     }
 
     /// Stores the address that this service listens on, for a process that finds the name held. Does nothing for an operator.
@@ -103,14 +103,14 @@ impl Postgres {
     /// # Errors
     /// As any write; the name stays held after an error.
     pub async fn announce(&self, address: &str) -> Result<(), Error> {
-        let (core, address) = (self.core(), address.to_string());
+        let (context, address) = (self.context(), address.to_string());
         if self.inner.opened.name.is_none() {
             return Ok(());
         }
         self.run("announce", async move {
             let text = "UPDATE instance SET address = $2 WHERE name = $1";
-            let values = [(&&*core.options.instance.0 as _, Type::TEXT), (&address as _, Type::TEXT)];
-            core.service_session().await?.execute(text, &values).await?;
+            let values = [(&&*context.options.instance.0 as _, Type::TEXT), (&address as _, Type::TEXT)];
+            context.service_session().await?.execute(text, &values).await?;
             Ok(())
         })
         .await
@@ -134,13 +134,13 @@ impl Postgres {
         opened.commits.close();
         opened.relay.close();
         let drained = async { tokio::join!(opened.commits.drained(), opened.relay.idle()) };
-        let drained = tokio::time::timeout(opened.core.options.close_timeout, drained).await.is_ok();
+        let drained = tokio::time::timeout(opened.context.options.close_timeout, drained).await.is_ok();
         if !self.inner.closed.swap(true, Relaxed) {
             if let Some(name) = &opened.name {
                 name.release(&self.inner.handle).await;
             }
             opened.tasks.abort();
-            opened.core.close();
+            opened.context.close();
         }
         if drained {
             Ok(())
@@ -149,8 +149,8 @@ impl Postgres {
         }
     }
 
-    pub(crate) fn core(&self) -> Arc<Core> {
-        Arc::clone(&self.inner.opened.core)
+    pub(crate) fn context(&self) -> Arc<StoreContext> {
+        Arc::clone(&self.inner.opened.context)
     }
 
     /// Runs statements on the store's own threads. Dropping the call does not stop them.
@@ -192,12 +192,12 @@ impl Postgres {
 
     /// Records the duration of an operation, and whether it found the disk full.
     pub(crate) fn record<T>(&self, operation: &'static str, started: Instant, result: &Result<T, Error>) {
-        let core = &self.inner.opened.core;
+        let context = &self.inner.opened.context;
         if matches!(result, Err(Error::Full(_))) {
-            core.disk_full.store(true, Relaxed);
+            context.disk_full.store(true, Relaxed);
         }
         let duration = started.elapsed();
-        if let Some(metrics) = &core.options.metrics {
+        if let Some(metrics) = &context.options.metrics {
             metrics.db_query_duration.with([operation]).record(duration);
         }
         let (duration_ms, failed) = (duration.as_secs_f64() * 1e3, result.is_err());
@@ -235,7 +235,7 @@ impl PostgresInner {
 impl Drop for PostgresInner {
     fn drop(&mut self) {
         self.opened.tasks.abort();
-        self.opened.core.close();
+        self.opened.context.close();
         if let Some(runtime) = self.runtime.lock().take() {
             // The last handle may be dropped inside another runtime, where blocking is not allowed.
             runtime.shutdown_background();

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use tokio_postgres::types::Type;
 
 use crate::connection::statement_error::StatementResult;
-use crate::store::core::Core;
+use crate::store::context::StoreContext;
 use crate::store::postgres::Postgres;
 
 /// Probes the store by rewriting and committing a row. Its saturation is the larger of two shares: service connections in use, and the
@@ -30,21 +30,21 @@ impl Probe for PostgresProbe {
 
     async fn check(&self) -> Result<ProbeReport, Error> {
         let started = Instant::now();
-        let core = self.0.core();
-        self.0.run("probe", async move { probe(&core).await }).await?;
+        let context = self.0.context();
+        self.0.run("probe", async move { probe(&context).await }).await?;
         Ok(ProbeReport { latency: started.elapsed() })
     }
 
     fn saturation(&self) -> Option<f64> {
-        Some(self.0.core().saturation().max(self.0.inner.opened.commits.fill()))
+        Some(self.0.context().saturation().max(self.0.inner.opened.commits.fill()))
     }
 }
 
-async fn probe(core: &Core) -> StatementResult<()> {
-    if core.disk_full.load(Relaxed) {
-        let (transaction, _) = core.relay_session().await?.begin_with(ALLOCATE, &[]).await?;
+async fn probe(context: &StoreContext) -> StatementResult<()> {
+    if context.disk_full.load(Relaxed) {
+        let (transaction, _) = context.relay_session().await?.begin_with(ALLOCATE, &[]).await?;
         transaction.rollback().await?;
-        core.disk_full.store(false, Relaxed);
+        context.disk_full.store(false, Relaxed);
     }
-    core.relay_session().await?.execute(HEARTBEAT, &[(&&*core.options.instance.0, Type::TEXT)]).await.map(|_| ())
+    context.relay_session().await?.execute(HEARTBEAT, &[(&&*context.options.instance.0, Type::TEXT)]).await.map(|_| ())
 }

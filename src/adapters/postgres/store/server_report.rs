@@ -11,7 +11,7 @@ use crate::connection::connector::Connector;
 use crate::connection::open_error::PostgresOpenError;
 use crate::connection::sql_value::{get, get_time};
 use crate::connection::statement_error::{StatementResult, broken};
-use crate::store::core::Core;
+use crate::store::context::StoreContext;
 use crate::store::options::Options;
 use crate::store::postgres::Postgres;
 
@@ -101,10 +101,10 @@ impl Postgres {
     /// # Errors
     /// [`Error::Unreachable`] or [`Error::Overloaded`] if the server does not reply.
     pub async fn server_report(&self) -> Result<ServerReport, Error> {
-        let core = self.core();
-        let weak = weak_settings(&core.options).await;
+        let context = self.context();
+        let weak = weak_settings(&context.options).await;
         let weak_settings = weak.map_err(|error| Error::Unreachable(error.to_string()))?;
-        self.run("checkup", async move { report(&core, weak_settings).await }).await
+        self.run("checkup", async move { report(&context, weak_settings).await }).await
     }
 }
 
@@ -117,8 +117,8 @@ async fn weak_settings(options: &Options) -> Result<Vec<WeakSetting>, PostgresOp
     Ok(rows.iter().map(|row| WeakSetting { name: row.get(0), source: row.get(1) }).collect())
 }
 
-async fn report(core: &Core, weak_settings: Vec<WeakSetting>) -> StatementResult<ServerReport> {
-    let session = core.service_session().await?;
+async fn report(context: &StoreContext, weak_settings: Vec<WeakSetting>) -> StatementResult<ServerReport> {
+    let session = context.service_session().await?;
     // Opens the connection, so that the latency below is the statement's alone.
     session.query("SELECT 1", &[]).await?;
     let started = Instant::now();

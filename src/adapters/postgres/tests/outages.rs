@@ -157,7 +157,7 @@ async fn claim_with_a_lost_reply_is_unknown_and_its_batch_is_open() {
         .await
         .unwrap();
     let Acquisition::Taken(acquired) = acquired else { panic!("{acquired:?}") };
-    let open = acquired.in_flight.expect("the claim took effect");
+    let open = acquired.open_batch.expect("the claim took effect");
     assert_eq!((&*open.session.0, open.claimer_died), ("lost-session", false));
 }
 

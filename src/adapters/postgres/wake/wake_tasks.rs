@@ -10,7 +10,7 @@ use tokio_postgres::types::Type;
 use crate::connection::background_tasks::BackgroundTasks;
 use crate::connection::connector::Connector;
 use crate::connection::sql_value::SqlValue;
-use crate::store::core::Core;
+use crate::store::context::StoreContext;
 
 /// Most wake-ups in one notification: 1,000, because the server takes less than 8,000 bytes.
 const WAKE_UPS_MAX: usize = 1_000;
@@ -33,33 +33,33 @@ impl WakeTasks {
     }
 
     /// Starts the sending and the listening task.
-    pub(crate) fn start(connector: &Connector, core: &Arc<Core>, tasks: &BackgroundTasks) -> Self {
+    pub(crate) fn start(connector: &Connector, context: &Arc<StoreContext>, tasks: &BackgroundTasks) -> Self {
         let (outgoing, incoming) = (Arc::<CoalescedSet>::default(), Arc::<CoalescedSet>::default());
-        tasks.add(tokio::spawn(send(Arc::clone(core), Arc::clone(&outgoing))));
+        tasks.add(tokio::spawn(send(Arc::clone(context), Arc::clone(&outgoing))));
         let later = Arc::<CoalescedSet>::default();
         tasks.add(tokio::spawn(repeat(Arc::clone(&later), Arc::clone(&incoming))));
-        tasks.add(tokio::spawn(listen(connector.clone(), Arc::clone(core), Arc::clone(&incoming), later)));
+        tasks.add(tokio::spawn(listen(connector.clone(), Arc::clone(context), Arc::clone(&incoming), later)));
         Self { outgoing: Some(outgoing), incoming }
     }
 }
 
 /// The channel's name contains the installation's id, because two installations may share a database.
-fn channel(core: &Core) -> String {
-    format!("posthaste_{}", core.installation.replace('-', "_"))
+fn channel(context: &StoreContext) -> String {
+    format!("posthaste_{}", context.installation.replace('-', "_"))
 }
 
-async fn send(core: Arc<Core>, outgoing: Arc<CoalescedSet>) {
-    let channel = channel(&core);
+async fn send(context: Arc<StoreContext>, outgoing: Arc<CoalescedSet>) {
+    let channel = channel(&context);
     loop {
         let wake_ups = outgoing.take().await;
         for chunk in wake_ups.chunks(WAKE_UPS_MAX) {
-            let text = format_wake_ups(&core.options.instance, chunk);
+            let text = format_wake_ups(&context.options.instance, chunk);
             let values: [SqlValue<'_>; 2] = [(&channel, Type::TEXT), (&text, Type::TEXT)];
-            let sent = async { core.relay_session().await?.execute("SELECT pg_notify($1, $2)", &values).await };
+            let sent = async { context.relay_session().await?.execute("SELECT pg_notify($1, $2)", &values).await };
             // A lost wake-up only delays: the other instances poll.
             let _ = sent.await;
         }
-        tokio::time::sleep(core.options.notify_interval).await;
+        tokio::time::sleep(context.options.notify_interval).await;
     }
 }
 
@@ -72,11 +72,16 @@ async fn repeat(later: Arc<CoalescedSet>, incoming: Arc<CoalescedSet>) {
     }
 }
 
-async fn listen(connector: Connector, core: Arc<Core>, incoming: Arc<CoalescedSet>, later: Arc<CoalescedSet>) {
-    let command = format!("LISTEN {}", channel(&core));
+async fn listen(
+    connector: Connector,
+    context: Arc<StoreContext>,
+    incoming: Arc<CoalescedSet>,
+    later: Arc<CoalescedSet>,
+) {
+    let command = format!("LISTEN {}", channel(&context));
     let mut pause = RECONNECT_PAUSES.0;
     loop {
-        let (set, instance, partitions) = (Arc::clone(&incoming), core.options.instance.clone(), core.partitions);
+        let (set, instance, partitions) = (Arc::clone(&incoming), context.options.instance.clone(), context.partitions);
         let covers = Arc::clone(&later);
         let receive = move |notification: Notification| {
             let wake_ups = parse_wake_ups(notification.payload(), &instance, partitions);

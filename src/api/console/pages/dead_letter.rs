@@ -18,12 +18,12 @@ pub(crate) async fn show(context: RequestContext) -> RouteResult {
     let (position, query) = (dead_letters::position(&context)?, context.query());
     let dead_letters = dead_letters::dead_letters(&context, &query)?;
     let (dead_letter, topic) = (dead_letters.find(position).await?, dead_letters.topic());
-    let (record, orders) = (&dead_letter.delivery.record, &context.state.options.order_topic);
+    let (record, orders) = (&dead_letter.message.record, &context.state.options.order_topic);
     // Links keep the parameter as it is: without it they lead to the topic of the orders.
     let parameter = [("topic", query.non_empty("topic")?.unwrap_or_default())];
     let main = html! {
         section class="card" { (facts(&dead_letter, context.state.operations.now())) }
-        section class="card" { (value_view(&record.value, orders.unframed(&dead_letter.delivery))) (header_table(&record.headers)) }
+        section class="card" { (value_view(&record.value, orders.unframed(&dead_letter.message))) (header_table(&record.headers)) }
         h2 { "Actions" }
         @if dead_letter.is_redriven() { p { "None: the dead letter was redriven, which is possible once." } } @else {
             form method="post" action={ "/console/dlt/" (position) "/redrive" } class="act" {
@@ -44,7 +44,7 @@ pub(crate) async fn show(context: RequestContext) -> RouteResult {
 }
 
 fn facts(dead_letter: &DeadLetter, now: Timestamp) -> Markup {
-    let record = &dead_letter.delivery.record;
+    let record = &dead_letter.message.record;
     let fact = |name: &str, value: Markup| html! { tr { th scope="row" { (name) } td { (value) } } };
     html! {
         div class="wide" { table class="facts" {

@@ -62,7 +62,7 @@ struct DeadLetterSummary<'a> {
 
 impl<'a> DeadLetterSummary<'a> {
     fn of(dead_letter: &'a DeadLetter, webhook: &'a Webhook) -> Self {
-        let record = &dead_letter.delivery.record;
+        let record = &dead_letter.message.record;
         Self {
             position: dead_letter.position().to_string(),
             topic: dead_letter.origin().map(|origin| origin.topic),

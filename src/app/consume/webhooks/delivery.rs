@@ -2,7 +2,7 @@
 use domain::Timestamp;
 use outbox::topics::{WEBHOOK_HEADER, retry_stage};
 use ports::FailureType;
-use ports::broker::consumer_groups::Delivery;
+use ports::broker::consumer_groups::ConsumerRecord;
 use ports::broker::{Position, Record, RecordHeaders};
 use ports::endpoint::webhooks::Webhook;
 use ports::endpoint::{EndpointError, EventRequest};
@@ -16,18 +16,18 @@ use crate::consume::{post_handler, spring_headers};
 const FAILURE_CLASS: &str = "posthaste.WebhookFault";
 
 /// Whether a webhook receives a message: an event of its topics and types, or one of its own in a retry topic.
-pub fn receives(webhook: &Webhook, delivery: &Delivery) -> bool {
-    let record = &delivery.record;
-    if retry_stage(&delivery.position.topic).is_some() && record.header(WEBHOOK_HEADER).is_some() {
+pub fn receives(webhook: &Webhook, message: &ConsumerRecord) -> bool {
+    let record = &message.record;
+    if retry_stage(&message.position.topic).is_some() && record.header(WEBHOOK_HEADER).is_some() {
         return record.text(WEBHOOK_HEADER) == Some(&webhook.id.to_string());
     }
     let has_type = || record.text("ce_type").is_some_and(|kind| webhook.types.iter().any(|wanted| wanted == kind));
-    webhook.topics.iter().any(|topic| **topic == *delivery.position.topic) && (webhook.types.is_empty() || has_type())
+    webhook.topics.iter().any(|topic| **topic == *message.position.topic) && (webhook.types.is_empty() || has_type())
 }
 
 /// The id of a message, the same in every attempt: that of the event, or else its first position.
-pub fn message_id(delivery: &Delivery) -> String {
-    let Delivery { position, record } = delivery;
+pub fn message_id(message: &ConsumerRecord) -> String {
+    let ConsumerRecord { position, record } = message;
     let of_event = record.text("ce_id").filter(|id| !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_graphic()));
     of_event.map_or_else(|| first_position(position, record), str::to_owned)
 }
@@ -45,13 +45,13 @@ fn first_position(position: &Position, record: &Record) -> String {
 pub fn request(
     webhook: &Webhook,
     message_id: &str,
-    delivery: &Delivery,
+    message: &ConsumerRecord,
     orders: &OrderTopic,
     now: Timestamp,
 ) -> EventRequest {
     let whole = post_handler::request_with_whole_value;
-    let of_record = if orders.has(delivery) { post_handler::request } else { whole };
-    let mut request = of_record(&delivery.record);
+    let of_record = if orders.has(message) { post_handler::request } else { whole };
+    let mut request = of_record(&message.record);
     request.attributes.retain(|name| name != WEBHOOK_HEADER && !name.starts_with("webhook-"));
     request.attributes.extend(signed_headers(webhook, message_id, &request.body, now));
     request
@@ -187,10 +187,10 @@ mod tests {
         }
     }
 
-    fn delivery(topic: &str, headers: &[(&str, &str)]) -> Delivery {
+    fn consumer_record(topic: &str, headers: &[(&str, &str)]) -> ConsumerRecord {
         let headers = headers.iter().copied().collect();
         let (value, timestamp) = (b"{}".as_slice().into(), Timestamp::from_millis(0));
-        Delivery {
+        ConsumerRecord {
             position: Position { topic: topic.into(), partition: 3, offset: 7 },
             record: Record { topic: topic.into(), key: "k".into(), headers, value, timestamp },
         }
@@ -202,20 +202,21 @@ mod tests {
         let some = Webhook { types: vec!["A".into()], ..webhook() };
         let own = all.id.to_string();
 
-        assert!(receives(&all, &delivery("customers", &[])));
-        assert!(receives(&all, &delivery("customers", &[("ce_type", "B")])));
-        assert!(!receives(&all, &delivery("payments", &[("ce_type", "A")])));
-        assert!(receives(&some, &delivery("customers", &[("ce_type", "A")])));
-        assert!(!receives(&some, &delivery("customers", &[("ce_type", "B")])));
-        assert!(!receives(&some, &delivery("customers", &[])));
-        assert!(receives(&some, &delivery("webhooks-retry-2", &[(WEBHOOK_HEADER, &own), ("ce_type", "B")])));
-        assert!(!receives(&all, &delivery("webhooks-retry-2", &[(WEBHOOK_HEADER, "another")])));
-        assert!(!receives(&all, &delivery("order.events-retry-2", &[("ce_type", "A")])));
+        assert!(receives(&all, &consumer_record("customers", &[])));
+        assert!(receives(&all, &consumer_record("customers", &[("ce_type", "B")])));
+        assert!(!receives(&all, &consumer_record("payments", &[("ce_type", "A")])));
+        assert!(receives(&some, &consumer_record("customers", &[("ce_type", "A")])));
+        assert!(!receives(&some, &consumer_record("customers", &[("ce_type", "B")])));
+        assert!(!receives(&some, &consumer_record("customers", &[])));
+        assert!(receives(&some, &consumer_record("webhooks-retry-2", &[(WEBHOOK_HEADER, &own), ("ce_type", "B")])));
+        assert!(!receives(&all, &consumer_record("webhooks-retry-2", &[(WEBHOOK_HEADER, "another")])));
+        assert!(!receives(&all, &consumer_record("order.events-retry-2", &[("ce_type", "A")])));
     }
 
     #[test]
     fn request_is_signed_with_every_secret_that_is_still_valid() {
-        let message = delivery("webhooks-retry-1", &[("ce_id", "e1"), (WEBHOOK_HEADER, "x"), ("webhook-id", "forged")]);
+        let message =
+            consumer_record("webhooks-retry-1", &[("ce_id", "e1"), (WEBHOOK_HEADER, "x"), ("webhook-id", "forged")]);
         let orders = OrderTopic::new("order.events");
         let signature_count = |now: i64| {
             let request = request(&webhook(), "e1", &message, &orders, Timestamp::from_millis(now));
@@ -236,7 +237,7 @@ mod tests {
         let value = [0, 0, 0, 0, 17, b'7'];
         let body = |topic: &str, original: &str| {
             let headers = [(WEBHOOK_HEADER, "x"), ("kafka_original-topic", original)];
-            let mut message = delivery(topic, &headers);
+            let mut message = consumer_record(topic, &headers);
             message.record.value = value.into();
             request(&webhook(), "e1", &message, &OrderTopic::new("order.events"), Timestamp::from_millis(0)).body
         };
@@ -250,9 +251,9 @@ mod tests {
 
     #[test]
     fn message_keeps_its_id_in_every_attempt() {
-        assert_eq!(message_id(&delivery("customers", &[("ce_id", "e1")])), "e1");
-        assert_eq!(message_id(&delivery("customers", &[("ce_id", "two\nlines")])), "customers/3/7");
-        let mut retried = delivery("webhooks-retry-0", &[("kafka_original-topic", "customers")]);
+        assert_eq!(message_id(&consumer_record("customers", &[("ce_id", "e1")])), "e1");
+        assert_eq!(message_id(&consumer_record("customers", &[("ce_id", "two\nlines")])), "customers/3/7");
+        let mut retried = consumer_record("webhooks-retry-0", &[("kafka_original-topic", "customers")]);
         retried.record.headers.push("kafka_original-partition", &5_i32.to_be_bytes());
         retried.record.headers.push("kafka_original-offset", &9_i64.to_be_bytes());
         assert_eq!(message_id(&retried), "customers/5/9");

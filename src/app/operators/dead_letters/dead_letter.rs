@@ -6,7 +6,7 @@ use domain::{Timestamp, WebhookId};
 use outbox::topics::{WEBHOOK_HEADER, dead_letter_topic};
 use ports::FailureType;
 use ports::broker::Record;
-use ports::broker::consumer_groups::Delivery;
+use ports::broker::consumer_groups::ConsumerRecord;
 use ports::operators::redrives::{DeadLetterId, RedriveRecord};
 
 use super::position::{DeadLetterCursor, DeadLetterPosition};
@@ -17,7 +17,7 @@ use crate::consume::spring_headers;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeadLetter {
     /// The record and its position in the dead-letter topic.
-    pub delivery: Delivery,
+    pub message: ConsumerRecord,
     /// Its entry in the redrive ledger, if it was reserved.
     pub redrive: Option<RedriveRecord>,
 }
@@ -63,12 +63,12 @@ impl DeadLetter {
 
     /// Number of attempts before it was dead-lettered.
     pub fn attempts(&self) -> Option<u32> {
-        spring_headers::attempts_made(&self.delivery.record)
+        spring_headers::attempts_made(&self.message.record)
     }
 
     /// Position of the record before its first failure.
     pub fn origin(&self) -> Option<DeadLetterOrigin> {
-        let record = &self.delivery.record;
+        let record = &self.message.record;
         let timestamp = || record.header(spring_headers::ORIGINAL_TIMESTAMP)?.try_into().ok().map(i64::from_be_bytes);
         Some(DeadLetterOrigin {
             topic: spring_headers::original_topic(record)?.to_owned(),
@@ -80,7 +80,7 @@ impl DeadLetter {
 
     /// Its place in the dead-letter topic.
     pub fn position(&self) -> DeadLetterPosition {
-        let position = &self.delivery.position;
+        let position = &self.message.position;
         DeadLetterPosition { partition: position.partition, offset: position.offset }
     }
 
@@ -96,36 +96,36 @@ impl DeadLetter {
 
     /// Whether the broker refused its value, so that there is nothing to replay. A producer of another system may send the header with a value.
     pub fn lacks_value(&self) -> bool {
-        let record = &self.delivery.record;
+        let record = &self.message.record;
         record.value.is_empty() && record.header(OMITTED_VALUE_BYTES).is_some()
     }
 
     /// Its id in the redrive ledger.
     pub(super) fn id(&self) -> DeadLetterId {
-        id(&self.delivery)
+        id(&self.message)
     }
 
     /// The record that replays it: the original event without failure headers, so that its attempts count from zero, and the operator. In
     /// another topic than its own it keeps its origin, from which a webhook takes the id of a record that is no event.
     pub(super) fn redrive_record(&self, topic: &Arc<str>, operator: &str, now: Timestamp) -> Record {
-        let Record { key, headers, value, .. } = &self.delivery.record;
+        let Record { key, headers, value, .. } = &self.message.record;
         let added = |name: &str| spring_headers::is_added(name) || [DETOUR_STAGE_HEADER, REDRIVEN_BY].contains(&name);
-        let moves = dead_letter_topic(topic) != *self.delivery.position.topic;
+        let moves = dead_letter_topic(topic) != *self.message.position.topic;
         let mut headers = headers.filtered(|name| !added(name) || moves && spring_headers::ORIGIN.contains(&name));
         headers.push(REDRIVEN_BY, operator.as_bytes());
         Record { topic: Arc::clone(topic), key: Arc::clone(key), headers, value: Arc::clone(value), timestamp: now }
     }
 
     fn text(&self, name: &str) -> Option<&str> {
-        self.delivery.record.text(name)
+        self.message.record.text(name)
     }
 }
 
 /// Header with the operator that replayed a record.
 const REDRIVEN_BY: &str = "x-redriven-by";
 
-pub(super) fn id(delivery: &Delivery) -> DeadLetterId {
-    DeadLetterId { position: delivery.position.clone(), timestamp: delivery.record.timestamp }
+pub(super) fn id(message: &ConsumerRecord) -> DeadLetterId {
+    DeadLetterId { position: message.position.clone(), timestamp: message.record.timestamp }
 }
 
 /// Conditions that listed dead letters meet; `None` matches every one.
@@ -150,7 +150,7 @@ pub struct DeadLetterFilter {
 impl DeadLetterFilter {
     pub(super) fn matches(&self, dead_letter: &DeadLetter, now: Timestamp) -> bool {
         let Self { key, kind, failure_type, older_than, redriven, webhook, after: _ } = self;
-        let record = &dead_letter.delivery.record;
+        let record = &dead_letter.message.record;
         key.as_ref().is_none_or(|key| **key == *record.key)
             && kind.as_ref().is_none_or(|kind| Some(&**kind) == dead_letter.kind())
             && failure_type.is_none_or(|failure| Some(failure) == dead_letter.failure_type())
@@ -180,40 +180,40 @@ mod tests {
         let (topic, timestamp): (Arc<str>, _) = (dead_letter_topic.into(), Timestamp::from_millis(0));
         let record = Record { topic: Arc::clone(&topic), key: "k".into(), headers, value: [].into(), timestamp };
         DeadLetter {
-            delivery: Delivery { position: Position { topic, partition: 0, offset: 1 }, record },
+            message: ConsumerRecord { position: Position { topic, partition: 0, offset: 1 }, record },
             redrive: None,
         }
     }
 
-    fn replayed(dead_letter_topic: &str, topic: &str) -> Delivery {
+    fn replayed(dead_letter_topic: &str, topic: &str) -> ConsumerRecord {
         let record = dead_letter(dead_letter_topic).redrive_record(&topic.into(), "olga", Timestamp::from_millis(1));
-        Delivery { position: Position { topic: topic.into(), partition: 0, offset: 9 }, record }
+        ConsumerRecord { position: Position { topic: topic.into(), partition: 0, offset: 9 }, record }
     }
 
     #[test]
     fn dead_letter_with_a_value_can_be_replayed_whatever_its_headers() {
         let mut dead_letter = dead_letter("customers-dlt");
-        dead_letter.delivery.record.headers.push(OMITTED_VALUE_BYTES, b"9");
+        dead_letter.message.record.headers.push(OMITTED_VALUE_BYTES, b"9");
         assert!(dead_letter.lacks_value());
 
-        dead_letter.delivery.record.value = b"{}".as_slice().into();
+        dead_letter.message.record.value = b"{}".as_slice().into();
 
         assert!(!dead_letter.lacks_value());
     }
 
     #[test]
     fn dead_letter_of_a_webhook_keeps_the_id_of_its_message_when_it_is_redriven() {
-        let delivery = replayed("webhooks-dlt", "webhooks-retry-0");
+        let message = replayed("webhooks-dlt", "webhooks-retry-0");
 
-        assert_eq!(message_id(&delivery), "customers/3/7");
-        assert_eq!(spring_headers::attempts_made(&delivery.record), None, "its attempts count from zero");
+        assert_eq!(message_id(&message), "customers/3/7");
+        assert_eq!(spring_headers::attempts_made(&message.record), None, "its attempts count from zero");
     }
 
     #[test]
     fn replayed_record_has_the_key_and_the_value_that_the_broker_had() {
         let mut dead_letter = dead_letter("customers-dlt");
         let marks: [(&str, &[u8]); 2] = [(RAW_KEY, &[0, 200]), (NULL_VALUE, &[])];
-        dead_letter.delivery.record.headers.extend(marks);
+        dead_letter.message.record.headers.extend(marks);
 
         let record = dead_letter.redrive_record(&"customers".into(), "olga", Timestamp::from_millis(1));
 
@@ -222,7 +222,7 @@ mod tests {
 
     #[test]
     fn dead_letter_that_returns_to_its_topic_has_the_headers_of_its_event() {
-        let Delivery { record, .. } = replayed("customers-dlt", "customers");
+        let ConsumerRecord { record, .. } = replayed("customers-dlt", "customers");
 
         let names: Vec<&str> = record.headers.iter().map(|(name, _)| name).collect();
         assert_eq!(names, ["tenant", REDRIVEN_BY]);

@@ -27,11 +27,11 @@ pub struct HeldKeys(BTreeSet<Vec<u8>>);
 
 impl HeldKeys {
     fn has_key_of(&self, dead_letter: &DeadLetter) -> bool {
-        dead_letter.delivery.record.key_bytes().is_some_and(|key| self.0.contains(key))
+        dead_letter.message.record.key_bytes().is_some_and(|key| self.0.contains(key))
     }
 
     fn insert_key_of(&mut self, dead_letter: &DeadLetter) {
-        self.0.extend(dead_letter.delivery.record.key_bytes().map(<[u8]>::to_vec));
+        self.0.extend(dead_letter.message.record.key_bytes().map(<[u8]>::to_vec));
     }
 }
 

@@ -3,7 +3,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use domain::Timestamp;
-use ports::broker::consumer_groups::Delivery;
+use ports::broker::consumer_groups::ConsumerRecord;
 
 use super::position::{DeadLetterCursor, DeadLetterPosition};
 
@@ -61,7 +61,7 @@ impl Scan {
     }
 
     /// Moves past a dead letter. Returns whether it is part of the scan: it is not when it was added after the scan began.
-    pub(super) fn advance(&mut self, dead_letter: &Delivery) -> bool {
+    pub(super) fn advance(&mut self, dead_letter: &ConsumerRecord) -> bool {
         let at = &dead_letter.position;
         let Some(span) = self.spans.front_mut() else { return false };
         // A page may reach beyond the end at the start of this call.
@@ -105,12 +105,12 @@ mod tests {
 
     const NOW: Timestamp = Timestamp::from_millis(7);
 
-    fn dead_letter(partition: u32, offset: u64) -> Delivery {
+    fn dead_letter(partition: u32, offset: u64) -> ConsumerRecord {
         let (topic, nothing) = (Arc::<str>::from("t"), Arc::<[u8]>::from([]));
         let timestamp = Timestamp::from_millis(0);
         let record =
             Record { topic: topic.clone(), key: "k".into(), headers: Default::default(), value: nothing, timestamp };
-        Delivery { position: Position { topic, partition, offset }, record }
+        ConsumerRecord { position: Position { topic, partition, offset }, record }
     }
 
     fn scan_after(cursor: Option<DeadLetterCursor>, ends: Vec<(u64, u64)>) -> Scan {

@@ -78,7 +78,7 @@ pub(super) fn dead_letters_table(dead_letters: &[DeadLetter], screen: Screen) ->
 }
 
 fn cells(dead_letter: &DeadLetter) -> Vec<TableCell> {
-    let DeadLetter { delivery, redrive } = dead_letter;
+    let DeadLetter { message, redrive } = dead_letter;
     let redriven = match redrive {
         Some(record) if record.confirmed => {
             TableCell::toned(format!("by {} at {}", record.audit.operator, rfc3339(record.at)), Tone::Good)
@@ -89,10 +89,10 @@ fn cells(dead_letter: &DeadLetter) -> Vec<TableCell> {
         None => "".into(),
     };
     table_row![
-        format!("{}/{}", delivery.position.partition, delivery.position.offset),
-        rfc3339(delivery.record.timestamp),
+        format!("{}/{}", message.position.partition, message.position.offset),
+        rfc3339(message.record.timestamp),
         dead_letter.kind().unwrap_or("-"),
-        &delivery.record.key,
+        &message.record.key,
         dead_letter.failure_type().map_or("-", FailureType::as_str),
         dead_letter.reason().unwrap_or("-"),
         redriven,

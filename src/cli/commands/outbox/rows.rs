@@ -126,7 +126,7 @@ fn partitions_table(views: &[PartitionView], screen: Screen) -> String {
             view.owner.as_ref().map_or_else(no_owner, TableCell::from),
             view.epoch,
             view.counter,
-            view.in_flight.map(|token| token.to_string()).unwrap_or_default(),
+            view.open_batch.map(|token| token.to_string()).unwrap_or_default(),
             view.expires_at.map(rfc3339).unwrap_or_default(),
             view.depth,
         ]

@@ -10,7 +10,7 @@ use app::operators::dead_letters::DeadLetterPosition;
 use app::units::duration;
 use domain::Timestamp;
 use ports::broker::Position;
-use ports::broker::consumer_groups::Delivery;
+use ports::broker::consumer_groups::ConsumerRecord;
 use ports::broker::topics::TopicReader;
 
 use super::super::super::failure::Failure;
@@ -96,7 +96,7 @@ struct RecordSelection {
 
 impl RecordSelection {
     /// Whether a record is printed; counts it if it is.
-    fn takes(&mut self, Delivery { record, .. }: &Delivery) -> bool {
+    fn takes(&mut self, ConsumerRecord { record, .. }: &ConsumerRecord) -> bool {
         let matches = self.key.as_ref().is_none_or(|key| **key == *record.key)
             && self.oldest.is_none_or(|oldest| record.timestamp >= oldest);
         if let (true, Some(left)) = (matches, &mut self.left) {
@@ -141,7 +141,7 @@ pub(super) async fn tail(
     while !selection.is_complete() {
         let part = TopicPart { name, ends: ends.as_deref() };
         let format = if arguments.output.is_json() { json_line } else { as_text };
-        let print = |delivery: &Delivery| print_line(&format(delivery, orders));
+        let print = |message: &ConsumerRecord| print_line(&format(message, orders));
         let read = print_new(topics, part, &mut next_offsets, &mut selection, print).await?;
         read_any |= read > 0;
         if read == 0 {
@@ -179,21 +179,21 @@ async fn print_new(
     part: TopicPart<'_>,
     next_offsets: &mut BTreeMap<u32, u64>,
     selection: &mut RecordSelection,
-    print: impl Fn(&Delivery) -> Result<(), Failure>,
+    print: impl Fn(&ConsumerRecord) -> Result<(), Failure>,
 ) -> Result<usize, Failure> {
     let mut read = 0;
     for (partition, next_offset) in next_offsets.iter_mut() {
         while !part.is_past_end(*partition, *next_offset) {
             let mut page = topics.read(part.name, *partition, *next_offset, PAGE).await.map_err(Failure::new)?;
             let is_full = page.len() >= PAGE as usize;
-            page.retain(|delivery| !part.is_past_end(*partition, delivery.position.offset));
-            for delivery in &page {
+            page.retain(|message| !part.is_past_end(*partition, message.position.offset));
+            for message in &page {
                 if selection.is_complete() {
                     return Ok(read);
                 }
-                *next_offset = delivery.position.offset + 1;
-                if selection.takes(delivery) {
-                    print(delivery)?;
+                *next_offset = message.position.offset + 1;
+                if selection.takes(message) {
+                    print(message)?;
                 }
             }
             read += page.len();
@@ -205,17 +205,17 @@ async fn print_new(
     Ok(read)
 }
 
-fn json_line(delivery: &Delivery, orders: &OrderTopic) -> String {
-    record_document(delivery, orders).to_string()
+fn json_line(message: &ConsumerRecord, orders: &OrderTopic) -> String {
+    record_document(message, orders).to_string()
 }
 
-fn as_text(delivery: &Delivery, orders: &OrderTopic) -> String {
-    let Delivery { position: Position { partition, offset, .. }, record } = delivery;
+fn as_text(message: &ConsumerRecord, orders: &OrderTopic) -> String {
+    let ConsumerRecord { position: Position { partition, offset, .. }, record } = message;
     format!(
         "{} {partition}/{offset} {} {}",
         rfc3339(record.timestamp),
         printable(&record.key),
-        printable(&String::from_utf8_lossy(orders.unframed(delivery).1))
+        printable(&String::from_utf8_lossy(orders.unframed(message).1))
     )
 }
 
@@ -240,10 +240,16 @@ mod tests {
             Ok(vec![TopicView { name: "order.events".into(), partitions: vec![(0, self.0.load(Relaxed))] }])
         }
 
-        async fn read(&self, topic: &str, partition: u32, offset: u64, limit: u32) -> Result<Vec<Delivery>, Error> {
+        async fn read(
+            &self,
+            topic: &str,
+            partition: u32,
+            offset: u64,
+            limit: u32,
+        ) -> Result<Vec<ConsumerRecord>, Error> {
             let next = self.0.fetch_add(1, Relaxed) + 1;
             assert!(next < 100, "it is read without an end");
-            let delivery = |offset| Delivery {
+            let message = |offset| ConsumerRecord {
                 position: Position { topic: topic.into(), partition, offset },
                 record: Record {
                     topic: topic.into(),
@@ -253,7 +259,7 @@ mod tests {
                     timestamp: Timestamp::from_millis(0),
                 },
             };
-            Ok((offset..next).take(limit as usize).map(delivery).collect())
+            Ok((offset..next).take(limit as usize).map(message).collect())
         }
 
         async fn group_offsets(&self, _: &str, _: &str) -> Result<Vec<Option<u64>>, Error> {

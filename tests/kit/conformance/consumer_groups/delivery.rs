@@ -2,7 +2,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ports::broker::consumer_groups::Delivery;
+use ports::broker::consumer_groups::ConsumerRecord;
 
 use crate::backend::Backend;
 use crate::conformance::consumer_groups::fixture::sorted_values;
@@ -16,7 +16,7 @@ pub(super) async fn messages_are_delivered_in_order_per_partition<B: Backend>(ba
 
     assert_eq!(all.len(), 30);
     let mut last = BTreeMap::new();
-    for Delivery { position, .. } in &all {
+    for ConsumerRecord { position, .. } in &all {
         let before = last.insert(position.partition, position.offset);
         assert!(before.is_none_or(|before| before < position.offset), "{position:?} after {before:?}");
     }
@@ -82,10 +82,10 @@ pub(super) async fn members_share_the_partitions<B: Backend>(backend: &B) {
 
     let (mut all, mut of_partition) = (Vec::new(), BTreeMap::new());
     for (index, member) in members.iter().enumerate() {
-        for delivery in given.poll_all(member).await {
-            let owner = of_partition.entry(delivery.position.partition).or_insert(index);
+        for message in given.poll_all(member).await {
+            let owner = of_partition.entry(message.position.partition).or_insert(index);
             assert_eq!(*owner, index, "a partition has one member");
-            all.push(delivery);
+            all.push(message);
         }
     }
 

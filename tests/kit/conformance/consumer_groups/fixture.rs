@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use ports::broker::Position;
-use ports::broker::consumer_groups::{Delivery, GroupMember};
+use ports::broker::consumer_groups::{ConsumerRecord, GroupMember};
 
 use crate::backend::Backend;
 use crate::conformance::fixture::broker::value_text;
@@ -35,7 +35,7 @@ impl<B: Backend> Given<'_, B> {
         self.backend.settle();
     }
 
-    pub(super) async fn poll(&self, member: &Arc<dyn GroupMember>, limit: u32) -> Vec<Delivery> {
+    pub(super) async fn poll(&self, member: &Arc<dyn GroupMember>, limit: u32) -> Vec<ConsumerRecord> {
         member.poll(limit, self.backend.poll_timeout()).await.expect("the poll succeeds")
     }
 
@@ -60,7 +60,7 @@ impl<B: Backend> Given<'_, B> {
     }
 
     /// Polls until nothing more is delivered. A poll that returns nothing counts from the time at which the member has its partitions.
-    pub(crate) async fn poll_all(&self, member: &Arc<dyn GroupMember>) -> Vec<Delivery> {
+    pub(crate) async fn poll_all(&self, member: &Arc<dyn GroupMember>) -> Vec<ConsumerRecord> {
         let (mut all, mut empty, begun) = (Vec::new(), 0, Instant::now());
         while empty < EMPTY_POLLS {
             let page = self.poll(member, 100).await;
@@ -80,12 +80,12 @@ impl<B: Backend> Given<'_, B> {
     }
 }
 
-pub(super) fn positions(deliveries: &[Delivery]) -> Vec<Position> {
-    deliveries.iter().map(|delivery| delivery.position.clone()).collect()
+pub(super) fn positions(messages: &[ConsumerRecord]) -> Vec<Position> {
+    messages.iter().map(|message| message.position.clone()).collect()
 }
 
-pub(super) fn sorted_values(deliveries: &[Delivery]) -> Vec<String> {
-    let mut values: Vec<String> = deliveries.iter().map(|delivery| value_text(&delivery.record)).collect();
+pub(super) fn sorted_values(messages: &[ConsumerRecord]) -> Vec<String> {
+    let mut values: Vec<String> = messages.iter().map(|message| value_text(&message.record)).collect();
     values.sort();
     values
 }

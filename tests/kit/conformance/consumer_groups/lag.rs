@@ -14,7 +14,7 @@ pub(super) async fn the_lag_counts_unacknowledged_messages<B: Backend>(backend: 
 
     assert_eq!(messages().await, 9, "a delivered message is not acknowledged");
     for lag in member.lag().await.expect("the lag is read").iter().filter(|lag| lag.messages > 0) {
-        let delivered = all.iter().filter(|delivery| delivery.position.partition == lag.partition);
+        let delivered = all.iter().filter(|message| message.position.partition == lag.partition);
         assert_eq!((lag.topic.as_str(), lag.messages), (&*given.topic(), delivered.count() as u64));
     }
     member.acknowledge(&positions(&all)).await.expect("acknowledged");

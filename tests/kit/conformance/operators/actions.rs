@@ -161,7 +161,7 @@ pub(super) async fn an_operators_statement_keeps_the_open_batch<B: Backend>(back
 
     backend.operators().retry(rows[0], &audit()).await.expect("the call succeeds");
 
-    assert_eq!(given.view(P0).await.in_flight, Some(open.token));
+    assert_eq!(given.view(P0).await.open_batch, Some(open.token));
     assert_eq!(worker.settle(&open).await, 1, "a settlement compares the token, not the counter");
     assert_eq!(ids(&worker.claim(ALL).await.rows), rows);
 }

@@ -43,7 +43,7 @@ pub(super) async fn a_claim_records_owner_and_token_in_its_rows<B: Backend>(back
         (RowStatus::InFlight, Some(instance("a")), batch.token)
     );
     let view = given.view(P0).await;
-    assert_eq!((view.in_flight, view.counter), (Some(batch.token), batch.token));
+    assert_eq!((view.open_batch, view.counter), (Some(batch.token), batch.token));
 }
 
 pub(super) async fn tokens_grow_and_are_never_reused<B: Backend>(backend: &B) {

@@ -211,7 +211,7 @@ pub(super) async fn an_owners_death_clears_the_deaths_of_rows_not_in_flight<B: B
         backend.leases().acquire(P0, &b, AcquireReason::Vacant, None, LEASE).await.expect("the call succeeds");
 
     let Acquisition::Taken(acquired) = acquired else { panic!("the owner is dead: {acquired:?}") };
-    let open = acquired.in_flight.expect("the batch is open");
+    let open = acquired.open_batch.expect("the batch is open");
     assert!(open.claimer_died);
     backend
         .outbox()
@@ -257,7 +257,7 @@ pub(super) async fn a_service_killed_at_random_parks_no_row<B: Backend>(backend:
             backend.leases().acquire(P0, &owner, AcquireReason::Vacant, None, LEASE).await.expect("the call succeeds");
         let Acquisition::Taken(acquired) = acquired else { panic!("the previous owner is dead: {acquired:?}") };
         let mut worker = Worker::of(backend, acquired.fence);
-        if let Some(open) = acquired.in_flight {
+        if let Some(open) = acquired.open_batch {
             assert!(open.claimer_died);
             worker.resolve(open.token, BatchOutcome::ClaimerDied).await;
         }

@@ -113,7 +113,7 @@ pub(super) async fn exclusion_gives_the_rest_of_the_batch_a_new_token<B: Backend
 
     assert!(claimed < first && first < batch.token, "{claimed} {first} {}", batch.token);
     let view = given.view(P0).await;
-    assert_eq!((view.in_flight, view.counter), (Some(batch.token), batch.token));
+    assert_eq!((view.open_batch, view.counter), (Some(batch.token), batch.token));
     assert!(matches!(worker.try_claim(1, ClaimKind::Ordinary).await, Claimed::Fenced));
     for (row, token) in [(0, batch.token), (1, claimed), (2, first), (3, batch.token)] {
         assert_eq!(given.row(rows[row]).await.lease_version, token, "row {row}");
@@ -154,7 +154,7 @@ pub(super) async fn the_next_owner_resolves_the_token_of_the_last_exclusion<B: B
 
         given.advance(LEASE + SECOND).await;
         let acquired = acquire_free(backend, "b", P0, LEASE).await;
-        let open = acquired.in_flight.expect("the batch is still open");
+        let open = acquired.open_batch.expect("the batch is still open");
         assert_eq!((open.token, open.session), (batch.token, former.session.clone()));
         let mut next = Worker::of(backend, acquired.fence);
         assert_eq!(next.resolve(open.token, outcome).await, 1, "{outcome:?}");
@@ -173,7 +173,7 @@ pub(super) async fn a_batch_without_remaining_rows_can_be_closed<B: Backend>(bac
     let mut batch = worker.claim(ALL).await;
 
     assert_eq!(worker.exclude(&[exclusion(batch.rows[0].id, Disposition::ParkRow)], &mut batch).await, 2);
-    assert_eq!(given.view(P0).await.in_flight, Some(batch.token));
+    assert_eq!(given.view(P0).await.open_batch, Some(batch.token));
     assert_eq!(worker.resolve(batch.token, BatchOutcome::NotSent).await, 0);
 
     assert_eq!(given.statuses(order.id).await, [RowStatus::Parked, RowStatus::Pending]);

@@ -18,7 +18,7 @@ pub(super) async fn a_batch_resolved_as_published_is_sent<B: Backend>(backend: &
     assert_eq!(worker.resolve(batch.token, BatchOutcome::Published).await, 2);
 
     assert_eq!(given.statuses(order.id).await, [RowStatus::Sent, RowStatus::Sent]);
-    assert_eq!(given.view(P0).await.in_flight, None);
+    assert_eq!(given.view(P0).await.open_batch, None);
     let diagnosis = given.diagnosis(RowSelector::Event(batch.rows[0].event_id)).await;
     let topic = batch.rows[0].topic.clone();
     assert_eq!(diagnosis.sent_to, Some(SentTo { topic, place: None }), "no settlement recorded a position");

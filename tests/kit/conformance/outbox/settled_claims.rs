@@ -20,14 +20,14 @@ pub(super) async fn a_settlement_and_the_claim_after_it_are_one_call<B: Backend>
         assert_eq!(given.row(id).await.status, RowStatus::Sent);
     }
     assert_eq!(given.row(second.rows[0].id).await.status, RowStatus::InFlight);
-    assert_eq!(given.view(P0).await.in_flight, Some(second.token));
+    assert_eq!(given.view(P0).await.open_batch, Some(second.token));
 
     let (settled, claimed) = worker.settle_and_claim(&second, ALL).await;
 
     assert_eq!(settled, 1);
     assert!(matches!(claimed, Claimed::Nothing { next_due: None, suspect_due: false }), "{claimed:?}");
     let view = given.view(P0).await;
-    assert_eq!((view.in_flight, view.counter, view.depth), (None, worker.fence.counter, 0));
+    assert_eq!((view.open_batch, view.counter, view.depth), (None, worker.fence.counter, 0));
 }
 
 pub(super) async fn a_stale_settlement_claims_nothing<B: Backend>(backend: &B) {

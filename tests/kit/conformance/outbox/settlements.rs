@@ -21,7 +21,7 @@ pub(super) async fn a_settled_row_is_sent_and_archived<B: Backend>(backend: &B) 
         assert!(row.sent_at.expect("a sent row has a time") >= row.created_at);
     }
     let view = given.view(P0).await;
-    assert_eq!((view.in_flight, view.counter, view.depth), (None, worker.fence.counter, 0));
+    assert_eq!((view.open_batch, view.counter, view.depth), (None, worker.fence.counter, 0));
     worker.expect_nothing_due().await;
 }
 
@@ -71,7 +71,7 @@ pub(super) async fn a_stale_epoch_changes_nothing<B: Backend>(backend: &B) {
     assert_all_stale(backend, &late.fence.clone(), late).await;
 
     assert_eq!(given.row(batch.rows[0].id).await.status, RowStatus::InFlight);
-    assert_eq!(given.view(P0).await.in_flight, Some(batch.token));
+    assert_eq!(given.view(P0).await.open_batch, Some(batch.token));
 }
 
 pub(super) async fn another_owners_statement_changes_nothing<B: Backend>(backend: &B) {
@@ -155,7 +155,7 @@ pub(super) async fn a_late_settlement_does_not_change_the_next_batch<B: Backend>
 
     assert_eq!(given.row(second.rows[0].id).await.status, RowStatus::InFlight);
     assert_eq!(given.row(first.rows[0].id).await.status, RowStatus::Sent);
-    assert_eq!(given.view(P0).await.in_flight, Some(second.token));
+    assert_eq!(given.view(P0).await.open_batch, Some(second.token));
 }
 
 pub(super) async fn a_settlement_changes_only_its_own_partition<B: Backend>(backend: &B) {

@@ -15,7 +15,7 @@ pub(super) async fn the_overview_lists_every_partition_in_order_and_free<B: Back
 
     let shown: Vec<PartitionNo> = views.iter().map(|view| view.partition).collect();
     assert_eq!(shown, (0..backend.partitions()).map(PartitionNo).collect::<Vec<_>>());
-    assert!(views.iter().all(|view| view.owner.is_none() && view.in_flight.is_none() && view.depth == 0));
+    assert!(views.iter().all(|view| view.owner.is_none() && view.open_batch.is_none() && view.depth == 0));
 }
 
 pub(super) async fn an_acquired_partition_shows_its_owner<B: Backend>(backend: &B) {
@@ -90,7 +90,7 @@ pub(super) async fn a_restarted_instance_reacquires_its_partition_at_once<B: Bac
 
     let Acquisition::Taken(acquired) = acquisition else { panic!("{acquisition:?}") };
     assert!(acquired.fence.epoch > worker.fence.epoch);
-    let open = acquired.in_flight.expect("the batch of the former process is open");
+    let open = acquired.open_batch.expect("the batch of the former process is open");
     assert_eq!((open.token, open.session, open.claimer_died), (token, worker.session, true));
 }
 

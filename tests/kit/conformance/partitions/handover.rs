@@ -17,7 +17,7 @@ pub(super) async fn the_next_owner_receives_the_open_batch<B: Backend>(backend: 
         panic!("the owner is dead")
     };
 
-    let open = acquired.in_flight.expect("the batch is open");
+    let open = acquired.open_batch.expect("the batch is open");
     assert_eq!((open.token, open.session), (token, former.session));
     let mut next = Worker::of(backend, acquired.fence);
     assert!(
@@ -38,7 +38,7 @@ pub(super) async fn an_open_batch_survives_several_dead_owners_until_resolved<B:
         let Acquisition::Taken(acquired) = acquire(backend, name, AcquireReason::Vacant, None).await else {
             panic!("the owner before {name} is dead")
         };
-        let open = acquired.in_flight.expect("the batch was not resolved");
+        let open = acquired.open_batch.expect("the batch was not resolved");
         assert_eq!(
             (open.token, &open.session, open.claimer_died),
             (token, &former.session, true),
@@ -58,7 +58,7 @@ pub(super) async fn a_live_claimer_that_lost_its_lease_is_not_reported_dead<B: B
         panic!("the lease has expired")
     };
 
-    let open = acquired.in_flight.expect("the batch is open");
+    let open = acquired.open_batch.expect("the batch is open");
     assert_eq!((open.token, open.claimer_died), (token, false), "the claimer is alive and lost its lease");
 }
 

@@ -49,9 +49,9 @@ pub(super) async fn a_renewal_never_changes_the_counter<B: Backend>(backend: &B)
     backend.leases().renew(&instance("a"), &[(P0, before.epoch)], HOUR * 2).await.expect("the call succeeds");
 
     let after = given.view(P0).await;
-    assert_eq!((after.counter, after.epoch, after.in_flight), (before.counter, before.epoch, before.in_flight));
+    assert_eq!((after.counter, after.epoch, after.open_batch), (before.counter, before.epoch, before.open_batch));
     assert!(after.expires_at > before.expires_at);
-    worker.resolve(before.in_flight.expect("open"), BatchOutcome::NotSent).await;
+    worker.resolve(before.open_batch.expect("open"), BatchOutcome::NotSent).await;
     worker.claim(ALL).await;
 }
 
@@ -78,7 +78,7 @@ pub(super) async fn a_released_partition_is_free_at_once<B: Backend>(backend: &B
 
     let next = acquire_free(backend, "b", P0, LONG).await;
     assert!(next.fence.epoch > first.fence.epoch && next.fence.counter >= first.fence.counter);
-    assert_eq!(next.in_flight, None);
+    assert_eq!(next.open_batch, None);
 }
 
 pub(super) async fn release_is_refused_while_a_batch_is_in_flight<B: Backend>(backend: &B) {

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use kit::wait::until;
-use ports::broker::consumer_groups::Delivery;
+use ports::broker::consumer_groups::ConsumerRecord;
 use serde_json::Value;
 use tokio::runtime::Builder;
 use tokio_postgres::{Client, NoTls};
@@ -55,8 +55,8 @@ fn write(url: &str, topic: &str, writer: usize, ended: &AtomicBool) {
     });
 }
 
-fn header<'a>(delivery: &'a Delivery, name: &str) -> &'a str {
-    delivery.record.text(name).unwrap_or_else(|| panic!("{name} is missing"))
+fn header<'a>(message: &'a ConsumerRecord, name: &str) -> &'a str {
+    message.record.text(name).unwrap_or_else(|| panic!("{name} is missing"))
 }
 
 #[test]

@@ -3,7 +3,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use domain::Hlc;
 use kit::wait::until;
-use ports::broker::consumer_groups::Delivery;
+use ports::broker::consumer_groups::ConsumerRecord;
 use serde_json::json;
 
 use crate::harness::backend::Backend;
@@ -46,10 +46,10 @@ impl Region {
     }
 
     /// This region's event of this version of an order, as soon as it is published. The topic holds mirrored events, too.
-    fn event(&self, order: &str, version: u64) -> Delivery {
+    fn event(&self, order: &str, version: u64) -> ConsumerRecord {
         let sequence = (version + 1).to_string();
         until("the event is published", WAIT_MAX, || {
-            let of_order = |event: &Delivery| {
+            let of_order = |event: &ConsumerRecord| {
                 let is_own = event.record.text("x-region") == Some(self.name);
                 is_own && &*event.record.key == order && event.record.text("x-sequence") == Some(sequence.as_str())
             };
@@ -58,7 +58,7 @@ impl Region {
     }
 
     /// Mirrors an event of the other region, and waits until it is in the inbox.
-    fn receive(&self, mut event: Delivery) {
+    fn receive(&self, mut event: ConsumerRecord) {
         event.record.topic = self.backend.topic("order.events").into();
         let id = event.record.text("ce_id").expect("an id").to_owned();
         self.backend.repeat(&[event]);
@@ -86,12 +86,12 @@ impl Region {
     }
 }
 
-fn stamp(event: &Delivery) -> Hlc {
+fn stamp(event: &ConsumerRecord) -> Hlc {
     Hlc::parse(event.record.text("x-hlc").expect("a stamp")).expect("millis.counter")
 }
 
 /// The event as a region writes it whose clock is this far ahead.
-fn ahead(mut event: Delivery, seconds: i64) -> (Delivery, Hlc) {
+fn ahead(mut event: ConsumerRecord, seconds: i64) -> (ConsumerRecord, Hlc) {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_millis();
     let hlc = Hlc { millis: i64::try_from(now).expect("it fits") + seconds * 1_000, counter: 3 };
     event.record.headers.retain(|name| name != "x-hlc");

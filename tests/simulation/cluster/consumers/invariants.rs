@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use domain::{EventId, OrderId};
 use outbox::topics::{consumed_topics, dead_letter_topic};
-use ports::broker::consumer_groups::Delivery;
+use ports::broker::consumer_groups::ConsumerRecord;
 use ports::inbox::Inbox;
 
 use crate::cluster::instance::ClusterContext;
@@ -64,9 +64,9 @@ impl ConsumerInvariants<'_> {
         Ok(all)
     }
 
-    fn check_causes(&self, dead_letters: &[Delivery]) -> Result<(), Violation> {
-        for delivery in dead_letters {
-            let event = header(&delivery.record, "ce_id");
+    fn check_causes(&self, dead_letters: &[ConsumerRecord]) -> Result<(), Violation> {
+        for message in dead_letters {
+            let event = header(&message.record, "ce_id");
             let id = EventId::parse(&event).ok_or_else(|| format!("a dead letter has the event id {event:?}"))?;
             if !self.0.handler.plan(id).is_dead_letter() {
                 return Err(format!("event {event} is a dead letter although its handler accepts it"));
@@ -76,8 +76,8 @@ impl ConsumerInvariants<'_> {
     }
 
     /// The stamp of each order is that of its last applied event: an event and its effects commit together.
-    async fn check_effects(&self, published: &[Delivery], applied: &[String]) -> Result<(), Violation> {
-        let records = published.iter().map(|delivery| (header(&delivery.record, "ce_id"), &delivery.record));
+    async fn check_effects(&self, published: &[ConsumerRecord], applied: &[String]) -> Result<(), Violation> {
+        let records = published.iter().map(|message| (header(&message.record, "ce_id"), &message.record));
         let records: BTreeMap<String, _> = records.collect();
         let mut last: BTreeMap<&str, i64> = BTreeMap::new();
         for record in applied.iter().filter_map(|event| records.get(event)) {

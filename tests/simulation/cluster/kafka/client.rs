@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::cluster::kafka::at_least_once::AtLeastOnceSession;
 use crate::cluster::kafka::broker::SimulatedKafka;
-use crate::cluster::kafka::publish_mode::PublishMode;
+use crate::cluster::kafka::delivery_guarantee::DeliveryGuarantee;
 use crate::cluster::kafka::refusals::RECORD_BYTES_MAX;
 use crate::cluster::kafka::session::ProducerSession;
 use crate::cluster::network::Link;
@@ -26,7 +26,7 @@ const DECISION_PAUSE: Duration = Duration::from_millis(40);
 pub struct KafkaClient {
     kafka: SimulatedKafka,
     link: Link,
-    mode: PublishMode,
+    mode: DeliveryGuarantee,
     /// The part of the transactional ids that names the instance.
     prefix: String,
     state: Mutex<ClientState>,
@@ -81,7 +81,7 @@ fn parts(session: &ProducerSessionId) -> (Arc<str>, u32) {
 
 impl KafkaClient {
     /// The clients of a new process of this instance.
-    pub fn new(kafka: SimulatedKafka, link: Link, mode: PublishMode, prefix: &str) -> Self {
+    pub fn new(kafka: SimulatedKafka, link: Link, mode: DeliveryGuarantee, prefix: &str) -> Self {
         Self { kafka, link, mode, prefix: prefix.to_owned(), state: Mutex::default() }
     }
 
@@ -139,11 +139,11 @@ impl Broker for KafkaClient {
         let epoch = self.raise_epoch(&transactional_id, SimulatedKafka::init_producer).await?;
         let (kafka, link) = (self.kafka.clone(), self.link.clone());
         let session = match self.mode {
-            PublishMode::ExactlyOnce => {
+            DeliveryGuarantee::ExactlyOnce => {
                 let id = Arc::clone(&transactional_id);
                 LiveSession::Transactional(ProducerSession::new(kafka, link, id, epoch))
             }
-            PublishMode::AtLeastOnce => LiveSession::AtLeastOnce(AtLeastOnceSession::new(kafka, link, epoch)),
+            DeliveryGuarantee::AtLeastOnce => LiveSession::AtLeastOnce(AtLeastOnceSession::new(kafka, link, epoch)),
         };
         self.state.lock().live.insert(Arc::clone(&transactional_id), session);
         Ok(ProducerSessionId(format!("{transactional_id}#{epoch}").into()))
@@ -171,7 +171,7 @@ impl Broker for KafkaClient {
         let (transactional_id, epoch) = parts(session);
         let initialisation = self.initialisation(&transactional_id);
         let _held = initialisation.lock().await;
-        if self.mode == PublishMode::AtLeastOnce {
+        if self.mode == DeliveryGuarantee::AtLeastOnce {
             self.end_session(&transactional_id);
         } else if !self.is_fenced(&transactional_id, epoch) {
             self.raise_epoch(&transactional_id, SimulatedKafka::fence_producer).await?;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ports::broker::Position;
-use ports::broker::consumer_groups::Delivery;
+use ports::broker::consumer_groups::ConsumerRecord;
 use tokio::time::{Instant, sleep_until};
 
 use crate::cluster::flaw::Flaw;
@@ -16,11 +16,11 @@ use crate::cluster::kafka::log::{Content, LogId, Logs, TransactionStatus};
 const FETCH_MAX: usize = 20;
 
 /// The records of each partition of a reply, and the offset after the last one that was read.
-pub type Fetched = BTreeMap<TopicPartition, (Vec<Delivery>, u64)>;
+pub type Fetched = BTreeMap<TopicPartition, (Vec<ConsumerRecord>, u64)>;
 
 impl SimulatedKafka {
     /// What a `read_committed` consumer has received of a topic, partition by partition.
-    pub fn read(&self, topic: &str) -> Vec<Delivery> {
+    pub fn read(&self, topic: &str) -> Vec<ConsumerRecord> {
         self.with_logs(|logs, now| {
             let all = |one| self.visible(logs, &one, 0, now, usize::MAX).0;
             partitions_of([&Arc::from(topic)]).flat_map(all).collect()
@@ -72,34 +72,35 @@ impl SimulatedKafka {
         from: u64,
         now: Instant,
         limit: usize,
-    ) -> (Vec<Delivery>, u64) {
+    ) -> (Vec<ConsumerRecord>, u64) {
         let log = LogId::Topic(Arc::clone(topic), *partition);
         let stable = logs.stable(&log, now).skip(from as usize).take(limit);
         let is_visible = |status| {
             status == TransactionStatus::Committed
                 || (status == TransactionStatus::Aborted && self.flaw() == Some(Flaw::AbortedRecordsVisible))
         };
-        let (mut deliveries, mut next) = (Vec::new(), from);
+        let (mut messages, mut next) = (Vec::new(), from);
         for (offset, content, status) in stable {
             next = offset + 1;
             if is_visible(status) {
-                deliveries.extend(delivery(topic, *partition, offset, content));
+                messages.extend(consumer_record(topic, *partition, offset, content));
             }
         }
-        (deliveries, next)
+        (messages, next)
     }
 
     /// What a consumer without `read_committed` receives.
-    fn uncommitted(logs: &Logs, (topic, partition): &TopicPartition, from: u64) -> (Vec<Delivery>, u64) {
+    fn uncommitted(logs: &Logs, (topic, partition): &TopicPartition, from: u64) -> (Vec<ConsumerRecord>, u64) {
         let log = LogId::Topic(Arc::clone(topic), *partition);
         let written: Vec<(u64, &Content)> = logs.written(&log).skip(from as usize).take(FETCH_MAX).collect();
-        let deliveries = written.iter().filter_map(|(offset, content)| delivery(topic, *partition, *offset, content));
-        (deliveries.collect(), from + written.len() as u64)
+        let messages =
+            written.iter().filter_map(|(offset, content)| consumer_record(topic, *partition, *offset, content));
+        (messages.collect(), from + written.len() as u64)
     }
 }
 
-fn delivery(topic: &Arc<str>, partition: u32, offset: u64, content: &Content) -> Option<Delivery> {
+fn consumer_record(topic: &Arc<str>, partition: u32, offset: u64, content: &Content) -> Option<ConsumerRecord> {
     let Content::Event(record) = content else { return None };
     let position = Position { topic: Arc::clone(topic), partition, offset };
-    Some(Delivery { position, record: record.clone() })
+    Some(ConsumerRecord { position, record: record.clone() })
 }

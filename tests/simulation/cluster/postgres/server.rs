@@ -147,7 +147,7 @@ impl SimulatedPostgres {
             let view = &views[partition.0 as usize];
             settlement.fence.epoch = view.epoch;
             settlement.fence.owner = view.owner.clone().unwrap_or(settlement.fence.owner);
-            settlement.token = view.in_flight.unwrap_or(settlement.token);
+            settlement.token = view.open_batch.unwrap_or(settlement.token);
         }
         let (events, has_head) = self.data().open_batch(partition);
         self.remember_before_settlement();

@@ -21,7 +21,7 @@ use crate::outbox::claim::{next_due, scan_result, scan_snapshot};
 use crate::outbox::claim_text::{batch, candidates, snapshot, waiting};
 use crate::outbox::claimed_row::{self, event_columns};
 use crate::outbox::scan_start::{SampleId, ScanBounds, ScanSnapshot};
-use crate::store::core::Core;
+use crate::store::context::StoreContext;
 
 /// Returns a row with the snapshot (its partition is NULL), one for each partition, and one for each claimed row. Locked rows are counted
 /// so that all locks are acquired before the first expiry is compared. A batch passes through the statement as arrays, without a join on
@@ -113,16 +113,16 @@ pub(crate) struct GroupedClaim<'a> {
 
 impl<'a> ClaimGroup<'a> {
     /// `sample` says whether the claims are the first statement of their transaction.
-    pub(crate) fn new(core: &Core, claims: Vec<GroupedClaim<'a>>, sample: SampleId) -> Self {
+    pub(crate) fn new(context: &StoreContext, claims: Vec<GroupedClaim<'a>>, sample: SampleId) -> Self {
         let known = |GroupedClaim { claim, after_settlement }: &GroupedClaim<'_>| {
-            let (fence, start) = (&claim.fence, core.scan_memory.take(claim.fence.partition.0)?);
+            let (fence, start) = (&claim.fence, context.scan_memory.take(claim.fence.partition.0)?);
             let valid =
                 if *after_settlement { start.is_valid_after_settlement(fence) } else { start.is_valid_for(fence) };
             valid.then_some(start)
         };
         let known: Vec<_> = claims.iter().map(known).collect();
         let claims: Vec<&Claim> = claims.into_iter().map(|grouped| grouped.claim).collect();
-        let (options, shares) = (&core.options, claims.len().max(1));
+        let (options, shares) = (&context.options, claims.len().max(1));
         Self {
             partitions: claims.iter().map(|claim| claim.fence.partition.0 as i32).collect(),
             owners: claims.iter().map(|claim| &*claim.fence.owner.0).collect(),
@@ -130,7 +130,7 @@ impl<'a> ClaimGroup<'a> {
             counters: claims.iter().map(|claim| claim.fence.counter as i64).collect(),
             sessions: claims.iter().map(|claim| &*claim.session.0).collect(),
             sizes: claims.iter().map(|claim| i64::from(claim.limit.max(1))).collect(),
-            bounds: core.scan_memory.bounds(&known),
+            bounds: context.scan_memory.bounds(&known),
             rows_max: (i64::from(options.relay_group_rows_max) / shares as i64).max(1),
             bytes_max: (options.relay_group_bytes_max / shares).clamp(1, BATCH_BYTES_MAX) as i64,
             sample,
@@ -166,7 +166,7 @@ impl<'a> ClaimGroup<'a> {
     /// The result of each claim, in their order. The transaction was sent at `sent`.
     pub(crate) fn results(
         &self,
-        core: &Core,
+        context: &StoreContext,
         rows: Vec<Row>,
         sent: Instant,
     ) -> StatementResult<Vec<StatementResult<Claimed>>> {
@@ -181,9 +181,9 @@ impl<'a> ClaimGroup<'a> {
             if get::<Option<i64>>(row, ROW_ID)?.is_some() { part.rows.push(row) } else { part.summary = Some(row) }
         }
         let (snapshot, store_time) = snapshot.ok_or_else(|| broken("a grouped claim returned no snapshot"))?;
-        core.scan_memory.record_snapshot(&snapshot);
+        context.scan_memory.record_snapshot(&snapshot);
         let result = |claim: &&Claim| match parts.get(&claim.fence.partition.0) {
-            Some(part) => part.claimed(core, &claim.fence, (&snapshot, store_time)),
+            Some(part) => part.claimed(context, &claim.fence, (&snapshot, store_time)),
             None => Ok(Claimed::Fenced),
         };
         Ok(self.claims.iter().map(result).collect())
@@ -200,14 +200,14 @@ struct PartitionResult<'a> {
 impl PartitionResult<'_> {
     fn claimed(
         &self,
-        core: &Core,
+        context: &StoreContext,
         fence: &LeaseFence,
         (snapshot, store_time): (&ScanSnapshot, Timestamp),
     ) -> StatementResult<Claimed> {
         let Some(summary) = self.summary else { return Ok(Claimed::Fenced) };
         let partition = fence.partition.0;
         let record = |counter| -> StatementResult<()> {
-            core.scan_memory.record_scan(partition, snapshot, &scan_result(summary, fence.epoch, counter)?);
+            context.scan_memory.record_scan(partition, snapshot, &scan_result(summary, fence.epoch, counter)?);
             Ok(())
         };
         if !get::<bool>(summary, "is_due")? {

@@ -21,18 +21,18 @@ use crate::outbox::rounds::relay_queue::{
 use crate::outbox::rounds::settle_group::SettleGroup;
 use crate::outbox::scan_start::SampleId;
 use crate::outbox::{claim, settle, settle_and_claim};
-use crate::store::core::Core;
+use crate::store::context::StoreContext;
 
 /// Time beyond [`crate::Options::relay_lock_timeout`] that the next round waits for the one before. What still runs then waits for a lock, or
 /// is slow, by itself.
 const ROUND_GRACE: Duration = Duration::from_millis(50);
 
 /// Runs rounds until the task is aborted.
-pub(crate) async fn run(core: Arc<Core>, queue: Arc<RelayQueue>) {
-    let timeout = core.options.relay_lock_timeout + ROUND_GRACE;
+pub(crate) async fn run(context: Arc<StoreContext>, queue: Arc<RelayQueue>) {
+    let timeout = context.options.relay_lock_timeout + ROUND_GRACE;
     loop {
-        let round = queue.next_round(&core.options).await;
-        let task = tokio::spawn(run_round(Arc::clone(&core), Arc::clone(&queue), round));
+        let round = queue.next_round(&context.options).await;
+        let task = tokio::spawn(run_round(Arc::clone(&context), Arc::clone(&queue), round));
         // After the timeout the task continues. A panic drops the callers' senders, which reports an unknown outcome.
         let _ = tokio::time::timeout(timeout, task).await;
     }
@@ -92,51 +92,51 @@ impl PendingRound {
     }
 
     /// Runs each request by itself, in tasks of their own: one that waits for a lock delays neither the others nor the next round.
-    fn repeat(self, core: &Arc<Core>, queue: &Arc<RelayQueue>) {
+    fn repeat(self, context: &Arc<StoreContext>, queue: &Arc<RelayQueue>) {
         for pending in self.claims {
-            let (core, queue) = (Arc::clone(core), Arc::clone(queue));
-            tokio::spawn(async move { claim_alone(&core, &queue, pending).await });
+            let (context, queue) = (Arc::clone(context), Arc::clone(queue));
+            tokio::spawn(async move { claim_alone(&context, &queue, pending).await });
         }
         for pending in self.settlements {
-            let core = Arc::clone(core);
-            tokio::spawn(async move { settle_alone(&core, pending).await });
+            let context = Arc::clone(context);
+            tokio::spawn(async move { settle_alone(&context, pending).await });
         }
         for pending in self.both {
-            let (core, queue) = (Arc::clone(core), Arc::clone(queue));
-            tokio::spawn(async move { settle_and_claim_alone(&core, &queue, pending).await });
+            let (context, queue) = (Arc::clone(context), Arc::clone(queue));
+            tokio::spawn(async move { settle_and_claim_alone(&context, &queue, pending).await });
         }
     }
 }
 
-async fn run_round(core: Arc<Core>, queue: Arc<RelayQueue>, round: Round) {
+async fn run_round(context: Arc<StoreContext>, queue: Arc<RelayQueue>, round: Round) {
     let round = PendingRound::of(round);
     if round.len() > 1 {
-        return run_group(&core, &queue, round).await;
+        return run_group(&context, &queue, round).await;
     }
     for pending in round.claims {
-        claim_alone(&core, &queue, pending).await;
+        claim_alone(&context, &queue, pending).await;
     }
     for pending in round.settlements {
-        settle_alone(&core, pending).await;
+        settle_alone(&context, pending).await;
     }
     for pending in round.both {
-        settle_and_claim_alone(&core, &queue, pending).await;
+        settle_and_claim_alone(&context, &queue, pending).await;
     }
 }
 
-async fn claim_alone(core: &Core, queue: &RelayQueue, pending: PendingClaim) {
-    let result = claim::claim(core, &pending.request).await.map_err(StatementError::into_port);
+async fn claim_alone(context: &StoreContext, queue: &RelayQueue, pending: PendingClaim) {
+    let result = claim::claim(context, &pending.request).await.map_err(StatementError::into_port);
     reply_to_claim(queue, pending, result);
 }
 
-async fn settle_alone(core: &Core, pending: PendingSettle) {
-    let result = settle::settle(core, &pending.request).await.map_err(StatementError::into_port);
+async fn settle_alone(context: &StoreContext, pending: PendingSettle) {
+    let result = settle::settle(context, &pending.request).await.map_err(StatementError::into_port);
     pending.reply(result);
 }
 
-async fn settle_and_claim_alone(core: &Core, queue: &RelayQueue, pending: PendingSettleAndClaim) {
+async fn settle_and_claim_alone(context: &StoreContext, queue: &RelayQueue, pending: PendingSettleAndClaim) {
     let (settlement, claim) = &pending.request;
-    let result = settle_and_claim::settle_and_claim(core, settlement, claim).await;
+    let result = settle_and_claim::settle_and_claim(context, settlement, claim).await;
     reply_to_both(queue, pending, result.map_err(StatementError::into_port));
 }
 
@@ -155,10 +155,10 @@ fn reply_to_both(queue: &RelayQueue, pending: PendingSettleAndClaim, result: Req
 }
 
 /// Runs a round of several requests, and replies to each.
-async fn run_group(core: &Arc<Core>, queue: &Arc<RelayQueue>, round: PendingRound) {
-    let GroupResults { claimed, settled } = match execute(core, &round).await {
+async fn run_group(context: &Arc<StoreContext>, queue: &Arc<RelayQueue>, round: PendingRound) {
+    let GroupResults { claimed, settled } = match execute(context, &round).await {
         Ok(results) => results,
-        Err(error) if may_succeed_alone(&error) => return round.repeat(core, queue),
+        Err(error) if may_succeed_alone(&error) => return round.repeat(context, queue),
         Err(error) => return round.fail(&error.into_port()),
     };
     let (mut claimed, mut settled) = (claimed.into_iter(), settled.into_iter());
@@ -174,14 +174,14 @@ async fn run_group(core: &Arc<Core>, queue: &Arc<RelayQueue>, round: PendingRoun
         }
     }
     for (pending, (settled, claimed)) in round.both.into_iter().zip(settled.zip(claimed)) {
-        complete(core, queue, pending, settled, claimed).await;
+        complete(context, queue, pending, settled, claimed).await;
     }
-    unsettled.repeat(core, queue);
+    unsettled.repeat(context, queue);
 }
 
 /// Replies to a settlement with a claim; statements that are still missing run in a task of their own.
 async fn complete(
-    core: &Arc<Core>,
+    context: &Arc<StoreContext>,
     queue: &Arc<RelayQueue>,
     pending: PendingSettleAndClaim,
     settled: Option<FencedOutcome>,
@@ -191,11 +191,11 @@ async fn complete(
         Ok(claimed) => claimed,
         Err(error) => return pending.reply(Err(error.into_port())),
     };
-    let (core, queue) = (Arc::clone(core), Arc::clone(queue));
+    let (context, queue) = (Arc::clone(context), Arc::clone(queue));
     let is_finished = settle_and_claim::is_finished(&pending.request.1, settled, &claimed);
     let finish = async move {
         let (settlement, claim) = &pending.request;
-        let result = settle_and_claim::finish(&core, settlement, claim, settled, claimed).await;
+        let result = settle_and_claim::finish(&context, settlement, claim, settled, claimed).await;
         reply_to_both(&queue, pending, result.map_err(StatementError::into_port));
     };
     if is_finished {
@@ -220,32 +220,32 @@ struct GroupResults {
 }
 
 /// Runs a round in one transaction.
-async fn execute(core: &Core, round: &PendingRound) -> StatementResult<GroupResults> {
-    let session = core.relay_session().await?;
+async fn execute(context: &StoreContext, round: &PendingRound) -> StatementResult<GroupResults> {
+    let session = context.relay_session().await?;
     let alone = round.claims.iter().map(|pending| GroupedClaim { claim: &pending.request, after_settlement: false });
     let after = round.both.iter().map(|pending| GroupedClaim { claim: &pending.request.1, after_settlement: true });
     let settlements = round.settlements.iter().map(|pending| &pending.request);
     let settlements: Vec<_> = settlements.chain(round.both.iter().map(|pending| &pending.request.0)).collect();
     let is_mixed = !settlements.is_empty() && round.claims.len() + round.both.len() > 0;
-    let sample = if is_mixed { SampleId::Before(core.scan_memory.highest()) } else { SampleId::OfSnapshot };
+    let sample = if is_mixed { SampleId::Before(context.scan_memory.highest()) } else { SampleId::OfSnapshot };
     let claim_fences = round.claims.iter().map(|pending| &pending.request.fence);
     let locks = LeaseLocks::new(claim_fences.chain(settlements.iter().map(|settlement| &settlement.fence)));
     // The claims come first here: they use the scan starts that a settlement would take.
-    let claims = ClaimGroup::new(core, alone.chain(after).collect(), sample);
-    let settlements = SettleGroup::new(core, settlements);
+    let claims = ClaimGroup::new(context, alone.chain(after).collect(), sample);
+    let settlements = SettleGroup::new(context, settlements);
     let locked = is_mixed.then(|| locks.statement());
     let statements: Vec<_> = [locked, settlements.statement(), claims.statement()].into_iter().flatten().collect();
-    let commit = if claims.is_empty() { core.options.settle_commit() } else { CommitWait::Flush };
+    let commit = if claims.is_empty() { context.options.settle_commit() } else { CommitWait::Flush };
     let sent = Instant::now();
-    let results = session.execute_all(core.options.relay_lock_timeout, commit, &statements).await?;
+    let results = session.execute_all(context.options.relay_lock_timeout, commit, &statements).await?;
     let mut results = results.into_iter().skip(usize::from(is_mixed));
     let settled = match settlements.is_empty() {
         true => Vec::new(),
-        false => settlements.outcomes(core, results.next().unwrap_or_default())?,
+        false => settlements.outcomes(context, results.next().unwrap_or_default())?,
     };
     let claimed = match claims.is_empty() {
         true => Vec::new(),
-        false => claims.results(core, results.next().unwrap_or_default(), sent)?,
+        false => claims.results(context, results.next().unwrap_or_default(), sent)?,
     };
     Ok(GroupResults { claimed, settled })
 }

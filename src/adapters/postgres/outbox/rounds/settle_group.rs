@@ -12,7 +12,7 @@ use crate::leases::lease_row::close_open_batch;
 use crate::outbox::open_batch::open_row_ctids;
 use crate::outbox::scan_start::ScanStart;
 use crate::outbox::settle::{self, SentColumns};
-use crate::store::core::Core;
+use crate::store::context::StoreContext;
 
 /// Does per partition what the settlement of one partition does, with the lease rows locked in the order of their numbers. The positions
 /// of all partitions follow one another; those of a partition are a slice, which is archived as it is if it names exactly the rows.
@@ -85,7 +85,7 @@ pub(crate) struct SettleGroup<'a> {
 }
 
 impl<'a> SettleGroup<'a> {
-    pub(crate) fn new(core: &Core, settlements: Vec<&'a Settlement>) -> Self {
+    pub(crate) fn new(context: &StoreContext, settlements: Vec<&'a Settlement>) -> Self {
         let fences = || settlements.iter().map(|settlement| &settlement.fence);
         let (mut lows, mut highs, mut any_fallback) = (Vec::new(), Vec::new(), Vec::new());
         let mut all = SentColumns::default();
@@ -107,7 +107,7 @@ impl<'a> SettleGroup<'a> {
             any_fallback.push(fallback);
         }
         Self {
-            known: fences().map(|fence| core.scan_memory.take(fence.partition.0)).collect(),
+            known: fences().map(|fence| context.scan_memory.take(fence.partition.0)).collect(),
             leases: LeaseColumns {
                 partitions: fences().map(|fence| fence.partition.0 as i32).collect(),
                 owners: fences().map(|fence| &*fence.owner.0).collect(),
@@ -146,7 +146,11 @@ impl<'a> SettleGroup<'a> {
     }
 
     /// The outcome of each settlement that closed its batch, in their order; `None` for the others, which changed nothing.
-    pub(crate) fn outcomes(self, core: &Core, rows: Vec<Row>) -> StatementResult<Vec<Option<FencedOutcome>>> {
+    pub(crate) fn outcomes(
+        self,
+        context: &StoreContext,
+        rows: Vec<Row>,
+    ) -> StatementResult<Vec<Option<FencedOutcome>>> {
         let mut closed: HashMap<u32, (i64, i64, i64)> = HashMap::new();
         for row in &rows {
             let partition = get::<i32>(row, "partition")?.unsigned_abs();
@@ -154,7 +158,7 @@ impl<'a> SettleGroup<'a> {
         }
         let outcome = |(settlement, known): (&Settlement, Option<ScanStart>)| {
             let (counter, rows, unblocked) = closed.get(&settlement.fence.partition.0)?;
-            Some(settle::done(core, &settlement.fence, known, *counter, *rows, *unblocked))
+            Some(settle::done(context, &settlement.fence, known, *counter, *rows, *unblocked))
         };
         Ok(self.settlements.into_iter().zip(self.known).map(outcome).collect())
     }

@@ -139,7 +139,7 @@ async fn batch_with_an_exclusion_of_an_earlier_version_is_resolved_by_its_token(
     let Acquisition::Taken(acquired) = acquired.unwrap() else { panic!("the owner takes it again") };
     fixture.fences[0] = acquired.fence;
 
-    assert_eq!(acquired.in_flight.map(|open| open.token), Some(open.token));
+    assert_eq!(acquired.open_batch.map(|open| open.token), Some(open.token));
     assert_eq!(fixture.resolve(0, open.token, BatchOutcome::Published).await, 2);
     let states: Vec<String> = shown(&fixture, 0).await.iter().map(|row| row[..4].to_owned()).collect();
     assert_eq!(states, ["PEND", "SENT", "SENT"], "the excluded row is not settled");

@@ -131,7 +131,7 @@ async fn dropped_callers_cancel_neither_the_round_nor_the_others() {
     plug.commit().await;
     batch(waiting.await.unwrap());
     batch(other.await.unwrap());
-    assert!(fixture.acquire(1, LEASE).await.in_flight.is_none(), "a claim that no caller waits for does not begin");
+    assert!(fixture.acquire(1, LEASE).await.open_batch.is_none(), "a claim that no caller waits for does not begin");
 
     // The caller goes away while its statement waits for a lock.
     let holder = fixture.database.client().await;
@@ -222,7 +222,7 @@ async fn lost_reply_of_a_round_is_unknown_to_all_its_callers() {
         // One transaction: it took effect for all partitions or for none.
         let mut open = Vec::new();
         for partition in [1, 2, 3] {
-            open.push(acquire(&fixture.store, partition, LEASE).await.in_flight.is_some());
+            open.push(acquire(&fixture.store, partition, LEASE).await.open_batch.is_some());
         }
         let settled = fixture.store.depth().await.unwrap().sent == 1;
         assert!(open.iter().all(|open| *open == settled), "{cut:?}: {open:?} {settled}");

@@ -77,7 +77,7 @@ async fn batch_that_is_open_at_the_upgrade_is_resolved_by_its_outcome() {
         let acquired = acquire(&store, 0, LEASE).await;
 
         assert_eq!(
-            acquired.in_flight.map(|open| (open.token, open.session.0.to_string())),
+            acquired.open_batch.map(|open| (open.token, open.session.0.to_string())),
             Some((7, "session".into()))
         );
         assert_eq!(rows(&store).await, before, "the conversion changes nothing that is shown");

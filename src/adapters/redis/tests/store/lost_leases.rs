@@ -29,7 +29,7 @@ async fn a_worker_that_lost_its_lease_in_a_batch_changes_nothing() {
         Acquisition::Taken(acquired) => acquired,
         held => panic!("{held:?}"),
     };
-    let open = acquired.in_flight.expect("the batch is open");
+    let open = acquired.open_batch.expect("the batch is open");
     assert_eq!((open.token, open.claimer_died), (batch.token, false));
 
     // The renewal of the former owner is refused, and none of its late statements has an effect.
@@ -54,7 +54,7 @@ async fn a_worker_that_lost_its_lease_in_a_batch_changes_nothing() {
     assert_eq!(store.release(P0, owner, loser.fence.epoch).await.unwrap(), Release::NotOurs);
     assert_eq!(rows(&store).await, before);
     let view = store.overview().await.unwrap().swap_remove(0);
-    assert_eq!((view.owner, view.in_flight), (Some(taker), Some(batch.token)), "the taker's lease stays");
+    assert_eq!((view.owner, view.open_batch), (Some(taker), Some(batch.token)), "the taker's lease stays");
 
     // The taker makes the rows due and sends them.
     let mut worker = Worker { store: &store, fence: acquired.fence };

@@ -24,7 +24,7 @@ pub(super) fn list(latest: &LatestDeadLetters, topic: (&str, &str), now: Timesta
             section class="card" {
                 h2 { (group.reason) }
                 p class="quiet" { (group.failure) " · " (counted(group.dead_letters.len() as u64, "dead letter", "dead letters"))
-                    ", the newest " (relative_time(group.dead_letters[0].delivery.record.timestamp, now)) }
+                    ", the newest " (relative_time(group.dead_letters[0].message.record.timestamp, now)) }
                 (table("Newest first", &group.dead_letters, topic, now))
             }
         }
@@ -70,7 +70,7 @@ pub(super) fn table(caption: &str, dead_letters: &[&DeadLetter], topic: (&str, &
 }
 
 fn row(dead_letter: &DeadLetter, topic: (&str, &str), now: Timestamp) -> Markup {
-    let (place, record) = (dead_letter.position(), &dead_letter.delivery.record);
+    let (place, record) = (dead_letter.position(), &dead_letter.message.record);
     html! {
         tr {
             th scope="row" { a href=(link(&format!("/console/dlt/{place}"), &[topic])) { (place) } }

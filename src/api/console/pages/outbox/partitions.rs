@@ -35,7 +35,7 @@ fn leases(all: &[PartitionView], most: u64, now: Timestamp) -> Markup {
                 li class={ "heat-" (heat(one.depth, most)) @if one.owner.is_none() { " unowned" } } {
                     strong { (one.partition.0) } " " span class="depth" { (grouped(one.depth)) span class="unit" { " rows" } }
                     div class="owner" { @match &one.owner { Some(owner) => { (owner) }, None => { (state_label("unowned")) } } }
-                    small { "epoch " (one.epoch) @if one.in_flight.is_some() { ", in flight" } }
+                    small { "epoch " (one.epoch) @if one.open_batch.is_some() { ", open batch" } }
                     @if let Some(at) = one.expires_at.filter(|_| one.owner.is_some()) {
                         small { br; @if at > now { "expires " } @else { "expired " } (relative_time(at, now)) }
                     }
@@ -80,7 +80,7 @@ mod tests {
                 owner: owner.map(|owner| InstanceId(owner.into())),
                 epoch: 3,
                 counter: 12,
-                in_flight: None,
+                open_batch: None,
                 expires_at: Some(Timestamp::from_millis(expires_at)),
                 depth: 0,
             };

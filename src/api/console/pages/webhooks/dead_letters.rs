@@ -57,11 +57,11 @@ fn row(context: &RequestContext, id: WebhookId, dead_letter: &DeadLetter, now: T
             th scope="row" { (position) }
             td data-label="State" { (redrive_state(dead_letter)) }
             td data-label="Type" { (or_dash(dead_letter.kind())) }
-            td data-label="Key" { code { (dead_letter.delivery.record.key) } }
+            td data-label="Key" { code { (dead_letter.message.record.key) } }
             td class="number" data-label="Last status" { @match last_status(dead_letter) { Some(status) => (status), None => "–" } }
             td data-label="Last failure" { (or_dash(dead_letter.reason())) }
             td class="number" data-label="Attempts" { @match dead_letter.attempts() { Some(attempts) => (attempts), None => "–" } }
-            td data-label="When" { (relative_time(dead_letter.delivery.record.timestamp, now)) }
+            td data-label="When" { (relative_time(dead_letter.message.record.timestamp, now)) }
             td data-label="Redrive" { @if dead_letter.is_redriven() { "–" } @else { (redrive_form(context, id, position)) } }
         }
     }

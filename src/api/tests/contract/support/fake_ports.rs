@@ -390,7 +390,7 @@ impl PartitionLeases for UnusedPorts {
             owner: Some(InstanceId("one".into())),
             epoch: 3,
             counter: 12,
-            in_flight: Some(12),
+            open_batch: Some(12),
             expires_at: Some(Timestamp::from_millis(5_000)),
             depth: 2,
         }])

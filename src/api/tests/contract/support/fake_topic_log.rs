@@ -6,7 +6,7 @@ use app::port_types::OffsetCommitMode;
 use async_trait::async_trait;
 use domain::Timestamp;
 use ports::Error;
-use ports::broker::consumer_groups::Delivery;
+use ports::broker::consumer_groups::ConsumerRecord;
 use ports::broker::topic_log::{NextOffset, NextRecords, OffsetCommitOutcome, ReadLimits, TopicAdmission, TopicLog};
 use ports::broker::topics::TopicView;
 use ports::broker::{Position, Record};
@@ -24,7 +24,7 @@ pub struct FakeTopicLog {
     appended: AtomicU64,
 }
 
-fn delivery(offset: u64) -> Delivery {
+fn consumer_record(offset: u64) -> ConsumerRecord {
     let record = Record {
         topic: TOPIC.into(),
         key: "k".into(),
@@ -32,7 +32,7 @@ fn delivery(offset: u64) -> Delivery {
         value: format!("{{\"n\":{offset}}}").into_bytes().into(),
         timestamp: Timestamp::from_millis(1_000),
     };
-    Delivery { position: Position { topic: TOPIC.into(), partition: 0, offset }, record }
+    ConsumerRecord { position: Position { topic: TOPIC.into(), partition: 0, offset }, record }
 }
 
 #[async_trait]
@@ -50,7 +50,7 @@ impl TopicLog for FakeTopicLog {
     }
     async fn read_next(&self, _: &str, from: &[NextOffset], limits: ReadLimits) -> Result<NextRecords, Error> {
         let next = from.iter().find(|(partition, _)| *partition == 0).map_or(KEPT.end, |(_, next)| *next);
-        Ok(NextRecords::Found((next..KEPT.end).take(limits.records as usize).map(delivery).collect()))
+        Ok(NextRecords::Found((next..KEPT.end).take(limits.records as usize).map(consumer_record).collect()))
     }
     async fn arrived(&self, _: &str, _: &[NextOffset]) -> Result<(), Error> {
         std::future::pending().await

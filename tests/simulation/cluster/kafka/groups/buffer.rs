@@ -1,12 +1,12 @@
 //! Buffer: the messages of one topic partition that a group member has fetched and not acknowledged.
 use std::collections::VecDeque;
 
-use ports::broker::consumer_groups::Delivery;
+use ports::broker::consumer_groups::ConsumerRecord;
 use tokio::time::Instant;
 
 /// The messages, in order. Those in flight come first.
 pub struct Buffer {
-    messages: VecDeque<Delivery>,
+    messages: VecDeque<ConsumerRecord>,
     in_flight: usize,
     /// The offset after the last one that was fetched, records of aborted transactions included.
     pub fetched: u64,
@@ -36,7 +36,7 @@ impl Buffer {
     }
 
     /// Adds what was fetched from `from` on, up to the offset `next`. Ignores a reply that is not the continuation.
-    pub fn push(&mut self, from: u64, messages: Vec<Delivery>, next: u64) {
+    pub fn push(&mut self, from: u64, messages: Vec<ConsumerRecord>, next: u64) {
         if self.fetched == from {
             self.messages.extend(messages);
             self.fetched = next;
@@ -60,15 +60,15 @@ impl Buffer {
     }
 
     /// The first message that is not acknowledged.
-    pub fn oldest(&self) -> Option<&Delivery> {
+    pub fn oldest(&self) -> Option<&ConsumerRecord> {
         self.messages.front()
     }
 
     /// Delivers at most `limit` messages.
-    pub fn take(&mut self, limit: usize, now: Instant) -> Vec<Delivery> {
+    pub fn take(&mut self, limit: usize, now: Instant) -> Vec<ConsumerRecord> {
         let first = self.in_flight;
         self.in_flight += self.ready(now).min(limit);
-        let taken: Vec<Delivery> = self.messages.range(first..self.in_flight).cloned().collect();
+        let taken: Vec<ConsumerRecord> = self.messages.range(first..self.in_flight).cloned().collect();
         self.delivered = taken.last().map_or(self.delivered, |last| self.delivered.max(last.position.offset + 1));
         taken
     }
@@ -97,6 +97,6 @@ impl Buffer {
     }
 
     fn before(&self, offset: u64) -> usize {
-        self.messages.partition_point(|delivery| delivery.position.offset < offset)
+        self.messages.partition_point(|message| message.position.offset < offset)
     }
 }

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use kit::clock::TokioClock;
 use ports::Error;
 use ports::broker::Position;
-use ports::broker::consumer_groups::{AckOutcome, Delivery, GroupMember, Lag};
+use ports::broker::consumer_groups::{AckOutcome, ConsumerRecord, GroupMember, Lag};
 use ports::clock::Clock;
 use tokio::time::{Instant, sleep, sleep_until};
 
@@ -70,20 +70,20 @@ fn partition_of(position: &Position) -> TopicPartition {
 
 #[async_trait]
 impl GroupMember for Member {
-    async fn poll(&self, limit: u32, timeout: Duration) -> Result<Vec<Delivery>, Error> {
+    async fn poll(&self, limit: u32, timeout: Duration) -> Result<Vec<ConsumerRecord>, Error> {
         let deadline = Instant::now() + timeout;
         loop {
             let now = Instant::now();
-            let (deliveries, resumes) = self.0.take(limit.max(1) as usize, now);
-            if !deliveries.is_empty() {
+            let (messages, resumes) = self.0.take(limit.max(1) as usize, now);
+            if !messages.is_empty() {
                 if self.0.kafka.flaw() == Some(Flaw::OffsetCommittedAtDelivery) {
-                    let all: Vec<Position> = deliveries.iter().map(|delivery| delivery.position.clone()).collect();
+                    let all: Vec<Position> = messages.iter().map(|message| message.position.clone()).collect();
                     self.acknowledge(&all).await?;
                 }
-                return Ok(deliveries);
+                return Ok(messages);
             }
             if now >= deadline {
-                return Ok(deliveries);
+                return Ok(messages);
             }
             let until = resumes.map_or(deadline, |resumes| resumes.min(deadline));
             // Cancellation: messages are taken only above, and the timer has no effect when it is dropped.
@@ -142,7 +142,7 @@ impl GroupMember for Member {
             topic: partition.0.to_string(),
             partition: partition.1,
             messages: buffer.len() as u64 + self.0.kafka.visible_from(partition, buffer.fetched),
-            age: buffer.oldest().map(|delivery| now.since(delivery.record.timestamp)).unwrap_or_default(),
+            age: buffer.oldest().map(|message| now.since(message.record.timestamp)).unwrap_or_default(),
         });
         Ok(lag.collect())
     }

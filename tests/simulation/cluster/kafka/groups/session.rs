@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use kit::clock::TokioClock;
 use parking_lot::{Mutex, MutexGuard};
-use ports::broker::consumer_groups::Delivery;
+use ports::broker::consumer_groups::ConsumerRecord;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
@@ -80,7 +80,7 @@ impl MemberShared {
     }
 
     /// Takes at most `limit` messages. Returns when the first pause ends, too.
-    pub fn take(&self, limit: usize, now: Instant) -> (Vec<Delivery>, Option<Instant>) {
+    pub fn take(&self, limit: usize, now: Instant) -> (Vec<ConsumerRecord>, Option<Instant>) {
         let mut membership = self.membership();
         let before = membership.fetchable().count();
         let taken = membership.take(limit, now);
@@ -179,7 +179,7 @@ impl MemberShared {
 
 impl Membership {
     /// Takes at most `limit` messages.
-    pub fn take(&mut self, limit: usize, now: Instant) -> Vec<Delivery> {
+    pub fn take(&mut self, limit: usize, now: Instant) -> Vec<ConsumerRecord> {
         let mut ready: Vec<&mut Buffer> = self.buffers.values_mut().filter(|buffer| buffer.ready(now) > 0).collect();
         if ready.is_empty() {
             return Vec::new();

@@ -20,7 +20,7 @@ use crate::store::options::Options;
 const BATCH_WAIT_FACTOR: u32 = 5;
 
 /// Shared by the store and its background tasks. The tasks hold this and not the store, so that they do not keep the store open.
-pub(crate) struct Core {
+pub(crate) struct StoreContext {
     pub(crate) options: Arc<Options>,
     pub(crate) installation: Arc<str>,
     pub(crate) partitions: u32,
@@ -53,7 +53,7 @@ pub(crate) struct InstalledSchema {
     pub(crate) reads_timeline: bool,
 }
 
-impl Core {
+impl StoreContext {
     /// Builds the pools. No connection is opened yet.
     pub(crate) fn new(
         options: Arc<Options>,

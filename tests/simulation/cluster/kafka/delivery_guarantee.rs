@@ -2,7 +2,7 @@
 
 /// The two settings of `broker.delivery`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PublishMode {
+pub enum DeliveryGuarantee {
     /// In transactions, with watermarks and fences.
     ExactlyOnce,
     /// Without transactions: an open batch after a crash is published again.
