@@ -65,7 +65,8 @@ impl BackpressureManager {
         bus: SupervisionBus,
         consumers: Vec<Mailbox<ConsumerActor>>,
     ) -> Self {
-        let store = dependencies.probes.iter().map(|(probe, _)| probe).find(|probe| probe.name() == "db").cloned();
+        let store =
+            dependencies.probes.iter().map(|monitored| &monitored.probe).find(|probe| probe.name() == "db").cloned();
         // After a restart the gate still holds the former stage, and the health board what it was derived from: a crash opens no gate, also while
         // the rows cannot be counted.
         let (pressure, inputs) = (Pressure::at(dependencies.gate.stage()), dependencies.health.read().inputs);

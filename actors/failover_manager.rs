@@ -3,13 +3,13 @@ use std::sync::Arc;
 
 use actix::prelude::*;
 use app::health::Component;
-use app::policy::failover::{RegionHealth, RegionMode};
+use app::policy::failover::{ProbeAnswer, RegionHealth, RegionMode};
 use futures::future::join_all;
 use ports::Error;
-use ports::probe::{Probe, ProbeReport};
+use ports::probe::ProbeReport;
 use supervision::SupervisionBus;
 
-use crate::system::dependencies::Dependencies;
+use crate::system::dependencies::{Dependencies, MonitoredProbe};
 use crate::system::options::Options;
 
 /// Probes at an interval; a restart reads the region's state from the gate.
@@ -22,17 +22,22 @@ pub struct FailoverManager {
 
 struct ProbeResult {
     name: &'static str,
-    /// Its failure makes the region passive.
-    gates: bool,
+    gates_region: bool,
     /// The store answers and has no space left.
     is_full: bool,
     report: Result<ProbeReport, String>,
 }
 
+impl ProbeResult {
+    fn answer(&self) -> ProbeAnswer {
+        ProbeAnswer { name: self.name, responded: self.report.is_ok(), gates_region: self.gates_region }
+    }
+}
+
 impl FailoverManager {
     /// A manager that assumes healthy dependencies until probes fail.
     pub fn new(dependencies: Dependencies, options: Arc<Options>, bus: SupervisionBus) -> Self {
-        for (probe, _) in &dependencies.probes {
+        for MonitoredProbe { probe, .. } in &dependencies.probes {
             // At zero before the first failure: Prometheus does not count the first value of a series as an increase.
             dependencies.metrics.region_health_dependency_failure_count.with([probe.name()]);
         }
@@ -41,8 +46,7 @@ impl FailoverManager {
 
     fn round(&mut self, ctx: &mut Context<Self>) {
         let (probes, options) = (self.dependencies.probes.clone(), Arc::clone(&self.options));
-        let work =
-            async move { join_all(probes.into_iter().map(|(probe, gates)| check(probe, gates, &options))).await };
+        let work = async move { join_all(probes.into_iter().map(|monitored| check(monitored, &options))).await };
         ctx.spawn(work.into_actor(self).map(|results, this, ctx| {
             this.evaluate(results);
             ctx.run_later(this.options.probe_interval, Self::round);
@@ -52,8 +56,8 @@ impl FailoverManager {
     fn evaluate(&mut self, results: Vec<ProbeResult>) {
         let thresholds = &self.options.region;
         let was_up: Vec<bool> = results.iter().map(|result| self.region.is_up(result.name, thresholds)).collect();
-        let probes: Vec<_> = results.iter().map(|result| (result.name, result.report.is_ok(), result.gates)).collect();
-        let round = self.region.round(&probes, thresholds);
+        let answers: Vec<_> = results.iter().map(ProbeResult::answer).collect();
+        let round = self.region.round(&answers, thresholds);
         for (result, was_up) in results.iter().zip(was_up) {
             self.report_change(result, was_up);
         }
@@ -113,7 +117,7 @@ impl FailoverManager {
             .map(|result| Component {
                 name: result.name,
                 up: self.region.is_up(result.name, &self.options.region),
-                gates: result.gates,
+                gates: result.gates_region,
                 latency: result.report.as_ref().map(|report| report.latency).unwrap_or_default(),
                 detail: result.report.err(),
             })
@@ -141,7 +145,7 @@ impl FailoverManager {
     }
 }
 
-async fn check(probe: Arc<dyn Probe>, gates: bool, options: &Options) -> ProbeResult {
+async fn check(MonitoredProbe { probe, gates_region }: MonitoredProbe, options: &Options) -> ProbeResult {
     let (name, limit) = (probe.name(), options.probe_timeout);
     let reply = tokio::time::timeout(limit, probe.check()).await;
     let is_full = matches!(reply, Ok(Err(Error::Full(_))));
@@ -153,7 +157,7 @@ async fn check(probe: Arc<dyn Probe>, gates: bool, options: &Options) -> ProbeRe
         }
         Ok(Ok(report)) => Ok(report),
     };
-    ProbeResult { name, gates, is_full, report }
+    ProbeResult { name, gates_region, is_full, report }
 }
 
 impl Actor for FailoverManager {

@@ -37,7 +37,7 @@ use supervision::{DrainReport, ExitReason, Mailbox, RootSupervisor, SupervisionB
 
 pub use consumer_actor::topic_pipeline::TopicConsumers;
 pub use partition_worker::producer_sessions::ProducerSlots;
-pub use system::dependencies::Dependencies;
+pub use system::dependencies::{Dependencies, MonitoredProbe};
 pub use system::options::{Options, WebhookOptions};
 
 use pending_promoter::{PendingPromoter, Promote};

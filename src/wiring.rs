@@ -22,7 +22,7 @@ mod wait_for_store;
 
 use std::sync::Arc;
 
-use actors::ProducerSlots;
+use actors::{MonitoredProbe, ProducerSlots};
 use app::admission::gate::Gate;
 use app::admission::rate_limit::Admission;
 use app::commands::CommandContext;
@@ -37,6 +37,7 @@ use app::queries::Queries;
 use memory::SystemClock;
 use ports::clock::{Clock, Rng};
 use ports::partitions::InstanceId;
+use ports::probe::Probe;
 use telemetry::Metrics;
 use telemetry::traces::{SpanExporter, Tracer};
 
@@ -181,7 +182,8 @@ fn assemble(
     let SharedParts { instance, metrics, tracer, clock, rng, handlers } = shared;
     let (gate, health) = (Arc::new(Gate::default()), HealthBoard::default());
     let gates = |name: &str| config.failover.gates.iter().any(|gate| gate == name);
-    let probes = backends.probes().into_iter().map(|probe| (Arc::clone(&probe), gates(probe.name()))).collect();
+    let monitored = |probe: Arc<dyn Probe>| MonitoredProbe { gates_region: gates(probe.name()), probe };
+    let probes = backends.probes().into_iter().map(monitored).collect();
     let Backends { store, broker, cache, wake_channel, handles, .. } = backends;
     let (webhook_client, topic_consumers) = (handlers::webhooks::client(config)?, handlers::topics::consumers(config)?);
     let spawn = handles.tasks.spawner();

@@ -21,6 +21,15 @@ use telemetry::traces::Tracer;
 
 use crate::consumer_actor::topic_pipeline::TopicConsumers;
 
+/// A probe of a service, and what its failure means for the region.
+#[derive(Clone)]
+pub struct MonitoredProbe {
+    /// The probe.
+    pub probe: Arc<dyn Probe>,
+    /// Whether its failure makes the region PASSIVE, so that this instance accepts no writes.
+    pub gates_region: bool,
+}
+
 /// Everything outside the actors that they may use. Cheap to clone.
 #[derive(Clone)]
 pub struct Dependencies {
@@ -48,8 +57,8 @@ pub struct Dependencies {
     pub handlers: Handlers,
     /// The consumers of other services' topics.
     pub topic_consumers: Vec<TopicConsumers>,
-    /// Probes of the dependencies, and whether each one's failure makes the region passive.
-    pub probes: Vec<(Arc<dyn Probe>, bool)>,
+    /// Probes of the services that this instance uses.
+    pub probes: Vec<MonitoredProbe>,
     /// Wall-clock time for stamps.
     pub clock: Arc<dyn Clock>,
     /// Source of randomness, for jitter.

@@ -3,6 +3,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::time::Duration;
 
+use actors::MonitoredProbe;
 use app::admission::gate::GateClosed;
 use app::error::CommandError;
 use app::policy::backpressure::{PressureLevel, PressureStage};
@@ -32,6 +33,14 @@ impl SwitchedProbe {
         let zero = AtomicU32::default;
         Arc::new(Self { name, up, hangs, checks: zero(), percent: zero(), latency: zero() })
     }
+}
+
+fn gating(probe: &Arc<SwitchedProbe>) -> MonitoredProbe {
+    MonitoredProbe { probe: probe.clone(), gates_region: true }
+}
+
+fn not_gating(probe: &Arc<SwitchedProbe>) -> MonitoredProbe {
+    MonitoredProbe { probe: probe.clone(), gates_region: false }
 }
 
 #[async_trait]
@@ -144,7 +153,7 @@ async fn a_crash_of_the_backpressure_manager_leaves_the_gate_closed() {
 async fn a_failed_dependency_makes_the_region_passive_until_two_probes_succeed() {
     let (mut environment, mut ledger) = (Environment::new(), Ledger::default());
     let db = SwitchedProbe::on("db");
-    environment.probes = vec![(db.clone(), true)];
+    environment.probes = vec![gating(&db)];
     let process = environment.start().await;
     process.advance(Duration::from_secs(12)).await;
     ledger.create_order(&process).await;
@@ -167,7 +176,7 @@ async fn a_failed_dependency_makes_the_region_passive_until_two_probes_succeed()
 async fn a_hung_probe_counts_as_failed_and_only_gating_probes_make_a_region_passive() {
     let mut environment = Environment::new();
     let (db, broker) = (SwitchedProbe::on("db"), SwitchedProbe::on("broker"));
-    environment.probes = vec![(db.clone(), true), (broker.clone(), false)];
+    environment.probes = vec![gating(&db), not_gating(&broker)];
     let process = environment.start().await;
 
     broker.hangs.store(true, SeqCst);
@@ -183,7 +192,7 @@ async fn a_hung_probe_counts_as_failed_and_only_gating_probes_make_a_region_pass
 async fn a_slow_reply_of_redis_counts_as_failed_above_the_configured_latency() {
     let mut environment = Environment::new();
     let (redis, db) = (SwitchedProbe::on("redis"), SwitchedProbe::on("db"));
-    environment.probes = vec![(redis.clone(), false), (db.clone(), true)];
+    environment.probes = vec![not_gating(&redis), gating(&db)];
     environment.options.redis_latency_max = Duration::from_millis(300);
     let process = environment.start().await;
     let is_up = |name| process.health().components.iter().any(|component| component.name == name && component.up);
@@ -202,7 +211,7 @@ async fn a_slow_reply_of_redis_counts_as_failed_above_the_configured_latency() {
 async fn a_crash_of_the_failover_manager_leaves_a_passive_region_passive() {
     let mut environment = Environment::new();
     let db = SwitchedProbe::on("db");
-    environment.probes = vec![(db.clone(), true)];
+    environment.probes = vec![gating(&db)];
     let process = environment.start().await;
     db.up.store(false, SeqCst);
     process.wait_until("the region is passive", TIMEOUT, async || process.gate.is_passive()).await;
@@ -219,7 +228,7 @@ async fn a_crash_of_the_failover_manager_leaves_a_passive_region_passive() {
 async fn a_saturated_pool_is_pressure_within_seconds_and_a_short_spike_is_not() {
     let mut environment = Environment::new();
     let db = SwitchedProbe::on("db");
-    environment.probes = vec![(db.clone(), true)];
+    environment.probes = vec![gating(&db)];
     environment.options.probe_interval = Duration::from_secs(60);
     let process = environment.start().await;
 
@@ -244,7 +253,7 @@ async fn a_saturated_pool_is_pressure_within_seconds_and_a_short_spike_is_not() 
 async fn a_pool_that_is_full_only_for_moments_is_no_pressure() {
     let mut environment = Environment::new();
     let db = SwitchedProbe::on("db");
-    environment.probes = vec![(db.clone(), true)];
+    environment.probes = vec![gating(&db)];
     let process = environment.start().await;
 
     for _ in 0..100 {
@@ -263,7 +272,7 @@ async fn a_pool_that_is_full_only_for_moments_is_no_pressure() {
 async fn a_flapping_dependency_does_not_flap_the_region() {
     let mut environment = Environment::new();
     let db = SwitchedProbe::on("db");
-    environment.probes = vec![(db.clone(), true)];
+    environment.probes = vec![gating(&db)];
     environment.options.probe_interval = Duration::from_secs(1);
     let process = environment.start().await;
     let flap = async |rounds: u32| {

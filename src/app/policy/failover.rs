@@ -28,6 +28,17 @@ pub enum RegionMode {
     Passive,
 }
 
+/// The answer of one dependency in a round of probes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProbeAnswer {
+    /// The dependency.
+    pub name: &'static str,
+    /// Whether it answered in time, without an error.
+    pub responded: bool,
+    /// Whether its failure makes the region PASSIVE.
+    pub gates_region: bool,
+}
+
 /// Result of one round of probes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProbeRound {
@@ -61,16 +72,16 @@ impl RegionHealth {
         self.failures.get(name).copied().unwrap_or(0) < thresholds.dependency
     }
 
-    /// Applies a round of probes: (name, whether it responded, whether it gates the region).
-    pub fn round(&mut self, probes: &[(&'static str, bool, bool)], thresholds: &FailoverThresholds) -> ProbeRound {
-        for (name, responded, _) in probes {
-            let failures = self.failures.entry(name).or_default();
-            *failures = if *responded { 0 } else { failures.saturating_add(1) };
+    /// Applies the answers of one round.
+    pub fn round(&mut self, answers: &[ProbeAnswer], thresholds: &FailoverThresholds) -> ProbeRound {
+        for answer in answers {
+            let failures = self.failures.entry(answer.name).or_default();
+            *failures = if answer.responded { 0 } else { failures.saturating_add(1) };
         }
         // A failed dependency below its own threshold makes the round neither healthy nor unhealthy, so that a flapping one changes neither
         // mode.
-        let unhealthy = probes.iter().any(|(name, _, gates)| *gates && !self.is_up(name, thresholds));
-        let all_responded = probes.iter().all(|(_, responded, gates)| *responded || !gates);
+        let unhealthy = answers.iter().any(|answer| answer.gates_region && !self.is_up(answer.name, thresholds));
+        let all_responded = answers.iter().all(|answer| answer.responded || !answer.gates_region);
         let counts = match self.mode {
             RegionMode::Active => unhealthy,
             RegionMode::Passive => all_responded,
@@ -96,12 +107,16 @@ impl RegionHealth {
 mod tests {
     use super::*;
 
+    fn gating(name: &'static str, responded: bool) -> ProbeAnswer {
+        ProbeAnswer { name, responded, gates_region: true }
+    }
+
     fn run(rounds: &[bool]) -> Vec<RegionMode> {
         let mut region = RegionHealth::default();
         rounds
             .iter()
             .map(|responded| {
-                region.round(&[("db", *responded, true)], &FailoverThresholds::default());
+                region.round(&[gating("db", *responded)], &FailoverThresholds::default());
                 region.mode()
             })
             .collect()
@@ -126,7 +141,7 @@ mod tests {
         let (mut active, mut passive) = (RegionHealth::default(), RegionHealth::passive());
         for round in 0..20 {
             let (db, redis) = (round % 2 == 0, round % 3 != 0);
-            let probes = [("db", db, true), ("redis", redis, true)];
+            let probes = [gating("db", db), gating("redis", redis)];
             assert_eq!(active.round(&probes, &FailoverThresholds::default()), ProbeRound::default(), "round {round}");
             assert_eq!(passive.round(&probes, &FailoverThresholds::default()).new_mode, None, "round {round}");
         }
@@ -137,7 +152,8 @@ mod tests {
     fn dependency_that_does_not_gate_changes_only_its_own_state() {
         let mut region = RegionHealth::default();
         for _ in 0..10 {
-            let round = region.round(&[("db", true, true), ("broker", false, false)], &FailoverThresholds::default());
+            let broker = ProbeAnswer { name: "broker", responded: false, gates_region: false };
+            let round = region.round(&[gating("db", true), broker], &FailoverThresholds::default());
             assert_eq!(round, ProbeRound::default());
         }
         assert!(!region.is_up("broker", &FailoverThresholds::default()));

@@ -2,7 +2,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use actors::{ActorSystem, Dependencies, Options, ProducerSlots};
+use actors::{ActorSystem, Dependencies, MonitoredProbe, Options, ProducerSlots};
 use app::admission::gate::Gate;
 use app::commands::{self, CommandContext};
 use app::consume::handlers::Handlers;
@@ -20,7 +20,6 @@ use ports::broker::consumer_groups::ConsumerGroups;
 use ports::clock::{Clock, Rng};
 use ports::endpoint::WebhookClient;
 use ports::partitions::InstanceId;
-use ports::probe::Probe;
 use telemetry::traces::Tracer;
 use tempfile::TempDir;
 use tokio::task::LocalSet;
@@ -73,7 +72,7 @@ pub struct Environment {
     /// Handlers of consumed events.
     pub handlers: Handlers,
     /// Probes, and whether each one's failure makes the region passive.
-    pub probes: Vec<(Arc<dyn Probe>, bool)>,
+    pub probes: Vec<MonitoredProbe>,
     /// Whether the processes run consumers.
     pub consumes: bool,
     /// Calls the endpoints of webhooks; without it no webhook is delivered. Needs `consumes`.
