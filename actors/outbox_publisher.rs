@@ -37,7 +37,7 @@ use cycles::Cycles;
 use dirty_partitions::DirtyPartitions;
 use due_batches::DueBatches;
 use hand_over::{hand_over, hand_over_all};
-use membership::{LeaseScan, Membership};
+use membership::{HeartbeatResult, Membership};
 use messages::{CycleEnded, PeersNotified, Retire, RunDue, Wake};
 use partition_timers::PartitionTimers;
 use peers::{Peers, scan_delay};
@@ -255,7 +255,7 @@ impl OutboxPublisher {
         }));
     }
 
-    fn scanned(&mut self, result: Result<LeaseScan, Error>, ctx: &mut Context<Self>) {
+    fn scanned(&mut self, result: Result<HeartbeatResult, Error>, ctx: &mut Context<Self>) {
         let Some(scan) = self.membership.accept(result) else { return };
         let Some(workers) = self.workers.clone().filter(|_| !self.retiring) else { return self.publish_ownership() };
         let Rebalance { acquire, release, lost } = self.membership.rebalance(&scan, &workers.partitions());

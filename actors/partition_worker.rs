@@ -3,7 +3,7 @@
 pub mod batch_request;
 mod batch_sender;
 pub mod context;
-pub mod cycle_ticket;
+pub mod cycle_guard;
 mod in_flight_batch;
 pub mod local_leases;
 mod partition_session;

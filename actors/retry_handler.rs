@@ -11,7 +11,7 @@ use ports::clock::Rng;
 use ports::orders::order_of_event;
 use ports::outbox::{ClaimedRow, Disposition, Exclusion, ExclusionOutcome, OutboxStore, RowId};
 use ports::partitions::{Counter, LeaseFence, Token};
-use ports::{Error, Fault};
+use ports::{Error, FaultClass};
 use supervision::{MailboxMessage, SupervisionBus};
 use telemetry::Metrics;
 use tracing::field::display;
@@ -110,11 +110,11 @@ struct Decided {
     /// Rows that stay in the batch and go to their fallback.
     fallback: Vec<RefusedRow>,
     /// The step of each failed row, for the metrics.
-    steps: Vec<(Fault, ChainStep)>,
+    steps: Vec<(FaultClass, ChainStep)>,
 }
 
 /// Counts steps that the store has confirmed, or that need no confirmation.
-fn count(metrics: &Metrics, steps: &[(Fault, ChainStep)]) {
+fn count(metrics: &Metrics, steps: &[(FaultClass, ChainStep)]) {
     for (fault, step) in steps {
         metrics.retry_classification_count.with([fault.as_str()]).inc();
         match step {

@@ -19,7 +19,7 @@ mod topics;
 mod traces;
 
 pub use consumer::*;
-pub use layers::{Environment, Mistakes};
+pub use layers::{ConfigErrors, Environment};
 pub use load::ConfigDraft;
 pub use print::{masked, schema};
 pub use sections::*;

@@ -17,7 +17,7 @@ pub use app::consume::event_handler::{ConsumedEvent, EventHandler, HandlerFault}
 pub use app::consume::handlers::Handlers;
 use app::health::HealthBoard;
 use config::{BrokerKind, StoreKind};
-pub use config::{Config, ConfigDraft, Environment, Mistakes};
+pub use config::{Config, ConfigDraft, ConfigErrors, Environment};
 use telemetry::traces::SpanExporter;
 pub use wiring::{
     AdoptMode, DependencyCheck, HeldTransaction, Migration, NO_TOKEN_KEY, OperatorAccess, SchemaState, StartError,

@@ -31,7 +31,7 @@ use app::consume::topic_reads::TopicReads;
 use app::consume::webhooks::Webhooks;
 use app::health::HealthBoard;
 use app::operators::dead_letters_by_topic::DeadLettersByTopic;
-use app::operators::outbox::Operations;
+use app::operators::outbox::OutboxOperations;
 use app::policy::regional_clock::RegionalClock;
 use app::queries::Queries;
 use memory::SystemClock;
@@ -82,7 +82,7 @@ impl Wired {
 /// The state of the HTTP server except the dispatch to actors, which exists only after they have started.
 pub(crate) struct HttpParts {
     queries: Arc<Queries>,
-    operations: Arc<Operations>,
+    operations: Arc<OutboxOperations>,
     dead_letters: Option<Arc<DeadLettersByTopic>>,
     topic_reads: Option<Arc<TopicReads>>,
     webhooks: Option<Arc<Webhooks>>,
@@ -227,7 +227,8 @@ fn assemble(
     };
     let (breaker, list_max_rows) = (config.cache.breaker.clone(), config.orders.list_max_rows);
     let queries = Queries::new(store.orders, cache.cache, Arc::clone(&clock), breaker, list_max_rows);
-    let operations = Operations::new(store.outbox, store.operators, store.leases, Arc::clone(&clock), health.clone());
+    let operations =
+        OutboxOperations::new(store.outbox, store.operators, store.leases, Arc::clone(&clock), health.clone());
     let http = HttpParts {
         queries: Arc::new(queries),
         operations: Arc::new(operations),
@@ -261,7 +262,7 @@ pub(crate) fn check_settings(draft: &mut ConfigDraft) {
         ("tracing.ca_file", backends::span_export::check(config)),
     ];
     for (key, refused) in checks.into_iter().filter_map(|(key, checked)| Some((key, checked.err()?))) {
-        draft.add_mistake(key, refused);
+        draft.add_error(key, refused);
     }
 }
 

@@ -8,7 +8,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::Instant;
 
 use super::event_rate::EventRate;
-use crate::partition_worker::cycle_ticket::CycleTicket;
+use crate::partition_worker::cycle_guard::CycleGuard;
 use crate::system::options::{CycleLoad, Options};
 
 /// The number of a cycle.
@@ -82,16 +82,16 @@ impl Cycles {
     }
 
     /// Begins a cycle and returns the ticket of its first batch.
-    pub fn begin(&mut self, now: Instant) -> CycleTicket {
+    pub fn begin(&mut self, now: Instant) -> CycleGuard {
         self.next += 1;
         self.rate.sample(now);
         self.last = Some(now);
         self.open = Some((self.next, now));
-        CycleTicket::new(self.next, self.ended.clone())
+        CycleGuard::new(self.next, self.ended.clone())
     }
 
     /// A batch has reported. A cycle ends with the last of its reports: all of its partitions can be part of the next one.
-    pub fn reported(&mut self, acknowledged: usize, ticket: Option<CycleTicket>) {
+    pub fn reported(&mut self, acknowledged: usize, ticket: Option<CycleGuard>) {
         self.rate.add(acknowledged);
         drop(ticket);
     }

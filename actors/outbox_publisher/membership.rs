@@ -46,7 +46,7 @@ struct MembershipPorts {
 
 /// What a heartbeat found.
 #[derive(Debug)]
-pub struct LeaseScan {
+pub struct HeartbeatResult {
     rank: InstanceRank,
     /// Partitions whose leases were not renewed, because another transaction has locked their rows.
     locked: Vec<PartitionNo>,
@@ -96,7 +96,7 @@ impl Membership {
     pub fn scan(
         &self,
         workers: Option<Vec<PartitionNo>>,
-    ) -> impl Future<Output = Option<Result<LeaseScan, Error>>> + use<> {
+    ) -> impl Future<Output = Option<Result<HeartbeatResult, Error>>> + use<> {
         let ports = self.ports.clone();
         async move {
             let _turn = ports.turn.acquire().await.ok()?;
@@ -115,7 +115,7 @@ impl Membership {
     }
 
     /// Unwraps a scan. Logs when the store stops to answer or lease rows become locked, not every failed heartbeat.
-    pub fn accept(&mut self, scan: Result<LeaseScan, Error>) -> Option<LeaseScan> {
+    pub fn accept(&mut self, scan: Result<HeartbeatResult, Error>) -> Option<HeartbeatResult> {
         match scan {
             Ok(scan) => {
                 self.store_is_down = false;
@@ -145,7 +145,7 @@ impl Membership {
     }
 
     /// Which partitions to take and to hand over, given those that have a worker here now.
-    pub fn rebalance(&self, scan: &LeaseScan, workers: &[PartitionNo]) -> Rebalance {
+    pub fn rebalance(&self, scan: &HeartbeatResult, workers: &[PartitionNo]) -> Rebalance {
         let MembershipPorts { local_leases, instance, dead_after, partitions, .. } = &self.ports;
         let workers = workers.iter().copied().collect();
         let leased = local_leases.held().into_iter().map(|(partition, _)| partition).collect();
@@ -197,7 +197,7 @@ impl Membership {
 }
 
 impl MembershipPorts {
-    async fn scan(&self, workers: Option<Vec<PartitionNo>>) -> Result<LeaseScan, Error> {
+    async fn scan(&self, workers: Option<Vec<PartitionNo>>) -> Result<HeartbeatResult, Error> {
         let Self { leases, local_leases, instance, dead_after, partitions, .. } = self;
         let rank = leases.heartbeat(instance, *dead_after).await?;
         let (requested, held, mut locked) = (local_leases.request_time(), local_leases.held(), Vec::new());
@@ -212,6 +212,6 @@ impl MembershipPorts {
             Some(leased) if needs_survey(*partitions, rank, leased) => Some(leases.survey(instance).await?),
             _ => None,
         };
-        Ok(LeaseScan { rank, locked, survey })
+        Ok(HeartbeatResult { rank, locked, survey })
     }
 }

@@ -3,7 +3,7 @@ use actix::prelude::*;
 use ports::outbox::ClaimKind;
 use tokio::time::Instant;
 
-use super::cycle_ticket::CycleTicket;
+use super::cycle_guard::CycleGuard;
 use super::report::BatchReport;
 
 /// Settle the batch that the broker has acknowledged, if there is one, and move the next one. The mailbox holds one of these, and its permit
@@ -18,5 +18,5 @@ pub struct RunBatch {
     /// When a commit of this instance woke the partition, if one did.
     pub woken_at: Option<Instant>,
     /// The cycle that the batch belongs to, if it began with others.
-    pub cycle: Option<CycleTicket>,
+    pub cycle: Option<CycleGuard>,
 }

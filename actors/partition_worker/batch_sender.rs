@@ -9,7 +9,7 @@ use app::relay::RefusedRow;
 use ports::broker::{Batch, BrokerFailure, Position, Published, Record};
 use ports::outbox::{BatchOutcome, ClaimKind, ClaimedBatch, FencedOutcome, RowId, Settlement};
 use ports::partitions::{PartitionNo, Token};
-use ports::{Error, Fault};
+use ports::{Error, FaultClass};
 use tokio::time::Instant;
 
 use super::context::RelayContext;
@@ -259,7 +259,7 @@ impl BatchSender {
         if partly_sent || (reached && !batch.probe) {
             let of_row = cause_of_a_row(&cause);
             // A transient failure here names no row: the broker did not answer, so it has rejected none of them.
-            let is_outage = of_row.fault() == Fault::Transient;
+            let is_outage = of_row.fault() == FaultClass::Transient;
             let refusal = |row| RefusedRow { is_outage, ..batch.refusal(row, &of_row) };
             let refused = batch.unsent_heads().into_iter().map(refusal).collect();
             batch.forget_unsent_fallback();

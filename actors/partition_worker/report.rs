@@ -4,7 +4,7 @@ use std::time::Duration;
 use ports::Error;
 use ports::broker::FailureId;
 
-use super::cycle_ticket::CycleTicket;
+use super::cycle_guard::CycleGuard;
 
 /// Result of one batch.
 #[derive(Debug, Default)]
@@ -26,7 +26,7 @@ pub struct BatchReport {
     /// The store has not settled the acknowledged batch: the next run does.
     pub unsettled: bool,
     /// The batch's part in its cycle, which ends after the report of its last batch.
-    pub cycle: Option<CycleTicket>,
+    pub cycle: Option<CycleGuard>,
     /// The error that ended the batch; the partition runs again after a pause.
     pub error: Option<Error>,
 }

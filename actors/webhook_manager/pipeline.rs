@@ -6,7 +6,7 @@ use std::time::Duration;
 use app::consume::intake::IntakeFailure;
 use app::consume::order_topic::OrderTopic;
 use app::consume::spring_headers;
-use app::consume::webhooks::delivery::{self, EndpointState, Verdict};
+use app::consume::webhooks::delivery::{self, AttemptVerdict, EndpointState};
 use app::consume::webhooks::endpoint_health::{AfterFailure, EndpointHealth, after_failure};
 use app::policy::breaker::BreakerPermit;
 use async_trait::async_trait;
@@ -195,16 +195,16 @@ impl WebhookPipeline {
         let attempt = attempts_made + 1;
         let (verdict, mut record) = self.call(webhook, message, attempt).await;
         match verdict {
-            Verdict::Accepted => {
+            AttemptVerdict::Accepted => {
                 self.endpoint_works(webhook);
                 consumer.leave_detour(message, ordered, &mut results.decisions);
             }
-            Verdict::Gone => {
+            AttemptVerdict::Gone => {
                 self.disable(webhook).await?;
                 (record.outcome, record.error) = (AttemptOutcome::Failed, Some(delivery::GONE.to_owned()));
                 results.needs_redelivery = true;
             }
-            Verdict::Failed { failure, endpoint } => {
+            AttemptVerdict::Failed { failure, endpoint } => {
                 let worked_since = self.health.lock().worked_since(self.last_failure_of(message));
                 match endpoint {
                     EndpointState::Works => self.endpoint_works(webhook),
@@ -230,7 +230,12 @@ impl WebhookPipeline {
         Ok(())
     }
 
-    async fn call(&self, webhook: &Webhook, message: &ConsumerRecord, number: u32) -> (Verdict, WebhookDelivery) {
+    async fn call(
+        &self,
+        webhook: &Webhook,
+        message: &ConsumerRecord,
+        number: u32,
+    ) -> (AttemptVerdict, WebhookDelivery) {
         // The endpoint compares the time in the signature with its own clock.
         let (at, started) = (self.consumer.clock.wall(), Instant::now());
         let message_id = delivery::message_id(message);

@@ -8,7 +8,7 @@ use app::consume::topic_reads::TopicReads;
 use app::consume::webhooks::Webhooks;
 use app::dispatch::Dispatch;
 use app::operators::dead_letters_by_topic::DeadLettersByTopic;
-use app::operators::outbox::Operations;
+use app::operators::outbox::OutboxOperations;
 use app::queries::{CacheCounters, Queries};
 use parking_lot::Mutex;
 use telemetry::logging::lines_lost;
@@ -31,7 +31,7 @@ pub struct StateParts {
     /// Reads orders for clients.
     pub queries: Arc<Queries>,
     /// Reads and changes the outbox for operators.
-    pub operations: Arc<Operations>,
+    pub operations: Arc<OutboxOperations>,
     /// Reads and redrives dead letters; `None` without a broker.
     pub dead_letters: Option<Arc<DeadLettersByTopic>>,
     /// Reads topics for clients; `None` where the broker's own clients read them.
@@ -54,7 +54,7 @@ pub struct StateParts {
 pub struct HttpState {
     pub(crate) dispatch: Arc<dyn Dispatch>,
     pub(crate) queries: Arc<Queries>,
-    pub(crate) operations: Arc<Operations>,
+    pub(crate) operations: Arc<OutboxOperations>,
     pub(crate) dead_letters: Option<Arc<DeadLettersByTopic>>,
     pub(crate) topic_reads: Option<Arc<TopicReads>>,
     pub(crate) webhooks: Option<Arc<Webhooks>>,

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use app::commands;
-use app::operators::outbox::Operations;
+use app::operators::outbox::OutboxOperations;
 use ports::broker::Broker;
 use ports::broker::consumer_groups::ConsumerGroups;
 use ports::broker::topics::TopicReader;
@@ -119,7 +119,7 @@ pub trait ThrowawayData {
     async fn topics(&self) -> Result<Arc<dyn TopicReader>, Error>;
 
     /// The operators' queries, beside the running service.
-    async fn operations(&self) -> Result<Operations, Error>;
+    async fn operations(&self) -> Result<OutboxOperations, Error>;
 
     /// Removes the data. The error names what could not be removed.
     async fn remove(self) -> Result<(), Error>;

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use app::commands;
-use app::operators::outbox::Operations;
+use app::operators::outbox::OutboxOperations;
 use bench::{BrokerUse, Program, StoreAndBroker, ThrowawayData, TransactionKind};
 use ports::broker::topics::TopicReader;
 use ports::clock::{Clock, Rng};
 use posthaste::config::{BrokerKind, CacheKind, DeliveryKind, StoreKind};
-use posthaste::{Config, Environment, Mistakes, Throwaway, ThrowawayStore};
+use posthaste::{Config, ConfigErrors, Environment, Throwaway, ThrowawayStore};
 use secrecy::ExposeSecret;
 use serde_json::{Map, Value, json};
 use tokio::process::Command;
@@ -29,7 +29,7 @@ pub(super) struct ConfiguredProgram {
 
 impl ConfiguredProgram {
     /// The program with the settings of the file and the environment that do not reach out to other programs.
-    pub(super) fn load(file: Option<&Path>, environment: &Environment) -> Result<Self, Mistakes> {
+    pub(super) fn load(file: Option<&Path>, environment: &Environment) -> Result<Self, ConfigErrors> {
         let environment = posthaste::config::throwaway_environment(file, environment)?;
         Ok(Self { config: Config::load(None, &environment)?, environment })
     }
@@ -183,7 +183,7 @@ impl ThrowawayData for BenchData {
         self.throwaway.topics().await.map_err(bench::Error::new)
     }
 
-    async fn operations(&self) -> Result<Operations, bench::Error> {
+    async fn operations(&self) -> Result<OutboxOperations, bench::Error> {
         self.throwaway.operations().await.map_err(bench::Error::new)
     }
 

@@ -30,8 +30,8 @@ impl Failure {
     }
 }
 
-impl From<posthaste::Mistakes> for Failure {
-    fn from(mistakes: posthaste::Mistakes) -> Self {
+impl From<posthaste::ConfigErrors> for Failure {
+    fn from(mistakes: posthaste::ConfigErrors) -> Self {
         let message = format!("the configuration has {} mistake(s):\n{mistakes}", mistakes.0.len());
         Self { code: CONFIGURATION, message, is_printed: false }
     }

@@ -42,7 +42,7 @@ const BY_EVENT_TYPE: [&str; 8] = [
 /// The mistakes of a configuration, one a line.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", .0.join("\n"))]
-pub struct Mistakes(pub Vec<String>);
+pub struct ConfigErrors(pub Vec<String>);
 
 /// Environment variables by name. Debug output shows the names only: values may be secret.
 #[derive(Clone, Default)]

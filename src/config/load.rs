@@ -2,20 +2,20 @@
 use std::fmt::Display;
 use std::path::Path;
 
-use super::layers::{self, Environment, Mistakes, Settings};
+use super::layers::{self, ConfigErrors, Environment, Settings};
 use super::sections::Config;
 use super::{cross_key_rules, rules};
 
 /// A configuration and its mistakes. Each value that cannot be used is replaced by its default.
 pub struct ConfigDraft {
     pub config: Config,
-    pub mistakes: Mistakes,
+    pub mistakes: ConfigErrors,
 }
 
 impl ConfigDraft {
     /// Adds a mistake, unless a known one already begins with this prefix.
-    pub fn add_mistake(&mut self, key_prefix: &str, mistake: impl Display) {
-        let Mistakes(known) = &mut self.mistakes;
+    pub fn add_error(&mut self, key_prefix: &str, mistake: impl Display) {
+        let ConfigErrors(known) = &mut self.mistakes;
         if !known.iter().any(|known| known.starts_with(key_prefix)) {
             known.push(mistake.to_string());
         }
@@ -25,7 +25,7 @@ impl ConfigDraft {
     ///
     /// # Errors
     /// The mistakes that it has, and those added.
-    pub fn into_valid(self) -> Result<Config, Mistakes> {
+    pub fn into_valid(self) -> Result<Config, ConfigErrors> {
         if self.mistakes.0.is_empty() { Ok(self.config) } else { Err(self.mistakes) }
     }
 }
@@ -35,7 +35,7 @@ impl Config {
     ///
     /// # Errors
     /// Every mistake found, each with its key, its value unless that is secret, where it was set, and what is accepted.
-    pub fn load(file: Option<&Path>, environment: &Environment) -> Result<Config, Mistakes> {
+    pub fn load(file: Option<&Path>, environment: &Environment) -> Result<Config, ConfigErrors> {
         Self::draft(file, environment).into_valid()
     }
 
@@ -74,7 +74,7 @@ pub(super) fn parse(mut settings: Settings) -> ConfigDraft {
         }
     };
     settings.mistakes.extend(cross_key_rules::mistakes(&config));
-    ConfigDraft { config, mistakes: Mistakes(settings.mistakes) }
+    ConfigDraft { config, mistakes: ConfigErrors(settings.mistakes) }
 }
 
 /// The accepted values, from serde's "unknown variant `x`, expected one of `a`, `b`" or from a message that is nothing else.

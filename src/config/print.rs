@@ -3,7 +3,7 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
-use super::layers::{self, Environment, Mistakes, is_secret};
+use super::layers::{self, ConfigErrors, Environment, is_secret};
 use super::{load, topic_keys};
 
 /// Shown instead of a secret that is set.
@@ -13,7 +13,7 @@ const MASK: &str = "***";
 ///
 /// # Errors
 /// The same mistakes as [`super::Config::load`].
-pub fn masked(file: Option<&Path>, environment: &Environment) -> Result<Vec<(String, String, String)>, Mistakes> {
+pub fn masked(file: Option<&Path>, environment: &Environment) -> Result<Vec<(String, String, String)>, ConfigErrors> {
     let settings = layers::load(file, environment);
     load::parse(settings.clone()).into_valid()?;
     let set = settings.by_key.into_iter().filter(|(key, _)| !topic_keys::is_description(key));

@@ -1,7 +1,7 @@
 //! The settings of a process that works on throwaway data, as environment variables: it reads no file.
 use std::path::Path;
 
-use super::layers::{self, Environment, Mistakes, SettingOrigin, variable};
+use super::layers::{self, ConfigErrors, Environment, SettingOrigin, variable};
 use super::load;
 
 /// Keys, and sections that end with a dot, by which a service reaches topics and endpoints of other programs.
@@ -20,7 +20,7 @@ const OUTWARD: [&str; 7] = [
 ///
 /// # Errors
 /// The same mistakes as [`super::Config::load`].
-pub fn throwaway_environment(file: Option<&Path>, environment: &Environment) -> Result<Environment, Mistakes> {
+pub fn throwaway_environment(file: Option<&Path>, environment: &Environment) -> Result<Environment, ConfigErrors> {
     let settings = layers::load(file, environment);
     load::parse(settings.clone()).into_valid()?;
     let set = settings.by_key.into_iter().filter(|(key, setting)| {

@@ -5,7 +5,7 @@ use crate::limits::REASON_CHARS_MAX;
 
 /// Whether another attempt of the same call can succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Fault {
+pub enum FaultClass {
     /// Passes without help: a time-out, a cut connection, a node that restarts.
     Transient,
     /// Passes slowly or needs help: overload, a full disk, a quota.
@@ -14,16 +14,16 @@ pub enum Fault {
     Permanent,
 }
 
-impl Fault {
+impl FaultClass {
     /// Every class, so that metrics exist before the first failure.
-    pub const ALL: [Fault; 3] = [Fault::Transient, Fault::SemiTransient, Fault::Permanent];
+    pub const ALL: [FaultClass; 3] = [FaultClass::Transient, FaultClass::SemiTransient, FaultClass::Permanent];
 
     /// The name in logs, headers and metrics.
     pub fn as_str(self) -> &'static str {
         match self {
-            Fault::Transient => "TRANSIENT",
-            Fault::SemiTransient => "SEMI_TRANSIENT",
-            Fault::Permanent => "PERMANENT",
+            FaultClass::Transient => "TRANSIENT",
+            FaultClass::SemiTransient => "SEMI_TRANSIENT",
+            FaultClass::Permanent => "PERMANENT",
         }
     }
 }

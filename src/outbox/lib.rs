@@ -19,7 +19,7 @@ pub mod topics;
 
 pub use acquire::{AcquireDecision, AcquireReason, Liveness};
 pub use event_key::{EventKey, EventKeyError};
-pub use failure::{FailureType, Fault, truncate_reason};
+pub use failure::{FailureType, FaultClass, truncate_reason};
 pub use ids::{Counter, Epoch, InstanceId, LeaseFence, PartitionNo, ProducerSessionId, RowId, Token};
 pub use lease::{ExclusionOutcome, FencedOutcome, Lease, OpenClaim, Release};
 pub use rows::exclusion::{Disposition, Exclusion};

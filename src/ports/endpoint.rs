@@ -4,7 +4,7 @@ pub mod webhooks;
 
 use std::sync::Arc;
 
-use ::outbox::{FailureType, Fault};
+use ::outbox::{FailureType, FaultClass};
 use async_trait::async_trait;
 
 use crate::broker::RecordHeaders;
@@ -23,7 +23,7 @@ pub struct EventRequest {
 #[error("{reason}")]
 pub struct EndpointError {
     /// Whether another attempt can succeed.
-    pub fault: Fault,
+    pub fault: FaultClass,
     /// The origin of the failure, as operators filter by it.
     pub failure_type: FailureType,
     /// Message for operators; without secrets and without the response.

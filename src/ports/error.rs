@@ -1,5 +1,5 @@
 //! Errors of ports. An adapter maps a foreign error to one of these at once; its fault class decides whether a retry follows.
-pub use ::outbox::{FailureType, Fault};
+pub use ::outbox::{FailureType, FaultClass};
 
 /// Why a call through a port failed. The text names the action and the id; it is for operators, never for clients.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -26,11 +26,11 @@ pub enum Error {
 
 impl Error {
     /// The fault class, which the retry policy reads.
-    pub fn fault(&self) -> Fault {
+    pub fn fault(&self) -> FaultClass {
         match self {
-            Error::Unreachable(_) | Error::Unknown(_) => Fault::Transient,
-            Error::Overloaded(_) | Error::Full(_) | Error::Broken(_) => Fault::SemiTransient,
-            Error::Rejected(_) => Fault::Permanent,
+            Error::Unreachable(_) | Error::Unknown(_) => FaultClass::Transient,
+            Error::Overloaded(_) | Error::Full(_) | Error::Broken(_) => FaultClass::SemiTransient,
+            Error::Rejected(_) => FaultClass::Permanent,
         }
     }
 

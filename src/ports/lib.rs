@@ -15,4 +15,4 @@ pub mod partitions;
 pub mod probe;
 pub mod rate_limit;
 
-pub use error::{Error, FailureType, Fault};
+pub use error::{Error, FailureType, FaultClass};

@@ -190,12 +190,12 @@ impl BackendHandles {
             StoreHandle::Embedded(_) => std::future::pending().await,
             #[cfg(feature = "postgres")]
             StoreHandle::Postgres(store) => {
-                let postgres::NameLost { instance, by } = store.lost().await;
+                let postgres::InstanceIdLost { instance, by } = store.lost().await;
                 format!("the instance name {instance} was taken over by {by}")
             }
             #[cfg(feature = "redis")]
             StoreHandle::Redis(store) => {
-                let redis::NameTakenOver { instance, by } = store.lost().await;
+                let redis::InstanceIdTakenOver { instance, by } = store.lost().await;
                 format!("the instance name {instance} was taken over by {by}")
             }
         }

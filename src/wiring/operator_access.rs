@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use app::health::HealthBoard;
 use app::operators::dead_letters_by_topic::DeadLettersByTopic;
-use app::operators::outbox::Operations;
+use app::operators::outbox::OutboxOperations;
 use embedded::Embedded;
 use memory::SystemClock;
 use ports::broker::Broker;
@@ -18,7 +18,7 @@ use crate::config::{BrokerKind, Config, StoreKind};
 /// The use cases behind the operator's commands.
 pub struct OperatorAccess {
     /// Lists, explains, retries and parks outbox rows; lists partitions.
-    pub operations: Operations,
+    pub operations: OutboxOperations,
     /// Topics; `None` where no broker is configured.
     pub topics: Option<Arc<dyn TopicReader>>,
     /// Dead letters by topic; `None` where no broker is configured.
@@ -64,7 +64,7 @@ pub async fn open_for_operator(config: &Config) -> Result<OperatorAccess, StartE
         let spawn = RunningTasks::new().spawner();
         super::handlers::topics::dead_letters(config, (&topics, &broker), (&redrives, &spawn), &clock)
     });
-    let operations = Operations::new(outbox, operators, leases, clock, HealthBoard::default());
+    let operations = OutboxOperations::new(outbox, operators, leases, clock, HealthBoard::default());
     Ok(OperatorAccess { operations, topics, dead_letters })
 }
 

@@ -2,7 +2,7 @@
 use std::sync::Arc;
 
 use app::commands;
-use app::operators::outbox::Operations;
+use app::operators::outbox::OutboxOperations;
 use embedded::Embedded;
 use memory::SystemClock;
 use ports::broker::topics::TopicReader;
@@ -131,7 +131,7 @@ impl Throwaway {
     ///
     /// # Errors
     /// The store cannot be opened.
-    pub async fn operations(&self) -> Result<Operations, StartError> {
+    pub async fn operations(&self) -> Result<OutboxOperations, StartError> {
         Ok(open_for_operator(&self.config).await?.operations)
     }
 

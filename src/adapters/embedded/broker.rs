@@ -1,7 +1,7 @@
 //! The embedded broker: publish, sessions and the topic log.
+pub(crate) mod end_offsets;
 pub(crate) mod headers;
 pub(crate) mod log;
-pub(crate) mod log_ends;
 pub(crate) mod publish;
 pub(crate) mod sessions;
 pub(crate) mod topic_log;

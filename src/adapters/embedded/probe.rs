@@ -51,7 +51,7 @@ async fn write_heartbeat(store: &Embedded) -> Result<ProbeReport, Error> {
     let started = Instant::now();
     if store.is_disk_full() {
         let path = store.inner.options.folder.join("posthaste.room");
-        store.write("probe_room", move |_| check_free_space(&path).map_err(WriteError::Port)).await?;
+        store.write("probe_free_space", move |_| check_free_space(&path).map_err(WriteError::Port)).await?;
         store.disk_has_space();
     }
     store

@@ -12,7 +12,7 @@ use ports::clock::Clock;
 use ports::partitions::InstanceId;
 use rusqlite::Connection;
 
-use crate::broker::log_ends::LogEnds;
+use crate::broker::end_offsets::EndOffsets;
 use crate::connection::folder_lock::FolderLock;
 use crate::connection::group_commit::{SavepointMode, WriteContext, WritingConnection};
 use crate::connection::migrations::{self, Installation};
@@ -37,7 +37,7 @@ pub(crate) struct EmbeddedState {
     writer: Writer,
     /// `None` in inline mode, where reads use the writing connection.
     readers: Option<Readers>,
-    pub(crate) log_ends: Arc<LogEnds>,
+    pub(crate) end_offsets: Arc<EndOffsets>,
     pub(crate) joined_groups: Arc<JoinedGroups>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) installation: Arc<str>,
@@ -127,10 +127,10 @@ impl Embedded {
         let io_error = |error: std::io::Error| OpenError::of_io(path, &error);
         let installation: String = meta(&sql, "installation").map_err(sql_error)?;
         let partitions = installed_partitions(&sql).map_err(sql_error)?;
-        let log_ends = Arc::new(LogEnds::default());
-        crate::broker::log::load(&sql, &log_ends).map_err(sql_error)?;
+        let end_offsets = Arc::new(EndOffsets::default());
+        crate::broker::log::load(&sql, &end_offsets).map_err(sql_error)?;
         let unindexed_orders = crate::orders::owner_index::unindexed_count(&sql).map_err(sql_error)?;
-        let writer = WritingConnection::new(sql, options.clock.clone(), log_ends.clone(), unindexed_orders);
+        let writer = WritingConnection::new(sql, options.clock.clone(), end_offsets.clone(), unindexed_orders);
         let (writer, readers) = match options.writing {
             WriterMode::Inline => (Writer::Inline(Mutex::new(Some(writer))), None),
             WriterMode::Thread => {
@@ -141,7 +141,7 @@ impl Embedded {
         let inner = EmbeddedState {
             writer,
             readers,
-            log_ends,
+            end_offsets,
             joined_groups: Arc::default(),
             clock: options.clock.clone(),
             installation: installation.into(),

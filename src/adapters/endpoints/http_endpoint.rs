@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use outbox::{FailureType, Fault};
+use outbox::{FailureType, FaultClass};
 use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
 use ports::endpoint::{EndpointError, EventEndpoint, EventRequest};
 use ureq::config::ConfigBuilder;
@@ -118,7 +118,7 @@ pub(crate) async fn post(agent: &Agent, url: &Uri, event: EventRequest, limit: u
     match tokio::task::spawn_blocking(move || exchange(&agent, request, limit)).await {
         Ok(result) => result.map_err(|error| failed(&error)),
         Err(error) => Err(EndpointError {
-            fault: Fault::Transient,
+            fault: FaultClass::Transient,
             failure_type: FailureType::System,
             reason: format!("the call of {} ended early: {error}", host(url)),
         }),

@@ -1,5 +1,5 @@
 //! What a response or a failed call means for the event.
-use outbox::{FailureType, Fault};
+use outbox::{FailureType, FaultClass};
 use ports::endpoint::EndpointError;
 
 /// Accepted by 2xx. Time-outs, overload and failures of the endpoint (408, 429, 5xx) may pass; every other status is a refusal of this event,
@@ -7,9 +7,9 @@ use ports::endpoint::EndpointError;
 pub(crate) fn status(host: &str, status: u16) -> Result<(), EndpointError> {
     let (fault, failure_type) = match status {
         200..=299 => return Ok(()),
-        408 => (Fault::Transient, FailureType::Timeout),
-        429 | 500..=599 => (Fault::SemiTransient, FailureType::System),
-        _ => (Fault::Permanent, FailureType::Validation),
+        408 => (FaultClass::Transient, FailureType::Timeout),
+        429 | 500..=599 => (FaultClass::SemiTransient, FailureType::System),
+        _ => (FaultClass::Permanent, FailureType::Validation),
     };
     let redirect = if (300..=399).contains(&status) { "; redirects are not followed" } else { "" };
     Err(EndpointError { fault, failure_type, reason: format!("{host} answered with status {status}{redirect}") })
@@ -18,11 +18,13 @@ pub(crate) fn status(host: &str, status: u16) -> Result<(), EndpointError> {
 /// A call without a response. A request that cannot be written will never succeed; everything else may pass.
 pub(crate) fn transport(host: &str, error: &ureq::Error) -> EndpointError {
     let (fault, failure_type, reason) = match error {
-        ureq::Error::Timeout(_) => (Fault::Transient, FailureType::Timeout, format!("{host} did not respond in time")),
-        ureq::Error::Http(_) | ureq::Error::BadUri(_) => {
-            (Fault::Permanent, FailureType::Validation, format!("the request to {host} cannot be written"))
+        ureq::Error::Timeout(_) => {
+            (FaultClass::Transient, FailureType::Timeout, format!("{host} did not respond in time"))
         }
-        other => (Fault::Transient, FailureType::Network, format!("{host} was not reached: {other}")),
+        ureq::Error::Http(_) | ureq::Error::BadUri(_) => {
+            (FaultClass::Permanent, FailureType::Validation, format!("the request to {host} cannot be written"))
+        }
+        other => (FaultClass::Transient, FailureType::Network, format!("{host} was not reached: {other}")),
     };
     EndpointError { fault, failure_type, reason }
 }
@@ -49,11 +51,11 @@ mod tests {
         }
         for (code, failure_type) in retried {
             let error = status("host", code).unwrap_err();
-            assert!(error.fault != Fault::Permanent && error.failure_type == failure_type, "{code}: {error:?}");
+            assert!(error.fault != FaultClass::Permanent && error.failure_type == failure_type, "{code}: {error:?}");
         }
         for code in poison {
             let error = status("host", code).unwrap_err();
-            let validation = (Fault::Permanent, FailureType::Validation);
+            let validation = (FaultClass::Permanent, FailureType::Validation);
             assert_eq!((error.fault, error.failure_type), validation, "{code}");
             assert!(error.reason.contains(&code.to_string()), "{}", error.reason);
         }

@@ -2,7 +2,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use outbox::{FailureType, Fault};
+use outbox::{FailureType, FaultClass};
 use ports::endpoint::{EndpointError, EventRequest, WebhookClient};
 use ureq::Agent;
 use ureq::http::Uri;
@@ -76,7 +76,7 @@ impl WebhookClient for HttpWebhookClient {
 
     async fn post(&self, url: &str, event: EventRequest) -> Result<u16, EndpointError> {
         let refused = |reason: String| EndpointError {
-            fault: Fault::Transient,
+            fault: FaultClass::Transient,
             failure_type: FailureType::Validation,
             reason: format!("the URL {reason}"),
         };

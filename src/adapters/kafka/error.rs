@@ -173,7 +173,7 @@ pub(crate) fn was_never_sent(code: Code) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use ports::Fault;
+    use ports::FaultClass;
 
     use super::*;
 
@@ -207,7 +207,7 @@ mod tests {
     #[test]
     fn invalid_record_is_rejected_permanently() {
         for code in [Code::MessageSizeTooLarge, Code::InvalidRecord, Code::PolicyViolation] {
-            assert_eq!(mapped(code).fault(), Fault::Permanent, "{code:?}");
+            assert_eq!(mapped(code).fault(), FaultClass::Permanent, "{code:?}");
             assert_eq!(failure_cause(code), FailureCause::Record);
         }
         assert_eq!(failure_cause(Code::InvalidDifferentRecord), FailureCause::OtherRecord);
@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn record_with_a_timestamp_that_the_broker_refuses_is_tried_again() {
-        assert_eq!(mapped(Code::InvalidTimestamp).fault(), Fault::SemiTransient);
+        assert_eq!(mapped(Code::InvalidTimestamp).fault(), FaultClass::SemiTransient);
         assert_eq!(failure_cause(Code::InvalidTimestamp), FailureCause::Record);
     }
 

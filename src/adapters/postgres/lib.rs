@@ -70,10 +70,10 @@ mod operators {
 
 mod leases {
     pub(crate) mod acquire;
-    pub(crate) mod instance_name;
+    pub(crate) mod instance_id_claimant;
+    pub(crate) mod instance_id_lease;
+    pub(crate) mod instance_id_lock;
     pub(crate) mod lease_row;
-    pub(crate) mod name_claimant;
-    pub(crate) mod name_lock;
     pub(crate) mod name_row;
     pub(crate) mod partition_leases;
     pub(crate) mod renew;
@@ -121,7 +121,7 @@ mod connection {
 }
 
 pub use connection::open_error::PostgresOpenError;
-pub use leases::instance_name::NameLost;
+pub use leases::instance_id_lease::InstanceIdLost;
 pub use publish::adopt::{AdoptError, AdoptedTable, adopt, adoption_statements, release_adopted};
 pub use publish::new_event::{EventRefusal, NewEvent};
 pub use publish::partition_moves::rows_can_change_partition;

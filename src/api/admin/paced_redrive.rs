@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use app::error::QueryError;
 use app::operators::dead_letters::{DeadLetterFilter, DeadLetters, HeldKeys, RedriveReport, sent_back};
-use app::operators::outbox::Operations;
+use app::operators::outbox::OutboxOperations;
 use app::port_types::{Audit, RowFilter, RowStatus};
 use tokio::time::{Instant, MissedTickBehavior};
 
@@ -54,7 +54,12 @@ impl PacedRedrive<'_> {
     ///
     /// # Errors
     /// The store's; [`QueryError::PartlyDone`] when earlier steps have changed rows.
-    pub async fn rows(&self, operations: &Operations, filter: &RowFilter, audit: &Audit) -> Result<u64, QueryError> {
+    pub async fn rows(
+        &self,
+        operations: &OutboxOperations,
+        filter: &RowFilter,
+        audit: &Audit,
+    ) -> Result<u64, QueryError> {
         let mut filter = RowFilter { status: Some(RowStatus::Parked), after: None, ..filter.clone() };
         let (mut steps, mut seen, mut redriven) = (self.steps(Duration::ZERO), 0, 0);
         while seen < self.limit && steps.next().await {

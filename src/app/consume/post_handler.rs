@@ -2,7 +2,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use outbox::Fault;
+use outbox::FaultClass;
 use ports::broker::Record;
 use ports::endpoint::{EventEndpoint, EventRequest};
 use ports::inbox::Effect;
@@ -43,8 +43,8 @@ pub(crate) async fn post(endpoint: &dyn EventEndpoint, event: EventRequest) -> H
         Err(error) => error,
     };
     let retryable = match fault.fault {
-        Fault::Transient | Fault::SemiTransient => true,
-        Fault::Permanent => false,
+        FaultClass::Transient | FaultClass::SemiTransient => true,
+        FaultClass::Permanent => false,
     };
     Err(HandlerFault { retryable, failure_type: fault.failure_type, reason: fault.reason })
 }

@@ -66,14 +66,14 @@ mod tests {
     use async_trait::async_trait;
     use domain::Timestamp;
     use futures::FutureExt;
-    use outbox::{FailureType, Fault};
+    use outbox::{FailureType, FaultClass};
     use ports::endpoint::{EndpointError, EventRequest};
 
     use super::*;
     use crate::consume::chain::PoisonMessageAction;
 
     /// Answers every event with this fault, or accepts it.
-    struct Answers(Option<Fault>);
+    struct Answers(Option<FaultClass>);
 
     #[async_trait]
     impl EventEndpoint for Answers {
@@ -84,7 +84,7 @@ mod tests {
     }
 
     fn outcome(
-        endpoint: Option<Fault>,
+        endpoint: Option<FaultClass>,
         fallback: TopicFallback,
         poison: PoisonMessageAction,
         attempt: u32,
@@ -106,7 +106,7 @@ mod tests {
     #[test]
     fn retries_come_before_the_fallback_and_the_fallback_before_the_poison_rule() {
         let post = |fault| TopicFallback::Post(Arc::new(Answers(fault)) as Arc<dyn EventEndpoint>);
-        let (late, never) = (Some(Fault::Transient), Some(Fault::Permanent));
+        let (late, never) = (Some(FaultClass::Transient), Some(FaultClass::Permanent));
         let (dead, block) = (PoisonMessageAction::DeadLetter, PoisonMessageAction::BlockKey);
         let cases = [
             (None, TopicFallback::None, dead, 1, "accepted"),

@@ -23,7 +23,7 @@ use crate::error::QueryError;
 use crate::operators::dead_letters::{
     DeadLetter, DeadLetterCursor, DeadLetterFilter, DeadLetterPage, DeadLetterPosition, DeadLetters, RedriveReport,
 };
-use delivery::Verdict;
+use delivery::AttemptVerdict;
 pub use values::{WebhookStart, WebhookValues};
 
 /// Most topics, and most types, of a webhook.
@@ -234,9 +234,9 @@ impl Webhooks {
         let request = delivery::test_request(&webhook, &message_id, at);
         let result = self.ports.client.post(&webhook.url, request).await;
         let error = match delivery::verdict(&result) {
-            Verdict::Accepted => None,
-            Verdict::Gone => Some(delivery::GONE.to_owned()),
-            Verdict::Failed { failure, .. } => Some(failure.reason),
+            AttemptVerdict::Accepted => None,
+            AttemptVerdict::Gone => Some(delivery::GONE.to_owned()),
+            AttemptVerdict::Failed { failure, .. } => Some(failure.reason),
         };
         let duration = self.ports.clock.now().since(started);
         let report = TestReport { message_id, status: result.ok(), error, duration };

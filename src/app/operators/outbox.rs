@@ -17,7 +17,7 @@ use crate::health::{HealthBoard, HealthSnapshot};
 pub const ROWS_MAX: u32 = 500;
 
 /// Outbox actions and views for operators.
-pub struct Operations {
+pub struct OutboxOperations {
     outbox: Arc<dyn OutboxStore>,
     operators: Arc<dyn OutboxOperators>,
     leases: Arc<dyn PartitionLeases>,
@@ -43,7 +43,7 @@ pub struct AuditPage {
     pub next: Option<AuditId>,
 }
 
-impl Operations {
+impl OutboxOperations {
     /// Creates the operator actions of one store.
     pub fn new(
         outbox: Arc<dyn OutboxStore>,

@@ -3,7 +3,7 @@ use serde::Deserialize;
 use std::collections::HashMap;
 use std::time::Duration;
 
-use ports::Fault;
+use ports::FaultClass;
 
 use outbox::topic_rules::applicable;
 use outbox::{PoisonAction, PoisonPolicy, RetryDecision, RetryPolicy, TopicRules};
@@ -74,7 +74,7 @@ pub struct PublishFailure<'a> {
     /// Number of the failed attempt, from 1.
     pub attempt: u32,
     /// Fault class of the failure.
-    pub fault: Fault,
+    pub fault: FaultClass,
     /// Whether the broker, or the topic partition, was not reachable: the attempt reached nothing that could judge the row.
     pub is_outage: bool,
     /// Whether the fallback failed, not the row's own topic.
@@ -113,12 +113,12 @@ mod tests {
         }
     }
 
-    fn failure(topic: &str, attempt: u32, fault: Fault) -> PublishFailure<'_> {
+    fn failure(topic: &str, attempt: u32, fault: FaultClass) -> PublishFailure<'_> {
         let (is_outage, in_fallback, has_payload) = (false, false, true);
         PublishFailure { topic, kind: "ORDER_CREATED", attempt, fault, is_outage, in_fallback, has_payload }
     }
 
-    fn steps(rules: &ChainRules, fault: Fault) -> Vec<ChainStep> {
+    fn steps(rules: &ChainRules, fault: FaultClass) -> Vec<ChainStep> {
         (1..=4).map(|attempt| next_step(rules, failure("order.events", attempt, fault), 1.0, 0.5)).collect()
     }
 
@@ -128,9 +128,9 @@ mod tests {
 
     #[test]
     fn fallback_follows_after_the_last_retry() {
-        let steps = steps(&rules(Fallback::DeadLetter), Fault::Transient);
+        let steps = steps(&rules(Fallback::DeadLetter), FaultClass::Transient);
         assert_eq!(steps, [seconds(1), seconds(2), seconds(4), ChainStep::Fallback]);
-        assert_eq!(rules(Fallback::DeadLetter).attempts_counted(failure("order.events", 3, Fault::Transient)), 3);
+        assert_eq!(rules(Fallback::DeadLetter).attempts_counted(failure("order.events", 3, FaultClass::Transient)), 3);
     }
 
     #[test]
@@ -140,7 +140,8 @@ mod tests {
             for fallback in [Fallback::None, Fallback::DeadLetter] {
                 let mut rules = rules(fallback);
                 rules.retry.attempts_max = attempts_max;
-                let outage = |at| PublishFailure { is_outage: true, ..failure("order.events", at, Fault::Transient) };
+                let outage =
+                    |at| PublishFailure { is_outage: true, ..failure("order.events", at, FaultClass::Transient) };
                 let step = |attempt| next_step(&rules, outage(attempt), 1.0, 0.5);
                 let attempts = [1, 2, 3, 4, 1_000];
                 assert_eq!(attempts.map(step), delays.map(seconds));
@@ -151,13 +152,13 @@ mod tests {
 
     #[test]
     fn permanent_failure_goes_to_the_fallback_at_once() {
-        let steps = steps(&rules(Fallback::DeadLetter), Fault::Permanent);
+        let steps = steps(&rules(Fallback::DeadLetter), FaultClass::Permanent);
         assert_eq!(steps[0], ChainStep::Fallback);
     }
 
     #[test]
     fn row_without_a_fallback_is_parked_after_the_last_retry() {
-        let steps = steps(&rules(Fallback::None), Fault::Transient);
+        let steps = steps(&rules(Fallback::None), FaultClass::Transient);
         assert_eq!(steps, [seconds(1), seconds(2), seconds(4), ChainStep::Park(PoisonAction::BlockKey)]);
     }
 
@@ -165,13 +166,13 @@ mod tests {
     fn permanent_failure_of_the_fallback_parks_the_row_by_its_types_rule() {
         let mut rules = rules(Fallback::DeadLetter);
         rules.poison.insert("ORDER_CREATED", PoisonAction::SkipRow);
-        let failure = PublishFailure { in_fallback: true, ..failure("order.events", 1, Fault::Permanent) };
+        let failure = PublishFailure { in_fallback: true, ..failure("order.events", 1, FaultClass::Permanent) };
         assert_eq!(next_step(&rules, failure, 1.0, 0.5), ChainStep::Park(PoisonAction::SkipRow));
     }
 
     #[test]
     fn row_without_its_payload_is_parked_although_its_type_has_a_fallback() {
-        let failure = PublishFailure { has_payload: false, ..failure("order.events", 1, Fault::Permanent) };
+        let failure = PublishFailure { has_payload: false, ..failure("order.events", 1, FaultClass::Permanent) };
         assert_eq!(next_step(&rules(Fallback::DeadLetter), failure, 1.0, 0.5), ChainStep::Park(PoisonAction::BlockKey));
     }
 
@@ -182,7 +183,7 @@ mod tests {
         rules.fallback.insert_topic("invoices", Fallback::None);
         rules.poison.insert_topic("invoices", PoisonAction::SkipRow);
 
-        let step = |topic, attempt| next_step(&rules, failure(topic, attempt, Fault::Transient), 1.0, 0.5);
+        let step = |topic, attempt| next_step(&rules, failure(topic, attempt, FaultClass::Transient), 1.0, 0.5);
 
         assert_eq!([step("invoices", 1), step("invoices", 2)], [seconds(1), ChainStep::Park(PoisonAction::SkipRow)]);
         assert_eq!([step("customers", 2), step("customers", 4)], [seconds(2), ChainStep::Fallback]);

@@ -7,7 +7,7 @@ use domain::RegionId;
 use outbox::event_rules::{EventRuleError, check_content_type, check_topic, check_type};
 use ports::broker::{Record, RecordHeaders};
 use ports::outbox::{ClaimedRow, EventKeyError, RowId};
-use ports::{Error, FailureType, Fault};
+use ports::{Error, FailureType, FaultClass};
 
 use crate::commands::request_id;
 use crate::consume::spring_headers;
@@ -73,7 +73,7 @@ pub struct RefusedRow {
     /// Id of the row.
     pub row: RowId,
     /// Fault class of the failure.
-    pub fault: Fault,
+    pub fault: FaultClass,
     /// Failure type that operators see.
     pub failure_type: FailureType,
     /// Whether the failure is an outage, which says nothing about the row.
@@ -110,7 +110,7 @@ pub fn plan(rows: &[ClaimedRow], envelope: &RecordEnvelope, record_bytes_max: us
             Ok(payload) => plan.send.push((row.id, builder.record(row, payload))),
             Err(refusal) => plan.refused.push(RefusedRow {
                 row: row.id,
-                fault: Fault::Permanent,
+                fault: FaultClass::Permanent,
                 failure_type: FailureType::Validation,
                 is_outage: false,
                 contract_violation: matches!(refusal, Refusal::OffContract(_)),

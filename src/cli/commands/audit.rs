@@ -1,7 +1,7 @@
 //! `audit`: the actions of operators on outbox rows, newest first.
 use api::audit_entry_document;
 use app::contract::rfc3339;
-use app::operators::outbox::Operations;
+use app::operators::outbox::OutboxOperations;
 use app::port_types::{AuditEntry, AuditFilter, AuditId, OperatorAction, RowId};
 use posthaste::Config;
 
@@ -51,7 +51,7 @@ pub(crate) fn audit(config: &Config, arguments: Arguments) -> Result<u8, Failure
     })
 }
 
-async fn list(operations: &Operations, arguments: Arguments) -> Result<(), Failure> {
+async fn list(operations: &OutboxOperations, arguments: Arguments) -> Result<(), Failure> {
     let Arguments { row, action, by, after, limit, output } = arguments;
     let mut filter = AuditFilter { row, action, operator: by, after };
     let (mut entries, mut next) = (Vec::new(), None);

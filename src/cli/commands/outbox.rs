@@ -8,7 +8,7 @@ mod rows;
 mod show;
 mod why;
 
-use app::operators::outbox::Operations;
+use app::operators::outbox::OutboxOperations;
 use app::port_types::{EventKey, FailureType, RowFilter, RowId, RowStatus};
 use clap::Subcommand;
 use posthaste::Config;
@@ -74,7 +74,7 @@ pub(crate) fn outbox(config: &Config, verb: Verb) -> Result<u8, Failure> {
     })
 }
 
-async fn execute(config: &Config, operations: &Operations, verb: Verb) -> Result<(), Failure> {
+async fn execute(config: &Config, operations: &OutboxOperations, verb: Verb) -> Result<(), Failure> {
     match verb {
         Verb::List { status, key, kind, failure: failure_type, after, limit, output } => {
             let filter = RowFilter { status, key, kind, failure_type, after, older_than: None };

@@ -5,7 +5,7 @@ mod reload;
 use std::path::Path;
 use std::time::Duration;
 
-use posthaste::{Config, ConfigDraft, Environment, Mistakes, NO_TOKEN_KEY, Service, StartError};
+use posthaste::{Config, ConfigDraft, ConfigErrors, Environment, NO_TOKEN_KEY, Service, StartError};
 use rustix::fs::fstat;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use telemetry::logging::{self, Format};
@@ -111,7 +111,7 @@ fn console_token(config: &Config, format: Format) -> Result<Option<String>, Fail
 }
 
 /// The configuration of a service, which needs a key. All its mistakes are one report.
-fn load(file: Option<&Path>, environment: &Environment, dev: bool) -> Result<Config, Mistakes> {
+fn load(file: Option<&Path>, environment: &Environment, dev: bool) -> Result<Config, ConfigErrors> {
     let mut draft = posthaste::check_config(file, environment);
     choose_key(&mut draft, dev);
     draft.into_valid()
@@ -122,9 +122,9 @@ fn choose_key(draft: &mut ConfigDraft, dev: bool) {
     let auth = &mut draft.config.auth;
     match auth.source() {
         None if dev => auth.set_secret(DEVELOPMENT_SECRET),
-        None => draft.add_mistake("auth.", NO_TOKEN_KEY),
+        None => draft.add_error("auth.", NO_TOKEN_KEY),
         Some(_) if !dev && accepts_development_secret(&draft.config) => {
-            draft.add_mistake("auth.hs256_secret:", DEVELOPMENT_SECRET_REFUSED)
+            draft.add_error("auth.hs256_secret:", DEVELOPMENT_SECRET_REFUSED)
         }
         Some(_) => {}
     }

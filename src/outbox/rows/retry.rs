@@ -2,7 +2,7 @@
 use serde::Deserialize;
 use std::time::Duration;
 
-use crate::failure::Fault;
+use crate::failure::FaultClass;
 
 /// How often and when a failed row is tried again.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -47,11 +47,11 @@ impl RetryPolicy {
 
     /// Decides after attempt number `attempt` (from 1). `throttling` in 0.0..=1.0 divides the delay: 1.0 under normal load, less under
     /// backpressure. `chance` is a random number in 0.0..1.0.
-    pub fn decide(&self, attempt: u32, fault: Fault, throttling: f64, chance: f64) -> RetryDecision {
+    pub fn decide(&self, attempt: u32, fault: FaultClass, throttling: f64, chance: f64) -> RetryDecision {
         let factor = match fault {
-            Fault::Permanent => return RetryDecision::GiveUp,
-            Fault::Transient => 1.0,
-            Fault::SemiTransient => SEMI_TRANSIENT_FACTOR,
+            FaultClass::Permanent => return RetryDecision::GiveUp,
+            FaultClass::Transient => 1.0,
+            FaultClass::SemiTransient => SEMI_TRANSIENT_FACTOR,
         };
         if attempt >= self.attempts_max {
             return RetryDecision::GiveUp;
@@ -67,7 +67,7 @@ impl RetryPolicy {
 mod tests {
     use super::*;
 
-    fn delay_ms(attempt: u32, fault: Fault, throttling: f64, chance: f64) -> Option<u64> {
+    fn delay_ms(attempt: u32, fault: FaultClass, throttling: f64, chance: f64) -> Option<u64> {
         match RetryPolicy::default().decide(attempt, fault, throttling, chance) {
             RetryDecision::RetryIn(delay) => Some(delay.as_millis() as u64),
             RetryDecision::GiveUp => None,
@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn delays_double_and_are_capped() {
-        let delays: Vec<_> = (1..=12).map(|attempt| delay_ms(attempt, Fault::Transient, 1.0, 0.5)).collect();
+        let delays: Vec<_> = (1..=12).map(|attempt| delay_ms(attempt, FaultClass::Transient, 1.0, 0.5)).collect();
         let seconds = [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300];
         assert_eq!(delays[..11], seconds.map(|seconds| Some(seconds * 1_000)));
         assert_eq!(delays[11], None, "the twelfth attempt was the last");
@@ -85,12 +85,12 @@ mod tests {
     #[test]
     fn fault_throttling_and_jitter_lengthen_delays() {
         let cases = [
-            (Fault::SemiTransient, 1.0, 0.5, Some(3_500)),
-            (Fault::Transient, 0.5, 0.5, Some(4_000)),
-            (Fault::Transient, 0.0, 0.5, Some(10_000)),
-            (Fault::Transient, 1.0, 0.0, Some(1_600)),
-            (Fault::Transient, 1.0, 1.0, Some(2_400)),
-            (Fault::Permanent, 1.0, 0.5, None),
+            (FaultClass::SemiTransient, 1.0, 0.5, Some(3_500)),
+            (FaultClass::Transient, 0.5, 0.5, Some(4_000)),
+            (FaultClass::Transient, 0.0, 0.5, Some(10_000)),
+            (FaultClass::Transient, 1.0, 0.0, Some(1_600)),
+            (FaultClass::Transient, 1.0, 1.0, Some(2_400)),
+            (FaultClass::Permanent, 1.0, 0.5, None),
         ];
         for (fault, throttling, chance, expected) in cases {
             assert_eq!(delay_ms(2, fault, throttling, chance), expected, "{fault:?} {throttling} {chance}");
@@ -130,6 +130,6 @@ mod tests {
 
     #[test]
     fn no_delay_exceeds_the_longest() {
-        assert_eq!(delay_ms(10, Fault::SemiTransient, 0.2, 1.0), Some(300_000));
+        assert_eq!(delay_ms(10, FaultClass::SemiTransient, 0.2, 1.0), Some(300_000));
     }
 }

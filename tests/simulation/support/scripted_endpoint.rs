@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use ports::endpoint::{EndpointError, EventRequest, WebhookClient};
-use ports::{FailureType, Fault};
+use ports::{FailureType, FaultClass};
 
 /// What the endpoint does with the body of a request.
 type Respond = Box<dyn FnMut(&str) -> Result<u16, EndpointError> + Send>;
@@ -69,7 +69,7 @@ impl ScriptedEndpoint {
 
 /// The result of a call that no endpoint accepts a connection for.
 pub fn unreachable() -> Result<u16, EndpointError> {
-    Err(EndpointError { fault: Fault::Transient, failure_type: FailureType::Network, reason: "refused".into() })
+    Err(EndpointError { fault: FaultClass::Transient, failure_type: FailureType::Network, reason: "refused".into() })
 }
 
 #[async_trait]

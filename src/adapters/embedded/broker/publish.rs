@@ -30,7 +30,7 @@ struct OutgoingBatch {
 impl Broker for Embedded {
     async fn open_session(&self, slot: u32) -> Result<ProducerSessionId, Error> {
         let base = format!("{}.{}.{slot}", self.inner.installation, self.inner.options.instance);
-        self.write("lane_open", move |context| sessions::open(context, &base)).await
+        self.write("producer_session_open", move |context| sessions::open(context, &base)).await
     }
 
     async fn publish(&self, session: &ProducerSessionId, batch: Batch) -> Published {
@@ -62,11 +62,11 @@ impl Broker for Embedded {
 
     async fn fence(&self, session: &ProducerSessionId) -> Result<(), Error> {
         let session = session.clone();
-        self.write("lane_fence", move |context| sessions::fence(context, &session)).await
+        self.write("producer_session_fence", move |context| sessions::fence(context, &session)).await
     }
 
     async fn fence_all(&self) -> Result<BTreeMap<PartitionNo, Token>, Error> {
-        self.write("lanes_fence", |context| {
+        self.write("producer_sessions_fence", |context| {
             sessions::fence_all(context)?;
             watermarks(context)
         })

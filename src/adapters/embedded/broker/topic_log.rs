@@ -9,7 +9,7 @@ use ports::broker::topic_log::{NextOffset, NextRecords, OffsetCommitOutcome, Rea
 use ports::broker::topics::TopicView;
 use rusqlite::{Connection, OptionalExtension, params};
 
-use crate::broker::log_ends::{LogTopic, offset_of, record_key};
+use crate::broker::end_offsets::{LogTopic, offset_of, record_key};
 use crate::broker::{log, topic_reader};
 use crate::consumer::group_offsets;
 use crate::error::CommandResult;
@@ -38,12 +38,12 @@ impl TopicLog for Embedded {
     async fn arrived(&self, topic: &str, from: &[NextOffset]) -> Result<(), Error> {
         let name = topic.to_owned();
         let topic = self.read("topic_find", move |sql| log::topic_in(sql, &name)).await?;
-        let log_ends = &self.inner.log_ends;
+        let end_offsets = &self.inner.end_offsets;
         loop {
-            let mut arrived = std::pin::pin!(log_ends.arrived().notified());
+            let mut arrived = std::pin::pin!(end_offsets.arrived().notified());
             // Registered before the ends are read, or the notification of a record committed in between would be missed.
             arrived.as_mut().enable();
-            if from.iter().any(|(partition, next)| log_ends.end(topic.first + partition) > *next) {
+            if from.iter().any(|(partition, next)| end_offsets.end(topic.first + partition) > *next) {
                 return Ok(());
             }
             arrived.await;

@@ -8,8 +8,8 @@ use ports::broker::topic_log::TopicLog;
 use ports::broker::topics::{TopicReader, TopicView};
 use rusqlite::{Connection, params};
 
+use crate::broker::end_offsets::{offset_of, record_key};
 use crate::broker::log;
-use crate::broker::log_ends::{offset_of, record_key};
 use crate::error::{CommandResult, WriteError};
 use crate::store::Embedded;
 

@@ -10,7 +10,7 @@ use ports::clock::Clock;
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
-use crate::broker::log_ends::LogEnds;
+use crate::broker::end_offsets::EndOffsets;
 use crate::error::{CommandResult, WriteError, of_commit, of_statement};
 use crate::orders::owner_index::{self, UNINDEXED_MAX};
 use crate::outbox::counts::Counts;
@@ -126,7 +126,7 @@ impl<T: Send, F: FnOnce(&mut WriteContext<'_>) -> CommandResult<T> + Send> Write
 pub(crate) struct WritingConnection {
     pub(crate) sql: Connection,
     clock: Arc<dyn Clock>,
-    log_ends: Arc<LogEnds>,
+    end_offsets: Arc<EndOffsets>,
     scan_starts: HashMap<u32, i64>,
     /// Number of orders that are not yet in the index by owner.
     unindexed_orders: u32,
@@ -136,8 +136,13 @@ pub(crate) struct WritingConnection {
 
 impl WritingConnection {
     /// An engine on a connection that is set up for writing.
-    pub(crate) fn new(sql: Connection, clock: Arc<dyn Clock>, log_ends: Arc<LogEnds>, unindexed_orders: u32) -> Self {
-        Self { sql, clock, log_ends, scan_starts: HashMap::new(), unindexed_orders, failed: None }
+    pub(crate) fn new(
+        sql: Connection,
+        clock: Arc<dyn Clock>,
+        end_offsets: Arc<EndOffsets>,
+        unindexed_orders: u32,
+    ) -> Self {
+        Self { sql, clock, end_offsets, scan_starts: HashMap::new(), unindexed_orders, failed: None }
     }
 
     /// Runs all commands in as few transactions as possible and replies to each.
@@ -188,7 +193,7 @@ impl WritingConnection {
             // The remembered scan starts may depend on changes that were rolled back.
             self.scan_starts.clear();
         } else {
-            self.log_ends.advance(&group.ends);
+            self.end_offsets.advance(&group.ends);
             self.unindexed_orders += group.unindexed_orders;
         }
         group.commands.into_iter().for_each(|command| command.reply(outcome.as_ref().copied()));

@@ -61,12 +61,12 @@ impl OrderStore for Embedded {
     ) -> Result<Option<IdempotencyRecord>, Error> {
         let (subject, key) = (subject.clone(), key.to_string());
         let oldest = self.before(keep);
-        self.read("mark_find", move |sql| find_idempotency_record(sql, &subject, &key, oldest)).await
+        self.read("find_idempotency_record", move |sql| find_idempotency_record(sql, &subject, &key, oldest)).await
     }
 
     async fn sweep_idempotency_records(&self, keep: Duration, limit: u32) -> Result<u64, Error> {
         let oldest = self.before(keep);
-        self.write("mark_sweep", move |context| {
+        self.write("sweep_idempotency_records", move |context| {
             // Ids grow with time, so the oldest rows have the lowest ids: the limit bounds the rows read as well.
             let mut statement = context.sql.prepare_cached(
                 "DELETE FROM mark WHERE created_at < ?1 AND id IN (SELECT id FROM mark ORDER BY id LIMIT ?2)",

@@ -1,7 +1,7 @@
 //! Sweeps in bounded steps: archived rows past their retention, unreferenced events, and records that every group has acknowledged.
 use rusqlite::{Connection, OptionalExtension, params};
 
-use crate::broker::log_ends::record_key;
+use crate::broker::end_offsets::record_key;
 use crate::connection::group_commit::WriteContext;
 use crate::consumer::joined_groups::JoinedGroups;
 use crate::error::CommandResult;

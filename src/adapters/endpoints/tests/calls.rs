@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use endpoints::{HttpEndpoint, Options};
 use ports::endpoint::{EndpointError, EventEndpoint, EventRequest};
-use ports::{FailureType, Fault};
+use ports::{FailureType, FaultClass};
 
 use crate::test_server::{Reaction, TestServer};
 
@@ -91,7 +91,7 @@ async fn redirect_is_not_followed_and_refuses_the_event() {
 
     let error = call(Reaction::Write(response.leak())).await.unwrap_err();
 
-    assert_eq!((error.fault, target.requests().len()), (Fault::Permanent, 0));
+    assert_eq!((error.fault, target.requests().len()), (FaultClass::Permanent, 0));
     assert!(error.reason.contains("307") && error.reason.contains("not followed"), "{error}");
 }
 
@@ -103,7 +103,7 @@ async fn response_that_does_not_come_is_a_time_out() {
 
     let error = HttpEndpoint::new(options).send(event()).await.unwrap_err();
 
-    assert_eq!((error.fault, error.failure_type), (Fault::Transient, FailureType::Timeout));
+    assert_eq!((error.fault, error.failure_type), (FaultClass::Transient, FailureType::Timeout));
 }
 
 #[tokio::test]
@@ -114,7 +114,7 @@ async fn cut_and_refused_connections_and_unreadable_responses_may_pass() {
 
     for address in [closed.address, unused, garbage.address] {
         let error = HttpEndpoint::new(options(&address.to_string())).send(event()).await.unwrap_err();
-        assert_eq!((error.fault, error.failure_type), (Fault::Transient, FailureType::Network), "{error}");
+        assert_eq!((error.fault, error.failure_type), (FaultClass::Transient, FailureType::Network), "{error}");
         assert!(!error.reason.contains("secret"), "{error}");
     }
 }
@@ -126,5 +126,5 @@ async fn endless_body_does_not_change_the_outcome() {
 
     let failed = "HTTP/1.1 503 Service Unavailable\r\ncontent-length: 1000000000\r\n\r\n";
     let error = call(Reaction::WriteForever(failed)).await.unwrap_err();
-    assert_eq!((error.fault, error.failure_type), (Fault::SemiTransient, FailureType::System));
+    assert_eq!((error.fault, error.failure_type), (FaultClass::SemiTransient, FailureType::System));
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use endpoints::{HttpEndpoint, Options, RootCertificates};
 use ports::endpoint::{EventEndpoint, EventRequest};
-use ports::{FailureType, Fault};
+use ports::{FailureType, FaultClass};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use rustls::ServerConfig;
 use rustls::crypto::ring;
@@ -63,7 +63,7 @@ async fn endpoint_of_a_private_authority_is_trusted_with_its_root_only() {
     assert_eq!(endpoint(port, parsed(&format!("{other_root}{root}"))).send(event()).await, Ok(()), "a file with two");
     for roots in [None, parsed(&other_root)] {
         let error = endpoint(port, roots).send(event()).await.unwrap_err();
-        assert_eq!((error.fault, error.failure_type), (Fault::Transient, FailureType::Network), "{error}");
+        assert_eq!((error.fault, error.failure_type), (FaultClass::Transient, FailureType::Network), "{error}");
     }
 }
 

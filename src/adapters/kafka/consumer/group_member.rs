@@ -23,7 +23,7 @@ use crate::consumer::member_request::MemberRequest;
 use crate::consumer::member_thread::MemberThread;
 use crate::consumer::offset_commits::{AssignedPartition, OffsetCommits};
 use crate::error::map_err;
-use crate::topics::group_offsets::{commit_ends, renew_retention};
+use crate::topics::group_offsets::{commit_end_offsets, renew_retention};
 
 /// A handle to a member's thread. Dropping it leaves the group.
 struct KafkaMember {
@@ -74,7 +74,7 @@ impl ConsumerGroups for Kafka {
         self.ensure_topics(&names).await?;
         let (options, contact) = (Arc::clone(&self.inner.options), Arc::clone(&self.inner.contact));
         let (group, topics) = (group.to_owned(), topics.to_vec());
-        run_blocking("kafka-group-begin", move || commit_ends(&options, &contact, &group, &topics)).await
+        run_blocking("kafka-group-begin", move || commit_end_offsets(&options, &contact, &group, &topics)).await
     }
 
     async fn keep_offsets(&self, group: &str, topics: &[String]) -> Result<(), Error> {

@@ -6,7 +6,7 @@ use kit::TestClock;
 use kit::wait::scaled;
 use outbox::topics::WATERMARK_TOPIC;
 use ports::broker::{Batch, Broker, Published};
-use ports::{Error, Fault};
+use ports::{Error, FaultClass};
 
 use crate::proxy::Proxy;
 use crate::support::{
@@ -174,7 +174,7 @@ async fn only_records_of_a_missing_topic_of_another_service_are_refused() {
     let Published::Partial { sent, refused } = result else { panic!("{result:?}") };
     assert_eq!(sent.len(), 2, "{sent:?}");
     assert_eq!(refused.iter().map(|(row, _)| *row).collect::<Vec<_>>(), [mixed.records[1].0]);
-    assert_eq!(refused[0].1.fault(), Fault::SemiTransient, "it is tried again: {refused:?}");
+    assert_eq!(refused[0].1.fault(), FaultClass::SemiTransient, "it is tried again: {refused:?}");
     let own_topic = installation.kafka.options().topic(WATERMARK_TOPIC);
     delete_topic(&own_topic).await;
     let mut own = batch(P0, 2, installation.records(&[("d", "3")]));
@@ -229,7 +229,7 @@ async fn only_records_of_a_partition_without_a_leader_are_refused() {
         let Published::Partial { sent, refused } = result else { panic!("{result:?}") };
         assert_eq!(sent.len(), sent_before);
         assert_eq!(refused.iter().map(|(row, _)| *row).collect::<Vec<_>>(), [1_002]);
-        assert_eq!(refused[0].1.fault(), Fault::Transient, "it is tried again without limit: {refused:?}");
+        assert_eq!(refused[0].1.fault(), FaultClass::Transient, "it is tried again without limit: {refused:?}");
         assert!(begun.elapsed() < installation.kafka.options().delivery_timeout / 2, "{:?}", begun.elapsed());
         alone.records.retain(|(row, _)| *row == 1_002);
     }

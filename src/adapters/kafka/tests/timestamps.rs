@@ -1,7 +1,7 @@
 //! Timestamps that the broker refuses: more than an hour ahead.
 use kit::TestClock;
 use ports::broker::Published;
-use ports::{Error, Fault};
+use ports::{Error, FaultClass};
 
 use crate::support::{Installation, P0, batch, opened, options, servers};
 
@@ -36,5 +36,5 @@ async fn instance_with_a_clock_that_is_ahead_tries_its_records_again() {
     let Published::Aborted { refused, cause, .. } = result else { panic!("{result:?}") };
     let errors = refused.into_iter().map(|(_, error)| error).chain(cause.map(|failure| failure.error));
     let errors: Vec<Error> = errors.collect();
-    assert!(!errors.is_empty() && errors.iter().all(|error| error.fault() == Fault::SemiTransient), "{errors:?}");
+    assert!(!errors.is_empty() && errors.iter().all(|error| error.fault() == FaultClass::SemiTransient), "{errors:?}");
 }

@@ -8,7 +8,7 @@ use ports::broker::consumer_groups::ConsumerGroups;
 use ports::broker::topics::TopicReader;
 use ports::broker::{Broker, Published};
 use ports::probe::Probe;
-use ports::{Error, Fault};
+use ports::{Error, FaultClass};
 
 use crate::support::{Installation, P0, P1, TIMEOUT, batch, create_topic, opened, options, servers};
 
@@ -165,7 +165,7 @@ async fn event_to_a_missing_topic_is_refused_alone() {
 
     let Published::Aborted { refused, .. } = first else { panic!("it should have been aborted: {first:?}") };
     assert_eq!(refused.iter().map(|(row, _)| *row).collect::<Vec<_>>(), [mixed.records[1].0]);
-    assert_eq!(refused[0].1.fault(), Fault::SemiTransient, "it is tried again: {refused:?}");
+    assert_eq!(refused[0].1.fault(), FaultClass::SemiTransient, "it is tried again: {refused:?}");
     assert!(matches!(second, Published::Committed(_)), "{second:?}");
     let mut rest = mixed;
     rest.records.remove(1);

@@ -6,7 +6,7 @@ use kit::TestClock;
 use kit::wait::scaled;
 use ports::broker::{Batch, Broker, Published, Record};
 use ports::partitions::{PartitionNo, ProducerSessionId, Token};
-use ports::{Error, Fault};
+use ports::{Error, FaultClass};
 
 use crate::proxy::Proxy;
 use crate::support::{Installation, P0, P1, TIMEOUT, batch, create_topic, delete_topic, opened, options, servers};
@@ -39,7 +39,7 @@ async fn publish_both(
 }
 
 /// The fault of the only refused record.
-fn refusal(published: &Published) -> Fault {
+fn refusal(published: &Published) -> FaultClass {
     match published {
         Published::Aborted { refused, .. } => refused.first().map(|(_, error)| error.fault()),
         _ => None,
@@ -55,7 +55,7 @@ async fn refuse_at_once(installation: &Installation, session: &ProducerSessionId
         let begun = Instant::now();
         let (own, other) = publish_both(installation, session, topic, (token, "early")).await;
         assert!(matches!(own, Published::Committed(_)), "{own:?}");
-        assert_eq!(refusal(&other), Fault::Transient);
+        assert_eq!(refusal(&other), FaultClass::Transient);
         shortest = shortest.min(begun.elapsed());
         if shortest < Duration::from_secs(2) {
             return token + 1;
@@ -90,7 +90,11 @@ async fn event_for_a_topic_of_the_broker_itself_is_refused_alone() {
     let (own, other) = publish_both(&installation, &session, "__transaction_state", (1, "1")).await;
 
     assert!(matches!(own, Published::Committed(_)), "{own:?}");
-    assert_eq!(refusal(&other), Fault::SemiTransient, "it is tried again as often as the rules say, and then parked");
+    assert_eq!(
+        refusal(&other),
+        FaultClass::SemiTransient,
+        "it is tried again as often as the rules say, and then parked"
+    );
     assert_eq!(installation.values().await, ["1"]);
 }
 
@@ -108,7 +112,7 @@ async fn event_for_a_topic_that_was_deleted_is_refused_alone() {
     let (own, other) = publish_both(&installation, &session, &topic, (2, "2")).await;
 
     assert!(matches!(own, Published::Committed(_)), "{own:?}");
-    assert_eq!(refusal(&other), Fault::SemiTransient);
+    assert_eq!(refusal(&other), FaultClass::SemiTransient);
     assert_eq!(installation.values().await, ["1", "2"]);
 }
 
@@ -122,7 +126,7 @@ async fn partition_without_enough_replicas_blocks_no_other_key() {
         let (own, other) = publish_both(&installation, &session, &topic, (token, value)).await;
 
         assert!(matches!(own, Published::Committed(_)), "{own:?}");
-        assert_eq!(refusal(&other), Fault::Transient);
+        assert_eq!(refusal(&other), FaultClass::Transient);
     }
 
     assert_eq!(installation.values().await, ["1", "2"]);
@@ -141,7 +145,7 @@ async fn partition_without_a_leader_blocks_no_other_key() {
         let (own, other) = publish_both(&installation, &session, &topic, (token, value)).await;
 
         assert!(matches!(own, Published::Committed(_)), "{own:?}");
-        assert_eq!(refusal(&other), Fault::Transient);
+        assert_eq!(refusal(&other), FaultClass::Transient);
     }
 
     // The other session neither waits for the partition nor tries it.
@@ -159,7 +163,7 @@ async fn partition_with_a_moving_leader_is_awaited_together_with_a_failed_one() 
     let session = installation.session(0).await;
     proxy.refuse_records_of(Some(&topic));
     let (_, other) = publish_both(&installation, &session, &topic, (1, "1")).await;
-    assert_eq!(refusal(&other), Fault::Transient);
+    assert_eq!(refusal(&other), FaultClass::Transient);
 
     proxy.show_in_sync_replicas();
     let (before, begun) = (proxy.refusals(), Instant::now());
@@ -168,7 +172,7 @@ async fn partition_with_a_moving_leader_is_awaited_together_with_a_failed_one() 
         let (own, other) = publish_both(&installation, &session, &topic, (token, "2")).await;
 
         assert!(matches!(own, Published::Committed(_)), "{own:?}");
-        assert_eq!(refusal(&other), Fault::Transient);
+        assert_eq!(refusal(&other), FaultClass::Transient);
         if proxy.refusals() > before {
             break;
         }
@@ -185,7 +189,7 @@ async fn transaction_that_the_broker_cannot_end_ends_only_its_own_session() {
 
     let (own, other) = publish_both(&installation, &session, &topic, (1, "1")).await;
 
-    assert_eq!(refusal(&other), Fault::Transient);
+    assert_eq!(refusal(&other), FaultClass::Transient);
     let is_returned =
         matches!(&own, Published::Aborted { refused, cause: Some(_), reached: false } if refused.is_empty());
     assert!(is_returned, "{own:?}");

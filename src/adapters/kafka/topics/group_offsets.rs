@@ -52,7 +52,7 @@ pub(crate) fn committed_offsets(
 
 /// Commits the end of each partition in which the group has no offset. The group must have no member. A topic that was created a moment ago may
 /// not have its leaders in the client's view yet, so a failure that may pass is repeated.
-pub(crate) fn commit_ends(
+pub(crate) fn commit_end_offsets(
     options: &Options,
     contact: &Arc<BrokerContact>,
     group: &str,
@@ -67,7 +67,7 @@ pub(crate) fn commit_ends(
     }
 }
 
-/// One attempt of [`commit_ends`]. An event that was sent before belongs to no group that begins now, also where its transaction is only ending:
+/// One attempt of [`commit_end_offsets`]. An event that was sent before belongs to no group that begins now, also where its transaction is only ending:
 /// the end is the last stable offset once it has passed such transactions.
 fn try_commit_ends(
     options: &Options,

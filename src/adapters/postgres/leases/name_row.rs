@@ -5,7 +5,7 @@ use tokio_postgres::types::Type;
 use crate::connection::open_error::PostgresOpenError;
 use crate::connection::sql_value::{SqlValue, get};
 use crate::connection::statement_error::StatementError;
-use crate::leases::name_claimant::{DELETE_ROW, HEARTBEAT, NameClaimant, stop_requested};
+use crate::leases::instance_id_claimant::{DELETE_ROW, HEARTBEAT, InstanceIdClaimant, stop_requested};
 use crate::store::context::StoreContext;
 
 /// Writes the row if the name is free, belongs to this process, or its holder's heartbeat expired.
@@ -15,7 +15,7 @@ const WRITE_ROW_IF_FREE: &str = "INSERT INTO instance (name, session, pid, addre
        taken_at = excluded.taken_at, seen_at = excluded.seen_at
      WHERE instance.session = excluded.session OR instance.seen_at + make_interval(secs => $5) <= clock_timestamp() RETURNING 1";
 
-impl NameClaimant {
+impl InstanceIdClaimant {
     /// Takes the row, or returns the error that names its holder.
     pub(crate) async fn take_row(&self, context: &StoreContext) -> Result<(), PostgresOpenError> {
         let failed = |error: StatementError| PostgresOpenError::of_port(self.connector.location(), &error.into_port());

@@ -97,7 +97,7 @@ impl OrderStore for Postgres {
         keep: Duration,
     ) -> Result<Option<IdempotencyRecord>, Error> {
         let (context, subject, key) = (self.context(), subject.clone(), key.to_string());
-        self.run("mark_find", async move {
+        self.run("find_idempotency_record", async move {
             let text = "SELECT fingerprint, order_id FROM mark
                         WHERE subject = $1 AND key = $2 AND created_at >= statement_timestamp() - make_interval(secs => $3)";
             let values = [(&subject.as_str() as _, Type::TEXT), (&key as _, Type::TEXT), (&seconds(keep) as _, Type::FLOAT8)];
@@ -112,7 +112,7 @@ impl OrderStore for Postgres {
 
     async fn sweep_idempotency_records(&self, keep: Duration, limit: u32) -> Result<u64, Error> {
         let context = self.context();
-        self.run("mark_sweep", async move {
+        self.run("sweep_idempotency_records", async move {
             let session = context.service_session().await?;
             // The rows of `idempotency` expire by themselves and are deleted here as well.
             session.execute(DELETE_EXPIRED_KEYS, &[(&i64::from(limit), Type::INT8)]).await?;

@@ -7,7 +7,7 @@ use crate::connection::open_error::PostgresOpenError;
 use crate::connection::server_timeline;
 use crate::connection::sql_value::get;
 use crate::idempotency::{keys, release};
-use crate::leases::instance_name::InstanceNameLease;
+use crate::leases::instance_id_lease::InstanceIdLease;
 use crate::orders::commit_queue::CommitQueue;
 use crate::orders::committer;
 use crate::outbox::rounds::relay_queue::RelayQueue;
@@ -24,7 +24,7 @@ pub(crate) struct OpenedStore {
     pub(crate) relay: Arc<RelayQueue>,
     pub(crate) wake: WakeTasks,
     /// `None` for an operator, who needs no name.
-    pub(crate) name: Option<InstanceNameLease>,
+    pub(crate) name: Option<InstanceIdLease>,
     pub(crate) tasks: BackgroundTasks,
 }
 
@@ -39,7 +39,7 @@ pub(crate) async fn for_service(options: Arc<Options>, connector: Connector) -> 
         });
     }
     let tasks = BackgroundTasks::default();
-    let name = InstanceNameLease::acquire(&connector, &context, &tasks).await?;
+    let name = InstanceIdLease::acquire(&connector, &context, &tasks).await?;
     keys::release_held_keys(&context)
         .await
         .map_err(|error| PostgresOpenError::of_port(connector.location(), &error.into_port()))?;

@@ -14,7 +14,7 @@ use tracing::Instrument;
 use crate::connection::connector::Connector;
 use crate::connection::open_error::PostgresOpenError;
 use crate::connection::statement_error::StatementResult;
-use crate::leases::instance_name::NameLost;
+use crate::leases::instance_id_lease::InstanceIdLost;
 use crate::store::context::StoreContext;
 use crate::store::open::{self, OpenedStore};
 use crate::store::options::Options;
@@ -118,7 +118,7 @@ impl Postgres {
 
     /// Waits until another process has taken this instance's name, and returns its description. This process may then no longer act
     /// under the name: drain and exit. Never returns otherwise. Cancel-safe.
-    pub async fn lost(&self) -> NameLost {
+    pub async fn lost(&self) -> InstanceIdLost {
         match &self.inner.opened.name {
             Some(name) => name.lost().await,
             None => std::future::pending().await,

@@ -104,7 +104,7 @@ impl Postgres {
         let context = self.context();
         let weak = weak_settings(&context.options).await;
         let weak_settings = weak.map_err(|error| Error::Unreachable(error.to_string()))?;
-        self.run("checkup", async move { report(&context, weak_settings).await }).await
+        self.run("server_report", async move { report(&context, weak_settings).await }).await
     }
 }
 

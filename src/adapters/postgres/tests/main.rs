@@ -9,7 +9,7 @@ mod archive {
 mod commits;
 mod conformance;
 mod debezium_view;
-mod instance_name;
+mod instance_id_lease;
 mod migrations;
 mod outages;
 mod proxy;

@@ -5,7 +5,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::connection::client::Redis;
-use crate::store::name_taken_over::NameTakenOver;
+use crate::store::instance_id_taken_over::InstanceIdTakenOver;
 use crate::store::options::Durability;
 use crate::store::scripts::StoreScripts;
 use crate::wake::queues::WakeQueues;
@@ -31,7 +31,7 @@ pub(crate) struct StoreInner {
     pub(crate) known_risk: Mutex<Option<String>>,
     /// Whether this process has released its name. Locked while the name is renewed or released, so that no renewal follows the release.
     pub(crate) name_released: tokio::sync::Mutex<bool>,
-    pub(crate) name_taken_over: watch::Sender<Option<NameTakenOver>>,
+    pub(crate) instance_id_taken_over: watch::Sender<Option<InstanceIdTakenOver>>,
     pub(crate) wake: WakeQueues,
 }
 

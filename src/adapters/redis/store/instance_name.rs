@@ -11,7 +11,7 @@ use crate::connection::client::Redis;
 use crate::store::arguments::ScriptArguments;
 use crate::store::call::{millis, run_script};
 use crate::store::client::RedisStore;
-use crate::store::name_taken_over::NameTakenOver;
+use crate::store::instance_id_taken_over::InstanceIdTakenOver;
 use crate::store::open_error::StoreOpenError;
 use crate::store::options::StoreOptions;
 use crate::store::reply::Reply;
@@ -38,8 +38,8 @@ impl RedisStore {
     }
 
     /// Resolves when another process has taken over the instance name. Cancel-safe.
-    pub async fn lost(&self) -> NameTakenOver {
-        let mut receiver = self.inner.name_taken_over.subscribe();
+    pub async fn lost(&self) -> InstanceIdTakenOver {
+        let mut receiver = self.inner.instance_id_taken_over.subscribe();
         match receiver.wait_for(Option::is_some).await.map(|value| value.clone()) {
             Ok(Some(taken_over)) => taken_over,
             _ => std::future::pending().await,
@@ -91,7 +91,9 @@ impl RedisStore {
         } else {
             format!("installation {installation}, made after this Redis had lost installation {}", self.installation())
         };
-        self.inner.name_taken_over.send_replace(Some(NameTakenOver { instance: instance.to_owned(), by: by.clone() }));
+        self.inner
+            .instance_id_taken_over
+            .send_replace(Some(InstanceIdTakenOver { instance: instance.to_owned(), by: by.clone() }));
         by
     }
 
@@ -105,7 +107,7 @@ impl RedisStore {
         let result = match &self.inner.held_name {
             Some(name) => {
                 let arguments = ScriptArguments::new().text(name).text(self.boot_id());
-                self.write("let_go", &self.inner.scripts.release_name, arguments).await.map(drop)
+                self.write("instance_id_release", &self.inner.scripts.release_name, arguments).await.map(drop)
             }
             None => Ok(()),
         };
@@ -167,7 +169,8 @@ async fn try_acquire(
         .number(millis(options.dead_after))
         .text(random_uuid(options.rng.next_u64(), options.rng.next_u64()))
         .number(options.partitions);
-    let mut reply = Reply::of(run_script(redis, prefix, "hold", &scripts.acquire_name, arguments).await?)?;
+    let mut reply =
+        Reply::of(run_script(redis, prefix, "instance_id_acquire", &scripts.acquire_name, arguments).await?)?;
     let holder = NameHolder {
         is_caller: reply.flag(0)?,
         boot_id: reply.text(1)?,

@@ -87,7 +87,7 @@ impl RedisStore {
             durability,
             known_risk: Mutex::new(None),
             name_released: tokio::sync::Mutex::new(false),
-            name_taken_over: watch::Sender::new(None),
+            instance_id_taken_over: watch::Sender::new(None),
             wake: WakeQueues::default(),
         };
         Self { inner: Arc::new(inner) }

@@ -91,7 +91,7 @@ pub const GONE: &str = "the endpoint answered with status 410";
 
 /// What a response, or its absence, means.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum AttemptVerdict {
     /// 2xx: the event is delivered.
     Accepted,
     /// 410: the endpoint asks for no further event, by the specification of Standard Webhooks.
@@ -125,14 +125,14 @@ pub fn status_of_failure(reason: &str) -> Option<u16> {
 }
 
 /// The verdict on a call.
-pub fn verdict(result: &Result<u16, EndpointError>) -> Verdict {
-    let failed = |failure_type, reason: String, endpoint| Verdict::Failed {
+pub fn verdict(result: &Result<u16, EndpointError>) -> AttemptVerdict {
+    let failed = |failure_type, reason: String, endpoint| AttemptVerdict::Failed {
         failure: IntakeFailure { failure_type, class: FAILURE_CLASS, reason },
         endpoint,
     };
     match result {
-        Ok(200..=299) => Verdict::Accepted,
-        Ok(410) => Verdict::Gone,
+        Ok(200..=299) => AttemptVerdict::Accepted,
+        Ok(410) => AttemptVerdict::Gone,
         Ok(status) => {
             let (failure_type, endpoint) = match status {
                 408 => (FailureType::Timeout, EndpointState::Down),
@@ -152,17 +152,20 @@ pub fn verdict(result: &Result<u16, EndpointError>) -> Verdict {
 mod tests {
     #[test]
     fn status_of_a_failure_is_read_from_its_reason() {
-        let error =
-            EndpointError { fault: Fault::Transient, failure_type: FailureType::Timeout, reason: "no response".into() };
+        let error = EndpointError {
+            fault: FaultClass::Transient,
+            failure_type: FailureType::Timeout,
+            reason: "no response".into(),
+        };
         let cases = [(Ok(503), Some(503)), (Ok(302), Some(302)), (Ok(404), Some(404)), (Err(error), None)];
         for (result, expected) in cases {
-            let Verdict::Failed { failure, .. } = verdict(&result) else { panic!("{result:?}") };
+            let AttemptVerdict::Failed { failure, .. } = verdict(&result) else { panic!("{result:?}") };
             assert_eq!(status_of_failure(&failure.reason), expected, "{}", failure.reason);
         }
     }
 
     use domain::WebhookId;
-    use ports::Fault;
+    use ports::FaultClass;
     use ports::endpoint::webhooks::WebhookSecret;
 
     use super::*;
@@ -262,18 +265,18 @@ mod tests {
     #[test]
     fn status_decides_between_accepted_gone_and_failed() {
         let all = |expected: EndpointState, statuses: &[u16]| {
-            let shows =
-                |status| matches!(verdict(&Ok(status)), Verdict::Failed { endpoint, .. } if endpoint == expected);
+            let shows = |status| matches!(verdict(&Ok(status)), AttemptVerdict::Failed { endpoint, .. } if endpoint == expected);
             statuses.iter().all(|status| shows(*status))
         };
 
-        assert!([200, 201, 202, 204, 299].into_iter().all(|status| verdict(&Ok(status)) == Verdict::Accepted));
-        assert_eq!(verdict(&Ok(410)), Verdict::Gone);
+        assert!([200, 201, 202, 204, 299].into_iter().all(|status| verdict(&Ok(status)) == AttemptVerdict::Accepted));
+        assert_eq!(verdict(&Ok(410)), AttemptVerdict::Gone);
         assert!(all(EndpointState::Works, &[301, 400, 401, 404, 409, 422, 500, 501]));
         assert!(all(EndpointState::Down, &[408, 502, 504]));
         assert!(all(EndpointState::Overloaded, &[429, 503]));
-        let error = EndpointError { fault: Fault::Transient, failure_type: FailureType::Network, reason: "cut".into() };
-        let Verdict::Failed { failure, endpoint: EndpointState::Down } = verdict(&Err(error)) else {
+        let error =
+            EndpointError { fault: FaultClass::Transient, failure_type: FailureType::Network, reason: "cut".into() };
+        let AttemptVerdict::Failed { failure, endpoint: EndpointState::Down } = verdict(&Err(error)) else {
             panic!("it failed")
         };
         assert_eq!((failure.failure_type, failure.reason.as_str()), (FailureType::Network, "cut"));

@@ -1,6 +1,6 @@
 //! Changes to one row: retry and park.
 use app::error::QueryError;
-use app::operators::outbox::Operations;
+use app::operators::outbox::OutboxOperations;
 use app::port_types::RowId;
 
 use super::super::super::confirm;
@@ -33,7 +33,7 @@ impl RowArguments {
     /// Runs the action after confirmation, reports it, and prints the row with --json or --dry-run.
     async fn run(
         &self,
-        operations: &Operations,
+        operations: &OutboxOperations,
         verb: &str,
         done: &str,
         action: impl AsyncFnOnce(RowId, &str, &str) -> Result<(), QueryError>,
@@ -48,19 +48,19 @@ impl RowArguments {
         if json || self.dry_run { print_row(&find_row(operations, self.id).await?, json) } else { Ok(()) }
     }
 
-    async fn confirm(&self, operations: &Operations, verb: &str) -> Result<(), Failure> {
+    async fn confirm(&self, operations: &OutboxOperations, verb: &str) -> Result<(), Failure> {
         let row = find_row(operations, self.id).await?;
         let shown = format!("row {} ({}, {} of key {})", row.id, row.status.as_str(), row.kind, row.key);
         confirm::require_if_interactive(self.yes, &format!("{verb} {shown}?"))
     }
 }
 
-pub(super) async fn retry(operations: &Operations, arguments: &RowArguments) -> Result<(), Failure> {
+pub(super) async fn retry(operations: &OutboxOperations, arguments: &RowArguments) -> Result<(), Failure> {
     let retry = async |id, operator: &str, reason: &str| operations.retry(id, operator, reason).await;
     arguments.run(operations, "Retry", "is due now", retry).await
 }
 
-pub(super) async fn park(operations: &Operations, arguments: &RowArguments) -> Result<(), Failure> {
+pub(super) async fn park(operations: &OutboxOperations, arguments: &RowArguments) -> Result<(), Failure> {
     let park = async |id, operator: &str, reason: &str| operations.park(id, operator, reason).await;
     arguments.run(operations, "Park", "is parked", park).await
 }

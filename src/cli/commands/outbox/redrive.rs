@@ -2,7 +2,7 @@
 use std::time::Duration;
 
 use api::{Pace, PacedRedrive, row_document};
-use app::operators::outbox::Operations;
+use app::operators::outbox::OutboxOperations;
 use app::port_types::{Audit, EventKey, FailureType, RowFilter, RowStatus, RowView};
 use app::units::duration;
 use serde_json::{Value, json};
@@ -40,7 +40,7 @@ pub(crate) struct RedriveArguments {
     options: RedriveOptions,
 }
 
-pub(super) async fn redrive(operations: &Operations, arguments: RedriveArguments) -> Result<(), Failure> {
+pub(super) async fn redrive(operations: &OutboxOperations, arguments: RedriveArguments) -> Result<(), Failure> {
     let RedriveArguments { key, kind, failure: failure_type, older_than, limit, options } = arguments;
     let RedriveOptions { dry_run, rate, yes, reason, output } = options;
     let filter = RowFilter { status: Some(RowStatus::Parked), key, kind, failure_type, older_than, after: None };

@@ -1,7 +1,7 @@
 //! Lists rows and partitions.
 use api::{partition_document, row_document};
 use app::contract::rfc3339;
-use app::operators::outbox::Operations;
+use app::operators::outbox::OutboxOperations;
 use app::port_types::{PartitionView, RowFilter, RowId, RowStatus, RowView};
 
 use super::super::super::failure::Failure;
@@ -31,7 +31,7 @@ const PARTITION_COLUMNS: [TableColumn; 7] = [
 ];
 
 pub(super) async fn list(
-    operations: &Operations,
+    operations: &OutboxOperations,
     mut filter: RowFilter,
     limit: u32,
     json: bool,
@@ -101,7 +101,7 @@ pub(super) fn tone(status: RowStatus) -> Tone {
 }
 
 /// The row with this id; a failure that names it if there is none.
-pub(super) async fn find_row(operations: &Operations, id: RowId) -> Result<RowView, Failure> {
+pub(super) async fn find_row(operations: &OutboxOperations, id: RowId) -> Result<RowView, Failure> {
     operations.row(id).await.map_err(|error| Failure::querying(error, format!("row {id}")))
 }
 
@@ -110,7 +110,7 @@ pub(super) fn print_row(row: &RowView, json: bool) -> Result<(), Failure> {
     print_line(&if json { row_document(row).to_string() } else { rows_table(one, Screen::of_stdout()) })
 }
 
-pub(super) async fn partitions(operations: &Operations, json: bool) -> Result<(), Failure> {
+pub(super) async fn partitions(operations: &OutboxOperations, json: bool) -> Result<(), Failure> {
     let views = operations.partitions().await?;
     if json {
         return views.into_iter().try_for_each(|view| print_line(&partition_document(view).to_string()));

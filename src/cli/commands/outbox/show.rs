@@ -1,7 +1,7 @@
 //! `outbox show`: everything about one row: its state, why it is in it, and the record that it publishes.
 use api::{OutboxRecordDocument, pretty_json, row_diagnosis_document, row_document, row_record_document};
 use app::error::QueryError;
-use app::operators::outbox::Operations;
+use app::operators::outbox::OutboxOperations;
 use app::port_types::RowId;
 use domain::RegionId;
 use posthaste::Config;
@@ -26,7 +26,7 @@ struct ShownRow {
     why: Value,
 }
 
-pub(super) async fn show(config: &Config, operations: &Operations, id: RowId, json: bool) -> Result<(), Failure> {
+pub(super) async fn show(config: &Config, operations: &OutboxOperations, id: RowId, json: bool) -> Result<(), Failure> {
     let diagnosis = of_row(operations, id).await?;
     let record = match operations.event(id).await {
         Ok(event) => Some(row_record_document(&event, &RegionId::new(&config.region.id))),

@@ -1,7 +1,7 @@
 //! `outbox why`: explains why an event has not been sent, or where it was sent.
 use api::row_diagnosis_document;
 use app::error::QueryError;
-use app::operators::outbox::Operations;
+use app::operators::outbox::OutboxOperations;
 use app::port_types::{EventKey, RowDiagnosis, RowId, RowSelector};
 use domain::EventId;
 use posthaste::config::BrokerKind;
@@ -50,7 +50,11 @@ fn target(text: &str) -> Result<Target, String> {
     }
 }
 
-pub(super) async fn why(operations: &Operations, broker: BrokerKind, arguments: &Arguments) -> Result<(), Failure> {
+pub(super) async fn why(
+    operations: &OutboxOperations,
+    broker: BrokerKind,
+    arguments: &Arguments,
+) -> Result<(), Failure> {
     let diagnosis = diagnose(operations, &arguments.selector).await?;
     let now = operations.now();
     if arguments.output.is_json() {
@@ -59,7 +63,7 @@ pub(super) async fn why(operations: &Operations, broker: BrokerKind, arguments: 
     print_line(&explanation(&diagnosis, broker, now, &[], Screen::of_stdout()).join("\n"))
 }
 
-async fn diagnose(operations: &Operations, selector: &SelectorArguments) -> Result<RowDiagnosis, Failure> {
+async fn diagnose(operations: &OutboxOperations, selector: &SelectorArguments) -> Result<RowDiagnosis, Failure> {
     let named = |selector: RowSelector, name: String| async move {
         operations.diagnose(selector).await.map_err(|error| Failure::querying(error, name))
     };
@@ -86,7 +90,7 @@ async fn diagnose(operations: &Operations, selector: &SelectorArguments) -> Resu
 }
 
 /// The diagnosis of one row; of its key where its event was deleted.
-pub(super) async fn of_row(operations: &Operations, id: RowId) -> Result<RowDiagnosis, Failure> {
+pub(super) async fn of_row(operations: &OutboxOperations, id: RowId) -> Result<RowDiagnosis, Failure> {
     let row = find_row(operations, id).await?;
     match operations.diagnose(RowSelector::Event(row.event_id)).await {
         Err(QueryError::NotFound) => Ok(operations.diagnose(RowSelector::Key(row.key)).await?),

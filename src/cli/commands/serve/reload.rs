@@ -4,7 +4,7 @@ use std::future::pending;
 use std::path::PathBuf;
 
 use posthaste::config::masked;
-use posthaste::{Environment, Mistakes, Service};
+use posthaste::{ConfigErrors, Environment, Service};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::cli::failure::Failure;
@@ -65,7 +65,7 @@ impl Reloader {
 }
 
 /// Every setting with its text; the texts of secrets are masked, so that a changed secret is not noticed.
-fn settings(file: Option<&PathBuf>, environment: &Environment) -> Result<BTreeMap<String, String>, Mistakes> {
+fn settings(file: Option<&PathBuf>, environment: &Environment) -> Result<BTreeMap<String, String>, ConfigErrors> {
     let rows = masked(file.map(PathBuf::as_path), environment)?;
     Ok(rows.into_iter().map(|(key, text, _)| (key, text)).collect())
 }

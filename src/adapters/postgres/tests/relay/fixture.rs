@@ -106,14 +106,14 @@ impl RelayFixture {
     }
 
     /// Starts a round that waits until the plug is removed.
-    pub async fn plug(&self) -> Plug {
+    pub async fn plug(&self) -> BlockedRound {
         let client = self.database.client().await;
         client.batch_execute("BEGIN; LOCK TABLE outbox IN ACCESS EXCLUSIVE MODE").await.unwrap();
         let stale = LeaseFence { epoch: 0, ..self.fences[PARTITIONS as usize - 1].clone() };
         let store = self.store.clone();
         let claimed = tokio::spawn(async move { claim(&store, &stale, 1).await });
         self.until_waiting_for("relation").await;
-        Plug { client, claimed }
+        BlockedRound { client, claimed }
     }
 
     /// Waits until a session waits for a lock of this kind: `relation` or `transactionid`.
@@ -138,12 +138,12 @@ impl RelayFixture {
 }
 
 /// A round that waits for a table.
-pub struct Plug {
+pub struct BlockedRound {
     client: Client,
     claimed: tokio::task::JoinHandle<Result<Claimed, Error>>,
 }
 
-impl Plug {
+impl BlockedRound {
     /// Lets the round end.
     pub async fn commit(self) {
         self.client.batch_execute("COMMIT").await.unwrap();

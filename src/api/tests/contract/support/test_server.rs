@@ -14,7 +14,7 @@ use app::consume::topic_reads::TopicReads;
 use app::health::{Component, HealthBoard};
 use app::operators::dead_letters::DeadLetters;
 use app::operators::dead_letters_by_topic::DeadLettersByTopic;
-use app::operators::outbox::Operations;
+use app::operators::outbox::OutboxOperations;
 use app::queries::Queries;
 use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
 use kit::{Reference, TestClock};
@@ -131,7 +131,7 @@ impl TestServer {
                 app::policy::breaker::Options::default(),
                 1000,
             )),
-            operations: Arc::new(Operations::new(
+            operations: Arc::new(OutboxOperations::new(
                 Arc::new(UnusedPorts),
                 outbox.clone(),
                 Arc::new(UnusedPorts),

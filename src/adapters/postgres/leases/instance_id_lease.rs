@@ -12,7 +12,7 @@ use crate::connection::connector::Connector;
 use crate::connection::open_error::PostgresOpenError;
 use crate::connection::sql_value::get;
 use crate::connection::statement_error::{StatementResult, broken};
-use crate::leases::name_claimant::NameClaimant;
+use crate::leases::instance_id_claimant::InstanceIdClaimant;
 use crate::store::context::StoreContext;
 
 /// Longest wait for the release of the name when the store closes.
@@ -20,7 +20,7 @@ const RELEASE_WAIT_MAX: Duration = Duration::from_secs(2);
 
 /// Another process took the instance's name while this one ran.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NameLost {
+pub struct InstanceIdLost {
     /// The instance id that was taken.
     pub instance: String,
     /// The process that has it now, as far as known.
@@ -28,13 +28,13 @@ pub struct NameLost {
 }
 
 /// The held name and the task that keeps it.
-pub(crate) struct InstanceNameLease {
-    lost: watch::Receiver<Option<NameLost>>,
+pub(crate) struct InstanceIdLease {
+    lost: watch::Receiver<Option<InstanceIdLost>>,
     stop: watch::Sender<bool>,
     stopped: watch::Receiver<bool>,
 }
 
-impl InstanceNameLease {
+impl InstanceIdLease {
     /// Takes the name, or returns the error that names its holder.
     pub(crate) async fn acquire(
         connector: &Connector,
@@ -44,7 +44,8 @@ impl InstanceNameLease {
         let session = draw_session(context)
             .await
             .map_err(|error| PostgresOpenError::of_port(connector.location(), &error.into_port()))?;
-        let claimant = NameClaimant { connector: connector.clone(), options: Arc::clone(&context.options), session };
+        let claimant =
+            InstanceIdClaimant { connector: connector.clone(), options: Arc::clone(&context.options), session };
         let (lost_sender, lost) = watch::channel(None);
         let (stop, mut stopping) = watch::channel(false);
         let (stopped_sender, stopped) = watch::channel(false);
@@ -61,7 +62,7 @@ impl InstanceNameLease {
                 None => claimant.keep_row(&context, &mut stopping).await,
             };
             if let Err(by) = kept {
-                lost_sender.send_replace(Some(NameLost { instance: claimant.name().into(), by }));
+                lost_sender.send_replace(Some(InstanceIdLost { instance: claimant.name().into(), by }));
             }
             // Fails if the store was dropped meanwhile.
             let _ = stopped_sender.send(true);
@@ -70,7 +71,7 @@ impl InstanceNameLease {
     }
 
     /// Waits until another process has the name. Cancel-safe.
-    pub(crate) async fn lost(&self) -> NameLost {
+    pub(crate) async fn lost(&self) -> InstanceIdLost {
         let mut receiver = self.lost.clone();
         let lost = receiver.wait_for(Option::is_some).await.ok().and_then(|lost| lost.clone());
         match lost {

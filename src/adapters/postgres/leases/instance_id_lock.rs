@@ -10,7 +10,7 @@ use uuid::Uuid;
 use crate::connection::connector::DedicatedConnection;
 use crate::connection::open_error::PostgresOpenError;
 use crate::connection::sql_value::SqlValue;
-use crate::leases::name_claimant::{DELETE_ROW, NameClaimant, stop_requested};
+use crate::leases::instance_id_claimant::{DELETE_ROW, InstanceIdClaimant, stop_requested};
 
 /// The lock's key. It contains the schema: two installations in one database may have instances of the same name.
 macro_rules! key {
@@ -49,7 +49,7 @@ const ATTEMPT_INTERVAL: Duration = Duration::from_millis(50);
 const RECONNECT_PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
 
 /// The connection whose session holds the lock.
-pub(crate) struct NameLock {
+pub(crate) struct InstanceIdLock {
     connection: DedicatedConnection,
     backend: i32,
 }
@@ -71,11 +71,11 @@ enum LockAttempt {
     Released,
 }
 
-impl NameClaimant {
+impl InstanceIdClaimant {
     /// Takes the lock. A holder whose heartbeat expired is ended, and so is the session `former_backend` of this process, which the
     /// server has not missed yet. A process that had the name waits for a holder without a row, however long it takes: it may be a connection of
     /// its own that broke before it wrote its row, and another process writes its row at once.
-    pub(crate) async fn take_lock(&self, former_backend: Option<i32>) -> Result<NameLock, PostgresOpenError> {
+    pub(crate) async fn take_lock(&self, former_backend: Option<i32>) -> Result<InstanceIdLock, PostgresOpenError> {
         let connection = self.connector.connect("lock").await?;
         let client = &connection.client;
         let failed = |error: tokio_postgres::Error| PostgresOpenError::of(self.connector.location(), &error);
@@ -85,7 +85,7 @@ impl NameClaimant {
             match self.try_lock(client).await.map_err(failed)? {
                 LockAttempt::Acquired { backend } => {
                     self.write_row(client, backend).await.map_err(failed)?;
-                    return Ok(NameLock { connection, backend });
+                    return Ok(InstanceIdLock { connection, backend });
                 }
                 LockAttempt::Held { backend, session, heartbeat_expired, .. }
                     if heartbeat_expired || (Some(backend) == former_backend && session == Some(self.session)) =>
@@ -148,7 +148,7 @@ impl NameClaimant {
     /// (its description).
     pub(crate) async fn keep_lock(
         &self,
-        mut lock: NameLock,
+        mut lock: InstanceIdLock,
         stopping: &mut watch::Receiver<bool>,
     ) -> Result<(), String> {
         loop {
@@ -182,7 +182,7 @@ impl NameClaimant {
     }
 
     /// Takes the lock again, however long the server is away. The error describes the process that has it instead.
-    async fn retake_lock(&self, former_backend: i32) -> Result<NameLock, String> {
+    async fn retake_lock(&self, former_backend: i32) -> Result<InstanceIdLock, String> {
         let mut pause = RECONNECT_PAUSES.0;
         loop {
             match self.take_lock(Some(former_backend)).await {

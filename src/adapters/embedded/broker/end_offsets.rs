@@ -32,7 +32,7 @@ pub(crate) fn offset_of(place: i64) -> u64 {
 /// Topics and ends, shared by the writer, which advances them after each commit, and the readers. They may lag behind another process's
 /// appends, but never include an uncommitted record.
 #[derive(Default)]
-pub(crate) struct LogEnds {
+pub(crate) struct EndOffsets {
     topics: RwLock<HashMap<Arc<str>, LogTopic>>,
     /// Topics that clients may write to although this process has not used them yet.
     admitted: RwLock<HashSet<String>>,
@@ -40,7 +40,7 @@ pub(crate) struct LogEnds {
     arrived: Notify,
 }
 
-impl LogEnds {
+impl EndOffsets {
     /// A topic that this process knows, and its shared name.
     pub(crate) fn topic(&self, name: &str) -> Option<(Arc<str>, LogTopic)> {
         self.topics.read().get_key_value(name).map(|(name, topic)| (name.clone(), *topic))
@@ -88,7 +88,7 @@ impl LogEnds {
         self.arrived.notify_waiters();
     }
 
-    /// Notified by each [`LogEnds::advance`].
+    /// Notified by each [`EndOffsets::advance`].
     pub(crate) fn arrived(&self) -> &Notify {
         &self.arrived
     }

@@ -5,7 +5,7 @@ use tokio::sync::mpsc::UnboundedSender;
 
 /// Held until the publisher has the report of the batch. The cycle ends with its last ticket, however that is dropped.
 #[derive(Clone, Debug)]
-pub struct CycleTicket {
+pub struct CycleGuard {
     _cycle: Arc<OpenCycle>,
 }
 
@@ -22,7 +22,7 @@ impl Drop for OpenCycle {
     }
 }
 
-impl CycleTicket {
+impl CycleGuard {
     /// The first ticket of a cycle; its clones are the others. The cycle's number is sent when the last one is dropped.
     pub fn new(number: u64, ended: UnboundedSender<u64>) -> Self {
         Self { _cycle: Arc::new(OpenCycle { number, ended }) }

@@ -20,14 +20,14 @@ pub(crate) const DELETE_ROW: &str = "DELETE FROM instance WHERE name = $1 AND se
 
 /// A process that takes or keeps the instance's name.
 #[derive(Clone)]
-pub(crate) struct NameClaimant {
+pub(crate) struct InstanceIdClaimant {
     pub(crate) connector: Connector,
     pub(crate) options: Arc<Options>,
     /// A UUID of this process, by which it recognises its own row.
     pub(crate) session: Uuid,
 }
 
-impl NameClaimant {
+impl InstanceIdClaimant {
     /// The configured instance id.
     pub(crate) fn name(&self) -> &str {
         &self.options.instance.0

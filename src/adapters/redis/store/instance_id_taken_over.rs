@@ -2,7 +2,7 @@
 
 /// Another process has taken over this process's instance name: every write of this process that needs the name is refused from now on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NameTakenOver {
+pub struct InstanceIdTakenOver {
     /// `instance.id` of this process.
     pub instance: String,
     /// Another process, or the installation that replaced the one of this process when the server had lost its data.
