@@ -271,7 +271,7 @@ impl OutboxPublisher {
         self.run_due(ctx);
     }
 
-    /// Partitions moved: scans before the next heartbeat, once for all moves of the meantime.
+    /// Schedules one lease scan before the next heartbeat; all partition moves until then share it.
     fn scan_soon(&mut self, ctx: &mut Context<Self>) {
         let Some(delay) = scan_delay(self.membership.rank().rank, self.options.heartbeat) else { return };
         if self.peers.request_scan() {

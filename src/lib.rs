@@ -209,7 +209,7 @@ impl Service {
             if report.unfinished_actors.is_empty() && partitions_left == 0 {
                 ""
             } else {
-                " with unfinished work; the next start settles it"
+                " with unfinished work; the next owner of each partition resolves its open batch"
             }
         );
         report

@@ -24,7 +24,7 @@ pub struct Membership {
     heartbeats: u64,
     /// Number of accepted scans.
     scans: u64,
-    /// Partitions that are being handed over: they do not run any more.
+    /// Partitions that are being handed over; the publisher starts no batch for them.
     handing_over: BTreeSet<PartitionNo>,
     store_is_down: bool,
     /// Whether the last scan found locked lease rows.

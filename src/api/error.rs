@@ -80,7 +80,7 @@ pub(crate) struct FieldError {
     /// The path of the part, such as `items[0].price`.
     #[schema(example = "items[0].price")]
     pub(crate) field: String,
-    /// What is required of it.
+    /// The requirement.
     #[schema(example = "must be zero or more")]
     pub(crate) message: Cow<'static, str>,
 }
@@ -111,7 +111,7 @@ pub(crate) struct ProblemBody<'a> {
     title: &'static str,
     #[schema(example = 400, minimum = 400, maximum = 599)]
     status: u16,
-    /// What happened, in one sentence.
+    /// The error, in one sentence.
     #[schema(example = "the body is not a valid order")]
     detail: &'a str,
     /// The path of the request.

@@ -1,4 +1,4 @@
-//! What every request needs: the application behind HTTP, and values computed once instead of per request.
+//! State that every request uses: the application behind HTTP, and values computed once instead of per request.
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -24,7 +24,7 @@ use crate::console::session::ConsoleSessions;
 use crate::http::concurrency_limiters::ConcurrencyLimiters;
 use crate::http::options::Options;
 
-/// What a [`HttpState`] is built from.
+/// The parts of an [`HttpState`].
 pub struct StateParts {
     /// Sends commands to the actors and lists them.
     pub dispatch: Arc<dyn Dispatch>,

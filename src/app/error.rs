@@ -76,7 +76,7 @@ pub enum QueryError {
     /// An operator action failed after a part of it was done.
     #[error("{done}; then it failed: {cause}")]
     PartlyDone {
-        /// What was done for certain, for the operator.
+        /// Effects that are certain, for the operator.
         done: String,
         /// The failure of the part that followed; that part may have changed something, too.
         cause: String,

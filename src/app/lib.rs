@@ -29,7 +29,7 @@ pub mod commands {
 }
 
 pub mod consume {
-    //! What consuming a message means: decoding, the region rule, the chain of handlers of each event type. Also the reads of programs
+    //! Consumption of a message: decoding, the region rule, the chain of handlers of each event type. Also the reads of programs
     //! outside the service, which consume without a broker's client.
     pub mod chain;
     pub mod event_handler;
@@ -46,7 +46,7 @@ pub mod consume {
 }
 
 pub mod operators {
-    //! What operators may read and change: outbox rows and dead letters.
+    //! Reads and changes of operators: outbox rows and dead letters.
     pub mod dead_letters;
     pub mod dead_letters_by_topic;
     pub mod outbox;

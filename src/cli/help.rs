@@ -1,13 +1,13 @@
 //! Examples and exit codes of the commands, for `--help` and the manual pages.
 use clap::Command;
 
-/// What every command exits with.
+/// Exit codes of every command.
 const EXIT_STATUS: &str = "0 done, 1 failed, 2 wrong arguments, 78 mistakes in the configuration (or the store lacks migrations or has another \
      number of partitions)";
-/// What `serve`, `relay` and `demo` also exit with.
+/// Further exit codes of `serve`, `relay` and `demo`.
 const EXIT_STATUS_OF_SERVICE: &str =
     "70 the supervision tree gave up (or a listener failed or the instance name was lost), 130 a second signal";
-/// What `doctor` exits with. It reports missing migrations and another number of partitions with 1, not with 78.
+/// Exit codes of `doctor`. It reports missing migrations and another number of partitions with 1, not with 78.
 const EXIT_STATUS_OF_DOCTOR: &str =
     "0 nothing is wrong, 1 a check found something, 2 wrong arguments, 78 mistakes in the configuration";
 

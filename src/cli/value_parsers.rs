@@ -30,7 +30,7 @@ pub(super) fn event_type(text: &str) -> Result<String, String> {
         .map_err(|_| "a type must not be empty or contain control characters".to_owned())
 }
 
-/// What an operator did to rows.
+/// An operator's action on rows.
 pub(super) fn operator_action() -> impl TypedValueParser<Value = OperatorAction> {
     names(OperatorAction::ALL.map(|action| (action.as_str(), action)).to_vec())
 }

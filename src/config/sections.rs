@@ -78,7 +78,7 @@ pub enum CacheKind {
     Redis,
 }
 
-/// What happens at the start on a Redis store that may lose orders.
+/// The reaction at the start to a Redis store that may lose orders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WeakDurability {

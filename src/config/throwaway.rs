@@ -53,7 +53,7 @@ mod tests {
         [topics."Shop_invoices"]
     "#;
 
-    /// What a process with only these variables reads.
+    /// The configuration of a process with only these variables.
     fn throwaway_config(environment: &Environment) -> Config {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("posthaste.toml");

@@ -38,7 +38,7 @@ pub(super) enum ValueForm {
     InFile,
 }
 
-/// What is known of topics when a layer is read.
+/// The topics that are known when a layer is read.
 pub(super) struct KnownTopics<'a> {
     /// The topics that the layers name so far.
     pub names: Vec<&'a str>,

@@ -166,7 +166,7 @@ pub struct PoisonRow {
     pub reason: String,
 }
 
-/// What a store reads of a row's event when it may park the row. All of it is empty for an event that was deleted.
+/// The part of a row's event that a store reads when it may park the row. All of it is empty for an event that was deleted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowEvent {
     /// Id of the event.

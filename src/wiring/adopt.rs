@@ -25,7 +25,7 @@ pub struct TableAdoption {
     pub content_type: Option<String>,
 }
 
-/// What is done with a table.
+/// The action on a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AdoptMode {
     /// Only the statements are returned.
@@ -45,7 +45,7 @@ pub async fn adopt_table(config: &Config, adoption: TableAdoption, mode: AdoptMo
     run(config, adoption, mode).await
 }
 
-/// What `adopt` warns of: in a partitioned table a row must never move between partitions. `None` for every other table.
+/// The warning of `adopt`: in a partitioned table a row must never move between partitions. `None` for every other table.
 ///
 /// # Errors
 /// The store is not PostgreSQL, or it cannot be reached.

@@ -95,7 +95,7 @@ pub(super) struct BrokerPorts {
 pub(super) struct CachePorts {
     pub cache: Arc<dyn OrderCache>,
     pub rate_limiter: Arc<dyn RateLimiter>,
-    /// The fast check before the store's durable mark; `None` where the store has it.
+    /// The fast check before the store's durable record; `None` where the store has it.
     pub idempotency: Option<Arc<dyn Idempotency>>,
     pub probe: Option<Arc<dyn Probe>>,
 }

@@ -27,7 +27,7 @@ impl StartError {
     }
 }
 
-/// What to do about an address that another process uses.
+/// Advice for an address that another process uses.
 fn listen_hint(error: &std::io::Error) -> &'static str {
     match error.kind() {
         std::io::ErrorKind::AddrInUse => {

@@ -152,7 +152,7 @@ impl TimelineGuard {
     }
 }
 
-/// Another instance has the finding. If it died before it logged that, operators see only this line.
+/// Another instance accepted the timeline and logs the result. If that instance dies first, this line is the only record of the change.
 fn report_accepted_elsewhere(TimelineChange { timeline, complete_until }: &TimelineChange) {
     let complete_until = time_or_unknown(*complete_until);
     tracing::warn!(

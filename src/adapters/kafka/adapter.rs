@@ -89,7 +89,7 @@ impl Kafka {
     }
 }
 
-/// What connections need of the options, if they can be used.
+/// The settings of connections from the options, if they can be used.
 fn parse(options: &Options) -> Result<Arc<ConnectionSettings>, KafkaOpenError> {
     // Otherwise OpenSSL frees its state when `main` returns, while threads of librdkafka still use it: the process would end with SIGSEGV.
     #[cfg(feature = "tls")]

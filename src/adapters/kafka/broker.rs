@@ -111,7 +111,7 @@ impl Broker for Kafka {
 }
 
 impl Kafka {
-    /// What the watermark topic says about the installation, once the transactions in these partitions are decided.
+    /// Content of the watermark topic about the installation, once the transactions in these partitions are decided.
     async fn installation_records(&self, awaited: AwaitedPartitions) -> Result<InstallationRecords, Error> {
         let query = |sender| WatermarkQuery { awaited, reply: WatermarkReply::Installation(sender) };
         self.inner.watermark_queries.request(|sender| TopicQuery::Watermark(query(sender))).await

@@ -1,4 +1,4 @@
-//! What every client of librdkafka shares: configuration, the state of the brokers, replacement, threads for blocking calls.
+//! The common part of all clients of librdkafka: configuration, the state of the brokers, replacement, threads for blocking calls.
 pub(crate) mod blocking_call;
 pub(crate) mod broker_contact;
 pub(crate) mod client_config;

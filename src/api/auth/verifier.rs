@@ -13,7 +13,7 @@ use crate::auth::signing_key::{KeyError, KeyLookup};
 use crate::auth::token_cache::{TokenCache, token_hash};
 use crate::error::Problem;
 
-/// What tokens are verified against.
+/// The requirements that tokens are verified against.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The source of the keys.

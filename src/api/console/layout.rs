@@ -59,7 +59,7 @@ pub(crate) fn show_refused(context: &RequestContext, page: &Page<'_>, problem: &
     respond(context, problem.code.status(), page)
 }
 
-/// What is wrong with a request, above a form that keeps what was typed.
+/// The error of a request, above a form that keeps the values that were typed.
 pub(crate) fn problem_notice(problem: &Problem) -> Markup {
     html! {
         div class="warning" role="alert" {

@@ -19,7 +19,7 @@ pub(crate) struct TicketKey {
     verifying: DecodingKey,
 }
 
-/// What a ticket contains: nothing that a reader could use as a log-in.
+/// Content of a ticket: nothing that a reader could use as a log-in.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Ticket {
     /// The hash of the session's id, in hexadecimal digits.

@@ -60,7 +60,7 @@ schemas! {
     FailureTypeFilter = words_or_empty(&FailureType::ALL.map(FailureType::as_str));
     /// Yes or no as a filter.
     BooleanFilter = words_or_empty(&["true", "false"]);
-    /// What a fault does to an actor.
+    /// The effect of a fault on an actor.
     FaultAction = words(&["panic", "stop", "pause", "resume"]);
     /// An integer of any size; the routes clamp it.
     AnyInteger = ObjectBuilder::new().schema_type(Type::Integer);

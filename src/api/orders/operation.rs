@@ -1,4 +1,4 @@
-//! What all order operations share: their metrics, and the response that carries an order.
+//! The common part of all order operations: their metrics, and the response that carries an order.
 use std::time::Instant;
 
 use actix_web::HttpResponse;

@@ -5,7 +5,7 @@ use crate::error::Problem;
 use crate::request::context::RequestContext;
 use crate::request::query::Query;
 
-/// What a status must be.
+/// The requirement on a status.
 pub(crate) const STATUS_MESSAGE: &str = "must be one of PENDING, PROCESSING, SHIPPED, DELIVERED, CANCELLED";
 
 pub(crate) fn order_id(context: &RequestContext) -> Result<OrderId, Problem> {

@@ -101,7 +101,7 @@ impl<'a> JsonMember<'a> {
     /// The value as a struct that refuses unknown members.
     ///
     /// # Errors
-    /// What is wrong, worded to follow the name of the value.
+    /// The mistake, worded to follow the name of the value.
     pub(crate) fn strict_object<T: Deserialize<'a>>(self) -> Result<T, String> {
         match self.raw().filter(|text| text.starts_with('{')) {
             Some(text) => serde_json::from_str(text).map_err(|error| error.to_string()),

@@ -10,7 +10,7 @@ use serde::{Serialize, Serializer};
 
 use crate::error::Problem;
 
-/// What a handler returns.
+/// The result of a handler.
 pub(crate) type RouteResult = Result<HttpResponse, Problem>;
 
 pub(crate) fn json_response(status: StatusCode, body: &impl Serialize) -> HttpResponse {

@@ -38,7 +38,7 @@ pub(crate) enum RecordFormat {
     Events { limit: Option<u32> },
 }
 
-/// What a stream begins with.
+/// The first records of a stream.
 pub(crate) struct StreamStart {
     pub(crate) reads: Arc<TopicReads>,
     pub(crate) topic: String,

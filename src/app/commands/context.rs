@@ -1,4 +1,4 @@
-//! What every command needs: the ports, the write gate and the command options.
+//! Context of every command: the ports, the write gate and the command options.
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering::SeqCst};
@@ -210,7 +210,7 @@ impl CommandContext {
         self.evict_lists(owner).await;
     }
 
-    /// Evicts what the cache has of a command whose outcome its caller does not know.
+    /// Evicts the cache entries that a command of unknown outcome may have made stale.
     pub async fn evict_outdated(&self, by: &UnknownChange) {
         match by {
             UnknownChange::Create { owner } => self.evict_lists(owner).await,

@@ -36,7 +36,7 @@ pub struct PromotionRun {
     failures_in_a_row: u32,
 }
 
-/// What a run does after one order.
+/// The next step of a run after one order.
 #[derive(Debug, PartialEq, Eq)]
 pub enum PromotionStep {
     /// Goes on: the order was promoted, changed meanwhile, or was promoted by another instance.

@@ -14,7 +14,7 @@ use crate::error::CommandError;
 /// Result of publishing, with the partitions that have new rows.
 #[derive(Clone, Debug)]
 pub struct PublishOutcome {
-    /// What the client gets.
+    /// The reply to the client.
     pub published: EventsPublished,
     /// Partitions of the new rows; each may occur several times.
     pub partitions: Vec<PartitionNo>,

@@ -14,7 +14,7 @@ use crate::consume::event_handler::{ConsumedEvent, EventHandler, HandlerFault};
 /// Most attempts of one message: the first, and one in each retry topic.
 pub const ATTEMPTS_MAX: u32 = RETRY_DELAYS.len() as u32 + 1;
 
-/// What becomes of a message that neither its handler nor its fallback accepts.
+/// The action on a message that neither its handler nor its fallback accepts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PoisonMessageAction {
@@ -42,7 +42,7 @@ pub struct HandlerChain {
     limits: ChainLimits,
 }
 
-/// What the chain did with a message, or what must follow.
+/// Result of the chain for a message, and the action that must follow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChainOutcome {
     /// The primary handler or the fallback accepted the event.
@@ -60,7 +60,7 @@ pub enum ChainOutcome {
     Failed(HandlerFault),
 }
 
-/// What a handler did: the effects of the event, or why it failed.
+/// Result of a handler: the effects of the event, or the failure.
 pub type HandlerResult = Result<Vec<Effect>, HandlerFault>;
 
 impl ChainLimits {

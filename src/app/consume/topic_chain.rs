@@ -19,7 +19,7 @@ pub fn is_group(name: &str) -> bool {
     name.starts_with(GROUP_PREFIX)
 }
 
-/// What follows for an event that the endpoint of its topic did not accept.
+/// The action on an event that the endpoint of its topic did not accept.
 #[derive(Clone)]
 pub enum TopicFallback {
     /// The poison rule of the chain decides at once.
@@ -35,7 +35,7 @@ pub enum TopicFallback {
 pub struct TopicChain {
     /// Receives each event by POST.
     pub endpoint: Arc<dyn EventEndpoint>,
-    /// What follows where it does not accept one.
+    /// The action where it does not accept one.
     pub fallback: TopicFallback,
     /// Attempts, and the rule for events that nothing accepts.
     pub limits: ChainLimits,

@@ -52,7 +52,7 @@ pub enum WebhookError {
     Invalid {
         /// Member of the request.
         field: &'static str,
-        /// What it must be, worded to follow its name.
+        /// The requirement, worded to follow the name.
         message: String,
     },
     /// The state does not allow it.
@@ -79,7 +79,7 @@ pub struct TestReport {
     pub duration: Duration,
 }
 
-/// What the webhooks need of the service.
+/// The parts of the service that the webhooks use.
 pub struct WebhookPorts {
     /// Persists subscriptions and delivery logs.
     pub store: Arc<dyn WebhookStore>,

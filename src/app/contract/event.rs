@@ -1,4 +1,4 @@
-//! What the schema versions have in common: the decoded event, its errors, and the members that every version has.
+//! The common part of the schema versions: the decoded event, its errors, and the members that every version has.
 use domain::{EventId, EventType, OrderId, Status, Timestamp};
 use serde::Deserialize;
 

@@ -42,7 +42,7 @@ pub enum BreakerState {
     HalfOpen,
 }
 
-/// What the breaker allows a caller to do.
+/// The breaker's permission for a caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BreakerPermit {
     /// Make the call without restriction.

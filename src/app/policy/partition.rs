@@ -145,7 +145,7 @@ mod tests {
         }
     }
 
-    /// What each member does when all of them survey the same leases.
+    /// The action of each member when all of them survey the same leases.
     fn balances(partitions: u32, owned: &Owned) -> BTreeMap<InstanceId, Rebalance> {
         let live = owned.len() as u32;
         let balance = |(rank, (instance, held)): (u32, (&InstanceId, &BTreeSet<PartitionNo>))| {

@@ -1,4 +1,4 @@
-//! What happens to a row that was not published: retry, then its fallback, then parking. Decided by topic and event type.
+//! The action on a row that was not published: retry, then its fallback, then parking. Decided by topic and event type.
 use serde::Deserialize;
 use std::collections::HashMap;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What the relay checks in the values of a topic. The producer of a topic supplies its contract; the relay knows none itself.
+//! Checks of the relay on the values of a topic. The producer of a topic supplies its contract; the relay knows none itself.
 use std::fmt;
 use std::sync::Arc;
 

@@ -23,7 +23,7 @@ use tables::{dead_letters_table, deliveries_table, text, webhooks_table};
 /// Longest wait for the result of a test event: the service waits up to 10 s for the endpoint.
 const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What every verb has.
+/// Arguments of every verb.
 #[derive(clap::Args)]
 pub(crate) struct Common {
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! What stdout can show: its width, and colour.
+//! Abilities of stdout: its width, and colour.
 use std::ffi::OsStr;
 use std::io::{IsTerminal, stdout};
 

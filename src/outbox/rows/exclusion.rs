@@ -8,7 +8,7 @@ use crate::ids::RowId;
 use crate::rows::row::{OutboxRow, RowChange};
 use crate::rows::status::RowState;
 
-/// What happens to an excluded row.
+/// The action on an excluded row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Disposition {
     /// FAILED: due again after this delay, by the store's clock.
@@ -38,7 +38,7 @@ pub struct Exclusion {
     /// The row's number of attempts after the exclusion. After an outage it may be lower than the number that the claim counted:
     /// [`RetryPolicy::attempts_after_outage`](crate::RetryPolicy::attempts_after_outage).
     pub attempts: u32,
-    /// What happens to the row.
+    /// The action on the row.
     pub disposition: Disposition,
     /// Where the failure came from.
     pub failure_type: FailureType,

@@ -1,11 +1,11 @@
-//! What a parked row does to the later rows of its key, decided by topic and event type.
+//! Effect of a parked row on the later rows of its key, decided by topic and event type.
 use serde::Deserialize;
 
 use crate::rows::exclusion::Disposition;
 use crate::rows::status::RowState;
 use crate::rows::topic_rules::TopicRules;
 
-/// What a parked row does to its key.
+/// Effect of a parked row on its key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PoisonAction {

@@ -24,7 +24,7 @@ impl Default for RetryPolicy {
     }
 }
 
-/// What follows a failed attempt.
+/// The action after a failed attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RetryDecision {
     /// Try again after this delay.

@@ -1,4 +1,4 @@
-//! What a commit does to a consumer group's offset in one topic partition.
+//! Effect of a commit on a consumer group's offset in one topic partition.
 
 /// Whether a commit may move a group back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

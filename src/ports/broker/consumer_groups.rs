@@ -28,7 +28,7 @@ pub struct Lag {
     pub age: Duration,
 }
 
-/// What became of an acknowledgement.
+/// Result of an acknowledgement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AckOutcome {
     /// All its messages are acknowledged.

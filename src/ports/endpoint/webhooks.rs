@@ -46,7 +46,7 @@ pub struct Webhook {
     pub active: bool,
     /// Why the service itself has ended the deliveries; `None` after an operator's change.
     pub disabled_reason: Option<String>,
-    /// What operators wrote about it; may be empty.
+    /// Description by operators; may be empty.
     pub description: String,
     /// The present secret first, then those that are still valid after a rotation.
     pub secrets: Vec<WebhookSecret>,

@@ -57,7 +57,7 @@ pub enum ListScope {
     All,
 }
 
-/// What is asked of the orders of a scope.
+/// A question about the orders of a scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ListQuery {
     /// A part of a list.
@@ -81,7 +81,7 @@ pub enum ListQuery {
 pub struct ListKey {
     /// Whose orders the list holds.
     pub scope: ListScope,
-    /// What was asked of them.
+    /// The question about them.
     pub query: ListQuery,
 }
 

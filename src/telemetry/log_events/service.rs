@@ -6,7 +6,7 @@ use super::log_event::{LogEvent, LogEventGroup};
 
 pub(super) const SERVICE: LogEventGroup = LogEventGroup {
     title: "Consumer, orders and region",
-    description: "The consumer, the promotion of orders, failover and back-pressure.",
+    description: "The consumer, the promotion of orders, failover and backpressure.",
     common_fields: &[],
     events: EVENTS,
 };
@@ -218,7 +218,7 @@ const EVENTS: &[LogEvent] = &[
         name: "pressure_changed",
         levels: &[Level::INFO, Level::WARN],
         fields: &["from", "to", "lag_ms", "backlog", "saturation"],
-        meaning: "Back-pressure changed its level; a rise is a warning. Higher levels lower the rate limits, and \
+        meaning: "Backpressure changed its level; a rise is a warning. Higher levels lower the rate limits, and \
                   CRITICAL rejects writes.",
         action: "Find what is slow: `lag_ms` is the consumer, `backlog` the broker or relay, `saturation` the \
                   store.",

@@ -12,7 +12,7 @@ pub(crate) const CALL: &[f64] =
     &[0.000_25, 0.000_5, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
 /// Age of an event, in seconds. Bounds are dense up to 100 ms, the range of a healthy relay and consumer: a target of 10
-/// or 50 ms cannot be judged between bounds that differ by a factor. 120 and 600 are the back-pressure thresholds.
+/// or 50 ms cannot be judged between bounds that differ by a factor. 120 and 600 are the backpressure thresholds.
 pub(crate) const AGE: &[f64] = &[
     0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.015, 0.02, 0.025, 0.03, 0.04, 0.05, 0.06, 0.075, 0.1, 0.25, 0.5, 1.0,
     2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0,

@@ -69,18 +69,18 @@ macro_rules! every_metric {
         redis_command_latency: Timer = "redis.command.latency" [] Seconds CALL "Time of one Redis command, script or pipeline.";
         rate_limit_allowed_count: IntCounter = "rate_limit.allowed.count" [] Requests NONE "Requests that the rate limit allowed.";
         rate_limit_blocked_count: IntCounter = "rate_limit.blocked.count" [] Requests NONE "Requests that the rate limit rejected.";
-        rate_limit_dynamic_adjustments: IntCounter = "rate_limit.dynamic.adjustments" [] Calls NONE "Changes of the throttling factor by back-pressure.";
+        rate_limit_dynamic_adjustments: IntCounter = "rate_limit.dynamic.adjustments" [] Calls NONE "Changes of the throttling factor by backpressure.";
         rate_limit_fail_open_count: IntCounter = "rate_limit.fail_open.count" [] Requests NONE "Requests allowed because the rate limit store was unavailable.";
         rate_limit_fallback_count: IntCounter = "rate_limit.fallback.count" [] Requests NONE "Requests counted in a sliding window because the token bucket script failed.";
         rate_limit_rejections_by_policy: Family<IntCounter, 1> = "rate_limit.rejections.by.policy" ["policy"] Requests NONE "Requests that the rate limit rejected, by policy.";
         retry_delay_ms: DurationDistribution<1000> = "retry.delay.ms" [] Milliseconds AGE_MS "Delay until the next attempt, in milliseconds.";
         retry_classification_count: Family<IntCounter, 1> = "retry.classification.count" ["classification"] Calls NONE "Failures by fault class.";
 
-        // Back-pressure, region, failover.
-        backpressure_level: IntGauge = "backpressure.level" [] Level NONE "Back-pressure level: 0 normal, 1 elevated, 2 critical.";
-        backpressure_throttling_factor: Gauge = "backpressure.throttling.factor" [] Level NONE "Factor on the rate limits: 1, 0.7 or 0.35; from the next stage of back-pressure on, retry delays are divided by it.";
-        backpressure_outbox_backlog: IntGauge = "backpressure.outbox.backlog" [] Rows NONE "Unsent rows at the last back-pressure measurement. Without a broker 0: rows that nothing sends are no pressure.";
-        backpressure_kafka_lag_ms: IntGauge = "backpressure.kafka.lag.ms" [] Milliseconds NONE "Consumer lag at the last back-pressure measurement.";
+        // Backpressure, region, failover.
+        backpressure_level: IntGauge = "backpressure.level" [] Level NONE "Backpressure level: 0 normal, 1 elevated, 2 critical.";
+        backpressure_throttling_factor: Gauge = "backpressure.throttling.factor" [] Level NONE "Factor on the rate limits: 1, 0.7 or 0.35; from the next stage of backpressure on, retry delays are divided by it.";
+        backpressure_outbox_backlog: IntGauge = "backpressure.outbox.backlog" [] Rows NONE "Unsent rows at the last backpressure measurement. Without a broker 0: rows that nothing sends are no pressure.";
+        backpressure_kafka_lag_ms: IntGauge = "backpressure.kafka.lag.ms" [] Milliseconds NONE "Consumer lag at the last backpressure measurement.";
         backpressure_db_saturation_percent: Gauge = "backpressure.db.saturation.percent" [] Percent NONE "Store capacity in use over the last second, 0 to 100: the larger share of its connection pool and its write queue.";
         region_conflict_rejected_count: IntCounter = "region.conflict.rejected.count" [] Events NONE "Events and commands rejected by the region rule.";
         failover_events_count: IntCounter = "failover.events.count" [] Events NONE "Changes of the region between active and passive.";

@@ -22,7 +22,7 @@ pub struct CollectorReply {
     pub body: Vec<u8>,
 }
 
-/// What a call of the collector means for its batch.
+/// Consequence of a call of the collector for its batch.
 pub(super) enum CallOutcome {
     /// The collector took the batch, except this number of its spans.
     Accepted { rejected: u64 },

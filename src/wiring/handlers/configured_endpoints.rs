@@ -8,7 +8,7 @@ use super::super::start_error::StartError;
 use super::certificates::root_certificates;
 use crate::config::{Config, endpoint_url};
 
-/// What the endpoints share.
+/// The parts that the endpoints share.
 pub(super) struct ConfiguredEndpoints {
     timeout: Duration,
     roots: Option<RootCertificates>,

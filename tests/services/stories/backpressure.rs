@@ -1,4 +1,4 @@
-//! Back-pressure on real services: each of its three inputs alone raises the level, and rate limits tighten before writes are refused.
+//! Backpressure on real services: each of its three inputs alone raises the level, and rate limits tighten before writes are refused.
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 

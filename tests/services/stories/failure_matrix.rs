@@ -62,7 +62,7 @@ fn a_failed_create_transaction_leaves_nothing_and_fails_no_other_create() {
     let refused = refused_orders() - before;
     assert!(metric(&service.http, failures) <= 5.0 + refused as f64, "no other create fails, beyond {refused} refused");
 
-    assert_eq!(backend.database.rows(ROWS_WRITTEN)[0][0], "0", "neither order, nor event, nor mark");
+    assert_eq!(backend.database.rows(ROWS_WRITTEN)[0][0], "0", "neither order, nor event, nor idempotency record");
     assert_eq!(metric(&service.http, "orders_created_count_total"), acknowledged.len() as f64);
     backend.database.rows("DROP TRIGGER reject_event ON outbox_event");
     let created = create();
@@ -94,7 +94,7 @@ fn a_create_that_loses_its_connection_before_commit_leaves_nothing() {
 
     assert_refused(&response);
     assert_eq!(metric(&service.http, failures), 1.0);
-    assert_eq!(backend.database.rows(ROWS_WRITTEN)[0][0], "0", "neither order, nor event, nor mark");
+    assert_eq!(backend.database.rows(ROWS_WRITTEN)[0][0], "0", "neither order, nor event, nor idempotency record");
     until("the same request is accepted", WAIT_MAX, || (create().status == 201).then_some(()));
     assert_eq!(backend.database.rows(ROWS_WRITTEN)[0][0], "3", "once");
 }

@@ -63,7 +63,7 @@ pub(crate) trait WriterCommand: Send {
     fn reply(self: Box<Self>, group: Result<(), &Error>);
 }
 
-/// What happens to the changes of a command.
+/// The end of a command's changes.
 pub(crate) enum CommandEffect {
     /// They become part of the transaction.
     Kept,

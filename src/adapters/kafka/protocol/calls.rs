@@ -9,7 +9,7 @@ use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion};
 
 /// A request of the protocol.
 pub(crate) trait Call: Encodable + HeaderVersion {
-    /// What the broker answers.
+    /// The broker's response.
     type Response: Decodable + HeaderVersion;
     /// Which request it is.
     const KEY: ApiKey;

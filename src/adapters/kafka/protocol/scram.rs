@@ -6,7 +6,7 @@ use sha2::{Digest, Sha256, Sha512};
 
 /// Most iterations that a broker may ask for: more would stall the producer. Kafka's default is 4,096.
 const ITERATIONS_MAX: u32 = 1_000_000;
-/// What precedes each message: no channel binding, no authorization identity.
+/// The prefix of each message: no channel binding, no authorization identity.
 const GS2_HEADER: &str = "n,,";
 
 /// The hash function of a mechanism.

@@ -1,4 +1,4 @@
-//! What every connection of the producer needs: names, time limits, encryption and credentials.
+//! Settings of every connection of the producer: names, time limits, encryption and credentials.
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -33,7 +33,7 @@ impl ConnectionSettings {
     /// Takes from the options what concerns connections.
     ///
     /// # Errors
-    /// What is wrong with the file of certificate authorities, or with the mechanism of authentication.
+    /// The mistake in the file of certificate authorities, or in the mechanism of authentication.
     pub(crate) fn new(options: &Options) -> Result<Arc<Self>, String> {
         let security = &options.security;
         let tls = security.tls.then(|| TlsSettings::new(security.ca_file.as_deref())).transpose()?;

@@ -22,7 +22,7 @@ pub(crate) fn registration_key(transactional_id: &str) -> String {
     format!("{REGISTRATION}{transactional_id}")
 }
 
-/// What the watermark topic says about the installation.
+/// Content of the watermark topic about the installation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct InstallationRecords {
     /// The transactional ids under which sessions may be open, with the partitions of the topic that register each.
@@ -31,11 +31,11 @@ pub(crate) struct InstallationRecords {
     pub(crate) watermarks: BTreeMap<PartitionNo, Token>,
 }
 
-/// What has been read of the watermark topic, for each of its partitions.
+/// The part of the watermark topic that has been read, for each of its partitions.
 #[derive(Default)]
 pub(crate) struct WatermarkCache(BTreeMap<u32, PartitionRecords>);
 
-/// What has been read of one partition.
+/// The part of one partition that has been read.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct PartitionRecords {
     /// Every committed record below this offset has been read.

@@ -33,7 +33,7 @@ pub(crate) struct SessionSettings {
     pub(crate) lock_timeout: Duration,
 }
 
-/// What a COMMIT waits for.
+/// The event that a COMMIT waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CommitWait {
     /// Until it is on disk, and on the synchronous standbys.

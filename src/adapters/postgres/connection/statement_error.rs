@@ -3,7 +3,7 @@
 use ports::Error;
 use tokio_postgres::error::{Severity, SqlState};
 
-/// What an error of the client or the server means for the statement.
+/// Meaning of an error of the client or the server for the statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ErrorClass {
     /// The connection broke before the reply arrived.

@@ -1,4 +1,4 @@
-//! What this process remembers of an acceptance until it has received the reply.
+//! An acceptance that this process remembers until it has received the reply.
 use ports::partitions::TimelineAcceptance;
 
 /// An acceptance that was sent. If its reply is lost, the transaction's number shows whether it was done.

@@ -56,7 +56,7 @@ struct QueueState {
     is_closed: bool,
 }
 
-/// What a free committer does next.
+/// The next step of a free committer.
 enum NextStep {
     Start(Vec<QueuedCommit>),
     WaitForCommit,

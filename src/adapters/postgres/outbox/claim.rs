@@ -237,7 +237,7 @@ pub(crate) fn scan_snapshot(row: &Row, sample: SampleId) -> StatementResult<Scan
     ScanSnapshot::parse((get(row, "server")?, get(row, "snapshot")?), get(row, "last")?, get(row, "xid")?, sample)
 }
 
-/// What the scan of a partition read, from its summary.
+/// Result of the scan of a partition, from its summary.
 pub(crate) fn scan_result(summary: &Row, epoch: Epoch, counter: Counter) -> StatementResult<ScanResult> {
     let complete = !get::<Option<bool>>(summary, "ready_left")?.unwrap_or(false);
     let took_heads = get::<Option<bool>>(summary, "heads")?.unwrap_or(false);

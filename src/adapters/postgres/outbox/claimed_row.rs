@@ -75,7 +75,7 @@ pub(crate) fn read_batch(summary: &Row, rows: &[Row], event: usize) -> Statement
     Ok(claimed)
 }
 
-/// What a claim returns of a row in the queue.
+/// The part of a queued row that a claim returns.
 struct TakenRow {
     id: RowId,
     key: Uuid,

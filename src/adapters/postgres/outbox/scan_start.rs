@@ -151,7 +151,7 @@ pub(crate) struct ScanBounds {
 #[derive(Default)]
 pub(crate) struct ScanMemory(Mutex<ScanState>);
 
-/// What is known about one server.
+/// The scan starts of one server.
 #[derive(Default)]
 struct ScanState {
     server: f64,

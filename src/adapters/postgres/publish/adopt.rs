@@ -76,7 +76,7 @@ pub enum AdoptError {
     NoColumn {
         /// The column that was looked for.
         column: String,
-        /// What it is for.
+        /// Its purpose.
         purpose: &'static str,
         /// The columns of the table.
         columns: Vec<String>,
@@ -101,7 +101,7 @@ pub enum AdoptError {
     NotAllowed {
         /// The table with its schema.
         table: String,
-        /// What the server said.
+        /// The server's message.
         reason: String,
     },
     /// Transactions have used the table until [`Options::adopt_timeout`].

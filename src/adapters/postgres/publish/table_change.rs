@@ -13,7 +13,7 @@ const HELD: &str = "FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pi
      WHERE l.locktype = 'relation' AND l.granted AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
        AND l.pid IS DISTINCT FROM pg_backend_pid()
        AND (l.relation = to_regclass($1) OR l.relation IN (SELECT relid FROM pg_partition_tree(to_regclass($1))))";
-/// What autovacuum holds while it works on a table. A role without pg_read_all_stats cannot see which process is autovacuum's.
+/// The lock of autovacuum while it works on a table. A role without pg_read_all_stats cannot see which process is autovacuum's.
 const VACUUM_LOCK: &str = "l.mode = 'ShareUpdateExclusiveLock'";
 /// How long a change waits when autovacuum works on the table: PostgreSQL cancels it for a transaction that has waited for deadlock_timeout. Not for
 /// one that waits for less, and not while it prevents the wraparound of transaction ids.

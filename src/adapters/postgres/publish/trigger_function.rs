@@ -1,7 +1,7 @@
 //! Parts of the function that the trigger of an adopted table calls. It runs with the rights of the role that adopted the table, so nothing in it
 //! may call what the owner of the table can define.
 
-/// What a topic template has in place of the value by which events are routed.
+/// The placeholder in a topic template for the value by which events are routed.
 pub(crate) const ROUTE: &str = "${routedByValue}";
 
 /// The statement with which the function begins, from the condition of each column that it reads. The owner of the table can give a column another

@@ -1,4 +1,4 @@
-//! What every statement of one store needs: options, connection pools, and what this process remembers about the database.
+//! Context of every statement of one store: options, connection pools, and what this process remembers about the database.
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64};
 
@@ -45,7 +45,7 @@ pub(crate) struct StoreContext {
     pub(crate) deferred_releases: DeferredReleases,
 }
 
-/// What was fixed at installation, and what the server shows of itself.
+/// Values that were fixed at installation, and the server's identity.
 pub(crate) struct InstalledSchema {
     pub(crate) id: String,
     pub(crate) partitions: u32,

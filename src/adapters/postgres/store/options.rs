@@ -154,7 +154,7 @@ impl Options {
         }
     }
 
-    /// What the COMMIT of a settlement waits for.
+    /// The event that the COMMIT of a settlement waits for.
     pub(crate) fn settle_commit(&self) -> CommitWait {
         if self.flush_settlements { CommitWait::Flush } else { CommitWait::Nothing }
     }

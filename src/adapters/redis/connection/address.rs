@@ -6,7 +6,7 @@ use secrecy::{ExposeSecret, SecretString};
 
 use crate::connection::open_error::RedisOpenError;
 
-/// What a client needs to connect. With `rediss://` the certificate of the server must be signed by an authority in this PEM file, or by one
+/// Address and security of a connection. With `rediss://` the certificate of the server must be signed by an authority in this PEM file, or by one
 /// of the system.
 ///
 /// # Errors

@@ -25,7 +25,7 @@ pub(crate) struct StoreInner {
     pub(crate) partitions: u32,
     /// The instance name that this process holds; `None` for a store that was opened for an operator.
     pub(crate) held_name: Option<String>,
-    /// What happens with a Redis that may lose data.
+    /// The reaction to a Redis that may lose data.
     pub(crate) durability: Durability,
     /// The settings by which this Redis may lose data, as last seen.
     pub(crate) known_risk: Mutex<Option<String>>,

@@ -8,7 +8,7 @@ use ports::clock::Rng;
 use ports::partitions::InstanceId;
 use secrecy::SecretString;
 
-/// What the store does with a Redis that may lose data: without an append-only file, without its fsync, or with eviction.
+/// The store's reaction to a Redis that may lose data: without an append-only file, without its fsync, or with eviction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
     /// Does not open: such a Redis is not a store for orders. If its settings change while the store is open, its probe fails.
@@ -41,7 +41,7 @@ pub struct StoreOptions {
     pub audit_interval: Duration,
     /// Whether instances send each other wake-ups; without them another instance's rows wait for the poll.
     pub notify: bool,
-    /// What happens with a Redis that may lose data.
+    /// The reaction to a Redis that may lose data.
     pub durability: Durability,
     /// A holder of the instance name that is silent for this long is dead, if the server does not list its connections.
     pub dead_after: Duration,

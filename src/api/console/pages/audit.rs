@@ -1,4 +1,4 @@
-//! What operators did to outbox rows through any interface, newest first.
+//! Actions of operators on outbox rows through any interface, newest first.
 use app::port_types::{AuditEntry, OperatorAction};
 use domain::Timestamp;
 use maud::{Markup, html};

@@ -15,7 +15,7 @@ use crate::request::response::RouteResult;
 /// Most rows of one action: more than a page shows.
 const ROWS_MAX: usize = 100;
 
-/// What is done with the selected rows.
+/// The action on the selected rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum BulkAction {
     /// Makes waiting and parked rows due.

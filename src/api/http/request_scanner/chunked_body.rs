@@ -15,7 +15,7 @@ pub(crate) struct ChunkedBody {
     left: u64,
 }
 
-/// What the next byte belongs to.
+/// The part of the body that the next byte belongs to.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum ChunkState {
     #[default]

@@ -22,7 +22,7 @@ struct DeliveriesBody<'a> {
     deliveries: Vec<DeliveryBody<'a>>,
 }
 
-/// What the endpoint answered to a test event.
+/// The endpoint's response to a test event.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = WebhookTest)]

@@ -89,7 +89,7 @@ fn signed_headers(webhook: &Webhook, message_id: &str, body: &[u8], now: Timesta
 /// The failure of an event whose endpoint is gone.
 pub const GONE: &str = "the endpoint answered with status 410";
 
-/// What a response, or its absence, means.
+/// Meaning of a response, or of its absence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AttemptVerdict {
     /// 2xx: the event is delivered.
@@ -100,12 +100,12 @@ pub enum AttemptVerdict {
     Failed {
         /// Failure that is written into the headers.
         failure: IntakeFailure,
-        /// What the failure shows about the endpoint.
+        /// Conclusion about the endpoint.
         endpoint: EndpointState,
     },
 }
 
-/// What a failed attempt shows about the endpoint.
+/// Conclusion about the endpoint from a failed attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndpointState {
     /// It answered, and does not accept this event.

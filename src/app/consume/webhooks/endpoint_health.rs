@@ -13,7 +13,7 @@ pub struct EndpointHealth {
     worked_at: Option<Duration>,
 }
 
-/// What follows a failed attempt.
+/// The action after a failed attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AfterFailure {
     /// The group delivers the event again, and the attempt does not count.

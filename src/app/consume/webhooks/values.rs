@@ -1,4 +1,4 @@
-//! What an administrator sets of a webhook.
+//! Settings of a webhook that an administrator may change.
 use ports::endpoint::webhooks::Webhook;
 
 use crate::error::QueryError;

@@ -1,10 +1,10 @@
-//! What the demo prints at its end: commands that work when pasted, in lines that fit a terminal of 80 columns.
+//! The last output of the demo: commands that work when pasted, in lines that fit a terminal of 80 columns.
 use std::path::Path;
 
 /// Columns of a terminal by default; the text fits into them.
 const COLUMNS: usize = 80;
 
-/// What the commands refer to.
+/// The values in the commands.
 pub(super) struct NextSteps {
     /// The program as a shell finds it: see [`shell_name`].
     pub program: String,

@@ -32,7 +32,7 @@ pub(super) struct DeadLetterReplay {
     audit: Audit,
 }
 
-/// What a redrive prints with `--json`.
+/// The output of a redrive with `--json`.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct RedriveDocument {

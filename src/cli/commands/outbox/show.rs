@@ -17,7 +17,7 @@ use super::super::super::output::table::printable;
 use super::explain::explanation;
 use super::why::of_row;
 
-/// What `outbox show` prints with `--json`.
+/// The output of `outbox show` with `--json`.
 #[derive(Serialize)]
 struct ShownRow {
     #[serde(flatten)]

@@ -36,7 +36,7 @@ struct SelectorArguments {
     event: Option<EventId>,
 }
 
-/// What the positional argument names. The id of an order, which is a key, and that of an event have the same form.
+/// The kind of thing that the positional argument names. The id of an order, which is a key, and that of an event have the same form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Target {
     Row(RowId),

@@ -10,7 +10,7 @@ const RATES: [TableColumn; 3] =
     [TableColumn::text("EVENTS"), TableColumn::number("PER SECOND"), TableColumn::number("TOTAL")];
 const ROWS: [TableColumn; 2] = [TableColumn::text("OUTBOX"), TableColumn::number("ROWS")];
 
-/// What the service answered at one moment.
+/// The service's answers at one moment.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sample {
     pub(super) metrics: MetricsPage,

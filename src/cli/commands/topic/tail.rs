@@ -159,7 +159,7 @@ pub(super) async fn tail(
     Ok(0)
 }
 
-/// What is printed of a topic.
+/// The part of a topic that is printed.
 #[derive(Clone, Copy)]
 struct TopicPart<'a> {
     name: &'a str,

@@ -51,7 +51,7 @@ fn interleavings(left: &[usize]) -> Vec<Vec<usize>> {
 
 async fn run(client: &Client, step: Step, partitions: &[u32]) {
     let text = match step {
-        // As of a creation: the order is written, and gives the transaction its number, before an event draws its id.
+        // As in a create: writing the order assigns the transaction's number before an event draws its id.
         Step::Begin => "BEGIN; SELECT pg_current_xact_id()".to_string(),
         Step::Insert => partitions.iter().map(|partition| insert(*partition)).collect::<Vec<_>>().join(";"),
         Step::Commit => "COMMIT".into(),

@@ -24,7 +24,7 @@ local function before(one, other)
   return #one < #other
 end
 
--- Renews the instance name of a process, the caller, and returns whether it still holds the name.
+-- Renews the caller's hold on its instance id. Returns whether the caller still holds it.
 local function renew_name(instance, boot, pid, dead_after, own_installation, own_partitions)
   local holder, meta = prefix .. 'holder:' .. instance, prefix .. 'meta'
   -- Without an installation or a holder the server has lost them: it was flushed, or a replica that had not received them was promoted. The caller

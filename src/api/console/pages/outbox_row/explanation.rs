@@ -23,7 +23,7 @@ pub(super) fn sentence(diagnosis: &RowDiagnosis, now: Timestamp) -> Markup {
     }
 }
 
-/// What an operator does next, with the command; nothing where the service continues by itself.
+/// The operator's next step, with the command; nothing where the service continues by itself.
 pub(super) fn next_step(diagnosis: &RowDiagnosis) -> Markup {
     let row = &diagnosis.row;
     let (text, command) = match (&diagnosis.head, row.status) {

@@ -35,7 +35,7 @@ pub(super) fn timeline(
     }
 }
 
-/// What the row itself records.
+/// The events that the row itself records.
 fn recorded(diagnosis: &RowDiagnosis, now: Timestamp) -> Vec<Moment> {
     let row = &diagnosis.row;
     let mut moments = vec![Moment { at: row.created_at, class: "", text: "Committed with its order".to_owned() }];

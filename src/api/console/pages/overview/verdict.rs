@@ -25,7 +25,7 @@ pub(crate) struct AttentionItem {
     pub(crate) href: &'static str,
 }
 
-/// What the verdict is based on.
+/// The facts that the verdict is based on.
 pub(crate) struct Evidence<'a> {
     pub(crate) snapshot: &'a HealthSnapshot,
     pub(crate) actors: &'a [ActorView],
