@@ -172,6 +172,11 @@ struct SharedParts {
     handlers: Handlers,
 }
 
+fn monitored(probe: Arc<dyn Probe>, config: &Config) -> MonitoredProbe {
+    let gates_region = config.failover.gates.iter().any(|gate| gate == probe.name());
+    MonitoredProbe { probe, gates_region }
+}
+
 fn assemble(
     config: &Config,
     backends: Backends,
@@ -181,9 +186,7 @@ fn assemble(
 ) -> Result<Wired, StartError> {
     let SharedParts { instance, metrics, tracer, clock, rng, handlers } = shared;
     let (gate, health) = (Arc::new(Gate::default()), HealthBoard::default());
-    let gates = |name: &str| config.failover.gates.iter().any(|gate| gate == name);
-    let monitored = |probe: Arc<dyn Probe>| MonitoredProbe { gates_region: gates(probe.name()), probe };
-    let probes = backends.probes().into_iter().map(monitored).collect();
+    let probes = backends.probes().into_iter().map(|probe| monitored(probe, config)).collect();
     let Backends { store, broker, cache, wake_channel, handles, .. } = backends;
     let (webhook_client, topic_consumers) = (handlers::webhooks::client(config)?, handlers::topics::consumers(config)?);
     let spawn = handles.tasks.spawner();

@@ -24,7 +24,7 @@ use crate::consumer_actor::topic_pipeline::TopicConsumers;
 /// A probe of a service, and what its failure means for the region.
 #[derive(Clone)]
 pub struct MonitoredProbe {
-    /// The probe.
+    /// Asks the service whether it answers.
     pub probe: Arc<dyn Probe>,
     /// Whether its failure makes the region PASSIVE, so that this instance accepts no writes.
     pub gates_region: bool,

@@ -80,7 +80,7 @@ pub(crate) struct FieldError {
     /// The path of the part, such as `items[0].price`.
     #[schema(example = "items[0].price")]
     pub(crate) field: String,
-    /// The requirement.
+    /// The requirement that the part does not meet.
     #[schema(example = "must be zero or more")]
     pub(crate) message: Cow<'static, str>,
 }

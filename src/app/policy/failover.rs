@@ -31,7 +31,7 @@ pub enum RegionMode {
 /// The answer of one dependency in a round of probes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProbeAnswer {
-    /// The dependency.
+    /// Name of the dependency, as in `failover.gates`.
     pub name: &'static str,
     /// Whether it answered in time, without an error.
     pub responded: bool,

@@ -75,9 +75,9 @@ pub(crate) struct TransactionalProducer {
     transaction: TransactionState,
 }
 
-/// How EndTxn ends a transaction.
+/// The decision that an EndTxn request carries.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum TransactionEnd {
+enum EndTxnDecision {
     Commit,
     Abort,
 }
@@ -175,7 +175,7 @@ impl TransactionalProducer {
     /// after a repetition leaves it to [`Self::abort`] to raise the epoch before the next transaction.
     pub(crate) fn commit(&mut self, limits: RetryLimits) -> Result<(), StepError> {
         let action = "committing";
-        let answer = self.end(TransactionEnd::Commit, limits);
+        let answer = self.end(EndTxnDecision::Commit, limits);
         let Answer { code, is_repetition, .. } =
             answer.map_err(|none| StepError::Unknown(format!("{action}: {}", none.error)))?;
         match (code, is_repetition) {
@@ -200,7 +200,7 @@ impl TransactionalProducer {
             return Ok(());
         }
         let action = "aborting";
-        let answer = self.end(TransactionEnd::Abort, limits);
+        let answer = self.end(EndTxnDecision::Abort, limits);
         let Answer { code, .. } = answer.map_err(|none| StepError::Unknown(format!("{action}: {}", none.error)))?;
         match (code, self.transaction) {
             (Some(code @ Code::InvalidTransactionalState), TransactionState::Open) => {
@@ -219,12 +219,12 @@ impl TransactionalProducer {
         Ok(())
     }
 
-    fn end(&mut self, end: TransactionEnd, limits: RetryLimits) -> Result<Answer<EndTxnResponse>, NoAnswer> {
+    fn end(&mut self, end: EndTxnDecision, limits: RetryLimits) -> Result<Answer<EndTxnResponse>, NoAnswer> {
         let request = EndTxnRequest::default()
             .with_transactional_id(self.transactional_id())
             .with_producer_id(ProducerId(self.id))
             .with_producer_epoch(self.epoch)
-            .with_committed(end == TransactionEnd::Commit);
+            .with_committed(end == EndTxnDecision::Commit);
         self.coordinator.ask(&mut self.cluster, &request, |response| response.error_code, limits)
     }
 

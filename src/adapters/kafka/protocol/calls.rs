@@ -9,7 +9,7 @@ use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion};
 
 /// A request of the protocol.
 pub(crate) trait Call: Encodable + HeaderVersion {
-    /// The broker's response.
+    /// The message by which the broker answers it.
     type Response: Decodable + HeaderVersion;
     /// Which request it is.
     const KEY: ApiKey;

@@ -76,7 +76,7 @@ pub enum AdoptError {
     NoColumn {
         /// The column that was looked for.
         column: String,
-        /// Its purpose.
+        /// The value that `adopt` reads from it, as the option is named.
         purpose: &'static str,
         /// The columns of the table.
         columns: Vec<String>,
@@ -101,7 +101,7 @@ pub enum AdoptError {
     NotAllowed {
         /// The table with its schema.
         table: String,
-        /// The server's message.
+        /// The error of the statement that the server refused.
         reason: String,
     },
     /// Transactions have used the table until [`Options::adopt_timeout`].

@@ -6,7 +6,7 @@ use posthaste::Config;
 use super::super::super::running_service::{RunningService, ServiceArguments};
 use super::finding::Finding;
 
-/// The service's answers.
+/// Results of the requests that `doctor` sends to the running service.
 #[derive(Debug, Default)]
 pub(super) struct ServiceAnswers {
     /// The status and text of `/readyz?verbose`; `None` without an answer.
