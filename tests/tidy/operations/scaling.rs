@@ -44,3 +44,15 @@ fn compose_runs_any_number_of_instances_behind_one_address() {
     let listen = format!("ADMIN_LISTEN: 0.0.0.0:{}", 9090);
     assert!(instance.contains(&listen), "the instances do not listen where the proxy expects them");
 }
+
+#[test]
+fn console_is_reachable_on_instances_that_are_not_ready() {
+    let balanced = read(&root().join("docker/haproxy.cfg"));
+    let admin = balanced.split_once("\nbackend admin\n").expect("the backend of the console").1;
+    assert!(admin.contains("    option httpchk GET /livez\n"), "the proxy checks the console by readiness: {admin}");
+
+    let services = read(&root().join("docker/kubernetes/service.yaml"));
+    let admin = services.split("\n---\n").find(|text| text.contains("\n  name: posthaste-admin\n"));
+    let publishes = admin.expect("the service of the console").contains("\n  publishNotReadyAddresses: true\n");
+    assert!(publishes, "a pod that is not ready has no console");
+}
