@@ -54,6 +54,25 @@ fn the_image_takes_prebuilt_binaries_from_where_the_release_puts_them() {
     assert!(workflow.contains("dist/${{ matrix.architecture }}/posthaste\n"));
 }
 
+#[test]
+fn an_archive_has_the_unit_for_the_place_where_it_is_unpacked() {
+    let workflow = workflow();
+
+    let line = workflow.lines().find(|line| line.contains("docker/package/install.sh")).expect("the archive is packed");
+
+    // A prefix inside the build folder would end up in the unit.
+    assert!(line.contains("DESTDIR=\"$PWD/$name\" ") && line.ends_with(" /usr/local"), "{line}");
+}
+
+#[test]
+fn the_manifests_name_the_image_of_this_version_as_the_release_does() {
+    let (workflow, version) = (workflow(), env!("CARGO_PKG_VERSION"));
+
+    assert!(workflow.contains("run: name=${GITHUB_REF_NAME#v} && echo \"tag="), "the tag of the image keeps its v");
+    assert!(workflow.contains("}}:${{ steps.image.outputs.tag }}\n") && !workflow.contains(":${{ github.ref_name }}"));
+    assert!(manifest("kustomization.yaml").ends_with(&format!("    newTag: {version}\n")), "not {version}");
+}
+
 fn manifest(name: &str) -> String {
     read(&root().join("docker/kubernetes").join(name))
 }
