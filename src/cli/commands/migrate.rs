@@ -98,7 +98,7 @@ fn migration_line(migration: &Migration, arguments: &Arguments) -> String {
         Some(at) => format!("V{version} {name}  applied {at}"),
         None if !arguments.is_read_only() => format!("V{version} {name}  applied"),
         None if arguments.dry_run => format!("V{version} {name}  would be applied"),
-        None => format!("V{version} {name}  pending: posthaste migrate up"),
+        None => format!("V{version} {name}  pending: posthaste migrate up, with this configuration"),
     }
 }
 

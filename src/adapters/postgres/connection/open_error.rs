@@ -36,7 +36,8 @@ pub enum PostgresOpenError {
     },
     /// The database has no schema of this program, or an older one.
     #[error(
-        "{location} lacks migrations {missing}; run `posthaste migrate up` first, or start with `posthaste serve --migrate`"
+        "{location} lacks migrations {missing}; with the configuration and environment of the service, run `posthaste migrate up --config FILE` \
+         first, or start with `posthaste serve --migrate`"
     )]
     MissingMigrations {
         /// Host, port and database.

@@ -14,7 +14,9 @@ async fn empty_database_is_refused_with_the_command_that_migrates_it() {
     assert!(refused.is_config(), "the exit code with which a service manager does not repeat the start");
     let text = refused.to_string();
     assert!(
-        text.contains("posthaste migrate up") && text.contains("serve --migrate") && text.contains("V1__"),
+        text.contains("posthaste migrate up --config FILE")
+            && text.contains("serve --migrate")
+            && text.contains("V1__"),
         "{text}"
     );
     let pending = migration_status(&database.options("a")).await.unwrap();
