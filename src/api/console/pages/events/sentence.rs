@@ -84,6 +84,15 @@ fn tree_event(event: &str, fields: &Fields<'_>) -> Option<(Severity, String)> {
             (Severity::Error, format!("{child} could not start{}", fields.detail(&["detail", "reason"])))
         }
         "child_terminated" => (Severity::Info, format!("{child} ended and is not restarted")),
+        "shutdown_timeout" => {
+            (Severity::Warning, format!("{child} did not stop within {} ms and is killed", fields.text("limit_ms")))
+        }
+        "message_unhandled" => {
+            let (count, of) = (fields.text("count"), fields.text("message"));
+            let messages = if count == "1" { "message" } else { "messages" };
+            let sentence = format!("{child} did not handle {count} {messages} {of} ({})", fields.text("reason"));
+            (Severity::Warning, sentence)
+        }
         "child_stuck" => (Severity::Error, format!("{child} handles no message although its mailbox holds some")),
         "mailbox_saturated" => (Severity::Warning, format!("The mailbox of {child} is nearly full")),
         "mailbox_recovered" => (Severity::Info, format!("The mailbox of {child} has space again")),
@@ -115,7 +124,10 @@ fn exit(child: &str, fields: &Fields<'_>) -> (Severity, String) {
         "?" => (Severity::Warning, "exited".to_owned()),
         other => (Severity::Warning, format!("exited ({other})")),
     };
-    (severity, format!("{child} {what}{}", fields.detail(&["message", "detail"])))
+    // `message` is the type of the message that the actor handled; the panic's own text is in `detail`.
+    let handled =
+        if fields.has("message") { format!(" while it handled {}", fields.text("message")) } else { String::new() };
+    (severity, format!("{child} {what}{handled}{}", fields.detail(&["detail"])))
 }
 
 /// Events of relay, consumers, region, pressure and operators.
@@ -187,9 +199,21 @@ mod tests {
         let cases = [
             (
                 "child_exited",
-                r#"{"child":"/relay/x","reason":"panic","message":"boom"}"#,
+                r#"{"child":"/relay/x","reason":"panic","detail":"boom","location":"a.rs:1:1","message":"RunBatch"}"#,
                 Severity::Error,
-                "/relay/x panicked: boom",
+                "/relay/x panicked while it handled RunBatch: boom",
+            ),
+            (
+                "shutdown_timeout",
+                r#"{"child":"/relay/x","limit_ms":400}"#,
+                Severity::Warning,
+                "/relay/x did not stop within 400 ms and is killed",
+            ),
+            (
+                "message_unhandled",
+                r#"{"child":"/relay/x","reason":"expired","message":"RunBatch","count":2}"#,
+                Severity::Warning,
+                "/relay/x did not handle 2 messages RunBatch (expired)",
             ),
             (
                 "child_exited",
