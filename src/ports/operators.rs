@@ -97,6 +97,25 @@ pub struct RowDiagnosis {
     pub by_fallback: bool,
 }
 
+/// Cause that keeps every event of a partition from being sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PartitionBlock {
+    /// No broker is configured.
+    NoBroker,
+    /// No instance holds the partition's lease.
+    NoOwner,
+}
+
+impl PartitionBlock {
+    /// The cause, as the end of a sentence.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::NoBroker => "no broker is configured (broker.kind = none), so nothing is sent",
+            Self::NoOwner => "no instance runs on this store, or none has acquired this partition yet",
+        }
+    }
+}
+
 /// The place of a published record in the broker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SentTo {
@@ -130,7 +149,22 @@ impl fmt::Display for SentTo {
     }
 }
 
+impl RowView {
+    /// Time of the next attempt, while it is in the future.
+    pub fn due_later(&self, now: Timestamp) -> Option<Timestamp> {
+        self.next_attempt_at.filter(|due| *due > now)
+    }
+}
+
 impl RowDiagnosis {
+    /// The cause that keeps every event of the row's partition from being sent; `None` if neither the configuration nor the lease does.
+    pub fn partition_block(&self, broker_configured: bool) -> Option<PartitionBlock> {
+        if !broker_configured {
+            return Some(PartitionBlock::NoBroker);
+        }
+        self.owner.is_none().then_some(PartitionBlock::NoOwner)
+    }
+
     /// SENT, IN_FLIGHT, PARKED, BLOCKED_BY_HEAD, WAITING_FOR_RETRY or PENDING. A waiting row with an earlier row of its key before it is
     /// BLOCKED_BY_HEAD, whether its own next attempt is due or not.
     pub fn verdict(&self, now: Timestamp) -> &'static str {
@@ -140,7 +174,7 @@ impl RowDiagnosis {
             RowStatus::Parked => "PARKED",
             RowStatus::Pending | RowStatus::Failed if self.head.is_some() => "BLOCKED_BY_HEAD",
             RowStatus::Failed => "WAITING_FOR_RETRY",
-            RowStatus::Pending if self.row.next_attempt_at.is_some_and(|due| due > now) => "WAITING_FOR_RETRY",
+            RowStatus::Pending if self.row.due_later(now).is_some() => "WAITING_FOR_RETRY",
             RowStatus::Pending => "PENDING",
         }
     }

@@ -33,10 +33,11 @@ pub(crate) async fn show(context: RequestContext) -> RouteResult {
     let neighbours = operations.rows(&RowFilter { key: Some(row.key), ..RowFilter::default() }, NEIGHBOURS_MAX).await?;
     let audit = operations.audit_entries(&AuditFilter { row: Some(id), ..AuditFilter::default() }, AUDIT_MAX).await?;
     let (record, now) = (contents::contents(&context, id).await?, operations.now());
+    let broker_configured = operations.health().broker_configured;
     let command = format!("posthaste outbox why --event {}", row.event_id);
     let main = html! {
-        p class="verdict" { (state_label(diagnosis.verdict(now))) " " (explanation::sentence(&diagnosis, now)) }
-        (explanation::next_step(&diagnosis))
+        p class="verdict" { (state_label(diagnosis.verdict(now))) " " (explanation::sentence(&diagnosis, broker_configured, now)) }
+        (explanation::next_step(&diagnosis, broker_configured))
         (actions(&context, id, diagnosis.row.status))
         div class="columns" {
             section class="card" { (facts(&diagnosis, now)) }

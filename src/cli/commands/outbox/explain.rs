@@ -1,7 +1,7 @@
 //! The state of a row in words: what holds it, the facts, and the command to run next.
 use api::shell_quoted;
 use app::contract::rfc3339;
-use app::port_types::{RowDiagnosis, RowStatus, RowView};
+use app::port_types::{PartitionBlock, RowDiagnosis, RowStatus, RowView};
 use domain::Timestamp;
 use posthaste::config::BrokerKind;
 
@@ -32,7 +32,7 @@ pub(super) fn explanation(
 
 /// Why the row is in its state, as the end of a sentence.
 fn reason(diagnosis: &RowDiagnosis, broker: BrokerKind, now: Timestamp) -> String {
-    let RowDiagnosis { row, head, owner, sent_to, .. } = diagnosis;
+    let RowDiagnosis { row, head, sent_to, .. } = diagnosis;
     match (row.status, head) {
         (RowStatus::Sent, _) => match sent_to {
             Some(place) => format!("the broker has it in {place}"),
@@ -44,8 +44,8 @@ fn reason(diagnosis: &RowDiagnosis, broker: BrokerKind, now: Timestamp) -> Strin
             format!("it waits for an earlier event of its order, row {}, which is {}", head.id, head.status.as_str())
         }
         (RowStatus::Pending | RowStatus::Failed, None) => {
-            match (partition_block(broker, owner.is_some()), due(row, now)) {
-                (Some(block), _) => block.to_owned(),
+            match (partition_block(diagnosis, broker), row.due_later(now)) {
+                (Some(block), _) => block.as_str().to_owned(),
                 (None, Some(due)) => format!("its next attempt is due {}", relative(due, now)),
                 (None, None) => "it is due, its worker claims it with the next batch".to_owned(),
             }
@@ -53,19 +53,11 @@ fn reason(diagnosis: &RowDiagnosis, broker: BrokerKind, now: Timestamp) -> Strin
     }
 }
 
-/// Why no event of the whole partition is sent; `None` if neither the configuration nor the lease prevents it.
-fn partition_block(broker: BrokerKind, owned: bool) -> Option<&'static str> {
-    match broker {
-        BrokerKind::None => Some("no broker is configured (broker.kind = none), so nothing is sent"),
-        BrokerKind::Embedded | BrokerKind::Kafka if owned => None,
-        BrokerKind::Embedded | BrokerKind::Kafka => {
-            Some("no instance runs on this store, or none has acquired this partition yet")
-        }
-    }
-}
-
-fn due(row: &RowView, now: Timestamp) -> Option<Timestamp> {
-    row.next_attempt_at.filter(|due| *due > now)
+fn partition_block(diagnosis: &RowDiagnosis, broker: BrokerKind) -> Option<PartitionBlock> {
+    diagnosis.partition_block(match broker {
+        BrokerKind::None => false,
+        BrokerKind::Embedded | BrokerKind::Kafka => true,
+    })
 }
 
 fn facts(diagnosis: &RowDiagnosis, now: Timestamp) -> Facts {
@@ -104,7 +96,7 @@ fn waits_for(head: &RowView) -> String {
 
 /// The command that changes the row's state, or that shows what it depends on; `None` where the row leaves by itself.
 fn next_step(diagnosis: &RowDiagnosis, broker: BrokerKind, now: Timestamp) -> Option<String> {
-    let RowDiagnosis { row, head, owner, sent_to, .. } = diagnosis;
+    let RowDiagnosis { row, head, sent_to, .. } = diagnosis;
     let retry = |id| format!("posthaste outbox retry {id} --reason TEXT");
     match (row.status, head) {
         (RowStatus::Sent, _) => {
@@ -120,10 +112,10 @@ fn next_step(diagnosis: &RowDiagnosis, broker: BrokerKind, now: Timestamp) -> Op
             }
         }),
         (RowStatus::Pending | RowStatus::Failed, None) => {
-            if partition_block(broker, owner.is_some()).is_some() {
+            if partition_block(diagnosis, broker).is_some() {
                 return Some("posthaste doctor".to_owned());
             }
-            due(row, now).map(|_| retry(row.id))
+            row.due_later(now).map(|_| retry(row.id))
         }
     }
 }

@@ -38,7 +38,7 @@ pub(super) fn timeline(
 /// The events that the row itself records.
 fn recorded(diagnosis: &RowDiagnosis, now: Timestamp) -> Vec<Moment> {
     let row = &diagnosis.row;
-    let mut moments = vec![Moment { at: row.created_at, class: "", text: "Committed with its order".to_owned() }];
+    let mut moments = vec![Moment { at: row.created_at, class: "", text: "Committed".to_owned() }];
     let mut add = |at: Option<Timestamp>, class, text: String| {
         moments.extend(at.map(|at| Moment { at, class, text }));
     };
