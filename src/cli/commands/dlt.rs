@@ -28,7 +28,7 @@ pub(crate) enum Verb {
         /// Only dead letters that were sent back (true), or only those that were not (false).
         #[arg(long)]
         redriven: Option<bool>,
-        /// Maximum number of dead letters.
+        /// Maximum number of dead letters; stderr names the dead letter to continue after.
         #[arg(short = 'n', long, default_value_t = 100)]
         limit: u32,
         #[command(flatten)]

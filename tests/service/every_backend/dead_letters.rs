@@ -69,6 +69,9 @@ fn a_dead_letter_is_explained_and_replayed_once() {
 
     // The record is still invalid, so the consumer writes a second dead letter.
     let both = await_dead_letters(&backend, 2);
+    let (_, stdout, stderr) = run(&backend, &["dlt", "list", "--limit", "1", "--json"]);
+    let more = format!("more: --after {}", position(&both[0]));
+    assert!(stdout.lines().count() == 1 && stderr.contains(&more), "a list that ends early says so: {stdout}{stderr}");
     let (first, second): (Vec<_>, Vec<_>) = both.into_iter().partition(|record| position(record) == first_position);
     assert_eq!((&first[0]["redriven"]["reason"], &first[0]["redriven"]["arrived"]), (&json!("fixed"), &json!(true)));
     assert_eq!(second[0]["redriven"], Value::Null);

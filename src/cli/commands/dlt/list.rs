@@ -3,7 +3,7 @@ use api::{dead_letter_document, pretty_json};
 use app::consume::order_topic::OrderTopic;
 use app::contract::rfc3339;
 use app::error::QueryError;
-use app::operators::dead_letters::{DeadLetter, DeadLetterFilter, DeadLetterPosition, DeadLetters};
+use app::operators::dead_letters::{DeadLetter, DeadLetterFilter, DeadLetterPage, DeadLetterPosition, DeadLetters};
 use app::operators::dead_letters_by_topic::{DeadLettersByTopic, WaitingDeadLetters};
 use app::port_types::FailureType;
 
@@ -32,15 +32,18 @@ pub(super) async fn list(
     json: bool,
     orders: &OrderTopic,
 ) -> Result<(), Failure> {
-    let found = first(dead_letters, filter, limit).await?;
-    if found.is_empty() {
+    let DeadLetterPage { dead_letters: found, next } = first(dead_letters, filter, limit).await?;
+    if found.is_empty() && next.is_none() {
         print_message(format_args!("no dead letters match in {}", dead_letters.topic()));
-        return Ok(());
+    } else if json {
+        found.iter().try_for_each(|dead_letter| print_dead_letter(dead_letter, orders, true))?;
+    } else if !found.is_empty() {
+        print_line(&dead_letters_table(&found, Screen::of_stdout()))?;
     }
-    if json {
-        return found.iter().try_for_each(|dead_letter| print_dead_letter(dead_letter, orders, true));
+    if let Some(next) = next {
+        print_message(format_args!("more: --after {next}"));
     }
-    print_line(&dead_letters_table(&found, Screen::of_stdout()))
+    Ok(())
 }
 
 /// Names the other topics whose dead letters wait, on stderr: an operator may not have them in mind.
@@ -55,16 +58,17 @@ pub(super) async fn print_other_topics(by_topic: &DeadLettersByTopic, listed: &s
     Ok(())
 }
 
-/// The first dead letters that match, at most `limit`.
+/// The first dead letters that match, at most `limit`, and the cursor of those after them.
 pub(super) async fn first(
     dead_letters: &DeadLetters,
     mut filter: DeadLetterFilter,
     limit: u32,
-) -> Result<Vec<DeadLetter>, Failure> {
-    let mut found = Vec::new();
-    while found.len() < limit as usize {
-        let page = dead_letters.list(&filter, limit - found.len() as u32).await?;
-        found.extend(page.dead_letters);
+) -> Result<DeadLetterPage, Failure> {
+    let mut found = DeadLetterPage { dead_letters: Vec::new(), next: None };
+    while found.dead_letters.len() < limit as usize {
+        let page = dead_letters.list(&filter, limit - found.dead_letters.len() as u32).await?;
+        found.dead_letters.extend(page.dead_letters);
+        found.next = page.next;
         match page.next {
             Some(next) => filter.after = Some(next),
             None => break,

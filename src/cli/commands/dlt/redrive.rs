@@ -81,7 +81,7 @@ impl DeadLetterReplay {
         let mut listed = Vec::new();
         if self.dry_run {
             let filter = DeadLetterFilter { redriven: Some(false), ..filter.clone() };
-            listed = first(&self.dead_letters, filter, LISTED_MAX.min(limit)).await?;
+            listed = first(&self.dead_letters, filter, LISTED_MAX.min(limit)).await?.dead_letters;
         } else if report.matched > 0 {
             confirm::require(self.yes, &format!("Send {} dead letters back?", report.matched))?;
             // The operator has confirmed this number, so dead letters that arrived after the count are not sent.
