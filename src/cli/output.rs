@@ -20,6 +20,11 @@ pub(crate) fn print_line(text: &str) -> Result<(), Failure> {
     }
 }
 
+/// A number with its noun: `1 row`, `2 rows`.
+pub(crate) fn counted(number: u64, one: &str, many: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { many })
+}
+
 /// Prints a message. One that cannot be written (a full disk, a closed terminal) is dropped: the command's result and exit code do not depend
 /// on it.
 pub(crate) fn print_message(text: impl Display) {

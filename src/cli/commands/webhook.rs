@@ -9,11 +9,11 @@ use clap::Subcommand;
 use posthaste::Config;
 use serde_json::{Map, Value, json};
 
-use super::super::confirm::require_if_interactive;
+use super::super::confirm::{self, require_if_interactive};
 use super::super::failure::Failure;
 use super::super::output::format::OutputArguments;
 use super::super::output::screen::Screen;
-use super::super::output::{print_line, print_message};
+use super::super::output::{counted, print_line, print_message};
 use super::super::running_service::{RunningService, ServiceArguments};
 use super::super::runtime::block_on;
 use super::dlt::{cursor, position};
@@ -159,6 +159,9 @@ pub(crate) enum Verb {
         /// The reason; kept in the ledger of redrives.
         #[arg(long, default_value = "")]
         reason: String,
+        /// Do not ask for confirmation; required without a terminal, except for one dead letter.
+        #[arg(short, long)]
+        yes: bool,
         #[command(flatten)]
         common: Common,
     },
@@ -200,19 +203,28 @@ pub(crate) fn webhook(config: &Config, verb: Verb) -> Result<u8, Failure> {
                 let after = after.map(|after| format!("&after={after}")).unwrap_or_default();
                 dead_letters(config, &path(&id, &format!("/dead-letters?limit={limit}{after}")), &common).await
             }
-            Verb::Redrive { id, position: Some(position), dry_run, reason, common, .. } => {
+            Verb::Redrive { id, position: Some(position), dry_run, reason, yes, common, .. } => {
                 let body = json!({"dryRun": dry_run, "reason": reason});
                 let path = path(&id, &format!("/dead-letters/{position}/redrive"));
+                require_if_interactive(yes || dry_run, &format!("Deliver dead letter {position} again?"))?;
                 let dead_letter = send(config, &common, "POST", &path, Some(body)).await?;
                 let effect = if dry_run { "can be delivered again" } else { "is delivered again" };
                 print(&dead_letter, &common, || format!("dead letter {position} {effect}"))
             }
-            Verb::Redrive { id, position: None, dry_run, limit, reason, common } => {
-                let mut redrive = WebhookRedrive::new(dry_run, limit, reason);
-                let path = path(&id, "/redrive");
-                while redrive.add(&send(config, &common, "POST", &path, Some(redrive.request())).await?) {}
-                print(&redrive.report(), &common, || redrive.sentence())?;
-                if redrive.held() > 0 { Err(Failure::new(held_back(redrive.held()))) } else { Ok(0) }
+            Verb::Redrive { id, position: None, dry_run, limit, reason, yes, common } => {
+                let count = redrive(config, &common, &id, WebhookRedrive::new(true, limit, reason)).await?;
+                if dry_run {
+                    return print(&count.report(), &common, || count.sentence());
+                }
+                let mut run = count.confirmed();
+                if count.matched() > 0 {
+                    let dead_letters = counted(count.matched(), "dead letter", "dead letters");
+                    confirm::require(yes, &format!("Deliver {dead_letters} again?"))?;
+                    run = redrive(config, &common, &id, run).await?;
+                }
+                run.end_as(&count);
+                print(&run.report(), &common, || run.sentence())?;
+                if run.held() > 0 { Err(Failure::new(held_back(run.held()))) } else { Ok(0) }
             }
         }
     })
@@ -269,6 +281,18 @@ async fn test(config: &Config, id: &str, common: &Common) -> Result<u8, Failure>
         Some(error) => format!("the endpoint did not accept the test event: {error}"),
     })?;
     Ok(u8::from(!accepted))
+}
+
+/// Sends the requests of a redrive until its limit or the end.
+async fn redrive(
+    config: &Config,
+    common: &Common,
+    id: &str,
+    mut redrive: WebhookRedrive,
+) -> Result<WebhookRedrive, Failure> {
+    let path = path(id, "/redrive");
+    while redrive.add(&send(config, common, "POST", &path, Some(redrive.request())).await?) {}
+    Ok(redrive)
 }
 
 async fn send(

@@ -1,6 +1,8 @@
 //! `webhook redrive` of all dead letters: requests that each examine what fits into a few seconds, until the limit or the end.
 use serde_json::{Value, json};
 
+use super::super::super::output::counted;
+
 /// Most dead letters of one request.
 const PAGE: u64 = 1_000;
 
@@ -19,6 +21,20 @@ pub(super) struct WebhookRedrive {
 impl WebhookRedrive {
     pub(super) fn new(dry_run: bool, limit: u32, reason: String) -> Self {
         Self { dry_run, limit: limit.into(), reason, matched: 0, redriven: 0, held: 0, next: Value::Null }
+    }
+
+    /// The run after this count, of as many dead letters as the operator confirms: none that arrived after the count.
+    pub(super) fn confirmed(&self) -> Self {
+        Self::new(false, u32::try_from(self.matched).unwrap_or(u32::MAX), self.reason.clone())
+    }
+
+    /// Takes over where the count ended, as the run ends with its last dead letter. A run that held some back must begin at the start.
+    pub(super) fn end_as(&mut self, count: &Self) {
+        self.next = if self.held > 0 { Value::Null } else { count.next.clone() };
+    }
+
+    pub(super) fn matched(&self) -> u64 {
+        self.matched
     }
 
     /// The body of the next request.
@@ -54,7 +70,15 @@ impl WebhookRedrive {
 
     pub(super) fn sentence(&self) -> String {
         let more = if self.next.is_null() { "" } else { "; there may be more: repeat the command, or raise --limit" };
-        format!("{} dead letters, {} of them are delivered again{more}", self.matched, self.redriven)
+        let dead_letters = counted(self.matched, "dead letter", "dead letters");
+        if self.dry_run {
+            return format!("{dead_letters} would be delivered again{more}");
+        }
+        format!(
+            "{dead_letters}, {} of them {} delivered again{more}",
+            self.redriven,
+            if self.redriven == 1 { "is" } else { "are" }
+        )
     }
 }
 
@@ -77,6 +101,20 @@ mod tests {
 
         assert_eq!(redrive.report(), response(640, None));
         assert_eq!(redrive.sentence(), "640 dead letters, 640 of them are delivered again");
+    }
+
+    #[test]
+    fn a_run_delivers_no_more_than_its_count_and_ends_where_the_count_did() {
+        let mut count = WebhookRedrive::new(true, 1_000, "fixed".into());
+        assert!(!count.add(&json!({"dryRun": true, "matched": 5, "redriven": 0, "next": null})));
+        assert_eq!(count.sentence(), "5 dead letters would be delivered again");
+
+        let mut run = count.confirmed();
+        assert_eq!(run.request(), json!({"dryRun": false, "limit": 5, "reason": "fixed", "after": null}));
+        assert!(!run.add(&response(5, Some("0/9@7"))), "a sixth one arrived meanwhile");
+        run.end_as(&count);
+
+        assert_eq!(run.sentence(), "5 dead letters, 5 of them are delivered again");
     }
 
     #[test]
