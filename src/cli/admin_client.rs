@@ -22,7 +22,7 @@ pub(crate) struct AdminClient {
 
 /// A response of any status.
 pub(crate) struct Response {
-    status: u16,
+    pub status: u16,
     pub body: Value,
 }
 

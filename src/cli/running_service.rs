@@ -13,6 +13,8 @@ use super::failure::Failure;
 /// Lifetime of a token that a command mints for one request.
 const TOKEN_TTL: Duration = Duration::from_secs(60);
 
+const UNAUTHORIZED: u16 = 401;
+
 /// The options of every command that asks a running service.
 #[derive(clap::Args)]
 pub(crate) struct ServiceArguments {
@@ -70,7 +72,7 @@ impl<'a> RunningService<'a> {
     /// # Errors
     /// No token can be minted, no service answers, or it answers with an error.
     pub(crate) async fn json(&self, method: &'static str, path: &str) -> Result<Value, Failure> {
-        self.client.send(method, path, &self.token()?, None).await?.success()
+        self.request(method, path, None).await
     }
 
     /// The JSON of a successful response to a request with a body; null for a response without one.
@@ -78,8 +80,18 @@ impl<'a> RunningService<'a> {
     /// # Errors
     /// No token can be minted, no service answers, or it answers with an error.
     pub(crate) async fn send(&self, method: &'static str, path: &str, body: Option<Value>) -> Result<Value, Failure> {
-        let body = body.map(|body| body.to_string());
-        self.client.send(method, path, &self.token()?, body).await?.success()
+        self.request(method, path, body.map(|body| body.to_string())).await
+    }
+
+    async fn request(&self, method: &'static str, path: &str, body: Option<String>) -> Result<Value, Failure> {
+        let response = self.client.send(method, path, &self.token()?, body).await?;
+        let is_hint_due = response.status == UNAUTHORIZED && self.signs_with_development_secret();
+        response.success().map_err(|failure| if is_hint_due { with_hint(failure) } else { failure })
+    }
+
+    /// Whether tokens are signed with the public secret because no key is configured.
+    fn signs_with_development_secret(&self) -> bool {
+        self.token.is_none() && self.config.auth.source().is_none()
     }
 
     /// The status and the text of a response that needs no token.
@@ -102,6 +114,13 @@ impl<'a> RunningService<'a> {
             }
         }
     }
+}
+
+/// Without a key the command signs with the development secret, which only `serve --dev` and `demo` accept.
+fn with_hint(failure: Failure) -> Failure {
+    let Failure { code, message, is_printed } = failure;
+    let hint = "no key is configured: give --config and the environment of the service, or --token";
+    Failure { code, message: format!("{message}; {hint}"), is_printed }
 }
 
 /// A token of an operator, valid for one request.

@@ -69,15 +69,25 @@ pub(crate) fn actors(config: &Config, verb: Verb) -> Result<u8, Failure> {
 
 async fn show(config: &Config, arguments: &TreeArguments) -> Result<u8, Failure> {
     let service = RunningService::new(config, &arguments.service)?;
+    let (screen, mut was_shown) = (Screen::of_stdout(), false);
     loop {
-        let response = service.json("GET", "/admin/actors").await?;
+        let response = match service.json("GET", "/admin/actors").await {
+            Ok(response) => response,
+            // The operator watches a restart as well: the service that does not answer is asked again.
+            Err(failure) if arguments.watch && was_shown => {
+                clear(screen)?;
+                print_message(failure.message);
+                tokio::time::sleep(WATCH_INTERVAL).await;
+                continue;
+            }
+            Err(failure) => return Err(failure),
+        };
         if arguments.output.is_json() {
             let actors = response["actors"].as_array().into_iter().flatten();
             let is_shown = |actor: &&serde_json::Value| !arguments.problems || ActorLine::of(actor).is_problem();
             actors.filter(is_shown).try_for_each(|actor| print_line(&actor.to_string()))?;
             return Ok(0);
         }
-        let screen = Screen::of_stdout();
         let text = render(ActorLine::all(&response), arguments, screen);
         if !arguments.watch {
             match text {
@@ -86,13 +96,20 @@ async fn show(config: &Config, arguments: &TreeArguments) -> Result<u8, Failure>
             }
             return Ok(0);
         }
-        if screen.width.is_some() {
-            queue!(stdout(), Clear(ClearType::All), MoveTo(0, 0))?;
-        }
+        clear(screen)?;
         print_line(text.as_deref().unwrap_or("no actor has a problem"))?;
         stdout().flush()?;
+        was_shown = true;
         tokio::time::sleep(WATCH_INTERVAL).await;
     }
+}
+
+/// Begins a new frame on a terminal; a pipe gets the frames one after the other.
+fn clear(screen: Screen) -> Result<(), Failure> {
+    if screen.width.is_some() {
+        queue!(stdout(), Clear(ClearType::All), MoveTo(0, 0))?;
+    }
+    Ok(stdout().flush()?)
 }
 
 /// The actors as text; `None` if none is to be shown.

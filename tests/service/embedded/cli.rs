@@ -1,4 +1,6 @@
 //! Commands, their exit codes and their output for scripts.
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
 use std::time::Duration;
 
 use kit::wait::until;
@@ -126,6 +128,36 @@ fn the_command_line_shows_the_actor_tree_and_kills_an_actor() {
     let (code, stdout, _) = run(&backend, &["actors", "tree", "--problems", "--url", &url]);
     assert!(code == 0 && stdout.starts_with("PATH ") && stdout.lines().count() == 2, "{stdout}");
     assert!(stdout.contains("/consumer-0") && stdout.contains("panic"), "{stdout}");
+}
+
+#[test]
+fn a_watched_tree_goes_on_while_the_service_does_not_answer() {
+    let backend = Backend::new();
+    let service = Posthaste::start(&backend, &[]);
+    let mut watch = command(&backend, &["actors", "tree", "--watch", "--url", service.http.base()]);
+    let mut watch = watch.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let mut frames = BufReader::new(watch.stdout.take().expect("a pipe")).lines().map_while(Result::ok);
+    frames.find(|line| line.contains("/consumer-0")).expect("a frame");
+
+    service.kill();
+
+    let failures = BufReader::new(watch.stderr.take().expect("a pipe")).lines().map_while(Result::ok);
+    let failures: Vec<String> = failures.take(2).collect();
+    watch.kill().and_then(|()| watch.wait()).expect("it still runs");
+    assert!(failures.len() == 2 && failures.iter().all(|line| line.contains("no service answers")), "{failures:?}");
+}
+
+#[test]
+fn a_refused_token_of_a_command_without_a_key_names_the_cause() {
+    let backend = Backend::new();
+    let service = Posthaste::start(&backend, &[]);
+    let mut tree = command(&backend, &["actors", "tree", "--url", service.http.base()]);
+
+    let (code, _, stderr) = finish(tree.env_remove("POSTHASTE__AUTH__HS256_SECRET"));
+
+    assert!(code == 1 && stderr.contains("401") && stderr.contains("no key is configured"), "{stderr}");
+    let (code, _, stderr) = finish(tree.env("POSTHASTE_TOKEN", "wrong"));
+    assert!(code == 1 && stderr.contains("401") && !stderr.contains("no key"), "the operator's own: {stderr}");
 }
 
 #[test]
