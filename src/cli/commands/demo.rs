@@ -15,7 +15,7 @@ use super::super::admin_client::AdminClient;
 use super::super::failure::Failure;
 use super::super::output::{print_line, print_message};
 use super::super::runtime::block_on;
-use super::serve::{Signals, run};
+use super::serve::{STOPPED, Signals, run, start, stop};
 use super::token::{CallerClaims, DEVELOPMENT_SECRET, accepts_development_secret, mint};
 use next_steps::{NextSteps, shell_name};
 
@@ -47,13 +47,17 @@ pub(crate) fn demo(mut config: Config, file: Option<&Path>, arguments: &Argument
     config.auth.set_secret(DEVELOPMENT_SECRET);
     config.fault_injection.enabled = true;
     block_on(async move {
-        let signals = Signals::listen()?;
-        let service = posthaste::start(config.clone()).await?;
+        let Some((service, mut signals)) = start(config.clone(), Signals::listen()?).await? else {
+            return Ok(STOPPED);
+        };
         let demo = Demo::new(&config, file, commands_can_mint, &service, begun)?;
-        demo.show(&service, arguments.orders).await?;
-        if arguments.once {
-            service.stop().await;
-            return Ok(0);
+        let is_interrupted = tokio::select! {
+            // Dropping a show loses nothing: the service goes on with the orders that it has placed.
+            shown = demo.show(&service, arguments.orders) => shown.map(|()| false)?,
+            () = signals.next() => true,
+        };
+        if arguments.once || is_interrupted {
+            return stop(service, signals, STOPPED).await;
         }
         print_line("\nThe service keeps running. Ctrl-C drains and stops it.")?;
         run(service, signals, None).await

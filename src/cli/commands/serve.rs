@@ -20,7 +20,7 @@ pub(crate) use reload::Reloader;
 /// Time after `shutdown.deadline` in which a stop may still end by itself.
 const STOP_GRACE: Duration = Duration::from_secs(2);
 /// Exit code after a signal.
-const STOPPED: u8 = 0;
+pub(crate) const STOPPED: u8 = 0;
 /// Exit code after a second signal.
 const SECOND_SIGNAL: i32 = 130;
 /// Exit code after the supervision tree gave up, a listener failed, or the instance name was lost.
@@ -74,17 +74,11 @@ fn run_configured(
         );
     }
     block_on(async move {
-        let mut signals = Signals::listen()?;
+        let signals = Signals::listen()?;
         let reloader = Reloader::listen(file.map(Path::to_path_buf), environment.clone())?;
-        let stop_deadline = config.shutdown.deadline;
-        let service = tokio::select! {
-            // Dropping an unfinished start is safe: it has not acknowledged any order yet.
-            started = posthaste::start(config) => started.map_err(|error| start_failure(error, format))?,
-            () = signals.next() => {
-                // The runtime waits for calls that block, such as the resolution of a name.
-                end_at_the_latest(stop_deadline + STOP_GRACE, signals, STOPPED);
-                return Ok(STOPPED);
-            }
+        let Some((service, signals)) = start(config, signals).await.map_err(|error| start_failure(error, format))?
+        else {
+            return Ok(STOPPED);
         };
         if let Some(token) = console_token {
             print_message(format_args!(
@@ -94,6 +88,20 @@ fn run_configured(
         }
         run(service, signals, Some(reloader)).await
     })
+}
+
+/// Starts the service; `None` if a signal came before it had started.
+pub(crate) async fn start(config: Config, mut signals: Signals) -> Result<Option<(Service, Signals)>, StartError> {
+    let stop_deadline = config.shutdown.deadline;
+    tokio::select! {
+        // Dropping an unfinished start is safe: it has not acknowledged any order yet.
+        started = posthaste::start(config) => started.map(|service| Some((service, signals))),
+        () = signals.next() => {
+            // The runtime waits for calls that block, such as the resolution of a name.
+            end_at_the_latest(stop_deadline + STOP_GRACE, signals, STOPPED);
+            Ok(None)
+        }
+    }
 }
 
 /// The token of the link that logs a developer in to the console. None where the key is a secret, and where stderr is part of a log in JSON.
@@ -189,6 +197,11 @@ pub(crate) async fn run(service: Service, mut signals: Signals, mut reloader: Op
             }
         }
     };
+    stop(service, signals, code).await
+}
+
+/// Drains the service, and returns the code.
+pub(crate) async fn stop(service: Service, signals: Signals, code: u8) -> Result<u8, Failure> {
     end_at_the_latest(service.stop_deadline() + STOP_GRACE, signals, code);
     service.stop().await;
     Ok(code)

@@ -2,6 +2,7 @@
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use kit::wait::until;
 use serde_json::Value;
@@ -101,7 +102,7 @@ fn commands_of_the_demo_work_when_pasted() {
 
     let order: Value = serde_json::from_str(&paste(&demo.command("curl -s "))).expect("an order");
     assert_eq!(order["status"], "PENDING", "{order}");
-    let events = until("both events are in the topic", std::time::Duration::from_secs(10), || {
+    let events = until("both events are in the topic", Duration::from_secs(10), || {
         let events = paste(&demo.command("topic tail "));
         (events.lines().count() >= 2).then_some(events)
     });
@@ -232,4 +233,21 @@ fn a_demo_that_cannot_finish_names_the_option_to_check() {
         "{stderr}"
     );
     assert!(!stderr.contains("{\""), "no raw response: {stderr}");
+}
+
+#[test]
+fn a_signal_during_the_show_drains_the_demo() {
+    let backend = Backend::new();
+    let mut process = demo(&backend).args(["--orders", "100000"]).stdout(Stdio::piped()).spawn().expect("it starts");
+    let mut lines = BufReader::new(process.stdout.take().expect("a pipe")).lines().map_while(Result::ok);
+    lines.find(|line| line.starts_with("posthaste runs at ")).expect("it has started");
+
+    let sent = Command::new("kill").args(["-TERM", &process.id().to_string()]).status();
+
+    assert!(sent.is_ok_and(|status| status.success()));
+    // What it prints until it ends; a full pipe would stop it.
+    let rest = std::thread::spawn(move || lines.count());
+    let status = until("the demo ends", Duration::from_secs(30), || process.try_wait().expect("a child of this test"));
+    assert_eq!(status.code(), Some(0));
+    assert!(rest.join().is_ok());
 }
