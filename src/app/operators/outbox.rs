@@ -60,6 +60,11 @@ impl OutboxOperations {
         self.clock.wall()
     }
 
+    /// The present time, which never goes back: for the ages of what this process has measured.
+    pub fn steady_now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
     /// The health snapshot, without waiting.
     pub fn health(&self) -> Arc<HealthSnapshot> {
         self.health.read()

@@ -100,6 +100,24 @@ async fn unsent_events_grow_older_while_they_cannot_be_counted() {
 }
 
 #[actix_web::test]
+async fn unsent_events_grow_older_also_after_the_wall_clock_was_set_back() {
+    let mut config = TestConfig::default();
+    config.options.unsent_age_max = Duration::from_secs(40);
+    let server = TestServer::with_config(config);
+    server.health.update(|snapshot| {
+        snapshot.depth.oldest_unsent = Some(Duration::from_secs(9));
+        snapshot.measured_at = Some(server.dispatch.clock.now());
+    });
+
+    server.dispatch.clock.1.store(3_600_000, SeqCst);
+    server.dispatch.clock.0.fetch_add(32_000, SeqCst);
+
+    for path in ["/readyz", "/actuator/health/readiness", "/actuator/health"] {
+        assert_eq!(server.send(get(path)).await.status, 503, "{path}");
+    }
+}
+
+#[actix_web::test]
 async fn health_of_the_region_says_whether_writes_are_accepted() {
     let server = TestServer::new();
     for (stage, passive, allowed) in [

@@ -17,12 +17,15 @@ use ports::outbox::*;
 use ports::partitions::*;
 use ports::rate_limit::{RateLimitDecision, RateLimitPolicy, RateLimiter};
 
-/// A clock that only the test advances.
-pub struct FakeClock(pub AtomicI64);
+/// A clock that only the test advances, and how far its wall clock is behind, both in milliseconds.
+pub struct FakeClock(pub AtomicI64, pub AtomicI64);
 
 impl Clock for FakeClock {
     fn now(&self) -> Timestamp {
         Timestamp::from_millis(self.0.load(SeqCst))
+    }
+    fn wall(&self) -> Timestamp {
+        Timestamp::from_millis(self.0.load(SeqCst) - self.1.load(SeqCst))
     }
 }
 

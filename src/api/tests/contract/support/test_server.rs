@@ -89,7 +89,7 @@ impl TestServer {
 
     /// A process that starts at this time, in milliseconds.
     pub fn starting_at(now: i64, config: TestConfig) -> Self {
-        let clock = Arc::new(FakeClock(AtomicI64::new(now)));
+        let clock = Arc::new(FakeClock(AtomicI64::new(now), AtomicI64::default()));
         let orders = Arc::new(FakeOrderStore::default());
         let outbox = Arc::new(FakeOutbox::default());
         let rate_limiter = Arc::new(FakeRateLimiter { tokens: Mutex::new(config.tokens), requested: Mutex::default() });
