@@ -179,7 +179,14 @@ impl StoreWait {
 
 fn startup_context(config: &Config, metrics: &Arc<Metrics>) -> StartupContext {
     let now = || -> Timestamp { SystemClock::new().now() };
-    StartupContext { region: config.region.id.clone(), metrics: Arc::clone(metrics), now }
+    StartupContext {
+        region: config.region.id.clone(),
+        metrics: Arc::clone(metrics),
+        now,
+        header_timeout: config.http.header_timeout,
+        body_timeout: config.http.body_timeout,
+        max_connections: config.http.max_connections,
+    }
 }
 
 /// Binds the configured addresses, the admin address too if there is one.

@@ -3,7 +3,7 @@ use std::io;
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use actix_server::{Server, ServerHandle};
 use actix_web::body::BoxBody;
@@ -22,7 +22,6 @@ use crate::health::status::with_retry_after;
 use crate::http::connection::{late_head_response, timed_connection, timeouts};
 use crate::http::exchange::{add_private_headers, is_about_orders, is_probe, log_request, method_label};
 use crate::http::listeners::Listeners;
-use crate::http::options::Options;
 use crate::http::tracked_body::{InFlightGuard, TrackedBody};
 use crate::request::body::{ArrivingBody, discard_arrived};
 use crate::request::headers::request_id;
@@ -45,6 +44,12 @@ pub struct StartupContext {
     pub metrics: Arc<Metrics>,
     /// The clock of the process.
     pub now: fn() -> Timestamp,
+    /// `http.header_timeout`: a request head that takes longer gets 408 and its connection is closed.
+    pub header_timeout: Duration,
+    /// `http.body_timeout`: a client that reads nothing of a response for this long is disconnected.
+    pub body_timeout: Duration,
+    /// `http.max_connections`, of each listener.
+    pub max_connections: usize,
 }
 
 /// Serves the startup responses on duplicates of these listeners. Needs an actix `System`.
@@ -60,11 +65,12 @@ pub fn serve_startup(listeners: &Listeners, context: &StartupContext) -> io::Res
 
 /// Serves one listener as the real server does: one response to a request, whatever follows a body that nothing reads.
 fn listen(listener: TcpListener, context: &StartupContext) -> io::Result<(ServerHandle, JoinHandle<io::Result<()>>)> {
-    let builder = Server::build().workers(1).disable_signals();
+    let builder = Server::build().workers(1).max_concurrent_connections(context.max_connections).disable_signals();
     let stopping = builder.graceful_shutdown_signal();
-    let (context, count, options) = (context.clone(), Arc::<AtomicU64>::default(), Options::default());
+    let (context, count) = (context.clone(), Arc::<AtomicU64>::default());
     let connection = move || {
         let (context, count) = (context.clone(), Arc::clone(&count));
+        let timeouts = timeouts(context.header_timeout, context.body_timeout);
         let late_head = {
             let context = context.clone();
             Arc::new(move || late_head_response((context.now)(), &context.region))
@@ -80,7 +86,6 @@ fn listen(listener: TcpListener, context: &StartupContext) -> io::Result<(Server
                 response
             }
         };
-        let timeouts = timeouts(options.header_timeout, options.body_timeout);
         let routes = move |config: &mut web::ServiceConfig| {
             config.default_service(web::to(handler));
         };

@@ -1,4 +1,8 @@
 //! The startup server, while the store is unavailable: live, not started, and problems for all other routes.
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
 use api::{Listeners, StartupContext, serve_startup};
 use domain::Timestamp;
 use serde_json::Value;
@@ -7,12 +11,22 @@ use telemetry::Metrics;
 use crate::connections::request_bodies::{assert_last_response, chunked, chunks_and_next_request, until_close};
 use crate::server::{blocking, exchange, head};
 
+fn context() -> StartupContext {
+    StartupContext {
+        region: "r1".into(),
+        metrics: Metrics::new(),
+        now: || Timestamp::from_millis(0),
+        header_timeout: Duration::from_secs(5),
+        body_timeout: Duration::from_secs(30),
+        max_connections: 10,
+    }
+}
+
 #[actix_web::test]
 async fn while_the_store_is_unavailable_probes_and_problems_are_served() {
     let listeners = Listeners::bind("127.0.0.1:0", None).unwrap();
     let address = listeners.addresses().unwrap()[0];
-    let context = StartupContext { region: "r1".into(), metrics: Metrics::new(), now: || Timestamp::from_millis(0) };
-    let startup = serve_startup(&listeners, &context).unwrap();
+    let startup = serve_startup(&listeners, &context()).unwrap();
 
     blocking(move || {
         let send = |path: &str| exchange(address, head(&format!("GET {path} HTTP/1.1\r\nx-request-id: me")));
@@ -49,8 +63,7 @@ async fn while_the_store_is_unavailable_probes_and_problems_are_served() {
 async fn while_the_store_is_unavailable_nothing_follows_the_response_to_an_unread_body() {
     let listeners = Listeners::bind("127.0.0.1:0", None).unwrap();
     let address = listeners.addresses().unwrap()[0];
-    let context = StartupContext { region: "r1".into(), metrics: Metrics::new(), now: || Timestamp::from_millis(0) };
-    let startup = serve_startup(&listeners, &context).unwrap();
+    let startup = serve_startup(&listeners, &context()).unwrap();
 
     blocking(move || {
         for (status, line) in [(503, "POST /orders"), (503, "GET /readyz"), (200, "GET /livez")] {
@@ -60,6 +73,32 @@ async fn while_the_store_is_unavailable_nothing_follows_the_response_to_an_unrea
                 assert_last_response(&until_close(address, &bytes), status, &format!("{line}, {chunks} chunks"));
             }
         }
+    })
+    .await;
+    startup.stop().await;
+}
+
+#[actix_web::test]
+async fn while_the_store_is_unavailable_the_configured_limits_hold() {
+    let listeners = Listeners::bind("127.0.0.1:0", None).unwrap();
+    let address = listeners.addresses().unwrap()[0];
+    let header_timeout = Duration::from_millis(300);
+    let startup =
+        serve_startup(&listeners, &StartupContext { header_timeout, max_connections: 1, ..context() }).unwrap();
+
+    blocking(move || {
+        let started = Instant::now();
+        let mut late = TcpStream::connect(address).unwrap();
+        late.write_all(b"GET /livez HTTP/1.1\r\n").unwrap();
+
+        let response = exchange(address, head("GET /livez HTTP/1.1"));
+
+        assert!(response.starts_with("HTTP/1.1 200 "), "{response}");
+        assert!(started.elapsed() >= header_timeout, "a second connection had to wait for the end of the first");
+        let mut refused = String::new();
+        late.read_to_string(&mut refused).unwrap();
+        assert!(refused.starts_with("HTTP/1.1 408 "), "{refused}");
+        assert!(started.elapsed() < Duration::from_secs(4), "the default is 5 s");
     })
     .await;
     startup.stop().await;
