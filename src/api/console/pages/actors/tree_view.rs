@@ -81,13 +81,18 @@ impl TreeView<'_> {
                             dt { "Supervisor" } dd { (actor.supervisor) }
                             dt { "Restarts" } dd { (actor.restarts) }
                         }
-                        p { a href=(link("/console/events", &[("q", &actor.path)])) { "Events of this actor" } }
+                        p { a href=(events_of(&actor.path)) { "Events of this actor" } }
                         @if let Some(csrf) = self.csrf { (fault_buttons(csrf, &actor.path)) }
                     }
                 }
             }
         }
     }
+}
+
+/// The events of one actor. The quotation marks are those of the event's JSON: worker-1 is not the beginning of worker-10.
+fn events_of(path: &str) -> String {
+    link("/console/events", &[("q", &format!("\"{path}\""))])
 }
 
 /// The line of a supervisor: strategy, and what is left of its restarts.

@@ -72,3 +72,24 @@ impl<'a> EventFilter<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_quoted_path_finds_the_events_of_one_actor_alone() {
+        let event = |child: &str| LiveEvent {
+            seq: 1,
+            event: "child_started".into(),
+            data: format!(r#"{{"child":"{child}"}}"#),
+            age: Duration::ZERO,
+        };
+        let filter = EventFilter { event: "", severity: None, text: r#""/relay/partition-worker-1""# };
+
+        assert!(filter.matches(&event("/relay/partition-worker-1")));
+        assert!(!filter.matches(&event("/relay/partition-worker-10")));
+    }
+}

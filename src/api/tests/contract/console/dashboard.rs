@@ -83,6 +83,8 @@ async fn the_tree_shows_strategies_budgets_and_only_what_a_search_matches() {
         assert!(tree.contains(expected), "{expected} is not in {tree}");
     }
     assert!(tree.find(">/relay</strong>") < tree.find(">partitions</strong>"), "a supervisor is above its children");
+    let events = "href=\"/console/events?q=%22/relay/partition-worker-7%22\"";
+    assert!(tree.contains(events), "the quoted path, because worker-70 has another one: {tree}");
     let found = browser.get("/console/actors?q=PANIC").await.text();
     assert!(found.contains("data-path=\"/relay/partition-worker-7\""), "{found}");
     let none = browser.get("/console/actors?q=nothing").await.text();
