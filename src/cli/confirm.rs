@@ -13,7 +13,7 @@ pub(crate) struct RedriveOptions {
     /// Most of them in a second; without it, as fast as they are answered.
     #[arg(long, value_name = "PER_SECOND", value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) rate: Option<u32>,
-    /// Do not ask for confirmation.
+    /// Do not ask for confirmation; required without a terminal.
     #[arg(short, long)]
     pub(super) yes: bool,
     /// The reason; kept in the audit table, which `posthaste audit` lists.

@@ -82,7 +82,7 @@ fn respond(context: &RequestContext, status: StatusCode, page: &Page<'_>) -> Rou
         footer {
             details {
                 summary { "The same data from a shell" }
-                pre { code { "curl -s '" (origin(&context.request)) (page.path) "' -H \"Authorization: Bearer $TOKEN\"" } }
+                pre { code { "curl -s '" (origin(context)) (page.path) "' -H \"Authorization: Bearer $TOKEN\"" } }
                 @if !page.command.is_empty() { pre { code { (page.command) } } }
             }
         }
@@ -226,7 +226,9 @@ fn take_note(context: &RequestContext) -> Option<String> {
 }
 
 /// The origin from the `Host` header, or the default one if the header contains characters that no host has.
-fn origin(request: &HttpRequest) -> String {
+fn origin(context: &RequestContext) -> String {
+    let request = &context.request;
+    let scheme = if context.state.options.trusted_proxies.is_https(request) { "https" } else { "http" };
     let legal = |host: &&str| host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-:[]".contains(&byte));
-    format!("http://{}", single_value(request.headers(), "host").filter(legal).unwrap_or("localhost:8080"))
+    format!("{scheme}://{}", single_value(request.headers(), "host").filter(legal).unwrap_or("localhost:8080"))
 }

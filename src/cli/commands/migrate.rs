@@ -11,7 +11,7 @@ use telemetry::logging;
 use super::super::failure::Failure;
 use super::super::output::format::OutputArguments;
 use super::super::output::progress::spinner;
-use super::super::output::{print_line, print_message};
+use super::super::output::{counted, print_line, print_message};
 use super::super::runtime::block_on;
 
 #[derive(Args)]
@@ -83,7 +83,8 @@ fn report_migrations(mut migrations: Vec<Migration>, arguments: &Arguments) -> R
     if migrations.is_empty() {
         print_message(format_args!("nothing to do: the schema is up to date"));
     } else if !arguments.is_read_only() {
-        print_message(format_args!("the schema is up to date now: {} migrations were applied", migrations.len()));
+        let applied = counted(migrations.len() as u64, "migration was", "migrations were");
+        print_message(format_args!("the schema is up to date now: {applied} applied"));
     }
     Ok(0)
 }

@@ -86,10 +86,10 @@ fn a_row_parked_and_redriven_from_the_console_is_sent() {
         browser.get("/console").text.contains("PARKED: 1 now").then_some(())
     });
     let counted = browser.get(&format!("/console/outbox/redrive?key={key}")).text;
-    assert!(counted.contains("<strong>1</strong> parked rows match"), "{counted}");
+    assert!(counted.contains("<strong>1</strong> parked row matches"), "{counted}");
     assert!(browser.get(&row).text.contains("PARKED"), "counting changes nothing");
     let done = browser.submit("/console/outbox/redrive", &[("key", key), ("matched", "1"), ("reason", "inspected")]);
-    assert!(done.contains("1 parked rows are due now."), "{done}");
+    assert!(done.contains("1 parked row is due now."), "{done}");
 
     until("it is sent", WAIT_MAX, || browser.get(&row).text.contains("●</span> SENT").then_some(()));
     assert!(backend.events().iter().any(|event| event["key"] == key), "the topic has its event");

@@ -55,7 +55,7 @@ fn a_dead_letter_is_explained_and_replayed_once() {
 
     let before = backend.events().len();
     let (code, _, stderr) = run(&backend, &["dlt", "redrive"]);
-    assert!(code == 1 && stderr.contains("1 dead letters match") && stderr.contains("--yes"), "{stderr}");
+    assert!(code == 1 && stderr.contains("1 dead letter matches in ") && stderr.contains("--yes"), "{stderr}");
     let dry = command_output(&backend, &["dlt", "redrive", "--dry-run", "--json"]);
     assert_eq!(dry, [json!({"dryRun": true, "matched": 1, "redriven": 0, "letters": [dead_letter]})]);
     let (_, stdout, _) = run(&backend, &["dlt", "redrive", "--dry-run"]);

@@ -7,6 +7,7 @@ use crate::admin::filters::dead_letter_filter;
 use crate::admin::live_events::log_unless_unchanged;
 use crate::admin::operator_body::{LIMIT_MAX, paced_redrive};
 use crate::console::form::{self, hidden_fields};
+use crate::console::format::counted;
 use crate::console::layout::{self, Page};
 use crate::console::links::{link, shell_command};
 use crate::console::pages::dead_letters::{RawFilter, after, command_options, filter_fields, raw_filter, topic};
@@ -42,7 +43,8 @@ fn confirmation(context: &RequestContext, raw: &RawFilter<'_>, sent: &RedriveRep
     html! {
         p class="verdict" {
             @if sent.next.is_some() { "At least " }
-            strong { (sent.matched) } " dead letters match that were not redriven before. Nothing was changed."
+            strong { (sent.matched) } @if sent.matched == 1 { " dead letter matches" } @else { " dead letters match" }
+            ", not redriven before. Nothing was changed."
         }
         @if sent.matched > 0 {
             form method="post" action="/console/dlt/redrive" class="act" {
@@ -67,7 +69,7 @@ pub(crate) async fn redrive(context: RequestContext) -> RouteResult {
         dead_letters::log_redrive(&audit, dead_letters.topic(), sent.redriven);
     }
     context.state.counted_dead_letters.clear();
-    let mut note = format!("{} dead letters were sent back to their topic.", sent.redriven);
+    let mut note = counted(sent.redriven, "dead letter was", "dead letters were") + " sent back to the topic.";
     if sent.held > 0 {
         note += &format!(" {}", held_back(sent.held));
     }

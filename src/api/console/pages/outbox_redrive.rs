@@ -7,6 +7,7 @@ use crate::admin::filters::{older_than, row_filter};
 use crate::admin::live_events::log_unless_unchanged;
 use crate::admin::operator_body::{LIMIT_MAX, paced_redrive};
 use crate::console::form::{self, hidden_fields};
+use crate::console::format::counted;
 use crate::console::layout::{self, Page};
 use crate::console::links::{link, shell_command};
 use crate::error::Problem;
@@ -27,7 +28,7 @@ pub(crate) async fn count(context: RequestContext) -> RouteResult {
             (form::failure_filter_fields(key, kind, failure, age))
             button { "Count" }
         }
-        p class="verdict" { strong { (matched) } " parked rows match. Nothing was changed." }
+        p class="verdict" { strong { (matched) } @if matched == 1 { " parked row matches" } @else { " parked rows match" } ". Nothing was changed." }
         @if matched > 0 {
             form method="post" action="/console/outbox/redrive" class="act" {
                 (form::csrf_field(&context)) (hidden_fields(&raw)) input type="hidden" name="matched" value=(matched.min(LIMIT_MAX.into()));
@@ -56,9 +57,12 @@ pub(crate) async fn redrive(context: RequestContext) -> RouteResult {
     log_unless_unchanged(&context.state, &result, &audit, "redrive", &on);
     let rows = result?;
     let note = if rows < u64::from(limit) {
-        format!("{rows} of {limit} parked rows are due now. Redrive again for the others.")
+        format!(
+            "{rows} of {} due now. Redrive again for the others.",
+            counted(limit.into(), "parked row is", "parked rows are")
+        )
     } else {
-        format!("{rows} parked rows are due now.")
+        format!("{} due now.", counted(rows, "parked row is", "parked rows are"))
     };
     Ok(layout::see_other_with_note(&context, "/console/outbox", note))
 }

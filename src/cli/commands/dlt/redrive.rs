@@ -13,7 +13,7 @@ use super::super::super::failure::Failure;
 use super::super::super::operator::operator;
 use super::super::super::output::progress::progress_bar;
 use super::super::super::output::screen::Screen;
-use super::super::super::output::{print_line, print_message};
+use super::super::super::output::{counted, print_line, print_message};
 use super::list::{dead_letters_table, first, not_found, print_dead_letter};
 
 /// Maximum number of dead letters that one call of a count examines.
@@ -72,10 +72,13 @@ impl DeadLetterReplay {
         let mut report = self.count(filter, limit).await?;
         let (next, topic) = (report.next, self.dead_letters.topic());
         match next {
-            None => print_message(format_args!("{} dead letters match in {topic}", report.matched)),
+            None => print_message(format_args!(
+                "{} in {topic}",
+                counted(report.matched, "dead letter matches", "dead letters match")
+            )),
             Some(_) => print_message(format_args!(
-                "at least {} dead letters match in {topic}: raise --limit for more",
-                report.matched
+                "at least {} in {topic}: raise --limit for more",
+                counted(report.matched, "dead letter matches", "dead letters match")
             )),
         }
         let mut listed = Vec::new();
@@ -83,10 +86,16 @@ impl DeadLetterReplay {
             let filter = DeadLetterFilter { redriven: Some(false), ..filter.clone() };
             listed = first(&self.dead_letters, filter, LISTED_MAX.min(limit)).await?.dead_letters;
         } else if report.matched > 0 {
-            confirm::require(self.yes, &format!("Send {} dead letters back?", report.matched))?;
+            confirm::require(
+                self.yes,
+                &format!("Send {} back?", counted(report.matched, "dead letter", "dead letters")),
+            )?;
             // The operator has confirmed this number, so dead letters that arrived after the count are not sent.
             report = RedriveReport { next, ..self.send_back(filter, report.matched).await? }.ended();
-            print_message(format_args!("{} were sent back", report.redriven));
+            print_message(format_args!(
+                "{} sent back",
+                counted(report.redriven, "dead letter was", "dead letters were")
+            ));
         }
         self.print(&report, &listed)?;
         if report.held > 0 { Err(Failure::new(held_back(report.held))) } else { Ok(()) }

@@ -12,7 +12,7 @@ use super::super::super::failure::Failure;
 use super::super::super::operator::operator;
 use super::super::super::output::progress::progress_bar;
 use super::super::super::output::screen::Screen;
-use super::super::super::output::{print_line, print_message};
+use super::super::super::output::{counted, print_line, print_message};
 use super::super::super::value_parsers::{event_key, event_type, failure_type};
 use super::rows::rows_table;
 
@@ -45,20 +45,26 @@ pub(super) async fn redrive(operations: &OutboxOperations, arguments: RedriveArg
     let RedriveOptions { dry_run, rate, yes, reason, output } = options;
     let filter = RowFilter { status: Some(RowStatus::Parked), key, kind, failure_type, older_than, after: None };
     let matched = operations.redrive(&filter, limit, false, &operator(), &reason).await?;
-    print_message(format_args!("{matched} parked rows match"));
+    print_message(format_args!("{}", counted(matched, "parked row matches", "parked rows match")));
     let (mut redriven, mut listed) = (0, Vec::new());
     if dry_run {
         listed = operations.rows(&filter, LISTED_MAX.min(limit.max(1))).await?.rows;
     } else if matched > 0 {
         // The operator confirms this number, so rows that were parked after the count are not retried.
         let limit = matched.min(u64::from(limit));
-        confirm::require(yes, &format!("Retry {limit} parked rows?"))?;
+        confirm::require(yes, &format!("Retry {}?", counted(limit, "parked row", "parked rows")))?;
         let (bar, audit) = (progress_bar("redriving", limit), Audit { operator: operator(), reason });
         let progress = |seen| bar.set_position(seen);
         let redrive = PacedRedrive { limit, pace: Pace::of_rate(rate), time_max: None, progress: &progress };
         redriven = redrive.rows(operations, &filter, &audit).await?;
         bar.finish_and_clear();
-        print_message(format_args!("{redriven} rows are due now"));
+        print_message(format_args!("{} due now", counted(redriven, "row is", "rows are")));
+        if matched > limit {
+            print_message(format_args!(
+                "{} not changed: repeat the command for the others, or raise --limit",
+                matched - limit
+            ));
+        }
     }
     if output.is_json() {
         return print_line(&report(dry_run, matched, redriven, &listed).to_string());

@@ -64,7 +64,7 @@ fn service(snapshot: &HealthSnapshot, all: &mut Vec<AttentionItem>) {
     } else if snapshot.broker_configured && snapshot.breaker == "half-open" {
         add(
             Urgency::Watch,
-            "The breaker of the broker is half open: a trial decides".into(),
+            "The breaker of the broker is half open: a probe decides".into(),
             "/console/events?event=breaker",
         );
     }

@@ -26,7 +26,11 @@ pub(crate) async fn list(context: RequestContext) -> RouteResult {
     let (now, next) = (context.state.operations.now(), page.next.map(|next| next.to_string()));
     let main = html! {
         p { "Events that " strong { (webhook.url) } " did not accept in all attempts." }
-        (table(&context, &webhook, &page.dead_letters, now))
+        @if page.dead_letters.is_empty() {
+            p class="empty" { @if next.is_some() { "None among those examined so far." } @else { "No dead letters." } }
+        } @else {
+            (table(&context, &webhook, &page.dead_letters, now))
+        }
         p class="pages" {
             @if let Some(next) = &next { a rel="next" href={ "/console/webhooks/" (id) "/dead-letters?after=" (next) } { "Next page" } }
         }
@@ -38,9 +42,6 @@ pub(crate) async fn list(context: RequestContext) -> RouteResult {
 }
 
 fn table(context: &RequestContext, webhook: &Webhook, found: &[DeadLetter], now: Timestamp) -> Markup {
-    if found.is_empty() {
-        return html! { p class="empty" { "No dead letters." } };
-    }
     html! {
         div class="wide" { table class="cards" {
             caption { "By partition and offset of their topic" }

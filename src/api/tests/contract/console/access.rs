@@ -191,6 +191,8 @@ async fn the_cookie_is_restricted_to_the_console_and_hidden_from_scripts() {
     assert!(id.strip_prefix("posthaste_console=").is_some_and(|id| id.len() == 64), "{id}");
     assert!(secure.header("set-cookie").ends_with("; Path=/console; Secure"));
     assert!(behind.send(log_in()).await.header("set-cookie").ends_with("; Path=/console"));
+    let page = get("/console").insert_header(("x-forwarded-proto", "https")).insert_header(admin());
+    assert!(behind.send(page).await.text().contains("curl -s 'https://localhost:8080/"), "as the operator reaches it");
 }
 
 #[actix_web::test]

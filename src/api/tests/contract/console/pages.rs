@@ -200,7 +200,7 @@ async fn parked_rows_are_counted_before_they_are_redriven() {
     let path = format!("/console/outbox/redrive?key={KEY}&failureType=NETWORK");
 
     let counted = browser.get(&path).await.text();
-    assert!(counted.contains("<strong>1</strong> parked rows match"), "{counted}");
+    assert!(counted.contains("<strong>1</strong> parked row matches"), "{counted}");
     assert!(counted.contains(&format!("<input type=\"hidden\" name=\"key\" value=\"{KEY}\">")), "{counted}");
     assert!(counted.contains(&format!("posthaste outbox redrive --dry-run --key {KEY} --failure NETWORK")));
     assert!(server.outbox.audits.lock().is_empty());
@@ -209,7 +209,7 @@ async fn parked_rows_are_counted_before_they_are_redriven() {
         page(&browser.send("/console/outbox/redrive", &fields).await, 400);
     }
     let done = browser.act("/console/outbox/redrive", &[("key", KEY), ("matched", "1"), ("reason", "go")]).await;
-    assert!(done.contains("1 parked rows are due now."), "{done}");
+    assert!(done.contains("1 parked row is due now."), "{done}");
     assert_eq!(server.outbox.audits.lock().iter().map(|audit| &*audit.reason).collect::<Vec<_>>(), ["go"]);
 }
 
@@ -253,9 +253,7 @@ async fn dead_letters_are_shown_and_redriven_with_a_reason() {
     );
     assert!(page(&browser.send("/console/dlt/redrive", &[("reason", "go")]).await, 400).contains("count first"));
     let fields = [("failureType", "VALIDATION"), ("matched", "2"), ("reason", "fixed")];
-    assert!(
-        browser.act("/console/dlt/redrive", &fields).await.contains("2 dead letters were sent back to their topic.")
-    );
+    assert!(browser.act("/console/dlt/redrive", &fields).await.contains("2 dead letters were sent back to the topic."));
     let back = server.broker.topics().read("order.events", partition, 0, 10).await.expect("read");
     let values: Vec<_> = back.iter().map(|one| String::from_utf8_lossy(&one.record.value).into_owned()).collect();
     assert_eq!(values, [r#"{"n":0}"#, r#"{"n":1}"#, r#"{"n":3}"#]);
@@ -317,9 +315,9 @@ async fn dead_letters_of_every_topic_are_counted_shown_and_redriven() {
     let sent = browser.act(&format!("{dead_letter}/redrive"), &fields).await;
     assert!(sent.contains("was sent back to its topic") && sent.contains("of invoices"), "{sent}");
     let counted = browser.get(&format!("/console/dlt/redrive?{topic}")).await.text();
-    assert!(counted.contains("<strong>1</strong> dead letters match"), "{counted}");
+    assert!(counted.contains("<strong>1</strong> dead letter matches"), "{counted}");
     let rest = browser.act("/console/dlt/redrive", &[fields[0], fields[1], ("matched", "1")]).await;
-    assert!(rest.contains("1 dead letters were sent back to their topic.") && rest.contains(selected), "{rest}");
+    assert!(rest.contains("1 dead letter was sent back to the topic.") && rest.contains(selected), "{rest}");
     let back = server.broker.topics().read("invoices", partition, 0, 10).await.expect("read");
     let values: Vec<_> = back.iter().map(|one| String::from_utf8_lossy(&one.record.value).into_owned()).collect();
     assert_eq!(values, [r#"{"n":0}"#, r#"{"n":1}"#]);
