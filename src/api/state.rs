@@ -20,6 +20,7 @@ use crate::auth::verifier::Verifier;
 use crate::console::charts::depth_history::{DepthHistory, DepthSample};
 use crate::console::charts::throughput::{ThroughputHistory, ThroughputSample};
 use crate::console::dead_letter_count::CountedDeadLetters;
+use crate::console::pages::overview::partition_count::CountedPartitions;
 use crate::console::session::ConsoleSessions;
 use crate::http::concurrency_limiters::ConcurrencyLimiters;
 use crate::http::options::Options;
@@ -73,6 +74,7 @@ pub struct HttpState {
     pub(crate) depth_history: DepthHistory,
     pub(crate) throughput_history: ThroughputHistory,
     pub(crate) counted_dead_letters: CountedDeadLetters,
+    pub(crate) counted_partitions: CountedPartitions,
     /// Requests whose response is not completely handed to the server yet.
     pub(crate) in_flight: Arc<AtomicU64>,
     stopping: watch::Sender<bool>,
@@ -111,6 +113,7 @@ impl HttpState {
             depth_history: DepthHistory::default(),
             throughput_history: ThroughputHistory::default(),
             counted_dead_letters: CountedDeadLetters::default(),
+            counted_partitions: CountedPartitions::default(),
             concurrency_limiters: ConcurrencyLimiters::new(&metrics, options.request_timeout),
             stopping: watch::Sender::new(false),
             synced_totals: Mutex::default(),

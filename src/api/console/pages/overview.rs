@@ -1,6 +1,7 @@
 //! The overview: a verdict, the flow of events, what waits, and the state of the service around it.
 mod consumers;
 mod flow;
+pub(crate) mod partition_count;
 mod service_state;
 pub(crate) mod verdict;
 
@@ -27,6 +28,7 @@ pub(crate) async fn show(context: RequestContext) -> RouteResult {
         actors: &actors,
         supervisors: &supervisors,
         dead_letters: dead_letters.map(|count| count.waiting),
+        partitions_without_owner: state.counted_partitions.without_owner(&state.operations).await,
     };
     let main = html! {
         (verdict_banner(&verdict::findings(&evidence)))

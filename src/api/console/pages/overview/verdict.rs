@@ -32,6 +32,8 @@ pub(crate) struct Evidence<'a> {
     pub(crate) supervisors: &'a [SupervisorView],
     /// Dead letters that were not sent back, where they could be counted.
     pub(crate) dead_letters: Option<u64>,
+    /// Partitions whose lease no instance holds, where they could be counted.
+    pub(crate) partitions_without_owner: Option<usize>,
 }
 
 /// Everything that is wrong, the most urgent first; empty if all is well.
@@ -124,6 +126,13 @@ fn events(evidence: &Evidence<'_>, all: &mut Vec<AttentionItem>) {
             format!("{} to be sent back or examined", counted(dead_letters, "dead letter waits", "dead letters wait"));
         add(Urgency::Act, sentence, "/console/dlt");
     }
+    if !evidence.snapshot.broker_configured {
+        let sentence = "No broker is configured (broker.kind = none): events wait";
+        add(Urgency::Watch, sentence.into(), "/console/outbox?status=PENDING");
+    } else if let Some(count) = evidence.partitions_without_owner.filter(|count| *count > 0) {
+        let partitions = counted(count as u64, "partition has", "partitions have");
+        add(Urgency::Watch, format!("{partitions} no owner: the events wait"), "/console/outbox");
+    }
     if depth.failed > 0 {
         let rows = counted(depth.failed, "row has", "rows have");
         add(Urgency::Watch, format!("{rows} failed and will be retried"), "/console/outbox?status=FAILED");
@@ -143,7 +152,8 @@ mod tests {
     use super::*;
 
     fn sentences(snapshot: &HealthSnapshot, actors: &[ActorView]) -> Vec<String> {
-        let evidence = Evidence { snapshot, actors, supervisors: &[], dead_letters: Some(0) };
+        let (dead_letters, partitions_without_owner) = (Some(0), Some(0));
+        let evidence = Evidence { snapshot, actors, supervisors: &[], dead_letters, partitions_without_owner };
         findings(&evidence).into_iter().map(|finding| finding.sentence).collect()
     }
 
@@ -173,6 +183,19 @@ mod tests {
     }
 
     #[test]
+    fn partitions_without_an_owner_and_a_missing_broker_are_named_once() {
+        let sentences = |snapshot: &HealthSnapshot, partitions_without_owner| -> Vec<String> {
+            let evidence =
+                Evidence { snapshot, actors: &[], supervisors: &[], dead_letters: None, partitions_without_owner };
+            findings(&evidence).into_iter().map(|finding| finding.sentence).collect()
+        };
+        let without_broker = HealthSnapshot { broker_configured: false, ..healthy() };
+
+        assert_eq!(sentences(&healthy(), Some(1)), ["1 partition has no owner: the events wait"]);
+        assert_eq!(sentences(&without_broker, Some(64)), ["No broker is configured (broker.kind = none): events wait"]);
+    }
+
+    #[test]
     fn actors_that_do_not_run_and_supervisors_near_their_limit_are_named() {
         let actor = |path: &str, state| ActorView {
             path: path.into(),
@@ -197,7 +220,13 @@ mod tests {
         };
         let supervisors = [supervisor(2), supervisor(3)];
         let snapshot = healthy();
-        let evidence = Evidence { snapshot: &snapshot, actors: &actors, supervisors: &supervisors, dead_letters: None };
+        let evidence = Evidence {
+            snapshot: &snapshot,
+            actors: &actors,
+            supervisors: &supervisors,
+            dead_letters: None,
+            partitions_without_owner: None,
+        };
         let sentences: Vec<_> = findings(&evidence).into_iter().map(|finding| finding.sentence).collect();
         let expected = ["/b is stopped", "/a and 1 more are restarting", "/relay has used 3 of its 5 restarts in 30 s"];
         assert_eq!(sentences, expected);
