@@ -128,6 +128,8 @@ fn webhook_is_created_changed_and_deleted_by_forms_of_the_console() {
     until("all changes are logged", WAIT_MAX, || (service.logged("webhook_changed").len() >= 5).then_some(()));
     let actions: Vec<Value> = service.logged("webhook_changed").iter().map(|line| line["action"].clone()).collect();
     assert_eq!(actions, ["create", "rotate", "deactivate", "change", "delete"]);
+    let events = browser.get("/console/events").text;
+    assert!(events.contains(": rotate webhook ") && events.contains(": delete webhook "), "{events}");
 }
 
 #[test]

@@ -41,8 +41,11 @@ pub(crate) fn illegal_names(field: &'static str) -> Problem {
     )
 }
 
+/// Logs a change of a webhook by an operator, and puts it on the live stream.
 pub(crate) fn log_change(context: &RequestContext, action: &str, id: WebhookId) -> Result<(), Problem> {
     let by = context.identity()?.subject.as_str();
     tracing::info!(event = "webhook_changed", by, action, webhook = %id, "a webhook was changed: {action}");
+    let fields = [("by", by.to_owned()), ("action", action.to_owned()), ("on", format!("webhook {id}"))];
+    context.state.dispatch.announce("operator_action", fields.into());
     Ok(())
 }
