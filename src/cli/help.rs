@@ -120,7 +120,10 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         ],
     ),
     ("posthaste top", &[("posthaste top --url http://10.0.0.7:8081", "another instance; q quits")]),
-    ("posthaste doctor", &[("posthaste doctor --url http://127.0.0.1:8080", "ask the running service too")]),
+    (
+        "posthaste doctor",
+        &[("posthaste doctor --url http://127.0.0.1:8080", "a problem if this service does not answer")],
+    ),
     ("posthaste migrate", &[("posthaste migrate --dry-run", "what is missing"), ("posthaste migrate up", "apply it")]),
     ("posthaste token mint", &[("posthaste token mint --sub root --role ADMIN --ttl 10m", "for the console")]),
     ("posthaste bench", &[("posthaste bench create --time 10s", "creates over HTTP, on throwaway data")]),

@@ -153,8 +153,9 @@ const EVENTS: &[LogEvent] = &[
         name: "message_blocks_key",
         levels: &[Level::ERROR],
         fields: &["topic", "partition", "offset", "key", "error"],
-        meaning: "No handler accepts a consumed record whose event type has `block-key`: it is tried after 8 s, then after twice the time \
-                  before, up to 32 s, and the later events of its order wait. Logged for its first attempts only.",
+        meaning: "No handler accepts a consumed record whose event type has `block-key`: it is tried after the last of \
+                  `consumer.retry_delays`, then after twice the time before, up to four times that delay, and the later events of its order \
+                  wait. Logged for its first attempts only.",
         action: "Correct the cause; the record is then handled without a redrive.",
     },
     LogEvent {

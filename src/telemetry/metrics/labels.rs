@@ -6,7 +6,7 @@ pub const LABELS: &[(&str, &str)] = &[
     ("actor", "kinds of actors, not single ones"),
     ("classification", "the fault classes TRANSIENT, SEMI_TRANSIENT and PERMANENT"),
     ("commit", "one: the commit of the build"),
-    ("component", "callers of Redis: cache, rate limit, idempotency, store"),
+    ("component", "callers of Redis: cache, idempotency, rate_limit, probe, keeper (maintenance) and store"),
     ("dependency", "db, redis and broker"),
     ("kind", "change, read and list"),
     ("method", "HTTP methods that routes have"),
