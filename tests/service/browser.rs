@@ -6,3 +6,4 @@ mod layouts;
 mod login_link;
 mod operator_page;
 mod recovery;
+mod updates;

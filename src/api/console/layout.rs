@@ -20,6 +20,8 @@ const HTML: &str = "text/html; charset=utf-8";
 /// No foreign and no inline resources; no framing, because the pages have buttons that change state.
 const CONTENT_POLICY: &str =
     "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'; object-src 'none'";
+/// Times between two updates that an operator can choose.
+const REFRESH_SECONDS: [u32; 3] = [1, 2, 5];
 const TABS: [(&str, &str); 7] = [
     ("/console", "Overview"),
     ("/console/actors", "Actors"),
@@ -35,7 +37,7 @@ pub(crate) struct Page<'a> {
     /// The tab that is marked as current.
     pub(crate) tab: &'static str,
     pub(crate) title: &'a str,
-    /// Whether the script reloads the page every two seconds. False for pages that count rows or read a topic.
+    /// Whether the script reloads the page, every two seconds unless the operator chose another time. False for pages that count rows or read a topic.
     pub(crate) refreshes: bool,
     pub(crate) main: Markup,
     /// The path of the same data in the HTTP API, for `curl`.
@@ -193,6 +195,9 @@ fn header(state: &HttpState, tab: &str, subject: &str, csrf: Option<&Markup>) ->
             div class="who" {
                 span id="live" class="live" role="status" {}
                 button type="button" id="theme" hidden { "Colours: auto" }
+                select id="period" hidden aria-label="Time between updates" {
+                    @for seconds in REFRESH_SECONDS { option value=(seconds * 1_000) { "every " (seconds) " s" } }
+                }
                 button type="button" id="pause" hidden aria-pressed="false" { "Pause updates" }
                 span class="place" { "region " (options.region) " · instance " (options.instance) }
                 span { "Logged in as " strong { (subject) } }

@@ -9,6 +9,8 @@ const pause = document.getElementById('pause');
 const log = document.getElementById('log');
 const stale = document.getElementById('stale');
 let paused = false;
+let period = PERIOD_MS;
+let timer;
 let onResume = () => {};
 
 const refreshes = main.hasAttribute('data-refresh');
@@ -73,8 +75,35 @@ function logInByLink() {
 function startRefreshing() {
   onResume = refresh;
   showLive('live');
-  setInterval(refresh, PERIOD_MS);
+  offerPeriods(document.getElementById('period'));
+  refreshLater();
   document.addEventListener('visibilitychange', refresh);
+}
+
+/* The choice is stored, for the next pages. */
+function offerPeriods(select) {
+  try {
+    const stored = Number(localStorage.getItem('posthaste-refresh'));
+    if ([...select.options].some((option) => Number(option.value) === stored)) period = stored;
+  } catch {
+    // The browser stores nothing for this site.
+  }
+  select.hidden = false;
+  select.value = String(period);
+  select.addEventListener('change', () => {
+    period = Number(select.value);
+    refreshLater();
+    try {
+      localStorage.setItem('posthaste-refresh', select.value);
+    } catch {
+      // Not stored: the choice lasts as long as this page.
+    }
+  });
+}
+
+function refreshLater() {
+  clearTimeout(timer);
+  timer = setTimeout(() => refresh().finally(refreshLater), period);
 }
 
 let loading = false;
