@@ -9,7 +9,7 @@ use clap::Subcommand;
 use posthaste::Config;
 use serde_json::{Map, Value, json};
 
-use super::super::confirm::{self, require_if_interactive};
+use super::super::confirm::require_if_interactive;
 use super::super::failure::Failure;
 use super::super::output::format::OutputArguments;
 use super::super::output::screen::Screen;
@@ -159,7 +159,7 @@ pub(crate) enum Verb {
         /// The reason; kept in the ledger of redrives.
         #[arg(long, default_value = "")]
         reason: String,
-        /// Do not ask for confirmation; required without a terminal, except for one dead letter.
+        /// Do not ask for confirmation on a terminal.
         #[arg(short, long)]
         yes: bool,
         #[command(flatten)]
@@ -219,7 +219,7 @@ pub(crate) fn webhook(config: &Config, verb: Verb) -> Result<u8, Failure> {
                 let mut run = count.confirmed();
                 if count.matched() > 0 {
                     let dead_letters = counted(count.matched(), "dead letter", "dead letters");
-                    confirm::require(yes, &format!("Deliver {dead_letters} again?"))?;
+                    require_if_interactive(yes, &format!("Deliver {dead_letters} again?"))?;
                     run = redrive(config, &common, &id, run).await?;
                 }
                 run.end_as(&count);

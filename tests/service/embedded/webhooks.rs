@@ -191,13 +191,11 @@ fn dead_letters_of_a_webhook_are_listed_and_redriven_one_by_one() {
     };
     let (code, counted, stderr) = run(&["redrive", &webhook, "--dry-run", "--limit", "20000"]);
     assert!(code == 0 && counted.trim() == "1 dead letter would be delivered again", "{counted}{stderr}");
-    let (code, stdout, stderr) = run(&["redrive", &webhook]);
-    assert!(code == 1 && stderr.contains("--yes"), "without a terminal there is no prompt: {stdout}{stderr}");
     let (code, table, stderr) = run(&["dead-letters", &webhook]);
     assert!(code == 0 && table.contains("DEAD LETTER") && table.matches(" no ").count() == 1, "{table}{stderr}");
     let (code, stdout, stderr) = run(&["redrive", &webhook, &place_of(2), "--dry-run"]);
     assert!(code == 0 && stdout.contains("can be delivered again"), "{stdout}{stderr}");
-    let (code, stdout, stderr) = run(&["redrive", &webhook, "--yes", "--reason", "fixed"]);
+    let (code, stdout, stderr) = run(&["redrive", &webhook, "--reason", "fixed"]);
     assert!(code == 0 && stdout.trim() == "1 dead letter, 1 of them is delivered again", "{stdout}{stderr}");
     for order in &orders {
         until("each is delivered again", WAIT_MAX, || (endpoint.accepted_for(order) == [1]).then_some(()));
