@@ -83,7 +83,12 @@ pub(crate) fn snapshot<T>(sql: &Connection, read: impl FnOnce(&Connection) -> Co
     sql.prepare_cached("BEGIN")?.execute([])?;
     let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| read(sql)))
         .unwrap_or_else(|_| Err(broken("a defect stopped the read")));
-    sql.prepare_cached("COMMIT")?.execute([])?;
+    if result.is_ok() {
+        sql.prepare_cached("COMMIT")?.execute([])?;
+    } else if !sql.is_autocommit() {
+        // SQLite rolls back by itself after some errors, such as SQLITE_IOERR. The caller receives the error of the read.
+        let _ = sql.execute_batch("ROLLBACK");
+    }
     result
 }
 
@@ -92,5 +97,35 @@ fn read_all(sql: Connection, reads: &Queue<Read>) {
         // One at a time, so that an idle thread can take the next read.
         let Some(read) = reads.take(1).pop_front() else { return };
         read(&sql);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::ffi;
+
+    use super::*;
+
+    /// Ends the transaction as SQLite does, and returns an I/O error.
+    fn fail_after_own_rollback(sql: &Connection) -> CommandResult<()> {
+        sql.execute_batch("ROLLBACK")?;
+        Err(rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_IOERR_READ), None).into())
+    }
+
+    #[test]
+    fn failed_read_returns_its_own_error_and_ends_its_transaction() {
+        let sql = Connection::open_in_memory().expect("opened");
+        let failures: [(fn(&Connection) -> CommandResult<()>, &str); 3] = [
+            (fail_after_own_rollback, "disk I/O error"),
+            (|_| Err(broken("the row is damaged")), "the row is damaged"),
+            (|_| panic!("a defect"), "a defect stopped the read"),
+        ];
+        for (read, expected) in failures {
+            let error = snapshot(&sql, read).expect_err("it fails").to_port_error("list");
+
+            assert!(error.to_string().contains(expected), "{error}");
+            assert!(sql.is_autocommit(), "{expected}");
+        }
+        snapshot(&sql, |_| Ok(())).expect("the connection reads again");
     }
 }
