@@ -220,7 +220,10 @@ pub trait OutboxOperators: Send + Sync {
     async fn redrive_row(&self, id: RowId, audit: &Audit) -> Result<OperatorOutcome, Error>;
 
     /// Without `commit`, counts the PARKED rows that match the filter (its `status` is ignored). With `commit`, makes the first `limit` of
-    /// them due, in id order, and returns how many it changed.
+    /// them due and returns how many it changed. A store may change them in several transactions.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`] also where a transaction fails after others have changed rows.
     async fn redrive(
         &self,
         filter: &RowFilter,
@@ -228,4 +231,23 @@ pub trait OutboxOperators: Send + Sync {
         commit: bool,
         audit: &Audit,
     ) -> Result<OperatorOutcome, Error>;
+}
+
+/// The error of a redrive's transaction after others that changed rows: then it must not count as one that changed nothing.
+pub fn redrive_error_after(changed: u64, error: Error) -> Error {
+    if changed == 0 { error } else { Error::Unknown(format!("{changed} rows were made due before: {error}")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failure_of_a_later_transaction_of_a_redrive_is_an_unknown_outcome() {
+        let failure = || Error::Unreachable("refused".into());
+
+        assert!(matches!(redrive_error_after(0, failure()), Error::Unreachable(_)));
+        let later = redrive_error_after(500, failure());
+        assert!(matches!(later, Error::Unknown(text) if text.starts_with("500 rows were made due")));
+    }
 }

@@ -55,11 +55,6 @@ pub(crate) async fn lock_unless_taken(
     Ok((transaction, lease))
 }
 
-/// Locks a partition's lease within a transaction.
-pub(crate) async fn lock_in(transaction: &Transaction, partition: PartitionNo) -> StatementResult<()> {
-    transaction.query(LOCK, &[(&(partition.0 as i32), Type::INT4)]).await.map(|_| ())
-}
-
 /// Adds one to the counter and returns it.
 pub(crate) async fn raise_counter(transaction: &Transaction, partition: PartitionNo) -> StatementResult<Counter> {
     let text = "UPDATE outbox_lease SET counter = counter + 1 WHERE partition = $1 RETURNING counter";

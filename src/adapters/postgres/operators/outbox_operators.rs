@@ -69,7 +69,7 @@ impl OutboxOperators for Postgres {
             if !commit {
                 return row_actions::count_parked(&context, &filter).await;
             }
-            retry_conflicts!(row_actions::redrive(&context, &filter, limit, &audit))
+            row_actions::redrive(&context, &filter, limit, &audit).await
         })
         .await
     }

@@ -1,20 +1,24 @@
 //! The statements of operators on rows: retry, park, redrive. They change only rows that no worker holds, raise the partition's counter,
 //! and leave an audit row.
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use outbox::{OperatorAction, OutboxRow, PartitionNo, RowChange, RowId, RowStatus, operator, status};
-use ports::operators::{Audit, OperatorOutcome, RowFilter};
+use ports::operators::{Audit, OperatorOutcome, RowFilter, redrive_error_after};
+use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 use uuid::Uuid;
 
 use crate::connection::session::{PooledSession, Transaction};
 use crate::connection::sql_value::get;
-use crate::connection::statement_error::StatementResult;
+use crate::connection::statement_error::{StatementError, StatementResult, retry_conflicts};
 use crate::leases::lease_row;
 use crate::operators::audit_log;
 use crate::operators::row_query::{RowQuery, status_of};
 use crate::outbox::row_changes;
 use crate::store::context::StoreContext;
+
+/// Most rows that one transaction of a redrive changes while it holds the lock of their lease.
+const REDRIVE_ROWS_MAX: usize = 500;
 
 /// A row in the view `outbox_unsent`.
 struct UnsentRow {
@@ -51,7 +55,7 @@ async fn change_one(
     let Some(partition) = partition_of(&session, id).await? else { return sent_or_missing(&session, id).await };
     // The lease is locked first, so that the row does not change after it is read.
     let (transaction, _) = lease_row::lock(session, partition).await?;
-    let Some(unsent) = read_unsent(&transaction, partition, id).await? else {
+    let Some(unsent) = read_unsent(&transaction, partition, &[id]).await?.pop() else {
         transaction.rollback().await?;
         return sent_or_missing(&context.service_session().await?, id).await;
     };
@@ -66,37 +70,55 @@ async fn change_one(
     Ok(OperatorOutcome::Done(1))
 }
 
-/// Makes the first `limit` parked rows that match a filter due at once.
+/// Makes the first `limit` parked rows that match a filter due at once. Each transaction locks one lease, so that rounds and heartbeats go on
+/// meanwhile.
+///
+/// # Errors
+/// [`ports::Error::Unknown`] after earlier transactions have changed rows.
 pub(crate) async fn redrive(
     context: &StoreContext,
     filter: &RowFilter,
     limit: u32,
     audit: &Audit,
 ) -> StatementResult<OperatorOutcome> {
-    let session = context.service_session().await?;
     let filter = RowFilter { status: Some(RowStatus::Parked), ..filter.clone() };
-    let found = RowQuery::of(&filter).rows(&session, limit).await?;
-    let partitions: BTreeSet<PartitionNo> = found.iter().map(|view| view.partition).collect();
-    let transaction = session.begin().await?;
-    let mut changed = Vec::new();
-    // Leases are locked in the order of their numbers, so that two redrives never deadlock.
-    for partition in partitions {
-        lease_row::lock_in(&transaction, partition).await?;
-        let mut changes = Vec::new();
-        for view in found.iter().filter(|view| view.partition == partition) {
-            let unsent = read_unsent(&transaction, partition, view.id).await?;
-            let parked = unsent.filter(|unsent| OperatorAction::Redrive.applies_to(unsent.status));
-            changes.extend(parked.map(|unsent| operator::due_now(&unsent.row, unsent.status)));
-        }
-        if !changes.is_empty() {
-            row_changes::apply(&transaction, partition, &changes).await?;
-            lease_row::raise_counter(&transaction, partition).await?;
-            changed.extend(changes.into_iter().map(|change| change.id));
+    let found = RowQuery::of(&filter).rows(&context.service_session().await?, limit).await?;
+    let mut rows: BTreeMap<PartitionNo, Vec<RowId>> = BTreeMap::new();
+    for view in found {
+        rows.entry(view.partition).or_default().push(view.id);
+    }
+    let mut changed = 0;
+    for (partition, ids) in &rows {
+        for ids in ids.chunks(REDRIVE_ROWS_MAX) {
+            let redriven = retry_conflicts!(redrive_rows(context, *partition, ids, audit));
+            let error_after = |error: StatementError| redrive_error_after(changed, error.into_port());
+            changed += redriven.map_err(error_after)?;
         }
     }
+    Ok(OperatorOutcome::Done(changed))
+}
+
+/// Makes those of a partition's rows due that are still parked, in one transaction; returns their number.
+async fn redrive_rows(
+    context: &StoreContext,
+    partition: PartitionNo,
+    ids: &[RowId],
+    audit: &Audit,
+) -> StatementResult<u64> {
+    let (transaction, _) = lease_row::lock(context.service_session().await?, partition).await?;
+    let unsent = read_unsent(&transaction, partition, ids).await?;
+    let parked = unsent.iter().filter(|unsent| OperatorAction::Redrive.applies_to(unsent.status));
+    let changes: Vec<RowChange<Uuid>> = parked.map(|unsent| operator::due_now(&unsent.row, unsent.status)).collect();
+    if changes.is_empty() {
+        transaction.rollback().await?;
+        return Ok(0);
+    }
+    row_changes::apply(&transaction, partition, &changes).await?;
+    lease_row::raise_counter(&transaction, partition).await?;
+    let changed: Vec<RowId> = changes.iter().map(|change| change.id).collect();
     audit_log::write(&transaction, OperatorAction::Redrive, &changed, audit).await?;
     transaction.commit().await?;
-    Ok(OperatorOutcome::Done(changed.len() as u64))
+    Ok(changed.len() as u64)
 }
 
 /// Counts the parked rows that match a filter.
@@ -113,24 +135,29 @@ async fn partition_of(session: &PooledSession, id: RowId) -> StatementResult<Opt
     Ok(partition.map(|partition| PartitionNo(partition.unsigned_abs())))
 }
 
+/// Those of a partition's rows that are unsent, in id order.
 async fn read_unsent(
     transaction: &Transaction,
     partition: PartitionNo,
-    id: RowId,
-) -> StatementResult<Option<UnsentRow>> {
-    let text = "SELECT key, status, attempts, deaths, trial_deaths, reason IS NOT NULL FROM outbox_unsent WHERE partition = $1 AND id = $2";
-    let rows = transaction.query(text, &[(&(partition.0 as i32), Type::INT4), (&id, Type::INT8)]).await?;
-    let Some(row) = rows.first() else { return Ok(None) };
-    let code: i16 = get(row, 1)?;
+    ids: &[RowId],
+) -> StatementResult<Vec<UnsentRow>> {
+    let text = "SELECT id, key, status, attempts, deaths, trial_deaths, reason IS NOT NULL FROM outbox_unsent
+                WHERE partition = $1 AND id = ANY ($2) ORDER BY id";
+    let rows = transaction.query(text, &[(&(partition.0 as i32), Type::INT4), (&ids, Type::INT8_ARRAY)]).await?;
+    rows.iter().map(unsent_row).collect()
+}
+
+fn unsent_row(row: &Row) -> StatementResult<UnsentRow> {
+    let code: i16 = get(row, 2)?;
     let outbox_row = OutboxRow {
-        id,
-        key: get(row, 0)?,
-        attempts: get::<i32>(row, 2)?.unsigned_abs(),
-        deaths: get::<i16>(row, 3)?.unsigned_abs().into(),
-        trial_deaths: get::<i16>(row, 4)?.unsigned_abs().into(),
+        id: get(row, 0)?,
+        key: get(row, 1)?,
+        attempts: get::<i32>(row, 3)?.unsigned_abs(),
+        deaths: get::<i16>(row, 4)?.unsigned_abs().into(),
+        trial_deaths: get::<i16>(row, 5)?.unsigned_abs().into(),
         blocks_key: matches!(code, status::code::FAILED | status::code::PARKED),
     };
-    Ok(Some(UnsentRow { row: outbox_row, status: status_of(code)?, has_reason: get(row, 5)? }))
+    Ok(UnsentRow { row: outbox_row, status: status_of(code)?, has_reason: get(row, 6)? })
 }
 
 async fn sent_or_missing(session: &PooledSession, id: RowId) -> StatementResult<OperatorOutcome> {

@@ -28,6 +28,8 @@ pub struct Proxy {
 struct CutPlan {
     next: Mutex<Option<(Vec<u8>, Cut)>>,
     cuts: AtomicU32,
+    /// Reads from clients, each of one request or of several that were sent together.
+    requests: AtomicU32,
     down: AtomicBool,
     /// Number of outages so far; a connection ends with the first one after it was accepted.
     outages: watch::Sender<u32>,
@@ -72,6 +74,11 @@ impl Proxy {
         self.plan.cuts.load(SeqCst)
     }
 
+    /// The number of requests so far; those that were sent together count once.
+    pub fn requests(&self) -> u32 {
+        self.plan.requests.load(SeqCst)
+    }
+
     /// Cuts all connections and accepts no new one.
     pub fn down(&self) {
         self.plan.down.store(true, SeqCst);
@@ -94,6 +101,7 @@ async fn forward(mut client: TcpStream, mut server: TcpStream, plan: Arc<CutPlan
             _ = outages.changed() => return,
             read = client.read(&mut request) => {
                 let Ok(size @ 1..) = read else { return };
+                plan.requests.fetch_add(1, SeqCst);
                 let cut = plan.take_if_due(&request[..size]);
                 if cut == Some(Cut::BeforeRequest) || server.write_all(&request[..size]).await.is_err() {
                     return;

@@ -6,7 +6,7 @@ use outbox::operator::{OperatorAction, parked_reason};
 use ports::Error;
 use ports::operators::{
     Audit, AuditEntry, AuditFilter, OperatorOutcome, OutboxOperators, RowDiagnosis, RowFilter, RowSelector, RowView,
-    SentTo,
+    SentTo, redrive_error_after,
 };
 use ports::outbox::{ClaimedRow, OutboxStore, RowId, RowStatus};
 use ports::partitions::InstanceId;
@@ -103,7 +103,7 @@ impl OutboxOperators for RedisStore {
             let arguments =
                 rows.iter().fold(statement(OperatorAction::Redrive, audit), |arguments, row| arguments.number(row.id));
             let reply = self.write_list("outbox_redrive", &self.inner.scripts.change_rows, arguments).await;
-            let mut reply = reply.map_err(|error| error_after(changed, error))?;
+            let mut reply = reply.map_err(|error| redrive_error_after(changed, error))?;
             changed += reply.number::<u64>(0)?;
         }
         Ok(OperatorOutcome::Done(changed))
@@ -165,11 +165,6 @@ impl RedisStore {
     }
 }
 
-/// The error of a statement after others that changed rows: then it must not count as one that changed nothing.
-fn error_after(changed: u64, error: Error) -> Error {
-    if changed == 0 { error } else { Error::Unknown(format!("{changed} rows were made due before: {error}")) }
-}
-
 /// The arguments of a statement, before the ids of its rows.
 fn statement(action: OperatorAction, audit: &Audit) -> ScriptArguments {
     let statuses = RowStatus::ALL.into_iter().filter(|status| action.applies_to(*status));
@@ -198,19 +193,4 @@ fn matches(filter: &RowFilter, view: &RowView, now: Option<domain::Timestamp>) -
         && kind.as_ref().is_none_or(|kind| *kind == view.kind)
         && failure_type.is_none_or(|failure| Some(failure) == view.failure_type)
         && older_than.zip(now).is_none_or(|(age, now)| now.since(view.created_at) >= age)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_failure_of_a_later_statement_is_an_unknown_outcome() {
-        let failure = || Error::Unreachable("refused".into());
-
-        assert!(matches!(error_after(0, failure()), Error::Unreachable(_)));
-        assert!(
-            matches!(error_after(500, failure()), Error::Unknown(text) if text.starts_with("500 rows were made due"))
-        );
-    }
 }

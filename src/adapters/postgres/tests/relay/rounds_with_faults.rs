@@ -3,9 +3,10 @@ use std::time::Duration;
 
 use kit::wait::scaled;
 use ports::Error;
+use ports::operators::{Audit, OperatorOutcome, OutboxOperators, RowFilter};
 use ports::outbox::{Claimed, FencedOutcome, OutboxStore, RowStatus};
-use ports::partitions::LeaseFence;
-use postgres::Options;
+use ports::partitions::{InstanceId, LeaseFence, PartitionLeases};
+use postgres::{Options, Postgres};
 
 use crate::proxy::{Cut, Proxy};
 use crate::relay::fixture::{LEASE, RelayFixture, acquire, batch, claim, settlement};
@@ -250,4 +251,65 @@ async fn closing_refuses_what_waits_and_finishes_what_runs() {
     batch(running.await.unwrap());
     closing.await.unwrap();
     assert!(matches!(claim(&fixture.store, &fixture.fences[2], 10).await, Err(Error::Unreachable(_))));
+}
+
+/// Parks every row, and returns their number.
+async fn park_all(store: &Postgres, audit: &Audit) -> usize {
+    let rows = store.rows(&RowFilter::default(), 1_000).await.unwrap();
+    for row in &rows {
+        assert_eq!(store.park(row.id, audit).await.unwrap(), OperatorOutcome::Done(1));
+    }
+    rows.len()
+}
+
+fn audit() -> Audit {
+    Audit { operator: "olga".into(), reason: "the broker is back".into() }
+}
+
+#[tokio::test]
+async fn redrive_that_waits_for_a_row_holds_the_lease_of_no_other_partition() {
+    let mut fixture = RelayFixture::new().await;
+    fixture.create_in_all().await;
+    park_all(&fixture.store, &audit()).await;
+    let holder = fixture.database.client().await;
+    holder.batch_execute("BEGIN; SELECT 1 FROM outbox WHERE partition = 1 FOR UPDATE").await.unwrap();
+    let store = fixture.store.clone();
+    let redrive = tokio::spawn(async move { store.redrive(&RowFilter::default(), 100, true, &audit()).await });
+    fixture.until_waiting_for("transactionid").await;
+
+    fixture.fences[0] = fixture.acquire(0, LEASE).await.fence;
+    let claimed = fixture.claim_batch(0).await;
+    fixture.settle(0, &claimed).await;
+    let heartbeat = fixture.store.heartbeat(&InstanceId("a".into()), LEASE).await;
+
+    assert_eq!(claimed.rows.len(), 1, "the first partition was redriven");
+    assert!(heartbeat.is_ok() && !redrive.is_finished(), "{heartbeat:?}");
+    let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+               WHERE datname = current_database() AND wait_event_type = 'Lock' AND wait_event = 'transactionid'";
+    fixture.sql(end).await;
+    let interrupted = redrive.await.unwrap().unwrap_err();
+    assert!(interrupted.outcome_unknown(), "{interrupted}");
+    assert!(interrupted.to_string().contains("1 rows were made due before"), "{interrupted}");
+    holder.batch_execute("ROLLBACK").await.unwrap();
+    let rest = fixture.store.redrive(&RowFilter::default(), 100, true, &audit()).await;
+    assert_eq!(rest.unwrap(), OperatorOutcome::Done(3));
+}
+
+#[tokio::test]
+async fn redrive_reads_the_rows_of_a_partition_with_one_statement() {
+    let fixture = RelayFixture::new().await;
+    fixture.create(0, 20).await;
+    fixture.create(2, 20).await;
+    let parked = park_all(&fixture.store, &audit()).await;
+    let proxy = Proxy::to(&fixture.database.url).await;
+    let options = Options { url: proxy.url(&fixture.database.url).into(), ..fixture.database.options("b") };
+    let store = Postgres::open(options).await.unwrap();
+    assert_eq!(store.redrive(&RowFilter::default(), 1, true, &audit()).await.unwrap(), OperatorOutcome::Done(1));
+
+    let before = proxy.requests();
+    let redriven = store.redrive(&RowFilter::default(), 1_000, true, &audit()).await.unwrap();
+
+    assert_eq!((parked, redriven), (40, OperatorOutcome::Done(39)));
+    let requests = proxy.requests() - before;
+    assert!(requests < 39, "{requests} requests");
 }
