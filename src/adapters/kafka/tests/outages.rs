@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use kafka::{DeliveryGuarantee, Kafka, KafkaProbe};
 use kit::TestClock;
-use kit::wait::{scaled, until_answered};
+use kit::wait::{scaled, until, until_answered};
 use outbox::topics::WATERMARK_TOPIC;
 use ports::Error;
 use ports::broker::consumer_groups::{ConsumerGroups, GroupMember};
@@ -330,4 +330,30 @@ async fn published_values_and_watermark_agree_after_outages_during_publishing() 
     assert_eq!(values.len(), committed * 2);
     let numbers: Vec<u64> = values.iter().map(|value| value.parse().expect("a number")).collect();
     assert!(numbers.is_sorted() && numbers.chunks(2).all(|pair| pair[0] == pair[1]), "{numbers:?}");
+}
+
+/// The former leader reported the end of the watermark partition; the present one does not have the last batch yet.
+#[tokio::test(flavor = "multi_thread")]
+async fn watermark_is_read_to_the_end_that_a_former_leader_reported() {
+    let proxy = Proxy::to(&servers());
+    let installation = Installation::of(opened(options(&proxy.address, &TestClock::default())).await);
+    let other = installation.other_instance(DeliveryGuarantee::ExactlyOnce).await;
+    let session = other.session(0).await;
+    other.committed(&session, batch(P0, 1, other.records(&[("a", "1")]))).await;
+    assert_eq!(installation.watermark(&session, P0).await, Some(1));
+    let topic = installation.kafka.options().topic(WATERMARK_TOPIC);
+    let views = other.kafka.list().await.expect("topics are listed");
+    let view = views.iter().find(|view| view.name == topic).expect("the topic exists");
+    let end = view.partitions.iter().map(|(_, end)| *end as i64).max().expect("it has partitions");
+
+    // The next batch adds its watermark and the marker of its transaction. The third response is the one with the end to read to.
+    proxy.raise_end(end, end + 2);
+    let reader = (installation.kafka.clone(), session.clone());
+    let read = tokio::spawn(async move { reader.0.watermark(P0, Some(&reader.1)).await });
+    until("the broker to report the end", TIMEOUT, || (proxy.raised_ends() >= 3).then_some(()));
+    other.committed(&session, batch(P0, 2, other.records(&[("a", "2")]))).await;
+
+    let read = read.await.expect("it does not panic");
+    assert!(matches!(read, Ok(Some(2)) | Err(Error::Unreachable(_))), "{read:?}");
+    assert_eq!(installation.watermark(&session, P0).await, Some(2));
 }

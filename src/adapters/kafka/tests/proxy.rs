@@ -3,6 +3,7 @@
 mod connection;
 mod ends;
 mod frames;
+mod raised_end;
 
 use std::collections::HashSet;
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -81,6 +82,7 @@ struct ProxyState {
     /// Transactional ids whose transaction the broker cannot end, because a topic without a leader or replicas belongs to it.
     blocked_transactional_ids: Mutex<HashSet<Vec<u8>>>,
     without_brokers: AtomicU64,
+    raised_end: raised_end::RaisedEnd,
 }
 
 /// The proxy's handle; its threads end with the test process.
@@ -125,6 +127,7 @@ impl Proxy {
             leaderless_topic: Mutex::default(),
             blocked_transactional_ids: Mutex::default(),
             without_brokers: AtomicU64::new(0),
+            raised_end: Default::default(),
         });
         let accepting = Arc::clone(&state);
         std::thread::spawn(move || {
@@ -352,6 +355,7 @@ impl ProxyState {
                 self.delay.1.wait_until(&mut self.delay.0.lock(), until);
             }
         }
+        self.raised_end.change(frame);
         let mut at = 0;
         while at + self.broker_address.len() <= frame.len() {
             if frame[at..].starts_with(&self.broker_address) {

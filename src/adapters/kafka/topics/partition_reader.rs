@@ -1,5 +1,5 @@
 //! Reads topic partitions outside any consumer group: their offsets and their committed records.
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -37,6 +37,15 @@ pub(crate) struct PartitionReader {
     committed: BaseConsumer<ContactContext>,
     uncommitted: BaseConsumer<ContactContext>,
     contact: Arc<BrokerContact>,
+}
+
+/// What to read of a partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ReadSpan {
+    pub(crate) partition: u32,
+    pub(crate) from: u64,
+    /// Every committed record below this offset is read.
+    pub(crate) end: u64,
 }
 
 /// Whether a read goes on after a message.
@@ -150,45 +159,59 @@ impl PartitionReader {
         Ok(offsets)
     }
 
-    /// Reads partitions of one topic, each from its offset to its last stable offset, until `on_message` stops the read.
+    /// Reads partitions of one topic, each from its offset to its end, until `on_message` stops the read. A message behind the end may be among
+    /// them. A broker that has just become the leader may report the end of a partition below the one that its predecessor reported: KIP-207
+    /// protects requests for offsets from that, not fetches. So a partition ends where the client's position has reached the wanted end.
+    ///
+    /// # Errors
+    /// [`Error::Unreachable`] also when an end is not reached until `deadline`.
     pub(crate) fn read(
         &self,
         topic: &str,
-        from: &[(u32, u64)],
+        spans: &[ReadSpan],
         deadline: Instant,
         mut on_message: impl FnMut(&BorrowedMessage<'_>) -> ReadControl,
     ) -> Result<(), Error> {
-        if from.is_empty() {
+        if spans.is_empty() {
             return Ok(());
         }
         let action = format!("reading topic {topic}");
-        let start = from.iter().map(|(partition, offset)| (topic, *partition, Offset::Offset(*offset as i64)));
+        let start = spans.iter().map(|span| (topic, span.partition, Offset::Offset(span.from as i64)));
         self.committed.assign(&partition_list(start)?).map_err(|error| map_err(&error, &action))?;
-        let result = self.read_assigned(from.len(), deadline, &action, &mut on_message);
+        let unread = spans.iter().map(|span| (span.partition, span.end)).collect();
+        let result = self.read_assigned(topic, unread, deadline, &action, &mut on_message);
         self.committed.unassign().map_err(|error| map_err(&error, &action))?;
         result
     }
 
+    /// `unread` has the wanted end of each partition.
     fn read_assigned(
         &self,
-        partitions: usize,
+        topic: &str,
+        mut unread: BTreeMap<u32, u64>,
         deadline: Instant,
         action: &str,
         on_message: &mut impl FnMut(&BorrowedMessage<'_>) -> ReadControl,
     ) -> Result<(), Error> {
-        let mut ended = BTreeSet::new();
-        while ended.len() < partitions {
+        while !unread.is_empty() {
             if Instant::now() > deadline {
                 return Err(Error::Unreachable(format!("{action}: the end was not reached in time")));
             }
             match self.committed.poll(POLL_TIMEOUT) {
                 // A message that was appended after the end of its partition was reached.
-                Some(Ok(message)) if ended.contains(&message.partition()) => {}
+                Some(Ok(message)) if !unread.contains_key(&message.partition().unsigned_abs()) => {}
                 Some(Ok(message)) => match on_message(&message) {
                     ReadControl::Continue => {}
                     ReadControl::Stop => return Ok(()),
                 },
-                Some(Err(KafkaError::PartitionEOF(partition))) => drop(ended.insert(partition)),
+                Some(Err(KafkaError::PartitionEOF(partition))) => {
+                    let partition = partition.unsigned_abs();
+                    if let Some(end) = unread.get(&partition)
+                        && self.has_reached(topic, partition, *end)?
+                    {
+                        unread.remove(&partition);
+                    }
+                }
                 Some(Err(error)) => match map_err(&error, action) {
                     // The client retries by itself, until the deadline.
                     error if may_pass(&error) => {}
@@ -198,6 +221,17 @@ impl PartitionReader {
             }
         }
         Ok(())
+    }
+
+    /// Whether the client has passed on every record and control record below `end`. Before the first, the broker may have deleted them all.
+    fn has_reached(&self, topic: &str, partition: u32, end: u64) -> Result<bool, Error> {
+        let positions = self.committed.position().map_err(|error| map_err(&error, "reading positions"))?;
+        let position = positions.find_partition(topic, partition as i32).map(|element| element.offset());
+        if let Some(Offset::Offset(position)) = position {
+            return Ok(position.unsigned_abs() >= end);
+        }
+        let name = (topic.to_owned(), partition);
+        Ok(self.start_offsets(std::slice::from_ref(&name))?.get(&name).is_some_and(|start| *start >= end))
     }
 
     /// The number of a topic's partitions.

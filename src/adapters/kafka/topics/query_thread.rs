@@ -15,7 +15,9 @@ use crate::connection::message::consumer_record;
 use crate::connection::open_error::KafkaOpenError;
 use crate::options::Options;
 use crate::topics::group_offsets::committed_offsets;
-use crate::topics::partition_reader::{OPEN_TRANSACTIONS_PAUSE, PartitionOffsets, PartitionReader, ReadControl};
+use crate::topics::partition_reader::{
+    OPEN_TRANSACTIONS_PAUSE, PartitionOffsets, PartitionReader, ReadControl, ReadSpan,
+};
 use crate::topics::pending_watermarks::{PendingWatermarks, WatermarkQuery};
 
 /// Most queries that may wait: more than an outbox has partitions.
@@ -196,7 +198,7 @@ impl QueryRunner {
             return Ok(Vec::new());
         }
         let (shared, mut bytes, mut found): (Arc<str>, usize, Vec<ConsumerRecord>) = (topic.into(), 0, Vec::new());
-        self.reader.read(topic, &[(partition, from)], Instant::now() + READ_TIMEOUT, |message| {
+        self.reader.read(topic, &[ReadSpan { partition, from, end }], Instant::now() + READ_TIMEOUT, |message| {
             let message = consumer_record(message, &shared);
             bytes += message.record.value.len();
             found.push(message);

@@ -9,7 +9,7 @@ use ports::partitions::{PartitionNo, Token};
 use rdkafka::Message;
 
 use crate::options::Options;
-use crate::topics::partition_reader::{PartitionOffsets, PartitionReader, ReadControl};
+use crate::topics::partition_reader::{PartitionOffsets, PartitionReader, ReadControl, ReadSpan};
 
 /// Longest read of all partitions.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
@@ -101,42 +101,45 @@ impl WatermarkCache {
         let deadline = Instant::now() + READ_TIMEOUT;
         loop {
             let known = |partition: &u32| self.0.get(partition).map_or(0, |records| records.end);
-            let grown: Vec<u32> = ends.iter().filter(|(at, end)| **end > known(at)).map(|(at, _)| *at).collect();
+            let grown: BTreeMap<u32, u64> =
+                ends.iter().filter(|(at, end)| **end > known(at)).map(|(at, end)| (*at, *end)).collect();
             if grown.is_empty() {
                 return Ok(());
             }
             self.read(reader, options, &topic, &grown, deadline)?;
-            for partition in grown {
+            for (partition, end) in grown {
                 if let Some(records) = self.0.get_mut(&partition) {
-                    records.end = ends[&partition];
+                    records.end = end;
                 }
             }
         }
     }
 
-    /// Reads these partitions from the last known record on. Forgets those with another record in its place: they are to be read again.
+    /// Reads these partitions from the last known record to their ends. Forgets those with another record in its place: they are to be read again.
     fn read(
         &mut self,
         reader: &PartitionReader,
         options: &Options,
         topic: &str,
-        partitions: &[u32],
+        ends: &BTreeMap<u32, u64>,
         deadline: Instant,
     ) -> Result<(), Error> {
         let mut expected: BTreeMap<u32, RecordStamp> = BTreeMap::new();
-        for partition in partitions {
+        for partition in ends.keys() {
             let last = self.0.entry(*partition).or_default().last;
             expected.extend(last.map(|last| (*partition, last)));
         }
-        let unread = partitions.iter().filter(|partition| !expected.contains_key(partition));
+        let unread = ends.keys().filter(|partition| !expected.contains_key(partition));
         let starts: PartitionOffsets =
             reader.start_offsets(&unread.map(|partition| (topic.to_owned(), *partition)).collect::<Vec<_>>())?;
         let start = |partition: &u32| match expected.get(partition) {
             Some((offset, _)) => offset.unsigned_abs(),
             None => starts.get(&(topic.to_owned(), *partition)).copied().unwrap_or(0),
         };
-        let from: Vec<(u32, u64)> = partitions.iter().map(|partition| (*partition, start(partition))).collect();
-        reader.read(topic, &from, deadline, |message| {
+        let span =
+            |(partition, end): (&u32, &u64)| ReadSpan { partition: *partition, from: start(partition), end: *end };
+        let spans: Vec<ReadSpan> = ends.iter().map(span).collect();
+        reader.read(topic, &spans, deadline, |message| {
             let (partition, stamp) =
                 (message.partition().unsigned_abs(), (message.offset(), message.timestamp().to_millis()));
             if expected.remove(&partition).is_some_and(|last| last != stamp) {
