@@ -12,28 +12,20 @@ use crate::consumer_actor::group_consumer::GroupConsumer;
 use crate::consumer_actor::message_log;
 
 impl GroupConsumer {
-    /// Appends all records together, and one by one if the broker permanently rejects one of them. In at-least-once mode the broker may have appended
-    /// the others, and the outcome of all is unknown: the topic then contains them twice, as after a repeated poll.
+    /// Appends the records that the broker accepts, and dead-letters those that it permanently refuses.
     ///
     /// # Errors
-    /// The broker's, if it may accept the records later.
+    /// The broker's, if it may accept the records later. It may have appended some: their topic then contains them twice, as after any
+    /// repeated poll.
     pub(super) async fn append_forwards(
         &self,
         forwards: Vec<ForwardedRecord>,
         detours: &mut Vec<DetourChange>,
     ) -> Result<(), Error> {
         let records = forwards.iter().map(|forward| forward.record.clone()).collect();
-        match self.broker.append(records).await {
-            Err(Error::Rejected(_)) => {}
-            Err(Error::Unknown(_)) if forwards.len() > 1 => {}
-            result => {
-                result?;
-                forwards.iter().for_each(|forward| self.report_appended(forward));
-                return Ok(());
-            }
-        }
-        for forward in forwards {
-            match self.broker.append(vec![forward.record.clone()]).await {
+        let results = self.broker.append_individually(records).await;
+        for (forward, result) in forwards.into_iter().zip(results) {
+            match result {
                 Err(Error::Rejected(reason)) => self.append_refused(forward, &reason, detours).await?,
                 result => {
                     result?;

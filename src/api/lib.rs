@@ -171,6 +171,7 @@ mod openapi {
     pub(crate) mod ui;
 }
 
+pub use admin::dead_letter_body::RefusalsBody;
 pub use admin::documents::{
     OutboxRecordDocument, audit_entry_document, dead_letter_document, partition_document, record_document,
     row_diagnosis_document, row_document, row_record_document,

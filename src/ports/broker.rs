@@ -143,6 +143,32 @@ pub trait Broker: Send + Sync {
     /// Appends records without a watermark, all of them or none. They are acknowledged and durable when it returns.
     async fn append(&self, records: Vec<Record>) -> Result<Vec<Position>, Error>;
 
+    /// As [`Broker::append`], with one result for each record in their order: where the broker permanently refuses some of them
+    /// ([`Error::Rejected`]), it appends the others. After another failure it sends no further record.
+    async fn append_individually(&self, records: Vec<Record>) -> Vec<Result<Position, Error>> {
+        match self.append(records.clone()).await {
+            Ok(positions) => return positions.into_iter().map(Ok).collect(),
+            Err(Error::Rejected(_)) if records.len() > 1 => {}
+            Err(error) => return vec![Err(error); records.len()],
+        }
+        let (mut results, mut failure): (Vec<_>, Option<Error>) = (Vec::with_capacity(records.len()), None);
+        for record in records {
+            let result = match &failure {
+                Some(error) => {
+                    Err(Error::Unreachable(format!("not sent after the failure of an earlier record: {error}")))
+                }
+                None => self.append(vec![record]).await.and_then(only_position),
+            };
+            if let (Err(error), None) = (&result, &failure)
+                && !matches!(error, Error::Rejected(_))
+            {
+                failure = Some(error.clone());
+            }
+            results.push(result);
+        }
+        results
+    }
+
     /// Waits until the broker answers again after it was away. A return while no caller waits is kept for the next call; several count as
     /// one. For one caller at a time. Cancel-safe. A broker that is never away never returns from it.
     async fn recovered(&self) {
@@ -156,4 +182,8 @@ pub trait Broker: Send + Sync {
 
     /// Limit of a record's value, in bytes.
     fn record_bytes_max(&self) -> usize;
+}
+
+fn only_position(positions: Vec<Position>) -> Result<Position, Error> {
+    positions.into_iter().next().ok_or_else(|| Error::Broken("the broker returned no position of a record".into()))
 }

@@ -1,4 +1,6 @@
 //! `Broker`: batches go through the sessions that the relay opens, records without a watermark through a session of the adapter's own.
+mod append_results;
+
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
@@ -9,6 +11,8 @@ use ports::broker::{Batch, Broker, BrokerFailure, Position, Published, Record};
 use ports::outbox::RowId;
 use ports::partitions::{InstanceId, PartitionNo, ProducerSessionId, Token};
 use tokio::sync::oneshot;
+
+use append_results::AppendResults;
 
 use crate::adapter::Kafka;
 use crate::connection::blocking_call::run_blocking;
@@ -91,14 +95,20 @@ impl Broker for Kafka {
         if records.is_empty() {
             return Ok(Vec::new());
         }
-        let session = self.append_session().await?;
-        let (reply, result) = oneshot::channel();
-        let (count, deadline) = (records.len(), Instant::now() + self.inner.options.delivery_timeout);
-        self.inner.sessions.enqueue(&session, SessionBatch::of_append(records, deadline, reply));
-        let published = result
-            .await
-            .unwrap_or_else(|_| Published::Unknown(BrokerFailure::unknown("the session that appends ended")));
+        let count = records.len();
+        let published = self.append_once((0..).zip(records).collect()).await?;
         append_result(published, count)
+    }
+
+    async fn append_individually(&self, records: Vec<Record>) -> Vec<Result<Position, Error>> {
+        let mut results = AppendResults::new(records);
+        loop {
+            let unsent = results.unsent();
+            if unsent.is_empty() {
+                return results.into_results();
+            }
+            results.add(self.append_once(unsent).await.unwrap_or_else(|error| Published::Unknown(error.into())));
+        }
     }
 
     async fn recovered(&self) {
@@ -115,6 +125,16 @@ impl Kafka {
     async fn installation_records(&self, awaited: AwaitedPartitions) -> Result<InstallationRecords, Error> {
         let query = |sender| WatermarkQuery { awaited, reply: WatermarkReply::Installation(sender) };
         self.inner.watermark_queries.request(|sender| TopicQuery::Watermark(query(sender))).await
+    }
+
+    /// Sends records without a watermark. The row ids are the caller's.
+    async fn append_once(&self, records: Vec<(RowId, Record)>) -> Result<Published, Error> {
+        let session = self.append_session().await?;
+        let (reply, result) = oneshot::channel();
+        let deadline = Instant::now() + self.inner.options.delivery_timeout;
+        self.inner.sessions.enqueue(&session, SessionBatch::of_append(records, deadline, reply));
+        let ended = |_| Published::Unknown(BrokerFailure::unknown("the session that appends ended"));
+        Ok(result.await.unwrap_or_else(ended))
     }
 
     /// The live session that appends. One caller opens it; concurrent callers wait for it and share its failure.

@@ -1,7 +1,7 @@
 //! The JSON body of a dead letter.
 use app::consume::order_topic::OrderTopic;
 use app::contract::rfc3339;
-use app::operators::dead_letters::{DeadLetter, DeadLetterOrigin};
+use app::operators::dead_letters::{DeadLetter, DeadLetterOrigin, RefusedDeadLetters};
 use app::port_types::{ConsumerRecord, FailureType, RecordHeaders};
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -78,6 +78,38 @@ pub(crate) struct DeadLetterRedrive {
     arrived: bool,
 }
 
+/// Dead letters that the broker refuses, such as records that are too large for their topic.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = RefusedDeadLetters)]
+pub struct RefusalsBody {
+    #[schema(example = 1)]
+    count: u64,
+    /// The first 20.
+    dead_letters: Vec<RefusalBody>,
+}
+
+/// A dead letter that the broker refuses.
+#[derive(Serialize, ToSchema)]
+#[schema(as = RefusedDeadLetter)]
+struct RefusalBody {
+    /// Partition and offset in the dead-letter topic.
+    #[schema(example = "3/17")]
+    position: String,
+    /// The broker's reason.
+    reason: String,
+}
+
+impl RefusalsBody {
+    /// `None` where no dead letter was refused: documents leave it out.
+    pub fn of(refusals: &RefusedDeadLetters) -> Option<Self> {
+        let named = refusals.named().iter();
+        let named =
+            named.map(|refused| RefusalBody { position: refused.position.to_string(), reason: refused.reason.clone() });
+        (refusals.count() > 0).then(|| Self { count: refusals.count(), dead_letters: named.collect() })
+    }
+}
+
 impl DeadLetterBody {
     pub(crate) fn of(dead_letter: &DeadLetter, orders: &OrderTopic) -> Self {
         let ConsumerRecord { position, record } = &dead_letter.message;
@@ -119,4 +151,24 @@ impl From<DeadLetterOrigin> for OriginalPosition {
 /// Header names with their values as JSON texts.
 pub(crate) fn header_map(headers: &RecordHeaders) -> Map<String, Value> {
     headers.iter().map(|(name, value)| (name.to_owned(), Value::String(readable(value)))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use app::operators::dead_letters::{DeadLetterPosition, RefusedDeadLetter};
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn report_has_refused_dead_letters_only_where_there_are_some() {
+        let position = DeadLetterPosition { partition: 3, offset: 17 };
+        let refused = RefusedDeadLetter { position, reason: "too large".into() };
+
+        let body = RefusalsBody::of(&RefusedDeadLetters::new(1, vec![refused]));
+
+        let named = json!([{"position": "3/17", "reason": "too large"}]);
+        assert_eq!(json!(body), json!({"count": 1, "deadLetters": named}));
+        assert!(RefusalsBody::of(&RefusedDeadLetters::default()).is_none());
+    }
 }

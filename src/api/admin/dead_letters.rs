@@ -7,7 +7,7 @@ use app::port_types::Audit;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::admin::dead_letter_body::DeadLetterBody;
+use crate::admin::dead_letter_body::{DeadLetterBody, RefusalsBody};
 use crate::admin::filters::{CURSOR_MESSAGE, TEXT_MESSAGE, dead_letter_filter, printable};
 use crate::admin::live_events::log_unless_unchanged;
 use crate::admin::operator_body::{self, RedriveMembers, RedriveSettings, paced_redrive, text};
@@ -54,6 +54,9 @@ pub(crate) struct DeadLettersRedriven {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(example = 2)]
     held: Option<u64>,
+    /// The dead letters that the broker refused. They stay dead letters and stopped no other. Absent if there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    refused: Option<RefusalsBody>,
     /// `after` of a further redrive, when there may be more; null at the end, and when dead letters were held back.
     #[schema(example = "3/17@1763808278501")]
     next: Option<String>,
@@ -199,8 +202,14 @@ pub(crate) async fn redrive(context: RequestContext) -> RouteResult {
     if sent.redriven > 0 {
         log_redrive(&audit, dead_letters.topic(), sent.redriven);
     }
-    let (held, next) = (sent.held_if_any(), sent.next.map(|next| next.to_string()));
-    Ok(ok(&DeadLettersRedriven { dry_run, matched: sent.matched, redriven: sent.redriven, held, next }))
+    Ok(ok(&DeadLettersRedriven {
+        dry_run,
+        matched: sent.matched,
+        redriven: sent.redriven,
+        held: sent.held_if_any(),
+        refused: RefusalsBody::of(&sent.refusals),
+        next: sent.next.map(|next| next.to_string()),
+    }))
 }
 
 /// Send one dead letter back to its topic
@@ -215,7 +224,7 @@ pub(crate) async fn redrive(context: RequestContext) -> RouteResult {
         (status = 200, description = "The changed dead letter", body = DeadLetterBody),
         (status = 400, description = "A parameter or the body is not valid", body = ProblemBody<'_>, content_type = "application/problem+json"),
         (status = 404, description = "No such dead letter, or no such topic", body = ProblemBody<'_>, content_type = "application/problem+json"),
-        (status = 409, description = "Redriven before, or being redriven by another operator", body = ProblemBody<'_>, content_type = "application/problem+json")))]
+        (status = 409, description = "Redriven before, being redriven by another operator, or refused by the broker", body = ProblemBody<'_>, content_type = "application/problem+json")))]
 pub(crate) async fn redrive_one(context: RequestContext) -> RouteResult {
     let (position, query) = (position(&context)?, context.query());
     let body: RedriveDeadLetterBody<'_> = operator_body::read(&context)?;

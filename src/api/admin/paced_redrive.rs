@@ -100,6 +100,7 @@ impl PacedRedrive<'_> {
             total.matched += page.matched;
             total.redriven += page.redriven;
             total.held += page.held;
+            total.refusals.append(page.refusals);
             total.next = page.next;
             (self.progress)(total.matched);
             match page.next {

@@ -5,6 +5,7 @@
 //! [`RESERVATION_TIMEOUT`]. The record may then be appended twice, with the same event id. A cancelled request leaves none.
 mod dead_letter;
 mod position;
+mod refusals;
 mod replay;
 mod scan;
 
@@ -21,10 +22,11 @@ use ports::operators::redrives::{DeadLetterId, RedriveLedger};
 
 pub use dead_letter::{DeadLetter, DeadLetterFilter, DeadLetterOrigin};
 pub use position::{DeadLetterCursor, DeadLetterPosition};
-pub use replay::{HeldKeys, RESERVATION_TIMEOUT, SpawnTask, held_back, sent_back};
+pub use refusals::{RefusedDeadLetter, RefusedDeadLetters};
+pub use replay::{HeldKeys, RESERVATION_TIMEOUT, SpawnTask, sent_back};
 
 use crate::error::QueryError;
-use replay::{Replayed, Replayer};
+use replay::{Replayed, Replayer, held_back};
 use scan::Scan;
 
 /// Limit of dead letters on a page.
@@ -63,7 +65,7 @@ pub struct LatestDeadLetters {
 }
 
 /// Result of a redrive, or of its dry run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RedriveReport {
     /// Number of dead letters that match the filter and were not replayed before.
     pub matched: u64,
@@ -71,6 +73,8 @@ pub struct RedriveReport {
     pub redriven: u64,
     /// Number of dead letters that were held back: another replay of one, or of an earlier one of its key, runs or was interrupted.
     pub held: u64,
+    /// The dead letters that the broker refused. They match again in a further redrive.
+    pub refusals: RefusedDeadLetters,
     /// Cursor from which to continue, if there may be more.
     pub next: Option<DeadLetterCursor>,
 }
@@ -79,6 +83,11 @@ impl RedriveReport {
     /// The number that was held back, for documents: they leave it out where there is none.
     pub fn held_if_any(&self) -> Option<u64> {
         (self.held > 0).then_some(self.held)
+    }
+
+    /// Which dead letters that match were not sent, for operators; `None` if none was left behind.
+    pub fn left_behind(&self) -> Option<String> {
+        left_behind(self.held, &self.refusals)
     }
 
     /// The report of a run that has ended. A further run does not know the keys of dead letters that were held back, so it must begin at the
@@ -201,7 +210,7 @@ impl DeadLetters {
     /// Replays one dead letter; without `commit` only checks that it can be.
     ///
     /// # Errors
-    /// [`QueryError::Conflict`] when it was replayed before, is reserved by another replay, or has no value.
+    /// [`QueryError::Conflict`] when it was replayed before, is reserved by another replay, has no value, or is refused by the broker.
     pub async fn redrive_one(
         &self,
         position: DeadLetterPosition,
@@ -221,7 +230,11 @@ impl DeadLetters {
         if !commit {
             return Ok(dead_letter);
         }
-        if self.replayer.replay(vec![dead_letter.clone()], HeldKeys::default(), audit).await?.sent == 0 {
+        let replayed = self.replayer.replay(vec![dead_letter.clone()], HeldKeys::default(), audit).await?;
+        if let Some(refused) = replayed.refusals.sentence() {
+            return Err(QueryError::Conflict(refused));
+        }
+        if replayed.sent == 0 {
             return Err(QueryError::Conflict(format!(
                 "another replay of this dead letter is running or was interrupted; try again after {} s",
                 RESERVATION_TIMEOUT.as_secs()
@@ -296,9 +309,11 @@ impl DeadLetters {
         dead_letters.retain(|dead_letter| !dead_letter.lacks_value());
         report.matched += dead_letters.len() as u64;
         if let Some((audit, keys)) = replay.filter(|_| !dead_letters.is_empty()) {
-            let Replayed { sent, held_back, held } = self.replayer.replay(dead_letters, keys.clone(), audit).await?;
+            let Replayed { sent, held_back, held, refusals } =
+                self.replayer.replay(dead_letters, keys.clone(), audit).await?;
             report.redriven += sent;
             report.held += held_back;
+            report.refusals.append(refusals);
             *keys = held;
         }
         Ok(())
@@ -351,4 +366,11 @@ impl DeadLetters {
         let redrives = self.redrives.find(&ids).await?;
         Ok(page.into_iter().zip(redrives).map(|(message, redrive)| DeadLetter { message, redrive }).collect())
     }
+}
+
+/// Which dead letters of a redrive were not sent: the number of those held back, and the refused ones. `None` if there is none.
+pub fn left_behind(held: u64, refusals: &RefusedDeadLetters) -> Option<String> {
+    let held = (held > 0).then(|| held_back(held));
+    let sentences: Vec<String> = held.into_iter().chain(refusals.sentence()).collect();
+    (!sentences.is_empty()).then(|| sentences.join("; "))
 }

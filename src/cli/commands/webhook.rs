@@ -4,7 +4,7 @@ mod tables;
 
 use std::time::Duration;
 
-use app::operators::dead_letters::{DeadLetterCursor, DeadLetterPosition, held_back};
+use app::operators::dead_letters::{DeadLetterCursor, DeadLetterPosition};
 use clap::Subcommand;
 use posthaste::Config;
 use serde_json::{Map, Value, json};
@@ -224,7 +224,7 @@ pub(crate) fn webhook(config: &Config, verb: Verb) -> Result<u8, Failure> {
                 }
                 run.end_as(&count);
                 print(&run.report(), &common, || run.sentence())?;
-                if run.held() > 0 { Err(Failure::new(held_back(run.held()))) } else { Ok(0) }
+                run.left_behind().map_or(Ok(0), |left_behind| Err(Failure::new(left_behind)))
             }
         }
     })

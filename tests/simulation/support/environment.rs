@@ -160,10 +160,11 @@ impl Environment {
         process.run(self.start_actors(dependencies, options)).await
     }
 
-    /// The operators' view of the dead letters; its broker calls meet the scripted faults.
+    /// The operators' view of the dead letters; its broker calls meet the scripted faults and those of records.
     pub fn dead_letters(&self, process: &Process) -> DeadLetters {
         let real = Arc::new(process.store.clone());
         let broker = Arc::new(FaultyBroker::around(real.clone(), self.script.clone()));
+        let broker = Arc::new(FaultyRecordBroker::around(broker, self.record_faults.clone(), 0));
         let spawn = Arc::new(|task| drop(tokio::spawn(task)));
         DeadLetters::new(TOPIC, real.clone(), broker, real, self.clock.clone(), spawn)
     }

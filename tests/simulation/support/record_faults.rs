@@ -20,8 +20,6 @@ pub enum RecordFault {
     PartitionUnavailable,
     /// The broker refuses it with a permanent error.
     RefusePermanent,
-    /// As [`RecordFault::RefusePermanent`], and an append writes the other records of its call, as brokers do that send at least once.
-    RefuseOnlyThis,
     /// The broker aborts the whole batch after receiving it; no record is the cause.
     AbortBatch,
     /// At least once: no broker answers for it, so the session ends after the other records are stored.
@@ -205,7 +203,7 @@ impl Broker for FaultyRecordBroker {
                 Some(RecordFault::PartitionUnavailable) => {
                     refused.push((*row, Error::Unreachable(format!("fault: no partition for row {row}"))))
                 }
-                Some(RecordFault::RefusePermanent | RecordFault::RefuseOnlyThis) => {
+                Some(RecordFault::RefusePermanent) => {
                     refused.push((*row, Error::Rejected(format!("fault: never row {row}"))))
                 }
                 Some(RecordFault::AbortBatch) => {
@@ -251,17 +249,10 @@ impl Broker for FaultyRecordBroker {
 
     async fn append(&self, records: Vec<Record>) -> Result<Vec<Position>, Error> {
         let faults: Vec<_> = records.iter().map(|record| self.record_faults.fault_of(record)).collect();
-        let refused = |fault| faults.contains(&Some(fault));
-        if !refused(RecordFault::RefusePermanent) && !refused(RecordFault::RefuseOnlyThis) {
-            return self.real.append(records).await;
-        }
-        let accepted = records.into_iter().zip(&faults).filter(|(_, fault)| fault.is_none()).map(|(record, _)| record);
-        let accepted: Vec<Record> = accepted.collect();
-        if refused(RecordFault::RefusePermanent) || accepted.is_empty() {
+        if faults.contains(&Some(RecordFault::RefusePermanent)) {
             return Err(Error::Rejected("fault: never this record".into()));
         }
-        self.real.append(accepted).await?;
-        Err(Error::Unknown("fault: only some of the records were appended".into()))
+        self.real.append(records).await
     }
 
     async fn recovered(&self) {

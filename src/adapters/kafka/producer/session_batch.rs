@@ -36,9 +36,13 @@ impl SessionBatch {
         Self { expected_batches, ..Self::new(records, Some((partition, token)), Instant::now() + time_left, reply) }
     }
 
-    /// Records without a watermark; their row ids are their indexes.
-    pub(crate) fn of_append(records: Vec<Record>, deadline: Instant, reply: oneshot::Sender<Published>) -> Self {
-        Self::new((0..).zip(records).collect(), None, deadline, reply)
+    /// Records without a watermark.
+    pub(crate) fn of_append(
+        records: Vec<(RowId, Record)>,
+        deadline: Instant,
+        reply: oneshot::Sender<Published>,
+    ) -> Self {
+        Self::new(records, None, deadline, reply)
     }
 
     fn new(

@@ -55,6 +55,25 @@ async fn key_stops_at_its_refused_record_and_other_keys_go_on() {
 }
 
 #[tokio::test]
+async fn record_that_the_broker_refuses_stops_no_other_of_its_append() {
+    for guarantee in [DeliveryGuarantee::ExactlyOnce, DeliveryGuarantee::AtLeastOnce] {
+        for keys in [["k", "k", "k"], ["a", "b", "c"]] {
+            let installation = Installation::with_small_batches(guarantee).await;
+            let large = noise(12_000);
+            let records = installation.records(&[(keys[0], "1"), (keys[1], &large), (keys[2], "3")]);
+
+            let results = installation.kafka.append_individually(records).await;
+
+            assert!(
+                matches!(&*results, [Ok(_), Err(Error::Rejected(_)), Ok(_)]),
+                "{guarantee:?} {keys:?}: {results:?}"
+            );
+            assert_eq!(installation.values().await, ["1", "3"], "{guarantee:?} {keys:?}: each once");
+        }
+    }
+}
+
+#[tokio::test]
 async fn valid_records_are_not_refused_with_an_invalid_one() {
     let installation = Installation::with_small_batches(DeliveryGuarantee::AtLeastOnce).await;
     let session = installation.session(0).await;

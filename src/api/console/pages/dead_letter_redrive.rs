@@ -1,5 +1,5 @@
 //! Redrives dead letters in two steps: a count, then a redrive of no more than the counted ones, with a reason.
-use app::operators::dead_letters::{RedriveReport, held_back};
+use app::operators::dead_letters::RedriveReport;
 use maud::{Markup, html};
 
 use crate::admin::dead_letters;
@@ -70,8 +70,8 @@ pub(crate) async fn redrive(context: RequestContext) -> RouteResult {
     }
     context.state.counted_dead_letters.clear();
     let mut note = counted(sent.redriven, "dead letter was", "dead letters were") + " sent back to the topic.";
-    if sent.held > 0 {
-        note += &format!(" {}", held_back(sent.held));
+    if let Some(left_behind) = sent.left_behind() {
+        note += &format!(" {left_behind}");
     }
     // The next count starts where this redrive ended: records that were dead-lettered again since are skipped.
     let next = sent.next.filter(|_| sent.redriven > 0).map(|next| next.to_string());

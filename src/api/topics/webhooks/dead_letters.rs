@@ -122,7 +122,7 @@ pub(crate) fn cursor(query: &Query<'_>) -> Result<Option<DeadLetterCursor>, Prob
         (status = 200, description = "The dead letter", body = DeadLetterSummary<'_>),
         (status = 400, description = "A parameter or the body is not valid", body = ProblemBody<'_>, content_type = "application/problem+json"),
         (status = 404, description = "No such webhook, or no such dead letter of it", body = ProblemBody<'_>, content_type = "application/problem+json"),
-        (status = 409, description = "Redriven before, or being redriven by another operator", body = ProblemBody<'_>, content_type = "application/problem+json"),
+        (status = 409, description = "Redriven before, being redriven by another operator, or refused by the broker", body = ProblemBody<'_>, content_type = "application/problem+json"),
         (status = 501, description = "Webhooks are switched off", body = ProblemBody<'_>, content_type = "application/problem+json")))]
 pub(crate) async fn redrive(context: RequestContext) -> RouteResult {
     let (actions, id, position) = (webhooks(&context)?, webhook_id(&context)?, position(&context)?);

@@ -3,6 +3,7 @@ use app::operators::dead_letters::DeadLetterCursor;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::admin::dead_letter_body::RefusalsBody;
 use crate::admin::dead_letters;
 use crate::admin::filters::CURSOR_MESSAGE;
 use crate::admin::live_events::log_unless_unchanged;
@@ -72,6 +73,9 @@ struct RedrivenBody {
     /// request after two minutes. Absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     held: Option<u64>,
+    /// The dead letters that the broker refused. They stay dead letters and stopped no other. Absent if there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    refused: Option<RefusalsBody>,
     /// `after` of a further redrive, when there may be more; null at the end, and when dead letters were held back. A request examines
     /// what fits into a few seconds.
     #[schema(example = "3/17@1763808278501")]
@@ -140,8 +144,14 @@ pub(crate) async fn redrive(context: RequestContext) -> RouteResult {
     if report.redriven > 0 {
         dead_letters::log_redrive(&audit, webhooks.shared_topic(), report.redriven);
     }
-    let (held, next) = (report.held_if_any(), report.next.map(|next| next.to_string()));
-    Ok(ok(&RedrivenBody { dry_run, matched: report.matched, redriven: report.redriven, held, next }))
+    Ok(ok(&RedrivenBody {
+        dry_run,
+        matched: report.matched,
+        redriven: report.redriven,
+        held: report.held_if_any(),
+        refused: RefusalsBody::of(&report.refusals),
+        next: report.next.map(|next| next.to_string()),
+    }))
 }
 
 /// JSON Schema counts `36.0` as an integer.

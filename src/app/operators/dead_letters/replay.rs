@@ -6,12 +6,13 @@ use std::time::Duration;
 use futures::channel::oneshot;
 use futures::future::BoxFuture;
 use ports::Error;
-use ports::broker::{Broker, Record};
+use ports::broker::{Broker, Position, Record};
 use ports::clock::Clock;
 use ports::operators::Audit;
 use ports::operators::redrives::{DeadLetterId, RedriveLedger, RedriveRecord};
 
 use super::dead_letter::DeadLetter;
+use super::refusals::{RefusedDeadLetter, RefusedDeadLetters};
 use crate::error::QueryError;
 
 /// Time after which an unconfirmed reservation expires; longer than any append that may still succeed.
@@ -43,6 +44,8 @@ pub(super) struct Replayed {
     pub(super) held_back: u64,
     /// The keys of those that wait.
     pub(super) held: HeldKeys,
+    /// The dead letters that the broker refuses.
+    pub(super) refusals: RefusedDeadLetters,
 }
 
 /// The state of a dead letter in the ledger, for a replay that wants to reserve it.
@@ -76,8 +79,9 @@ pub(super) struct Replayer {
 }
 
 impl Replayer {
-    /// Replays the dead letters that can be reserved and whose keys are not held, all of them or none. Cancel-safe: a replay that has begun
-    /// ends with its confirmation, because a record that was appended without it is appended again after [`RESERVATION_TIMEOUT`].
+    /// Replays the dead letters that can be reserved and whose keys are not held, each in the order of its key. Those that the broker permanently
+    /// refuses stay dead letters and stop no other. Cancel-safe: a replay that has begun ends with its confirmation, because a record that was
+    /// appended without it is appended again after [`RESERVATION_TIMEOUT`].
     pub(super) async fn replay(
         &self,
         dead_letters: Vec<DeadLetter>,
@@ -104,29 +108,29 @@ impl Replayer {
             // Otherwise these reservations expire; nothing of them is sent.
             let _ = self.redrives.release(&to_release).await;
         }
-        let replayed = Replayed { sent: to_send.len() as u64, held_back, held };
         if to_send.is_empty() {
-            return Ok(replayed);
+            return Ok(Replayed { sent: 0, held_back, held, refusals: RefusedDeadLetters::default() });
         }
         let now = self.clock.now();
         let record = |dead_letter: &&DeadLetter| dead_letter.redrive_record(&self.topic, &audit.operator, now);
         let records: Vec<Record> = to_send.iter().map(record).collect();
-        let ids = ids(&to_send);
-        match self.broker.append(records).await {
-            Ok(_) => {
-                // The reservations stay until they expire, as after an append of unknown outcome.
-                let unrecorded = |error| {
-                    QueryError::from(error).after(format!("{} without a record of it", sent_back(replayed.sent)))
-                };
-                self.redrives.confirm(&ids).await.map_err(unrecorded)?;
-                Ok(replayed)
-            }
-            // The records may have been appended, so the reservations stay until they expire.
-            Err(Error::Unknown(detail)) => Err(QueryError::Unknown(detail)),
-            Err(error) => {
-                self.redrives.release(&ids).await?;
-                Err(error.into())
-            }
+        let Appended { sent, unsent, refusals, failure } =
+            Appended::of(&to_send, self.broker.append_individually(records).await);
+        let sent_count = sent.len() as u64;
+        if !unsent.is_empty() {
+            // Otherwise these reservations expire; nothing of them was sent.
+            let _ = self.redrives.release(&unsent).await;
+        }
+        if !sent.is_empty() {
+            // The reservations stay until they expire, as after an append of unknown outcome.
+            let unrecorded =
+                |error| QueryError::from(error).after(format!("{} without a record of it", sent_back(sent_count)));
+            self.redrives.confirm(&sent).await.map_err(unrecorded)?;
+        }
+        match failure.map(QueryError::from) {
+            None => Ok(Replayed { sent: sent_count, held_back, held, refusals }),
+            Some(error) if sent_count == 0 => Err(error),
+            Some(error) => Err(error.after(sent_back(sent_count))),
         }
     }
 
@@ -158,6 +162,38 @@ impl Replayer {
         let skipped = (dead_letters.len() - candidates.len()) as u64;
         let selected = select(candidates.into_iter().zip(reservations), held);
         Ok(Selected { held_back: selected.held_back + skipped, ..selected })
+    }
+}
+
+/// What the broker did with the records of dead letters.
+#[derive(Default)]
+struct Appended {
+    sent: Vec<DeadLetterId>,
+    /// Those that it has not, for certain.
+    unsent: Vec<DeadLetterId>,
+    refusals: RefusedDeadLetters,
+    /// The first failure that is no refusal of a record.
+    failure: Option<Error>,
+}
+
+impl Appended {
+    /// A record of unknown outcome may have been appended: it is neither sent nor unsent, and its reservation stays until it expires.
+    fn of(dead_letters: &[&DeadLetter], results: Vec<Result<Position, Error>>) -> Self {
+        let mut appended = Self::default();
+        for (dead_letter, result) in dead_letters.iter().zip(results) {
+            match result {
+                Ok(_) => appended.sent.push(dead_letter.id()),
+                Err(Error::Rejected(reason)) => {
+                    appended.unsent.push(dead_letter.id());
+                    appended.refusals.push(RefusedDeadLetter { position: dead_letter.position(), reason });
+                }
+                Err(error) => {
+                    appended.unsent.extend((!error.outcome_unknown()).then(|| dead_letter.id()));
+                    appended.failure.get_or_insert(error);
+                }
+            }
+        }
+        appended
     }
 }
 

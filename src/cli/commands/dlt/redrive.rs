@@ -1,9 +1,7 @@
 //! `dlt redrive`: sends one dead letter back, or those that match a filter, at a rate.
-use api::{Pace, PacedRedrive, dead_letter_document};
+use api::{Pace, PacedRedrive, RefusalsBody, dead_letter_document};
 use app::consume::order_topic::OrderTopic;
-use app::operators::dead_letters::{
-    DeadLetter, DeadLetterFilter, DeadLetterPosition, DeadLetters, RedriveReport, held_back,
-};
+use app::operators::dead_letters::{DeadLetter, DeadLetterFilter, DeadLetterPosition, DeadLetters, RedriveReport};
 use app::port_types::Audit;
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -45,6 +43,9 @@ struct RedriveDocument {
     /// Dead letters that wait for another redrive: of themselves, or of an earlier one of their key. Absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     held: Option<u64>,
+    /// The dead letters that the broker refused. Absent if there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    refused: Option<RefusalsBody>,
     /// `--after` of a further redrive, when there may be more than `--limit` permits.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<String>,
@@ -98,7 +99,7 @@ impl DeadLetterReplay {
             ));
         }
         self.print(&report, &listed)?;
-        if report.held > 0 { Err(Failure::new(held_back(report.held))) } else { Ok(()) }
+        report.left_behind().map_or(Ok(()), |left_behind| Err(Failure::new(left_behind)))
     }
 
     /// Repeats the call, which examines a bounded number of dead letters, until the limit or the end is reached.
@@ -138,6 +139,7 @@ impl DeadLetterReplay {
                 matched: report.matched,
                 redriven: report.redriven,
                 held: report.held_if_any(),
+                refused: RefusalsBody::of(&report.refusals),
                 next: report.next.map(|next| next.to_string()),
             };
             return print_line(&serde_json::to_string(&document).expect("text and numbers always serialise"));

@@ -1,4 +1,6 @@
 //! `webhook redrive` of all dead letters: requests that each examine what fits into a few seconds, until the limit or the end.
+use api::RefusalsBody;
+use app::operators::dead_letters::{DeadLetterPosition, RefusedDeadLetter, RefusedDeadLetters, left_behind};
 use serde_json::{Value, json};
 
 use super::super::super::output::counted;
@@ -14,13 +16,15 @@ pub(super) struct WebhookRedrive {
     matched: u64,
     redriven: u64,
     held: u64,
+    refusals: RefusedDeadLetters,
     /// Where the next request continues, as the service wrote it; null at the beginning and at the end.
     next: Value,
 }
 
 impl WebhookRedrive {
     pub(super) fn new(dry_run: bool, limit: u32, reason: String) -> Self {
-        Self { dry_run, limit: limit.into(), reason, matched: 0, redriven: 0, held: 0, next: Value::Null }
+        let (refusals, next) = (RefusedDeadLetters::default(), Value::Null);
+        Self { dry_run, limit: limit.into(), reason, matched: 0, redriven: 0, held: 0, refusals, next }
     }
 
     /// The run after this count, of as many dead letters as the operator confirms: none that arrived after the count.
@@ -49,23 +53,27 @@ impl WebhookRedrive {
         self.matched += response["matched"].as_u64().unwrap_or(0);
         self.redriven += response["redriven"].as_u64().unwrap_or(0);
         self.held += response["held"].as_u64().unwrap_or(0);
+        self.refusals.append(refusals(&response["refused"]));
         self.next = response["next"].clone();
         self.matched < self.limit && !self.next.is_null()
     }
 
     /// The sum in the form of a response.
     pub(super) fn report(&self) -> Value {
-        let Self { dry_run, matched, redriven, held, next, .. } = self;
+        let Self { dry_run, matched, redriven, held, refusals, next, .. } = self;
         let mut report = json!({"dryRun": dry_run, "matched": matched, "redriven": redriven, "next": next});
         if *held > 0 {
             report["held"] = json!(held);
         }
+        if let Some(refused) = RefusalsBody::of(refusals) {
+            report["refused"] = json!(refused);
+        }
         report
     }
 
-    /// Number of dead letters that wait for another redrive: of themselves, or of an earlier one of their key.
-    pub(super) fn held(&self) -> u64 {
-        self.held
+    /// Which dead letters were not delivered again, for operators.
+    pub(super) fn left_behind(&self) -> Option<String> {
+        left_behind(self.held, &self.refusals)
     }
 
     pub(super) fn sentence(&self) -> String {
@@ -80,6 +88,16 @@ impl WebhookRedrive {
             if self.redriven == 1 { "is" } else { "are" }
         )
     }
+}
+
+/// The refused dead letters of a response; none where it has no such member.
+fn refusals(response: &Value) -> RefusedDeadLetters {
+    let refused = |named: &Value| {
+        let position = DeadLetterPosition::parse(named["position"].as_str()?)?;
+        Some(RefusedDeadLetter { position, reason: named["reason"].as_str()?.to_owned() })
+    };
+    let named = response["deadLetters"].as_array().into_iter().flatten().filter_map(refused);
+    RefusedDeadLetters::new(response["count"].as_u64().unwrap_or(0), named.collect())
 }
 
 #[cfg(test)]
@@ -123,7 +141,23 @@ mod tests {
 
         assert!(!redrive.add(&json!({"dryRun": false, "matched": 9, "redriven": 7, "held": 2, "next": null})));
 
-        assert_eq!((redrive.held(), &redrive.report()["held"]), (2, &json!(2)));
+        assert_eq!(redrive.report()["held"], 2);
+        assert!(redrive.left_behind().is_some_and(|text| text.starts_with("2 dead letters were held back")));
+    }
+
+    #[test]
+    fn refused_dead_letters_of_all_responses_are_reported() {
+        let mut redrive = WebhookRedrive::new(false, 5_000, "fixed".into());
+        let with_refused = |position: &str, next: Option<&str>| {
+            let refused = json!({"count": 1, "deadLetters": [{"position": position, "reason": "too large"}]});
+            json!({"dryRun": false, "matched": 3, "redriven": 2, "refused": refused, "next": next})
+        };
+
+        assert!(redrive.add(&with_refused("0/9", Some("0/9@7"))) && !redrive.add(&with_refused("1/3", None)));
+
+        assert_eq!((&redrive.report()["redriven"], &redrive.report()["refused"]["count"]), (&json!(4), &json!(2)));
+        let text = redrive.left_behind().expect("two were refused");
+        assert!(text.ends_with("0/9 (too large), 1/3 (too large)"), "{text}");
     }
 
     #[test]
