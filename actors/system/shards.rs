@@ -9,6 +9,7 @@ use app::dispatch::{ChangeOrder, CreateOrder, Created};
 use app::error::CommandError;
 use domain::{Order, OrderId};
 use supervision::{AskError, Mailbox};
+use tokio::time::Instant;
 
 use crate::order_aggregate::{Change, Create, OrderAggregate};
 
@@ -39,9 +40,12 @@ impl Shards {
         let key = IdempotencyGuard::new(&self.context, &command);
         let owner = command.subject.clone();
         let create = Create { command, key: key.clone(), progress: progress.clone() };
+        let deadline = Instant::now() + self.deadline;
         let reply = shard.try_ask(create, self.deadline).await;
         if let (Err(AskError::Closed), Some(key)) = (&reply, key) {
-            key.release_after_actor_exit().await;
+            // A task of its own, because the release must also run for a client that has gone. The others wait for it: they may repeat at once.
+            let release = tokio::spawn(async move { key.release_after_actor_exit().await });
+            let _ = tokio::time::timeout_at(deadline, release).await;
         }
         match reply {
             Ok(result) => result,

@@ -3,12 +3,14 @@
 
 mod broker;
 mod cache;
+mod idempotency;
 mod script;
 mod store;
 mod webhooks;
 
 pub use self::broker::FaultyBroker;
 pub use self::cache::FaultyCache;
+pub use self::idempotency::FaultyIdempotency;
 pub use self::script::{Call, FaultScript, InjectedFault};
 pub use self::store::{FaultyInbox, FaultyLeases, FaultyOrders, FaultyOutbox};
 pub use self::webhooks::FaultyWebhooks;

@@ -94,6 +94,29 @@ async fn create_with_an_unknown_outcome_can_be_repeated_at_once_with_its_key() {
     }
 }
 
+/// The store has locked the key, and the shard dies before it receives the reply.
+#[tokio::test(start_paused = true)]
+async fn create_whose_shard_died_while_it_took_the_key_can_be_repeated_at_once() {
+    for fault in [InjectedFault::SlowReply(Duration::from_secs(2)), InjectedFault::UnknownDone] {
+        let environment = Environment::new();
+        let process = environment.start().await;
+        environment.script.once(Call::BeginKey, fault);
+        environment.script.once(Call::Read, InjectedFault::Slow(Duration::from_secs(2)));
+        let panic = async {
+            process.advance(Duration::from_secs(1)).await;
+            for shard in 0..2 {
+                process.bus().panic(&format!("/order-aggregate-{shard}"), "test").expect("it runs");
+            }
+        };
+
+        let (lost, ()) = futures::join!(process.create_with_key("k"), panic);
+        assert!(matches!(lost, Err(CommandError::ActorDown)), "{fault:?}: {lost:?}");
+        let repeated = process.create_with_key("k").await;
+
+        assert!(repeated.is_ok(), "{fault:?}: {repeated:?}");
+    }
+}
+
 /// The process that committed the change died before it updated the cache, which all instances share.
 #[tokio::test(start_paused = true)]
 async fn cache_has_the_version_of_the_store_after_a_change_is_refused() {

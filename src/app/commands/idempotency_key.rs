@@ -1,14 +1,17 @@
 //! The life of an idempotency key during one create: begin, then complete or abandon. Nothing else calls the key store.
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use domain::{OrderId, Subject};
+use futures::future::{BoxFuture, FutureExt, Shared};
 use ports::Error;
 use ports::orders::idempotency::{BeginOutcome, Idempotency};
 
 use super::context::CommandContext;
 use crate::dispatch::{CreateOrder, KeyedIntent};
+
+/// A call of `begin` that outlives the actor which made it.
+type BeginCall = Shared<BoxFuture<'static, Result<BeginOutcome, Error>>>;
 
 /// The idempotency key of one create. The actor that runs the create and the caller that waits for it share one through clones: the actor
 /// begins the key and ends it with the result, the caller releases it when the actor died before the commit.
@@ -19,7 +22,8 @@ pub struct IdempotencyGuard {
     intent: KeyedIntent,
     lock: Duration,
     keep: Duration,
-    acquired: Arc<AtomicBool>,
+    /// The call that locks the key, once the actor has made it.
+    begun: Arc<OnceLock<BeginCall>>,
 }
 
 impl IdempotencyGuard {
@@ -32,24 +36,28 @@ impl IdempotencyGuard {
             intent,
             lock: context.options.key_lock,
             keep: context.options.key_keep,
-            acquired: Arc::default(),
+            begun: Arc::default(),
         })
     }
 
     /// Releases the key of an actor that died: the client may repeat the request at once. Should the order exist, its durable record answers.
+    ///
+    /// Waits first for the outcome of a call that was locking the key when the actor died, because a release could overtake it in the store.
     pub async fn release_after_actor_exit(&self) {
-        if self.acquired.load(SeqCst) {
+        let Some(begun) = self.begun.get().cloned() else { return };
+        if may_hold_key(&begun.await) {
             let _ = self.store.abandon(&self.subject, &self.intent.key).await;
         }
     }
 
     /// Locks the key for its lock time.
     pub(super) async fn begin(&self) -> Result<BeginOutcome, Error> {
-        let outcome = self.store.begin(&self.subject, &self.intent.key, &self.intent.fingerprint, self.lock).await;
-        if matches!(outcome, Ok(BeginOutcome::Acquired)) {
-            self.acquired.store(true, SeqCst);
-        }
-        outcome
+        let begun = self.begun.get_or_init(|| {
+            let (store, subject, intent, lock) =
+                (Arc::clone(&self.store), self.subject.clone(), self.intent.clone(), self.lock);
+            async move { store.begin(&subject, &intent.key, &intent.fingerprint, lock).await }.boxed().shared()
+        });
+        begun.clone().await
     }
 
     /// Stores the created order under the key. The durable record still prevents a duplicate if this fails.
@@ -73,5 +81,14 @@ impl IdempotencyGuard {
 
     pub(super) fn keep(&self) -> Duration {
         self.keep
+    }
+}
+
+/// Whether the key may be locked for this request.
+fn may_hold_key(outcome: &Result<BeginOutcome, Error>) -> bool {
+    match outcome {
+        Ok(BeginOutcome::Acquired) => true,
+        Ok(BeginOutcome::InProgress | BeginOutcome::Completed { .. }) => false,
+        Err(error) => error.outcome_unknown(),
     }
 }

@@ -46,6 +46,8 @@ pub enum Call {
     RecordDeliveries,
     /// `OrderCache::evict_all`.
     EvictAll,
+    /// `Idempotency::begin`.
+    BeginKey,
 }
 
 /// How a call fails or is delayed.

@@ -12,7 +12,8 @@ use domain::{OrderId, Status};
 use embedded::{Embedded, WriterMode};
 use kit::clock::{START_TIME, SeededRng};
 use kit::faults::{
-    FaultScript, FaultyBroker, FaultyCache, FaultyInbox, FaultyLeases, FaultyOrders, FaultyOutbox, FaultyWebhooks,
+    FaultScript, FaultyBroker, FaultyCache, FaultyIdempotency, FaultyInbox, FaultyLeases, FaultyOrders, FaultyOutbox,
+    FaultyWebhooks,
 };
 use memory::Memory;
 use parking_lot::Mutex;
@@ -192,7 +193,7 @@ impl Environment {
         let memory = Arc::new(Memory::new(&memory::Options::default(), self.clock.clone()));
         let commands = CommandContext {
             orders: Arc::new(FaultyOrders::around(real.clone(), script.clone())),
-            idempotency: memory.clone(),
+            idempotency: Arc::new(FaultyIdempotency::around(memory.clone(), script.clone())),
             cache: Arc::new(FaultyCache::around(memory, script.clone())),
             clock: self.instance_clock.clone(),
             rng: self.rng.clone(),
