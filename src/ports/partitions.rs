@@ -182,7 +182,8 @@ pub trait PartitionLeases: Send + Sync {
     /// store without timelines never reports a change, and has nothing to accept.
     ///
     /// # Errors
-    /// After [`Error::Unknown`] a repetition by the same process returns what the acceptance found, if it was done.
+    /// After [`Error::Unknown`], or after a call that was dropped, a repetition by the same process returns what the acceptance found, if it was
+    /// done.
     ///
     /// [`Broker::fence_all`]: crate::broker::Broker::fence_all
     async fn accept_timeline(

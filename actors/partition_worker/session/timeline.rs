@@ -1,15 +1,14 @@
 //! A store that was rewound: fences every producer session of the installation, and reads the watermarks that the counters must pass.
 //! Without it, a transaction that was still open could commit a token that the store gives a second time.
 //!
-//! An acceptance whose reply was lost may be done, and then no acquisition finds the change any more. It is repeated, so that its finding is
-//! reported.
+//! An acceptance whose reply was lost, or whose worker died, may be done, and then no acquisition finds the change any more. It is repeated, so
+//! that its finding is reported.
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use app::contract::rfc3339;
 use domain::Timestamp;
-use ports::Error;
 use ports::broker::BrokerFailure;
 use ports::partitions::{PartitionNo, TimelineAcceptance, TimelineChange, Token};
 use tokio::sync::Mutex;
@@ -37,9 +36,12 @@ struct LastFence {
     failed: Option<(Instant, BrokerFailure)>,
     /// The highest committed token of each partition after the last fence.
     watermarks: BTreeMap<PartitionNo, Token>,
-    /// The acceptance whose reply was lost, with its watermarks.
-    unanswered: Option<(TimelineChange, BTreeMap<PartitionNo, Token>)>,
+    /// The acceptance whose reply no worker has received.
+    unanswered: Option<PendingAcceptance>,
 }
+
+/// An acceptance with its watermarks.
+type PendingAcceptance = (TimelineChange, BTreeMap<PartitionNo, Token>);
 
 impl TimelineGuard {
     /// A guard that has fenced nothing yet.
@@ -55,12 +57,15 @@ impl TimelineGuard {
             return Ok(());
         }
         self.fence_all(&mut last, requested).await?;
+        // Before the call: the store may complete it after the worker that made it has died.
+        let before = last.unanswered.take();
+        let unanswered = (change.clone(), last.watermarks.clone());
+        self.set_unanswered(&mut last, Some(unanswered));
         let acceptance = match self.context.leases.accept_timeline(change, &last.watermarks).await {
             Ok(acceptance) => acceptance,
             Err(error) => {
-                if matches!(error, Error::Unknown(_)) {
-                    last.unanswered = Some((change.clone(), last.watermarks.clone()));
-                    self.is_unanswered.store(true, Ordering::Relaxed);
+                if !error.outcome_unknown() {
+                    self.set_unanswered(&mut last, before);
                 }
                 return Err(error.into());
             }
@@ -83,14 +88,18 @@ impl TimelineGuard {
     }
 
     async fn answered(&self, last: &mut LastFence, change: &TimelineChange, acceptance: TimelineAcceptance) {
-        last.unanswered = None;
-        self.is_unanswered.store(false, Ordering::Relaxed);
+        self.set_unanswered(last, None);
         // Before the cache is emptied, which may take long: the store does not return the finding a second time.
         match acceptance {
             TimelineAcceptance::Accepted { partitions_behind } => self.report(change, partitions_behind),
             TimelineAcceptance::AlreadyDone => report_accepted_elsewhere(change),
         }
         self.context.empty_cache().await;
+    }
+
+    fn set_unanswered(&self, last: &mut LastFence, unanswered: Option<PendingAcceptance>) {
+        self.is_unanswered.store(unanswered.is_some(), Ordering::Relaxed);
+        last.unanswered = unanswered;
     }
 
     /// The watermark of a partition, read after every producer session was fenced: for a store without timelines that is behind this one,

@@ -164,6 +164,33 @@ async fn an_acceptance_with_a_lost_reply_is_reported_once() {
     ledger.assert_guarantees(&process).await;
 }
 
+/// The store accepts the timeline, and every worker dies before the reply: no acquisition finds the change.
+#[tokio::test(start_paused = true)]
+async fn an_acceptance_whose_worker_died_is_reported_once_and_empties_the_cache() {
+    let (environment, mut ledger) = (Environment::new(), Ledger::default());
+    let log = LogCapture::start();
+    fail_over_after_twelve_events(&environment, &mut ledger).await;
+    environment.record_faults.raise_watermarks(AHEAD);
+    environment.script.once(Call::AcceptTimeline, InjectedFault::SlowReply(Duration::from_secs(5)));
+    let process = environment.start().await;
+    let lost = Factory::seeded(1, "lost".into()).placed("ann").0;
+    let cached = || process.run(process.cache.get(lost.id));
+    process.run(process.cache.put(Arc::new(lost.clone()), Duration::ZERO)).await.expect("cached");
+    process.wait_until("it is accepted", TIMEOUT, async || environment.script.is_timeline_accepted()).await;
+
+    for partition in 0..environment.options.partitions {
+        process.bus().panic(&format!("/relay/partition-worker-{partition}"), "test").expect("it runs");
+    }
+    ledger.create_orders(&process, 12).await;
+    process.wait_until_drained(2 * TIMEOUT).await;
+
+    let partitions = u64::from(environment.options.partitions);
+    assert_eq!(process.metrics.outbox_store_rewound_total.get(), partitions);
+    assert_eq!(log.fields("store_rewound", ["timeline"]), [["1"]]);
+    assert_eq!(cached().await.expect("the cache works"), None);
+    ledger.assert_guarantees(&process).await;
+}
+
 /// The cache may be slow or unreachable, and the process may die meanwhile: the store does not return the finding again.
 #[tokio::test(start_paused = true)]
 async fn rewound_store_is_reported_before_the_cache_is_empty() {

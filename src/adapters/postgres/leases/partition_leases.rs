@@ -107,11 +107,13 @@ impl PartitionLeases for Postgres {
         change: &TimelineChange,
         watermarks: &BTreeMap<PartitionNo, Token>,
     ) -> Result<TimelineAcceptance, Error> {
-        let (context, change, watermarks) = (self.context(), change.clone(), watermarks.clone());
-        self.run("accept_timeline", async move {
-            retry_conflicts!(timeline::accept_timeline(&context, &change, &watermarks))
-        })
-        .await
+        let (context, timeline) = (self.context(), &change.timeline);
+        let (change, watermarks) = (change.clone(), watermarks.clone());
+        let accept = async move { retry_conflicts!(timeline::accept_timeline(&context, &change, &watermarks)) };
+        let acceptance = self.run("accept_timeline", accept).await?;
+        // Only here: the statements also run to their end for a caller that has gone and will repeat the call.
+        self.context().unanswered_acceptance.lock().take_if(|unanswered| unanswered.timeline == *timeline);
+        Ok(acceptance)
     }
 
     async fn renew(&self, owner: &InstanceId, held: &[(PartitionNo, Epoch)], ttl: Duration) -> Result<Renewal, Error> {

@@ -68,11 +68,10 @@ pub(crate) async fn accept_timeline(
     let unanswered = UnansweredAcceptance { timeline: change.timeline.clone(), transaction: number, acceptance };
     *context.unanswered_acceptance.lock() = Some(unanswered);
     transaction.commit().await?;
-    context.unanswered_acceptance.lock().take();
     Ok(acceptance)
 }
 
-/// The result of this process's own acceptance, if its reply was lost and the store has it.
+/// The result of this process's own acceptance, if no caller has received it and the store has it.
 async fn earlier_acceptance(context: &StoreContext, change: &TimelineChange) -> StatementResult<TimelineAcceptance> {
     let unanswered = context.unanswered_acceptance.lock().clone();
     let Some(unanswered) = unanswered.filter(|unanswered| unanswered.timeline == change.timeline) else {
@@ -81,6 +80,5 @@ async fn earlier_acceptance(context: &StoreContext, change: &TimelineChange) -> 
     let values: [SqlValue<'_>; 2] = [(&unanswered.timeline, Type::TEXT), (&unanswered.transaction, Type::TEXT)];
     let rows = context.relay_session().await?.query(IS_COMMITTED, &values).await?;
     let is_committed = rows.first().map(|row| get::<Option<bool>>(row, 0)).transpose()?.flatten();
-    context.unanswered_acceptance.lock().take();
     Ok(if is_committed == Some(true) { unanswered.acceptance } else { TimelineAcceptance::AlreadyDone })
 }

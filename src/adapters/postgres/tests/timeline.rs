@@ -130,6 +130,31 @@ async fn repeated_adoption_returns_what_the_one_with_the_lost_reply_found() {
     }
 }
 
+/// The worker that made the call has died.
+#[tokio::test]
+async fn repeated_adoption_returns_what_the_one_of_a_dropped_call_found() {
+    let database = Database::migrated().await;
+    let store = database.store("a").await;
+    assert!(matches!(acquire(&store, 0, None).await, Acquisition::Taken(_)));
+    database.client().await.batch_execute(FORGET).await.unwrap();
+    let change = change_of(&store).await;
+    let watermarks = BTreeMap::from([(PartitionNo(0), 50)]);
+
+    let dropped = futures::poll!(store.accept_timeline(&change, &watermarks));
+    assert!(dropped.is_pending(), "its statements have begun");
+    until("the change is adopted", async || {
+        (column(&database, "SELECT adopted::text FROM store_timeline").await == ["true"]).then_some(())
+    })
+    .await;
+    let repeated = store.accept_timeline(&change, &watermarks).await.unwrap();
+    let again = store.accept_timeline(&change, &watermarks).await.unwrap();
+
+    assert_eq!(
+        (repeated, again),
+        (TimelineAcceptance::Accepted { partitions_behind: 1 }, TimelineAcceptance::AlreadyDone)
+    );
+}
+
 #[tokio::test]
 async fn adoption_of_a_timeline_that_has_changed_again_is_refused() {
     let database = Database::migrated().await;
