@@ -5,6 +5,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use ports::partitions::{InstanceId, PartitionLeases, Release};
 use supervision::{ActorState, AskError, Mailbox, SupervisionBus};
+use tokio::time::Instant;
 
 use crate::outbox_publisher::OutboxPublisher;
 use crate::outbox_publisher::membership::delete_membership;
@@ -33,13 +34,19 @@ impl PartitionHandOver {
             // An error means that the actor has ended since, which blocks nothing.
             let _ = self.bus.resume(&row.path, "shutdown");
         }
-        // The publisher has the last quarter to leave and to reply.
-        match self.publisher.ask(Retire { deadline: limit * 3 / 4 }, limit).await {
-            Ok(left) => return left,
-            // The relay is what made the tree give up, or the tree has stopped.
-            Err(AskError::Closed) => drop(tokio::time::timeout(limit, self.release_leases()).await),
-            Err(AskError::Timeout | AskError::Overloaded) => {}
+        let deadline = Instant::now() + limit;
+        // A publisher that dies restarts as one that takes partitions: it is asked once more.
+        for _ in 0..2 {
+            let remaining = deadline.saturating_duration_since(Instant::now());
+            // The publisher has the last quarter to leave and to reply.
+            match self.publisher.ask(Retire { deadline: remaining * 3 / 4 }, remaining).await {
+                Ok(left) => return left,
+                Err(AskError::Closed) => {}
+                Err(AskError::Timeout | AskError::Overloaded) => return self.local_leases.held().len(),
+            }
         }
+        // The relay is what made the tree give up, or the tree has stopped.
+        drop(tokio::time::timeout_at(deadline, self.release_leases()).await);
         self.local_leases.held().len()
     }
 

@@ -115,6 +115,30 @@ async fn hand_overs_that_hang_are_counted_at_a_stop() {
     assert_eq!(process.stop().await, 4);
 }
 
+/// The death of an actor before them ends the publisher and its workers, which restart while the tree still runs.
+#[tokio::test(start_paused = true)]
+async fn publisher_that_dies_during_a_stop_hands_its_partitions_over_and_leaves() {
+    let (environment, mut ledger) = (Environment::new(), Ledger::default());
+    let process = environment.start().await;
+    process.wait_until("all partitions are taken", TIMEOUT, async || owned_by(&process, "sim").await == 4).await;
+    environment.script.times(4, Call::Publish, InjectedFault::Slow(Duration::from_secs(5)));
+    ledger.create_orders(&process, 12).await;
+    process.wait_until("batches are open", TIMEOUT, async || process.depth().await.in_flight > 0).await;
+    let (bus, store) = (process.bus().clone(), process.store.clone());
+
+    let panic = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        bus.panic("/relay/retry-handler", "test").expect("it runs");
+    };
+    let (left, ()) = futures::join!(process.stop(), panic);
+
+    let views = store.overview().await.expect("partitions can be read");
+    assert!(views.iter().all(|view| view.owner.is_none()), "the next owner need not wait: {views:?}");
+    assert_eq!(left, 0);
+    let members = store.heartbeat(&InstanceId("other".into()), TIMEOUT).await.expect("the store works").live;
+    assert_eq!(members, 1, "the instance has left");
+}
+
 #[tokio::test(start_paused = true)]
 async fn services_that_compete_for_partitions_leave_none_without_an_owner() {
     let (environment, mut ledger) = (Environment::new(), Ledger::default());
