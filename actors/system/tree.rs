@@ -67,8 +67,9 @@ pub use threads::Threads;
 /// Name of the workers' supervisor; workers start and end at run time.
 const PARTITIONS: &str = "partitions";
 
-/// Longest drain of each later sibling in the relay after an earlier one failed: the failed actor must be back within a second. Ten times
-/// the duration of a batch on a healthy broker; a batch that is cut off is resolved, and no row counts a death for it.
+/// Longest drain of each later sibling in the relay after an earlier one failed, and of the other workers when one failed without end: the
+/// actors must be back within a second. Ten times the duration of a batch on a healthy broker; a batch that is cut off is resolved, and no row
+/// counts a death for it.
 const SIBLING_DRAIN_MAX: Duration = Duration::from_millis(300);
 
 /// The tree before its start, with the mailboxes that the rest of the service uses.
@@ -189,12 +190,14 @@ fn relay(
             OutboxPublisher::new(dependencies, options, events.clone(), workers.clone(), membership, dirty.clone())
         })
     };
+    let partitions =
+        supervisor(PARTITIONS, Strategy::OneForOne, WORKERS).parallel_shutdown().sibling_drain_limit(SIBLING_DRAIN_MAX);
     let spec = supervisor("relay", Strategy::RestForOne, RELAY)
         .path("/relay")
         .sibling_drain_limit(SIBLING_DRAIN_MAX)
         .child(retry_spec.arbiter(threads.relay()))
         .child(publisher_spec.arbiter(threads.relay()))
-        .supervisor(supervisor(PARTITIONS, Strategy::OneForOne, WORKERS).parallel_shutdown());
+        .supervisor(partitions);
     (spec, publisher.clone(), WakeUps::new(publisher, dirty))
 }
 

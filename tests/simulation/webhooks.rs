@@ -6,6 +6,7 @@ use domain::{Timestamp, WebhookId};
 use kit::faults::{Call, InjectedFault};
 use ports::clock::Clock;
 use ports::endpoint::webhooks::{Webhook, WebhookStore};
+use supervision::ActorState;
 use tokio::time::Instant;
 
 use crate::support::environment::Environment;
@@ -336,6 +337,47 @@ async fn slow_endpoint_of_a_deleted_webhook_delays_no_other_webhook() {
 
     let is_delivered = async || endpoint.accepted() == ["a"];
     process.wait_until("the other webhook has it", Duration::from_secs(10), is_delivered).await;
+}
+
+/// Makes the consumer of a webhook panic so often that its supervisor restarts with all consumers.
+async fn exceed_restart_intensity(process: &Process, path: &str) {
+    let mut panicked = 0;
+    for _ in 0..21 {
+        let generation = || {
+            let rows = process.bus().snapshot().into_iter();
+            rows.filter(|row| row.path == path && row.state == ActorState::Running).map(|row| row.generation).next()
+        };
+        process.wait_until("it runs again", TIMEOUT, async || generation() > Some(panicked)).await;
+        panicked = generation().expect("it runs");
+        process.bus().panic(path, "test").expect("it runs");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn slow_endpoint_does_not_keep_other_webhooks_down_after_an_escalation() {
+    let logs = LogCapture::start();
+    let endpoint = ScriptedEndpoint::new(|_| Ok(200));
+    let (_environment, process) = start(&endpoint, true).await;
+    endpoint.set_delay(Duration::from_secs(60));
+    publish(&process, "a", None).await;
+    process.wait_until("a POST is under way", TIMEOUT, async || !endpoint.received().is_empty()).await;
+    endpoint.set_delay(Duration::ZERO);
+    let failing = webhook(2, true);
+    let third = Webhook { url: "https://third.example.org".into(), ..webhook(3, true) };
+    for webhook in [&failing, &third] {
+        assert!(process.store.save_webhook(webhook).await.expect("the store works"));
+    }
+    process.wait_until("both have the first event", TIMEOUT, async || endpoint.accepted().len() == 2).await;
+
+    exceed_restart_intensity(&process, &format!("/webhooks/{}", failing.group())).await;
+    // Longer than the poll in which an idle consumer ends.
+    process.advance(Duration::from_millis(1_500)).await;
+    publish(&process, "b", None).await;
+
+    assert_eq!(logs.fields("intensity_exceeded", ["child"]).len(), 1, "all consumers restart");
+    let is_delivered =
+        || endpoint.urls().into_iter().zip(endpoint.received()).any(|post| post == (third.url.clone(), "b".into()));
+    process.wait_until("the third webhook has it", Duration::from_secs(3), async || is_delivered()).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -114,8 +114,8 @@ pub struct SupervisorSpec {
     /// All children are asked to stop at once instead of one after the other, as under OTP's `simple_one_for_one`. For children of the
     /// same kind that do not depend on each other. Default false.
     pub parallel_shutdown: bool,
-    /// Longest drain of each sibling that the strategy stops with a failed child, which waits for it. Default none: the sibling's own
-    /// shutdown limit applies, as in OTP.
+    /// Longest drain of each sibling that the strategy stops with a failed child, which waits for it, and of all children together when the
+    /// supervisor escalates to the one above it. Default none: the shutdown limit of each child applies, as in OTP.
     pub sibling_drain_limit: Option<Duration>,
     /// The children in start order.
     pub children: Vec<ChildSpec>,

@@ -58,8 +58,9 @@ impl Supervisor {
         let (count, window) = (self.intensity.count(), self.intensity.window);
         let detail = format!("{count} restarts in {window:?}, last {}: {reason}", child.path);
         let sibling = ExitReason::Sibling { failed: child.id.clone() };
+        let deadline = self.sibling_drain_limit.filter(|_| !self.is_root()).map(|limit| Instant::now() + limit);
         let (escalated, request) =
-            (ExitReason::Escalated { detail }, DrainRequest::without_deadline(sibling, self.is_root()));
+            (ExitReason::Escalated { detail }, DrainRequest { reason: sibling, is_final: self.is_root(), deadline });
         if self.is_root() {
             self.give_up(index, &escalated, &request).await;
         }

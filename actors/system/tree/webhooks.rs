@@ -1,6 +1,7 @@
 //! The part of the tree that delivers events to webhooks.
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use app::consume::order_topic::OrderTopic;
 use app::consume::webhooks::endpoint_health::EndpointHealth;
@@ -19,6 +20,10 @@ use crate::system::tree::limits::{CONSUMER_DRAIN_MAX, MANAGER, SMALL, WEBHOOKS, 
 use crate::system::tree::threads::Threads;
 use crate::webhook_manager::subscriptions::Subscriptions;
 use crate::webhook_manager::{self, ConsumerSpec, WebhookManager, WebhookPipeline, consumed_topics, consumer_id};
+
+/// Longest drain of the other consumers when the group restarts because one of them failed without end: a slow endpoint must not keep all
+/// webhooks waiting. An endpoint that works accepts a POST within this time; a POST that is cut off is repeated, as the guarantee permits.
+const SIBLING_DRAIN_MAX: Duration = Duration::from_secs(2);
 
 /// The webhooks' consumers and their manager; `None` where they are switched off, or without a broker.
 pub(crate) fn webhooks(
@@ -67,7 +72,9 @@ pub(crate) fn webhooks(
         let (groups, shared_topics) = (Arc::clone(&all_groups), shared_topics.clone());
         WebhookManager::new(store, subscriptions, events.clone(), spec, interval, groups, shared_topics)
     });
-    let consumers = supervisor(webhook_manager::SUPERVISOR, Strategy::OneForOne, WEBHOOKS).parallel_shutdown();
+    let consumers = supervisor(webhook_manager::SUPERVISOR, Strategy::OneForOne, WEBHOOKS)
+        .parallel_shutdown()
+        .sibling_drain_limit(SIBLING_DRAIN_MAX);
     let group = supervisor("webhook-group", Strategy::RestForOne, MANAGER).path("/webhooks");
     Some(group.supervisor(consumers).child(manager))
 }

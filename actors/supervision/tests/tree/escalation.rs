@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use supervision::{ActorState, AskError, ExitReason, Restart, RootSupervisor, Shutdown, Strategy, SupervisorSpec};
+use tokio::time::Instant;
 
 use crate::fixture::{
     Behavior, EventReader, FIVE_SECONDS, ONE_HOUR, Ping, Slow, WorkerEnv, bus_without_jitter, generations, ms,
@@ -140,6 +141,31 @@ virtual_time_test!(escalated_supervisor_restarts_with_its_subtree_and_addresses_
     let used = root.bus().supervisors().into_iter().map(|row| (row.label, row.restarts_in_window)).collect::<Vec<_>>();
     assert_eq!(used, [("root".into(), 1), ("/sub".into(), 0)], "an escalation ends the window");
     assert_eq!(root.shutdown(FIVE_SECONDS).await.reason, ExitReason::Shutdown);
+});
+
+virtual_time_test!(escalation_waits_for_slow_siblings_at_most_the_sibling_drain_limit, {
+    for is_parallel in [true, false] {
+        let env = WorkerEnv::default();
+        let bus = bus_without_jitter();
+        let (a, spec_a) = worker(&bus, &env, "/sub/a");
+        let (b, spec_b) = worker(&bus, &env, "/sub/b");
+        let (c, spec_c) = worker(&bus, &env, "/sub/c");
+        let sub = SupervisorSpec::new("sub", Strategy::OneForOne, 0, FIVE_SECONDS).sibling_drain_limit(ms(300));
+        let sub = if is_parallel { sub.parallel_shutdown() } else { sub };
+        let sub = sub.child(spec_a).child(spec_b).child(spec_c);
+        let _root = RootSupervisor::start(supervisor(Strategy::OneForOne, 3).supervisor(sub), bus).await;
+        let slow = b.ask(Slow(60_000, false), ONE_HOUR);
+        let began = Instant::now();
+
+        let (slow, ()) = tokio::join!(slow, async {
+            tokio::task::yield_now().await;
+            a.ask(Behavior::Panic, FIVE_SECONDS).await.unwrap_err();
+        });
+
+        assert_eq!(slow, Err(AskError::Closed), "it was killed");
+        assert_eq!(generations(&[a, b, c]).await, [2, 2, 2]);
+        assert!(began.elapsed() >= ms(300) && began.elapsed() < ms(500), "{:?}", began.elapsed());
+    }
 });
 
 virtual_time_test!(root_counts_escalations_of_nested_supervisors_not_their_restarts, {
