@@ -12,7 +12,7 @@ use domain::WebhookId;
 use ports::Error;
 use ports::broker::consumer_groups::ConsumerGroups;
 use ports::endpoint::webhooks::{Webhook, WebhookStore};
-use supervision::{ActorSnapshot, ActorState, ChildSpec, SupervisionBus};
+use supervision::{ActorSnapshot, ActorState, ChildError, ChildSpec, SupervisionBus};
 use tokio::time::Instant;
 
 use subscriptions::Subscriptions;
@@ -141,7 +141,11 @@ impl WebhookManager {
     }
 
     fn start_missing(&self) {
-        self.subscriptions.start_missing(|webhook| self.bus.start_child(SUPERVISOR, (self.spec)(webhook)).is_ok());
+        self.subscriptions.start_missing(|webhook| {
+            let started = self.bus.start_child(SUPERVISOR, (self.spec)(webhook));
+            // A path that is taken: the former manager asked for this consumer, and the supervisor, which removes another one, will start it.
+            matches!(started, Ok(()) | Err(ChildError::PathTaken(_)))
+        });
     }
 }
 

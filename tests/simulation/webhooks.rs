@@ -380,6 +380,33 @@ async fn slow_endpoint_does_not_keep_other_webhooks_down_after_an_escalation() {
     process.wait_until("the third webhook has it", Duration::from_secs(3), async || is_delivered()).await;
 }
 
+/// The supervisor removes a slow consumer when the manager starts a second one, which therefore does not run yet when the manager restarts.
+#[tokio::test(start_paused = true)]
+async fn consumer_that_waits_for_its_start_ends_with_its_webhook_after_a_manager_restart() {
+    let endpoint = ScriptedEndpoint::new(|_| Ok(200));
+    let (environment, process) = start(&endpoint, true).await;
+    endpoint.set_delay(Duration::from_secs(20));
+    publish(&process, "a", None).await;
+    process.wait_until("a POST is under way", TIMEOUT, async || !endpoint.received().is_empty()).await;
+    let [slow, second] = [webhook(1, true), webhook(2, true)];
+    let path = |webhook: &Webhook| format!("/webhooks/{}", webhook.group());
+    let is_registered = |webhook: &Webhook| process.bus().snapshot().iter().any(|row| row.path == path(webhook));
+    // A paused consumer is removed at once, and the supervisor waits for its POST.
+    process.bus().pause(&path(&slow), "test").expect("it runs");
+    process.store.delete_webhook(slow.id).await.expect("the store works");
+    process.advance(2 * environment.options.webhooks.refresh).await;
+
+    assert!(process.store.save_webhook(&second).await.expect("the store works"));
+    process.advance(2 * environment.options.webhooks.refresh).await;
+    assert!(!is_registered(&second), "its start waits");
+    process.bus().panic("/webhooks/webhook-manager", "test").expect("it runs");
+    process.wait_until("it has started", TIMEOUT, async || is_registered(&second)).await;
+    process.advance(2 * environment.options.webhooks.refresh).await;
+    process.store.delete_webhook(second.id).await.expect("the store works");
+
+    process.wait_until("it has ended", 2 * TIMEOUT, async || !is_registered(&second)).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn offsets_of_an_inactive_webhook_are_kept() {
     let endpoint = ScriptedEndpoint::new(|_| Ok(200));
