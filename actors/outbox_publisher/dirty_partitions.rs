@@ -1,6 +1,6 @@
 //! DirtyPartitions: which partitions have a wake-up on its way and since when, so that many new rows cost one message.
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::AcqRel, Ordering::Acquire};
+use std::sync::atomic::{AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Release};
 use std::time::Duration;
 
 use ports::partitions::PartitionNo;
@@ -36,6 +36,11 @@ impl DirtyPartitions {
     pub fn clear(&self, partition: PartitionNo) -> Option<Instant> {
         let marked = self.marked.get(partition.0 as usize)?.swap(CLEAN, AcqRel);
         (marked != CLEAN).then(|| self.begun + Duration::from_nanos(marked))
+    }
+
+    /// Cleans all partitions.
+    pub fn clear_all(&self) {
+        self.marked.iter().for_each(|marked| marked.store(CLEAN, Release));
     }
 }
 
