@@ -38,8 +38,8 @@ impl Restart {
 pub enum Shutdown {
     /// The child is killed at once, without a drain (`brutal_kill`).
     Brutal,
-    /// The child is asked to drain, and killed at this limit. A supervisor ends only once each of its children has drained or was killed at
-    /// the limit of its own spec.
+    /// The child is asked to drain, and killed at this limit. A supervisor kills those of its children that have not drained by then, and ends
+    /// once all have ended.
     Timeout(Duration),
     /// The child is asked to drain, without a limit. For supervisors, whose children have limits of their own.
     Infinity,

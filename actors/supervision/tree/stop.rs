@@ -8,6 +8,7 @@ use tracing::Level;
 use crate::bus::snapshot::ActorState;
 use crate::child::command::{ChildCommand, DrainRequest};
 use crate::child::exit::{ExitReason, ExitReport};
+use crate::child::policy::Shutdown;
 use crate::child::signal::Lifecycle;
 use crate::tree::supervisor::Supervisor;
 
@@ -98,8 +99,15 @@ impl Supervisor {
     }
 
     fn send_drain(&self, index: usize, request: &DrainRequest) {
+        let child = &self.children[index];
+        // A supervisor that stops its children reads no other command: its own limit is part of the request.
+        let own = match child.shutdown {
+            Shutdown::Timeout(limit) if child.is_supervisor() => Some(Instant::now() + limit),
+            Shutdown::Timeout(_) | Shutdown::Brutal | Shutdown::Infinity => None,
+        };
+        let deadline = [request.deadline, own].into_iter().flatten().min();
         // A failed send shows as a signal that does not arrive.
-        let _ = self.children[index].commands.send(ChildCommand::Drain(request.clone()));
+        let _ = child.commands.send(ChildCommand::Drain(DrainRequest { deadline, ..request.clone() }));
     }
 
     /// Waits for the exit of a child that was asked to drain, and kills it at its limit.
@@ -112,11 +120,12 @@ impl Supervisor {
     ) -> ExitReport {
         let child = &self.children[index];
         let (token, generation, is_supervisor) = (child.token, child.generation, child.is_supervisor());
-        // A supervisor ends by itself at the deadline of a shutdown or of the request, as soon as its children have ended.
+        // A supervisor ends by itself at the deadline of a shutdown or of its request, as soon as its children have ended.
         let until = |own: Instant, shutdown: Option<Instant>| match is_supervisor {
             true => own,
             false => [shutdown, request.deadline].into_iter().flatten().fold(own, Instant::min),
         };
+        let limit = if is_supervisor { Shutdown::UNLIMITED } else { limit };
         let remaining = limit.saturating_sub(asked_at.elapsed());
         match self.await_signal(token, generation, remaining, until).await {
             Some(Lifecycle::Exited(report)) => report,

@@ -268,3 +268,27 @@ virtual_time_test!(parallel_shutdown_drains_all_children_at_once, {
     assert_eq!(report.unfinished, [UnfinishedActor { path: "/c".into(), queued_or_in_flight: 1 }]);
     assert!(began.elapsed() >= ms(1_000) && began.elapsed() < ms(1_010), "{:?}", began.elapsed());
 });
+
+virtual_time_test!(limit_of_a_supervisor_ends_the_drain_of_its_children, {
+    let env = WorkerEnv::default();
+    let bus = bus_without_jitter();
+    let mut events = EventReader::subscribe(&bus);
+    let (hangs, spec) = worker(&bus, &env, "/sub/inner/hangs");
+    let (_idle, spec_idle) = worker(&bus, &env, "/sub/idle");
+    let inner = SupervisorSpec::new("inner", Strategy::OneForOne, 3, FIVE_SECONDS);
+    let inner = inner.child(spec.shutdown(Shutdown::Infinity)).into_child();
+    let sub = SupervisorSpec::new("sub", Strategy::OneForOne, 3, FIVE_SECONDS).child(spec_idle).child(inner);
+    let sub = sub.into_child().shutdown(Shutdown::Timeout(ms(400)));
+    let root = RootSupervisor::start(supervisor(Strategy::OneForOne, 3).child(sub), bus.clone()).await;
+    hangs.try_send(Behavior::Hang).map_err(|(error, _)| error).unwrap();
+    tokio::task::yield_now().await;
+    let began = Instant::now();
+
+    let removed = tokio::time::timeout(ONE_HOUR, bus.remove_child("root", "sub")).await;
+
+    assert_eq!(removed, Ok(Ok(())));
+    assert!(began.elapsed() >= ms(400) && began.elapsed() < ms(410), "{:?}", began.elapsed());
+    assert_eq!(events.wait_for("shutdown_timeout", "/sub/inner/hangs").await.number("limit_ms"), Some(400));
+    assert_eq!(env.alive.load(SeqCst), 0);
+    drop(root);
+});
