@@ -87,14 +87,12 @@ impl OutboxPublisher {
     ) -> Self {
         let (health, metrics) = (dependencies.health.clone(), Arc::clone(&dependencies.metrics));
         let (clock, breaker) = (Arc::clone(&dependencies.clock), options.breaker.clone());
-        // The publisher before this one may have taken wake-ups that it did not act on.
-        dirty.clear_all();
         Self {
             schedule: Schedule::resuming(workers.iter().flat_map(Workers::partitions)),
             workers,
             membership,
             peers: Peers::new(dependencies.wake_channel.clone()),
-            dirty,
+            dirty: dirty.cleared(),
             cycles: Cycles::new(&options),
             timers: PartitionTimers::default(),
             run_requested: false,

@@ -38,9 +38,10 @@ impl DirtyPartitions {
         (marked != CLEAN).then(|| self.begun + Duration::from_nanos(marked))
     }
 
-    /// Cleans all partitions.
-    pub fn clear_all(&self) {
+    /// The same marks, all clean: for a new publisher, because the former one may have taken wake-ups and died before it acted on them.
+    pub fn cleared(self) -> Self {
         self.marked.iter().for_each(|marked| marked.store(CLEAN, Release));
+        self
     }
 }
 
