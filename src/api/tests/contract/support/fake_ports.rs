@@ -19,7 +19,6 @@ use ports::rate_limit::{RateLimitDecision, RateLimitPolicy, RateLimiter};
 
 /// A clock that only the test advances, and how far its wall clock is behind, both in milliseconds.
 pub struct FakeClock(pub AtomicI64, pub AtomicI64);
-
 impl Clock for FakeClock {
     fn now(&self) -> Timestamp {
         Timestamp::from_millis(self.0.load(SeqCst))
