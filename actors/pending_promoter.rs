@@ -1,6 +1,7 @@
 //! PendingPromoter: at its own interval, moves orders from PENDING to PROCESSING, page by page, through the OrderAggregate.
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::time::Duration;
 
 use actix::prelude::*;
 use app::commands::CommandContext;
@@ -70,7 +71,7 @@ async fn promote_all(context: &CommandContext, shards: &Shards, limit: u32) -> u
         after = ids.last().copied().or(after);
         for id in ids {
             let span = tracing::error_span!("promotion", order_id = %id);
-            let step = run.record(shards.change(promotion(id)).instrument(span).await);
+            let step = run.record(shards.change(promotion(id), Duration::MAX).instrument(span).await);
             if log(&step, id, run.promoted).is_break() {
                 return run.promoted;
             }

@@ -1,5 +1,6 @@
 //! Dispatcher: what the HTTP API may ask of the actors. Commands, the tree as rows, injected faults, the live event stream.
 use std::sync::Arc;
+use std::time::Duration;
 
 use app::commands::CommitProgress;
 use app::dispatch::{
@@ -33,18 +34,18 @@ impl Dispatcher {
 
 #[async_trait]
 impl Dispatch for Dispatcher {
-    async fn create(&self, command: CreateOrder) -> Result<Created, CommandError> {
-        self.shards.create(command).await
+    async fn create(&self, command: CreateOrder, time_limit: Duration) -> Result<Created, CommandError> {
+        self.shards.create(command, time_limit).await
     }
 
-    async fn change(&self, command: ChangeOrder) -> Result<Arc<Order>, CommandError> {
-        self.shards.change(command).await
+    async fn change(&self, command: ChangeOrder, time_limit: Duration) -> Result<Arc<Order>, CommandError> {
+        self.shards.change(command, time_limit).await
     }
 
-    async fn publish(&self, command: PublishEvents) -> Result<EventsPublished, CommandError> {
+    async fn publish(&self, command: PublishEvents, time_limit: Duration) -> Result<EventsPublished, CommandError> {
         let progress = CommitProgress::default();
         let publish = Publish { command, progress: progress.clone() };
-        let reply = self.intake.try_ask(publish, self.options.request_timeout).await;
+        let reply = self.intake.try_ask(publish, time_limit.min(self.options.request_timeout)).await;
         reply.unwrap_or_else(|error| Err(error_without_reply(error, &progress)))
     }
 

@@ -28,20 +28,21 @@ pub struct Shards {
 }
 
 impl Shards {
-    /// These shards; a command fails after `deadline`.
+    /// These shards; a command fails after `deadline`, or after its own time limit if that is shorter.
     pub fn new(shards: Vec<Mailbox<OrderAggregate>>, context: Arc<CommandContext>, deadline: Duration) -> Self {
         Self { shards: shards.into(), next: Arc::default(), context, deadline }
     }
 
     /// Creates an order. No other command can name the new order yet, so any shard may create it: they take turns.
-    pub async fn create(&self, command: CreateOrder) -> Result<Created, CommandError> {
+    pub async fn create(&self, command: CreateOrder, time_limit: Duration) -> Result<Created, CommandError> {
         let shard = &self.shards[self.next.fetch_add(1, Relaxed) % self.shards.len()];
         let progress = CommitProgress::default();
         let key = IdempotencyGuard::new(&self.context, &command);
         let owner = command.subject.clone();
         let create = Create { command, key: key.clone(), progress: progress.clone() };
-        let deadline = Instant::now() + self.deadline;
-        let reply = shard.try_ask(create, self.deadline).await;
+        let time_limit = time_limit.min(self.deadline);
+        let deadline = Instant::now() + time_limit;
+        let reply = shard.try_ask(create, time_limit).await;
         if let (Err(AskError::Closed), Some(key)) = (&reply, key) {
             // A task of its own, because the release must also run for a client that has gone. The others wait for it: they may repeat at once.
             let release = tokio::spawn(async move { key.release_after_actor_exit().await });
@@ -54,10 +55,11 @@ impl Shards {
     }
 
     /// Changes an order, in the shard that serialises the commands of this order.
-    pub async fn change(&self, command: ChangeOrder) -> Result<Arc<Order>, CommandError> {
+    pub async fn change(&self, command: ChangeOrder, time_limit: Duration) -> Result<Arc<Order>, CommandError> {
         let shard = &self.shards[self.shard_of(command.id)];
         let (progress, id) = (CommitProgress::default(), command.id);
-        let reply = shard.try_ask(Change { command, progress: progress.clone() }, self.deadline).await;
+        let change = Change { command, progress: progress.clone() };
+        let reply = shard.try_ask(change, time_limit.min(self.deadline)).await;
         match reply {
             Ok(result) => result,
             Err(error) => Err(self.without_reply(error, &progress, UnknownChange::Change { id }).await),

@@ -254,14 +254,15 @@ pub struct LiveFeed {
 /// Sends commands to the actors and reads their state.
 #[async_trait]
 pub trait Dispatch: Send + Sync {
-    /// Places an order. Returns within the request timeout.
-    async fn create(&self, command: CreateOrder) -> Result<Created, CommandError>;
+    /// Places an order. Returns within `time_limit`, what is left of the request timeout; the outcome is then known unless the command had
+    /// reached the store.
+    async fn create(&self, command: CreateOrder, time_limit: Duration) -> Result<Created, CommandError>;
 
-    /// Changes or cancels an order. Returns within the request timeout.
-    async fn change(&self, command: ChangeOrder) -> Result<Arc<Order>, CommandError>;
+    /// Changes or cancels an order. Returns within `time_limit`, as [`create`](Dispatch::create) does.
+    async fn change(&self, command: ChangeOrder, time_limit: Duration) -> Result<Arc<Order>, CommandError>;
 
-    /// Publishes events of another service. Returns within the request timeout.
-    async fn publish(&self, command: PublishEvents) -> Result<EventsPublished, CommandError>;
+    /// Publishes events of another service. Returns within `time_limit`, as [`create`](Dispatch::create) does.
+    async fn publish(&self, command: PublishEvents, time_limit: Duration) -> Result<EventsPublished, CommandError>;
 
     /// Lists every actor, sorted by path.
     fn actors(&self) -> Vec<ActorView>;

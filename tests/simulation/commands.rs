@@ -7,8 +7,10 @@ use domain::{OrderId, Status};
 use kit::faults::{Call, InjectedFault};
 use ports::orders::OrderStore;
 use ports::orders::cache::{CachedList, ListKey, ListQuery, ListScope};
+use tokio::time::Instant;
 
 use crate::support::environment::Environment;
+use crate::support::external_events::external_event;
 use crate::support::ledger::Ledger;
 use crate::support::process::{Process, TIMEOUT};
 
@@ -28,6 +30,35 @@ async fn change_that_was_answered_as_dropped_is_not_committed_later() {
     ledger.change_status(&process, id, Status::Processing).await;
     process.wait_until_drained(TIMEOUT).await;
     ledger.assert_guarantees(&process).await;
+}
+
+/// The checks before a request may have taken most of its time: a command that is still in its mailbox when the rest is over has changed nothing.
+#[tokio::test(start_paused = true)]
+async fn command_that_waits_in_its_mailbox_is_dropped_at_the_end_of_its_requests_time() {
+    let (environment, mut ledger, time_left) = (Environment::new(), Ledger::default(), Duration::from_secs(1));
+    let process = environment.start().await;
+    let id = ledger.create_order(&process).await;
+    let shards = [0, 1].map(|shard| format!("/order-aggregate-{shard}"));
+    for path in shards.iter().map(String::as_str).chain(["/event-intake"]) {
+        process.bus().pause(path, "test").expect("it runs");
+    }
+    let (begun, command) = (Instant::now(), external_event("1", Some("p")));
+
+    let created = process.create_with_key_within("k", time_left).await.map(|_| ());
+    let changed = process.change_within(id, Status::Cancelled, time_left).await.map(|_| ());
+    let published = process.publish_within(command, time_left).await.map(|_| ());
+
+    for dropped in [created, changed, published] {
+        assert!(matches!(dropped, Err(CommandError::Expired)), "{dropped:?}");
+    }
+    assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+    for path in shards.iter().map(String::as_str).chain(["/event-intake"]) {
+        process.bus().resume(path, "test").expect("it is paused");
+    }
+    process.advance(Duration::from_secs(30)).await;
+    process.create_with_key("k").await.expect("its key is free");
+    process.wait_until_drained(TIMEOUT).await;
+    assert_eq!(process.depth().await.sent, 2, "the first order and the repeated one");
 }
 
 async fn cached_version(process: &Process, id: OrderId) -> Option<u64> {

@@ -29,7 +29,7 @@ use crate::state::HttpState;
 const TARGET_BYTES_MAX: usize = 8 * 1024;
 /// Bytes of all request headers together.
 const HEADER_BYTES_MAX: usize = 64 * 1024;
-/// Added to the request timeout of commands: the actor applies the same timeout and reports the outcome more precisely.
+/// Added to the request timeout of commands: the actor applies the same limit and reports the outcome more precisely.
 const COMMAND_GRACE: Duration = Duration::from_millis(250);
 
 /// Handles a request to a known route.
@@ -123,8 +123,17 @@ async fn process(
     }
     let (request_id, span) = (exchange.request_id(), exchange.trace_span.context());
     let (state_of_handler, request) = (Arc::clone(state), request.clone());
-    let context =
-        RequestContext { state: state_of_handler, request, request_id, span, caller, session, body, time_limit };
+    let context = RequestContext {
+        state: state_of_handler,
+        request,
+        request_id,
+        span,
+        caller,
+        session,
+        body,
+        time_limit,
+        deadline: Instant::now() + time_limit,
+    };
     call_handler(endpoint, context).await
 }
 

@@ -78,7 +78,7 @@ async fn send_change(
     let (trace, span, request_id) = (context.trace(), context.parent_span(), Some(Arc::clone(&context.request_id)));
     let command = ChangeOrder { id, to, viewer: context.viewer()?, preconditions, trace, span, request_id };
     let permit = context.state.concurrency_limiters.changes.acquire().await?;
-    let changed = context.state.dispatch.change(command).await;
+    let changed = context.state.dispatch.change(command, context.time_left()).await;
     permit.release(changed.is_ok());
     Ok(order_response(StatusCode::OK, &*changed.map_err(Problem::from)?))
 }

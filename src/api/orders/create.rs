@@ -51,7 +51,7 @@ async fn create_order(context: &RequestContext) -> RouteResult {
     let (trace, span, request_id) = (context.trace(), context.parent_span(), Some(Arc::clone(&context.request_id)));
     let command = CreateOrder { subject, items, intent, trace, span, request_id };
     let permit = context.state.concurrency_limiters.changes.acquire().await?;
-    let created = context.state.dispatch.create(command).await;
+    let created = context.state.dispatch.create(command, context.time_left()).await;
     // A replay does not wait for the store, so its duration must not be measured.
     permit.release(matches!(&created, Ok(created) if !created.replayed));
     let created = created.map_err(Problem::from)?;

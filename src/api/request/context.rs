@@ -8,6 +8,7 @@ use actix_web::web::Bytes;
 use app::dispatch::{RequestSpan, Viewer};
 use app::port_types::TraceContext;
 use telemetry::traces::SpanContext;
+use tokio::time::Instant;
 
 use crate::auth::identity::Identity;
 use crate::console::session::ConsoleSession;
@@ -32,9 +33,16 @@ pub(crate) struct RequestContext {
     pub(crate) body: Bytes,
     /// The rest of `http.request_timeout` after the checks: the longest time of the handler.
     pub(crate) time_limit: Duration,
+    /// When that time is over.
+    pub(crate) deadline: Instant,
 }
 
 impl RequestContext {
+    /// What is left of the handler's time: a command that waits longer is answered by the pipeline, which knows less about its outcome.
+    pub(crate) fn time_left(&self) -> Duration {
+        self.deadline.saturating_duration_since(Instant::now())
+    }
+
     pub(crate) fn headers(&self) -> &HeaderMap {
         self.request.headers()
     }

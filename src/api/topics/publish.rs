@@ -83,7 +83,8 @@ pub(crate) async fn publish(context: RequestContext) -> RouteResult {
     let (span, request_id) = (context.parent_span(), Some(Arc::clone(&context.request_id)));
     let permit = context.state.concurrency_limiters.changes.acquire().await?;
     admit_topics(&context, &events).await?;
-    let published = context.state.dispatch.publish(PublishEvents { subject, events, intent, span, request_id }).await;
+    let command = PublishEvents { subject, events, intent, span, request_id };
+    let published = context.state.dispatch.publish(command, context.time_left()).await;
     permit.release(matches!(&published, Ok(published) if !published.replayed));
     Ok(response(&published?))
 }

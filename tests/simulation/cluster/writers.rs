@@ -91,7 +91,7 @@ impl Writer {
         let instance = self.directory.find(self.rng.next_u64())?;
         let command =
             CreateOrder { subject: subject(), items: items(), intent: None, trace: None, span: None, request_id: None };
-        instance.create(command).await.ok().map(|created| created.order)
+        instance.create(command, Duration::MAX).await.ok().map(|created| created.order)
     }
 
     async fn change(&self, order: &Order, to: Status) {
@@ -100,7 +100,7 @@ impl Writer {
             let command =
                 ChangeOrder { id: order.id, to, viewer, preconditions, trace: None, span: None, request_id: None };
             let Some(instance) = self.directory.find(self.rng.next_u64()) else { continue };
-            if let Ok(changed) = instance.change(command).await {
+            if let Ok(changed) = instance.change(command, Duration::MAX).await {
                 return self.replies.add(&changed);
             }
         }

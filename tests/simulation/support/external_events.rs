@@ -23,6 +23,15 @@ pub async fn publish_of_key(
     payload: &str,
     idempotency_key: Option<&str>,
 ) -> EventsPublished {
+    process.publish(event_of_key(key, payload, idempotency_key)).await.expect("the store works")
+}
+
+/// The command that hands over one event without an id of its own. `payload` is also its key.
+pub fn external_event(payload: &str, idempotency_key: Option<&str>) -> PublishEvents {
+    event_of_key(payload, payload, idempotency_key)
+}
+
+fn event_of_key(key: &str, payload: &str, idempotency_key: Option<&str>) -> PublishEvents {
     let events = vec![SubmittedEvent {
         event_id: None,
         topic: CUSTOMERS.into(),
@@ -34,6 +43,5 @@ pub async fn publish_of_key(
         trace: None,
     }];
     let intent = idempotency_key.map(|key| KeyedIntent { key: Arc::from(key), fingerprint: fingerprint(&events) });
-    let command = PublishEvents { subject: subject(), events, intent, span: None, request_id: None };
-    process.publish(command).await.expect("the store works")
+    PublishEvents { subject: subject(), events, intent, span: None, request_id: None }
 }

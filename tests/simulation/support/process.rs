@@ -117,15 +117,21 @@ impl Process {
 
     /// Creates an order as a client.
     pub async fn create(&self) -> Result<Arc<Order>, CommandError> {
-        self.create_with(None).await
+        self.create_with(None, Duration::MAX).await
     }
 
     /// Creates an order under this idempotency key.
     pub async fn create_with_key(&self, key: &str) -> Result<Arc<Order>, CommandError> {
-        self.create_with(Some(KeyedIntent { key: key.into(), fingerprint: fingerprint(&items()) })).await
+        self.create_with_key_within(key, Duration::MAX).await
     }
 
-    async fn create_with(&self, intent: Option<KeyedIntent>) -> Result<Arc<Order>, CommandError> {
+    /// Creates an order under this idempotency key, in a request that has this much time left.
+    pub async fn create_with_key_within(&self, key: &str, time_limit: Duration) -> Result<Arc<Order>, CommandError> {
+        let intent = KeyedIntent { key: key.into(), fingerprint: fingerprint(&items()) };
+        self.create_with(Some(intent), time_limit).await
+    }
+
+    async fn create_with(&self, intent: Option<KeyedIntent>, time_limit: Duration) -> Result<Arc<Order>, CommandError> {
         let command = CreateOrder {
             subject: subject(),
             items: items(),
@@ -134,12 +140,22 @@ impl Process {
             span: None,
             request_id: Some(CREATE_REQUEST.into()),
         };
-        self.run(self.actors.dispatch().create(command)).await.map(|created| created.order)
+        self.run(self.actors.dispatch().create(command, time_limit)).await.map(|created| created.order)
     }
 
     /// Changes an order's status as an administrator.
     pub async fn change(&self, id: OrderId, to: Status) -> Result<Arc<Order>, CommandError> {
         self.change_if(id, to, ChangePreconditions::default()).await
+    }
+
+    /// Changes an order's status as an administrator, in a request that has this much time left.
+    pub async fn change_within(
+        &self,
+        id: OrderId,
+        to: Status,
+        time_limit: Duration,
+    ) -> Result<Arc<Order>, CommandError> {
+        self.change_with(id, to, ChangePreconditions::default(), time_limit).await
     }
 
     /// Changes an order's status as an administrator, on conditions.
@@ -148,6 +164,16 @@ impl Process {
         id: OrderId,
         to: Status,
         preconditions: ChangePreconditions,
+    ) -> Result<Arc<Order>, CommandError> {
+        self.change_with(id, to, preconditions, Duration::MAX).await
+    }
+
+    async fn change_with(
+        &self,
+        id: OrderId,
+        to: Status,
+        preconditions: ChangePreconditions,
+        time_limit: Duration,
     ) -> Result<Arc<Order>, CommandError> {
         let command = ChangeOrder {
             id,
@@ -158,12 +184,21 @@ impl Process {
             span: None,
             request_id: Some(CHANGE_REQUEST.into()),
         };
-        self.run(self.actors.dispatch().change(command)).await
+        self.run(self.actors.dispatch().change(command, time_limit)).await
     }
 
     /// Hands events over as another service.
     pub async fn publish(&self, command: PublishEvents) -> Result<EventsPublished, CommandError> {
-        self.run(self.actors.dispatch().publish(command)).await
+        self.publish_within(command, Duration::MAX).await
+    }
+
+    /// Hands events over as another service, in a request that has this much time left.
+    pub async fn publish_within(
+        &self,
+        command: PublishEvents,
+        time_limit: Duration,
+    ) -> Result<EventsPublished, CommandError> {
+        self.run(self.actors.dispatch().publish(command, time_limit)).await
     }
 
     /// Every record of a topic.

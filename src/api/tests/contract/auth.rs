@@ -10,6 +10,7 @@ use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
 use kit::wait::scaled;
 use serde_json::{Value, json};
 
+use crate::support::fake_dispatch::FakeDispatch;
 use crate::support::test_server::*;
 
 const KEYS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/keys/");
@@ -300,11 +301,21 @@ async fn a_hanging_issuer_delays_no_response_beyond_the_request_timeout() {
 
 #[actix_web::test]
 async fn the_time_that_the_issuer_takes_is_taken_off_the_handlers_time() {
+    assert_late_response(500, |dispatch| *dispatch.hangs.lock() = true).await;
+}
+
+#[actix_web::test]
+async fn the_time_that_the_issuer_takes_is_taken_off_the_commands_time() {
+    assert_late_response(503, |dispatch| *dispatch.is_paused.lock() = true).await;
+}
+
+/// Asserts the status of a command that gets no result from the actors after the issuer has taken 59 of the 60 seconds.
+async fn assert_late_response(status: u16, set_up: impl FnOnce(&FakeDispatch)) {
     let (url, arrival, permit) = slow_issuer();
     let mut config = TestConfig { source: KeySource::JwksUrl(url), ..TestConfig::default() };
     config.options.request_timeout = Duration::from_secs(60);
     let server = TestServer::with_config(config);
-    *server.dispatch.hangs.lock() = true;
+    set_up(&server.dispatch);
     let ec = EncodingKey::from_ec_pem(&key_file("ec_private.pem")).unwrap();
     let request = server.send(post("/orders", ORDER).insert_header(signed(Algorithm::ES256, &ec, Some("ec"))));
     let time_passes = async {
@@ -319,7 +330,7 @@ async fn the_time_that_the_issuer_takes_is_taken_off_the_handlers_time() {
     };
 
     tokio::select! {
-        reply = request => assert_eq!(reply.status, 500, "{}", reply.text()),
+        reply = request => assert_eq!(reply.status, status, "{}", reply.text()),
         () = time_passes => panic!("the handler has 60 s of its own"),
     }
 }

@@ -1,6 +1,7 @@
 //! A `Dispatch` that applies the domain's rules to orders in memory, and fails on request.
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::time::Duration;
 
 use app::dispatch::*;
 use app::error::CommandError;
@@ -23,6 +24,8 @@ pub struct FakeDispatch {
     pub panics: Mutex<bool>,
     /// Whether each command waits forever.
     pub hangs: Mutex<bool>,
+    /// Whether each command waits in its mailbox until its time limit.
+    pub is_paused: Mutex<bool>,
     pub keys: Mutex<Vec<(KeyedIntent, OrderId)>>,
     pub seen: Mutex<Vec<CreateOrder>>,
     pub faults: Mutex<Vec<(String, InjectedFault, String)>>,
@@ -46,6 +49,7 @@ impl FakeDispatch {
             fails: Mutex::default(),
             panics: Mutex::default(),
             hangs: Mutex::default(),
+            is_paused: Mutex::default(),
             keys: Mutex::default(),
             seen: Mutex::default(),
             faults: Mutex::default(),
@@ -56,11 +60,15 @@ impl FakeDispatch {
         }
     }
 
-    async fn next_outcome(&self) -> Result<(), CommandError> {
+    async fn next_outcome(&self, time_limit: Duration) -> Result<(), CommandError> {
         self.received.fetch_add(1, SeqCst);
         assert!(!*self.panics.lock(), "the test injects a panic");
         if *self.hangs.lock() {
             std::future::pending::<()>().await;
+        }
+        if *self.is_paused.lock() {
+            let reply = tokio::time::timeout(time_limit, std::future::pending()).await;
+            return reply.unwrap_or(Err(CommandError::Expired));
         }
         self.fails.lock().take().map_or(Ok(()), Err)
     }
@@ -72,8 +80,8 @@ impl FakeDispatch {
 
 #[async_trait]
 impl Dispatch for FakeDispatch {
-    async fn create(&self, command: CreateOrder) -> Result<Created, CommandError> {
-        self.next_outcome().await?;
+    async fn create(&self, command: CreateOrder, time_limit: Duration) -> Result<Created, CommandError> {
+        self.next_outcome(time_limit).await?;
         self.seen.lock().push(command.clone());
         let known = command
             .intent
@@ -105,16 +113,16 @@ impl Dispatch for FakeDispatch {
         Ok(Created { order: Arc::new(order), replayed: false })
     }
 
-    async fn publish(&self, command: PublishEvents) -> Result<EventsPublished, CommandError> {
-        self.next_outcome().await?;
+    async fn publish(&self, command: PublishEvents, time_limit: Duration) -> Result<EventsPublished, CommandError> {
+        self.next_outcome(time_limit).await?;
         let ids: Vec<EventId> =
             (1..).zip(&command.events).map(|(n, event)| event.event_id.unwrap_or_else(|| self::event(n))).collect();
         self.published.lock().push(command);
         Ok(EventsPublished { events: ids.into_iter().map(|id| (id, true)).collect(), replayed: false })
     }
 
-    async fn change(&self, command: ChangeOrder) -> Result<Arc<Order>, CommandError> {
-        self.next_outcome().await?;
+    async fn change(&self, command: ChangeOrder, time_limit: Duration) -> Result<Arc<Order>, CommandError> {
+        self.next_outcome(time_limit).await?;
         let order = self.find(command.id).filter(|order| command.viewer.sees(order)).ok_or(CommandError::NotFound)?;
         if let Some(IfMatch::OneOf(versions)) = &command.preconditions.if_match
             && !versions.contains(&order.version)
@@ -154,7 +162,7 @@ impl Dispatch for FakeDispatch {
             parent: parent.map(Into::into),
             strategy,
             restarts_max: 5,
-            window: std::time::Duration::from_secs(30),
+            window: Duration::from_secs(30),
             restarts_in_window,
         };
         vec![
@@ -188,7 +196,7 @@ impl Dispatch for FakeDispatch {
             seq,
             event: "child_exited".into(),
             data: format!("{{\"n\":{seq}}}"),
-            age: std::time::Duration::from_secs(1),
+            age: Duration::from_secs(1),
         };
         let backlog = after.map_or(Vec::new(), |after| (after + 1..=3).map(event).collect());
         let next = stream::iter([event(4)]);
