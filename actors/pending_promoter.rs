@@ -1,4 +1,4 @@
-//! PendingPromoter: at its own interval, moves orders from PENDING to PROCESSING, page by page, through the OrderAggregate.
+//! PendingPromoter: at a fixed rate, moves orders from PENDING to PROCESSING, page by page, through the OrderAggregate.
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,6 +8,7 @@ use app::commands::CommandContext;
 use app::commands::promote_pending::{PromotionRun, PromotionStep, page, promotion};
 use domain::OrderId;
 use supervision::MailboxMessage;
+use tokio::time::Instant;
 use tracing::Instrument;
 
 use crate::system::options::Options;
@@ -32,19 +33,22 @@ impl PendingPromoter {
         Self { context, shards, options, running: false }
     }
 
-    fn schedule_next(&mut self, ctx: &mut Context<Self>) {
-        if !self.options.promotion_interval.is_zero() {
-            ctx.run_later(self.options.promotion_interval, Self::tick);
+    /// Schedules the run that follows the one that began at this time: an interval after its begin, and at once if it lasted longer.
+    fn schedule_after(&mut self, begun: Instant, ctx: &mut Context<Self>) {
+        let interval = self.options.promotion_interval;
+        if !interval.is_zero() {
+            ctx.run_later(interval.saturating_sub(begun.elapsed()), Self::tick);
         }
     }
 
     fn tick(&mut self, ctx: &mut Context<Self>) {
+        let begun = Instant::now();
         if std::mem::replace(&mut self.running, true) {
-            return self.schedule_next(ctx);
+            return self.schedule_after(begun, ctx);
         }
-        ctx.spawn(self.promote().into_actor(self).map(|_, this, ctx| {
+        ctx.spawn(self.promote().into_actor(self).map(move |_, this, ctx| {
             this.running = false;
-            this.schedule_next(ctx);
+            this.schedule_after(begun, ctx);
         }));
     }
 
@@ -110,7 +114,7 @@ impl Actor for PendingPromoter {
     type Context = Context<Self>;
 
     fn started(&mut self, ctx: &mut Self::Context) {
-        self.schedule_next(ctx);
+        self.schedule_after(Instant::now(), ctx);
     }
 }
 

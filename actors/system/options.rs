@@ -129,7 +129,7 @@ pub struct Options {
     pub probe_timeout: Duration,
     /// Longest reply of Redis; longer counts as a failed probe.
     pub redis_latency_max: Duration,
-    /// Time between two promotions; zero switches them off.
+    /// Time from the begin of one promotion to that of the next, which begins at once after one that lasted longer; zero switches them off.
     pub promotion_interval: Duration,
     /// Most orders in one page of a promotion.
     pub promotion_batch: u32,

@@ -1,10 +1,11 @@
-//! PendingPromoter: pages until no order is pending, skips orders that refuse, runs at its interval.
+//! PendingPromoter: pages until no order is pending, skips orders that refuse, runs at a fixed rate.
 use std::time::Duration;
 
 use domain::Status;
 use futures::future::join;
 use kit::faults::{Call, InjectedFault};
 use ports::orders::{OrderFilter, OrderStore};
+use tokio::time::Instant;
 
 use crate::support::environment::Environment;
 use crate::support::ledger::Ledger;
@@ -69,6 +70,37 @@ async fn promotion_runs_at_its_interval_and_resumes_after_a_store_failure() {
     assert_eq!(pending(&process).await, 0);
     process.wait_until_drained(TIMEOUT).await;
     ledger.assert_guarantees(&process).await;
+}
+
+/// The interval is that between the begins of two runs.
+#[tokio::test(start_paused = true)]
+async fn promotion_runs_at_a_fixed_rate_also_where_the_store_is_slow() {
+    let (mut environment, mut ledger) = (Environment::new(), Ledger::default());
+    environment.options.promotion_interval = Duration::from_secs(60);
+    let process = environment.start().await;
+    let begun = Instant::now();
+    let slow = || environment.script.always(Call::Commit, InjectedFault::Slow(Duration::from_secs(4)));
+    let second = async |second| process.advance(Duration::from_secs(second).saturating_sub(begun.elapsed())).await;
+
+    ledger.create_orders(&process, 8).await;
+    slow();
+    second(100).await;
+    assert_eq!(pending(&process).await, 0, "the first run lasts from 60 s until 92 s");
+    environment.script.clear();
+    ledger.create_orders(&process, 8).await;
+    slow();
+    second(140).await;
+    assert!(pending(&process).await < 8, "the second run begins at 120 s");
+    second(160).await;
+    environment.script.clear();
+    ledger.create_orders(&process, 20).await;
+    slow();
+    second(220).await;
+    ledger.create_orders(&process, 1).await;
+    second(258).await;
+    assert!(pending(&process).await >= 2, "the third run lasts from 180 s until 260 s, and none begins meanwhile");
+    second(275).await;
+    assert_eq!(pending(&process).await, 0, "the fourth run begins when the third has ended");
 }
 
 #[tokio::test(start_paused = true)]
