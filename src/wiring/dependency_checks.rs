@@ -108,6 +108,10 @@ async fn postgres(config: &Config) -> Vec<DependencyCheck> {
     let skew = clock_skew(local_now, report.now, answered_after);
     let transaction_age = report.oldest_transaction.unwrap_or_default();
     let oldest_transaction = match report.oldest_transaction {
+        Some(age) if age > TRANSACTION_AGE_MAX => format!(
+            "the oldest transaction is {} s old and holds back VACUUM: find it in pg_stat_activity or pg_prepared_xacts, and end it",
+            age.as_secs()
+        ),
         Some(age) => format!("the oldest transaction is {} s old", age.as_secs()),
         None => "no open transaction holds back VACUUM".to_owned(),
     };

@@ -6,6 +6,7 @@
 
 mod store {
     pub(crate) mod context;
+    pub(crate) mod oldest_transaction;
     pub(crate) mod open;
     pub(crate) mod options;
     pub(crate) mod postgres;

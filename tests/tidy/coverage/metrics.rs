@@ -73,6 +73,10 @@ const STORIES: &[(&str, &[&str])] = &[
         "tests/service/every_backend/processing_chain/traces.rs::a_collector_that_is_away_or_refuses_costs_spans_only_and_is_logged_once",
         &["spans_dropped_total"],
     ),
+    (
+        "src/adapters/postgres/tests/outages.rs::probe_samples_the_age_of_a_transaction_that_has_written",
+        &["db_oldest_transaction_age_seconds"],
+    ),
     ("tests/redis/index_audit.rs::events_without_an_index_are_found_by_the_audit_and_sent", &["outbox_repairs_total"]),
     ("tests/simulation/consumer.rs::events_of_a_type_follow_their_own_chain", &["kafka.consumer.fallback.count"]),
     (

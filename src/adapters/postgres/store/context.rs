@@ -14,6 +14,7 @@ use crate::connection::session::{PooledSession, SessionSettings};
 use crate::idempotency::deferred_releases::DeferredReleases;
 use crate::leases::unanswered_acceptance::UnansweredAcceptance;
 use crate::outbox::scan_start::ScanMemory;
+use crate::store::oldest_transaction::AgeSamples;
 use crate::store::options::Options;
 
 /// A full batch waits for those of the other partitions, which take 0.1 s each (measured): longer than anything else waits for a connection.
@@ -39,6 +40,8 @@ pub(crate) struct StoreContext {
     pub(crate) swept_event_id: AtomicI64,
     /// Whether a write found the disk full and no probe has found free space since.
     pub(crate) disk_full: AtomicBool,
+    /// The samples of the oldest transaction's age.
+    pub(crate) age_samples: AgeSamples,
     /// The adoption of a timeline that was sent and not answered.
     pub(crate) unanswered_acceptance: Mutex<Option<UnansweredAcceptance>>,
     /// The idempotency keys whose release failed.
@@ -83,6 +86,7 @@ impl StoreContext {
             scan_memory: ScanMemory::default(),
             swept_event_id: AtomicI64::new(0),
             disk_full: AtomicBool::new(false),
+            age_samples: AgeSamples::default(),
             unanswered_acceptance: Mutex::default(),
             deferred_releases: DeferredReleases::default(),
         })

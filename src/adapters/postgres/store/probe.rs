@@ -1,4 +1,5 @@
 //! The port `Probe`: a commit that reaches the server's disk.
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use async_trait::async_trait;
@@ -7,8 +8,10 @@ use ports::probe::{Probe, ProbeReport};
 use tokio::time::Instant;
 use tokio_postgres::types::Type;
 
+use crate::connection::sql_value::get;
 use crate::connection::statement_error::StatementResult;
 use crate::store::context::StoreContext;
+use crate::store::oldest_transaction::AGE;
 use crate::store::postgres::Postgres;
 
 /// Probes the store by rewriting and committing a row. Its saturation is the larger of two shares: service connections in use, and the
@@ -40,11 +43,25 @@ impl Probe for PostgresProbe {
     }
 }
 
-async fn probe(context: &StoreContext) -> StatementResult<()> {
+async fn probe(context: &Arc<StoreContext>) -> StatementResult<()> {
     if context.disk_full.load(Relaxed) {
         let (transaction, _) = context.relay_session().await?.begin_with(ALLOCATE, &[]).await?;
         transaction.rollback().await?;
         context.disk_full.store(false, Relaxed);
     }
-    context.relay_session().await?.execute(HEARTBEAT, &[(&&*context.options.instance.0, Type::TEXT)]).await.map(|_| ())
+    context.relay_session().await?.execute(HEARTBEAT, &[(&&*context.options.instance.0, Type::TEXT)]).await?;
+    if context.age_samples.begin() {
+        let context = Arc::clone(context);
+        // In a task of its own, so that the probe does not wait for it. After a failure the gauge keeps its value until the next sample.
+        tokio::spawn(async move { drop(sample_transaction_age(&context).await) });
+    }
+    Ok(())
+}
+
+async fn sample_transaction_age(context: &StoreContext) -> StatementResult<()> {
+    let Some(metrics) = &context.options.metrics else { return Ok(()) };
+    let rows = context.relay_session().await?.query(AGE, &[]).await?;
+    let age: Option<f64> = rows.first().map(|row| get(row, 0)).transpose()?.flatten();
+    metrics.db_oldest_transaction_age_seconds.set(age.unwrap_or_default().max(0.0));
+    Ok(())
 }

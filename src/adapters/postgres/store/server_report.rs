@@ -12,6 +12,7 @@ use crate::connection::open_error::PostgresOpenError;
 use crate::connection::sql_value::{get, get_time};
 use crate::connection::statement_error::{StatementResult, broken};
 use crate::store::context::StoreContext;
+use crate::store::oldest_transaction;
 use crate::store::options::Options;
 use crate::store::postgres::Postgres;
 
@@ -26,8 +27,8 @@ pub struct ServerReport {
     pub latency: Duration,
     /// Settings that are off and must be on, as a session has them that sets nothing of its own.
     pub weak_settings: Vec<WeakSetting>,
-    /// Age of the oldest transaction of a client in any database of the server that still sees old rows, so that VACUUM cannot remove
-    /// dead outbox rows. Prepared transactions and standbys are not examined.
+    /// Age of the oldest transaction of a client in any database of the server, prepared ones included, that still sees old rows or has written,
+    /// so that VACUUM cannot remove dead outbox rows. Standbys are not examined.
     pub oldest_transaction: Option<Duration>,
     /// Replication slots that no one reads from, each with the bytes of WAL that it keeps. They also hold back VACUUM.
     pub idle_slots: Vec<(String, u64)>,
@@ -74,21 +75,23 @@ const INDEXES: [&str; 11] = [
     "processed_events_by_age",
 ];
 
-const REPORT: &str = "WITH standby AS (SELECT coalesce(nullif(r.application_name, ''), 'pid ' || r.pid) AS name, r.sync_state
+const REPORT: &str = concat!(
+    "WITH standby AS (SELECT coalesce(nullif(r.application_name, ''), 'pid ' || r.pid) AS name, r.sync_state
        FROM pg_stat_replication r WHERE r.state IS DISTINCT FROM 'backup'
          AND NOT EXISTS (SELECT FROM pg_replication_slots s WHERE s.active_pid = r.pid AND s.slot_type = 'logical')),
      idle AS (SELECT slot_name, coalesce(pg_wal_lsn_diff(CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn()
          ELSE pg_current_wal_lsn() END, restart_lsn), 0)::int8 AS bytes
        FROM pg_replication_slots WHERE NOT active AND (restart_lsn IS NOT NULL OR xmin IS NOT NULL OR catalog_xmin IS NOT NULL))
-     SELECT current_setting('server_version'), clock_timestamp(),
-     extract(epoch FROM clock_timestamp() - (SELECT min(xact_start) FROM pg_stat_activity
-       WHERE backend_xmin IS NOT NULL AND pid <> pg_backend_pid() AND backend_type = 'client backend'))::float8,
+     SELECT current_setting('server_version'), clock_timestamp(), ",
+    oldest_transaction::age!(),
+    ",
      (SELECT count(*) FROM pg_stat_activity), current_setting('max_connections')::int8,
      ARRAY (SELECT name FROM standby WHERE sync_state = 'async' ORDER BY name),
      (SELECT count(*) FROM standby WHERE sync_state <> 'async'), (SELECT count(*) FROM standby WHERE sync_state IS NULL),
      ARRAY (SELECT slot_name::text FROM idle ORDER BY slot_name), ARRAY (SELECT bytes FROM idle ORDER BY slot_name),
      ARRAY (SELECT name FROM unnest($1::text[]) name WHERE NOT EXISTS (SELECT FROM pg_index i
-       WHERE i.indexrelid = to_regclass(quote_ident(name)) AND i.indisvalid) ORDER BY name)";
+       WHERE i.indexrelid = to_regclass(quote_ident(name)) AND i.indisvalid) ORDER BY name)"
+);
 
 /// The session of this statement sets nothing itself, so that it has what other programs get: this program's own sessions turn
 /// `synchronous_commit` on.

@@ -1,4 +1,5 @@
 //! Lost replies, unreachable servers, full disks: each error states what happened to the data.
+use std::sync::Arc;
 use std::time::Duration;
 
 use domain::{Status, Subject};
@@ -12,6 +13,7 @@ use ports::partitions::{
 };
 use ports::probe::Probe;
 use postgres::{Options, Postgres, PostgresOpenError, PostgresProbe};
+use telemetry::Metrics;
 
 use crate::proxy::{Cut, Proxy};
 use crate::support::{Database, until};
@@ -265,6 +267,30 @@ async fn probe_succeeds_after_a_full_disk_only_when_space_is_allocated() {
 
     client.batch_execute("DROP FUNCTION full_disk CASCADE").await.unwrap();
     probe.check().await.unwrap();
+}
+
+#[tokio::test]
+async fn probe_samples_the_age_of_a_transaction_that_has_written() {
+    let database = Database::own().await;
+    // By this clock every transaction is an hour old.
+    let clock = format!(
+        "CREATE FUNCTION public.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE
+           AS 'SELECT pg_catalog.clock_timestamp() + interval ''1 hour''';
+         ALTER DATABASE {} SET search_path = public, pg_catalog",
+        database.name
+    );
+    database.client().await.batch_execute(&clock).await.unwrap();
+    let metrics = Arc::new(Metrics::new());
+    let options = Options { metrics: Some(Arc::clone(&metrics)), ..database.options("a") };
+    let probe = PostgresProbe(Postgres::open(options).await.unwrap());
+    let writer = database.client().await;
+    writer.batch_execute("BEGIN; INSERT INTO room VALUES ('x')").await.unwrap();
+
+    probe.check().await.unwrap();
+
+    let age = || metrics.db_oldest_transaction_age_seconds.get();
+    until("a sample", async || (age() > 0.0).then_some(())).await;
+    assert!(age() >= 3600.0, "{}", age());
 }
 
 #[tokio::test]

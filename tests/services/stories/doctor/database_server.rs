@@ -47,6 +47,39 @@ fn a_database_that_does_not_wait_for_its_commits_is_found() {
     assert_found_after(&changes, "commits", "synchronous_commit is off (database)");
 }
 
+/// A transaction without a snapshot: by the clock of its database each is an hour old.
+#[test]
+fn a_transaction_that_has_written_and_waits_or_is_prepared_is_found() {
+    let (backend, server) = (Backend::new(), DatabaseServer::create(None));
+    let url = server.url();
+    let environment = [("POSTHASTE__STORE__URL", url.as_str())];
+    let run = |statement: &str| query(&url, statement).expect("the server executes it");
+    run("ALTER SYSTEM SET max_prepared_transactions = 1");
+    server.kill();
+    server.start();
+    install(&backend, &environment);
+    run("CREATE FUNCTION public.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE
+         AS 'SELECT pg_catalog.clock_timestamp() + interval ''1 hour'''");
+    run("ALTER DATABASE postgres SET search_path = public, pg_catalog");
+    let finds_it = || {
+        findings(&backend, &environment).1.iter().any(|found| found.starts_with("xmin: the oldest transaction is 36"))
+    };
+    let write = "BEGIN; INSERT INTO room VALUES ('x')";
+    assert!(!finds_it(), "nothing is open yet");
+
+    let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let (writer, driver) = runtime.block_on(tokio_postgres::connect(&url, NoTls)).expect("connected");
+    let driver = runtime.spawn(driver);
+    runtime.block_on(writer.batch_execute(write)).expect("it writes");
+    assert!(finds_it(), "a transaction that has written and is idle");
+    runtime.block_on(writer.batch_execute("ROLLBACK")).expect("it ends");
+    assert!(!finds_it(), "it has ended");
+
+    run(&format!("{write}; PREPARE TRANSACTION 'forgotten'"));
+    assert!(finds_it(), "a prepared transaction");
+    drop((writer, driver));
+}
+
 #[test]
 fn connections_that_are_nearly_used_up_are_found() {
     let (backend, server) = (Backend::new(), DatabaseServer::create(None));
