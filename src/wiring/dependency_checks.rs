@@ -1,4 +1,7 @@
 //! The checks of `doctor` that only one kind of dependency has: disk space, PostgreSQL's settings, Kafka's replicas, Redis's durability.
+#[cfg(feature = "postgres")]
+mod dead_rows;
+
 use std::time::{Duration, Instant};
 
 use ports::clock::Clock;
@@ -115,12 +118,14 @@ async fn postgres(config: &Config) -> Vec<DependencyCheck> {
         Some(age) => format!("the oldest transaction is {} s old", age.as_secs()),
         None => "no open transaction holds back VACUUM".to_owned(),
     };
+    let (rows_are_live, dead_rows) = dead_rows::dead_rows(&report.dead_rows);
     let healthy = server.is_empty() && used + CONNECTIONS_RESERVE < connections_max;
     vec![
         DependencyCheck::new("database", healthy, detail).with_latency(report.latency),
         DependencyCheck::new("commits", commits.is_empty(), others),
         clock(skew),
         DependencyCheck::new("xmin", transaction_age <= TRANSACTION_AGE_MAX, oldest_transaction),
+        DependencyCheck::new("dead_rows", rows_are_live, dead_rows),
         slots(&report.idle_slots),
         indexes(&report.missing_indexes),
         standbys(&report.standbys),

@@ -6,6 +6,7 @@
 
 mod store {
     pub(crate) mod context;
+    pub(crate) mod dead_rows;
     pub(crate) mod oldest_transaction;
     pub(crate) mod open;
     pub(crate) mod options;
@@ -131,6 +132,7 @@ pub use schema::commands::{migrate, migration_status};
 pub use schema::migrations::MigrationStatus;
 pub use schema::tables_without_type_check::tables_without_type_check;
 pub use schema::throwaway;
+pub use store::dead_rows::DeadRows;
 pub use store::options::Options;
 pub use store::postgres::Postgres;
 pub use store::probe::PostgresProbe;

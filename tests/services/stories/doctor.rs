@@ -132,6 +132,21 @@ fn a_partition_without_an_owner_is_found() {
 }
 
 #[test]
+fn a_table_with_far_more_dead_rows_than_live_ones_is_found() {
+    let backend = installed();
+    backend.database.rows("ALTER TABLE outbox_sequence SET (autovacuum_enabled = false)");
+    assert_nothing_found(&backend, &[]);
+
+    // What a transaction has written that was rolled back is dead.
+    backend.database.rows(
+        "BEGIN; INSERT INTO outbox_sequence (topic, key, last, partition, key_group, wakes)
+           SELECT 't', n::text, 1, 0, '00000000-0000-0000-0000-000000000000', false FROM generate_series(1, 510000) n; ROLLBACK",
+    );
+
+    assert_found(&backend, &[], "dead_rows", "outbox_sequence has 510000 dead and 0 live rows and was never vacuumed");
+}
+
+#[test]
 fn a_missing_index_is_found() {
     let backend = installed();
 

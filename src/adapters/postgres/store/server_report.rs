@@ -12,6 +12,7 @@ use crate::connection::open_error::PostgresOpenError;
 use crate::connection::sql_value::{get, get_time};
 use crate::connection::statement_error::{StatementResult, broken};
 use crate::store::context::StoreContext;
+use crate::store::dead_rows::{DeadRows, dead_rows};
 use crate::store::oldest_transaction;
 use crate::store::options::Options;
 use crate::store::postgres::Postgres;
@@ -30,6 +31,8 @@ pub struct ServerReport {
     /// Age of the oldest transaction of a client in any database of the server, prepared ones included, that still sees old rows or has written,
     /// so that VACUUM cannot remove dead outbox rows. Standbys are not examined.
     pub oldest_transaction: Option<Duration>,
+    /// The tables of the outbox that change most.
+    pub dead_rows: Vec<DeadRows>,
     /// Replication slots that no one reads from, each with the bytes of WAL that it keeps. They also hold back VACUUM.
     pub idle_slots: Vec<(String, u64)>,
     /// Indexes of the schema that do not exist or are not valid.
@@ -126,15 +129,18 @@ async fn report(context: &StoreContext, weak_settings: Vec<WeakSetting>) -> Stat
     session.query("SELECT 1", &[]).await?;
     let started = Instant::now();
     let rows = session.query(REPORT, &[(&&INDEXES[..], Type::TEXT_ARRAY)]).await?;
+    let latency = started.elapsed();
+    let dead_rows = dead_rows(&session).await?;
     let row = rows.first().ok_or_else(|| broken("the report returned no row"))?;
     let age: Option<f64> = get(row, 2)?;
     let (slots, bytes): (Vec<String>, Vec<i64>) = (get(row, 8)?, get(row, 9)?);
     Ok(ServerReport {
         version: get(row, 0)?,
         now: get_time(row, 1)?,
-        latency: started.elapsed(),
+        latency,
         weak_settings,
         oldest_transaction: age.map(|age| Duration::try_from_secs_f64(age).unwrap_or_default()),
+        dead_rows,
         idle_slots: slots.into_iter().zip(bytes.into_iter().map(i64::unsigned_abs)).collect(),
         missing_indexes: get(row, 10)?,
         connections: (get::<i64>(row, 3)?.unsigned_abs(), get::<i64>(row, 4)?.unsigned_abs()),
