@@ -1,5 +1,7 @@
 //! Sweeper: removes expired records in bounded pages from the archive, the idempotency keys, the inbox and the broker's log. It never
 //! touches an unsent row.
+mod sweep_failures;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,6 +11,7 @@ use ports::inbox::Inbox;
 use ports::orders::OrderStore;
 use ports::outbox::OutboxStore;
 use ports::partitions::{InstanceId, PartitionLeases};
+use sweep_failures::SweepFailures;
 use tokio::time::Instant;
 
 use crate::system::dependencies::Dependencies;
@@ -27,9 +30,13 @@ pub struct Sweeper {
     page_rows: u32,
     leases: Arc<dyn PartitionLeases>,
     instance: InstanceId,
+    failures: Arc<SweepFailures>,
     /// When the sessions of former members are forgotten the next time.
     next_forget: Option<Instant>,
 }
+
+/// The sweeps by name, as log lines and the metric have them.
+const SWEEPS: [&str; 5] = ["archive", "keys", "inbox", "log", "sessions"];
 
 /// Time between two rounds that forget the producer sessions of former members, and how many slots a round forgets: tens of thousands a day, while
 /// each fence takes the broker some milliseconds.
@@ -50,6 +57,7 @@ impl Sweeper {
             page_rows: options.sweep_page,
             leases: Arc::clone(&dependencies.leases),
             instance: options.instance.clone(),
+            failures: Arc::new(SweepFailures::new(Arc::clone(&dependencies.metrics), &SWEEPS)),
             next_forget: None,
         }
     }
@@ -64,8 +72,8 @@ impl Sweeper {
         }
         let sweeper = self.clone();
         async move {
-            if forgets && let Err(error) = sweeper.forget_sessions().await {
-                tracing::debug!(event = "sweep_failed", what = "sessions", error = %error, "a sweep failed and will be repeated");
+            if forgets {
+                sweeper.failures.record("sessions", &sweeper.forget_sessions().await);
             }
             sweeper.sweep_page().await
         }
@@ -107,13 +115,9 @@ impl Sweeper {
             ("log", broker.await),
         ];
         let mut full = false;
-        for (what, result) in pages {
-            match result {
-                Ok(rows) => full |= rows >= u64::from(limit),
-                Err(error) => {
-                    tracing::debug!(event = "sweep_failed", what, error = %error, "a sweep failed and will be repeated")
-                }
-            }
+        for (sweep, result) in pages {
+            self.failures.record(sweep, &result);
+            full |= result.is_ok_and(|rows| rows >= u64::from(limit));
         }
         full
     }

@@ -8,6 +8,7 @@ use ports::broker::topics::TopicReader;
 use crate::support::environment::Environment;
 use crate::support::external_events::{CUSTOMERS, publish};
 use crate::support::ledger::Ledger;
+use crate::support::log_capture::LogCapture;
 use crate::support::process::{Process, TIMEOUT, TOPIC};
 
 const DAY: Duration = Duration::from_secs(86_400);
@@ -96,4 +97,26 @@ async fn key_that_has_expired_publishes_other_events_and_none_twice() {
     let mut published: Vec<_> = process.records(CUSTOMERS).await.into_iter().map(|sent| sent.record.value).collect();
     published.sort();
     assert_eq!(published, [b"1".as_slice().into(), b"2".as_slice().into()]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn sweep_that_keeps_failing_is_counted_and_reported_once() {
+    let (environment, logs) = (Environment::new(), LogCapture::start());
+    let process = environment.start().await;
+    let reported = |event: &str| logs.fields(event, ["what"]);
+    let failures = || process.metrics.sweep_failures_total.with(["archive"]).get();
+    assert_eq!(process.metrics.sweep_failures_total.members().len(), 5, "each sweep has its series from the start");
+
+    environment.script.times(2, Call::SweepArchive, InjectedFault::Unreachable);
+    process.advance(environment.options.sweep_interval * 4).await;
+    assert_eq!((failures(), reported("sweep_failing").len()), (2, 0), "a short run of failures is counted only");
+    environment.script.always(Call::SweepArchive, InjectedFault::Unreachable);
+    process.advance(environment.options.sweep_interval * 20).await;
+    let during = (reported("sweep_failing"), reported("sweep_recovered").len(), failures() >= 20);
+    environment.script.clear();
+    process.advance(environment.options.sweep_interval * 3).await;
+
+    assert_eq!(during, (vec![["archive".to_owned()]], 0, true));
+    assert_eq!((reported("sweep_failing").len(), reported("sweep_recovered")), (1, vec![["archive".to_owned()]]));
+    assert_eq!(process.metrics.sweep_failures_total.with(["inbox"]).get(), 0);
 }

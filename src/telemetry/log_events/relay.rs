@@ -218,6 +218,21 @@ const EVENTS: &[LogEvent] = &[
         fields: &["what", "error"],
         meaning: "One page of a periodic cleanup (archive, idempotency keys, inbox, log or producer sessions) failed; a later sweep \
                   repeats it.",
-        action: "Check the store if tables grow.",
+        action: "Nothing to do: `sweep_failing` reports one that goes on.",
+    },
+    LogEvent {
+        name: "sweep_failing",
+        levels: &[Level::WARN],
+        fields: &["what", "failures", "error"],
+        meaning: "A periodic cleanup (`what`) failed several times in a row: what it should delete piles up. It is repeated, and logged once until \
+                  it recovers.",
+        action: "Read `error`. An archive partition in use: a reader (a backup, an open transaction) holds a lock on `outbox_archive`.",
+    },
+    LogEvent {
+        name: "sweep_recovered",
+        levels: &[Level::INFO],
+        fields: &["what"],
+        meaning: "The periodic cleanup succeeds again.",
+        action: "Nothing to do.",
     },
 ];

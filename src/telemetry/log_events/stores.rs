@@ -76,8 +76,9 @@ const EVENTS: &[LogEvent] = &[
         name: "archive_partition_in_use",
         levels: &[Level::DEBUG],
         fields: &["day", "error"],
-        meaning: "An expired archive partition could not be emptied and dropped; the next sweep tries again.",
-        action: "Nothing to do.",
+        meaning: "An expired archive partition could not be emptied and dropped; the next sweep tries again. The page \
+                  counts as failed (`sweep_failed`).",
+        action: "Nothing to do: `sweep_failing` reports one that stays.",
     },
     LogEvent {
         name: "instance_lock_interrupted",

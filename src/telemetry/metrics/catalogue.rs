@@ -105,6 +105,9 @@ macro_rules! every_metric {
         spans_exported_total: IntCounter = "spans_exported_total" [] Spans NONE "Spans that the collector accepted.";
         spans_dropped_total: Family<IntCounter, 1> = "spans_dropped_total" ["reason"] Spans NONE "Spans that were dropped: the queue was full, or the collector did not take them.";
 
+        // Clean-up.
+        sweep_failures_total: Family<IntCounter, 1> = "sweep_failures_total" ["sweep"] Calls NONE "Failed pages of a periodic clean-up, by what it deletes: archive, keys (idempotency records), inbox, log (of the embedded broker) or sessions (of producers).";
+
         // The program.
         posthaste_build_info: Family<IntGauge, 2> = "posthaste_build_info" ["version", "commit"] Level NONE "1; its labels are the version and the commit that the program was built from.";
 

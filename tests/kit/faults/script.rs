@@ -48,6 +48,8 @@ pub enum Call {
     EvictAll,
     /// `Idempotency::begin`.
     BeginKey,
+    /// `OutboxStore::sweep`.
+    SweepArchive,
 }
 
 /// How a call fails or is delayed.

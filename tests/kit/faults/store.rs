@@ -137,7 +137,7 @@ impl OutboxStore for FaultyOutbox {
         self.script.around(Call::RowCounts, self.real.depth()).await
     }
     async fn sweep(&self, keep: Duration, limit: u32) -> Result<u64, Error> {
-        self.real.sweep(keep, limit).await
+        self.script.around(Call::SweepArchive, self.real.sweep(keep, limit)).await
     }
 }
 

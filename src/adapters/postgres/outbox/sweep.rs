@@ -6,8 +6,8 @@ use tokio_postgres::types::Type;
 
 use crate::connection::session::PooledSession;
 use crate::connection::sql_value::{get, seconds};
-use crate::connection::statement_error::{StatementResult, broken};
-use crate::schema::archive_days;
+use crate::connection::statement_error::{CommitStage, StatementResult, broken, statement_error};
+use crate::schema::archive_days::{self, DroppedDays};
 use crate::store::context::StoreContext;
 
 /// Below this retention whole days are too coarse, and the rows of daily partitions are deleted batch by batch as well.
@@ -43,6 +43,9 @@ const DELETE_EVENTS: &str = "WITH floor AS MATERIALIZED (SELECT least((SELECT mi
          (SELECT q.id FROM outbox q WHERE q.partition = l.partition ORDER BY q.id LIMIT 1) f))";
 
 /// Deletes archived rows older than `keep`, and returns their number.
+///
+/// # Errors
+/// Those of the statements, and, after everything else has been deleted, that a past day of the archive is in use.
 pub(crate) async fn sweep(context: &StoreContext, keep: Duration, limit: u32) -> StatementResult<u64> {
     let (age, limit) = (seconds(keep), i64::from(limit));
     let session = context.service_session().await?;
@@ -50,13 +53,19 @@ pub(crate) async fn sweep(context: &StoreContext, keep: Duration, limit: u32) ->
     let ahead = context.options.days_ahead;
     session.with_client(async |client| archive_days::create(client, ahead).await).await?;
     let past = seconds(keep.max(DROP_DAYS_AFTER));
-    let mut deleted = session.with_client(async |client| archive_days::drop_past(client, past).await).await?;
+    let DroppedDays { events: mut deleted, in_use } =
+        session.with_client(async |client| archive_days::drop_past(client, past).await).await?;
     let table = if by_batch { "outbox_archive" } else { "outbox_archive_default" };
     let rows = session.execute(&delete_batches(table), &[(&age, Type::FLOAT8), (&limit, Type::INT8)]).await?;
     deleted += rows.first().map(|row| get::<i64>(row, 0)).transpose()?.unwrap_or_default().unsigned_abs();
     let swept = delete_events(context, &session, limit).await?;
     // The caller continues as long as a full page is returned; a full page of events counts as one.
-    Ok(deleted.max(if swept { limit.unsigned_abs() } else { 0 }))
+    let page = deleted.max(if swept { limit.unsigned_abs() } else { 0 });
+    match in_use {
+        // Everything else is swept. The caller counts how long the day stays.
+        Some(error) if page < limit.unsigned_abs() => Err(statement_error(&error, CommitStage::BeforeCommit)),
+        _ => Ok(page),
+    }
 }
 
 /// Deletes events of one page. Returns whether the next page should follow at once.

@@ -50,16 +50,26 @@ pub(crate) async fn create(client: &Client, ahead: u32) -> Result<(), tokio_post
     Ok(())
 }
 
-/// Truncates and drops the days that ended at least `keep` seconds ago; returns the number of their events.
-pub(crate) async fn drop_past(client: &Client, keep: f64) -> Result<u64, tokio_postgres::Error> {
-    let mut deleted = 0;
+/// The days that a sweep dropped, and whether a reader kept another one.
+#[derive(Default)]
+pub(crate) struct DroppedDays {
+    /// Number of events of the dropped days.
+    pub(crate) events: u64,
+    /// Why the last day that is in use could not be emptied.
+    pub(crate) in_use: Option<tokio_postgres::Error>,
+}
+
+/// Truncates and drops the days that ended at least `keep` seconds ago. One that is in use does not keep the others.
+pub(crate) async fn drop_past(client: &Client, keep: f64) -> Result<DroppedDays, tokio_postgres::Error> {
+    let mut dropped = DroppedDays::default();
     for row in client.query_typed(PAST, &[(&keep, Type::FLOAT8)]).await? {
         let day: String = row.try_get(0)?;
         match truncate(client, &day).await {
-            Ok(rows) => deleted += rows,
+            Ok(events) => dropped.events += events,
             Err(error) => {
                 client.batch_execute("ROLLBACK").await?;
                 tracing::debug!(event = "archive_partition_in_use", day, error = %crate::connection::statement_error::describe(&error), "an archive partition is in use; the next sweep drops it");
+                dropped.in_use = Some(error);
                 continue;
             }
         }
@@ -68,7 +78,7 @@ pub(crate) async fn drop_past(client: &Client, keep: f64) -> Result<u64, tokio_p
             client.batch_execute("ROLLBACK").await?;
         }
     }
-    Ok(deleted)
+    Ok(dropped)
 }
 
 /// Counts the day's events and truncates it, in one transaction.

@@ -3,6 +3,7 @@ use std::time::Duration;
 
 use domain::Status;
 use kit::Factory;
+use ports::Error;
 use ports::operators::{Audit, OperatorOutcome, OutboxOperators, RowFilter};
 use ports::orders::OrderStore;
 use ports::outbox::{Claim, ClaimKind, OutboxStore};
@@ -95,11 +96,15 @@ async fn past_day_is_dropped_as_a_whole_and_a_reader_blocks_no_settlement() {
     let reader = database.client().await;
     reader.batch_execute("BEGIN; SELECT count(*) FROM outbox_archive").await.unwrap();
 
-    assert_eq!(OutboxStore::sweep(&store, DAY * 7, 10).await.unwrap(), 0, "the reader holds the day");
+    let in_use = OutboxStore::sweep(&store, DAY * 7, 10).await;
+    assert!(
+        matches!(&in_use, Err(Error::Unreachable(why)) if why.contains("lock timeout")),
+        "the reader holds the day: {in_use:?}"
+    );
     let started = std::time::Instant::now();
     let sweeping = OutboxStore::sweep(&store, DAY * 7, 10);
     let (swept, ()) = futures::join!(sweeping, send_one(&store, &make, &mut fence));
-    assert!(swept.is_ok() && started.elapsed() < kit::wait::scaled(Duration::from_secs(4)), "{:?}", started.elapsed());
+    assert!(swept.is_err() && started.elapsed() < kit::wait::scaled(Duration::from_secs(4)), "{:?}", started.elapsed());
     reader.batch_execute("COMMIT").await.unwrap();
 
     assert_eq!(OutboxStore::sweep(&store, DAY * 7, 10).await.unwrap(), 2);
