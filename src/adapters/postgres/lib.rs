@@ -96,6 +96,7 @@ mod idempotency {
 
 mod wake {
     mod wake_channel;
+    pub(crate) mod wake_listener;
     pub(crate) mod wake_tasks;
 }
 

@@ -103,6 +103,21 @@ const EVENTS: &[LogEvent] = &[
         action: "Nothing to do.",
     },
     LogEvent {
+        name: "wake_listener_interrupted",
+        levels: &[Level::WARN],
+        fields: &["error"],
+        meaning: "The PostgreSQL connection that listens for wake-ups broke or could not be opened. It is opened again; until then events of other \
+                  writers wait for the poll (`outbox.poll_interval`). It is logged once until it recovers.",
+        action: "Check PostgreSQL and the network if it repeats. Behind a pooler in transaction mode set `store.pooler`.",
+    },
+    LogEvent {
+        name: "wake_listener_regained",
+        levels: &[Level::INFO],
+        fields: &[],
+        meaning: "The instance listens for wake-ups again.",
+        action: "Nothing to do.",
+    },
+    LogEvent {
         name: "redis_unreachable",
         levels: &[Level::WARN],
         fields: &["error"],

@@ -1,10 +1,13 @@
 //! Wake-ups between instances by NOTIFY and LISTEN.
+use std::sync::Arc;
 use std::time::Duration;
 
 use ports::partitions::PartitionNo;
 use ports::partitions::wake::{WakeChannel, WakeUp};
 use postgres::{Options, Postgres};
+use telemetry::Metrics;
 
+use crate::proxy::Proxy;
 use crate::support::{Database, until};
 
 #[tokio::test]
@@ -43,6 +46,26 @@ async fn listener_reconnects_after_its_session_ended() {
         tokio::time::timeout(Duration::from_millis(100), b.notified()).await.ok()
     })
     .await;
+}
+
+#[tokio::test]
+async fn metric_shows_whether_the_listener_is_up() {
+    let database = Database::migrated().await;
+    let proxy = Proxy::to(&database.url).await;
+    let metrics = Arc::new(Metrics::new());
+    let url = proxy.url(&database.url).into();
+    let options = Options { url, metrics: Some(Arc::clone(&metrics)), ..database.options("a") };
+    let _store = Postgres::open(options).await.unwrap();
+    let becomes = async |value: i64| {
+        until("the gauge", async || (metrics.outbox_wake_listener_up.get() == value).then_some(())).await;
+    };
+
+    becomes(1).await;
+    proxy.down();
+    becomes(0).await;
+    proxy.up();
+    becomes(1).await;
+    assert_eq!(metrics.outbox_wake_listener_up.get(), 1);
 }
 
 #[tokio::test]

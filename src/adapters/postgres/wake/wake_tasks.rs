@@ -1,22 +1,18 @@
 //! The tasks behind the wake-ups: one sends NOTIFY, one LISTENs, one repeats those of writers in SQL. A notifying commit takes a lock of the whole server, so wake-ups are
 //! coalesced: the first is sent at once, those of the next few milliseconds as one.
 use std::sync::Arc;
-use std::time::Duration;
 
-use ports::partitions::wake::{CoalescedSet, SQL_WAKE_UP_COVERS, format_wake_ups, is_from_sql, parse_wake_ups};
-use tokio_postgres::Notification;
+use ports::partitions::wake::{CoalescedSet, SQL_WAKE_UP_COVERS, format_wake_ups};
 use tokio_postgres::types::Type;
 
 use crate::connection::background_tasks::BackgroundTasks;
 use crate::connection::connector::Connector;
 use crate::connection::sql_value::SqlValue;
 use crate::store::context::StoreContext;
+use crate::wake::wake_listener::WakeListener;
 
 /// Most wake-ups in one notification: 1,000, because the server takes less than 8,000 bytes.
 const WAKE_UPS_MAX: usize = 1_000;
-
-/// First and longest pause between two attempts to listen again.
-const RECONNECT_PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
 
 /// The wake-ups to send and those received.
 #[derive(Clone)]
@@ -38,7 +34,14 @@ impl WakeTasks {
         tasks.add(tokio::spawn(send(Arc::clone(context), Arc::clone(&outgoing))));
         let later = Arc::<CoalescedSet>::default();
         tasks.add(tokio::spawn(repeat(Arc::clone(&later), Arc::clone(&incoming))));
-        tasks.add(tokio::spawn(listen(connector.clone(), Arc::clone(context), Arc::clone(&incoming), later)));
+        let listener = WakeListener {
+            connector: connector.clone(),
+            context: Arc::clone(context),
+            channel: channel(context),
+            incoming: Arc::clone(&incoming),
+            later,
+        };
+        tasks.add(tokio::spawn(listener.run()));
         Self { outgoing: Some(outgoing), incoming }
     }
 }
@@ -69,35 +72,5 @@ async fn repeat(later: Arc<CoalescedSet>, incoming: Arc<CoalescedSet>) {
         let wake_ups = later.take().await;
         tokio::time::sleep(SQL_WAKE_UP_COVERS).await;
         incoming.add(wake_ups);
-    }
-}
-
-async fn listen(
-    connector: Connector,
-    context: Arc<StoreContext>,
-    incoming: Arc<CoalescedSet>,
-    later: Arc<CoalescedSet>,
-) {
-    let command = format!("LISTEN {}", channel(&context));
-    let mut pause = RECONNECT_PAUSES.0;
-    loop {
-        let (set, instance, partitions) = (Arc::clone(&incoming), context.options.instance.clone(), context.partitions);
-        let covers = Arc::clone(&later);
-        let receive = move |notification: Notification| {
-            let wake_ups = parse_wake_ups(notification.payload(), &instance, partitions);
-            if is_from_sql(notification.payload()) {
-                covers.add(wake_ups.iter().copied());
-            }
-            set.add(wake_ups);
-        };
-        if let Ok(mut connection) = connector.connect_listening("wakes", receive).await
-            && connection.client.batch_execute(&command).await.is_ok()
-        {
-            pause = RECONNECT_PAUSES.0;
-            // Returns when the connection breaks. Wake-ups until the next LISTEN are lost, and found by polls.
-            let _ = (&mut connection.driver).await;
-        }
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(RECONNECT_PAUSES.1);
     }
 }
