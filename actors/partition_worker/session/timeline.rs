@@ -145,7 +145,9 @@ impl TimelineGuard {
                 event = "store_timeline_changed",
                 timeline,
                 complete_until,
-                "the store is on a new timeline after a fail-over or a restore; no watermark is ahead of the store"
+                "the store is on a new timeline after a fail-over or a restore; no watermark is ahead of the store; in at-least-once mode \
+                 there are none: after an unplanned fail-over or a restore, orders and events after complete_until may be missing, and events \
+                 that were published after it may be published twice"
             );
             return;
         }

@@ -87,8 +87,11 @@ const EVENTS: &[LogEvent] = &[
         levels: &[Level::WARN],
         fields: &["timeline", "complete_until"],
         meaning: "The store is on a new timeline after a fail-over or a restore. All producer sessions were fenced. No watermark on \
-                  the broker shows a batch that the store lacks; in `at-least-once` mode there are none.",
-        action: "Nothing to do after a planned fail-over. Otherwise look for orders after `complete_until`.",
+                  the broker shows a batch that the store lacks, so none that was published is missing. In `at-least-once` mode there are no \
+                  watermarks: the store may have been rewound behind published batches.",
+        action: "Nothing to do after a planned fail-over. Otherwise look for orders after `complete_until`: those that were not published yet may be \
+                 missing. In `at-least-once` mode treat the store as rewound: orders and events after `complete_until` may be missing, also published \
+                 ones, and events that were published after it may be published twice.",
     },
     LogEvent {
         name: "store_timeline_accepted_elsewhere",
