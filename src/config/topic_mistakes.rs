@@ -12,12 +12,18 @@ use super::topics::TopicSettings;
 impl Config {
     /// The full names of all topics to which events are published or forwarded.
     pub fn all_topics(&self) -> Vec<String> {
-        all_topics(&self.topic()).into_iter().chain(self.further_topics()).collect()
+        self.order_topics().into_iter().chain(self.further_topics()).collect()
+    }
+
+    /// The full names of the topic of the orders, its retry topics and its dead letters; none where orders are disabled: nothing is published there
+    /// then, except by other instances that have them enabled.
+    fn order_topics(&self) -> Vec<String> {
+        if self.orders.enabled { all_topics(&self.topic()) } else { Vec::new() }
     }
 
     /// The full names of the topics beside those of the orders, with the retry topics and dead letters that they use.
     pub fn further_topics(&self) -> Vec<String> {
-        let own = all_topics(&self.topic());
+        let own = self.order_topics();
         let listed = self.topics.iter().flat_map(|(name, topic)| topic.topics(name));
         self.broker.topics.iter().cloned().chain(listed).fold(Vec::new(), |mut names, name| {
             if !own.contains(&name) && !names.contains(&name) {

@@ -65,6 +65,17 @@ fn rules_of_a_topic_reach_the_relay_and_the_topics_around_it_are_created() {
 }
 
 #[test]
+fn topics_of_the_orders_are_left_out_where_orders_are_disabled() {
+    let disabled = "[orders]\nenabled = false\n";
+    let names = |text: &str| load(&format!("{disabled}{text}"), &[]).all_topics();
+
+    assert_eq!(names("[topics.\"invoices\"]\n"), ["invoices"]);
+    assert_eq!(names("[broker]\ntopics = \"order.events\"\n"), ["order.events"], "unless they are named");
+    assert!(load(disabled, &[]).internal_topics().iter().any(|name| name == "order.events-dlt"), "none may write them");
+    assert_eq!(load("", &[]).all_topics(), outbox::topics::all_topics("order.events"));
+}
+
+#[test]
 fn topic_of_another_service_may_be_named_as_the_dead_letters_of_another_one() {
     let config = load("[broker]\ntopics = \"payments, payments-dlt, order.events-dlt\"\n", &[]);
 

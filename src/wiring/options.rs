@@ -179,6 +179,9 @@ pub(super) fn kafka(
     let (installation, clock) = (std::sync::Arc::clone(installation), std::sync::Arc::clone(clock));
     let mut options = kafka::Options::new(&config.broker.bootstrap_servers, installation, instance.clone(), clock);
     options.topic_prefix = config.broker.topic_prefix.clone();
+    if !config.orders.enabled {
+        options.event_topic = None;
+    }
     options.topic_partitions = config.broker.topic_partitions;
     options.partitions_by_topic = config.partitions_by_topic();
     options.further_topics = config.further_topics();

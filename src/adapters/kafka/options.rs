@@ -72,8 +72,8 @@ pub struct Options {
     pub clock: Arc<dyn Clock>,
     /// Prefix of every topic's name, without a separator of its own.
     pub topic_prefix: String,
-    /// The event topic, without the prefix.
-    pub event_topic: String,
+    /// The event topic, without the prefix; `None` where the installation has none and publishes to the further topics only.
+    pub event_topic: Option<String>,
     /// Full names of further topics to which events are published.
     pub further_topics: Vec<String>,
     /// Partitions of the event topic, its retry topics and its dead-letter topic.
@@ -132,7 +132,7 @@ impl Options {
             instance,
             clock,
             topic_prefix: String::new(),
-            event_topic: "order.events".into(),
+            event_topic: Some("order.events".into()),
             further_topics: Vec::new(),
             topic_partitions: 12,
             partitions_by_topic: HashMap::new(),
@@ -185,7 +185,17 @@ impl Options {
 
     /// The full names of the event topic, its retry topics and its dead-letter topic.
     fn around_event_topic(&self) -> impl Iterator<Item = String> {
-        topics::all_topics(&self.topic(&self.event_topic)).into_iter()
+        self.event_topic.iter().flat_map(|name| topics::all_topics(&self.topic(name)))
+    }
+
+    /// The full names of the topics that a probe checks: the event topic, if there is one, and the watermark topic.
+    pub(crate) fn probed_topics(&self) -> Vec<String> {
+        self.event_topic.iter().map(|name| self.topic(name)).chain([self.watermark_topic()]).collect()
+    }
+
+    /// The full name of a topic of which clients read metadata first.
+    pub(crate) fn first_topic(&self) -> String {
+        self.event_topic.as_ref().map_or_else(|| self.watermark_topic(), |name| self.topic(name))
     }
 
     /// The full names of all topics of the installation.

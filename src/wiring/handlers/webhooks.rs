@@ -72,7 +72,7 @@ pub(in crate::wiring) fn open(
         webhooks_max: config.webhooks.max,
         secret_overlap: config.webhooks.secret_overlap,
         topic_prefix: config.broker.topic_prefix.clone(),
-        own_topics: [config.topic()].into_iter().chain(config.external_topics()).collect(),
+        own_topics: config.orders.enabled.then(|| config.topic()).into_iter().chain(config.external_topics()).collect(),
     };
     Ok(Some(Arc::new(Webhooks::new(ports, options))))
 }

@@ -88,15 +88,14 @@ impl ClusterClient {
     /// Checks metadata, the leaders of the event and watermark topics, and the controller.
     pub(crate) async fn probe(&self) -> Result<ProbeReport, Error> {
         let started = Instant::now();
-        let events = self.options.topic(&self.options.event_topic);
-        for name in [&events, &self.options.watermark_topic()] {
-            match self.topic_layout(name)? {
+        for name in self.options.probed_topics() {
+            match self.topic_layout(&name)? {
                 Some(layout) if layout.has_leaders => {}
                 Some(_) => return Err(Error::Unreachable(format!("a partition of topic {name} has no leader"))),
                 None => return Err(Error::Broken(format!("topic {name} is missing"))),
             }
         }
-        self.check_controller(&events).await?;
+        self.check_controller(&self.options.first_topic()).await?;
         Ok(ProbeReport { latency: started.elapsed() })
     }
 
@@ -116,8 +115,7 @@ impl ClusterClient {
 
     /// The ids of the registered brokers.
     pub(crate) fn broker_ids(&self) -> Result<Vec<i32>, Error> {
-        let events = self.options.topic(&self.options.event_topic);
-        let metadata = self.clients.metadata.fetch_metadata(Some(&events), REQUEST_TIMEOUT);
+        let metadata = self.clients.metadata.fetch_metadata(Some(&self.options.first_topic()), REQUEST_TIMEOUT);
         let metadata = metadata.map_err(|error| self.map_err(&error, "reading the list of brokers"))?;
         Ok(metadata.brokers().iter().map(rdkafka::metadata::MetadataBroker::id).collect())
     }

@@ -36,7 +36,7 @@ impl RecordSender {
         let producer = BaseProducer::from_config_and_context(&config, DeliveryContext::new(Arc::clone(contact)))
             .map_err(|error| map_err(&error, action))?;
         let sender = Self { producer, own_topics: options.own_topics() };
-        let topic = options.topic(&options.event_topic);
+        let topic = options.first_topic();
         match sender.producer.client().fetch_metadata(Some(&topic), options.connect_timeout) {
             Ok(_) => contact.record_response(),
             Err(error) => return Err(map_err(&error, action)),

@@ -78,6 +78,27 @@ async fn missing_topic_of_another_service_does_not_refuse_the_relay() {
     probed.expect("the broker works");
 }
 
+/// As where the orders are disabled and the relay publishes for other services only.
+#[tokio::test]
+async fn installation_without_an_event_topic_creates_none_and_works() {
+    let mut options = options(&servers(), &TestClock::default());
+    (options.event_topic, options.further_topics) = (None, vec![options.topic("invoices")]);
+    let installation = Installation::of(Kafka::open(options.clone()).expect("opened"));
+    let kafka = &installation.kafka;
+
+    until_answered(TIMEOUT, || kafka.ensure_topics(&[])).await.expect("the topics have the right settings");
+    let session = until_answered(TIMEOUT, || kafka.open_session(0)).await;
+    let mut records = installation.records(&[("a", "1")]);
+    records[0].topic = options.further_topics[0].as_str().into();
+    installation.committed(&session.expect("opened"), batch(P0, 1, records)).await;
+
+    let probe = KafkaProbe(kafka.clone());
+    until_answered(TIMEOUT, || probe.check()).await.expect("the broker works");
+    let mut listed: Vec<String> = kafka.list().await.expect("listed").into_iter().map(|view| view.name).collect();
+    listed.sort();
+    assert_eq!(listed, [options.topic("invoices"), options.topic(WATERMARK_TOPIC)]);
+}
+
 /// The broker refuses the name.
 #[tokio::test]
 async fn unusable_topic_of_another_service_does_not_stop_the_creation_of_others() {

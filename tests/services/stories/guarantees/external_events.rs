@@ -12,7 +12,7 @@ use tokio_postgres::{Client, NoTls};
 
 use crate::harness::backend::Backend;
 use crate::harness::end_of_threads::EndOfThreads;
-use crate::harness::process::{Posthaste, run};
+use crate::harness::process::{Posthaste, command, finish, run};
 
 /// Longest wait for the relay after the writers have ended: a lease expires, and a partition is acquired.
 const WAIT_MAX: Duration = Duration::from_secs(60);
@@ -125,6 +125,12 @@ fn relay_serves_operators_and_no_orders() {
     for path in ["/admin/outbox", "/admin/dlt", "/console", "/metrics"] {
         assert!(relay.http.get(path, Some(&admin)).status < 400, "{path}");
     }
+    let listed = until("its topic exists", WAIT_MAX, || {
+        Some(run(&backend, &["topic", "list"]).1).filter(|listed| listed.contains("relay-watermarks"))
+    });
+    assert!(!listed.contains("order.events"), "the topics of the orders are not created: {listed}");
+    let doctor = || finish(command(&backend, &["doctor", "--json"]).env("POSTHASTE__ORDERS__ENABLED", "false"));
+    until("the doctor misses no topic", WAIT_MAX, || doctor().1.contains("none missing").then_some(()));
     assert!(relay.stop().success());
 }
 
