@@ -196,7 +196,7 @@ fn header(state: &HttpState, tab: &str, subject: &str, csrf: Option<&Markup>) ->
                 span id="live" class="live" role="status" {}
                 button type="button" id="theme" hidden { "Colours: auto" }
                 select id="period" hidden aria-label="Time between updates" {
-                    @for seconds in REFRESH_SECONDS { option value=(seconds * 1_000) { "every " (seconds) " s" } }
+                    @for seconds in REFRESH_SECONDS { option value=(seconds * 1_000) selected[seconds == 2] { "every " (seconds) " s" } }
                 }
                 button type="button" id="pause" hidden aria-pressed="false" { "Pause updates" }
                 span class="place" { "region " (options.region) " · instance " (options.instance) }
