@@ -115,7 +115,8 @@ mod tests {
     #[test]
     fn failed_read_returns_its_own_error_and_ends_its_transaction() {
         let sql = Connection::open_in_memory().expect("opened");
-        let failures: [(fn(&Connection) -> CommandResult<()>, &str); 3] = [
+        type Read = fn(&Connection) -> CommandResult<()>;
+        let failures: [(Read, &str); 3] = [
             (fail_after_own_rollback, "disk I/O error"),
             (|_| Err(broken("the row is damaged")), "the row is damaged"),
             (|_| panic!("a defect"), "a defect stopped the read"),
