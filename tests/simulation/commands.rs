@@ -127,7 +127,7 @@ async fn create_with_an_unknown_outcome_can_be_repeated_at_once_with_its_key() {
 
 /// The store has locked the key, and the shard dies before it receives the reply.
 #[tokio::test(start_paused = true)]
-async fn create_whose_shard_died_while_it_took_the_key_can_be_repeated_at_once() {
+async fn create_can_be_repeated_at_once_after_its_shard_died_while_taking_the_key() {
     for fault in [InjectedFault::SlowReply(Duration::from_secs(2)), InjectedFault::UnknownDone] {
         let environment = Environment::new();
         let process = environment.start().await;

@@ -85,7 +85,7 @@ pub(crate) struct DeadLetterRedrive {
 pub struct RefusalsBody {
     #[schema(example = 1)]
     count: u64,
-    /// The first 20.
+    /// At most 20 of them, in the order in which they were tried.
     dead_letters: Vec<RefusalBody>,
 }
 
@@ -96,7 +96,7 @@ struct RefusalBody {
     /// Partition and offset in the dead-letter topic.
     #[schema(example = "3/17")]
     position: String,
-    /// The broker's reason.
+    /// Why the broker refuses the record.
     reason: String,
 }
 

@@ -166,7 +166,7 @@ async fn an_acceptance_with_a_lost_reply_is_reported_once() {
 
 /// The store accepts the timeline, and every worker dies before the reply: no acquisition finds the change.
 #[tokio::test(start_paused = true)]
-async fn an_acceptance_whose_worker_died_is_reported_once_and_empties_the_cache() {
+async fn acceptance_is_reported_once_and_empties_the_cache_after_its_worker_died() {
     let (environment, mut ledger) = (Environment::new(), Ledger::default());
     let log = LogCapture::start();
     fail_over_after_twelve_events(&environment, &mut ledger).await;

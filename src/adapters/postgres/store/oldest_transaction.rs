@@ -17,7 +17,7 @@ macro_rules! age {
 }
 pub(crate) use age;
 
-/// Reads the age.
+/// Reads that age in a statement of its own, for the metric.
 pub(crate) const AGE: &str = concat!("SELECT ", age!());
 
 /// Time between two samples: the statement reads the state of every session of the server, and a scrape is rarely more frequent.

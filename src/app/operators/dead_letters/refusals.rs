@@ -9,7 +9,7 @@ const NAMED_MAX: usize = 20;
 pub struct RefusedDeadLetter {
     /// Its place in the dead-letter topic.
     pub position: DeadLetterPosition,
-    /// The broker's reason.
+    /// Why the broker refuses the record.
     pub reason: String,
 }
 
