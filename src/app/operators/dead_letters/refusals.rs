@@ -26,7 +26,7 @@ impl RefusedDeadLetters {
         Self { count, named }
     }
 
-    /// Adds one.
+    /// Counts a refused dead letter, and keeps it to name it if it is among the first.
     pub fn push(&mut self, refused: RefusedDeadLetter) {
         self.count += 1;
         if self.named.len() < NAMED_MAX {
