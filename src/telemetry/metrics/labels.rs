@@ -19,6 +19,7 @@ pub const LABELS: &[(&str, &str)] = &[
     ("region", "one: the region of the process"),
     ("result", "new and duplicate"),
     ("status", "states of an outbox row; HTTP statuses"),
+    ("sweep", "archive, keys, inbox, log and sessions"),
     (
         "topic",
         "the service's own topics and those of the configuration, retry topics and dead letters included; `other` for the rest",
