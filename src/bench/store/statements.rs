@@ -139,20 +139,20 @@ async fn store_and_broker(data: &impl ThrowawayData, store: StoreAndBroker) -> R
     }
     let mut consumed = 0;
     while consumed < moved {
-        let deliveries = member.poll(POLL_RECORDS_MAX, Duration::ZERO).await?;
-        if deliveries.is_empty() {
+        let messages = member.poll(POLL_RECORDS_MAX, Duration::ZERO).await?;
+        if messages.is_empty() {
             return Err(Error::new("fewer events were consumed than were published"));
         }
-        let decoded = deliveries.iter().filter_map(|delivery| Some((delivery, intake::decode(delivery).ok()?)));
-        let marks = decoded.map(|(delivery, decoded)| ProcessedEvent {
+        let decoded = messages.iter().filter_map(|message| Some((message, intake::decode(message).ok()?)));
+        let marks = decoded.map(|(message, decoded)| ProcessedEvent {
             event_id: decoded.event.event_id,
-            position: delivery.position.clone(),
+            position: message.position.clone(),
             effects: Vec::new(),
         });
         store.inbox.commit(NAME, marks.collect()).await?;
-        let positions: Vec<_> = deliveries.iter().map(|delivery| delivery.position.clone()).collect();
+        let positions: Vec<_> = messages.iter().map(|message| message.position.clone()).collect();
         member.acknowledge(&positions).await?;
-        consumed += deliveries.len() as u64;
+        consumed += messages.len() as u64;
     }
     Ok(moved as f64 / begin.elapsed().as_secs_f64())
 }

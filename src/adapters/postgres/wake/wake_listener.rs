@@ -33,13 +33,13 @@ impl WakeListener {
         loop {
             match self.connect().await {
                 Ok(mut connection) => {
-                    state.is_up();
+                    state.record_up();
                     pause = RECONNECT_PAUSES.0;
                     // Returns when the connection breaks. Wake-ups until the next LISTEN are lost, and found by polls.
                     let _ = (&mut connection.driver).await;
-                    state.is_down("the connection broke");
+                    state.record_down("the connection broke");
                 }
-                Err(error) => state.is_down(error),
+                Err(error) => state.record_down(error),
             }
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(RECONNECT_PAUSES.1);
@@ -70,14 +70,14 @@ struct ListenerState {
 }
 
 impl ListenerState {
-    fn is_up(&mut self) {
+    fn record_up(&mut self) {
         self.set_gauge(1);
         if std::mem::take(&mut self.is_lost) {
             tracing::info!(event = "wake_listener_regained", "the instance listens for wake-ups again");
         }
     }
 
-    fn is_down(&mut self, error: impl Display) {
+    fn record_down(&mut self, error: impl Display) {
         self.set_gauge(0);
         if !std::mem::replace(&mut self.is_lost, true) {
             tracing::warn!(

@@ -11,8 +11,8 @@ pub(super) async fn appended_records_are_visible_at_once_and_in_order<B: Backend
     let positions = backend.broker().append(records.clone()).await.expect("appended");
 
     let visible = given.visible().await;
-    assert_eq!(visible.iter().map(|delivery| &delivery.record).collect::<Vec<_>>(), records.iter().collect::<Vec<_>>());
-    assert_eq!(visible.into_iter().map(|delivery| delivery.position).collect::<Vec<_>>(), positions);
+    assert_eq!(visible.iter().map(|message| &message.record).collect::<Vec<_>>(), records.iter().collect::<Vec<_>>());
+    assert_eq!(visible.into_iter().map(|message| message.position).collect::<Vec<_>>(), positions);
 }
 
 pub(super) async fn an_append_is_all_or_nothing<B: Backend>(backend: &B) {

@@ -28,8 +28,8 @@ pub(super) async fn a_record_reads_back_exactly_as_it_was_published<B: Backend>(
 
     given.published(&session, given.batch(P0, 1, vec![record.clone()])).await;
 
-    let [delivery] = &given.visible().await[..] else { panic!("one record was published") };
-    assert_eq!(delivery.record, record);
+    let [message] = &given.visible().await[..] else { panic!("one record was published") };
+    assert_eq!(message.record, record);
 }
 
 pub(super) async fn every_row_is_returned_with_its_position<B: Backend>(backend: &B) {
@@ -44,7 +44,7 @@ pub(super) async fn every_row_is_returned_with_its_position<B: Backend>(backend:
     let visible = given.visible().await;
     for ((row, position), (wanted, record)) in positions.iter().zip(&batch.records) {
         let found =
-            visible.iter().find(|delivery| delivery.position == *position).expect("the record is at its position");
+            visible.iter().find(|message| message.position == *position).expect("the record is at its position");
         assert_eq!((row, &found.record), (wanted, record));
     }
 }
@@ -61,9 +61,9 @@ pub(super) async fn a_keys_records_are_in_the_order_of_the_batches<B: Backend>(b
             .await;
     }
 
-    let of_the_key = given.visible().await.into_iter().filter(|delivery| &*delivery.record.key == "k");
+    let of_the_key = given.visible().await.into_iter().filter(|message| &*message.record.key == "k");
     let seen: Vec<(Position, String)> =
-        of_the_key.map(|delivery| (delivery.position, value_text(&delivery.record))).collect();
+        of_the_key.map(|message| (message.position, value_text(&message.record))).collect();
     assert_eq!(seen.len(), 18);
     assert!(seen.is_sorted_by(|a, b| a.0 < b.0 && a.1 < b.1), "{seen:?}");
 }
@@ -80,9 +80,9 @@ pub(super) async fn a_key_has_the_topic_partition_that_javas_clients_choose<B: B
     let partitions = u32::try_from(view.partitions.len()).expect("few");
     let visible = given.visible().await;
     assert_eq!(visible.len(), 10);
-    for delivery in visible {
-        let key = &delivery.record.key;
-        assert_eq!(delivery.position.partition, topic_partition(key.as_bytes(), partitions), "{key}");
+    for message in visible {
+        let key = &message.record.key;
+        assert_eq!(message.position.partition, topic_partition(key.as_bytes(), partitions), "{key}");
     }
 }
 
