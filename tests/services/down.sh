@@ -13,7 +13,7 @@ for nested in "$1"/*/"$mark"; do
   "$scripts/down.sh" "$(dirname "$nested")" &
   jobs+=($!)
 done
-for service in postgres redis kafka; do
+for service in pgbouncer postgres redis kafka; do
   [ -d "$1/$service" ] || continue
   "$scripts/service.sh" drop "$service" "$1" &
   jobs+=($!)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs missing packages for the named parts of the tests (postgres, redis, kafka, chromium, openssl; all by default). Prints nothing when none is missing.
+# Installs missing packages for the named parts of the tests (postgres with pgbouncer, redis, kafka, chromium, openssl; all by default). Prints nothing when none is missing.
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=environment/common.sh
 . "$(dirname "${BASH_SOURCE[0]}")/environment/common.sh"
@@ -24,12 +24,15 @@ browser_programs() {
   command -v chromium || command -v chromium-browser || command -v google-chrome || command -v google-chrome-stable
 }
 
-# Prints what is missing, one a line: postgres, redis, java, mvn, chromium, openssl.
+# Prints what is missing, one a line: postgres, pgbouncer, redis, java, mvn, chromium, openssl.
 missing_programs() {
   local service
   for service in "$@"; do
     case $service in
-      postgres) postgres_programs >/dev/null || echo postgres ;;
+      postgres)
+        postgres_programs >/dev/null || echo postgres
+        command -v pgbouncer >/dev/null || echo pgbouncer
+        ;;
       redis) command -v redis-server >/dev/null && command -v redis-cli >/dev/null || echo redis ;;
       kafka)
         java_program >/dev/null || echo java
@@ -56,6 +59,7 @@ packages() {
   for program in $1; do
     case $program in
       postgres) echo postgresql ;;
+      pgbouncer) echo pgbouncer ;;
       redis) echo redis-server ;;
       java) java_package ;;
       mvn) echo maven ;;
@@ -80,7 +84,7 @@ as_root() {
 
 missing=$(missing_programs "$@")
 [ -n "$missing" ] || finish "$@"
-by_hand="please install $(tr '\n' ' ' <<<"$missing")yourself (on Debian: postgresql, redis-server, openjdk-17-jre-headless, maven, chromium, pkg-config, libssl-dev)"
+by_hand="please install $(tr '\n' ' ' <<<"$missing")yourself (on Debian: postgresql, pgbouncer, redis-server, openjdk-17-jre-headless, maven, chromium, pkg-config, libssl-dev)"
 command -v apt-get >/dev/null || die "apt-get is not available: $by_hand"
 root=()
 if [ "$(id -u)" != 0 ]; then
@@ -96,7 +100,7 @@ flock 9
 missing=$(missing_programs "$@")
 [ -n "$missing" ] || finish "$@"
 say "installing with apt-get: $(tr '\n' ' ' <<<"$missing")"
-[ ! -d /run/systemd/system ] || say "systemd may start Debian's PostgreSQL and Redis with them; the tests do not use those"
+[ ! -d /run/systemd/system ] || say "systemd may start Debian's PostgreSQL, PgBouncer and Redis with them; the tests do not use those"
 as_root apt-get update -qq 9>&-
 mapfile -t names < <(packages "$missing")
 as_root apt-get install -y -qq --no-install-recommends -o DPkg::Lock::Timeout=300 "${names[@]}" 9>&-

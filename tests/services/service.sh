@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Controls one temporary service: service.sh VERB postgres|redis|kafka FOLDER, where FOLDER is POSTHASTE_TEST_SERVICES.
+# Controls one temporary service: service.sh VERB postgres|pgbouncer|redis|kafka FOLDER, where FOLDER is POSTHASTE_TEST_SERVICES.
 #   start   on its previous data and port; returns when it responds       stop    gracefully
 #   kill    SIGKILL, also its children                                    pause   SIGSTOP: connections stay open
 #   resume  after a pause                                                 status  running, silent (exit 1) or stopped (3)
@@ -11,14 +11,16 @@ set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/environment/common.sh"
 # shellcheck source-path=SCRIPTDIR source=environment/ports.sh
 . "$here/ports.sh"
-usage() { die "usage: service.sh start|stop|kill|pause|resume|status postgres|redis|kafka FOLDER"; }
+usage() { die "usage: service.sh start|stop|kill|pause|resume|status postgres|pgbouncer|redis|kafka FOLDER"; }
 [ $# = 3 ] || usage
 verb=$1 service=$2
-case $service in postgres | redis | kafka) ;; *) usage ;; esac
+case $service in postgres | pgbouncer | redis | kafka) ;; *) usage ;; esac
 require_folder "$3"
 [ "$verb" != create ] || mkdir "$3/$service"
 cd "$3/$service" 2>/dev/null || die "$service does not belong to $3"
 # shellcheck source-path=SCRIPTDIR source=environment/postgres.sh
+. "$here/postgres.sh" # pgbouncer.sh uses its programs
+# shellcheck source=/dev/null
 . "$here/$service.sh"
 
 # Longest start, in tenths of a second: other work may use the processors.

@@ -6,7 +6,7 @@ cat <<END
 PostgreSQL, Redis and Apache Kafka run until you press Ctrl-C; then they and their data are removed.
 
 In another terminal, for the tests:
-$(for name in POSTGRES REDIS KAFKA SERVICES; do
+$(for name in POSTGRES PGBOUNCER REDIS KAFKA SERVICES; do
   name=POSTHASTE_TEST_$name
   [ -z "${!name:-}" ] || printf '  export %s=%q\n' "$name" "${!name}"
 done)
@@ -20,7 +20,7 @@ END
 if [ -n "${POSTHASTE_TEST_SERVICES:-}" ]; then
   cat <<END
 
-Stop, pause or kill one: tests/services/service.sh kill|start|stop|pause|resume|status postgres|redis|kafka $POSTHASTE_TEST_SERVICES
+Stop, pause or kill one: tests/services/service.sh kill|start|stop|pause|resume|status postgres|pgbouncer|redis|kafka $POSTHASTE_TEST_SERVICES
 END
 fi
 sleep infinity &

@@ -45,7 +45,7 @@ impl Database {
 /// Rows of a statement on any server, each column as text; NULL is the empty text.
 ///
 /// # Errors
-/// The client's, for example while the server starts.
+/// Returns the error of the client, for example while the server starts.
 pub fn query(url: &str, statement: &str) -> Result<Vec<Vec<String>>, Error> {
     Connection::new().query(url, statement)
 }

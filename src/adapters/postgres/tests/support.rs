@@ -30,9 +30,14 @@ pub fn url(database: &str) -> String {
     format!("{host}/{database}{options}")
 }
 
-/// The URL through a pooler in transaction mode, if the variable names one (`host:port`); otherwise unchanged.
+/// The URL through PgBouncer in transaction mode, which POSTHASTE_TEST_PGBOUNCER names (`host:port`).
+///
+/// # Panics
+/// If the variable is not set; the message names the command that starts one.
 pub fn pooled(url: &str) -> String {
-    let Ok(pooler) = std::env::var("POSTHASTE_TEST_PGBOUNCER") else { return url.to_string() };
+    let pooler = std::env::var("POSTHASTE_TEST_PGBOUNCER").unwrap_or_else(|_| {
+        panic!("POSTHASTE_TEST_PGBOUNCER is not set: run `make test`, or `make services` first, which starts PgBouncer")
+    });
     let (user, rest) = url.rsplit_once('@').expect("the URL names a user");
     let (_, path) = rest.split_once('/').expect("the URL names a database");
     format!("{user}@{pooler}/{path}")
@@ -67,6 +72,11 @@ impl Database {
         Self::copy_of("template0 ENCODING 'UTF8' LOCALE_PROVIDER icu ICU_LOCALE 'tr-TR'", false).await
     }
 
+    /// A database without a schema and without an encoding.
+    pub async fn ascii() -> Self {
+        Self::copy_of("template0 ENCODING 'SQL_ASCII' LOCALE 'C'", false).await
+    }
+
     /// A migrated database whose schema the test may change.
     pub async fn own() -> Self {
         Self::copy_of(template().await, false).await
@@ -98,7 +108,7 @@ impl Database {
         let tables = "DO $$ DECLARE t text; BEGIN
                FOR t IN SELECT tablename FROM pg_tables WHERE schemaname = 'public' AND tablename NOT LIKE 'outbox_archive_%'
                    AND tablename NOT IN ('posthaste_migration', 'installation') LOOP EXECUTE 'DELETE FROM ' || t; END LOOP;
-               UPDATE installation SET archive_forgotten = 0;
+               UPDATE installation SET archive_forgotten = 0, internal_topics = '{}';
                INSERT INTO outbox_lease (partition) SELECT generate_series(0, partitions - 1) FROM installation;
              END $$";
         client.batch_execute(tables).await.expect("tables can be emptied");
