@@ -143,6 +143,7 @@ pub(super) fn postgres(
     let mut options = postgres::Options::new(config.store.url.clone(), instance.clone());
     options.address = config.http.listen.to_string();
     options.partitions = config.outbox.partitions;
+    options.internal_topics = config.internal_topics();
     options.migrate = config.store.migrate;
     options.pool = config.store.pool;
     options.pooler = config.store.pooler;
@@ -277,5 +278,22 @@ mod tests {
         // The year 2200.
         assert!(first(7_258_118_400_000) < 1 << 53);
         assert_eq!((first(0), first(-5)), (1, 1));
+    }
+    /// Without watermarks a batch that is open after a crash is published again, so its settlement neither waits for the next cycle nor may be lost.
+    #[test]
+    fn settlements_are_deferred_and_not_flushed_only_where_watermarks_show_what_is_published() {
+        for (delivery, has_watermarks) in [(DeliveryKind::ExactlyOnce, true), (DeliveryKind::AtLeastOnce, false)] {
+            let mut config = Config::defaults();
+            config.broker.delivery = delivery;
+            let instance = InstanceId("a".into());
+
+            let relay = actors(&config, instance.clone(), ProducerSlots::Spread(1)).relay;
+            assert_eq!(relay.defers_settlement, has_watermarks, "{delivery:?}");
+            #[cfg(feature = "postgres")]
+            {
+                let store = postgres(&config, &instance, &telemetry::Metrics::new());
+                assert_eq!(store.flush_settlements, !has_watermarks, "{delivery:?}");
+            }
+        }
     }
 }

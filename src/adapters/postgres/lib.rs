@@ -29,6 +29,7 @@ mod orders {
 mod publish {
     pub(crate) mod adopt;
     mod event_store;
+    pub(crate) mod internal_topics;
     pub(crate) mod new_event;
     pub(crate) mod partition_moves;
     mod table_change;
@@ -106,6 +107,7 @@ mod schema {
     pub(crate) mod migration_files;
     pub(crate) mod migrations;
     pub(crate) mod own_schema;
+    pub(crate) mod table_wait;
     pub(crate) mod tables_without_type_check;
     pub mod throwaway;
 }

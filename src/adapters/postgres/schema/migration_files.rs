@@ -38,4 +38,5 @@ pub(crate) const FILES: &[MigrationFile] = &[
     migration!(16, "publish_with_any_collation"),
     migration!(17, "long_keys_and_header_names"),
     migration!(18, "headers_of_forwarded_records"),
+    migration!(19, "publish_refuses_internal_topics"),
 ];

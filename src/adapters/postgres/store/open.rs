@@ -12,6 +12,7 @@ use crate::orders::commit_queue::CommitQueue;
 use crate::orders::committer;
 use crate::outbox::rounds::relay_queue::RelayQueue;
 use crate::outbox::rounds::relay_rounds;
+use crate::publish::internal_topics;
 use crate::schema::{archive_days, migrations};
 use crate::store::context::{InstalledSchema, StoreContext};
 use crate::store::options::Options;
@@ -40,6 +41,9 @@ pub(crate) async fn for_service(options: Arc<Options>, connector: Connector) -> 
     }
     let tasks = BackgroundTasks::default();
     let name = InstanceIdLease::acquire(&connector, &context, &tasks).await?;
+    internal_topics::store(&context)
+        .await
+        .map_err(|error| PostgresOpenError::of_port(connector.location(), &error.into_port()))?;
     keys::release_held_keys(&context)
         .await
         .map_err(|error| PostgresOpenError::of_port(connector.location(), &error.into_port()))?;

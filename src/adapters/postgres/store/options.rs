@@ -23,6 +23,8 @@ pub struct Options {
     pub address: String,
     /// Number of partitions. Fixed at installation: a key must not change its partition while events of it are unsent.
     pub partitions: u32,
+    /// Topics that only the service writes, to which `posthaste.publish` refuses events. A service stores them when it opens the store.
+    pub internal_topics: Vec<String>,
     /// Whether opening applies missing migrations instead of refusing.
     pub migrate: bool,
     /// Whether a pooler in transaction mode (pgbouncer) is between client and server. Then no state is kept in a session: no LISTEN, no
@@ -117,6 +119,7 @@ impl Options {
             instance,
             address: String::new(),
             partitions: 64,
+            internal_topics: Vec::new(),
             migrate: false,
             pooler: false,
             notify: true,

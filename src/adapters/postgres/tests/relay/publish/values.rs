@@ -103,3 +103,17 @@ async fn header_of_the_relay_is_refused_in_a_database_of_any_collation() {
     }
     assert_eq!(columns(&client, "headers").await, [Some("{\"X-TENANT-ID\": \"1\"}".into())]);
 }
+
+#[tokio::test]
+async fn sessions_that_read_backslashes_as_escapes_publish_new_keys() {
+    let database = Database::migrated().await;
+    let client = database.client().await;
+    client.batch_execute("SET standard_conforming_strings = off; SET escape_string_warning = off").await.unwrap();
+    let publish = "SELECT posthaste.publish('customers', 'k', 'moved', 'x'::text)";
+    let publish_all =
+        r#"SELECT posthaste.publish_all('[{"topic": "customers", "key": "k2", "type": "t", "payload": 1}]')"#;
+    for statement in [publish, publish, publish_all] {
+        client.batch_execute(statement).await.expect(statement);
+    }
+    assert_eq!((numbers(&client, "k").await, numbers(&client, "k2").await), (vec![1, 2], vec![1]));
+}
