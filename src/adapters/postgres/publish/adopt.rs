@@ -96,8 +96,11 @@ pub enum AdoptError {
     /// The schema is older than the functions.
     #[error("the functions that publish do not exist: run `posthaste migrate up`")]
     NotInstalled,
-    /// The role may not create a trigger on the table.
-    #[error("this role may not create a trigger on {table}: GRANT TRIGGER ON {table} TO it ({reason})")]
+    /// The role may not create or drop the trigger or its function.
+    #[error(
+        "this role may not do that ({reason}); adopting needs TRIGGER on {table}, CREATE in the schema of the installation, and the ownership of \
+         the function of an earlier adoption; --release needs the ownership of both"
+    )]
     NotAllowed {
         /// The table with its schema.
         table: String,
@@ -305,8 +308,10 @@ async fn plan(client: &Client, adoption: &AdoptedTable) -> Result<(Table, Vec<St
         ),
         // A trigger fires without this right. With it, any role could publish by a trigger on a table of its own.
         format!("REVOKE ALL ON FUNCTION {function}() FROM PUBLIC"),
-        drop_trigger(name),
-        format!("CREATE TRIGGER posthaste_adopted AFTER INSERT ON {name} FOR EACH ROW EXECUTE FUNCTION {function}()"),
+        // OR REPLACE needs the right TRIGGER only, as the first adoption does; DROP TRIGGER needs the ownership of the table.
+        format!(
+            "CREATE OR REPLACE TRIGGER posthaste_adopted AFTER INSERT ON {name} FOR EACH ROW EXECUTE FUNCTION {function}()"
+        ),
     ];
     Ok((table, statements))
 }

@@ -188,6 +188,18 @@ async fn adopting_role_must_be_allowed_to_publish() {
 
     client.batch_execute("INSERT INTO shop.outbox VALUES (gen_random_uuid(), 'Order', '1', 't', '{}')").await.unwrap();
     assert_eq!(events(&client).await.len(), 1);
+
+    // The rights of the first adoption are enough for a later one, after a column has got another type.
+    let taken = format!(
+        "RESET ROLE; ALTER SCHEMA shop OWNER TO CURRENT_USER; ALTER TABLE shop.outbox OWNER TO CURRENT_USER; GRANT USAGE ON SCHEMA shop TO {role};
+         GRANT TRIGGER ON shop.outbox TO {role}; ALTER TABLE shop.outbox ALTER aggregateid TYPE varchar(40)"
+    );
+    client.batch_execute(&taken).await.unwrap();
+    adopt(&database.options("a"), &adoption()).await.expect("TRIGGER is enough");
+    let error = release_adopted(&database.options("a"), "shop.outbox").await.unwrap_err();
+    assert!(error.to_string().contains("--release needs the ownership"), "{error}");
+    client.batch_execute("INSERT INTO shop.outbox VALUES (gen_random_uuid(), 'Order', '1', 't', '{}')").await.unwrap();
+    assert_eq!(events(&client).await.len(), 2);
     let text = format!(
         "ALTER ROLE CURRENT_USER IN DATABASE {name} RESET role; DROP OWNED BY {role} CASCADE; DROP ROLE {role}"
     );
