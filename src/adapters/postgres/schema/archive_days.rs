@@ -91,7 +91,7 @@ async fn truncate(client: &Client, day: &str) -> Result<u64, tokio_postgres::Err
     let count = format!(
         "SELECT CASE WHEN pg_relation_size('{day}') < {COUNTED_MAX} THEN (SELECT coalesce(sum(events), 0)::int8 FROM {day})
            ELSE ((SELECT greatest(reltuples, 0)::numeric FROM pg_class WHERE oid = '{day}'::regclass)
-             * (SELECT avg(events) FROM (SELECT events FROM {day} LIMIT 10000) s))::int8 END"
+             * coalesce((SELECT avg(events) FROM (SELECT events FROM {day} LIMIT 10000) s), 0))::int8 END"
     );
     let rows: i64 = match client.query_typed(&count, &[]).await?.first() {
         Some(row) => row.try_get(0)?,
