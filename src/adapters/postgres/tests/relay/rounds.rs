@@ -110,6 +110,20 @@ async fn stale_and_expired_leases_fail_no_neighbour() {
 }
 
 #[tokio::test]
+async fn claim_of_a_partition_whose_batch_is_open_is_fenced_in_a_round() {
+    let mut fixture = RelayFixture::new().await;
+    fixture.create_in_all().await;
+    let open = fixture.claim_batch(0).await;
+    fixture.create(0, 1).await;
+
+    let claimed = fixture.together(fixture.fences.iter().take(2).map(|fence| claim(&fixture.store, fence, 100))).await;
+
+    assert!(matches!(claimed[..], [Ok(Claimed::Fenced), Ok(Claimed::Batch(_))]), "{claimed:?}");
+    let settled = fixture.store.settle(settlement(&fixture.fences[0], &open)).await.unwrap();
+    assert!(matches!(settled, FencedOutcome::Done { rows: 1, .. }), "the first batch is still open: {settled:?}");
+}
+
+#[tokio::test]
 async fn partitions_without_due_rows_learn_when_their_next_one_is_due() {
     let mut fixture = RelayFixture::new().await;
     fixture.create(0, 1).await;

@@ -4,8 +4,8 @@ use std::time::Duration;
 use kit::wait::scaled;
 use ports::Error;
 use ports::operators::{Audit, OperatorOutcome, OutboxOperators, RowFilter};
-use ports::outbox::{Claimed, FencedOutcome, OutboxStore, RowStatus};
-use ports::partitions::{InstanceId, LeaseFence, PartitionLeases};
+use ports::outbox::{Claim, ClaimKind, Claimed, FencedOutcome, OutboxStore, RowStatus};
+use ports::partitions::{InstanceId, LeaseFence, PartitionLeases, ProducerSessionId};
 use postgres::{Options, Postgres};
 
 use crate::proxy::{Cut, Proxy};
@@ -312,4 +312,35 @@ async fn redrive_reads_the_rows_of_a_partition_with_one_statement() {
     assert_eq!((parked, redriven), (40, OperatorOutcome::Done(39)));
     let requests = proxy.requests() - before;
     assert!(requests < 39, "{requests} requests");
+}
+
+/// A crash of the server that undid a claim would make its rows claimable again, although the broker may have committed them.
+#[tokio::test]
+async fn rounds_that_claim_wait_for_the_disk_also_where_settlements_need_not() {
+    let mut fixture = RelayFixture::new().await;
+    fixture.create_in_all().await;
+    let open = [fixture.claim_batch(0).await, fixture.claim_batch(1).await, fixture.claim_batch(2).await];
+    let proxy = Proxy::to(&fixture.database.url).await;
+    fixture.store.close().await.unwrap();
+    let url = proxy.url(&fixture.database.url).into();
+    fixture.store = reopened(Options { url, flush_settlements: false, ..fixture.database.options("a") }).await;
+    proxy.cut_at(b"synchronous_commit = off", Cut::BeforeRequest);
+
+    let plug = fixture.plug().await;
+    let mut claimed = Box::pin(claim(&fixture.store, &fixture.fences[3], 10));
+    let mut settled = Box::pin(fixture.store.settle(settlement(&fixture.fences[0], &open[0])));
+    assert!(futures::poll!(&mut claimed).is_pending());
+    assert!(futures::poll!(&mut settled).is_pending());
+    plug.commit().await;
+    let (claimed, settled) = tokio::join!(claimed, settled);
+    assert!(matches!((claimed, settled), (Ok(Claimed::Batch(_)), Ok(FencedOutcome::Done { .. }))));
+
+    let session = ProducerSessionId("session".into());
+    let next = Claim { fence: fixture.fences[1].clone(), session, limit: 10, kind: ClaimKind::Ordinary };
+    let both = fixture.store.settle_and_claim(settlement(&fixture.fences[1], &open[1]), next).await.unwrap();
+    assert!(matches!(both.settled, FencedOutcome::Done { .. }));
+    assert_eq!(proxy.cuts(), 0, "no transaction with a claim was without the wait");
+
+    let alone = fixture.store.settle(settlement(&fixture.fences[2], &open[2])).await;
+    assert_eq!(proxy.cuts(), 1, "a settlement alone is: {alone:?}");
 }
