@@ -120,7 +120,7 @@ async fn postgres(config: &Config) -> Vec<DependencyCheck> {
     };
     let (rows_are_live, dead_rows) = dead_rows::dead_rows(&report.dead_rows);
     let healthy = server.is_empty() && used + CONNECTIONS_RESERVE < connections_max;
-    vec![
+    let mut checks = vec![
         DependencyCheck::new("database", healthy, detail).with_latency(report.latency),
         DependencyCheck::new("commits", commits.is_empty(), others),
         clock(skew),
@@ -130,7 +130,21 @@ async fn postgres(config: &Config) -> Vec<DependencyCheck> {
         indexes(&report.missing_indexes),
         standbys(&report.standbys),
         adopted_tables(config).await,
-    ]
+    ];
+    checks.extend(encoding(&report.encoding));
+    checks
+}
+
+/// The problem of a database that an earlier version installed into without a check of its encoding; `None` where it is the right one.
+#[cfg(feature = "postgres")]
+fn encoding(encoding: &str) -> Option<DependencyCheck> {
+    let detail = || {
+        format!(
+            "the database has the encoding {encoding}: a text that is no UTF-8 stops the events of its partition; restore a dump into a database with \
+             ENCODING 'UTF8'"
+        )
+    };
+    (encoding != "UTF8").then(|| DependencyCheck::new("encoding", false, detail()))
 }
 
 /// Checks that no trigger function of an adopted table runs a cast that the table's owner has defined. A migration cannot rewrite every function of

@@ -52,9 +52,10 @@ const EVENTS: &[LogEvent] = &[
     LogEvent {
         name: "migration_waits",
         levels: &[Level::WARN],
-        fields: &["version", "name"],
-        meaning: "A migration of PostgreSQL needs a table that an open transaction has locked. It is rolled back after half a second, so that others \
-                  go on, and tried again every second until that transaction ends.",
+        fields: &["version", "name", "vacuumed"],
+        meaning: "A migration of PostgreSQL needs a table that an open transaction, or VACUUM (`vacuumed`), has locked. It is rolled back after half a \
+                  second, so that others go on, and tried again every second until that ends. Every 30 s one attempt waits long enough for \
+                  PostgreSQL to cancel an autovacuum.",
         action: "End the transaction if it is forgotten: `pg_stat_activity` shows the oldest by `xact_start`.",
     },
     LogEvent {

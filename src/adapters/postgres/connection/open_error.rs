@@ -65,6 +65,16 @@ pub enum PostgresOpenError {
         /// The number of the migration.
         version: u32,
     },
+    /// The database has another encoding than UTF-8: install into one that is created with `ENCODING 'UTF8' TEMPLATE template0`.
+    #[error(
+        "{location} has the encoding {encoding}, but event texts need UTF8; create the database with CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0"
+    )]
+    NotUtf8 {
+        /// Host, port and database.
+        location: String,
+        /// The encoding, as `server_encoding` shows it.
+        encoding: String,
+    },
     /// The configured number of partitions differs from the installation's, which never changes.
     #[error(
         "outbox.partitions is {configured}, but {location} was installed with {installed}; keep {installed}, or drain and install anew"
@@ -117,6 +127,7 @@ impl PostgresOpenError {
             PostgresOpenError::Url { .. }
                 | PostgresOpenError::Roots { .. }
                 | PostgresOpenError::MissingMigrations { .. }
+                | PostgresOpenError::NotUtf8 { .. }
                 | PostgresOpenError::PartitionsChanged { .. }
         )
     }

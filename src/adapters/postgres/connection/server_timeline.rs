@@ -55,7 +55,7 @@ const NOTICE: &str = concat!(
 /// Whether the role may read the server's timeline, on a server that has one.
 ///
 /// # Errors
-/// Those of a connection, and a server in recovery.
+/// Fails as a connection does, and if the server is in recovery.
 pub(crate) async fn is_readable(client: &Client, location: &str) -> Result<bool, PostgresOpenError> {
     match client.query_typed(PRESENT, &[]).await {
         Ok(_) => Ok(true),

@@ -45,7 +45,7 @@ const DELETE_EVENTS: &str = "WITH floor AS MATERIALIZED (SELECT least((SELECT mi
 /// Deletes archived rows older than `keep`, and returns their number.
 ///
 /// # Errors
-/// Those of the statements, and, after everything else has been deleted, that a past day of the archive is in use.
+/// Returns the error of a statement, or, after everything else has been deleted, that a past day of the archive is in use.
 pub(crate) async fn sweep(context: &StoreContext, keep: Duration, limit: u32) -> StatementResult<u64> {
     let (age, limit) = (seconds(keep), i64::from(limit));
     let session = context.service_session().await?;

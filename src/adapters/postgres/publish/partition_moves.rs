@@ -11,7 +11,7 @@ use crate::store::options::Options;
 /// event is past its retention. False for a table that does not exist.
 ///
 /// # Errors
-/// Those of a connection and of a query.
+/// Fails as a connection or a query does.
 pub async fn rows_can_change_partition(options: &Options, table: &str) -> Result<bool, AdoptError> {
     let connection = Connector::new(Arc::new(options.clone()))?.connect("adopt").await?;
     let text = "SELECT relkind = 'p' OR relispartition FROM pg_class WHERE oid = to_regclass($1)";

@@ -6,18 +6,13 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Error};
 
-use crate::schema::migrations::{RETRY_PAUSE, TABLE_WAIT};
+use crate::schema::table_wait::{RETRY_PAUSE, TABLE_WAIT, VACUUM_LOCK, VACUUM_WAIT};
 
 /// The locks that other transactions hold on a table or one of its partitions.
 const HELD: &str = "FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
      WHERE l.locktype = 'relation' AND l.granted AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
        AND l.pid IS DISTINCT FROM pg_backend_pid()
        AND (l.relation = to_regclass($1) OR l.relation IN (SELECT relid FROM pg_partition_tree(to_regclass($1))))";
-/// The lock of autovacuum while it works on a table. A role without pg_read_all_stats cannot see which process is autovacuum's.
-const VACUUM_LOCK: &str = "l.mode = 'ShareUpdateExclusiveLock'";
-/// How long a change waits when autovacuum works on the table: PostgreSQL cancels it for a transaction that has waited for deadlock_timeout. Not for
-/// one that waits for less, and not while it prevents the wraparound of transaction ids.
-const VACUUM_WAIT: &str = "SELECT set_config('lock_timeout', (setting::int + 500)::text, true) FROM pg_settings WHERE name = 'deadlock_timeout'";
 
 /// Runs the statements, which change the trigger of this table, in one transaction. While another transaction uses the table it is rolled back, so
 /// that writers pass, and tried again until the limit is reached. One of the attempts waits longer if autovacuum may be what uses the table.

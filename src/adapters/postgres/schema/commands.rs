@@ -10,7 +10,7 @@ use crate::store::options::Options;
 /// Lists the migrations that the database has applied or lacks, oldest first. Changes nothing.
 ///
 /// # Errors
-/// The same as of [`crate::Postgres::open`].
+/// Fails as [`crate::Postgres::open`] does.
 pub async fn migration_status(options: &Options) -> Result<Vec<MigrationStatus>, PostgresOpenError> {
     let connector = Connector::new(Arc::new(options.clone()))?;
     let connection = connector.connect("migrate").await?;

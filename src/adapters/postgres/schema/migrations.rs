@@ -11,16 +11,12 @@ use crate::connection::open_error::PostgresOpenError;
 use crate::connection::sql_value;
 use crate::schema::migration_files::FILES;
 use crate::schema::own_schema;
+use crate::schema::table_wait::{self, RETRY_PAUSE, TABLE_WAIT, VACUUM_WAIT};
 
 /// The key of the advisory lock under which one process at a time migrates: "phst" and a number.
 const LOCK: i64 = 0x7068_7374_0001;
 
-/// How long a change of the schema waits for a table that others use. Statements that need the table after it queue behind it, so it gives up after this time,
-/// is rolled back, lets them pass and tries again.
-pub(crate) const TABLE_WAIT: &str = "SET LOCAL lock_timeout = '500ms'";
-/// The pause between two such attempts.
-pub(crate) const RETRY_PAUSE: Duration = Duration::from_secs(1);
-/// How often an operator is reminded of a migration that waits.
+/// How often an operator is reminded of a migration that waits, and how often one waits until autovacuum is cancelled.
 const REMINDER: Duration = Duration::from_secs(30);
 
 /// A migration and whether it was applied.
@@ -83,12 +79,16 @@ pub(crate) async fn apply(
     loop {
         let pending = status(client, location).await?.into_iter().find(|migration| migration.applied_at.is_none());
         let Some(pending) = pending else { return Ok(done) };
-        match apply_one(client, &pending, partitions).await {
+        if pending.version == 1 {
+            require_utf8(client, location).await?;
+        }
+        match apply_one(client, &pending, partitions, waiting.next).await {
             Ok(true) => done.push(pending),
             Ok(false) => {}
             Err(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => {
                 client.batch_execute("ROLLBACK").await.map_err(|error| PostgresOpenError::of(location, &error))?;
-                waiting.report(&pending);
+                let vacuumed = table_wait::own_tables_are_vacuumed(client).await;
+                waiting.report(&pending, vacuumed.map_err(|error| PostgresOpenError::of(location, &error))?);
                 tokio::time::sleep(RETRY_PAUSE).await;
             }
             Err(error) => {
@@ -100,34 +100,52 @@ pub(crate) async fn apply(
     }
 }
 
-/// Reports a migration that waits for a table, at once and then every [`REMINDER`].
-#[derive(Default)]
+/// Reports a migration that waits for a table, at once and then every [`REMINDER`]; then its next attempt also waits long enough for PostgreSQL to
+/// cancel an autovacuum.
 struct TableWait {
     reported: Option<(u32, Instant)>,
+    /// The statement that sets how long the next attempt waits for a table.
+    next: &'static str,
+}
+
+impl Default for TableWait {
+    fn default() -> Self {
+        Self { reported: None, next: TABLE_WAIT }
+    }
 }
 
 impl TableWait {
-    fn report(&mut self, pending: &MigrationStatus) {
+    fn report(&mut self, pending: &MigrationStatus, vacuumed: bool) {
         let now = Instant::now();
+        self.next = TABLE_WAIT;
         if self.reported.is_some_and(|(version, at)| version == pending.version && now - at < REMINDER) {
             return;
         }
         self.reported = Some((pending.version, now));
+        if vacuumed {
+            self.next = VACUUM_WAIT;
+        }
         tracing::warn!(
             event = "migration_waits",
             version = pending.version,
             name = pending.name,
-            "A migration needs a table that a transaction has locked; it is tried again until that transaction ends"
+            vacuumed,
+            "A migration needs a table that a transaction or VACUUM has locked; it is tried again until that ends"
         );
     }
 }
 
-/// Applies one migration; returns false if another process applied it first.
-async fn apply_one(client: &Client, pending: &MigrationStatus, partitions: u32) -> Result<bool, tokio_postgres::Error> {
+/// Applies one migration; returns false if another process applied it first. `table_wait` sets how long it waits for a table in use.
+async fn apply_one(
+    client: &Client,
+    pending: &MigrationStatus,
+    partitions: u32,
+    table_wait: &str,
+) -> Result<bool, tokio_postgres::Error> {
     // The lock belongs to the transaction, so it works behind a pooler too. It may wait for another process's long migration.
     client.batch_execute("BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0").await?;
     client.query_typed("SELECT pg_advisory_xact_lock($1)", &[(&LOCK, Type::INT8)]).await?;
-    client.batch_execute(TABLE_WAIT).await?;
+    client.batch_execute(table_wait).await?;
     client.batch_execute(&own_schema::first("posthaste_migration")).await?;
     client
         .batch_execute(
@@ -154,6 +172,15 @@ async fn apply_one(client: &Client, pending: &MigrationStatus, partitions: u32) 
     }
     client.batch_execute("COMMIT").await?;
     Ok(true)
+}
+
+/// Refuses to install into a database of another encoding than UTF-8: it accepts texts that the server cannot send to a client that reads UTF-8, so
+/// that one such event would stop its partition.
+async fn require_utf8(client: &Client, location: &str) -> Result<(), PostgresOpenError> {
+    let failed = |error: tokio_postgres::Error| PostgresOpenError::of(location, &error);
+    let rows = client.query_typed("SELECT current_setting('server_encoding')", &[]).await.map_err(failed)?;
+    let encoding: String = rows.first().map_or_else(|| Ok(String::new()), |row| row.try_get(0)).map_err(failed)?;
+    if encoding == "UTF8" { Ok(()) } else { Err(PostgresOpenError::NotUtf8 { location: location.into(), encoding }) }
 }
 
 /// Writes the number of partitions and their lease rows, which never change.

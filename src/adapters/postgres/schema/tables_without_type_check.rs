@@ -15,7 +15,7 @@ const TABLES: &str =
 /// types of the columns. [`crate::adopt`] corrects it.
 ///
 /// # Errors
-/// As of [`crate::Postgres::open`]; the database lacks migration V16.
+/// Fails as [`crate::Postgres::open`] does, and if the database lacks migration V16.
 pub async fn tables_without_type_check(options: &Options) -> Result<Vec<(String, String)>, PostgresOpenError> {
     let connector = Connector::new(Arc::new(options.clone()))?;
     let connection = connector.connect("adopted").await?;

@@ -48,7 +48,7 @@ impl Postgres {
     /// receives no wake-ups.
     ///
     /// # Errors
-    /// The same as of [`Postgres::open`].
+    /// Fails as [`Postgres::open`] does.
     pub async fn open_for_operator(options: Options) -> Result<Self, PostgresOpenError> {
         Self::open_on_own_threads(Options { migrate: false, ..options }, open::for_operator).await
     }

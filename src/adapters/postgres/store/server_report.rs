@@ -22,6 +22,8 @@ use crate::store::postgres::Postgres;
 pub struct ServerReport {
     /// The server's version, as `server_version` shows it.
     pub version: String,
+    /// The encoding of the database. Only UTF8 can be installed into; earlier versions did not check it.
+    pub encoding: String,
     /// The server's clock while it ran the statement.
     pub now: Timestamp,
     /// Time from sending the statement to its reply.
@@ -93,7 +95,8 @@ const REPORT: &str = concat!(
      (SELECT count(*) FROM standby WHERE sync_state <> 'async'), (SELECT count(*) FROM standby WHERE sync_state IS NULL),
      ARRAY (SELECT slot_name::text FROM idle ORDER BY slot_name), ARRAY (SELECT bytes FROM idle ORDER BY slot_name),
      ARRAY (SELECT name FROM unnest($1::text[]) name WHERE NOT EXISTS (SELECT FROM pg_index i
-       WHERE i.indexrelid = to_regclass(quote_ident(name)) AND i.indisvalid) ORDER BY name)"
+       WHERE i.indexrelid = to_regclass(quote_ident(name)) AND i.indisvalid) ORDER BY name),
+     current_setting('server_encoding')"
 );
 
 /// The session of this statement sets nothing itself, so that it has what other programs get: this program's own sessions turn
@@ -143,6 +146,7 @@ async fn report(context: &StoreContext, weak_settings: Vec<WeakSetting>) -> Stat
         dead_rows,
         idle_slots: slots.into_iter().zip(bytes.into_iter().map(i64::unsigned_abs)).collect(),
         missing_indexes: get(row, 10)?,
+        encoding: get(row, 11)?,
         connections: (get::<i64>(row, 3)?.unsigned_abs(), get::<i64>(row, 4)?.unsigned_abs()),
         standbys: StandbyReport {
             asynchronous: get(row, 5)?,

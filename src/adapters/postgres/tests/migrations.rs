@@ -1,8 +1,12 @@
 //! Migrations: forward only, applied once, and only on request.
+use std::time::Duration;
+
 use futures::future::join_all;
+use kit::wait::scaled;
 use postgres::{Options, Postgres, PostgresOpenError, migrate, migration_status};
 
-use crate::support::Database;
+use crate::relay::migration_files::database_of_version;
+use crate::support::{Database, until_within};
 
 #[tokio::test]
 async fn empty_database_is_refused_with_the_command_that_migrates_it() {
@@ -34,12 +38,49 @@ async fn migrations_are_applied_once_and_opening_may_apply_them() {
     let applied = migrate(&options).await.unwrap();
 
     let versions: Vec<u32> = applied.iter().map(|migration| migration.version).collect();
-    assert_eq!(versions, (1..=18).collect::<Vec<u32>>());
+    assert_eq!(versions, (1..=19).collect::<Vec<u32>>());
     assert_eq!(migrate(&options).await.unwrap(), []);
     let seen = migration_status(&options).await.unwrap();
     assert!(seen.iter().all(|migration| migration.applied_at.is_some() && migration.checksum.len() == 64));
     let store = Postgres::open(Options { migrate: true, ..options }).await.unwrap();
     assert_eq!((store.partitions(), store.installation().len()), (crate::support::PARTITIONS, 36));
+}
+
+#[tokio::test]
+async fn database_that_is_not_utf_8_is_refused_before_anything_is_installed() {
+    let database = Database::ascii().await;
+
+    let refused = migrate(&database.options("a")).await.unwrap_err();
+
+    assert!(matches!(&refused, PostgresOpenError::NotUtf8 { encoding, .. } if encoding == "SQL_ASCII"), "{refused}");
+    assert!(refused.is_config() && refused.to_string().contains("ENCODING 'UTF8'"), "{refused}");
+    let tables = "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'";
+    let count: i64 = database.client().await.query_one(tables, &[]).await.unwrap().get(0);
+    assert_eq!(count, 0);
+}
+
+/// Autovacuum looks at a database once a minute, and needs minutes for this table.
+#[tokio::test]
+async fn migration_is_applied_while_autovacuum_works_on_its_table() {
+    let database = database_of_version(11).await;
+    let client = database.client().await;
+    let settings = "ALTER TABLE outbox_event SET (autovacuum_vacuum_threshold = 0, autovacuum_vacuum_cost_delay = 100,
+        autovacuum_vacuum_cost_limit = 1)";
+    client.batch_execute(settings).await.unwrap();
+    let rows = "INSERT INTO outbox_event (event_id, key, partition, sequence, occurred_at, hlc_millis, hlc_counter, type, topic, region, payload)
+        SELECT gen_random_uuid(), gen_random_uuid(), 0, 1, now(), 0, 0, 't', 't', '', 'x' FROM generate_series(1, 20000)";
+    client.batch_execute(rows).await.unwrap();
+    client.batch_execute("DELETE FROM outbox_event; SELECT pg_stat_force_next_flush()").await.unwrap();
+    let works = "SELECT 1 FROM pg_locks l JOIN pg_stat_activity a USING (pid)
+        WHERE l.relation = 'outbox_event'::regclass AND a.backend_type = 'autovacuum worker' AND l.granted";
+    let limit = Duration::from_secs(180);
+    until_within(limit, "autovacuum works on the table", async || client.query_opt(works, &[]).await.unwrap()).await;
+
+    let options = database.options("a");
+    let applied = tokio::time::timeout(scaled(Duration::from_secs(20)), migrate(&options)).await;
+
+    let applied = applied.expect("not after minutes").unwrap();
+    assert_eq!(applied.first().map(|migration| migration.version), Some(12));
 }
 
 #[tokio::test]
@@ -63,7 +104,7 @@ async fn concurrent_migrations_apply_each_step_once() {
     let results = join_all((0..6).map(|_| migrate(&options))).await;
 
     let applied: usize = results.into_iter().map(|applied| applied.unwrap().len()).sum();
-    assert_eq!(applied, 18, "each step once");
+    assert_eq!(applied, 19, "each step once");
 }
 
 #[tokio::test]
