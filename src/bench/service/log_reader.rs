@@ -26,6 +26,8 @@ impl LogReader {
                 if line.contains("batch_acknowledged") {
                     // Fails if the bench has dropped the service.
                     let _ = acknowledged.send(line);
+                } else if is_problem(&line) {
+                    eprintln!("bench: the service logged {line}");
                 } else if let Some(address) = listening_address(&line)
                     && let Some(listens) = listens.take()
                 {
@@ -50,6 +52,15 @@ impl LogReader {
         ages.sort_by(f64::total_cmp);
         ages
     }
+}
+
+/// A warning, an error, the notice of lines that the service has lost, or a batch whose acknowledgement it did not receive: all of them explain a
+/// figure that is missing or odd.
+fn is_problem(line: &str) -> bool {
+    let event: Value = serde_json::from_str(line).unwrap_or_default();
+    let is_serious =
+        matches!(event["level"].as_str(), Some("WARN" | "ERROR")) && event["event"] != "development_secret";
+    is_serious || event["event"] == "batch_resolved"
 }
 
 fn listening_address(line: &str) -> Option<SocketAddr> {
