@@ -20,7 +20,7 @@ use crate::system::options::Options;
 /// Time between two samples.
 const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
 /// Time between two readings of the pool's saturation. A connection is in use for about a millisecond: only the average of many readings
-/// distinguishes a pool that copes from one that is exhausted.
+/// distinguishes a pool that has free connections from one that is exhausted.
 const SATURATION_INTERVAL: Duration = Duration::from_millis(100);
 /// Longest wait for a consumer's lag; without any reply the last known lag remains.
 const ASK_DEADLINE: Duration = Duration::from_millis(500);

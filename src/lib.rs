@@ -68,7 +68,7 @@ pub async fn start(config: Config) -> Result<Service, StartError> {
 /// As [`start`], with handlers of the caller: `register` receives the configured handlers and returns those that consume the events.
 ///
 /// # Errors
-/// As of [`start`]; `register` is not called when the configured URLs are unusable.
+/// Fails as [`start`] does; `register` is not called when the configured URLs are unusable.
 pub async fn start_with(config: Config, register: impl FnOnce(Handlers) -> Handlers) -> Result<Service, StartError> {
     let begun = Instant::now();
     let wired = wiring::wire(&config, register).await?;

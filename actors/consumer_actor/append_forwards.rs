@@ -15,7 +15,7 @@ impl GroupConsumer {
     /// Appends the records that the broker accepts, and dead-letters those that it permanently refuses.
     ///
     /// # Errors
-    /// The broker's, if it may accept the records later. It may have appended some: their topic then contains them twice, as after any
+    /// Returns the broker's error if it may accept the records later. It may have appended some: their topic then contains them twice, as after any
     /// repeated poll.
     pub(super) async fn append_forwards(
         &self,

@@ -18,7 +18,7 @@ pub trait ConsumerPoll: Send + Sync {
     /// One poll; joins the group first if there is no membership. Returns the membership for the next poll.
     ///
     /// # Errors
-    /// A port's; no message of the poll is acknowledged then, so all are delivered again.
+    /// Returns the error of a port; no message of the poll is acknowledged then, so all are delivered again.
     async fn poll_once(
         &self,
         member: Option<Arc<dyn GroupMember>>,

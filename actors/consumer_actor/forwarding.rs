@@ -30,7 +30,7 @@ impl GroupConsumer {
     /// due, a partition pauses: no task sleeps, and nothing behind that message is acknowledged.
     ///
     /// # Errors
-    /// The broker's, where a partition could not be paused.
+    /// Returns the broker's error if a partition could not be paused.
     pub async fn due<'a>(
         &self,
         member: &dyn GroupMember,
@@ -95,7 +95,7 @@ impl GroupConsumer {
     /// Sends a message behind an earlier one of its key that is being retried. Returns whether there is one.
     ///
     /// # Errors
-    /// The store's, which knows the detours.
+    /// Returns the error of the store, which keeps the detours.
     pub async fn wait_for_earlier(
         &self,
         message: &ConsumerRecord,

@@ -65,7 +65,7 @@ impl GroupConsumer {
     /// acknowledged, and no detour ends then: the partition's next member receives them again.
     ///
     /// # Errors
-    /// A port's. Messages that are not acknowledged then are delivered again; a detour without its end ends with the next message of its key.
+    /// Returns the error of a port. Messages that are not acknowledged then are delivered again; a detour without its end ends with the next message of its key.
     pub async fn apply(&self, decisions: Decisions, member: &dyn GroupMember) -> Result<(), Error> {
         let Decisions { processed, forward, mut detours, acknowledge, counts, failed: _ } = decisions;
         if !processed.is_empty() {

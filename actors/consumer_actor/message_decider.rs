@@ -29,7 +29,7 @@ pub trait MessageDecider: Send + Sync {
     /// Decides on a message, after those of its key before it; `decisions` has those of this poll. Its acknowledgement is added afterwards.
     ///
     /// # Errors
-    /// A port's; no message of the poll is acknowledged then.
+    /// Returns the error of a port; no message of the poll is acknowledged then.
     async fn decide(&self, message: &ConsumerRecord, decisions: &mut Decisions) -> Result<(), Error>;
 }
 

@@ -26,7 +26,7 @@ pub trait PollProcessor: Send + Sync {
     /// Processes the messages of a poll, at least one, and acknowledges them. Returns the number of those that failed by themselves.
     ///
     /// # Errors
-    /// A port's; no message of the poll is acknowledged then, so all are delivered again.
+    /// Returns the error of a port; no message of the poll is acknowledged then, so all are delivered again.
     async fn process(
         &self,
         begun: Self::PollState,

@@ -98,7 +98,7 @@ impl ProducerSessions {
     /// Selects the session for a claim of this partition, and opens it if it is not open.
     ///
     /// # Errors
-    /// The broker's; the slot stays closed.
+    /// Returns the broker's error; the slot stays closed.
     pub async fn claim(&self, partition: PartitionNo) -> Result<ProducerClaim, BrokerFailure> {
         let (slot, mut turn) = match &self.turns {
             None => (partition.0 as usize % self.slots.len(), None),

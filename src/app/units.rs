@@ -7,7 +7,7 @@ const DURATION_MAX_MS: u64 = 36_500 * 86_400_000;
 /// Parses `250ms`, `5s`, `10m`, `1h`, `7d` or a bare `0`, at most 36500 days.
 ///
 /// # Errors
-/// The accepted forms, worded to follow "must be".
+/// The accepted forms, as the end of a sentence with "must be".
 pub fn duration(text: &str) -> Result<Duration, String> {
     if text == "0" {
         return Ok(Duration::ZERO);
@@ -30,7 +30,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
 /// Parses `64KiB`, `1MiB`, `1GiB` or a number of bytes.
 ///
 /// # Errors
-/// The accepted forms, worded to follow "must be".
+/// The accepted forms, as the end of a sentence with "must be".
 pub fn size(text: &str) -> Result<usize, String> {
     let bytes = scaled(text, |unit| match unit {
         "" | "B" => Some(1),

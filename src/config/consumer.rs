@@ -77,7 +77,7 @@ impl ConsumerSettings {
 /// Parses a URL that receives events.
 ///
 /// # Errors
-/// The accepted form, worded to follow "must be". It never contains the URL, which may be secret.
+/// The accepted form, as the end of a sentence with "must be". It never contains the URL, which may be secret.
 pub fn endpoint_url(text: &SecretString) -> Result<Uri, &'static str> {
     const FORM: &str = "an http or https URL such as https://host/path, without user name and password";
     let url: Uri = text.expose_secret().parse().map_err(|_| FORM)?;

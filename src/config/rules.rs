@@ -13,7 +13,7 @@ use super::layers::Settings;
 use super::topic_keys;
 use super::traces::{collector_headers, traces_url};
 
-/// Accepts a value's text, or returns the accepted values, worded to follow "must be".
+/// Accepts a value's text, or returns the accepted values, as the end of a sentence with "must be".
 type Rule = fn(&str) -> Result<(), String>;
 
 const SECOND: Duration = Duration::from_secs(1);

@@ -25,7 +25,7 @@ pub struct TracingSettings {
 /// The URL that takes spans, from the endpoint of the collector.
 ///
 /// # Errors
-/// The accepted form, worded to follow "must be".
+/// The accepted form, as the end of a sentence with "must be".
 pub fn traces_url(endpoint: &str) -> Result<Uri, &'static str> {
     const FORM: &str =
         "an http or https URL such as http://127.0.0.1:4318, without user name, password, query and /v1/traces";
@@ -38,7 +38,7 @@ pub fn traces_url(endpoint: &str) -> Result<Uri, &'static str> {
 /// The headers of each request to the collector, from `name=value` pairs between commas.
 ///
 /// # Errors
-/// The accepted form, worded to follow "must be". It never contains the text, which is secret.
+/// The accepted form, as the end of a sentence with "must be". It never contains the text, which is secret.
 pub fn collector_headers(text: &str) -> Result<HeaderMap, &'static str> {
     const FORM: &str = "a list of headers such as authorization=Bearer token, separated by commas";
     let mut headers = HeaderMap::new();

@@ -127,7 +127,7 @@ pub trait Broker: Send + Sync {
     /// For a store that was rewound: it no longer knows which sessions exist. Idempotent; not atomic, so repeat it after an error.
     ///
     /// # Errors
-    /// As of [`Broker::fence`] and [`Broker::watermark`].
+    /// Fails as [`Broker::fence`] and [`Broker::watermark`] do.
     async fn fence_all(&self) -> Result<BTreeMap<PartitionNo, Token>, Error>;
 
     /// Fences the producer sessions of every instance that is not among `members`, as [`Broker::fence_all`] does, and forgets them, so that a
@@ -135,7 +135,7 @@ pub trait Broker: Send + Sync {
     /// that opens a session afterwards is known again. Idempotent; not atomic.
     ///
     /// # Errors
-    /// As of [`Broker::fence`]; the slots before the failure are forgotten.
+    /// Fails as [`Broker::fence`] does; the slots before the failure are removed.
     async fn forget_sessions(&self, _members: &[InstanceId], _limit: u32) -> Result<u32, Error> {
         Ok(0)
     }

@@ -36,7 +36,7 @@ pub trait WebhookClient: Send + Sync {
     /// Checks the form of a URL.
     ///
     /// # Errors
-    /// The requirement on the URL, worded to follow its name.
+    /// The requirement on the URL, as the end of a sentence that begins with its name.
     fn check_url(&self, url: &str) -> Result<(), String>;
 
     /// Sends one event and returns the status of the response, whatever it is. Not cancel-safe: the endpoint may receive the event after the

@@ -241,7 +241,7 @@ pub trait OutboxStore: Send + Sync {
     /// the claim's fence has. A store that can do both in one transaction saves a commit for each batch.
     ///
     /// # Errors
-    /// The settlement's; then nothing was claimed. After [`Error::Unknown`] both may have happened: the worker acquires the lease again and
+    /// Returns the error of the settlement; then nothing was claimed. After [`Error::Unknown`] both may have happened: the worker acquires the lease again and
     /// resolves.
     async fn settle_and_claim(&self, settlement: Settlement, mut claim: Claim) -> Result<SettledClaim, Error> {
         let settled = self.settle(settlement).await?;

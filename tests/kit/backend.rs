@@ -63,7 +63,7 @@ pub trait Backend: Send + Sync + Sized + 'static {
     fn outbox(&self) -> Arc<dyn OutboxStore> {
         not_offered("outbox")
     }
-    /// The backend's outbox as a door for other services.
+    /// The backend's outbox for the events of other services.
     fn events(&self) -> Arc<dyn EventStore> {
         not_offered("events")
     }

@@ -38,17 +38,19 @@ fn is_forbidden_in_names(word: &str) -> bool {
     is_forbidden(word) || FORBIDDEN_IN_NAMES.split_whitespace().any(|forbidden| forbidden == word)
 }
 
-/// Splits snake_case and CamelCase into lower-case words.
+/// Splits snake_case, CamelCase and SCREAMING_CASE into lower-case words.
 fn words_of_name(name: &str) -> Vec<String> {
     let mut words = vec![String::new()];
+    let mut follows_lower_case = false;
     for character in name.chars() {
         if character == '_' || character.is_numeric() {
             words.push(String::new());
-        } else if character.is_uppercase() {
+        } else if character.is_uppercase() && follows_lower_case {
             words.push(character.to_lowercase().collect());
         } else if let Some(word) = words.last_mut() {
-            word.push(character);
+            word.extend(character.to_lowercase());
         }
+        follows_lower_case = character.is_lowercase();
     }
     words.retain(|word| !word.is_empty());
     words
@@ -135,11 +137,15 @@ fn documents_use_the_words_of_the_field() {
 
 #[test]
 fn checker_finds_forbidden_words_in_names_texts_and_comments() {
-    let code = "/// Buried here.\nfn bell_of_dead_letter() { print(\"the user nobody\", \"told\"); } // whoever\nstruct KidRecord;";
+    let code = "/// Buried here.\nfn bell_of_dead_letter() { print(\"the user nobody\", \"told\"); } // whoever\nstruct KidRecord;\nconst PATIENCE: u8 = 0;";
     let found = findings(&SourceFile::parse("example.rs", code));
 
     let expected = ["1: comment has the word \"buried\"", "2: identifier bell", "2: text has the word \"told\""];
-    for finding in expected.into_iter().chain(["2: comment has the word \"whoever\"", "3: identifier KidRecord"]) {
+    for finding in expected.into_iter().chain([
+        "2: comment has the word \"whoever\"",
+        "3: identifier KidRecord",
+        "4: identifier PATIENCE",
+    ]) {
         assert!(found.iter().any(|line| line.contains(finding)), "{finding} is not in {found:?}");
     }
     assert!(!found.iter().any(|line| line.contains("letter\"") || line.contains("nobody")), "{found:?}");

@@ -48,7 +48,7 @@ impl SweepFailures {
                     what = sweep,
                     failures = FAILURES_UNTIL_WARNING,
                     error = %error,
-                    "the sweep of {sweep} failed {FAILURES_UNTIL_WARNING} times in a row and is repeated: what it should delete piles up: {error}"
+                    "the sweep of {sweep} failed {FAILURES_UNTIL_WARNING} times in a row and is repeated: expired data accumulates: {error}"
                 );
             }
         } else if change == SweepChange::Recovered {

@@ -246,7 +246,7 @@ impl<A: SupervisedActor> ActorTask<A> {
             Ok(fresh) => {
                 self.needs_instance = false;
                 with_replacement(fresh, || {
-                    // A Drop that panics leaves a rest that the next call drops. Three calls: futures, waits, the state.
+                    // If a Drop panics, the next call drops the remaining fields. Three calls: futures, waits, the state.
                     for _ in 0..3 {
                         if catch_panic(|| actor.restart()).is_ok() {
                             break;

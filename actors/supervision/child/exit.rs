@@ -101,7 +101,7 @@ pub(crate) struct ExitReport {
     pub(crate) queued: usize,
     /// Messages that were being handled and are lost, besides the one that panicked.
     pub(crate) in_flight: usize,
-    /// What the actor said it was working on.
+    /// The work that the actor had reported as in progress.
     pub(crate) in_progress: Option<String>,
 }
 

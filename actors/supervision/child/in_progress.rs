@@ -1,4 +1,4 @@
-//! What an actor is working on, for the event of its exit: a batch, a request, a record. An operator reads there what a death has cost.
+//! What an actor is working on, for the event of its exit: a batch, a request, a record. An operator finds there which work was lost.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

@@ -18,7 +18,7 @@ pub struct SupervisionEvent {
     /// The event's name: one of this crate's catalogue, such as `child_exited`, or one given to
     /// [`SupervisionBus::publish_external`](crate::SupervisionBus::publish_external).
     pub event: &'static str,
-    /// ERROR: a human must act; WARN: the tree coped; INFO: normal life cycle.
+    /// ERROR: a human must act; WARN: the tree recovered; INFO: normal life cycle.
     pub level: Level,
     /// Path of the supervisor, or its name if it has no path. Empty for events without a supervisor.
     pub supervisor: Arc<str>,

@@ -121,7 +121,7 @@ impl<A: Actor> Mailbox<A> {
     /// Like [`ask`](Mailbox::ask), but does not wait for a permit: the deadline covers the queue and the work.
     ///
     /// # Errors
-    /// Those of [`ask`](Mailbox::ask), and [`AskError::Overloaded`] at once without a free permit.
+    /// Fails as [`ask`](Mailbox::ask) does, and with [`AskError::Overloaded`] at once without a free permit.
     pub async fn try_ask<M>(&self, message: M, deadline: Duration) -> Result<M::Result, AskError>
     where
         M: Message + Send + 'static,

@@ -62,7 +62,7 @@ impl InboxConsumer {
     /// Consumes the next record; `None` if none arrives within a moment.
     ///
     /// # Errors
-    /// The database's, or one of Kafka's that no further call gets over.
+    /// Returns the error of the database, or an error of Kafka after which no call can succeed.
     pub async fn consume_next(&mut self) -> Result<Option<Consumed>, ConsumerFailure> {
         // The client blocks while it waits.
         let Some(message) = tokio::task::block_in_place(|| self.kafka.poll(POLL)) else { return Ok(None) };

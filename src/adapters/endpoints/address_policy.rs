@@ -24,7 +24,7 @@ impl AddressPolicy {
     /// Checks a URL whose host is an address; a name is checked when it is resolved.
     ///
     /// # Errors
-    /// The address is not permitted, worded to follow the name of the URL.
+    /// The address is not permitted, as the end of a sentence that begins with the name of the URL.
     pub(crate) fn check_literal(self, url: &Uri) -> Result<(), String> {
         let host = url.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
         let local = host.eq_ignore_ascii_case("localhost");

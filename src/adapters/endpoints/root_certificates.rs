@@ -11,7 +11,7 @@ impl RootCertificates {
     /// Reads the certificates of a PEM text; other items are ignored.
     ///
     /// # Errors
-    /// The text is not PEM, or has no certificate, worded to follow the name of the file.
+    /// The text is not PEM, or has no certificate, as the end of a sentence that begins with the name of the file.
     pub fn parse(pem: &[u8]) -> Result<Self, String> {
         let items = parse_pem(pem).collect::<Result<Vec<_>, _>>().map_err(|error| format!("is not PEM: {error}"))?;
         let certificates: Vec<_> = items

@@ -53,7 +53,7 @@ impl PacedRedrive<'_> {
     /// because each step begins after the rows of the one before.
     ///
     /// # Errors
-    /// The store's; [`QueryError::PartlyDone`] when earlier steps have changed rows.
+    /// Returns the error of the store; [`QueryError::PartlyDone`] when earlier steps have changed rows.
     pub async fn rows(
         &self,
         operations: &OutboxOperations,
@@ -81,7 +81,7 @@ impl PacedRedrive<'_> {
     /// Sends dead letters back, each key's in their order over all steps; the report's `next` is where a further call continues.
     ///
     /// # Errors
-    /// The broker's or the store's; [`QueryError::PartlyDone`] when earlier steps have sent dead letters back.
+    /// Returns the error of the broker or the store; [`QueryError::PartlyDone`] when earlier steps have sent dead letters back.
     pub async fn dead_letters(
         &self,
         dead_letters: &DeadLetters,

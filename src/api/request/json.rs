@@ -25,7 +25,7 @@ pub(crate) fn object<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Proble
 /// The member names of a JSON object body.
 ///
 /// # Errors
-/// The same errors as [`object`].
+/// Fails as [`object`] does.
 pub(crate) fn member_names(body: &[u8]) -> Result<Vec<String>, Problem> {
     let members = object::<std::collections::BTreeMap<String, IgnoredAny>>(body)?;
     Ok(members.into_keys().collect())
@@ -101,7 +101,7 @@ impl<'a> JsonMember<'a> {
     /// The value as a struct that refuses unknown members.
     ///
     /// # Errors
-    /// The mistake, worded to follow the name of the value.
+    /// The mistake, as the end of a sentence that begins with the name of the value.
     pub(crate) fn strict_object<T: Deserialize<'a>>(self) -> Result<T, String> {
         match self.raw().filter(|text| text.starts_with('{')) {
             Some(text) => serde_json::from_str(text).map_err(|error| error.to_string()),

@@ -20,7 +20,7 @@ impl TierPolicies {
     /// Parses `gold:write=600/60s,gold:read=1200/60s`: tier and class, requests per window, and the window. The empty text has no policy.
     ///
     /// # Errors
-    /// The accepted form, worded to follow "must be".
+    /// The accepted form, as the end of a sentence with "must be".
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut policies = BTreeMap::new();
         for entry in text.split(',').map(str::trim).filter(|entry| !entry.is_empty()) {

@@ -173,7 +173,7 @@ impl TopicReads {
     /// Commits offsets of a group; partitions that the cursor does not name keep theirs. Idempotent.
     ///
     /// # Errors
-    /// As of [`TopicReads::begin`]; a cursor beyond the end of the topic changes nothing.
+    /// Fails as [`TopicReads::begin`] does; a cursor beyond the end of the topic changes nothing.
     pub async fn commit(
         &self,
         group: &str,

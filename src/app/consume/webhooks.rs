@@ -52,7 +52,7 @@ pub enum WebhookError {
     Invalid {
         /// Member of the request.
         field: &'static str,
-        /// The requirement, worded to follow the name.
+        /// The requirement, as the end of a sentence that begins with the name.
         message: String,
     },
     /// The state does not allow it.

@@ -32,7 +32,7 @@ pub struct WaitingDeadLetters {
 }
 
 impl DeadLettersByTopic {
-    /// Those of the orders' topic and of `others`, which are full names.
+    /// The dead letters of the orders' topic and of `others`, which are full names.
     pub fn new(of_orders: DeadLetters, others: &[String]) -> Self {
         let of_others = others.iter().filter(|topic| ***topic != *of_orders.topic());
         let of_others = of_others.map(|topic| of_orders.clone().of_topic(topic)).collect();

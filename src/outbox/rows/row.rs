@@ -15,7 +15,7 @@ pub struct OutboxRow<K> {
     pub attempts: u32,
     /// Times its claimer died while the row was in flight.
     pub deaths: u32,
-    /// Those of its deaths that happened in trials.
+    /// The number of its deaths that happened in trials.
     pub trial_deaths: u32,
     /// Whether the row is the one that the later rows of its key wait behind.
     pub blocks_key: bool,

@@ -48,7 +48,7 @@ pub trait OrderCache: Send + Sync {
     async fn evict_all(&self) -> Result<(), Error>;
 }
 
-/// Whose orders a list holds. Scopes share no entry, so that a caller never receives a list of another one.
+/// The owner of the orders in a list. Scopes share no entry, so that a caller never receives a list of another one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ListScope {
     /// Orders of one owner.

@@ -227,7 +227,7 @@ const EVENTS: &[LogEvent] = &[
         name: "sweep_failing",
         levels: &[Level::WARN],
         fields: &["what", "failures", "error"],
-        meaning: "A periodic cleanup (`what`) failed several times in a row: what it should delete piles up. It is repeated, and logged once until \
+        meaning: "A periodic cleanup (`what`) failed several times in a row: expired data accumulates. It is repeated, and logged once until \
                   it recovers.",
         action: "Read `error`. An archive partition in use: a reader (a backup, an open transaction) holds a lock on `outbox_archive`.",
     },

@@ -5,7 +5,7 @@ use ports::Error;
 
 use crate::error::may_pass;
 
-/// Topics that cannot be used now, and why. Nothing in it means that all can.
+/// Topics that cannot be used now, and why. If it is empty, all topics can be used.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TopicFailures {
     topics: BTreeSet<String>,

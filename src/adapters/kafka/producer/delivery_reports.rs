@@ -1,4 +1,4 @@
-//! ConsumerRecord reports: one entry for each record that a producer was given, filled in by librdkafka's callbacks.
+//! Delivery reports: one entry for each record that a producer was given, filled in by librdkafka's callbacks.
 use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};

@@ -25,7 +25,7 @@ pub(crate) enum AwaitedPartitions {
     Nothing,
     /// That of one producer session.
     One(u32),
-    /// Those of all producer sessions.
+    /// The watermarks of all producer sessions.
     All,
 }
 

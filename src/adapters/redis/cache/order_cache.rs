@@ -18,7 +18,7 @@
 //!
 //! **A slow process** remains: it may put an order that it read before an outage, after every other process has forgotten the change in
 //! between. So a process caches orders only under an epoch that it has known for `epoch_age_min`, longer than any request lasts. Until
-//! then a put stores only the version, which hides older entries and serves nothing. The price is a cache that starts to fill ten seconds
+//! then a put stores only the version, which hides older entries and serves nothing. The disadvantage is a cache that starts to fill ten seconds
 //! after an outage.
 //!
 //! **Not guaranteed**: an instance that is cut off from a Redis which all others reach cannot raise the epoch. Until it reconnects (or

@@ -38,7 +38,7 @@ impl RedisStore {
     /// keep the server busy for as long as it runs.
     ///
     /// # Errors
-    /// Those of any write to the store; what was repaired stays repaired.
+    /// Fails as any write to the store does; what was repaired stays repaired.
     pub async fn audit_indexes(&self) -> Result<u64, Error> {
         let (mut position, mut repairs) = (CheckPosition::default(), 0);
         let (mut unsent_done, mut history_done) = (false, false);

@@ -1,4 +1,4 @@
-//! A door for other services' events with a flaw.
+//! A store for the events of other services, with a flaw.
 use std::sync::Arc;
 
 use async_trait::async_trait;

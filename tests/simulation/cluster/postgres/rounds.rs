@@ -37,7 +37,7 @@ impl<T: Send + 'static> Rounds<T> {
     /// Adds a request to the next statement. `serve` executes it on the server.
     ///
     /// # Errors
-    /// Those of the statement that carries it.
+    /// The errors of the statement that carries it.
     pub async fn call(&self, serve: impl Future<Output = T> + Send + 'static) -> Result<T, Error> {
         let (reply, result) = oneshot::channel();
         let is_first = {

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 pub(crate) enum Severity {
     /// Part of normal operation.
     Info,
-    /// The service coped without an operator.
+    /// The service recovered without an operator.
     Warning,
     /// An operator must act, or something was down.
     Error,

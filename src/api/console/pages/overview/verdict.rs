@@ -10,7 +10,7 @@ const UNSENT_AGE_NOTABLE: std::time::Duration = std::time::Duration::from_secs(6
 /// How urgent a finding is; the greater one comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Urgency {
-    /// Worth knowing; the service copes.
+    /// Worth knowing; the service continues to work.
     Watch,
     /// An operator must act, or requests fail.
     Act,

@@ -59,7 +59,7 @@ pub struct Assignment {
     pub generation: Generation,
     /// The member's partitions, and the next offset of each.
     pub partitions: BTreeMap<TopicPartition, u64>,
-    /// Those of them that the member is to give up.
+    /// The partitions of them that the member must release.
     pub revoked: BTreeSet<TopicPartition>,
 }
 

@@ -1,5 +1,5 @@
 //! Member: one member of a consumer group. Two tasks of its process keep its session and fetch messages; a freeze stops both, and a kill ends them
-//! without a word to the coordinator.
+//! without leaving the group.
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
