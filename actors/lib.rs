@@ -84,7 +84,7 @@ impl ActorSystem {
         let hand_over = Arc::new(hand_over);
         let before_end = Arc::clone(&hand_over);
         // What could not be handed over counts when the system is stopped.
-        let spec = tree.spec.before_giving_up(move |limit| async move {
+        let spec = tree.spec.before_escalation(move |limit| async move {
             before_end.run(limit).await;
         });
         let root = RootSupervisor::start(spec, bus.clone()).await;
@@ -102,8 +102,8 @@ impl ActorSystem {
     }
 
     /// Resolves when the root supervisor gives up: it hands the partitions over and drains its children from then on. Stop the system then.
-    pub async fn gave_up(&self) -> ExitReason {
-        self.root.gave_up().await
+    pub async fn escalated(&self) -> ExitReason {
+        self.root.escalated().await
     }
 
     /// Promotes pending orders now. Returns how many, 0 while another promotion runs, or `None` without a reply within the deadline.

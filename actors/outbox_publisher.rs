@@ -42,7 +42,7 @@ use messages::{CycleEnded, PeersNotified, Retire, RunDue, Wake};
 use partition_timers::PartitionTimers;
 use peers::{Peers, scan_delay};
 use relay_status::RelayStatus;
-use schedule::turns::Schedule;
+use schedule::partition_schedule::Schedule;
 use sweeper::Sweeper;
 use workers::Workers;
 
@@ -288,7 +288,7 @@ impl OutboxPublisher {
         let Some(worker) = workers.find(partition).filter(|_| self.membership.begin_hand_over(partition)) else {
             return;
         };
-        self.schedule.forget(partition);
+        self.schedule.remove(partition);
         let (peers, deadline, held) = (self.peers.clone(), self.options.relay.lease, self.membership.holds(partition));
         let work = hand_over((partition, worker), held, workers, peers, deadline);
         ctx.spawn(work.into_actor(self).map(move |(), this, ctx| {

@@ -53,10 +53,10 @@ impl PartitionWorker {
 /// about its rows, unless that sibling is the RetryHandler, which handles rows.
 fn acquire_reason(incarnation: &Incarnation) -> AcquireReason {
     match &incarnation.previous_exit {
-        None => AcquireReason::Vacant,
+        None => AcquireReason::Unowned,
         Some(ExitReason::Sibling { failed }) if failed == retry_handler::NAME => AcquireReason::WorkerDied,
         Some(ExitReason::Sibling { .. } | ExitReason::ShutdownTimeout | ExitReason::Shutdown | ExitReason::Normal) => {
-            AcquireReason::Uncertain
+            AcquireReason::OutcomeUnknown
         }
         Some(_) => AcquireReason::WorkerDied,
     }

@@ -11,7 +11,7 @@ use supervision::{
 };
 
 /// How long a caller waits for an answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+const ASK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Asks for `dividend / divisor`; panics on a divisor of zero.
 #[derive(Message)]
@@ -65,13 +65,13 @@ async fn main() -> Result<(), AskError> {
     let spec = SupervisorSpec::new("root", Strategy::OneForOne, 3, Duration::from_secs(60)).child(child);
     let root = RootSupervisor::start(spec, bus).await;
 
-    println!("84 / 2 = {}", divider.ask(Divide { dividend: 84, divisor: 2 }, PATIENCE).await?);
-    let failure = divider.ask(Divide { dividend: 84, divisor: 0 }, PATIENCE).await;
+    println!("84 / 2 = {}", divider.ask(Divide { dividend: 84, divisor: 2 }, ASK_TIMEOUT).await?);
+    let failure = divider.ask(Divide { dividend: 84, divisor: 0 }, ASK_TIMEOUT).await;
     println!("84 / 0: the caller has an error at once: {failure:?}");
     // The address is the same; the message waits until the actor has restarted.
-    println!("84 / 4 = {}", divider.ask(Divide { dividend: 84, divisor: 4 }, PATIENCE).await?);
+    println!("84 / 4 = {}", divider.ask(Divide { dividend: 84, divisor: 4 }, ASK_TIMEOUT).await?);
 
-    let report = root.shutdown(PATIENCE).await;
+    let report = root.shutdown(ASK_TIMEOUT).await;
     println!("stopped, {} actors unfinished", report.unfinished.len());
     Ok(())
 }

@@ -174,10 +174,10 @@ impl Service {
 
     /// Resolves with the reason when the root supervisor gives up, another process has taken over the instance name, or a listener has failed.
     /// The caller stops the service at once and exits with 70: a root that gives up is draining its actors already.
-    pub async fn gave_up(&self) -> String {
+    pub async fn escalated(&self) -> String {
         tokio::select! {
             // Both only wait; dropping either loses nothing.
-            reason = self.actors.gave_up() => format!("{reason:?}"),
+            reason = self.actors.escalated() => format!("{reason:?}"),
             lost = self.handles.name_lost() => lost,
             reason = self.http.ended() => reason,
         }

@@ -70,8 +70,8 @@ impl MessageDecider for OrderPipeline {
             return Ok(());
         }
         let origin = self.origin(&decoded, decisions).await?;
-        let horizon = self.regional_clock.horizon(consumer.clock.now());
-        let step = intake::decide(&self.handlers, message, &decoded, origin, horizon).await;
+        let latest_accepted_time = self.regional_clock.latest_accepted_time(consumer.clock.now());
+        let step = intake::decide(&self.handlers, message, &decoded, origin, latest_accepted_time).await;
         message_span::decided(&mut span, &step, decoded.attempts_made.saturating_add(1));
         match &step {
             IntakeStep::Block { stage: 0..ATTEMPTS_MAX, failure } => message_log::blocks_key(message, failure),

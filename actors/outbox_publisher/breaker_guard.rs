@@ -115,7 +115,7 @@ impl BreakerGuard {
     /// Counts what the report of a batch that began at `began` says about the broker.
     pub fn record(&mut self, partition: PartitionNo, report: &BatchReport, began: Instant) {
         let changed = match report.broker {
-            BrokerSignal::Works => self.breaker.succeeded(),
+            BrokerSignal::Acknowledged => self.breaker.succeeded(),
             BrokerSignal::Failed(id) => self.count(partition, id),
             BrokerSignal::None => false,
         };
@@ -281,7 +281,7 @@ mod tests {
         guard.begin_probe(PARTITION);
         assert!(pause(&mut guard).is_some(), "one probe at a time");
         assert!(!guard.request_retry(), "the probe's end is the retry");
-        record(&mut guard, PARTITION, BrokerSignal::Works);
+        record(&mut guard, PARTITION, BrokerSignal::Acknowledged);
 
         assert_eq!((guard.try_acquire(), guard.health.read().breaker), (BreakerPermit::Free, "closed"));
         assert_eq!(guard.health.read().breaker_probe_at, None);
@@ -351,7 +351,7 @@ mod tests {
         guard.try_acquire();
         guard.begin_probe(PARTITION);
 
-        record(&mut guard, PartitionNo(2), BrokerSignal::Works);
+        record(&mut guard, PartitionNo(2), BrokerSignal::Acknowledged);
         assert_eq!(guard.try_acquire(), BreakerPermit::Free);
         record(&mut guard, PartitionNo(3), failed());
         record(&mut guard, PartitionNo(4), failed());

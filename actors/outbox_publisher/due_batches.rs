@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::breaker_guard::BreakerGuard;
 use super::cycles::{CycleStart, Cycles};
-use super::schedule::turns::{Schedule, Selection};
+use super::schedule::partition_schedule::{Schedule, Selection};
 use crate::partition_worker::batch_request::RunBatch;
 
 /// What the publisher does now.

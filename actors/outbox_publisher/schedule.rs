@@ -1,5 +1,5 @@
 //! The order in which partitions run.
-pub mod turns;
+pub mod partition_schedule;
 
 #[cfg(test)]
 mod tests;

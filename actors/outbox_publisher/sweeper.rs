@@ -31,8 +31,8 @@ pub struct Sweeper {
     leases: Arc<dyn PartitionLeases>,
     instance: InstanceId,
     failures: Arc<SweepFailures>,
-    /// When the sessions of former members are forgotten the next time.
-    next_forget: Option<Instant>,
+    /// When the sessions of former members are removed the next time.
+    next_removal: Option<Instant>,
 }
 
 /// The sweeps by name, as log lines and the metric have them.
@@ -40,8 +40,8 @@ const SWEEPS: [&str; 5] = ["archive", "keys", "inbox", "log", "sessions"];
 
 /// Time between two rounds that forget the producer sessions of former members, and how many slots a round forgets: tens of thousands a day, while
 /// each fence takes the broker some milliseconds.
-const FORGET_INTERVAL: Duration = Duration::from_secs(600);
-const FORGOTTEN_MAX: u32 = 256;
+const REMOVAL_INTERVAL: Duration = Duration::from_secs(600);
+const REMOVED_SESSIONS_MAX: u32 = 256;
 
 impl Sweeper {
     /// A sweeper of all stores of this instance.
@@ -58,36 +58,36 @@ impl Sweeper {
             leases: Arc::clone(&dependencies.leases),
             instance: options.instance.clone(),
             failures: Arc::new(SweepFailures::new(Arc::clone(&dependencies.metrics), &SWEEPS)),
-            next_forget: None,
+            next_removal: None,
         }
     }
 
     /// The next page of each store, as [`Sweeper::sweep_page`] sweeps it. `is_first`: this instance is the first of the live members, which alone
-    /// forgets the producer sessions of former members. It does so at most once in [`FORGET_INTERVAL`].
+    /// forgets the producer sessions of former members. It does so at most once in [`REMOVAL_INTERVAL`].
     pub fn next_page(&mut self, is_first: bool) -> impl Future<Output = bool> + use<> {
         let now = Instant::now();
-        let forgets = is_first && self.next_forget.is_none_or(|next| next <= now);
+        let forgets = is_first && self.next_removal.is_none_or(|next| next <= now);
         if forgets {
-            self.next_forget = Some(now + FORGET_INTERVAL);
+            self.next_removal = Some(now + REMOVAL_INTERVAL);
         }
         let sweeper = self.clone();
         async move {
             if forgets {
-                sweeper.failures.record("sessions", &sweeper.forget_sessions().await);
+                sweeper.failures.record("sessions", &sweeper.remove_sessions().await);
             }
             sweeper.sweep_page().await
         }
     }
 
-    /// Forgets the producer sessions of former members: otherwise the duration of a fence of all sessions grows with every instance that ever ran.
+    /// Removes the producer sessions of former members: otherwise the duration of a fence of all sessions grows with every instance that ever ran.
     /// Does nothing if the store does not list this instance: its list of members may be incomplete.
-    async fn forget_sessions(&self) -> Result<(), Error> {
+    async fn remove_sessions(&self) -> Result<(), Error> {
         let Some(broker) = &self.broker else { return Ok(()) };
         let members = self.leases.members().await?;
         if !members.contains(&self.instance) {
             return Ok(());
         }
-        let forgotten = broker.forget_sessions(&members, FORGOTTEN_MAX).await?;
+        let forgotten = broker.remove_sessions(&members, REMOVED_SESSIONS_MAX).await?;
         if forgotten > 0 {
             tracing::info!(
                 event = "sessions_forgotten",

@@ -206,7 +206,7 @@ impl BatchSender {
             by_fallback: batch.fallback.iter().map(|refused| refused.row).collect(),
         };
         // A batch without any row left to send says nothing about the broker; as the breaker's probe it must not close the breaker.
-        let broker = if sent > 0 { BrokerSignal::Works } else { BrokerSignal::None };
+        let broker = if sent > 0 { BrokerSignal::Acknowledged } else { BrokerSignal::None };
         let report = BatchReport { sent, more: batch.more, broker, ..BatchReport::default() };
         partition_session.unsettled = Some(AcknowledgedBatch { settlement, sent });
         if batch.kind == ClaimKind::Ordinary && self.0.options.defers_settlement {
@@ -262,7 +262,7 @@ impl BatchSender {
             let is_outage = of_row.fault() == FaultClass::Transient;
             let refusal = |row| RefusedRow { is_outage, ..batch.refusal(row, &of_row) };
             let refused = batch.unsent_heads().into_iter().map(refusal).collect();
-            batch.forget_unsent_fallback();
+            batch.remove_unsent_fallback();
             if let Err(end) = self.exclude(&mut partition_session, &mut batch, refused).await {
                 return end;
             }

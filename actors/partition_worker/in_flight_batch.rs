@@ -130,7 +130,7 @@ impl InFlightBatch {
     }
 
     /// Forgets the fallback of rows that no call has published.
-    pub fn forget_unsent_fallback(&mut self) {
+    pub fn remove_unsent_fallback(&mut self) {
         let sent = self.sent_rows();
         self.fallback.retain(|refused| sent.contains(&refused.row));
     }

@@ -1,6 +1,6 @@
 //! Sessions of this instance's transactional producers. Each claim names the session that publishes its batch; a session that has ended is
 //! opened again by the next claim that needs it.
-mod producer_turns;
+mod session_rotation;
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use ports::partitions::{PartitionNo, ProducerSessionId};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use producer_turns::{ProducerTurns, TurnEnd};
+use session_rotation::{ClaimEnd, SessionRotation};
 
 /// How claims share producer slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub struct ProducerSessions {
     broker: Arc<dyn Broker>,
     slots: Vec<Mutex<Slot>>,
     /// Which slots are used in turn; `None` spreads the partitions.
-    turns: Option<Arc<StateMutex<ProducerTurns>>>,
+    rotation: Option<Arc<StateMutex<SessionRotation>>>,
 }
 
 #[derive(Default)]
@@ -42,7 +42,7 @@ struct Slot {
 /// A claim's use of a producer session, until the broker has answered its batch or the value is dropped.
 pub struct ProducerClaim {
     session: ProducerSessionId,
-    turn: Option<ClaimedTurn>,
+    claimed: Option<ClaimedSession>,
 }
 
 impl ProducerClaim {
@@ -53,30 +53,30 @@ impl ProducerClaim {
 
     /// The claim's batch is sent to the broker now, perhaps not for the first time. Returns how many other claims of the session have not been sent.
     pub fn begin_publish(&mut self) -> u32 {
-        self.turn.as_mut().map_or(0, ClaimedTurn::begin_publish)
+        self.claimed.as_mut().map_or(0, ClaimedSession::begin_publish)
     }
 }
 
-struct ClaimedTurn {
-    turns: Arc<StateMutex<ProducerTurns>>,
-    at: usize,
-    end: TurnEnd,
+struct ClaimedSession {
+    rotation: Arc<StateMutex<SessionRotation>>,
+    index: usize,
+    end: ClaimEnd,
 }
 
-impl ClaimedTurn {
+impl ClaimedSession {
     fn begin_publish(&mut self) -> u32 {
-        if self.end == TurnEnd::Published {
+        if self.end == ClaimEnd::Published {
             // The batch is sent again, without the rows that were refused: no other claim waits for it.
             return 0;
         }
-        self.end = TurnEnd::Published;
-        self.turns.lock().publish(self.at)
+        self.end = ClaimEnd::Published;
+        self.rotation.lock().publish(self.index)
     }
 }
 
-impl Drop for ClaimedTurn {
+impl Drop for ClaimedSession {
     fn drop(&mut self) {
-        self.turns.lock().end(self.at, self.end);
+        self.rotation.lock().end(self.index, self.end);
     }
 }
 
@@ -85,14 +85,14 @@ impl ProducerSessions {
     pub fn new(broker: Arc<dyn Broker>, assignment: ProducerSlots) -> Self {
         let (ProducerSlots::Spread(count) | ProducerSlots::Shared(count)) = assignment;
         let count = count.max(1) as usize;
-        let (slots, turns) = match assignment {
+        let (slots, rotation) = match assignment {
             ProducerSlots::Spread(_) => (count, None),
             ProducerSlots::Shared(_) => {
-                let turns = ProducerTurns::new(count);
-                (turns.slots(), Some(Arc::new(StateMutex::new(turns))))
+                let rotation = SessionRotation::new(count);
+                (rotation.slots(), Some(Arc::new(StateMutex::new(rotation))))
             }
         };
-        Self { broker, slots: (0..slots).map(|_| Mutex::default()).collect(), turns }
+        Self { broker, slots: (0..slots).map(|_| Mutex::default()).collect(), rotation }
     }
 
     /// Selects the session for a claim of this partition, and opens it if it is not open.
@@ -100,19 +100,19 @@ impl ProducerSessions {
     /// # Errors
     /// Returns the broker's error; the slot stays closed.
     pub async fn claim(&self, partition: PartitionNo) -> Result<ProducerClaim, BrokerFailure> {
-        let (slot, mut turn) = match &self.turns {
+        let (slot, mut claimed) = match &self.rotation {
             None => (partition.0 as usize % self.slots.len(), None),
-            Some(turns) => {
-                let (at, slot) = turns.lock().claim();
-                (slot, Some(ClaimedTurn { turns: Arc::clone(turns), at, end: TurnEnd::Unused }))
+            Some(rotation) => {
+                let (index, slot) = rotation.lock().claim();
+                (slot, Some(ClaimedSession { rotation: Arc::clone(rotation), index, end: ClaimEnd::Unused }))
             }
         };
         match self.open(slot).await {
-            Ok(session) => Ok(ProducerClaim { session, turn }),
+            Ok(session) => Ok(ProducerClaim { session, claimed }),
             Err(failure) => {
-                if let Some(turn) = &mut turn {
-                    turn.end = TurnEnd::NotOpened;
-                    turn.turns.lock().replace(slot);
+                if let Some(claimed) = &mut claimed {
+                    claimed.end = ClaimEnd::NotOpened;
+                    claimed.rotation.lock().replace(slot);
                 }
                 Err(failure)
             }
@@ -146,8 +146,8 @@ impl ProducerSessions {
             let mut slot = slot.lock().await;
             if slot.open.as_ref() == Some(session) {
                 slot.open = None;
-                if let Some(turns) = &self.turns {
-                    turns.lock().replace(number);
+                if let Some(rotation) = &self.rotation {
+                    rotation.lock().replace(number);
                 }
             }
         }

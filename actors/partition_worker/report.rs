@@ -38,7 +38,7 @@ pub enum BrokerSignal {
     #[default]
     None,
     /// The broker acknowledged records.
-    Works,
+    Acknowledged,
     /// The broker failed, and no row caused it. Batches of one transaction report the same failure.
     Failed(FailureId),
 }

@@ -8,7 +8,7 @@ use outbox::store_was_rewound;
 use ports::Error;
 use ports::outbox::{BatchOutcome, FencedOutcome, ResolvedBatch};
 use ports::partitions::{
-    AcquireReason, Acquired, Acquisition, Counter, LeaseFence, OpenBatch, PartitionNo, Release, Token,
+    AcquireReason, AcquiredLease, Acquisition, Counter, LeaseFence, OpenBatch, PartitionNo, Release, Token,
 };
 use tokio::time::Instant;
 
@@ -82,10 +82,10 @@ impl PartitionSessions {
         for _ in 0..TIMELINE_CHANGES_MAX {
             let (requested, started) = (local_leases.request_time(), Instant::now());
             let acquisition = leases.acquire(partition, instance, *reason, watermark, local_leases.ttl()).await?;
-            let Acquired { mut fence, open_batch } = match acquisition {
-                Acquisition::Taken(acquired) => acquired,
+            let AcquiredLease { mut fence, open_batch } = match acquisition {
+                Acquisition::Acquired(acquired) => acquired,
                 Acquisition::Held { .. } => {
-                    *reason = AcquireReason::Vacant;
+                    *reason = AcquireReason::Unowned;
                     return Ok(None);
                 }
                 Acquisition::TimelineChanged(change) => {
@@ -93,7 +93,7 @@ impl PartitionSessions {
                     continue;
                 }
             };
-            *reason = AcquireReason::Uncertain;
+            *reason = AcquireReason::OutcomeUnknown;
             local_leases.acquired(partition, fence.epoch, requested);
             if let Some(open) = open_batch {
                 fence.counter = self.resolve(&fence, &open).await?;
@@ -169,7 +169,7 @@ impl PartitionSessions {
             let known = session.as_ref().map(|session| session.fence.epoch);
             let Some(epoch) = known.or_else(|| local_leases.epoch(partition)) else { return (true, None) };
             match leases.release(partition, instance, epoch).await {
-                Ok(Release::Done | Release::NotOurs) => {
+                Ok(Release::Done | Release::NotHeld) => {
                     local_leases.remove(partition);
                     return (true, None);
                 }

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn slow_reader_of_which_the_ring_has_everything_is_dropped_without_a_count() {
+    async fn slow_reader_that_missed_nothing_is_dropped_without_lagged() {
         let bus = bus(1, 1);
         let feed = live_feed(&bus, None);
         publish(&bus, 4);

@@ -54,7 +54,7 @@ impl PartitionHandOver {
     /// the lease has expired.
     async fn release_leases(&self) {
         let release = |(partition, epoch)| async move {
-            if let Ok(Release::Done | Release::NotOurs) = self.leases.release(partition, &self.instance, epoch).await {
+            if let Ok(Release::Done | Release::NotHeld) = self.leases.release(partition, &self.instance, epoch).await {
                 self.local_leases.remove(partition);
             }
         };

@@ -50,7 +50,7 @@ pub struct WebhookPipeline {
     /// The clock of `health` begins here.
     pub started: Instant,
     /// Whether the log of the deliveries could not be written.
-    pub log_fails: AtomicBool,
+    pub delivery_log_is_failing: AtomicBool,
     /// Starts the spans of traced messages.
     pub tracer: Tracer,
 }
@@ -70,7 +70,7 @@ struct Results {
     /// Whether the group must deliver the messages again: the endpoint does not work, or asks for no further event.
     needs_redelivery: bool,
     /// Whether the webhook was deleted or became inactive before all messages were delivered.
-    has_no_webhook: bool,
+    webhook_is_inactive: bool,
 }
 
 #[async_trait(?Send)]
@@ -113,13 +113,13 @@ impl PollProcessor for WebhookPipeline {
         let groups = stream::iter(groups).map(|messages| self.deliver_all(messages, webhook.ordered, probing));
         let results: Vec<Results> = groups.buffered(consumer.parallel_keys.max(1)).try_collect().await?;
         let mut all = Results::default();
-        for Results { decisions, deliveries, needs_redelivery, has_no_webhook } in results {
+        for Results { decisions, deliveries, needs_redelivery, webhook_is_inactive } in results {
             all.decisions.append(decisions);
             all.deliveries.extend(deliveries);
             all.needs_redelivery |= needs_redelivery;
-            all.has_no_webhook |= has_no_webhook;
+            all.webhook_is_inactive |= webhook_is_inactive;
         }
-        let Results { mut decisions, deliveries, needs_redelivery, has_no_webhook } = all;
+        let Results { mut decisions, deliveries, needs_redelivery, webhook_is_inactive } = all;
         self.count(&deliveries);
         let failed = decisions.failed;
         if needs_redelivery {
@@ -129,13 +129,13 @@ impl PollProcessor for WebhookPipeline {
             decisions.drop_detour_ends();
         } else {
             decisions.acknowledge.extend(others);
-            if consumer.is_stopping() || has_no_webhook {
+            if consumer.is_stopping() || webhook_is_inactive {
                 decisions.acknowledge_up_to_undone(messages);
             }
         }
         let mut applied = consumer.apply(decisions, member).await;
         // The webhook may be active again before this consumer is removed.
-        if (needs_redelivery || has_no_webhook) && applied.is_ok() {
+        if (needs_redelivery || webhook_is_inactive) && applied.is_ok() {
             applied = member.rewind().await;
         }
         self.record(&deliveries).await;
@@ -164,7 +164,7 @@ impl WebhookPipeline {
                 break;
             }
             let Some(webhook) = self.subscriptions.find(self.id) else {
-                results.has_no_webhook = true;
+                results.webhook_is_inactive = true;
                 break;
             };
             if delivery::receives(&webhook, message) {
@@ -196,7 +196,7 @@ impl WebhookPipeline {
         let (verdict, mut record) = self.call(webhook, message, attempt).await;
         match verdict {
             AttemptVerdict::Accepted => {
-                self.endpoint_works(webhook);
+                self.endpoint_recovered(webhook);
                 consumer.leave_detour(message, ordered, &mut results.decisions);
             }
             AttemptVerdict::Gone => {
@@ -207,8 +207,8 @@ impl WebhookPipeline {
             AttemptVerdict::Failed { failure, endpoint } => {
                 let worked_since = self.health.lock().worked_since(self.last_failure_of(message));
                 match endpoint {
-                    EndpointState::Works => self.endpoint_works(webhook),
-                    EndpointState::Down | EndpointState::Overloaded => self.endpoint_fails(webhook, &failure),
+                    EndpointState::Healthy => self.endpoint_recovered(webhook),
+                    EndpointState::Unavailable | EndpointState::Overloaded => self.endpoint_fails(webhook, &failure),
                 }
                 record.outcome = AttemptOutcome::Retried;
                 match after_failure(attempt, endpoint, probing, worked_since) {
@@ -284,7 +284,7 @@ impl WebhookPipeline {
         Ok(())
     }
 
-    fn endpoint_works(&self, webhook: &Webhook) {
+    fn endpoint_recovered(&self, webhook: &Webhook) {
         if self.health.lock().worked(self.started.elapsed()) {
             self.consumer.metrics.webhook_endpoints_down.dec();
             tracing::info!(event = "webhook_endpoint_recovered", webhook = %webhook.id, "the endpoint of webhook {} recovered", webhook.id);
@@ -307,7 +307,7 @@ impl WebhookPipeline {
             return;
         }
         let recorded = self.store.record_deliveries(deliveries).await;
-        let failed_before = self.log_fails.swap(recorded.is_err(), Relaxed);
+        let failed_before = self.delivery_log_is_failing.swap(recorded.is_err(), Relaxed);
         if let (Err(error), false) = (recorded, failed_before) {
             tracing::warn!(event = "webhook_deliveries_not_recorded", webhook = %self.id, error = %error, "the deliveries of webhook {} could not be recorded; they go on: {error}", self.id);
         }

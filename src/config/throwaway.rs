@@ -68,7 +68,7 @@ mod tests {
 
         let config = throwaway_config(&Environment([variable].into()));
 
-        assert!(config.further_topics().is_empty() && config.external_topics().is_empty());
+        assert!(config.additional_topics().is_empty() && config.external_topics().is_empty());
         assert!(!config.consumer.posts());
         assert!(config.consumer.url.values().all(|url| url.expose_secret().is_empty()));
         assert!(config.tracing.endpoint.is_none());

@@ -12,7 +12,7 @@ use super::topics::TopicSettings;
 impl Config {
     /// The full names of all topics to which events are published or forwarded.
     pub fn all_topics(&self) -> Vec<String> {
-        self.order_topics().into_iter().chain(self.further_topics()).collect()
+        self.order_topics().into_iter().chain(self.additional_topics()).collect()
     }
 
     /// The full names of the topic of the orders, its retry topics and its dead letters; none where orders are disabled: nothing is published there
@@ -22,7 +22,7 @@ impl Config {
     }
 
     /// The full names of the topics beside those of the orders, with the retry topics and dead letters that they use.
-    pub fn further_topics(&self) -> Vec<String> {
+    pub fn additional_topics(&self) -> Vec<String> {
         let own = self.order_topics();
         let listed = self.topics.iter().flat_map(|(name, topic)| topic.topics(name));
         self.broker.topics.iter().cloned().chain(listed).fold(Vec::new(), |mut names, name| {

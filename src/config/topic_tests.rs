@@ -26,7 +26,7 @@ fn topic_without_keys_has_the_defaults_and_is_created() {
     assert_eq!((topic.partitions, topic.attempts_max, topic.retry_base, topic.poison), (None, None, None, None));
     assert_eq!((topic.fallback, topic.consumers, topic.consumer_attempts_max), (None, 0, 5));
     assert_eq!((topic.consumer_fallback, topic.consumer_poison), (FallbackKind::None, PoisonMessageAction::DeadLetter));
-    assert_eq!(config.further_topics(), ["invoices", "shop.customers"]);
+    assert_eq!(config.additional_topics(), ["invoices", "shop.customers"]);
     assert_eq!(Config::defaults().topics.len(), 0, "the description of the keys is not a topic");
 }
 
@@ -49,7 +49,7 @@ fn rules_of_a_topic_reach_the_relay_and_the_topics_around_it_are_created() {
     assert_eq!(rules.poison.of("shop.customers", "InvoicePaid"), PoisonAction::BlockKey);
     assert_eq!(rules.fallback.of("invoices", "InvoicePaid"), Fallback::DeadLetter);
     assert_eq!(rules.fallback.of("order.events", "ORDER_CREATED"), Fallback::DeadLetter);
-    let topics = config.further_topics();
+    let topics = config.additional_topics();
     assert_eq!(topics[..3], ["invoices", "orders.audit", "invoices-dlt"]);
     assert_eq!(topics[3..], outbox::topics::all_topics("shop.customers")[..]);
     assert_eq!(config.external_topics(), ["invoices", "orders.audit", "shop.customers"]);

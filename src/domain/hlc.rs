@@ -40,10 +40,10 @@ impl Hlc {
         if now.millis() > self.millis { Self::first(now) } else { self.successor() }
     }
 
-    /// The later of this stamp and one that was received. A stamp after `horizon` is ignored: a clock that is far ahead must not push this one.
+    /// The later of this stamp and one that was received. A stamp after `latest_accepted_time` is ignored: a clock that is far ahead must not push this one.
     #[must_use]
-    pub fn merge(self, received: Hlc, horizon: Timestamp) -> Self {
-        if received.millis > horizon.millis() { self } else { self.max(received) }
+    pub fn merge(self, received: Hlc, latest_accepted_time: Timestamp) -> Self {
+        if received.millis > latest_accepted_time.millis() { self } else { self.max(received) }
     }
 
     fn successor(self) -> Self {

@@ -8,11 +8,11 @@ use crate::lease::Lease;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AcquireReason {
     /// It is free, expired, its owner is dead, or an earlier process of this instance held it. The claimer of an open batch has died.
-    Vacant,
+    Unowned,
     /// This instance holds it, and its own worker died (a panic, a kill) with the batch in flight.
     WorkerDied,
     /// This instance holds it and lives, but does not know what an unanswered statement did, or lost its producer session.
-    Uncertain,
+    OutcomeUnknown,
 }
 
 /// The state of an instance by its heartbeat.
@@ -37,7 +37,7 @@ pub enum AcquireDecision {
         remaining: Duration,
     },
     /// The instance becomes the owner. An open batch stays in the lease row.
-    Taken {
+    Acquired {
         /// The epoch to write.
         epoch: Epoch,
         /// The counter to write: above every counter and watermark ever written.
@@ -63,11 +63,11 @@ impl Lease {
             return AcquireDecision::Held { by: by.clone(), remaining: self.remaining };
         }
         let owner_died = self.owner_died(reason, taker, liveness);
-        AcquireDecision::Taken {
+        AcquireDecision::Acquired {
             epoch: self.epoch + 1,
             counter: self.counter.max(watermark.unwrap_or(0)) + 1,
             claimer_died: self.claimer_died(owner_died),
-            clears_deaths: reason == AcquireReason::Vacant && owner_died,
+            clears_deaths: reason == AcquireReason::Unowned && owner_died,
         }
     }
 
@@ -82,7 +82,7 @@ impl Lease {
         match &self.owner {
             None => false,
             // A vacant lease under the taker's own name belonged to the process before this one.
-            Some(owner) if owner == taker => reason != AcquireReason::Uncertain,
+            Some(owner) if owner == taker => reason != AcquireReason::OutcomeUnknown,
             Some(_) => liveness != Liveness::Alive,
         }
     }
@@ -127,23 +127,23 @@ mod tests {
     #[test]
     fn owner_death_depends_on_the_reason_and_on_the_heartbeat() {
         let cases = [
-            ("me", AcquireReason::Vacant, Liveness::Alive, true),
+            ("me", AcquireReason::Unowned, Liveness::Alive, true),
             ("me", AcquireReason::WorkerDied, Liveness::Alive, true),
-            ("me", AcquireReason::Uncertain, Liveness::Alive, false),
-            ("me", AcquireReason::Uncertain, Liveness::Dead, false),
-            ("me", AcquireReason::Uncertain, Liveness::Unknown, false),
-            ("other", AcquireReason::Vacant, Liveness::Alive, false),
-            ("other", AcquireReason::Vacant, Liveness::Dead, true),
-            ("other", AcquireReason::Vacant, Liveness::Unknown, true),
+            ("me", AcquireReason::OutcomeUnknown, Liveness::Alive, false),
+            ("me", AcquireReason::OutcomeUnknown, Liveness::Dead, false),
+            ("me", AcquireReason::OutcomeUnknown, Liveness::Unknown, false),
+            ("other", AcquireReason::Unowned, Liveness::Alive, false),
+            ("other", AcquireReason::Unowned, Liveness::Dead, true),
+            ("other", AcquireReason::Unowned, Liveness::Unknown, true),
             ("other", AcquireReason::WorkerDied, Liveness::Alive, false),
-            ("other", AcquireReason::Uncertain, Liveness::Dead, true),
+            ("other", AcquireReason::OutcomeUnknown, Liveness::Dead, true),
         ];
 
         for (owner, reason, liveness, died) in cases {
             assert_eq!(lease(owner).owner_died(reason, &id("me"), liveness), died, "{owner} {reason:?} {liveness:?}");
         }
         let free = Lease { owner: None, ..lease("me") };
-        assert!(!free.owner_died(AcquireReason::Vacant, &id("me"), Liveness::Unknown));
+        assert!(!free.owner_died(AcquireReason::Unowned, &id("me"), Liveness::Unknown));
     }
 
     #[test]
@@ -183,20 +183,20 @@ mod tests {
     #[test]
     fn acquisition_raises_epoch_and_counter_above_the_watermark() {
         let me = id("me");
-        let taken = |counter, claimer_died, clears_deaths| AcquireDecision::Taken {
+        let taken = |counter, claimer_died, clears_deaths| AcquireDecision::Acquired {
             epoch: 3,
             counter,
             claimer_died,
             clears_deaths,
         };
         let cases = [
-            ("me", AcquireReason::Vacant, Liveness::Alive, None, taken(10, true, true)),
+            ("me", AcquireReason::Unowned, Liveness::Alive, None, taken(10, true, true)),
             ("me", AcquireReason::WorkerDied, Liveness::Alive, Some(4), taken(10, true, false)),
-            ("me", AcquireReason::Uncertain, Liveness::Alive, Some(20), taken(21, false, false)),
-            ("other", AcquireReason::Vacant, Liveness::Dead, Some(9), taken(10, true, true)),
+            ("me", AcquireReason::OutcomeUnknown, Liveness::Alive, Some(20), taken(21, false, false)),
+            ("other", AcquireReason::Unowned, Liveness::Dead, Some(9), taken(10, true, true)),
             (
                 "other",
-                AcquireReason::Vacant,
+                AcquireReason::Unowned,
                 Liveness::Alive,
                 None,
                 AcquireDecision::Held { by: id("other"), remaining: SECOND },
@@ -212,9 +212,9 @@ mod tests {
     fn expired_lease_of_a_living_owner_is_taken_without_a_death() {
         let expired = Lease { remaining: Duration::ZERO, ..lease("other") };
 
-        let decision = expired.acquire(&id("me"), AcquireReason::Vacant, Liveness::Alive, None);
+        let decision = expired.acquire(&id("me"), AcquireReason::Unowned, Liveness::Alive, None);
 
-        let expected = AcquireDecision::Taken { epoch: 3, counter: 10, claimer_died: false, clears_deaths: false };
+        let expected = AcquireDecision::Acquired { epoch: 3, counter: 10, claimer_died: false, clears_deaths: false };
         assert_eq!(decision, expected);
     }
 }

@@ -75,7 +75,7 @@ pub enum Release {
     /// Refused because a batch is in flight: settle or resolve it first.
     InFlight,
     /// The caller no longer held the partition.
-    NotOurs,
+    NotHeld,
 }
 
 impl Lease {
@@ -116,7 +116,7 @@ impl Lease {
     /// Whether the owner may give the partition back. Expiry is not compared: an expired lease that no other instance took is released.
     pub fn release(&self, owner: &InstanceId, epoch: Epoch) -> Release {
         match &self.open_batch {
-            _ if !self.is_of(owner, epoch) => Release::NotOurs,
+            _ if !self.is_of(owner, epoch) => Release::NotHeld,
             Some(_) => Release::InFlight,
             None => Release::Done,
         }
@@ -214,10 +214,10 @@ mod tests {
         let free = Lease { open_batch: None, remaining: Duration::ZERO, ..lease("me") };
         let cases = [
             (free.clone(), "me", 2, Release::Done),
-            (free.clone(), "me", 1, Release::NotOurs),
-            (free, "other", 2, Release::NotOurs),
+            (free.clone(), "me", 1, Release::NotHeld),
+            (free, "other", 2, Release::NotHeld),
             (lease("me"), "me", 2, Release::InFlight),
-            (lease("me"), "other", 2, Release::NotOurs),
+            (lease("me"), "other", 2, Release::NotHeld),
         ];
 
         for (lease, owner, epoch, release) in cases {

@@ -136,7 +136,7 @@ pub trait Broker: Send + Sync {
     ///
     /// # Errors
     /// Fails as [`Broker::fence`] does; the slots before the failure are removed.
-    async fn forget_sessions(&self, _members: &[InstanceId], _limit: u32) -> Result<u32, Error> {
+    async fn remove_sessions(&self, _members: &[InstanceId], _limit: u32) -> Result<u32, Error> {
         Ok(0)
     }
 

@@ -15,7 +15,7 @@ pub use ::outbox::{
 
 /// An acquired partition lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Acquired {
+pub struct AcquiredLease {
     /// Identifies the lease in every later statement.
     pub fence: LeaseFence,
     /// Batch that the former owner left open; the new owner resolves it before any claim.
@@ -37,7 +37,7 @@ pub struct OpenBatch {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Acquisition {
     /// The caller holds the lease, under a new epoch.
-    Taken(Acquired),
+    Acquired(AcquiredLease),
     /// A live instance holds the lease.
     Held {
         /// Instance that holds it.
@@ -164,7 +164,7 @@ pub trait PartitionLeases: Send + Sync {
 
     /// Acquires a partition for `ttl`, with epoch + 1 and a counter above every watermark ever written (`watermark` is the broker's).
     /// An open batch, its token and its session stay in the lease row until the batch is resolved, so that a later owner can resolve it
-    /// when this one dies. With [`AcquireReason::Vacant`] and a dead former owner, rows outside the open batch have their deaths cleared.
+    /// when this one dies. With [`AcquireReason::Unowned`] and a dead former owner, rows outside the open batch have their deaths cleared.
     ///
     /// # Errors
     /// After [`Error::Unknown`] acquire again: a second acquisition increments the epoch and changes nothing else.

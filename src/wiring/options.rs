@@ -185,7 +185,7 @@ pub(super) fn kafka(
     }
     options.topic_partitions = config.broker.topic_partitions;
     options.partitions_by_topic = config.partitions_by_topic();
-    options.further_topics = config.further_topics();
+    options.additional_topics = config.additional_topics();
     options.partitions = config.outbox.partitions;
     options.guarantee = match config.broker.delivery {
         DeliveryKind::ExactlyOnce => DeliveryGuarantee::ExactlyOnce,

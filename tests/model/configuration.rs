@@ -25,7 +25,7 @@ pub enum DeliveryGuarantee {
 
 /// The property of an event that decides how its sends end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Nature {
+pub enum SendBehavior {
     /// Each send succeeds, unless the session ends.
     Healthy,
     /// A send may be refused, as often as [`Faults::refusals`] permits.
@@ -44,7 +44,7 @@ pub struct Event {
     /// Key, within which the order counts.
     pub key: usize,
     /// How its sends end.
-    pub nature: Nature,
+    pub send_behavior: SendBehavior,
     /// Whether its transaction has committed when the search begins. Otherwise it commits at any later moment, but within its key in the
     /// order of the ids.
     pub is_committed: bool,

@@ -1,5 +1,5 @@
 //! The configurations that the tests explore, without faults: each test adds the faults that it needs.
-use crate::configuration::{Configuration, DeliveryGuarantee, Event, Faults, Nature};
+use crate::configuration::{Configuration, DeliveryGuarantee, Event, Faults, SendBehavior};
 
 /// No fault at all.
 pub const NO_FAULTS: Faults = Faults {
@@ -16,17 +16,17 @@ pub const NO_FAULTS: Faults = Faults {
     rewinds: 0,
 };
 
-const fn event(partition: usize, key: usize, nature: Nature) -> Event {
-    Event { partition, key, nature, is_committed: true }
+const fn event(partition: usize, key: usize, send_behavior: SendBehavior) -> Event {
+    Event { partition, key, send_behavior, is_committed: true }
 }
 
 const fn late(partition: usize, key: usize) -> Event {
-    Event { partition, key, nature: Nature::Healthy, is_committed: false }
+    Event { partition, key, send_behavior: SendBehavior::Healthy, is_committed: false }
 }
 
 /// One partition, two owners, three events on two keys; event 1 drew its id before event 2, and may commit after it.
 pub fn one_partition(faults: Faults) -> Configuration {
-    let events = [event(0, 0, Nature::MayFail), late(0, 1), event(0, 0, Nature::Healthy)];
+    let events = [event(0, 0, SendBehavior::MayFail), late(0, 1), event(0, 0, SendBehavior::Healthy)];
     Configuration::new("one partition", 1, &events, faults)
 }
 
@@ -37,13 +37,14 @@ pub fn two_producers(faults: Faults) -> Configuration {
 
 /// Four events on two keys in one partition, two of which may commit late.
 pub fn late_committers(faults: Faults) -> Configuration {
-    let events = [event(0, 0, Nature::MayFail), late(0, 1), event(0, 0, Nature::Healthy), late(0, 1)];
+    let events = [event(0, 0, SendBehavior::MayFail), late(0, 1), event(0, 0, SendBehavior::Healthy), late(0, 1)];
     Configuration::new("late committers", 1, &events, faults)
 }
 
 /// Two partitions that share each cycle, with two producers in turn.
 pub fn two_partitions(faults: Faults) -> Configuration {
-    let events = [event(0, 0, Nature::MayFail), event(1, 1, Nature::Healthy), event(0, 0, Nature::Healthy)];
+    let events =
+        [event(0, 0, SendBehavior::MayFail), event(1, 1, SendBehavior::Healthy), event(0, 0, SendBehavior::Healthy)];
     Configuration { producers: 2, ..Configuration::new("two partitions in one cycle", 2, &events, faults) }
 }
 
@@ -59,7 +60,7 @@ pub fn at_least_once(faults: Faults) -> Configuration {
 
 /// A head that is parked, and blocks its key.
 pub fn parked_head(faults: Faults) -> Configuration {
-    let events = [event(0, 0, Nature::Permanent), event(0, 0, Nature::Healthy), late(0, 1)];
+    let events = [event(0, 0, SendBehavior::Permanent), event(0, 0, SendBehavior::Healthy), late(0, 1)];
     Configuration::new("parked head", 1, &events, faults)
 }
 
@@ -70,18 +71,21 @@ pub fn skipped_head(faults: Faults) -> Configuration {
 
 /// A poison event and a healthy one in the same partition.
 pub fn poison(faults: Faults) -> Configuration {
-    let events = [event(0, 0, Nature::Poison), event(0, 1, Nature::Healthy)];
+    let events = [event(0, 0, SendBehavior::Poison), event(0, 1, SendBehavior::Healthy)];
     Configuration { counts_deaths: true, ..Configuration::new("poison", 1, &events, faults) }
 }
 
 /// A poison event, and a healthy one in another partition; one death makes a suspect.
 pub fn poison_elsewhere(faults: Faults) -> Configuration {
-    let events = [event(0, 0, Nature::Poison), event(1, 1, Nature::Healthy)];
+    let events = [event(0, 0, SendBehavior::Poison), event(1, 1, SendBehavior::Healthy)];
     let config = Configuration::new("poison in another partition", 2, &events, faults);
     Configuration { counts_deaths: true, suspect_deaths: 1, ..config }
 }
 
 /// One healthy event whose deaths are counted.
 pub fn one_event(faults: Faults) -> Configuration {
-    Configuration { counts_deaths: true, ..Configuration::new("one event", 1, &[event(0, 0, Nature::Healthy)], faults) }
+    Configuration {
+        counts_deaths: true,
+        ..Configuration::new("one event", 1, &[event(0, 0, SendBehavior::Healthy)], faults)
+    }
 }

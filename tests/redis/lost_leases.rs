@@ -83,20 +83,21 @@ fn a_lease_that_is_lost_in_a_batch_ends_it_and_its_taker_sends_the_rest() {
         ("POSTHASTE__OUTBOX__PUBLISHER__MAX_IN_FLIGHT", "1"),
     ];
     // A test that was delayed meanwhile begins again.
-    let (backend, orders, loser, in_flight) = until("a process is frozen while a batch is open", WAIT_MAX, || {
-        let backend = Backend::new();
-        let orders = write_events(&backend);
-        let loser = Posthaste::launch(&backend, "serve", &slow, "127.0.0.1:1");
-        let in_flight = freeze_in_a_batch(&backend, &loser);
-        (in_flight > 0).then_some((backend, orders, loser, in_flight))
-    });
+    let (backend, orders, former_owner, in_flight) =
+        until("a process is frozen while a batch is open", WAIT_MAX, || {
+            let backend = Backend::new();
+            let orders = write_events(&backend);
+            let former_owner = Posthaste::launch(&backend, "serve", &slow, "127.0.0.1:1");
+            let in_flight = freeze_in_a_batch(&backend, &former_owner);
+            (in_flight > 0).then_some((backend, orders, former_owner, in_flight))
+        });
 
     let taker = start(&backend, "two", &[]);
     until("the other instance has sent the rest", WAIT_MAX, || {
         taker.rows(&["PENDING", "IN_FLIGHT", "FAILED"]).is_empty().then_some(())
     });
     let sent_by_the_taker = backend.events().len();
-    loser.signal("CONT");
+    former_owner.signal("CONT");
     until("the loser is a member again", WAIT_MAX, || owners(&taker).contains("one").then_some(()));
     taker.drain();
 
@@ -116,7 +117,7 @@ fn a_lease_that_is_lost_in_a_batch_ends_it_and_its_taker_sends_the_rest() {
         assert_eq!(seen, (1..=orders[&key]).collect::<Vec<_>>(), "{key}");
     }
     assert_eq!(metric(&taker.http, "outbox_fenced_total"), 0.0, "the loser did not release the taker's leases");
-    let listening = loser.await_logged("listening", 1);
+    let listening = former_owner.await_logged("listening", 1);
     let loser_http = Http::new(listening[0]["address"].as_str().expect("an address"));
     let ignored = |http: &Http| metric(http, "kafka_consumer_duplicate_count_total") as usize;
     until("consumers have ignored the duplicates", WAIT_MAX, || {

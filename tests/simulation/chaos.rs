@@ -95,7 +95,7 @@ async fn random_action(environment: &Environment, process: Process, ledger: &mut
         }
     }
     // The platform restarts a process whose tree gives up.
-    if process.gave_up().await {
+    if process.escalated().await {
         drop(process);
         return start(environment).await;
     }
@@ -129,7 +129,7 @@ async fn run(seed: u64) {
 
     environment.script.clear();
     environment.record_faults.clear();
-    if process.gave_up().await {
+    if process.escalated().await {
         drop(process);
         process = environment.start().await;
     }

@@ -120,8 +120,8 @@ async fn a_retry_waits_for_springs_due_time_but_never_longer_than_the_longest_de
         let (begun, handler) = (Instant::now(), RecordingHandler::new(false, 0, |_| false));
         let environment = environment(&handler);
         let process = environment.start().await;
-        let make = Factory::seeded(seed(), TOPIC.into());
-        let (_, placed) = make.placed("ann");
+        let factory = Factory::seeded(seed(), TOPIC.into());
+        let (_, placed) = factory.placed("ann");
         let mut record = from_region(&placed, "local", Hlc { millis: START_TIME.millis(), counter: 0 });
         record.topic = format!("{TOPIC}-retry-0").into();
         record.timestamp = START_TIME.plus(begun.elapsed());
@@ -271,11 +271,11 @@ async fn retry_from_a_clock_that_is_ahead_waits_for_the_longest_delay_at_most() 
 async fn retries_from_a_clock_that_is_ahead_wait_together_not_one_after_the_other() {
     let handler = RecordingHandler::new(false, 0, |_| false);
     let process = environment(&handler).start().await;
-    let make = Factory::seeded(seed(), TOPIC.into());
+    let factory = Factory::seeded(seed(), TOPIC.into());
     let written = Instant::now();
     for at in 0..10 {
         let stamp = Hlc { millis: START_TIME.millis(), counter: 0 };
-        let mut record = from_region(&make.placed("ann").1, "local", stamp);
+        let mut record = from_region(&factory.placed("ann").1, "local", stamp);
         (record.topic, record.key) = (format!("{TOPIC}-retry-0").into(), "one-partition".into());
         record.timestamp = START_TIME.plus(Duration::from_secs(3_600) + written.elapsed() + Duration::from_millis(at));
         append(&process, record).await;
@@ -292,8 +292,8 @@ async fn an_undecodable_message_becomes_a_dead_letter_at_once() {
     let handler = RecordingHandler::new(false, 0, |_| false);
     let environment = environment(&handler);
     let process = environment.start().await;
-    let make = Factory::seeded(seed(), TOPIC.into());
-    append(&process, make.record("key", "{\"schemaVersion\":99}")).await;
+    let factory = Factory::seeded(seed(), TOPIC.into());
+    append(&process, factory.record("key", "{\"schemaVersion\":99}")).await;
 
     process.wait_until_consumed(Duration::from_secs(1)).await;
 
@@ -326,15 +326,15 @@ async fn a_stale_event_of_another_region_is_recorded_in_the_inbox_and_counted() 
     let handler = RecordingHandler::new(false, 0, |_| false);
     let environment = environment(&handler);
     let process = environment.start().await;
-    let make = Factory::seeded(seed(), TOPIC.into());
-    let (order, placed) = make.placed("ann");
-    let (_, moved) = make.status_changed(&order, Status::Processing);
+    let factory = Factory::seeded(seed(), TOPIC.into());
+    let (order, placed) = factory.placed("ann");
+    let (_, moved) = factory.status_changed(&order, Status::Processing);
     let stamp = |seconds: i64, counter| Hlc { millis: START_TIME.millis() + seconds * 1_000, counter };
 
     append(&process, from_region(&moved, "eu", stamp(2, 0))).await;
     append(&process, from_region(&placed, "us", stamp(1, 7))).await;
     process.wait_until_consumed(TIMEOUT).await;
-    let (_, ahead) = make.status_changed(&order, Status::Shipped);
+    let (_, ahead) = factory.status_changed(&order, Status::Shipped);
     environment.script.once(Call::Consume, InjectedFault::Unreachable);
     append(&process, from_region(&ahead, "eu", stamp(3_600, 0))).await;
     process.wait_until_consumed(TIMEOUT).await;

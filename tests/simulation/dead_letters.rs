@@ -31,9 +31,9 @@ async fn redrive(dead_letters: &DeadLetters, limit: u32) -> Result<RedriveReport
 
 /// Writes `count` dead letters of `keys` keys, as consumers would. No consumer runs.
 async fn write_dead_letters(process: &Process, count: u32, keys: u32) {
-    let make = Factory::seeded(seed(), DEAD.into());
+    let factory = Factory::seeded(seed(), DEAD.into());
     for n in 0..count {
-        let mut record = make.record(&format!("key-{}", n % keys), &n.to_string());
+        let mut record = factory.record(&format!("key-{}", n % keys), &n.to_string());
         let failure = if n % 2 == 0 { "SYSTEM" } else { "VALIDATION" };
         record.headers.push("x-failure-type", failure.as_bytes());
         process.store.append(vec![record]).await.expect("appended");
@@ -306,9 +306,9 @@ async fn filters_select_dead_letters_and_paging_ends() {
 async fn each_topic_has_dead_letters_and_counts_of_its_own() {
     let environment = Environment::new();
     let process = environment.start().await;
-    let make = Factory::seeded(seed(), "invoices-dlt".into());
+    let factory = Factory::seeded(seed(), "invoices-dlt".into());
     for n in 0..7 {
-        process.store.append(vec![make.record("k", &n.to_string())]).await.expect("appended");
+        process.store.append(vec![factory.record("k", &n.to_string())]).await.expect("appended");
     }
     write_dead_letters(&process, 2, 1).await;
     let topics = ["invoices", "customers", TOPIC].map(str::to_owned);

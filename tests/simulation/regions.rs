@@ -31,15 +31,15 @@ fn below(rng: &SeededRng, end: u32) -> u32 {
 }
 
 /// Changes of both regions to the same orders, and the winners. Some stamps are equal, some too far ahead to be accepted.
-fn updates(rng: &SeededRng, make: &Factory) -> (Vec<Record>, Winners) {
+fn updates(rng: &SeededRng, factory: &Factory) -> (Vec<Record>, Winners) {
     let (mut records, mut winners) = (Vec::new(), Winners::new());
     for _ in 0..ORDERS {
-        let (order, _) = make.placed("ann");
+        let (order, _) = factory.placed("ann");
         for n in 0..UPDATES {
             let region = if below(rng, 2) == 0 { "eu" } else { "us" };
             let too_far_ahead = n > 0 && below(rng, 6) == 0;
             let hlc = stamp(if too_far_ahead { 3_600_000 } else { i64::from(below(rng, 5)) }, below(rng, 2));
-            let (_, event) = make.status_changed(&order, Status::Processing);
+            let (_, event) = factory.status_changed(&order, Status::Processing);
             records.push(from_region(&event, region, hlc));
             let change = (RegionId::new(region), hlc);
             let winner = winners.entry(order.id).or_insert_with(|| change.clone());
@@ -104,8 +104,8 @@ async fn the_same_change_wins_in_whatever_order_the_events_arrive() {
 }
 
 /// An order that region "us" changed last, with a clock this far ahead.
-async fn changed_elsewhere(process: &Process, make: &Factory, ahead: Duration) -> Order {
-    let (mut order, _) = make.placed("ann");
+async fn changed_elsewhere(process: &Process, factory: &Factory, ahead: Duration) -> Order {
+    let (mut order, _) = factory.placed("ann");
     order.region = RegionId::new("us");
     order.hlc = stamp(i64::try_from(ahead.as_millis()).expect("it fits"), 3);
     let commit = Commit { order: order.clone(), expected: None, events: Vec::new(), idempotency_record: None };
@@ -118,9 +118,9 @@ async fn changed_elsewhere(process: &Process, make: &Factory, ahead: Duration) -
 async fn a_command_follows_another_regions_change_unless_its_stamp_is_too_far_ahead() {
     let environment = Environment::new();
     let process = environment.start().await;
-    let make = Factory::seeded(seed(), TOPIC.into());
-    let near = changed_elsewhere(&process, &make, Duration::from_secs(30)).await;
-    let far = changed_elsewhere(&process, &make, Duration::from_secs(3_600)).await;
+    let factory = Factory::seeded(seed(), TOPIC.into());
+    let near = changed_elsewhere(&process, &factory, Duration::from_secs(30)).await;
+    let far = changed_elsewhere(&process, &factory, Duration::from_secs(3_600)).await;
 
     let followed = process.change(near.id, Status::Shipped).await.expect("a clock may be a little ahead");
     let refused = process.change(far.id, Status::Shipped).await;
@@ -128,7 +128,7 @@ async fn a_command_follows_another_regions_change_unless_its_stamp_is_too_far_ah
     assert!(followed.hlc > near.hlc, "the change is stamped above the one that it follows");
     assert!(matches!(refused, Err(CommandError::RegionConflict(_))), "{refused:?}");
     assert_eq!(process.metrics.region_conflict_rejected_count.get(), 1);
-    let waiting = changed_elsewhere(&process, &make, Duration::from_secs(1)).await;
+    let waiting = changed_elsewhere(&process, &factory, Duration::from_secs(1)).await;
     assert_eq!(process.promote().await, Some(1), "promotion follows the same rule and skips the other order");
     let status =
         async |id| process.store.find(id).await.expect("the store can be read").expect("the order exists").status;
@@ -145,8 +145,8 @@ async fn consuming() -> (Environment, Process, Factory) {
 }
 
 /// The event of a change of this order by region "us".
-async fn receive_change(process: &Process, make: &Factory, order: &Order, hlc: Hlc) {
-    let (_, event) = make.status_changed(&Order { status: Status::Pending, ..order.clone() }, Status::Processing);
+async fn receive_change(process: &Process, factory: &Factory, order: &Order, hlc: Hlc) {
+    let (_, event) = factory.status_changed(&Order { status: Status::Pending, ..order.clone() }, Status::Processing);
     let record = from_region(&event, "us", hlc);
     process.run(process.store.append(vec![record])).await.expect("appended");
     process.wait_until_consumed(TIMEOUT).await;
@@ -154,7 +154,7 @@ async fn receive_change(process: &Process, make: &Factory, order: &Order, hlc: H
 
 #[tokio::test(start_paused = true)]
 async fn a_remote_event_older_than_the_regions_own_change_is_stale() {
-    let (_environment, process, make) = consuming().await;
+    let (_environment, process, factory) = consuming().await;
     let created = process.create().await.expect("created");
     process.advance(Duration::from_secs(2)).await;
     let between = Hlc { millis: created.hlc.millis + 1_000, counter: 0 };
@@ -162,23 +162,23 @@ async fn a_remote_event_older_than_the_regions_own_change_is_stale() {
     process.wait_until_consumed(TIMEOUT).await;
     let own = process.metrics.kafka_consumer_processed_count.get();
 
-    receive_change(&process, &make, &created, between).await;
+    receive_change(&process, &factory, &created, between).await;
 
     assert_eq!(process.metrics.region_conflict_rejected_count.get(), 1, "no other region changed the order before");
     assert_eq!(process.metrics.kafka_consumer_processed_count.get(), own + 1, "the inbox advanced");
     assert_eq!(process.store.remote(created.id).await.expect("read"), None, "it has no effect");
-    receive_change(&process, &make, &created, changed.hlc.tick(created.updated_at)).await;
+    receive_change(&process, &factory, &created, changed.hlc.tick(created.updated_at)).await;
     assert_eq!(process.metrics.region_conflict_rejected_count.get(), 1, "a later one wins");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_received_stamp_advances_the_clock_within_the_bound_of_drift() {
-    let (environment, process, make) = consuming().await;
+    let (environment, process, factory) = consuming().await;
     let (order, other) = (process.create().await.expect("created"), process.create().await.expect("created"));
     let ahead = |seconds: i64| Hlc { millis: order.hlc.millis + seconds * 1_000, counter: 5 };
 
-    receive_change(&process, &make, &order, ahead(30)).await;
-    receive_change(&process, &make, &other, ahead(3_600)).await;
+    receive_change(&process, &factory, &order, ahead(30)).await;
+    receive_change(&process, &factory, &other, ahead(3_600)).await;
 
     assert_eq!(process.metrics.region_conflict_rejected_count.get(), 1, "the stamp that is too far ahead");
     let placed = process.create().await.expect("created");

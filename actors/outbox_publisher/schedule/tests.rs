@@ -3,7 +3,7 @@ use ports::outbox::ClaimKind;
 use ports::partitions::PartitionNo;
 
 use crate::outbox_publisher::run_end::RunEnd;
-use crate::outbox_publisher::schedule::turns::{Schedule, Selection};
+use crate::outbox_publisher::schedule::partition_schedule::{Schedule, Selection};
 
 const A: PartitionNo = PartitionNo(1);
 const B: PartitionNo = PartitionNo(2);
@@ -126,7 +126,7 @@ fn batch_of_a_partition_that_is_handed_over_is_open_until_the_end_of_the_hand_ov
     schedule.next(16, Selection::All);
     schedule.finished(A, RunEnd::Unsettled);
     schedule.request_trial(B);
-    schedule.forget(A);
+    schedule.remove(A);
 
     assert_eq!(schedule.next_unsettled(16), None, "its hand-over settles it");
     assert_eq!(schedule.next(16, Selection::All), None);
@@ -141,7 +141,7 @@ fn batch_that_ends_during_its_hand_over_blocks_no_trial_afterwards() {
     schedule.wake(A);
     schedule.next(16, Selection::All);
     schedule.request_trial(B);
-    schedule.forget(A);
+    schedule.remove(A);
     schedule.finished(A, RunEnd::Unsettled);
     assert_eq!(schedule.next(16, Selection::All), None, "the hand-over settles it");
 
@@ -163,7 +163,7 @@ fn batch_that_is_reported_after_its_hand_over_blocks_no_trial() {
     schedule.wake(A);
     schedule.next(16, Selection::All);
     schedule.request_trial(B);
-    schedule.forget(A);
+    schedule.remove(A);
     schedule.resolved(A);
     schedule.finished(A, RunEnd::Unsettled);
 
@@ -177,7 +177,7 @@ fn a_forgotten_partition_does_not_run() {
     let mut schedule = Schedule::default();
     schedule.wake(A);
     schedule.request_trial(A);
-    schedule.forget(A);
+    schedule.remove(A);
     assert_eq!(schedule.next(16, Selection::All), None);
 }
 
@@ -235,7 +235,7 @@ fn trial_blocks_nothing_after_its_partition_moved_to_another_instance() {
     let mut schedule = schedule_with_trial();
     schedule.wake(A);
     schedule.finished(B, RunEnd::Unresolved);
-    schedule.forget(B);
+    schedule.remove(B);
     assert_eq!(schedule.next(16, Selection::All), None, "the hand-over has begun, and not ended");
 
     schedule.resolved(B);
@@ -254,7 +254,7 @@ fn run_that_did_not_begin_changes_nothing_that_is_unresolved() {
     schedule.wake(A);
     schedule.next(16, Selection::All);
     schedule.not_run(A, false);
-    schedule.forget(B);
+    schedule.remove(B);
     schedule.request_trial(C);
     assert_eq!(schedule.next(16, Selection::All), None, "a batch of A may be open");
 }

@@ -24,7 +24,7 @@ enum SweepChange {
 /// Counts the failures in a row of each sweep. Shared by the pages, which run one at a time.
 pub(super) struct SweepFailures {
     metrics: Arc<Metrics>,
-    in_a_row: Mutex<BTreeMap<&'static str, u32>>,
+    consecutive_failures: Mutex<BTreeMap<&'static str, u32>>,
 }
 
 impl SweepFailures {
@@ -33,12 +33,12 @@ impl SweepFailures {
         for sweep in sweeps {
             metrics.sweep_failures_total.with([sweep]);
         }
-        Self { metrics, in_a_row: Mutex::default() }
+        Self { metrics, consecutive_failures: Mutex::default() }
     }
 
     /// Counts and logs the result of a page.
     pub(super) fn record<T>(&self, sweep: &'static str, result: &Result<T, Error>) {
-        let change = change(self.in_a_row.lock().entry(sweep).or_default(), result.is_err());
+        let change = change(self.consecutive_failures.lock().entry(sweep).or_default(), result.is_err());
         if let Err(error) = result {
             self.metrics.sweep_failures_total.with([sweep]).inc();
             tracing::debug!(event = "sweep_failed", what = sweep, error = %error, "a sweep failed and will be repeated");
@@ -58,9 +58,9 @@ impl SweepFailures {
 }
 
 /// Counts one result, and returns what it changes.
-fn change(in_a_row: &mut u32, failed: bool) -> SweepChange {
-    let before = *in_a_row;
-    *in_a_row = if failed { before.saturating_add(1) } else { 0 };
+fn change(consecutive_failures: &mut u32, failed: bool) -> SweepChange {
+    let before = *consecutive_failures;
+    *consecutive_failures = if failed { before.saturating_add(1) } else { 0 };
     match (before, failed) {
         (before, true) if before.saturating_add(1) == FAILURES_UNTIL_WARNING => SweepChange::BeganToFail,
         (FAILURES_UNTIL_WARNING.., false) => SweepChange::Recovered,
@@ -74,9 +74,9 @@ mod tests {
 
     #[test]
     fn a_run_of_failures_is_reported_once_and_its_end_once() {
-        let (mut in_a_row, long) = (0, FAILURES_UNTIL_WARNING as usize);
+        let (mut consecutive_failures, long) = (0, FAILURES_UNTIL_WARNING as usize);
         let mut changes = |failed: bool, times: usize| -> Vec<SweepChange> {
-            let all = (0..times).map(|_| change(&mut in_a_row, failed));
+            let all = (0..times).map(|_| change(&mut consecutive_failures, failed));
             all.filter(|change| *change != SweepChange::None).collect()
         };
 

@@ -54,7 +54,7 @@ struct BusState {
     /// The deadline of a shutdown of the whole tree; none = no shutdown has begun.
     shutdown_deadline: watch::Sender<Option<Instant>>,
     /// Why the root gives up; none = it does not.
-    gave_up: watch::Sender<Option<ExitReason>>,
+    escalated: watch::Sender<Option<ExitReason>>,
     unfinished: Mutex<Vec<UnfinishedActor>>,
 }
 
@@ -78,7 +78,7 @@ impl SupervisionBus {
             supervisors: Mutex::default(),
             arbiter_probes: Mutex::default(),
             shutdown_deadline: watch::Sender::new(None),
-            gave_up: watch::Sender::new(None),
+            escalated: watch::Sender::new(None),
             unfinished: Mutex::default(),
         }))
     }
@@ -212,11 +212,11 @@ impl SupervisionBus {
     }
 
     pub(crate) fn give_up(&self, reason: ExitReason) {
-        self.0.gave_up.send_replace(Some(reason));
+        self.0.escalated.send_replace(Some(reason));
     }
 
-    pub(crate) fn gave_up(&self) -> watch::Receiver<Option<ExitReason>> {
-        self.0.gave_up.subscribe()
+    pub(crate) fn escalated(&self) -> watch::Receiver<Option<ExitReason>> {
+        self.0.escalated.subscribe()
     }
 
     /// Records an actor once. One that dies during a shutdown is reported twice: at its exit, and with its mailbox when its task ends.

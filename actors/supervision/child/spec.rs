@@ -16,7 +16,7 @@ use crate::mailbox::state::MailboxState;
 pub(crate) type LaunchFn = Box<dyn FnOnce(SupervisorLink, Option<ArbiterHandle>) -> ActorCommandSender + Send>;
 
 /// What the owner of a tree does before a root that gives up stops its children.
-pub(crate) type BeforeGivingUp = Box<dyn FnOnce(Duration) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send>;
+pub(crate) type EscalationHook = Box<dyn FnOnce(Duration) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send>;
 
 /// What a child runs.
 pub(crate) enum ChildBody {
@@ -119,7 +119,7 @@ pub struct SupervisorSpec {
     pub sibling_drain_limit: Option<Duration>,
     /// The children in start order.
     pub children: Vec<ChildSpec>,
-    pub(crate) before_giving_up: Option<BeforeGivingUp>,
+    pub(crate) before_escalation: Option<EscalationHook>,
 }
 
 impl SupervisorSpec {
@@ -136,7 +136,7 @@ impl SupervisorSpec {
             parallel_shutdown: false,
             sibling_drain_limit: None,
             children: Vec::new(),
-            before_giving_up: None,
+            before_escalation: None,
         }
     }
 
@@ -172,11 +172,11 @@ impl SupervisorSpec {
 
     /// Sets work that the root of a tree awaits when it gives up, while its children still run. It receives the longest time that it may take, half
     /// of [`Options::escalation_timeout`](crate::Options::escalation_timeout), and is dropped after it. A nested supervisor ignores it.
-    pub fn before_giving_up<W>(mut self, work: impl FnOnce(Duration) -> W + Send + 'static) -> Self
+    pub fn before_escalation<W>(mut self, work: impl FnOnce(Duration) -> W + Send + 'static) -> Self
     where
         W: Future<Output = ()> + Send + 'static,
     {
-        self.before_giving_up = Some(Box::new(|limit| Box::pin(work(limit))));
+        self.before_escalation = Some(Box::new(|limit| Box::pin(work(limit))));
         self
     }
 

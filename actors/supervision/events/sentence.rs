@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_summary_covers_is_logged_at_debug_and_what_failed_at_its_level() {
+    fn summarised_events_are_logged_at_debug_and_failures_at_their_level() {
         let panic = ExitReason::Panic { detail: String::new(), location: String::new(), message: None };
         let cases = [
             (event("child_started", Level::INFO), Level::DEBUG),

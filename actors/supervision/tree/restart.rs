@@ -77,7 +77,7 @@ impl Supervisor {
         self.bus.begin_shutdown(Instant::now() + limit);
         self.bus.give_up(reason.clone());
         self.stop_child(failed, request).await;
-        if let Some(work) = self.before_giving_up.take() {
+        if let Some(work) = self.before_escalation.take() {
             // The children need the other half. After the limit the work is dropped unfinished: the shutdown must not wait for it.
             let _ = tokio::time::timeout(limit / 2, work(limit / 2)).await;
         }

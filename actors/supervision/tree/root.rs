@@ -60,11 +60,11 @@ impl RootSupervisor {
 
     /// Resolves with the reason as soon as the root gives up, while its children still drain, or when the tree has ended otherwise. Cancel-safe, and
     /// may be called again.
-    pub async fn gave_up(&self) -> ExitReason {
+    pub async fn escalated(&self) -> ExitReason {
         // Both only wait; dropping either loses nothing.
         tokio::select! {
             biased;
-            reason = reason_of(self.bus.gave_up()) => reason,
+            reason = reason_of(self.bus.escalated()) => reason,
             reason = self.done() => reason,
         }
     }

@@ -42,7 +42,7 @@ pub(crate) fn launch(
     bus.register_supervisor(&spec.name, sender.clone());
     bus.supervisor_registry().launched(&spec, above);
     let mut supervisor = Supervisor::new(&spec, link, bus, parent, commands);
-    supervisor.before_giving_up = spec.before_giving_up;
+    supervisor.before_escalation = spec.before_escalation;
     for child in spec.children {
         let path: Arc<str> = child.path.as_str().into();
         assert!(supervisor.bus.registry().reserve(&path), "two children at {path}: a programming error");

@@ -15,7 +15,7 @@ use crate::child::backoff::Backoff;
 use crate::child::exit::{ExitReason, ExitReport};
 use crate::child::policy::Strategy;
 use crate::child::signal::{ChildSignal, Lifecycle, SupervisorLink};
-use crate::child::spec::{BeforeGivingUp, SupervisorSpec};
+use crate::child::spec::{EscalationHook, SupervisorSpec};
 use crate::tree::child_record::ChildRecord;
 use crate::tree::restart_intensity::RestartIntensity;
 
@@ -44,7 +44,7 @@ pub(crate) struct Supervisor {
     /// Signals of other children that arrived while the supervisor waited for one child's signal.
     pub(crate) deferred_signals: VecDeque<ChildSignal>,
     pub(crate) shutdown_deadline: watch::Receiver<Option<Instant>>,
-    pub(crate) before_giving_up: Option<BeforeGivingUp>,
+    pub(crate) before_escalation: Option<EscalationHook>,
 }
 
 impl Supervisor {
@@ -79,7 +79,7 @@ impl Supervisor {
             signals,
             signal_sender,
             deferred_signals: VecDeque::new(),
-            before_giving_up: None,
+            before_escalation: None,
         }
     }
 

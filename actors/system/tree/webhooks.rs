@@ -56,7 +56,7 @@ pub(crate) fn webhooks(
                 client: Arc::clone(&client),
                 orders: OrderTopic::new(&options.topic),
                 health: Mutex::new(EndpointHealth::new(breaker)),
-                log_fails: AtomicBool::new(false),
+                delivery_log_is_failing: AtomicBool::new(false),
                 started: Instant::now(),
                 tracer: dependencies.tracer.clone(),
             });

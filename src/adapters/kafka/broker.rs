@@ -78,7 +78,7 @@ impl Broker for Kafka {
         }
     }
 
-    async fn forget_sessions(&self, members: &[InstanceId], limit: u32) -> Result<u32, Error> {
+    async fn remove_sessions(&self, members: &[InstanceId], limit: u32) -> Result<u32, Error> {
         self.inner.watcher.ready().await?;
         let InstallationRecords { registrations, .. } = self.installation_records(AwaitedPartitions::Nothing).await?;
         let members: HashSet<String> =
@@ -87,7 +87,7 @@ impl Broker for Kafka {
         let forgotten: Vec<_> =
             registrations.into_iter().filter(|(id, _)| is_forgotten(id)).take(limit as usize).collect();
         let (inner, count) = (Arc::clone(&self.inner), u32::try_from(forgotten.len()).unwrap_or(limit));
-        run_blocking("kafka-forget", move || inner.sessions.forget_ids(&forgotten)).await?;
+        run_blocking("kafka-forget", move || inner.sessions.unregister_ids(&forgotten)).await?;
         Ok(count)
     }
 

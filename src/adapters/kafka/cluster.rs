@@ -1,6 +1,6 @@
 //! The cluster as a whole: its metadata, the installation's topics and their replicas, and the health probe.
+mod additional_topics;
 mod client;
-mod further_topics;
 pub(crate) mod probe;
 pub(crate) mod replicas;
 mod topic_creation;

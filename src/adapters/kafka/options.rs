@@ -75,7 +75,7 @@ pub struct Options {
     /// The event topic, without the prefix; `None` where the installation has none and publishes to the further topics only.
     pub event_topic: Option<String>,
     /// Full names of further topics to which events are published.
-    pub further_topics: Vec<String>,
+    pub additional_topics: Vec<String>,
     /// Partitions of the event topic, its retry topics and its dead-letter topic.
     pub topic_partitions: u32,
     /// Partitions of the topics that have a number of their own, by full name.
@@ -133,7 +133,7 @@ impl Options {
             clock,
             topic_prefix: String::new(),
             event_topic: Some("order.events".into()),
-            further_topics: Vec::new(),
+            additional_topics: Vec::new(),
             topic_partitions: 12,
             partitions_by_topic: HashMap::new(),
             partitions: 64,
@@ -175,7 +175,7 @@ impl Options {
 
     /// The full names of the event topic, its retry topics and its dead-letter topic, and of the further topics.
     pub fn event_topics(&self) -> Vec<String> {
-        self.around_event_topic().chain(self.further_topics.iter().cloned()).collect()
+        self.around_event_topic().chain(self.additional_topics.iter().cloned()).collect()
     }
 
     /// The full names of the topics without which the relay cannot work.

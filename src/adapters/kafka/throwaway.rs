@@ -59,7 +59,7 @@ mod tests {
         let mut options =
             Options::new("none", "installation", InstanceId("one".into()), Arc::new(TestClock::default()));
         options.topic_prefix = prefix.into();
-        options.further_topics = vec!["customers".into(), "invoices-dlt".into(), "bench_2.order.events".into()];
+        options.additional_topics = vec!["customers".into(), "invoices-dlt".into(), "bench_2.order.events".into()];
         options
     }
 

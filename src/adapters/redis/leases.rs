@@ -6,8 +6,9 @@ use async_trait::async_trait;
 use deadpool_redis::redis::{Value, cmd};
 use ports::Error;
 use ports::partitions::{
-    AcquireReason, Acquired, Acquisition, Epoch, FreePartition, InstanceId, InstanceLoad, InstanceRank, LeaseFence,
-    LeaseSurvey, OpenBatch, PartitionLeases, PartitionNo, PartitionView, ProducerSessionId, Release, Renewal, Token,
+    AcquireReason, AcquiredLease, Acquisition, Epoch, FreePartition, InstanceId, InstanceLoad, InstanceRank,
+    LeaseFence, LeaseSurvey, OpenBatch, PartitionLeases, PartitionNo, PartitionView, ProducerSessionId, Release,
+    Renewal, Token,
 };
 
 use crate::store::arguments::ScriptArguments;
@@ -54,9 +55,9 @@ impl PartitionLeases for RedisStore {
             return Err(Error::Rejected(format!("there is no partition {partition}")));
         }
         let reason = match reason {
-            AcquireReason::Vacant => "vacant",
+            AcquireReason::Unowned => "vacant",
             AcquireReason::WorkerDied => "worker_died",
-            AcquireReason::Uncertain => "uncertain",
+            AcquireReason::OutcomeUnknown => "uncertain",
         };
         let watermark = watermark.map_or(String::new(), |token| token.to_string());
         let arguments =
@@ -75,7 +76,7 @@ impl PartitionLeases for RedisStore {
             }),
             None => None,
         };
-        Ok(Acquisition::Taken(Acquired { fence, open_batch }))
+        Ok(Acquisition::Acquired(AcquiredLease { fence, open_batch }))
     }
 
     async fn renew(&self, owner: &InstanceId, held: &[(PartitionNo, Epoch)], ttl: Duration) -> Result<Renewal, Error> {
@@ -93,7 +94,7 @@ impl PartitionLeases for RedisStore {
         match &*Reply::single(reply).text(0)? {
             "DONE" => Ok(Release::Done),
             "IN_FLIGHT" => Ok(Release::InFlight),
-            "NOT_OURS" => Ok(Release::NotOurs),
+            "NOT_OURS" => Ok(Release::NotHeld),
             other => Err(broken(format!("the result of a release is {other:?}"))),
         }
     }

@@ -88,8 +88,8 @@ async fn decide(
     let (event_id, region) = (context.event_id(now), context.options.region.clone());
     let change = ChangeContext { event_id, region, now, received };
     let (order, event) = current.change_status(command.to, change).map_err(refused)?;
-    let horizon = context.regional_clock.horizon(now);
-    conflict::check_change(current, &order, horizon).map_err(CommandError::RegionConflict)?;
+    let latest_accepted_time = context.regional_clock.latest_accepted_time(now);
+    conflict::check_change(current, &order, latest_accepted_time).map_err(CommandError::RegionConflict)?;
     let row = context.options.row(&event, command.trace.clone(), command.request_id.clone());
     Ok((order, vec![row]))
 }

@@ -138,20 +138,22 @@ fn stamp_of(time: Timestamp, version: u64) -> Hlc {
     Hlc { millis: time.millis(), counter: u32::try_from(version).unwrap_or(u32::MAX) }
 }
 
-/// Decides what to do with a message, and runs the chain of its type unless the region rule rejects the event. `horizon` is the
+/// Decides what to do with a message, and runs the chain of its type unless the region rule rejects the event. `latest_accepted_time` is the
 /// latest time that the stamp of a remote event may have.
 pub async fn decide(
     handlers: &Handlers,
     message: &ConsumerRecord,
     decoded: &DecodedMessage,
     origin: EventOrigin,
-    horizon: Timestamp,
+    latest_accepted_time: Timestamp,
 ) -> IntakeStep {
     let event = &decoded.event;
     let processed = |effects| ProcessedEvent { event_id: event.event_id, position: message.position.clone(), effects };
     let decision = match &origin {
         EventOrigin::Local => ConflictDecision::Apply,
-        EventOrigin::Remote { last_update } => conflict::decide(last_update.as_ref(), &decoded.stamp, horizon),
+        EventOrigin::Remote { last_update } => {
+            conflict::decide(last_update.as_ref(), &decoded.stamp, latest_accepted_time)
+        }
     };
     if decision != ConflictDecision::Apply {
         return IntakeStep::Process { event: processed(Vec::new()), stale: true, fallback_after: None };

@@ -21,11 +21,15 @@ pub enum ConflictDecision {
     TooFarAhead,
 }
 
-/// Decides between the present update of an order and an incoming one. `horizon` is the latest time that a stamp may have: the local time and
+/// Decides between the present update of an order and an incoming one. `latest_accepted_time` is the latest time that a stamp may have: the local time and
 /// the bound of drift.
-pub fn decide(current: Option<&VersionStamp>, incoming: &VersionStamp, horizon: Timestamp) -> ConflictDecision {
+pub fn decide(
+    current: Option<&VersionStamp>,
+    incoming: &VersionStamp,
+    latest_accepted_time: Timestamp,
+) -> ConflictDecision {
     match current {
-        _ if incoming.hlc.millis > horizon.millis() => ConflictDecision::TooFarAhead,
+        _ if incoming.hlc.millis > latest_accepted_time.millis() => ConflictDecision::TooFarAhead,
         Some(current) if incoming < current => ConflictDecision::Stale,
         _ => ConflictDecision::Apply,
     }
@@ -37,12 +41,12 @@ pub fn decide(current: Option<&VersionStamp>, incoming: &VersionStamp, horizon: 
 ///
 /// # Errors
 /// Why the change is forbidden, and what an operator can do.
-pub fn check_change(current: &Order, changed: &Order, horizon: Timestamp) -> Result<(), String> {
+pub fn check_change(current: &Order, changed: &Order, latest_accepted_time: Timestamp) -> Result<(), String> {
     if current.region == changed.region {
         return Ok(());
     }
     let stamp = |order: &Order| VersionStamp { hlc: order.hlc, region: order.region.clone() };
-    match decide(Some(&stamp(current)), &stamp(changed), horizon) {
+    match decide(Some(&stamp(current)), &stamp(changed), latest_accepted_time) {
         ConflictDecision::Apply => Ok(()),
         ConflictDecision::Stale | ConflictDecision::TooFarAhead => Err(format!(
             "region {} changed the order with a clock that is further ahead of this region's than region.drift_max; synchronise the clocks, or try again later",
@@ -66,7 +70,7 @@ mod tests {
 
     #[test]
     fn higher_stamp_wins_and_region_name_breaks_ties() {
-        let horizon = Timestamp::from_millis(61_000);
+        let latest_accepted_time = Timestamp::from_millis(61_000);
         let current = stamp(10, 1, "b");
         let cases = [
             (stamp(11, 0, "a"), ConflictDecision::Apply),
@@ -80,9 +84,9 @@ mod tests {
             (stamp(61_000, 0, "z"), ConflictDecision::Apply),
         ];
         for (incoming, expected) in cases {
-            assert_eq!(decide(Some(&current), &incoming, horizon), expected, "{incoming:?}");
+            assert_eq!(decide(Some(&current), &incoming, latest_accepted_time), expected, "{incoming:?}");
         }
-        assert_eq!(decide(None, &stamp(1, 0, "a"), horizon), ConflictDecision::Apply);
+        assert_eq!(decide(None, &stamp(1, 0, "a"), latest_accepted_time), ConflictDecision::Apply);
     }
 
     /// Updates of one order with distinct stamps; the number stands for their content.
@@ -101,10 +105,10 @@ mod tests {
 
     fn fold<'a>(
         updates: impl IntoIterator<Item = &'a (VersionStamp, u32)>,
-        horizon: Timestamp,
+        latest_accepted_time: Timestamp,
     ) -> Option<(VersionStamp, u32)> {
         updates.into_iter().fold(None, |current: Option<(VersionStamp, u32)>, update| {
-            match decide(current.as_ref().map(|(stamp, _)| stamp), &update.0, horizon) {
+            match decide(current.as_ref().map(|(stamp, _)| stamp), &update.0, latest_accepted_time) {
                 ConflictDecision::Apply => Some(update.clone()),
                 ConflictDecision::Stale | ConflictDecision::TooFarAhead => current,
             }
@@ -119,12 +123,12 @@ mod tests {
                 (Just(all.clone()), shuffled, prop::collection::vec(prop::sample::select(all), 0..6))
             }),
         ) {
-            let horizon = Timestamp::from_millis(61_000);
+            let latest_accepted_time = Timestamp::from_millis(61_000);
             let accepted = first.iter().filter(|(stamp, _)| stamp.hlc.millis <= 61_000);
             let highest = accepted.cloned().max_by(by_stamp);
-            prop_assert_eq!(fold(&first, horizon), highest.clone());
-            prop_assert_eq!(fold(&second, horizon), highest.clone());
-            prop_assert_eq!(fold(second.iter().chain(&repeated), horizon), highest, "a repeated update changes nothing");
+            prop_assert_eq!(fold(&first, latest_accepted_time), highest.clone());
+            prop_assert_eq!(fold(&second, latest_accepted_time), highest.clone());
+            prop_assert_eq!(fold(second.iter().chain(&repeated), latest_accepted_time), highest, "a repeated update changes nothing");
         }
 
         #[test]
@@ -134,11 +138,11 @@ mod tests {
                 (Just(all.clone()), shuffled(), shuffled())
             }),
         ) {
-            let horizon = Timestamp::from_millis(130_000);
+            let latest_accepted_time = Timestamp::from_millis(130_000);
             // A region's store has its own changes with growing stamps; it receives those of the other region in any order.
             let view = |own: &str, received: &[(VersionStamp, u32)]| {
                 let of = |mine: bool| move |update: &&(VersionStamp, u32)| (update.0.region.as_str() == own) == mine;
-                let other = fold(received.iter().filter(of(false)), horizon);
+                let other = fold(received.iter().filter(of(false)), latest_accepted_time);
                 all.iter().filter(of(true)).cloned().chain(other).max_by(by_stamp)
             };
             prop_assert_eq!(view("eu", &received_by_eu), view("us", &received_by_us));
@@ -166,8 +170,9 @@ mod tests {
             now,
             received: Hlc::default(),
         };
-        let horizon = Timestamp::from_millis(61_000);
-        let follows = |current: Order| check_change(&current, &current.cancel(change.clone()).unwrap().0, horizon);
+        let latest_accepted_time = Timestamp::from_millis(61_000);
+        let follows =
+            |current: Order| check_change(&current, &current.cancel(change.clone()).unwrap().0, latest_accepted_time);
 
         assert_eq!(follows(order("us", 500)), Ok(()));
         assert_eq!(follows(order("us", 60_999)), Ok(()), "ahead within the limit: the local stamp is above it");

@@ -12,7 +12,7 @@ use std::time::Duration;
 /// The service is overloaded when more than one request is rejected for this many completed ones.
 const OVERLOAD_RATIO: u32 = 16;
 /// Lower limit of the usual latency: a store in memory would leave no time to wait at all.
-const USUAL_MIN: Duration = Duration::from_millis(1);
+const BASELINE_LATENCY_MIN: Duration = Duration::from_millis(1);
 /// Shortest interval after which the limit is adapted.
 const INTERVAL: Duration = Duration::from_millis(200);
 /// Fewest completed requests in an interval that allow a decision.
@@ -32,17 +32,20 @@ pub struct ConcurrencyLimits {
     /// Latency above which a request has waited in a standing queue.
     wait_max: Duration,
     /// Usual latency before any measurement.
-    usual: Duration,
+    baseline_latency: Duration,
 }
 
 impl ConcurrencyLimits {
     /// Creates and changes. Requests share the cost of a commit: 128 fill one on a slow disk, 32 justify one. At ten thousand requests a second
     /// a burst waits 25 ms; the wait for a few commits of a usual disk is not a queue.
-    pub const CHANGES: Self = Self { burst: 256, floor: 128, overload_floor: 32, wait_max: ms(15), usual: ms(5) };
+    pub const CHANGES: Self =
+        Self { burst: 256, floor: 128, overload_floor: 32, wait_max: ms(15), baseline_latency: ms(5) };
     /// Reads of one order: no more at once than a pool has connections, or a machine has cores.
-    pub const READS: Self = Self { burst: 256, floor: 32, overload_floor: 16, wait_max: ms(15), usual: ms(5) };
+    pub const READS: Self =
+        Self { burst: 256, floor: 32, overload_floor: 16, wait_max: ms(15), baseline_latency: ms(5) };
     /// Lists: a thousand orders are a third of a megabyte and some milliseconds of a core, so a few at once use it fully.
-    pub const LISTS: Self = Self { burst: 128, floor: 16, overload_floor: 8, wait_max: ms(100), usual: ms(20) };
+    pub const LISTS: Self =
+        Self { burst: 128, floor: 16, overload_floor: 8, wait_max: ms(100), baseline_latency: ms(20) };
 }
 
 const fn ms(millis: u64) -> Duration {
@@ -56,7 +59,7 @@ pub struct AdaptiveLimit {
     limit: u32,
     in_flight: u32,
     /// Latency of a request while none is rejected.
-    usual: Duration,
+    baseline_latency: Duration,
     overloaded: bool,
     since: Duration,
     interval: IntervalStats,
@@ -75,7 +78,15 @@ impl AdaptiveLimit {
     /// Starts with the burst limit, without measurements.
     pub fn new(limits: ConcurrencyLimits) -> Self {
         let (since, interval) = (Duration::ZERO, IntervalStats::default());
-        Self { limits, limit: limits.burst, in_flight: 0, usual: limits.usual, overloaded: false, since, interval }
+        Self {
+            limits,
+            limit: limits.burst,
+            in_flight: 0,
+            baseline_latency: limits.baseline_latency,
+            overloaded: false,
+            since,
+            interval,
+        }
     }
 
     /// Admits a request or rejects it. The caller must [`release`](Self::release) each admitted one.
@@ -102,7 +113,11 @@ impl AdaptiveLimit {
 
     /// The target latency of a request.
     fn target(&self) -> Duration {
-        if self.overloaded { self.usual * 3 / 2 } else { self.limits.wait_max.max(self.usual * 2) }
+        if self.overloaded {
+            self.baseline_latency * 3 / 2
+        } else {
+            self.limits.wait_max.max(self.baseline_latency * 2)
+        }
     }
 
     fn adapt(&mut self, elapsed: Duration) {
@@ -123,7 +138,8 @@ impl AdaptiveLimit {
 
     /// A moving average, so that one slow interval changes the usual latency little.
     fn update_usual(&mut self, latency: Duration) {
-        self.usual = (self.usual * 15 + latency.clamp(USUAL_MIN, self.usual * 2)) / 16;
+        self.baseline_latency =
+            (self.baseline_latency * 15 + latency.clamp(BASELINE_LATENCY_MIN, self.baseline_latency * 2)) / 16;
     }
 
     fn lowered(&self, completed_per_s: f64) -> u32 {
@@ -196,17 +212,17 @@ mod tests {
     #[test]
     fn under_overload_admitted_requests_take_hardly_longer_than_usual() {
         let mut limiter = AdaptiveLimit::new(LIMITS);
-        let (_, usual) = serve(&mut limiter, 320, 40, ms(10_000));
-        assert_eq!(usual, ms(8));
+        let (_, baseline_latency) = serve(&mut limiter, 320, 40, ms(10_000));
+        assert_eq!(baseline_latency, ms(8));
 
         let (limit, longest) = serve(&mut limiter, 10_000, 40, ms(10_000));
 
-        assert!(longest <= usual * 2, "{longest:?}");
+        assert!(longest <= baseline_latency * 2, "{longest:?}");
         assert!((320..=640).contains(&limit), "{limit}");
         assert!(
-            limiter.usual.abs_diff(usual) < ms(1),
+            limiter.baseline_latency.abs_diff(baseline_latency) < ms(1),
             "latency under overload does not count as usual: {:?}",
-            limiter.usual
+            limiter.baseline_latency
         );
     }
 

@@ -28,14 +28,14 @@ impl RegionalClock {
     }
 
     /// The latest time that a stamp may have to be accepted.
-    pub fn horizon(&self, now: Timestamp) -> Timestamp {
+    pub fn latest_accepted_time(&self, now: Timestamp) -> Timestamp {
         now.plus(self.drift_max)
     }
 
     /// Advances to a received stamp, whether or not its event is stale.
     pub fn receive(&self, stamp: Hlc, now: Timestamp) {
         let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
-        *latest = latest.merge(stamp, self.horizon(now));
+        *latest = latest.merge(stamp, self.latest_accepted_time(now));
     }
 
     /// The greatest stamp received so far; zero before the first one.
@@ -45,7 +45,7 @@ impl RegionalClock {
 
     /// The later of the greatest stamp received and this one, if it is within the bound. Does not advance the clock.
     pub fn latest_with(&self, stamp: Hlc, now: Timestamp) -> Hlc {
-        self.latest().merge(stamp, self.horizon(now))
+        self.latest().merge(stamp, self.latest_accepted_time(now))
     }
 }
 
@@ -84,6 +84,6 @@ mod tests {
         assert_eq!(clock.latest(), Hlc::default());
         assert_eq!(clock.latest_with(stamp(1_500, 2), now), stamp(1_500, 2));
         clock.receive(stamp(1_500, 1), now);
-        assert_eq!((clock.latest(), clock.horizon(now).millis()), (stamp(1_500, 1), 1_500));
+        assert_eq!((clock.latest(), clock.latest_accepted_time(now).millis()), (stamp(1_500, 1), 1_500));
     }
 }

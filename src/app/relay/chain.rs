@@ -85,11 +85,11 @@ pub struct PublishFailure<'a> {
 
 /// Decides the next step. `throttle` and `chance` are those of [`RetryPolicy::decide`]. An outage parks nothing, however long it lasts, also where a
 /// lowered `attempts_max` leaves no attempt.
-pub fn next_step(rules: &ChainRules, failure: PublishFailure<'_>, throttle: f64, chance: f64) -> ChainStep {
+pub fn next_step(rules: &ChainRules, failure: PublishFailure<'_>, throttle: f64, random: f64) -> ChainStep {
     let retry = rules.retry_of(failure.topic);
     let attempts_max = if failure.is_outage { retry.attempts_max.saturating_sub(1) } else { u32::MAX };
     let attempts = rules.attempts_counted(failure).min(attempts_max);
-    let decision = retry.decide(attempts, failure.fault, throttle, chance);
+    let decision = retry.decide(attempts, failure.fault, throttle, random);
     if let RetryDecision::RetryIn(delay) = decision {
         return ChainStep::Retry(delay);
     }

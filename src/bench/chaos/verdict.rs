@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_in_the_store_and_how_processes_ended_count_too() {
+    fn unsent_rows_and_failed_exits_are_violations() {
         let ended = vec!["instance 0 ended with exit status: 70".to_owned()];
         let left = ChaosVerdict {
             parked: 2,

@@ -32,7 +32,7 @@ pub(crate) async fn idle_claims_ms(data: &impl ThrowawayData) -> Result<(u64, Ve
         fences.push(fence.ok_or_else(|| Error::new("another process uses the bench's data"))?);
     }
     let mut claims = IdleClaims { outbox, limit: data.batch(), fences };
-    let waiting = claims.let_all_wait().await?;
+    let waiting = claims.delay_all_rows().await?;
     let times = claims.measure().await?;
     store.close().await;
     Ok((waiting, times))
@@ -46,7 +46,7 @@ struct IdleClaims {
 }
 
 impl IdleClaims {
-    async fn let_all_wait(&mut self) -> Result<u64, Error> {
+    async fn delay_all_rows(&mut self) -> Result<u64, Error> {
         let mut waiting = 0;
         for at in 0..self.fences.len() {
             while let Claimed::Batch(batch) = self.claim(at).await? {

@@ -11,7 +11,7 @@ use ports::broker::{Batch, Position, Published};
 use ports::inbox::ProcessedEvent;
 use ports::outbox::{Claim, ClaimKind, Claimed, ClaimedBatch, FencedOutcome, OutboxStore, RowId, Settlement};
 use ports::partitions::{
-    AcquireReason, Acquired, Acquisition, InstanceId, LeaseFence, PartitionLeases, PartitionNo, ProducerSessionId,
+    AcquireReason, AcquiredLease, Acquisition, InstanceId, LeaseFence, PartitionLeases, PartitionNo, ProducerSessionId,
 };
 use tokio::task::JoinSet;
 
@@ -109,8 +109,8 @@ pub(crate) async fn acquire(
     partition: PartitionNo,
 ) -> Result<Option<LeaseFence>, ports::Error> {
     let instance = InstanceId(NAME.into());
-    match leases.acquire(partition, &instance, AcquireReason::Vacant, None, LEASE).await? {
-        Acquisition::Taken(Acquired { fence, .. }) => Ok(Some(fence)),
+    match leases.acquire(partition, &instance, AcquireReason::Unowned, None, LEASE).await? {
+        Acquisition::Acquired(AcquiredLease { fence, .. }) => Ok(Some(fence)),
         // A bench runs on a store of its own, which is never restored.
         Acquisition::Held { .. } | Acquisition::TimelineChanged(_) => Ok(None),
     }

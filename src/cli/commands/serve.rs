@@ -24,7 +24,7 @@ pub(crate) const STOPPED: u8 = 0;
 /// Exit code after a second signal.
 const SECOND_SIGNAL: i32 = 130;
 /// Exit code after the supervision tree gave up, a listener failed, or the instance name was lost.
-const ROOT_GAVE_UP: u8 = 70;
+const ROOT_ESCALATED: u8 = 70;
 /// Validity of the token in the log-in link: a session lasts no longer.
 const CONSOLE_TOKEN_TTL: Duration = Duration::from_secs(12 * 60 * 60);
 /// Error of serve and relay when the development secret is configured without --dev.
@@ -191,9 +191,9 @@ pub(crate) async fn run(service: Service, mut signals: Signals, mut reloader: Op
                     reloader.reload(&service);
                 }
             }
-            reason = service.gave_up() => {
+            reason = service.escalated() => {
                 tracing::error!(event = "root_gave_up", reason, "the service gave up ({reason}); draining");
-                break ROOT_GAVE_UP;
+                break ROOT_ESCALATED;
             }
         }
     };
@@ -260,7 +260,7 @@ mod tests {
     #[test]
     fn a_late_stop_is_a_failure_and_keeps_the_code_of_a_root_that_gave_up() {
         assert_eq!(code_of_late_stop(STOPPED), 1);
-        assert_eq!(code_of_late_stop(ROOT_GAVE_UP), 70);
+        assert_eq!(code_of_late_stop(ROOT_ESCALATED), 70);
     }
 
     #[test]

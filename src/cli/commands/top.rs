@@ -53,7 +53,7 @@ pub(crate) fn top(config: &Config, arguments: &Arguments) -> Result<u8, Failure>
 /// Draws frames until `q`, Esc or Ctrl-C. A service that stops answering is shown as such, and asked again.
 async fn live(service: &RunningService<'_>, interval: Duration) -> Result<(), Failure> {
     let (mut before, mut begun) = (sample(service).await?, Instant::now());
-    let _restored = OwnScreen::enter()?;
+    let _restored = AlternateScreen::enter()?;
     draw(&frame(&service.url, &before, &before, 0.0, Screen::of_stdout()))?;
     loop {
         if quits(interval).await? {
@@ -111,9 +111,9 @@ fn draw(lines: &[String]) -> Result<(), Failure> {
 }
 
 /// The terminal's alternate screen. Dropped, it gives the operator's screen back, also after an error.
-struct OwnScreen;
+struct AlternateScreen;
 
-impl OwnScreen {
+impl AlternateScreen {
     fn enter() -> Result<Self, Failure> {
         enable_raw_mode()?;
         execute!(stdout(), EnterAlternateScreen, Hide, Clear(ClearType::All))?;
@@ -121,7 +121,7 @@ impl OwnScreen {
     }
 }
 
-impl Drop for OwnScreen {
+impl Drop for AlternateScreen {
     fn drop(&mut self) {
         // Nothing is left to do when the terminal is gone.
         let _ = execute!(stdout(), Show, LeaveAlternateScreen);

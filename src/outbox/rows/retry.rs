@@ -47,7 +47,7 @@ impl RetryPolicy {
 
     /// Decides after attempt number `attempt` (from 1). `throttling` in 0.0..=1.0 divides the delay: 1.0 under normal load, less under
     /// backpressure. `chance` is a random number in 0.0..1.0.
-    pub fn decide(&self, attempt: u32, fault: FaultClass, throttling: f64, chance: f64) -> RetryDecision {
+    pub fn decide(&self, attempt: u32, fault: FaultClass, throttling: f64, random: f64) -> RetryDecision {
         let factor = match fault {
             FaultClass::Permanent => return RetryDecision::GiveUp,
             FaultClass::Transient => 1.0,
@@ -58,7 +58,7 @@ impl RetryPolicy {
         }
         let doubled = self.base.as_secs_f64() * 2_f64.powi(attempt.saturating_sub(1).min(62) as i32);
         let delay = doubled.min(self.max.as_secs_f64()) * factor / throttling.max(THROTTLING_MIN);
-        let jitter = 1.0 + self.jitter.clamp(0.0, 1.0) * (2.0 * chance - 1.0);
+        let jitter = 1.0 + self.jitter.clamp(0.0, 1.0) * (2.0 * random - 1.0);
         RetryDecision::RetryIn(Duration::from_secs_f64((delay * jitter).clamp(0.0, self.max.as_secs_f64())))
     }
 }
@@ -67,8 +67,8 @@ impl RetryPolicy {
 mod tests {
     use super::*;
 
-    fn delay_ms(attempt: u32, fault: FaultClass, throttling: f64, chance: f64) -> Option<u64> {
-        match RetryPolicy::default().decide(attempt, fault, throttling, chance) {
+    fn delay_ms(attempt: u32, fault: FaultClass, throttling: f64, random: f64) -> Option<u64> {
+        match RetryPolicy::default().decide(attempt, fault, throttling, random) {
             RetryDecision::RetryIn(delay) => Some(delay.as_millis() as u64),
             RetryDecision::GiveUp => None,
         }
@@ -92,8 +92,8 @@ mod tests {
             (FaultClass::Transient, 1.0, 1.0, Some(2_400)),
             (FaultClass::Permanent, 1.0, 0.5, None),
         ];
-        for (fault, throttling, chance, expected) in cases {
-            assert_eq!(delay_ms(2, fault, throttling, chance), expected, "{fault:?} {throttling} {chance}");
+        for (fault, throttling, random, expected) in cases {
+            assert_eq!(delay_ms(2, fault, throttling, random), expected, "{fault:?} {throttling} {random}");
         }
     }
 

@@ -42,10 +42,10 @@ where
         let mut line = LogLine::read(event);
         for span in context.event_scope().into_iter().flatten() {
             if let Some(SpanFields(fields)) = span.extensions().get() {
-                line.surround(fields);
+                line.add_span_fields(fields);
             }
         }
-        line.surround(&self.region);
+        line.add_span_fields(&self.region);
         let line = serde_json::to_string(&line).map_err(|_| fmt::Error)?;
         writeln!(writer, "{line}")
     }

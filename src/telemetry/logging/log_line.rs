@@ -24,7 +24,7 @@ pub(crate) struct LogLine {
 
 impl LogLine {
     /// Adds fields of the event's surroundings. Those that the line has already stay: the innermost value of a name counts.
-    pub(crate) fn surround<'a>(&mut self, fields: impl IntoIterator<Item = &'a (&'static str, Value)>) {
+    pub(crate) fn add_span_fields<'a>(&mut self, fields: impl IntoIterator<Item = &'a (&'static str, Value)>) {
         for (name, value) in fields {
             if !self.fields.iter().any(|(existing, _)| existing == name) {
                 self.fields.push((name, value.clone()));

@@ -50,7 +50,7 @@ impl PartitionLeases for BrokenLeases {
     ) -> Result<Acquisition, Error> {
         let watermark = watermark.filter(|_| self.flaw != Flaw::IgnoresWatermark);
         let reason = match (self.flaw, reason) {
-            (Flaw::TreatsUncertainAsDeath, AcquireReason::Uncertain) => AcquireReason::WorkerDied,
+            (Flaw::TreatsUncertainAsDeath, AcquireReason::OutcomeUnknown) => AcquireReason::WorkerDied,
             (_, reason) => reason,
         };
         let mut acquisition = self.real.acquire(partition, owner, reason, watermark, ttl).await?;
@@ -60,7 +60,7 @@ impl PartitionLeases for BrokenLeases {
             self.real.release(partition, by, held).await?;
             acquisition = self.real.acquire(partition, owner, reason, watermark, ttl).await?;
         }
-        if let (Acquisition::Taken(acquired), Flaw::HidesOpenBatch) = (&mut acquisition, self.flaw) {
+        if let (Acquisition::Acquired(acquired), Flaw::HidesOpenBatch) = (&mut acquisition, self.flaw) {
             acquired.open_batch = None;
         }
         Ok(acquisition)

@@ -22,7 +22,7 @@ suite! { $ partitions:
     a_member_that_left_is_not_alive,
     a_survey_shows_the_leases_of_each_live_member_and_what_is_free,
     a_survey_offers_expired_leases_and_those_of_dead_owners,
-    what_a_survey_offers_can_be_acquired_and_nothing_else,
+    only_partitions_in_a_survey_can_be_acquired,
     a_survey_offers_the_partition_that_is_free_for_longest_first,
     a_live_owners_unexpired_lease_is_not_taken,
     one_of_many_concurrent_acquisitions_wins,

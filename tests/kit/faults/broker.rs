@@ -79,8 +79,8 @@ impl Broker for FaultyBroker {
         self.script.around(Call::FenceAll, self.real.fence_all()).await
     }
 
-    async fn forget_sessions(&self, members: &[InstanceId], limit: u32) -> Result<u32, Error> {
-        self.real.forget_sessions(members, limit).await
+    async fn remove_sessions(&self, members: &[InstanceId], limit: u32) -> Result<u32, Error> {
+        self.real.remove_sessions(members, limit).await
     }
 
     async fn append(&self, records: Vec<Record>) -> Result<Vec<Position>, Error> {
@@ -91,7 +91,7 @@ impl Broker for FaultyBroker {
     }
 
     async fn recovered(&self) {
-        self.script.broker_returned().await;
+        self.script.broker_recovered().await;
     }
 
     async fn sweep(&self, limit: u32) -> Result<u64, Error> {

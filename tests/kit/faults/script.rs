@@ -183,7 +183,7 @@ impl FaultScript {
         self.0.broker_recovered.notify_one();
     }
 
-    pub(crate) async fn broker_returned(&self) {
+    pub(crate) async fn broker_recovered(&self) {
         self.0.broker_recovered.notified().await;
     }
 

@@ -7,8 +7,8 @@ use domain::Timestamp;
 use ports::Error;
 use ports::outbox::RowStatus;
 use ports::partitions::{
-    AcquireReason, Acquired, Acquisition, Epoch, FreePartition, InstanceId, InstanceLoad, InstanceRank, LeaseFence,
-    LeaseSurvey, OpenBatch, PartitionLeases, PartitionNo, PartitionView, Release, Renewal, Token,
+    AcquireReason, AcquiredLease, Acquisition, Epoch, FreePartition, InstanceId, InstanceLoad, InstanceRank,
+    LeaseFence, LeaseSurvey, OpenBatch, PartitionLeases, PartitionNo, PartitionView, Release, Renewal, Token,
 };
 
 use crate::reference::state::{Lease, Reference, Row, State};
@@ -64,10 +64,10 @@ impl State {
         }
         let owner_died = match (other, request.reason) {
             (Some(_), _) => !other_alive,
-            (None, AcquireReason::Vacant | AcquireReason::WorkerDied) => true,
-            (None, AcquireReason::Uncertain) => false,
+            (None, AcquireReason::Unowned | AcquireReason::WorkerDied) => true,
+            (None, AcquireReason::OutcomeUnknown) => false,
         };
-        if owner_died && request.reason == AcquireReason::Vacant {
+        if owner_died && request.reason == AcquireReason::Unowned {
             self.clear_deaths(request.partition);
         }
         let lease = self.lease(request.partition);
@@ -85,7 +85,7 @@ impl State {
             epoch: lease.epoch,
             counter: lease.counter,
         };
-        Acquisition::Taken(Acquired { fence, open_batch })
+        Acquisition::Acquired(AcquiredLease { fence, open_batch })
     }
 
     /// Clears the deaths of rows that were not in flight when the owner died.
@@ -160,7 +160,7 @@ impl PartitionLeases for Reference {
         let mut state = self.state.lock();
         let lease = state.lease(partition);
         if !lease.is_held_by(owner, epoch) {
-            return Ok(Release::NotOurs);
+            return Ok(Release::NotHeld);
         }
         if lease.open.is_some() {
             return Ok(Release::InFlight);

@@ -1,5 +1,5 @@
 //! At-least-once mode: records without transactions and watermarks. One record of a key is in flight; a key stops at its first failure.
-use crate::configuration::Nature;
+use crate::configuration::SendBehavior;
 use crate::invariants::BrokenRule;
 use crate::state::event_set::EventSet;
 use crate::state::instance::Stage;
@@ -13,7 +13,7 @@ pub fn steps(steps: &mut Successors<'_>, instance: usize) {
             continue;
         }
         let unsent = batch.rows.minus(batch.acknowledged);
-        for row in unsent.iter().filter(|row| steps.config.events[*row].nature != Nature::Permanent) {
+        for row in unsent.iter().filter(|row| steps.config.events[*row].send_behavior != SendBehavior::Permanent) {
             let many = steps.breaks(BrokenRule::KeyHasManyRecordsInFlight);
             if many || !steps.config.earlier_of_key(row).any(|earlier| unsent.contains(earlier)) {
                 send(steps, instance, partition, row);
@@ -38,10 +38,10 @@ fn send(steps: &mut Successors<'_>, instance: usize, partition: usize, row: usiz
             next.faults.lost_replies -= 1;
             next.broker.append(config.events[row].key, row, None);
             next.check_records(config);
-            next.instances[instance].forget(partition);
+            next.instances[instance].remove(partition);
         });
     }
-    if steps.from.faults.refusals > 0 && steps.config.events[row].nature == Nature::MayFail {
+    if steps.from.faults.refusals > 0 && steps.config.events[row].send_behavior == SendBehavior::MayFail {
         let continues = steps.breaks(BrokenRule::KeyContinuesBehindFailedRecord);
         steps.add(actor, "receives the refusal of a record", object, |next, _| {
             next.faults.refusals -= 1;

@@ -1,6 +1,6 @@
 //! Exclusions: a row that cannot be sent leaves its batch before the commit, and the store confirms it. Also the return of a whole batch.
 use crate::actions::issue::{fence, issue, remove_excluded, statement};
-use crate::configuration::Nature;
+use crate::configuration::SendBehavior;
 use crate::invariants::BrokenRule;
 use crate::state::event_set::EventSet;
 use crate::state::instance::{Batch, Phase, Stage};
@@ -23,10 +23,10 @@ pub fn steps(steps: &mut Successors<'_>, instance: usize, partition: usize) {
         return;
     }
     for row in worker.batch.rows.minus(worker.batch.acknowledged).iter() {
-        match steps.config.events[row].nature {
-            Nature::Permanent => exclude(steps, instance, partition, row, 0),
-            Nature::MayFail if steps.from.faults.refusals > 0 => exclude(steps, instance, partition, row, 1),
-            Nature::MayFail | Nature::Healthy | Nature::Poison => {}
+        match steps.config.events[row].send_behavior {
+            SendBehavior::Permanent => exclude(steps, instance, partition, row, 0),
+            SendBehavior::MayFail if steps.from.faults.refusals > 0 => exclude(steps, instance, partition, row, 1),
+            SendBehavior::MayFail | SendBehavior::Healthy | SendBehavior::Poison => {}
         }
     }
 }

@@ -104,7 +104,7 @@ fn unanswered(next: &mut System, config: &Configuration, statement: &Statement) 
         if statement.kind == Kind::Exclude && config.breaks(BrokenRule::UnansweredExclusionIgnored) {
             remove_excluded(&mut instance.workers[partition].batch, config, part.row as usize);
         } else {
-            instance.forget(partition);
+            instance.remove(partition);
         }
     }
 }
@@ -115,7 +115,7 @@ fn deliver(next: &mut System, config: &Configuration, statement: &Statement, rep
         let (part, worker) = (&statement.parts[partition], &mut instance.workers[partition]);
         match *reply {
             Reply::Absent => {}
-            Reply::Stale | Reply::Held => instance.forget(partition),
+            Reply::Stale | Reply::Held => instance.remove(partition),
             Reply::Acquired { epoch, counter, open_token, former_id } => {
                 let keeps_scan = config.breaks(BrokenRule::ScanStartKeptAfterRewind);
                 let scan = if keeps_scan { worker.scan } else { ScanStart::default() };
@@ -162,7 +162,7 @@ fn done(instance: &mut Instance, config: &Configuration, statement: &Statement, 
             reset_scan(worker, config);
         }
         Kind::RaiseCounter => worker.phase = Phase::Ready,
-        Kind::Acquire | Kind::Release => instance.forget(partition),
+        Kind::Acquire | Kind::Release => instance.remove(partition),
     }
 }
 

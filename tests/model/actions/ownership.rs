@@ -41,7 +41,7 @@ pub fn lose(next: &mut System, instance: usize, partition: usize) {
     if batch.stage == Stage::Sent {
         instance.producers[batch.producer as usize].must_abort = true;
     }
-    instance.forget(partition);
+    instance.remove(partition);
 }
 
 /// Acquisition, renewal and release.

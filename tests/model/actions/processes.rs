@@ -1,5 +1,5 @@
 //! Processes die and start again. A poison event kills the process that handles it.
-use crate::configuration::Nature;
+use crate::configuration::SendBehavior;
 use crate::invariants::BrokenRule;
 use crate::state::instance::{Instance, Stage};
 use crate::state::system::System;
@@ -25,7 +25,7 @@ pub fn steps(steps: &mut Successors<'_>, instance: usize) {
         });
     }
     for worker in process.workers.iter().filter(|worker| worker.batch.stage == Stage::Claimed) {
-        let is_poison = |row: &usize| steps.config.events[*row].nature == Nature::Poison;
+        let is_poison = |row: &usize| steps.config.events[*row].send_behavior == SendBehavior::Poison;
         if let Some(row) = worker.batch.rows.iter().find(is_poison) {
             let object = Some(Component::Event(row));
             steps.add(actor, "handles a poison event, and its process dies", object, |next, _| die(next, instance));

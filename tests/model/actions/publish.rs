@@ -1,5 +1,5 @@
 //! Publish: one transaction of a producer holds the batches of a cycle and their watermarks. Two producers take turns.
-use crate::configuration::{Configuration, Nature};
+use crate::configuration::{Configuration, SendBehavior};
 use crate::invariants::BrokenRule;
 use crate::state::broker::TransactionStatus;
 use crate::state::instance::{Batch, Phase, ProducerStatus, Stage, transactional_id};
@@ -38,7 +38,9 @@ fn begin(steps: &mut Successors<'_>, instance: usize, producer: usize) {
     let claimed: Vec<usize> = steps.from.instances[instance].batches(steps.config, producer, Stage::Claimed).collect();
     let can_be_sent = |partition: &usize| {
         let batch = &steps.from.instances[instance].workers[*partition].batch;
-        let is_sendable = |row: usize| !matches!(steps.config.events[row].nature, Nature::Permanent | Nature::Poison);
+        let is_sendable = |row: usize| {
+            !matches!(steps.config.events[row].send_behavior, SendBehavior::Permanent | SendBehavior::Poison)
+        };
         batch.refused.is_none() && batch.rows.iter().all(is_sendable)
     };
     if claimed.is_empty() || !claimed.iter().all(can_be_sent) || !steps.from.broker.is_decided(id) {
@@ -91,7 +93,7 @@ fn end(steps: &mut Successors<'_>, instance: usize, producer: usize) {
 fn refuse(steps: &mut Successors<'_>, instance: usize, producer: usize) {
     for partition in steps.from.instances[instance].batches(steps.config, producer, Stage::Sent) {
         for row in steps.from.instances[instance].workers[partition].batch.rows.iter() {
-            if steps.config.events[row].nature != Nature::MayFail {
+            if steps.config.events[row].send_behavior != SendBehavior::MayFail {
                 continue;
             }
             let text = "receives the refusal of a record, and aborts";

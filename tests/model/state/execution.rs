@@ -1,5 +1,5 @@
 //! The store executes statements. Each is one transaction; it changes a partition only if its fence is up to date (guarantee 4).
-use crate::configuration::{Configuration, Nature, PARTITIONS_MAX, TRIAL_DEATHS_MAX};
+use crate::configuration::{Configuration, PARTITIONS_MAX, SendBehavior, TRIAL_DEATHS_MAX};
 use crate::invariants::{BrokenRule, Violation};
 use crate::state::broker::IDS;
 use crate::state::event_set::EventSet;
@@ -222,7 +222,7 @@ fn exclude(system: &mut System, config: &Configuration, statement: &Statement, p
     let token = if config.breaks(BrokenRule::ExclusionKeepsToken) { open } else { counter };
     let excluded = part.row as usize;
     let key = config.events[excluded].key;
-    let is_permanent = config.events[excluded].nature == Nature::Permanent;
+    let is_permanent = config.events[excluded].send_behavior == SendBehavior::Permanent;
     for event in system.store.rows_of_token(config, partition, open).iter() {
         let row = &mut system.store.rows[event];
         if event == excluded {
@@ -255,7 +255,7 @@ fn resolve(system: &mut System, config: &Configuration, statement: &Statement, p
             row.settle();
         } else if died && config.counts_deaths && !config.breaks(BrokenRule::DeathsNotCounted) {
             count_death(row, config, lease.is_trial);
-            if row.status == Status::Parked && config.events[event].nature != Nature::Poison {
+            if row.status == Status::Parked && config.events[event].send_behavior != SendBehavior::Poison {
                 system.report(config, Violation::HealthyEventParked);
             }
         } else {

@@ -114,7 +114,7 @@ pub struct Instance {
 
 impl Instance {
     /// Removes the worker's knowledge: the next step is an acquisition.
-    pub fn forget(&mut self, partition: usize) {
+    pub fn remove(&mut self, partition: usize) {
         self.workers[partition] = Worker::default();
     }
 

@@ -15,10 +15,10 @@ use crate::harness::http::{Http, SECRET, tea_order};
 const WAIT_MAX: Duration = Duration::from_secs(20);
 
 /// Passes the id of each order on.
-struct PassOn(Sender<String>);
+struct SendToChannel(Sender<String>);
 
 #[async_trait]
-impl EventHandler for PassOn {
+impl EventHandler for SendToChannel {
     fn needs_order(&self) -> bool {
         false
     }
@@ -46,7 +46,7 @@ fn handler_from_code_receives_the_events_of_its_type() {
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let service = std::thread::spawn(move || {
         actix_rt::System::new().block_on(async move {
-            let chain = HandlerChain::of(Arc::new(PassOn(seen)));
+            let chain = HandlerChain::of(Arc::new(SendToChannel(seen)));
             let registered = posthaste::start_with(config, |handlers| handlers.with(EventType::OrderCreated, chain));
             let service = registered.await.expect("it starts");
             ready.send(service.addr()).expect("the test waits");

@@ -23,7 +23,7 @@ fn short_demo(backend: &Backend) -> Command {
 }
 
 #[test]
-fn the_demo_shows_every_hop_and_a_command_to_paste() {
+fn the_demo_shows_every_step_and_a_command_to_paste() {
     let backend = Backend::new();
     let (code, stdout, stderr) =
         finish(command(&backend, &["demo", "--once"]).env_remove("POSTHASTE__AUTH__HS256_SECRET"));

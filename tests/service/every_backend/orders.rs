@@ -9,7 +9,7 @@ use crate::harness::http::tea_order;
 use crate::harness::process::Posthaste;
 
 #[test]
-fn an_order_travels_from_http_to_processed_events() {
+fn an_order_created_over_http_reaches_processed_events() {
     let backend = Backend::new();
     let service = Posthaste::start(&backend, &[]);
     let user = service.http.user();
@@ -110,8 +110,8 @@ fn concurrent_creates_with_one_key_create_one_order() {
 
     let responses: Vec<_> = std::thread::scope(|scope| {
         let ask = || service.http.post("/orders", &user, &[("Idempotency-Key", "race")], &tea_order(1));
-        let racers: Vec<_> = (0..16).map(|_| scope.spawn(ask)).collect();
-        racers.into_iter().map(|racer| racer.join().expect("no panic")).collect()
+        let clients: Vec<_> = (0..16).map(|_| scope.spawn(ask)).collect();
+        clients.into_iter().map(|client| client.join().expect("no panic")).collect()
     });
 
     let mut ids: Vec<_> = responses.iter().filter(|a| a.status == 201).map(|a| a.json()["id"].to_string()).collect();

@@ -6,11 +6,11 @@ use kit::wait::{scaled, until};
 use serde_json::json;
 
 use crate::harness::backend::Backend;
-use crate::harness::end_of_threads::EndOfThreads;
 use crate::harness::event_log;
 use crate::harness::http::{Http, tea_order};
 use crate::harness::metrics::{await_metric, metric, metrics};
 use crate::harness::process::Posthaste;
+use crate::harness::stop_flag_guard::StopFlagGuard;
 
 /// Longest wait for any condition here; no test judges the duration.
 const WAIT_MAX: Duration = Duration::from_secs(40);
@@ -127,7 +127,7 @@ fn an_exhausted_pool_raises_the_level_and_refuses_writes_before_they_queue() {
     backend.database.rows("BEGIN; LOCK TABLE orders IN ACCESS EXCLUSIVE MODE");
 
     std::thread::scope(|scope| {
-        let end = EndOfThreads(&done);
+        let end = StopFlagGuard(&done);
         for _ in 0..4 {
             scope.spawn(|| {
                 while !done.load(SeqCst) {

@@ -221,7 +221,7 @@ fn an_event_that_kafka_rejects_is_parked_and_blocks_only_its_own_key() {
 
 /// The row of an event that another program changed or wrote: the service itself writes none off the contract.
 #[test]
-fn an_event_that_is_written_off_its_contract_is_parked_and_counted_at_publishing() {
+fn an_event_that_violates_its_contract_is_parked_and_counted() {
     let backend = Backend::new();
     let service = Posthaste::start(&backend, &[("POSTHASTE__OUTBOX__PUBLISHER__ENABLED", "false")]);
     let order = service.http.post("/orders", &service.http.user(), &[], &tea_order(1)).json();

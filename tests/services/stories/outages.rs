@@ -106,7 +106,7 @@ fn events_leave_once_a_client_sees_that_kafka_is_back() {
 }
 
 #[test]
-fn a_relay_actor_that_dies_while_kafka_hangs_restarts_and_no_row_is_blamed() {
+fn a_relay_actor_that_dies_while_kafka_hangs_restarts_and_no_row_counts_a_death() {
     let backend = Backend::exclusive();
     let service = Posthaste::start(&backend, &[]);
     let load = Load::start(&service.http, 4);

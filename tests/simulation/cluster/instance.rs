@@ -91,8 +91,8 @@ impl Instance {
     }
 
     /// Whether the root supervisor has given up, which ends a real process.
-    pub fn gave_up(&self) -> bool {
-        self.actors.gave_up().now_or_never().is_some()
+    pub fn escalated(&self) -> bool {
+        self.actors.escalated().now_or_never().is_some()
     }
 
     /// Hands all partitions over and stops the tree, for at most `deadline`.

@@ -130,7 +130,7 @@ impl World {
     /// The platform restarts a process whose tree has given up.
     pub async fn restart_those_that_gave_up(&mut self) {
         for number in 0..self.places.len() {
-            if self.places[number].process.as_ref().is_some_and(Instance::gave_up) {
+            if self.places[number].process.as_ref().is_some_and(Instance::escalated) {
                 self.kill(number);
                 self.start(number).await;
             }

@@ -46,10 +46,10 @@ async fn forged_round_of_a_record_does_not_hold_up_its_key() {
     let process = environment.start().await;
     let append = async |record: Record| process.run(process.store.append(vec![record])).await.expect("appended");
     let record = |event| from_region(event, "local", Hlc { millis: START_TIME.millis(), counter: 0 });
-    let make = Factory::seeded(seed(), TOPIC.into());
-    let (order, placed) = make.placed("ann");
-    let (order, changed) = make.status_changed(&order, Status::Processing);
-    let (order, shipped) = make.status_changed(&order, Status::Shipped);
+    let factory = Factory::seeded(seed(), TOPIC.into());
+    let (order, placed) = factory.placed("ann");
+    let (order, changed) = factory.status_changed(&order, Status::Processing);
+    let (order, shipped) = factory.status_changed(&order, Status::Shipped);
     append(record(&placed)).await;
     let mut forged = Record { topic: format!("{TOPIC}-retry-3").into(), ..record(&changed) };
     forged.headers.push("x-detour-round", b"40");

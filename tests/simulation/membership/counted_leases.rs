@@ -99,7 +99,7 @@ impl PartitionLeases for CountedLeases {
     ) -> Result<Acquisition, Error> {
         let acquisition = self.store.acquire(partition, owner, reason, watermark, ttl).await?;
         self.count(|counts| match acquisition {
-            Acquisition::Taken(_) => counts.taken += 1,
+            Acquisition::Acquired(_) => counts.taken += 1,
             Acquisition::Held { .. } | Acquisition::TimelineChanged(_) => counts.refused += 1,
         });
         Ok(acquisition)

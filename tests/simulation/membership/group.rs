@@ -167,9 +167,9 @@ impl Group {
         }
         let (requested, name, ttl) =
             (member.local_leases.request_time(), member.name.clone(), member.local_leases.ttl());
-        let call = self.store.acquire(partition, &name, AcquireReason::Vacant, None, ttl);
+        let call = self.store.acquire(partition, &name, AcquireReason::Unowned, None, ttl);
         match call.now_or_never().expect("no call waits").expect("the store answers") {
-            Acquisition::Taken(acquired) => {
+            Acquisition::Acquired(acquired) => {
                 let (epoch, members) = (acquired.fence.epoch, &self.members);
                 members[number].local_leases.acquired(partition, epoch, requested);
                 self.ownership.acquired(partition, number, epoch, self.clock.now(), |former, epoch| {

@@ -129,7 +129,7 @@ async fn a_topic_partition_that_is_unavailable_for_an_hour_parks_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn scenario_2_what_no_retry_mends_goes_to_the_fallback_at_once() {
+async fn scenario_2_a_permanent_failure_goes_to_the_fallback_at_once() {
     let (environment, mut ledger) = (environment(Fallback::DeadLetter, PoisonAction::BlockKey), Ledger::default());
     refuse_creations(&environment, usize::MAX, RecordFault::RefusePermanent);
     let process = environment.start().await;

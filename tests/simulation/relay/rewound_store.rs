@@ -129,7 +129,7 @@ async fn a_rewound_store_empties_the_cache() {
 /// The store goes back to a moment before the exclusion, and the rest of the batch is published under the token that the exclusion gave.
 /// Under the token of the whole batch, the excluded row would be settled as sent.
 #[tokio::test(start_paused = true)]
-async fn an_exclusion_that_the_store_forgot_loses_no_row() {
+async fn an_exclusion_that_the_store_lost_loses_no_row() {
     let (environment, mut ledger) = (Environment::new(), Ledger::default());
     environment.script.always(Call::Acquire, InjectedFault::Unreachable);
     let process = environment.start().await;

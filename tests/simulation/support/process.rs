@@ -95,8 +95,8 @@ impl Process {
     }
 
     /// Whether the root supervisor has given up, which ends a real process.
-    pub async fn gave_up(&self) -> bool {
-        self.run(tokio::time::timeout(Duration::ZERO, self.actors.gave_up())).await.is_ok()
+    pub async fn escalated(&self) -> bool {
+        self.run(tokio::time::timeout(Duration::ZERO, self.actors.escalated())).await.is_ok()
     }
 
     /// Promotes pending orders now.

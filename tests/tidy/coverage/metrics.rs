@@ -70,7 +70,7 @@ const STORIES: &[(&str, &[&str])] = &[
         &["spans_exported_total"],
     ),
     (
-        "tests/service/every_backend/processing_chain/traces.rs::a_collector_that_is_away_or_refuses_costs_spans_only_and_is_logged_once",
+        "tests/service/every_backend/processing_chain/traces.rs::an_unavailable_collector_loses_only_spans_and_is_logged_once",
         &["spans_dropped_total"],
     ),
     (

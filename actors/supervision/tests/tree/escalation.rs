@@ -72,7 +72,7 @@ virtual_time_test!(root_that_gives_up_reports_it_and_closes_each_mailbox_while_a
     let sub = SupervisorSpec::new("sub", Strategy::OneForOne, 0, FIVE_SECONDS).child(spec_w);
     let helper = a.clone();
     let spec = supervisor(Strategy::OneForOne, 0).child(spec_slow.shutdown(Shutdown::Infinity)).child(spec_a);
-    let spec = spec.supervisor(sub).before_giving_up(move |limit| async move {
+    let spec = spec.supervisor(sub).before_escalation(move |limit| async move {
         assert_eq!(limit, ms(12_500), "half of the time of a shutdown");
         assert_eq!(helper.ask(Ping, limit).await, Ok((1, 1)), "the other children run");
         tokio::time::sleep(ms(300)).await;
@@ -82,7 +82,7 @@ virtual_time_test!(root_that_gives_up_reports_it_and_closes_each_mailbox_while_a
     tokio::time::sleep(ms(1)).await;
 
     root.bus().panic("/sub/w", "test").unwrap();
-    let reason = root.gave_up().await;
+    let reason = root.escalated().await;
 
     assert!(matches!(&reason, ExitReason::Escalated { detail } if detail.contains("sub: escalated")), "{reason:?}");
     assert!(root.bus().is_shutting_down());
@@ -91,7 +91,7 @@ virtual_time_test!(root_that_gives_up_reports_it_and_closes_each_mailbox_while_a
     tokio::time::sleep(ms(310)).await;
     assert_eq!(a.ask(Ping, ONE_HOUR).await, Err(AskError::Closed));
     assert!(root.done().now_or_never().is_none(), "a child drains");
-    assert_eq!((root.done().await, root.gave_up().await), (reason.clone(), reason));
+    assert_eq!((root.done().await, root.escalated().await), (reason.clone(), reason));
 });
 
 virtual_time_test!(escalating_root_gives_all_children_together_the_time_of_one_shutdown, {

@@ -7,8 +7,8 @@ use outbox::AcquireDecision;
 use outbox::limits::INSTANCE_RETENTION_FACTOR;
 use ports::Error;
 use ports::partitions::{
-    AcquireReason, Acquired, Acquisition, Epoch, FreePartition, InstanceId, InstanceLoad, InstanceRank, LeaseFence,
-    LeaseSurvey, Liveness, OpenBatch, PartitionLeases, PartitionNo, PartitionView, Release, Renewal, Token,
+    AcquireReason, AcquiredLease, Acquisition, Epoch, FreePartition, InstanceId, InstanceLoad, InstanceRank,
+    LeaseFence, LeaseSurvey, Liveness, OpenBatch, PartitionLeases, PartitionNo, PartitionView, Release, Renewal, Token,
 };
 use rusqlite::{Connection, params};
 
@@ -74,7 +74,7 @@ impl PartitionLeases for Embedded {
     async fn release(&self, partition: PartitionNo, owner: &InstanceId, epoch: Epoch) -> Result<Release, Error> {
         let owner = owner.clone();
         self.write("release", move |context| {
-            let Some(row) = lease::read(context, partition)? else { return Ok(Release::NotOurs) };
+            let Some(row) = lease::read(context, partition)? else { return Ok(Release::NotHeld) };
             let release = row.lease.release(&owner, epoch);
             if release == Release::Done {
                 // The time stays, so that a survey shows since when the partition is free.
@@ -156,7 +156,7 @@ fn acquire(
     let liveness = former.map_or(Ok(Liveness::Unknown), |former| lease::liveness(context, former))?;
     let (epoch, counter, claimer_died) = match lease.acquire(&owner, reason, liveness, watermark) {
         AcquireDecision::Held { by, remaining } => return Ok(Acquisition::Held { by, remaining }),
-        AcquireDecision::Taken { epoch, counter, claimer_died, clears_deaths } => {
+        AcquireDecision::Acquired { epoch, counter, claimer_died, clears_deaths } => {
             if clears_deaths {
                 clear_deaths(context, partition, lease.open_batch.as_ref().map(|open| open.token))?;
             }
@@ -169,7 +169,7 @@ fn acquire(
     )?;
     update.execute(params![partition.0, &*owner.0, epoch as i64, counter as i64, expires_at, claimer_died])?;
     let open_batch = lease.open_batch.map(|open| OpenBatch { token: open.token, session: open.session, claimer_died });
-    Ok(Acquisition::Taken(Acquired { fence: LeaseFence { partition, owner, epoch, counter }, open_batch }))
+    Ok(Acquisition::Acquired(AcquiredLease { fence: LeaseFence { partition, owner, epoch, counter }, open_batch }))
 }
 
 /// Sets the deaths of rows outside the open batch to zero: they were not in flight when the owner died.

@@ -6,7 +6,7 @@ use outbox::exclusion;
 use ports::outbox::{Exclusion, ExclusionOutcome};
 use ports::partitions::{LeaseFence, Token};
 
-use super::open_batch::{self, BatchPlace, KeyBytes};
+use super::open_batch::{self, BatchRange, KeyBytes};
 use crate::connection::group_commit::WriteContext;
 use crate::error::CommandResult;
 use crate::leases::lease;
@@ -21,7 +21,7 @@ pub(crate) fn exclude(
     let partition = fence.partition.0;
     let Some(row) = lease::read(context, fence.partition)? else { return Ok(ExclusionOutcome::Stale) };
     let Some(open) = row.lease.open_batch_at_counter(fence, token) else { return Ok(ExclusionOutcome::Stale) };
-    let place = BatchPlace::of(partition, &row, open);
+    let place = BatchRange::of(partition, &row, open);
     let rows = open_batch::rows(context, place)?;
     let Some(changes) = exclusion::changes(&rows, exclusions) else { return Ok(ExclusionOutcome::Stale) };
     open_batch::write(context, partition, &changes)?;

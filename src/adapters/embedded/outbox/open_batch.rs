@@ -14,14 +14,14 @@ pub(crate) type KeyBytes = [u8; 16];
 
 /// The place of an open batch: its partition, its token and the ids between which its rows lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct BatchPlace {
+pub(crate) struct BatchRange {
     pub(crate) partition: u32,
     pub(crate) token: i64,
     pub(crate) first: i64,
     pub(crate) last: i64,
 }
 
-impl BatchPlace {
+impl BatchRange {
     pub(crate) fn of(partition: u32, row: &LeaseRow, open: &OpenClaim) -> Self {
         let (first, last) = row.batch_ids;
         Self { partition, token: open.token as i64, first, last }
@@ -29,7 +29,7 @@ impl BatchPlace {
 }
 
 /// The rows that still belong to the batch, in id order.
-pub(crate) fn rows(context: &WriteContext<'_>, batch: BatchPlace) -> CommandResult<Vec<OutboxRow<KeyBytes>>> {
+pub(crate) fn rows(context: &WriteContext<'_>, batch: BatchRange) -> CommandResult<Vec<OutboxRow<KeyBytes>>> {
     let mut statement = context.sql.prepare_cached(
         "SELECT q.id, q.key, q.attempts, q.deaths, q.trial_deaths, EXISTS (SELECT 1 FROM outbox_blocked b
            WHERE b.partition = q.partition AND b.key = q.key AND b.head_id = q.id)
@@ -82,8 +82,8 @@ pub(crate) fn write(
 }
 
 /// Gives the open batch a new token, which becomes the counter.
-pub(crate) fn rename(context: &WriteContext<'_>, batch: BatchPlace, new_token: Token) -> CommandResult<()> {
-    let BatchPlace { partition, token, first, last } = batch;
+pub(crate) fn rename(context: &WriteContext<'_>, batch: BatchRange, new_token: Token) -> CommandResult<()> {
+    let BatchRange { partition, token, first, last } = batch;
     let new_token = new_token as i64;
     let mut rows = context.sql.prepare_cached(
         "UPDATE outbox SET lease_version = ?5 WHERE partition = ?1 AND id BETWEEN ?2 AND ?3 AND status = 1 AND lease_version = ?4",

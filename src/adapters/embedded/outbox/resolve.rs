@@ -7,7 +7,7 @@ use ports::outbox::{BatchOutcome, FencedOutcome, PoisonPolicy, PoisonRow, Resolv
 use ports::partitions::{LeaseFence, Token};
 use rusqlite::{OptionalExtension, Row};
 
-use super::open_batch::{self, BatchPlace, KeyBytes};
+use super::open_batch::{self, BatchRange, KeyBytes};
 use super::settle::{self, SentPositions};
 use crate::connection::group_commit::WriteContext;
 use crate::error::CommandResult;
@@ -25,7 +25,7 @@ pub(crate) fn resolve(
     let Some(open) = row.lease.open_batch_at_counter(fence, token) else {
         return Ok(row.lease.repeated_close(fence, token).into());
     };
-    let batch = BatchPlace::of(fence.partition.0, &row, open);
+    let batch = BatchRange::of(fence.partition.0, &row, open);
     let (rows, parked) = match outcome {
         BatchOutcome::Published => (settle::archive(context, batch, &SentPositions::default())?, Vec::new()),
         BatchOutcome::ClaimerDied | BatchOutcome::NotSent => {
@@ -40,7 +40,7 @@ pub(crate) fn resolve(
 /// Returns the number of rows, and those that were parked.
 fn return_rows(
     context: &mut WriteContext<'_>,
-    batch: BatchPlace,
+    batch: BatchRange,
     outcome: BatchOutcome,
     trial: Option<&PoisonPolicy>,
 ) -> CommandResult<(u64, Vec<PoisonRow>)> {

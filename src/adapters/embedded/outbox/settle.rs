@@ -7,7 +7,7 @@ use rusqlite::params;
 
 use super::blocked_keys;
 use super::counts::code;
-use super::open_batch::{self, BatchPlace, KeyBytes};
+use super::open_batch::{self, BatchRange, KeyBytes};
 use crate::connection::group_commit::WriteContext;
 use crate::error::CommandResult;
 use crate::leases::lease;
@@ -28,7 +28,7 @@ pub(crate) fn settle(context: &mut WriteContext<'_>, settlement: &Settlement) ->
         positions: settlement.positions.iter().map(|(row, position)| (*row, position)).collect(),
         by_fallback: settlement.by_fallback.iter().copied().collect(),
     };
-    let rows = archive(context, BatchPlace::of(fence.partition.0, &row, open), &sent)?;
+    let rows = archive(context, BatchRange::of(fence.partition.0, &row, open), &sent)?;
     let counter = lease::close(context, fence.partition, &row.lease)?;
     Ok(FencedOutcome::Done { counter, rows })
 }
@@ -36,7 +36,7 @@ pub(crate) fn settle(context: &mut WriteContext<'_>, settlement: &Settlement) ->
 /// Moves the rows that are left of a batch to the archive and lifts the blocks of its heads.
 pub(crate) fn archive(
     context: &mut WriteContext<'_>,
-    batch: BatchPlace,
+    batch: BatchRange,
     sent: &SentPositions<'_>,
 ) -> CommandResult<u64> {
     let partition = batch.partition;
@@ -51,7 +51,7 @@ pub(crate) fn archive(
     Ok(rows)
 }
 
-fn copy(context: &WriteContext<'_>, batch: BatchPlace, sent: &SentPositions<'_>) -> CommandResult<u64> {
+fn copy(context: &WriteContext<'_>, batch: BatchRange, sent: &SentPositions<'_>) -> CommandResult<u64> {
     let mut select = context.sql.prepare_cached(
         "SELECT id, lease_owner, attempts, deaths, failure_type, reason FROM outbox
          WHERE partition = ?1 AND id BETWEEN ?2 AND ?3 AND status = 1 AND lease_version = ?4",
@@ -92,7 +92,7 @@ fn copy(context: &WriteContext<'_>, batch: BatchPlace, sent: &SentPositions<'_>)
 }
 
 /// Keys whose head is in the batch.
-fn heads(context: &WriteContext<'_>, batch: BatchPlace) -> CommandResult<Vec<KeyBytes>> {
+fn heads(context: &WriteContext<'_>, batch: BatchRange) -> CommandResult<Vec<KeyBytes>> {
     let mut statement = context.sql.prepare_cached(
         "SELECT q.key FROM outbox q CROSS JOIN outbox_blocked b ON b.partition = q.partition AND b.key = q.key AND b.head_id = q.id
          WHERE q.partition = ?1 AND q.id BETWEEN ?2 AND ?3 AND q.status = 1 AND q.lease_version = ?4",

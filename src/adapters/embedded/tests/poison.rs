@@ -11,7 +11,7 @@ use crate::support::*;
 /// The process dies with an open batch; another process takes the partition over.
 async fn die(worker: Worker) -> Worker {
     let store = worker.store.clone();
-    let acquired = acquire(&store, AcquireReason::Vacant).await;
+    let acquired = acquire(&store, AcquireReason::Unowned).await;
     let open = acquired.open_batch.clone().unwrap();
     assert!(open.claimer_died);
     let changed = store
@@ -93,7 +93,7 @@ async fn death_outside_a_suspects_batch_clears_the_suspect() {
     }
     assert!(matches!(worker.try_claim(10, ClaimKind::Ordinary).await, Claimed::Nothing { suspect_due: false, .. }));
 
-    let acquired = acquire(&store, AcquireReason::Vacant).await;
+    let acquired = acquire(&store, AcquireReason::Unowned).await;
     let mut worker = Worker::of(&store, acquired).await;
 
     clock.advance(Duration::from_secs(10));

@@ -72,7 +72,7 @@ async fn rows_that_failed_while_the_clock_was_ahead_are_due_soon_after_a_restart
         ..options(folder.path(), &clock)
     });
     let store = store.unwrap();
-    let mut worker = Worker::of(&store, acquire(&store, AcquireReason::Vacant).await).await;
+    let mut worker = Worker::of(&store, acquire(&store, AcquireReason::Unowned).await).await;
     let early = worker.try_claim(10, ClaimKind::Ordinary).await;
     assert!(matches!(early, Claimed::Nothing { .. }), "{early:?}");
 
@@ -128,7 +128,7 @@ async fn crash_between_publish_and_settle_is_resolved_by_the_watermark() {
     drop((worker, store));
 
     let store = inline(folder.path(), &clock);
-    let acquired = acquire(&store, AcquireReason::Vacant).await;
+    let acquired = acquire(&store, AcquireReason::Unowned).await;
     let open = acquired.open_batch.clone().unwrap();
     assert_eq!((open.token, open.claimer_died), (batch.token, true));
     store.fence(&open.session).await.unwrap();
@@ -157,7 +157,7 @@ async fn crash_between_claim_and_publish_makes_the_rows_due_again() {
     drop((worker, store));
 
     let store = inline(folder.path(), &clock);
-    let acquired = acquire(&store, AcquireReason::Vacant).await;
+    let acquired = acquire(&store, AcquireReason::Unowned).await;
     let open = acquired.open_batch.clone().unwrap();
     store.fence(&open.session).await.unwrap();
     assert_eq!(store.watermark(PartitionNo(0), None).await.unwrap(), None);
@@ -175,8 +175,8 @@ async fn crash_between_claim_and_publish_makes_the_rows_due_again() {
     assert_eq!((again.rows[0].attempt, again.token > batch.token), (2, true));
 }
 
-fn acquire_again(worker: &Worker) -> ports::partitions::Acquired {
-    ports::partitions::Acquired { fence: worker.fence.clone(), open_batch: None }
+fn acquire_again(worker: &Worker) -> ports::partitions::AcquiredLease {
+    ports::partitions::AcquiredLease { fence: worker.fence.clone(), open_batch: None }
 }
 
 #[tokio::test]
@@ -186,7 +186,7 @@ async fn stale_fence_changes_nothing() {
     place(&store, 1, 0).await;
     let mut worker = Worker::start(&store).await;
     let batch = worker.claim().await;
-    let newer = acquire(&store, AcquireReason::Uncertain).await;
+    let newer = acquire(&store, AcquireReason::OutcomeUnknown).await;
     assert!(!newer.open_batch.as_ref().unwrap().claimer_died);
 
     let settlement = ports::outbox::Settlement {

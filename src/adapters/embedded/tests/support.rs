@@ -14,7 +14,7 @@ use ports::outbox::{
     Claim, ClaimKind, Claimed, ClaimedBatch, ExclusionOutcome, FencedOutcome, OutboxStore, Settlement,
 };
 use ports::partitions::{
-    AcquireReason, Acquired, Acquisition, InstanceId, LeaseFence, PartitionLeases, PartitionNo, ProducerSessionId,
+    AcquireReason, AcquiredLease, Acquisition, InstanceId, LeaseFence, PartitionLeases, PartitionNo, ProducerSessionId,
 };
 
 /// A lease that outlasts every test.
@@ -112,12 +112,12 @@ pub struct Worker {
 
 impl Worker {
     pub async fn start(store: &Embedded) -> Self {
-        let acquired = acquire(store, AcquireReason::Vacant).await;
+        let acquired = acquire(store, AcquireReason::Unowned).await;
         assert_eq!(acquired.open_batch, None);
         Self::of(store, acquired).await
     }
 
-    pub async fn of(store: &Embedded, acquired: Acquired) -> Self {
+    pub async fn of(store: &Embedded, acquired: AcquiredLease) -> Self {
         let session = store.open_session(0).await.unwrap();
         Self { store: store.clone(), fence: acquired.fence, session }
     }
@@ -184,10 +184,10 @@ impl Worker {
     }
 }
 
-pub async fn acquire(store: &Embedded, reason: AcquireReason) -> Acquired {
+pub async fn acquire(store: &Embedded, reason: AcquireReason) -> AcquiredLease {
     let watermark = store.watermark(PartitionNo(0), None).await.unwrap();
     match store.acquire(PartitionNo(0), &instance(), reason, watermark, TTL).await.unwrap() {
-        Acquisition::Taken(acquired) => acquired,
+        Acquisition::Acquired(acquired) => acquired,
         held => panic!("{held:?}"),
     }
 }

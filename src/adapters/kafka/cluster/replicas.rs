@@ -33,7 +33,7 @@ mod tests {
     }
 
     #[test]
-    fn topics_want_one_replica_per_broker_and_at_most_three() {
+    fn target_is_one_replica_per_broker_and_at_most_three() {
         assert!(!has_too_few(1, 1) && !has_too_few(2, 2) && !has_too_few(3, 3) && !has_too_few(9, 3));
         assert!(has_too_few(2, 1) && has_too_few(3, 1) && has_too_few(3, 2) && has_too_few(9, 2));
         assert!(!has_too_few(0, 1), "without a known broker one replica suffices");

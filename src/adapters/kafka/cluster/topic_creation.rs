@@ -26,7 +26,7 @@ impl ClusterClient {
     /// Creates missing topics of other services and checks existing ones. Those that cannot be used stop none of the others.
     pub(crate) async fn ensure_further_topics(&self) -> TopicFailures {
         let (mut missing, mut failures) = (Vec::new(), TopicFailures::default());
-        for name in &self.options.further_topics {
+        for name in &self.options.additional_topics {
             let checked = match self.topic_layout(name) {
                 Ok(Some(layout)) => self.check_topic(name, &layout).await,
                 Ok(None) => {

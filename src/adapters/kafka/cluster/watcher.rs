@@ -7,8 +7,8 @@ use ports::Error;
 use ports::probe::ProbeReport;
 use tokio::sync::{mpsc, oneshot, watch};
 
+use crate::cluster::additional_topics::AdditionalTopics;
 use crate::cluster::client::ClusterClient;
-use crate::cluster::further_topics::FurtherTopics;
 use crate::cluster::replicas::Replicas;
 use crate::cluster::topic_failures::TopicFailures;
 use crate::connection::blocking_call::client_stopped;
@@ -74,7 +74,7 @@ impl BrokerWatcher {
             .map_err(|error| KafkaOpenError::Options(error.to_string()))?;
         let thread = WatcherThread {
             cluster,
-            further: FurtherTopics::new(further_publisher),
+            further: AdditionalTopics::new(further_publisher),
             replacement: ClientReplacement::default(),
             contact: Arc::clone(&contact),
             status: publisher,
@@ -119,7 +119,7 @@ impl BrokerWatcher {
 
 struct WatcherThread {
     cluster: ClusterClient,
-    further: FurtherTopics,
+    further: AdditionalTopics,
     replacement: ClientReplacement,
     contact: Arc<BrokerContact>,
     status: watch::Sender<TopicsStatus>,

@@ -106,9 +106,9 @@ mod tests {
 
     /// A batch of two records and a watermark: three outcomes.
     fn batch(partition: u32) -> SessionBatch {
-        let make = Factory::seeded(u64::from(partition), "orders".into());
+        let factory = Factory::seeded(u64::from(partition), "orders".into());
         let first = i64::from(partition) * 10;
-        let records = vec![(first, make.record("a", "1")), (first + 1, make.record("b", "2"))];
+        let records = vec![(first, factory.record("a", "1")), (first + 1, factory.record("b", "2"))];
         let partition = PartitionNo(partition);
         let batch = Batch { partition, token: 1, records, time_left: Duration::from_secs(60), expected_batches: 0 };
         SessionBatch::of_claim(batch, oneshot::channel().0)

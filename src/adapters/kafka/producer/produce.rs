@@ -101,7 +101,7 @@ impl TransactionalProducer {
         loop {
             self.produce_once(&mut encoded, &mut outcomes, deadline);
             let moving = || encoded.iter().zip(&outcomes).filter(|(_, outcome)| may_have_new_leader(outcome));
-            moving().for_each(|(chunk, _)| self.cluster.forget(chunk.topic));
+            moving().for_each(|(chunk, _)| self.cluster.remove(chunk.topic));
             let is_final = |outcome: &Option<ChunkOutcome>| {
                 !may_have_new_leader(outcome) && !matches!(outcome, Some(ChunkOutcome::Appended(_)))
             };
@@ -181,7 +181,7 @@ impl TransactionalProducer {
         for (chunk, outcome) in chunks.iter().zip(outcomes) {
             // A connection that failed may mean that the partition has another leader now.
             if matches!(outcome, Some(ChunkOutcome::NotSent(_) | ChunkOutcome::Unanswered(_))) {
-                self.cluster.forget(chunk.topic);
+                self.cluster.remove(chunk.topic);
             }
         }
     }

@@ -201,9 +201,9 @@ impl SessionRegistry {
         in_parallel(transactional_ids, |id| self.fence_id(id))
     }
 
-    /// Fences transactional ids and removes their registrations, as [`SessionRegistry::forget_id`] does. Blocks.
-    pub(crate) fn forget_ids(&self, registrations: &[(String, BTreeSet<u32>)]) -> Result<(), Error> {
-        in_parallel(registrations, |(id, partitions)| self.forget_id(id, partitions))
+    /// Fences transactional ids and removes their registrations, as [`SessionRegistry::unregister_id`] does. Blocks.
+    pub(crate) fn unregister_ids(&self, registrations: &[(String, BTreeSet<u32>)]) -> Result<(), Error> {
+        in_parallel(registrations, |(id, partitions)| self.unregister_id(id, partitions))
     }
 
     fn fence_id(&self, transactional_id: &str) -> Result<(), Error> {
@@ -212,7 +212,7 @@ impl SessionRegistry {
 
     /// Fences this id as [`SessionRegistry::fence_ids`] does, and removes its registration from these partitions of the watermark topic. Each
     /// removal is a transaction of the id itself: it fails if the id's owner opens a session meanwhile, which registers the id again. Blocks.
-    pub(crate) fn forget_id(&self, transactional_id: &str, partitions: &BTreeSet<u32>) -> Result<(), Error> {
+    pub(crate) fn unregister_id(&self, transactional_id: &str, partitions: &BTreeSet<u32>) -> Result<(), Error> {
         self.fence_id_with(transactional_id, |producer| {
             let (topic, key) = (self.options.watermark_topic().into(), registration_key(transactional_id));
             self.load_watermark_topic(producer)?;

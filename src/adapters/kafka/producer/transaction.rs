@@ -22,7 +22,7 @@ use crate::producer::transactional_producer::{StepError, TransactionalProducer};
 use crate::protocol::record_batch::RecordParts;
 
 /// Room in a record batch for the key and the headers of a record with the largest value.
-const BATCH_ROOM: usize = 64 * 1024;
+const BATCH_OVERHEAD: usize = 64 * 1024;
 /// Shortest time for a commit, also when the lease is about to end: an aborted commit costs a fence.
 const COMMIT_TIME_MIN: Duration = Duration::from_millis(500);
 /// Longest commit, in delivery timeouts. With the defaults it lasts as long as a lease.
@@ -198,7 +198,7 @@ impl SendProgress {
             let chunks = if one_by_one {
                 queues.next_record()
             } else {
-                queues.next_round(context.options.record_bytes_max + BATCH_ROOM)
+                queues.next_round(context.options.record_bytes_max + BATCH_OVERHEAD)
             };
             if chunks.is_empty() {
                 return Ok(());

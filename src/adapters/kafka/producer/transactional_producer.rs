@@ -158,7 +158,7 @@ impl TransactionalProducer {
             }
             let refused = refused_topics(&response, action);
             // It may have been deleted since its metadata was read.
-            refused.iter().for_each(|(topic, _)| self.cluster.forget(topic));
+            refused.iter().for_each(|(topic, _)| self.cluster.remove(topic));
             return Ok(refused);
         }
     }

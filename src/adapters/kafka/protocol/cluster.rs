@@ -12,7 +12,7 @@ use rdkafka::error::RDKafkaErrorCode as Code;
 use crate::error::map_code;
 use crate::protocol::broker_order;
 use crate::protocol::calls::Call;
-use crate::protocol::connection::{CallError, Connection, Sent};
+use crate::protocol::connection::{CallError, Connection, SentRequest};
 use crate::protocol::response_code::error_code;
 use crate::protocol::sasl;
 use crate::protocol::settings::ConnectionSettings;
@@ -58,7 +58,7 @@ impl Cluster {
         address: &str,
         request: &C,
         deadline: Instant,
-    ) -> Result<Sent<C>, CallError> {
+    ) -> Result<SentRequest<C>, CallError> {
         let result = self.connection(address, deadline)?.send(request, deadline);
         self.checked(address, result)
     }
@@ -67,7 +67,7 @@ impl Cluster {
     pub(crate) fn receive<C: Call>(
         &mut self,
         address: &str,
-        sent: Sent<C>,
+        sent: SentRequest<C>,
         deadline: Instant,
     ) -> Result<C::Response, CallError> {
         let lost = || CallError::Unanswered(format!("broker {address}: the connection was lost"));
@@ -220,7 +220,7 @@ impl Cluster {
     }
 
     /// Marks the metadata of a topic to be read again before its next use.
-    pub(crate) fn forget(&mut self, topic: &str) {
+    pub(crate) fn remove(&mut self, topic: &str) {
         self.topics.remove(topic);
     }
 

@@ -13,7 +13,7 @@ use crate::protocol::settings::{ConnectionSettings, IDLE_MAX, RESPONSE_BYTES_MAX
 use crate::protocol::stream::Stream;
 
 /// Bytes for a frame's length and a request's header.
-const HEADER_ROOM: usize = 128;
+const HEADER_OVERHEAD: usize = 128;
 
 /// Why a request has no response.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ impl CallError {
 }
 
 /// A request that was sent, until its response is read.
-pub(crate) struct Sent<C> {
+pub(crate) struct SentRequest<C> {
     correlation: i32,
     version: i16,
     request: PhantomData<C>,
@@ -105,7 +105,7 @@ impl Connection {
     }
 
     /// Sends a request. Its response must be read before that of a later one.
-    pub(crate) fn send<C: Call>(&mut self, request: &C, deadline: Instant) -> Result<Sent<C>, CallError> {
+    pub(crate) fn send<C: Call>(&mut self, request: &C, deadline: Instant) -> Result<SentRequest<C>, CallError> {
         let version = self.version::<C>()?;
         self.correlation = self.correlation.wrapping_add(1);
         let frame = self.frame(request, version).map_err(|error| {
@@ -113,11 +113,15 @@ impl Connection {
         })?;
         self.used_at = Instant::now();
         self.stream.write(&frame, deadline.min(self.used_at + RESPONSE_TIMEOUT)).map_err(|e| self.unanswered(&e))?;
-        Ok(Sent { correlation: self.correlation, version, request: PhantomData })
+        Ok(SentRequest { correlation: self.correlation, version, request: PhantomData })
     }
 
     /// Waits for the response to a request that was sent.
-    pub(crate) fn receive<C: Call>(&mut self, sent: Sent<C>, deadline: Instant) -> Result<C::Response, CallError> {
+    pub(crate) fn receive<C: Call>(
+        &mut self,
+        sent: SentRequest<C>,
+        deadline: Instant,
+    ) -> Result<C::Response, CallError> {
         let deadline = deadline.min(Instant::now() + RESPONSE_TIMEOUT);
         let mut response = self.read_frame(deadline)?;
         let header = C::Response::header_version(sent.version);
@@ -158,7 +162,7 @@ impl Connection {
             .with_correlation_id(self.correlation)
             .with_client_id(Some(self.settings.client_id.clone()));
         let size = request.compute_size(version).map_err(|error| text(&error))?;
-        let mut frame = BytesMut::with_capacity(HEADER_ROOM + size);
+        let mut frame = BytesMut::with_capacity(HEADER_OVERHEAD + size);
         frame.put_i32(0);
         header.encode(&mut frame, C::header_version(version)).map_err(|error| text(&error))?;
         request.encode(&mut frame, version).map_err(|error| text(&error))?;

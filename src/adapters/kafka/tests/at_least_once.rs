@@ -23,7 +23,7 @@ async fn batch_is_published_in_order_without_a_watermark() {
     let session = installation.session(0).await;
     let values: Vec<String> = (0..50).map(|at| format!("{at:03}")).collect();
     let records =
-        values.iter().flat_map(|value| ["a", "b", "c"].map(|key| installation.make.record(key, value))).collect();
+        values.iter().flat_map(|value| ["a", "b", "c"].map(|key| installation.factory.record(key, value))).collect();
 
     let result = installation.publish(&session, batch(P0, 1, records)).await;
 
@@ -80,8 +80,8 @@ async fn valid_records_are_not_refused_with_an_invalid_one() {
     let large = noise(12_000);
     // Many keys, so that the invalid record shares its request with others.
     let keys: Vec<String> = (0..20).map(|at| format!("key-{at}")).collect();
-    let mut records: Vec<_> = keys.iter().map(|key| installation.make.record(key, "fine")).collect();
-    records.push(installation.make.record("invalid", &large));
+    let mut records: Vec<_> = keys.iter().map(|key| installation.factory.record(key, "fine")).collect();
+    records.push(installation.factory.record("invalid", &large));
     let mut left = batch(P0, 1, records);
     let invalid = left.records[20].0;
 

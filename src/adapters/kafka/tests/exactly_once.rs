@@ -224,8 +224,10 @@ async fn two_concurrent_sessions_keep_the_order_of_each_key() {
         for token in 1..=20 {
             let values: Vec<String> = (0..5).map(|at| format!("{token:03}-{at}")).collect();
             let keys = [format!("{partition}-x"), format!("{partition}-y")];
-            let all =
-                values.iter().flat_map(|value| keys.iter().map(|key| installation.make.record(key, value))).collect();
+            let all = values
+                .iter()
+                .flat_map(|value| keys.iter().map(|key| installation.factory.record(key, value)))
+                .collect();
             let partition_no = PartitionNo(partition);
             installation.committed(&sessions[partition as usize % 2], batch(partition_no, token, all)).await;
         }
@@ -291,7 +293,7 @@ async fn records_that_exceed_the_brokers_limit_only_together_are_published() {
     let installation = Installation::with_small_batches(DeliveryGuarantee::ExactlyOnce).await;
     let session = installation.session(0).await;
     let values: Vec<String> = (0..10).map(|at| format!("{at}{}", noise(900))).collect();
-    let records = values.iter().map(|value| installation.make.record("k", value)).collect();
+    let records = values.iter().map(|value| installation.factory.record("k", value)).collect();
 
     installation.committed(&session, batch(P0, 1, records)).await;
 

@@ -105,7 +105,7 @@ async fn sessions_of_an_instance_that_is_no_member_are_fenced_and_forgotten() {
     let other = installation.other_instance(DeliveryGuarantee::ExactlyOnce).await;
     let (own, gone) = (installation.session(0).await, other.session(0).await);
     let [own_id, gone_id] = [&own, &gone].map(|session| transactional_id(session).to_owned());
-    let forget = async || installation.kafka.forget_sessions(&[InstanceId("kit".into())], 10).await.expect("forgotten");
+    let forget = async || installation.kafka.remove_sessions(&[InstanceId("kit".into())], 10).await.expect("forgotten");
     assert_eq!(registered(&installation).await, [own_id.clone(), gone_id.clone()].into());
 
     assert_eq!(forget().await, 1);

@@ -44,7 +44,7 @@ fn positions(messages: &[ConsumerRecord]) -> Vec<Position> {
 async fn fill(installation: &Installation, from: usize, count: usize) {
     let keys = ["a", "b", "c", "d", "e", "f", "g", "h"];
     let records =
-        (from..from + count).flat_map(|at| keys.map(|key| installation.make.record(key, &format!("{key}-{at:03}"))));
+        (from..from + count).flat_map(|at| keys.map(|key| installation.factory.record(key, &format!("{key}-{at:03}"))));
     installation.kafka.append(records.collect()).await.expect("appended");
 }
 

@@ -17,7 +17,7 @@ async fn behind_proxy() -> (Proxy, Installation) {
 
 /// A batch of three records with these values, which takes two Produce requests.
 fn of_two_rounds(installation: &Installation, token: Token, values: &[String; 3]) -> Batch {
-    batch(P0, token, values.iter().map(|value| installation.make.record("k", value)).collect())
+    batch(P0, token, values.iter().map(|value| installation.factory.record("k", value)).collect())
 }
 
 fn three_values() -> [String; 3] {

@@ -77,7 +77,7 @@ impl Drop for TopicCleanup {
 /// An installation with an open adapter, and a factory for records.
 pub struct Installation {
     pub kafka: Kafka,
-    pub make: Factory,
+    pub factory: Factory,
     _cleanup: Option<TopicCleanup>,
 }
 
@@ -108,8 +108,8 @@ impl Installation {
 
     /// An installation whose topics another value deletes.
     fn without_cleanup(kafka: Kafka) -> Self {
-        let make = Factory::seeded(1, kafka.options().topic("order.events").into());
-        Self { kafka, make, _cleanup: None }
+        let factory = Factory::seeded(1, kafka.options().topic("order.events").into());
+        Self { kafka, factory, _cleanup: None }
     }
 
     /// Another instance of the same installation, connected without a proxy.
@@ -125,7 +125,7 @@ impl Installation {
     }
 
     pub fn records(&self, keys_and_values: &[(&str, &str)]) -> Vec<Record> {
-        keys_and_values.iter().map(|(key, value)| self.make.record(key, value)).collect()
+        keys_and_values.iter().map(|(key, value)| self.factory.record(key, value)).collect()
     }
 
     pub async fn publish(&self, session: &ProducerSessionId, batch: Batch) -> Published {

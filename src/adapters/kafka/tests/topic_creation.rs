@@ -64,7 +64,7 @@ async fn missing_topic_of_another_service_does_not_refuse_the_relay() {
     let installation = Installation::new().await;
     let mut options = installation.kafka.options().clone();
     options.create_topics = false;
-    options.further_topics = vec![options.topic("invoices")];
+    options.additional_topics = vec![options.topic("invoices")];
     let kafka = Kafka::open(options.clone()).expect("opened");
 
     let ensured = until_answered(TIMEOUT, || kafka.ensure_topics(&[])).await;
@@ -73,7 +73,7 @@ async fn missing_topic_of_another_service_does_not_refuse_the_relay() {
     let probed = until_answered(TIMEOUT, || probe.check()).await;
 
     let Err(Error::Broken(reason)) = ensured else { panic!("a topic is missing: {ensured:?}") };
-    assert!(reason.contains(&options.further_topics[0]) && reason.contains("broker.create_topics"), "{reason}");
+    assert!(reason.contains(&options.additional_topics[0]) && reason.contains("broker.create_topics"), "{reason}");
     assert!(session.is_ok(), "its topics exist: {:?}", session.err());
     probed.expect("the broker works");
 }
@@ -82,14 +82,14 @@ async fn missing_topic_of_another_service_does_not_refuse_the_relay() {
 #[tokio::test]
 async fn installation_without_an_event_topic_creates_none_and_works() {
     let mut options = options(&servers(), &TestClock::default());
-    (options.event_topic, options.further_topics) = (None, vec![options.topic("invoices")]);
+    (options.event_topic, options.additional_topics) = (None, vec![options.topic("invoices")]);
     let installation = Installation::of(Kafka::open(options.clone()).expect("opened"));
     let kafka = &installation.kafka;
 
     until_answered(TIMEOUT, || kafka.ensure_topics(&[])).await.expect("the topics have the right settings");
     let session = until_answered(TIMEOUT, || kafka.open_session(0)).await;
     let mut records = installation.records(&[("a", "1")]);
-    records[0].topic = options.further_topics[0].as_str().into();
+    records[0].topic = options.additional_topics[0].as_str().into();
     installation.committed(&session.expect("opened"), batch(P0, 1, records)).await;
 
     let probe = KafkaProbe(kafka.clone());
@@ -103,16 +103,16 @@ async fn installation_without_an_event_topic_creates_none_and_works() {
 #[tokio::test]
 async fn unusable_topic_of_another_service_does_not_stop_the_creation_of_others() {
     let mut options = options(&servers(), &TestClock::default());
-    options.further_topics = ["no topic", "invoices"].map(|name| options.topic(name)).to_vec();
+    options.additional_topics = ["no topic", "invoices"].map(|name| options.topic(name)).to_vec();
     let kafka = Kafka::open(options.clone()).expect("opened");
     let installation = Installation::of(kafka);
 
     let ensured = until_answered(TIMEOUT, || installation.kafka.ensure_topics(&[])).await;
 
     let refused = ensured.expect_err("a name is invalid").to_string();
-    assert!(refused.contains(&options.further_topics[0]), "{refused}");
+    assert!(refused.contains(&options.additional_topics[0]), "{refused}");
     let listed = installation.kafka.list().await.expect("listed");
-    assert!(listed.iter().any(|view| view.name == options.further_topics[1]), "{listed:?}");
+    assert!(listed.iter().any(|view| view.name == options.additional_topics[1]), "{listed:?}");
 }
 
 #[tokio::test]
@@ -120,7 +120,7 @@ async fn member_of_a_group_with_a_missing_topic_does_not_join() {
     let installation = Installation::new().await;
     let mut options = installation.kafka.options().clone();
     options.create_topics = false;
-    options.further_topics = vec![options.topic("invoices")];
+    options.additional_topics = vec![options.topic("invoices")];
     let topics = [options.topic("order.events"), options.topic("invoices")];
     let kafka = Kafka::open(options).expect("opened");
 

@@ -161,7 +161,7 @@ impl QueryRunner {
 
     /// Whether a topic has the installation's prefix, or is one of its further topics, and is none of Kafka's own.
     fn is_own(&self, name: &str) -> bool {
-        let is_further = || self.options.further_topics.iter().any(|topic| topic == name);
+        let is_further = || self.options.additional_topics.iter().any(|topic| topic == name);
         (name.starts_with(&self.options.topic_prefix) || is_further()) && !name.starts_with("__")
     }
 

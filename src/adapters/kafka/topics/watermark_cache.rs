@@ -41,7 +41,7 @@ struct PartitionRecords {
     /// Every committed record below this offset has been read.
     end: u64,
     /// The last record read. The next read begins with it: another record in its place proves that the topic was deleted and created again.
-    last: Option<RecordStamp>,
+    last: Option<RecordIdentity>,
     /// The highest token of each outbox partition.
     tokens: BTreeMap<u32, Token>,
     /// The transactional ids that are registered in it.
@@ -60,7 +60,7 @@ enum InstallationRecord {
 }
 
 /// Offset and timestamp of a record.
-type RecordStamp = (i64, Option<i64>);
+type RecordIdentity = (i64, Option<i64>);
 
 impl WatermarkCache {
     /// The highest token of an outbox partition over all partitions of the topic. Sessions of earlier versions wrote it to another partition
@@ -124,7 +124,7 @@ impl WatermarkCache {
         ends: &BTreeMap<u32, u64>,
         deadline: Instant,
     ) -> Result<(), Error> {
-        let mut expected: BTreeMap<u32, RecordStamp> = BTreeMap::new();
+        let mut expected: BTreeMap<u32, RecordIdentity> = BTreeMap::new();
         for partition in ends.keys() {
             let last = self.0.entry(*partition).or_default().last;
             expected.extend(last.map(|last| (*partition, last)));
@@ -159,7 +159,7 @@ impl WatermarkCache {
 }
 
 impl PartitionRecords {
-    fn add(&mut self, stamp: RecordStamp, record: Option<InstallationRecord>) {
+    fn add(&mut self, stamp: RecordIdentity, record: Option<InstallationRecord>) {
         self.last = Some(stamp);
         match record {
             Some(InstallationRecord::Watermark(outbox_partition, token)) => {

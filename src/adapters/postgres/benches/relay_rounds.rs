@@ -54,8 +54,8 @@ impl Variant {
         for partition in 0..PARTITIONS {
             let (owner, ttl) = (InstanceId("bench".into()), Duration::from_secs(600));
             let acquired =
-                self.store.acquire(PartitionNo(partition), &owner, AcquireReason::Uncertain, None, ttl).await;
-            let Ok(Acquisition::Taken(acquired)) = acquired else { panic!("{acquired:?}") };
+                self.store.acquire(PartitionNo(partition), &owner, AcquireReason::OutcomeUnknown, None, ttl).await;
+            let Ok(Acquisition::Acquired(acquired)) = acquired else { panic!("{acquired:?}") };
             self.fences.push(acquired.fence);
         }
     }

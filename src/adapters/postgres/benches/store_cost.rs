@@ -36,13 +36,16 @@ async fn open(url: &str, committers: usize, group_max: usize) -> Postgres {
 }
 
 /// Creates per second by [`WRITERS`] writers, each of which waits for its result.
-async fn creates(store: &Postgres, make: &Arc<Factory>) -> f64 {
+async fn creates(store: &Postgres, factory: &Arc<Factory>) -> f64 {
     let (done, started) = (AtomicU64::new(0), Instant::now());
     let writers = (0..WRITERS).map(|writer| {
-        let (done, make) = (&done, Arc::clone(make));
+        let (done, factory) = (&done, Arc::clone(factory));
         async move {
             while started.elapsed() < DURATION {
-                store.commit(make.creation("ann", PartitionNo(writer as u32 % PARTITIONS))).await.expect("committed");
+                store
+                    .commit(factory.creation("ann", PartitionNo(writer as u32 % PARTITIONS)))
+                    .await
+                    .expect("committed");
                 done.fetch_add(1, Relaxed);
             }
         }
@@ -67,8 +70,8 @@ async fn relay(store: &Postgres, at_once: usize) -> f64 {
 async fn drain(store: &Postgres, owner: &InstanceId, partition: PartitionNo) -> usize {
     let ttl = Duration::from_secs(600);
     let acquired =
-        store.acquire(partition, owner, AcquireReason::Uncertain, None, ttl).await.expect("the server replied");
-    let Acquisition::Taken(acquired) = acquired else { panic!("{acquired:?}") };
+        store.acquire(partition, owner, AcquireReason::OutcomeUnknown, None, ttl).await.expect("the server replied");
+    let Acquisition::Acquired(acquired) = acquired else { panic!("{acquired:?}") };
     let (mut fence, mut settled) = (acquired.fence, 0);
     loop {
         let claim = Claim {
@@ -88,9 +91,9 @@ async fn drain(store: &Postgres, owner: &InstanceId, partition: PartitionNo) -> 
     }
 }
 
-async fn fill(store: &Postgres, make: &Factory) {
+async fn fill(store: &Postgres, factory: &Factory) {
     for chunk in 0..EVENTS / 1_000 {
-        let commits = (0..1_000).map(|index| make.creation("ann", PartitionNo((chunk + index) as u32 % PARTITIONS)));
+        let commits = (0..1_000).map(|index| factory.creation("ann", PartitionNo((chunk + index) as u32 % PARTITIONS)));
         for result in join_all(commits.map(|commit| store.commit(commit))).await {
             result.expect("committed");
         }
@@ -110,19 +113,19 @@ async fn main() {
     tokio::spawn(connection);
     client.batch_execute(&format!("CREATE DATABASE {name}")).await.expect("databases can be created");
     let url = format!("{}/{name}", server.rsplit_once('/').expect("the URL ends with a database").0);
-    let make = Arc::new(Factory::seeded(1, "orders".into()));
+    let factory = Arc::new(Factory::seeded(1, "orders".into()));
 
     let single = open(&url, WRITERS, 1).await;
     let grouped = open(&url, 3, 256).await;
     for round in 1..=2 {
-        let (one_each, groups) = (creates(&single, &make).await, creates(&grouped, &make).await);
+        let (one_each, groups) = (creates(&single, &factory).await, creates(&grouped, &factory).await);
         print(format_args!(
             "round {round}: creates/s, {WRITERS} writers: one transaction each {one_each:.0}, in groups {groups:.0}"
         ));
     }
     relay(&grouped, PARTITIONS as usize).await;
     for at_once in [1, 4, 16] {
-        fill(&grouped, &make).await;
+        fill(&grouped, &factory).await;
         print(format_args!(
             "claim + settle, {at_once} partitions at once: {:.0} events/s",
             relay(&grouped, at_once).await

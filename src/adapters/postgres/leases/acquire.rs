@@ -5,7 +5,7 @@ use outbox::{
     AcquireDecision, AcquireReason, Epoch, InstanceId, Lease, LeaseFence, Liveness, PartitionNo, Release, Token,
 };
 use ports::Error;
-use ports::partitions::{Acquired, Acquisition, OpenBatch};
+use ports::partitions::{AcquiredLease, Acquisition, OpenBatch};
 use tokio_postgres::types::Type;
 
 use crate::connection::server_timeline::is_adopted;
@@ -62,7 +62,7 @@ pub(crate) async fn acquire(context: &StoreContext, request: &AcquireRequest) ->
             transaction.rollback().await?;
             return Ok(Acquisition::Held { by, remaining });
         }
-        AcquireDecision::Taken { epoch, counter, claimer_died, clears_deaths } => {
+        AcquireDecision::Acquired { epoch, counter, claimer_died, clears_deaths } => {
             (epoch, counter, claimer_died, clears_deaths)
         }
     };
@@ -92,7 +92,7 @@ pub(crate) async fn acquire(context: &StoreContext, request: &AcquireRequest) ->
     transaction.commit().await?;
     let open_batch = lease.open_batch.map(|open| OpenBatch { token: open.token, session: open.session, claimer_died });
     let fence = LeaseFence { partition: *partition, owner: owner.clone(), epoch, counter };
-    Ok(Acquisition::Taken(Acquired { fence, open_batch }))
+    Ok(Acquisition::Acquired(AcquiredLease { fence, open_batch }))
 }
 
 /// Locks the lease row, or returns why it is passed: another instance writes it at this moment, which owns the partition or is about to.
@@ -103,7 +103,7 @@ async fn lock(
     request: &AcquireRequest,
 ) -> StatementResult<Result<(Transaction, Lease), Acquisition>> {
     let AcquireRequest { partition, owner, reason, .. } = request;
-    if *reason == AcquireReason::Vacant {
+    if *reason == AcquireReason::Unowned {
         let (transaction, lease) = lease_row::lock_unless_taken(context.relay_session().await?, *partition).await?;
         if let Some(lease) = lease {
             return Ok(Ok((transaction, lease)));
@@ -131,7 +131,7 @@ pub(crate) async fn release(
     epoch: Epoch,
 ) -> StatementResult<Release> {
     let (transaction, lease) = lease_row::lock(context.relay_session().await?, partition).await?;
-    let release = lease.map_or(Release::NotOurs, |lease| lease.release(owner, epoch));
+    let release = lease.map_or(Release::NotHeld, |lease| lease.release(owner, epoch));
     if release == Release::Done {
         transaction.query(RELEASE, &[(&(partition.0 as i32), Type::INT4)]).await?;
         transaction.commit().await?;

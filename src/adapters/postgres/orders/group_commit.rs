@@ -117,7 +117,7 @@ async fn write(context: &StoreContext, commits: &[&Commit]) -> StatementResult<(
     work.insert_records().await?;
     work.create_orders().await?;
     work.change_orders().await?;
-    work.delete_marks_of_unwritten().await?;
+    work.delete_records_of_unwritten().await?;
     let (Some(transaction), Some(xid)) = (work.transaction, work.xid) else {
         return Err(broken("a group without a statement"));
     };
@@ -285,7 +285,7 @@ impl<'a> GroupTransaction<'a> {
         Ok(())
     }
 
-    async fn delete_marks_of_unwritten(&mut self) -> StatementResult<()> {
+    async fn delete_records_of_unwritten(&mut self) -> StatementResult<()> {
         let is_unwritten = |index: &usize| {
             matches!(
                 self.results[*index],

@@ -26,39 +26,39 @@ async fn a_partition_that_another_instance_is_about_to_take_is_passed() {
     let other = database.client().await;
 
     other.batch_execute(LOCK).await.unwrap();
-    let passed = acquire(&store, 0, "a", AcquireReason::Vacant).await;
-    let next = acquire(&store, 1, "a", AcquireReason::Vacant).await;
+    let passed = acquire(&store, 0, "a", AcquireReason::Unowned).await;
+    let next = acquire(&store, 1, "a", AcquireReason::Unowned).await;
     other.batch_execute("ROLLBACK").await.unwrap();
-    let free = acquire(&store, 0, "a", AcquireReason::Vacant).await;
+    let free = acquire(&store, 0, "a", AcquireReason::Unowned).await;
 
     assert!(matches!(passed, Acquisition::Held { remaining: Duration::ZERO, .. }), "{passed:?}");
-    assert!(matches!(next, Acquisition::Taken(_)), "{next:?}");
-    assert!(matches!(free, Acquisition::Taken(_)), "{free:?}");
+    assert!(matches!(next, Acquisition::Acquired(_)), "{next:?}");
+    assert!(matches!(free, Acquisition::Acquired(_)), "{free:?}");
 }
 
 #[tokio::test]
 async fn an_instance_waits_for_the_row_of_its_own_partition() {
     let database = Database::migrated().await;
     let store = Postgres::open(database.options("a")).await.unwrap();
-    assert!(matches!(acquire(&store, 0, "a", AcquireReason::Vacant).await, Acquisition::Taken(_)));
+    assert!(matches!(acquire(&store, 0, "a", AcquireReason::Unowned).await, Acquisition::Acquired(_)));
     let other = database.client().await;
     other.batch_execute(LOCK).await.unwrap();
 
-    let (again, unlocked) = tokio::join!(acquire(&store, 0, "a", AcquireReason::Vacant), async {
+    let (again, unlocked) = tokio::join!(acquire(&store, 0, "a", AcquireReason::Unowned), async {
         tokio::task::yield_now().await;
         other.batch_execute("ROLLBACK").await
     });
 
     unlocked.unwrap();
-    assert!(matches!(again, Acquisition::Taken(_)), "{again:?}");
+    assert!(matches!(again, Acquisition::Acquired(_)), "{again:?}");
 }
 
 /// Acquires partitions and returns them as a renewal names them.
 async fn hold(store: &Postgres, partitions: u32) -> Vec<(PartitionNo, Epoch)> {
     let mut held = Vec::new();
     for partition in 0..partitions {
-        let acquired = acquire(store, partition, "a", AcquireReason::Vacant).await;
-        let Acquisition::Taken(acquired) = acquired else { panic!("it is free: {acquired:?}") };
+        let acquired = acquire(store, partition, "a", AcquireReason::Unowned).await;
+        let Acquisition::Acquired(acquired) = acquired else { panic!("it is free: {acquired:?}") };
         held.push((PartitionNo(partition), acquired.fence.epoch));
     }
     held

@@ -16,17 +16,17 @@ const P0: PartitionNo = PartitionNo(0);
 async fn instances_with_the_same_commits_in_opposite_orders_do_not_deadlock() {
     let database = Database::migrated().await;
     let stores = [database.store("a").await, database.store("b").await];
-    let make = Factory::seeded(9, "orders".into());
-    let placed: Vec<_> = (0..12).map(|_| make.creation("ann", P0)).collect();
+    let factory = Factory::seeded(9, "orders".into());
+    let placed: Vec<_> = (0..12).map(|_| factory.creation("ann", P0)).collect();
     for creation in &placed {
         stores[0].commit(creation.clone()).await.unwrap();
     }
     let marked = |key: usize| {
-        let commit = make.creation("ann", P0);
-        Commit { idempotency_record: Some(make.idempotency_record(&commit.order, &format!("key-{key}"))), ..commit }
+        let commit = factory.creation("ann", P0);
+        Commit { idempotency_record: Some(factory.idempotency_record(&commit.order, &format!("key-{key}"))), ..commit }
     };
     let changes: Vec<Commit> =
-        placed.iter().map(|creation| make.change(&creation.order, Status::Shipped, P0)).collect();
+        placed.iter().map(|creation| factory.change(&creation.order, Status::Shipped, P0)).collect();
     let one: Vec<Commit> = (0..12).map(marked).chain(changes.clone()).collect();
     let mut other: Vec<Commit> = (0..12).map(marked).chain(changes).collect();
     other.reverse();
@@ -51,8 +51,8 @@ async fn instances_with_the_same_commits_in_opposite_orders_do_not_deadlock() {
 async fn commit_that_cannot_be_written_fails_alone() {
     let database = Database::migrated().await;
     let store = database.store("a").await;
-    let make = Factory::seeded(9, "orders".into());
-    let mut commits: Vec<Commit> = (0..32).map(|_| make.creation("ann", P0)).collect();
+    let factory = Factory::seeded(9, "orders".into());
+    let mut commits: Vec<Commit> = (0..32).map(|_| factory.creation("ann", P0)).collect();
     // The server rejects NUL in texts.
     commits[7].events[0].topic = "or\0ders".into();
     commits[20].events[0].event_id = commits[3].events[0].event_id;
@@ -75,9 +75,9 @@ async fn full_queue_refuses_at_once() {
     let database = Database::migrated().await;
     let options = postgres::Options { queue_max: 1, committers: 1, ..database.options("a") };
     let store = postgres::Postgres::open(options).await.unwrap();
-    let make = Factory::seeded(9, "orders".into());
+    let factory = Factory::seeded(9, "orders".into());
 
-    let results = join_all((0..64).map(|_| store.commit(make.creation("ann", P0)))).await;
+    let results = join_all((0..64).map(|_| store.commit(factory.creation("ann", P0)))).await;
 
     let refused = results.iter().filter(|result| matches!(result, Err(Error::Overloaded(_)))).count();
     let done = results.iter().filter(|result| matches!(result, Ok(Committed::Done))).count();
@@ -88,13 +88,13 @@ async fn full_queue_refuses_at_once() {
 async fn commits_queued_before_closing_are_committed() {
     let database = Database::migrated().await;
     let store = database.store("a").await;
-    let make = Factory::seeded(9, "orders".into());
-    let commits: Vec<_> = (0..40).map(|_| make.creation("ann", P0)).collect();
+    let factory = Factory::seeded(9, "orders".into());
+    let commits: Vec<_> = (0..40).map(|_| factory.creation("ann", P0)).collect();
 
     let queued = join_all(commits.into_iter().map(|commit| store.commit(commit)));
     let (results, closed) = futures::join!(queued, store.close());
 
     closed.unwrap();
     assert!(results.into_iter().all(|result| result.unwrap() == Committed::Done));
-    assert!(matches!(store.commit(make.creation("ann", P0)).await, Err(Error::Unreachable(_))));
+    assert!(matches!(store.commit(factory.creation("ann", P0)).await, Err(Error::Unreachable(_))));
 }

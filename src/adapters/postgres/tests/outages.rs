@@ -23,7 +23,7 @@ const P0: PartitionNo = PartitionNo(0);
 struct OutageFixture {
     store: Postgres,
     proxy: Proxy,
-    make: Factory,
+    factory: Factory,
     database: Database,
 }
 
@@ -33,7 +33,7 @@ async fn fixture() -> OutageFixture {
     let options =
         Options { url: proxy.url(&database.url).into(), relay_connections: 1, committers: 1, ..database.options("a") };
     let store = Postgres::open(options).await.unwrap();
-    OutageFixture { store, proxy, make: Factory::seeded(5, "orders".into()), database }
+    OutageFixture { store, proxy, factory: Factory::seeded(5, "orders".into()), database }
 }
 
 impl OutageFixture {
@@ -42,9 +42,9 @@ impl OutageFixture {
     }
 
     async fn try_fence(&self) -> Result<LeaseFence, Error> {
-        let (name, reason) = (InstanceId("a".into()), AcquireReason::Uncertain);
+        let (name, reason) = (InstanceId("a".into()), AcquireReason::OutcomeUnknown);
         match self.store.acquire(P0, &name, reason, None, Duration::from_secs(600)).await? {
-            Acquisition::Taken(acquired) => Ok(acquired.fence),
+            Acquisition::Acquired(acquired) => Ok(acquired.fence),
             held => panic!("{held:?}"),
         }
     }
@@ -67,10 +67,10 @@ impl OutageFixture {
 #[tokio::test]
 async fn commit_with_a_lost_reply_is_resolved_as_committed() {
     let fixture = fixture().await;
-    fixture.store.commit(fixture.make.creation("ann", P0)).await.unwrap();
-    let with_events = fixture.make.creation("ann", P0);
-    let without = Commit { events: Vec::new(), ..fixture.make.creation("ann", P0) };
-    let change = fixture.make.change(&with_events.order, Status::Shipped, P0);
+    fixture.store.commit(fixture.factory.creation("ann", P0)).await.unwrap();
+    let with_events = fixture.factory.creation("ann", P0);
+    let without = Commit { events: Vec::new(), ..fixture.factory.creation("ann", P0) };
+    let change = fixture.factory.change(&with_events.order, Status::Shipped, P0);
 
     for (number, commit) in [with_events, without, change].into_iter().enumerate() {
         fixture.proxy.cut_at(b"COMMIT\0", Cut::AfterReply);
@@ -83,8 +83,9 @@ async fn commit_with_a_lost_reply_is_resolved_as_committed() {
 #[tokio::test]
 async fn commit_that_never_arrived_is_reported_as_unreachable() {
     let fixture = fixture().await;
-    fixture.store.commit(fixture.make.creation("ann", P0)).await.unwrap();
-    for commit in [fixture.make.creation("ann", P0), Commit { events: Vec::new(), ..fixture.make.creation("ann", P0) }]
+    fixture.store.commit(fixture.factory.creation("ann", P0)).await.unwrap();
+    for commit in
+        [fixture.factory.creation("ann", P0), Commit { events: Vec::new(), ..fixture.factory.creation("ann", P0) }]
     {
         fixture.proxy.cut_at(b"COMMIT\0", Cut::BeforeRequest);
 
@@ -100,13 +101,13 @@ async fn commit_that_never_arrived_is_reported_as_unreachable() {
 #[tokio::test]
 async fn commit_that_still_runs_is_waited_for() {
     let fixture = fixture().await;
-    fixture.store.commit(fixture.make.creation("ann", P0)).await.unwrap();
+    fixture.store.commit(fixture.factory.creation("ann", P0)).await.unwrap();
     let client = fixture.database.client().await;
     let slow = "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_advisory_xact_lock(4711); RETURN NULL; END';
                 CREATE CONSTRAINT TRIGGER slow AFTER INSERT ON orders DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION slow();
                 SELECT pg_advisory_lock(4711)";
     client.batch_execute(slow).await.unwrap();
-    let commit = fixture.make.creation("ann", P0);
+    let commit = fixture.factory.creation("ann", P0);
     fixture.proxy.cut_at(b"COMMIT\0", Cut::DuringRequest);
 
     let (store, asked) = (fixture.store.clone(), commit.clone());
@@ -124,8 +125,8 @@ async fn commit_that_still_runs_is_waited_for() {
 #[tokio::test]
 async fn commit_that_cannot_be_resolved_is_unknown() {
     let fixture = fixture().await;
-    fixture.store.commit(fixture.make.creation("ann", P0)).await.unwrap();
-    let commit = fixture.make.creation("ann", P0);
+    fixture.store.commit(fixture.factory.creation("ann", P0)).await.unwrap();
+    let commit = fixture.factory.creation("ann", P0);
     fixture.proxy.cut_at(b"COMMIT\0", Cut::AfterReply);
 
     let (store, asked) = (fixture.store.clone(), commit.clone());
@@ -143,11 +144,11 @@ async fn commit_that_cannot_be_resolved_is_unknown() {
 #[tokio::test]
 async fn claim_with_a_lost_reply_is_unknown_and_its_batch_is_open() {
     let fixture = fixture().await;
-    fixture.store.commit(fixture.make.creation("ann", P0)).await.unwrap();
+    fixture.store.commit(fixture.factory.creation("ann", P0)).await.unwrap();
     let mut fence = fixture.fence().await;
     let Claimed::Batch(first) = fixture.claim(&fence, "session").await.unwrap() else { panic!("a row is due") };
     fence.counter = crate::relay::fixture::settle(&fixture.store, &fence, &first).await;
-    fixture.store.commit(fixture.make.creation("ann", P0)).await.unwrap();
+    fixture.store.commit(fixture.factory.creation("ann", P0)).await.unwrap();
     fixture.proxy.cut_at(b"lost-session", Cut::AfterReply);
 
     let result = fixture.claim(&fence, "lost-session").await;
@@ -155,10 +156,10 @@ async fn claim_with_a_lost_reply_is_unknown_and_its_batch_is_open() {
     assert!(matches!(result, Err(Error::Unknown(_))), "{result:?}");
     let acquired = fixture
         .store
-        .acquire(P0, &fence.owner, AcquireReason::Uncertain, None, Duration::from_secs(600))
+        .acquire(P0, &fence.owner, AcquireReason::OutcomeUnknown, None, Duration::from_secs(600))
         .await
         .unwrap();
-    let Acquisition::Taken(acquired) = acquired else { panic!("{acquired:?}") };
+    let Acquisition::Acquired(acquired) = acquired else { panic!("{acquired:?}") };
     let open = acquired.open_batch.expect("the claim took effect");
     assert_eq!((&*open.session.0, open.claimer_died), ("lost-session", false));
 }
@@ -166,7 +167,7 @@ async fn claim_with_a_lost_reply_is_unknown_and_its_batch_is_open() {
 #[tokio::test]
 async fn settlement_with_a_lost_reply_can_be_repeated() {
     let fixture = fixture().await;
-    fixture.store.commit(fixture.make.creation("ann", P0)).await.unwrap();
+    fixture.store.commit(fixture.factory.creation("ann", P0)).await.unwrap();
     let fence = fixture.fence().await;
     let Claimed::Batch(open) = fixture.claim(&fence, "session").await.unwrap() else { panic!("a row is due") };
     let settlement = Settlement { fence, token: open.token, positions: [].into(), by_fallback: vec![open.rows[0].id] };
@@ -184,7 +185,7 @@ async fn settlement_with_a_lost_reply_can_be_repeated() {
 #[tokio::test]
 async fn unreachable_server_is_reported_and_used_again_when_it_is_back() {
     let fixture = fixture().await;
-    let commit = fixture.make.creation("ann", P0);
+    let commit = fixture.factory.creation("ann", P0);
     fixture.proxy.down();
 
     let (written, read) = (fixture.store.commit(commit.clone()).await, fixture.store.find(commit.order.id).await);
@@ -205,7 +206,8 @@ async fn sessions_that_the_server_ended_are_replaced() {
         let text = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()";
         fixture.database.client().await.batch_execute(text).await.unwrap();
 
-        until("a commit to succeed", async || fixture.store.commit(fixture.make.creation("ann", P0)).await.ok()).await;
+        until("a commit to succeed", async || fixture.store.commit(fixture.factory.creation("ann", P0)).await.ok())
+            .await;
         until("an acquisition to succeed", async || fixture.try_fence().await.ok()).await;
     }
 }
@@ -229,11 +231,11 @@ async fn sqlstates_of_failed_commits_become_errors_of_the_port() {
         let text =
             format!("CREATE OR REPLACE TRIGGER refuse BEFORE INSERT ON orders EXECUTE FUNCTION refuse('{state}')");
         client.batch_execute(&text).await.unwrap();
-        let result = fixture.store.commit(fixture.make.creation("ann", P0)).await.unwrap_err();
+        let result = fixture.store.commit(fixture.factory.creation("ann", P0)).await.unwrap_err();
         assert!(expected(&result), "{state}: {result:?}");
     }
     client.batch_execute("DROP TRIGGER refuse ON orders; DROP FUNCTION refuse CASCADE").await.unwrap();
-    fixture.store.commit(fixture.make.creation("ann", P0)).await.unwrap();
+    fixture.store.commit(fixture.factory.creation("ann", P0)).await.unwrap();
 }
 
 #[tokio::test]
@@ -261,7 +263,7 @@ async fn probe_succeeds_after_a_full_disk_only_when_space_is_allocated() {
     let probe = PostgresProbe(fixture.store.clone());
     client.batch_execute(full).await.unwrap();
     probe.check().await.unwrap();
-    assert!(matches!(fixture.store.commit(fixture.make.creation("ann", P0)).await, Err(Error::Full(_))));
+    assert!(matches!(fixture.store.commit(fixture.factory.creation("ann", P0)).await, Err(Error::Full(_))));
 
     assert!(matches!(probe.check().await, Err(Error::Full(_))), "no space can be allocated");
 

@@ -24,7 +24,7 @@ const END_RELAY_CONNECTIONS: &str = "SELECT pg_terminate_backend(pid, 5000) FROM
 
 async fn acquire(store: &Postgres, partition: u32, watermark: Option<Token>) -> Acquisition {
     let owner = InstanceId("a".into());
-    let acquired = store.acquire(PartitionNo(partition), &owner, AcquireReason::Uncertain, watermark, TTL).await;
+    let acquired = store.acquire(PartitionNo(partition), &owner, AcquireReason::OutcomeUnknown, watermark, TTL).await;
     acquired.expect("the acquisition returns")
 }
 
@@ -49,7 +49,7 @@ async fn first_timeline_is_remembered_and_needs_no_adoption() {
     let database = Database::migrated().await;
     let store = database.store("a").await;
 
-    assert!(matches!(acquire(&store, 0, None).await, Acquisition::Taken(_)));
+    assert!(matches!(acquire(&store, 0, None).await, Acquisition::Acquired(_)));
 
     let present = "SELECT (SELECT system_identifier FROM pg_control_system()) || '/' || left(pg_walfile_name(pg_current_wal_lsn()), 8)";
     assert_eq!(
@@ -80,7 +80,7 @@ async fn sessions_of_the_former_timeline_claim_nothing() {
 async fn partitions_are_acquired_above_the_watermarks_once_the_change_is_adopted() {
     let database = Database::migrated().await;
     let store = database.store("a").await;
-    let Acquisition::Taken(first) = acquire(&store, 0, None).await else { panic!("it is free") };
+    let Acquisition::Acquired(first) = acquire(&store, 0, None).await else { panic!("it is free") };
     database.client().await.batch_execute(FORGET).await.unwrap();
 
     let change = change_of(&store).await;
@@ -94,7 +94,7 @@ async fn partitions_are_acquired_above_the_watermarks_once_the_change_is_adopted
         (TimelineAcceptance::Accepted { partitions_behind: 2 }, TimelineAcceptance::AlreadyDone)
     );
     for (partition, above) in [(0, 50), (1, 0), (2, 0), (3, 7)] {
-        let Acquisition::Taken(acquired) = acquire(&store, partition, None).await else { panic!("it is adopted") };
+        let Acquisition::Acquired(acquired) = acquire(&store, partition, None).await else { panic!("it is adopted") };
         assert!(acquired.fence.counter > above, "{partition}: {acquired:?}");
         assert!(partition != 0 || acquired.fence.epoch > first.fence.epoch + 1, "{acquired:?}");
     }
@@ -106,7 +106,7 @@ async fn repeated_adoption_returns_what_the_one_with_the_lost_reply_found() {
     let proxy = Proxy::to(&database.url).await;
     let options = Options { url: proxy.url(&database.url).into(), relay_connections: 1, ..database.options("a") };
     let (store, other) = (Postgres::open(options).await.unwrap(), database.store("b").await);
-    assert!(matches!(acquire(&store, 0, None).await, Acquisition::Taken(_)));
+    assert!(matches!(acquire(&store, 0, None).await, Acquisition::Acquired(_)));
 
     for (cut, behind, expected) in [
         (Cut::AfterReply, 50, [TimelineAcceptance::AlreadyDone, TimelineAcceptance::Accepted { partitions_behind: 1 }]),
@@ -135,7 +135,7 @@ async fn repeated_adoption_returns_what_the_one_with_the_lost_reply_found() {
 async fn repeated_adoption_returns_what_the_one_of_a_dropped_call_found() {
     let database = Database::migrated().await;
     let store = database.store("a").await;
-    assert!(matches!(acquire(&store, 0, None).await, Acquisition::Taken(_)));
+    assert!(matches!(acquire(&store, 0, None).await, Acquisition::Acquired(_)));
     database.client().await.batch_execute(FORGET).await.unwrap();
     let change = change_of(&store).await;
     let watermarks = BTreeMap::from([(PartitionNo(0), 50)]);
@@ -159,7 +159,7 @@ async fn repeated_adoption_returns_what_the_one_of_a_dropped_call_found() {
 async fn adoption_of_a_timeline_that_has_changed_again_is_refused() {
     let database = Database::migrated().await;
     let (first, second) = (database.store("a").await, database.store("b").await);
-    assert!(matches!(acquire(&first, 0, None).await, Acquisition::Taken(_)));
+    assert!(matches!(acquire(&first, 0, None).await, Acquisition::Acquired(_)));
     database.client().await.batch_execute(FORGET).await.unwrap();
     let former = change_of(&first).await;
 
@@ -173,14 +173,14 @@ async fn adoption_of_a_timeline_that_has_changed_again_is_refused() {
         second.accept_timeline(&present, &BTreeMap::new()).await.unwrap(),
         TimelineAcceptance::Accepted { partitions_behind: 0 }
     );
-    assert!(matches!(acquire(&first, 0, None).await, Acquisition::Taken(_)));
+    assert!(matches!(acquire(&first, 0, None).await, Acquisition::Acquired(_)));
 }
 
 #[tokio::test]
 async fn change_is_noticed_by_a_process_that_starts_after_it() {
     let database = Database::migrated().await;
     let store = database.store("a").await;
-    assert!(matches!(acquire(&store, 0, None).await, Acquisition::Taken(_)));
+    assert!(matches!(acquire(&store, 0, None).await, Acquisition::Acquired(_)));
     store.close().await.unwrap();
     database.client().await.batch_execute(FORGET).await.unwrap();
 
@@ -198,7 +198,7 @@ async fn behind_a_pooler_a_heartbeat_notices_the_change() {
     let options = Options { url: pooled(&database.url).into(), pooler: true, notify: false, ..database.options("a") };
     let store = Postgres::open(options).await.unwrap();
     let owner = InstanceId("a".into());
-    let Acquisition::Taken(acquired) = acquire(&store, 0, None).await else { panic!("it is free") };
+    let Acquisition::Acquired(acquired) = acquire(&store, 0, None).await else { panic!("it is free") };
     let fence = acquired.fence;
     database.client().await.batch_execute(FORGET).await.unwrap();
 

@@ -1,10 +1,10 @@
 //! The cache's epoch as one process knows it, and whether the process may serve entries: pure data without I/O.
 use std::time::{Duration, Instant};
 
-/// The epoch that one process knows, and its open reasons to distrust the cache.
+/// The epoch that one process knows, and its open reasons to invalidate the cache.
 #[derive(Debug)]
 pub(crate) struct EpochTracker {
-    /// Number of reasons to distrust the cache so far.
+    /// Number of reasons to invalidate the cache so far.
     reasons: u64,
     /// How many of them the last raise has resolved.
     resolved: u64,
@@ -26,15 +26,15 @@ impl EpochTracker {
     }
 
     /// Adds a reason: entries may be outdated. Returns whether the cache was trusted until now.
-    pub(crate) fn distrust(&mut self) -> bool {
-        let was_trusted = self.is_trusted();
+    pub(crate) fn invalidate(&mut self) -> bool {
+        let was_valid = self.is_valid();
         self.reasons += 1;
-        was_trusted
+        was_valid
     }
 
     /// The number of reasons that a raise sent after this call resolves; `None` if none is open.
     pub(crate) fn open_reasons(&self) -> Option<u64> {
-        (!self.is_trusted()).then_some(self.reasons)
+        (!self.is_valid()).then_some(self.reasons)
     }
 
     /// The epoch was raised after `reasons` were counted. Reasons that were added since stay open.
@@ -44,16 +44,16 @@ impl EpochTracker {
     }
 
     /// Whether entries of the current epoch may be served.
-    pub(crate) fn is_trusted(&self) -> bool {
+    pub(crate) fn is_valid(&self) -> bool {
         self.resolved == self.reasons
     }
 
-    /// Records the epoch of a reply. Returns whether the reply is current. A reply that a newer one overtook is not a reason to distrust: that
+    /// Records the epoch of a reply. Returns whether the reply is current. A reply that a newer one overtook is not a reason to invalidate: that
     /// would raise the epoch for every instance, and overtake the next replies again.
     pub(crate) fn observe(&mut self, epoch: u64, now: Instant) -> bool {
         let is_current = self.known.is_none_or(|known| epoch >= known.epoch);
         self.record(epoch, now);
-        is_current && self.is_trusted()
+        is_current && self.is_valid()
     }
 
     /// Checks the stored epoch, read by a call that no other reply can overtake. A lower one, or none, means that the server lost data.
@@ -67,19 +67,19 @@ impl EpochTracker {
         if let Some(epoch) = epoch {
             self.record(epoch, now);
         }
-        lost_data && self.distrust()
+        lost_data && self.invalidate()
     }
 
     /// Records the server process of a new connection: another one than before may have lost data of the former one. Returns whether the
     /// cache is newly distrusted.
     pub(crate) fn connected(&mut self, run_id: &str) -> bool {
         let former = self.run_id.replace(run_id.to_owned());
-        former.is_some_and(|former| former != run_id) && self.distrust()
+        former.is_some_and(|former| former != run_id) && self.invalidate()
     }
 
     /// The epoch under which an order may be cached; `None` while a request may still carry an order from before it.
     pub(crate) fn epoch_for_writes(&self, age_min: Duration, now: Instant) -> Option<u64> {
-        let known = self.known.filter(|_| self.is_trusted())?;
+        let known = self.known.filter(|_| self.is_valid())?;
         (now.saturating_duration_since(known.since) >= age_min).then_some(known.epoch)
     }
 
@@ -106,11 +106,11 @@ mod tests {
     fn a_new_process_trusts_nothing_until_it_has_raised_the_epoch() {
         let now = Instant::now();
         let mut tracker = EpochTracker::new();
-        assert!(!tracker.is_trusted() && !tracker.observe(7, now));
+        assert!(!tracker.is_valid() && !tracker.observe(7, now));
 
         tracker.raised(tracker.open_reasons().expect("an open reason"), 8, now);
 
-        assert!(tracker.is_trusted() && tracker.observe(8, now));
+        assert!(tracker.is_valid() && tracker.observe(8, now));
     }
 
     #[test]
@@ -118,13 +118,13 @@ mod tests {
         let now = Instant::now();
         let mut tracker = EpochTracker::new();
         let reasons = tracker.open_reasons().expect("an open reason");
-        tracker.distrust();
+        tracker.invalidate();
 
         tracker.raised(reasons, 8, now);
 
-        assert!(!tracker.is_trusted());
+        assert!(!tracker.is_valid());
         tracker.raised(tracker.open_reasons().expect("an open reason"), 9, now);
-        assert!(tracker.is_trusted());
+        assert!(tracker.is_valid());
     }
 
     #[test]
@@ -147,7 +147,7 @@ mod tests {
 
         assert!(!tracker.observe(8, now));
 
-        assert!(tracker.is_trusted());
+        assert!(tracker.is_valid());
     }
 
     #[test]
@@ -160,7 +160,7 @@ mod tests {
         ] {
             let mut tracker = trusted(9, now);
             assert!(!tracker.connected("one") && !tracker.connected("one") && !tracker.check_stored(Some(9), now));
-            assert!(lose_data(&mut tracker, now) && !tracker.is_trusted());
+            assert!(lose_data(&mut tracker, now) && !tracker.is_valid());
         }
     }
 }

@@ -19,15 +19,15 @@ const LISTS_MAX: u32 = 64;
 
 impl RedisInner {
     pub(crate) async fn find_list(&self, key: &ListKey) -> Result<ListLookup, Error> {
-        self.require_trusted_cache()?;
+        self.require_valid_cache()?;
         let ttl = shortened(self.options.list_ttl, self.options.cache_jitter * self.options.rng.fraction());
         let mut get = self.scripts.cache_get_list.prepare_invoke();
         get.key(self.keys.lists(&key.scope)).key(self.keys.epoch()).arg(field(key.query)).arg(ttl);
         let (epoch, generation, text): (Option<u64>, u64, Option<String>) =
             self.call(Caller::Cache, "read a cached list", Request::Script(&get)).await?;
         let is_current = self.observe_epoch(epoch);
-        // A reason to distrust may have occurred while the reply was in transit.
-        self.require_trusted_cache()?;
+        // A reason to invalidate may have occurred while the reply was in transit.
+        self.require_valid_cache()?;
         let found = text.filter(|_| is_current).and_then(|text| parse(&text, key));
         Ok(ListLookup { generation: ListGeneration(generation), found })
     }

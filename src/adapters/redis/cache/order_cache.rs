@@ -10,7 +10,7 @@
 //! cache has an *epoch*. An entry carries the epoch it was written under, a get compares it with the current one in the same round trip,
 //! and no instance serves an entry of another epoch. Raising the epoch empties the cache in one step, for all instances.
 //!
-//! A process raises the epoch when it has a reason to distrust the cache ([`crate::cache::epoch`]): it starts; one of its puts or evicts
+//! A process raises the epoch when it has a reason to invalidate the cache ([`crate::cache::epoch`]): it starts; one of its puts or evicts
 //! failed, was cancelled, or was skipped because the server was unavailable; any call could not reach the server; a connection leads to
 //! another server process (`run_id`); the epoch is missing or lower than one it has read. Until the raise it serves nothing from the cache.
 //! The maintenance task raises at once and, while that fails, again after pauses of at most a second: other instances serve an older
@@ -22,7 +22,7 @@
 //! after an outage.
 //!
 //! **Not guaranteed**: an instance that is cut off from a Redis which all others reach cannot raise the epoch. Until it reconnects (or
-//! another instance has a reason to distrust) the others may serve an order as old as its time to live. And Redis itself must have one
+//! another instance has a reason to invalidate) the others may serve an order as old as its time to live. And Redis itself must have one
 //! master: an epoch does not protect against a demoted master that still accepts writes.
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -42,14 +42,14 @@ use crate::orders::order_json;
 impl OrderCache for Redis {
     async fn get(&self, id: OrderId) -> Result<Option<Arc<Order>>, Error> {
         let inner = &self.inner;
-        inner.require_trusted_cache()?;
+        inner.require_valid_cache()?;
         let mut get = inner.scripts.cache_get.prepare_invoke();
         get.key(inner.keys.order(id)).key(inner.keys.epoch());
         let (epoch, text): (Option<u64>, Option<String>) =
             inner.call(Caller::Cache, "read a cached order", Request::Script(&get)).await?;
         let is_current = inner.observe_epoch(epoch);
-        // A reason to distrust may have occurred while the reply was in transit.
-        inner.require_trusted_cache()?;
+        // A reason to invalidate may have occurred while the reply was in transit.
+        inner.require_valid_cache()?;
         let order = text.filter(|_| is_current).and_then(|text| order_json::parse(&text));
         Ok(order.filter(|order| order.id == id).map(Arc::new))
     }
@@ -90,7 +90,7 @@ impl OrderCache for Redis {
 
     async fn evict_all(&self) -> Result<(), Error> {
         let inner = Arc::clone(&self.inner);
-        inner.distrust_cache();
+        inner.invalidate_cache();
         // Entries of an earlier epoch are not served. If this raise fails, the maintenance task repeats it.
         run_to_completion(async move { inner.raise_epoch_if_distrusted().await }).await
     }
@@ -138,8 +138,8 @@ impl RedisInner {
         self.epoch.lock().epoch_for_writes(self.options.epoch_age_min, Instant::now())
     }
 
-    pub(crate) fn require_trusted_cache(&self) -> Result<(), Error> {
-        if self.epoch.lock().is_trusted() {
+    pub(crate) fn require_valid_cache(&self) -> Result<(), Error> {
+        if self.epoch.lock().is_valid() {
             return Ok(());
         }
         if let Some(metrics) = &self.options.metrics {
@@ -153,7 +153,7 @@ impl RedisInner {
         match epoch {
             Some(epoch) => self.epoch.lock().observe(epoch, Instant::now()),
             None => {
-                self.distrust_cache();
+                self.invalidate_cache();
                 false
             }
         }
@@ -184,7 +184,7 @@ impl<'a> WriteGuard<'a> {
 impl Drop for WriteGuard<'_> {
     fn drop(&mut self) {
         if self.armed {
-            self.inner.distrust_cache();
+            self.inner.invalidate_cache();
         }
     }
 }

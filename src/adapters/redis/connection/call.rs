@@ -114,8 +114,8 @@ impl RedisInner {
     }
 
     /// Serves nothing from the cache until the maintenance task has raised the epoch.
-    pub(crate) fn distrust_cache(&self) {
-        if self.epoch.lock().distrust() {
+    pub(crate) fn invalidate_cache(&self) {
+        if self.epoch.lock().invalidate() {
             self.maintenance.notify_one();
         }
     }
@@ -125,7 +125,7 @@ impl RedisInner {
         if self.connection.is_closed() {
             return;
         }
-        self.distrust_cache();
+        self.invalidate_cache();
         let mut unavailable_since = self.unavailable_since.lock();
         if unavailable_since.is_none() {
             *unavailable_since = Some(Instant::now());

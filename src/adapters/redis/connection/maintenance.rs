@@ -39,7 +39,7 @@ impl RedisInner {
         self.flush_pending_releases().await
     }
 
-    /// Raises the epoch if this process has a reason to distrust the cache, which ends every reason so far.
+    /// Raises the epoch if this process has a reason to invalidate the cache, which ends every reason so far.
     pub(crate) async fn raise_epoch_if_distrusted(&self) -> Result<(), Error> {
         let reasons = self.epoch.lock().open_reasons();
         if let Some(reasons) = reasons {

@@ -129,8 +129,8 @@ async fn a_value_of_a_later_format_is_not_changed() {
 #[tokio::test]
 async fn a_completed_key_that_names_a_lost_order_is_replaced() {
     let redis = opened(options(&url(), &prefix(), "one")).await;
-    let make = kit::Factory::seeded(9, "orders".into());
-    let (lost, found) = (make.placed("ann").0.id, make.placed("ann").0.id);
+    let factory = kit::Factory::seeded(9, "orders".into());
+    let (lost, found) = (factory.placed("ann").0.id, factory.placed("ann").0.id);
     redis.complete(&ann(), "key", &FINGERPRINT, lost, KEEP).await.unwrap();
     assert_eq!(begin(&redis).await, completed(lost));
 

@@ -83,7 +83,7 @@ async fn calls_to_an_absent_server_fail_at_once() {
 }
 
 #[tokio::test]
-async fn a_hanging_server_costs_one_time_out_and_is_used_again() {
+async fn a_hanging_server_fails_one_call_with_a_timeout_and_is_used_again() {
     let server = Server::start().await;
     let mut options = options(&server.url(), &prefix(), "one");
     let defaults = Options::new("", options.instance.clone(), Arc::clone(&options.rng));

@@ -30,8 +30,8 @@ impl<'s> Worker<'s> {
     pub async fn acquire(store: &'s RedisStore, name: &str, lease: Duration) -> Self {
         let owner = InstanceId(name.into());
         store.heartbeat(&owner, HOUR).await.unwrap();
-        match store.acquire(P0, &owner, AcquireReason::Vacant, None, lease).await.unwrap() {
-            Acquisition::Taken(acquired) => Self { store, fence: acquired.fence },
+        match store.acquire(P0, &owner, AcquireReason::Unowned, None, lease).await.unwrap() {
+            Acquisition::Acquired(acquired) => Self { store, fence: acquired.fence },
             held => panic!("{name} could not acquire: {held:?}"),
         }
     }
@@ -94,20 +94,20 @@ impl<'s> Worker<'s> {
 }
 
 /// Places an order in partition 0 and changes its status `changes` times: one row each.
-pub async fn order_with_changes(store: &RedisStore, make: &Factory, changes: usize) -> Order {
-    let commit = make.creation("ann", P0);
+pub async fn order_with_changes(store: &RedisStore, factory: &Factory, changes: usize) -> Order {
+    let commit = factory.creation("ann", P0);
     let mut order = commit.order.clone();
     assert_eq!(store.commit(commit).await.unwrap(), Committed::Done);
     for _ in 0..changes {
-        order = change(store, make, order).await;
+        order = change(store, factory, order).await;
     }
     order
 }
 
 /// Adds a row behind the rows of an order. The lifecycle has few steps, and the store does not check them: each starts at the beginning.
-pub async fn change(store: &RedisStore, make: &Factory, order: Order) -> Order {
+pub async fn change(store: &RedisStore, factory: &Factory, order: Order) -> Order {
     let order = Order { status: Status::Pending, ..order };
-    let commit = make.change(&order, Status::Processing, P0);
+    let commit = factory.change(&order, Status::Processing, P0);
     let next = commit.order.clone();
     assert_eq!(store.commit(commit).await.unwrap(), Committed::Done);
     next

@@ -73,10 +73,10 @@ pub async fn trusted(redis: &Redis) {
 
 /// The versions 0, 1 and 2 of one order.
 pub fn orders() -> [Order; 3] {
-    let make = Factory::seeded(1, "orders".into());
-    let placed = make.placed("ann").0;
-    let processing = make.status_changed(&placed, Status::Processing).0;
-    let shipped = make.status_changed(&processing, Status::Shipped).0;
+    let factory = Factory::seeded(1, "orders".into());
+    let placed = factory.placed("ann").0;
+    let processing = factory.status_changed(&placed, Status::Processing).0;
+    let shipped = factory.status_changed(&processing, Status::Shipped).0;
     [placed, processing, shipped]
 }
 

@@ -55,10 +55,10 @@ async fn size_limits_apply_on_the_wire() {
         assert!(exchange(address, head("GET /livez HTTP/1.1")).starts_with("HTTP/1.1 200 "));
         let long = exchange(address, head(&format!("GET /{} HTTP/1.1", "x".repeat(9000))));
         assert!(long.starts_with("HTTP/1.1 414 ") && long.contains("URI_TOO_LONG"), "{long}");
-        let fat = exchange(address, head(&format!("GET /livez HTTP/1.1\r\nx-a: {}", "x".repeat(66 * 1024))));
-        assert!(fat.starts_with("HTTP/1.1 431 ") && fat.contains("HEADERS_TOO_LARGE"), "{fat}");
-        let fatter = exchange(address, head(&format!("GET /livez HTTP/1.1\r\nx-a: {}", "x".repeat(200 * 1024))));
-        assert!(fatter.starts_with("HTTP/1.1 431 ") || fatter.is_empty(), "{fatter}");
+        let oversized = exchange(address, head(&format!("GET /livez HTTP/1.1\r\nx-a: {}", "x".repeat(66 * 1024))));
+        assert!(oversized.starts_with("HTTP/1.1 431 ") && oversized.contains("HEADERS_TOO_LARGE"), "{oversized}");
+        let far_oversized = exchange(address, head(&format!("GET /livez HTTP/1.1\r\nx-a: {}", "x".repeat(200 * 1024))));
+        assert!(far_oversized.starts_with("HTTP/1.1 431 ") || far_oversized.is_empty(), "{far_oversized}");
         let second = format!("GET /livez HTTP/1.1\r\nhost: x\r\n\r\nGET / HTTP/1.1\r\n{}: b", "x".repeat(65_536));
         let pipelined = exchange(address, head(&second));
         // The first request is answered where its head arrived alone.

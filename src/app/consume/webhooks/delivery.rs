@@ -109,9 +109,9 @@ pub enum AttemptVerdict {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndpointState {
     /// It answered, and does not accept this event.
-    Works,
+    Healthy,
     /// It fails as in an outage: another event would fail as well, unless this one causes it.
-    Down,
+    Unavailable,
     /// It asks for fewer requests. No event causes that.
     Overloaded,
 }
@@ -135,16 +135,16 @@ pub fn verdict(result: &Result<u16, EndpointError>) -> AttemptVerdict {
         Ok(410) => AttemptVerdict::Gone,
         Ok(status) => {
             let (failure_type, endpoint) = match status {
-                408 => (FailureType::Timeout, EndpointState::Down),
+                408 => (FailureType::Timeout, EndpointState::Unavailable),
                 429 | 503 => (FailureType::System, EndpointState::Overloaded),
-                502 | 504 => (FailureType::System, EndpointState::Down),
-                500..=599 => (FailureType::System, EndpointState::Works),
-                _ => (FailureType::Validation, EndpointState::Works),
+                502 | 504 => (FailureType::System, EndpointState::Unavailable),
+                500..=599 => (FailureType::System, EndpointState::Healthy),
+                _ => (FailureType::Validation, EndpointState::Healthy),
             };
             let redirect = if (300..=399).contains(status) { "; redirects are not followed" } else { "" };
             failed(failure_type, format!("{ANSWERED}{status}{redirect}"), endpoint)
         }
-        Err(error) => failed(error.failure_type, error.reason.clone(), EndpointState::Down),
+        Err(error) => failed(error.failure_type, error.reason.clone(), EndpointState::Unavailable),
     }
 }
 
@@ -271,12 +271,12 @@ mod tests {
 
         assert!([200, 201, 202, 204, 299].into_iter().all(|status| verdict(&Ok(status)) == AttemptVerdict::Accepted));
         assert_eq!(verdict(&Ok(410)), AttemptVerdict::Gone);
-        assert!(all(EndpointState::Works, &[301, 400, 401, 404, 409, 422, 500, 501]));
-        assert!(all(EndpointState::Down, &[408, 502, 504]));
+        assert!(all(EndpointState::Healthy, &[301, 400, 401, 404, 409, 422, 500, 501]));
+        assert!(all(EndpointState::Unavailable, &[408, 502, 504]));
         assert!(all(EndpointState::Overloaded, &[429, 503]));
         let error =
             EndpointError { fault: FaultClass::Transient, failure_type: FailureType::Network, reason: "cut".into() };
-        let AttemptVerdict::Failed { failure, endpoint: EndpointState::Down } = verdict(&Err(error)) else {
+        let AttemptVerdict::Failed { failure, endpoint: EndpointState::Unavailable } = verdict(&Err(error)) else {
             panic!("it failed")
         };
         assert_eq!((failure.failure_type, failure.reason.as_str()), (FailureType::Network, "cut"));

@@ -47,21 +47,21 @@ impl EndpointHealth {
 /// Decides on an event whose attempt failed. `worked_since`: see [`EndpointHealth::worked_since`], before this attempt. Only an attempt that shows
 /// something about the event can be its last: an outage makes no event a dead letter.
 pub fn after_failure(attempt: u32, endpoint: EndpointState, probing: bool, worked_since: bool) -> AfterFailure {
-    use EndpointState::{Down, Overloaded, Works};
+    use EndpointState::{Healthy, Overloaded, Unavailable};
     match (endpoint, probing) {
         // The probe shows nothing about the event.
-        (Down | Overloaded, true) => AfterFailure::NeedsRedelivery,
+        (Unavailable | Overloaded, true) => AfterFailure::NeedsRedelivery,
         _ if attempt < ATTEMPTS_MAX => AfterFailure::Retry,
         (Overloaded, false) => AfterFailure::Retry,
-        (Down, false) if !worked_since => AfterFailure::Retry,
-        (Works, _) | (Down, false) => AfterFailure::DeadLetter,
+        (Unavailable, false) if !worked_since => AfterFailure::Retry,
+        (Healthy, _) | (Unavailable, false) => AfterFailure::DeadLetter,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::AfterFailure::{DeadLetter, NeedsRedelivery, Retry};
-    use super::EndpointState::{Down, Overloaded, Works};
+    use super::EndpointState::{Healthy, Overloaded, Unavailable};
     use super::*;
 
     const fn s(seconds: u64) -> Duration {
@@ -72,16 +72,16 @@ mod tests {
     fn last_attempt_that_fails_as_in_an_outage_is_repeated_unless_the_endpoint_works() {
         // attempt, endpoint, probing, worked_since
         let cases = [
-            ((1, Works, false, true), Retry),
-            ((4, Down, false, true), Retry),
-            ((5, Works, false, false), DeadLetter),
-            ((5, Works, true, false), DeadLetter),
-            ((5, Down, false, false), Retry),
-            ((9, Down, false, false), Retry),
-            ((5, Down, false, true), DeadLetter),
+            ((1, Healthy, false, true), Retry),
+            ((4, Unavailable, false, true), Retry),
+            ((5, Healthy, false, false), DeadLetter),
+            ((5, Healthy, true, false), DeadLetter),
+            ((5, Unavailable, false, false), Retry),
+            ((9, Unavailable, false, false), Retry),
+            ((5, Unavailable, false, true), DeadLetter),
             ((9, Overloaded, false, true), Retry),
-            ((1, Down, true, false), NeedsRedelivery),
-            ((5, Down, true, false), NeedsRedelivery),
+            ((1, Unavailable, true, false), NeedsRedelivery),
+            ((5, Unavailable, true, false), NeedsRedelivery),
             ((5, Overloaded, true, false), NeedsRedelivery),
         ];
         for (case @ (attempt, endpoint, probing, worked_since), expected) in cases {

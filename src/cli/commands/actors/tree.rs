@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_problem_is_an_actor_that_stands_was_restarted_or_is_nearly_full() {
+    fn stopped_restarted_and_nearly_full_actors_are_problems() {
         let problems = |actors: &[ActorLine]| actors.iter().filter(|actor| actor.is_problem()).count();
         let mut all = actors();
         assert_eq!(problems(&all), 1);

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_without_problems_is_well() {
+    fn a_service_without_problems_is_reported_healthy() {
         let well = Sample { actors: json!({"actors": [{"state": "running", "restarts": 0}]}), ..sample(0, 0) };
         let unready = Sample { is_ready: false, ..well.clone() };
 

@@ -18,7 +18,7 @@ pub(super) async fn a_failed_row_is_retried_at_once_and_keeps_its_attempts<B: Ba
         OperatorOutcome::Done(1)
     );
 
-    worker.reacquire(AcquireReason::Uncertain).await;
+    worker.reacquire(AcquireReason::OutcomeUnknown).await;
     let batch = worker.claim(ALL).await;
     assert_eq!((ids(&batch.rows), batch.rows[0].attempt), (rows, 2));
 }
@@ -33,7 +33,7 @@ pub(super) async fn a_parked_row_is_retried_with_its_attempts_reset<B: Backend>(
             OperatorOutcome::Done(1)
         );
 
-        worker.reacquire(AcquireReason::Uncertain).await;
+        worker.reacquire(AcquireReason::OutcomeUnknown).await;
         let batch = worker.claim(ALL).await;
         assert_eq!((ids(&batch.rows), batch.rows[0].attempt), (rows, 1), "{disposition:?}");
         worker.settle(&batch).await;
@@ -48,7 +48,7 @@ pub(super) async fn a_retried_row_keeps_its_position_in_its_key<B: Backend>(back
 
     backend.operators().retry(head, &audit()).await.expect("the call succeeds");
 
-    worker.reacquire(AcquireReason::Uncertain).await;
+    worker.reacquire(AcquireReason::OutcomeUnknown).await;
     let sent = worker.drain(ALL).await;
     assert_eq!(sent.iter().map(|row| row.sequence).collect::<Vec<_>>(), [1, 2, 3]);
 }
@@ -114,7 +114,7 @@ pub(super) async fn a_parked_failed_row_is_not_retried<B: Backend>(backend: &B) 
 
     assert_eq!(backend.operators().park(head, &audit()).await.expect("the call succeeds"), OperatorOutcome::Done(1));
 
-    worker.reacquire(AcquireReason::Uncertain).await;
+    worker.reacquire(AcquireReason::OutcomeUnknown).await;
     given.advance(RETRY * 2).await;
     assert_eq!(worker.expect_nothing_due().await, (None, false));
     assert_eq!(given.row(head).await.next_attempt_at, None);
@@ -131,7 +131,7 @@ pub(super) async fn parking_a_later_row_does_not_block_earlier_rows<B: Backend>(
     let sent = worker.drain(ALL).await;
     assert_eq!(sent.iter().map(|row| row.sequence).collect::<Vec<_>>(), [1]);
     backend.operators().retry(second, &audit()).await.expect("the call succeeds");
-    worker.reacquire(AcquireReason::Uncertain).await;
+    worker.reacquire(AcquireReason::OutcomeUnknown).await;
     let sent = worker.drain(ALL).await;
     assert_eq!(sent.iter().map(|row| row.sequence).collect::<Vec<_>>(), [2, 3]);
 }

@@ -30,7 +30,7 @@ pub(super) async fn a_redrive_makes_parked_rows_due_in_id_order_up_to_its_limit<
     backend.operators().redrive(&RowFilter::default(), 2, true, &audit()).await.expect("the call succeeds");
 
     assert_eq!(given.row(rows[2]).await.status, RowStatus::Parked);
-    worker.reacquire(AcquireReason::Uncertain).await;
+    worker.reacquire(AcquireReason::OutcomeUnknown).await;
     let batch = worker.claim(ALL).await;
     assert_eq!(ids(&batch.rows), rows[..2]);
     assert!(batch.rows.iter().all(|row| row.attempt == 1), "the attempts start again from 0");
@@ -57,7 +57,7 @@ pub(super) async fn a_redrive_applies_its_filter_except_the_status<B: Backend>(b
         OperatorOutcome::Done(0)
     );
 
-    worker.reacquire(AcquireReason::Uncertain).await;
+    worker.reacquire(AcquireReason::OutcomeUnknown).await;
     assert_eq!(ids(&worker.drain(ALL).await), [rows[1]]);
     assert_eq!(given.statuses(waiting.id).await, [RowStatus::Failed], "only PARKED rows are redriven");
 }
@@ -74,10 +74,10 @@ pub(super) async fn a_redriven_key_is_sent_in_order<B: Backend>(backend: &B) {
 
     let only_second = RowFilter { kind: Some(EventType::OrderStatusChanged.as_str().into()), ..RowFilter::default() };
     backend.operators().redrive(&only_second, 10, true, &audit()).await.expect("the call succeeds");
-    worker.reacquire(AcquireReason::Uncertain).await;
+    worker.reacquire(AcquireReason::OutcomeUnknown).await;
     worker.expect_nothing_due().await;
     backend.operators().redrive(&RowFilter::default(), 10, true, &audit()).await.expect("the call succeeds");
-    worker.reacquire(AcquireReason::Uncertain).await;
+    worker.reacquire(AcquireReason::OutcomeUnknown).await;
 
     let sent = worker.drain(ALL).await;
     assert_eq!(sent.iter().map(|row| row.sequence).collect::<Vec<_>>(), [1, 2, 3]);
@@ -101,7 +101,7 @@ pub(super) async fn a_parked_row_is_redriven_alone<B: Backend>(backend: &B) {
     let entries = operators.audit_entries(&AuditFilter::default(), 10).await.expect("the audit table is read");
     let entries: Vec<_> = entries.iter().map(|entry| (entry.action.as_str(), entry.row)).collect();
     assert_eq!(entries, [("redrive", Some(rows[1]))]);
-    worker.reacquire(AcquireReason::Uncertain).await;
+    worker.reacquire(AcquireReason::OutcomeUnknown).await;
     assert_eq!(ids(&worker.drain(ALL).await), [rows[1]]);
 }
 

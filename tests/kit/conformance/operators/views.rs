@@ -110,7 +110,7 @@ pub(super) async fn the_last_attempt_of_a_row_is_its_last_counted_claim<B: Backe
     let batch = worker.claim(ALL).await;
     let again = last_attempt(first.id).await.expect("the row is in flight");
     assert!(again.since(before) >= RETRY, "{before:?} and {again:?}");
-    worker.reacquire(AcquireReason::Uncertain).await.expect("the batch is open");
+    worker.reacquire(AcquireReason::OutcomeUnknown).await.expect("the batch is open");
     worker.resolve(batch.token, BatchOutcome::NotSent).await;
     assert_eq!(last_attempt(first.id).await, Some(before), "a batch that was not sent is not an attempt");
 

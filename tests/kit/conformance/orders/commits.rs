@@ -142,7 +142,7 @@ pub(super) async fn a_used_mark_changes_nothing_and_is_returned<B: Backend>(back
     assert_eq!(given.depth().await.pending, 1);
 }
 
-pub(super) async fn another_subjects_key_is_another_mark<B: Backend>(backend: &B) {
+pub(super) async fn another_subjects_key_is_another_idempotency_record<B: Backend>(backend: &B) {
     let given = given(backend);
 
     for (owner, key) in [("ann", "key"), ("bob", "key"), ("ann", "KEY"), ("ann", "key ")] {
@@ -154,7 +154,7 @@ pub(super) async fn another_subjects_key_is_another_mark<B: Backend>(backend: &B
     assert_eq!(given.depth().await.pending, 4);
 }
 
-pub(super) async fn a_commit_needs_neither_events_nor_a_mark<B: Backend>(backend: &B) {
+pub(super) async fn a_commit_needs_neither_events_nor_an_idempotency_record<B: Backend>(backend: &B) {
     let given = given(backend);
     let mut creation = given.factory.creation("ann", P0);
     creation.events.clear();

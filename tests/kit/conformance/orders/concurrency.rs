@@ -52,7 +52,7 @@ pub(super) async fn one_of_many_concurrent_changes_of_a_version_wins<B: Backend>
     assert_eq!(given.depth().await.pending, 2);
 }
 
-pub(super) async fn one_of_many_concurrent_commits_with_a_mark_wins<B: Backend>(backend: &B) {
+pub(super) async fn one_of_many_concurrent_commits_with_one_idempotency_key_wins<B: Backend>(backend: &B) {
     let given = given(backend);
     let commits: Vec<Commit> = (0..16)
         .map(|_| given.factory.creation("ann", P0))
@@ -82,7 +82,7 @@ pub(super) async fn one_of_many_concurrent_commits_with_a_mark_wins<B: Backend>(
     assert_eq!(given.depth().await.pending, 1);
 }
 
-pub(super) async fn commits_with_marks_in_opposite_orders_do_not_deadlock<B: Backend>(backend: &B) {
+pub(super) async fn commits_with_records_in_opposite_orders_do_not_deadlock<B: Backend>(backend: &B) {
     let given = given(backend);
     let keys: Vec<String> = (0..24).map(|key| format!("key-{key:02}")).collect();
     let marked = |key: &String| {

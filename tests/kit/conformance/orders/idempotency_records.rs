@@ -27,7 +27,7 @@ pub(super) async fn a_mark_is_found_until_its_retention_ends<B: Backend>(backend
     assert_eq!(find(DAY * 2).await.as_ref(), Some(&idempotency_record), "the idempotency record was not swept");
 }
 
-pub(super) async fn a_sweep_deletes_only_old_marks_up_to_its_limit<B: Backend>(backend: &B) {
+pub(super) async fn a_sweep_deletes_only_old_idempotency_records_up_to_its_limit<B: Backend>(backend: &B) {
     let given = given(backend);
     let write = async |key: &str| {
         let mut creation = given.factory.creation("ann", P0);

@@ -123,7 +123,7 @@ pub(super) async fn a_parked_row_is_never_claimed_again<B: Backend>(backend: &B)
     let head = worker.exclude_head(order.id, Disposition::ParkKey).await;
 
     given.advance(DAY * 30).await;
-    worker.reacquire(AcquireReason::Vacant).await;
+    worker.reacquire(AcquireReason::Unowned).await;
 
     assert_eq!(worker.expect_nothing_due().await, (None, false));
     let row = given.row(head).await;

@@ -57,7 +57,7 @@ pub(super) async fn tokens_grow_and_are_never_reused<B: Backend>(backend: &B) {
         assert!(batch.token > last);
         last = batch.token;
         worker.settle(&batch).await;
-        worker.reacquire(AcquireReason::Uncertain).await;
+        worker.reacquire(AcquireReason::OutcomeUnknown).await;
     }
 }
 

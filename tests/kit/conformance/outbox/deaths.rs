@@ -55,7 +55,7 @@ pub(super) async fn a_batch_resolved_as_not_sent_counts_no_death<B: Backend>(bac
     for _ in 0..5 {
         let batch = worker.claim(ALL).await;
         assert_eq!((batch.rows.len(), batch.rows[0].attempt), (2, 1));
-        let open = worker.reacquire(AcquireReason::Uncertain).await.expect("the batch is open");
+        let open = worker.reacquire(AcquireReason::OutcomeUnknown).await.expect("the batch is open");
         assert!(!open.claimer_died);
         worker.resolve(open.token, BatchOutcome::NotSent).await;
         assert_eq!(deaths(&given, &batch.rows[0]).await, 0);
@@ -180,7 +180,7 @@ pub(super) async fn a_trial_resolved_as_not_sent_counts_no_death<B: Backend>(bac
 
     for _ in 0..4 {
         let trial = worker.trial().await;
-        let open = worker.reacquire(AcquireReason::Uncertain).await.expect("the batch is open");
+        let open = worker.reacquire(AcquireReason::OutcomeUnknown).await.expect("the batch is open");
         assert!(!open.claimer_died);
         worker.resolve(trial.token, BatchOutcome::NotSent).await;
         given.advance(BETWEEN_TRIALS).await;
@@ -208,9 +208,9 @@ pub(super) async fn an_owners_death_clears_the_deaths_of_rows_not_in_flight<B: B
     let b = instance("b");
     backend.leases().heartbeat(&b, DEAD_AFTER).await.expect("the heartbeat is stored");
     let acquired =
-        backend.leases().acquire(P0, &b, AcquireReason::Vacant, None, LEASE).await.expect("the call succeeds");
+        backend.leases().acquire(P0, &b, AcquireReason::Unowned, None, LEASE).await.expect("the call succeeds");
 
-    let Acquisition::Taken(acquired) = acquired else { panic!("the owner is dead: {acquired:?}") };
+    let Acquisition::Acquired(acquired) = acquired else { panic!("the owner is dead: {acquired:?}") };
     let open = acquired.open_batch.expect("the batch is open");
     assert!(open.claimer_died);
     backend
@@ -233,7 +233,7 @@ pub(super) async fn reacquiring_as_uncertain_clears_no_deaths<B: Backend>(backen
     let batch = worker.claim(ALL).await;
     worker.crash_with(batch.token).await;
 
-    assert_eq!(worker.reacquire(AcquireReason::Uncertain).await, None);
+    assert_eq!(worker.reacquire(AcquireReason::OutcomeUnknown).await, None);
 
     for row in &batch.rows {
         assert_eq!(deaths(&given, row).await, 1);
@@ -254,8 +254,8 @@ pub(super) async fn a_service_killed_at_random_parks_no_row<B: Backend>(backend:
         let owner = instance(&format!("owner-{owners}"));
         backend.leases().heartbeat(&owner, DEAD_AFTER).await.expect("the heartbeat is stored");
         let acquired =
-            backend.leases().acquire(P0, &owner, AcquireReason::Vacant, None, LEASE).await.expect("the call succeeds");
-        let Acquisition::Taken(acquired) = acquired else { panic!("the previous owner is dead: {acquired:?}") };
+            backend.leases().acquire(P0, &owner, AcquireReason::Unowned, None, LEASE).await.expect("the call succeeds");
+        let Acquisition::Acquired(acquired) = acquired else { panic!("the previous owner is dead: {acquired:?}") };
         let mut worker = Worker::of(backend, acquired.fence);
         if let Some(open) = acquired.open_batch {
             assert!(open.claimer_died);

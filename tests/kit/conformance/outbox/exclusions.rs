@@ -133,7 +133,7 @@ pub(super) async fn the_token_before_an_exclusion_changes_nothing<B: Backend>(ba
     let rest = batch.rows[1..].to_vec();
     let late = worker.settlement(&ClaimedBatch { rows: rest, ..claimed.clone() });
     assert_all_stale(backend, &worker.fence, late).await;
-    let again = worker.reacquire(AcquireReason::Uncertain).await.expect("the batch is open");
+    let again = worker.reacquire(AcquireReason::OutcomeUnknown).await.expect("the batch is open");
     assert_eq!(again.token, batch.token);
     assert_all_stale(backend, &worker.fence, worker.settlement(&claimed)).await;
     assert_eq!(given.row(batch.rows[1].id).await.status, RowStatus::InFlight);

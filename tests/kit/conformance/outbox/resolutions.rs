@@ -13,7 +13,7 @@ pub(super) async fn a_batch_resolved_as_published_is_sent<B: Backend>(backend: &
     let order = given.order_with_rows(2, P0).await;
     let mut worker = worker(backend, "a", P0).await;
     let batch = worker.claim(ALL).await;
-    worker.reacquire(AcquireReason::Uncertain).await.expect("the batch is open");
+    worker.reacquire(AcquireReason::OutcomeUnknown).await.expect("the batch is open");
 
     assert_eq!(worker.resolve(batch.token, BatchOutcome::Published).await, 2);
 
@@ -74,7 +74,7 @@ pub(super) async fn a_stale_resolution_changes_nothing<B: Backend>(backend: &B) 
     let mut worker = worker(backend, "a", P0).await;
     let batch = worker.claim(ALL).await;
     let late = worker.fence.clone();
-    worker.reacquire(AcquireReason::Uncertain).await;
+    worker.reacquire(AcquireReason::OutcomeUnknown).await;
     worker.resolve(batch.token, BatchOutcome::NotSent).await;
     let second = worker.claim(ALL).await;
 

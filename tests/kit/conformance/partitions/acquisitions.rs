@@ -36,7 +36,7 @@ pub(super) async fn a_live_owners_unexpired_lease_is_not_taken<B: Backend>(backe
     heartbeat(backend, "b").await;
     let before = given.view(P0).await;
 
-    let held = acquire(backend, "b", AcquireReason::Vacant, Some(500)).await;
+    let held = acquire(backend, "b", AcquireReason::Unowned, Some(500)).await;
 
     let Acquisition::Held { by, remaining } = held else { panic!("{held:?}") };
     assert_eq!(by, instance("a"));
@@ -51,9 +51,9 @@ pub(super) async fn one_of_many_concurrent_acquisitions_wins<B: Backend>(backend
         heartbeat(backend, name).await;
     }
 
-    let results = join_all(names.iter().map(|name| acquire(backend, name, AcquireReason::Vacant, None))).await;
+    let results = join_all(names.iter().map(|name| acquire(backend, name, AcquireReason::Unowned, None))).await;
 
-    let winners: Vec<_> = results.iter().filter(|result| matches!(result, Acquisition::Taken(_))).collect();
+    let winners: Vec<_> = results.iter().filter(|result| matches!(result, Acquisition::Acquired(_))).collect();
     assert_eq!(winners.len(), 1, "{results:?}");
 }
 
@@ -64,7 +64,7 @@ pub(super) async fn an_expired_lease_is_taken_over_with_a_higher_epoch<B: Backen
     heartbeat(backend, "a").await;
     heartbeat(backend, "b").await;
 
-    let second = fence(acquire(backend, "b", AcquireReason::Vacant, None).await);
+    let second = fence(acquire(backend, "b", AcquireReason::Unowned, None).await);
 
     assert!(second.epoch > first.epoch);
     assert_eq!(given.view(P0).await.owner, Some(instance("b")));
@@ -77,7 +77,7 @@ pub(super) async fn a_dead_owners_lease_is_taken_over_before_it_expires<B: Backe
     given.advance(MEMBER_DEAD_AFTER + SECOND).await;
     heartbeat(backend, "b").await;
 
-    let second = fence(acquire(backend, "b", AcquireReason::Vacant, None).await);
+    let second = fence(acquire(backend, "b", AcquireReason::Unowned, None).await);
 
     assert!(second.epoch > first.epoch);
 }
@@ -86,19 +86,23 @@ pub(super) async fn a_restarted_instance_reacquires_its_partition_at_once<B: Bac
     let given = given(backend);
     let (worker, token) = worker_with_open_batch(&given, "a", LONG).await;
 
-    let acquisition = acquire(backend, "a", AcquireReason::Vacant, None).await;
+    let acquisition = acquire(backend, "a", AcquireReason::Unowned, None).await;
 
-    let Acquisition::Taken(acquired) = acquisition else { panic!("{acquisition:?}") };
+    let Acquisition::Acquired(acquired) = acquisition else { panic!("{acquisition:?}") };
     assert!(acquired.fence.epoch > worker.fence.epoch);
     let open = acquired.open_batch.expect("the batch of the former process is open");
     assert_eq!((open.token, open.session, open.claimer_died), (token, worker.session, true));
 }
 
 pub(super) async fn every_acquisition_raises_the_epoch<B: Backend>(backend: &B) {
-    let mut epoch = fence(acquire(backend, "a", AcquireReason::Vacant, None).await).epoch;
+    let mut epoch = fence(acquire(backend, "a", AcquireReason::Unowned, None).await).epoch;
 
-    for reason in [AcquireReason::Vacant, AcquireReason::WorkerDied, AcquireReason::Uncertain, AcquireReason::Uncertain]
-    {
+    for reason in [
+        AcquireReason::Unowned,
+        AcquireReason::WorkerDied,
+        AcquireReason::OutcomeUnknown,
+        AcquireReason::OutcomeUnknown,
+    ] {
         let next = fence(acquire(backend, "a", reason, None).await).epoch;
         assert!(next > epoch, "{reason:?}");
         epoch = next;
@@ -108,9 +112,9 @@ pub(super) async fn every_acquisition_raises_the_epoch<B: Backend>(backend: &B) 
 pub(super) async fn an_acquisition_raises_the_counter_above_the_watermark<B: Backend>(backend: &B) {
     let given = given(backend);
     given.place_order(P0).await;
-    let first = fence(acquire(backend, "a", AcquireReason::Vacant, None).await);
+    let first = fence(acquire(backend, "a", AcquireReason::Unowned, None).await);
 
-    let second = fence(acquire(backend, "a", AcquireReason::Vacant, Some(1_000)).await);
+    let second = fence(acquire(backend, "a", AcquireReason::Unowned, Some(1_000)).await);
 
     assert!(second.epoch > first.epoch);
     assert!(second.counter > 1_000, "{}", second.counter);
@@ -119,10 +123,10 @@ pub(super) async fn an_acquisition_raises_the_counter_above_the_watermark<B: Bac
 }
 
 pub(super) async fn the_counter_never_decreases<B: Backend>(backend: &B) {
-    let high = fence(acquire(backend, "a", AcquireReason::Vacant, Some(1_000)).await).counter;
+    let high = fence(acquire(backend, "a", AcquireReason::Unowned, Some(1_000)).await).counter;
 
     for (reason, watermark) in
-        [(AcquireReason::Vacant, Some(5)), (AcquireReason::WorkerDied, None), (AcquireReason::Uncertain, None)]
+        [(AcquireReason::Unowned, Some(5)), (AcquireReason::WorkerDied, None), (AcquireReason::OutcomeUnknown, None)]
     {
         assert!(fence(acquire(backend, "a", reason, watermark).await).counter >= high);
     }
@@ -135,7 +139,7 @@ pub(super) async fn a_former_owner_does_not_retake_a_live_owners_partition<B: Ba
     acquire_free(backend, "b", P0, LONG).await;
     heartbeat(backend, "a").await;
 
-    for reason in [AcquireReason::WorkerDied, AcquireReason::Uncertain] {
+    for reason in [AcquireReason::WorkerDied, AcquireReason::OutcomeUnknown] {
         let held = acquire(backend, "a", reason, None).await;
         assert!(matches!(&held, Acquisition::Held { by, .. } if *by == instance("b")), "{reason:?}: {held:?}");
     }
@@ -152,7 +156,7 @@ pub(super) async fn the_former_owner_is_fenced<B: Backend>(backend: &B) {
         Claim { fence: former.clone(), session: ProducerSessionId("a-0".into()), limit: 1, kind: ClaimKind::Ordinary };
     assert!(matches!(backend.outbox().claim(claim).await.expect("the call succeeds"), Claimed::Fenced));
     let release = backend.leases().release(P0, &former.owner, former.epoch).await.expect("the call succeeds");
-    assert_eq!(release, Release::NotOurs);
+    assert_eq!(release, Release::NotHeld);
     let renewed = backend.leases().renew(&former.owner, &[(P0, former.epoch)], LONG).await.expect("the call succeeds");
     assert_eq!(renewed, Renewal::default());
     assert_eq!(given.view(P0).await.owner, Some(instance("b")));

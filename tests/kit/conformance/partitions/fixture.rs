@@ -37,7 +37,7 @@ pub(super) async fn acquire<B: Backend>(
 
 pub(super) fn fence(acquisition: Acquisition) -> LeaseFence {
     match acquisition {
-        Acquisition::Taken(acquired) => acquired.fence,
+        Acquisition::Acquired(acquired) => acquired.fence,
         refused => panic!("{refused:?}"),
     }
 }

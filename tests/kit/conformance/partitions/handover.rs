@@ -13,7 +13,7 @@ pub(super) async fn the_next_owner_receives_the_open_batch<B: Backend>(backend: 
     given.advance(DEAD_AFTER + SECOND).await;
     heartbeat(backend, "b").await;
 
-    let Acquisition::Taken(acquired) = acquire(backend, "b", AcquireReason::Vacant, Some(token + 50)).await else {
+    let Acquisition::Acquired(acquired) = acquire(backend, "b", AcquireReason::Unowned, Some(token + 50)).await else {
         panic!("the owner is dead")
     };
 
@@ -35,7 +35,7 @@ pub(super) async fn an_open_batch_survives_several_dead_owners_until_resolved<B:
     for name in ["b", "c", "d"] {
         given.advance(DEAD_AFTER + SECOND).await;
         heartbeat(backend, name).await;
-        let Acquisition::Taken(acquired) = acquire(backend, name, AcquireReason::Vacant, None).await else {
+        let Acquisition::Acquired(acquired) = acquire(backend, name, AcquireReason::Unowned, None).await else {
             panic!("the owner before {name} is dead")
         };
         let open = acquired.open_batch.expect("the batch was not resolved");
@@ -54,7 +54,7 @@ pub(super) async fn a_live_claimer_that_lost_its_lease_is_not_reported_dead<B: B
     heartbeat(backend, "a").await;
     heartbeat(backend, "b").await;
 
-    let Acquisition::Taken(acquired) = acquire(backend, "b", AcquireReason::Vacant, None).await else {
+    let Acquisition::Acquired(acquired) = acquire(backend, "b", AcquireReason::Unowned, None).await else {
         panic!("the lease has expired")
     };
 
@@ -65,7 +65,7 @@ pub(super) async fn a_live_claimer_that_lost_its_lease_is_not_reported_dead<B: B
 pub(super) async fn the_acquire_reason_decides_whether_the_claimer_died<B: Backend>(backend: &B) {
     let given = given(backend);
     for (reason, died) in
-        [(AcquireReason::WorkerDied, true), (AcquireReason::Uncertain, false), (AcquireReason::Vacant, true)]
+        [(AcquireReason::WorkerDied, true), (AcquireReason::OutcomeUnknown, false), (AcquireReason::Unowned, true)]
     {
         let (mut worker, token) = worker_with_open_batch(&given, "a", LONG).await;
 

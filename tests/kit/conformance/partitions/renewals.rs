@@ -32,7 +32,7 @@ pub(super) async fn a_renewal_extends_the_lease<B: Backend>(backend: &B) {
     heartbeat(backend, "a").await;
     heartbeat(backend, "b").await;
 
-    let held = acquire(backend, "b", AcquireReason::Vacant, None).await;
+    let held = acquire(backend, "b", AcquireReason::Unowned, None).await;
 
     let Acquisition::Held { remaining, .. } = held else { panic!("the lease was renewed: {held:?}") };
     assert!(
@@ -101,10 +101,10 @@ pub(super) async fn a_release_needs_the_right_owner_and_epoch<B: Backend>(backen
         backend.leases().release(P0, &instance(name), epoch).await.expect("the call succeeds")
     };
 
-    assert_eq!(release("b", fence.epoch).await, Release::NotOurs);
-    assert_eq!(release("a", fence.epoch + 1).await, Release::NotOurs);
+    assert_eq!(release("b", fence.epoch).await, Release::NotHeld);
+    assert_eq!(release("a", fence.epoch + 1).await, Release::NotHeld);
     assert_eq!(given.view(P0).await.owner, Some(instance("a")));
 
     assert_eq!(release("a", fence.epoch).await, Release::Done);
-    assert_eq!(release("a", fence.epoch).await, Release::NotOurs);
+    assert_eq!(release("a", fence.epoch).await, Release::NotHeld);
 }

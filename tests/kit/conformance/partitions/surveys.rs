@@ -58,22 +58,22 @@ pub(super) async fn a_survey_offers_expired_leases_and_those_of_dead_owners<B: B
     assert_eq!(offered(&of_late), all_but(backend, &[P2]));
 }
 
-pub(super) async fn what_a_survey_offers_can_be_acquired_and_nothing_else<B: Backend>(backend: &B) {
+pub(super) async fn only_partitions_in_a_survey_can_be_acquired<B: Backend>(backend: &B) {
     let given = given(backend);
     // An owner without a heartbeat is not known to be dead: its lease runs until it expires.
     acquire_free(backend, "left", P0, HOUR).await;
     backend.leases().leave(&instance("left")).await.expect("the call succeeds");
     heartbeat(backend, "b").await;
     assert!(!offered(&survey(backend, "b").await).contains(&P0));
-    let held = acquire(backend, "b", AcquireReason::Vacant, None).await;
+    let held = acquire(backend, "b", AcquireReason::Unowned, None).await;
     assert!(matches!(held, Acquisition::Held { .. }), "{held:?}");
 
     given.advance(HOUR + SECOND).await;
 
     heartbeat(backend, "b").await;
     assert!(offered(&survey(backend, "b").await).contains(&P0));
-    let taken = acquire(backend, "b", AcquireReason::Vacant, None).await;
-    assert!(matches!(taken, Acquisition::Taken(_)), "{taken:?}");
+    let taken = acquire(backend, "b", AcquireReason::Unowned, None).await;
+    assert!(matches!(taken, Acquisition::Acquired(_)), "{taken:?}");
     assert_eq!(survey(backend, "b").await.own, [P0]);
 }
 

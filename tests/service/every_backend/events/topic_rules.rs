@@ -59,7 +59,7 @@ fn partitions(backend: &Backend, topic: &str) -> Option<u64> {
 }
 
 #[test]
-fn topics_decide_what_becomes_of_an_event_that_cannot_be_published() {
+fn topic_rules_apply_to_an_event_that_cannot_be_published() {
     let backend = Backend::new();
     let [skipping, blocking, diverting] = ["skipping", "blocking", "diverting"].map(|name| backend.topic(name));
     let writer = start(&backend, &[("POSTHASTE__OUTBOX__PUBLISHER__ENABLED".to_owned(), "false")]);

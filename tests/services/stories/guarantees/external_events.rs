@@ -11,8 +11,8 @@ use tokio::runtime::Builder;
 use tokio_postgres::{Client, NoTls};
 
 use crate::harness::backend::Backend;
-use crate::harness::end_of_threads::EndOfThreads;
 use crate::harness::process::{Posthaste, command, finish, run};
+use crate::harness::stop_flag_guard::StopFlagGuard;
 
 /// Longest wait for the relay after the writers have ended: a lease expires, and a partition is acquired.
 const WAIT_MAX: Duration = Duration::from_secs(60);
@@ -70,7 +70,7 @@ fn events_of_sql_writers_arrive_once_and_in_order_while_the_relay_is_killed() {
     let ended = AtomicBool::new(false);
     let relay = thread::scope(|scope| {
         // Also after a failure, or the scope would wait for the writers for ever.
-        let _end = EndOfThreads(&ended);
+        let _end = StopFlagGuard(&ended);
         for writer in 0..WRITERS {
             let (url, topic, ended) = (&url, &topic, &ended);
             scope.spawn(move || write(url, topic, writer, ended));

@@ -18,14 +18,14 @@ const P0: PartitionNo = PartitionNo(0);
 const DAY: Duration = Duration::from_secs(86_400);
 
 async fn fence(store: &Postgres) -> LeaseFence {
-    match store.acquire(P0, &InstanceId("a".into()), AcquireReason::Uncertain, None, DAY * 90).await.unwrap() {
-        Acquisition::Taken(acquired) => acquired.fence,
+    match store.acquire(P0, &InstanceId("a".into()), AcquireReason::OutcomeUnknown, None, DAY * 90).await.unwrap() {
+        Acquisition::Acquired(acquired) => acquired.fence,
         held => panic!("{held:?}"),
     }
 }
 
-async fn send_one(store: &Postgres, make: &Factory, fence: &mut LeaseFence) {
-    store.commit(make.creation("ann", P0)).await.unwrap();
+async fn send_one(store: &Postgres, factory: &Factory, fence: &mut LeaseFence) {
+    store.commit(factory.creation("ann", P0)).await.unwrap();
     let claim =
         Claim { fence: fence.clone(), session: ProducerSessionId("l".into()), limit: 10, kind: ClaimKind::Ordinary };
     let batch = crate::relay::fixture::batch(store.claim(claim).await.unwrap());
@@ -41,7 +41,7 @@ async fn days(client: &tokio_postgres::Client) -> Vec<String> {
 #[tokio::test]
 async fn days_are_created_ahead_and_a_missing_one_fails_no_settlement() {
     let database = Database::own().await;
-    let (store, client, make) =
+    let (store, client, factory) =
         (database.store("a").await, database.client().await, Factory::seeded(2, "orders".into()));
     let mut fence = fence(&store).await;
     let ahead = days(&client).await;
@@ -50,13 +50,13 @@ async fn days_are_created_ahead_and_a_missing_one_fails_no_settlement() {
         client.batch_execute(&format!("DROP TABLE {day}")).await.unwrap();
     }
 
-    send_one(&store, &make, &mut fence).await;
+    send_one(&store, &factory, &mut fence).await;
     assert_eq!(store.depth().await.unwrap().sent, 1);
     OutboxStore::sweep(&store, DAY * 7, 10).await.unwrap();
 
     let again = days(&client).await;
     assert!(again.len() + 1 >= ahead.len(), "all but today, whose row is in the default partition: {again:?}");
-    send_one(&store, &make, &mut fence).await;
+    send_one(&store, &factory, &mut fence).await;
 }
 
 /// A day long past, to which all archived rows are moved.
@@ -67,13 +67,13 @@ const PAST_DAY: &str =
 #[tokio::test]
 async fn past_day_is_dropped_also_with_a_retention_of_an_hour() {
     let database = Database::own().await;
-    let (store, client, make) =
+    let (store, client, factory) =
         (database.store("a").await, database.client().await, Factory::seeded(2, "orders".into()));
     let mut fence = fence(&store).await;
-    send_one(&store, &make, &mut fence).await;
-    send_one(&store, &make, &mut fence).await;
+    send_one(&store, &factory, &mut fence).await;
+    send_one(&store, &factory, &mut fence).await;
     client.batch_execute(PAST_DAY).await.unwrap();
-    send_one(&store, &make, &mut fence).await;
+    send_one(&store, &factory, &mut fence).await;
 
     assert_eq!(OutboxStore::sweep(&store, DAY / 24, 10).await.unwrap(), 2);
 
@@ -87,11 +87,11 @@ async fn past_day_is_dropped_also_with_a_retention_of_an_hour() {
 #[tokio::test]
 async fn past_day_is_dropped_as_a_whole_and_a_reader_blocks_no_settlement() {
     let database = Database::own().await;
-    let (store, client, make) =
+    let (store, client, factory) =
         (database.store("a").await, database.client().await, Factory::seeded(2, "orders".into()));
     let mut fence = fence(&store).await;
-    send_one(&store, &make, &mut fence).await;
-    send_one(&store, &make, &mut fence).await;
+    send_one(&store, &factory, &mut fence).await;
+    send_one(&store, &factory, &mut fence).await;
     client.batch_execute(PAST_DAY).await.unwrap();
     let reader = database.client().await;
     reader.batch_execute("BEGIN; SELECT count(*) FROM outbox_archive").await.unwrap();
@@ -103,7 +103,7 @@ async fn past_day_is_dropped_as_a_whole_and_a_reader_blocks_no_settlement() {
     );
     let started = std::time::Instant::now();
     let sweeping = OutboxStore::sweep(&store, DAY * 7, 10);
-    let (swept, ()) = futures::join!(sweeping, send_one(&store, &make, &mut fence));
+    let (swept, ()) = futures::join!(sweeping, send_one(&store, &factory, &mut fence));
     assert!(swept.is_err() && started.elapsed() < kit::wait::scaled(Duration::from_secs(4)), "{:?}", started.elapsed());
     reader.batch_execute("COMMIT").await.unwrap();
 
@@ -115,13 +115,13 @@ async fn past_day_is_dropped_as_a_whole_and_a_reader_blocks_no_settlement() {
 #[tokio::test]
 async fn payloads_of_unsent_rows_are_not_deleted() {
     let database = Database::own().await;
-    let (store, client, make) =
+    let (store, client, factory) =
         (database.store("a").await, database.client().await, Factory::seeded(2, "orders".into()));
     let mut fence = fence(&store).await;
     for _ in 0..3 {
-        send_one(&store, &make, &mut fence).await;
+        send_one(&store, &factory, &mut fence).await;
     }
-    store.commit(make.creation("ann", P0)).await.unwrap();
+    store.commit(factory.creation("ann", P0)).await.unwrap();
     advance(&client, DAY * 10).await;
 
     for _ in 0..3 {
@@ -145,11 +145,11 @@ async fn left_after_sweep(store: &Postgres, client: &tokio_postgres::Client) -> 
 #[tokio::test]
 async fn parked_row_keeps_its_key_and_no_later_event() {
     let database = Database::own().await;
-    let (store, client, make) =
+    let (store, client, factory) =
         (database.store("a").await, database.client().await, Factory::seeded(2, "orders".into()));
     let audit = Audit { operator: "ann".into(), reason: String::new() };
-    let head = make.creation("ann", P0);
-    let follower = make.change(&head.order, Status::Processing, P0);
+    let head = factory.creation("ann", P0);
+    let follower = factory.change(&head.order, Status::Processing, P0);
     store.commit(head).await.unwrap();
     store.commit(follower).await.unwrap();
     let mut blocked: Vec<i64> = store.rows(&RowFilter::default(), 10).await.unwrap().iter().map(|row| row.id).collect();
@@ -158,7 +158,7 @@ async fn parked_row_keeps_its_key_and_no_later_event() {
     assert!(matches!(store.park(first, &audit).await.unwrap(), OperatorOutcome::Done(_)));
     let mut fence = self::fence(&store).await;
     for _ in 0..5 {
-        send_one(&store, &make, &mut fence).await;
+        send_one(&store, &factory, &mut fence).await;
     }
 
     // The newest event stays until there is a newer one.
@@ -166,7 +166,7 @@ async fn parked_row_keeps_its_key_and_no_later_event() {
 
     store.retry(first, &audit).await.unwrap();
     let mut fence = self::fence(&store).await;
-    send_one(&store, &make, &mut fence).await;
-    send_one(&store, &make, &mut fence).await;
+    send_one(&store, &factory, &mut fence).await;
+    send_one(&store, &factory, &mut fence).await;
     assert_eq!(left_after_sweep(&store, &client).await, [second + 7], "the same process deletes what it passed over");
 }

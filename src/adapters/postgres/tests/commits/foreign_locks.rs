@@ -19,7 +19,7 @@ const P0: PartitionNo = PartitionNo(0);
 struct LockFixture {
     store: Postgres,
     client: Client,
-    make: Factory,
+    factory: Factory,
     placed: Commit,
     database: Database,
 }
@@ -28,10 +28,10 @@ impl LockFixture {
     async fn new(change: impl FnOnce(Options) -> Options) -> Self {
         let database = Database::migrated().await;
         let store = Postgres::open(change(database.options("a"))).await.expect("the store opens");
-        let (client, make) = (database.client().await, Factory::seeded(3, "orders".into()));
-        let placed = make.creation("ann", P0);
+        let (client, factory) = (database.client().await, Factory::seeded(3, "orders".into()));
+        let placed = factory.creation("ann", P0);
         assert_eq!(store.commit(placed.clone()).await.unwrap(), Committed::Done);
-        Self { store, client, make, placed, database }
+        Self { store, client, factory, placed, database }
     }
 
     async fn sql(&self, text: &str) {
@@ -43,17 +43,17 @@ impl LockFixture {
     }
 
     /// A change of the locked order, with an idempotency record.
-    fn marked_change(&self) -> Commit {
-        let change = self.make.change(&self.placed.order, Status::Shipped, P0);
-        Commit { idempotency_record: Some(self.make.idempotency_record(&change.order, "key")), ..change }
+    fn change_with_idempotency_record(&self) -> Commit {
+        let change = self.factory.change(&self.placed.order, Status::Shipped, P0);
+        Commit { idempotency_record: Some(self.factory.idempotency_record(&change.order, "key")), ..change }
     }
 
     async fn create_one(&self) {
-        assert_eq!(self.store.commit(self.make.creation("bob", P0)).await.unwrap(), Committed::Done);
+        assert_eq!(self.store.commit(self.factory.creation("bob", P0)).await.unwrap(), Committed::Done);
     }
 
     fn event(&self) -> ExternalEvent {
-        let row = self.make.external_row("locked", 1, P0);
+        let row = self.factory.external_row("locked", 1, P0);
         ExternalEvent {
             event_id: row.event_id,
             topic: "customers".into(),
@@ -74,7 +74,7 @@ async fn locked_order_delays_only_its_own_change() {
     let fixture = LockFixture::new(|options| options).await;
     fixture.lock_the_order().await;
 
-    let (store, commit) = (fixture.store.clone(), fixture.marked_change());
+    let (store, commit) = (fixture.store.clone(), fixture.change_with_idempotency_record());
     let change = tokio::spawn(async move { store.commit(commit).await });
     // More than there are committers, each after the change.
     tokio::task::yield_now().await;
@@ -85,7 +85,7 @@ async fn locked_order_delays_only_its_own_change() {
     fixture.sql("COMMIT").await;
 
     assert_eq!(change.await.unwrap().unwrap(), Committed::Done);
-    let again = fixture.store.commit(fixture.marked_change()).await.unwrap();
+    let again = fixture.store.commit(fixture.change_with_idempotency_record()).await.unwrap();
     assert!(matches!(again, Committed::KeyUsed(_)), "the idempotency record was written with the change: {again:?}");
 }
 
@@ -94,21 +94,21 @@ async fn change_of_an_order_that_stays_locked_fails_and_leaves_no_mark() {
     let fixture = LockFixture::new(|options| Options { lock_timeout: Duration::from_millis(200), ..options }).await;
     fixture.lock_the_order().await;
 
-    let refused = fixture.store.commit(fixture.marked_change()).await;
+    let refused = fixture.store.commit(fixture.change_with_idempotency_record()).await;
 
     assert!(matches!(refused, Err(Error::Unreachable(_))), "{refused:?}");
     fixture.sql("COMMIT").await;
-    assert_eq!(fixture.store.commit(fixture.marked_change()).await.unwrap(), Committed::Done);
+    assert_eq!(fixture.store.commit(fixture.change_with_idempotency_record()).await.unwrap(), Committed::Done);
 }
 
 #[tokio::test]
 async fn change_of_a_locked_order_with_another_version_is_stale_at_once() {
     let fixture = LockFixture::new(|options| options).await;
-    let first = fixture.store.commit(fixture.make.change(&fixture.placed.order, Status::Processing, P0)).await;
+    let first = fixture.store.commit(fixture.factory.change(&fixture.placed.order, Status::Processing, P0)).await;
     assert_eq!(first.unwrap(), Committed::Done);
     fixture.lock_the_order().await;
 
-    let second = fixture.store.commit(fixture.marked_change()).await.unwrap();
+    let second = fixture.store.commit(fixture.change_with_idempotency_record()).await.unwrap();
 
     assert!(matches!(second, Committed::Stale { .. }), "{second:?}");
 }
@@ -117,7 +117,7 @@ async fn change_of_a_locked_order_with_another_version_is_stale_at_once() {
 async fn store_closes_after_its_commits_of_locked_orders() {
     let fixture = LockFixture::new(|options| Options { close_timeout: scaled(options.close_timeout), ..options }).await;
     fixture.lock_the_order().await;
-    let (store, commit) = (fixture.store.clone(), fixture.marked_change());
+    let (store, commit) = (fixture.store.clone(), fixture.change_with_idempotency_record());
     let change = tokio::spawn(async move { store.commit(commit).await });
     tokio::task::yield_now().await;
     fixture.create_one().await;

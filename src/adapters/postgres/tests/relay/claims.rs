@@ -24,7 +24,7 @@ const P0: PartitionNo = PartitionNo(0);
 struct ClaimFixture {
     store: Postgres,
     client: Client,
-    make: Factory,
+    factory: Factory,
     fence: LeaseFence,
     database: Database,
 }
@@ -33,14 +33,14 @@ impl ClaimFixture {
     async fn new() -> Self {
         let database = Database::migrated().await;
         let (store, client) = (database.store("a").await, database.client().await);
-        let make = Factory::seeded(3, "orders".into());
-        let head = make.creation("ann", P0);
-        let follower = make.change(&head.order, Status::Processing, P0);
-        for commit in [head, follower, make.creation("bob", P0)] {
+        let factory = Factory::seeded(3, "orders".into());
+        let head = factory.creation("ann", P0);
+        let follower = factory.change(&head.order, Status::Processing, P0);
+        for commit in [head, follower, factory.creation("bob", P0)] {
             assert_eq!(store.commit(commit).await.unwrap(), Committed::Done);
         }
         let fence = acquire(&store, LEASE).await;
-        Self { store, client, make, fence, database }
+        Self { store, client, factory, fence, database }
     }
 
     async fn ids(&self) -> Vec<i64> {
@@ -69,8 +69,8 @@ impl ClaimFixture {
 }
 
 async fn acquire(store: &Postgres, ttl: Duration) -> LeaseFence {
-    match store.acquire(P0, &InstanceId("a".into()), AcquireReason::Vacant, None, ttl).await.unwrap() {
-        Acquisition::Taken(acquired) => acquired.fence,
+    match store.acquire(P0, &InstanceId("a".into()), AcquireReason::Unowned, None, ttl).await.unwrap() {
+        Acquisition::Acquired(acquired) => acquired.fence,
         held => panic!("{held:?}"),
     }
 }
@@ -195,13 +195,13 @@ async fn claim_takes_nothing_when_its_lease_expired_during_the_wait() {
 #[tokio::test]
 async fn row_that_was_committed_late_is_found_below_claimed_ids() {
     let fixture = ClaimFixture::new().await;
-    let late = fixture.make.creation("eve", P0);
+    let late = fixture.factory.creation("eve", P0);
     let key = late.order.id;
     // Draws its id now, and commits after rows with larger ids were claimed and settled.
     fixture.sql(&format!("BEGIN; {}", event_of(&late))).await;
     let mut fence = fixture.fence.clone();
     for _ in 0..5 {
-        fixture.store.commit(fixture.make.creation("ann", P0)).await.unwrap();
+        fixture.store.commit(fixture.factory.creation("ann", P0)).await.unwrap();
         let sent = batch(claim(&fixture.store, fence.clone(), 10).await);
         assert!(sent.rows.iter().all(|row| row.key != event_key(key)));
         fence.counter = settle(&fixture.store, &fence, &sent).await;
@@ -220,7 +220,7 @@ async fn row_that_was_committed_late_is_found_below_claimed_ids() {
 async fn row_of_a_younger_transaction_is_found_below_an_older_ones_row() {
     let fixture = ClaimFixture::new().await;
     let older = fixture.database.client().await;
-    let (early, late) = (fixture.make.creation("ann", P0), fixture.make.creation("eve", P0));
+    let (early, late) = (fixture.factory.creation("ann", P0), fixture.factory.creation("eve", P0));
     older.batch_execute("BEGIN; SELECT pg_current_xact_id()").await.unwrap();
     fixture.sql(&format!("BEGIN; SELECT pg_current_xact_id(); {}", event_of(&late))).await;
     older.batch_execute(&format!("{}; COMMIT", event_of(&early))).await.unwrap();
@@ -249,16 +249,16 @@ fn event_of(creation: &Commit) -> String {
 #[tokio::test]
 async fn ids_of_a_key_are_drawn_after_its_order_is_locked() {
     let fixture = ClaimFixture::new().await;
-    let placed = fixture.make.creation("eve", P0);
+    let placed = fixture.factory.creation("eve", P0);
     let order = placed.order.clone();
     fixture.store.commit(placed).await.unwrap();
     fixture.sql(&format!("BEGIN; SELECT 1 FROM orders WHERE id = '{}' FOR UPDATE", order.id)).await;
 
-    let (store, commit) = (fixture.store.clone(), fixture.make.change(&order, Status::Shipped, P0));
+    let (store, commit) = (fixture.store.clone(), fixture.factory.change(&order, Status::Shipped, P0));
     let change = tokio::spawn(async move { store.commit(commit).await });
     // The change is queued before the creation, and cannot take its order.
     tokio::task::yield_now().await;
-    fixture.store.commit(fixture.make.creation("bob", P0)).await.unwrap();
+    fixture.store.commit(fixture.factory.creation("bob", P0)).await.unwrap();
     fixture.sql("COMMIT").await;
     assert_eq!(change.await.unwrap().unwrap(), Committed::Done);
 

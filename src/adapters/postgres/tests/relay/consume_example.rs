@@ -84,7 +84,7 @@ async fn example_applies_each_event_once_and_publishes_what_follows() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn example_survives_a_broker_that_is_away() {
+async fn example_continues_after_the_broker_was_unavailable() {
     let database = Database::own().await;
     let mut consumer = InboxConsumer::open("127.0.0.1:1", &database.url, "away", "away").await.unwrap();
 

@@ -10,7 +10,7 @@ use ports::operators::{OutboxOperators, RowFilter};
 use ports::orders::{Committed, OrderStore};
 use ports::outbox::{Claim, ClaimKind, Claimed, ClaimedBatch, FencedOutcome, OutboxStore, RowStatus, Settlement};
 use ports::partitions::{
-    AcquireReason, Acquired, Acquisition, InstanceId, LeaseFence, PartitionLeases, PartitionNo, ProducerSessionId,
+    AcquireReason, AcquiredLease, Acquisition, InstanceId, LeaseFence, PartitionLeases, PartitionNo, ProducerSessionId,
 };
 use postgres::{Options, Postgres};
 use tokio_postgres::Client;
@@ -23,7 +23,7 @@ pub struct RelayFixture {
     pub store: Postgres,
     /// A session outside the store.
     pub client: Client,
-    pub make: Factory,
+    pub factory: Factory,
     /// The lease of each partition.
     pub fences: Vec<LeaseFence>,
     pub database: Database,
@@ -42,7 +42,7 @@ impl RelayFixture {
         let store = Postgres::open(change(options)).await.expect("a migrated database can be opened");
         let client = database.client().await;
         let mut fixture =
-            Self { store, client, make: Factory::seeded(7, "orders".into()), fences: Vec::new(), database };
+            Self { store, client, factory: Factory::seeded(7, "orders".into()), fences: Vec::new(), database };
         for partition in 0..PARTITIONS {
             let fence = fixture.acquire(partition, LEASE).await.fence;
             fixture.fences.push(fence);
@@ -57,14 +57,14 @@ impl RelayFixture {
         self.store = reopened(options).await;
     }
 
-    pub async fn acquire(&self, partition: u32, ttl: Duration) -> Acquired {
+    pub async fn acquire(&self, partition: u32, ttl: Duration) -> AcquiredLease {
         acquire(&self.store, partition, ttl).await
     }
 
     /// Creates orders of different keys in a partition.
     pub async fn create(&self, partition: u32, orders: usize) {
         for _ in 0..orders {
-            let commit = self.make.creation("ann", PartitionNo(partition));
+            let commit = self.factory.creation("ann", PartitionNo(partition));
             assert_eq!(self.store.commit(commit).await.unwrap(), Committed::Done);
         }
     }
@@ -99,14 +99,14 @@ impl RelayFixture {
     /// Runs calls in one round: they queue up behind a claim that waits for a lock.
     pub async fn together<T>(&self, calls: impl IntoIterator<Item: Future<Output = T>>) -> Vec<T> {
         let mut calls = Box::pin(join_all(calls));
-        let plug = self.plug().await;
+        let blocked_round = self.blocked_round().await;
         assert!(futures::poll!(&mut calls).is_pending(), "the first poll queues the calls");
-        plug.commit().await;
+        blocked_round.commit().await;
         calls.await
     }
 
-    /// Starts a round that waits until the plug is removed.
-    pub async fn plug(&self) -> BlockedRound {
+    /// Starts a round that waits until the blocked_round is removed.
+    pub async fn blocked_round(&self) -> BlockedRound {
         let client = self.database.client().await;
         client.batch_execute("BEGIN; LOCK TABLE outbox IN ACCESS EXCLUSIVE MODE").await.unwrap();
         let stale = LeaseFence { epoch: 0, ..self.fences[PARTITIONS as usize - 1].clone() };
@@ -151,10 +151,10 @@ impl BlockedRound {
     }
 }
 
-pub async fn acquire(store: &Postgres, partition: u32, ttl: Duration) -> Acquired {
+pub async fn acquire(store: &Postgres, partition: u32, ttl: Duration) -> AcquiredLease {
     let owner = InstanceId("a".into());
-    match store.acquire(PartitionNo(partition), &owner, AcquireReason::Uncertain, None, ttl).await.unwrap() {
-        Acquisition::Taken(acquired) => acquired,
+    match store.acquire(PartitionNo(partition), &owner, AcquireReason::OutcomeUnknown, None, ttl).await.unwrap() {
+        Acquisition::Acquired(acquired) => acquired,
         held => panic!("{held:?}"),
     }
 }

@@ -135,8 +135,8 @@ async fn batch_with_an_exclusion_of_an_earlier_version_is_resolved_by_its_token(
 
     let owner = fixture.fences[0].owner.clone();
     let acquired =
-        fixture.store.acquire(PartitionNo(0), &owner, AcquireReason::Uncertain, Some(open.token), LEASE).await;
-    let Acquisition::Taken(acquired) = acquired.unwrap() else { panic!("the owner takes it again") };
+        fixture.store.acquire(PartitionNo(0), &owner, AcquireReason::OutcomeUnknown, Some(open.token), LEASE).await;
+    let Acquisition::Acquired(acquired) = acquired.unwrap() else { panic!("the owner takes it again") };
     fixture.fences[0] = acquired.fence;
 
     assert_eq!(acquired.open_batch.map(|open| open.token), Some(open.token));

@@ -124,7 +124,7 @@ async fn claim_of_a_partition_whose_batch_is_open_is_fenced_in_a_round() {
 }
 
 #[tokio::test]
-async fn partitions_without_due_rows_learn_when_their_next_one_is_due() {
+async fn an_empty_claim_returns_the_time_of_the_next_due_row() {
     let mut fixture = RelayFixture::new().await;
     fixture.create(0, 1).await;
     for partition in [1, 2] {

@@ -83,12 +83,12 @@ async fn round_that_waits_for_a_renewal_holds_no_later_lease_row() {
     let renewal = fixture.database.client().await;
     renewal.batch_execute("BEGIN; SELECT 1 FROM outbox_lease WHERE partition = 0 FOR UPDATE").await.unwrap();
 
-    let plug = fixture.plug().await;
+    let blocked_round = fixture.blocked_round().await;
     let mut claimed = Box::pin(claim(&fixture.store, &fixture.fences[2], 10));
     let mut settled = Box::pin(fixture.store.settle(settlement(&fixture.fences[0], &open)));
     assert!(futures::poll!(&mut claimed).is_pending());
     assert!(futures::poll!(&mut settled).is_pending());
-    plug.commit().await;
+    blocked_round.commit().await;
     fixture.until_waiting_for("transactionid").await;
     renewal.batch_execute("SELECT 1 FROM outbox_lease WHERE partition = 2 FOR UPDATE NOWAIT; COMMIT").await.unwrap();
 
@@ -121,7 +121,7 @@ async fn lease_row_that_stays_locked_delays_only_its_own_partition() {
 async fn dropped_callers_cancel_neither_the_round_nor_the_others() {
     let fixture = RelayFixture::new().await;
     fixture.create_in_all().await;
-    let plug = fixture.plug().await;
+    let blocked_round = fixture.blocked_round().await;
     let mut waiting = Box::pin(claim(&fixture.store, &fixture.fences[0], 10));
     let mut dropped = Box::pin(claim(&fixture.store, &fixture.fences[1], 10));
     let mut other = Box::pin(claim(&fixture.store, &fixture.fences[2], 10));
@@ -129,7 +129,7 @@ async fn dropped_callers_cancel_neither_the_round_nor_the_others() {
     assert!(futures::poll!(&mut dropped).is_pending());
     assert!(futures::poll!(&mut other).is_pending());
     drop(dropped);
-    plug.commit().await;
+    blocked_round.commit().await;
     batch(waiting.await.unwrap());
     batch(other.await.unwrap());
     assert!(fixture.acquire(1, LEASE).await.open_batch.is_none(), "a claim that no caller waits for does not begin");
@@ -199,7 +199,7 @@ async fn round_without_a_reply(cut: Cut) -> (RelayFixture, Vec<Result<Claimed, E
     let settle = |fence: &LeaseFence| fixture.store.settle(settlement(fence, &open));
     fixture.together([settle(&stale[0]), settle(&LeaseFence { epoch: 0, ..fixture.fences[1].clone() })]).await;
 
-    let plug = fixture.plug().await;
+    let blocked_round = fixture.blocked_round().await;
     let mut claims = Box::pin(futures::future::join_all(
         [1, 2, 3].map(|partition| claim(&fixture.store, &fixture.fences[partition], 10)),
     ));
@@ -207,7 +207,7 @@ async fn round_without_a_reply(cut: Cut) -> (RelayFixture, Vec<Result<Claimed, E
     assert!(futures::poll!(&mut claims).is_pending());
     assert!(futures::poll!(&mut settled).is_pending());
     proxy.cut_at(b"COMMIT\0", cut);
-    plug.commit().await;
+    blocked_round.commit().await;
     let (claimed, settled) = tokio::join!(claims, settled);
     assert_eq!(proxy.cuts(), 1);
     (fixture, claimed, settled)
@@ -326,12 +326,12 @@ async fn rounds_that_claim_wait_for_the_disk_also_where_settlements_need_not() {
     fixture.store = reopened(Options { url, flush_settlements: false, ..fixture.database.options("a") }).await;
     proxy.cut_at(b"synchronous_commit = off", Cut::BeforeRequest);
 
-    let plug = fixture.plug().await;
+    let blocked_round = fixture.blocked_round().await;
     let mut claimed = Box::pin(claim(&fixture.store, &fixture.fences[3], 10));
     let mut settled = Box::pin(fixture.store.settle(settlement(&fixture.fences[0], &open[0])));
     assert!(futures::poll!(&mut claimed).is_pending());
     assert!(futures::poll!(&mut settled).is_pending());
-    plug.commit().await;
+    blocked_round.commit().await;
     let (claimed, settled) = tokio::join!(claimed, settled);
     assert!(matches!((claimed, settled), (Ok(Claimed::Batch(_)), Ok(FencedOutcome::Done { .. }))));
 

@@ -318,8 +318,8 @@ async fn event_of_a_writer_that_was_held_for_long_is_found_when_it_commits() {
 async fn rows_that_a_settled_head_unblocks_are_found_below_the_start() {
     let mut fixture =
         RelayFixture::with(|options| Options { relay_lock_timeout: scaled(Duration::from_secs(3)), ..options }).await;
-    let head = fixture.make.creation("ann", PartitionNo(0));
-    let follower = fixture.make.change(&head.order, Status::Processing, PartitionNo(0));
+    let head = fixture.factory.creation("ann", PartitionNo(0));
+    let follower = fixture.factory.change(&head.order, Status::Processing, PartitionNo(0));
     for commit in [head, follower] {
         fixture.store.commit(commit).await.unwrap();
     }

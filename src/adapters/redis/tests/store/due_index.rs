@@ -34,9 +34,9 @@ async fn quiet_store(server: &Server) -> RedisStore {
 async fn diagnosis_of_a_key_reads_no_row_of_its_history() {
     let server = Server::start().await;
     let store = quiet_store(&server).await;
-    let make = Factory::seeded(1, "orders".into());
+    let factory = Factory::seeded(1, "orders".into());
     let mut worker = Worker::acquire(&store, "one", HOUR).await;
-    let order = order_with_changes(&store, &make, 300).await;
+    let order = order_with_changes(&store, &factory, 300).await;
     worker.drain().await;
     let key = rows(&store).await[0].key.clone();
     let diagnose = async || store.diagnose(RowSelector::Key(key.clone())).await.unwrap().unwrap();
@@ -52,11 +52,11 @@ async fn diagnosis_of_a_key_reads_no_row_of_its_history() {
     };
 
     let last = cheap(RowStatus::Sent).await;
-    let order = change(&store, &make, order).await;
+    let order = change(&store, &factory, order).await;
     let first = cheap(RowStatus::Pending).await;
     let mut batch = worker.claim(ALL).await;
     worker.exclude(&mut batch, &[(first, Disposition::ParkRow)]).await;
-    change(&store, &make, order).await;
+    change(&store, &factory, order).await;
     let parked = cheap(RowStatus::Parked).await;
 
     assert_eq!((last, first, parked), (301, 302, 302));
@@ -66,7 +66,7 @@ async fn diagnosis_of_a_key_reads_no_row_of_its_history() {
 async fn rows_that_are_not_due_cost_a_claim_nothing() {
     let server = Server::start().await;
     let store = quiet_store(&server).await;
-    let make = Factory::seeded(1, "orders".into());
+    let factory = Factory::seeded(1, "orders".into());
     let mut worker = Worker::acquire(&store, "one", HOUR).await;
     // The first claim loads the script.
     assert!(matches!(worker.try_claim(ALL, ClaimKind::Ordinary).await, Claimed::Nothing { next_due: None, .. }));
@@ -76,7 +76,7 @@ async fn rows_that_are_not_due_cost_a_claim_nothing() {
 
     // 300 keys wait for a retry, each with a later row, and 100 are parked with one.
     for _ in 0..400 {
-        order_with_changes(&store, &make, 1).await;
+        order_with_changes(&store, &factory, 1).await;
     }
     let mut batch = worker.claim(ALL).await;
     let heads: Vec<_> = batch.rows.iter().filter(|row| row.sequence == 1).map(|row| row.id).collect();
@@ -96,8 +96,8 @@ async fn rows_that_are_not_due_cost_a_claim_nothing() {
 async fn a_pending_row_is_due_also_after_the_clock_was_set_back() {
     let prefix = prefix();
     let store = RedisStore::open(store_options(&url(), &prefix, "one")).await.unwrap();
-    let make = Factory::seeded(1, "orders".into());
-    order_with_changes(&store, &make, 1).await;
+    let factory = Factory::seeded(1, "orders".into());
+    order_with_changes(&store, &factory, 1).await;
     let tomorrow = (std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap() + HOUR * 24).as_millis().to_string();
     for id in 1..=2 {
         let row = format!("{prefix}{{store}}:row:{id}");
@@ -111,14 +111,14 @@ async fn a_pending_row_is_due_also_after_the_clock_was_set_back() {
 async fn rows_of_failed_keys_are_claimed_before_a_backlog() {
     let prefix = prefix();
     let store = RedisStore::open(store_options(&url(), &prefix, "one")).await.unwrap();
-    let make = Factory::seeded(1, "orders".into());
-    order_with_changes(&store, &make, 0).await;
+    let factory = Factory::seeded(1, "orders".into());
+    order_with_changes(&store, &factory, 0).await;
     let mut worker = Worker::acquire(&store, "one", HOUR).await;
     let mut batch = worker.claim(ALL).await;
     worker.exclude(&mut batch, &[(1, Disposition::Retry(std::time::Duration::ZERO))]).await;
     worker.settle(&batch).await;
     for _ in 0..5 {
-        order_with_changes(&store, &make, 0).await;
+        order_with_changes(&store, &factory, 0).await;
     }
 
     let ids: Vec<_> = worker.claim(3).await.rows.iter().map(|row| row.id).collect();
@@ -131,16 +131,16 @@ async fn random_statements(seed: u64) {
     let prefix = prefix();
     let options = StoreOptions { audit_interval: std::time::Duration::ZERO, ..store_options(&url(), &prefix, "one") };
     let store = RedisStore::open(options).await.unwrap();
-    let (make, rng) = (Factory::seeded(seed, "orders".into()), SeededRng::new(seed));
+    let (factory, rng) = (Factory::seeded(seed, "orders".into()), SeededRng::new(seed));
     let below = |most: usize| (rng.next_u64() % most as u64) as usize;
     let audit = Audit { operator: "kit".into(), reason: "random".into() };
     let (mut orders, mut worker) = (Vec::new(), Worker::acquire(&store, "one", HOUR).await);
     for _ in 0..120 {
         match below(6) {
-            0 => orders.push(order_with_changes(&store, &make, below(3)).await),
+            0 => orders.push(order_with_changes(&store, &factory, below(3)).await),
             1 if !orders.is_empty() => {
                 let at = below(orders.len());
-                orders[at] = change(&store, &make, orders[at].clone()).await;
+                orders[at] = change(&store, &factory, orders[at].clone()).await;
             }
             2 => {
                 let all = rows(&store).await;

@@ -32,10 +32,10 @@ async fn delete(prefix: &str, name: &str) {
 async fn rows_of_an_earlier_release_are_taken_over_at_the_start() {
     let prefix = prefix();
     let store = RedisStore::open(unaudited(&prefix, "one")).await.unwrap();
-    let make = Factory::seeded(1, "orders".into());
+    let factory = Factory::seeded(1, "orders".into());
     // Rows 1 to 8: a key that waits for its retry, one that is parked with its key, one parked beside it, one in flight.
     for _ in 0..4 {
-        order_with_changes(&store, &make, 1).await;
+        order_with_changes(&store, &factory, 1).await;
     }
     let mut worker = Worker::acquire(&store, "one", HOUR).await;
     let mut batch = worker.claim(ALL).await;
@@ -63,11 +63,11 @@ async fn rows_of_an_earlier_release_are_taken_over_at_the_start() {
 async fn repaired(damage: &[&[&str]]) -> (u64, Vec<i64>) {
     let prefix = prefix();
     let store = RedisStore::open(unaudited(&prefix, "one")).await.unwrap();
-    let make = Factory::seeded(1, "orders".into());
+    let factory = Factory::seeded(1, "orders".into());
     let mut worker = Worker::acquire(&store, "one", HOUR).await;
     let mut orders = Vec::new();
     for changes in [1, 0, 1, 0] {
-        orders.push(order_with_changes(&store, &make, changes).await.id.to_string());
+        orders.push(order_with_changes(&store, &factory, changes).await.id.to_string());
     }
     let mut batch = worker.claim(ALL).await;
     worker.exclude(&mut batch, &[(6, Disposition::Retry(HOUR))]).await;
@@ -181,9 +181,9 @@ async fn of_several_instances_one_audits_until_it_is_gone() {
     let auditor = format!("{prefix}{{store}}:auditor");
     until("one audits", async || command::<Option<String>>(&url(), &["GET", &auditor]).await).await;
     let two = RedisStore::open(auditing("two", &second)).await.unwrap();
-    let make = Factory::seeded(1, "orders".into());
+    let factory = Factory::seeded(1, "orders".into());
     let damage = async || {
-        order_with_changes(&two, &make, 0).await;
+        order_with_changes(&two, &factory, 0).await;
         delete(&prefix, "due:").await;
     };
 

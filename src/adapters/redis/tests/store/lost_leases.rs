@@ -13,32 +13,32 @@ use crate::support::{command, prefix, store_options, url};
 async fn a_worker_that_lost_its_lease_in_a_batch_changes_nothing() {
     let prefix = prefix();
     let store = RedisStore::open(store_options(&url(), &prefix, "one")).await.unwrap();
-    let make = Factory::seeded(1, "orders".into());
+    let factory = Factory::seeded(1, "orders".into());
     for _ in 0..3 {
-        order_with_changes(&store, &make, 0).await;
+        order_with_changes(&store, &factory, 0).await;
     }
-    let mut loser = Worker::acquire(&store, "one", HOUR).await;
-    let batch = loser.claim(ALL).await;
+    let mut former_owner = Worker::acquire(&store, "one", HOUR).await;
+    let batch = former_owner.claim(ALL).await;
 
     // The lease expires while the batch is open.
     let lease = format!("{prefix}{{store}}:lease:0");
     let _: i64 = command(&url(), &["HSET", &lease, "expires", "1"]).await;
     let taker = InstanceId("two".into());
     store.heartbeat(&taker, HOUR).await.unwrap();
-    let acquired = match store.acquire(P0, &taker, AcquireReason::Vacant, None, HOUR).await.unwrap() {
-        Acquisition::Taken(acquired) => acquired,
+    let acquired = match store.acquire(P0, &taker, AcquireReason::Unowned, None, HOUR).await.unwrap() {
+        Acquisition::Acquired(acquired) => acquired,
         held => panic!("{held:?}"),
     };
     let open = acquired.open_batch.expect("the batch is open");
     assert_eq!((open.token, open.claimer_died), (batch.token, false));
 
     // The renewal of the former owner is refused, and none of its late statements has an effect.
-    let owner = &loser.fence.owner;
-    assert_eq!(store.renew(owner, &[(P0, loser.fence.epoch)], HOUR).await.unwrap(), Renewal::default());
+    let owner = &former_owner.fence.owner;
+    assert_eq!(store.renew(owner, &[(P0, former_owner.fence.epoch)], HOUR).await.unwrap(), Renewal::default());
     let before = rows(&store).await;
-    assert_eq!(store.settle(loser.settlement(&batch)).await.unwrap(), FencedOutcome::Stale);
+    assert_eq!(store.settle(former_owner.settlement(&batch)).await.unwrap(), FencedOutcome::Stale);
     let resolved = store
-        .resolve(&loser.fence, batch.token, BatchOutcome::Published, &PoisonPolicy::default())
+        .resolve(&former_owner.fence, batch.token, BatchOutcome::Published, &PoisonPolicy::default())
         .await
         .unwrap()
         .closed;
@@ -50,8 +50,8 @@ async fn a_worker_that_lost_its_lease_in_a_batch_changes_nothing() {
         failure_type: ports::FailureType::Timeout,
         reason: String::new(),
     };
-    assert_eq!(store.exclude(&loser.fence, batch.token, &[exclusion]).await.unwrap(), ExclusionOutcome::Stale);
-    assert_eq!(store.release(P0, owner, loser.fence.epoch).await.unwrap(), Release::NotOurs);
+    assert_eq!(store.exclude(&former_owner.fence, batch.token, &[exclusion]).await.unwrap(), ExclusionOutcome::Stale);
+    assert_eq!(store.release(P0, owner, former_owner.fence.epoch).await.unwrap(), Release::NotHeld);
     assert_eq!(rows(&store).await, before);
     let view = store.overview().await.unwrap().swap_remove(0);
     assert_eq!((view.owner, view.open_batch), (Some(taker), Some(batch.token)), "the taker's lease stays");

@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn an_actor_in_trouble_comes_first_and_one_that_was_restarted_stands_apart() {
+    fn failing_actors_come_first_and_restarted_ones_are_listed_separately() {
         let (supervisors, mut actors) = sample();
         actors[9].state = "restarting";
         (actors[4].restarts, actors[4].generation) = (1, 2);

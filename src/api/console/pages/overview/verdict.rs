@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_operator_must_do_comes_before_what_the_service_copes_with() {
+    fn findings_that_need_an_operator_come_first() {
         let latency = Duration::from_millis(1);
         let db = Component { name: "db", up: false, gates: true, latency, detail: Some("refused".into()) };
         let depth =

@@ -11,7 +11,7 @@ use crate::support::{Database, until, until_within};
 const INSERT: &str = "INSERT INTO shop.outbox VALUES (gen_random_uuid(), 'Order', '1', 't', '{}')";
 
 #[tokio::test]
-async fn writers_pass_while_adopting_waits_for_a_transaction() {
+async fn writers_are_not_blocked_while_adopting_waits_for_a_transaction() {
     let database = Database::own().await;
     let [open, writer, watch] = [database.client().await, database.client().await, database.client().await];
     writer.batch_execute(JSON_TABLE).await.unwrap();

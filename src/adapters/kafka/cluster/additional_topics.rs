@@ -13,7 +13,7 @@ const INCOMPLETE_CHECK_INTERVAL: Duration = Duration::from_secs(10);
 
 /// State of the installation's further topics, in the watcher's thread.
 #[derive(Debug)]
-pub(crate) struct FurtherTopics {
+pub(crate) struct AdditionalTopics {
     /// What the last check has found. Members of groups that read such a topic do not join.
     failures: watch::Sender<TopicFailures>,
     /// The last reported refusal.
@@ -22,7 +22,7 @@ pub(crate) struct FurtherTopics {
     checked_at: Option<Instant>,
 }
 
-impl FurtherTopics {
+impl AdditionalTopics {
     pub(crate) fn new(failures: watch::Sender<TopicFailures>) -> Self {
         Self { failures, reported: None, is_incomplete: false, checked_at: None }
     }

@@ -2,9 +2,9 @@
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 /// Sets the flag when it is dropped, also by a failed assertion: a scope waits for its threads.
-pub struct EndOfThreads<'a>(pub &'a AtomicBool);
+pub struct StopFlagGuard<'a>(pub &'a AtomicBool);
 
-impl Drop for EndOfThreads<'_> {
+impl Drop for StopFlagGuard<'_> {
     fn drop(&mut self) {
         self.0.store(true, SeqCst);
     }

@@ -161,11 +161,11 @@ impl Schedule {
         let was_open = self.unresolved.contains(&partition) || self.unsettled.contains(&partition);
         let is_open = was_open && !is_foreign;
         self.finished(partition, if is_open { RunEnd::Unresolved } else { RunEnd::Resolved });
-        self.forget(partition);
+        self.remove(partition);
     }
 
     /// The partition does not run any more. A batch of it that is unsettled or unresolved remains open until [`Schedule::resolved`].
-    pub fn forget(&mut self, partition: PartitionNo) {
+    pub fn remove(&mut self, partition: PartitionNo) {
         if self.unsettled.remove(&partition) {
             self.unresolved.insert(partition);
         }
