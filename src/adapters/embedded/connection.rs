@@ -10,4 +10,6 @@ pub(crate) mod settings;
 pub(crate) mod writer;
 
 #[cfg(test)]
+pub(crate) mod step_count;
+#[cfg(test)]
 mod tests;

@@ -1,0 +1,41 @@
+//! A measure for tests: the steps of SQLite's virtual machine, the work of statements without their time.
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rusqlite::Connection;
+
+use crate::connection::migrations::{self, Installation};
+use crate::connection::settings;
+use crate::options::WriterMode;
+
+/// Steps after which the count grows by as many. A statement with fewer may not count.
+const GRAIN: u64 = 100;
+
+/// The steps that a connection has made.
+#[derive(Clone, Default)]
+pub(crate) struct StepCount(Arc<AtomicU64>);
+
+impl StepCount {
+    /// The steps of the statements that `run` executes.
+    pub(crate) fn of<T>(&self, run: impl FnOnce() -> T) -> (T, u64) {
+        let before = self.0.load(Ordering::Relaxed);
+        let result = run();
+        (result, self.0.load(Ordering::Relaxed) - before)
+    }
+}
+
+/// A connection to a new store with four outbox partitions, and the count of its steps.
+pub(crate) fn counted_store(folder: &Path) -> (Connection, StepCount) {
+    let mut sql = settings::open(&folder.join(settings::FILE)).expect("opened");
+    settings::for_writing(&sql, 16 * 1024, WriterMode::Inline).expect("configured");
+    migrations::migrate(&mut sql, 0, &Installation { name: None, partitions: 4 }).expect("migrated");
+    let count = StepCount::default();
+    let counter = count.0.clone();
+    let handler = move || {
+        counter.fetch_add(GRAIN, Ordering::Relaxed);
+        false
+    };
+    sql.progress_handler(GRAIN as i32, Some(handler)).expect("counted");
+    (sql, count)
+}
