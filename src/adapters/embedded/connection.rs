@@ -5,6 +5,7 @@ pub(crate) mod group_commit;
 pub(crate) mod migrations;
 pub(crate) mod open_error;
 pub(crate) mod queue;
+pub(crate) mod read_interrupt;
 pub(crate) mod readers;
 pub(crate) mod settings;
 pub(crate) mod writer;

@@ -27,6 +27,9 @@ use crate::options::{Options, WriterMode};
 /// Reads that may wait for a reader; a further one is refused at once.
 const READS_MAX: usize = 4096;
 
+/// Longest time of a read that has begun. The same as the limit of a statement on PostgreSQL: callers wait for about ten seconds.
+const READ_TIME_MAX: Duration = Duration::from_secs(8);
+
 /// The embedded store and broker of one service: implements every durable port. Cheap to clone; all clones are one store.
 #[derive(Clone)]
 pub struct Embedded {
@@ -135,7 +138,7 @@ impl Embedded {
             WriterMode::Inline => (Writer::Inline(Mutex::new(Some(writer))), None),
             WriterMode::Thread => {
                 let writer = Writer::thread(writer, options.queue, options.group_max).map_err(io_error)?;
-                (writer, Some(Readers::new(readers, READS_MAX).map_err(io_error)?))
+                (writer, Some(Readers::new(readers, READS_MAX, READ_TIME_MAX).map_err(io_error)?))
             }
         };
         let inner = EmbeddedState {
