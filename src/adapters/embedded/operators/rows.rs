@@ -23,16 +23,22 @@ enum LeadingTable {
     Events,
     /// Rows that are FAILED or PARKED; there are few.
     Waiting,
+    /// Rows that are PENDING or IN_FLIGHT, one partition after the other: the order of their ids is that within a partition. The events, of
+    /// which many more may be sent, are not read.
+    Unsent,
     /// Rows that are SENT, in the archive.
     Archive,
 }
 
 impl LeadingTable {
-    fn of(status: Option<RowStatus>) -> Self {
-        match status {
+    fn of(filter: &RowFilter) -> Self {
+        match filter.status {
             Some(RowStatus::Failed | RowStatus::Parked) => LeadingTable::Waiting,
             Some(RowStatus::Sent) => LeadingTable::Archive,
-            Some(RowStatus::Pending | RowStatus::InFlight) | None => LeadingTable::Events,
+            // A key has few events, and they have an index by key.
+            Some(RowStatus::Pending | RowStatus::InFlight) if filter.key.is_some() => LeadingTable::Events,
+            Some(RowStatus::Pending | RowStatus::InFlight) => LeadingTable::Unsent,
+            None => LeadingTable::Events,
         }
     }
 
@@ -46,6 +52,10 @@ impl LeadingTable {
                 "outbox q INDEXED BY outbox_waiting_by_id LEFT JOIN outbox_event e ON e.id = q.id
                  LEFT JOIN outbox_archive a ON a.id = q.id WHERE q.status >= 2"
             }
+            LeadingTable::Unsent => {
+                "outbox q LEFT JOIN outbox_event e ON e.id = q.id
+                 LEFT JOIN outbox_archive a ON a.id = q.id WHERE q.partition = ?1"
+            }
             LeadingTable::Archive => {
                 "outbox_archive a CROSS JOIN outbox_event e ON e.id = a.id
                  LEFT JOIN outbox q ON q.partition = a.partition AND q.id = a.id WHERE true"
@@ -56,7 +66,7 @@ impl LeadingTable {
     fn id(self) -> &'static str {
         match self {
             LeadingTable::Events => "e.id",
-            LeadingTable::Waiting => "q.id",
+            LeadingTable::Waiting | LeadingTable::Unsent => "q.id",
             LeadingTable::Archive => "a.id",
         }
     }
@@ -66,20 +76,22 @@ impl LeadingTable {
 pub(crate) struct OutboxRowQuery {
     lead: LeadingTable,
     conditions: String,
+    /// The bound values. Where [`LeadingTable::Unsent`] leads, the first is the partition.
     values: Vec<Value>,
 }
 
 impl OutboxRowQuery {
     /// The query for the rows that match a filter; ages are counted from `now`.
     pub(crate) fn of(filter: &RowFilter, now: Timestamp) -> Self {
-        let lead = LeadingTable::of(filter.status);
-        let mut query = Self { lead, conditions: String::new(), values: Vec::new() };
+        let lead = LeadingTable::of(filter);
+        let values = if lead == LeadingTable::Unsent { vec![Value::Null] } else { Vec::new() };
+        let mut query = Self { lead, conditions: String::new(), values };
         query.conditions.push_str(match filter.status {
-            Some(RowStatus::Pending) => {
-                " AND q.status = 0 AND e.id >= (SELECT min(f) FROM (SELECT (SELECT min(id) FROM outbox
-                WHERE partition = l.partition) AS f FROM outbox_lease l))"
+            Some(RowStatus::Pending) => " AND q.status = 0",
+            Some(RowStatus::InFlight) if lead == LeadingTable::Unsent => {
+                " AND q.status = 1 AND q.id >= (SELECT first_id FROM outbox_lease WHERE partition = ?1)"
             }
-            Some(RowStatus::InFlight) => " AND q.status = 1 AND e.id >= (SELECT min(first_id) FROM outbox_lease)",
+            Some(RowStatus::InFlight) => " AND q.status = 1",
             Some(RowStatus::Failed) => " AND q.status = 2",
             Some(RowStatus::Parked) => " AND q.status > 2",
             Some(RowStatus::Sent) | None => "",
@@ -120,11 +132,31 @@ impl OutboxRowQuery {
 
     /// At most `limit` rows in id order.
     pub(crate) fn rows(mut self, sql: &Connection, limit: u32) -> CommandResult<Vec<RowView>> {
-        self.values.push(Value::Integer(limit.into()));
-        let (tables, id, last) = (self.lead.tables(), self.lead.id(), self.values.len());
+        if self.lead != LeadingTable::Unsent {
+            return self.page(sql, limit);
+        }
+        let mut found: Vec<RowView> = Vec::new();
+        self.and("q.id", "<=", Value::Integer(RowId::MAX));
+        let highest = self.values.len() - 1;
+        for partition in partitions(sql)? {
+            self.values[0] = partition;
+            found.extend(self.page(sql, limit)?);
+            found.sort_by_key(|row| row.id);
+            found.truncate(limit as usize);
+            // The other partitions need not read beyond a full page.
+            let last = found.last().filter(|_| found.len() == limit as usize);
+            self.values[highest] = Value::Integer(last.map_or(RowId::MAX, |row| row.id));
+        }
+        Ok(found)
+    }
+
+    /// At most `limit` rows of the tables, or of one partition of them.
+    fn page(&self, sql: &Connection, limit: u32) -> CommandResult<Vec<RowView>> {
+        let (tables, id, last) = (self.lead.tables(), self.lead.id(), self.values.len() + 1);
         let text = format!("SELECT {COLUMNS} FROM {tables}{} ORDER BY {id} LIMIT ?{last}", self.conditions);
         let mut statement = sql.prepare_cached(&text)?;
-        let mut rows = statement.query(params_from_iter(self.values))?;
+        let limit = Value::Integer(limit.into());
+        let mut rows = statement.query(params_from_iter(self.values.iter().chain([&limit])))?;
         let mut views = Vec::new();
         while let Some(row) = rows.next()? {
             views.push(read(row)?);
@@ -132,12 +164,18 @@ impl OutboxRowQuery {
         Ok(views)
     }
 
-    /// Counts the rows that match.
+    /// Counts the rows that match. Not those that are PENDING or IN_FLIGHT, which a query reads by partition.
     pub(crate) fn count(self, sql: &Connection) -> CommandResult<u64> {
+        debug_assert_ne!(self.lead, LeadingTable::Unsent);
         let text = format!("SELECT count(*) FROM {}{}", self.lead.tables(), self.conditions);
         let rows: i64 = sql.prepare_cached(&text)?.query_row(params_from_iter(self.values), |row| row.get(0))?;
         Ok(rows as u64)
     }
+}
+
+fn partitions(sql: &Connection) -> CommandResult<Vec<Value>> {
+    let mut partitions = sql.prepare_cached("SELECT partition FROM outbox_lease")?;
+    Ok(partitions.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?)
 }
 
 /// Reads one row by its id, also a row whose event was deleted.
@@ -182,4 +220,44 @@ fn read(row: &Row<'_>) -> CommandResult<RowView> {
         sent_at: row.get::<_, Option<i64>>(13)?.map(Timestamp::from_millis),
         last_attempt_at: row.get::<_, Option<i64>>(14)?.map(Timestamp::from_millis),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::connection::step_count::counted_store;
+
+    #[test]
+    fn list_of_waiting_rows_reads_no_event_that_was_sent() {
+        let folder = tempfile::tempdir().unwrap();
+        let (sql, steps) = counted_store(folder.path());
+        // Three partitions: row 1 is parked, rows 2 to 20,000 are sent, and the last twelve are pending, except one that is in flight.
+        sql.execute_batch(
+            "WITH RECURSIVE n(id) AS (SELECT 1 UNION ALL SELECT id + 1 FROM n WHERE id < 20012)
+             INSERT INTO outbox_event SELECT id, randomblob(16), zeroblob(16), iif(id % 2, 'odd', 'even'), 't', id % 3, 1, 1, '', 0, 0,
+               NULL, NULL, id, x'', NULL, NULL, NULL, NULL, NULL FROM n;
+             INSERT INTO outbox_archive (id, partition, token, attempts, deaths, sent_at, by_fallback)
+               SELECT id, partition, 1, 1, 0, 1, 0 FROM outbox_event WHERE id BETWEEN 2 AND 20000;
+             INSERT INTO outbox (partition, id, key, status) SELECT partition, id, key, 0 FROM outbox_event WHERE id > 20000;
+             INSERT INTO outbox (partition, id, key, status) VALUES (1, 1, zeroblob(16), 3);
+             UPDATE outbox SET status = 1 WHERE id = 20003;
+             UPDATE outbox_lease SET first_id = 20001, last_id = 20003 WHERE partition = 20003 % 3;",
+        )
+        .unwrap();
+        let list = |filter: RowFilter, limit| {
+            let query = OutboxRowQuery::of(&filter, Timestamp::from_millis(30_000));
+            let (rows, steps) = steps.of(|| query.rows(&sql, limit).unwrap());
+            assert!(steps < 20_000, "{filter:?}: {steps} steps");
+            rows.iter().map(|row| row.id).collect::<Vec<_>>()
+        };
+        let of = |status| RowFilter { status: Some(status), ..RowFilter::default() };
+        let pending = of(RowStatus::Pending);
+
+        assert_eq!(list(pending.clone(), 4), [20_001, 20_002, 20_004, 20_005]);
+        assert_eq!(list(RowFilter { after: Some(20_005), ..pending.clone() }, 4), [20_006, 20_007, 20_008, 20_009]);
+        assert_eq!(list(RowFilter { after: Some(20_009), ..pending.clone() }, 4), [20_010, 20_011, 20_012]);
+        let even = RowFilter { kind: Some("even".into()), ..pending.clone() };
+        assert_eq!(list(even, 3), [20_002, 20_004, 20_006]);
+        assert_eq!(list(of(RowStatus::InFlight), 4), [20_003]);
+    }
 }
