@@ -2,6 +2,7 @@
 pub(crate) mod completion;
 pub(crate) mod folder_lock;
 pub(crate) mod group_commit;
+pub(crate) mod log_limit;
 pub(crate) mod migrations;
 pub(crate) mod open_error;
 pub(crate) mod queue;

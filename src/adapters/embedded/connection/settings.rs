@@ -53,6 +53,14 @@ pub(crate) fn for_writing(sql: &Connection, cache_kib: u32, writing: WriterMode)
     cache(sql, cache_kib)
 }
 
+/// Moves the write-ahead log into the file, and makes the next commit begin it again. Waits at most `wait` for the readers.
+pub(crate) fn restart_log(sql: &Connection, wait: Duration) -> rusqlite::Result<()> {
+    sql.busy_timeout(wait)?;
+    let restarted = sql.query_row("PRAGMA wal_checkpoint(RESTART)", [], |_| Ok(()));
+    sql.busy_timeout(BUSY)?;
+    restarted
+}
+
 /// Configures a connection that can only read.
 pub(crate) fn for_reading(sql: &Connection) -> rusqlite::Result<()> {
     sql.pragma_update(None, "query_only", true)?;

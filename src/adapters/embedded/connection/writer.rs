@@ -9,6 +9,7 @@ use rusqlite::Connection;
 
 use crate::connection::completion::{CompleteOnDrop, Completion};
 use crate::connection::group_commit::{ClosureCommand, SavepointMode, WriteContext, WriterCommand, WritingConnection};
+use crate::connection::log_limit::LogLimit;
 use crate::connection::queue::{PushError, Queue};
 use crate::connection::readers::snapshot;
 use crate::error::{CommandResult, closed};
@@ -125,12 +126,14 @@ impl Writer {
 }
 
 fn write_all(mut engine: WritingConnection, commands: &Queue<Box<dyn WriterCommand>>, group_max: usize) {
+    let mut log_limit = LogLimit::of(&engine.sql);
     loop {
         let group = commands.take(group_max);
         if group.is_empty() {
             break;
         }
         engine.run(group);
+        log_limit.enforce(&engine.sql);
     }
     checkpoint(&engine);
 }
