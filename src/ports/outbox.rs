@@ -275,6 +275,7 @@ pub trait OutboxStore: Send + Sync {
     async fn depth(&self) -> Result<RowCounts, Error>;
 
     /// Deletes archived rows older than `keep`, and payloads below the smallest unsent row: at most `limit` of each, or somewhat more where
-    /// the archive is kept by batch, and whole days where it is kept by day. Returns the number deleted. Never deletes an unsent row.
+    /// the archive is kept by batch, and whole days where it is kept by day. Returns the number deleted, or `limit` if the next page should
+    /// follow at once. Never deletes an unsent row.
     async fn sweep(&self, keep: Duration, limit: u32) -> Result<u64, Error>;
 }

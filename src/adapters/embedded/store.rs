@@ -1,7 +1,7 @@
 //! Opening and closing the store.
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
 use std::time::Duration;
 
 use domain::Timestamp;
@@ -46,6 +46,8 @@ pub(crate) struct EmbeddedState {
     pub(crate) installation: Arc<str>,
     pub(crate) partitions: u32,
     pub(crate) options: Options,
+    /// The id after which the next page of the archive's sweep begins.
+    pub(crate) swept_archive_id: AtomicI64,
     /// Whether a write found the disk full and no probe has found free space since.
     disk_full: AtomicBool,
     lock: Mutex<Option<FolderLock>>,
@@ -150,6 +152,7 @@ impl Embedded {
             installation: installation.into(),
             partitions,
             options,
+            swept_archive_id: AtomicI64::new(0),
             disk_full: AtomicBool::new(false),
             lock: Mutex::new(lock),
         };

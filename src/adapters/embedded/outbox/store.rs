@@ -1,4 +1,5 @@
 //! `OutboxStore`: each call is one command of the writer, so each is one transaction, fenced by the lease row it reads first.
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -64,7 +65,11 @@ impl OutboxStore for Embedded {
 
     async fn sweep(&self, keep: Duration, limit: u32) -> Result<u64, Error> {
         let (oldest, partitions) = (self.before(keep), self.inner.partitions);
-        self.write("outbox_sweep", move |context| sweep::outbox(context, oldest, limit, partitions)).await
+        let after = self.inner.swept_archive_id.load(Relaxed);
+        let page = self.write("outbox_sweep", move |context| sweep::outbox(context, after, oldest, limit, partitions));
+        let page = page.await?;
+        self.inner.swept_archive_id.store(page.next_after, Relaxed);
+        Ok(page.rows)
     }
 }
 

@@ -9,18 +9,38 @@ use crate::consumer::joined_groups::JoinedGroups;
 use crate::error::CommandResult;
 use crate::outbox::counts::code;
 
-/// Deletes archived rows sent before `oldest`, and the events that no row references.
-///
-/// The limit also bounds the rows read, which are in id order: a row that was sent late may delay the deletion of later ids, at most until
-/// it is old enough itself.
-pub(crate) fn outbox(context: &mut WriteContext<'_>, oldest: i64, limit: u32, partitions: u32) -> CommandResult<u64> {
+/// A page of the archive after its sweep.
+pub(crate) struct SweptPage {
+    /// The number of rows deleted, or the limit if the next page should follow at once.
+    pub(crate) rows: u64,
+    /// The id after which the next page begins.
+    pub(crate) next_after: i64,
+}
+
+/// Deletes the archived rows of one page that were sent before `oldest`, and events that no row references. The page begins after the id `after`;
+/// the limit bounds the rows read. Rows that were sent late, and stay, neither fill every page nor end the sweep.
+pub(crate) fn outbox(
+    context: &mut WriteContext<'_>,
+    after: i64,
+    oldest: i64,
+    limit: u32,
+    partitions: u32,
+) -> CommandResult<SweptPage> {
     let sql = context.sql;
-    let mut delete = sql.prepare_cached(
-        "DELETE FROM outbox_archive WHERE sent_at < ?1 AND id IN (SELECT id FROM outbox_archive ORDER BY id LIMIT ?2)
-         RETURNING id, partition",
+    let mut page = sql.prepare_cached(
+        "SELECT p.rows, p.last, (SELECT created_at FROM outbox_event WHERE id = p.last)
+         FROM (SELECT count(*) AS rows, max(id) AS last FROM (SELECT id FROM outbox_archive WHERE id > ?1 ORDER BY id LIMIT ?2)) p",
     )?;
-    let rows: Vec<(i64, u32)> =
-        delete.query_map(params![oldest, limit], |row| Ok((row.get(0)?, row.get(1)?)))?.collect::<Result<_, _>>()?;
+    let (read, last, created_at): (u32, Option<i64>, Option<i64>) =
+        page.query_row(params![after, limit], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+    let last = last.unwrap_or(after);
+    let next_after = next_after(last, created_at, oldest, read >= limit);
+    let mut delete = sql.prepare_cached(
+        "DELETE FROM outbox_archive WHERE sent_at < ?1 AND id > ?2 AND id <= ?3 RETURNING id, partition",
+    )?;
+    let rows: Vec<(i64, u32)> = delete
+        .query_map(params![oldest, after, last], |row| Ok((row.get(0)?, row.get(1)?)))?
+        .collect::<Result<_, _>>()?;
     // The newest event is kept, so that SQLite never generates its id again.
     let mut delete_event =
         sql.prepare_cached("DELETE FROM outbox_event WHERE id = ?1 AND id < (SELECT max(id) FROM outbox_event)")?;
@@ -29,7 +49,15 @@ pub(crate) fn outbox(context: &mut WriteContext<'_>, oldest: i64, limit: u32, pa
         context.counts.rows(*partition, code::SENT, -1);
     }
     unreferenced_events(sql, limit, partitions)?;
-    Ok(rows.len() as u64)
+    let continues = next_after > 0 && !rows.is_empty();
+    Ok(SweptPage { rows: if continues { u64::from(limit) } else { rows.len() as u64 }, next_after })
+}
+
+/// The id after which the next page begins. A pass ends where the archive does, or at events that are younger than the retention, and so were
+/// sent later still: ids grow with time.
+fn next_after(last: i64, created_at: Option<i64>, oldest: i64, is_full: bool) -> i64 {
+    let is_old = created_at.is_none_or(|created_at| created_at < oldest);
+    if is_full && is_old { last } else { 0 }
 }
 
 /// Deletes events below every outbox and archive row: each was the newest event at an earlier sweep.

@@ -1,6 +1,7 @@
 //! Guarantees of the embedded store beyond the conformance suites: its folder, its single writer, its crashes.
 #![allow(clippy::unwrap_used, reason = "a test that cannot continue should stop")]
 
+mod archive;
 mod failures;
 mod folder;
 mod log;
