@@ -20,7 +20,7 @@ use crate::connection::open_error::OpenError;
 use crate::connection::readers::Readers;
 use crate::connection::settings;
 use crate::connection::writer::Writer;
-use crate::consumer::joined_groups::JoinedGroups;
+use crate::consumer::joined_groups::{self, JoinedGroups};
 use crate::error::CommandResult;
 use crate::options::{Options, WriterMode};
 
@@ -75,6 +75,7 @@ impl Embedded {
         expire_stale_leases(&sql).map_err(sql_error)?;
         bound_due_times(&sql, options.clock.now().plus(options.retry_delay_max.max(TRIAL_INTERVAL)))
             .map_err(sql_error)?;
+        joined_groups::skip_downtime(&sql, options.clock.now()).map_err(sql_error)?;
         let readers = match options.writing {
             WriterMode::Thread => open_readers(&path, options.readers)?,
             WriterMode::Inline => Vec::new(),

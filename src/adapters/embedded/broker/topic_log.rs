@@ -61,6 +61,7 @@ impl TopicLog for Embedded {
         let was_seen_recently =
             move |sql: &Connection| group_offsets::was_seen_recently(sql, &reader, log::topic_in(sql, &name)?, now);
         if self.read("group_seen", was_seen_recently).await? {
+            self.inner.joined_groups.record_seen(group);
             return Ok(OffsetCommitOutcome::Committed);
         }
         self.commit(group, topic, &[], OffsetCommitMode::Forward).await
@@ -73,14 +74,18 @@ impl TopicLog for Embedded {
         offsets: &[NextOffset],
         mode: OffsetCommitMode,
     ) -> Result<OffsetCommitOutcome, Error> {
-        let (group, name, offsets) = (group.to_owned(), topic.to_owned(), offsets.to_vec());
+        let (reader, name, offsets) = (group.to_owned(), topic.to_owned(), offsets.to_vec());
         let oldest = self.before(self.inner.options.log_retention);
         let joined = self.inner.joined_groups.clone();
-        self.write("group_commit", move |context| {
+        let commit = self.write("group_commit", move |context| {
             let topic = log::topic_in(context.sql, &name)?;
-            group_offsets::commit(context, &group, topic, &offsets, mode, oldest, &joined)
-        })
-        .await
+            group_offsets::commit(context, &reader, topic, &offsets, mode, oldest, &joined)
+        });
+        let outcome = commit.await?;
+        if outcome == OffsetCommitOutcome::Committed {
+            self.inner.joined_groups.record_seen(group);
+        }
+        Ok(outcome)
     }
 }
 

@@ -1,21 +1,27 @@
-//! JoinedGroups: the consumer groups with a member in this process. Retention waits for them, however long they acknowledge nothing.
-use std::collections::BTreeMap;
+//! JoinedGroups: the consumer groups with a member in this process, and those that read by HTTP. Retention waits for the first, however long they
+//! acknowledge nothing, and for the others for its own duration, in which neither a jump of the clock nor a stop of the service counts.
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
+use domain::Timestamp;
 use parking_lot::Mutex;
-use rusqlite::params;
+use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
+use tokio::time::Instant;
 
 use crate::connection::group_commit::WriteContext;
 use crate::error::CommandResult;
+use crate::units::millis;
 
 /// Time for which a group that was seen needs no new write: far below any sensible retention, and far above the interval of sweeps and polls.
 pub(crate) const SEEN_RECENTLY: Duration = Duration::from_secs(60);
 
-/// The number of members of each joined group.
+/// The number of members of each joined group, and when each group without one was last seen.
 #[derive(Default)]
 pub(crate) struct JoinedGroups {
     members: Mutex<BTreeMap<Arc<str>, usize>>,
+    /// By the monotonic clock. A group of the table is here until retention no longer waits for it, so there are about as many as in the table.
+    seen: Mutex<HashMap<Arc<str>, Instant>>,
 }
 
 impl JoinedGroups {
@@ -25,8 +31,27 @@ impl JoinedGroups {
         JoinedMember { groups: self.clone(), group }
     }
 
+    /// Records that a group of the table without a member was seen now.
+    pub(crate) fn record_seen(&self, group: &str) {
+        let (mut groups, now) = (self.seen.lock(), Instant::now());
+        match groups.get_mut(group) {
+            Some(seen) => *seen = now,
+            None => {
+                groups.insert(group.into(), now);
+            }
+        }
+    }
+
+    /// The groups without a member that were seen within the retention, each with the time that has passed since. Forgets the others.
+    fn seen_within(&self, retention: Duration) -> Vec<(Arc<str>, Duration)> {
+        let mut groups = self.seen.lock();
+        groups.retain(|_, seen| seen.elapsed() < retention);
+        groups.iter().map(|(group, seen)| (group.clone(), seen.elapsed())).collect()
+    }
+
     /// Marks the joined groups as seen. Runs before each deletion that spares the groups seen since `oldest`, in its transaction, so that the
-    /// deletion never takes a joined group for one that has ended, not even when the clock has jumped.
+    /// deletion never takes a joined group for one that has ended, not even when the clock has jumped. The same holds for groups without a member
+    /// that were seen within the retention.
     pub(crate) fn mark_seen(&self, context: &WriteContext<'_>, oldest: i64) -> CommandResult<()> {
         let names: Vec<Arc<str>> = self.members.lock().keys().cloned().collect();
         let now = context.now.millis();
@@ -37,8 +62,29 @@ impl JoinedGroups {
         for name in names {
             seen.execute(params![&*name, now, seen_at])?;
         }
+        let retention = Duration::from_millis(now.saturating_sub(oldest).unsigned_abs());
+        for (name, ago) in self.seen_within(retention) {
+            // Only after a jump of the clock is the row older.
+            seen.execute(params![&*name, now.saturating_sub(millis(ago)), oldest])?;
+        }
         Ok(())
     }
+}
+
+/// Moves the times at which groups were seen by the time for which no service ran on the file. Before a service begins.
+pub(crate) fn skip_downtime(sql: &Connection, now: Timestamp) -> rusqlite::Result<()> {
+    let transaction = Transaction::new_unchecked(sql, TransactionBehavior::Immediate)?;
+    let alive = "SELECT beaten_at FROM heartbeat";
+    let Some(alive) = transaction.query_row(alive, [], |row| row.get::<_, i64>(0)).optional()? else { return Ok(()) };
+    let stopped = now.millis().saturating_sub(alive);
+    if stopped < millis(SEEN_RECENTLY) {
+        return Ok(());
+    }
+    let seen = "UPDATE group_offset SET seen_at = min(seen_at + ?1, ?2) WHERE seen_at < ?2";
+    transaction.execute(seen, params![stopped, now.millis()])?;
+    // A service that ends before its first heartbeat must not count the time again.
+    transaction.execute("UPDATE heartbeat SET beaten_at = ?1", [now.millis()])?;
+    transaction.commit()
 }
 
 /// A member of a joined group.

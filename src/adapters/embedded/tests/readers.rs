@@ -2,11 +2,12 @@
 use std::time::Duration;
 
 use domain::Timestamp;
-use embedded::Embedded;
+use embedded::{Embedded, StoreProbe};
 use outbox::OffsetCommitMode::{Forward, Reset};
 use outbox::partition::topic_partition;
 use ports::broker::topic_log::{NextRecords, OffsetCommitOutcome, ReadLimits, TopicAdmission, TopicLog};
 use ports::broker::{Broker, Record};
+use ports::probe::Probe;
 
 use crate::support::*;
 
@@ -118,7 +119,53 @@ async fn commits_are_durable_never_go_back_and_never_beyond_the_end() {
     assert!(store.commit("g", "u", &[(0, 1)], Forward).await.is_err());
 }
 
-#[tokio::test]
+/// Time passes for the store's clock and for the monotonic one.
+async fn pass(clock: &ManualClock, time: Duration) {
+    clock.advance(time);
+    tokio::time::advance(time).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn jump_of_the_clock_deletes_nothing_that_a_registered_group_has_not_read() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), ManualClock::new());
+    let store = inline(folder.path(), &clock);
+    append(&store, 0, 4).await;
+    store.commit("commits", "t", &[(0, 2)], Forward).await.unwrap();
+    store.register("reads", "t").await.unwrap();
+    store.register("reads", "t").await.unwrap();
+
+    for _ in 0..2 {
+        clock.advance(RETENTION * 2);
+        assert_eq!(store.sweep_log(100).await.unwrap(), 0);
+    }
+    store.commit("reads", "t", &[(0, 3)], Forward).await.unwrap();
+    assert_eq!(store.sweep_log(100).await.unwrap(), 2, "the other group has read two records");
+
+    pass(&clock, RETENTION / 2).await;
+    assert_eq!(store.sweep_log(100).await.unwrap(), 0);
+    pass(&clock, RETENTION * 3 / 4).await;
+    assert_eq!(store.sweep_log(100).await.unwrap(), 2, "no group was seen within the retention");
+}
+
+#[tokio::test(start_paused = true)]
+async fn time_without_a_service_deletes_nothing_that_a_group_has_not_read() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), ManualClock::new());
+    let store = inline(folder.path(), &clock);
+    append(&store, 0, 4).await;
+    store.commit("g", "t", &[(0, 1)], Forward).await.unwrap();
+    pass(&clock, RETENTION / 2).await;
+    StoreProbe(store.clone()).check().await.unwrap();
+    drop(store);
+
+    pass(&clock, RETENTION * 2).await;
+    drop(inline(folder.path(), &clock));
+    let store = inline(folder.path(), &clock);
+    assert_eq!(store.sweep_log(100).await.unwrap(), 1);
+    pass(&clock, RETENTION * 3 / 4).await;
+    assert_eq!(store.sweep_log(100).await.unwrap(), 3, "the time before the stop counts, once");
+}
+
+#[tokio::test(start_paused = true)]
 async fn retention_keeps_the_unread_records_of_a_registered_group() {
     let (folder, clock) = (tempfile::tempdir().unwrap(), ManualClock::new());
     let store = inline(folder.path(), &clock);
@@ -126,11 +173,11 @@ async fn retention_keeps_the_unread_records_of_a_registered_group() {
     store.register("g", "t").await.unwrap();
     store.commit("g", "t", &[(0, 3)], Forward).await.unwrap();
 
-    clock.advance(RETENTION / 2);
+    pass(&clock, RETENTION / 2).await;
     store.register("g", "t").await.unwrap();
-    clock.advance(RETENTION * 3 / 4);
+    pass(&clock, RETENTION * 3 / 4).await;
     assert_eq!(store.sweep_log(100).await.unwrap(), 3, "the group was seen within the retention");
-    clock.advance(RETENTION / 2);
+    pass(&clock, RETENTION / 2).await;
     assert_eq!(store.sweep_log(100).await.unwrap(), 1, "the group was not seen any more");
 
     store.register("new", "t").await.unwrap();
@@ -159,7 +206,7 @@ async fn the_number_of_topics_that_clients_add_is_bounded() {
     assert_eq!(store.admit_topics(&names).await.unwrap(), TopicAdmission::Admitted);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_number_of_groups_is_bounded_and_abandoned_ones_make_room() {
     let (folder, clock) = (tempfile::tempdir().unwrap(), ManualClock::new());
     let store = inline(folder.path(), &clock);
@@ -170,9 +217,9 @@ async fn the_number_of_groups_is_bounded_and_abandoned_ones_make_room() {
 
     assert_eq!(store.register("one-more", "t").await.unwrap(), OffsetCommitOutcome::TooManyGroups(1_000));
     assert_eq!(store.commit("g7", "t", &[(0, 1)], Forward).await.unwrap(), OffsetCommitOutcome::Committed);
-    clock.advance(RETENTION / 2);
+    pass(&clock, RETENTION / 2).await;
     store.register("g7", "t").await.unwrap();
-    clock.advance(RETENTION * 3 / 4);
+    pass(&clock, RETENTION * 3 / 4).await;
 
     assert_eq!(store.register("one-more", "t").await.unwrap(), OffsetCommitOutcome::Committed);
     assert_eq!(store.committed("g7", "t").await.unwrap()[0], Some(1));
