@@ -6,6 +6,7 @@ use ports::Error;
 use ports::broker::consumer_groups::{ConsumerGroups, GroupMember};
 use rusqlite::params;
 
+use crate::broker::log;
 use crate::connection::group_commit::WriteContext;
 use crate::consumer::group_member::{LogGroupMember, MemberPartition};
 use crate::error::CommandResult;
@@ -57,6 +58,25 @@ impl ConsumerGroups for Embedded {
             Ok(())
         })
         .await
+    }
+
+    async fn keep_offsets(&self, group: &str, topics: &[String]) -> Result<(), Error> {
+        let (name, topics) = (group.to_string(), topics.to_vec());
+        let keep = self.write("group_keep", move |context| {
+            let mut seen = context.sql.prepare_cached(
+                "UPDATE group_offset SET seen_at = max(seen_at, ?4) WHERE consumer_group = ?1 AND number >= ?2 AND number < ?3",
+            )?;
+            let mut kept = 0;
+            for topic in &topics {
+                let Some(topic) = log::find_topic(context.sql, topic)? else { continue };
+                kept += seen.execute(params![name, topic.first, topic.first + topic.partitions, context.now.millis()])?;
+            }
+            Ok(kept)
+        });
+        if keep.await? > 0 {
+            self.inner.joined_groups.record_seen(group);
+        }
+        Ok(())
     }
 }
 

@@ -176,6 +176,27 @@ async fn joined_group_that_acknowledges_nothing_keeps_its_records() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn group_without_a_member_keeps_its_records_while_its_offsets_are_kept() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), ManualClock::new());
+    let store = inline(folder.path(), &clock);
+    let topics = ["t".to_string(), "missing".to_string()];
+    store.begin_at_end("g", &topics[..1]).await.unwrap();
+    store.append((0..4).map(|n| record("k", &n.to_string())).collect()).await.unwrap();
+
+    for _ in 0..3 {
+        clock.advance(EIGHT_DAYS * 3 / 4);
+        tokio::time::advance(EIGHT_DAYS * 3 / 4).await;
+        store.keep_offsets("g", &topics).await.unwrap();
+        assert_eq!(store.sweep_log(100).await.unwrap(), 0);
+    }
+    clock.advance(EIGHT_DAYS);
+    assert_eq!(store.sweep_log(100).await.unwrap(), 0, "the clock has jumped");
+
+    assert_eq!(join(&store, 0, 1).await.poll(10, Duration::ZERO).await.unwrap().len(), 4);
+    assert_eq!(TopicReader::list(&store).await.unwrap().len(), 1, "no topic was created");
+}
+
+#[tokio::test(start_paused = true)]
 async fn new_group_never_replaces_a_joined_one() {
     let (folder, clock) = (tempfile::tempdir().unwrap(), ManualClock::new());
     let store = inline(folder.path(), &clock);
