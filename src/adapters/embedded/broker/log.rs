@@ -83,7 +83,18 @@ pub(crate) fn read(
     from: u64,
     limit: u32,
 ) -> CommandResult<Vec<ConsumerRecord>> {
-    read_within(sql, topic, of, (partition, from), ReadLimits { records: limit.min(READ_MAX), bytes: READ_BYTES_MAX })
+    read_within(sql, topic, of, (partition, from), read_limits(limit))
+}
+
+/// The limits of a read of at most `limit` records.
+pub(crate) fn read_limits(limit: u32) -> ReadLimits {
+    ReadLimits { records: limit.min(READ_MAX), bytes: READ_BYTES_MAX }
+}
+
+/// The limits that a read leaves to the next one.
+pub(crate) fn limits_left(limits: ReadLimits, messages: &[ConsumerRecord]) -> ReadLimits {
+    let bytes: usize = messages.iter().map(|message| message.record.value.len()).sum();
+    ReadLimits { records: limits.records - messages.len() as u32, bytes: limits.bytes.saturating_sub(bytes) }
 }
 
 /// Reads records of one topic partition from an offset on, within limits.

@@ -110,8 +110,7 @@ fn read_next(sql: &Connection, name: &Arc<str>, from: &[NextOffset], limits: Rea
                 break;
             }
             let part = log::read_within(sql, name, topic, (partition.partition, partition.next), share)?;
-            let bytes: usize = part.iter().map(|message| message.record.value.len()).sum();
-            left = ReadLimits { records: left.records - part.len() as u32, bytes: left.bytes.saturating_sub(bytes) };
+            left = log::limits_left(left, &part);
             if part.len() == share.records as usize {
                 partition.next += part.len() as u64;
                 unfinished.push(partition);

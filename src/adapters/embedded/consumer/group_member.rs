@@ -207,15 +207,16 @@ impl GroupMember for LogGroupMember {
     }
 }
 
-/// Reads from the partitions in their order until the limit is reached.
+/// Reads from the partitions in their order until the limit of records, or that of bytes, is reached.
 fn fetch(sql: &Connection, owned: &[MemberPartition], limit: u32) -> CommandResult<Vec<Vec<ConsumerRecord>>> {
-    let mut left = limit;
+    let mut left = log::read_limits(limit);
     let one = |partition: &MemberPartition| {
-        if left == 0 {
+        if left.records == 0 || left.bytes == 0 {
             return Ok(Vec::new());
         }
-        let messages = log::read(sql, &partition.name, partition.topic, partition.partition, partition.next, left)?;
-        left -= messages.len() as u32;
+        let next = (partition.partition, partition.next);
+        let messages = log::read_within(sql, &partition.name, partition.topic, next, left)?;
+        left = log::limits_left(left, &messages);
         Ok(messages)
     };
     owned.iter().map(one).collect()

@@ -89,6 +89,26 @@ async fn paused_partition_resumes_with_the_same_record() {
 }
 
 #[tokio::test]
+async fn poll_of_large_records_is_limited_in_all_partitions_together() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), ManualClock::new());
+    let store = inline(folder.path(), &clock);
+    let source = join(&store, 0, 1).await;
+    let value = "x".repeat(512 * 1024);
+    for number in 0..90 {
+        store.append(vec![record(&number.to_string(), &value)]).await.unwrap();
+    }
+
+    let (mut received, mut polls) = (0, 0);
+    while received < 90 {
+        let got = source.poll(1_000, Duration::ZERO).await.unwrap();
+        assert!((1..=32).contains(&got.len()), "16 MiB are 32 records, and there are {}", got.len());
+        (received, polls) = (received + got.len(), polls + 1);
+    }
+
+    assert_eq!((received, polls), (90, 3));
+}
+
+#[tokio::test]
 async fn new_session_fences_the_former_one_across_restarts() {
     let (folder, clock) = (tempfile::tempdir().unwrap(), ManualClock::new());
     let store = inline(folder.path(), &clock);
