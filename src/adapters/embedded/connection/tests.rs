@@ -99,6 +99,20 @@ async fn group_shares_a_commit_and_a_failed_command_affects_no_other() {
 }
 
 #[tokio::test]
+async fn writer_waits_for_the_disk_at_each_commit() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(&folder);
+    let settings = |context: &mut WriteContext<'_>| -> CommandResult<(String, i64)> {
+        let journal = context.sql.pragma_query_value(None, "journal_mode", |row| row.get(0))?;
+        Ok((journal, context.sql.pragma_query_value(None, "synchronous", |row| row.get(0))?))
+    };
+
+    let settings = store.write("settings", settings).await.unwrap();
+
+    assert_eq!(settings, ("wal".to_string(), 2), "2 is FULL");
+}
+
+#[tokio::test]
 async fn full_disk_changes_nothing_and_the_next_write_succeeds() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(&folder);
