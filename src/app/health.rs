@@ -7,6 +7,10 @@ use ports::outbox::RowCounts;
 
 use crate::policy::backpressure::{PressureInputs, PressureStage, PressureThresholds};
 
+/// An unsent event that is older than this is reported, whatever its cause: the relay sends an event within seconds, retries included, unless
+/// something is wrong.
+pub const UNSENT_AGE_NOTABLE: Duration = Duration::from_secs(60);
+
 /// Health of one dependency, from its last probes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Component {

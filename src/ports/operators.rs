@@ -102,7 +102,7 @@ pub struct RowDiagnosis {
 pub enum PartitionBlock {
     /// No broker is configured.
     NoBroker,
-    /// No instance holds the partition's lease.
+    /// No instance holds the partition's lease: none that relays runs, or none has acquired it yet.
     NoOwner,
 }
 
@@ -111,7 +111,7 @@ impl PartitionBlock {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::NoBroker => "no broker is configured (broker.kind = none), so nothing is sent",
-            Self::NoOwner => "no instance runs on this store, or none has acquired this partition yet",
+            Self::NoOwner => "no instance that relays holds this partition",
         }
     }
 }

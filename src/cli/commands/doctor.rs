@@ -1,5 +1,7 @@
 //! `doctor`: checks configuration, dependencies, outbox and partitions, and prints remedies. Exits with 1 if a check fails.
+mod dead_letters;
 mod finding;
+mod relay;
 mod service;
 
 use std::collections::BTreeMap;
@@ -7,8 +9,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use api::auth::KeySource;
-use app::contract::rfc3339;
-use posthaste::config::{self, BrokerKind};
+use posthaste::config;
 use posthaste::{Config, DependencyCheck, Environment, OperatorAccess};
 
 use super::super::failure::Failure;
@@ -19,6 +20,7 @@ use super::super::running_service::ServiceArguments;
 use super::super::runtime::block_on;
 use super::token::accepts_development_secret;
 use finding::Finding;
+use service::CheckedService;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -30,10 +32,10 @@ pub(crate) struct Arguments {
 
 pub(crate) fn doctor(file: Option<&Path>, environment: &Environment, arguments: &Arguments) -> Result<u8, Failure> {
     let config = Config::load(file, environment)?;
-    let (service, is_development) = block_on(service::check(&config, &arguments.service));
+    let CheckedService { finding, is_development, is_ready } = block_on(service::check(&config, &arguments.service));
     let mut findings = vec![config_origins(file, environment)?, auth_key(&config, is_development)];
-    findings.extend(block_on(check_all(&config)));
-    findings.push(service);
+    findings.extend(block_on(check_all(&config, is_ready)));
+    findings.push(finding);
     if arguments.output.is_json() {
         findings.iter().try_for_each(|finding| print_line(&finding.document().to_string()))?;
     } else {
@@ -55,12 +57,13 @@ fn config_origins(file: Option<&Path>, environment: &Environment) -> Result<Find
     Ok(Finding::new("config", true, format!("{defaults} keys at their defaults{}", set.collect::<String>())))
 }
 
-async fn check_all(config: &Config) -> Vec<Finding> {
+/// Checks the store and what depends on it; `is_ready` is whether a running service is ready.
+async fn check_all(config: &Config, is_ready: bool) -> Vec<Finding> {
     let begun = Instant::now();
     let access = match posthaste::open_for_operator(config).await {
         Ok(access) => access,
         Err(error) => {
-            let mut findings = vec![failed("store", error)];
+            let mut findings = vec![Finding::failed("store", error)];
             findings.extend(check_dependencies(config).await);
             return findings;
         }
@@ -75,17 +78,19 @@ async fn check_all(config: &Config) -> Vec<Finding> {
     };
     let mut findings = vec![Finding::new("store", true, detail).with_latency(latency)];
     findings.extend(check_dependencies(config).await);
-    findings.extend([topics(config, &access).await, outbox(&access).await, partitions(config, &access).await]);
+    let topics = topics(config, &access).await;
+    // A broker whose topics cannot be listed has no readable dead letters either.
+    let dead_letters = if topics.latency.is_some() { dead_letters::check(&access).await } else { None };
+    findings.extend([topics, relay::outbox(config, &access).await, relay::partitions(config, &access, is_ready).await]);
+    findings.extend(dead_letters);
     findings
 }
 
 async fn check_dependencies(config: &Config) -> Vec<Finding> {
     let checks = posthaste::check_dependencies(config).await.into_iter();
-    checks.map(|DependencyCheck { name, ok, detail, latency }| Finding { check: name, ok, detail, latency }).collect()
-}
-
-fn failed(check: &'static str, error: impl std::fmt::Display) -> Finding {
-    Finding::new(check, false, error.to_string())
+    checks
+        .map(|DependencyCheck { name, ok, detail, latency }| Finding { latency, ..Finding::new(name, ok, detail) })
+        .collect()
 }
 
 async fn topics(config: &Config, access: &OperatorAccess) -> Finding {
@@ -95,7 +100,7 @@ async fn topics(config: &Config, access: &OperatorAccess) -> Finding {
     };
     let views = match topics.list().await {
         Ok(views) => views,
-        Err(error) => return failed("topics", error),
+        Err(error) => return Finding::failed("topics", error),
     };
     let latency = begun.elapsed();
     let required = config.all_topics();
@@ -109,49 +114,6 @@ async fn topics(config: &Config, access: &OperatorAccess) -> Finding {
     };
     let detail = format!("{} listed in {} ms, {shown}", views.len(), latency.as_millis());
     Finding::new("topics", missing.is_empty(), detail).with_latency(latency)
-}
-
-async fn outbox(access: &OperatorAccess) -> Finding {
-    let depth = match access.operations.depth().await {
-        Ok(depth) => depth,
-        Err(error) => return failed("outbox", error),
-    };
-    let waiting = depth.pending + depth.failed;
-    let age = depth.oldest_unsent.unwrap_or_default().as_secs();
-    let parked = match depth.parked {
-        0 => "0 parked".to_owned(),
-        parked => format!("{parked} parked: see `posthaste outbox list --status PARKED`"),
-    };
-    let detail = format!("{waiting} waiting (oldest {age} s), {} in flight, {parked}", depth.in_flight);
-    Finding::new("outbox", depth.parked == 0, detail)
-}
-
-async fn partitions(config: &Config, access: &OperatorAccess) -> Finding {
-    let views = match access.operations.partitions().await {
-        Ok(views) => views,
-        Err(error) => return failed("partitions", error),
-    };
-    let (installed, configured) = (views.len(), config.outbox.partitions);
-    if installed != configured as usize {
-        let detail = format!(
-            "outbox.partitions is {configured}, and the store was created with {installed}: set it to {installed}"
-        );
-        return Finding::new("partitions", false, detail);
-    }
-    let without_owner: Vec<String> =
-        views.iter().filter(|view| view.owner.is_none()).map(|view| view.partition.to_string()).collect();
-    let unowned = without_owner.len();
-    let first_expiry = views.iter().filter_map(|view| view.expires_at).min().map(rfc3339).unwrap_or_default();
-    let detail = match (config.broker.kind, unowned == installed) {
-        (BrokerKind::None, true) => "none is owned: no broker is configured, so no event is sent".to_owned(),
-        (_, true) => "none is owned: no instance runs on this store".to_owned(),
-        (_, false) => {
-            let names =
-                if unowned == 0 { String::new() } else { format!(", without owner: {}", without_owner.join(", ")) };
-            format!("{} of {installed} owned{names}, first lease expires at {first_expiry}", installed - unowned)
-        }
-    };
-    Finding::new("partitions", unowned == 0 || unowned == installed, detail)
 }
 
 /// The key that verifies tokens. Without one, a service that runs with `--dev` is as its operator wants it.

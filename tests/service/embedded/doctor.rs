@@ -46,6 +46,21 @@ fn a_parked_row_is_found() {
 }
 
 #[test]
+fn an_instance_that_takes_no_partition_is_found() {
+    let backend = Backend::new();
+    let service = Posthaste::start(&backend, &[("POSTHASTE__OUTBOX__PUBLISHER__ENABLED", "false")]);
+    let arguments = ["doctor", "--url", service.http.base()];
+
+    let (code, stdout, stderr) = finish(&mut command(&backend, &arguments));
+
+    let expected = "BAD  partitions: none is owned: an instance runs but takes no partition";
+    assert!(code == 1 && stdout.contains(expected) && stdout.contains("ok   service: ready"), "{stdout}{stderr}");
+    service.stop();
+    let (code, stdout, stderr) = finish(&mut command(&backend, &["doctor"]));
+    assert!(code == 0 && stdout.contains("ok   partitions: none is owned: no instance runs"), "{stdout}{stderr}");
+}
+
+#[test]
 fn a_store_of_a_later_program_is_found() {
     let backend = Backend::new();
     Posthaste::start(&backend, &[]).stop();

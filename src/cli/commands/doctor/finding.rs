@@ -1,4 +1,5 @@
 //! The result of one of the doctor's checks, and the line that sums them up.
+use std::fmt::Display;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -15,11 +16,23 @@ pub(super) struct Finding {
     pub(super) ok: bool,
     pub(super) detail: String,
     pub(super) latency: Option<Duration>,
+    /// Whether an operator should know it although the check found no fault.
+    pub(super) is_note: bool,
 }
 
 impl Finding {
     pub(super) fn new(check: &'static str, ok: bool, detail: impl Into<String>) -> Self {
-        Self { check, ok, detail: detail.into(), latency: None }
+        Self { check, ok, detail: detail.into(), latency: None, is_note: false }
+    }
+
+    /// A check that an error has ended.
+    pub(super) fn failed(check: &'static str, error: impl Display) -> Self {
+        Self::new(check, false, error.to_string())
+    }
+
+    /// What an operator should know and is no fault: it does not change the exit code.
+    pub(super) fn note(check: &'static str, detail: impl Into<String>) -> Self {
+        Self { is_note: true, ..Self::new(check, true, detail) }
     }
 
     pub(super) fn with_latency(self, latency: Duration) -> Self {
@@ -34,7 +47,11 @@ impl Finding {
 
     /// The finding as text, broken between words.
     pub(super) fn line(&self, screen: Screen) -> String {
-        let (sign, tone) = if self.ok { ("ok", Tone::Good) } else { ("BAD", Tone::Bad) };
+        let (sign, tone) = match (self.ok, self.is_note) {
+            (true, false) => ("ok", Tone::Good),
+            (true, true) => ("note", Tone::Notice),
+            (false, _) => ("BAD", Tone::Bad),
+        };
         let line = wrap(&format!("{sign:INDENT$}{}: {}", self.check, self.detail), screen.width, INDENT);
         line.replacen(sign, &screen.paint(sign, tone), 1)
     }
@@ -58,9 +75,11 @@ mod tests {
     fn a_finding_is_one_line_in_a_pipe_and_is_broken_between_words_on_a_terminal() {
         let finding = Finding::new("auth", false, "the development secret is public; set your own");
         let narrow = Screen { width: Some(30), colour: false };
+        let note = Finding::note("dead_letters", "2 wait");
 
         assert_eq!(finding.line(Screen::PIPE), "BAD  auth: the development secret is public; set your own");
         assert_eq!(finding.line(narrow), "BAD  auth: the development\n     secret is public; set\n     your own");
+        assert_eq!((note.line(Screen::PIPE).as_str(), note.ok), ("note dead_letters: 2 wait", true));
     }
 
     #[test]

@@ -17,13 +17,24 @@ pub(super) struct ServiceAnswers {
     refused: Option<String>,
 }
 
-/// Asks the service; the second value is whether it accepts tokens signed with the development secret, as with `serve --dev` and `demo`. Without
-/// `--url`, a service that does not run is not a fault.
-pub(super) async fn check(config: &Config, arguments: &ServiceArguments) -> (Finding, bool) {
+/// The running service as its answers show it.
+pub(super) struct CheckedService {
+    pub(super) finding: Finding,
+    /// Whether it accepts tokens signed with the development secret, as with `serve --dev` and `demo`.
+    pub(super) is_development: bool,
+    /// Whether a service of this program answered that it is ready.
+    pub(super) is_ready: bool,
+}
+
+/// Asks the service. Without `--url`, a service that does not run is not a fault.
+pub(super) async fn check(config: &Config, arguments: &ServiceArguments) -> CheckedService {
     let begun = Instant::now();
     let service = match RunningService::new(config, arguments) {
         Ok(service) => service,
-        Err(failure) => return (Finding::new("service", false, failure.message), false),
+        Err(failure) => {
+            let finding = Finding::new("service", false, failure.message);
+            return CheckedService { finding, is_development: false, is_ready: false };
+        }
     };
     let mut answers = ServiceAnswers::default();
     match service.text("/readyz?verbose").await {
@@ -39,7 +50,9 @@ pub(super) async fn check(config: &Config, arguments: &ServiceArguments) -> (Fin
     let (ok, detail) = verdict(&answers, &service.url, arguments.names_url());
     // Without a configured key, the token of the second request was signed with the development secret.
     let is_development = config.auth.source().is_none() && !arguments.names_token() && answers.version.is_some();
-    (Finding::new("service", ok, detail).with_latency(begun.elapsed()), is_development)
+    let is_ready = matches!((&answers.ready, &answers.version), (Some((200, _)), Some(_)));
+    let finding = Finding::new("service", ok, detail).with_latency(begun.elapsed());
+    CheckedService { finding, is_development, is_ready }
 }
 
 /// Whether the answers are as they should be, and what to print.

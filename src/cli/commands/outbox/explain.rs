@@ -179,8 +179,13 @@ mod tests {
         let sent = RowDiagnosis { sent_to: Some(place), ..owned(row(RowStatus::Sent)) };
         let cases = [
             (diagnosis(waiting.clone()), BrokerKind::None, "broker.kind = none", Some("posthaste doctor")),
-            (diagnosis(row(RowStatus::Pending)), BrokerKind::Kafka, "no instance runs", Some("posthaste doctor")),
-            (diagnosis(waiting.clone()), BrokerKind::Embedded, "no instance runs", Some("posthaste doctor")),
+            (
+                diagnosis(row(RowStatus::Pending)),
+                BrokerKind::Kafka,
+                "no instance that relays",
+                Some("posthaste doctor"),
+            ),
+            (diagnosis(waiting.clone()), BrokerKind::Embedded, "no instance that relays", Some("posthaste doctor")),
             (owned(waiting), BrokerKind::Kafka, "is due in 5 s", Some("posthaste outbox retry 6 ")),
             (owned(row(RowStatus::Pending)), BrokerKind::Kafka, "claims it with the next batch", None),
             (behind(RowStatus::Parked), BrokerKind::Kafka, "row 5, which is PARKED", Some("posthaste outbox retry 5 ")),

@@ -22,7 +22,8 @@ impl MetricsPage {
 
     /// The sum of all series of a metric.
     pub(super) fn sum(&self, metric: &str) -> f64 {
-        self.of(metric).map(|(_, value)| value).sum()
+        // `sum` of no floats is -0.0.
+        self.of(metric).fold(0.0, |sum, (_, value)| sum + value)
     }
 
     /// The bound of the bucket in which a quantile of the observations since `before` lies, in the metric's unit; `None` without any.
@@ -64,6 +65,7 @@ mod tests {
 
         assert_eq!(page.value("outbox_rows{status=\"PARKED\"}"), 2.0);
         assert_eq!((page.sum("outbox_rows"), page.value("absent")), (5.0, 0.0));
+        assert_eq!(page.sum("absent").to_string(), "0");
     }
 
     #[test]

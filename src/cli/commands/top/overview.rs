@@ -1,4 +1,5 @@
 //! The frame of `top`: what is wrong, rates, waiting rows and actors of a running service.
+use app::health::UNSENT_AGE_NOTABLE;
 use serde_json::Value;
 
 use super::super::super::output::screen::{Screen, Tone};
@@ -62,12 +63,18 @@ fn problems(sample: &Sample) -> Vec<OverviewProblem> {
     let stopped = actors(sample).filter(|actor| actor["state"] != "running").count();
     let breaker = metrics.value("kafka_breaker_state");
     let pressure = metrics.value("backpressure_level");
+    let oldest = metrics.value("outbox_oldest_pending_age_seconds");
     let checks = [
         (!sample.is_ready, "the service is not ready".to_owned(), "posthaste doctor"),
         (breaker > 0.0, "the broker's circuit breaker is not closed".to_owned(), "posthaste doctor"),
         (pressure >= 2.0, "pressure is CRITICAL, writes are refused".to_owned(), "posthaste doctor"),
         (parked > 0.0, format!("{parked} rows are PARKED"), "posthaste outbox list --status PARKED"),
         (stopped > 0, format!("{stopped} actors do not run"), "posthaste actors tree --problems"),
+        (
+            oldest > UNSENT_AGE_NOTABLE.as_secs_f64(),
+            format!("the oldest unsent event waits for {oldest:.0} s"),
+            "posthaste doctor",
+        ),
     ];
     let problem = |(_, text, command): (bool, String, &'static str)| OverviewProblem { text, command };
     checks.into_iter().filter(|(is_wrong, ..)| *is_wrong).map(problem).collect()
@@ -118,7 +125,7 @@ fn summary(now: &Sample, before: &Sample) -> Vec<String> {
     vec![
         format!("commit to acknowledgement: p50 {}, p99 {}", quantile(0.50), quantile(0.99)),
         format!(
-            "oldest unsent event: {} s, consumer lag: {} records",
+            "oldest unsent event: {:.1} s, consumer lag: {} records",
             now.metrics.value("outbox_oldest_pending_age_seconds"),
             now.metrics.sum("kafka_consumer_lag"),
         ),
@@ -142,6 +149,7 @@ mod tests {
     fn sample(parked: u32, sent: u32) -> Sample {
         let page = format!(
             "outbox_rows{{status=\"PARKED\"}} {parked}\noutbox_entries_delivered_total {sent}\nkafka_breaker_state 0\n\
+             outbox_oldest_pending_age_seconds 1.7850000000000001\n\
              outbox_commit_to_ack_seconds_bucket{{le=\"0.01\"}} {sent}\n"
         );
         Sample {
@@ -164,6 +172,7 @@ mod tests {
             "sent                 10.0     30\n",
             "PARKED        2\n",
             "p50 ≤ 10 ms, p99 ≤ 10 ms\n",
+            "oldest unsent event: 1.8 s, consumer lag: 0 records\n",
             "actors: 1 running, 1 restarts",
         ] {
             assert!(text.contains(part), "{part:?} is missing in: {text}");
@@ -175,8 +184,10 @@ mod tests {
     fn a_service_without_problems_is_reported_healthy() {
         let well = Sample { actors: json!({"actors": [{"state": "running", "restarts": 0}]}), ..sample(0, 0) };
         let unready = Sample { is_ready: false, ..well.clone() };
+        let late = Sample { metrics: MetricsPage::parse("outbox_oldest_pending_age_seconds 70.4\n"), ..well.clone() };
 
         assert_eq!(verdict(&well, Screen::PIPE), ["all is well"]);
+        assert_eq!(verdict(&late, Screen::PIPE), ["the oldest unsent event waits for 70 s → posthaste doctor"]);
         assert_eq!(verdict(&unready, Screen::PIPE), ["the service is not ready → posthaste doctor"]);
     }
 }

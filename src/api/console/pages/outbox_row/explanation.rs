@@ -94,8 +94,8 @@ mod tests {
             (waiting(Failed, owned, Some(307_000)), true, "Its next attempt is due ", ""),
             (failed(owned), true, "It is due: ", ""),
             (waiting(Pending, owned, None), true, "It is due: ", ""),
-            (failed(None), true, "It waits: no instance runs", "posthaste outbox partitions"),
-            (waiting(Pending, None, None), true, "It waits: no instance runs", "posthaste outbox partitions"),
+            (failed(None), true, "It waits: no instance that relays", "posthaste outbox partitions"),
+            (waiting(Pending, None, None), true, "It waits: no instance that relays", "posthaste outbox partitions"),
             (waiting(Pending, None, None), false, "It waits: no broker is configured", "set broker.kind"),
         ];
         for (diagnosis, broker_configured, expected, step) in cases {

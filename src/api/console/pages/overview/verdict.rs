@@ -1,11 +1,8 @@
 //! The verdict of the overview: all well, or what is wrong, the most urgent first, each with the page that helps.
 use app::dispatch::{ActorView, SupervisorView};
-use app::health::HealthSnapshot;
+use app::health::{HealthSnapshot, UNSENT_AGE_NOTABLE};
 
 use crate::console::format::{counted, duration};
-
-/// An unsent event that is older than this is named, whatever its cause.
-const UNSENT_AGE_NOTABLE: std::time::Duration = std::time::Duration::from_secs(60);
 
 /// How urgent a finding is; the greater one comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
