@@ -54,9 +54,10 @@ pub fn due_now<K: Clone>(row: &OutboxRow<K>, status: RowStatus) -> RowChange<K> 
     }
 }
 
-/// A row that an operator parks. A stored failure reason stays, because it explains more than the parking, which the audit row records.
-pub fn parked<K: Clone>(row: &OutboxRow<K>, has_reason: bool, who: &str, why: &str) -> RowChange<K> {
-    let reason = (!has_reason).then(|| parked_reason(who, why));
+/// A row that an operator parks. The reason of a stored failure stays, because it explains more than the parking, which the audit row
+/// records. A stored reason without a failure type is that of an earlier parking, and is replaced.
+pub fn parked<K: Clone>(row: &OutboxRow<K>, has_failed: bool, who: &str, why: &str) -> RowChange<K> {
+    let reason = (!has_failed).then(|| parked_reason(who, why));
     RowChange { reason, ..row.with_state(RowState::Parked { blocks_key: true }) }
 }
 
@@ -111,15 +112,15 @@ mod tests {
     }
 
     #[test]
-    fn parking_keeps_a_stored_failure_reason() {
+    fn parking_keeps_the_reason_of_a_stored_failure() {
         let cases = [
             (true, "ann", "spam", None),
             (false, "ann", "spam", Some("parked by ann: spam")),
             (false, "ann", "", Some("parked by ann")),
         ];
 
-        for (has_reason, who, why, reason) in cases {
-            let change = parked(&row(), has_reason, who, why);
+        for (has_failed, who, why, reason) in cases {
+            let change = parked(&row(), has_failed, who, why);
             assert_eq!(change.state, RowState::Parked { blocks_key: true });
             assert_eq!((change.failure_type, change.reason.as_deref()), (None, reason));
         }

@@ -30,6 +30,7 @@ suite! { $ operators:
     an_operation_on_a_missing_row_reports_missing,
     a_parked_pending_row_blocks_its_key,
     a_parked_failed_row_is_not_retried,
+    a_row_that_is_parked_again_names_the_last_operator,
     parking_a_later_row_does_not_block_earlier_rows,
     a_retried_row_behind_a_parked_one_is_not_the_oldest_that_waits,
     an_operators_statement_raises_the_counter,

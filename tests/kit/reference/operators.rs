@@ -158,7 +158,7 @@ impl OutboxOperators for Reference {
         let (from, now) = ([RowStatus::Pending, RowStatus::Failed], self.now());
         Ok(self.state.lock().operate((OperatorAction::Park, id), &from, (audit, now), |row| {
             (row.status, row.due, row.parked_with_key) = (RowStatus::Parked, None, true);
-            row.parked_reason.get_or_insert_with(|| parked_reason(audit));
+            row.parked_reason = Some(parked_reason(audit));
         }))
     }
 

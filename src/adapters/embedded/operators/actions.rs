@@ -21,7 +21,7 @@ struct UnsentOutboxRow {
     /// Code of the status in the file.
     status: i64,
     row: OutboxRow<KeyBytes>,
-    has_reason: bool,
+    has_failed: bool,
 }
 
 /// Makes a FAILED or PARKED row due now.
@@ -91,7 +91,7 @@ fn change(
 ) -> CommandResult<()> {
     let change = match action {
         OperatorAction::Retry | OperatorAction::Redrive => operator::due_now(&unsent.row, status_of(unsent.status)),
-        OperatorAction::Park => operator::parked(&unsent.row, unsent.has_reason, &audit.operator, &audit.reason),
+        OperatorAction::Park => operator::parked(&unsent.row, unsent.has_failed, &audit.operator, &audit.reason),
     };
     write(context, unsent, &change)?;
     audit::write(context, action, change.id, audit)
@@ -125,11 +125,11 @@ fn find_unsent(context: &WriteContext<'_>, id: RowId) -> CommandResult<Option<Un
             partition: row.get(0)?,
             status: row.get(2)?,
             row: OutboxRow { id, key: row.get(1)?, attempts, deaths, trial_deaths, blocks_key },
-            has_reason: row.get(6)?,
+            has_failed: row.get(6)?,
         })
     };
     let mut by_event = context.sql.prepare_cached(
-        "SELECT q.partition, q.key, q.status, q.attempts, q.deaths, q.trial_deaths, q.reason IS NOT NULL
+        "SELECT q.partition, q.key, q.status, q.attempts, q.deaths, q.trial_deaths, q.failure_type IS NOT NULL
          FROM outbox_event e CROSS JOIN outbox q ON q.partition = e.partition AND q.id = e.id WHERE e.id = ?1",
     )?;
     if let Some(row) = by_event.query_row([id], read).optional()? {
@@ -137,7 +137,7 @@ fn find_unsent(context: &WriteContext<'_>, id: RowId) -> CommandResult<Option<Un
     }
     // A row whose event was dropped is FAILED or PARKED.
     let mut waiting = context.sql.prepare_cached(
-        "SELECT partition, key, status, attempts, deaths, trial_deaths, reason IS NOT NULL FROM outbox WHERE id = ?1 AND status >= 2",
+        "SELECT partition, key, status, attempts, deaths, trial_deaths, failure_type IS NOT NULL FROM outbox WHERE id = ?1 AND status >= 2",
     )?;
     Ok(waiting.query_row([id], read).optional()?)
 }

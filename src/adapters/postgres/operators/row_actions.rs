@@ -24,7 +24,7 @@ const REDRIVE_ROWS_MAX: usize = 500;
 struct UnsentRow {
     row: OutboxRow<Uuid>,
     status: RowStatus,
-    has_reason: bool,
+    has_failed: bool,
 }
 
 /// Makes one row due at once.
@@ -40,7 +40,7 @@ pub(crate) async fn redrive_row(context: &StoreContext, id: RowId, audit: &Audit
 
 /// Parks one row; later rows of its key wait behind it.
 pub(crate) async fn park(context: &StoreContext, id: RowId, audit: &Audit) -> StatementResult<OperatorOutcome> {
-    let parked = |unsent: &UnsentRow| operator::parked(&unsent.row, unsent.has_reason, &audit.operator, &audit.reason);
+    let parked = |unsent: &UnsentRow| operator::parked(&unsent.row, unsent.has_failed, &audit.operator, &audit.reason);
     change_one(context, OperatorAction::Park, id, audit, parked).await
 }
 
@@ -141,7 +141,7 @@ async fn read_unsent(
     partition: PartitionNo,
     ids: &[RowId],
 ) -> StatementResult<Vec<UnsentRow>> {
-    let text = "SELECT id, key, status, attempts, deaths, trial_deaths, reason IS NOT NULL FROM outbox_unsent
+    let text = "SELECT id, key, status, attempts, deaths, trial_deaths, failure_type IS NOT NULL FROM outbox_unsent
                 WHERE partition = $1 AND id = ANY ($2) ORDER BY id";
     let rows = transaction.query(text, &[(&(partition.0 as i32), Type::INT4), (&ids, Type::INT8_ARRAY)]).await?;
     rows.iter().map(unsent_row).collect()
@@ -157,7 +157,7 @@ fn unsent_row(row: &Row) -> StatementResult<UnsentRow> {
         trial_deaths: get::<i16>(row, 5)?.unsigned_abs().into(),
         blocks_key: matches!(code, status::code::FAILED | status::code::PARKED),
     };
-    Ok(UnsentRow { row: outbox_row, status: status_of(code)?, has_reason: get(row, 6)? })
+    Ok(UnsentRow { row: outbox_row, status: status_of(code)?, has_failed: get(row, 6)? })
 }
 
 async fn sent_or_missing(session: &PooledSession, id: RowId) -> StatementResult<OperatorOutcome> {

@@ -120,6 +120,25 @@ pub(super) async fn a_parked_failed_row_is_not_retried<B: Backend>(backend: &B) 
     assert_eq!(given.row(head).await.next_attempt_at, None);
 }
 
+pub(super) async fn a_row_that_is_parked_again_names_the_last_operator<B: Backend>(backend: &B) {
+    let given = given(backend);
+    let order = given.place_order(P0).await.id;
+    let (row, operators) = (given.rows_of(order).await[0].id, backend.operators());
+    let reason = async || given.row(row).await.last_failure_reason;
+
+    operators.park(row, &audit()).await.expect("the call succeeds");
+    operators.retry(row, &audit()).await.expect("the call succeeds");
+    let by_bob = Audit { operator: "bob".into(), reason: "again".into() };
+    operators.park(row, &by_bob).await.expect("the call succeeds");
+    assert_eq!(reason().await.as_deref(), Some("parked by bob: again"));
+
+    operators.retry(row, &audit()).await.expect("the call succeeds");
+    worker(backend, "a", P0).await.exclude_head(order, Disposition::Retry(RETRY)).await;
+    let failure = reason().await;
+    operators.park(row, &by_bob).await.expect("the call succeeds");
+    assert!(failure.is_some() && reason().await == failure, "the reason of a failure stays");
+}
+
 pub(super) async fn parking_a_later_row_does_not_block_earlier_rows<B: Backend>(backend: &B) {
     let given = given(backend);
     let order = given.order_with_rows(3, P0).await;

@@ -1,7 +1,7 @@
 -- A script, because an operator's statement checks a row's status, changes the row, writes the audit and increments its partition's
 -- counter in one step.
 -- ARGV: `retry`, `park` or `redrive`, operator, operator's reason, the statuses that the action applies to, the failure reason of a parked
--- row that has none, then ids. Returns the number of changed rows and the last row's status before (empty: there is no such row).
+-- row that has not failed, then ids. Returns the number of changed rows and the last row's status before (empty: there is no such row).
 local action, operator, why, parked_reason = ARGV[1], ARGV[2], ARGV[3], ARGV[5]
 local applies = {}
 for status in string.gmatch(ARGV[4], '%S+') do applies[status] = true end
@@ -15,12 +15,13 @@ end
 local changed, status, partitions = 0, '', {}
 for at = 6, #ARGV do
   local id = ARGV[at]
-  local partition, failure_reason
-  status, partition, failure_reason = unpack(call('HMGET', row_key(id), 's', 'p', 'fr'))
+  local partition, failure_type
+  status, partition, failure_type = unpack(call('HMGET', row_key(id), 's', 'p', 'ft'))
   if status and applies[status] then
     if action == 'park' then
       set_parked(id, status, true)
-      if not failure_reason then call('HSET', row_key(id), 'fr', parked_reason) end
+      -- A reason without a failure is that of an earlier parking.
+      if not failure_type then call('HSET', row_key(id), 'fr', parked_reason) end
     else
       make_due(id, status)
     end
