@@ -16,9 +16,6 @@ pub(crate) struct RedriveOptions {
     /// Do not ask for confirmation; required without a terminal.
     #[arg(short, long)]
     pub(super) yes: bool,
-    /// The reason; kept in the audit table, which `posthaste audit` lists.
-    #[arg(long, default_value = "")]
-    pub(super) reason: String,
     #[command(flatten)]
     pub(super) output: OutputArguments,
 }

@@ -60,6 +60,9 @@ pub(crate) enum Verb {
         /// Maximum number of dead letters.
         #[arg(short = 'n', long, default_value_t = 1_000)]
         limit: u32,
+        /// The reason; kept with the dead letter, and printed by `dlt show` and `dlt list --json`.
+        #[arg(long, default_value = "")]
+        reason: String,
         #[command(flatten)]
         options: RedriveOptions,
     },
@@ -127,8 +130,8 @@ pub(crate) fn dlt(config: &Config, verb: Verb) -> Result<u8, Failure> {
                 let dead_letter = dead_letters.find(position).await.map_err(map_err)?;
                 list::print_dead_letter(&dead_letter, &orders, output.is_json())?;
             }
-            Verb::Redrive { position, topic, filter, limit, options } => {
-                let redrive = redrive::DeadLetterReplay::new(of(topic)?.clone(), orders, options);
+            Verb::Redrive { position, topic, filter, limit, reason, options } => {
+                let redrive = redrive::DeadLetterReplay::new(of(topic)?.clone(), orders, options, reason);
                 match position {
                     Some(position) => redrive.one(position).await?,
                     None => redrive.all(&filter.filter(None), limit).await?,

@@ -52,8 +52,8 @@ struct RedriveDocument {
 }
 
 impl DeadLetterReplay {
-    pub(super) fn new(dead_letters: DeadLetters, orders: OrderTopic, options: RedriveOptions) -> Self {
-        let RedriveOptions { dry_run, rate, yes, reason, output } = options;
+    pub(super) fn new(dead_letters: DeadLetters, orders: OrderTopic, options: RedriveOptions, reason: String) -> Self {
+        let RedriveOptions { dry_run, rate, yes, output } = options;
         let audit = Audit { operator: operator(), reason };
         Self { dead_letters, orders, dry_run, yes, json: output.is_json(), pace: Pace::of_rate(rate), audit }
     }

@@ -36,13 +36,16 @@ pub(crate) struct RedriveArguments {
     /// Maximum number of rows.
     #[arg(short = 'n', long, default_value_t = 1_000)]
     limit: u32,
+    /// The reason; kept in the audit table, which `posthaste audit` lists.
+    #[arg(long, default_value = "")]
+    reason: String,
     #[command(flatten)]
     options: RedriveOptions,
 }
 
 pub(super) async fn redrive(operations: &OutboxOperations, arguments: RedriveArguments) -> Result<(), Failure> {
-    let RedriveArguments { key, kind, failure: failure_type, older_than, limit, options } = arguments;
-    let RedriveOptions { dry_run, rate, yes, reason, output } = options;
+    let RedriveArguments { key, kind, failure: failure_type, older_than, limit, reason, options } = arguments;
+    let RedriveOptions { dry_run, rate, yes, output } = options;
     let filter = RowFilter { status: Some(RowStatus::Parked), key, kind, failure_type, older_than, after: None };
     let matched = operations.redrive(&filter, limit, false, &operator(), &reason).await?;
     print_message(format_args!("{}", counted(matched, "parked row matches", "parked rows match")));
