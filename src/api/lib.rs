@@ -178,7 +178,7 @@ pub use admin::documents::{
 };
 pub use admin::paced_redrive::{Pace, PacedRedrive};
 pub use console::links::shell_quoted;
-pub use http::listeners::Listeners;
+pub use http::listeners::{Listeners, bind_listener};
 pub use http::options::{Options, Surface, TopicReadLimits};
 pub use http::router::configure;
 pub use http::server::{BoundListener, RunningServer, serve, serve_on};

@@ -13,7 +13,7 @@ pub enum StartError {
     #[error("the broker cannot be used: {0}")]
     Broker(String),
     /// An address cannot be bound.
-    #[error("cannot listen: {0}{hint}", hint = listen_hint(.0))]
+    #[error("cannot listen: {0}")]
     Listen(#[source] std::io::Error),
 }
 
@@ -24,15 +24,5 @@ impl StartError {
             StartError::Config(_) => 78,
             StartError::Store(_) | StartError::Broker(_) | StartError::Listen(_) => 1,
         }
-    }
-}
-
-/// Advice for an address that another process uses.
-fn listen_hint(error: &std::io::Error) -> &'static str {
-    match error.kind() {
-        std::io::ErrorKind::AddrInUse => {
-            "; stop the process that uses it, or choose another address: POSTHASTE__HTTP__LISTEN=127.0.0.1:0 takes a free port"
-        }
-        _ => "",
     }
 }

@@ -1,4 +1,6 @@
 //! Opens the store at the start. Retries with back-off while the store is unavailable, and meanwhile answers probes over HTTP.
+use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -194,8 +196,24 @@ fn startup_context(config: &Config, metrics: &Arc<Metrics>) -> StartupContext {
 /// # Errors
 /// An address cannot be bound.
 pub(super) fn bind(config: &Config) -> Result<Listeners, StartError> {
-    let admin = config.http.admin_listen.map(|address| address.to_string());
-    Listeners::bind(&config.http.listen.to_string(), admin.as_deref()).map_err(StartError::Listen)
+    let bound = |key, address: SocketAddr| {
+        api::bind_listener(&address.to_string()).map_err(|error| StartError::Listen(with_free_port(key, error)))
+    };
+    let public = bound("http.listen", config.http.listen)?;
+    let admin = config.http.admin_listen.map(|address| bound("http.admin_listen", address)).transpose()?;
+    Ok(Listeners { public, admin })
+}
+
+/// Adds advice to the error of an address that another process uses.
+fn with_free_port(key: &str, error: io::Error) -> io::Error {
+    if error.kind() != io::ErrorKind::AddrInUse {
+        return error;
+    }
+    let variable = format!("POSTHASTE__{}", key.replace('.', "__").to_uppercase());
+    let text = format!(
+        "{error}; stop the process that uses it, or choose another address ({key}): {variable}=127.0.0.1:0 takes a free port"
+    );
+    io::Error::new(error.kind(), text)
 }
 
 #[cfg(test)]
@@ -203,15 +221,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_held_store_and_a_used_address_come_with_a_remedy() {
+    fn a_held_store_comes_with_a_remedy() {
         let held = with_remedy(StartError::Store("./data is held by a".into()), StoreKind::Embedded).to_string();
-        let used = StartError::Listen(std::io::ErrorKind::AddrInUse.into()).to_string();
 
         assert!(
             held.contains("is held by a\nstop that process, or ") && held.contains("POSTHASTE__STORE__PATH="),
             "{held}"
         );
-        assert!(used.contains("POSTHASTE__HTTP__LISTEN=127.0.0.1:0"), "{used}");
+    }
+
+    #[tokio::test]
+    async fn a_used_address_comes_with_the_key_that_names_it() {
+        let other = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let used = other.local_addr().expect("bound");
+        let free = SocketAddr::from(([127, 0, 0, 1], 0));
+        let cases = [(used, None, "POSTHASTE__HTTP__LISTEN="), (free, Some(used), "POSTHASTE__HTTP__ADMIN_LISTEN=")];
+
+        for (listen, admin, variable) in cases {
+            let mut config = Config::defaults();
+            (config.http.listen, config.http.admin_listen) = (listen, admin);
+            let error = bind(&config).expect_err("the port is in use").to_string();
+            assert!(error.contains(&format!("{variable}127.0.0.1:0")) && error.contains(&used.to_string()), "{error}");
+        }
     }
 
     #[test]

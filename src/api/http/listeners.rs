@@ -22,7 +22,7 @@ impl Listeners {
     /// # Errors
     /// An address cannot be bound; the message names it.
     pub fn bind(public: &str, admin: Option<&str>) -> io::Result<Self> {
-        Ok(Self { public: bind(public)?, admin: admin.map(bind).transpose()? })
+        Ok(Self { public: bind_listener(public)?, admin: admin.map(bind_listener).transpose()? })
     }
 
     /// The local addresses with their real ports: the public one first, then the admin one.
@@ -45,7 +45,11 @@ impl Listeners {
     }
 }
 
-fn bind(address: &str) -> io::Result<TcpListener> {
+/// Binds one address. Must be called inside a Tokio runtime.
+///
+/// # Errors
+/// The address cannot be bound; the message names it.
+pub fn bind_listener(address: &str) -> io::Result<TcpListener> {
     let with_address = |error: io::Error| io::Error::new(error.kind(), format!("{address}: {error}"));
     let mut last = io::Error::new(io::ErrorKind::AddrNotAvailable, "the name resolves to no address");
     for candidate in address.to_socket_addrs().map_err(with_address)? {
