@@ -290,7 +290,8 @@ pub(super) fn is_secret(key: &str) -> bool {
 fn read_secret(key: &str, path: &str) -> Result<String, String> {
     let read =
         std::fs::read_to_string(path).map_err(|error| format!("{key} = {path}: the file cannot be read: {error}"))?;
-    Ok(read.strip_suffix('\n').unwrap_or(&read).trim_end_matches('\r').to_owned())
+    let secret = read.strip_suffix('\n').unwrap_or(&read).trim_end_matches('\r');
+    if secret.is_empty() { Err(format!("{key} = {path}: the file is empty")) } else { Ok(secret.to_owned()) }
 }
 
 /// The secret that `KEY_file` reads; keys of event types are in capitals, and those of the environment in lower case.
@@ -348,6 +349,7 @@ mod tests {
     #[test]
     fn a_secret_is_set_in_one_form_in_all_layers_together() {
         let secret = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(secret.path(), "of-a-file").expect("written");
         let path = secret.path().to_str().expect("text");
         let by_file = format!("auth.hs256_secret_file = \"{path}\"");
         let topic = ("POSTHASTE__TOPICS__T__CONSUMER_URL_FILE", path);

@@ -14,9 +14,10 @@ Without any configuration posthaste runs embedded in `./data`. Three layers set 
 3. the environment: the key in capitals, `POSTHASTE__` in front, two underscores between the parts. `outbox.publisher.max_in_flight` is
    `POSTHASTE__OUTBOX__PUBLISHER__MAX_IN_FLIGHT`.
 
-Before anything starts, the service reports all mistakes of all layers together and exits with code 78. An unknown key is a mistake; the report
-names the most similar known key. `posthaste config print` checks in the same way, except that it needs no key to verify tokens with, prints every
-key with its value and origin, and masks secrets. `posthaste config schema` prints a JSON Schema of the file for editors.
+Before anything starts, the service reports all mistakes together and exits with code 78. A value that a later layer replaces is not checked. An
+unknown key is a mistake in every layer; the report names the most similar known key. `posthaste config print` checks in the same way, except that it
+needs no key to verify tokens with, prints every key with its value and origin, and masks secrets. `posthaste config schema` prints a JSON Schema of
+the file for editors.
 
 ```sh
 posthaste config print | grep '^outbox\.'

@@ -121,16 +121,24 @@ fn console_token(config: &Config, format: Format) -> Result<Option<String>, Fail
 /// The configuration of a service, which needs a key. All its mistakes are one report.
 fn load(file: Option<&Path>, environment: &Environment, dev: bool) -> Result<Config, ConfigErrors> {
     let mut draft = posthaste::check_config(file, environment);
-    choose_key(&mut draft, dev);
+    let file_was_read = !file.is_some_and(|file| is_unread(file, &draft.mistakes));
+    choose_key(&mut draft, dev, file_was_read);
     draft.into_valid()
 }
 
-/// With `--dev`, the development secret is used where no key is configured; without, it is refused.
-fn choose_key(draft: &mut ConfigDraft, dev: bool) {
+/// Whether a mistake is that the file could not be read: the only kind that begins with its name.
+fn is_unread(file: &Path, ConfigErrors(mistakes): &ConfigErrors) -> bool {
+    let name = format!("{}: ", file.display());
+    mistakes.iter().any(|mistake| mistake.starts_with(&name))
+}
+
+/// With `--dev`, the development secret is used where no key is configured; without, it is refused. A file that was not read may have a key.
+fn choose_key(draft: &mut ConfigDraft, dev: bool, file_was_read: bool) {
     let auth = &mut draft.config.auth;
     match auth.source() {
         None if dev => auth.set_secret(DEVELOPMENT_SECRET),
-        None => draft.add_error("auth.", NO_TOKEN_KEY),
+        None if file_was_read => draft.add_error("auth.", NO_TOKEN_KEY),
+        None => {}
         Some(_) if !dev && accepts_development_secret(&draft.config) => {
             draft.add_error("auth.hs256_secret:", DEVELOPMENT_SECRET_REFUSED)
         }
@@ -256,6 +264,17 @@ impl Signals {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_that_cannot_be_read_is_one_mistake() {
+        let missing = Path::new("/no/such.toml");
+
+        let ConfigErrors(mistakes) = load(Some(missing), &Environment::default(), false).expect_err("no file");
+        let ConfigErrors(without_file) = load(None, &Environment::default(), false).expect_err("no key");
+
+        assert!(mistakes.len() == 1 && mistakes[0].starts_with("/no/such.toml: "), "{mistakes:?}");
+        assert_eq!(without_file, [NO_TOKEN_KEY]);
+    }
 
     #[test]
     fn a_late_stop_is_a_failure_and_keeps_the_code_of_a_root_that_gave_up() {
