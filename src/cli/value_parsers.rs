@@ -47,6 +47,11 @@ pub(super) fn event_id(text: &str) -> Result<EventId, String> {
     EventId::parse(text).ok_or_else(|| "an event id is a hyphenated UUID".to_owned())
 }
 
+/// The limit of a list or a redrive: with 0, a command would report that there is nothing.
+pub(super) fn at_least_one() -> impl TypedValueParser<Value = u32> {
+    clap::value_parser!(u32).range(1..)
+}
+
 /// A duration of at least one second: the shortest useful measurement or token lifetime.
 pub(super) fn a_second_or_more(text: &str) -> Result<Duration, String> {
     let duration = units::duration(text)?;

@@ -11,7 +11,7 @@ use super::super::output::screen::Screen;
 use super::super::output::table::{TableCell, TableColumn, table, table_row};
 use super::super::output::{print_line, print_message};
 use super::super::runtime::block_on;
-use super::super::value_parsers::{operator_action, row_id};
+use super::super::value_parsers::{at_least_one, operator_action, row_id};
 
 const COLUMNS: [TableColumn; 6] = [
     TableColumn::number("ID").rank(2),
@@ -37,7 +37,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "ID")]
     after: Option<AuditId>,
     /// Maximum number of entries; stderr names the entry to continue after.
-    #[arg(short = 'n', long, default_value_t = 100)]
+    #[arg(short = 'n', long, default_value_t = 100, value_parser = at_least_one())]
     limit: u32,
     #[command(flatten)]
     output: OutputArguments,

@@ -15,7 +15,7 @@ use super::super::confirm::RedriveOptions;
 use super::super::failure::Failure;
 use super::super::output::format::OutputArguments;
 use super::super::runtime::block_on;
-use super::super::value_parsers::failure_type;
+use super::super::value_parsers::{at_least_one, failure_type};
 
 #[derive(Subcommand)]
 pub(crate) enum Verb {
@@ -29,7 +29,7 @@ pub(crate) enum Verb {
         #[arg(long)]
         redriven: Option<bool>,
         /// Maximum number of dead letters; stderr names the dead letter to continue after.
-        #[arg(short = 'n', long, default_value_t = 100)]
+        #[arg(short = 'n', long, default_value_t = 100, value_parser = at_least_one())]
         limit: u32,
         #[command(flatten)]
         output: OutputArguments,
@@ -58,7 +58,7 @@ pub(crate) enum Verb {
         #[command(flatten)]
         filter: FilterArguments,
         /// Maximum number of dead letters.
-        #[arg(short = 'n', long, default_value_t = 1_000)]
+        #[arg(short = 'n', long, default_value_t = 1_000, value_parser = at_least_one())]
         limit: u32,
         /// The reason; kept with the dead letter, and printed by `dlt show` and `dlt list --json`.
         #[arg(long, default_value = "")]

@@ -16,7 +16,7 @@ use posthaste::Config;
 use super::super::failure::Failure;
 use super::super::output::format::OutputArguments;
 use super::super::runtime::block_on;
-use super::super::value_parsers::{event_key, event_type, failure_type, row_id, status};
+use super::super::value_parsers::{at_least_one, event_key, event_type, failure_type, row_id, status};
 
 #[derive(Subcommand)]
 pub(crate) enum Verb {
@@ -38,7 +38,7 @@ pub(crate) enum Verb {
         #[arg(long, value_parser = row_id)]
         after: Option<RowId>,
         /// Maximum number of rows; stderr names the row to continue after.
-        #[arg(short = 'n', long, default_value_t = 100)]
+        #[arg(short = 'n', long, default_value_t = 100, value_parser = at_least_one())]
         limit: u32,
         #[command(flatten)]
         output: OutputArguments,

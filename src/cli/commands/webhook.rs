@@ -16,6 +16,7 @@ use super::super::output::screen::Screen;
 use super::super::output::{counted, print_line, print_message};
 use super::super::running_service::{RunningService, ServiceArguments};
 use super::super::runtime::block_on;
+use super::super::value_parsers::at_least_one;
 use super::dlt::{cursor, position};
 use redrive::WebhookRedrive;
 use tables::{dead_letters_table, deliveries_table, text, webhooks_table};
@@ -138,7 +139,7 @@ pub(crate) enum Verb {
         #[arg(long, value_name = "PARTITION/OFFSET", value_parser = cursor)]
         after: Option<DeadLetterCursor>,
         /// Most dead letters, at most 500.
-        #[arg(short = 'n', long, default_value_t = 100)]
+        #[arg(short = 'n', long, default_value_t = 100, value_parser = at_least_one())]
         limit: u32,
         #[command(flatten)]
         common: Common,
@@ -154,7 +155,7 @@ pub(crate) enum Verb {
         #[arg(long)]
         dry_run: bool,
         /// Most dead letters that are delivered again.
-        #[arg(short = 'n', long, default_value_t = 1_000)]
+        #[arg(short = 'n', long, default_value_t = 1_000, value_parser = at_least_one())]
         limit: u32,
         /// The reason; kept in the ledger of redrives.
         #[arg(long, default_value = "")]

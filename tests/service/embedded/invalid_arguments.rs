@@ -8,7 +8,7 @@ const UNKNOWN_ID: &str = "0197a1f0-0000-7000-8000-00000000000a";
 #[test]
 fn an_invalid_argument_is_refused_with_the_valid_ones() {
     let backend = Backend::new();
-    let cases: [(&[&str], &[&str]); 17] = [
+    let cases: [(&[&str], &[&str]); 23] = [
         (&["outbox", "why"], &["ID|KEY|EVENT", "--key", "--event"]),
         (&["outbox", "why", ""], &["must not be empty"]),
         (&["outbox", "list", "--status", "PARK"], &["PENDING", "IN_FLIGHT", "FAILED", "PARKED", "SENT"]),
@@ -26,6 +26,12 @@ fn an_invalid_argument_is_refused_with_the_valid_ones() {
         (&["bench", "relay", "--keys", "0"], &["1..="]),
         (&["bench", "relay", "--rounds", "0"], &["1..="]),
         (&["demo", "--orders", "0"], &["1..="]),
+        (&["outbox", "list", "-n", "0"], &["1..="]),
+        (&["outbox", "redrive", "-n", "0"], &["1..="]),
+        (&["audit", "-n", "0"], &["1..="]),
+        (&["dlt", "list", "-n", "0"], &["1..="]),
+        (&["topic", "tail", "order.events", "-n", "0"], &["1.."]),
+        (&["webhook", "dead-letters", UNKNOWN_ID, "-n", "0"], &["1..="]),
     ];
     for (arguments, expected) in cases {
         let (code, stdout, stderr) = run(&backend, arguments);

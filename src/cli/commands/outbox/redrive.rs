@@ -13,7 +13,7 @@ use super::super::super::operator::operator;
 use super::super::super::output::progress::progress_bar;
 use super::super::super::output::screen::Screen;
 use super::super::super::output::{counted, print_line, print_message};
-use super::super::super::value_parsers::{event_key, event_type, failure_type};
+use super::super::super::value_parsers::{at_least_one, event_key, event_type, failure_type};
 use super::rows::rows_table;
 
 /// Rows that a dry run lists.
@@ -34,7 +34,7 @@ pub(crate) struct RedriveArguments {
     #[arg(long, value_parser = duration)]
     older_than: Option<Duration>,
     /// Maximum number of rows.
-    #[arg(short = 'n', long, default_value_t = 1_000)]
+    #[arg(short = 'n', long, default_value_t = 1_000, value_parser = at_least_one())]
     limit: u32,
     /// The reason; kept in the audit table, which `posthaste audit` lists.
     #[arg(long, default_value = "")]

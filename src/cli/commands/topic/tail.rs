@@ -44,7 +44,7 @@ pub(crate) struct Arguments {
     #[arg(short, long)]
     key: Option<String>,
     /// Stop after this many records.
-    #[arg(short = 'n', long)]
+    #[arg(short = 'n', long, value_parser = clap::value_parser!(u64).range(1..))]
     limit: Option<u64>,
     /// Keep running and print new records, also when the service restarts. The default on a terminal, where the output is not JSON.
     #[arg(short, long)]
@@ -123,6 +123,10 @@ pub(super) async fn tail(
         let names = if names.is_empty() { "none yet".to_owned() } else { names.join(", ") };
         return Err(Failure::new(format!("there is no topic {name}; there are: {names}")));
     };
+    if let Some((unknown, _)) = arguments.after.iter().find(|(of, _)| *of as usize >= view.partitions.len()) {
+        let count = view.partitions.len();
+        return Err(Failure::new(format!("{name} has no partition {unknown}: it has {count}, numbered from 0")));
+    }
     let millis = |age: Duration| i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
     let oldest = arguments.since.map(|age| Timestamp::from_millis(now.millis().saturating_sub(millis(age))));
     let mut selection = RecordSelection { key: arguments.key.clone(), oldest, left: arguments.limit };
@@ -277,6 +281,16 @@ mod tests {
         assert!(matches!(tail(&topic, &orders, Timestamp::from_millis(0), &arguments).await, Ok(0)));
 
         assert_eq!(topic.0.load(Relaxed), 11, "one read reached the end");
+    }
+
+    #[tokio::test]
+    async fn a_start_in_a_partition_that_does_not_exist_is_refused() {
+        let (topic, orders) = (GrowingTopic(AtomicU64::new(10)), OrderTopic::new("order.events"));
+        let arguments = parsed(&["--after", "0/3", "--after", "1/7"]);
+
+        let refused = tail(&topic, &orders, Timestamp::from_millis(0), &arguments).await.expect_err("no partition 1");
+
+        assert_eq!(refused.message, "order.events has no partition 1: it has 1, numbered from 0");
     }
 
     #[derive(Parser)]

@@ -43,7 +43,6 @@ impl WebhookRedrive {
 
     /// The body of the next request.
     pub(super) fn request(&self) -> Value {
-        // The service refuses 0 with its own message.
         let limit = self.limit.saturating_sub(self.matched).min(PAGE);
         json!({"dryRun": self.dry_run, "limit": limit, "reason": self.reason, "after": self.next})
     }
