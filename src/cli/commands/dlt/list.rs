@@ -21,8 +21,8 @@ const COLUMNS: [TableColumn; 7] = [
     TableColumn::text("TYPE").rank(3),
     TableColumn::text("KEY"),
     TableColumn::text("FAILURE TYPE").rank(4),
-    TableColumn::prose("REASON").rank(1),
-    TableColumn::prose("REDRIVEN").rank(2),
+    TableColumn::prose("REASON").rank(2),
+    TableColumn::prose("REDRIVEN").rank(1),
 ];
 
 pub(super) async fn list(
@@ -111,4 +111,22 @@ pub(super) fn print_dead_letter(dead_letter: &DeadLetter, orders: &OrderTopic, j
 
 pub(super) fn not_found(error: QueryError, position: DeadLetterPosition, topic: &str) -> Failure {
     Failure::querying(error, format!("dead letter {position} of {topic}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn eighty_columns_show_who_sent_a_dead_letter_back() {
+        let cells =
+            ["0/17", "", "ORDER_CREATED", &"k".repeat(36), "NETWORK", "the endpoint answers 503", "by olga at noon"];
+        let screen = Screen { width: Some(80), colour: false };
+
+        let text = table(&COLUMNS, &[cells.iter().map(TableCell::from).collect()], screen);
+
+        let header = text.lines().next().unwrap_or_default();
+        assert!(header.contains("KEY") && header.contains("REDRIVEN"), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    }
 }

@@ -71,7 +71,7 @@ fn facts(diagnosis: &RowDiagnosis, now: Timestamp) -> Facts {
     let owner = owner.as_ref().map_or("owned by no instance".to_owned(), |owner| format!("owned by {owner}"));
     facts.add("partition", format!("{}, {owner}", row.partition));
     facts.add("created", at(row.created_at));
-    facts.add_some("retry count", Some(row.retry_count).filter(|count| *count > 0));
+    facts.add_some("attempts", Some(row.retry_count).filter(|count| *count > 0));
     facts.add_some("last attempt", row.last_attempt_at.map(at));
     facts.add_some("next attempt", row.next_attempt_at.map(at));
     let failure = row.failure_type.map(|failure| failure.as_str());
@@ -157,7 +157,7 @@ mod tests {
                key                  {KEY}\n  \
                partition            7, owned by no instance\n  \
                created              1970-01-01T00:00:01.000Z (5 min 1 s ago)\n  \
-               retry count          12\n  \
+               attempts             12\n  \
                last attempt         1970-01-01T00:00:02.000Z (5 min ago)\n  \
                failure type         NETWORK\n  \
                last failure reason  connection refused\n\

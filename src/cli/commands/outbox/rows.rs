@@ -15,7 +15,7 @@ const ROW_COLUMNS: [TableColumn; 8] = [
     TableColumn::text("TYPE").rank(2),
     TableColumn::text("KEY"),
     TableColumn::number("PARTITION").rank(5),
-    TableColumn::number("RETRY COUNT").rank(4),
+    TableColumn::number("ATTEMPTS").rank(4),
     TableColumn::text("NEXT ATTEMPT AT").rank(3),
     TableColumn::prose("LAST FAILURE REASON").rank(1),
 ];
@@ -140,12 +140,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_of_the_table_of_rows_are_named_as_in_json() {
+    fn a_row_is_a_line_with_its_attempts_and_its_last_failure() {
         let text = rows_table(&[parked_row()], Screen::PIPE);
 
         let expected = format!(
-            "ID  STATUS  TYPE           KEY{}  PARTITION  RETRY COUNT  NEXT ATTEMPT AT  LAST FAILURE REASON\n \
-              6  PARKED  ORDER_CREATED  {KEY}          7           12                   connection refused",
+            "ID  STATUS  TYPE           KEY{}  PARTITION  ATTEMPTS  NEXT ATTEMPT AT  LAST FAILURE REASON\n \
+              6  PARKED  ORDER_CREATED  {KEY}          7        12                   connection refused",
             " ".repeat(33)
         );
         assert_eq!(text, expected);
