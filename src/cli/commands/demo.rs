@@ -53,7 +53,7 @@ pub(crate) fn demo(mut config: Config, file: Option<&Path>, arguments: &Argument
         let demo = Demo::new(&config, file, commands_can_mint, &service, begun)?;
         let is_interrupted = tokio::select! {
             // Dropping a show loses nothing: the service goes on with the orders that it has placed.
-            shown = demo.show(&service, arguments.orders) => shown.map(|()| false)?,
+            shown = demo.show(&service, arguments) => shown.map(|()| false)?,
             () = signals.next() => true,
         };
         if arguments.once || is_interrupted {
@@ -138,16 +138,17 @@ impl<'a> Demo<'a> {
         Ok(Self { config, file, commands_can_mint, client: AdminClient::new(&base), base, user, admin, begun })
     }
 
-    async fn show(&self, service: &Service, orders: u32) -> Result<(), Failure> {
+    async fn show(&self, service: &Service, arguments: &Arguments) -> Result<(), Failure> {
         let path = &self.config.store.path;
         let folder = path.canonicalize().unwrap_or_else(|_| path.clone());
         let (base, elapsed) = (&self.base, self.begun.elapsed().as_millis());
         print_line(&format!("posthaste runs at {base} after {elapsed} ms,\nembedded in {}", folder.display()))?;
-        for number in 1..=orders {
+        for number in 1..=arguments.orders {
             self.place_order(number).await?;
         }
         self.kill_actor(service).await?;
-        self.print_next_steps()
+        // The next steps need the service, which ends with --once.
+        if arguments.once { Ok(()) } else { self.print_next_steps() }
     }
 
     /// Places one order and follows its event from the outbox to the consumer.
