@@ -223,7 +223,7 @@ pub enum InjectedFault {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InjectError {
     /// The configuration has `fault_injection.enabled` = false.
-    #[error("fault injection is not enabled")]
+    #[error("fault injection is not enabled (fault_injection.enabled)")]
     Disabled,
     /// The tree has no actor with this path.
     #[error("no such actor")]

@@ -23,7 +23,9 @@ pub(crate) fn sentence(e: &SupervisionEvent) -> String {
             format!("{who} failed more often than its supervisor allows{}: {}", budget(e), cause(e))
         }
         "supervisor_stopped" => format!("{who} stopped ({})", cause(e)),
-        "tree_stopped" => format!("the supervision tree stopped after {} ms ({})", number("elapsed_ms"), cause(e)),
+        "tree_stopped" => {
+            format!("the supervision tree stopped after running for {} ms ({})", number("elapsed_ms"), cause(e))
+        }
         "child_added" => format!("{who} was added to the supervisor {}", e.supervisor),
         "child_removed" => format!("{who} was removed from the supervisor {}", e.supervisor),
         "fault_injected" => {

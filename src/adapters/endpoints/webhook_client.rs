@@ -58,12 +58,16 @@ impl HttpWebhookClient {
     }
 
     fn parse(&self, url: &str) -> Result<Uri, String> {
-        let (schemes, form): (&[&str], _) = match self.addresses {
-            AddressPolicy::PublicOnly => (&["https"], "an https URL"),
-            AddressPolicy::Any => (&["https", "http"], "an http or https URL"),
+        let form = match self.addresses {
+            AddressPolicy::PublicOnly => "an https URL",
+            AddressPolicy::Any => "an http or https URL",
         };
-        let uri = url.parse().ok().filter(|uri| is_endpoint_url(uri, schemes));
-        uri.ok_or_else(|| format!("must be {form} such as https://host/path, without user name and password"))
+        let uri: Option<Uri> = url.parse().ok().filter(|uri| is_endpoint_url(uri, &["https", "http"]));
+        match uri {
+            Some(uri) if self.addresses == AddressPolicy::Any || is_endpoint_url(&uri, &["https"]) => Ok(uri),
+            Some(_) => Err(format!("must be {form}; webhooks.private_addresses permits http")),
+            None => Err(format!("must be {form} such as https://host/path, without user name and password")),
+        }
     }
 }
 

@@ -93,14 +93,13 @@ pub(crate) struct FaultInjectionBody {
         (status = 404, description = "No such actor or action, or fault injection is not enabled", body = ProblemBody<'_>,
          content_type = "application/problem+json")))]
 pub(crate) async fn inject(context: RequestContext) -> RouteResult {
-    let unknown = || Problem::not_found("no such actor or action, or fault injection is not enabled");
     let action = context.path_parameter("action");
-    let fault = fault(action).ok_or_else(unknown)?;
+    let fault = fault(action).ok_or_else(|| Problem::not_found("no such action"))?;
     // Generated clients percent-encode the slashes of a path parameter.
     let path =
         format!("/{}", context.path_parameter("path").replace("%2F", "/").replace("%2f", "/").trim_start_matches('/'));
     let operator = context.identity()?.subject.as_str();
-    context.state.dispatch.inject(&path, fault, operator).map_err(|_| unknown())?;
+    context.state.dispatch.inject(&path, fault, operator).map_err(|error| Problem::not_found(error.to_string()))?;
     Ok(json_response(StatusCode::ACCEPTED, &FaultInjectionBody { action: action.to_owned(), path }))
 }
 

@@ -23,7 +23,10 @@ fn a_damaged_file_is_reported_and_not_changed() {
     let (code, _, stderr) = finish(&mut command(&backend, &["serve"]));
 
     assert_eq!(code, 1);
-    assert!(stderr.contains(&name) && stderr.contains("damaged"), "{stderr}");
+    assert!(
+        stderr.contains(&name) && stderr.contains("damaged") && stderr.contains("restore it from a copy"),
+        "{stderr}"
+    );
     assert_eq!(std::fs::read(backend.data_folder().join(&name)).expect("read"), garbage, "the file is unchanged");
 }
 
@@ -36,6 +39,7 @@ fn a_file_in_place_of_the_data_folder_is_reported() {
 
     assert_eq!(code, 1);
     assert!(stderr.contains(&backend.data_folder().display().to_string()), "{stderr}");
+    assert!(stderr.contains("store.path must be a folder"), "{stderr}");
 }
 
 #[test]

@@ -19,7 +19,7 @@ pub enum OpenError {
         address: String,
     },
     /// The folder or a file in it is not writable, or the path is not a folder.
-    #[error("{path} cannot be written: {reason}", path = path.display())]
+    #[error("{path} cannot be written: {reason}; store.path must be a folder that the user of this process may write", path = path.display())]
     NotWritable {
         /// File or folder with the problem.
         path: PathBuf,
@@ -35,7 +35,10 @@ pub enum OpenError {
         reason: String,
     },
     /// The file is not a posthaste database, or is damaged. It was not changed: restore it from a copy, or move it away.
-    #[error("{path} is damaged or not a posthaste store, and was left as it is: {reason}", path = path.display())]
+    #[error(
+        "{path} is damaged or not a posthaste store, and was left as it is: {reason}; restore it from a copy, or move it away to begin anew",
+        path = path.display()
+    )]
     Damaged {
         /// File or folder with the problem.
         path: PathBuf,

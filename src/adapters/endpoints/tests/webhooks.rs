@@ -60,6 +60,7 @@ async fn private_address_is_not_connected_also_behind_a_name() {
     assert_eq!(server.connections(), 0);
     let error = client.post(&format!("http://{}/hooks", server.address), event()).await.unwrap_err();
     assert_eq!(error.failure_type, FailureType::Validation, "{error}");
+    assert!(error.reason.contains("must be an https URL; webhooks.private_addresses permits http"), "{error}");
 }
 
 #[tokio::test]

@@ -71,11 +71,10 @@ fn search(wanted: &str, total: u64, troubled: u64) -> Markup {
 
 pub(crate) async fn inject(context: RequestContext) -> RouteResult {
     let form = form::read(&context.body)?;
-    let unknown = || Problem::not_found("no such actor or action, or fault injection is not enabled");
     let (path, action) = (form.non_empty("path")?.unwrap_or_default(), form.non_empty("action")?.unwrap_or_default());
-    let kind = fault(action).ok_or_else(unknown)?;
+    let kind = fault(action).ok_or_else(|| Problem::not_found("no such action"))?;
     let operator = context.identity()?.subject.as_str();
-    context.state.dispatch.inject(path, kind, operator).map_err(|_| unknown())?;
+    context.state.dispatch.inject(path, kind, operator).map_err(|error| Problem::not_found(error.to_string()))?;
     log_operator_action(&context.state, operator, action, path, "a drill");
     Ok(layout::see_other_with_note(&context, "/console/actors", format!("{path}: {action} was injected.")))
 }

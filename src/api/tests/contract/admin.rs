@@ -62,15 +62,22 @@ async fn faults_are_injected_by_unencoded_path_when_they_are_enabled() {
         202,
         "as generated clients encode it"
     );
-    for unknown in ["relay/partition-worker-99/panic", "consumer-0/kill", "consumer-0", "relay/consumer-0/panic"] {
-        server.send(inject(unknown)).await.problem(404, "NOT_FOUND");
+    let unknown = [
+        ("relay/partition-worker-99/panic", "no such actor"),
+        ("relay/consumer-0/panic", "no such actor"),
+        ("consumer-0/kill", "no such action"),
+    ];
+    for (path, reason) in unknown {
+        assert_eq!(server.send(inject(path)).await.problem(404, "NOT_FOUND")["message"], reason);
     }
+    server.send(inject("consumer-0")).await.problem(404, "NOT_FOUND");
     let faults = server.dispatch.faults.lock().clone();
     assert_eq!(faults[0], ("/relay/partition-worker-7".to_owned(), InjectedFault::Panic, "root".to_owned()));
     assert_eq!(faults.len(), 6);
 
     let safe = TestServer::with_config(TestConfig { faults_enabled: false, ..TestConfig::default() });
-    safe.send(inject("consumer-0/panic")).await.problem(404, "NOT_FOUND");
+    let refused = safe.send(inject("consumer-0/panic")).await.problem(404, "NOT_FOUND");
+    assert_eq!(refused["message"], "fault injection is not enabled (fault_injection.enabled)");
 }
 
 #[actix_web::test]
