@@ -49,7 +49,8 @@ pub(crate) fn header_table(headers: &RecordHeaders) -> Markup {
     }
 }
 
-/// The number in a header of Spring Kafka, which writes partition, offset and timestamp as big-endian bytes.
+/// The number in a header of Spring Kafka, which writes partition, offset and timestamp as big-endian bytes. The timestamps of its retry topics
+/// have as many bytes as they need.
 fn number(name: &str, value: &[u8]) -> Option<i64> {
     if !name.starts_with("kafka_original-") && !name.starts_with("retry_topic-") {
         return None;
@@ -57,6 +58,10 @@ fn number(name: &str, value: &[u8]) -> Option<i64> {
     match value.len() {
         4 => value.try_into().ok().map(i32::from_be_bytes).map(i64::from),
         8 => value.try_into().ok().map(i64::from_be_bytes),
+        1..8 if name.ends_with("-timestamp") => {
+            let sign = if value[0] < 0x80 { 0 } else { -1 };
+            Some(value.iter().fold(sign, |number, byte| number << 8 | i64::from(*byte)))
+        }
         _ => None,
     }
 }
@@ -94,6 +99,12 @@ mod tests {
     fn numbers_of_spring_headers_are_decoded() {
         assert_eq!(number("kafka_original-offset", &42_i64.to_be_bytes()), Some(42));
         assert_eq!(number("kafka_original-partition", &7_i32.to_be_bytes()), Some(7));
+        assert_eq!(
+            number("retry_topic-original-timestamp", &1_785_000_000_000_i64.to_be_bytes()[2..]),
+            Some(1_785_000_000_000)
+        );
+        assert_eq!(number("retry_topic-backoff-timestamp", &[0xff]), Some(-1));
+        assert_eq!(number("retry_topic-original-topic", b"orders"), None);
         assert_eq!(number("ce_id", b"abcd"), None);
     }
 
