@@ -57,6 +57,7 @@ impl Dispatch for Dispatcher {
             state: row.state.as_str(),
             generation: row.generation,
             restarts: row.restarts,
+            uptime: row.uptime,
             mailbox_depth: row.mailbox_depth,
             mailbox_capacity: row.mailbox_capacity,
             last_exit: row.last_exit,

@@ -177,6 +177,8 @@ pub struct ActorView {
     pub generation: u64,
     /// Number of restarts by the supervisor.
     pub restarts: u64,
+    /// Time since its last start; `None` while it does not run.
+    pub uptime: Option<Duration>,
     /// Number of messages queued or in progress.
     pub mailbox_depth: usize,
     /// Upper limit of `mailbox_depth`.

@@ -26,6 +26,8 @@ pub(crate) struct RegistryEntry {
     pub(crate) state: ActorState,
     pub(crate) generation: u64,
     pub(crate) restarts: u64,
+    /// When the latest incarnation started.
+    pub(crate) started_at: Option<Instant>,
     pub(crate) last_exit: Option<String>,
     pub(crate) saturated: bool,
     /// When the last `message_unhandled` event of each reason was published.
@@ -44,6 +46,7 @@ impl RegistryEntry {
             state: ActorState::Restarting,
             generation: 0,
             restarts: 0,
+            started_at: None,
             last_exit: None,
             saturated: false,
             unhandled_at: [None; 3],
@@ -80,6 +83,7 @@ impl RegistryEntry {
             state: self.public_state(),
             generation: self.generation,
             restarts: self.restarts,
+            uptime: self.started_at.filter(|_| self.state == ActorState::Running).map(|at| at.elapsed()),
             mailbox_depth: mailbox.outstanding(),
             mailbox_capacity: mailbox.capacity,
             last_exit: self.last_exit.clone(),

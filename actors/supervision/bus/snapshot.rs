@@ -1,6 +1,7 @@
 //! The snapshot of one actor, its state, and the order of paths in a snapshot of the tree.
 
 use std::cmp::Ordering;
+use std::time::Duration;
 
 /// Whether an actor handles messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +41,8 @@ pub struct ActorSnapshot {
     pub generation: u64,
     /// How many incarnations started after the first.
     pub restarts: u64,
+    /// Time since the present incarnation started. None while none runs.
+    pub uptime: Option<Duration>,
     /// Messages that are queued or in flight.
     pub mailbox_depth: usize,
     /// The most messages that may be outstanding.

@@ -45,7 +45,7 @@ impl Supervisor {
         let last_exit = child.last_exit;
         let first = generation == 1;
         self.update_entry(&self.children[index].path, |entry| {
-            (entry.state, entry.generation) = (ActorState::Running, generation);
+            (entry.state, entry.generation, entry.started_at) = (ActorState::Running, generation, Some(now));
             entry.restarts += u64::from(!first);
         });
         let mut event = match first {

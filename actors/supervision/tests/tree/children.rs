@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::SeqCst;
 
-use supervision::{ActorState, AskError, ChildError, Restart, RootSupervisor, Strategy, SupervisorSpec};
+use supervision::{ActorSnapshot, ActorState, AskError, ChildError, Restart, RootSupervisor, Strategy, SupervisorSpec};
 
 use crate::fixture::{
     Behavior, EventReader, FIVE_SECONDS, ONE_HOUR, Ping, Slow, WorkerEnv, bus_without_jitter, generations, ms,
@@ -99,12 +99,15 @@ virtual_time_test!(added_children_restart_with_their_supervisor, {
     bus.start_child("workers", spec_1).unwrap();
     bus.start_child("workers", spec_2).unwrap();
     events.wait_for("child_started", "/relay/worker-2").await;
+    tokio::time::sleep(FIVE_SECONDS).await;
+    assert!(bus.snapshot().iter().all(|actor| actor.uptime >= Some(FIVE_SECONDS)));
 
     bus.panic("/relay/publisher", "test").unwrap();
 
     events.wait_for("child_restarted", "/relay/worker-2").await;
     assert_eq!(generations(&[publisher, one, two]).await, [2, 2, 2]);
-    assert!(bus.snapshot().iter().all(|actor| actor.state == ActorState::Running));
+    let restarted = |actor: &ActorSnapshot| actor.uptime.is_some_and(|uptime| uptime < FIVE_SECONDS);
+    assert!(bus.snapshot().iter().all(|actor| actor.state == ActorState::Running && restarted(actor)));
     root.shutdown(FIVE_SECONDS).await;
 });
 

@@ -111,6 +111,7 @@ mod tests {
             state: "running",
             generation: 1,
             restarts: 0,
+            uptime: None,
             mailbox_depth: 0,
             mailbox_capacity: 1,
             last_exit: None,

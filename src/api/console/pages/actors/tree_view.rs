@@ -80,6 +80,7 @@ impl TreeView<'_> {
                             dt { "Last exit" } dd { (or_dash(actor.last_exit.as_deref())) }
                             dt { "Supervisor" } dd { (actor.supervisor) }
                             dt { "Restarts" } dd { (actor.restarts) }
+                            @if let Some(uptime) = actor.uptime { dt { "Runs for" } dd { (duration(uptime)) } }
                         }
                         p { a href=(events_of(&actor.path)) { "Events of this actor" } }
                         @if let Some(csrf) = self.csrf { (fault_buttons(csrf, &actor.path)) }

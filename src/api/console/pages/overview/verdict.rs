@@ -200,6 +200,7 @@ mod tests {
             state,
             generation: 1,
             restarts: 0,
+            uptime: None,
             mailbox_depth: 0,
             mailbox_capacity: 1,
             last_exit: None,

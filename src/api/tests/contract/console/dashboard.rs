@@ -79,7 +79,13 @@ async fn the_tree_shows_strategies_budgets_and_only_what_a_search_matches() {
     let server = TestServer::new();
     let browser = Browser::log_in(&server).await;
     let tree = browser.get("/console/actors").await.text();
-    for expected in ["rest_for_one", "1 of 5 restarts in 30 s", "partitions", "<span>generation 2</span>"] {
+    for expected in [
+        "rest_for_one",
+        "1 of 5 restarts in 30 s",
+        "partitions",
+        "<span>generation 2</span>",
+        "<dt>Runs for</dt><dd>2 min</dd>",
+    ] {
         assert!(tree.contains(expected), "{expected} is not in {tree}");
     }
     assert!(tree.find(">/relay</strong>") < tree.find(">partitions</strong>"), "a supervisor is above its children");

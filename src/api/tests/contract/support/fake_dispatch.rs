@@ -148,6 +148,7 @@ impl Dispatch for FakeDispatch {
             state: "running",
             generation: 2,
             restarts: 1,
+            uptime: Some(Duration::from_secs(125)),
             mailbox_depth: 0,
             mailbox_capacity: 16,
             last_exit: Some("panic".into()),
