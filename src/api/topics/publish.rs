@@ -18,7 +18,7 @@ use crate::request::context::RequestContext;
 use crate::request::headers::single_value;
 use crate::request::idempotency_key::idempotency_key;
 use crate::request::json;
-use crate::request::media_types::{is_encoded, is_json, is_unencoded};
+use crate::request::media_types::{is_json, is_unencoded};
 use crate::request::query::Query;
 use crate::request::response::{AsText, RouteResult, json_response};
 pub(crate) use json_event::EventsBody;
@@ -112,7 +112,12 @@ fn events(context: &RequestContext) -> Result<Vec<SubmittedEvent>, Problem> {
     let (headers, trace) = (context.headers(), context.trace());
     let content_type = single_value(headers, CONTENT_TYPE.as_str());
     let query = context.query();
-    if headers.contains_key("ce-specversion") && !is_encoded(headers) {
+    // The media type decides: a CloudEvent in structured mode may repeat its attributes in headers.
+    if CLOUD_EVENTS.iter().any(|media_type| is_unencoded(headers, media_type)) {
+        let topic = query_topic(&query)?;
+        return each(&context.body, |path, member| cloud_events::structured(path, member, &topic, trace.clone()));
+    }
+    if cloud_events::is_binary(headers) {
         let topic = query_topic(&query)?;
         return Ok(vec![cloud_events::binary(headers, content_type, &context.body, &topic, trace)?]);
     }
@@ -121,10 +126,6 @@ fn events(context: &RequestContext) -> Result<Vec<SubmittedEvent>, Problem> {
             return Err(Problem::field("topic", "is a member of each event in JSON, not a parameter of the query"));
         }
         return each(&context.body, |path, member| json_event::read(path, member, trace.clone()));
-    }
-    if CLOUD_EVENTS.iter().any(|media_type| is_unencoded(headers, media_type)) {
-        let topic = query_topic(&query)?;
-        return each(&context.body, |path, member| cloud_events::structured(path, member, &topic, trace.clone()));
     }
     let message = "the body must be application/json, application/cloudevents+json or application/cloudevents-batch+json \
                    without a content encoding, or a CloudEvent in binary mode (with the header ce-specversion)";

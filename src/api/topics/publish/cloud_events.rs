@@ -3,7 +3,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use actix_web::http::header::HeaderMap;
+use actix_web::http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use app::commands::publish_events::uuid_of_digest;
 use app::dispatch::SubmittedEvent;
 use app::port_types::TraceContext;
@@ -13,10 +13,13 @@ use sha2::{Digest, Sha256};
 use super::event_values;
 use crate::error::Problem;
 use crate::request::json::{JsonMember, JsonValue};
+use crate::request::media_types::is_encoded;
 use crate::request::trace_context;
 
 /// Prefix of the headers in which a record keeps the attributes of its CloudEvent that the relay does not write itself.
 const KEPT_PREFIX: &str = "x-ce-";
+/// How the media types of structured mode and of batches begin.
+const STRUCTURED: &str = "application/cloudevents";
 /// Attributes that become parts of the event.
 const CONSUMED: [&str; 6] = ["specversion", "type", "datacontenttype", "partitionkey", "traceparent", "tracestate"];
 
@@ -67,6 +70,16 @@ pub(super) fn structured(
         }
     };
     event(path, attributes, &payload, topic, trace)
+}
+
+/// Whether the request is an event in binary mode. A body of a structured media type is none, also of one that the service does not read.
+pub(super) fn is_binary(headers: &HeaderMap) -> bool {
+    let is_structured = |value: &HeaderValue| {
+        let start = value.as_bytes().trim_ascii_start().get(..STRUCTURED.len());
+        start.is_some_and(|start| start.eq_ignore_ascii_case(STRUCTURED.as_bytes()))
+    };
+    let structured = headers.get_all(CONTENT_TYPE).any(is_structured);
+    headers.contains_key("ce-specversion") && !structured && !is_encoded(headers)
 }
 
 /// An event in binary mode: attributes in `ce-` headers, the body is the data.

@@ -150,6 +150,31 @@ async fn a_cloud_event_in_structured_mode_is_published() {
     assert!(event.trace.is_some_and(|trace| trace.parent.ends_with("b7ad6b7169203331-01")));
 }
 
+#[actix_web::test]
+async fn attributes_in_headers_do_not_make_a_structured_cloud_event_a_binary_one() {
+    let server = TestServer::new();
+    let event = |id: &str| json!({"specversion": "1.0", "id": id, "source": "/shop", "type": "moved", "subject": "7", "data": 1});
+    let send = async |content_type: &'static str, body: Value| {
+        let headers =
+            [("ce-specversion", "1.0"), ("ce-id", "h"), ("ce-source", "/h"), ("ce-type", "h"), ("ce-subject", "h")];
+        let request = TestRequest::post().uri("/events?topic=customers").insert_header(publisher());
+        let request = headers.into_iter().fold(request, |request, header| request.insert_header(header));
+        server.send(request.insert_header((CONTENT_TYPE, content_type)).set_payload(body.to_string())).await
+    };
+
+    let one = send(CLOUD_EVENT, event("1")).await;
+    let batch = send("Application/CloudEvents-Batch+JSON; charset=utf-8", json!([event("1"), event("2")])).await;
+
+    assert_eq!((one.status, batch.status), (201, 201), "{} {}", one.text(), batch.text());
+    let published: Vec<_> =
+        server.dispatch.published.lock().iter().flat_map(|command| command.events.clone()).collect();
+    let facts = published.iter().map(|event| (event.key.to_string(), event.kind.to_string(), event.payload.to_vec()));
+    assert_eq!(facts.collect::<Vec<_>>(), vec![("7".to_owned(), "moved".to_owned(), b"1".to_vec()); 3]);
+    for unread in ["application/cloudevents+avro", "application/cloudevents+json; charset=latin1"] {
+        send(unread, event("1")).await.problem(415, "UNSUPPORTED_MEDIA_TYPE");
+    }
+}
+
 /// A CloudEvent in binary mode.
 fn binary_event(content_encoding: &'static str) -> TestRequest {
     let request = TestRequest::post().uri("/events?topic=customers").insert_header(publisher());
