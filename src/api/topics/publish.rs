@@ -1,4 +1,5 @@
 //! `POST /events`: other services put their events into the outbox.
+mod attribute_header;
 mod cloud_events;
 mod event_values;
 mod json_event;

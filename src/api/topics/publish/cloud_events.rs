@@ -10,7 +10,7 @@ use app::port_types::TraceContext;
 use domain::EventId;
 use sha2::{Digest, Sha256};
 
-use super::event_values;
+use super::{attribute_header, event_values};
 use crate::error::Problem;
 use crate::request::json::{JsonMember, JsonValue};
 use crate::request::media_types::is_encoded;
@@ -94,7 +94,7 @@ pub(super) fn binary(
     for (name, value) in headers {
         let Some(name) = name.as_str().strip_prefix("ce-") else { continue };
         let field = format!("ce-{name}");
-        let value = value.to_str().ok().and_then(percent_decoded);
+        let value = value.to_str().ok().and_then(attribute_header::decoded);
         let value =
             value.ok_or_else(|| Problem::field(&field, "must be printable ASCII, percent-encoded where it is not"))?;
         if attributes.insert(name.to_owned(), value).is_some() {
@@ -156,43 +156,9 @@ fn is_json(media_type: &str) -> bool {
     media_type.ends_with("/json") || media_type.ends_with("+json")
 }
 
-/// The value of a header whose other characters than printable ASCII are percent-encoded; `None` if the result is not UTF-8.
-fn percent_decoded(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [first, after @ ..] = rest {
-        let digits = after.get(..2).and_then(|digits| std::str::from_utf8(digits).ok());
-        match digits.filter(|_| *first == b'%').map(|digits| u8::from_str_radix(digits, 16)) {
-            Some(Ok(byte)) => {
-                bytes.push(byte);
-                rest = &after[2..];
-            }
-            _ => {
-                bytes.push(*first);
-                rest = after;
-            }
-        }
-    }
-    String::from_utf8(bytes).ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn values_of_headers_are_percent_decoded() {
-        let cases = [
-            ("a", Some("a")),
-            ("Euro%20%E2%82%AC", Some("Euro €")),
-            ("100%", Some("100%")),
-            ("%zz", Some("%zz")),
-            ("%ff", None),
-        ];
-        for (text, expected) in cases {
-            assert_eq!(percent_decoded(text).as_deref(), expected, "{text}");
-        }
-    }
 
     #[test]
     fn events_of_different_sources_with_one_id_are_different() {

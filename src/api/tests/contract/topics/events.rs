@@ -179,6 +179,7 @@ async fn attributes_in_headers_do_not_make_a_structured_cloud_event_a_binary_one
 fn binary_event(content_encoding: &'static str) -> TestRequest {
     let request = TestRequest::post().uri("/events?topic=customers").insert_header(publisher());
     let attributes = [
+        ("ce-colour", "\"dark \\\"blue\\\"\""),
         ("ce-specversion", "1.0"),
         ("ce-id", ID),
         ("ce-source", "/shop"),
@@ -208,6 +209,8 @@ async fn a_cloud_event_in_binary_mode_is_published() {
     assert_eq!((reply.status, reply.json()["events"][0]["eventId"].clone()), (201, json!(ID)), "{}", reply.text());
     let event = server.dispatch.published.lock()[0].events[0].clone();
     assert_eq!((event.key.to_string().as_str(), &*event.payload), ("Müller", &[0, 159][..]));
+    let headers: Value = serde_json::from_str(&event.headers.to_json().expect("headers")).expect("JSON");
+    assert_eq!(headers["x-ce-colour"], "dark \"blue\"", "a quoted string is unescaped");
 }
 
 #[actix_web::test]
