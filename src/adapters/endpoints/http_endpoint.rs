@@ -169,7 +169,7 @@ fn http_header((name, value): (&str, &[u8])) -> Option<(HeaderName, HeaderValue)
     let is_attribute = name.starts_with("ce_");
     let passed = is_attribute
         || ["content-type", "traceparent", "tracestate"].contains(&name)
-        || (name.starts_with("x-") && !is_of_proxies(name))
+        || (name.get(..2).is_some_and(|start| start.eq_ignore_ascii_case("x-")) && !is_of_proxies(name))
         || name.starts_with("webhook-");
     let name = passed.then(|| HeaderName::from_bytes(name.replace('_', "-").as_bytes()).ok())??;
     let encoded = is_attribute.then(|| percent_encode(value, ENCODED).to_string());

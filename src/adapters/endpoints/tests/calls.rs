@@ -10,7 +10,7 @@ use crate::test_server::{Reaction, TestServer};
 const ACCEPTED: Reaction = Reaction::Write("HTTP/1.1 202 Accepted\r\ncontent-length: 2\r\n\r\nok");
 
 fn event() -> EventRequest {
-    let headers: [(&str, &[u8]); 17] = [
+    let headers: [(&str, &[u8]); 19] = [
         ("ce_id", b"0197a1f0-0000-7000-8000-000000000001"),
         ("ce_type", b"ORDER_CREATED"),
         ("ce_source", b"/posthaste/eu~1?a=b&c"),
@@ -26,6 +26,8 @@ fn event() -> EventRequest {
         ("x-rewrite_url", b"/admin"),
         ("x-http-method-override", b"DELETE"),
         ("x-originator", b"shop"),
+        ("X-Tenant", b"blue"),
+        ("X-Forwarded-Host", b"evil"),
         ("x-bad", b"line\r\nfeed"),
         ("id", b"0197a1f0-0000-7000-8000-000000000001"),
     ];
@@ -63,6 +65,7 @@ async fn endpoint_receives_the_event_in_cloudevents_binary_mode() {
         "traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
         "x-sequence: 1",
         "x-originator: shop",
+        "x-tenant: blue",
     ] {
         assert!(lines.iter().any(|line| line == expected), "{expected} in {lines:?}");
     }

@@ -52,7 +52,8 @@ pub fn request(
     let whole = post_handler::request_with_whole_value;
     let of_record = if orders.has(message) { post_handler::request } else { whole };
     let mut request = of_record(&message.record);
-    request.attributes.retain(|name| name != WEBHOOK_HEADER && !name.starts_with("webhook-"));
+    // HTTP does not distinguish the case of names.
+    request.attributes.retain(|name| !name.eq_ignore_ascii_case(WEBHOOK_HEADER) && !name.starts_with("webhook-"));
     request.attributes.extend(signed_headers(webhook, message_id, &request.body, now));
     request
 }
