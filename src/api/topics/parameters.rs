@@ -50,7 +50,7 @@ pub(crate) fn topic_reads(context: &RequestContext) -> Result<Arc<TopicReads>, P
     context.state.topic_reads.clone().ok_or_else(Problem::topics_not_readable)
 }
 
-/// Where a request begins. `resume`, the header `Last-Event-ID`, takes precedence over `after`.
+/// Where a request begins. `resume`, a non-empty header `Last-Event-ID`, takes precedence over `after`.
 pub(crate) fn read_request(
     context: &RequestContext,
     query: &Query<'_>,

@@ -44,7 +44,7 @@ pub(crate) async fn read(context: RequestContext) -> RouteResult {
     query.reject_unknown(&["after", "group", "partitions", "limit", "wait"])?;
     let amount = ReadAmount::read(&query, limits)?;
     let events = accepts_event_stream(context.headers());
-    let resume = single_value(context.headers(), "last-event-id").filter(|_| events);
+    let resume = single_value(context.headers(), "last-event-id").filter(|id| events && !id.is_empty());
     let request = read_request(&context, &query, resume)?;
     let reads = topic_reads(&context)?;
     let Ok(permit) = Arc::clone(&context.state.readers).try_acquire_owned() else {

@@ -167,6 +167,21 @@ async fn a_wait_without_a_record_ends_in_time_and_is_bounded() {
 }
 
 #[actix_web::test]
+async fn empty_id_of_the_last_event_begins_as_none() {
+    let server = TestServer::new();
+    let app = init_service(App::new().configure(api::configure(Arc::clone(&server.state), Surface::Both))).await;
+    let request =
+        read("?after=0:7").insert_header(("accept", "text/event-stream")).insert_header(("last-event-id", ""));
+
+    let response = call_service(&app, request.to_request()).await;
+
+    assert_eq!(response.status(), 200);
+    let mut body = Box::pin(response.into_body());
+    let first = poll_fn(|cx| body.as_mut().poll_next(cx)).await.unwrap().unwrap();
+    assert_eq!(first, "retry: 2000\nid: 0:7,1:0\n\n");
+}
+
+#[actix_web::test]
 async fn an_event_stream_follows_the_topic_until_its_token_expires() {
     let server = TestServer::new();
     let app = init_service(App::new().configure(api::configure(Arc::clone(&server.state), Surface::Both))).await;
