@@ -194,9 +194,11 @@ pub(crate) fn is_about_orders(path: &str) -> bool {
     path == "/orders" || path.starts_with("/orders/")
 }
 
-/// The headers of responses about orders.
+/// The headers of responses about orders. A handler may have forbidden to store its response at all.
 pub(crate) fn add_private_headers(headers: &mut HeaderMap) {
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
+    if !headers.contains_key(CACHE_CONTROL) {
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
+    }
     headers.insert(VARY, HeaderValue::from_static("Authorization"));
 }
 

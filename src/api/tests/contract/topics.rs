@@ -60,6 +60,7 @@ async fn records_come_as_lines_with_the_cursor_behind_them() {
     let page = server.send(read("?limit=2")).await;
 
     assert_eq!(page.header("content-type"), "application/x-ndjson");
+    assert_eq!((page.header("cache-control"), page.header("vary")), ("no-store", "Authorization"));
     let lines: Vec<serde_json::Value> = page.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(
         lines[0],
