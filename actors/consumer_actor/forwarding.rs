@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use app::consume::chain::ATTEMPTS_MAX;
-use app::consume::forward::{DETOUR_STAGE_HEADER, Forward, forward_record};
+use app::consume::forward::{DETOUR_STAGE_HEADER, Forward, forward_record, without_earlier_failures};
 use app::consume::intake::IntakeFailure;
 use app::consume::spring_headers;
 use domain::Timestamp;
@@ -26,6 +26,22 @@ const BLOCKED_DOUBLINGS_MAX: u32 = 2;
 const DETOUR_STAGE_MAX: u32 = i32::MAX.unsigned_abs();
 
 impl GroupConsumer {
+    /// The messages of a poll as this group receives them. Those of other topics than its retry topics have no attempts, origin and due time: the
+    /// headers with such values are of another consumer, whose retry or dead-letter topic this group reads.
+    pub(super) fn received(&self, messages: Vec<ConsumerRecord>) -> Vec<ConsumerRecord> {
+        let received = |message: ConsumerRecord| match self.own_stage(&message) {
+            Some(_) => message,
+            None => without_earlier_failures(message),
+        };
+        messages.into_iter().map(received).collect()
+    }
+
+    /// The stage of the group's retry topic that a message is in; `None` for every other topic, also for one of a name that only ends like theirs.
+    fn own_stage(&self, message: &ConsumerRecord) -> Option<usize> {
+        let topic = &message.position.topic;
+        retry_stage(topic).filter(|_| base_topic(topic) == self.base)
+    }
+
     /// The messages of a poll that the group handles now, and the positions of those that are not for it. At the first of its messages that is not
     /// due, a partition pauses: no task sleeps, and nothing behind that message is acknowledged.
     ///
@@ -61,7 +77,7 @@ impl GroupConsumer {
     /// counted from when this instance first sees it, and the messages behind it that its writer has left wait with it. A message that blocks its
     /// key has longer delays.
     fn remaining_delay(&self, message: &ConsumerRecord) -> Option<Duration> {
-        let stage = retry_stage(&message.position.topic)?;
+        let stage = self.own_stage(message)?;
         let written = message.record.timestamp;
         let attempts = spring_headers::attempts_made(&message.record).unwrap_or(0);
         let longest = blocked_delay(*self.retry_delays.iter().max()?, attempts);
@@ -89,7 +105,7 @@ impl GroupConsumer {
             Some(stage) => Some(stage),
             None => self.inbox.detour(&self.group, &key).await?.map(|detour| detour.stage),
         };
-        Ok(ahead.filter(|ahead| detour_stage_of(message).is_none_or(|detour_stage| detour_stage < *ahead)))
+        Ok(ahead.filter(|ahead| self.detour_stage_of(message).is_none_or(|detour_stage| detour_stage < *ahead)))
     }
 
     /// Sends a message behind an earlier one of its key that is being retried. Returns whether there is one.
@@ -108,7 +124,7 @@ impl GroupConsumer {
         }
         let Some(ahead) = self.detour_ahead(message, decisions).await? else { return Ok(false) };
         // Stage by stage, so that no message of the key overtakes an earlier one.
-        let stage = detour_stage_of(message).map_or(0, next_stage);
+        let stage = self.detour_stage_of(message).map_or(0, next_stage);
         // Without a delay of its own: the earlier message is ahead in the partition, which pauses until that one is due. Once it is done, a delay
         // would only postpone this message and the end of the detour.
         let record = self.retry_record(message, (stage, Duration::ZERO), &waits_for_earlier(), attempts_made);
@@ -131,7 +147,7 @@ impl GroupConsumer {
     ) {
         // A message may have waited in a later retry topic than its own failures lead to. It continues from there: in an earlier one, later
         // messages of its key could overtake it.
-        let detour_stage = detour_stage_of(message).filter(|_| needs_order);
+        let detour_stage = self.detour_stage_of(message).filter(|_| needs_order);
         let stage = detour_stage.map_or(stage, |detour_stage| stage.max(next_stage(detour_stage)));
         let delay = blocked_delay(self.retry_delays[topic_stage(stage)], attempts);
         let record = self.retry_record(message, (stage, delay), failure, attempts);
@@ -147,7 +163,7 @@ impl GroupConsumer {
         failure: &IntakeFailure,
         attempts: u32,
     ) -> Record {
-        let target = retry_topic(self.base(message), topic_stage(stage));
+        let target = retry_topic(&self.base, topic_stage(stage));
         let now = self.clock.wall();
         let due = now.plus(delay);
         let forward = Forward { target, group: &self.group, failure, attempts_made: attempts, now, due };
@@ -173,7 +189,7 @@ impl GroupConsumer {
     /// the retry topic has no message behind it.
     fn end_of_detour(&self, message: &ConsumerRecord, needs_order: bool) -> Option<DetourChange> {
         let retried = spring_headers::attempts_made(&message.record).is_some();
-        let ends = needs_order && retried && retry_stage(&message.position.topic).is_some();
+        let ends = needs_order && retried && self.own_stage(message).is_some();
         ends.then(|| DetourChange::Leave { key: self.detour_key(&message.record), offset: first_offset(message) })
     }
 
@@ -185,7 +201,7 @@ impl GroupConsumer {
         failure: &IntakeFailure,
         decisions: &mut Decisions,
     ) {
-        let target = dead_letter_topic(self.base(message));
+        let target = dead_letter_topic(&self.base);
         let (attempts_made, now) = (attempts.unwrap_or(1), self.clock.wall());
         let forward = Forward { target, group: &self.group, failure, attempts_made, now, due: now };
         let mut record = forward_record(message, forward);
@@ -206,14 +222,20 @@ impl GroupConsumer {
             Some(bytes) => bytes.escape_ascii().to_string(),
             None => record.key.to_string(),
         };
-        match self.base {
+        match self.added_header {
             None => key,
             Some(_) => format!("{} {key}", spring_headers::original_topic(record).unwrap_or(topic)),
         }
     }
 
-    fn base<'a>(&'a self, message: &'a ConsumerRecord) -> &'a str {
-        self.base.as_deref().unwrap_or_else(|| base_topic(&message.position.topic))
+    /// The stage of a key's detour that a message of a retry topic belongs to: the topic's stage, and beyond the last topic the header's
+    /// count, which distinguishes a message that entered that topic again from those that were there before. Only a message that a consumer has
+    /// forwarded has that count: from any other, which a client of the broker wrote, it could send the later messages of the key round for years.
+    fn detour_stage_of(&self, message: &ConsumerRecord) -> Option<u32> {
+        let stage = u32::try_from(self.own_stage(message)?).ok()?;
+        let round =
+            forwarded_from(&message.record).and_then(|_| message.record.text(DETOUR_STAGE_HEADER)?.parse().ok());
+        Some(round.unwrap_or(stage).min(DETOUR_STAGE_MAX))
     }
 
     fn add_header(&self, record: &mut Record) {
@@ -247,15 +269,6 @@ fn topic_stage(stage: u32) -> usize {
 /// each further one, and so does the wait of the messages behind it in the partition.
 fn blocked_delay(delay: Duration, attempts: u32) -> Duration {
     delay * 2_u32.pow(attempts.saturating_sub(ATTEMPTS_MAX).min(BLOCKED_DOUBLINGS_MAX))
-}
-
-/// The stage of a key's detour that a message of a retry topic belongs to: the topic's stage, and beyond the last topic the header's
-/// count, which distinguishes a message that entered that topic again from those that were there before. Only a message that a consumer has
-/// forwarded has that count: from any other, which a client of the broker wrote, it could send the later messages of the key round for years.
-fn detour_stage_of(message: &ConsumerRecord) -> Option<u32> {
-    let stage = u32::try_from(retry_stage(&message.position.topic)?).ok()?;
-    let round = forwarded_from(&message.record).and_then(|_| message.record.text(DETOUR_STAGE_HEADER)?.parse().ok());
-    Some(round.unwrap_or(stage).min(DETOUR_STAGE_MAX))
 }
 
 /// The stage after this one.

@@ -23,9 +23,9 @@ pub struct GroupConsumer {
     pub topics: Vec<String>,
     /// Number of members in this instance.
     pub members: u32,
-    /// The topic whose retry topics and dead letters are used; `None` for that of each message.
-    pub base: Option<String>,
-    /// Name and value of a header that every forwarded message gets.
+    /// The topic whose retry topics and dead letters are used.
+    pub base: String,
+    /// Name and value of a header that every forwarded message gets; `None` where no other group uses the same retry topics.
     pub added_header: Option<(&'static str, String)>,
     /// Most keys of a poll whose messages are processed at the same time; those of one key follow each other.
     pub parallel_keys: usize,

@@ -89,7 +89,7 @@ async fn poll<W: PollProcessor>(
 ) -> (u64, Result<(), Error>) {
     let messages = match member.poll(limit, timeout).await {
         Ok(messages) if messages.is_empty() => return (0, Ok(())),
-        Ok(messages) => messages,
+        Ok(messages) => work.consumer().received(messages),
         Err(error) => return (0, Err(error)),
     };
     let _in_progress = message_log::in_progress(&messages);

@@ -243,9 +243,8 @@ fn consumers(
 ) -> (Vec<Mailbox<ConsumerActor>>, Vec<ChildSpec>) {
     let groups = group_consumers(dependencies, options, bus).filter(|_| options.orders_enabled);
     let Some(groups) = groups else { return (Vec::new(), Vec::new()) };
-    let topics = outbox::topics::consumed_topics(&options.topic);
     let pipeline = Arc::new(OrderPipeline {
-        consumer: groups(options.group.clone(), topics, options.consumers),
+        consumer: groups(options.group.clone(), &options.topic, options.consumers),
         orders: Arc::clone(&dependencies.commands.orders),
         regional_clock: Arc::clone(&dependencies.commands.regional_clock),
         handlers: dependencies.handlers.clone(),

@@ -1,5 +1,6 @@
 //! The consumer: retry topics with growing delays, dead letters, the order of a key's detour, duplicates, events of other regions.
 mod blocked_keys;
+mod earlier_failures;
 mod handler_panics;
 mod refused_forwards;
 mod stops;

@@ -1,4 +1,5 @@
 //! Deliveries to a webhook with the default delays and breaker: an outage of its endpoint, of its consumer and of the delivery log.
+mod earlier_failures;
 mod fixture;
 mod restarts;
 

@@ -37,11 +37,8 @@ fn consumers_of(
 ) -> Vec<SupervisorSpec> {
     let Some(groups) = group_consumers(dependencies, options, bus) else { return Vec::new() };
     let TopicConsumers { topic, members, chain } = consumers.clone();
-    let pipeline = Arc::new(TopicPipeline {
-        consumer: groups(group(&topic), outbox::topics::consumed_topics(&topic), members),
-        chain,
-        batch: options.topic_batch,
-    });
+    let pipeline =
+        Arc::new(TopicPipeline { consumer: groups(group(&topic), &topic, members), chain, batch: options.topic_batch });
     let lag_series = Arc::new(LagSeries::new(Arc::clone(&dependencies.metrics)));
     let consumer = |number: u32| {
         let (pipeline, lag_series) = (Arc::clone(&pipeline), Arc::clone(&lag_series));

@@ -45,11 +45,11 @@ pub(crate) fn webhooks(
             let pipeline = Arc::new(WebhookPipeline {
                 id: webhook.id,
                 consumer: GroupConsumer {
-                    base: Some(shared_base(&options.topic_prefix)),
+                    topics: consumed_topics(webhook, &shared),
                     added_header: Some((WEBHOOK_HEADER, webhook.id.to_string())),
                     parallel_keys: parallel,
                     retry_delays,
-                    ..groups(webhook.group(), consumed_topics(webhook, &shared), 1)
+                    ..groups(webhook.group(), &shared_base(&options.topic_prefix), 1)
                 },
                 subscriptions: Arc::clone(&subscriptions),
                 store: Arc::clone(&dependencies.webhooks),

@@ -11,6 +11,19 @@ use crate::consume::spring_headers as names;
 /// Header with the round of a message that enters the last retry topic again.
 pub const DETOUR_STAGE_HEADER: &str = "x-detour-round";
 
+/// Whether consumers add this header to a message that they forward.
+pub(crate) fn is_of_failures(name: &str) -> bool {
+    names::is_added(name) || name == DETOUR_STAGE_HEADER
+}
+
+/// The message as an event of its topic, without what headers say about earlier failures.
+pub fn without_earlier_failures(mut message: ConsumerRecord) -> ConsumerRecord {
+    if message.record.headers.iter().any(|(name, _)| is_of_failures(name)) {
+        message.record.headers = message.record.headers.filtered(|name| !is_of_failures(name));
+    }
+    message
+}
+
 /// The next topic of a message that was not processed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Forward<'a> {

@@ -9,8 +9,7 @@ use ports::inbox::Effect;
 
 use crate::consume::chain::HandlerResult;
 use crate::consume::event_handler::{ConsumedEvent, EventHandler, HandlerFault};
-use crate::consume::forward::DETOUR_STAGE_HEADER;
-use crate::consume::spring_headers;
+use crate::consume::forward::is_of_failures;
 use crate::contract::framing;
 
 /// Sends events to an endpoint, each key's in order. The endpoint may receive an event again after a retry or a crash, with the same `ce_id`.
@@ -58,8 +57,7 @@ pub(crate) fn request(record: &Record) -> EventRequest {
 
 /// The event without the headers of its failures. The value may have any form, so it stays as it is.
 pub(crate) fn request_with_whole_value(record: &Record) -> EventRequest {
-    let added = |name: &str| spring_headers::is_added(name) || name == DETOUR_STAGE_HEADER;
-    EventRequest { attributes: record.headers.filtered(|name| !added(name)), body: Arc::clone(&record.value) }
+    EventRequest { attributes: record.headers.filtered(|name| !is_of_failures(name)), body: Arc::clone(&record.value) }
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use actors::{ActorSystem, Dependencies, MonitoredProbe, Options, ProducerSlots};
+use actors::{ActorSystem, Dependencies, MonitoredProbe, Options, ProducerSlots, TopicConsumers};
 use app::admission::gate::Gate;
 use app::commands::{self, CommandContext};
 use app::consume::handlers::Handlers;
@@ -72,6 +72,8 @@ pub struct Environment {
     pub options: Options,
     /// Handlers of consumed events.
     pub handlers: Handlers,
+    /// Consumers of other services' topics. They need `consumes`.
+    pub topic_consumers: Vec<TopicConsumers>,
     /// Probes, and whether each one's failure makes the region passive.
     pub probes: Vec<MonitoredProbe>,
     /// Whether the processes run consumers.
@@ -114,6 +116,7 @@ impl Environment {
             record_faults: RecordFaults::default(),
             options,
             handlers: Handlers::default(),
+            topic_consumers: Vec::new(),
             probes: Vec::new(),
             consumes: false,
             webhook_client: None,
@@ -221,7 +224,7 @@ impl Environment {
             wake_channel: self.wake_hub.as_ref().map(|hub| hub.connect()),
             inbox: Arc::new(FaultyInbox::around(real, script)),
             handlers: self.handlers.clone(),
-            topic_consumers: Vec::new(),
+            topic_consumers: self.topic_consumers.clone(),
             probes: self.probes.clone(),
             clock: self.instance_clock.clone(),
             rng: self.rng.clone(),

@@ -16,14 +16,28 @@ pub async fn start(endpoint: &Arc<ScriptedEndpoint>, ordered: bool) -> (Environm
 
 /// [`start`] in this environment.
 pub async fn start_in(
-    mut environment: Environment,
+    environment: Environment,
     endpoint: &Arc<ScriptedEndpoint>,
     ordered: bool,
+) -> (Environment, Process) {
+    start_with(environment, endpoint, &webhook(1, ordered)).await
+}
+
+/// A process with one webhook for the events of this topic.
+pub async fn start_for(topic: &str, endpoint: &Arc<ScriptedEndpoint>) -> (Environment, Process) {
+    let of_topic = Webhook { topics: vec![topic.into()], ..webhook(1, true) };
+    start_with(Environment::new(), endpoint, &of_topic).await
+}
+
+async fn start_with(
+    mut environment: Environment,
+    endpoint: &Arc<ScriptedEndpoint>,
+    webhook: &Webhook,
 ) -> (Environment, Process) {
     environment.consumes = true;
     environment.webhook_client = Some(endpoint.clone());
     let process = environment.start().await;
-    assert!(process.store.save_webhook(&webhook(1, ordered)).await.expect("the store works"));
+    assert!(process.store.save_webhook(webhook).await.expect("the store works"));
     (environment, process)
 }
 
