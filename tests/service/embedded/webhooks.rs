@@ -170,6 +170,19 @@ fn dead_letters_of_a_webhook_are_listed_and_redriven_one_by_one() {
     let rest = count(json!({"after": first["next"]}));
     assert_eq!((&rest["matched"], &rest["next"]), (&json!(2), &Value::Null), "{first} {rest}");
 
+    for (query, body) in
+        [("?dryRun=true", json!({"dryRun": false})), ("?dryRun=false&foo=1", json!({})), ("?dryRun=no", json!({}))]
+    {
+        for path in [
+            format!("/webhooks/{webhook}/redrive"),
+            format!("/webhooks/{webhook}/dead-letters/{}/redrive", place_of(0)),
+        ] {
+            let refused = service.http.post(&format!("{path}{query}"), &admin, &[], &body);
+            assert_eq!(refused.status, 400, "{path}{query}: {}", refused.text);
+        }
+    }
+    assert_eq!(count(json!({"limit": null, "dryRun": null}))["matched"], 3, "as if they were absent");
+
     endpoint.set_response(ACCEPTED);
     let redrive = format!("/webhooks/{webhook}/dead-letters/{}/redrive", place_of(0));
     assert_eq!(service.http.post(&redrive, &admin, &[], &json!({})).json()["redriven"], false, "a dry run");

@@ -116,7 +116,8 @@ pub(crate) fn cursor(query: &Query<'_>) -> Result<Option<DeadLetterCursor>, Prob
     security(("bearer" = [])),
     params(
         ("id" = String, Path, description = "The webhook"),
-        ("partition" = u32, Path, description = "The partition of the dead-letter topic"), ("offset" = u64, Path, description = "The offset in that partition")),
+        ("partition" = u32, Path, description = "The partition of the dead-letter topic"), ("offset" = u64, Path, description = "The offset in that partition"),
+        ("dryRun" = Option<bool>, Query, description = "As in the body; both must be equal")),
     request_body(content = Option<RedriveDeadLetterBody<'_>>, content_type = "application/json"),
     responses(
         (status = 200, description = "The dead letter", body = DeadLetterSummary<'_>),
@@ -126,8 +127,10 @@ pub(crate) fn cursor(query: &Query<'_>) -> Result<Option<DeadLetterCursor>, Prob
         (status = 501, description = "Webhooks are switched off", body = ProblemBody<'_>, content_type = "application/problem+json")))]
 pub(crate) async fn redrive(context: RequestContext) -> RouteResult {
     let (actions, id, position) = (webhooks(&context)?, webhook_id(&context)?, position(&context)?);
+    let query = context.query();
+    query.reject_unknown(&["dryRun"])?;
     let body: RedriveDeadLetterBody<'_> = operator_body::read(&context)?;
-    let dry_run = operator_body::dry_run(body.dry_run, &context.query())?;
+    let dry_run = operator_body::dry_run(body.dry_run, &query)?;
     let audit = audit(&context, operator_body::reason(body.reason)?)?;
     let webhook = actions.find(id).await?;
     let result = actions.redrive_one(id, position, !dry_run, &audit).await;

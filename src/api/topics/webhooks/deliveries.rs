@@ -48,11 +48,11 @@ pub(crate) struct RedriveWebhookBody<'a> {
     after: JsonMember<'a>,
     /// Most dead letters; 1000 by default.
     #[serde(borrow, default)]
-    #[schema(required = false, value_type = u32, minimum = 1, maximum = 10000)]
+    #[schema(required = false, value_type = Option<u32>, minimum = 1, maximum = 10000)]
     limit: JsonMember<'a>,
     /// Only count them; true by default.
     #[serde(borrow, default)]
-    #[schema(required = false, value_type = bool)]
+    #[schema(required = false, value_type = Option<bool>, default = true)]
     dry_run: JsonMember<'a>,
     /// Stored in the ledger of redrives.
     #[serde(borrow, default)]
@@ -116,7 +116,9 @@ pub(crate) async fn test(context: RequestContext) -> RouteResult {
 
 /// Deliver the dead letters of a webhook again
 #[utoipa::path(post, path = "/webhooks/{id}/redrive", tag = "webhooks", operation_id = "redriveWebhook", security(("bearer" = [])),
-    params(("id" = String, Path, description = "The webhook")),
+    params(
+        ("id" = String, Path, description = "The webhook"),
+        ("dryRun" = Option<bool>, Query, description = "As in the body; both must be equal")),
     request_body(content = Option<RedriveWebhookBody<'_>>, content_type = "application/json",
         example = json!({"dryRun": false, "reason": "the endpoint is fixed"})),
     responses(
@@ -125,15 +127,12 @@ pub(crate) async fn test(context: RequestContext) -> RouteResult {
         (status = 404, description = "No such webhook", body = ProblemBody<'_>, content_type = "application/problem+json"),
         (status = 501, description = "Webhooks are switched off", body = ProblemBody<'_>, content_type = "application/problem+json")))]
 pub(crate) async fn redrive(context: RequestContext) -> RouteResult {
-    let (webhooks, id) = (webhooks(&context)?, webhook_id(&context)?);
+    let (webhooks, id, query) = (webhooks(&context)?, webhook_id(&context)?, context.query());
+    query.reject_unknown(&["dryRun"])?;
     let body: RedriveWebhookBody<'_> = operator_body::read(&context)?;
     let after = operator_body::text(body.after, "after", DeadLetterCursor::parse, CURSOR_MESSAGE)?;
     let limit = limit(body.limit)?;
-    let dry_run = match body.dry_run.value() {
-        None => true,
-        Some(JsonValue::Bool(dry_run)) => dry_run,
-        Some(_) => return Err(Problem::field("dryRun", "must be true or false")),
-    };
+    let dry_run = operator_body::dry_run(body.dry_run, &query)?;
     let audit = dead_letters::audit(&context, operator_body::reason(body.reason)?)?;
     let result = webhooks.redrive(id, after, limit, !dry_run, &audit).await;
     if !dry_run {
@@ -156,7 +155,7 @@ pub(crate) async fn redrive(context: RequestContext) -> RouteResult {
 
 /// JSON Schema counts `36.0` as an integer.
 fn limit(member: JsonMember<'_>) -> Result<u32, Problem> {
-    let whole = match member.value() {
+    let whole = match member.non_null() {
         None => return Ok(LIMIT_DEFAULT),
         Some(JsonValue::Number(number)) => number.parse::<f64>().ok().filter(|number| number.fract() == 0.0),
         Some(_) => None,
