@@ -23,6 +23,8 @@ use crate::store::postgres::Postgres;
 const KNOWN: &str =
     "SELECT functions, coalesce((SELECT array_agg(event_id) FROM outbox_event WHERE event_id = ANY($1)), '{}')
      FROM installation";
+/// The events that this transaction has written.
+const WRITTEN: &str = "SELECT event_id FROM outbox_event WHERE event_id = ANY($1) AND xmin = pg_current_xact_id()::xid";
 
 #[async_trait]
 impl EventStore for Postgres {
@@ -39,20 +41,24 @@ impl EventStore for Postgres {
 }
 
 async fn publish(context: &Arc<StoreContext>, batch: &EventBatch) -> StatementResult<BatchCommit> {
-    let transaction = context.event_session().await?.begin().await?;
+    let ids: Vec<Uuid> = batch.events.iter().map(|event| event_uuid(event.event_id)).collect();
+    let (transaction, known) = context.event_session().await?.begin_with(KNOWN, &[(&ids, Type::UUID_ARRAY)]).await?;
+    let row = known.first().ok_or_else(|| broken("no installation"))?;
+    let schema = get::<Option<String>>(row, 0)?.ok_or_else(|| broken("the schema has no functions"))?;
+    let known: HashSet<Uuid> = get::<Vec<Uuid>>(row, 1)?.into_iter().collect();
     if let Some(idempotency_record) = &batch.idempotency_record
         && let Some(taken) = insert_idempotency_record(&transaction, idempotency_record).await?
     {
         transaction.rollback().await?;
         return Ok(BatchCommit::KeyUsed(taken));
     }
-    let ids: Vec<Uuid> = batch.events.iter().map(|event| event_uuid(event.event_id)).collect();
-    let known = transaction.query(KNOWN, &[(&ids, Type::UUID_ARRAY)]).await?;
-    let row = known.first().ok_or_else(|| broken("no installation"))?;
-    let schema = get::<Option<String>>(row, 0)?.ok_or_else(|| broken("the schema has no functions"))?;
-    let mut seen: HashSet<Uuid> = get::<Vec<Uuid>>(row, 1)?.into_iter().collect();
-    let is_new = ids.iter().map(|id| seen.insert(*id)).collect();
     write(&transaction, &schema, &batch.events, &ids).await?;
+    // Another transaction may have published one of the events between the look-up and the write, which then left it out. The look-up counts
+    // too: the row of an old event may have been written by a transaction of the same number, 2^32 transactions ago.
+    let written = transaction.query(WRITTEN, &[(&ids, Type::UUID_ARRAY)]).await?;
+    let mut new = written.iter().map(|row| get(row, 0)).collect::<Result<HashSet<Uuid>, _>>()?;
+    new.retain(|id| !known.contains(id));
+    let is_new = ids.iter().map(|id| new.remove(id)).collect();
     transaction.commit().await?;
     Ok(BatchCommit::Done { is_new })
 }

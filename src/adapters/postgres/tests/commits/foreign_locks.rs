@@ -128,6 +128,37 @@ async fn store_closes_after_its_commits_of_locked_orders() {
     assert_eq!(change.await.unwrap().unwrap(), Committed::Done);
 }
 
+/// The function for batches waits for this lock before it looks which of the events are known.
+const PUBLISH_ALL_WAITS: &str =
+    "ALTER FUNCTION posthaste.publish_all(text[], text[], text[], bytea[], jsonb[], text[], uuid[]) RENAME TO publish_all_now;
+     CREATE FUNCTION posthaste.publish_all(text[], text[], text[], bytea[], jsonb[], text[], uuid[]) RETURNS uuid[] LANGUAGE plpgsql AS $$
+     BEGIN PERFORM pg_advisory_xact_lock(4711); RETURN posthaste.publish_all_now($1, $2, $3, $4, $5, $6, $7); END $$;
+     SELECT pg_advisory_lock(4711)";
+
+#[tokio::test]
+async fn event_of_another_session_between_look_up_and_write_is_a_duplicate() {
+    let fixture = LockFixture::new(|options| options).await;
+    fixture.sql(PUBLISH_ALL_WAITS).await;
+    let (first, second) = (fixture.event(), fixture.event());
+    let id = first.event_id;
+    let events = vec![first, second.clone(), second];
+    let (store, batch) = (fixture.store.clone(), EventBatch { events, idempotency_record: None });
+    let published = tokio::spawn(async move { store.publish(batch).await });
+    let observer = fixture.database.client().await;
+    until("the write waits", async || {
+        let text =
+            "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'advisory' LIMIT 1";
+        observer.query_opt(text, &[]).await.unwrap()
+    })
+    .await;
+
+    let values = format!("'{{customers}}', '{{other}}', '{{moved}}', '{{x}}', NULL, NULL, '{{{id}}}'");
+    fixture.sql(&format!("SELECT posthaste.publish_all_now({values})")).await;
+    fixture.sql("SELECT pg_advisory_unlock(4711)").await;
+
+    assert_eq!(published.await.unwrap().unwrap(), BatchCommit::Done { is_new: vec![false, true, false] });
+}
+
 #[tokio::test]
 async fn events_that_wait_for_a_key_delay_no_commit() {
     let fixture = LockFixture::new(|options| Options { pool: 8, ..options }).await;
