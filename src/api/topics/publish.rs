@@ -11,6 +11,7 @@ use actix_web::http::StatusCode;
 use actix_web::http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use app::commands::publish_events::fingerprint;
 use app::dispatch::{EventsPublished, KeyedIntent, PublishEvents, SubmittedEvent};
+use app::error::CommandError;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -84,8 +85,12 @@ pub(crate) async fn publish(context: RequestContext) -> RouteResult {
     let (span, request_id) = (context.parent_span(), Some(Arc::clone(&context.request_id)));
     let permit = context.state.concurrency_limiters.changes.acquire().await?;
     admit_topics(&context, &events).await?;
+    let topics: Vec<Arc<str>> = events.iter().map(|event| Arc::clone(&event.topic)).collect();
     let command = PublishEvents { subject, events, intent, span, request_id };
     let published = context.state.dispatch.publish(command, context.time_left()).await;
+    if let Some(reads) = &context.state.topic_reads {
+        reads.release_topics(&Vec::from_iter(unwritten(&topics, &published)));
+    }
     permit.release(matches!(&published, Ok(published) if !published.replayed));
     Ok(response(&published?))
 }
@@ -95,6 +100,20 @@ async fn admit_topics(context: &RequestContext, events: &[SubmittedEvent]) -> Re
     let Some(topics) = &context.state.topic_reads else { return Ok(()) };
     let names: BTreeSet<&str> = events.iter().map(|event| &*event.topic).collect();
     Ok(topics.admit_topics(&Vec::from_iter(names)).await?)
+}
+
+/// The topics of the events for which the command has certainly written nothing.
+fn unwritten<'a>(topics: &'a [Arc<str>], published: &Result<EventsPublished, CommandError>) -> BTreeSet<&'a str> {
+    let all = topics.iter().map(|topic| &**topic).collect();
+    match published {
+        Err(CommandError::Unknown(_)) => BTreeSet::new(),
+        Err(_) => all,
+        Ok(published) => {
+            let new = topics.iter().zip(&published.events).filter(|(_, (_, is_new))| *is_new);
+            let written: BTreeSet<&str> = new.map(|(topic, _)| &**topic).collect();
+            all.difference(&written).copied().collect()
+        }
+    }
 }
 
 fn response(published: &EventsPublished) -> actix_web::HttpResponse {

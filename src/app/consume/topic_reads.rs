@@ -207,6 +207,11 @@ impl TopicReads {
         }
     }
 
+    /// Gives back the room of topics that [`TopicReads::admit_topics`] has admitted, because nothing was written for them.
+    pub fn release_topics(&self, names: &[&str]) {
+        self.log.release_topics(names);
+    }
+
     async fn view(&self, topic: &str) -> Result<TopicView, TopicError> {
         if let Some(view) = self.log.view(topic).await? {
             return Ok(view);

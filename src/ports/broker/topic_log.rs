@@ -61,9 +61,14 @@ pub trait TopicLog: Send + Sync {
     /// Returns a topic with the offsets that each partition keeps; `None` if there is no such topic.
     async fn view(&self, topic: &str) -> Result<Option<TopicView>, Error>;
 
-    /// Reserves room for those of the topics that do not exist yet, for all of them or none. Idempotent. A restart forgets topics whose first
+    /// Reserves room for those of the topics that do not exist yet, for all of them or none. The room stays reserved
+    /// until [`TopicLog::release_topics`]. A restart forgets topics whose first
     /// record is not written yet.
     async fn admit_topics(&self, names: &[&str]) -> Result<TopicAdmission, Error>;
+
+    /// Gives back what one call of [`TopicLog::admit_topics`] reserved for these topics, because nothing was written for them. A topic that
+    /// another call has admitted stays admitted.
+    fn release_topics(&self, names: &[&str]);
 
     /// Lists the names of all topics in their order.
     async fn topic_names(&self) -> Result<Vec<String>, Error>;

@@ -34,8 +34,8 @@ pub(crate) fn offset_of(place: i64) -> u64 {
 #[derive(Default)]
 pub(crate) struct EndOffsets {
     topics: RwLock<HashMap<Arc<str>, LogTopic>>,
-    /// Topics that clients may write to although this process has not used them yet.
-    admitted: RwLock<HashSet<String>>,
+    /// Topics that clients may write to although this process has not used them yet, with the number of admissions that were not released.
+    admitted: RwLock<HashMap<String, u64>>,
     ends: RwLock<HashMap<u32, u64>>,
     arrived: Notify,
 }
@@ -46,22 +46,46 @@ impl EndOffsets {
         self.topics.read().get_key_value(name).map(|(name, topic)| (name.clone(), *topic))
     }
 
-    /// Whether clients may write to a topic without another look at the log.
-    pub(crate) fn takes(&self, name: &str) -> bool {
-        self.topics.read().contains_key(name) || self.admitted.read().contains(name)
+    /// Admits topics without another look at the log, if all of them are used or admitted already.
+    pub(crate) fn admit_known(&self, names: &[&str]) -> bool {
+        let topics = self.topics.read();
+        let unused: Vec<&str> = names.iter().copied().filter(|name| !topics.contains_key(*name)).collect();
+        if unused.is_empty() {
+            return true;
+        }
+        let mut admitted = self.admitted.write();
+        let are_known = unused.iter().all(|name| admitted.contains_key(*name));
+        if are_known {
+            add_admissions(&mut admitted, unused);
+        }
+        are_known
     }
 
     /// Admits topics, all or none, while the log has at most `most` with them. Those that were admitted before and do not exist yet count too.
     pub(crate) fn admit(&self, existing: &[String], names: &[&str], most: usize) -> bool {
         let mut admitted = self.admitted.write();
-        let known: HashSet<&str> = existing.iter().chain(admitted.iter()).map(String::as_str).collect();
-        let new: HashSet<&str> = names.iter().copied().filter(|name| !known.contains(name)).collect();
-        if !new.is_empty() && known.len() + new.len() > most {
+        let existing: HashSet<&str> = existing.iter().map(String::as_str).collect();
+        let missing: HashSet<&str> = names.iter().copied().filter(|name| !existing.contains(name)).collect();
+        let new = missing.iter().filter(|name| !admitted.contains_key(**name)).count();
+        let others = admitted.keys().filter(|name| !existing.contains(name.as_str())).count();
+        if new > 0 && existing.len() + others + new > most {
             return false;
         }
-        let new: Vec<String> = new.into_iter().map(str::to_owned).collect();
-        admitted.extend(new);
+        add_admissions(&mut admitted, missing);
         true
+    }
+
+    /// Takes back one admission of each of these topics; those of other requests stay.
+    pub(crate) fn release(&self, names: &[&str]) {
+        let mut admitted = self.admitted.write();
+        for name in names {
+            if let Some(admissions) = admitted.get_mut(*name) {
+                *admissions -= 1;
+                if *admissions == 0 {
+                    admitted.remove(*name);
+                }
+            }
+        }
     }
 
     /// Adds a topic that was committed.
@@ -102,6 +126,12 @@ impl EndOffsets {
         let newer: Vec<_> = ends.into_iter().filter(|(number, end)| self.end(*number) < *end).collect();
         self.advance(&newer);
         Ok(())
+    }
+}
+
+fn add_admissions<'a>(admitted: &mut HashMap<String, u64>, names: impl IntoIterator<Item = &'a str>) {
+    for name in names {
+        *admitted.entry(name.to_owned()).or_default() += 1;
     }
 }
 

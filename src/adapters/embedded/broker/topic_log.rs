@@ -26,6 +26,10 @@ impl TopicLog for Embedded {
         self.admit(names).await
     }
 
+    fn release_topics(&self, names: &[&str]) {
+        self.inner.end_offsets.release(names);
+    }
+
     async fn topic_names(&self) -> Result<Vec<String>, Error> {
         self.read("topic_names", log::topic_names).await
     }

@@ -206,6 +206,34 @@ async fn the_number_of_topics_that_clients_add_is_bounded() {
     assert_eq!(store.admit_topics(&names).await.unwrap(), TopicAdmission::Admitted);
 }
 
+#[tokio::test]
+async fn released_topics_make_way_unless_another_request_has_admitted_them() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), ManualClock::new());
+    let store = inline(folder.path(), &clock);
+    let names: Vec<String> = (0..1_001).map(|number| format!("t{number}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let too_many = TopicAdmission::TooManyTopics(1_000);
+    store.create_topics(&names[..1]).await.unwrap();
+    assert_eq!(store.admit_topics(&names[..1_000]).await.unwrap(), TopicAdmission::Admitted);
+    assert_eq!(
+        store.admit_topics(&names[1..3]).await.unwrap(),
+        TopicAdmission::Admitted,
+        "a second request for two of them"
+    );
+
+    store.release_topics(&names[..1_000]);
+    assert_eq!(
+        store.admit_topics(&names[3..]).await.unwrap(),
+        too_many,
+        "two have the admission of the second request"
+    );
+    assert_eq!(store.admit_topics(&names[3..1_000]).await.unwrap(), TopicAdmission::Admitted);
+
+    store.release_topics(&names[1..3]);
+    assert_eq!(store.admit_topics(&names[1_000..]).await.unwrap(), TopicAdmission::Admitted);
+    assert_eq!(store.admit_topics(&names[1..3]).await.unwrap(), too_many);
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_number_of_groups_is_bounded_and_abandoned_ones_make_room() {
     let (folder, clock) = (tempfile::tempdir().unwrap(), ManualClock::new());

@@ -30,6 +30,8 @@ pub struct FakeDispatch {
     pub seen: Mutex<Vec<CreateOrder>>,
     pub faults: Mutex<Vec<(String, InjectedFault, String)>>,
     pub published: Mutex<Vec<PublishEvents>>,
+    /// Ids of events that count as published before.
+    pub known_events: Mutex<Vec<EventId>>,
     pub faults_enabled: bool,
     /// Whether a reader of the live stream misses 25 events and is disconnected.
     pub reader_is_slow: Mutex<bool>,
@@ -54,6 +56,7 @@ impl FakeDispatch {
             seen: Mutex::default(),
             faults: Mutex::default(),
             published: Mutex::default(),
+            known_events: Mutex::default(),
             faults_enabled: true,
             reader_is_slow: Mutex::default(),
             announced: Mutex::default(),
@@ -118,7 +121,9 @@ impl Dispatch for FakeDispatch {
         let ids: Vec<EventId> =
             (1..).zip(&command.events).map(|(n, event)| event.event_id.unwrap_or_else(|| self::event(n))).collect();
         self.published.lock().push(command);
-        Ok(EventsPublished { events: ids.into_iter().map(|id| (id, true)).collect(), replayed: false })
+        let known = self.known_events.lock();
+        let events = ids.into_iter().map(|id| (id, !known.contains(&id))).collect();
+        Ok(EventsPublished { events, replayed: false })
     }
 
     async fn change(&self, command: ChangeOrder, time_limit: Duration) -> Result<Arc<Order>, CommandError> {

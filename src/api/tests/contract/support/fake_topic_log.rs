@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 use app::port_types::OffsetCommitMode;
 use async_trait::async_trait;
 use domain::Timestamp;
+use parking_lot::Mutex;
 use ports::Error;
 use ports::broker::consumer_groups::ConsumerRecord;
 use ports::broker::topic_log::{NextOffset, NextRecords, OffsetCommitOutcome, ReadLimits, TopicAdmission, TopicLog};
@@ -20,6 +21,8 @@ const KEPT: std::ops::Range<u64> = 5..8;
 pub struct FakeTopicLog {
     /// Number of times that any group was registered.
     pub registrations: AtomicU32,
+    /// Topics whose admission was given back.
+    pub released: Mutex<Vec<String>>,
     /// Records that were appended behind the kept ones, and that the group `busy` has read.
     appended: AtomicU64,
 }
@@ -44,6 +47,9 @@ impl TopicLog for FakeTopicLog {
     async fn admit_topics(&self, names: &[&str]) -> Result<TopicAdmission, Error> {
         let is_full = names.contains(&"one-too-many");
         Ok(if is_full { TopicAdmission::TooManyTopics(1_000) } else { TopicAdmission::Admitted })
+    }
+    fn release_topics(&self, names: &[&str]) {
+        self.released.lock().extend(names.iter().map(|name| (*name).to_owned()));
     }
     async fn topic_names(&self) -> Result<Vec<String>, Error> {
         Ok(vec![TOPIC.to_owned()])

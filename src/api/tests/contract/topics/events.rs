@@ -1,8 +1,10 @@
 //! `POST /events`: the forms of events, and what is refused.
 use actix_web::http::header::CONTENT_TYPE;
 use actix_web::test::TestRequest;
+use app::error::CommandError;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use domain::EventId;
 use serde_json::{Value, json};
 
 use crate::support::test_server::{HeaderPair, TestResponse, TestServer, bearer, claims, mint};
@@ -121,6 +123,28 @@ async fn events_of_one_topic_too_many_are_refused_together() {
 
     assert!(problem["detail"].as_str().is_some_and(|detail| detail.contains("there are 1000 topics")), "{problem}");
     assert!(server.dispatch.published.lock().is_empty());
+}
+
+#[actix_web::test]
+async fn topics_for_which_nothing_was_written_are_released() {
+    let server = TestServer::new();
+    let two = json!([event(), event_with(json!({"topic": "invoices"}))]).to_string();
+    let released = async |failure: CommandError| {
+        *server.dispatch.fails.lock() = Some(failure);
+        let reply = publish(&server, "/events", JSON, two.clone()).await;
+        (reply.status, std::mem::take(&mut *server.topic_log.released.lock()))
+    };
+
+    let both = || vec!["customers".to_owned(), "invoices".to_owned()];
+    assert_eq!(released(CommandError::KeyReused).await, (422, both()));
+    assert_eq!(released(CommandError::Busy).await, (503, both()));
+    assert_eq!(released(CommandError::Unknown("no reply".to_owned())).await, (500, Vec::new()), "they may be written");
+    assert_eq!(publish(&server, "/events", JSON, two.clone()).await.status, 201);
+    assert_eq!(*server.topic_log.released.lock(), Vec::<String>::new());
+    server.dispatch.known_events.lock().push(EventId::parse(ID).expect("a UUID"));
+    let twice = json!([event_with(json!({"eventId": ID})), event_with(json!({"topic": "invoices"}))]).to_string();
+    assert_eq!(publish(&server, "/events", JSON, twice).await.status, 201);
+    assert_eq!(*server.topic_log.released.lock(), ["customers"], "a duplicate is not written");
 }
 
 #[actix_web::test]
