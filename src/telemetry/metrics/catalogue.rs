@@ -82,7 +82,7 @@ macro_rules! every_metric {
         backpressure_throttling_factor: Gauge = "backpressure.throttling.factor" [] Level NONE "Factor on the rate limits: 1, 0.7 or 0.35; from the next stage of backpressure on, retry delays are divided by it.";
         backpressure_outbox_backlog: IntGauge = "backpressure.outbox.backlog" [] Rows NONE "Unsent rows at the last backpressure measurement. Without a broker 0: rows that nothing sends are no pressure.";
         backpressure_kafka_lag_ms: IntGauge = "backpressure.kafka.lag.ms" [] Milliseconds NONE "Consumer lag at the last backpressure measurement.";
-        backpressure_db_saturation_percent: Gauge = "backpressure.db.saturation.percent" [] Percent NONE "Store capacity in use over the last second, 0 to 100: the larger share of its connection pool and its write queue.";
+        backpressure_db_saturation_percent: Gauge = "backpressure.db.saturation.percent" [] Percent NONE "Store capacity in use over the last second, 0 to 100: the larger share of its connection pool and its write queue; on Redis, of the calls that may be in flight.";
         region_conflict_rejected_count: IntCounter = "region.conflict.rejected.count" [] Events NONE "Events and commands rejected by the region rule.";
         failover_events_count: IntCounter = "failover.events.count" [] Events NONE "Changes of the region between active and passive.";
         region_health_unhealthy_count: IntCounter = "region.health.unhealthy.count" [] Calls NONE "Probe rounds that found the region unhealthy.";

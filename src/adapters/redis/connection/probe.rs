@@ -1,5 +1,5 @@
-//! `Probe`: a ping and a write in one round trip; saturation is the pool's. It calls the server also while that is marked unavailable, and
-//! its success ends that state.
+//! `Probe`: a ping and a write in one round trip; saturation is the share of the calls that may be in flight. It calls the server also while that
+//! is marked unavailable, and its success ends that state.
 use std::time::Instant;
 
 use async_trait::async_trait;

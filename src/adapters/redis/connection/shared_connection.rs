@@ -120,7 +120,7 @@ impl SharedConnection {
         self.pool.is_closed()
     }
 
-    /// The share of the calls that may be in flight.
+    /// The calls in flight, as a share of the most that may be. A call waits for a permit only at 1.0.
     pub(crate) fn saturation(&self) -> f64 {
         1.0 - self.calls.available_permits() as f64 / self.calls_max as f64
     }

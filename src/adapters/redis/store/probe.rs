@@ -18,7 +18,8 @@ impl RedisStore {
     }
 }
 
-/// The store's probe: its Redis accepts a write, and its settings still keep what was written.
+/// The store's probe: its Redis accepts a write, and its settings still keep what was written. Its saturation is the share of the calls in
+/// flight that may be: requests that Redis has not answered are its queue.
 pub struct RedisStoreProbe(pub RedisStore);
 
 #[async_trait]

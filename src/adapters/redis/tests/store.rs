@@ -4,6 +4,7 @@ mod index_audit;
 mod lost_leases;
 mod name_renewal;
 mod rules;
+mod saturation;
 
 use std::time::Duration;
 
