@@ -3,8 +3,10 @@ mod append_forwards;
 pub mod clock_skews;
 pub mod consumer_loop;
 pub mod decisions;
+pub mod failure_state;
 pub mod forwarding;
 pub mod group_consumer;
+pub mod known_lag;
 pub mod lag_series;
 pub mod message_decider;
 pub mod message_log;
@@ -22,17 +24,17 @@ use ports::broker::consumer_groups::{GroupMember, Lag};
 use supervision::MailboxMessage;
 use tokio::time::Instant;
 
-use consumer_loop::ConsumerPoll;
+use consumer_loop::{ConsumerPoll, PollProgress};
+use failure_state::FailureState;
+use known_lag::KnownLag;
 use lag_series::LagSeries;
 
 /// Longest wait of one poll; a stop request takes effect between two polls.
 const POLL_TIMEOUT: Duration = Duration::from_millis(500);
-/// Pause after a failure of the store or the broker, doubled up to the maximum. Unacknowledged messages are delivered again.
-const PAUSE_MIN: Duration = Duration::from_millis(200);
-const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// Time between two measurements of the lag.
 const LAG_INTERVAL: Duration = Duration::from_secs(1);
-/// How long the lag's series outlive the membership: longer than a reconnection, while a group gives the partitions to others within this time.
+/// How long the lag and its series outlive the partitions of a membership: longer than a new member waits for its own, while a group gives the
+/// partitions to others within this time.
 const SERIES_KEPT: Duration = Duration::from_secs(30);
 
 /// Asks for the lag of this consumer's partitions.
@@ -46,10 +48,10 @@ pub struct ConsumerActor {
     lag_series: Option<Arc<LagSeries>>,
     number: u32,
     member: Option<Arc<dyn GroupMember>>,
-    lag: Vec<Lag>,
-    measured_at: Instant,
-    failing: bool,
-    pause: Duration,
+    /// Whether `member` has had partitions. The group assigns them some time after the join.
+    has_partitions: bool,
+    lag: KnownLag,
+    failures: FailureState,
     draining: bool,
     busy: bool,
 }
@@ -62,10 +64,9 @@ impl ConsumerActor {
             lag_series,
             number,
             member: None,
-            lag: Vec::new(),
-            measured_at: Instant::now(),
-            failing: false,
-            pause: PAUSE_MIN,
+            has_partitions: false,
+            lag: KnownLag::new(Instant::now()),
+            failures: FailureState::working(),
             draining: false,
             busy: false,
         }
@@ -85,12 +86,12 @@ impl ConsumerActor {
         ctx.spawn(work.into_actor(self).map(|result, this, ctx| this.polled(result, ctx)));
     }
 
-    fn polled(&mut self, result: Result<Arc<dyn GroupMember>, Error>, ctx: &mut Context<Self>) {
+    fn polled(&mut self, result: Result<(Arc<dyn GroupMember>, PollProgress), Error>, ctx: &mut Context<Self>) {
         self.busy = false;
         match result {
-            Ok(member) => {
+            Ok((member, progress)) => {
                 self.member = Some(member);
-                if std::mem::take(&mut self.failing) {
+                if self.failures.record_success(progress, self.has_partitions, Instant::now()) {
                     tracing::info!(
                         event = "consumer_recovered",
                         member = self.number,
@@ -99,43 +100,56 @@ impl ConsumerActor {
                         self.number
                     );
                 }
-                self.pause = PAUSE_MIN;
                 self.poll(ctx);
             }
             Err(error) => {
                 // A new membership starts after the last acknowledgement: the broker delivers unacknowledged messages again, and the inbox
                 // recognises duplicates.
-                self.member = None;
-                if !std::mem::replace(&mut self.failing, true) {
+                (self.member, self.has_partitions) = (None, false);
+                if !self.failures.is_failing() {
                     tracing::warn!(event = "consumer_failing", member = self.number, group = self.work.group(), error = %error, "consumer {} failed and tries again: {error}", self.number);
                 }
+                let pause = self.failures.record_failure(Instant::now());
                 if self.draining {
                     return ctx.stop();
                 }
-                ctx.run_later(self.pause, Self::poll);
-                self.pause = (self.pause * 2).min(PAUSE_MAX);
+                ctx.run_later(pause, Self::poll);
             }
         }
     }
 
     fn measure_lag(&mut self, ctx: &mut Context<Self>) {
         if let Some(member) = self.member.clone() {
-            let work = async move { member.lag().await };
-            ctx.spawn(work.into_actor(self).map(|lag, this, _| {
-                if let Ok(lag) = lag {
-                    if let Some(series) = &this.lag_series {
-                        series.publish(this.number, &lag);
-                    }
-                    this.lag = lag;
-                    this.measured_at = Instant::now();
+            let work = async move {
+                let lag = member.lag().await;
+                (member, lag)
+            };
+            ctx.spawn(work.into_actor(self).map(|(member, lag), this, _| {
+                // That of a former member shows nothing about the present one.
+                let is_present = this.member.as_ref().is_some_and(|present| Arc::ptr_eq(present, &member));
+                if let (Ok(lag), true) = (lag, is_present) {
+                    this.measured(lag);
                 }
             }));
         } else if let Some(series) = &self.lag_series
-            && self.measured_at.elapsed() > SERIES_KEPT
+            && self.lag.age(Instant::now()) > SERIES_KEPT
         {
             series.withdraw(self.number);
         }
         ctx.run_later(LAG_INTERVAL, Self::measure_lag);
+    }
+
+    fn measured(&mut self, lag: Vec<Lag>) {
+        let now = Instant::now();
+        self.has_partitions |= !lag.is_empty();
+        if !self.has_partitions && self.lag.age(now) <= SERIES_KEPT {
+            return;
+        }
+        let lag = if self.failures.is_failing() { self.lag.while_failing(lag, now) } else { lag };
+        if let Some(series) = &self.lag_series {
+            series.publish(self.number, &lag);
+        }
+        self.lag.replace(lag, now);
     }
 
     fn drain(&mut self, ctx: &mut Context<Self>) {
@@ -168,9 +182,6 @@ impl Handler<MailboxMessage<MeasuredLag>> for ConsumerActor {
 
     fn handle(&mut self, message: MailboxMessage<MeasuredLag>, ctx: &mut Self::Context) -> Self::Result {
         let (MeasuredLag, _permit) = message.begin(ctx);
-        // Waiting messages have aged since the measurement: a consumer that fails cannot measure, and its lag only grows.
-        let since = self.measured_at.elapsed();
-        let aged = |lag: &Lag| Lag { age: if lag.messages == 0 { lag.age } else { lag.age + since }, ..lag.clone() };
-        MessageResult(self.lag.iter().map(aged).collect())
+        MessageResult(self.lag.at(Instant::now()))
     }
 }

@@ -6,6 +6,15 @@ use async_trait::async_trait;
 use ports::Error;
 use ports::broker::consumer_groups::GroupMember;
 
+/// Whether a poll without an error shows that the consumer processes messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PollProgress {
+    /// Messages were processed and acknowledged.
+    Advanced,
+    /// No message arrived, none was due, or none is wanted now.
+    Idle,
+}
+
 /// The work of a consumer, one poll at a time. Its futures stay on the actor's thread.
 #[async_trait(?Send)]
 pub trait ConsumerPoll: Send + Sync {
@@ -24,5 +33,5 @@ pub trait ConsumerPoll: Send + Sync {
         member: Option<Arc<dyn GroupMember>>,
         number: u32,
         timeout: Duration,
-    ) -> Result<Arc<dyn GroupMember>, Error>;
+    ) -> Result<(Arc<dyn GroupMember>, PollProgress), Error>;
 }

@@ -6,6 +6,8 @@ use ports::broker::consumer_groups::ConsumerRecord;
 use ports::broker::{Position, Record};
 use ports::inbox::{DetourChange, ProcessedEvent};
 
+use crate::consumer_actor::consumer_loop::PollProgress;
+
 /// A record for a retry topic or the dead letters.
 pub struct ForwardedRecord {
     /// The record, with its topic.
@@ -107,6 +109,11 @@ impl Decisions {
             self.drop_detour_ends();
         }
         self.acknowledge = acknowledge;
+    }
+
+    /// What these decisions are for the consumer once they are applied.
+    pub fn progress(&self) -> PollProgress {
+        if self.acknowledge.is_empty() { PollProgress::Idle } else { PollProgress::Advanced }
     }
 
     /// Removes the ends of detours: done messages will be delivered again, and a later message of their key must not overtake them.

@@ -8,6 +8,7 @@ use ports::Error;
 use ports::broker::consumer_groups::{ConsumerRecord, GroupMember};
 use tracing::Instrument;
 
+use crate::consumer_actor::consumer_loop::PollProgress;
 use crate::consumer_actor::decisions::Decisions;
 use crate::consumer_actor::forwarding::by_key;
 use crate::consumer_actor::group_consumer::GroupConsumer;
@@ -45,7 +46,12 @@ impl<W: MessageDecider> PollProcessor for W {
         Some((self.batch(), ()))
     }
 
-    async fn process(&self, (): (), member: &dyn GroupMember, messages: &[ConsumerRecord]) -> Result<u64, Error> {
+    async fn process(
+        &self,
+        (): (),
+        member: &dyn GroupMember,
+        messages: &[ConsumerRecord],
+    ) -> Result<(u64, PollProgress), Error> {
         let consumer = self.group_consumer();
         let (due, _) = consumer.due(member, messages, |_| true).await?;
         let by_key = stream::iter(by_key(due)).map(|messages| decide_key(self, messages));
@@ -55,9 +61,9 @@ impl<W: MessageDecider> PollProcessor for W {
         if consumer.is_stopping() {
             decisions.acknowledge_up_to_undone(messages);
         }
-        let failed = decisions.failed;
+        let (failed, progress) = (decisions.failed, decisions.progress());
         consumer.apply(decisions, member).await?;
-        Ok(failed)
+        Ok((failed, progress))
     }
 
     fn end(&self, failed: u64) {

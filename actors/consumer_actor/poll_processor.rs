@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use ports::Error;
 use ports::broker::consumer_groups::{ConsumerRecord, GroupMember};
 
-use crate::consumer_actor::consumer_loop::ConsumerPoll;
+use crate::consumer_actor::consumer_loop::{ConsumerPoll, PollProgress};
 use crate::consumer_actor::group_consumer::GroupConsumer;
 use crate::consumer_actor::message_log;
 
@@ -23,7 +23,8 @@ pub trait PollProcessor: Send + Sync {
     /// Begins a poll. Returns the most messages that the poll may return, or `None`, after a wait of at most `timeout`, where no messages are wanted now.
     async fn begin(&self, timeout: Duration) -> Option<(u32, Self::PollState)>;
 
-    /// Processes the messages of a poll, at least one, and acknowledges them. Returns the number of those that failed by themselves.
+    /// Processes the messages of a poll, at least one, and acknowledges them. Returns the number of those that failed by themselves, and whether any
+    /// was acknowledged.
     ///
     /// # Errors
     /// Returns the error of a port; no message of the poll is acknowledged then, so all are delivered again.
@@ -32,7 +33,7 @@ pub trait PollProcessor: Send + Sync {
         begun: Self::PollState,
         member: &dyn GroupMember,
         messages: &[ConsumerRecord],
-    ) -> Result<u64, Error>;
+    ) -> Result<(u64, PollProgress), Error>;
 
     /// Ends a poll that has begun, also one that returned no message or an error, or that did not complete. `failed` messages were not processed.
     fn end(&self, failed: u64);
@@ -53,17 +54,19 @@ impl<W: PollProcessor> ConsumerPoll for W {
         member: Option<Arc<dyn GroupMember>>,
         number: u32,
         timeout: Duration,
-    ) -> Result<Arc<dyn GroupMember>, Error> {
+    ) -> Result<(Arc<dyn GroupMember>, PollProgress), Error> {
         let member = match member {
             Some(member) => member,
             None => self.consumer().join(number).await?,
         };
-        let Some((limit, begun)) = self.begin(timeout).await else { return Ok(member) };
+        let Some((limit, begun)) = self.begin(timeout).await else {
+            return Ok((member, PollProgress::Idle));
+        };
         let mut begun_poll = PollGuard { work: self, failed: 0 };
         let (failed, result) = poll(self, begun, &*member, limit, timeout).await;
         begun_poll.failed = failed;
         drop(begun_poll);
-        result.map(|()| member)
+        result.map(|progress| (member, progress))
     }
 }
 
@@ -86,15 +89,15 @@ async fn poll<W: PollProcessor>(
     member: &dyn GroupMember,
     limit: u32,
     timeout: Duration,
-) -> (u64, Result<(), Error>) {
+) -> (u64, Result<PollProgress, Error>) {
     let messages = match member.poll(limit, timeout).await {
-        Ok(messages) if messages.is_empty() => return (0, Ok(())),
+        Ok(messages) if messages.is_empty() => return (0, Ok(PollProgress::Idle)),
         Ok(messages) => work.consumer().received(messages),
         Err(error) => return (0, Err(error)),
     };
     let _in_progress = message_log::in_progress(&messages);
     match work.process(begun, member, &messages).await {
-        Ok(failed) => (failed, Ok(())),
+        Ok((failed, progress)) => (failed, Ok(progress)),
         // No message of the poll is acknowledged: the processing of each has failed.
         Err(error) => (messages.len() as u64, Err(error)),
     }

@@ -22,6 +22,7 @@ use tokio::time::Instant;
 use tracing::Instrument;
 
 use super::subscriptions::Subscriptions;
+use crate::consumer_actor::consumer_loop::PollProgress;
 use crate::consumer_actor::decisions::Decisions;
 use crate::consumer_actor::forwarding::by_key;
 use crate::consumer_actor::group_consumer::GroupConsumer;
@@ -106,7 +107,7 @@ impl PollProcessor for WebhookPipeline {
         begun: BegunDelivery,
         member: &dyn GroupMember,
         messages: &[ConsumerRecord],
-    ) -> Result<u64, Error> {
+    ) -> Result<(u64, PollProgress), Error> {
         let (BegunDelivery { webhook, probing }, consumer) = (begun, &self.consumer);
         let (due, others) = consumer.due(member, messages, |message| delivery::receives(&webhook, message)).await?;
         let groups = if webhook.ordered { by_key(due) } else { due.into_iter().map(|message| vec![message]).collect() };
@@ -133,13 +134,14 @@ impl PollProcessor for WebhookPipeline {
                 decisions.acknowledge_up_to_undone(messages);
             }
         }
+        let progress = decisions.progress();
         let mut applied = consumer.apply(decisions, member).await;
         // The webhook may be active again before this consumer is removed.
         if (needs_redelivery || webhook_is_inactive) && applied.is_ok() {
             applied = member.rewind().await;
         }
         self.record(&deliveries).await;
-        applied.map(|()| failed)
+        applied.map(|()| (failed, progress))
     }
 
     /// What failed was counted with the deliveries. A probe that called nothing shows nothing about the endpoint.

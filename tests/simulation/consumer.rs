@@ -4,6 +4,7 @@ mod earlier_failures;
 mod handler_panics;
 mod refused_forwards;
 mod stops;
+mod store_outages;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -84,6 +84,7 @@ mod support {
     pub mod environment;
     pub mod external_events;
     pub mod kept_offsets;
+    pub mod late_partitions;
     pub mod ledger;
     pub mod log_capture;
     pub mod process;

@@ -16,7 +16,8 @@ const EVENTS: &[LogEvent] = &[
         name: "consumer_failing",
         levels: &[Level::WARN],
         fields: &["member", "group", "error"],
-        meaning: "A consumer began to fail; it waits and tries again. It is logged once until it recovers.",
+        meaning: "A consumer began to fail; it leaves its group, waits, for 5 s at most, and joins again. It is logged once until \
+                  `consumer_recovered`.",
         action: "Check the broker and the store; no record is lost.",
     },
     LogEvent {
@@ -33,7 +34,8 @@ const EVENTS: &[LogEvent] = &[
         name: "consumer_recovered",
         levels: &[Level::INFO],
         fields: &["member", "group"],
-        meaning: "The consumer processes records again.",
+        meaning: "The consumer has processed records again, or for 30 s its partitions had none and nothing failed. One that has no \
+                  partition does not log it.",
         action: "Nothing to do.",
     },
     LogEvent {

@@ -27,6 +27,7 @@ use tokio::task::LocalSet;
 
 use crate::support::ahead_clock::AheadClock;
 use crate::support::kept_offsets::KeptOffsets;
+use crate::support::late_partitions::LatePartitions;
 use crate::support::ledger::Ledger;
 use crate::support::log_capture;
 use crate::support::process::{Process, TIMEOUT, TOPIC};
@@ -80,6 +81,8 @@ pub struct Environment {
     pub consumes: bool,
     /// Calls the endpoints of webhooks; without it no webhook is delivered. Needs `consumes`.
     pub webhook_client: Option<Arc<dyn WebhookClient>>,
+    /// Polls of a new group member before it has partitions.
+    pub empty_polls: u32,
     /// The groups without members whose offsets were kept.
     pub kept_offsets: Arc<Mutex<Vec<String>>>,
     /// Wake-ups between services; none unless a test sets it.
@@ -120,6 +123,7 @@ impl Environment {
             probes: Vec::new(),
             consumes: false,
             webhook_client: None,
+            empty_polls: 0,
             kept_offsets: Arc::default(),
             wake_hub: None,
         }
@@ -216,8 +220,8 @@ impl Environment {
                 first_producer,
             ))),
             consumer_groups: self.consumes.then(|| {
-                Arc::new(KeptOffsets { real: real.clone(), kept: Arc::clone(&self.kept_offsets) })
-                    as Arc<dyn ConsumerGroups>
+                let real = Arc::new(KeptOffsets { real: real.clone(), kept: Arc::clone(&self.kept_offsets) });
+                Arc::new(LatePartitions { real, empty_polls: self.empty_polls }) as Arc<dyn ConsumerGroups>
             }),
             webhooks: Arc::new(FaultyWebhooks::around(real.clone(), script.clone())),
             webhook_client: self.webhook_client.clone(),
