@@ -119,7 +119,7 @@ impl GroupConsumer {
         attempts_made: u32,
         decisions: &mut Decisions,
     ) -> Result<bool, Error> {
-        if !needs_order {
+        if !is_ordered(message, needs_order) {
             return Ok(false);
         }
         let Some(ahead) = self.detour_ahead(message, decisions).await? else { return Ok(false) };
@@ -145,6 +145,7 @@ impl GroupConsumer {
         attempts: u32,
         decisions: &mut Decisions,
     ) {
+        let needs_order = is_ordered(message, needs_order);
         // A message may have waited in a later retry topic than its own failures lead to. It continues from there: in an earlier one, later
         // messages of its key could overtake it.
         let detour_stage = self.detour_stage_of(message).filter(|_| needs_order);
@@ -189,7 +190,7 @@ impl GroupConsumer {
     /// the retry topic has no message behind it.
     fn end_of_detour(&self, message: &ConsumerRecord, needs_order: bool) -> Option<DetourChange> {
         let retried = spring_headers::attempts_made(&message.record).is_some();
-        let ends = needs_order && retried && self.own_stage(message).is_some();
+        let ends = is_ordered(message, needs_order) && retried && self.own_stage(message).is_some();
         ends.then(|| DetourChange::Leave { key: self.detour_key(&message.record), offset: first_offset(message) })
     }
 
@@ -246,12 +247,20 @@ impl GroupConsumer {
     }
 }
 
-/// Groups messages by key: the messages of each key in their order, the keys in the order of their first messages.
+/// Whether a message follows the earlier ones of its key, where its handler needs that. One without a key has no order: such messages are in all
+/// partitions, whose offsets cannot be compared.
+fn is_ordered(message: &ConsumerRecord, needs_order: bool) -> bool {
+    needs_order && message.record.key_bytes().is_some()
+}
+
+/// Groups messages by key: the messages of each key in their order, the keys in the order of their first messages. A message without a key is a
+/// group of its own.
 pub fn by_key(messages: Vec<&ConsumerRecord>) -> Vec<Vec<&ConsumerRecord>> {
     let mut keys: Vec<Vec<&ConsumerRecord>> = Vec::new();
     let mut places: HashMap<&str, usize> = HashMap::with_capacity(messages.len());
     for message in messages {
-        let place = *places.entry(&message.record.key).or_insert(keys.len());
+        let next = keys.len();
+        let place = if is_ordered(message, true) { *places.entry(&message.record.key).or_insert(next) } else { next };
         match keys.get_mut(place) {
             Some(messages) => messages.push(message),
             None => keys.push(vec![message]),
@@ -292,5 +301,35 @@ fn waits_for_earlier() -> IntakeFailure {
         failure_type: ports::FailureType::System,
         class: "posthaste.WaitsForEarlier",
         reason: "an earlier message of its key is being retried".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ports::broker::NULL_KEY;
+
+    use super::*;
+
+    fn message(offset: u64, key: Option<&str>) -> ConsumerRecord {
+        let record = Record {
+            topic: "t".into(),
+            key: key.unwrap_or_default().into(),
+            headers: key.is_none().then_some((NULL_KEY, "")).into_iter().collect(),
+            value: b"".as_slice().into(),
+            timestamp: Timestamp::from_millis(0),
+        };
+        ConsumerRecord { position: Position { topic: "t".into(), partition: 0, offset }, record }
+    }
+
+    #[test]
+    fn messages_of_a_key_are_one_group_and_each_without_a_key_is_its_own() {
+        let keys = [Some("a"), None, Some(""), Some("a"), None, Some("")];
+        let messages: Vec<_> = (0..).zip(keys).map(|(offset, key)| message(offset, key)).collect();
+
+        let groups = by_key(messages.iter().collect());
+
+        let offsets = |group: &Vec<&ConsumerRecord>| group.iter().map(|message| message.position.offset).collect();
+        let offsets: Vec<Vec<u64>> = groups.iter().map(offsets).collect();
+        assert_eq!(offsets, [vec![0, 3], vec![1], vec![2, 5], vec![4]]);
     }
 }

@@ -1,5 +1,6 @@
 //! Deliveries to a webhook with the default delays and breaker: an outage of its endpoint, of its consumer and of the delivery log.
 mod earlier_failures;
+mod events_without_keys;
 mod fixture;
 mod restarts;
 
