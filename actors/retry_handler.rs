@@ -2,6 +2,7 @@
 pub mod parked_row;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use actix::prelude::*;
 use app::admission::gate::Gate;
@@ -157,13 +158,19 @@ impl Handler<MailboxMessage<Exclude>> for RetryHandler {
                 count(&metrics, &steps);
                 return Ok(Excluded::Done { counter: fence.counter, token, excluded, fallback });
             }
-            match outbox.exclude(&fence, token, &exclusions).await? {
-                ExclusionOutcome::Done { token, .. } => {
+            match outbox.exclude(&fence, token, &exclusions).await {
+                Ok(ExclusionOutcome::Done { token, .. }) => {
                     count(&metrics, &steps);
                     report(&exclusions, &rows, &events);
                     Ok(Excluded::Done { counter: token, token, excluded, fallback })
                 }
-                ExclusionOutcome::Stale => Ok(Excluded::Stale),
+                Ok(ExclusionOutcome::Stale) => Ok(Excluded::Stale),
+                Err(error) => {
+                    if error.outcome_unknown() {
+                        report_unknown(&exclusions, &rows);
+                    }
+                    Err(error)
+                }
             }
         };
         Box::pin(work.into_actor(self))
@@ -172,22 +179,40 @@ impl Handler<MailboxMessage<Exclude>> for RetryHandler {
 
 /// Logs each failed event: parked as an error, because an operator must act, retried as a warning. Parked ones are on the live stream too.
 fn report(exclusions: &[Exclusion], rows: &[ClaimedRow], events: &SupervisionBus) {
-    for exclusion in exclusions {
-        let Some(row) = rows.iter().find(|row| row.id == exclusion.row) else { continue };
-        let (event_id, key, r#type, attempt) = (row.event_id, &row.key, &*row.kind, row.attempt);
-        let (order_id, request_id) = (order_of_event(r#type, key).map(display), row.request_id.as_deref());
-        let (row, error, failure_type) = (exclusion.row, exclusion.reason.as_str(), exclusion.failure_type);
+    for (exclusion, row) in with_rows(exclusions, rows) {
         match exclusion.disposition {
-            Disposition::Retry(delay) => tracing::warn!(
-                event = "event_failed", %event_id, order_id, request_id, %key, r#type, row, attempt,
-                failure_type = failure_type.as_str(), error,
-                delay_ms = delay.as_millis() as u64,
-                "event {event_id} of key {key} could not be published in attempt {attempt} and is tried again: {error}"
-            ),
-            Disposition::ParkKey | Disposition::ParkRow => {
-                let kind = r#type;
-                ParkedRow { row, event_id, key, kind, request_id, attempt, failure_type, error }.report(events);
-            }
+            Disposition::Retry(delay) => log_retry(exclusion, row, delay),
+            Disposition::ParkKey | Disposition::ParkRow => ParkedRow::of(exclusion, row).report(events),
         }
     }
+}
+
+/// Logs the events that the store may have parked: their rows leave the batch then, and no later statement of the relay names them. The others are
+/// due again, and their next failure is logged.
+fn report_unknown(exclusions: &[Exclusion], rows: &[ClaimedRow]) {
+    for (exclusion, row) in with_rows(exclusions, rows) {
+        match exclusion.disposition {
+            Disposition::Retry(_) => {}
+            Disposition::ParkKey | Disposition::ParkRow => ParkedRow::of(exclusion, row).report_unknown(),
+        }
+    }
+}
+
+fn with_rows<'a>(
+    exclusions: &'a [Exclusion],
+    rows: &'a [ClaimedRow],
+) -> impl Iterator<Item = (&'a Exclusion, &'a ClaimedRow)> {
+    exclusions.iter().filter_map(|exclusion| Some((exclusion, rows.iter().find(|row| row.id == exclusion.row)?)))
+}
+
+fn log_retry(exclusion: &Exclusion, row: &ClaimedRow, delay: Duration) {
+    let (event_id, key, r#type, attempt) = (row.event_id, &row.key, &*row.kind, row.attempt);
+    let (order_id, request_id) = (order_of_event(r#type, key).map(display), row.request_id.as_deref());
+    let (row, error, failure_type) = (exclusion.row, exclusion.reason.as_str(), exclusion.failure_type);
+    tracing::warn!(
+        event = "event_failed", %event_id, order_id, request_id, %key, r#type, row, attempt,
+        failure_type = failure_type.as_str(), error,
+        delay_ms = delay.as_millis() as u64,
+        "event {event_id} of key {key} could not be published in attempt {attempt} and is tried again: {error}"
+    );
 }

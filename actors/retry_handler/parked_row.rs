@@ -2,7 +2,7 @@
 use domain::EventId;
 use ports::FailureType;
 use ports::orders::order_of_event;
-use ports::outbox::{EventKey, PoisonRow, RowId};
+use ports::outbox::{ClaimedRow, EventKey, Exclusion, PoisonRow, RowId};
 use supervision::SupervisionBus;
 use tracing::field::display;
 
@@ -41,12 +41,36 @@ impl<'a> From<&'a PoisonRow> for ParkedRow<'a> {
     }
 }
 
-impl ParkedRow<'_> {
+impl<'a> ParkedRow<'a> {
+    /// The row that this exclusion parks.
+    pub fn of(exclusion: &'a Exclusion, row: &'a ClaimedRow) -> Self {
+        Self {
+            row: row.id,
+            event_id: row.event_id,
+            key: &row.key,
+            kind: &row.kind,
+            request_id: row.request_id.as_deref(),
+            attempt: row.attempt,
+            failure_type: exclusion.failure_type,
+            error: &exclusion.reason,
+        }
+    }
+
     /// Logs an error, because an operator must act, and puts the fact on the live stream. Call it after the store has confirmed that the row
     /// is parked.
     pub fn report(&self, events: &SupervisionBus) {
         self.log();
         self.announce(events);
+    }
+
+    /// Logs an error where the store's reply was lost: the row is parked, or it fails again and is reported then.
+    pub fn report_unknown(&self) {
+        let Self { row, event_id, key, kind: r#type, request_id, attempt, failure_type, error } = self;
+        let (failure_type, order_id) = (failure_type.as_str(), order_of_event(r#type, key).map(display));
+        tracing::error!(
+            event = "event_parking_unknown", %event_id, order_id, request_id, %key, r#type, row, attempt, failure_type, error,
+            "event {event_id} of key {key} may have been parked after attempt {attempt}: the store's reply was lost: {error}"
+        );
     }
 
     fn log(&self) {

@@ -39,6 +39,14 @@ const EVENTS: &[LogEvent] = &[
         action: "Correct the cause, then `posthaste outbox retry`.",
     },
     LogEvent {
+        name: "event_parking_unknown",
+        levels: &[Level::ERROR],
+        fields: &["event_id", "order_id", "request_id", "key", "type", "row", "attempt", "failure_type", "error"],
+        meaning: "The row of an event was to be parked, and the store's reply was lost. It is PARKED and not counted, or it is sent \
+                  again; a further failure is then logged as `event_parked`.",
+        action: "`posthaste outbox why` shows the row's status. If it is PARKED, proceed as after `event_parked`.",
+    },
+    LogEvent {
         name: "event_published",
         levels: &[Level::DEBUG],
         fields: &[

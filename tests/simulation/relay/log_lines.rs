@@ -2,6 +2,7 @@
 use std::time::Duration;
 
 use domain::{OrderId, Status};
+use kit::faults::{Call, InjectedFault};
 use outbox::PoisonAction;
 use ports::outbox::RowStatus;
 use supervision::FieldValue;
@@ -105,4 +106,24 @@ async fn an_event_parked_by_a_resolution_is_announced_with_its_request() {
     let event_id = process.rows(RowStatus::Parked).await[0].event_id.to_string();
     assert_eq!(logs.fields("event_parked", NAMES), [[CREATE_REQUEST, &order, &event_id].map(str::to_owned)]);
     assert_eq!(parked_events(&process), [[event_id, order, CREATE_REQUEST.to_owned()]]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn event_whose_parking_has_a_lost_reply_is_logged_whether_it_was_done_or_not() {
+    for (fault, parked_later) in [(InjectedFault::UnknownDone, 0), (InjectedFault::UnknownNotDone, 1)] {
+        let (environment, mut ledger, logs) = (Environment::new(), Ledger::default(), LogCapture::start());
+        environment.record_faults.add(usize::MAX, RecordFault::RefusePermanent, |_| true);
+        environment.script.once(Call::Exclude, fault);
+        let process = environment.start().await;
+        let order = ledger.create_order(&process).await;
+        let is_parked = async || process.depth().await.parked == 1;
+        process.wait_until("it is parked", TIMEOUT, is_parked).await;
+        process.advance(TIMEOUT).await;
+
+        let unknown = logs.fields("event_parking_unknown", ["order_id", "request_id", "attempt"]);
+        let expected = [order.to_string(), CREATE_REQUEST.to_owned(), "1".to_owned()];
+        assert_eq!(unknown, [expected], "{fault:?}");
+        assert_eq!(logs.fields("event_parked", NAMES).len(), parked_later, "{fault:?}");
+        assert_eq!(process.metrics.outbox_entries_failed.get(), parked_later as u64, "{fault:?}");
+    }
 }
