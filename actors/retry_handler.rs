@@ -1,6 +1,7 @@
 //! RetryHandler: decides about events that failed (retry, fallback, park), writes the fenced exclusion, and returns the store's result.
 pub mod parked_row;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -80,8 +81,9 @@ impl RetryHandler {
     /// Decides what follows for each failed row.
     fn decide(&self, rows: &[ClaimedRow], refused: Vec<RefusedRow>) -> Decided {
         let Decided { mut exclusions, mut fallback, mut steps } = Decided::default();
+        let rows = by_id(rows);
         for refused in refused {
-            let Some(row) = rows.iter().find(|row| row.id == refused.row) else { continue };
+            let Some(row) = rows.get(&refused.row) else { continue };
             let in_fallback = refused.in_fallback;
             let (topic, kind, attempt, fault) = (&row.topic, &row.kind, row.attempt, refused.fault);
             let (is_outage, has_payload) = (refused.is_outage, row.payload.is_some());
@@ -101,6 +103,11 @@ impl RetryHandler {
         }
         Decided { exclusions, fallback, steps }
     }
+}
+
+/// The rows of a batch by their ids: each row of a large batch may be refused.
+fn by_id(rows: &[ClaimedRow]) -> HashMap<RowId, &ClaimedRow> {
+    rows.iter().map(|row| (row.id, row)).collect()
 }
 
 /// What follows for the failed rows of a batch.
@@ -202,7 +209,8 @@ fn with_rows<'a>(
     exclusions: &'a [Exclusion],
     rows: &'a [ClaimedRow],
 ) -> impl Iterator<Item = (&'a Exclusion, &'a ClaimedRow)> {
-    exclusions.iter().filter_map(|exclusion| Some((exclusion, rows.iter().find(|row| row.id == exclusion.row)?)))
+    let rows = by_id(rows);
+    exclusions.iter().filter_map(move |exclusion| Some((exclusion, *rows.get(&exclusion.row)?)))
 }
 
 fn log_retry(exclusion: &Exclusion, row: &ClaimedRow, delay: Duration) {

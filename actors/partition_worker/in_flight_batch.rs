@@ -1,5 +1,5 @@
 //! InFlightBatch: a claimed batch on its way to the broker, and which of its rows are still to be sent.
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -102,6 +102,7 @@ impl InFlightBatch {
 
     /// Removes excluded rows and all later rows of their keys, which the store returned with them.
     pub fn remove_excluded(&mut self, excluded: &[RowId]) {
+        let excluded: HashSet<RowId> = excluded.iter().copied().collect();
         let mut blocked_keys = HashSet::new();
         let mut removed = HashSet::new();
         for row in self.rows.iter() {
@@ -118,15 +119,15 @@ impl InFlightBatch {
 
     /// Replaces the records of these rows by their fallback records, at the same position in the batch.
     pub fn send_to_fallback(&mut self, refused: Vec<RefusedRow>, envelope: &RecordEnvelope) {
+        let rows: HashMap<RowId, &ClaimedRow> = self.rows.iter().map(|row| (row.id, row)).collect();
+        let mut unsent: BTreeMap<RowId, Record> = std::mem::take(&mut self.unsent).into_iter().collect();
         for refused in refused {
-            let Some(row) = self.rows.iter().find(|row| row.id == refused.row) else { continue };
+            let Some(row) = rows.get(&refused.row) else { continue };
             let Some(payload) = &row.payload else { continue };
-            let record = fallback_record(row, payload, envelope, &refused);
-            self.unsent.retain(|(id, _)| *id != row.id);
-            let index = self.unsent.partition_point(|(id, _)| *id < row.id);
-            self.unsent.insert(index, (row.id, record));
+            unsent.insert(row.id, fallback_record(row, payload, envelope, &refused));
             self.fallback.push(refused);
         }
+        self.unsent = unsent.into_iter().collect();
     }
 
     /// Forgets the fallback of rows that no call has published.
