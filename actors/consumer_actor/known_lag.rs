@@ -22,7 +22,7 @@ impl KnownLag {
         now.duration_since(self.measured_at)
     }
 
-    /// Replaces the measurement.
+    /// Records what was measured at `now`; the messages age from then on.
     pub fn replace(&mut self, partitions: Vec<Lag>, now: Instant) {
         (self.partitions, self.measured_at) = (partitions, now);
     }

@@ -109,7 +109,7 @@ async fn an_event_parked_by_a_resolution_is_announced_with_its_request() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn event_whose_parking_has_a_lost_reply_is_logged_whether_it_was_done_or_not() {
+async fn event_that_may_be_parked_after_a_lost_reply_is_logged() {
     for (fault, parked_later) in [(InjectedFault::UnknownDone, 0), (InjectedFault::UnknownNotDone, 1)] {
         let (environment, mut ledger, logs) = (Environment::new(), Ledger::default(), LogCapture::start());
         environment.record_faults.add(usize::MAX, RecordFault::RefusePermanent, |_| true);
