@@ -40,6 +40,27 @@ impl Database {
         // A connection that was cut is opened again.
         until(statement, TIMEOUT, || connection.query(&url, statement).ok())
     }
+
+    /// A session of its own on this database.
+    pub fn session(&self) -> DatabaseSession {
+        DatabaseSession { url: self.url(), connection: Connection::new() }
+    }
+}
+
+/// A session that is opened by its first script, and again by the first one after a failure.
+pub struct DatabaseSession {
+    url: String,
+    connection: Connection,
+}
+
+impl DatabaseSession {
+    /// Executes a script of several statements; an error ends the session, with its transaction.
+    ///
+    /// # Errors
+    /// The client's; a lost connection leaves the outcome of a COMMIT unknown.
+    pub fn execute(&mut self, script: &str) -> Result<(), Error> {
+        self.connection.query(&self.url, script).map(drop)
+    }
 }
 
 /// Rows of a statement on any server, each column as text; NULL is the empty text.

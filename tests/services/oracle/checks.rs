@@ -1,4 +1,4 @@
-//! Compares the responses of clients, what HTTP shows, what is in the Kafka topic and what was consumed.
+//! Compares the responses of clients, what HTTP shows, what is in the Kafka topics and what was consumed.
 use std::collections::{BTreeMap, BTreeSet};
 
 use domain::Status;
@@ -7,6 +7,9 @@ use ports::broker::consumer_groups::ConsumerRecord;
 use serde_json::Value;
 
 use crate::oracle::client_orders::{ClientOrder, OrderView};
+use crate::oracle::event_clients::ClientBatch;
+use crate::oracle::external_checks::check_external;
+use crate::oracle::sql_writers::SqlChange;
 
 /// Everything that the checks compare.
 #[derive(Default)]
@@ -16,6 +19,10 @@ pub struct Evidence {
     pub log: Vec<ConsumerRecord>,
     /// Event ids in the inbox.
     pub consumed: Vec<String>,
+    /// The topic of the events of other services.
+    pub events: Vec<ConsumerRecord>,
+    pub batches: Vec<ClientBatch>,
+    pub changes: Vec<SqlChange>,
 }
 
 /// How often an event may be in the log.
@@ -28,21 +35,25 @@ pub enum Copies {
 
 /// Every violation of a guarantee, as text; empty when there is none.
 pub fn violations(evidence: &Evidence, copies: Copies) -> Vec<String> {
-    let mut violations = log_violations(evidence, copies);
+    let mut violations = log_violations(&evidence.log, &acknowledged_events(evidence), copies);
     check_orders(evidence, &mut violations);
     check_events(evidence, &mut violations);
     check_inbox(evidence, &mut violations);
+    check_external(evidence, copies, &mut violations);
     violations
 }
 
-/// Each event is in the log once, in order, without a gap.
-fn log_violations(Evidence { orders, log, .. }: &Evidence, copies: Copies) -> Vec<String> {
+fn acknowledged_events(Evidence { orders, .. }: &Evidence) -> Vec<AcknowledgedEvent> {
     let versions = |order: &ClientOrder| (0..order.acknowledged.len() as u64).collect::<Vec<_>>();
     let known = orders.iter().filter_map(|order| Some((order.id.as_ref()?, versions(order))));
-    let answered: Vec<AcknowledgedEvent> = known
+    known
         .flat_map(|(id, versions)| versions.into_iter().map(move |version| AcknowledgedEvent::of(id, version)))
-        .collect();
-    let mut findings = check(log, &answered);
+        .collect()
+}
+
+/// Each event is in the log once, in order, without a gap.
+pub fn log_violations(log: &[ConsumerRecord], acknowledged: &[AcknowledgedEvent], copies: Copies) -> Vec<String> {
+    let mut findings = check(log, acknowledged);
     if copies == Copies::AtLeastOne {
         findings.duplicated.clear();
     }

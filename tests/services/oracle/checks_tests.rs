@@ -50,6 +50,7 @@ fn valid_evidence() -> Evidence {
         ]),
         consumed: ["a-0", "b-0", "a-1", "b-1", "a-2"].map(|event| format!("event-{event}")).into(),
         log,
+        ..Evidence::default()
     }
 }
 

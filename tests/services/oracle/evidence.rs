@@ -1,4 +1,4 @@
-//! Collects the evidence of a run: waits until everything is consumed, then reads HTTP, Kafka and the inbox.
+//! Collects the evidence of a run: waits until everything is consumed, then reads HTTP, Kafka and PostgreSQL.
 use std::time::{Duration, Instant};
 
 use kit::wait::{until, until_ok};
@@ -8,6 +8,8 @@ use crate::harness::http::Http;
 use crate::oracle::checks::Evidence;
 use crate::oracle::client_orders::{ClientOrder, OrderView, read_back};
 use crate::oracle::clients::{CLIENTS, name};
+use crate::oracle::event_clients::ClientBatch;
+use crate::oracle::sql_writers::changes;
 
 /// Longest until the whole backlog is published and consumed.
 const DRAIN_MAX: Duration = Duration::from_secs(120);
@@ -24,9 +26,11 @@ pub fn await_drained(backend: &Backend) {
         Err(format!("at least {} rows to be sent, first {}, from {leases:?}", rows.len(), first[0]))
     });
     until("every event is consumed", DRAIN_MAX, || {
-        let counts =
-            "SELECT (SELECT count(*) FROM processed_events), (SELECT coalesce(sum(events), 0) FROM outbox_archive)";
-        let rows = backend.database.rows(counts);
+        // The events of other services have no consumer.
+        let rows = backend.database.rows(&format!(
+            "SELECT (SELECT count(*) FROM processed_events), (SELECT count(*) FROM outbox_rows WHERE topic = '{}')",
+            backend.topic("order.events")
+        ));
         (rows[0][0] == rows[0][1]).then_some(())
     });
 }
@@ -51,4 +55,11 @@ pub fn collect(backend: &Backend, endpoints: &[Http], orders: Vec<ClientOrder>) 
         backend.database.rows("SELECT event_id FROM processed_events WHERE consumer_group = 'order-processing-group'");
     evidence.consumed = consumed.into_iter().map(|mut row| row.remove(0)).collect();
     evidence
+}
+
+/// Adds what clients and writers of other services know, and their topic.
+pub fn collect_external(backend: &Backend, batches: Vec<ClientBatch>, evidence: &mut Evidence) {
+    evidence.batches = batches;
+    evidence.changes = changes(backend);
+    evidence.events = backend.read("customers");
 }

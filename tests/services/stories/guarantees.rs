@@ -1,5 +1,5 @@
-//! The guarantees under random failures: clients, three instances, and faults from a seed in every component; then the checks of all
-//! evidence. `POSTHASTE_FAULTS=2000` injects more faults, `POSTHASTE_SEED=n` repeats a run.
+//! The guarantees under random failures: clients of the orders, other services that publish over HTTP and from SQL, three instances, and faults
+//! from a seed in every component; then the checks of all evidence. `POSTHASTE_FAULTS=2000` injects more faults, `POSTHASTE_SEED=n` repeats a run.
 mod external_events;
 
 use std::time::{Duration, Instant};
@@ -12,12 +12,16 @@ use crate::cluster::fleet::Fleet;
 use crate::harness::backend::Backend;
 use crate::oracle::checks::{Copies, violations};
 use crate::oracle::clients::{CLIENTS, Clients};
-use crate::oracle::evidence::{await_drained, collect};
+use crate::oracle::event_clients::EventClients;
+use crate::oracle::evidence::{await_drained, collect, collect_external};
+use crate::oracle::sql_writers::SqlWriters;
 
 /// Most rounds on one backend: the checks keep all its evidence in memory.
 const ROUNDS_MAX: usize = 8;
 /// Longest from the last repair until every instance accepts writes, as the contract says.
 const RECOVERY_MAX: Duration = Duration::from_secs(30);
+/// Clients that publish events over HTTP, and writers that publish from SQL, all with the same keys.
+const PUBLISHERS: u8 = 3;
 
 /// Failures are more frequent and shorter than in production, so retries and probes are more frequent too.
 const SETTINGS: [(&str, &str); 3] = [
@@ -59,29 +63,40 @@ fn run_rounds(seeds: &[u64], delivery: &str, copies: Copies) {
     let started = Instant::now();
     let backend = Backend::exclusive();
     let mut settings = SETTINGS.to_vec();
-    settings.push(("POSTHASTE__BROKER__DELIVERY", delivery));
+    let topic = backend.topic("customers");
+    settings.extend([("POSTHASTE__BROKER__DELIVERY", delivery), ("POSTHASTE__BROKER__TOPICS", &*topic)]);
     let fleet = Fleet::start(&backend, INSTANCES, &settings);
-    let clients = Clients::start(&fleet.endpoints_with_short_timeout(), CLIENTS, seeds[0]);
+    let endpoints = fleet.endpoints_with_short_timeout();
+    let clients = Clients::start(&endpoints, CLIENTS, seeds[0]);
+    let publishers = EventClients::start(&endpoints, &topic, usize::from(PUBLISHERS), seeds[0]);
+    let writers = SqlWriters::start(&backend, &topic, PUBLISHERS, seeds[0]);
     for seed in seeds {
         inject(&schedule(*seed), &backend, &fleet);
         let repaired = Instant::now();
         let ready = fleet.await_ready(RECOVERY_MAX);
-        let before = clients.acknowledged();
+        let progress = || [clients.acknowledged(), publishers.acknowledged(), writers.completed()];
+        let before = progress();
         until_since(repaired, "writes are acknowledged again", RECOVERY_MAX, || {
-            (clients.acknowledged() > before + CLIENTS).then_some(())
+            progress().into_iter().zip(before).all(|(now, before)| now > before + CLIENTS).then_some(())
         });
-        eprintln!("  seed {seed}: ready {ready:?} after the last repair, {before} acknowledgements so far");
+        eprintln!("  seed {seed}: ready {ready:?} after the last repair, {before:?} acknowledgements so far");
     }
+    // A batch of a client may wait for a writer.
+    writers.finish();
+    let batches = publishers.finish();
     let orders = clients.finish();
 
     await_drained(&backend);
     fleet.assert_no_unexpected_exit();
-    let evidence = collect(&backend, &fleet.endpoints(), orders);
+    let mut evidence = collect(&backend, &fleet.endpoints(), orders);
+    collect_external(&backend, batches, &mut evidence);
     let duplicates = evidence.log.len().saturating_sub(evidence.consumed.len());
     eprintln!(
-        "  {} orders, {} events, {duplicates} of them twice, {:?}",
+        "  {} orders, {} events, {duplicates} of them twice; {} events of other services, {} of SQL; {:?}",
         evidence.shown.len(),
         evidence.log.len(),
+        evidence.events.len(),
+        evidence.changes.len(),
         started.elapsed()
     );
     let violations = violations(&evidence, copies);

@@ -1,59 +1,20 @@
 //! Events of another service: SQL writers with text keys in its own tables, `posthaste relay` beside them, and Kafka.
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::thread;
 use std::time::Duration;
 
 use kit::wait::until;
 use ports::broker::consumer_groups::ConsumerRecord;
 use serde_json::Value;
-use tokio::runtime::Builder;
-use tokio_postgres::{Client, NoTls};
 
 use crate::harness::backend::Backend;
 use crate::harness::process::{Posthaste, command, finish, run};
-use crate::harness::stop_flag_guard::StopFlagGuard;
+use crate::oracle::sql_writers::{KEYS, SQL_CONTENT_TYPE, SQL_TYPE, SqlWriters, TENANT};
 
 /// Longest wait for the relay after the writers have ended: a lease expires, and a partition is acquired.
 const WAIT_MAX: Duration = Duration::from_secs(60);
-const WRITERS: usize = 6;
-/// Keys that all writers share, so that they wait for each other's transactions.
-const KEYS: [&str; 4] = ["customer 7", "Ärger/ä", "0190163d-8694-739b-aea5-966c26f8ad90", "k"];
+const WRITERS: u8 = 6;
 /// The writers go on until the relay was killed this often.
 const KILLS: usize = 3;
-
-/// Publishes an event of a key, and notes it in the service's own table.
-fn publish(topic: &str, key: &str, writer: usize) -> String {
-    format!(
-        "INSERT INTO customer_change (event_id, key) SELECT posthaste.publish(topic => '{topic}', key => '{key}', type => 'CustomerMoved',
-           payload => '\\x{writer:02x}ff'::bytea, content_type => 'application/octet-stream', headers => '{{\"tenant\": \"blue\"}}'), '{key}'"
-    )
-}
-
-/// One transaction of a writer: a short one, one that rolls back, one with a savepoint that rolls back, or a long one.
-fn transaction(topic: &str, writer: usize, round: usize) -> String {
-    let event = publish(topic, KEYS[(writer + round) % KEYS.len()], writer);
-    match round % 5 {
-        0 => format!("BEGIN; {event}; ROLLBACK"),
-        1 => format!("BEGIN; {event}; SAVEPOINT s; {event}; ROLLBACK TO s; {event}; COMMIT"),
-        2 => format!("BEGIN; {event}; SELECT pg_sleep(0.2); COMMIT"),
-        _ => format!("BEGIN; {event}; COMMIT"),
-    }
-}
-
-fn write(url: &str, topic: &str, writer: usize, ended: &AtomicBool) {
-    let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
-    runtime.block_on(async {
-        let (client, connection): (Client, _) = tokio_postgres::connect(url, NoTls).await.expect("connected");
-        tokio::spawn(connection);
-        for round in 0.. {
-            if ended.load(Relaxed) {
-                break;
-            }
-            client.batch_execute(&transaction(topic, writer, round)).await.expect("the transaction runs");
-        }
-    });
-}
 
 fn header<'a>(message: &'a ConsumerRecord, name: &str) -> &'a str {
     message.record.text(name).unwrap_or_else(|| panic!("{name} is missing"))
@@ -62,27 +23,18 @@ fn header<'a>(message: &'a ConsumerRecord, name: &str) -> &'a str {
 #[test]
 fn events_of_sql_writers_arrive_once_and_in_order_while_the_relay_is_killed() {
     let backend = Backend::new();
-    let (url, topic) = (backend.database.url(), backend.topic("customers"));
+    let topic = backend.topic("customers");
     let settings = [("POSTHASTE__BROKER__TOPICS", topic.as_str())];
     let mut relay = Posthaste::start_command(&backend, "relay", &settings);
-    backend.database.rows("CREATE TABLE customer_change (event_id uuid PRIMARY KEY, key text NOT NULL)");
+    let writers = SqlWriters::start(&backend, &topic, WRITERS, rand::random());
     let committed = || backend.database.rows("SELECT event_id, key FROM customer_change ORDER BY event_id");
-    let ended = AtomicBool::new(false);
-    let relay = thread::scope(|scope| {
-        // Also after a failure, or the scope would wait for the writers for ever.
-        let _end = StopFlagGuard(&ended);
-        for writer in 0..WRITERS {
-            let (url, topic, ended) = (&url, &topic, &ended);
-            scope.spawn(move || write(url, topic, writer, ended));
-        }
-        for _ in 0..KILLS {
-            let before = committed().len();
-            until("the writers go on", WAIT_MAX, || (committed().len() > before + 50).then_some(()));
-            relay.kill();
-            relay = Posthaste::start_command(&backend, "relay", &settings);
-        }
-        relay
-    });
+    for _ in 0..KILLS {
+        let before = committed().len();
+        until("the writers go on", WAIT_MAX, || (committed().len() > before + 50).then_some(()));
+        relay.kill();
+        relay = Posthaste::start_command(&backend, "relay", &settings);
+    }
+    writers.finish();
     let expected = committed();
 
     until("nothing waits", WAIT_MAX, || relay.rows(&["PENDING", "IN_FLIGHT", "FAILED"]).is_empty().then_some(()));
@@ -97,8 +49,8 @@ fn events_of_sql_writers_arrive_once_and_in_order_while_the_relay_is_killed() {
     for one in &records {
         let number = header(one, "x-sequence").parse().expect("a number");
         numbers.entry(&one.record.key).or_default().push(number);
-        assert_eq!((header(one, "ce_type"), header(one, "tenant")), ("CustomerMoved", "blue"));
-        assert_eq!((header(one, "content-type"), one.record.value.last()), ("application/octet-stream", Some(&255)));
+        assert_eq!((header(one, "ce_type"), header(one, "tenant")), (SQL_TYPE, TENANT));
+        assert_eq!((header(one, "content-type"), one.record.value.last()), (SQL_CONTENT_TYPE, Some(&255)));
     }
     assert_eq!(numbers.len(), KEYS.len());
     for (key, numbers) in numbers {
