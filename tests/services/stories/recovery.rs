@@ -127,7 +127,7 @@ fn await_recovery(backend: &Backend, fleet: &Fleet<'_>, started: Instant) {
     for id in ids {
         until_since(started, "its event is sent", RECOVERY_MAX, || {
             let statement = format!("SELECT status FROM outbox_rows WHERE key = '{id}'");
-            backend.database.rows(&statement).iter().all(|row| row[0] == "SENT").then_some(())
+            (backend.database.rows(&statement) == [["SENT"]]).then_some(())
         });
     }
     eprintln!("ready {ready:?}, writes {writes:?}, events {:?} after the restart", started.elapsed());
