@@ -45,7 +45,7 @@ pub use adopt::{AdoptMode, TableAdoption, adopt_table, adoption_warning};
 pub(crate) use backends::BackendHandles;
 use backends::{Backends, BrokerPorts, span_export};
 pub use dependency_checks::{DependencyCheck, check_adopted_tables, check_dependencies};
-pub use held_transaction::HeldTransaction;
+pub use held_transaction::{HeldTransaction, WriterSession};
 pub use operator_access::{OperatorAccess, open_for_operator};
 pub use schema::{Migration, SchemaState, create_missing_topics, migrate, schema_state};
 pub use start_error::StartError;

@@ -1,8 +1,13 @@
 //! `posthaste chaos`: the program on throwaway data, under load, while its actors and processes are killed and frozen at random; then the check
-//! that each event of each order was published, once, in order.
+//! that each event of each order and of other services was published, once, in order.
 mod clients;
+mod event_clients;
 mod faults;
 mod instances;
+mod progress;
+mod retrying_connection;
+mod sql_writers;
+mod tasks;
 mod verdict;
 
 use std::cell::RefCell;
@@ -17,13 +22,18 @@ use crate::error::Error;
 use crate::program::{BrokerUse, Program, ThrowawayData};
 use crate::report::{Reporter, Style};
 use crate::store::throwaway::with_data;
-use clients::{OrderClients, Progress};
+use clients::OrderClients;
+use event_clients::EventClients;
 use faults::{FaultCounts, FaultPlan};
 use instances::{Addresses, Instances};
+use progress::Progress;
+use sql_writers::SqlWriters;
 use verdict::read_verdict;
 
 /// Longest time after the last fault until all orders are finished and no row waits.
 const RECOVERY_MAX: Duration = Duration::from_secs(120);
+/// Clients that publish events of other services over HTTP, and as many writers that publish from SQL where the store is PostgreSQL.
+const PUBLISHERS: usize = 3;
 
 /// What one run does.
 pub struct ChaosPlan {
@@ -56,10 +66,14 @@ async fn run<P: Program>(program: &P, plan: &ChaosPlan, data: &P::Data) -> Resul
     let reporter = Reporter::new("chaos", if plan.json { Style::JsonLines } else { Style::Text });
     reporter.progress(&format!("seed {}, starting", plan.seed));
     let addresses = Addresses::default();
-    let mut instances = Instances::start(data, plan.instances, addresses.clone()).await?;
-    let progress = Rc::new(RefCell::new(Progress::new()));
+    let topic = data.topic_named("customers");
+    let mut instances = Instances::start(data, plan.instances, addresses.clone(), topic.clone()).await?;
+    let progress = Rc::new(RefCell::new(Progress::default()));
     let end = Instant::now() + plan.time;
-    let clients = OrderClients::start(data, (plan.clients, plan.seed), addresses, Rc::clone(&progress), end)?;
+    let clients = OrderClients::start(data, (plan.clients, plan.seed), addresses.clone(), Rc::clone(&progress), end)?;
+    let publishers = (PUBLISHERS, plan.seed);
+    let event_clients = EventClients::start(data, publishers, (&addresses, &topic), &progress, end)?;
+    let writers = SqlWriters::start(data, publishers, &topic, &progress, end).await?;
 
     reporter.progress(&format!("seed {}, faults under load for {:?}", plan.seed, plan.time));
     let mut faults = FaultPlan::new(StdRng::seed_from_u64(plan.seed), plan.interval);
@@ -73,24 +87,28 @@ async fn run<P: Program>(program: &P, plan: &ChaosPlan, data: &P::Data) -> Resul
     reporter.progress("recovery");
     instances.start_ended().await?;
     let unfinished = clients.finish(RECOVERY_MAX).await?;
+    // A batch of a client may wait for a writer.
+    let unfinished_publishers = writers.finish(RECOVERY_MAX).await? + event_clients.finish(RECOVERY_MAX).await?;
     let depth = await_drained(data).await?;
     let slowest_start = instances.slowest_start();
     let ended = instances.stop().await?;
 
-    let finished = progress.borrow().finished.clone();
-    let mut verdict = read_verdict(data, &finished).await?;
-    let progress = progress.borrow();
+    let progress = progress.take();
+    let mut verdict = read_verdict(data, &topic, &progress).await?;
     let exactly_once = program.settings()["delivery"] == "exactly-once";
     verdict.parked = depth.parked;
     verdict.waiting = depth.waiting;
     verdict.unfinished_orders = unfinished as u64;
+    verdict.unfinished_publishers = unfinished_publishers as u64;
     verdict.unexpected_ends = ended;
     let violations = verdict.violations(exactly_once);
     reporter.report(
         "result",
         &json!({
             "seed": plan.seed, "seconds": plan.time.as_secs_f64(), "instances": plan.instances, "clients": plan.clients,
-            "faults": counts.json(), "orders": progress.finished.len(), "checked": verdict.json(),
+            "faults": counts.json(), "orders": progress.finished.len(),
+            "foreign": {"http": progress.http.len(), "sql": progress.sql.len(), "rolledBack": progress.rolled_back.len()},
+            "checked": verdict.json(),
             "longestWithoutAnswerMs": progress.longest_pause.as_millis() as u64,
             "slowestStartMs": slowest_start.as_millis() as u64, "violations": violations,
         }),

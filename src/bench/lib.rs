@@ -14,5 +14,5 @@ mod store;
 pub use chaos::{ChaosPlan, chaos};
 pub use error::Error;
 pub use plan::{Plan, Scenario};
-pub use program::{BrokerUse, OpenStore, Program, StoreAndBroker, ThrowawayData, TransactionKind};
+pub use program::{BrokerUse, OpenStore, Program, SqlSession, StoreAndBroker, ThrowawayData, TransactionKind};
 pub use run::run;

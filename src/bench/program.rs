@@ -82,6 +82,9 @@ pub trait ThrowawayData {
     /// The full name of the event topic.
     fn topic(&self) -> String;
 
+    /// The full name of a topic that is removed with these data.
+    fn topic_named(&self, name: &str) -> String;
+
     /// Number of outbox partitions.
     fn partitions(&self) -> u32;
 
@@ -99,6 +102,12 @@ pub trait ThrowawayData {
 
     /// Opens a transaction and leaves it open, while the service runs.
     async fn hold(&self, transaction: TransactionKind) -> Result<Self::HeldTransaction, Error>;
+
+    /// A session on the store's database.
+    type SqlSession: SqlSession;
+
+    /// Opens a session as a service has one that publishes from SQL; `None` where the store is not PostgreSQL.
+    async fn sql_session(&self) -> Result<Option<Self::SqlSession>, Error>;
 
     /// Opens the store as the only instance.
     async fn open_store(&self, instance: &str) -> Result<Self::Store, Error>;
@@ -123,6 +132,15 @@ pub trait ThrowawayData {
 
     /// Removes the data. The error names what could not be removed.
     async fn remove(self) -> Result<(), Error>;
+}
+
+/// A session of a service that writes the database itself.
+pub trait SqlSession: 'static {
+    /// The schema of the functions that publish.
+    fn functions(&self) -> &str;
+
+    /// Executes a script of several statements; each outcome is known, as long as the server runs.
+    async fn execute(&mut self, script: &str) -> Result<(), Error>;
 }
 
 /// The ports of an opened store.

@@ -114,6 +114,7 @@ pub(super) struct BenchData {
 impl ThrowawayData for BenchData {
     type Store = ThrowawayStore;
     type HeldTransaction = posthaste::HeldTransaction;
+    type SqlSession = posthaste::WriterSession;
 
     fn service(&self) -> Result<Command, bench::Error> {
         let mut command = Command::new(std::env::current_exe()?);
@@ -139,6 +140,10 @@ impl ThrowawayData for BenchData {
         self.throwaway.config.topic()
     }
 
+    fn topic_named(&self, name: &str) -> String {
+        format!("{}{name}", self.throwaway.config.broker.topic_prefix)
+    }
+
     fn partitions(&self) -> u32 {
         self.throwaway.config.outbox.partitions
     }
@@ -157,6 +162,10 @@ impl ThrowawayData for BenchData {
 
     async fn hold(&self, transaction: TransactionKind) -> Result<posthaste::HeldTransaction, bench::Error> {
         self.throwaway.hold_transaction(transaction).await.map_err(bench::Error::new)
+    }
+
+    async fn sql_session(&self) -> Result<Option<posthaste::WriterSession>, bench::Error> {
+        self.throwaway.writer_session().await.map_err(bench::Error::new)
     }
 
     async fn open_store(&self, instance: &str) -> Result<ThrowawayStore, bench::Error> {

@@ -1,4 +1,4 @@
-//! Transactions that stay open on the store's database while the bench measures.
+//! Transactions and sessions on the store's database while the bench measures.
 use bench::TransactionKind;
 
 use super::start_error::StartError;
@@ -10,7 +10,57 @@ pub struct HeldTransaction {
     _open: postgres::throwaway::OpenTransaction,
 }
 
+/// A session on the store's database, as a service that writes it has one.
+pub struct WriterSession {
+    #[cfg(feature = "postgres")]
+    session: postgres::throwaway::ScriptSession,
+}
+
+impl bench::SqlSession for WriterSession {
+    #[cfg(feature = "postgres")]
+    fn functions(&self) -> &str {
+        self.session.functions()
+    }
+
+    #[cfg(not(feature = "postgres"))]
+    fn functions(&self) -> &str {
+        ""
+    }
+
+    #[cfg(feature = "postgres")]
+    async fn execute(&mut self, script: &str) -> Result<(), bench::Error> {
+        self.session.execute(script).await.map_err(bench::Error::new)
+    }
+
+    #[cfg(not(feature = "postgres"))]
+    async fn execute(&mut self, _script: &str) -> Result<(), bench::Error> {
+        Err(bench::Error::new(super::store::not_built("store.kind", "postgres")))
+    }
+}
+
 impl Throwaway {
+    /// Opens a session on the database of these data; `None` for other stores.
+    ///
+    /// # Errors
+    /// The server cannot be reached.
+    #[cfg(feature = "postgres")]
+    pub async fn writer_session(&self) -> Result<Option<WriterSession>, StartError> {
+        if self.config.store.kind != crate::config::StoreKind::Postgres {
+            return Ok(None);
+        }
+        let session = postgres::throwaway::session(&super::throwaway::options(&self.config)).await;
+        session.map(|session| Some(WriterSession { session })).map_err(super::store::from_postgres_error)
+    }
+
+    /// Always `None`: this program was built without PostgreSQL.
+    ///
+    /// # Errors
+    /// Never fails; the signature is that of the other build.
+    #[cfg(not(feature = "postgres"))]
+    pub async fn writer_session(&self) -> Result<Option<WriterSession>, StartError> {
+        Ok(None)
+    }
+
     /// Opens a transaction on the database of these data.
     ///
     /// # Errors

@@ -55,6 +55,8 @@ pub(super) struct Instances<'a, D> {
     data: &'a D,
     running: Vec<Option<ServiceProcess<'a, D>>>,
     addresses: Addresses,
+    /// Full name of the topic of the events of other services.
+    topic: String,
     slowest_start: Duration,
     /// How processes ended that should not have.
     unexpected_ends: Vec<String>,
@@ -62,10 +64,10 @@ pub(super) struct Instances<'a, D> {
 
 impl<'a, D: ThrowawayData> Instances<'a, D> {
     /// Starts them one after the other.
-    pub(super) async fn start(data: &'a D, count: usize, addresses: Addresses) -> Result<Self, Error> {
+    pub(super) async fn start(data: &'a D, count: usize, addresses: Addresses, topic: String) -> Result<Self, Error> {
         let running = (0..count).map(|_| None).collect();
         let (slowest_start, unexpected_ends) = (Duration::ZERO, Vec::new());
-        let mut instances = Self { data, running, addresses, slowest_start, unexpected_ends };
+        let mut instances = Self { data, running, addresses, topic, slowest_start, unexpected_ends };
         instances.start_ended().await?;
         Ok(instances)
     }
@@ -83,7 +85,7 @@ impl<'a, D: ThrowawayData> Instances<'a, D> {
 
     async fn start_one(&mut self, instance: usize) -> Result<(), Error> {
         let (name, begin) = (format!("chaos-{instance}"), Instant::now());
-        let named = [("POSTHASTE__INSTANCE__ID", name.as_str())];
+        let named = [("POSTHASTE__INSTANCE__ID", name.as_str()), ("POSTHASTE__BROKER__TOPICS", self.topic.as_str())];
         let environment: Vec<(&str, &str)> = ENVIRONMENT.into_iter().chain(named).collect();
         let process = ServiceProcess::start(self.data, &environment).await?;
         self.slowest_start = self.slowest_start.max(begin.elapsed());

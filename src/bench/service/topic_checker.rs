@@ -29,7 +29,7 @@ pub(crate) async fn check_topic(data: &impl ThrowawayData, expected: u64) -> Res
     let read = async || {
         let mut report = TopicReport::default();
         let (mut seen, mut last) = (HashSet::new(), HashMap::new());
-        for_each_record(data, |message| report.count(message, &mut seen, &mut last)).await?;
+        for_each_record(data, &data.topic(), |message| report.count(message, &mut seen, &mut last)).await?;
         report.missing = expected.saturating_sub(seen.len() as u64);
         Ok(report)
     };
@@ -52,12 +52,13 @@ pub(crate) async fn read_until_complete<T>(
     }
 }
 
-/// Reads the whole event topic, while the service is stopped: one partition after the other, each in its order.
+/// Reads a whole topic, while the service is stopped: one partition after the other, each in its order.
 pub(crate) async fn for_each_record(
     data: &impl ThrowawayData,
+    topic: &str,
     mut visit: impl FnMut(&ConsumerRecord),
 ) -> Result<(), Error> {
-    let (topics, topic) = (data.topics().await?, data.topic());
+    let topics = data.topics().await?;
     for view in topics.list().await?.iter().filter(|view| view.name == topic) {
         for (partition, (first, next)) in (0..).zip(&view.partitions) {
             let mut at = *first;

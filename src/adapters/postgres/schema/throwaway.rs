@@ -95,6 +95,46 @@ pub async fn hold(options: &Options, transaction: BlockingTransaction) -> Result
     Ok(OpenTransaction { _connection: connection })
 }
 
+/// A session that executes scripts; dropped, it ends.
+pub struct ScriptSession {
+    connection: DedicatedConnection,
+    location: String,
+    functions: String,
+}
+
+impl ScriptSession {
+    /// The schema of `publish` and `publish_all`, quoted where SQL needs it.
+    pub fn functions(&self) -> &str {
+        &self.functions
+    }
+
+    /// Executes a script of several statements. An error ends the transaction that the script has begun.
+    ///
+    /// # Errors
+    /// A statement failed, or the connection was lost.
+    pub async fn execute(&self, script: &str) -> Result<(), PostgresOpenError> {
+        let executed = self.connection.client.batch_execute(script).await;
+        executed.map_err(|error| PostgresOpenError::of(&self.location, &error))
+    }
+}
+
+/// Opens a session for scripts on the database of `options`.
+///
+/// # Errors
+/// The server cannot be reached, or the database has no schema.
+pub async fn session(options: &Options) -> Result<ScriptSession, PostgresOpenError> {
+    let (connection, location) = connect(options).await?;
+    let opened = async {
+        // A script may wait for the lock of a key as long as the transaction of another one lasts.
+        let unlimited = "SET idle_in_transaction_session_timeout = 0; SET lock_timeout = 0";
+        connection.client.batch_execute(unlimited).await?;
+        connection.client.query_typed("SELECT quote_ident(functions) FROM installation", &[]).await
+    };
+    let rows = opened.await.map_err(|error| PostgresOpenError::of(&location, &error))?;
+    let functions = rows.first().and_then(|row| row.get::<_, Option<String>>(0)).unwrap_or_default();
+    Ok(ScriptSession { connection, location, functions })
+}
+
 /// The configured database as environment variables of PostgreSQL's own programs. A password in an argument would be visible to every
 /// user of the machine.
 ///

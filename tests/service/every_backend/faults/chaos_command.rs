@@ -10,8 +10,9 @@ const SEED: &str = "6";
 #[test]
 fn chaos_injects_faults_under_load_and_finds_that_every_guarantee_held() {
     let backend = Backend::new();
-    let is_shared = backend.settings().iter().any(|(name, _)| *name == "POSTHASTE__STORE__KIND");
-    let instances = if is_shared { "2" } else { "1" };
+    let settings = backend.settings();
+    let store = settings.iter().find(|(name, _)| *name == "POSTHASTE__STORE__KIND").map(|(_, kind)| kind.as_str());
+    let instances = if store.is_some() { "2" } else { "1" };
     let arguments = ["chaos", "--time", "16s", "--seed", SEED, "--instances", instances, "--json"];
 
     let (code, stdout, stderr) = run(&backend, &arguments);
@@ -24,4 +25,8 @@ fn chaos_injects_faults_under_load_and_finds_that_every_guarantee_held() {
     let [orders, events] =
         [&figures["orders"], &figures["checked"]["events"]].map(|count| count.as_u64().expect("a count"));
     assert!(orders > 0 && events == 4 * orders, "a create and three changes of each order: {figures}");
+    let [http, sql, rolled_back] =
+        ["http", "sql", "rolledBack"].map(|kind| figures["foreign"][kind].as_u64().expect("a count"));
+    assert!(http > 0 && figures["checked"]["externalEvents"] == http + sql, "{figures}");
+    assert_eq!((sql > 0, rolled_back > 0), (store == Some("postgres"), store == Some("postgres")), "{figures}");
 }
