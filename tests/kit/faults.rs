@@ -12,5 +12,5 @@ pub use self::broker::FaultyBroker;
 pub use self::cache::FaultyCache;
 pub use self::idempotency::FaultyIdempotency;
 pub use self::script::{Call, FaultScript, InjectedFault};
-pub use self::store::{FaultyInbox, FaultyLeases, FaultyOrders, FaultyOutbox};
+pub use self::store::{FaultyEvents, FaultyInbox, FaultyLeases, FaultyOrders, FaultyOutbox};
 pub use self::webhooks::FaultyWebhooks;

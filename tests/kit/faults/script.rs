@@ -24,6 +24,8 @@ pub enum Call {
     FenceAll,
     Append,
     Commit,
+    /// `EventStore::publish`.
+    PublishEvents,
     /// `OrderStore::find`, `list`, `count`, `oldest` and `find_idempotency_record`.
     Read,
     /// `OutboxStore::depth`.

@@ -1,4 +1,4 @@
-//! Orders, outbox, leases and inbox of a store, each under a fault script.
+//! Orders, events of other services, outbox, leases and inbox of a store, each under a fault script.
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,6 +8,7 @@ use domain::{Order, OrderId, Status, Subject};
 use ports::Error;
 use ports::inbox::{Detour, DetourChange, Inbox, InboxOutcome, ProcessedEvent, RemoteStamp};
 use ports::orders::{Commit, Committed, IdempotencyRecord, OrderFilter, OrderStore, PageStart};
+use ports::outbox::events::{BatchCommit, EventBatch, EventStore};
 use ports::outbox::{
     BatchOutcome, Claim, Claimed, Exclusion, ExclusionOutcome, FencedOutcome, OutboxStore, PoisonPolicy, ResolvedBatch,
     RowCounts, SettledClaim, Settlement,
@@ -39,6 +40,10 @@ macro_rules! faulty {
 faulty!(
     /// An order store with injected faults.
     FaultyOrders, OrderStore
+);
+faulty!(
+    /// A store of other services' events with injected faults.
+    FaultyEvents, EventStore
 );
 faulty!(
     /// An outbox with injected faults.
@@ -99,6 +104,13 @@ impl OrderStore for FaultyOrders {
     }
     async fn sweep_idempotency_records(&self, keep: Duration, limit: u32) -> Result<u64, Error> {
         self.real.sweep_idempotency_records(keep, limit).await
+    }
+}
+
+#[async_trait]
+impl EventStore for FaultyEvents {
+    async fn publish(&self, batch: EventBatch) -> Result<BatchCommit, Error> {
+        self.script.around(Call::PublishEvents, self.real.publish(batch)).await
     }
 }
 

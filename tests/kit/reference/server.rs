@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use domain::EventId;
+use ports::Error;
 use ports::orders::{Commit, Committed};
+use ports::outbox::events::{BatchCommit, EventBatch};
 use ports::outbox::{Claim, Claimed, RowId, RowStatus};
 use ports::partitions::{PartitionNo, Token};
 
@@ -24,6 +26,22 @@ impl Reference {
     /// Commits a transaction that has drawn its rows' ids before, from `first_row` on.
     pub fn commit_with_ids(&self, commit: Commit, first_row: RowId) -> Committed {
         self.state.lock().commit(commit, first_row, self.now())
+    }
+
+    /// Publishes events of another service as the port does, in a transaction that has drawn its rows' ids before, from `first_row` on.
+    ///
+    /// # Errors
+    /// [`Error::Rejected`] for a partition that does not exist.
+    pub fn publish_with_ids(&self, batch: EventBatch, first_row: RowId) -> Result<BatchCommit, Error> {
+        self.state.lock().commit_batch(batch, first_row, self.now(), State::has_event)
+    }
+
+    /// The same without comparing the ids of the events: for a store with a flaw.
+    ///
+    /// # Errors
+    /// [`Error::Rejected`] for a partition that does not exist.
+    pub fn publish_repetitions_with_ids(&self, batch: EventBatch, first_row: RowId) -> Result<BatchCommit, Error> {
+        self.state.lock().commit_batch(batch, first_row, self.now(), |_, _| false)
     }
 
     /// Claims as the port does, by a scan that sees no PENDING row up to id `start`.
