@@ -18,7 +18,7 @@ const ACTIONS: usize = 80;
 /// Longest drain after the faults: a retry may be due only after some minutes.
 const DRAIN_LIMIT: Duration = Duration::from_secs(900);
 
-const CALLS: [Call; 17] = [
+const CALLS: [Call; 18] = [
     Call::OpenSession,
     Call::Publish,
     Call::Watermark,
@@ -26,6 +26,7 @@ const CALLS: [Call; 17] = [
     Call::FenceAll,
     Call::Append,
     Call::Commit,
+    Call::PublishEvents,
     Call::Read,
     Call::Claim,
     Call::Exclude,
@@ -85,7 +86,8 @@ fn crash_random_actor(environment: &Environment, process: &Process) {
 async fn random_action(environment: &Environment, process: Process, ledger: &mut Ledger) -> Process {
     match environment.rng.next_u64() % 100 {
         0..35 => ledger.create_concurrently(&process, 1 + environment.rng.next_u64() % 4).await,
-        35..75 => change_random_order(environment, &process, ledger).await,
+        35..65 => change_random_order(environment, &process, ledger).await,
+        65..75 => ledger.publish_foreign(&process, &environment.rng).await,
         75..85 => crash_random_actor(environment, &process),
         85..97 => process.advance(Duration::from_millis(environment.rng.next_u64() % 4_000)).await,
         _ => {

@@ -12,8 +12,8 @@ use domain::{OrderId, Status};
 use embedded::{Embedded, WriterMode};
 use kit::clock::{START_TIME, SeededRng};
 use kit::faults::{
-    FaultScript, FaultyBroker, FaultyCache, FaultyIdempotency, FaultyInbox, FaultyLeases, FaultyOrders, FaultyOutbox,
-    FaultyWebhooks,
+    FaultScript, FaultyBroker, FaultyCache, FaultyEvents, FaultyIdempotency, FaultyInbox, FaultyLeases, FaultyOrders,
+    FaultyOutbox, FaultyWebhooks,
 };
 use memory::Memory;
 use parking_lot::Mutex;
@@ -212,7 +212,7 @@ impl Environment {
         Dependencies {
             commands: Arc::new(commands),
             outbox: Arc::new(FaultyOutbox::around(real.clone(), script.clone())),
-            events: real.clone(),
+            events: Arc::new(FaultyEvents::around(real.clone(), script.clone())),
             leases: Arc::new(FaultyLeases::around(real.clone(), script.clone())),
             broker: Some(Arc::new(FaultyRecordBroker::around(
                 Arc::new(faulty),

@@ -3,7 +3,10 @@ use std::sync::Arc;
 
 use app::commands::publish_events::fingerprint;
 use app::dispatch::{EventsPublished, KeyedIntent, PublishEvents, SubmittedEvent};
+use domain::EventId;
+use kit::clock::{START_TIME, SeededRng};
 use outbox::EventKey;
+use ports::clock::Rng;
 use ports::event_headers::EventHeaders;
 
 use crate::support::process::{Process, subject};
@@ -31,8 +34,23 @@ pub fn external_event(payload: &str, idempotency_key: Option<&str>) -> PublishEv
     event_of_key(payload, payload, idempotency_key)
 }
 
+/// The command that hands over one to three events of a few keys, with ids of their own.
+pub fn random_batch(rng: &SeededRng) -> PublishEvents {
+    let events = (0..1 + rng.next_u64() % 3).map(|_| SubmittedEvent {
+        event_id: Some(EventId::at(START_TIME, rng.entropy())),
+        ..submitted_event(["customer 7", "Ärger/ä"][(rng.next_u64() % 2) as usize], "moved")
+    });
+    PublishEvents { subject: subject(), events: events.collect(), intent: None, span: None, request_id: None }
+}
+
 fn event_of_key(key: &str, payload: &str, idempotency_key: Option<&str>) -> PublishEvents {
-    let events = vec![SubmittedEvent {
+    let events = vec![submitted_event(key, payload)];
+    let intent = idempotency_key.map(|key| KeyedIntent { key: Arc::from(key), fingerprint: fingerprint(&events) });
+    PublishEvents { subject: subject(), events, intent, span: None, request_id: None }
+}
+
+fn submitted_event(key: &str, payload: &str) -> SubmittedEvent {
+    SubmittedEvent {
         event_id: None,
         topic: CUSTOMERS.into(),
         key: EventKey::of_text(key),
@@ -41,7 +59,5 @@ fn event_of_key(key: &str, payload: &str, idempotency_key: Option<&str>) -> Publ
         headers: EventHeaders::default(),
         content_type: None,
         trace: None,
-    }];
-    let intent = idempotency_key.map(|key| KeyedIntent { key: Arc::from(key), fingerprint: fingerprint(&events) });
-    PublishEvents { subject: subject(), events, intent, span: None, request_id: None }
+    }
 }

@@ -1,14 +1,16 @@
 //! Ledger: every reply that clients received, and the guarantees that topic and store are checked for.
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use app::error::CommandError;
 use domain::{EventId, Order, OrderId, Status, Version};
 use futures::future::join_all;
 use kit::checkers::{AcknowledgedEvent, check};
+use kit::clock::SeededRng;
 use ports::broker::consumer_groups::ConsumerRecord;
 use ports::inbox::{Inbox, InboxOutcome, ProcessedEvent};
 use ports::orders::{OrderFilter, OrderStore, PageStart};
 
+use crate::support::external_events::{CUSTOMERS, random_batch};
 use crate::support::process::{GROUP, Process, TOPIC};
 use crate::support::record_faults::header;
 
@@ -29,6 +31,8 @@ pub struct Ledger {
     /// Every order with a successful reply.
     pub orders: BTreeMap<OrderId, Known>,
     replies: Vec<AcknowledgedEvent>,
+    /// The events of other services in successful replies.
+    foreign: Vec<EventId>,
 }
 
 impl Ledger {
@@ -82,6 +86,16 @@ impl Ledger {
         }
     }
 
+    /// Hands over some events of another service. A command that fails is repeated once.
+    pub async fn publish_foreign(&mut self, process: &Process, rng: &SeededRng) {
+        let command = random_batch(rng);
+        let published = match process.publish(command.clone()).await {
+            Ok(published) => Ok(published),
+            Err(_) => process.publish(command).await,
+        };
+        self.foreign.extend(published.iter().flat_map(|published| &published.events).map(|(id, _)| *id));
+    }
+
     fn record(&mut self, order: &Order) {
         self.replies.push(AcknowledgedEvent::of(order.id, order.version));
         self.orders.insert(order.id, Known { version: order.version, status: order.status, unknown: false });
@@ -104,7 +118,19 @@ impl Ledger {
             expected.extend(part.iter().map(|order| (order.id.to_string(), order.version + 1)));
         }
         assert_eq!(events, expected, "an order and its events commit together");
-        assert_eq!(depth.sent, records.len() as u64, "exactly the rows in the topic are settled");
+        let customers = self.assert_foreign_guarantees(process).await;
+        let published = (records.len() + customers) as u64;
+        assert_eq!(depth.sent, published, "exactly the rows in the topics are settled");
+    }
+
+    /// Checks the guarantees of the other services' topic. Returns the number of its records.
+    async fn assert_foreign_guarantees(&self, process: &Process) -> usize {
+        let records = process.records(CUSTOMERS).await;
+        check(&records, &[]).assert_exactly_once();
+        let published: BTreeSet<String> = records.iter().map(|message| header(&message.record, "ce_id")).collect();
+        let lost: Vec<&EventId> = self.foreign.iter().filter(|id| !published.contains(&id.to_string())).collect();
+        assert!(lost.is_empty(), "events of another service were committed and are not in their topic: {lost:?}");
+        records.len()
     }
 
     /// Checks that the inbox knows every record of the topic, so that each would be a duplicate now.
