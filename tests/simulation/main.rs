@@ -14,6 +14,7 @@ mod cluster {
     }
     pub mod faults;
     pub mod flaw;
+    pub mod foreign_writers;
     pub mod instance;
     pub mod invariants;
     pub mod kafka {
@@ -37,6 +38,7 @@ mod cluster {
     pub mod network;
     pub mod postgres {
         pub mod client;
+        pub mod events;
         pub mod inbox;
         pub mod rounds;
         pub mod scan_start;

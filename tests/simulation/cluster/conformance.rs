@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use kit::Backend;
 use kit::conformance::suite::SuiteReport;
-use kit::conformance::{broker, consumer_groups, inbox, orders, outbox, partitions};
+use kit::conformance::{broker, consumer_groups, events, inbox, orders, outbox, partitions};
 use ports::Error;
 use ports::broker::Broker;
 use ports::broker::consumer_groups::{ConsumerGroups, ConsumerRecord};
@@ -13,6 +13,7 @@ use ports::broker::topics::{TopicReader, TopicView};
 use ports::inbox::Inbox;
 use ports::operators::OutboxOperators;
 use ports::orders::OrderStore;
+use ports::outbox::events::EventStore;
 use ports::outbox::{OutboxStore, RowId};
 use ports::partitions::PartitionLeases;
 use tokio::task::LocalSet;
@@ -74,6 +75,9 @@ impl Backend for SimulatedBackend {
     fn outbox(&self) -> Arc<dyn OutboxStore> {
         self.store.clone()
     }
+    fn events(&self) -> Arc<dyn EventStore> {
+        self.store.clone()
+    }
     fn operators(&self) -> Arc<dyn OutboxOperators> {
         Arc::new(self.postgres.data().clone())
     }
@@ -129,6 +133,7 @@ async fn in_an_instance(suite: impl Future<Output = SuiteReport>) {
 async fn simulated_postgres_passes_the_suites_of_its_ports() {
     in_an_instance(orders::all::<SimulatedBackend>()).await;
     in_an_instance(outbox::all::<SimulatedBackend>()).await;
+    in_an_instance(events::all::<SimulatedBackend>()).await;
     in_an_instance(partitions::all::<SimulatedBackend>()).await;
     in_an_instance(inbox::all::<SimulatedBackend>()).await;
 }

@@ -12,6 +12,12 @@ pub enum Flaw {
     SettlementIgnoresToken,
     /// A transaction does not contain the watermarks of its batches.
     WatermarkNotWritten,
+    /// A writer's transaction holds its keys only until its last statement, not until its commit.
+    KeyLockEndsBeforeCommit,
+    /// An event whose id was published before is published again.
+    EventIdsNotCompared,
+    /// The rows of a transaction stay although it was rolled back.
+    RollbackKeepsRows,
     /// A fence returns without raising the producer's epoch.
     FenceWithoutEffect,
     /// A resolution reads the watermark while the markers of the fenced producer's last transaction are still being written.
@@ -34,11 +40,14 @@ pub enum Flaw {
 
 impl Flaw {
     /// Every flaw, for the test that each is found.
-    pub const ALL: [Flaw; 13] = [
+    pub const ALL: [Flaw; 16] = [
         Flaw::ScanPassesLateCommitters,
         Flaw::ExclusionUnblocksKey,
         Flaw::SettlementIgnoresToken,
         Flaw::WatermarkNotWritten,
+        Flaw::KeyLockEndsBeforeCommit,
+        Flaw::EventIdsNotCompared,
+        Flaw::RollbackKeepsRows,
         Flaw::FenceWithoutEffect,
         Flaw::WatermarkReadTooEarly,
         Flaw::AbortedRecordsVisible,
@@ -55,6 +64,28 @@ impl Flaw {
         match self {
             Flaw::KeyGoesOnAfterRefusal => DeliveryGuarantee::AtLeastOnce,
             _ => DeliveryGuarantee::ExactlyOnce,
+        }
+    }
+
+    /// A part of the violation that the flaw causes.
+    pub fn expected(self) -> &'static str {
+        match self {
+            Flaw::ScanPassesLateCommitters
+            | Flaw::ExclusionUnblocksKey
+            | Flaw::KeyLockEndsBeforeCommit
+            | Flaw::KeyGoesOnAfterRefusal => "reordered",
+            Flaw::WatermarkNotWritten
+            | Flaw::EventIdsNotCompared
+            | Flaw::FenceWithoutEffect
+            | Flaw::WatermarkReadTooEarly
+            | Flaw::AbortedRecordsVisible => "duplicated",
+            Flaw::SettlementIgnoresToken => "is SENT, and the broker does not have it",
+            Flaw::RollbackKeepsRows => "was published and never committed",
+            Flaw::UncommittedRecordsDelivered => "was applied, and the broker has not committed it",
+            Flaw::OffsetCommittedAtDelivery => "was neither applied nor is it a dead letter",
+            Flaw::FormerOwnerCommits => "which another owns",
+            Flaw::InboxAppliesDuplicates => "was applied twice",
+            Flaw::DetoursNotFound => "was applied after event",
         }
     }
 }

@@ -125,7 +125,7 @@ fn dependencies(number: usize, name: &str, cluster_context: &ClusterContext) -> 
     Dependencies {
         commands: Arc::new(commands),
         outbox: store.clone(),
-        events: Arc::new(postgres.data().clone()),
+        events: store.clone(),
         leases: store.clone(),
         broker: Some(Arc::new(broker)),
         consumer_groups: Some(Arc::new(groups)),

@@ -1,8 +1,11 @@
-//! The invariants at the end of a run: the topic against the rows of the store and the replies that clients received.
+//! The invariants at the end of a run: the topics against the rows of the store and the replies that clients received.
+mod checks;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use kit::checkers::{AcknowledgedEvent, Findings, check};
+use domain::{EventId, Timestamp};
+use kit::checkers::{Findings, check};
 use ports::broker::Position;
 use ports::broker::consumer_groups::ConsumerRecord;
 use ports::operators::{Audit, OutboxOperators, RowFilter, RowSelector, RowView};
@@ -10,11 +13,13 @@ use ports::outbox::{OutboxStore, RowCounts, RowStatus};
 use ports::partitions::PartitionLeases;
 use tokio::time::Instant;
 
+use self::checks::{FailOvers, check_content, check_duplicates, check_positions, event_of};
+use crate::cluster::foreign_writers::TOPICS;
 use crate::cluster::instance::ClusterContext;
 use crate::cluster::kafka::delivery_guarantee::DeliveryGuarantee;
 use crate::cluster::kafka::refusals::Refusals;
+use crate::cluster::writers::Replies;
 use crate::support::process::TOPIC;
-use crate::support::record_faults::header;
 
 /// Longest time from the end of the faults until nothing waits: leases and transactions expire, retries become due.
 pub const QUIESCENCE_LIMIT: Duration = Duration::from_secs(60);
@@ -38,6 +43,11 @@ impl Invariants<'_> {
     async fn rows(&self, status: Option<RowStatus>) -> Vec<RowView> {
         let filter = RowFilter { status, ..RowFilter::default() };
         self.cluster_context.postgres.data().rows(&filter, ROWS_MAX).await.expect("the reference answers")
+    }
+
+    /// The records of each topic that events are published to, the orders' topic first.
+    fn logs(&self) -> Vec<Vec<ConsumerRecord>> {
+        std::iter::once(TOPIC).chain(TOPICS).map(|topic| self.cluster_context.kafka.read(topic)).collect()
     }
 
     /// Whether no event waits and every partition has an owner.
@@ -72,76 +82,100 @@ impl Invariants<'_> {
         Ok(())
     }
 
-    /// Every event of the store is in the topic, in the order of its key, and no event that was never committed; with transactions once, unless
-    /// the store was rewound. `acknowledged` are the events of the clients' successful replies.
-    pub async fn check_topic(&self, acknowledged: &[AcknowledgedEvent]) -> Result<(), Violation> {
-        let rows = self.rows(None).await;
+    /// Every event of the store is in its topic, as it was written and in the order of its key, and no event that was never committed; with
+    /// transactions once, unless the store was rewound. The events of the writers' successful replies are among them.
+    pub async fn check_topics(&self, replies: &Replies) -> Result<(), Violation> {
+        let (rows, logs) = (self.rows(None).await, self.logs());
+        let all: Vec<&ConsumerRecord> = logs.iter().flatten().collect();
         let stored: BTreeSet<String> = rows.iter().map(|row| row.event_id.to_string()).collect();
-        let log = self.cluster_context.kafka.read(TOPIC);
-        let published: BTreeSet<String> = log.iter().map(event_of).collect();
+        let published: BTreeSet<String> = all.iter().map(|message| event_of(message)).collect();
         if let Some(lost) = stored.difference(&published).next() {
-            return Err(format!("event {lost} is not in the topic"));
+            return Err(format!("event {lost} is not in its topic"));
         }
         let is_unknown = |event: &&String| !self.cluster_context.postgres.was_committed(event);
         if let Some(unknown) = published.iter().find(is_unknown) {
             return Err(format!("event {unknown} was published and never committed"));
         }
-        self.check_positions(&rows, &log).await?;
-        if self.cluster_context.postgres.fail_overs() == 0 {
-            let findings = check(&log, acknowledged);
+        check_positions(&self.recorded_positions(&rows).await, &all)?;
+        self.check_contents(&all)?;
+        if self.cluster_context.postgres.fail_overs() > 0 {
+            return self.check_after_fail_over(&rows, &logs);
+        }
+        if let Some(lost) = replies.events().iter().find(|event| !published.contains(&event.to_string())) {
+            return Err(format!("event {lost} was committed and is not in its topic"));
+        }
+        let acknowledged = replies.acknowledged();
+        for (log, acknowledged) in logs.iter().zip(std::iter::once(&*acknowledged).chain(std::iter::repeat(&[][..]))) {
+            let findings = check(log, acknowledged);
             let is_once = self.cluster_context.mode == DeliveryGuarantee::AtLeastOnce || findings.duplicated.is_empty();
-            let is_clean = is_once && is_complete(&findings) && stored == published;
-            return if is_clean { Ok(()) } else { Err(findings.to_string()) };
+            if !is_once || !is_complete(&findings) {
+                return Err(findings.to_string());
+            }
         }
+        match published.difference(&stored).next() {
+            Some(unknown) => Err(format!("event {unknown} was published and is not in the store")),
+            None => Ok(()),
+        }
+    }
+
+    /// The store has lost events that were published, and it may publish others again.
+    fn check_after_fail_over(&self, rows: &[RowView], logs: &[Vec<ConsumerRecord>]) -> Result<(), Violation> {
+        let postgres = &self.cluster_context.postgres;
         if self.cluster_context.mode == DeliveryGuarantee::ExactlyOnce {
-            self.check_duplicates(&log)?;
+            let accepted_at = postgres.accepted_at().unwrap_or_else(Instant::now);
+            let fail_overs = FailOvers { count: postgres.fail_overs(), accepted_at };
+            let committed_at = |event: &str| self.cluster_context.kafka.committed_at(event);
+            check_duplicates(&logs.iter().flatten().collect::<Vec<_>>(), &fail_overs, committed_at)?;
         }
-        let kept: Vec<ConsumerRecord> = log.into_iter().filter(|message| stored.contains(&event_of(message))).collect();
-        let findings = check(&kept, &[]);
-        if is_complete(&findings) { Ok(()) } else { Err(findings.to_string()) }
+        let created: BTreeMap<String, Timestamp> =
+            rows.iter().map(|row| (row.event_id.to_string(), row.created_at)).collect();
+        for log in logs {
+            let kept: Vec<ConsumerRecord> = log.iter().filter(|message| is_kept(message, &created)).cloned().collect();
+            let findings = check(&kept, &[]);
+            if !is_complete(&findings) {
+                return Err(findings.to_string());
+            }
+        }
+        Ok(())
     }
 
-    /// Number of records in the topic whose event an earlier one has.
+    /// Number of records in the topics whose event an earlier one has.
     pub fn duplicates(&self) -> u64 {
-        let log = self.cluster_context.kafka.read(TOPIC);
-        let events: BTreeSet<String> = log.iter().map(event_of).collect();
-        (log.len() - events.len()) as u64
+        let logs = self.logs();
+        let events: BTreeSet<String> = logs.iter().flatten().map(event_of).collect();
+        (logs.iter().flatten().count() - events.len()) as u64
     }
 
-    /// Where a settlement recorded a position, the topic has the row's event there.
-    async fn check_positions(&self, rows: &[RowView], log: &[ConsumerRecord]) -> Result<(), Violation> {
-        let at: BTreeMap<&Position, String> = log.iter().map(|one| (&one.position, event_of(one))).collect();
+    /// The positions that settlements have recorded.
+    async fn recorded_positions(&self, rows: &[RowView]) -> Vec<(EventId, Position)> {
+        let mut positions = Vec::new();
         for row in rows {
             let selector = RowSelector::Event(row.event_id);
             let diagnosis =
                 self.cluster_context.postgres.data().diagnose(selector).await.expect("the reference answers");
             let position = diagnosis.and_then(|diagnosis| diagnosis.sent_to?.position());
-            let Some(position) = position else { continue };
-            if at.get(&position) != Some(&row.event_id.to_string()) {
-                return Err(format!("event {} is not at {position:?}", row.event_id));
-            }
+            positions.extend(position.map(|position| (row.event_id, position)));
         }
-        Ok(())
+        positions
     }
 
-    /// An event is published once more for each fail-over at most, and only if it was published before the fail-over.
-    fn check_duplicates(&self, log: &[ConsumerRecord]) -> Result<(), Violation> {
-        let mut copies: BTreeMap<String, u32> = BTreeMap::new();
-        log.iter().for_each(|message| *copies.entry(event_of(message)).or_default() += 1);
-        let accepted = self.cluster_context.postgres.accepted_at().unwrap_or_else(Instant::now);
-        for (event, copies) in copies.into_iter().filter(|(_, copies)| *copies > 1) {
-            let first = self.cluster_context.kafka.committed_at(&event);
-            let is_bounded = copies <= 1 + self.cluster_context.postgres.fail_overs();
-            if !is_bounded || first.is_none_or(|first| first > accepted) {
-                return Err(format!("event {event} is in the topic {copies} times"));
-            }
+    /// The records of the other services' topics are what their writers wrote.
+    fn check_contents(&self, log: &[&ConsumerRecord]) -> Result<(), Violation> {
+        for message in log.iter().filter(|message| &*message.record.topic != TOPIC) {
+            let event = event_of(message);
+            let written = EventId::parse(&event).and_then(|id| self.cluster_context.postgres.written(id));
+            let written = written.ok_or_else(|| format!("event {event} is in the topic of another service"))?;
+            check_content(&message.record, &written)?;
         }
         Ok(())
     }
 }
 
-fn event_of(message: &ConsumerRecord) -> String {
-    header(&message.record, "ce_id")
+/// Whether a record is of a row that the store has. A writer may repeat an event that a fail-over has lost: its first record is of a row that
+/// the store has lost, and another service's row is as old as its event.
+fn is_kept(message: &ConsumerRecord, created: &BTreeMap<String, Timestamp>) -> bool {
+    let is_order = &*message.record.topic == TOPIC;
+    created.get(&event_of(message)).is_some_and(|created| is_order || *created == message.record.timestamp)
 }
 
 fn is_complete(findings: &Findings) -> bool {

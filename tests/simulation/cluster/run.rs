@@ -15,6 +15,7 @@ use crate::cluster::consumers::handler::SimulatedHandler;
 use crate::cluster::consumers::invariants::ConsumerInvariants;
 use crate::cluster::faults::Faults;
 use crate::cluster::flaw::Flaw;
+use crate::cluster::foreign_writers::{self, ForeignContext};
 use crate::cluster::instance::{self, ClusterContext};
 use crate::cluster::invariants::{Invariants, QUIESCENCE_LIMIT, Violation};
 use crate::cluster::kafka::broker::SimulatedKafka;
@@ -62,6 +63,8 @@ struct Setting {
     failure_rates: FailureRates,
     needs_order: bool,
     options: Options,
+    /// Clients and writers with SQL of other services.
+    foreign: (u64, u64),
 }
 
 fn pick<T: Copy>(rng: &SeededRng, from: &[T]) -> T {
@@ -88,6 +91,7 @@ impl Setting {
             },
             needs_order: pick(rng, &[true, true, false]),
             options: options(rng),
+            foreign: pick(rng, &[(0, 0), (2, 2), (1, 4)]),
         }
     }
 }
@@ -140,7 +144,7 @@ async fn run_in(seed: u64, mode: DeliveryGuarantee, flaw: Option<Flaw>) -> RunRe
     let postgres =
         SimulatedPostgres::new(setting.options.partitions, kafka.clone(), network.clone(), flaw, trace.clone());
     let cluster_context = ClusterContext {
-        postgres,
+        postgres: postgres.clone(),
         kafka,
         network: network.clone(),
         rng: Arc::new(SeededRng::new(rng.next_u64())),
@@ -160,6 +164,14 @@ async fn run_in(seed: u64, mode: DeliveryGuarantee, flaw: Option<Flaw>) -> RunRe
     refusals.set(setting.refusals.0, setting.refusals.1);
     let mut writers =
         Writers::start(setting.writers, 2, setting.pause_max, rng.next_u64(), &world.directory(), &replies);
+    let foreign_context = ForeignContext {
+        pause_max: setting.pause_max,
+        directory: world.directory(),
+        postgres,
+        replies: replies.clone(),
+        trace: trace.clone(),
+    };
+    foreign_writers::start(&mut writers, setting.foreign, rng.next_u64(), &foreign_context);
 
     faults.inject(&mut world, FAULTY_TIME).await;
     faults.end(&mut world).await;
@@ -194,7 +206,7 @@ async fn end(
     for event in 0..invariants.duplicates() {
         trace.add("duplicate", event, 0);
     }
-    invariants.check_topic(&replies.acknowledged()).await?;
+    invariants.check_topics(replies).await?;
     consumers.check().await
 }
 

@@ -1,9 +1,9 @@
-//! Writers: clients that create orders and change their status, at any instance that answers.
+//! Writers: clients that create orders and change their status, at any instance that answers; and the replies that all writers receive.
 use std::sync::Arc;
 use std::time::Duration;
 
 use app::dispatch::{ChangeOrder, ChangePreconditions, CreateOrder, Viewer};
-use domain::{Item, Items, Money, Order, Status, Subject};
+use domain::{EventId, Item, Items, Money, Order, Status, Subject};
 use kit::checkers::AcknowledgedEvent;
 use kit::clock::SeededRng;
 use parking_lot::Mutex;
@@ -15,21 +15,37 @@ use crate::cluster::world::Directory;
 
 /// The status changes of an order after its creation.
 const CHANGES: [Status; 3] = [Status::Processing, Status::Shipped, Status::Delivered];
-/// How often a writer repeats a change that failed.
-const REPETITIONS_MAX: u32 = 3;
+/// How often a writer repeats a command that failed.
+pub const REPETITIONS_MAX: u32 = 3;
 
 /// The replies that the writers received. Clones share them.
 #[derive(Clone, Default)]
-pub struct Replies(Arc<Mutex<Vec<AcknowledgedEvent>>>);
+pub struct Replies(Arc<Mutex<ReceivedReplies>>);
+
+#[derive(Default)]
+struct ReceivedReplies {
+    orders: Vec<AcknowledgedEvent>,
+    events: Vec<EventId>,
+}
 
 impl Replies {
-    /// The events of all successful replies.
+    /// The orders' events of all successful replies.
     pub fn acknowledged(&self) -> Vec<AcknowledgedEvent> {
-        self.0.lock().clone()
+        self.0.lock().orders.clone()
+    }
+
+    /// The events of other services whose writers know that they are committed.
+    pub fn events(&self) -> Vec<EventId> {
+        self.0.lock().events.clone()
     }
 
     fn add(&self, order: &Order) {
-        self.0.lock().push(AcknowledgedEvent::of(order.id, order.version));
+        self.0.lock().orders.push(AcknowledgedEvent::of(order.id, order.version));
+    }
+
+    /// Adds an event of another service.
+    pub fn add_event(&self, event: EventId) {
+        self.0.lock().events.push(event);
     }
 }
 
@@ -53,6 +69,11 @@ impl Writers {
             tasks.spawn(async move { writer.write(orders).await });
         }
         Self(tasks)
+    }
+
+    /// Starts one more writer.
+    pub fn spawn(&mut self, writer: impl Future<Output = ()> + Send + 'static) {
+        self.0.spawn(writer);
     }
 
     /// Waits until all writers are done.
@@ -82,9 +103,7 @@ impl Writer {
     }
 
     async fn pause(&self) {
-        // A third of the commands follow at once.
-        let share = (self.rng.fraction() * 1.5 - 0.5).max(0.0);
-        sleep(self.pause_max.mul_f64(share)).await;
+        pause(&self.rng, self.pause_max).await;
     }
 
     async fn create(&self) -> Option<Arc<Order>> {
@@ -105,6 +124,13 @@ impl Writer {
             }
         }
     }
+}
+
+/// The pause before a command.
+pub async fn pause(rng: &SeededRng, pause_max: Duration) {
+    // A third of the commands follow at once.
+    let share = (rng.fraction() * 1.5 - 0.5).max(0.0);
+    sleep(pause_max.mul_f64(share)).await;
 }
 
 fn subject() -> Subject {

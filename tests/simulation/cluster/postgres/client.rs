@@ -44,6 +44,15 @@ impl PostgresClient {
         Self { server, link, scan_starts: ScanStarts::default(), claims, settlements, settled_claims, late_commits }
     }
 
+    /// How long the next transaction takes.
+    pub(super) fn commit_duration(&self) -> Duration {
+        let network = self.link.network();
+        match network.happens(self.late_commits) {
+            true => network.millis(20, 1_500),
+            false => network.millis(1, 4),
+        }
+    }
+
     /// A statement that the reference executes.
     pub(super) async fn execute<T, F>(
         &self,
@@ -62,11 +71,7 @@ impl PostgresClient {
 #[async_trait]
 impl OrderStore for PostgresClient {
     async fn commit(&self, commit: Commit) -> Result<Committed, Error> {
-        let network = self.link.network();
-        let duration = match network.happens(self.late_commits) {
-            true => network.millis(20, 1_500),
-            false => network.millis(1, 4),
-        };
+        let duration = self.commit_duration();
         self.execute("commit", move |server| async move { server.commit(commit, duration).await }).await
     }
     async fn find(&self, id: OrderId) -> Result<Option<Order>, Error> {

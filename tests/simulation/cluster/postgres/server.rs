@@ -7,11 +7,12 @@ use std::time::Duration;
 use domain::{EventId, OrderId};
 use kit::clock::{START_TIME, TestClock, TokioClock};
 use kit::reference::{Reference, ReferenceSnapshot};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use ports::Error;
 use ports::clock::Clock;
 use ports::inbox::InboxOutcome;
 use ports::orders::{Commit, Committed};
+use ports::outbox::events::ExternalEvent;
 use ports::outbox::{
     BatchOutcome, Claim, ClaimKind, Claimed, FencedOutcome, OutboxStore, PoisonPolicy, ResolvedBatch, RowId, Settlement,
 };
@@ -21,6 +22,7 @@ use tokio::time::Instant;
 use crate::cluster::flaw::Flaw;
 use crate::cluster::kafka::broker::SimulatedKafka;
 use crate::cluster::network::{Network, Server};
+use crate::cluster::postgres::events::KeyRows;
 use crate::cluster::postgres::inbox::AppliedEvent;
 use crate::cluster::postgres::scan_start::{IdSnapshot, ScanStart, TransactionNo};
 use crate::cluster::trace::Trace;
@@ -30,25 +32,26 @@ const WRITE_DELAY: Duration = Duration::from_millis(600);
 
 /// The primary, and what is known of its standby. Clones share it.
 #[derive(Clone)]
-pub struct SimulatedPostgres(Arc<Shared>);
+pub struct SimulatedPostgres(pub(super) Arc<Shared>);
 
-struct Shared {
+pub(super) struct Shared {
     reference: Reference,
+    pub(super) partitions: u32,
     /// The reference's clock, set to the runtime's time before each statement.
     clock: TestClock,
     time: TokioClock,
     flaw: Option<Flaw>,
     kafka: SimulatedKafka,
     network: Network,
-    trace: Trace,
-    state: Mutex<PrimaryState>,
+    pub(super) trace: Trace,
+    pub(super) state: Mutex<PrimaryState>,
 }
 
 #[derive(Default)]
-struct PrimaryState {
-    restarts: u32,
+pub(super) struct PrimaryState {
+    pub(super) restarts: u32,
     /// The data before the first settlement that may not be on disk yet, and when it was executed.
-    before_settlements: Option<(Instant, ReferenceSnapshot)>,
+    pub(super) before_settlements: Option<(Instant, ReferenceSnapshot)>,
     /// The primary crashes a moment after the next settlement.
     crashes_soon: bool,
     timeline: u32,
@@ -57,10 +60,20 @@ struct PrimaryState {
     transactions: TransactionNo,
     running: BTreeMap<TransactionNo, RowId>,
     order_rows: BTreeMap<OrderId, Arc<tokio::sync::Mutex<()>>>,
+    pub(super) key_rows: KeyRows,
     /// Every event that was ever committed, also on a timeline that was lost.
-    committed: BTreeSet<EventId>,
+    pub(super) committed: BTreeSet<EventId>,
+    /// The committed events of other services.
+    pub(super) written: BTreeMap<EventId, ExternalEvent>,
     /// The events whose effects the inbox has committed, in order, also on a timeline that was lost.
     applied: Vec<AppliedEvent>,
+}
+
+/// A transaction that has drawn the ids of its rows.
+pub(super) struct RunningTransaction {
+    number: TransactionNo,
+    restarts: u32,
+    pub(super) first_row: RowId,
 }
 
 impl SimulatedPostgres {
@@ -69,7 +82,8 @@ impl SimulatedPostgres {
         let clock = TestClock::at(START_TIME);
         let reference = Reference::partitioned(clock.clone(), partitions);
         let time = TokioClock::starting_at(START_TIME);
-        Self(Arc::new(Shared { reference, clock, time, flaw, kafka, network, trace, state: Mutex::default() }))
+        let state = Mutex::default();
+        Self(Arc::new(Shared { reference, partitions, clock, time, flaw, kafka, network, trace, state }))
     }
 
     /// The data, at the present time.
@@ -95,26 +109,32 @@ impl SimulatedPostgres {
         let row = Arc::clone(self.0.state.lock().order_rows.entry(commit.order.id).or_default());
         let _locked = row.lock().await;
         let events: Vec<EventId> = commit.events.iter().map(|event| event.event_id).collect();
-        let (restarts, number, first) = {
-            let mut state = self.0.state.lock();
-            let first = self.0.reference.draw_row_ids(events.len());
-            state.transactions += 1;
-            let number = state.transactions;
-            state.running.insert(number, first);
-            (state.restarts, number, first)
-        };
+        let transaction = self.begin(events.len());
         tokio::time::sleep(duration).await;
-        let mut state = self.0.state.lock();
-        state.running.remove(&number);
-        if state.restarts != restarts {
-            return Err(Error::Unknown("the primary failed during the transaction".into()));
-        }
+        let mut state = self.end(&transaction)?;
         state.before_settlements = None;
-        let committed = self.data().commit_with_ids(commit, first);
+        let committed = self.data().commit_with_ids(commit, transaction.first_row);
         if committed == Committed::Done {
             state.committed.extend(events);
         }
         Ok(committed)
+    }
+
+    /// Begins a transaction that draws the ids of so many rows.
+    pub(super) fn begin(&self, rows: usize) -> RunningTransaction {
+        let mut state = self.0.state.lock();
+        let first_row = self.0.reference.draw_row_ids(rows);
+        state.transactions += 1;
+        let number = state.transactions;
+        state.running.insert(number, first_row);
+        RunningTransaction { number, restarts: state.restarts, first_row }
+    }
+
+    /// Ends a transaction. The caller commits before it unlocks the state, or rolls back.
+    pub(super) fn end(&self, transaction: &RunningTransaction) -> Result<MutexGuard<'_, PrimaryState>, Error> {
+        let mut state = self.0.state.lock();
+        state.running.remove(&transaction.number);
+        if state.restarts == transaction.restarts { Ok(state) } else { Err(connection_lost()) }
     }
 
     /// A claim, by a scan that begins at `start`. Returns where the next scan begins.
@@ -235,6 +255,7 @@ impl SimulatedPostgres {
         let mut state = self.0.state.lock();
         state.restarts += 1;
         state.running.clear();
+        state.key_rows.clear();
         state.before_settlements = None;
     }
 
@@ -333,6 +354,11 @@ impl SimulatedPostgres {
         let event = EventId::parse(event);
         event.is_some_and(|event| self.0.state.lock().committed.contains(&event))
     }
+}
+
+/// The error of a transaction that the primary's failure ended.
+pub(super) fn connection_lost() -> Error {
+    Error::Unknown("the primary failed during the transaction".into())
 }
 
 /// The result of a claim in a few words.
