@@ -279,9 +279,10 @@ mod tests {
         assert!(first(7_258_118_400_000) < 1 << 53);
         assert_eq!((first(0), first(-5)), (1, 1));
     }
+
     /// Without watermarks a batch that is open after a crash is published again, so its settlement neither waits for the next cycle nor may be lost.
     #[test]
-    fn settlements_are_deferred_and_not_flushed_only_where_watermarks_show_what_is_published() {
+    fn settlements_are_deferred_and_not_flushed_only_with_watermarks() {
         for (delivery, has_watermarks) in [(DeliveryKind::ExactlyOnce, true), (DeliveryKind::AtLeastOnce, false)] {
             let mut config = Config::defaults();
             config.broker.delivery = delivery;

@@ -54,7 +54,7 @@ impl SqlWriters {
     /// Waits for each writer's last transaction; returns the number of those that do not end within the time.
     ///
     /// # Errors
-    /// A statement failed.
+    /// Returns the first error of a statement; the other writers are not waited for.
     pub(super) async fn finish(self, limit: Duration) -> Result<usize, Error> {
         finish_all(self.0, limit).await
     }

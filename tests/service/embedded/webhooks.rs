@@ -132,6 +132,18 @@ fn webhook_is_created_changed_and_deleted_by_forms_of_the_console() {
     assert!(events.contains(": rotate webhook ") && events.contains(": delete webhook "), "{events}");
 }
 
+/// The routes of redrives refuse a query that differs from the body, or that they do not know.
+fn assert_contradictions_are_refused(service: &Posthaste, routes: &[&str]) {
+    let contradictions =
+        [("?dryRun=true", json!({"dryRun": false})), ("?dryRun=false&foo=1", json!({})), ("?dryRun=no", json!({}))];
+    for (query, body) in contradictions {
+        for route in routes {
+            let refused = service.http.post(&format!("{route}{query}"), &service.http.admin(), &[], &body);
+            assert_eq!(refused.status, 400, "{route}{query}: {}", refused.text);
+        }
+    }
+}
+
 #[test]
 fn dead_letters_of_a_webhook_are_listed_and_redriven_one_by_one() {
     let backend = Backend::new();
@@ -170,21 +182,11 @@ fn dead_letters_of_a_webhook_are_listed_and_redriven_one_by_one() {
     let rest = count(json!({"after": first["next"]}));
     assert_eq!((&rest["matched"], &rest["next"]), (&json!(2), &Value::Null), "{first} {rest}");
 
-    for (query, body) in
-        [("?dryRun=true", json!({"dryRun": false})), ("?dryRun=false&foo=1", json!({})), ("?dryRun=no", json!({}))]
-    {
-        for path in [
-            format!("/webhooks/{webhook}/redrive"),
-            format!("/webhooks/{webhook}/dead-letters/{}/redrive", place_of(0)),
-        ] {
-            let refused = service.http.post(&format!("{path}{query}"), &admin, &[], &body);
-            assert_eq!(refused.status, 400, "{path}{query}: {}", refused.text);
-        }
-    }
+    let redrive = format!("/webhooks/{webhook}/dead-letters/{}/redrive", place_of(0));
+    assert_contradictions_are_refused(&service, &[&format!("/webhooks/{webhook}/redrive"), &redrive]);
     assert_eq!(count(json!({"limit": null, "dryRun": null}))["matched"], 3, "as if they were absent");
 
     endpoint.set_response(ACCEPTED);
-    let redrive = format!("/webhooks/{webhook}/dead-letters/{}/redrive", place_of(0));
     assert_eq!(service.http.post(&redrive, &admin, &[], &json!({})).json()["redriven"], false, "a dry run");
     let redriven = service.http.post(&redrive, &admin, &[], &json!({"dryRun": false, "reason": "fixed"}));
     assert_eq!((redriven.status, &redriven.json()["redriven"]), (200, &json!(true)), "{}", redriven.text);
@@ -210,7 +212,6 @@ fn dead_letters_of_a_webhook_are_listed_and_redriven_one_by_one() {
     assert!(code == 0 && stdout.contains("can be delivered again"), "{stdout}{stderr}");
     let (code, stdout, stderr) = run(&["redrive", &webhook, "--reason", "fixed"]);
     assert!(code == 0 && stdout.trim() == "1 dead letter, 1 of them is delivered again", "{stdout}{stderr}");
-    for order in &orders {
-        until("each is delivered again", WAIT_MAX, || (endpoint.accepted_for(order) == [1]).then_some(()));
-    }
+    let is_delivered = |order: &String| endpoint.accepted_for(order) == [1];
+    until("each is delivered again", WAIT_MAX, || orders.iter().all(is_delivered).then_some(()));
 }

@@ -44,7 +44,7 @@ pub fn sql_value(writer: u8) -> [u8; 2] {
     [writer, 0xff]
 }
 
-/// Every committed event.
+/// Every event of a committed transaction, in the order in which the writers got the locks of their keys.
 pub fn changes(backend: &Backend) -> Vec<SqlChange> {
     let rows = backend.database.rows("SELECT event_id, key, position, writer FROM customer_change ORDER BY position");
     let number = |text: &str| text.parse::<u64>().expect("a number");

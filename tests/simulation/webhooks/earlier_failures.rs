@@ -47,7 +47,7 @@ async fn dead_letter_of_another_consumer_gets_all_attempts_of_the_webhook() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn topic_whose_name_ends_like_a_retry_topic_is_delivered_without_delay() {
+async fn topic_named_like_a_retry_topic_is_delivered_without_delay() {
     let endpoint = ScriptedEndpoint::new(|_| Ok(200));
     let (environment, process) = start_for("payment-retry-3", &endpoint).await;
 

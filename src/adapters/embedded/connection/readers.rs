@@ -137,7 +137,7 @@ mod tests {
         Readers::new(connections, 1_000, time_max).expect("started")
     }
 
-    /// Counts without end.
+    /// A read that ends only when it is interrupted.
     fn endless(sql: &Connection) -> CommandResult<i64> {
         let count = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT max(x) FROM n";
         Ok(sql.query_row(count, [], |row| row.get(0))?)

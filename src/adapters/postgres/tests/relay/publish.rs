@@ -13,7 +13,6 @@ use ports::event_headers::EventHeaders;
 use ports::outbox::{Claimed, ClaimedRow};
 use ports::partitions::PartitionNo;
 use ports::partitions::wake::{WakeChannel, WakeUp};
-use postgres::Postgres;
 use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
 use uuid::Uuid;
@@ -229,30 +228,6 @@ async fn event_that_the_relay_would_park_is_refused_at_once() {
     client.batch_execute(longest).await.unwrap();
     let batch = r#"SELECT posthaste.publish_all('[{"topic": "t", "key": "", "type": "t", "payload": 1}]')"#;
     assert!(client.batch_execute(batch).await.unwrap_err().as_db_error().unwrap().message().contains("the key"));
-}
-
-#[tokio::test]
-async fn topics_that_only_the_service_writes_are_refused_from_its_start_on() {
-    let database = Database::migrated().await;
-    let client = database.client().await;
-    let publish = |topic| format!("SELECT posthaste.publish('{topic}', 'k', 't', 'x'::text)");
-    let publish_all = "SELECT posthaste.publish_all(ARRAY['ours', 'ours-dlt'], ARRAY['k', 'k'], ARRAY['t', 't'], ARRAY['x', 'x']::bytea[])";
-    client.batch_execute(&publish("ours-dlt")).await.expect("no service has started, so no topic is known as internal");
-    client.batch_execute("DELETE FROM outbox_sequence").await.unwrap();
-
-    let mut options = database.options("a");
-    options.internal_topics = vec!["ours-dlt".into(), "ours-retry-0".into()];
-    let service = Postgres::open(options).await.expect("opened");
-
-    for refused in [&publish("ours-dlt"), &publish("ours-retry-0"), publish_all] {
-        let error = client.batch_execute(refused).await.unwrap_err();
-        let error = error.as_db_error().unwrap();
-        assert_eq!(error.code().code(), "22023", "{refused}: {error}");
-        assert!(error.message().contains("only the service writes this topic") && error.hint().is_some(), "{error:?}");
-    }
-    client.batch_execute(&publish("ours")).await.expect("a topic of another service");
-    assert_eq!(numbers(&client, "k").await, [1, 1], "the event before the start, and the one after it");
-    service.close().await.expect("closed");
 }
 
 #[tokio::test]

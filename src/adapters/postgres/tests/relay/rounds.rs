@@ -110,7 +110,7 @@ async fn stale_and_expired_leases_fail_no_neighbour() {
 }
 
 #[tokio::test]
-async fn claim_of_a_partition_whose_batch_is_open_is_fenced_in_a_round() {
+async fn claim_of_a_partition_with_an_open_batch_is_fenced_in_a_round() {
     let mut fixture = RelayFixture::new().await;
     fixture.create_in_all().await;
     let open = fixture.claim_batch(0).await;

@@ -1,5 +1,5 @@
 //! Values of an event that a writer may give.
-use postgres::migrate;
+use postgres::{Postgres, migrate};
 use tokio_postgres::Client;
 use uuid::Uuid;
 
@@ -116,4 +116,28 @@ async fn sessions_that_read_backslashes_as_escapes_publish_new_keys() {
         client.batch_execute(statement).await.expect(statement);
     }
     assert_eq!((numbers(&client, "k").await, numbers(&client, "k2").await), (vec![1, 2], vec![1]));
+}
+
+#[tokio::test]
+async fn topics_that_only_the_service_writes_are_refused_from_its_start_on() {
+    let database = Database::migrated().await;
+    let client = database.client().await;
+    let publish = |topic| format!("SELECT posthaste.publish('{topic}', 'k', 't', 'x'::text)");
+    let publish_all = "SELECT posthaste.publish_all(ARRAY['ours', 'ours-dlt'], ARRAY['k', 'k'], ARRAY['t', 't'], ARRAY['x', 'x']::bytea[])";
+    client.batch_execute(&publish("ours-dlt")).await.expect("no service has started, so no topic is known as internal");
+    client.batch_execute("DELETE FROM outbox_sequence").await.unwrap();
+
+    let mut options = database.options("a");
+    options.internal_topics = vec!["ours-dlt".into(), "ours-retry-0".into()];
+    let service = Postgres::open(options).await.expect("opened");
+
+    for refused in [&publish("ours-dlt"), &publish("ours-retry-0"), publish_all] {
+        let error = client.batch_execute(refused).await.unwrap_err();
+        let error = error.as_db_error().unwrap();
+        assert_eq!(error.code().code(), "22023", "{refused}: {error}");
+        assert!(error.message().contains("only the service writes this topic") && error.hint().is_some(), "{error:?}");
+    }
+    client.batch_execute(&publish("ours")).await.expect("a topic of another service");
+    assert_eq!(numbers(&client, "k").await, [1, 1], "the event before the start, and the one after it");
+    service.close().await.expect("closed");
 }
