@@ -156,7 +156,7 @@ fn a_seed_replays_exactly() {
     {
         let (first, second) = (run(seed, mode, None), run(seed, mode, None));
 
-        assert!(first.counts["commit"] > 10, "{first:?}");
+        assert!(first.counts["commit"] >= 10, "the writers did work: {first:?}");
         assert_eq!(first.fingerprint, second.fingerprint, "seed {seed}: {:?} {:?}", first.counts, second.counts);
     }
 }
