@@ -8,9 +8,13 @@ use std::thread;
 use serde_json::Value;
 use tokio::sync::oneshot;
 
+/// Most problems that explain a missing figure.
+const PROBLEMS_SHOWN: usize = 10;
+
 /// The acknowledgements that the service has logged, and the bench has not taken yet.
 pub(crate) struct LogReader {
     acknowledgements: Receiver<String>,
+    problems: Receiver<String>,
     /// The ages of the rows in the lines that were parsed, in milliseconds.
     ages_ms: Vec<f64>,
 }
@@ -20,6 +24,7 @@ impl LogReader {
     pub(crate) fn start(log: PipeReader) -> std::io::Result<(Self, oneshot::Receiver<SocketAddr>)> {
         let (listens, listening) = oneshot::channel();
         let (acknowledged, acknowledgements) = mpsc::channel();
+        let (problem, problems) = mpsc::channel();
         thread::Builder::new().name("service-log".to_owned()).spawn(move || {
             let mut listens = Some(listens);
             for line in BufReader::new(log).lines().map_while(Result::ok) {
@@ -27,7 +32,8 @@ impl LogReader {
                     // Fails if the bench has dropped the service.
                     let _ = acknowledged.send(line);
                 } else if is_problem(&line) {
-                    eprintln!("bench: the service logged {line}");
+                    // Fails if the bench has dropped the service.
+                    let _ = problem.send(line);
                 } else if let Some(address) = listening_address(&line)
                     && let Some(listens) = listens.take()
                 {
@@ -36,7 +42,13 @@ impl LogReader {
                 }
             }
         })?;
-        Ok((Self { acknowledgements, ages_ms: Vec::new() }, listening))
+        Ok((Self { acknowledgements, problems, ages_ms: Vec::new() }, listening))
+    }
+
+    /// The last warnings, errors and resolved batches that were read since the last call: they may explain a figure that is missing.
+    pub(crate) fn take_problems(&mut self) -> Vec<String> {
+        let mut problems: Vec<String> = self.problems.try_iter().collect();
+        problems.split_off(problems.len().saturating_sub(PROBLEMS_SHOWN))
     }
 
     /// Number of rows whose acknowledgement was read since the last [`LogReader::take_newest_ms`].
@@ -54,8 +66,7 @@ impl LogReader {
     }
 }
 
-/// A warning, an error, the notice of lines that the service has lost, or a batch whose acknowledgement it did not receive: all of them explain a
-/// figure that is missing or odd.
+/// A warning, an error, the notice of lines that the service has lost, or a batch that was resolved without an acknowledgement.
 fn is_problem(line: &str) -> bool {
     let event: Value = serde_json::from_str(line).unwrap_or_default();
     let is_serious =
@@ -94,6 +105,26 @@ mod tests {
         }
         assert_eq!(reader.take_newest_ms(2), [3.0, 7.25]);
         assert_eq!(reader.rows(), 0);
+    }
+
+    #[tokio::test]
+    async fn last_problems_are_kept() {
+        let (log, mut service) = std::io::pipe().expect("a pipe");
+        let (mut reader, _listening) = LogReader::start(log).expect("a thread");
+        writeln!(service, r#"{{"level":"INFO","event":"ready"}}"#).expect("written");
+        writeln!(service, r#"{{"level":"INFO","event":"batch_resolved","batch":1}}"#).expect("written");
+        for number in 0..PROBLEMS_SHOWN {
+            writeln!(service, r#"{{"level":"WARN","number":{number}}}"#).expect("written");
+        }
+        writeln!(service, r#"{{"event":"batch_acknowledged","ages_ms":"1"}}"#).expect("written");
+        while reader.rows() == 0 {
+            tokio::task::yield_now().await;
+        }
+
+        let problems = reader.take_problems();
+
+        assert_eq!(problems.len(), PROBLEMS_SHOWN);
+        assert!(problems.iter().all(|line| line.contains("WARN")), "{problems:?}");
     }
 
     #[tokio::test]

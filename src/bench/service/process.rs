@@ -52,8 +52,9 @@ impl<'a, D: ThrowawayData> ServiceProcess<'a, D> {
         let begin = Instant::now();
         while (self.log.borrow_mut().rows() as u64) < rows {
             if begin.elapsed() > LOG_TIMEOUT {
-                let seen = self.log.borrow_mut().rows();
-                return Err(Error::new(format!("the service logged {seen} of {rows} acknowledgements")));
+                let mut log = self.log.borrow_mut();
+                let (seen, problems) = (log.rows(), log.take_problems().join("\n"));
+                return Err(Error::new(format!("the service logged {seen} of {rows} acknowledgements\n{problems}")));
             }
             tokio::time::sleep(SCRAPE_INTERVAL).await;
         }
