@@ -26,7 +26,10 @@ struct LockFixture {
 
 impl LockFixture {
     async fn new(change: impl FnOnce(Options) -> Options) -> Self {
-        let database = Database::migrated().await;
+        Self::on(Database::migrated().await, change).await
+    }
+
+    async fn on(database: Database, change: impl FnOnce(Options) -> Options) -> Self {
         let store = Postgres::open(change(database.options("a"))).await.expect("the store opens");
         let (client, factory) = (database.client().await, Factory::seeded(3, "orders".into()));
         let placed = factory.creation("ann", P0);
@@ -137,7 +140,8 @@ const PUBLISH_ALL_WAITS: &str =
 
 #[tokio::test]
 async fn event_of_another_session_between_look_up_and_write_is_a_duplicate() {
-    let fixture = LockFixture::new(|options| options).await;
+    // Of its own: the function below stays.
+    let fixture = LockFixture::on(Database::own().await, |options| options).await;
     fixture.sql(PUBLISH_ALL_WAITS).await;
     let (first, second) = (fixture.event(), fixture.event());
     let id = first.event_id;
