@@ -130,7 +130,7 @@ impl InFlightBatch {
         self.unsent = unsent.into_iter().collect();
     }
 
-    /// Forgets the fallback of rows that no call has published.
+    /// Removes the fallback of rows that no call has published.
     pub fn remove_unsent_fallback(&mut self) {
         let sent = self.sent_rows();
         self.fallback.retain(|refused| sent.contains(&refused.row));

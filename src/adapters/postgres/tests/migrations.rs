@@ -6,7 +6,7 @@ use kit::wait::scaled;
 use postgres::{Options, Postgres, PostgresOpenError, migrate, migration_status};
 
 use crate::relay::migration_files::database_of_version;
-use crate::support::{Database, until_within};
+use crate::support::{Database, until_autovacuum_works};
 
 #[tokio::test]
 async fn empty_database_is_refused_with_the_command_that_migrates_it() {
@@ -59,7 +59,6 @@ async fn database_that_is_not_utf_8_is_refused_before_anything_is_installed() {
     assert_eq!(count, 0);
 }
 
-/// Autovacuum looks at a database once a minute, and needs minutes for this table.
 #[tokio::test]
 async fn migration_is_applied_while_autovacuum_works_on_its_table() {
     let database = database_of_version(11).await;
@@ -71,10 +70,7 @@ async fn migration_is_applied_while_autovacuum_works_on_its_table() {
         SELECT gen_random_uuid(), gen_random_uuid(), 0, 1, now(), 0, 0, 't', 't', '', 'x' FROM generate_series(1, 20000)";
     client.batch_execute(rows).await.unwrap();
     client.batch_execute("DELETE FROM outbox_event; SELECT pg_stat_force_next_flush()").await.unwrap();
-    let works = "SELECT 1 FROM pg_locks l JOIN pg_stat_activity a USING (pid)
-        WHERE l.relation = 'outbox_event'::regclass AND a.backend_type = 'autovacuum worker' AND l.granted";
-    let limit = Duration::from_secs(180);
-    until_within(limit, "autovacuum works on the table", async || client.query_opt(works, &[]).await.unwrap()).await;
+    until_autovacuum_works(&client, "outbox_event").await;
 
     let options = database.options("a");
     let applied = tokio::time::timeout(scaled(Duration::from_secs(20)), migrate(&options)).await;

@@ -247,3 +247,12 @@ pub async fn until_within<T>(limit: Duration, what: &str, mut attempt: impl Asyn
         assert!(started.elapsed() < scaled(limit), "not reached within {limit:?}, scaled: {what}");
     }
 }
+
+/// Waits until autovacuum works on a table, which must keep it busy for minutes. Autovacuum looks at a database once a minute.
+pub async fn until_autovacuum_works(client: &Client, table: &str) {
+    let works = "SELECT 1 FROM pg_locks l JOIN pg_stat_activity a USING (pid)
+        WHERE l.relation = to_regclass($1) AND a.backend_type = 'autovacuum worker' AND l.granted";
+    let limit = Duration::from_secs(180);
+    until_within(limit, "autovacuum works on the table", async || client.query_opt(works, &[&table]).await.unwrap())
+        .await;
+}

@@ -6,7 +6,7 @@ use postgres::{AdoptError, Options, adopt, release_adopted, rows_can_change_part
 use tokio::time::timeout;
 
 use super::{JSON_TABLE, adoption, events};
-use crate::support::{Database, until, until_within};
+use crate::support::{Database, until, until_autovacuum_works};
 
 const INSERT: &str = "INSERT INTO shop.outbox VALUES (gen_random_uuid(), 'Order', '1', 't', '{}')";
 
@@ -56,7 +56,6 @@ async fn transaction_that_does_not_end_is_named() {
     assert_eq!(events(&client).await.len(), 1, "the table is still adopted");
 }
 
-/// Autovacuum looks at a database once a minute, and needs minutes for this table.
 #[tokio::test]
 async fn table_is_adopted_while_autovacuum_works_on_it() {
     let database = Database::own().await;
@@ -68,10 +67,7 @@ async fn table_is_adopted_while_autovacuum_works_on_it() {
     let rows = "INSERT INTO shop.outbox SELECT gen_random_uuid(), 'Order', repeat('1', 200), 't', '{}' FROM generate_series(1, 20000)";
     client.batch_execute(rows).await.unwrap();
     client.batch_execute("DELETE FROM shop.outbox; SELECT pg_stat_force_next_flush()").await.unwrap();
-    let works = "SELECT 1 FROM pg_locks l JOIN pg_stat_activity a USING (pid)
-        WHERE l.relation = 'shop.outbox'::regclass AND a.backend_type = 'autovacuum worker' AND l.granted";
-    let limit = Duration::from_secs(180);
-    until_within(limit, "autovacuum works on the table", async || client.query_opt(works, &[]).await.unwrap()).await;
+    until_autovacuum_works(&client, "shop.outbox").await;
     let options = Options { adopt_timeout: Duration::ZERO, ..database.options("a") };
 
     let refused = adopt(&options, &adoption()).await.unwrap_err();
