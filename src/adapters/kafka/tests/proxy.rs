@@ -186,6 +186,11 @@ impl Proxy {
         self.state.blocked_transactional_ids.lock().clear();
     }
 
+    /// How many transactional ids the broker cannot initialise, because it cannot end their last transaction.
+    pub fn blocked_transactional_ids(&self) -> usize {
+        self.state.blocked_transactional_ids.lock().len()
+    }
+
     /// How often records of the under-replicated topic were refused.
     pub fn refusals(&self) -> u64 {
         self.state.refusals.load(Ordering::SeqCst)

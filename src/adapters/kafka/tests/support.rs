@@ -120,8 +120,9 @@ impl Installation {
         Self::without_cleanup(opened(options).await)
     }
 
+    /// A new session of this slot. A busy broker may need longer than the product waits for the leaders of new topics.
     pub async fn session(&self, slot: u32) -> ProducerSessionId {
-        self.kafka.open_session(slot).await.expect("the session opens")
+        until_answered(TIMEOUT, || self.kafka.open_session(slot)).await.expect("the session opens")
     }
 
     pub fn records(&self, keys_and_values: &[(&str, &str)]) -> Vec<Record> {
