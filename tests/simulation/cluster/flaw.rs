@@ -18,12 +18,16 @@ pub enum Flaw {
     EventIdsNotCompared,
     /// The rows of a transaction stay although it was rolled back.
     RollbackKeepsRows,
+    /// A rollback to a savepoint undoes the whole transaction, and its commit succeeds.
+    SavepointUndoesTransaction,
     /// A fence returns without raising the producer's epoch.
     FenceWithoutEffect,
     /// A resolution reads the watermark while the markers of the fenced producer's last transaction are still being written.
     WatermarkReadTooEarly,
     /// The records of an aborted transaction are visible.
     AbortedRecordsVisible,
+    /// Some committed records disappear, as after the election of a leader that does not have them.
+    CommittedRecordsLost,
     /// A producer without transactions sends the next record of a key although the brokers have refused the one before.
     KeyGoesOnAfterRefusal,
     /// Consumers receive the records of open and aborted transactions.
@@ -40,7 +44,7 @@ pub enum Flaw {
 
 impl Flaw {
     /// Every flaw, for the test that each is found.
-    pub const ALL: [Flaw; 16] = [
+    pub const ALL: [Flaw; 18] = [
         Flaw::ScanPassesLateCommitters,
         Flaw::ExclusionUnblocksKey,
         Flaw::SettlementIgnoresToken,
@@ -48,9 +52,11 @@ impl Flaw {
         Flaw::KeyLockEndsBeforeCommit,
         Flaw::EventIdsNotCompared,
         Flaw::RollbackKeepsRows,
+        Flaw::SavepointUndoesTransaction,
         Flaw::FenceWithoutEffect,
         Flaw::WatermarkReadTooEarly,
         Flaw::AbortedRecordsVisible,
+        Flaw::CommittedRecordsLost,
         Flaw::KeyGoesOnAfterRefusal,
         Flaw::UncommittedRecordsDelivered,
         Flaw::OffsetCommittedAtDelivery,
@@ -81,6 +87,8 @@ impl Flaw {
             | Flaw::AbortedRecordsVisible => "duplicated",
             Flaw::SettlementIgnoresToken => "is SENT, and the broker does not have it",
             Flaw::RollbackKeepsRows => "was published and never committed",
+            Flaw::SavepointUndoesTransaction => "was committed and is not in its topic",
+            Flaw::CommittedRecordsLost => "is in the store and not in its topic",
             Flaw::UncommittedRecordsDelivered => "was applied, and the broker has not committed it",
             Flaw::OffsetCommittedAtDelivery => "was neither applied nor is it a dead letter",
             Flaw::FormerOwnerCommits => "which another owns",

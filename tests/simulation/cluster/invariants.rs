@@ -90,7 +90,7 @@ impl Invariants<'_> {
         let stored: BTreeSet<String> = rows.iter().map(|row| row.event_id.to_string()).collect();
         let published: BTreeSet<String> = all.iter().map(|message| event_of(message)).collect();
         if let Some(lost) = stored.difference(&published).next() {
-            return Err(format!("event {lost} is not in its topic"));
+            return Err(format!("event {lost} is in the store and not in its topic"));
         }
         let is_unknown = |event: &&String| !self.cluster_context.postgres.was_committed(event);
         if let Some(unknown) = published.iter().find(is_unknown) {

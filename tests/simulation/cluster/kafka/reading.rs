@@ -14,6 +14,8 @@ use crate::cluster::kafka::log::{Content, LogId, Logs, TransactionStatus};
 
 /// Most records of one partition in one reply.
 const FETCH_MAX: usize = 20;
+/// Under [`Flaw::CommittedRecordsLost`], one of so many records of each partition is lost.
+const LOST_RECORDS: u64 = 7;
 
 /// The records of each partition of a reply, and the offset after the last one that was read.
 pub type Fetched = BTreeMap<TopicPartition, (Vec<ConsumerRecord>, u64)>;
@@ -80,9 +82,10 @@ impl SimulatedKafka {
                 || (status == TransactionStatus::Aborted && self.flaw() == Some(Flaw::AbortedRecordsVisible))
         };
         let (mut messages, mut next) = (Vec::new(), from);
+        let is_lost = |offset| self.flaw() == Some(Flaw::CommittedRecordsLost) && offset % LOST_RECORDS == 1;
         for (offset, content, status) in stable {
             next = offset + 1;
-            if is_visible(status) {
+            if is_visible(status) && !is_lost(offset) {
                 messages.extend(consumer_record(topic, *partition, offset, content));
             }
         }

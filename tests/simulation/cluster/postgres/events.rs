@@ -85,6 +85,9 @@ impl SimulatedPostgres {
         }
         if has_savepoint {
             self.0.trace.add("savepoint", first_row as u64, rows as u64);
+            if self.flaw() == Some(Flaw::SavepointUndoesTransaction) {
+                return Ok(ids);
+            }
         }
         self.write(&mut state, batch, first_row)?;
         Ok(ids)
