@@ -1,4 +1,4 @@
-//! What the suites need from a backend: its ports and control of its clock. A backend implements the methods of the ports it offers.
+//! The interface of a backend to the suites: its ports, and control of its clock. A backend implements the methods of the ports it offers.
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ pub trait Backend: Send + Sync + Sized + 'static {
         "orders".into()
     }
 
-    /// Blocks until the acknowledged records of all topics are visible to readers, which some brokers make so after their acknowledgement.
+    /// Blocks until the acknowledged records of all topics are visible to readers: some brokers acknowledge a record before it is visible.
     fn settle(&self) {}
 
     /// How long a poll waits for messages that exist; zero where the broker delivers them at once, also to a member that has just joined.

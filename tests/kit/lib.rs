@@ -1,4 +1,4 @@
-//! What tests share: the conformance suite of every port, an in-memory reference that passes them all, fault injection, checkers of
+//! Shared test code: the conformance suite of every port, an in-memory reference that passes them all, fault injection, checkers of
 //! the guarantees, and factories with a seed. Only tests depend on this crate.
 
 pub mod backend;

@@ -1,4 +1,4 @@
-//! What the cases share: a backend with a factory, a worker of one partition, and helpers for the broker's cases.
+//! Fixtures of the cases: a backend with a factory, a worker of one partition, and helpers for the broker's cases.
 
 pub(crate) mod broker;
 pub(crate) mod given;

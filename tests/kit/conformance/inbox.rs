@@ -315,7 +315,7 @@ async fn a_swept_event_is_new_again<B: Backend>(backend: &B) {
     assert_eq!(given.consume("g", &[event]).await, [InboxOutcome::New]);
 }
 
-/// Kafka's serialisers of numbers write zero bytes, and a key may be as long as a record.
+/// Other programs choose the keys: Kafka's serialisers of numbers write zero bytes, and a key may be as long as a record.
 async fn keys_of_other_programs_take_detours_too<B: Backend>(backend: &B) {
     let given = given(backend);
     let long: String =

@@ -41,7 +41,7 @@ async fn saturation_is_a_share_of_the_capacity_in_use<B: Backend>(backend: &B) {
     for probe in backend.probes() {
         answered(&*probe).await;
 
-        // A store has a pool or a queue, and nothing uses it now but the keeper of its heartbeat.
+        // A store has a pool or a queue, which only the task of its heartbeat uses now.
         let share = probe.saturation();
         assert!(share.is_some() || probe.name() != "db", "a store reports its saturation");
         assert!(share.is_none_or(|share| (0.0..0.75).contains(&share)), "{} is idle: {share:?}", probe.name());

@@ -160,7 +160,7 @@ async fn position_and_timestamp_identify_a_dead_letter<B: Backend>(backend: &B) 
         at(Position { topic: "payments-dlt".into(), ..dead_letter.position.clone() }),
         at(Position { partition: 2, ..dead_letter.position.clone() }),
         at(Position { offset: 2, ..dead_letter.position.clone() }),
-        // The same position of a topic that was deleted and created again.
+        // The position exists again in a topic that was deleted and created again.
         DeadLetterId { timestamp: given.factory.instant(), ..dead_letter.clone() },
     ];
 

@@ -108,7 +108,7 @@ pub(crate) struct Timeline {
     pub(crate) accepted: u32,
     /// The watermarks of the last acceptance: the counter of an acquired lease is above them.
     pub(crate) watermarks: BTreeMap<PartitionNo, Token>,
-    /// What the last acceptance found, until its caller receives it.
+    /// The result of the last acceptance, until its caller receives it.
     pub(crate) unanswered: Option<TimelineAcceptance>,
 }
 
@@ -180,7 +180,7 @@ impl FaultScript {
         self.0.released.notify_waiters();
     }
 
-    /// The broker shows that it is back: `Broker::returned` returns once.
+    /// The broker has recovered: one call of `Broker::recovered` returns.
     pub fn show_broker(&self) {
         self.0.broker_recovered.notify_one();
     }
@@ -189,7 +189,7 @@ impl FaultScript {
         self.0.broker_recovered.notified().await;
     }
 
-    /// The faults injected so far, in order: a simulation without any proves nothing.
+    /// The faults injected so far, in order. Tests assert them: a scenario without its faults tests no recovery.
     pub fn injected(&self) -> Vec<(Call, InjectedFault)> {
         self.0.plan.lock().injected.clone()
     }
@@ -223,7 +223,7 @@ impl FaultScript {
         None
     }
 
-    /// Runs a call under the script.
+    /// Executes a call with the fault that the script injects into it, if there is one.
     pub(crate) async fn around<T>(
         &self,
         call: Call,

@@ -1,5 +1,5 @@
-//! What the simulation of a server needs of the reference besides its ports: transactions that draw ids before they commit, scans that begin
-//! above a remembered id, and a state that is rewound.
+//! Operations of the reference that are not part of a port and that a simulated server needs: transactions that draw ids before they commit,
+//! scans that begin above a remembered id, and a state that is rewound.
 use std::collections::BTreeMap;
 
 use domain::EventId;
@@ -36,7 +36,7 @@ impl Reference {
         self.state.lock().commit_batch(batch, first_row, self.now(), State::has_event)
     }
 
-    /// The same without comparing the ids of the events: for a store with a flaw.
+    /// As [`Reference::publish_with_ids`], without comparing the ids of the events: for a store with a flaw.
     ///
     /// # Errors
     /// [`Error::Rejected`] for a partition that does not exist.
@@ -63,7 +63,7 @@ impl Reference {
         (events.collect(), has_head)
     }
 
-    /// Makes rows block their keys no longer: for a store with a flaw.
+    /// Clears the flag of rows that block their keys: for a store with a flaw.
     pub fn unblock_keys_of(&self, rows: &[RowId]) {
         let mut state = self.state.lock();
         for row in rows {

@@ -1,4 +1,4 @@
-//! Each injected fault has its documented effect: the call is executed or not, and the caller knows or not.
+//! Each injected fault has its documented effect: whether the call is executed, and whether the caller receives its result.
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -124,7 +124,7 @@ pub(super) async fn a_refused_record_loses_no_record_of_another_batch<B: Backend
     assert!(matches!(&second, Published::Aborted { refused, .. } if refused.len() == 1), "{second:?}");
     match first {
         Published::Committed(_) => {}
-        // One transaction contained both batches and was aborted: this batch is published again under its own token.
+        // The transaction that contained both batches was aborted: this batch is published again under its own token.
         Published::Aborted { refused, .. } if refused.is_empty() => drop(given.published(&session, valid).await),
         other => panic!("a batch without refused records: {other:?}"),
     }

@@ -73,8 +73,8 @@ impl<B: Backend> Given<'_, B> {
         all
     }
 
-    /// Whether the group has given the member its partitions: a broker that delivers at once gives them when the member joins, which are none of
-    /// a topic without records.
+    /// Whether the group has assigned partitions to the member. A broker that delivers at once assigns them when the member joins, and a topic
+    /// without records has none.
     async fn is_assigned(&self, member: &Arc<dyn GroupMember>) -> bool {
         self.backend.poll_timeout().is_zero() || !member.lag().await.expect("the lag is read").is_empty()
     }

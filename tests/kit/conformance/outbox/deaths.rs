@@ -13,7 +13,7 @@ use crate::conformance::fixture::worker::{ALL, DEAD_AFTER, LEASE, Worker, ids, w
 /// A store keeps 10 s between two trials of a row; a case waits longer than that.
 pub(super) const BETWEEN_TRIALS: Duration = Duration::from_secs(11);
 
-/// One row that is a suspect and due for its trial, in a partition without other rows.
+/// A row that is a suspect and due for its trial, in a partition without other rows.
 pub(super) async fn suspect<'b, B: Backend>(given: &Given<'b, B>) -> (Worker<'b, B>, ClaimedRow) {
     given.place_order(P0).await;
     let mut worker = worker(given.backend, "a", P0).await;

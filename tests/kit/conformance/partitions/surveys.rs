@@ -17,7 +17,7 @@ fn all_but<B: Backend>(backend: &B, held: &[PartitionNo]) -> Vec<PartitionNo> {
     (0..backend.partitions()).map(PartitionNo).filter(|partition| !held.contains(partition)).collect()
 }
 
-/// What a survey offers, in numeric order.
+/// The partitions that a survey offers, in numeric order.
 fn offered(survey: &LeaseSurvey) -> Vec<PartitionNo> {
     let mut offered: Vec<PartitionNo> = survey.free.iter().map(|free| free.partition).collect();
     offered.sort();
