@@ -69,7 +69,7 @@ pub struct Faults {
     pub refusals: u8,
     /// An owner drains a partition and releases it.
     pub hand_overs: u8,
-    /// A worker panics and its process goes on.
+    /// A worker panics and its process continues.
     pub panics: u8,
     /// An operator parks or retries a row.
     pub operator_calls: u8,
@@ -86,7 +86,7 @@ pub struct Configuration {
     pub events: Vec<Event>,
     /// Outbox partitions in use.
     pub partitions: usize,
-    /// Transactional producers of each instance, used in turn.
+    /// Transactional producers of each instance, which alternate.
     pub producers: usize,
     /// Most rows of a batch.
     pub batch: usize,
@@ -134,7 +134,7 @@ impl Configuration {
         self.broken == Some(rule)
     }
 
-    /// The same with one rule switched off: the search looks for the damage.
+    /// The configuration with this rule switched off: the search looks for the damage.
     pub fn without(self, rule: BrokenRule) -> Self {
         Self { broken: Some(rule), counts_prevention: false, drops_stale_statements: false, ..self }
     }

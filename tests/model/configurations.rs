@@ -30,7 +30,7 @@ pub fn one_partition(faults: Faults) -> Configuration {
     Configuration::new("one partition", 1, &events, faults)
 }
 
-/// The same with a second transactional producer for each instance.
+/// As [`one_partition`], with a second transactional producer for each instance.
 pub fn two_producers(faults: Faults) -> Configuration {
     Configuration { name: "one partition, two producers in turn", producers: 2, ..one_partition(faults) }
 }
@@ -41,14 +41,14 @@ pub fn late_committers(faults: Faults) -> Configuration {
     Configuration::new("late committers", 1, &events, faults)
 }
 
-/// Two partitions that share each cycle, with two producers in turn.
+/// Two partitions that share each cycle, with two producers that alternate.
 pub fn two_partitions(faults: Faults) -> Configuration {
     let events =
         [event(0, 0, SendBehavior::MayFail), event(1, 1, SendBehavior::Healthy), event(0, 0, SendBehavior::Healthy)];
     Configuration { producers: 2, ..Configuration::new("two partitions in one cycle", 2, &events, faults) }
 }
 
-/// The same with one producer.
+/// As [`two_partitions`], with one producer.
 pub fn shared_producer(faults: Faults) -> Configuration {
     Configuration { name: "two partitions, one producer", producers: 1, ..two_partitions(faults) }
 }

@@ -5,7 +5,7 @@ use crate::state::broker::{IDS, TransactionStatus};
 use crate::state::store::Status;
 use crate::successors::{Component, Successors};
 
-/// All steps of the surroundings.
+/// The steps of writers, retries, leases, the coordinator and operators.
 pub fn steps(steps: &mut Successors<'_>) {
     for event in 0..steps.config.events.len() {
         row_steps(steps, event);

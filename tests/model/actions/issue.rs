@@ -15,7 +15,7 @@ pub fn statement(kind: Kind, instance: usize, partition: usize, part: Part) -> S
     statement
 }
 
-/// What a worker names in each statement: its epoch and the counter that it knows.
+/// The fence that a worker names in each statement: its epoch and the counter after its latest statement.
 pub fn fence(worker: &Worker) -> Part {
     Part { is_present: true, epoch: worker.epoch, counter: worker.counter, ..Part::default() }
 }
@@ -72,7 +72,7 @@ fn late_text(kind: Kind) -> &'static str {
     }
 }
 
-/// The statements whose replies were lost execute.
+/// Adds the steps in which statements execute after their replies were lost.
 pub fn late_statements(steps: &mut Successors<'_>) {
     for slot in 0..steps.from.statements.len() {
         let Some(statement) = steps.from.statements[slot] else { continue };

@@ -34,7 +34,7 @@ pub fn local_steps(steps: &mut Successors<'_>, instance: usize, partition: usize
     }
 }
 
-/// The worker drops what it knows. If its batch is part of an open transaction, the whole transaction is aborted.
+/// Resets the worker: its next step is an acquisition. If its batch is part of an open transaction, the whole transaction is aborted.
 pub fn lose(next: &mut System, instance: usize, partition: usize) {
     let instance = &mut next.instances[instance];
     let batch = instance.workers[partition].batch;

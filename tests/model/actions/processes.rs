@@ -33,7 +33,7 @@ pub fn steps(steps: &mut Successors<'_>, instance: usize) {
     }
 }
 
-/// All knowledge of the process is gone. Requests that it sent may still arrive. Guarantee 7: its open claims carry the death.
+/// The process loses its memory. Requests that it sent may still arrive. Guarantee 7: its open claims carry the death.
 fn die(next: &mut System, instance: usize) {
     for lease in next.store.leases.iter_mut().filter(|lease| lease.owner == Some(instance as u8)) {
         lease.owner_died = true;

@@ -34,7 +34,7 @@ pub fn store_steps(steps: &mut Successors<'_>) {
     }
 }
 
-/// A session finds another timeline: the workers drop all that they know, remembered scan starts included.
+/// A session finds another timeline: every worker is reset, remembered scan starts included.
 pub fn notice(steps: &mut Successors<'_>, instance: usize) {
     let keeps_scan = steps.breaks(BrokenRule::ScanStartKeptAfterRewind);
     steps.add(Component::Instance(instance), "notices that the store was rewound", None, |next, config| {

@@ -75,7 +75,7 @@ pub enum Phase {
     WatermarkReadUnfenced,
     /// The watermark is read.
     WatermarkRead,
-    /// Nothing is open; the counter was not compared with the watermarks of all ids yet.
+    /// No batch is open; the counter was not compared with the watermarks of all ids yet.
     CounterUnchecked,
     /// The worker may claim and settle.
     Ready,
@@ -100,7 +100,7 @@ pub struct Worker {
     pub batch: Batch,
 }
 
-/// One process with its producers and workers.
+/// A process with its producers and workers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Instance {
     pub is_alive: bool,

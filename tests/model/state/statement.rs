@@ -2,7 +2,7 @@
 use crate::configuration::PARTITIONS_MAX;
 use crate::state::event_set::EventSet;
 
-/// What a statement does to the lease row.
+/// The effect of a statement on the lease row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// Takes the lease with a higher epoch.
@@ -31,7 +31,7 @@ pub struct ScanStart {
     pub unfinished: EventSet,
 }
 
-/// What a statement names for one partition.
+/// The part of a statement that concerns one partition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Part {
     pub is_present: bool,

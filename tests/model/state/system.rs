@@ -7,10 +7,10 @@ use crate::state::instance::Instance;
 use crate::state::statement::Statement;
 use crate::state::store::{Status, Store};
 
-/// Most statements on their way at once.
+/// Most statements that may be late at once.
 pub const STATEMENTS_MAX: usize = 2;
 
-/// Store, broker, instances, statements on their way, and the faults that may still happen.
+/// Store, broker, instances, late statements, and the faults that may still happen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct System {
     pub store: Store,
