@@ -1,4 +1,4 @@
-//! Everything at once, by seed: commands, faults of every port, crashes of random actors and of the process. Then the faults end, and the
+//! Commands, faults of every port, crashes of random actors and of the process at the same time, by seed. Then the faults end, and the
 //! guarantees are checked.
 use std::time::Duration;
 
@@ -75,7 +75,7 @@ async fn change_random_order(environment: &Environment, process: &Process, ledge
 fn crash_random_actor(environment: &Environment, process: &Process) {
     let actors: Vec<String> = process.bus().snapshot().into_iter().map(|row| row.path).collect();
     let Some(path) = actors.get((environment.rng.next_u64() % actors.len().max(1) as u64) as usize) else { return };
-    // An actor that restarts at this moment is not hit.
+    // An actor that restarts at this moment is not affected.
     let _ = match environment.rng.next_u64() % 3 {
         0 => process.bus().panic(path, "chaos"),
         1 => process.bus().kill(path, "chaos"),
@@ -120,7 +120,7 @@ async fn run(seed: u64) {
     environment.options.producers =
         if seed.is_multiple_of(3) { ProducerSlots::Shared(slots) } else { ProducerSlots::Spread(slots) };
     environment.options.relay.batch = 1 + (environment.rng.next_u64() % 20) as u32;
-    // Not of the same bits as the level below: consumers run under each.
+    // Independent of the bits that choose the fault level: each level is tested with consumers.
     environment.consumes = (seed / 4).is_multiple_of(2);
     let level = [0.0, 0.005, 0.02, 0.05][(seed % 4) as usize];
     inject_faults(&environment, level);

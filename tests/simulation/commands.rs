@@ -32,7 +32,7 @@ async fn change_that_was_answered_as_dropped_is_not_committed_later() {
     ledger.assert_guarantees(&process).await;
 }
 
-/// The checks before a request may have taken most of its time: a command that is still in its mailbox when the rest is over has changed nothing.
+/// The checks before a request may have taken most of its time: a command that is still in its mailbox at the deadline has changed nothing.
 #[tokio::test(start_paused = true)]
 async fn command_that_waits_in_its_mailbox_is_dropped_at_the_end_of_its_requests_time() {
     let (environment, mut ledger, time_left) = (Environment::new(), Ledger::default(), Duration::from_secs(1));

@@ -367,7 +367,7 @@ async fn a_consumer_that_crashes_repeatedly_accounts_for_each_message_once() {
             drop(process);
             process = environment.start().await;
         } else {
-            // A consumer that restarts at this moment is not hit.
+            // A consumer that restarts at this moment is not affected.
             crashes += u32::from(process.bus().panic("/consumer-0", "test").is_ok());
         }
     }

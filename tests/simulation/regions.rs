@@ -51,7 +51,7 @@ fn updates(rng: &SeededRng, factory: &Factory) -> (Vec<Record>, Winners) {
     (records, winners)
 }
 
-/// One service that receives all events in random order, some twice, while its consumer sometimes crashes.
+/// Runs a service that receives all events in random order, some twice, while its consumer sometimes crashes.
 async fn receive(environment: &Environment, rng: &SeededRng, records: &[Record]) -> Winners {
     let process = environment.start().await;
     let mut left = records.to_vec();

@@ -104,7 +104,7 @@ impl Backend for SimulatedBackend {
     }
 }
 
-/// What consumers read of the simulated Kafka, once all markers are written.
+/// The records that consumers of the simulated Kafka read, once all markers are written.
 struct CommittedRecords(SimulatedKafka);
 
 #[async_trait]

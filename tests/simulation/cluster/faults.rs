@@ -1,4 +1,4 @@
-//! Faults: what a seed does to instances, network and servers while the writers write.
+//! Faults: the failures of instances, network and servers that a seed injects while the writers write.
 use std::time::Duration;
 
 use kit::clock::SeededRng;
@@ -9,12 +9,12 @@ use crate::cluster::instance::ClusterContext;
 use crate::cluster::network::Server;
 use crate::cluster::world::World;
 
-/// Most deaths of processes and actors: a row that meets three, and two more in trials, is parked although it is healthy.
+/// Most crashes of processes and actors: a row that is in flight in three, and in two more during trials, is parked although it is healthy.
 const DEATHS_MAX: u32 = 4;
 /// Longest time between two faults, in milliseconds.
 const PAUSE_MAX: u64 = 1_200;
 
-/// What ends a fault.
+/// The action that ends a fault.
 #[derive(Clone, Copy)]
 enum Repair {
     Start(usize),
@@ -29,7 +29,7 @@ pub struct Faults {
     cluster_context: ClusterContext,
     repairs: Vec<(Instant, Repair)>,
     deaths: u32,
-    /// How many fail-overs are still to come.
+    /// The number of fail-overs that are not injected yet.
     fail_overs: u32,
 }
 
@@ -96,7 +96,7 @@ impl Faults {
             }
             15..30 => {
                 world.set_frozen(number, true);
-                // Longer than a lease at times.
+                // Sometimes longer than a lease.
                 self.later(9_000, Repair::Thaw(number));
             }
             30..38 => {
@@ -116,7 +116,7 @@ impl Faults {
             }
             82..85 => self.cluster_context.postgres.set_crashes_soon(true),
             85..89 => {
-                // It restarts at times: then its connections break, too.
+                // In half of the cases the server restarts, which also breaks its connections.
                 if self.below(2) == 0 {
                     self.cluster_context.network.break_all(server);
                 }
@@ -142,7 +142,7 @@ impl Faults {
         let actors = process.bus().snapshot();
         let Some(row) = actors.get(self.below(actors.len().max(1) as u64) as usize) else { return };
         self.deaths += 1;
-        // An actor that restarts at this moment is not hit.
+        // An actor that restarts at this moment is not affected.
         let _ = match self.below(3) {
             0 => process.bus().panic(&row.path, "simulation"),
             1 => process.bus().kill(&row.path, "simulation"),

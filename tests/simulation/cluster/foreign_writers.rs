@@ -1,4 +1,4 @@
-//! Writers of other services: clients that hand events over to any instance that answers, and transactions that write with SQL.
+//! Writers of other services: clients that publish events through any instance that answers, and transactions that write with SQL.
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,12 +24,12 @@ pub const TENANT: &str = "tenant";
 
 /// Keys of the events, the same in each topic.
 const KEYS: [&str; 4] = ["customer 7", "Ärger/ä", "0190163d-8694-739b-aea5-966c26f8ad91", "k"];
-/// Number of batches that a client hands over.
+/// Number of batches that a client publishes.
 const BATCHES: u64 = 3;
 /// Number of transactions of a writer with SQL.
 const TRANSACTIONS: u64 = 3;
 
-/// What all writers of other services use.
+/// The context that all writers of other services share.
 #[derive(Clone)]
 pub struct ForeignContext {
     pub pause_max: Duration,
@@ -39,7 +39,7 @@ pub struct ForeignContext {
     pub trace: Trace,
 }
 
-/// Starts as many clients and as many writers with SQL.
+/// Starts these numbers of clients and of writers with SQL.
 pub fn start(writers: &mut Writers, (clients, sql_writers): (u64, u64), seed: u64, foreign_context: &ForeignContext) {
     let rng = |number| SeededRng::new(seed.wrapping_mul(1_000).wrapping_add(number));
     for number in 0..clients {
@@ -111,7 +111,7 @@ impl HttpPublisher {
         PublishEvents { subject, events, intent, span: None, request_id: Some(Arc::from("publish-1")) }
     }
 
-    /// Hands a batch over, at another instance if one fails. The command is the same each time.
+    /// Publishes a batch, and retries on another instance if one fails. The command is the same each time.
     async fn publish(&self, command: &PublishEvents) -> Option<EventsPublished> {
         let ForeignContext { pause_max, directory, .. } = &self.foreign_context;
         for _ in 0..=REPETITIONS_MAX {
@@ -146,7 +146,7 @@ impl SqlWriter {
         let ForeignContext { pause_max, postgres, replies, .. } = &self.foreign_context;
         for _ in 0..TRANSACTIONS {
             pause(&self.rng, *pause_max).await;
-            // What a failure of the primary undoes is not written again.
+            // A transaction that a failure of the primary undoes is not repeated.
             let committed = postgres.transaction(self.transaction()).await.unwrap_or_default();
             committed.into_iter().for_each(|id| replies.add_event(id));
         }

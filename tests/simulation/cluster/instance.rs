@@ -33,7 +33,7 @@ use crate::support::wake_hub::WakeHub;
 /// Time until an instance reads orders of others anew.
 const CACHE_TTL: Duration = Duration::from_secs(2);
 
-/// What all instances of a run share.
+/// The environment that all instances of a run share.
 #[derive(Clone)]
 pub struct ClusterContext {
     pub postgres: SimulatedPostgres,
@@ -51,7 +51,7 @@ pub struct ClusterContext {
     pub late_commits: f64,
 }
 
-/// One running process of the service.
+/// A running process of the service.
 pub struct Instance {
     local: LocalSet,
     actors: ActorSystem,
@@ -74,13 +74,13 @@ impl Instance {
         Self { local, actors }
     }
 
-    /// Lets the process run until it waits.
+    /// Polls all tasks of the process until none is ready.
     pub fn poll(&mut self, context: &mut Context<'_>) {
         // It ends only with its last task, and the actors' tasks do not end.
         let _ = Pin::new(&mut self.local).poll(context);
     }
 
-    /// What the API of the process uses.
+    /// The interface through which the API of the process reaches its actors.
     pub fn dispatch(&self) -> Arc<dyn Dispatch> {
         self.actors.dispatch()
     }

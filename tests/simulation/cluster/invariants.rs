@@ -58,7 +58,7 @@ impl Invariants<'_> {
             && views.iter().all(|view| view.owner.is_some() && view.open_batch.is_none())
     }
 
-    /// What keeps the run from resting, for the message of a failed run.
+    /// The unfinished work of the relay, for the message of a failed run.
     pub async fn remaining_work(&self) -> Violation {
         let views = self.cluster_context.postgres.data().overview().await.expect("the reference answers");
         let rows: Vec<RowView> =

@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::cluster::trace::Trace;
 
-/// The other side of a connection.
+/// The server side of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Server {
     /// The primary of the store.
@@ -32,7 +32,7 @@ impl Server {
     }
 }
 
-/// The fate of one request.
+/// The fault that a request meets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NetworkFault {
     Normal,
@@ -129,7 +129,7 @@ impl Network {
         }
     }
 
-    /// Makes each request of an instance to a server take so much longer; zero ends it.
+    /// Adds this time to each request of an instance to a server; zero ends the delay.
     pub fn slow_down(&self, instance: usize, server: Server, by: Duration) {
         self.0.trace.add("slow link", instance as u64, by.as_millis() as u64);
         self.0.state.lock().slow.insert((instance, server), by);
@@ -146,14 +146,14 @@ impl Network {
         *self.0.state.lock().breaks.entry(server).or_default() += 1;
     }
 
-    /// Ends all faults; what is on its way arrives.
+    /// Ends all faults; requests that were sent still arrive.
     pub fn heal(&self) {
         let mut state = self.0.state.lock();
         *state =
             NetworkState { breaks: std::mem::take(&mut state.breaks), late: state.late, ..NetworkState::default() };
     }
 
-    /// Whether requests are still on their way whose senders have given up.
+    /// Whether requests have not arrived yet although their senders have given up.
     pub fn has_late_requests(&self) -> bool {
         self.0.state.lock().late > 0
     }
@@ -170,7 +170,7 @@ impl Network {
         Duration::from_millis(from + self.0.rng.next_u64() % (to - from).max(1))
     }
 
-    /// Whether something of this probability happens.
+    /// True with this probability.
     pub fn happens(&self, probability: f64) -> bool {
         probability > 0.0 && self.0.rng.fraction() < probability
     }

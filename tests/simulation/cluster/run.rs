@@ -1,4 +1,4 @@
-//! One run: a seed decides the size of the installation, its faults and the writers. Then all faults end, and the invariants are checked.
+//! A run: a seed decides the size of the installation, its faults and the writers. Then all faults end, and the invariants are checked.
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,10 +30,10 @@ use crate::support::wake_hub::WakeHub;
 
 /// How long faults are injected.
 const FAULTY_TIME: Duration = Duration::from_secs(6);
-/// Time between two looks whether anything waits.
+/// Time between two checks for unfinished work.
 const QUIESCENCE_PAUSE: Duration = Duration::from_millis(250);
 
-/// What a run did.
+/// The result of a run.
 #[derive(Debug)]
 pub struct RunReport {
     /// Hash of the events of its trace.
@@ -50,7 +50,7 @@ pub fn run(seed: u64, mode: DeliveryGuarantee, flaw: Option<Flaw>) -> RunReport 
     runtime.expect("a runtime can be built").block_on(run_in(seed, mode, flaw))
 }
 
-/// What a seed decides before the run begins.
+/// The parameters that a seed decides before the run begins.
 struct Setting {
     instances: usize,
     fault_level: f64,
@@ -183,7 +183,7 @@ async fn run_in(seed: u64, mode: DeliveryGuarantee, flaw: Option<Flaw>) -> RunRe
     RunReport { fingerprint: trace.fingerprint(), counts: trace.counts(), result }
 }
 
-/// Waits until nothing waits, and checks the invariants.
+/// Waits until all work is finished, and checks the invariants.
 async fn end(
     world: &mut World,
     invariants: &Invariants<'_>,
@@ -210,7 +210,7 @@ async fn end(
     consumers.check().await
 }
 
-/// Whether every event has left, and everything that has left is consumed. A request may arrive until then, so all of it holds at once.
+/// Whether every event is published and consumed. A late request may create work again, so all conditions are checked together.
 async fn is_quiescent(invariants: &Invariants<'_>, consumers: &ConsumerInvariants<'_>) -> bool {
     let ClusterContext { network, kafka, .. } = invariants.cluster_context;
     // A transaction of a killed instance hides later records until the coordinator aborts it.
@@ -220,7 +220,7 @@ async fn is_quiescent(invariants: &Invariants<'_>, consumers: &ConsumerInvariant
         && consumers.remaining().is_empty()
 }
 
-/// The first invariant that was broken while the run went on.
+/// The first invariant that was broken during the run.
 fn first_violation(trace: &Trace) -> Option<Violation> {
     trace.violations().into_iter().next()
 }

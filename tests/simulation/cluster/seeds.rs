@@ -19,12 +19,12 @@ use crate::support::environment::seeds;
 const SEEDS: u64 = 1_000;
 /// Seeds of a normal test run without transactions: the mode has fewer steps.
 const AT_LEAST_ONCE_SEEDS: u64 = 300;
-/// Seeds between two lines of progress.
+/// Number of seeds between two progress lines.
 const PROGRESS: u64 = 10_000;
 /// Seeds within which each flaw must be found.
 const SEEDS_PER_FLAW: u64 = 400;
 
-/// What must happen in a hundred seeds: a simulation in which it does not proves less than it seems to.
+/// Trace events that must occur in a hundred seeds: without one of them, the runs do not test the rule that it concerns.
 const EXPECTED: [&str; 33] = [
     "abort_transaction",
     "accept_timeline",
@@ -61,7 +61,7 @@ const EXPECTED: [&str; 33] = [
     "used key",
 ];
 
-/// What must happen without transactions: nothing is fenced, and nothing is resolved as published.
+/// Trace events that must occur without transactions: no producer is fenced, and no batch is resolved as published.
 const EXPECTED_AT_LEAST_ONCE: [&str; 21] = [
     "applied",
     "cut",
@@ -86,7 +86,7 @@ const EXPECTED_AT_LEAST_ONCE: [&str; 21] = [
     "used key",
 ];
 
-/// Runs the seeds on all processors until one breaks an invariant. Returns how many ran, what happened in them, and the violation.
+/// Runs the seeds on all processors until one breaks an invariant. Returns the number of runs, the counts of their events, and the violation.
 fn run_all(
     seeds: impl Iterator<Item = u64> + Send,
     mode: DeliveryGuarantee,
@@ -109,7 +109,7 @@ fn run_all(
             }
             let runs = runs.fetch_add(1, SeqCst) + 1;
             if runs.is_multiple_of(PROGRESS) {
-                // Not captured: a run without end shows that it goes on.
+                // Not captured: a run without end reports its progress.
                 let _ = writeln!(std::io::stderr(), "{runs} seeds, the last one {seed}");
             }
         }
@@ -164,7 +164,7 @@ fn a_seed_replays_exactly() {
 #[test]
 fn every_flaw_of_a_simulated_server_is_found() {
     for flaw in Flaw::ALL {
-        // Another violation, such as a run without rest, does not show that the damage of the flaw is found.
+        // Another violation, such as a run that never becomes quiescent, does not show that the damage of the flaw is found.
         let broken = |seed| {
             let violation = run(seed, flaw.mode(), Some(flaw)).result.err()?;
             violation.contains(flaw.expected()).then_some((seed, violation))

@@ -1,5 +1,5 @@
-//! Trace: what happened in a run, in order, as a hash that shows whether two runs were the same; with `POSTHASTE_TRACE` also as text. And the
-//! invariants that were broken while it ran.
+//! Trace: the events of a run in order, as a hash that shows whether two runs were the same, and with `POSTHASTE_TRACE` as text; and the
+//! invariants that were broken during the run.
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::Write;

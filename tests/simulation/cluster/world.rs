@@ -15,7 +15,7 @@ use crate::cluster::trace::Trace;
 /// Longest time that a graceful stop may take.
 const STOP_DEADLINE: Duration = Duration::from_secs(4);
 
-/// The APIs of the instances by their numbers, as a load balancer has them. Clones share it.
+/// The APIs of the instances by their numbers, from which clients choose as a load balancer does. Clones share it.
 #[derive(Clone, Default)]
 pub struct Directory(Arc<Mutex<Vec<InstanceApi>>>);
 
@@ -30,7 +30,7 @@ impl Directory {
     }
 }
 
-/// The place of one instance.
+/// One instance: its process while it runs, and whether that is frozen.
 #[derive(Default)]
 struct Place {
     process: Option<Instance>,
@@ -46,7 +46,7 @@ pub struct World {
 }
 
 impl World {
-    /// As many instances, none of which runs.
+    /// Slots for this many instances, none of which runs yet.
     pub fn new(instances: usize, cluster_context: ClusterContext, trace: Trace) -> Self {
         let places = (0..instances).map(|_| Place::default()).collect();
         let directory = Directory::default();
@@ -54,12 +54,12 @@ impl World {
         Self { cluster_context, trace, places, directory }
     }
 
-    /// The APIs of the instances.
+    /// The APIs of the running instances, kept up to date.
     pub fn directory(&self) -> Directory {
         self.directory.clone()
     }
 
-    /// How many instances there are.
+    /// The number of instances, running or not.
     pub fn instances(&self) -> usize {
         self.places.len()
     }
@@ -98,7 +98,7 @@ impl World {
         }
     }
 
-    /// Ends an instance without any notice.
+    /// Kills an instance: it neither finishes its work nor releases its leases.
     pub fn kill(&mut self, number: usize) {
         self.note("kill", number);
         self.directory.0.lock()[number] = None;
@@ -127,7 +127,7 @@ impl World {
         self.places[number].process.as_ref()
     }
 
-    /// The platform restarts a process whose tree has given up.
+    /// Restarts each process with a root supervisor that has given up, as the platform does.
     pub async fn restart_those_that_gave_up(&mut self) {
         for number in 0..self.places.len() {
             if self.places[number].process.as_ref().is_some_and(Instance::escalated) {

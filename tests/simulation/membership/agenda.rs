@@ -16,7 +16,7 @@ pub enum Step {
     Stop,
     /// The process is killed.
     Die,
-    /// The process stops without a trace, and may go on later.
+    /// The process freezes, and may resume later.
     Freeze,
     Resume,
     Heartbeat,

@@ -92,7 +92,7 @@ impl Group {
                 self.members[member].state = MemberState::Frozen;
             }
             (Step::Resume, MemberState::Frozen) => self.resume(member),
-            // What is planned for several members may meet one that has stopped meanwhile.
+            // A step that was planned for several members has no effect on one that has stopped meanwhile.
             (Step::Join | Step::Stop | Step::Freeze | Step::Resume, _) => {}
             (Step::Heartbeat, _) => {
                 let next = self.members[member].membership.next_heartbeat(self.options.heartbeat);

@@ -35,7 +35,7 @@ pub struct GroupOptions {
     pub drain_max: Duration,
 }
 
-/// One instance of the group.
+/// An instance of the group.
 pub struct SimulatedMember {
     pub name: InstanceId,
     pub state: MemberState,
@@ -47,7 +47,7 @@ pub struct SimulatedMember {
     pub workers: BTreeSet<PartitionNo>,
     /// Workers whose acquisition is planned.
     pub acquiring: BTreeSet<PartitionNo>,
-    /// What a frozen member does once it runs again.
+    /// The steps that became due while the member was frozen.
     pub deferred: Vec<Step>,
 }
 

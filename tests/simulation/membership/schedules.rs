@@ -32,12 +32,12 @@ fn idle_max_after_hand_over(options: &GroupOptions) -> Duration {
     3 * options.heartbeat + options.drain_max + options.acquire_max
 }
 
-/// The same where owners die or freeze: nothing shows it for `dead_after`.
+/// Longest time without a running owner where owners die or freeze, which is detected only after `dead_after`.
 fn idle_max_after_death(options: &GroupOptions) -> Duration {
     options.dead_after + idle_max_after_hand_over(options)
 }
 
-/// What the documents promise. It also holds where the instance whose turn it is to take a partition dies or freezes before it does.
+/// The limit that the documents state. It also holds where the instance that should acquire a partition next dies or freezes before it does.
 fn idle_max_promised(options: &GroupOptions) -> Duration {
     options.dead_after + options.lease + options.heartbeat
 }

@@ -204,7 +204,7 @@ async fn a_partition_that_is_always_busy_is_handed_over() {
     ledger.assert_guarantees(&process).await;
 }
 
-/// A worker without a session that is asked to hand over must not leave a lease that the heartbeat renews for ever.
+/// A worker without a session that has to hand over must not leave a lease that the heartbeat renews for ever.
 #[tokio::test(start_paused = true)]
 async fn no_partition_stays_with_a_service_that_has_no_worker_for_it() {
     let (mut environment, mut ledger) = (Environment::new(), Ledger::default());

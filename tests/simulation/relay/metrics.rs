@@ -79,7 +79,7 @@ async fn each_row_of_an_open_batch_counts_as_reclaimed_when_it_is_resolved() {
     ledger.assert_guarantees(&process).await;
 }
 
-/// One service stalls in a call of its relay until another has taken over its partition; the stalled call then reaches the store.
+/// Stalls a service in a call of its relay until another has taken over its partition; the stalled call then reaches the store.
 async fn stall_until_taken_over(call: Call) -> (u64, u64) {
     let (mut environment, mut ledger) = (Environment::new(), Ledger::default());
     environment.options.partitions = 1;

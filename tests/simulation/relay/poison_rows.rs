@@ -87,7 +87,7 @@ async fn random_worker_crashes_park_no_row() {
         process.advance(Duration::from_millis(300 + environment.rng.next_u64() % 3_000)).await;
         let partition = PartitionNo(round % 2);
         let open_batch = process.rows(RowStatus::InFlight).await.iter().any(|row| row.partition == partition);
-        // A worker that restarts at this moment is not hit.
+        // A worker that restarts at this moment is not affected.
         let hit = process.bus().panic(&format!("/relay/partition-worker-{}", partition.0), "test").is_ok();
         crashed_with_rows += u32::from(hit && open_batch);
     }

@@ -1,4 +1,4 @@
-//! What an event waits for on its way: no timer in an idle relay, and no settlement of another partition.
+//! An event is published without delay: it waits for no timer in an idle relay, and for no settlement of another partition.
 use std::time::Duration;
 
 use kit::faults::{Call, InjectedFault};

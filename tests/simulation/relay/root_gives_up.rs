@@ -23,7 +23,7 @@ async fn root_that_gives_up_frees_partitions_and_answers_writes_while_a_handler_
     process.wait_until("a handler runs", TIMEOUT, async || !handler.calls().is_empty()).await;
 
     while !process.escalated().await {
-        // A manager that restarts at this moment is not hit.
+        // A manager that restarts at this moment is not affected.
         let _ = process.bus().panic("/failover-manager", "test");
         process.advance(Duration::from_millis(10)).await;
     }
@@ -46,7 +46,7 @@ async fn root_that_gives_up_after_its_relay_failed_frees_partitions_too() {
     process.wait_until("all partitions are taken", TIMEOUT, async || owned_by(&process, "sim").await == 4).await;
 
     while !process.escalated().await {
-        // A publisher that restarts at this moment is not hit.
+        // A publisher that restarts at this moment is not affected.
         let _ = process.bus().panic("/relay/outbox-publisher", "test");
         process.advance(Duration::from_millis(10)).await;
     }

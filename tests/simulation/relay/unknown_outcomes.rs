@@ -55,7 +55,7 @@ async fn a_lost_producer_session_is_reopened_and_its_claims_are_resolved() {
     lose_two_replies(Call::Publish, InjectedFault::SessionLost).await;
 }
 
-/// Two producer sessions in turn: one of them is lost, twice, while the other goes on.
+/// Two producer sessions alternate: one of them is lost, twice, while the other continues.
 #[tokio::test(start_paused = true)]
 async fn a_lost_session_of_two_in_turn_is_replaced_and_its_claims_are_resolved() {
     for slots in [1, 2, 3] {

@@ -18,7 +18,7 @@ impl AheadClock {
         Self { wall: TokioClock::starting_at(start), ahead_seconds: AtomicU64::default() }
     }
 
-    /// The wall clock was ahead by this time for a moment.
+    /// Simulates a wall clock that was ahead by this time for a moment and was then corrected.
     pub fn was_ahead(&self, by: Duration) {
         self.ahead_seconds.fetch_max(by.as_secs(), SeqCst);
     }

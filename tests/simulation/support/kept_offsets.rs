@@ -1,4 +1,4 @@
-//! KeptOffsets: consumer groups that record whose offsets were kept.
+//! KeptOffsets: consumer groups that record each group for which `keep_offsets` was called.
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use ports::Error;
 use ports::broker::consumer_groups::{ConsumerGroups, GroupMember};
 
-/// Passes every call on.
+/// Forwards every call to the real groups.
 pub struct KeptOffsets {
     /// The groups without the record.
     pub real: Arc<dyn ConsumerGroups>,

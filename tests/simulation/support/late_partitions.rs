@@ -8,7 +8,7 @@ use ports::Error;
 use ports::broker::Position;
 use ports::broker::consumer_groups::{AckOutcome, ConsumerGroups, ConsumerRecord, GroupMember, Lag};
 
-/// Passes every call on, except the first polls of each member, and its lag until then.
+/// Forwards every call, except the first polls of each member, and its lag until then.
 pub struct LatePartitions {
     /// The groups without the delay.
     pub real: Arc<dyn ConsumerGroups>,

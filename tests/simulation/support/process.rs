@@ -1,4 +1,4 @@
-//! One process of an environment. It runs only inside the calls of a test. Dropping it is a crash: every task ends at once, and the folder's
+//! A process of an environment. It runs only inside the calls of a test. Dropping it is a crash: every task ends at once, and the folder's
 //! lock is released. All of it runs in `start_paused` time.
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,7 +40,7 @@ const CHECK_MAX: Duration = Duration::from_millis(200);
 /// Longest time until all due rows are sent.
 pub const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// One instance of the service on virtual time: its actors, store and metrics.
+/// An instance of the service on virtual time: its actors, store and metrics.
 pub struct Process {
     local: LocalSet,
     actors: ActorSystem,

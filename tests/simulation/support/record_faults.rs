@@ -11,12 +11,12 @@ use ports::outbox::RowId;
 use ports::partitions::{PartitionNo, ProducerSessionId, Token};
 use tokio::time::Instant;
 
-/// What happens to a record.
+/// A fault of a single record at the broker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordFault {
     /// The broker refuses it with a transient error.
     RefuseTransient,
-    /// Its topic partition takes no records for now.
+    /// The record's topic partition accepts no records for now.
     PartitionUnavailable,
     /// The broker refuses it with a permanent error.
     RefusePermanent,
@@ -28,7 +28,7 @@ pub enum RecordFault {
     KillSender,
 }
 
-/// One attempt to send a record.
+/// An attempt to send a record.
 #[derive(Clone, Debug)]
 pub struct SendAttempt {
     /// Virtual time of the attempt.

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use crate::support::process::TOPIC;
 
-/// One call of the handler.
+/// A call of the handler.
 #[derive(Clone, Debug)]
 pub struct HandlerCall {
     /// Virtual time of the call.

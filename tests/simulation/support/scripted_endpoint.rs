@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use ports::endpoint::{EndpointError, EventRequest, WebhookClient};
 use ports::{FailureType, FaultClass};
 
-/// What the endpoint does with the body of a request.
+/// Decides the response to the body of a request.
 type Respond = Box<dyn FnMut(&str) -> Result<u16, EndpointError> + Send>;
 
 /// Records the bodies of all requests.

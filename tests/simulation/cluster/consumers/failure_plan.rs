@@ -9,7 +9,7 @@ use ports::clock::Rng;
 /// Longest time that a slow handler takes, in milliseconds: longer than a partition's hand-over.
 const SLOWNESS_MAX: u64 = 2_000;
 
-/// How many events meet each kind of failure, 0.0..=1.0.
+/// The share of events with each kind of failure, 0.0..=1.0.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FailureRates {
     /// The handler fails some attempts, rarely all of them.
@@ -20,7 +20,7 @@ pub struct FailureRates {
     pub slow: f64,
 }
 
-/// How the handler meets one event.
+/// The failures of the handler for one event.
 #[derive(Clone, Copy, Debug)]
 pub struct FailurePlan {
     /// The attempts that fail, from the first.

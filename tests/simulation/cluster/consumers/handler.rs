@@ -1,5 +1,5 @@
-//! The handler of consumed events. Its failures are drawn from the seed and the event, so that every instance and each repetition meet the same
-//! ones.
+//! The handler of consumed events. Its failures are drawn from the seed and the event, so that they are the same on every instance and in each
+//! repetition.
 use std::sync::Arc;
 
 use app::consume::chain::HandlerChain;
@@ -37,7 +37,7 @@ impl SimulatedHandler {
         self.needs_order
     }
 
-    /// How the handler meets an event.
+    /// The failures of the handler for an event.
     pub fn plan(&self, event: EventId) -> FailurePlan {
         self.rates.draw(&SeededRng::new(hash_text(self.seed, &event.to_string())))
     }

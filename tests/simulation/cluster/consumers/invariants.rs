@@ -30,7 +30,7 @@ impl ConsumerInvariants<'_> {
         left.filter(|(_, messages)| *messages > 0).collect()
     }
 
-    /// What the consumers have not acknowledged, for the message of a failed run.
+    /// The messages that the consumers have not acknowledged, for the message of a failed run.
     pub fn remaining_work(&self) -> Violation {
         format!("undecided transactions: {}, not consumed: {:?}", !self.0.kafka.is_decided(), self.remaining())
     }

@@ -1,5 +1,5 @@
 //! AtLeastOnceSession: a producer without transactions. One record of a key is in flight at a time, and a key stops at its first refused record.
-//! What the brokers have stored stays, whatever happens to the session.
+//! Records that the brokers have stored stay after the session has ended.
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -28,7 +28,7 @@ struct Shared {
 /// The records of a batch that have not been sent, by topic and key.
 type Unsent = BTreeMap<(Arc<str>, Arc<str>), VecDeque<(RowId, Record)>>;
 
-/// What the brokers have answered.
+/// The replies of the brokers for the records of a batch.
 #[derive(Default)]
 struct Answers {
     sent: Vec<(RowId, Position)>,
@@ -60,7 +60,7 @@ impl AtLeastOnceSession {
         let mut answers = Answers::default();
         let failure = self.send_all(batch.records, deadline, &mut answers).await.err();
         if matches!(failure, Some(Error::Unknown(_))) {
-            // A record that is still on its way could arrive after records that a later call sends.
+            // A record without a reply could arrive after records that a later call sends.
             self.end();
         }
         let Answers { sent, refused } = answers;

@@ -79,9 +79,9 @@ pub enum ProduceResult {
     Written(Vec<Vec<(RowId, Position)>>),
     /// The markers of the producer's last transaction are still being written.
     NotReady(Instant),
-    /// Nothing of these rows was written. Batches are named by their index.
+    /// No record of any batch was written because these rows were refused. Batches are named by their index.
     Refused(Vec<(usize, RowId, Error)>),
-    /// A newer producer has this transactional id, or the transaction is over.
+    /// A newer producer has this transactional id, or the transaction has ended.
     Fenced,
 }
 
@@ -216,7 +216,7 @@ impl SimulatedKafka {
         }
         let transaction = match producer.last {
             Some((number, transaction)) if number == identity.transaction => transaction,
-            // None of its records has arrived; if they arrive later, it is over.
+            // None of its records has arrived; records that arrive later find an aborted transaction.
             last if status == TransactionStatus::Aborted
                 && last.is_none_or(|(last, _)| last < identity.transaction) =>
             {

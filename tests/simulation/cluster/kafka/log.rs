@@ -17,7 +17,7 @@ pub enum LogId {
     Watermarks(u32),
 }
 
-/// What a log contains.
+/// An entry of a log.
 #[derive(Clone, Debug)]
 pub enum Content {
     Event(Record),
@@ -32,7 +32,7 @@ pub enum TransactionStatus {
     Aborted,
 }
 
-/// One transaction, and when its markers reach its logs.
+/// A transaction, and when its markers reach its logs.
 pub struct BrokerTransaction {
     pub status: TransactionStatus,
     pub began: Instant,
@@ -92,12 +92,12 @@ impl Logs {
             .map(move |(offset, (content, transaction))| (offset, content, status(transaction)))
     }
 
-    /// Every record of a log, whatever becomes of its transaction.
+    /// Every record of a log, committed or not.
     pub fn written<'a>(&'a self, log: &'a LogId) -> impl Iterator<Item = (u64, &'a Content)> {
         (0..).zip(self.entries(log)).map(|(offset, (content, _))| (offset, content))
     }
 
-    /// When the next marker is written, if one is on its way.
+    /// When the next marker is written, if a decided transaction still lacks one.
     pub fn next_marker(&self, now: Instant) -> Option<Instant> {
         let markers = self.transactions.iter().flat_map(|transaction| transaction.markers.values());
         markers.filter_map(|marker| *marker).filter(|at| *at > now).min()

@@ -21,7 +21,7 @@ const LOST_RECORDS: u64 = 7;
 pub type Fetched = BTreeMap<TopicPartition, (Vec<ConsumerRecord>, u64)>;
 
 impl SimulatedKafka {
-    /// What a `read_committed` consumer has received of a topic, partition by partition.
+    /// The records of a topic that a `read_committed` consumer receives, partition by partition.
     pub fn read(&self, topic: &str) -> Vec<ConsumerRecord> {
         self.with_logs(|logs, now| {
             let all = |one| self.visible(logs, &one, 0, now, usize::MAX).0;
@@ -92,7 +92,7 @@ impl SimulatedKafka {
         (messages, next)
     }
 
-    /// What a consumer without `read_committed` receives.
+    /// The records that a consumer without `read_committed` receives.
     fn uncommitted(logs: &Logs, (topic, partition): &TopicPartition, from: u64) -> (Vec<ConsumerRecord>, u64) {
         let log = LogId::Topic(Arc::clone(topic), *partition);
         let written: Vec<(u64, &Content)> = logs.written(&log).skip(from as usize).take(FETCH_MAX).collect();

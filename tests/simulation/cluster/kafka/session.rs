@@ -1,5 +1,5 @@
 //! ProducerSession: one transactional producer of a process. Each transaction takes the batches that were queued during the last one. A
-//! session that cannot go on finishes all its batches and ends.
+//! session that cannot continue finishes all its batches and ends.
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -56,7 +56,7 @@ impl QueuedBatch {
     }
 }
 
-/// Why the session is over, for the batches of its last transaction.
+/// Why the session has ended, for the batches of its last transaction.
 #[derive(Clone, Copy)]
 enum SessionEnded {
     Unknown,

@@ -9,7 +9,7 @@ use ports::partitions::{Counter, Epoch, LeaseFence, PartitionNo};
 /// The number of a transaction that writes rows.
 pub type TransactionNo = u64;
 
-/// What a statement's snapshot shows of ids and transactions.
+/// The ids and the running transactions in a statement's snapshot.
 #[derive(Clone, Debug, Default)]
 pub struct IdSnapshot {
     /// How often the server has started before.
@@ -42,7 +42,7 @@ impl ScanStart {
         self.id_without_late_commits(now).min(below_ended)
     }
 
-    /// The same, if no transaction could commit rows below those that were seen.
+    /// As [`ScanStart::id`], if no transaction could commit rows below those that were seen.
     pub fn id_without_late_commits(&self, now: &IdSnapshot) -> RowId {
         if self.base.restarts == now.restarts { self.passed.min(self.base.last_id) } else { 0 }
     }

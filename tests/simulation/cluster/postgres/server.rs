@@ -30,7 +30,7 @@ use crate::cluster::trace::Trace;
 /// Longest time after which a commit that did not wait is on disk.
 const WRITE_DELAY: Duration = Duration::from_millis(600);
 
-/// The primary, and what is known of its standby. Clones share it.
+/// The primary, with the snapshots from which a standby or a restarted server continues. Clones share it.
 #[derive(Clone)]
 pub struct SimulatedPostgres(pub(super) Arc<Shared>);
 
@@ -361,7 +361,7 @@ pub(super) fn connection_lost() -> Error {
     Error::Unknown("the primary failed during the transaction".into())
 }
 
-/// The result of a claim in a few words.
+/// A short description of a claim's result, for the trace.
 fn summary(claimed: &Claimed) -> String {
     match claimed {
         Claimed::Batch(batch) => {

@@ -14,9 +14,9 @@ pub struct Buffer {
     delivered: u64,
     /// Every lower offset was acknowledged.
     pub acknowledged: u64,
-    /// Until when the messages in flight may delay a revocation. Nothing more is delivered.
+    /// Until when the messages in flight may delay a revocation. No further message is delivered.
     pub leaves_by: Option<Instant>,
-    /// Nothing is delivered until this time.
+    /// No message is delivered until this time.
     pub paused_until: Option<Instant>,
 }
 

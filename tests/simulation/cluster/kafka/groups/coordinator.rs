@@ -1,5 +1,5 @@
-//! Coordinator: the consumer groups at the brokers. Members with sessions, an owner for each topic partition, committed offsets. A partition moves only
-//! after its owner has given it up or its session has ended, and a commit of a former owner changes nothing.
+//! Coordinator: the consumer groups at the brokers. Members with sessions, an owner for each topic partition, committed offsets. A partition moves
+//! only after its owner has released it or its session has ended, and a commit of a former owner changes nothing.
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,7 +53,7 @@ struct Ownership {
     since: Generation,
 }
 
-/// What a heartbeat returns to a member.
+/// The reply to a member's heartbeat.
 pub struct Assignment {
     /// The generation that the member's commits name from now on.
     pub generation: Generation,
@@ -168,7 +168,7 @@ impl Coordinator {
         self.with(group, |group, _| group.next_offset(partition))
     }
 
-    /// Runs on the group after the sessions that are over have ended.
+    /// Removes the members with expired sessions, then runs on the group.
     fn with<T>(&self, name: &str, run: impl FnOnce(&mut Group, Instant) -> T) -> T {
         let (mut groups, now) = (self.0.groups.lock(), Instant::now());
         let group = groups.entry(name.to_owned()).or_default();

@@ -22,7 +22,7 @@ const HANDOVER_TIMEOUT: Duration = Duration::from_millis(1_000);
 /// Messages of one partition that a member prefetches.
 const PREFETCH_MAX: usize = 8;
 
-/// What the handle of a member and its tasks share.
+/// The state that the handle of a member and its tasks share.
 pub struct MemberShared {
     pub kafka: SimulatedKafka,
     pub link: Link,
@@ -138,7 +138,7 @@ impl MemberShared {
         }
     }
 
-    /// Returns whether the next heartbeat has time.
+    /// Returns whether the next heartbeat may wait for its interval.
     async fn join(&self) -> bool {
         let (kafka, group, topics) = (self.kafka.clone(), self.group.clone(), self.topics.clone());
         let number = self.link.call("join_group", async move { kafka.coordinator().join(&group, &topics) }).await;
@@ -148,7 +148,7 @@ impl MemberShared {
         membership.number.is_none()
     }
 
-    /// One heartbeat. Returns whether the next one has time.
+    /// Sends a heartbeat. Returns whether the next one may wait for its interval.
     async fn beat(&self, number: MemberNo) -> bool {
         let (given_up, generation, sent_at) = {
             let mut membership = self.membership();
@@ -199,7 +199,7 @@ impl Membership {
         self.buffers.values().filter_map(|buffer| buffer.paused_until).filter(|until| *until > now).min()
     }
 
-    /// Where the next fetch of each partition begins that has room.
+    /// The next offset to fetch of each partition that may prefetch more messages.
     pub fn fetch_positions(&self) -> BTreeMap<TopicPartition, u64> {
         self.fetchable().map(|(partition, buffer)| (partition.clone(), buffer.fetched)).collect()
     }
