@@ -1,4 +1,4 @@
-//! What the tests share: the files of `tests/service/harness`, and a backend of their own.
+//! Shared code of the tests: the files of `tests/service/harness`, and a backend of their own.
 #[path = "../service/harness/actors.rs"]
 pub mod actors;
 #[path = "../service/harness/collector.rs"]

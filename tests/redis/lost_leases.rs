@@ -76,7 +76,7 @@ fn events_by_id(events: &[Value]) -> BTreeMap<&str, usize> {
 
 #[test]
 fn a_lease_that_is_lost_in_a_batch_ends_it_and_its_taker_sends_the_rest() {
-    // One small batch at a time, so that the process is frozen before everything is sent.
+    // Small batches, one at a time, so that the process is frozen before everything is sent.
     let slow = [
         ("POSTHASTE__BROKER__DELIVERY", "at-least-once"),
         ("POSTHASTE__OUTBOX__PUBLISHER__BATCH", "12"),
@@ -107,7 +107,7 @@ fn a_lease_that_is_lost_in_a_batch_ends_it_and_its_taker_sends_the_rest() {
     assert_eq!(copies.len(), 4 * ORDERS as usize, "nothing is lost");
     assert!(copies.values().all(|copies| *copies <= 2), "a record is sent again at most once");
     assert!(duplicates <= in_flight, "{duplicates} duplicates, and {in_flight} rows were in flight");
-    // What the client library had taken over before may still arrive: of each order one record, and not the rest of its four.
+    // Records that were already in the client library may still arrive: one record of each order, and not its other three.
     let late = events.len() - sent_by_the_taker;
     assert!(late <= in_flight.div_ceil(4), "after its return the loser sent {late} of {in_flight} records");
     for (key, mut seen) in sequences(&events) {

@@ -1,5 +1,5 @@
-//! What the tests share: processes of the service, HTTP clients, load, and checks of the event log. `tests/services` and `tests/redis`
-//! include these files beside a `backend` of their own.
+//! Shared code of the tests: processes of the service, HTTP clients, load, and checks of the event log. `tests/services` and `tests/redis`
+//! include these files together with a `backend` of their own.
 pub mod actors;
 pub mod backend;
 pub mod collector;

@@ -1,4 +1,4 @@
-//! What the tests share: the files of `tests/service/harness`, and what several instances on real services need.
+//! Shared code of the tests: the files of `tests/service/harness`, and helpers for several instances on real services.
 #[path = "../service/harness/actors.rs"]
 pub mod actors;
 #[path = "../service/harness/collector.rs"]

@@ -20,7 +20,7 @@ const WAIT_MAX: Duration = Duration::from_secs(20);
 
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// Held by the test that runs.
+/// Serialises the tests: the one that runs holds the lock.
 fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }

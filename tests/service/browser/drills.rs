@@ -1,4 +1,4 @@
-//! What operators do in the console: kill an actor, park and retry a row, change several rows, send a dead letter back.
+//! Actions of operators in the console: kill an actor, park and retry a row, change several rows, send a dead letter back.
 use std::time::Duration;
 
 use kit::wait::until;

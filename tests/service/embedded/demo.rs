@@ -36,7 +36,7 @@ fn the_demo_shows_every_step_and_with_once_no_command_that_needs_the_service() {
     }
 }
 
-/// A demo that stays up, in a shell's surroundings, with what it has printed.
+/// A demo that keeps running, with the environment of a shell, and the text that it has printed.
 struct RunningDemo {
     process: Child,
     printed: String,
@@ -246,7 +246,7 @@ fn a_signal_during_the_show_drains_the_demo() {
     let sent = Command::new("kill").args(["-TERM", &process.id().to_string()]).status();
 
     assert!(sent.is_ok_and(|status| status.success()));
-    // What it prints until it ends; a full pipe would stop it.
+    // Reads its output until it ends: a full pipe would block it.
     let rest = std::thread::spawn(move || lines.count());
     let status = until("the demo ends", Duration::from_secs(30), || process.try_wait().expect("a child of this test"));
     assert_eq!(status.code(), Some(0));

@@ -126,7 +126,7 @@ fn blocks(document: &str) -> Vec<Block> {
     fenced.filter_map(block).collect()
 }
 
-/// A reader with an empty folder, a free port, and the built binary on the PATH.
+/// Executes the blocks of a document in an empty folder, with a free port, and the built binary on the PATH.
 struct Reader {
     folder: TempDir,
     address: String,
@@ -203,7 +203,7 @@ impl Reader {
         std::fs::read_to_string(self.folder.path().join("service.log")).unwrap_or_default()
     }
 
-    /// A shell in the reader's folder. Documents name the default address; this test uses a free one.
+    /// A shell in this folder. Documents name the default address; this test uses a free one.
     fn shell(&self, program: &[&str], script: &str) -> Command {
         let script = script.replace("127.0.0.1:8080", &self.address);
         let variables = self.folder.path().join("variables");

@@ -1,4 +1,4 @@
-//! What `make install` and the Debian package put on a machine works there.
+//! The files that `make install` and the Debian package install work on the machine.
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};

@@ -106,7 +106,7 @@ fn a_paused_actor_handles_nothing_until_it_is_resumed() {
     service.drain();
 }
 
-/// Lets an actor panic again and again until the service has logged this many lines with this `event`.
+/// Makes an actor panic repeatedly until the service has logged this many lines with this `event`.
 fn crash_until_logged(service: &Posthaste, event: &str, count: usize) {
     until(event, Duration::from_secs(60), || {
         let path = "/admin/actors/failover-manager/panic";

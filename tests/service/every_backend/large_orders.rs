@@ -11,7 +11,7 @@ use crate::harness::process::Posthaste;
 
 const ORDERS: usize = 24;
 const READERS: usize = 12;
-/// What a list may use, and what the allocator keeps of earlier requests.
+/// Memory that a list may use, and memory that the allocator keeps after earlier requests.
 const BYTES_PER_LIST: u64 = 2 << 20;
 const SLACK: u64 = 32 << 20;
 

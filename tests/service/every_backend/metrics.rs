@@ -1,4 +1,4 @@
-//! Metrics move with what they measure: orders on their way, events that wait, and a share of them is an exact number.
+//! Metrics follow the quantities that they measure: orders from request to consumer, events that wait, reads through the cache.
 use std::time::Duration;
 
 use kit::wait::until;

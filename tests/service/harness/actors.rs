@@ -18,7 +18,7 @@ pub const ACTORS: [&str; 8] = [
     "/order-aggregate-3",
 ];
 
-/// What `/admin/actors` shows of an actor; null while it does not exist.
+/// The entry of an actor in `/admin/actors`; null while it does not exist.
 pub fn actor(service: &Posthaste, path: &str) -> Value {
     let tree = service.http.get("/admin/actors", Some(&service.http.admin())).json();
     let actors = tree["actors"].as_array().expect("actors");

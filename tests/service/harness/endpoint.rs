@@ -16,7 +16,7 @@ pub enum EndpointResponse {
     Silence,
 }
 
-/// One event that arrived.
+/// An event that arrived.
 #[derive(Clone, Debug)]
 pub struct ReceivedEvent {
     /// The request's headers by their names in lower case; those of CloudEvents are decoded.
@@ -36,7 +36,7 @@ impl ReceivedEvent {
         &self.headers["ce-type"]
     }
 
-    /// Place of the event among those of its key, from 1.
+    /// The event's sequence number within its key, from 1.
     pub fn sequence(&self) -> u64 {
         self.headers["x-sequence"].parse().expect("a number")
     }
@@ -85,7 +85,7 @@ impl Endpoint {
         self.set_response_with(move |_| response);
     }
 
-    /// Lets the response to all later events depend on their headers.
+    /// Computes the response to each later event from its headers.
     pub fn set_response_with(
         &self,
         respond: impl Fn(&BTreeMap<String, String>) -> EndpointResponse + Send + Sync + 'static,

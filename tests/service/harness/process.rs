@@ -159,7 +159,7 @@ impl Posthaste {
         self.log_lines(|line| line["event"] == event)
     }
 
-    /// Waits for this many log lines with this `event` and asserts that there are no more. The log is written beside the work that it reports.
+    /// Waits for this many log lines with this `event` and asserts that there are no more. A line may be later than the effect that it reports.
     #[track_caller]
     pub fn await_logged(&self, event: &str, count: usize) -> Vec<Value> {
         let lines = until(event, LOGGED_MAX, || Some(self.logged(event)).filter(|lines| lines.len() >= count));

@@ -66,7 +66,7 @@ impl<'a> Fleet<'a> {
         self.with_timeout(scaled(TIMEOUT))
     }
 
-    /// The same for requests that an instance may leave unanswered: they time out soon also on a slow machine.
+    /// As [`Fleet::endpoints`], for requests that an instance may leave unanswered: they time out soon also on a slow machine.
     pub fn endpoints_with_short_timeout(&self) -> Vec<Http> {
         self.with_timeout(TIMEOUT)
     }
@@ -133,7 +133,7 @@ impl<'a> Fleet<'a> {
         self.await_ready_since(Instant::now(), limit)
     }
 
-    /// The same, where time counts from an earlier moment.
+    /// As [`Fleet::await_ready`], where time counts from an earlier moment.
     pub fn await_ready_since(&self, started: Instant, limit: Duration) -> Duration {
         for member in 0..self.size() {
             until_since(started, &format!("{} is ready", self.name(member)), limit, || {

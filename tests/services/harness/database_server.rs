@@ -66,7 +66,7 @@ impl DatabaseServer {
 
 impl Drop for DatabaseServer {
     fn drop(&mut self) {
-        // What remains is deleted together with the folder of all services.
+        // Files that remain are deleted together with the folder of all services.
         let _ = self.script("down.sh").arg(&self.folder).status();
     }
 }

@@ -25,7 +25,7 @@ pub struct Evidence {
     pub changes: Vec<SqlChange>,
 }
 
-/// How often an event may be in the log.
+/// The delivery guarantee that the log must satisfy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Copies {
     One,

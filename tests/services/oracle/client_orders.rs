@@ -1,4 +1,4 @@
-//! What a client knows about its orders, and how HTTP shows them.
+//! A client's record of its orders, and the view of them over HTTP.
 use std::collections::BTreeMap;
 
 use domain::Status;

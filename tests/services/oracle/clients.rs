@@ -118,7 +118,7 @@ impl Client {
         outcome
     }
 
-    /// The instance that acknowledged a change shows it at once.
+    /// Counts an acknowledgement, and sometimes reads the order from the instance that acknowledged it, which must show the change at once.
     fn done(&self, endpoint: &Http, token: &str, order: &Value) {
         self.acknowledged.fetch_add(1, SeqCst);
         if !self.one_in(8) {

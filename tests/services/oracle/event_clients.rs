@@ -21,7 +21,7 @@ const PAUSE: Duration = Duration::from_millis(40);
 /// Longest time that a client repeats one batch: every failure is repaired long before.
 const RETRY_MAX: Duration = Duration::from_secs(180);
 
-/// What a client knows about a batch.
+/// The outcome of a batch, as far as its client received it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SubmissionOutcome {
     /// The ids of its events, in its order.
@@ -139,7 +139,7 @@ impl EventClient {
         }
     }
 
-    /// One request to a random endpoint.
+    /// Sends one request to a random endpoint.
     fn attempt(&self, number: u64, body: &str, unknown: bool) -> SubmissionOutcome {
         let endpoint = &self.endpoints[self.below(self.endpoints.len() as u64) as usize];
         let token = endpoint.token(&format!("publisher-{}", self.number), "PUBLISHER");

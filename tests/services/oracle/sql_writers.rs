@@ -103,7 +103,7 @@ impl Drop for SqlWriters {
     }
 }
 
-/// What a transaction does.
+/// The shape of a transaction.
 #[derive(Clone, Copy, Debug)]
 enum TransactionShape {
     Commit,

@@ -137,7 +137,7 @@ fn a_table_with_far_more_dead_rows_than_live_ones_is_found() {
     backend.database.rows("ALTER TABLE outbox_sequence SET (autovacuum_enabled = false)");
     assert_nothing_found(&backend, &[]);
 
-    // What a transaction has written that was rolled back is dead.
+    // The rows of a transaction that was rolled back are dead.
     backend.database.rows(
         "BEGIN; INSERT INTO outbox_sequence (topic, key, last, partition, key_group, wakes)
            SELECT 't', n::text, 1, 0, '00000000-0000-0000-0000-000000000000', false FROM generate_series(1, 510000) n; ROLLBACK",

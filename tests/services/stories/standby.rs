@@ -23,10 +23,10 @@ const RECOVERY_MAX: Duration = Duration::from_secs(60);
 /// The standby is stalled up to this long after load runs, and the primary is killed up to this long after that.
 const DELAY_MAX_MS: u64 = 700;
 const CLIENTS: usize = 6;
-/// What the event topic accepts, in bytes; a record with a [`large_order`] is larger.
+/// Largest record that the event topic accepts, in bytes; a record with a [`large_order`] is larger.
 const RECORD_BYTES_MAX: u32 = 30_000;
 
-/// The events of a key with a PARKED row do not count: they wait for a human.
+/// The events of a key with a PARKED row do not count: they wait for an operator.
 const EVENTS: &str = "SELECT e.event_id, e.key, e.sequence FROM outbox_event e
     WHERE NOT EXISTS (SELECT FROM outbox o WHERE o.key = e.key AND o.status >= 3)";
 const WAITING: &str = "SELECT count(*) FROM outbox q WHERE q.status < 3
@@ -40,7 +40,7 @@ const SETTLED: &str =
 const IS_ADOPTED: &str =
     "SELECT adopted AND timeline LIKE '%/' || left(pg_walfile_name(pg_current_wal_lsn()), 8) FROM store_timeline";
 
-/// What a standby had when it was promoted.
+/// The events that a standby had when it was promoted.
 struct Promotion {
     events: BTreeSet<String>,
     settled: BTreeSet<String>,

@@ -1,4 +1,4 @@
-//! What `posthaste doctor` finds on a backend.
+//! Runs `posthaste doctor` on a backend and reads its findings.
 use std::time::{Duration, Instant};
 
 use kit::wait::{until, until_ok};

@@ -1,4 +1,4 @@
-//! What doctor finds about a Kafka cluster of the test's own, to which a broker is added.
+//! Findings of the doctor about a Kafka cluster of the test's own, to which a broker is added.
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -42,7 +42,7 @@ fn script(name: &str) -> Command {
 
 impl Drop for KafkaNode {
     fn drop(&mut self) {
-        // What remains is deleted together with the folder of all services.
+        // Files that remain are deleted together with the folder of all services.
         let _ = script("down.sh").arg(&self.0).status();
     }
 }

@@ -1,4 +1,4 @@
-//! An event whose processing kills its process again and again: it is parked as poison, and its type's policy holds for its key.
+//! An event that kills its process at each attempt: it is parked as poison, and its type's policy holds for its key.
 use std::time::Duration;
 
 use kit::wait::until;

@@ -1,4 +1,4 @@
-//! A settlement that the store does not answer, beside other partitions: it occupies no thread of the Kafka client, so the delivery reports of
+//! A settlement that the store does not answer, while other partitions go on: it occupies no thread of the Kafka client, so the delivery reports of
 //! their records arrive, and their events are acknowledged and settled.
 use std::time::Duration;
 

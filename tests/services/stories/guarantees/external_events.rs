@@ -1,4 +1,4 @@
-//! Events of another service: SQL writers with text keys in its own tables, `posthaste relay` beside them, and Kafka.
+//! Events of another service: SQL writers with text keys in its own tables, `posthaste relay` on the same database, and Kafka.
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::oracle::sql_writers::{KEYS, SQL_CONTENT_TYPE, SQL_TYPE, SqlWriters, T
 /// Longest wait for the relay after the writers have ended: a lease expires, and a partition is acquired.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 const WRITERS: u8 = 6;
-/// The writers go on until the relay was killed this often.
+/// The writers continue until the relay was killed this often.
 const KILLS: usize = 3;
 
 fn header<'a>(message: &'a ConsumerRecord, name: &str) -> &'a str {

@@ -15,7 +15,7 @@ use crate::harness::process::Posthaste;
 const WAIT_MAX: Duration = Duration::from_secs(30);
 const REJECTED: &str = "region_conflict_rejected_count_total";
 
-/// One region and its running service.
+/// A region and its running service.
 struct Region {
     name: &'static str,
     backend: Backend,
