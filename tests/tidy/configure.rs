@@ -54,7 +54,7 @@ the order, `COMPLETED:<id>` or `V2|COMPLETED|<id>|…` return that order if it i
 are written under the service's own names only.
 "#;
 
-/// One key as the table shows it.
+/// A key as the table shows it.
 struct Row {
     key: String,
     default: String,
@@ -62,7 +62,7 @@ struct Row {
     meaning: String,
 }
 
-/// One section with the sentence above its header.
+/// A section with the sentence above its header.
 struct Section {
     name: String,
     meaning: String,

@@ -1,4 +1,4 @@
-//! Rules for a single file: its length, its first line, marks of unfinished work, sleeps in tests.
+//! Rules for a single file: its length, its first line, markers of unfinished work, sleeps in tests.
 use std::collections::BTreeSet;
 
 use crate::source::sources;

@@ -19,14 +19,14 @@ const NOT_EXECUTED: [(&str, usize); 7] = [
 const LANGUAGES: [&str; 10] =
     ["sh", "sh,service", "sh,norun", "console", "text", "mermaid", "toml", "json", "sql", "rust"];
 
-/// One fenced block with the line above it.
+/// A fenced block with the line above it.
 struct Block {
     language: String,
     above: String,
     text: String,
 }
 
-/// Every document by its path: those beside the manifest and those below docs.
+/// Every document by its path: those in the root folder and those below docs.
 pub(crate) fn documents() -> BTreeMap<String, String> {
     let mut paths = Vec::new();
     collect(&root(), false, &mut paths);

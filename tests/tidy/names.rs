@@ -18,7 +18,7 @@ const DOC_WORDS_MIN: usize = 4;
 const IDIOMS: [&str; 10] =
     ["Options", "Error", "Result", "Builder", "Context", "Args", "State", "Inner", "Arguments", "Verb"];
 
-/// What a file defines and what it does wrong.
+/// The types that a file defines, and its violations of the limits.
 #[derive(Default)]
 struct Inspection {
     types: Vec<(String, usize)>,
@@ -64,7 +64,7 @@ impl<'ast> Visit<'ast> for Inspection {
     fn visit_item_mod(&mut self, item: &'ast syn::ItemMod) {
         let outside = self.types.len();
         visit::visit_item_mod(self, item);
-        // What an inline test module defines never leaves it.
+        // The types of an inline test module are private to it.
         if is_test_only(&item.attrs) {
             self.types.truncate(outside);
         }

@@ -7,7 +7,7 @@ use crate::source::{read, root};
 const OBJECTIVES: [&str; 4] = ["availability", "delivery", "parked", "recovery"];
 const WINDOWS: [&str; 5] = ["5m", "30m", "1h", "6h", "3d"];
 
-/// One rule of a file: its name (of the series or the alert), its expression, and the objective that it is labelled with.
+/// A rule of a file: its name (of the series or the alert), its expression, and the objective that it is labelled with.
 struct Rule {
     name: String,
     expression: String,

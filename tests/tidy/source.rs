@@ -7,7 +7,7 @@ pub(crate) struct SourceFile {
     pub(crate) path: String,
     /// The file as it stands on disk, for checks of lines and comments.
     pub(crate) text: String,
-    /// Its syntax tree; the spans hold line numbers.
+    /// The syntax tree of `text`; the spans hold line numbers.
     pub(crate) tree: syn::File,
 }
 

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::imports::{Edges, imports};
 use crate::source::{SourceFile, parsed, paths};
 
-/// Most entries of a folder. A folder and the file beside it that declares it count as one.
+/// Most entries of a folder. A folder and the file of the same name that declares it count as one.
 const ENTRIES_MAX: usize = 15;
 
-/// What an entry counts as. The migrations of a store are one: a released file keeps its place, and their order is in their names.
+/// The name under which an entry is counted. The migrations of a store count as one: a released file keeps its path, and the names order them.
 fn entry(name: &str) -> &str {
     let is_migration = name.starts_with('V') && name.ends_with(".sql");
     if is_migration { "migrations" } else { name.strip_suffix(".rs").unwrap_or(name) }

@@ -1,4 +1,4 @@
-//! What `cargo package` needs: each crate says what it is, and holds every file that it is built from.
+//! Requirements of `cargo package`: each crate has a description, and contains every file that it is built from.
 use std::path::{Component, Path, PathBuf};
 
 use crate::source::{files, read, root, sources};
