@@ -71,7 +71,7 @@ pub trait Backend: Send + Sync + Sized + 'static {
     fn operators(&self) -> Arc<dyn OutboxOperators> {
         not_offered("operators")
     }
-    /// The ledger of replayed dead letters.
+    /// The ledger of redriven dead letters.
     fn redrives(&self) -> Arc<dyn RedriveLedger> {
         not_offered("redrives")
     }

@@ -1,5 +1,5 @@
 //! The real actors in virtual time: the embedded store, its broker and every actor on one thread, under seeded faults. Each scenario ends
-//! with the guarantees: no event lost or doubled, each key in order and without gaps, no row left unsent. `cluster` runs several instances
+//! with the guarantees: no event lost or duplicated, each key in order and without gaps, no row left unsent. `cluster` runs several instances
 //! on a simulated PostgreSQL and a simulated Kafka instead.
 //!
 //! A failure prints its seed: `POSTHASTE_SEED=n` repeats it, `POSTHASTE_SEEDS=n` sets the number of random seeds (0: without end), and

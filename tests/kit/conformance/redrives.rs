@@ -1,4 +1,4 @@
-//! The suite of `RedriveLedger`: a dead letter is replayed once, and an unconfirmed reservation expires.
+//! The suite of `RedriveLedger`: a dead letter is redriven once, and an unconfirmed reservation expires.
 use futures::future::join_all;
 use ports::broker::Position;
 use ports::operators::Audit;

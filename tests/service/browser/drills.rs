@@ -1,4 +1,4 @@
-//! Actions of operators in the console: kill an actor, park and retry a row, change several rows, send a dead letter back.
+//! Actions of operators in the console: kill an actor, park and retry a row, change several rows, redrive a dead letter.
 use std::time::Duration;
 
 use kit::wait::until;
@@ -136,7 +136,7 @@ fn a_dead_letter_is_read_and_sent_back_from_the_browser() {
     page.wait_for_text("sent back by root");
 
     page.open("/console/dlt");
-    // The record failed again, so one dead letter waits; the one that was sent back is listed separately.
+    // The record failed again, so one dead letter waits; the redriven one is listed separately.
     page.wait_for(
         "the one that was sent back is listed separately",
         "document.querySelector('.card.done')?.innerText.includes('sent back by root')",

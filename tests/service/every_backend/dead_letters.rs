@@ -1,4 +1,4 @@
-//! Dead letters for operators: listed, explained and replayed once, over HTTP and with commands while the service runs.
+//! Dead letters for operators: listed, explained and redriven once, over HTTP and with commands while the service runs.
 use std::time::Duration;
 
 use kit::wait::until;

@@ -91,7 +91,7 @@ auto.create.topics.enable=false
 END
 }
 
-# A broker beside the first node, which stays the only controller.
+# A further broker; the first node stays the only controller.
 member_properties() {
   properties "$1" "$2" | sed -e 's/^process.roles=.*/process.roles=broker/' -e 's/^node.id=.*/node.id=2/' \
     -e 's|^listeners=.*|listeners=PLAINTEXT://127.0.0.1:'"$1"'|'

@@ -1,4 +1,4 @@
-//! The real services: their addresses, which `with.sh` puts into the environment, and the right of one test at a time to break them.
+//! The real services: their addresses, which `with.sh` puts into the environment, and the lock under which one test at a time stops them.
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};

@@ -16,7 +16,7 @@ pub fn check_external(evidence: &Evidence, copies: Copies, violations: &mut Vec<
     let mut seen = BTreeSet::new();
     for ConsumerRecord { record, .. } in &evidence.events {
         let id = record.text("ce_id").unwrap_or_default();
-        // A further copy may be in any place.
+        // A further copy may be at any position.
         if seen.insert(id) {
             check.record(id, record);
         }
@@ -67,7 +67,7 @@ impl<'a> ExternalCheck<'a> {
         }
     }
 
-    /// The next record of the topic, unless its event was seen before.
+    /// Checks the first record of an event.
     fn record(&mut self, id: &str, record: &Record) {
         if let Some(change) = self.changes.get(id).copied() {
             self.change(change, record);
@@ -116,7 +116,7 @@ impl<'a> ExternalCheck<'a> {
         }
     }
 
-    /// The record is as its event was written.
+    /// Compares a record with its event as it was written.
     fn written(&mut self, name: &str, record: &Record, (key, kind, content_type): (&str, &str, &str), value: &[u8]) {
         if &*record.key != key {
             self.violations.push(format!("{name}: its key is {}, not {key}", record.key));
@@ -132,7 +132,7 @@ impl<'a> ExternalCheck<'a> {
         }
     }
 
-    /// The events that were found nowhere and must have been.
+    /// Reports the events that must be in the topic and are not.
     fn absent(&mut self) {
         for (id, change) in &self.changes {
             if !self.found_changes.contains(id) {

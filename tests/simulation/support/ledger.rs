@@ -101,7 +101,7 @@ impl Ledger {
         self.orders.insert(order.id, Known { version: order.version, status: order.status, unknown: false });
     }
 
-    /// Checks the guarantees once all rows are sent: no event lost, doubled or reordered, no gaps, and topic and orders agree.
+    /// Checks the guarantees once all rows are sent: no event lost, duplicated or reordered, no gaps, and topic and orders agree.
     pub async fn assert_guarantees(&self, process: &Process) {
         let depth = process.depth().await;
         assert_eq!((depth.pending, depth.in_flight, depth.failed, depth.parked), (0, 0, 0, 0), "{depth:?}");

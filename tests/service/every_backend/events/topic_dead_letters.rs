@@ -1,4 +1,4 @@
-//! The dead letters of a topic of another service: operators list, explain and send them back once, over HTTP and with commands.
+//! The dead letters of a topic of another service: operators list, explain and redrive them once, over HTTP and with commands.
 use std::time::Duration;
 
 use kit::wait::until;

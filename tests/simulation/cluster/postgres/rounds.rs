@@ -1,4 +1,4 @@
-//! Rounds: claims or settlements of several partitions that share one statement, one reply, and its loss.
+//! Rounds: claims or settlements of several partitions that share one statement. They receive its reply together, or lose it together.
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ impl<T> Clone for Rounds<T> {
 }
 
 impl<T: Send + 'static> Rounds<T> {
-    /// No request waits yet. `name` is the statement's in traces.
+    /// A queue without requests. `name` is the statement's name in traces.
     pub fn new(link: Link, name: &'static str) -> Self {
         Self { link, name, waiting: Arc::default() }
     }

@@ -1,5 +1,5 @@
-//! Where a claim's scan begins: as in the PostgreSQL adapter, above the rows that earlier scans of the instance have passed, but below what
-//! transactions that have ended since may have committed.
+//! Where a claim's scan begins: as in the PostgreSQL adapter, above the rows that earlier scans of the instance have passed, but below the
+//! rows that transactions that have ended since may have committed.
 use std::collections::BTreeMap;
 
 use parking_lot::Mutex;
@@ -57,7 +57,7 @@ impl ScanStart {
     }
 }
 
-/// The starts that one instance remembers.
+/// The scan starts that an instance remembers, by partition.
 #[derive(Default)]
 pub struct ScanStarts(Mutex<BTreeMap<PartitionNo, ScanStart>>);
 

@@ -35,7 +35,7 @@ impl Buffer {
         }
     }
 
-    /// Adds what was fetched from `from` on, up to the offset `next`. Ignores a reply that is not the continuation.
+    /// Adds the messages of a fetch from offset `from` to before `next`. Ignores a reply that is not the continuation.
     pub fn push(&mut self, from: u64, messages: Vec<ConsumerRecord>, next: u64) {
         if self.fetched == from {
             self.messages.extend(messages);
@@ -91,7 +91,7 @@ impl Buffer {
         self.acknowledged = self.acknowledged.max(next);
     }
 
-    /// Whether a revocation waits no longer.
+    /// Whether the partition may be revoked now: no message is in flight, or the deadline has passed.
     pub fn is_given_up(&self, now: Instant) -> bool {
         self.leaves_by.is_some_and(|deadline| self.in_flight == 0 || deadline <= now)
     }

@@ -95,7 +95,7 @@ impl Coordinator {
         self.with(group, |group, _| group.remove(member));
     }
 
-    /// Continues a member's session. `given_up` are partitions that it no longer reads. `None` if the session has ended.
+    /// Continues a member's session. `released` are the partitions that it no longer reads. `None` if the session has ended.
     pub fn heartbeat(
         &self,
         group: &str,

@@ -1,4 +1,4 @@
-//! Member: one member of a consumer group. Two tasks of its process keep its session and fetch messages; a freeze stops both, and a kill ends them
+//! Member: a member of a consumer group. Two tasks of its process keep its session and fetch messages; a freeze stops both, and a kill ends them
 //! without leaving the group.
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -208,7 +208,7 @@ impl Membership {
         self.buffers.iter().filter(|(_, buffer)| buffer.leaves_by.is_none() && buffer.waiting() < PREFETCH_MAX)
     }
 
-    /// Removes the revoked partitions that nothing delays any more.
+    /// Removes the revoked partitions without messages that delay their release, and returns them.
     fn give_up(&mut self, now: Instant) -> Vec<TopicPartition> {
         let over = self.buffers.iter().filter(|(_, buffer)| buffer.is_given_up(now));
         let over: Vec<TopicPartition> = over.map(|(partition, _)| partition.clone()).collect();
@@ -218,7 +218,7 @@ impl Membership {
         over
     }
 
-    /// Takes over an assignment. Returns whether no partition can be given up at once.
+    /// Takes over an assignment. Returns whether no revoked partition can be released at once.
     fn adopt(&mut self, assignment: Assignment, now: Instant) -> bool {
         self.generation = assignment.generation;
         self.buffers.retain(|partition, _| assignment.partitions.contains_key(partition));
