@@ -30,6 +30,8 @@ pub enum Flaw {
     CommittedRecordsLost,
     /// A producer without transactions sends the next record of a key although the brokers have refused the one before.
     KeyGoesOnAfterRefusal,
+    /// A producer without transactions sends a record again whose reply it has not received.
+    RecordSentTwice,
     /// Consumers receive the records of open and aborted transactions.
     UncommittedRecordsDelivered,
     /// A group member commits the offset of a message when it delivers it.
@@ -44,7 +46,7 @@ pub enum Flaw {
 
 impl Flaw {
     /// Every flaw, for the test that each is found.
-    pub const ALL: [Flaw; 18] = [
+    pub const ALL: [Flaw; 19] = [
         Flaw::ScanPassesLateCommitters,
         Flaw::ExclusionUnblocksKey,
         Flaw::SettlementIgnoresToken,
@@ -58,6 +60,7 @@ impl Flaw {
         Flaw::AbortedRecordsVisible,
         Flaw::CommittedRecordsLost,
         Flaw::KeyGoesOnAfterRefusal,
+        Flaw::RecordSentTwice,
         Flaw::UncommittedRecordsDelivered,
         Flaw::OffsetCommittedAtDelivery,
         Flaw::FormerOwnerCommits,
@@ -68,7 +71,7 @@ impl Flaw {
     /// The mode that the flaw belongs to.
     pub fn mode(self) -> DeliveryGuarantee {
         match self {
-            Flaw::KeyGoesOnAfterRefusal => DeliveryGuarantee::AtLeastOnce,
+            Flaw::KeyGoesOnAfterRefusal | Flaw::RecordSentTwice => DeliveryGuarantee::AtLeastOnce,
             _ => DeliveryGuarantee::ExactlyOnce,
         }
     }
@@ -89,6 +92,7 @@ impl Flaw {
             Flaw::RollbackKeepsRows => "was published and never committed",
             Flaw::SavepointUndoesTransaction => "was committed and is not in its topic",
             Flaw::CommittedRecordsLost => "is in the store and not in its topic",
+            Flaw::RecordSentTwice => "more often than its",
             Flaw::UncommittedRecordsDelivered => "was applied, and the broker has not committed it",
             Flaw::OffsetCommittedAtDelivery => "was neither applied nor is it a dead letter",
             Flaw::FormerOwnerCommits => "which another owns",

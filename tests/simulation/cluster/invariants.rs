@@ -13,7 +13,7 @@ use ports::outbox::{OutboxStore, RowCounts, RowStatus};
 use ports::partitions::PartitionLeases;
 use tokio::time::Instant;
 
-use self::checks::{FailOvers, check_content, check_duplicates, check_positions, event_of};
+use self::checks::{FailOvers, check_claims, check_content, check_duplicates, check_positions, event_of};
 use crate::cluster::foreign_writers::TOPICS;
 use crate::cluster::instance::ClusterContext;
 use crate::cluster::kafka::delivery_guarantee::DeliveryGuarantee;
@@ -83,7 +83,8 @@ impl Invariants<'_> {
     }
 
     /// Every event of the store is in its topic, as it was written and in the order of its key, and no event that was never committed; with
-    /// transactions once, unless the store was rewound. The events of the writers' successful replies are among them.
+    /// transactions once, unless the store was rewound, else at most once for each claim. The events of the writers' successful replies are among
+    /// them.
     pub async fn check_topics(&self, replies: &Replies) -> Result<(), Violation> {
         let (rows, logs) = (self.rows(None).await, self.logs());
         let all: Vec<&ConsumerRecord> = logs.iter().flatten().collect();
@@ -97,6 +98,7 @@ impl Invariants<'_> {
             return Err(format!("event {unknown} was published and never committed"));
         }
         check_positions(&self.recorded_positions(&rows).await, &all)?;
+        check_claims(&all, |event| self.cluster_context.postgres.claims(event))?;
         self.check_contents(&all)?;
         if self.cluster_context.postgres.fail_overs() > 0 {
             return self.check_after_fail_over(&rows, &logs);
@@ -123,7 +125,7 @@ impl Invariants<'_> {
         let postgres = &self.cluster_context.postgres;
         if self.cluster_context.mode == DeliveryGuarantee::ExactlyOnce {
             let accepted_at = postgres.accepted_at().unwrap_or_else(Instant::now);
-            let fail_overs = FailOvers { count: postgres.fail_overs(), accepted_at };
+            let fail_overs = FailOvers { count: postgres.fail_overs() as usize, accepted_at };
             let committed_at = |event: &str| self.cluster_context.kafka.committed_at(event);
             check_duplicates(&logs.iter().flatten().collect::<Vec<_>>(), &fail_overs, committed_at)?;
         }

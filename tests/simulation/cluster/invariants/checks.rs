@@ -24,9 +24,26 @@ pub fn check_positions(recorded: &[(EventId, Position)], log: &[&ConsumerRecord]
     }
 }
 
+/// Each copy of an event belongs to another claim of it: within a claim, an event is sent once, also without transactions.
+pub fn check_claims(log: &[&ConsumerRecord], claims: impl Fn(&str) -> usize) -> Result<(), String> {
+    match copies(log).into_iter().find(|(event, copies)| *copies > claims(event)) {
+        Some((event, copies)) => {
+            Err(format!("event {event} is in its topic {copies} times, more often than its {} claims", claims(&event)))
+        }
+        None => Ok(()),
+    }
+}
+
+/// How often each event is in the topics.
+fn copies(log: &[&ConsumerRecord]) -> BTreeMap<String, usize> {
+    let mut copies = BTreeMap::new();
+    log.iter().for_each(|message| *copies.entry(event_of(message)).or_default() += 1);
+    copies
+}
+
 /// The fail-overs of a run: how many, and when the last one was accepted.
 pub struct FailOvers {
-    pub count: u32,
+    pub count: usize,
     pub accepted_at: Instant,
 }
 
@@ -36,9 +53,7 @@ pub fn check_duplicates(
     fail_overs: &FailOvers,
     committed_at: impl Fn(&str) -> Option<Instant>,
 ) -> Result<(), String> {
-    let mut copies: BTreeMap<String, u32> = BTreeMap::new();
-    log.iter().for_each(|message| *copies.entry(event_of(message)).or_default() += 1);
-    for (event, copies) in copies.into_iter().filter(|(_, copies)| *copies > 1) {
+    for (event, copies) in copies(log).into_iter().filter(|(_, copies)| *copies > 1) {
         let is_bounded = copies <= 1 + fail_overs.count;
         if !is_bounded || committed_at(&event).is_none_or(|first| first > fail_overs.accepted_at) {
             return Err(format!("event {event} is duplicated: it is in its topic {copies} times"));
@@ -110,6 +125,16 @@ mod tests {
         for (count, committed_at) in unexplained {
             assert!(check(count, committed_at).unwrap_err().contains("in its topic 2 times"), "{count}");
         }
+    }
+
+    #[test]
+    fn event_with_more_copies_than_claims_is_found() {
+        let log = [message(1, 0), message(2, 1), message(1, 2)];
+        let log: Vec<&ConsumerRecord> = log.iter().collect();
+        let check = |of_first| check_claims(&log, |claimed| if claimed == event(1).to_string() { of_first } else { 1 });
+
+        assert_eq!((check(2), check(3)), (Ok(()), Ok(())));
+        assert!(check(1).unwrap_err().contains("2 times, more often than its 1 claims"));
     }
 
     #[test]

@@ -92,9 +92,12 @@ impl AtLeastOnceSession {
             if heads.is_empty() {
                 return Ok(());
             }
-            let (kafka, request) = (self.0.kafka.clone(), heads.clone());
-            let append = async move { request.iter().map(|(_, record)| kafka.append_or_refuse(record)).collect() };
-            let results: Vec<Result<Position, Error>> = self.0.link.call("send", append).await?;
+            let results = match self.append(&heads).await {
+                Err(Error::Unknown(_)) if self.0.kafka.flaw() == Some(Flaw::RecordSentTwice) => {
+                    self.append(&heads).await?
+                }
+                results => results?,
+            };
             for ((row, record), result) in heads.into_iter().zip(results) {
                 match result {
                     Ok(position) => answers.sent.push((row, position)),
@@ -108,5 +111,11 @@ impl AtLeastOnceSession {
             }
         }
         Ok(())
+    }
+
+    async fn append(&self, records: &[(RowId, Record)]) -> Result<Vec<Result<Position, Error>>, Error> {
+        let (kafka, request) = (self.0.kafka.clone(), records.to_vec());
+        let append = async move { request.iter().map(|(_, record)| kafka.append_or_refuse(record)).collect() };
+        self.0.link.call("send", append).await
     }
 }

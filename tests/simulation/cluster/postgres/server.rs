@@ -63,6 +63,8 @@ pub(super) struct PrimaryState {
     pub(super) key_rows: KeyRows,
     /// Every event that was ever committed, also on a timeline that was lost.
     pub(super) committed: BTreeSet<EventId>,
+    /// How often each event was claimed, also on a timeline that was lost.
+    claims: BTreeMap<EventId, usize>,
     /// The committed events of other services.
     pub(super) written: BTreeMap<EventId, ExternalEvent>,
     /// The events whose effects the inbox has committed, in order, also on a timeline that was lost.
@@ -147,6 +149,10 @@ impl SimulatedPostgres {
         let (fence, kind) = (claim.fence.clone(), claim.kind);
         let claimed = self.durable_data().claim_above(claim, from);
         self.0.trace.print(format_args!("claim {fence:?} above {from}: {}", summary(&claimed)));
+        if let Claimed::Batch(batch) = &claimed {
+            let mut state = self.0.state.lock();
+            batch.rows.iter().for_each(|row| *state.claims.entry(row.event_id).or_default() += 1);
+        }
         let (counter, last) = match &claimed {
             Claimed::Batch(batch) => (batch.token, batch.rows.last().map(|row| row.id).filter(|_| batch.more)),
             Claimed::Nothing { .. } => (fence.counter, None),
@@ -353,6 +359,11 @@ impl SimulatedPostgres {
     pub fn was_committed(&self, event: &str) -> bool {
         let event = EventId::parse(event);
         event.is_some_and(|event| self.0.state.lock().committed.contains(&event))
+    }
+
+    /// How often an event was ever claimed.
+    pub fn claims(&self, event: &str) -> usize {
+        EventId::parse(event).and_then(|event| self.0.state.lock().claims.get(&event).copied()).unwrap_or(0)
     }
 }
 
