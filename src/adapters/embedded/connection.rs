@@ -2,13 +2,13 @@
 pub(crate) mod completion;
 pub(crate) mod folder_lock;
 pub(crate) mod group_commit;
-pub(crate) mod log_limit;
 pub(crate) mod migrations;
 pub(crate) mod open_error;
 pub(crate) mod queue;
 pub(crate) mod read_interrupt;
 pub(crate) mod readers;
 pub(crate) mod settings;
+pub(crate) mod wal_limit;
 pub(crate) mod writer;
 
 #[cfg(test)]

@@ -183,7 +183,7 @@ impl Embedded {
         })
     }
 
-    /// Runs the queued commands, moves the write-ahead log into the file and releases the folder. Idempotent.
+    /// Runs the queued commands, checkpoints the write-ahead log and releases the folder. Idempotent.
     ///
     /// # Errors
     /// [`Error::Unreachable`] when the writer is still busy after `close_within`; the folder then stays locked until the process ends.

@@ -13,11 +13,11 @@ pub(crate) const FILE: &str = "posthaste.db";
 /// Longest wait for another process's write (a command line during a running service).
 const BUSY: Duration = Duration::from_secs(5);
 
-/// Pages in the write-ahead log after which a commit moves them into the file: fewer cost more writes, more make a restart slower.
+/// Pages in the write-ahead log after which a commit checkpoints it: fewer cost more writes, more make a restart slower.
 const CHECKPOINT_PAGES: u32 = 4_000;
 
 /// Size to which the write-ahead log shrinks after a burst.
-const LOG_LIMIT_BYTES: u32 = 64 * 1024 * 1024;
+const WAL_LIMIT_BYTES: u32 = 64 * 1024 * 1024;
 
 /// Page cache of a reader: it reads along indexes, and the operating system caches the file.
 const READER_CACHE_KIB: u32 = 2 * 1024;
@@ -47,15 +47,15 @@ pub(crate) fn for_writing(sql: &Connection, cache_kib: u32, writing: WriterMode)
     sql.pragma_update(None, "journal_mode", "WAL")?;
     sql.pragma_update(None, "synchronous", if writing == WriterMode::Thread { "FULL" } else { "OFF" })?;
     sql.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
-    sql.pragma_update(None, "journal_size_limit", LOG_LIMIT_BYTES)?;
+    sql.pragma_update(None, "journal_size_limit", WAL_LIMIT_BYTES)?;
     sql.pragma_update(None, "foreign_keys", false)?;
     sql.pragma_update(None, "temp_store", "MEMORY")?;
     cache(sql, cache_kib)
 }
 
-/// Moves the write-ahead log into the file, and makes the next commit begin it again. Waits at most `wait` for the readers.
-pub(crate) fn restart_log(sql: &Connection, wait: Duration) -> rusqlite::Result<()> {
-    sql.busy_timeout(wait)?;
+/// Checkpoints the write-ahead log, and makes the next commit reuse it from its start. Waits at most `timeout` for the readers.
+pub(crate) fn restart_wal(sql: &Connection, timeout: Duration) -> rusqlite::Result<()> {
+    sql.busy_timeout(timeout)?;
     let restarted = sql.query_row("PRAGMA wal_checkpoint(RESTART)", [], |_| Ok(()));
     sql.busy_timeout(BUSY)?;
     restarted

@@ -9,9 +9,9 @@ use rusqlite::Connection;
 
 use crate::connection::completion::{CompleteOnDrop, Completion};
 use crate::connection::group_commit::{ClosureCommand, SavepointMode, WriteContext, WriterCommand, WritingConnection};
-use crate::connection::log_limit::LogLimit;
 use crate::connection::queue::{PushError, Queue};
 use crate::connection::readers::snapshot;
+use crate::connection::wal_limit::WalLimit;
 use crate::error::{CommandResult, closed};
 
 /// Runs write commands one after another.
@@ -126,19 +126,19 @@ impl Writer {
 }
 
 fn write_all(mut engine: WritingConnection, commands: &Queue<Box<dyn WriterCommand>>, group_max: usize) {
-    let mut log_limit = LogLimit::of(&engine.sql);
+    let mut wal_limit = WalLimit::new(&engine.sql);
     loop {
         let group = commands.take(group_max);
         if group.is_empty() {
             break;
         }
         engine.run(group);
-        log_limit.enforce(&engine.sql);
+        wal_limit.enforce(&engine.sql);
     }
     checkpoint(&engine);
 }
 
-/// Moves the write-ahead log into the file, so that a copy of the file is complete. After a failure the next opening repeats it.
+/// Checkpoints the write-ahead log, so that a copy of the file is complete. After a failure the next opening repeats it.
 fn checkpoint(engine: &WritingConnection) {
     let _ = engine.sql.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)");
 }

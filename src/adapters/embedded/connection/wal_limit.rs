@@ -1,5 +1,5 @@
-//! The limit of the write-ahead log. SQLite's own checkpoints wait for no reader, and the log begins again only when no reader uses it: while one
-//! always does, it grows without end.
+//! The limit of SQLite's write-ahead log (WAL). Automatic checkpoints wait for no reader, and a writer reuses the WAL from its start only when no
+//! reader uses it: while some reader always does, the WAL grows without end.
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -7,38 +7,38 @@ use rusqlite::Connection;
 
 use crate::connection::settings;
 
-/// Length of the log, in bytes, from which the writer waits for the readers. Sixteen times the length at which it is moved into the file.
+/// Length of the WAL, in bytes, from which the writer waits for the readers. Sixteen times the length at which SQLite checkpoints it.
 const BYTES_MAX: u64 = 256 * 1024 * 1024;
 
 /// Time for which the writer waits for the readers: they mostly need a few milliseconds.
-const WAIT: Duration = Duration::from_millis(100);
+const READERS_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// Time between two waits, so that long reads take a tenth of the writer's time at most.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Keeps the log of one connection short.
-pub(crate) struct LogLimit {
+/// Keeps the WAL of one database file short.
+pub(crate) struct WalLimit {
     path: Option<PathBuf>,
     bytes_max: u64,
     interval: Duration,
     next: Instant,
 }
 
-impl LogLimit {
-    /// The limit of the log of a file.
-    pub(crate) fn of(sql: &Connection) -> Self {
+impl WalLimit {
+    /// The limit of the WAL of the connection's file.
+    pub(crate) fn new(sql: &Connection) -> Self {
         let path = sql.path().map(|path| PathBuf::from(format!("{path}-wal")));
         Self { path, bytes_max: BYTES_MAX, interval: INTERVAL, next: Instant::now() }
     }
 
-    /// Makes the next commit begin the log again if it is too long and the readers finish in time. Called between transactions.
+    /// Makes the next commit reuse the WAL from its start if it is too long and the readers finish in time. Called between transactions.
     pub(crate) fn enforce(&mut self, sql: &Connection) {
         let length = self.path.as_ref().and_then(|path| path.metadata().ok()).map_or(0, |file| file.len());
         if length <= self.bytes_max || Instant::now() < self.next {
             return;
         }
-        // What fails is repeated: the log is complete without it.
-        let _ = settings::restart_log(sql, WAIT);
+        // The WAL stays complete without this checkpoint; the next call tries again.
+        let _ = settings::restart_wal(sql, READERS_TIMEOUT);
         self.next = Instant::now() + self.interval;
     }
 }
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn log_stays_short_while_some_reader_is_always_active() {
+    fn wal_stays_short_while_some_reader_is_always_active() {
         const MIB: u64 = 1024 * 1024;
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(settings::FILE);
@@ -76,7 +76,7 @@ mod tests {
         let end = Arc::new(AtomicBool::new(false));
         let ends = end.clone();
         let reading = std::thread::spawn(move || always_read(&one, &two, &ends));
-        let mut limit = LogLimit { bytes_max: 4 * MIB, interval: Duration::ZERO, ..LogLimit::of(&sql) };
+        let mut limit = WalLimit { bytes_max: 4 * MIB, interval: Duration::ZERO, ..WalLimit::new(&sql) };
 
         for _ in 0..80 {
             sql.execute_batch("INSERT INTO t VALUES (zeroblob(1048576))").unwrap();
@@ -98,7 +98,7 @@ mod tests {
         sql.execute_batch("CREATE TABLE t (x BLOB)").unwrap();
         let reader = settings::open_existing(&path).unwrap();
         reader.execute_batch("BEGIN; SELECT count(*) FROM t").unwrap();
-        let mut limit = LogLimit { bytes_max: 0, ..LogLimit::of(&sql) };
+        let mut limit = WalLimit { bytes_max: 0, ..WalLimit::new(&sql) };
 
         for _ in 0..100 {
             sql.execute_batch("INSERT INTO t VALUES (zeroblob(100))").unwrap();
