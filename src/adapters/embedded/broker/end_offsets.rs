@@ -7,7 +7,7 @@ use tokio::sync::Notify;
 
 use crate::error::CommandResult;
 
-/// Number of low bits of the column `place` that contain the offset; the higher bits contain the topic partition's number.
+/// Number of low bits of a record's id (column `log.place`) that contain the offset; the higher bits contain the topic partition's number.
 pub(crate) const OFFSET_BITS: u32 = 40;
 
 /// A topic of the log. Its partitions have consecutive numbers.
@@ -19,14 +19,14 @@ pub(crate) struct LogTopic {
     pub(crate) partitions: u32,
 }
 
-/// The primary key of a record: sequential within a topic partition, so that appends fill the B-tree at one end.
-pub(crate) fn record_key(number: u32, offset: u64) -> i64 {
+/// The id of a record in the table `log` (column `place`): sequential within a topic partition, so that appends fill the B-tree at one end.
+pub(crate) fn log_id(number: u32, offset: u64) -> i64 {
     (i64::from(number) << OFFSET_BITS) | offset as i64
 }
 
-/// The offset in a primary key that [`record_key`] returned.
-pub(crate) fn offset_of(place: i64) -> u64 {
-    (place & ((1 << OFFSET_BITS) - 1)) as u64
+/// The offset in an id that [`log_id`] returned.
+pub(crate) fn offset_in(id: i64) -> u64 {
+    (id & ((1 << OFFSET_BITS) - 1)) as u64
 }
 
 /// Topics and ends, shared by the writer, which advances them after each commit, and the readers. They may lag behind another process's
@@ -46,7 +46,7 @@ impl EndOffsets {
         self.topics.read().get_key_value(name).map(|(name, topic)| (name.clone(), *topic))
     }
 
-    /// Admits topics without another look at the log, if all of them are used or admitted already.
+    /// Admits topics without reading the file, if all of them are in use or admitted already.
     pub(crate) fn admit_known(&self, names: &[&str]) -> bool {
         let topics = self.topics.read();
         let unused: Vec<&str> = names.iter().copied().filter(|name| !topics.contains_key(*name)).collect();
@@ -54,21 +54,21 @@ impl EndOffsets {
             return true;
         }
         let mut admitted = self.admitted.write();
-        let are_known = unused.iter().all(|name| admitted.contains_key(*name));
-        if are_known {
+        let all_known = unused.iter().all(|name| admitted.contains_key(*name));
+        if all_known {
             add_admissions(&mut admitted, unused);
         }
-        are_known
+        all_known
     }
 
-    /// Admits topics, all or none, while the log has at most `most` with them. Those that were admitted before and do not exist yet count too.
-    pub(crate) fn admit(&self, existing: &[String], names: &[&str], most: usize) -> bool {
+    /// Admits topics, all or none, while the log has at most `topics_max` with them. Those that were admitted before and do not exist yet count too.
+    pub(crate) fn admit(&self, existing: &[String], names: &[&str], topics_max: usize) -> bool {
         let mut admitted = self.admitted.write();
         let existing: HashSet<&str> = existing.iter().map(String::as_str).collect();
         let missing: HashSet<&str> = names.iter().copied().filter(|name| !existing.contains(name)).collect();
         let new = missing.iter().filter(|name| !admitted.contains_key(**name)).count();
         let others = admitted.keys().filter(|name| !existing.contains(name.as_str())).count();
-        if new > 0 && existing.len() + others + new > most {
+        if new > 0 && existing.len() + others + new > topics_max {
             return false;
         }
         add_admissions(&mut admitted, missing);
@@ -105,8 +105,8 @@ impl EndOffsets {
         }
         let mut known = self.ends.write();
         for (number, end) in ends {
-            let at = known.entry(*number).or_default();
-            *at = (*at).max(*end);
+            let known_end = known.entry(*number).or_default();
+            *known_end = (*known_end).max(*end);
         }
         drop(known);
         self.arrived.notify_waiters();
@@ -140,9 +140,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn primary_keys_sort_by_partition_and_then_by_offset() {
-        assert!(record_key(1, 0) > record_key(0, (1 << OFFSET_BITS) - 1));
-        assert!(record_key(3, 8) > record_key(3, 7));
-        assert_eq!(offset_of(record_key(700, 12_345)), 12_345);
+    fn ids_of_records_sort_by_partition_and_then_by_offset() {
+        assert!(log_id(1, 0) > log_id(0, (1 << OFFSET_BITS) - 1));
+        assert!(log_id(3, 8) > log_id(3, 7));
+        assert_eq!(offset_in(log_id(700, 12_345)), 12_345);
     }
 }

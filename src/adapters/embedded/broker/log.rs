@@ -9,7 +9,7 @@ use ports::broker::topic_log::{NextOffset, ReadLimits};
 use ports::broker::{Position, Record};
 use rusqlite::{Connection, OptionalExtension, params};
 
-use crate::broker::end_offsets::{EndOffsets, LogTopic, offset_of, record_key};
+use crate::broker::end_offsets::{EndOffsets, LogTopic, log_id, offset_in};
 use crate::broker::headers;
 use crate::connection::group_commit::WriteContext;
 use crate::error::{CommandResult, WriteError, broken};
@@ -20,8 +20,8 @@ const READ_MAX: u32 = 10_000;
 /// Bytes of values after which a read ends; the first record is always returned.
 const READ_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// A record with its topic partition and encoded headers. The caller prepares them, so that the writer only writes.
-pub(crate) struct PlacedRecord {
+/// A record with its topic partition and encoded headers. The caller prepares it, so that the writer thread only executes statements.
+pub(crate) struct PreparedRecord {
     pub(crate) number: u32,
     pub(crate) partition: u32,
     pub(crate) record: Record,
@@ -45,19 +45,26 @@ pub(crate) fn load(sql: &Connection, end_offsets: &EndOffsets) -> rusqlite::Resu
 }
 
 /// Appends records in their order; returns the position of each.
-pub(crate) fn append(context: &mut WriteContext<'_>, records: &[PlacedRecord]) -> CommandResult<Vec<Position>> {
+pub(crate) fn append(context: &mut WriteContext<'_>, records: &[PreparedRecord]) -> CommandResult<Vec<Position>> {
     let mut ends: BTreeMap<u32, u64> = BTreeMap::new();
     let mut insert = context.sql.prepare_cached(
         "INSERT INTO log (place, appended_at, timestamp, key, headers, value) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
     )?;
     let mut positions = Vec::with_capacity(records.len());
-    for PlacedRecord { number, partition, record, headers } in records {
+    for PreparedRecord { number, partition, record, headers } in records {
         let end = match ends.entry(*number) {
             std::collections::btree_map::Entry::Occupied(known) => known.into_mut(),
             std::collections::btree_map::Entry::Vacant(unknown) => unknown.insert(end(context, *number)?),
         };
-        let (at, timestamp) = (context.now.millis(), record.timestamp.millis());
-        insert.execute(params![record_key(*number, *end), at, timestamp, &*record.key, headers, &*record.value])?;
+        let (appended_at, timestamp) = (context.now.millis(), record.timestamp.millis());
+        insert.execute(params![
+            log_id(*number, *end),
+            appended_at,
+            timestamp,
+            &*record.key,
+            headers,
+            &*record.value
+        ])?;
         positions.push(Position { topic: record.topic.clone(), partition: *partition, offset: *end });
         *end += 1;
     }
@@ -77,13 +84,13 @@ fn end(context: &WriteContext<'_>, number: u32) -> CommandResult<u64> {
 /// Reads at most `limit` records of one topic partition from an offset on.
 pub(crate) fn read(
     sql: &Connection,
-    topic: &Arc<str>,
-    of: LogTopic,
+    name: &Arc<str>,
+    topic: LogTopic,
     partition: u32,
     from: u64,
     limit: u32,
 ) -> CommandResult<Vec<ConsumerRecord>> {
-    read_within(sql, topic, of, (partition, from), read_limits(limit))
+    read_within(sql, name, topic, (partition, from), read_limits(limit))
 }
 
 /// The limits of a read of at most `limit` records.
@@ -91,8 +98,8 @@ pub(crate) fn read_limits(limit: u32) -> ReadLimits {
     ReadLimits { records: limit.min(READ_MAX), bytes: READ_BYTES_MAX }
 }
 
-/// The limits that a read leaves to the next one.
-pub(crate) fn limits_left(limits: ReadLimits, messages: &[ConsumerRecord]) -> ReadLimits {
+/// The limits of the next read, after a read within `limits` that returned `messages`.
+pub(crate) fn remaining_limits(limits: ReadLimits, messages: &[ConsumerRecord]) -> ReadLimits {
     let bytes: usize = messages.iter().map(|message| message.record.value.len()).sum();
     ReadLimits { records: limits.records - messages.len() as u32, bytes: limits.bytes.saturating_sub(bytes) }
 }
@@ -100,20 +107,20 @@ pub(crate) fn limits_left(limits: ReadLimits, messages: &[ConsumerRecord]) -> Re
 /// Reads records of one topic partition from an offset on, within limits.
 pub(crate) fn read_within(
     sql: &Connection,
-    topic: &Arc<str>,
-    of: LogTopic,
+    name: &Arc<str>,
+    topic: LogTopic,
     (partition, from): NextOffset,
     limits: ReadLimits,
 ) -> CommandResult<Vec<ConsumerRecord>> {
-    let number = of.first + partition;
+    let number = topic.first + partition;
     let mut statement = sql.prepare_cached(
         "SELECT place, timestamp, key, headers, value FROM log WHERE place >= ?1 AND place < ?2 ORDER BY place LIMIT ?3",
     )?;
-    let (first, behind) = (record_key(number, from), record_key(number + 1, 0));
-    let mut rows = statement.query(params![first, behind, limits.records])?;
+    let (start, end) = (log_id(number, from), log_id(number + 1, 0));
+    let mut rows = statement.query(params![start, end, limits.records])?;
     let (mut messages, mut bytes) = (Vec::new(), 0);
     while let Some(row) = rows.next()? {
-        let position = Position { topic: topic.clone(), partition, offset: offset_of(row.get(0)?) };
+        let position = Position { topic: name.clone(), partition, offset: offset_in(row.get(0)?) };
         let text = |column| -> CommandResult<Arc<str>> {
             Ok(row.get_ref(column)?.as_str().map_err(rusqlite::Error::from)?.into())
         };
@@ -121,7 +128,7 @@ pub(crate) fn read_within(
             |column| -> CommandResult<&[u8]> { Ok(row.get_ref(column)?.as_blob().map_err(rusqlite::Error::from)?) };
         let headers = headers::decode(blob(3)?).ok_or_else(|| broken(format!("headers at {position:?}")))?;
         let record = Record {
-            topic: topic.clone(),
+            topic: name.clone(),
             key: text(2)?,
             headers,
             value: blob(4)?.into(),
@@ -139,7 +146,7 @@ pub(crate) fn read_within(
 /// Reads a topic from the file.
 ///
 /// # Errors
-/// There is no such topic; the message lists the existing ones.
+/// [`Error::Rejected`] if there is no such topic; its text lists the existing ones.
 pub(crate) fn topic_in(sql: &Connection, name: &str) -> CommandResult<LogTopic> {
     if let Some(known) = find_topic(sql, name)? {
         return Ok(known);

@@ -9,7 +9,7 @@ use ports::outbox::RowId;
 use ports::partitions::{PartitionNo, ProducerSessionId, Token};
 use rusqlite::{OptionalExtension, params};
 
-use crate::broker::log::{self, PlacedRecord};
+use crate::broker::log::{self, PreparedRecord};
 use crate::broker::sessions;
 use crate::connection::group_commit::WriteContext;
 use crate::error::CommandResult;
@@ -22,8 +22,9 @@ struct OutgoingBatch {
     partition: PartitionNo,
     token: Token,
     rows: Vec<RowId>,
-    records: Vec<PlacedRecord>,
-    until: Timestamp,
+    records: Vec<PreparedRecord>,
+    /// The time at which the partition's lease expires: a batch that is still queued then is not written.
+    deadline: Timestamp,
 }
 
 #[async_trait]
@@ -34,12 +35,12 @@ impl Broker for Embedded {
     }
 
     async fn publish(&self, session: &ProducerSessionId, batch: Batch) -> Published {
-        let until = self.inner.clock.now().plus(batch.time_left);
+        let deadline = self.inner.clock.now().plus(batch.time_left);
         let refused = self.too_large(&batch.records);
         if !refused.is_empty() {
             return Published::Aborted { refused, cause: None, reached: true };
         }
-        let outgoing = match self.outgoing(session, batch, until).await {
+        let outgoing = match self.outgoing(session, batch, deadline).await {
             Ok(outgoing) => outgoing,
             // The topic could not be created; no record was written.
             Err(cause) => return aborted(cause),
@@ -116,7 +117,7 @@ impl Embedded {
         &self,
         session: &ProducerSessionId,
         batch: Batch,
-        until: Timestamp,
+        deadline: Timestamp,
     ) -> Result<OutgoingBatch, Error> {
         let Batch { partition, token, records, .. } = batch;
         let mut rows = Vec::with_capacity(records.len());
@@ -125,7 +126,7 @@ impl Embedded {
             rows.push(row);
             prepared.push(self.prepare(record).await?);
         }
-        Ok(OutgoingBatch { session: session.clone(), partition, token, rows, records: prepared, until })
+        Ok(OutgoingBatch { session: session.clone(), partition, token, rows, records: prepared, deadline })
     }
 }
 
@@ -142,7 +143,7 @@ fn publish(context: &mut WriteContext<'_>, outgoing: &OutgoingBatch) -> CommandR
         let reason = format!("{} is not the open session of its slot", outgoing.session);
         return Ok(Published::SessionLost(BrokerFailure::unknown(reason)));
     }
-    if context.now >= outgoing.until {
+    if context.now >= outgoing.deadline {
         return Ok(aborted(Error::Unreachable("the lease expired before the batch could be written".into())));
     }
     if let Some(last) = watermark(context, outgoing.partition)?.filter(|last| *last >= outgoing.token) {

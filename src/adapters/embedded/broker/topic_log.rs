@@ -9,7 +9,7 @@ use ports::broker::topic_log::{NextOffset, NextRecords, OffsetCommitOutcome, Rea
 use ports::broker::topics::TopicView;
 use rusqlite::{Connection, OptionalExtension, params};
 
-use crate::broker::end_offsets::{LogTopic, offset_of, record_key};
+use crate::broker::end_offsets::{LogTopic, log_id, offset_in};
 use crate::broker::{log, topic_reader};
 use crate::consumer::group_offsets;
 use crate::error::CommandResult;
@@ -104,7 +104,7 @@ fn read_next(sql: &Connection, name: &Arc<str>, from: &[NextOffset], limits: Rea
     let topic = log::topic_in(sql, name)?;
     let Some(mut ready) = ready_partitions(sql, topic, from)? else { return Ok(NextRecords::Removed) };
     let (mut found, mut left): (Vec<ConsumerRecord>, ReadLimits) = (Vec::new(), limits);
-    // Each round divides what is left among the partitions that still have records.
+    // Each round divides the remaining limits among the partitions that still have records.
     while !ready.is_empty() && left.records > 0 && left.bytes > 0 {
         let share = left.records.div_ceil(ready.len() as u32);
         let mut unfinished = Vec::new();
@@ -114,7 +114,7 @@ fn read_next(sql: &Connection, name: &Arc<str>, from: &[NextOffset], limits: Rea
                 break;
             }
             let part = log::read_within(sql, name, topic, (partition.partition, partition.next), share)?;
-            left = log::limits_left(left, &part);
+            left = log::remaining_limits(left, &part);
             if part.len() == share.records as usize {
                 partition.next += part.len() as u64;
                 unfinished.push(partition);
@@ -142,10 +142,10 @@ fn ready_partitions(
         if end as u64 <= next {
             continue;
         }
-        let bounds = params![record_key(number, next), record_key(number + 1, 0)];
+        let bounds = params![log_id(number, next), log_id(number + 1, 0)];
         let first: Option<(i64, i64)> = head.query_row(bounds, |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
         match first {
-            Some((place, appended_at)) if offset_of(place) == next => {
+            Some((id, appended_at)) if offset_in(id) == next => {
                 ready.push(ReadyPartition { partition, next, appended_at });
             }
             _ => return Ok(None),

@@ -8,7 +8,7 @@ use ports::broker::topic_log::TopicLog;
 use ports::broker::topics::{TopicReader, TopicView};
 use rusqlite::{Connection, params};
 
-use crate::broker::end_offsets::{offset_of, record_key};
+use crate::broker::end_offsets::{log_id, offset_in};
 use crate::broker::log;
 use crate::error::{CommandResult, WriteError};
 use crate::store::Embedded;
@@ -55,7 +55,6 @@ fn ends(sql: &Connection, number: u32) -> CommandResult<(u64, u64)> {
     let mut next = sql.prepare_cached("SELECT next_offset FROM topic_partition WHERE number = ?1")?;
     let next = next.query_row([number], |row| row.get::<_, i64>(0))? as u64;
     let mut first = sql.prepare_cached("SELECT min(place) FROM log WHERE place >= ?1 AND place < ?2")?;
-    let first: Option<i64> =
-        first.query_row(params![record_key(number, 0), record_key(number + 1, 0)], |row| row.get(0))?;
-    Ok((first.map_or(next, offset_of), next))
+    let first: Option<i64> = first.query_row(params![log_id(number, 0), log_id(number + 1, 0)], |row| row.get(0))?;
+    Ok((first.map_or(next, offset_in), next))
 }

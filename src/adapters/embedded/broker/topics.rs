@@ -8,7 +8,7 @@ use rusqlite::{OptionalExtension, params};
 
 use crate::broker::end_offsets::LogTopic;
 use crate::broker::headers;
-use crate::broker::log::{self, PlacedRecord};
+use crate::broker::log::{self, PreparedRecord};
 use crate::connection::group_commit::WriteContext;
 use crate::error::CommandResult;
 use crate::store::Embedded;
@@ -43,7 +43,7 @@ impl Embedded {
         Ok((shared, topic))
     }
 
-    /// Whether clients may write to these topics: those that exist, and as many more as there is room for.
+    /// Decides whether clients may write to these topics: each exists, or the limit of topics permits its creation.
     pub(crate) async fn admit(&self, names: &[&str]) -> Result<TopicAdmission, Error> {
         let end_offsets = &self.inner.end_offsets;
         if end_offsets.admit_known(names) {
@@ -55,11 +55,11 @@ impl Embedded {
     }
 
     /// Prepares a record for the writer: chooses its topic partition by its key, and encodes its headers.
-    pub(crate) async fn prepare(&self, record: Record) -> Result<PlacedRecord, Error> {
+    pub(crate) async fn prepare(&self, record: Record) -> Result<PreparedRecord, Error> {
         let (_, topic) = self.topic(&record.topic).await?;
         let partition = outbox::partition::topic_partition(record.key.as_bytes(), topic.partitions);
         let headers = headers::encode(&record.headers);
-        Ok(PlacedRecord { number: topic.first + partition, partition, record, headers })
+        Ok(PreparedRecord { number: topic.first + partition, partition, record, headers })
     }
 }
 

@@ -10,7 +10,7 @@ use ports::broker::consumer_groups::{AckOutcome, ConsumerRecord, GroupMember, La
 use rusqlite::{Connection, OptionalExtension, params};
 use tokio::time::Instant;
 
-use crate::broker::end_offsets::{LogTopic, record_key};
+use crate::broker::end_offsets::{LogTopic, log_id};
 use crate::broker::log;
 use crate::consumer::joined_groups::JoinedMember;
 use crate::error::CommandResult;
@@ -192,12 +192,11 @@ impl GroupMember for LogGroupMember {
                 )?;
                 let lag = |partition: &MemberPartition| {
                     let end = next.query_row([partition.number()], |row| row.get::<_, i64>(0))? as u64;
-                    let places = params![
-                        record_key(partition.number(), partition.acknowledged),
-                        record_key(partition.number() + 1, 0)
-                    ];
-                    let appended: Option<i64> = oldest.query_row(places, |row| row.get(0)).optional()?;
-                    let age = appended.map(|at| now.since(domain::Timestamp::from_millis(at))).unwrap_or_default();
+                    let bounds =
+                        params![log_id(partition.number(), partition.acknowledged), log_id(partition.number() + 1, 0)];
+                    let appended_at: Option<i64> = oldest.query_row(bounds, |row| row.get(0)).optional()?;
+                    let age =
+                        appended_at.map(|millis| now.since(domain::Timestamp::from_millis(millis))).unwrap_or_default();
                     let messages = end.saturating_sub(partition.acknowledged);
                     Ok(Lag { topic: partition.name.to_string(), partition: partition.partition, messages, age })
                 };
@@ -216,7 +215,7 @@ fn fetch(sql: &Connection, owned: &[MemberPartition], limit: u32) -> CommandResu
         }
         let next = (partition.partition, partition.next);
         let messages = log::read_within(sql, &partition.name, partition.topic, next, left)?;
-        left = log::limits_left(left, &messages);
+        left = log::remaining_limits(left, &messages);
         Ok(messages)
     };
     owned.iter().map(one).collect()

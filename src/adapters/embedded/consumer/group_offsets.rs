@@ -16,11 +16,11 @@ const GROUPS_MAX: u32 = 1_000;
 pub(crate) fn find(sql: &Connection, group: &str, topic: LogTopic) -> CommandResult<Vec<Option<u64>>> {
     let mut offset =
         sql.prepare_cached("SELECT next_offset FROM group_offset WHERE consumer_group = ?1 AND number = ?2")?;
-    let one = |number: u32| -> CommandResult<Option<u64>> {
+    let committed = |number: u32| -> CommandResult<Option<u64>> {
         let found: Option<i64> = offset.query_row(params![group, number], |row| row.get(0)).optional()?;
         Ok(found.map(|found| found as u64))
     };
-    numbers(topic).map(one).collect()
+    numbers(topic).map(committed).collect()
 }
 
 /// Whether a group has offsets in all partitions and was seen a short time ago.
@@ -69,8 +69,8 @@ pub(crate) fn commit(
     Ok(OffsetCommitOutcome::Committed)
 }
 
-/// Whether the group is known or there is room for it. Groups that retention no longer waits for make room: their unread records may be
-/// deleted already.
+/// Whether the group is known or may be added. At the limit, groups that were not seen since `oldest` are deleted: retention does not wait for them,
+/// so their unread records may be deleted already.
 fn admit(context: &WriteContext<'_>, group: &str, oldest: i64, joined: &JoinedGroups) -> CommandResult<bool> {
     let mut known =
         context.sql.prepare_cached("SELECT EXISTS (SELECT 1 FROM group_offset WHERE consumer_group = ?1)")?;
@@ -83,15 +83,15 @@ fn admit(context: &WriteContext<'_>, group: &str, oldest: i64, joined: &JoinedGr
         return Ok(true);
     }
     joined.mark_seen(context, oldest)?;
-    let mut forget = context.sql.prepare_cached(
+    let mut delete = context.sql.prepare_cached(
         "DELETE FROM group_offset WHERE consumer_group IN
            (SELECT consumer_group FROM group_offset GROUP BY consumer_group HAVING max(seen_at) < ?1)",
     )?;
-    forget.execute([oldest])?;
+    delete.execute([oldest])?;
     Ok(count()? < GROUPS_MAX)
 }
 
-/// Marks a group as seen in every partition; where it is new it begins at the first record that is kept.
+/// Sets the group's `seen_at` in every partition. A new group begins at the first record that the log still has.
 fn register(context: &WriteContext<'_>, group: &str, topic: LogTopic) -> CommandResult<()> {
     let mut seen = context.sql.prepare_cached(
         "INSERT INTO group_offset (consumer_group, number, next_offset, seen_at)
@@ -101,8 +101,8 @@ fn register(context: &WriteContext<'_>, group: &str, topic: LogTopic) -> Command
          FROM topic_partition t WHERE t.number >= ?2 AND t.number < ?3
          ON CONFLICT DO UPDATE SET seen_at = max(seen_at, excluded.seen_at)",
     )?;
-    let behind = topic.first + topic.partitions;
-    seen.execute(params![group, topic.first, behind, OFFSET_BITS, context.now.millis()])?;
+    let end = topic.first + topic.partitions;
+    seen.execute(params![group, topic.first, end, OFFSET_BITS, context.now.millis()])?;
     Ok(())
 }
 

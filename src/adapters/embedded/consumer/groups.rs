@@ -52,8 +52,8 @@ impl ConsumerGroups for Embedded {
                  SELECT ?1, number, next_offset, ?4 FROM topic_partition WHERE number >= ?2 AND number < ?3
                  ON CONFLICT DO NOTHING",
             )?;
-            for (first, behind) in &ranges {
-                begin.execute(params![group, first, behind, context.now.millis()])?;
+            for (first, end) in &ranges {
+                begin.execute(params![group, first, end, context.now.millis()])?;
             }
             Ok(())
         })

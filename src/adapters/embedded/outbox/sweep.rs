@@ -3,7 +3,7 @@ use std::collections::HashMap;
 
 use rusqlite::{Connection, OptionalExtension, params};
 
-use crate::broker::end_offsets::record_key;
+use crate::broker::end_offsets::log_id;
 use crate::connection::group_commit::WriteContext;
 use crate::consumer::joined_groups::JoinedGroups;
 use crate::error::CommandResult;
@@ -89,7 +89,7 @@ pub(crate) fn log(context: &WriteContext<'_>, joined: &JoinedGroups, oldest: i64
     let mut left = limit;
     for (number, end) in ends {
         let end = acknowledged.get(&number).copied().unwrap_or(end) as u64;
-        let (start, end) = (record_key(number, 0), record_key(number, end));
+        let (start, end) = (log_id(number, 0), log_id(number, end));
         let Some(last) = last_old(context.sql, start, end, oldest, left)? else { continue };
         left = left.saturating_sub(delete.execute(params![start, last])? as u32);
         if left == 0 {
