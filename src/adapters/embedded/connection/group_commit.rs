@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 use crate::broker::end_offsets::EndOffsets;
 use crate::error::{CommandResult, WriteError, of_commit, of_statement};
 use crate::orders::owner_index::{self, UNINDEXED_MAX};
-use crate::outbox::counts::Counts;
+use crate::outbox::counts::CountChanges;
 
 /// Commits must succeed for this long before `commits_recovered` is logged.
 const CALM_PERIOD: Duration = Duration::from_secs(5);
@@ -25,7 +25,7 @@ pub(crate) struct WriteContext<'a> {
     /// Now, by the store's clock.
     pub(crate) now: Timestamp,
     /// Changes of the running counts.
-    pub(crate) counts: Counts,
+    pub(crate) counts: CountChanges,
     /// Ends of topic partitions that this command moved.
     pub(crate) ends: Vec<(u32, u64)>,
     /// For each partition a row id at and below which no row is ready: a scan for ready rows starts above it. The one writer draws ids in
@@ -204,7 +204,7 @@ impl WritingConnection {
         let mut context = WriteContext {
             sql: &self.sql,
             now: self.clock.now(),
-            counts: Counts::default(),
+            counts: CountChanges::default(),
             ends: Vec::new(),
             scan_starts: &mut self.scan_starts,
             unindexed_orders: 0,
@@ -235,7 +235,7 @@ impl WritingConnection {
         };
         match closed {
             Ok(()) if kept => {
-                group.counts.add(counts);
+                group.counts.merge(counts);
                 group.ends.extend(ends);
                 group.unindexed_orders += unindexed_orders;
             }
@@ -293,7 +293,7 @@ impl WritingConnection {
 #[derive(Default)]
 struct CommitGroup {
     commands: Vec<Box<dyn WriterCommand>>,
-    counts: Counts,
+    counts: CountChanges,
     ends: Vec<(u32, u64)>,
     unindexed_orders: u32,
     lost: Option<Error>,

@@ -49,7 +49,7 @@ fn lease_row(row: &Row<'_>, now: i64) -> rusqlite::Result<LeaseRow> {
     Ok(LeaseRow { lease, batch_ids: (first, row.get::<_, Option<i64>>(10)?.unwrap_or(i64::MAX)) })
 }
 
-/// Judges an instance by its heartbeat row.
+/// Determines from its heartbeat row whether an instance is alive.
 pub(crate) fn liveness(context: &WriteContext<'_>, instance: &InstanceId) -> CommandResult<Liveness> {
     let mut statement =
         context.sql.prepare_cached("SELECT seen_at + dead_after_ms > ?2 FROM member WHERE instance = ?1")?;
@@ -62,7 +62,7 @@ pub(crate) fn liveness(context: &WriteContext<'_>, instance: &InstanceId) -> Com
     })
 }
 
-/// Closes the open batch and raises the counter; returns the new counter.
+/// Closes the open batch and increments the counter; returns the new counter.
 pub(crate) fn close(context: &WriteContext<'_>, partition: PartitionNo, lease: &Lease) -> CommandResult<u64> {
     let mut statement = context.sql.prepare_cached(
         "UPDATE outbox_lease SET counter = counter + 1, in_flight = NULL, lane = NULL, claim_epoch = NULL, died = 0, trial = 0,
@@ -72,8 +72,8 @@ pub(crate) fn close(context: &WriteContext<'_>, partition: PartitionNo, lease: &
     Ok(lease.counter + 1)
 }
 
-/// Raises the counter; returns the new one.
-pub(crate) fn raise(context: &WriteContext<'_>, partition: u32) -> CommandResult<u64> {
+/// Increments the partition's counter, so that claims and exclusions under the former one are fenced. Returns the new counter.
+pub(crate) fn increment_counter(context: &WriteContext<'_>, partition: u32) -> CommandResult<u64> {
     let mut statement = context
         .sql
         .prepare_cached("UPDATE outbox_lease SET counter = counter + 1 WHERE partition = ?1 RETURNING counter")?;

@@ -26,33 +26,33 @@ struct UnsentOutboxRow {
 
 /// Makes a FAILED or PARKED row due now.
 pub(crate) fn retry(context: &mut WriteContext<'_>, id: RowId, audit: &Audit) -> CommandResult<OperatorOutcome> {
-    act(context, OperatorAction::Retry, id, audit)
+    apply_to_row(context, OperatorAction::Retry, id, audit)
 }
 
 /// Parks a PENDING or FAILED row; the later rows of its key wait.
 pub(crate) fn park(context: &mut WriteContext<'_>, id: RowId, audit: &Audit) -> CommandResult<OperatorOutcome> {
-    act(context, OperatorAction::Park, id, audit)
+    apply_to_row(context, OperatorAction::Park, id, audit)
 }
 
-fn act(
+fn apply_to_row(
     context: &mut WriteContext<'_>,
     action: OperatorAction,
     id: RowId,
     audit: &Audit,
 ) -> CommandResult<OperatorOutcome> {
-    let Some(unsent) = find_unsent(context, id)? else { return absent(context, id) };
+    let Some(unsent) = find_unsent(context, id)? else { return sent_or_missing(context, id) };
     let status = status_of(unsent.status);
     if !action.applies_to(status) {
         return Ok(OperatorOutcome::WrongStatus(status));
     }
-    change(context, action, &unsent, audit)?;
-    lease::raise(context, unsent.partition)?;
+    apply(context, action, &unsent, audit)?;
+    lease::increment_counter(context, unsent.partition)?;
     Ok(OperatorOutcome::Done(1))
 }
 
 /// Makes one PARKED row due now.
 pub(crate) fn redrive_row(context: &mut WriteContext<'_>, id: RowId, audit: &Audit) -> CommandResult<OperatorOutcome> {
-    act(context, OperatorAction::Redrive, id, audit)
+    apply_to_row(context, OperatorAction::Redrive, id, audit)
 }
 
 /// Counts the parked rows that a filter selects, and with `commit` makes the first of them due.
@@ -64,7 +64,7 @@ pub(crate) fn redrive(
     audit: &Audit,
 ) -> CommandResult<OperatorOutcome> {
     let filter = RowFilter { status: Some(RowStatus::Parked), ..filter.clone() };
-    let query = OutboxRowQuery::of(&filter, context.now);
+    let query = OutboxRowQuery::new(&filter, context.now);
     if !commit {
         return Ok(OperatorOutcome::Done(query.count(context.sql)?));
     }
@@ -72,18 +72,18 @@ pub(crate) fn redrive(
     let mut partitions = BTreeSet::new();
     for view in &views {
         if let Some(unsent) = find_unsent(context, view.id)? {
-            change(context, OperatorAction::Redrive, &unsent, audit)?;
+            apply(context, OperatorAction::Redrive, &unsent, audit)?;
             partitions.insert(unsent.partition);
         }
     }
     for partition in partitions {
-        lease::raise(context, partition)?;
+        lease::increment_counter(context, partition)?;
     }
     Ok(OperatorOutcome::Done(views.len() as u64))
 }
 
 /// Applies the rule of the action to one row and writes its audit row.
-fn change(
+fn apply(
     context: &mut WriteContext<'_>,
     action: OperatorAction,
     unsent: &UnsentOutboxRow,
@@ -93,11 +93,15 @@ fn change(
         OperatorAction::Retry | OperatorAction::Redrive => operator::due_now(&unsent.row, status_of(unsent.status)),
         OperatorAction::Park => operator::parked(&unsent.row, unsent.has_failed, &audit.operator, &audit.reason),
     };
-    write(context, unsent, &change)?;
+    write_change(context, unsent, &change)?;
     audit::write(context, action, change.id, audit)
 }
 
-fn write(context: &mut WriteContext<'_>, unsent: &UnsentOutboxRow, change: &RowChange<KeyBytes>) -> CommandResult<()> {
+fn write_change(
+    context: &mut WriteContext<'_>,
+    unsent: &UnsentOutboxRow,
+    change: &RowChange<KeyBytes>,
+) -> CommandResult<()> {
     let due = change.state.due_in().map(|due_in| context.now.millis().saturating_add(millis(due_in)));
     let status = i64::from(change.state.code());
     let mut update = context.sql.prepare_cached(
@@ -113,7 +117,7 @@ fn write(context: &mut WriteContext<'_>, unsent: &UnsentOutboxRow, change: &RowC
         change.trial_deaths,
         change.reason
     ])?;
-    context.counts.moved(unsent.partition, unsent.status, status, 1);
+    context.counts.move_rows(unsent.partition, unsent.status, status, 1);
     blocked_keys::refresh(context, unsent.partition, change.key)
 }
 
@@ -142,7 +146,8 @@ fn find_unsent(context: &WriteContext<'_>, id: RowId) -> CommandResult<Option<Un
     Ok(waiting.query_row([id], read).optional()?)
 }
 
-fn absent(context: &WriteContext<'_>, id: RowId) -> CommandResult<OperatorOutcome> {
+/// The outcome for a row that is not unsent.
+fn sent_or_missing(context: &WriteContext<'_>, id: RowId) -> CommandResult<OperatorOutcome> {
     let mut sent = context.sql.prepare_cached("SELECT EXISTS (SELECT 1 FROM outbox_archive WHERE id = ?1)")?;
     let sent: bool = sent.query_row([id], |row| row.get(0))?;
     Ok(if sent { OperatorOutcome::WrongStatus(RowStatus::Sent) } else { OperatorOutcome::Missing })

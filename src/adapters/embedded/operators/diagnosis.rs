@@ -27,7 +27,7 @@ pub(crate) fn diagnose(sql: &Connection, selector: RowSelector) -> CommandResult
            (SELECT deaths FROM outbox_archive WHERE id = ?2), 0)",
     )?;
     let deaths = deaths.query_row(params![row.partition.0, id], |row| row.get(0))?;
-    let (sent_to, by_fallback) = sent(sql, id)?;
+    let (sent_to, by_fallback) = sent_to(sql, id)?;
     let owner = owner.map(|name| InstanceId(name.into()));
     Ok(Some(RowDiagnosis { row, head, owner, epoch: epoch as u64, deaths, sent_to, by_fallback }))
 }
@@ -62,7 +62,7 @@ fn latest_sent(sql: &Connection, key: [u8; 16]) -> CommandResult<Option<RowId>> 
     Ok(statement.query_row([key], |row| row.get(0)).optional()?)
 }
 
-fn sent(sql: &Connection, id: RowId) -> CommandResult<(Option<SentTo>, bool)> {
+fn sent_to(sql: &Connection, id: RowId) -> CommandResult<(Option<SentTo>, bool)> {
     let mut statement = sql.prepare_cached(
         "SELECT coalesce(a.topic, e.topic), a.topic_partition, a.topic_offset, a.by_fallback
          FROM outbox_archive a CROSS JOIN outbox_event e ON e.id = a.id WHERE a.id = ?1",
@@ -70,8 +70,8 @@ fn sent(sql: &Connection, id: RowId) -> CommandResult<(Option<SentTo>, bool)> {
     let found = statement.query_row([id], |row| {
         let topic: Arc<str> = row.get_ref(0)?.as_str()?.into();
         let (partition, offset): (Option<u32>, Option<i64>) = (row.get(1)?, row.get(2)?);
-        let at = |(partition, offset)| Position { topic: Arc::clone(&topic), partition, offset: offset as u64 };
-        let (position, by_fallback) = (partition.zip(offset).map(at), row.get(3)?);
+        let position = |(partition, offset)| Position { topic: Arc::clone(&topic), partition, offset: offset as u64 };
+        let (position, by_fallback) = (partition.zip(offset).map(position), row.get(3)?);
         Ok((Some(SentTo::new(&topic, position, by_fallback)), by_fallback))
     });
     Ok(found.optional()?.unwrap_or_default())

@@ -22,7 +22,7 @@ impl RedriveLedger for Embedded {
     ) -> Result<Vec<bool>, Error> {
         let (dead_letters, audit, stale) = (dead_letters.to_vec(), audit.clone(), self.before(reservation_timeout));
         self.write("redrive_reserve", move |context| {
-            dead_letters.iter().map(|dead_letter| take(context, dead_letter, stale, &audit)).collect()
+            dead_letters.iter().map(|dead_letter| reserve(context, dead_letter, stale, &audit)).collect()
         })
         .await
     }
@@ -30,24 +30,26 @@ impl RedriveLedger for Embedded {
     async fn confirm(&self, dead_letters: &[DeadLetterId]) -> Result<(), Error> {
         let text = "UPDATE redriven_letter SET arrived = 1
                     WHERE topic = ?1 AND partition = ?2 AND offset = ?3 AND timestamp = ?4";
-        self.each("redrive_confirm", dead_letters, text).await
+        self.execute_for_each("redrive_confirm", dead_letters, text).await
     }
 
     async fn release(&self, dead_letters: &[DeadLetterId]) -> Result<(), Error> {
         let text = "DELETE FROM redriven_letter
                     WHERE topic = ?1 AND partition = ?2 AND offset = ?3 AND timestamp = ?4 AND arrived = 0";
-        self.each("redrive_release", dead_letters, text).await
+        self.execute_for_each("redrive_release", dead_letters, text).await
     }
 
     async fn find(&self, dead_letters: &[DeadLetterId]) -> Result<Vec<Option<RedriveRecord>>, Error> {
         let dead_letters = dead_letters.to_vec();
-        self.read("redrive_find", move |sql| dead_letters.iter().map(|dead_letter| known(sql, dead_letter)).collect())
-            .await
+        self.read("redrive_find", move |sql| {
+            dead_letters.iter().map(|dead_letter| find_record(sql, dead_letter)).collect()
+        })
+        .await
     }
 }
 
 impl Embedded {
-    async fn each(
+    async fn execute_for_each(
         &self,
         operation: &'static str,
         dead_letters: &[DeadLetterId],
@@ -56,8 +58,13 @@ impl Embedded {
         let dead_letters = dead_letters.to_vec();
         self.write(operation, move |context| {
             let mut statement = context.sql.prepare_cached(text)?;
-            for DeadLetterId { position: at, timestamp } in &dead_letters {
-                statement.execute(params![&*at.topic, at.partition, at.offset as i64, timestamp.millis()])?;
+            for DeadLetterId { position, timestamp } in &dead_letters {
+                statement.execute(params![
+                    &*position.topic,
+                    position.partition,
+                    position.offset as i64,
+                    timestamp.millis()
+                ])?;
             }
             Ok(())
         })
@@ -65,28 +72,39 @@ impl Embedded {
     }
 }
 
-fn take(context: &WriteContext<'_>, dead_letter: &DeadLetterId, stale: i64, audit: &Audit) -> CommandResult<bool> {
+fn reserve(context: &WriteContext<'_>, dead_letter: &DeadLetterId, stale: i64, audit: &Audit) -> CommandResult<bool> {
     let mut put = context.sql.prepare_cached(
         "INSERT INTO redriven_letter (topic, partition, offset, timestamp, taken_at, who, why) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
          ON CONFLICT DO UPDATE SET taken_at = excluded.taken_at, who = excluded.who, why = excluded.why
          WHERE arrived = 0 AND taken_at <= ?8",
     )?;
-    let DeadLetterId { position: at, timestamp } = dead_letter;
-    let (offset, now) = (at.offset as i64, context.now.millis());
-    let values =
-        params![&*at.topic, at.partition, offset, timestamp.millis(), now, audit.operator, audit.reason, stale];
+    let DeadLetterId { position, timestamp } = dead_letter;
+    let (offset, now) = (position.offset as i64, context.now.millis());
+    let values = params![
+        &*position.topic,
+        position.partition,
+        offset,
+        timestamp.millis(),
+        now,
+        audit.operator,
+        audit.reason,
+        stale
+    ];
     Ok(put.execute(values)? > 0)
 }
 
-fn known(sql: &Connection, dead_letter: &DeadLetterId) -> CommandResult<Option<RedriveRecord>> {
+fn find_record(sql: &Connection, dead_letter: &DeadLetterId) -> CommandResult<Option<RedriveRecord>> {
     let mut select = sql.prepare_cached(
         "SELECT who, why, taken_at, arrived FROM redriven_letter
          WHERE topic = ?1 AND partition = ?2 AND offset = ?3 AND timestamp = ?4",
     )?;
-    let DeadLetterId { position: at, timestamp } = dead_letter;
-    let found = select.query_row(params![&*at.topic, at.partition, at.offset as i64, timestamp.millis()], |row| {
-        let audit = Audit { operator: row.get(0)?, reason: row.get(1)? };
-        Ok(RedriveRecord { audit, at: Timestamp::from_millis(row.get(2)?), confirmed: row.get(3)? })
-    });
+    let DeadLetterId { position, timestamp } = dead_letter;
+    let found = select.query_row(
+        params![&*position.topic, position.partition, position.offset as i64, timestamp.millis()],
+        |row| {
+            let audit = Audit { operator: row.get(0)?, reason: row.get(1)? };
+            Ok(RedriveRecord { audit, at: Timestamp::from_millis(row.get(2)?), confirmed: row.get(3)? })
+        },
+    );
     Ok(found.optional()?)
 }

@@ -18,7 +18,7 @@ const COLUMNS: &str = "coalesce(e.id, q.id), e.event_id, coalesce(e.key, q.key),
 
 /// The table that a query scans in id order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum LeadingTable {
+enum ScannedTable {
     /// All events, or those of one key.
     Events,
     /// Rows that are FAILED or PARKED; there are few.
@@ -30,33 +30,33 @@ enum LeadingTable {
     Archive,
 }
 
-impl LeadingTable {
-    fn of(filter: &RowFilter) -> Self {
+impl ScannedTable {
+    fn for_filter(filter: &RowFilter) -> Self {
         match filter.status {
-            Some(RowStatus::Failed | RowStatus::Parked) => LeadingTable::Waiting,
-            Some(RowStatus::Sent) => LeadingTable::Archive,
+            Some(RowStatus::Failed | RowStatus::Parked) => ScannedTable::Waiting,
+            Some(RowStatus::Sent) => ScannedTable::Archive,
             // A key has few events, and they have an index by key.
-            Some(RowStatus::Pending | RowStatus::InFlight) if filter.key.is_some() => LeadingTable::Events,
-            Some(RowStatus::Pending | RowStatus::InFlight) => LeadingTable::Unsent,
-            None => LeadingTable::Events,
+            Some(RowStatus::Pending | RowStatus::InFlight) if filter.key.is_some() => ScannedTable::Events,
+            Some(RowStatus::Pending | RowStatus::InFlight) => ScannedTable::Unsent,
+            None => ScannedTable::Events,
         }
     }
 
     fn tables(self) -> &'static str {
         match self {
-            LeadingTable::Events => {
+            ScannedTable::Events => {
                 "outbox_event e LEFT JOIN outbox q ON q.partition = e.partition AND q.id = e.id
                  LEFT JOIN outbox_archive a ON a.id = e.id WHERE (q.id IS NOT NULL OR a.id IS NOT NULL)"
             }
-            LeadingTable::Waiting => {
+            ScannedTable::Waiting => {
                 "outbox q INDEXED BY outbox_waiting_by_id LEFT JOIN outbox_event e ON e.id = q.id
                  LEFT JOIN outbox_archive a ON a.id = q.id WHERE q.status >= 2"
             }
-            LeadingTable::Unsent => {
+            ScannedTable::Unsent => {
                 "outbox q LEFT JOIN outbox_event e ON e.id = q.id
                  LEFT JOIN outbox_archive a ON a.id = q.id WHERE q.partition = ?1"
             }
-            LeadingTable::Archive => {
+            ScannedTable::Archive => {
                 "outbox_archive a CROSS JOIN outbox_event e ON e.id = a.id
                  LEFT JOIN outbox q ON q.partition = a.partition AND q.id = a.id WHERE true"
             }
@@ -65,30 +65,30 @@ impl LeadingTable {
 
     fn id(self) -> &'static str {
         match self {
-            LeadingTable::Events => "e.id",
-            LeadingTable::Waiting | LeadingTable::Unsent => "q.id",
-            LeadingTable::Archive => "a.id",
+            ScannedTable::Events => "e.id",
+            ScannedTable::Waiting | ScannedTable::Unsent => "q.id",
+            ScannedTable::Archive => "a.id",
         }
     }
 }
 
 /// A row filter as an SQL query.
 pub(crate) struct OutboxRowQuery {
-    lead: LeadingTable,
+    scanned: ScannedTable,
     conditions: String,
-    /// The bound values. Where [`LeadingTable::Unsent`] leads, the first is the partition.
+    /// The bound values. Where [`ScannedTable::Unsent`] is scanned, the first is the partition.
     values: Vec<Value>,
 }
 
 impl OutboxRowQuery {
     /// The query for the rows that match a filter; ages are counted from `now`.
-    pub(crate) fn of(filter: &RowFilter, now: Timestamp) -> Self {
-        let lead = LeadingTable::of(filter);
-        let values = if lead == LeadingTable::Unsent { vec![Value::Null] } else { Vec::new() };
-        let mut query = Self { lead, conditions: String::new(), values };
+    pub(crate) fn new(filter: &RowFilter, now: Timestamp) -> Self {
+        let scanned = ScannedTable::for_filter(filter);
+        let values = if scanned == ScannedTable::Unsent { vec![Value::Null] } else { Vec::new() };
+        let mut query = Self { scanned, conditions: String::new(), values };
         query.conditions.push_str(match filter.status {
             Some(RowStatus::Pending) => " AND q.status = 0",
-            Some(RowStatus::InFlight) if lead == LeadingTable::Unsent => {
+            Some(RowStatus::InFlight) if scanned == ScannedTable::Unsent => {
                 " AND q.status = 1 AND q.id >= (SELECT first_id FROM outbox_lease WHERE partition = ?1)"
             }
             Some(RowStatus::InFlight) => " AND q.status = 1",
@@ -97,7 +97,7 @@ impl OutboxRowQuery {
             Some(RowStatus::Sent) | None => "",
         });
         if let Some(key) = &filter.key {
-            let column = if lead == LeadingTable::Waiting { "q.key" } else { "e.key" };
+            let column = if scanned == ScannedTable::Waiting { "q.key" } else { "e.key" };
             query.and(column, "=", Value::Blob(key.group().to_vec()));
             query.and("e.key_text", "IS", key.text().map_or(Value::Null, |text| Value::Text(text.to_owned())));
         }
@@ -112,16 +112,16 @@ impl OutboxRowQuery {
             query.and("e.created_at", "<=", Value::Integer(now.millis().saturating_sub(age)));
         }
         if let Some(after) = filter.after {
-            query.and(lead.id(), ">", Value::Integer(after));
+            query.and(scanned.id(), ">", Value::Integer(after));
         }
         query
     }
 
     /// The query for one row by its id.
-    pub(crate) fn row(id: RowId, lead_waiting: bool) -> Self {
-        let lead = if lead_waiting { LeadingTable::Waiting } else { LeadingTable::Events };
-        let mut query = Self { lead, conditions: String::new(), values: Vec::new() };
-        query.and(lead.id(), "=", Value::Integer(id));
+    pub(crate) fn by_id(id: RowId, scan_waiting: bool) -> Self {
+        let scanned = if scan_waiting { ScannedTable::Waiting } else { ScannedTable::Events };
+        let mut query = Self { scanned, conditions: String::new(), values: Vec::new() };
+        query.and(scanned.id(), "=", Value::Integer(id));
         query
     }
 
@@ -132,7 +132,7 @@ impl OutboxRowQuery {
 
     /// At most `limit` rows in id order.
     pub(crate) fn rows(mut self, sql: &Connection, limit: u32) -> CommandResult<Vec<RowView>> {
-        if self.lead != LeadingTable::Unsent {
+        if self.scanned != ScannedTable::Unsent {
             return self.page(sql, limit);
         }
         let mut found: Vec<RowView> = Vec::new();
@@ -152,7 +152,7 @@ impl OutboxRowQuery {
 
     /// At most `limit` rows of the tables, or of one partition of them.
     fn page(&self, sql: &Connection, limit: u32) -> CommandResult<Vec<RowView>> {
-        let (tables, id, last) = (self.lead.tables(), self.lead.id(), self.values.len() + 1);
+        let (tables, id, last) = (self.scanned.tables(), self.scanned.id(), self.values.len() + 1);
         let text = format!("SELECT {COLUMNS} FROM {tables}{} ORDER BY {id} LIMIT ?{last}", self.conditions);
         let mut statement = sql.prepare_cached(&text)?;
         let limit = Value::Integer(limit.into());
@@ -164,10 +164,10 @@ impl OutboxRowQuery {
         Ok(views)
     }
 
-    /// Counts the rows that match. Not those that are PENDING or IN_FLIGHT, which a query reads by partition.
+    /// Counts the rows that match. Must not be called for a filter of PENDING or IN_FLIGHT rows, which a query reads by partition.
     pub(crate) fn count(self, sql: &Connection) -> CommandResult<u64> {
-        debug_assert_ne!(self.lead, LeadingTable::Unsent);
-        let text = format!("SELECT count(*) FROM {}{}", self.lead.tables(), self.conditions);
+        debug_assert_ne!(self.scanned, ScannedTable::Unsent);
+        let text = format!("SELECT count(*) FROM {}{}", self.scanned.tables(), self.conditions);
         let rows: i64 = sql.prepare_cached(&text)?.query_row(params_from_iter(self.values), |row| row.get(0))?;
         Ok(rows as u64)
     }
@@ -180,13 +180,13 @@ fn partitions(sql: &Connection) -> CommandResult<Vec<Value>> {
 
 /// Reads one row by its id, also a row whose event was deleted.
 pub(crate) fn find(sql: &Connection, id: RowId) -> CommandResult<Option<RowView>> {
-    if let Some(view) = OutboxRowQuery::row(id, false).rows(sql, 1)?.pop() {
+    if let Some(view) = OutboxRowQuery::by_id(id, false).rows(sql, 1)?.pop() {
         return Ok(Some(view));
     }
-    Ok(OutboxRowQuery::row(id, true).rows(sql, 1)?.pop())
+    Ok(OutboxRowQuery::by_id(id, true).rows(sql, 1)?.pop())
 }
 
-/// The status that a code in the file means.
+/// The status for a code in the column `outbox.status`.
 pub(crate) fn status_of(number: i64) -> RowStatus {
     match number {
         code::PENDING => RowStatus::Pending,
@@ -245,19 +245,19 @@ mod tests {
         )
         .unwrap();
         let list = |filter: RowFilter, limit| {
-            let query = OutboxRowQuery::of(&filter, Timestamp::from_millis(30_000));
+            let query = OutboxRowQuery::new(&filter, Timestamp::from_millis(30_000));
             let (rows, steps) = steps.of(|| query.rows(&sql, limit).unwrap());
             assert!(steps < 20_000, "{filter:?}: {steps} steps");
             rows.iter().map(|row| row.id).collect::<Vec<_>>()
         };
-        let of = |status| RowFilter { status: Some(status), ..RowFilter::default() };
-        let pending = of(RowStatus::Pending);
+        let with_status = |status| RowFilter { status: Some(status), ..RowFilter::default() };
+        let pending = with_status(RowStatus::Pending);
 
         assert_eq!(list(pending.clone(), 4), [20_001, 20_002, 20_004, 20_005]);
         assert_eq!(list(RowFilter { after: Some(20_005), ..pending.clone() }, 4), [20_006, 20_007, 20_008, 20_009]);
         assert_eq!(list(RowFilter { after: Some(20_009), ..pending.clone() }, 4), [20_010, 20_011, 20_012]);
         let even = RowFilter { kind: Some("even".into()), ..pending.clone() };
         assert_eq!(list(even, 3), [20_002, 20_004, 20_006]);
-        assert_eq!(list(of(RowStatus::InFlight), 4), [20_003]);
+        assert_eq!(list(with_status(RowStatus::InFlight), 4), [20_003]);
     }
 }

@@ -16,7 +16,7 @@ use crate::store::Embedded;
 #[async_trait]
 impl OutboxOperators for Embedded {
     async fn rows(&self, filter: &RowFilter, limit: u32) -> Result<Vec<RowView>, Error> {
-        let query = OutboxRowQuery::of(filter, self.inner.clock.now());
+        let query = OutboxRowQuery::new(filter, self.inner.clock.now());
         self.read("outbox_rows", move |sql| query.rows(sql, limit)).await
     }
 

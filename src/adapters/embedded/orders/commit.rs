@@ -66,12 +66,12 @@ fn write_order(context: &mut WriteContext<'_>, commit: &Commit) -> CommandResult
         }
         Some(expected) => {
             if let Some(before) = status_of(context, order.id)? {
-                context.counts.order(before, -1);
+                context.counts.add_orders(before, -1);
             }
             row::update(context, order, expected)?
         }
     };
-    context.counts.order(order.status, 1);
+    context.counts.add_orders(order.status, 1);
     if written { Ok(()) } else { Err(broken(format!("order {} changed while it was written", order.id))) }
 }
 
@@ -162,6 +162,6 @@ pub(crate) fn insert_event(context: &mut WriteContext<'_>, event: &NewRow) -> Co
     ])?;
     let mut queue = context.sql.prepare_cached("INSERT INTO outbox (partition, id, key) VALUES (?1, ?2, ?3)")?;
     queue.execute(params![event.partition.0, context.sql.last_insert_rowid(), event.key.group()])?;
-    context.counts.rows(event.partition.0, code::PENDING, 1);
+    context.counts.add_rows(event.partition.0, code::PENDING, 1);
     Ok(())
 }

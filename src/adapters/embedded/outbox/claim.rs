@@ -239,7 +239,7 @@ fn take_range(context: &mut WriteContext<'_>, claim: &Claim, low: i64, last: i64
          WHERE partition = ?1 AND id > ?2 AND id <= ?3 AND status = 0",
     )?;
     let taken = take.execute(params![partition, low, last, owner, claim.fence.counter as i64 + 1])?;
-    context.counts.moved(partition, code::PENDING, code::IN_FLIGHT, taken as i64);
+    context.counts.move_rows(partition, code::PENDING, code::IN_FLIGHT, taken as i64);
     Ok(())
 }
 
@@ -261,7 +261,7 @@ fn take_each(
     )?;
     for candidate in rows {
         take.execute(params![partition, candidate.row.id, owner, claim.fence.counter as i64 + 1])?;
-        context.counts.moved(partition, from, code::IN_FLIGHT, 1);
+        context.counts.move_rows(partition, from, code::IN_FLIGHT, 1);
     }
     Ok(())
 }

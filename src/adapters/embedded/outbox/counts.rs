@@ -30,14 +30,14 @@ pub(crate) mod code {
 
 /// Changes of the counts by one command or by a commit group.
 #[derive(Default)]
-pub(crate) struct Counts {
+pub(crate) struct CountChanges {
     rows: BTreeMap<u32, StatusCounts>,
     orders: BTreeMap<Status, i64>,
 }
 
-impl Counts {
+impl CountChanges {
     /// Adds rows of a partition to a status; a negative change removes them.
-    pub(crate) fn rows(&mut self, partition: u32, status: i64, change: i64) {
+    pub(crate) fn add_rows(&mut self, partition: u32, status: i64, change: i64) {
         let column = match status {
             code::PARKED | code::PARKED_ROW => 3,
             code::SENT => 4,
@@ -47,18 +47,18 @@ impl Counts {
     }
 
     /// Moves rows of a partition from one status to another.
-    pub(crate) fn moved(&mut self, partition: u32, from: i64, to: i64, rows: i64) {
-        self.rows(partition, from, -rows);
-        self.rows(partition, to, rows);
+    pub(crate) fn move_rows(&mut self, partition: u32, from: i64, to: i64, rows: i64) {
+        self.add_rows(partition, from, -rows);
+        self.add_rows(partition, to, rows);
     }
 
     /// Adds an order to a status; a negative change removes one.
-    pub(crate) fn order(&mut self, status: Status, change: i64) {
+    pub(crate) fn add_orders(&mut self, status: Status, change: i64) {
         *self.orders.entry(status).or_default() += change;
     }
 
     /// Adds the changes that another command collected.
-    pub(crate) fn add(&mut self, other: Counts) {
+    pub(crate) fn merge(&mut self, other: CountChanges) {
         for (partition, changes) in other.rows {
             let sum = self.rows.entry(partition).or_default();
             sum.iter_mut().zip(changes).for_each(|(sum, change)| *sum += change);

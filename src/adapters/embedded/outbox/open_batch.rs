@@ -76,7 +76,7 @@ pub(crate) fn write(
             change.failure_type.map(FailureType::as_str),
             change.reason
         ])?;
-        context.counts.moved(partition, code::IN_FLIGHT, status, 1);
+        context.counts.move_rows(partition, code::IN_FLIGHT, status, 1);
     }
     Ok(())
 }

@@ -46,7 +46,7 @@ pub(crate) fn archive(
         "DELETE FROM outbox WHERE partition = ?1 AND id BETWEEN ?2 AND ?3 AND status = 1 AND lease_version = ?4",
     )?;
     remove.execute(params![partition, batch.first, batch.last, batch.token])?;
-    context.counts.moved(partition, code::IN_FLIGHT, code::SENT, rows as i64);
+    context.counts.move_rows(partition, code::IN_FLIGHT, code::SENT, rows as i64);
     open_batch::refresh_blocks(context, partition, heads)?;
     Ok(rows)
 }

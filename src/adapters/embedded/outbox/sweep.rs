@@ -46,7 +46,7 @@ pub(crate) fn outbox(
         sql.prepare_cached("DELETE FROM outbox_event WHERE id = ?1 AND id < (SELECT max(id) FROM outbox_event)")?;
     for (id, partition) in &rows {
         delete_event.execute([id])?;
-        context.counts.rows(*partition, code::SENT, -1);
+        context.counts.add_rows(*partition, code::SENT, -1);
     }
     unreferenced_events(sql, limit, partitions)?;
     let continues = next_after > 0 && !rows.is_empty();
