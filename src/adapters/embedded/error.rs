@@ -2,7 +2,7 @@
 use ports::Error;
 use rusqlite::ErrorCode;
 
-/// Why a command failed.
+/// The error of a command on the writer, or of a read.
 #[derive(Debug)]
 pub(crate) enum WriteError {
     /// An error of SQLite, not yet classified.
@@ -41,7 +41,7 @@ pub(crate) fn of_statement(error: &rusqlite::Error, operation: &str) -> Error {
     let message = format!("{operation}: {error}");
     match error.sqlite_error_code() {
         Some(ErrorCode::DiskFull) => Error::Full(message),
-        Some(ErrorCode::SystemIoFailure) if no_room_for_shared_memory(error) => Error::Full(message),
+        Some(ErrorCode::SystemIoFailure) if is_wal_index_full(error) => Error::Full(message),
         Some(
             ErrorCode::DatabaseBusy
             | ErrorCode::DatabaseLocked
@@ -61,7 +61,7 @@ pub(crate) fn of_statement(error: &rusqlite::Error, operation: &str) -> Error {
 /// the outcome is unknown.
 pub(crate) fn of_commit(error: &rusqlite::Error) -> Error {
     match of_statement(error, "commit") {
-        Error::Full(message) if no_room_for_shared_memory(error) => Error::Unknown(message),
+        Error::Full(message) if is_wal_index_full(error) => Error::Unknown(message),
         known @ (Error::Full(_) | Error::Rejected(_)) => known,
         Error::Unreachable(message) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => {
             Error::Unreachable(message)
@@ -70,14 +70,14 @@ pub(crate) fn of_commit(error: &rusqlite::Error) -> Error {
     }
 }
 
-/// The wal-index grows by extending a file; a disk without room for it returns an I/O error with a code of its own.
-fn no_room_for_shared_memory(error: &rusqlite::Error) -> bool {
+/// Whether a full disk prevented the growth of the wal-index. SQLite reports that as an I/O error with an extended code.
+fn is_wal_index_full(error: &rusqlite::Error) -> bool {
     error.sqlite_error().is_some_and(|inner| inner.extended_code == rusqlite::ffi::SQLITE_IOERR_SHMSIZE)
 }
 
 /// An error for a value in the file that this program never writes.
-pub(crate) fn broken(what: impl std::fmt::Display) -> WriteError {
-    WriteError::Port(Error::Broken(what.to_string()))
+pub(crate) fn broken(reason: impl std::fmt::Display) -> WriteError {
+    WriteError::Port(Error::Broken(reason.to_string()))
 }
 
 /// The error of a call after the store was closed.

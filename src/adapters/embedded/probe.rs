@@ -52,7 +52,7 @@ async fn write_heartbeat(store: &Embedded) -> Result<ProbeReport, Error> {
     if store.is_disk_full() {
         let path = store.inner.options.folder.join("posthaste.room");
         store.write("probe_free_space", move |_| check_free_space(&path).map_err(WriteError::Port)).await?;
-        store.disk_has_space();
+        store.record_free_space();
     }
     store
         .write("probe", |context| {

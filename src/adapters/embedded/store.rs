@@ -259,7 +259,7 @@ impl Embedded {
     }
 
     /// Records that a probe found free space on the disk.
-    pub(crate) fn disk_has_space(&self) {
+    pub(crate) fn record_free_space(&self) {
         self.inner.disk_full.store(false, Relaxed);
     }
 

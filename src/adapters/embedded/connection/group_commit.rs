@@ -16,7 +16,7 @@ use crate::orders::owner_index::{self, UNINDEXED_MAX};
 use crate::outbox::counts::CountChanges;
 
 /// Commits must succeed for this long before `commits_recovered` is logged.
-const CALM_PERIOD: Duration = Duration::from_secs(5);
+const RECOVERY_PERIOD: Duration = Duration::from_secs(5);
 
 /// The transaction that a command runs in.
 pub(crate) struct WriteContext<'a> {
@@ -26,7 +26,7 @@ pub(crate) struct WriteContext<'a> {
     pub(crate) now: Timestamp,
     /// Changes of the running counts.
     pub(crate) counts: CountChanges,
-    /// Ends of topic partitions that this command moved.
+    /// Topic partitions to which this command appended, each with its new end.
     pub(crate) ends: Vec<(u32, u64)>,
     /// For each partition a row id at and below which no row is ready: a scan for ready rows starts above it. The one writer draws ids in
     /// commit order, so no new row appears below; a command that makes an old row ready removes the entry.
@@ -63,11 +63,11 @@ pub(crate) trait WriterCommand: Send {
     fn reply(self: Box<Self>, group: Result<(), &Error>);
 }
 
-/// The end of a command's changes.
+/// The effect of a command on the transaction.
 pub(crate) enum CommandEffect {
-    /// They become part of the transaction.
+    /// Its changes become part of the transaction.
     Kept,
-    /// They are undone; the caller receives this error whatever happens to the group.
+    /// Its changes are undone; the caller receives this error whatever happens to the group.
     Failed(Error),
 }
 
@@ -98,7 +98,7 @@ impl<T: Send, F: FnOnce(&mut WriteContext<'_>) -> CommandResult<T> + Send> Write
     }
 
     fn run(&mut self, context: &mut WriteContext<'_>) -> CommandEffect {
-        let Some(command) = self.command.take() else { return CommandEffect::Failed(never(self.operation)) };
+        let Some(command) = self.command.take() else { return CommandEffect::Failed(not_run(self.operation)) };
         let value = match catch_unwind(AssertUnwindSafe(|| command(context))) {
             Ok(result) => result.map_err(|error| error.to_port_error(self.operation)),
             Err(_) => {
@@ -115,7 +115,7 @@ impl<T: Send, F: FnOnce(&mut WriteContext<'_>) -> CommandResult<T> + Send> Write
             (Some(Err(own)), _) => Err(own),
             (_, Err(error)) => Err(error.clone()),
             (Some(Ok(value)), Ok(())) => Ok(value),
-            (None, Ok(())) => Err(never(self.operation)),
+            (None, Ok(())) => Err(not_run(self.operation)),
         };
         // The caller may have dropped its receiver.
         let _ = self.reply.send(value);
@@ -130,12 +130,12 @@ pub(crate) struct WritingConnection {
     scan_starts: HashMap<u32, i64>,
     /// Number of orders that are not yet in the index by owner.
     unindexed_orders: u32,
-    /// When a commit last failed; `None` after [`CALM_PERIOD`] without a failure.
+    /// When a commit last failed; `None` after [`RECOVERY_PERIOD`] without a failure.
     failed: Option<Instant>,
 }
 
 impl WritingConnection {
-    /// An engine on a connection that is set up for writing.
+    /// Wraps a connection that [`settings::for_writing`](crate::connection::settings::for_writing) has configured.
     pub(crate) fn new(
         sql: Connection,
         clock: Arc<dyn Clock>,
@@ -148,7 +148,7 @@ impl WritingConnection {
     /// Runs all commands in as few transactions as possible and replies to each.
     pub(crate) fn run(&mut self, mut commands: VecDeque<Box<dyn WriterCommand>>) {
         while !commands.is_empty() {
-            self.transaction(&mut commands);
+            self.run_transaction(&mut commands);
         }
         if self.unindexed_orders >= UNINDEXED_MAX {
             self.index_owners();
@@ -157,11 +157,11 @@ impl WritingConnection {
 
     /// Adds unindexed orders to the index by owner. Nothing depends on it now: after a failure a later call repeats it.
     fn index_owners(&mut self) {
-        let filed = self
+        let added = self
             .statement("BEGIN IMMEDIATE")
-            .and_then(|()| owner_index::file(&self.sql))
+            .and_then(|()| owner_index::add_unindexed(&self.sql))
             .and_then(|()| self.statement("COMMIT"));
-        match filed {
+        match added {
             Ok(()) => self.unindexed_orders = 0,
             Err(error) => {
                 tracing::debug!(event = "owner_index_update_failed", %error, "new orders are not yet in the index by owner; the next commits retry");
@@ -175,7 +175,7 @@ impl WritingConnection {
     }
 
     /// Runs one transaction over the commands at the front. Commands that have not run when it is rolled back stay for the next one.
-    fn transaction(&mut self, commands: &mut VecDeque<Box<dyn WriterCommand>>) {
+    fn run_transaction(&mut self, commands: &mut VecDeque<Box<dyn WriterCommand>>) {
         if let Err(error) = self.statement("BEGIN IMMEDIATE") {
             let error = of_statement(&error, "begin");
             commands.drain(..).for_each(|command| command.reply(Err(&error)));
@@ -187,7 +187,7 @@ impl WritingConnection {
                 break;
             }
         }
-        let outcome = self.end(&group);
+        let outcome = self.end_transaction(&group);
         self.log_commit_state(outcome.as_ref().err());
         if outcome.is_err() {
             // The remembered scan starts may depend on changes that were rolled back.
@@ -221,16 +221,16 @@ impl WritingConnection {
         let kept = matches!(effect, CommandEffect::Kept);
         // On a full disk SQLite may have rolled back the whole transaction by itself.
         if self.sql.is_autocommit() {
-            group.lost = Some(lost(effect));
+            group.failure = Some(rollback_error(effect));
             return false;
         }
         if !own_savepoint && !kept && writing {
-            group.lost = Some(lost(effect));
+            group.failure = Some(rollback_error(effect));
             return false;
         }
         let closed = match (own_savepoint, kept) {
             (true, true) => statement(&self.sql, "RELEASE one"),
-            (true, false) => self.rolled_back(),
+            (true, false) => self.roll_back_savepoint(),
             (false, _) => Ok(()),
         };
         match closed {
@@ -240,9 +240,9 @@ impl WritingConnection {
                 group.unindexed_orders += unindexed_orders;
             }
             Ok(()) => self.scan_starts.clear(),
-            Err(error) => group.lost = Some(of_statement(&error, "savepoint")),
+            Err(error) => group.failure = Some(of_statement(&error, "savepoint")),
         }
-        group.lost.is_none()
+        group.failure.is_none()
     }
 
     /// Logs when commits begin and cease to fail, not each failure: on a full disk a small commit may fit between large ones.
@@ -255,7 +255,7 @@ impl WritingConnection {
                 }
                 self.failed = Some(now);
             }
-            (None, Some(last)) if now - last >= CALM_PERIOD => {
+            (None, Some(last)) if now - last >= RECOVERY_PERIOD => {
                 tracing::info!(event = "commits_recovered", "commits succeed again");
                 self.failed = None;
             }
@@ -263,13 +263,13 @@ impl WritingConnection {
         }
     }
 
-    fn rolled_back(&self) -> rusqlite::Result<()> {
+    fn roll_back_savepoint(&self) -> rusqlite::Result<()> {
         statement(&self.sql, "ROLLBACK TO one")?;
         statement(&self.sql, "RELEASE one")
     }
 
-    fn end(&self, group: &CommitGroup) -> Result<(), Error> {
-        let written = match &group.lost {
+    fn end_transaction(&self, group: &CommitGroup) -> Result<(), Error> {
+        let written = match &group.failure {
             Some(error) => Err(error.clone()),
             None => group.counts.write(&self.sql).map_err(|error: WriteError| error.to_port_error("count")),
         };
@@ -296,11 +296,12 @@ struct CommitGroup {
     counts: CountChanges,
     ends: Vec<(u32, u64)>,
     unindexed_orders: u32,
-    lost: Option<Error>,
+    /// The reason for which the whole transaction is rolled back.
+    failure: Option<Error>,
 }
 
 /// The error for the other commands of a transaction that one command's failure rolled back: nothing was changed.
-fn lost(effect: CommandEffect) -> Error {
+fn rollback_error(effect: CommandEffect) -> Error {
     match effect {
         CommandEffect::Failed(Error::Full(message)) => Error::Full(message),
         CommandEffect::Failed(error) => {
@@ -310,7 +311,7 @@ fn lost(effect: CommandEffect) -> Error {
     }
 }
 
-fn never(operation: &str) -> Error {
+fn not_run(operation: &str) -> Error {
     Error::Broken(format!("{operation}: the command never ran"))
 }
 

@@ -29,14 +29,14 @@ pub(crate) enum Writer {
 
 impl Writer {
     /// Starts the writing thread. At most `capacity` commands wait, and at most `group_max` share a commit.
-    pub(crate) fn thread(engine: WritingConnection, capacity: usize, group_max: usize) -> std::io::Result<Self> {
+    pub(crate) fn thread(connection: WritingConnection, capacity: usize, group_max: usize) -> std::io::Result<Self> {
         let queue = Arc::new(Queue::new(capacity));
         let done = Arc::new(Completion::default());
         let (commands, completion) = (queue.clone(), CompleteOnDrop(done.clone()));
         let body = move || {
             // Declared first, so that it is dropped last: the flag means that the connection is closed.
             let _completion = completion;
-            write_all(engine, &commands, group_max.max(1));
+            write_all(connection, &commands, group_max.max(1));
         };
         std::thread::Builder::new().name("posthaste-writer".into()).spawn(body)?;
         Ok(Self::Thread { queue, done })
@@ -65,8 +65,8 @@ impl Writer {
                 }
                 Err(PushError::Closed) => return Err(closed(operation)),
             },
-            Writer::Inline(engine) => match engine.lock().as_mut() {
-                Some(engine) => engine.run(VecDeque::from([Box::new(command) as Box<dyn WriterCommand>])),
+            Writer::Inline(connection) => match connection.lock().as_mut() {
+                Some(connection) => connection.run(VecDeque::from([Box::new(command) as Box<dyn WriterCommand>])),
                 None => return Err(closed(operation)),
             },
         }
@@ -82,8 +82,8 @@ impl Writer {
         read: impl FnOnce(&Connection) -> CommandResult<T>,
     ) -> Result<T, Error> {
         match self {
-            Writer::Inline(engine) => match engine.lock().as_ref() {
-                Some(engine) => snapshot(&engine.sql, read).map_err(|error| error.to_port_error(operation)),
+            Writer::Inline(connection) => match connection.lock().as_ref() {
+                Some(connection) => snapshot(&connection.sql, read).map_err(|error| error.to_port_error(operation)),
                 None => Err(closed(operation)),
             },
             Writer::Thread { .. } => Err(Error::Broken(format!("{operation}: no reader"))),
@@ -104,7 +104,7 @@ impl Writer {
             Writer::Thread { queue, .. } => queue.close(),
             // Without a checkpoint, which would wait for the readers of a running service and keep its writes waiting meanwhile. If no other
             // connection is open, SQLite checkpoints when this one closes.
-            Writer::Inline(engine) => drop(engine.lock().take()),
+            Writer::Inline(connection) => drop(connection.lock().take()),
         }
     }
 
@@ -125,20 +125,20 @@ impl Writer {
     }
 }
 
-fn write_all(mut engine: WritingConnection, commands: &Queue<Box<dyn WriterCommand>>, group_max: usize) {
-    let mut wal_limit = WalLimit::new(&engine.sql);
+fn write_all(mut connection: WritingConnection, commands: &Queue<Box<dyn WriterCommand>>, group_max: usize) {
+    let mut wal_limit = WalLimit::new(&connection.sql);
     loop {
         let group = commands.take(group_max);
         if group.is_empty() {
             break;
         }
-        engine.run(group);
-        wal_limit.enforce(&engine.sql);
+        connection.run(group);
+        wal_limit.enforce(&connection.sql);
     }
-    checkpoint(&engine);
+    checkpoint(&connection);
 }
 
 /// Checkpoints the write-ahead log, so that a copy of the file is complete. After a failure the next opening repeats it.
-fn checkpoint(engine: &WritingConnection) {
-    let _ = engine.sql.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)");
+fn checkpoint(connection: &WritingConnection) {
+    let _ = connection.sql.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)");
 }

@@ -61,7 +61,7 @@ fn write_order(context: &mut WriteContext<'_>, commit: &Commit) -> CommandResult
     let order = &commit.order;
     let written = match commit.expected {
         None => {
-            list_unindexed(context, order)?;
+            insert_unindexed(context, order)?;
             row::insert(context, order)?
         }
         Some(expected) => {
@@ -76,7 +76,7 @@ fn write_order(context: &mut WriteContext<'_>, commit: &Commit) -> CommandResult
 }
 
 /// Adds a new order to the list of orders that are not in the index by owner yet.
-fn list_unindexed(context: &mut WriteContext<'_>, order: &domain::Order) -> CommandResult<()> {
+fn insert_unindexed(context: &mut WriteContext<'_>, order: &domain::Order) -> CommandResult<()> {
     let mut statement = context.sql.prepare_cached("INSERT INTO order_fresh (owner, id) VALUES (?1, ?2)")?;
     statement.execute(params![order.owner.as_str(), order.id.bytes()])?;
     context.unindexed_orders += 1;

@@ -7,7 +7,7 @@ use rusqlite::Connection;
 pub(crate) const UNINDEXED_MAX: u32 = 2_048;
 
 /// Ids of the orders of owner ?1, from the index and from the list; part of a larger query.
-pub(crate) const IDS: &str =
+pub(crate) const OWNER_ORDER_IDS: &str =
     "SELECT id FROM order_owner WHERE owner = ?1 UNION ALL SELECT id FROM order_fresh WHERE owner = ?1";
 
 /// Number of orders in the list.
@@ -16,7 +16,7 @@ pub(crate) fn unindexed_count(sql: &Connection) -> rusqlite::Result<u32> {
 }
 
 /// Adds the list to the index and empties it, inside a transaction.
-pub(crate) fn file(sql: &Connection) -> rusqlite::Result<()> {
+pub(crate) fn add_unindexed(sql: &Connection) -> rusqlite::Result<()> {
     // In index order, so that each page is written once.
     sql.prepare_cached("INSERT INTO order_owner SELECT owner, id FROM order_fresh ORDER BY owner, id")?.execute([])?;
     sql.prepare_cached("DELETE FROM order_fresh")?.execute([])?;

@@ -25,7 +25,7 @@ pub(crate) fn insert(context: &WriteContext<'_>, order: &Order) -> CommandResult
         order.version as i64,
         order.created_at.millis(),
         order.updated_at.millis(),
-        lines(&order.items)?,
+        items_json(&order.items)?,
         order.items.total().to_string(),
         order.region.as_str(),
         order.hlc.millis,
@@ -67,7 +67,7 @@ pub(crate) fn read(row: &Row<'_>) -> CommandResult<Order> {
         version: row.get::<_, i64>(3)? as u64,
         created_at: Timestamp::from_millis(row.get(4)?),
         updated_at: Timestamp::from_millis(row.get(5)?),
-        items: items_of(items).map_err(|error| broken(format!("order {id}: {error}")))?,
+        items: parse_items(items).map_err(|error| broken(format!("order {id}: {error}")))?,
         region: RegionId::new(row.get_ref(7)?.as_str().map_err(rusqlite::Error::from)?),
         hlc: Hlc { millis: row.get(8)?, counter: row.get(9)? },
     })
@@ -78,19 +78,19 @@ pub(crate) fn items_size(row: &Row<'_>) -> CommandResult<usize> {
     Ok(row.get_ref(6)?.as_str().map_err(rusqlite::Error::from)?.len())
 }
 
-fn lines(items: &Items) -> CommandResult<String> {
-    let lines: Vec<(&str, u32, String)> =
-        items.as_slice().iter().map(|line| (line.name(), line.quantity(), line.price().to_string())).collect();
-    serde_json::to_string(&lines).map_err(|error| WriteError::Port(ports::Error::Rejected(error.to_string())))
+fn items_json(items: &Items) -> CommandResult<String> {
+    let items: Vec<(&str, u32, String)> =
+        items.as_slice().iter().map(|item| (item.name(), item.quantity(), item.price().to_string())).collect();
+    serde_json::to_string(&items).map_err(|error| WriteError::Port(ports::Error::Rejected(error.to_string())))
 }
 
-fn items_of(text: &str) -> Result<Items, String> {
-    let lines: Vec<(std::borrow::Cow<'_, str>, u32, &str)> =
+fn parse_items(text: &str) -> Result<Items, String> {
+    let items: Vec<(std::borrow::Cow<'_, str>, u32, &str)> =
         serde_json::from_str(text).map_err(|error| error.to_string())?;
-    let line = |(name, quantity, price): (std::borrow::Cow<'_, str>, u32, &str)| {
+    let item = |(name, quantity, price): (std::borrow::Cow<'_, str>, u32, &str)| {
         let price = Money::parse(price).map_err(|error| error.to_string())?;
         Item::new(&name, quantity, price).map_err(|error| error.to_string())
     };
-    let lines = lines.into_iter().map(line).collect::<Result<Vec<_>, String>>()?;
-    Items::new(lines).map_err(|error| error.to_string())
+    let items = items.into_iter().map(item).collect::<Result<Vec<_>, String>>()?;
+    Items::new(items).map_err(|error| error.to_string())
 }

@@ -10,7 +10,7 @@ use rusqlite::{Connection, OptionalExtension, params, params_from_iter};
 
 use crate::error::CommandResult;
 use crate::orders::commit;
-use crate::orders::owner_index::IDS;
+use crate::orders::owner_index::OWNER_ORDER_IDS;
 use crate::orders::row;
 use crate::store::Embedded;
 
@@ -93,9 +93,9 @@ fn ids(filter: &OrderFilter) -> (String, Vec<Value>) {
     let text = match (&filter.owner, filter.status) {
         (None, None) => "SELECT id FROM orders WHERE true".to_owned(),
         (None, Some(_)) => "SELECT id FROM orders WHERE status = ?1".to_owned(),
-        (Some(_), None) => format!("SELECT id FROM ({IDS}) WHERE true"),
+        (Some(_), None) => format!("SELECT id FROM ({OWNER_ORDER_IDS}) WHERE true"),
         // The index by owner is the more selective one; `+` keeps SQLite from using the index by status.
-        (Some(_), Some(_)) => format!("SELECT id FROM ({IDS}) JOIN orders USING (id) WHERE +status = ?2"),
+        (Some(_), Some(_)) => format!("SELECT id FROM ({OWNER_ORDER_IDS}) JOIN orders USING (id) WHERE +status = ?2"),
     };
     (text, values)
 }

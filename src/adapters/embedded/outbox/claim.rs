@@ -13,7 +13,7 @@ use crate::leases::lease;
 use crate::outbox::blocked_keys;
 use crate::outbox::counts::code;
 
-/// Due suspects that a trial examines to find one that may be claimed.
+/// Most due suspects that a trial examines to find one that it may claim.
 const SUSPECTS_EXAMINED: u32 = 16;
 
 macro_rules! columns {
@@ -24,14 +24,14 @@ macro_rules! columns {
     };
 }
 
-/// Ready rows where no key is blocked.
+/// Selects ready rows while no key is blocked.
 const READY: &str = concat!(
     "SELECT ",
     columns!(),
     " FROM outbox q LEFT JOIN outbox_event e ON e.id = q.id
      WHERE q.partition = ?1 AND q.id > ?2 AND q.status = 0 ORDER BY q.id"
 );
-/// Ready rows where some keys are blocked: rows at or behind the head of their key are left out.
+/// Selects ready rows while some keys are blocked: a row at or behind the head of its key is left out.
 const READY_AROUND_BLOCKS: &str = concat!(
     "SELECT ",
     columns!(),
@@ -46,15 +46,15 @@ const DUE_HEADS: &str = concat!(
      LEFT JOIN outbox_event e ON e.id = q.id
      WHERE b.partition = ?1 AND b.next_attempt_at <= ?2 AND b.suspect = 0 AND q.status = 2 ORDER BY b.head_id"
 );
-/// One waiting row by its id.
-const ONE: &str = concat!(
+/// Selects one FAILED row by its id.
+const WAITING_ROW: &str = concat!(
     "SELECT ",
     columns!(),
     " FROM outbox q LEFT JOIN outbox_event e ON e.id = q.id
      WHERE q.partition = ?1 AND q.id = ?2 AND q.status = 2"
 );
 
-/// One event by its row's id, whatever the row's status. A candidate's attempt is the one after those that its row counts.
+/// Selects one event by its row's id, whatever the row's status. A candidate's attempt is one more than its row counts.
 const EVENT: &str = concat!(
     "SELECT ",
     columns!(),
@@ -68,7 +68,8 @@ const EVENT: &str = concat!(
 struct Candidate {
     row: ClaimedRow,
     deaths: u32,
-    head: bool,
+    /// Whether the row is FAILED and due; otherwise it is PENDING.
+    is_head: bool,
 }
 
 /// Claims due rows under the fence.
@@ -78,22 +79,22 @@ pub(crate) fn claim(context: &mut WriteContext<'_>, claim: &Claim) -> CommandRes
         return Ok(Claimed::Fenced);
     }
     match claim.kind {
-        ClaimKind::Ordinary => ordinary(context, claim),
-        ClaimKind::Trial => trial(context, claim),
+        ClaimKind::Ordinary => claim_ordinary(context, claim),
+        ClaimKind::Trial => claim_trial(context, claim),
     }
 }
 
-fn ordinary(context: &mut WriteContext<'_>, claim: &Claim) -> CommandResult<Claimed> {
+fn claim_ordinary(context: &mut WriteContext<'_>, claim: &Claim) -> CommandResult<Claimed> {
     let (partition, limit) = (claim.fence.partition.0, claim.limit.max(1) as usize);
-    let low = context.scan_starts.get(&partition).copied().unwrap_or(0);
+    let scan_start = context.scan_starts.get(&partition).copied().unwrap_or(0);
     let blocked = blocked_keys::any(context, partition)?;
     let sql = context.sql;
     let mut ready = sql.prepare_cached(if blocked { READY_AROUND_BLOCKS } else { READY })?;
-    let (mut candidates, exhausted) = gather(ready.query(params![partition, low])?, limit, false)?;
+    let (mut candidates, exhausted) = read_candidates(ready.query(params![partition, scan_start])?, limit, false)?;
     let mut more = !exhausted;
     if blocked {
         let mut due = sql.prepare_cached(DUE_HEADS)?;
-        let (heads, all) = gather(due.query(params![partition, context.now.millis()])?, limit, true)?;
+        let (heads, all) = read_candidates(due.query(params![partition, context.now.millis()])?, limit, true)?;
         more |= !all;
         // Beyond the last ready row that was read there may be an earlier row of a head's own key, which an operator made due.
         let beyond = if exhausted { None } else { candidates.last().map(|last| last.row.id) };
@@ -102,13 +103,17 @@ fn ordinary(context: &mut WriteContext<'_>, claim: &Claim) -> CommandResult<Clai
     }
     let sizes = candidates.iter().map(|candidate| (candidate.deaths, payload_bytes(&candidate.row)));
     let taken = outbox::claim::rows_taken(sizes, claim.limit);
-    let left_ready = candidates[taken..].iter().any(|candidate| !candidate.head);
+    let left_ready = candidates[taken..].iter().any(|candidate| !candidate.is_head);
     more |= taken < candidates.len();
     candidates.truncate(taken);
-    let last_ready = candidates.iter().rev().find(|candidate| !candidate.head).map(|candidate| candidate.row.id);
+    let last_ready = candidates.iter().rev().find(|candidate| !candidate.is_head).map(|candidate| candidate.row.id);
     if let Some(last) = last_ready {
         // One statement for the whole range where the claim takes every row in it; otherwise one for each row.
-        if blocked { take_each(context, claim, &candidates, false)? } else { take_range(context, claim, low, last)? }
+        if blocked {
+            take_each(context, claim, &candidates, false)?
+        } else {
+            take_range(context, claim, scan_start, last)?
+        }
     }
     take_each(context, claim, &candidates, true)?;
     record_scan_start(context, partition, exhausted && !left_ready, last_ready)?;
@@ -117,15 +122,15 @@ fn ordinary(context: &mut WriteContext<'_>, claim: &Claim) -> CommandResult<Clai
             (blocked_keys::next_due(context, partition)?, blocked_keys::suspect_due(context, partition)?);
         return Ok(Claimed::Nothing { next_due, suspect_due });
     }
-    open(context, claim, candidates, more)
+    open_batch(context, claim, candidates, more)
 }
 
-fn trial(context: &mut WriteContext<'_>, claim: &Claim) -> CommandResult<Claimed> {
+fn claim_trial(context: &mut WriteContext<'_>, claim: &Claim) -> CommandResult<Claimed> {
     let partition = claim.fence.partition.0;
     match due_suspect(context, partition)? {
         Some(suspect) => {
             take_each(context, claim, std::slice::from_ref(&suspect), true)?;
-            open(context, claim, vec![suspect], false)
+            open_batch(context, claim, vec![suspect], false)
         }
         None => Ok(Claimed::Nothing { next_due: blocked_keys::next_due(context, partition)?, suspect_due: false }),
     }
@@ -141,8 +146,8 @@ fn due_suspect(context: &WriteContext<'_>, partition: u32) -> CommandResult<Opti
     )?;
     let ids = due.query_map(params![partition, context.now.millis(), SUSPECTS_EXAMINED], |row| row.get::<_, i64>(0))?;
     for id in ids {
-        let mut one = context.sql.prepare_cached(ONE)?;
-        let found = one.query_row(params![partition, id?], |row| Ok(candidate(row, true, None))).optional()?;
+        let mut suspect = context.sql.prepare_cached(WAITING_ROW)?;
+        let found = suspect.query_row(params![partition, id?], |row| Ok(read_candidate(row, true, None))).optional()?;
         if let Some(found) = found {
             return found.map(Some);
         }
@@ -150,24 +155,24 @@ fn due_suspect(context: &WriteContext<'_>, partition: u32) -> CommandResult<Opti
     Ok(None)
 }
 
-/// Reads candidates up to the limit or the byte limit; the flag says whether there are no more.
-fn gather(mut rows: Rows<'_>, limit: usize, head: bool) -> CommandResult<(Vec<Candidate>, bool)> {
+/// Reads candidates up to the limit of rows or of bytes. Returns whether these are all.
+fn read_candidates(mut rows: Rows<'_>, limit: usize, is_head: bool) -> CommandResult<(Vec<Candidate>, bool)> {
     let (mut found, mut bytes) = (Vec::<Candidate>::new(), 0);
     while let Some(row) = rows.next()? {
         if found.len() == limit || bytes >= outbox::limits::BATCH_BYTES_MAX {
             return Ok((found, false));
         }
-        let one = candidate(row, head, found.last().map(|last| &last.row))?;
-        bytes += payload_bytes(&one.row);
-        found.push(one);
+        let candidate = read_candidate(row, is_head, found.last().map(|last| &last.row))?;
+        bytes += payload_bytes(&candidate.row);
+        found.push(candidate);
     }
     Ok((found, true))
 }
 
 /// The event of a row, in the form of a claimed one; `None` if it was deleted.
 pub(crate) fn find_event(sql: &Connection, id: RowId) -> CommandResult<Option<ClaimedRow>> {
-    let mut one = sql.prepare_cached(EVENT)?;
-    let found = one.query_row([id], |row| Ok(candidate(row, false, None))).optional()?;
+    let mut event = sql.prepare_cached(EVENT)?;
+    let found = event.query_row([id], |row| Ok(read_candidate(row, false, None))).optional()?;
     Ok(found.transpose()?.map(|candidate| candidate.row))
 }
 
@@ -175,7 +180,7 @@ fn payload_bytes(row: &ClaimedRow) -> usize {
     row.payload.as_ref().map_or(0, |payload| payload.len())
 }
 
-fn candidate(row: &Row<'_>, head: bool, last: Option<&ClaimedRow>) -> CommandResult<Candidate> {
+fn read_candidate(row: &Row<'_>, is_head: bool, last: Option<&ClaimedRow>) -> CommandResult<Candidate> {
     let shared = |column: usize, known: Option<&Arc<str>>| -> CommandResult<Arc<str>> {
         // Consecutive rows mostly share type and topic: one allocation for all of them.
         let value = text(row, column)?.unwrap_or("");
@@ -200,7 +205,7 @@ fn candidate(row: &Row<'_>, head: bool, last: Option<&ClaimedRow>) -> CommandRes
         attempt: row.get::<_, u32>(3)? + 1,
         created_at: Timestamp::from_millis(row.get::<_, Option<_>>(14)?.unwrap_or_default()),
     };
-    Ok(Candidate { row: claimed, deaths: row.get(2)?, head })
+    Ok(Candidate { row: claimed, deaths: row.get(2)?, is_head })
 }
 
 fn text<'r>(row: &'r Row<'_>, column: usize) -> CommandResult<Option<&'r str>> {
@@ -232,13 +237,13 @@ fn claimer(context: &WriteContext<'_>, name: &str) -> CommandResult<i64> {
     Ok(context.sql.last_insert_rowid())
 }
 
-fn take_range(context: &mut WriteContext<'_>, claim: &Claim, low: i64, last: i64) -> CommandResult<()> {
+fn take_range(context: &mut WriteContext<'_>, claim: &Claim, scan_start: i64, last: i64) -> CommandResult<()> {
     let (partition, owner) = (claim.fence.partition.0, claimer(context, &claim.fence.owner.0)?);
     let mut take = context.sql.prepare_cached(
         "UPDATE outbox SET status = 1, lease_owner = ?4, lease_version = ?5, attempts = attempts + 1
          WHERE partition = ?1 AND id > ?2 AND id <= ?3 AND status = 0",
     )?;
-    let taken = take.execute(params![partition, low, last, owner, claim.fence.counter as i64 + 1])?;
+    let taken = take.execute(params![partition, scan_start, last, owner, claim.fence.counter as i64 + 1])?;
     context.counts.move_rows(partition, code::PENDING, code::IN_FLIGHT, taken as i64);
     Ok(())
 }
@@ -250,7 +255,7 @@ fn take_each(
     heads: bool,
 ) -> CommandResult<()> {
     let from = if heads { code::FAILED } else { code::PENDING };
-    let mut rows = candidates.iter().filter(|candidate| candidate.head == heads).peekable();
+    let mut rows = candidates.iter().filter(|candidate| candidate.is_head == heads).peekable();
     if rows.peek().is_none() {
         return Ok(());
     }
@@ -266,27 +271,32 @@ fn take_each(
     Ok(())
 }
 
-/// Remembers the start of the next scan: behind the last claimed row, or behind every row when all ready rows were claimed.
+/// Stores the start of the next scan: behind the last claimed row, or behind every row when all ready rows were claimed.
 fn record_scan_start(
     context: &mut WriteContext<'_>,
     partition: u32,
     all: bool,
     last: Option<i64>,
 ) -> CommandResult<()> {
-    let low = if all {
+    let scan_start = if all {
         let mut newest = context.sql.prepare_cached("SELECT max(id) FROM outbox WHERE partition = ?1")?;
         newest.query_row([partition], |row| row.get::<_, Option<i64>>(0))?
     } else {
         last
     };
-    if let Some(low) = low {
-        context.scan_starts.insert(partition, low);
+    if let Some(scan_start) = scan_start {
+        context.scan_starts.insert(partition, scan_start);
     }
     Ok(())
 }
 
 /// Names the batch in the lease row.
-fn open(context: &WriteContext<'_>, claim: &Claim, candidates: Vec<Candidate>, more: bool) -> CommandResult<Claimed> {
+fn open_batch(
+    context: &WriteContext<'_>,
+    claim: &Claim,
+    candidates: Vec<Candidate>,
+    more: bool,
+) -> CommandResult<Claimed> {
     let token = claim.fence.counter + 1;
     let rows: Vec<ClaimedRow> = candidates.into_iter().map(|candidate| candidate.row).collect();
     let (first, last) = (rows.first().map(|row| row.id), rows.last().map(|row| row.id));

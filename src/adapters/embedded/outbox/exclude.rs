@@ -21,13 +21,13 @@ pub(crate) fn exclude(
     let partition = fence.partition.0;
     let Some(row) = lease::read(context, fence.partition)? else { return Ok(ExclusionOutcome::Stale) };
     let Some(open) = row.lease.open_batch_at_counter(fence, token) else { return Ok(ExclusionOutcome::Stale) };
-    let place = BatchRange::of(partition, &row, open);
-    let rows = open_batch::rows(context, place)?;
+    let batch = BatchRange::new(partition, &row, open);
+    let rows = open_batch::rows(context, batch)?;
     let Some(changes) = exclusion::changes(&rows, exclusions) else { return Ok(ExclusionOutcome::Stale) };
     open_batch::write(context, partition, &changes)?;
     let keys: BTreeSet<KeyBytes> = changes.iter().map(|change| change.key).collect();
     open_batch::refresh_blocks(context, partition, keys)?;
     let new_token = fence.next_token();
-    open_batch::rename(context, place, new_token)?;
+    open_batch::change_token(context, batch, new_token)?;
     Ok(ExclusionOutcome::Done { token: new_token, rows: changes.len() as u64 })
 }

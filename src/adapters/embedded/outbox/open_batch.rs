@@ -12,7 +12,7 @@ use crate::units::millis;
 /// A row's key as the file stores it.
 pub(crate) type KeyBytes = [u8; 16];
 
-/// The place of an open batch: its partition, its token and the ids between which its rows lie.
+/// The rows of an open batch: those of the partition with this token whose ids lie in `first..=last`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BatchRange {
     pub(crate) partition: u32,
@@ -22,7 +22,7 @@ pub(crate) struct BatchRange {
 }
 
 impl BatchRange {
-    pub(crate) fn of(partition: u32, row: &LeaseRow, open: &OpenClaim) -> Self {
+    pub(crate) fn new(partition: u32, row: &LeaseRow, open: &OpenClaim) -> Self {
         let (first, last) = row.batch_ids;
         Self { partition, token: open.token as i64, first, last }
     }
@@ -82,7 +82,7 @@ pub(crate) fn write(
 }
 
 /// Gives the open batch a new token, which becomes the counter.
-pub(crate) fn rename(context: &WriteContext<'_>, batch: BatchRange, new_token: Token) -> CommandResult<()> {
+pub(crate) fn change_token(context: &WriteContext<'_>, batch: BatchRange, new_token: Token) -> CommandResult<()> {
     let BatchRange { partition, token, first, last } = batch;
     let new_token = new_token as i64;
     let mut rows = context.sql.prepare_cached(

@@ -25,7 +25,7 @@ pub(crate) fn resolve(
     let Some(open) = row.lease.open_batch_at_counter(fence, token) else {
         return Ok(row.lease.repeated_close(fence, token).into());
     };
-    let batch = BatchRange::of(fence.partition.0, &row, open);
+    let batch = BatchRange::new(fence.partition.0, &row, open);
     let (rows, parked) = match outcome {
         BatchOutcome::Published => (settle::archive(context, batch, &SentPositions::default())?, Vec::new()),
         BatchOutcome::ClaimerDied | BatchOutcome::NotSent => {

@@ -28,7 +28,7 @@ pub(crate) fn settle(context: &mut WriteContext<'_>, settlement: &Settlement) ->
         positions: settlement.positions.iter().map(|(row, position)| (*row, position)).collect(),
         by_fallback: settlement.by_fallback.iter().copied().collect(),
     };
-    let rows = archive(context, BatchRange::of(fence.partition.0, &row, open), &sent)?;
+    let rows = archive(context, BatchRange::new(fence.partition.0, &row, open), &sent)?;
     let counter = lease::close(context, fence.partition, &row.lease)?;
     Ok(FencedOutcome::Done { counter, rows })
 }
@@ -41,7 +41,7 @@ pub(crate) fn archive(
 ) -> CommandResult<u64> {
     let partition = batch.partition;
     let heads = if blocked_keys::any(context, partition)? { heads(context, batch)? } else { Vec::new() };
-    let rows = copy(context, batch, sent)?;
+    let rows = copy_to_archive(context, batch, sent)?;
     let mut remove = context.sql.prepare_cached(
         "DELETE FROM outbox WHERE partition = ?1 AND id BETWEEN ?2 AND ?3 AND status = 1 AND lease_version = ?4",
     )?;
@@ -51,12 +51,12 @@ pub(crate) fn archive(
     Ok(rows)
 }
 
-fn copy(context: &WriteContext<'_>, batch: BatchRange, sent: &SentPositions<'_>) -> CommandResult<u64> {
+fn copy_to_archive(context: &WriteContext<'_>, batch: BatchRange, sent: &SentPositions<'_>) -> CommandResult<u64> {
     let mut select = context.sql.prepare_cached(
         "SELECT id, lease_owner, attempts, deaths, failure_type, reason FROM outbox
          WHERE partition = ?1 AND id BETWEEN ?2 AND ?3 AND status = 1 AND lease_version = ?4",
     )?;
-    let mut keep = context.sql.prepare_cached(
+    let mut insert = context.sql.prepare_cached(
         "INSERT OR REPLACE INTO outbox_archive (id, partition, token, owner, attempts, deaths, sent_at, topic, topic_partition,
            topic_offset, by_fallback, failure_type, reason, last_attempt_at)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
@@ -69,7 +69,7 @@ fn copy(context: &WriteContext<'_>, batch: BatchRange, sent: &SentPositions<'_>)
         let id: RowId = row.get(0)?;
         let position = sent.positions.get(&id);
         let by_fallback = sent.by_fallback.contains(&id);
-        keep.execute(params![
+        insert.execute(params![
             id,
             batch.partition,
             batch.token,

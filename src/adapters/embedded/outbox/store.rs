@@ -24,7 +24,7 @@ use crate::store::Embedded;
 impl OutboxStore for Embedded {
     async fn claim(&self, claim: Claim) -> Result<Claimed, Error> {
         let claimed = self.write("claim", move |context| claim::claim(context, &claim)).await?;
-        Ok(self.arrived(claimed))
+        Ok(self.with_current_time(claimed))
     }
 
     async fn exclude(&self, fence: &LeaseFence, token: Token, rows: &[Exclusion]) -> Result<ExclusionOutcome, Error> {
@@ -44,7 +44,7 @@ impl OutboxStore for Embedded {
             Ok((settled, claim::claim(context, &claim)?))
         });
         let (settled, claimed) = both.await?;
-        Ok(SettledClaim { settled, claimed: Ok(self.arrived(claimed)) })
+        Ok(SettledClaim { settled, claimed: Ok(self.with_current_time(claimed)) })
     }
 
     async fn resolve(
@@ -74,8 +74,8 @@ impl OutboxStore for Embedded {
 }
 
 impl Embedded {
-    /// Sets the time of a batch to the present: the commit of the claim may have taken long.
-    fn arrived(&self, mut claimed: Claimed) -> Claimed {
+    /// Sets the store time of a batch to now: the commit of the claim may have taken long.
+    fn with_current_time(&self, mut claimed: Claimed) -> Claimed {
         if let Claimed::Batch(batch) = &mut claimed {
             batch.store_time = self.inner.clock.now();
         }
@@ -101,8 +101,8 @@ fn depth(sql: &Connection, now: Timestamp, partitions: u32) -> CommandResult<Row
     Ok(RowCounts { oldest_unsent: oldest_unsent(sql, partitions)?.map(|written| now.since(written)), ..depth })
 }
 
-/// Time of the oldest unsent event that waits for no operator. It is the lowest id among the first such row of each partition, because ids
-/// grow with time.
+/// Creation time of the oldest unsent event that does not wait for an operator: the event with the lowest id among the first such row of each
+/// partition, because ids grow with time.
 fn oldest_unsent(sql: &Connection, partitions: u32) -> CommandResult<Option<Timestamp>> {
     let mut first = sql.prepare_cached(
         "SELECT id FROM outbox o WHERE partition = ?1 AND status <= 2

@@ -90,7 +90,7 @@ pub(crate) fn log(context: &WriteContext<'_>, joined: &JoinedGroups, oldest: i64
     for (number, end) in ends {
         let end = acknowledged.get(&number).copied().unwrap_or(end) as u64;
         let (start, end) = (log_id(number, 0), log_id(number, end));
-        let Some(last) = last_old(context.sql, start, end, oldest, left)? else { continue };
+        let Some(last) = last_expired(context.sql, start, end, oldest, left)? else { continue };
         left = left.saturating_sub(delete.execute(params![start, last])? as u32);
         if left == 0 {
             break;
@@ -114,7 +114,7 @@ fn acknowledged(sql: &Connection, oldest: i64) -> CommandResult<HashMap<u32, i64
 
 /// The last of the first records, at most `limit`, that were all appended before `oldest`. The read ends at the first younger one: a partition
 /// without old records costs one row.
-fn last_old(sql: &Connection, start: i64, end: i64, oldest: i64, limit: u32) -> CommandResult<Option<i64>> {
+fn last_expired(sql: &Connection, start: i64, end: i64, oldest: i64, limit: u32) -> CommandResult<Option<i64>> {
     let mut records = sql.prepare_cached(
         "SELECT place, appended_at FROM log WHERE place >= ?1 AND place < ?2 ORDER BY place LIMIT ?3",
     )?;
