@@ -62,7 +62,7 @@ impl Embedded {
     pub fn open(options: Options) -> Result<Self, OpenError> {
         let folder = &options.folder;
         create_private(folder).map_err(|error| OpenError::of_io(folder, &error))?;
-        let lock = FolderLock::take(&options)?;
+        let lock = FolderLock::acquire(&options)?;
         let path = folder.join(settings::FILE);
         let sql_error = |error: rusqlite::Error| OpenError::of_sql(&path, &error);
         let mut sql = settings::open(&path).map_err(sql_error)?;

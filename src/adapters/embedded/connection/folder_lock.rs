@@ -20,13 +20,13 @@ impl FolderLock {
     ///
     /// # Errors
     /// [`OpenError::Held`] names the holder.
-    pub(crate) fn take(options: &Options) -> Result<Self, OpenError> {
+    pub(crate) fn acquire(options: &Options) -> Result<Self, OpenError> {
         let path = options.folder.join("posthaste.lock");
         let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
         let file = opened.map_err(|error| OpenError::of_io(&path, &error))?;
         match file.try_lock() {
             Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(holder(&path, &options.folder)),
+            Err(TryLockError::WouldBlock) => return Err(held_error(&path, &options.folder)),
             Err(TryLockError::Error(error)) => return Err(OpenError::of_io(&path, &error)),
         }
         let folder = options.folder.canonicalize().unwrap_or_else(|_| options.folder.clone());
@@ -46,7 +46,7 @@ impl FolderLock {
 }
 
 /// The error that names the holder. A holder writes its name right after it locks, so an empty file is read again.
-fn holder(path: &Path, folder: &Path) -> OpenError {
+fn held_error(path: &Path, folder: &Path) -> OpenError {
     let mut text = String::new();
     for _ in 0..5 {
         text.clear();

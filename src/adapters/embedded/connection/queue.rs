@@ -31,7 +31,7 @@ impl<T> Queue<T> {
     }
 
     /// Appends an item, or refuses it at once.
-    pub(crate) fn put(&self, item: T) -> Result<(), PushError> {
+    pub(crate) fn push(&self, item: T) -> Result<(), PushError> {
         let mut state = self.state.lock();
         if state.closed {
             return Err(PushError::Closed);

@@ -16,28 +16,28 @@ pub(crate) struct ReadInterrupt {
 struct RunningRead {
     /// Alive as long as the caller waits.
     caller: Weak<()>,
-    until: Instant,
+    deadline: Instant,
 }
 
 impl RunningRead {
-    fn is_over(&self) -> bool {
-        self.caller.strong_count() == 0 || Instant::now() >= self.until
+    fn must_stop(&self) -> bool {
+        self.caller.strong_count() == 0 || Instant::now() >= self.deadline
     }
 }
 
 impl ReadInterrupt {
-    /// The interrupt of a connection's reads.
-    pub(crate) fn of(sql: &mut Connection) -> rusqlite::Result<Self> {
+    /// Installs SQLite's progress handler on the connection.
+    pub(crate) fn install(sql: &mut Connection) -> rusqlite::Result<Self> {
         let running: Arc<Mutex<Option<RunningRead>>> = Arc::default();
         let current = running.clone();
-        sql.progress_handler(STEPS, Some(move || current.lock().as_ref().is_some_and(RunningRead::is_over)))?;
+        sql.progress_handler(STEPS, Some(move || current.lock().as_ref().is_some_and(RunningRead::must_stop)))?;
         Ok(Self { running })
     }
 
     /// Applies to the statements that run until the returned value is dropped. The end of the transaction must not be among them: a ROLLBACK that
     /// is interrupted leaves it open.
     pub(crate) fn limit(&self, caller: Weak<()>, time_max: Duration) -> LimitedRead<'_> {
-        *self.running.lock() = Some(RunningRead { caller, until: Instant::now() + time_max });
+        *self.running.lock() = Some(RunningRead { caller, deadline: Instant::now() + time_max });
         LimitedRead(self)
     }
 }

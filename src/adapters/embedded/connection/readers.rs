@@ -26,7 +26,7 @@ impl Readers {
         let queue = Arc::new(Queue::<Read>::new(capacity));
         let mut done = Vec::with_capacity(connections.len());
         for (number, mut sql) in connections.into_iter().enumerate() {
-            let interrupt = ReadInterrupt::of(&mut sql).map_err(std::io::Error::other)?;
+            let interrupt = ReadInterrupt::install(&mut sql).map_err(std::io::Error::other)?;
             let flag = Arc::new(Completion::default());
             let (reads, completion) = (queue.clone(), CompleteOnDrop(flag.clone()));
             let body = move || {
@@ -62,7 +62,7 @@ impl Readers {
             // The caller may have dropped its receiver.
             let _ = reply.send(snapshot(sql, limited).map_err(|error| port_error(&error, operation, time_max)));
         });
-        match self.queue.put(job) {
+        match self.queue.push(job) {
             Ok(()) => {}
             Err(PushError::Full) => return Err(Error::Overloaded(format!("{operation}: the readers' queue is full"))),
             Err(PushError::Closed) => return Err(closed(operation)),

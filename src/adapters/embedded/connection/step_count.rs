@@ -1,4 +1,4 @@
-//! A measure for tests: the steps of SQLite's virtual machine, the work of statements without their time.
+//! Counts the steps of SQLite's virtual machine for tests: the cost of statements, independent of the speed of the machine.
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,8 +9,8 @@ use crate::connection::migrations::{self, Installation};
 use crate::connection::settings;
 use crate::options::WriterMode;
 
-/// Steps after which the count grows by as many. A statement with fewer may not count.
-const GRAIN: u64 = 100;
+/// Steps between two calls of the progress handler, each of which adds as many. A statement with fewer steps may add nothing.
+const STEP_INTERVAL: u64 = 100;
 
 /// The steps that a connection has made.
 #[derive(Clone, Default)]
@@ -18,7 +18,7 @@ pub(crate) struct StepCount(Arc<AtomicU64>);
 
 impl StepCount {
     /// The steps of the statements that `run` executes.
-    pub(crate) fn of<T>(&self, run: impl FnOnce() -> T) -> (T, u64) {
+    pub(crate) fn measure<T>(&self, run: impl FnOnce() -> T) -> (T, u64) {
         let before = self.0.load(Ordering::Relaxed);
         let result = run();
         (result, self.0.load(Ordering::Relaxed) - before)
@@ -33,9 +33,9 @@ pub(crate) fn counted_store(folder: &Path) -> (Connection, StepCount) {
     let count = StepCount::default();
     let counter = count.0.clone();
     let handler = move || {
-        counter.fetch_add(GRAIN, Ordering::Relaxed);
+        counter.fetch_add(STEP_INTERVAL, Ordering::Relaxed);
         false
     };
-    sql.progress_handler(GRAIN as i32, Some(handler)).expect("counted");
+    sql.progress_handler(STEP_INTERVAL as i32, Some(handler)).expect("counted");
     (sql, count)
 }

@@ -58,7 +58,7 @@ impl Writer {
     {
         let (command, result) = ClosureCommand::new(operation, savepoint_mode, command);
         match self {
-            Writer::Thread { queue, .. } => match queue.put(Box::new(command)) {
+            Writer::Thread { queue, .. } => match queue.push(Box::new(command)) {
                 Ok(()) => {}
                 Err(PushError::Full) => {
                     return Err(Error::Overloaded(format!("{operation}: the writer's queue is full")));

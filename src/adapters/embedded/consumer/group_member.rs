@@ -40,7 +40,7 @@ impl MemberPartition {
     }
 
     /// Sets the offset at which the group continues.
-    pub(crate) fn begin(&mut self, offset: u64) {
+    pub(crate) fn start_at(&mut self, offset: u64) {
         (self.next, self.acknowledged) = (offset, offset);
     }
 
@@ -55,12 +55,12 @@ pub(crate) struct LogGroupMember {
     joined: JoinedMember,
     owned: Mutex<Vec<MemberPartition>>,
     /// Index of the partition that the next poll reads first, so that a busy partition does not starve the others.
-    next_first: Mutex<usize>,
+    next_start_index: Mutex<usize>,
 }
 
 impl LogGroupMember {
     pub(crate) fn new(store: Embedded, joined: JoinedMember, owned: Vec<MemberPartition>) -> Self {
-        Self { store, joined, owned: Mutex::new(owned), next_first: Mutex::new(0) }
+        Self { store, joined, owned: Mutex::new(owned), next_start_index: Mutex::new(0) }
     }
 
     /// The partitions with records to deliver, in the order in which the next poll reads them.
@@ -70,13 +70,13 @@ impl LogGroupMember {
             let paused = partition.paused_until.is_some_and(|until| until > now);
             !paused && partition.next < self.store.inner.end_offsets.end(partition.number())
         };
-        let first = *self.next_first.lock() % owned.len().max(1);
+        let first = *self.next_start_index.lock() % owned.len().max(1);
         let (before, after) = owned.split_at(first);
         after.iter().chain(before).filter(ready).cloned().collect()
     }
 
     /// Time at which the next pause ends.
-    fn pause_ends(&self) -> Option<Instant> {
+    fn next_pause_end(&self) -> Option<Instant> {
         let now = Instant::now();
         self.owned.lock().iter().filter_map(|partition| partition.paused_until).filter(|until| *until > now).min()
     }
@@ -97,8 +97,8 @@ impl LogGroupMember {
                 messages.extend(messages_read);
             }
         }
-        let mut next_first = self.next_first.lock();
-        *next_first = next_first.wrapping_add(1);
+        let mut next_start_index = self.next_start_index.lock();
+        *next_start_index = next_start_index.wrapping_add(1);
         Ok(messages)
     }
 }
@@ -119,7 +119,7 @@ impl GroupMember for LogGroupMember {
                     return Ok(messages);
                 }
             }
-            let until = self.pause_ends().map_or(deadline, |ends| ends.min(deadline));
+            let until = self.next_pause_end().map_or(deadline, |ends| ends.min(deadline));
             // Cancel-safe: nothing was delivered yet.
             let woken = tokio::time::timeout_at(until, arrived).await.is_ok();
             if !woken && Instant::now() >= deadline {
@@ -209,7 +209,7 @@ impl GroupMember for LogGroupMember {
 /// Reads from the partitions in their order until the limit of records, or that of bytes, is reached.
 fn fetch(sql: &Connection, owned: &[MemberPartition], limit: u32) -> CommandResult<Vec<Vec<ConsumerRecord>>> {
     let mut left = log::read_limits(limit);
-    let one = |partition: &MemberPartition| {
+    let records = |partition: &MemberPartition| {
         if left.records == 0 || left.bytes == 0 {
             return Ok(Vec::new());
         }
@@ -218,5 +218,5 @@ fn fetch(sql: &Connection, owned: &[MemberPartition], limit: u32) -> CommandResu
         left = log::remaining_limits(left, &messages);
         Ok(messages)
     };
-    owned.iter().map(one).collect()
+    owned.iter().map(records).collect()
 }

@@ -35,7 +35,7 @@ impl ConsumerGroups for Embedded {
         let numbers: Vec<u32> = owned.iter().map(MemberPartition::number).collect();
         let name = group.to_string();
         let offsets = self.write("group_join", move |context| join(context, &name, &numbers)).await?;
-        owned.iter_mut().zip(offsets).for_each(|(partition, offset)| partition.begin(offset));
+        owned.iter_mut().zip(offsets).for_each(|(partition, offset)| partition.start_at(offset));
         Ok(Arc::new(LogGroupMember::new(self.clone(), joined, owned)))
     }
 

@@ -13,9 +13,9 @@ use crate::store::Embedded;
 
 #[async_trait]
 impl Inbox for Embedded {
-    async fn commit(&self, group: &str, marks: Vec<ProcessedEvent>) -> Result<Vec<InboxOutcome>, Error> {
+    async fn commit(&self, group: &str, events: Vec<ProcessedEvent>) -> Result<Vec<InboxOutcome>, Error> {
         let group = group.to_string();
-        self.write("inbox_commit", move |context| marks.iter().map(|mark| commit(context, &group, mark)).collect())
+        self.write("inbox_commit", move |context| events.iter().map(|event| commit(context, &group, event)).collect())
             .await
     }
 
@@ -67,27 +67,33 @@ impl Inbox for Embedded {
     }
 }
 
-fn commit(context: &WriteContext<'_>, group: &str, mark: &ProcessedEvent) -> CommandResult<InboxOutcome> {
+fn commit(context: &WriteContext<'_>, group: &str, event: &ProcessedEvent) -> CommandResult<InboxOutcome> {
     let mut insert = context.sql.prepare_cached(
         "INSERT INTO processed_events (consumer_group, event_id, topic, partition, offset, processed_at)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT DO NOTHING",
     )?;
-    let at = &mark.position;
-    let values =
-        params![group, mark.event_id.bytes(), &*at.topic, at.partition, at.offset as i64, context.now.millis()];
+    let position = &event.position;
+    let values = params![
+        group,
+        event.event_id.bytes(),
+        &*position.topic,
+        position.partition,
+        position.offset as i64,
+        context.now.millis()
+    ];
     if insert.execute(values)? == 0 {
         return Ok(InboxOutcome::Duplicate);
     }
-    for effect in &mark.effects {
+    for effect in &event.effects {
         match effect {
-            Effect::StoreRemoteStamp { order_id, region, hlc } => remember(context, *order_id, region, *hlc)?,
+            Effect::StoreRemoteStamp { order_id, region, hlc } => store_remote_stamp(context, *order_id, region, *hlc)?,
         }
     }
     Ok(InboxOutcome::New)
 }
 
 /// Stores the later of two stamps, in any order of arrival; the incoming one replaces an equal one.
-fn remember(context: &WriteContext<'_>, order_id: OrderId, region: &RegionId, hlc: Hlc) -> CommandResult<()> {
+fn store_remote_stamp(context: &WriteContext<'_>, order_id: OrderId, region: &RegionId, hlc: Hlc) -> CommandResult<()> {
     let mut put = context.sql.prepare_cached(
         "INSERT INTO remote_stamp (order_id, region, hlc_millis, hlc_counter) VALUES (?1, ?2, ?3, ?4)
          ON CONFLICT DO UPDATE SET region = excluded.region, hlc_millis = excluded.hlc_millis, hlc_counter = excluded.hlc_counter

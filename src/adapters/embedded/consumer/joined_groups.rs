@@ -1,5 +1,6 @@
-//! JoinedGroups: the consumer groups with a member in this process, and those that read by HTTP. Retention waits for the first, however long they
-//! acknowledge nothing, and for the others for its own duration, in which neither a jump of the clock nor a stop of the service counts.
+//! JoinedGroups: the consumer groups with a member in this process, and the groups that read over HTTP. The log keeps unread records for a group with a
+//! member without a time limit. For a group without one it keeps them for the retention time after the group was last seen; neither a jump of the
+//! clock nor a stop of the service counts as such time.
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,14 +14,14 @@ use crate::connection::group_commit::WriteContext;
 use crate::error::CommandResult;
 use crate::units::millis;
 
-/// Time for which a group that was seen needs no new write: far below any sensible retention, and far above the interval of sweeps and polls.
+/// Longest age of a stored `seen_at` that needs no new write: far below any sensible retention, and far above the interval of sweeps and polls.
 pub(crate) const SEEN_RECENTLY: Duration = Duration::from_secs(60);
 
 /// The number of members of each joined group, and when each group without one was last seen.
 #[derive(Default)]
 pub(crate) struct JoinedGroups {
     members: Mutex<BTreeMap<Arc<str>, usize>>,
-    /// By the monotonic clock. A group of the table is here until retention no longer waits for it, so there are about as many as in the table.
+    /// By the monotonic clock. A group stays here for the retention time, so there are about as many as in the table `group_offset`.
     seen: Mutex<HashMap<Arc<str>, Instant>>,
 }
 
@@ -49,9 +50,8 @@ impl JoinedGroups {
         groups.iter().map(|(group, seen)| (group.clone(), seen.elapsed())).collect()
     }
 
-    /// Marks the joined groups as seen. Runs before each deletion that spares the groups seen since `oldest`, in its transaction, so that the
-    /// deletion never takes a joined group for one that has ended, not even when the clock has jumped. The same holds for groups without a member
-    /// that were seen within the retention.
+    /// Updates `seen_at` of the joined groups, and of groups without a member that were seen within the retention. Runs in the transaction of each
+    /// deletion that excepts the groups seen since `oldest`, before it, so that the deletion finds these groups also after a jump of the clock.
     pub(crate) fn mark_seen(&self, context: &WriteContext<'_>, oldest: i64) -> CommandResult<()> {
         let names: Vec<Arc<str>> = self.members.lock().keys().cloned().collect();
         let now = context.now.millis();
@@ -71,12 +71,14 @@ impl JoinedGroups {
     }
 }
 
-/// Moves the times at which groups were seen by the time for which no service ran on the file. Before a service begins.
+/// Adds the time for which no service ran on the file to each group's `seen_at`. Called before a service begins.
 pub(crate) fn skip_downtime(sql: &Connection, now: Timestamp) -> rusqlite::Result<()> {
     let transaction = Transaction::new_unchecked(sql, TransactionBehavior::Immediate)?;
-    let alive = "SELECT beaten_at FROM heartbeat";
-    let Some(alive) = transaction.query_row(alive, [], |row| row.get::<_, i64>(0)).optional()? else { return Ok(()) };
-    let stopped = now.millis().saturating_sub(alive);
+    let last_heartbeat = "SELECT beaten_at FROM heartbeat";
+    let Some(last_heartbeat) = transaction.query_row(last_heartbeat, [], |row| row.get::<_, i64>(0)).optional()? else {
+        return Ok(());
+    };
+    let stopped = now.millis().saturating_sub(last_heartbeat);
     if stopped < millis(SEEN_RECENTLY) {
         return Ok(());
     }

@@ -246,7 +246,7 @@ mod tests {
         .unwrap();
         let list = |filter: RowFilter, limit| {
             let query = OutboxRowQuery::new(&filter, Timestamp::from_millis(30_000));
-            let (rows, steps) = steps.of(|| query.rows(&sql, limit).unwrap());
+            let (rows, steps) = steps.measure(|| query.rows(&sql, limit).unwrap());
             assert!(steps < 20_000, "{filter:?}: {steps} steps");
             rows.iter().map(|row| row.id).collect::<Vec<_>>()
         };

@@ -157,7 +157,7 @@ mod tests {
         let command = move |context: &mut WriteContext<'_>| log(context, &joined, 2, 10_000);
         let (command, mut deleted) = ClosureCommand::new("log_sweep", SavepointMode::OwnSavepoint, command);
 
-        let ((), steps) = steps.of(|| writing.run(VecDeque::from([Box::new(command) as Box<dyn WriterCommand>])));
+        let ((), steps) = steps.measure(|| writing.run(VecDeque::from([Box::new(command) as Box<dyn WriterCommand>])));
 
         assert_eq!(deleted.try_recv().unwrap().unwrap(), 1_200);
         assert!(steps < 2_000_000, "{steps} steps for 60,000 offsets");
