@@ -1,5 +1,5 @@
-//! JoinedGroups: the consumer groups with a member in this process, and the groups that read over HTTP. The log keeps unread records for a group with a
-//! member without a time limit. For a group without one it keeps them for the retention time after the group was last seen; neither a jump of the
+//! JoinedGroups: the consumer groups with a member in this process, and the groups that read over HTTP. The log keeps unread records for a group with
+//! a member without a time limit. For a group without one it keeps them for the retention time after the group was last seen; neither a jump of the
 //! clock nor a stop of the service counts as such time.
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
