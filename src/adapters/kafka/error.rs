@@ -17,7 +17,7 @@ pub(crate) fn map_err(error: &KafkaError, action: &str) -> Error {
 }
 
 /// Whether the same request may succeed later without any other change.
-pub(crate) fn may_pass(error: &Error) -> bool {
+pub(crate) fn is_temporary(error: &Error) -> bool {
     matches!(error, Error::Unreachable(_) | Error::Unknown(_))
 }
 

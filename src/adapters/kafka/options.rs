@@ -72,9 +72,9 @@ pub struct Options {
     pub clock: Arc<dyn Clock>,
     /// Prefix of every topic's name, without a separator of its own.
     pub topic_prefix: String,
-    /// The event topic, without the prefix; `None` where the installation has none and publishes to the further topics only.
+    /// The event topic, without the prefix; `None` where the installation has none and publishes to the additional topics only.
     pub event_topic: Option<String>,
-    /// Full names of further topics to which events are published.
+    /// Full names of additional topics to which events are published.
     pub additional_topics: Vec<String>,
     /// Partitions of the event topic, its retry topics and its dead-letter topic.
     pub topic_partitions: u32,
@@ -173,7 +173,7 @@ impl Options {
         self.partitions_by_topic.get(topic).copied().unwrap_or(self.topic_partitions)
     }
 
-    /// The full names of the event topic, its retry topics and its dead-letter topic, and of the further topics.
+    /// The full names of the event topic, its retry topics and its dead-letter topic, and of the additional topics.
     pub fn event_topics(&self) -> Vec<String> {
         self.around_event_topic().chain(self.additional_topics.iter().cloned()).collect()
     }

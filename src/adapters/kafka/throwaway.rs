@@ -39,7 +39,7 @@ pub async fn delete_topics(options: &Options) -> Result<(), Error> {
     Ok(())
 }
 
-/// The installation's topics that begin with its prefix: the further topics have their full names, with another prefix or none.
+/// The installation's topics that begin with its prefix: the additional topics have their full names, with another prefix or none.
 fn prefixed_topics(options: &Options) -> Result<Vec<String>, Error> {
     let prefix = options.topic_prefix.as_str();
     if prefix.is_empty() {

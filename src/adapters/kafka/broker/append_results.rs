@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn no_record_is_sent_after_a_failure_that_may_pass() {
+    fn no_record_is_sent_after_a_temporary_failure() {
         let unavailable = || (1, Error::Unreachable("no leader".into()));
         let cause = || BrokerFailure::from(Error::Unreachable("no broker".into()));
         let failures = [

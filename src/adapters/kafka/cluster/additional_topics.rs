@@ -6,15 +6,15 @@ use tokio::sync::watch;
 
 use crate::cluster::client::ClusterClient;
 use crate::cluster::topic_failures::TopicFailures;
-use crate::error::may_pass;
+use crate::error::is_temporary;
 
 /// Interval between two checks of topics that are incomplete. Most often an operator must act, so a shorter one would only repeat requests.
 const INCOMPLETE_CHECK_INTERVAL: Duration = Duration::from_secs(10);
 
-/// State of the installation's further topics, in the watcher's thread.
+/// The state of the installation's additional topics: those of other services, to which it publishes. Belongs to the watcher's thread.
 #[derive(Debug)]
 pub(crate) struct AdditionalTopics {
-    /// What the last check has found. Members of groups that read such a topic do not join.
+    /// The result of the last check. A member of a group that reads a failed topic does not join.
     failures: watch::Sender<TopicFailures>,
     /// The last reported refusal.
     reported: Option<String>,
@@ -27,18 +27,18 @@ impl AdditionalTopics {
         Self { failures, reported: None, is_incomplete: false, checked_at: None }
     }
 
-    /// Whether the last check has failed and is to be repeated now, also if its error may pass.
+    /// Whether the last check has failed and is to be repeated now, after a permanent error too.
     pub(crate) fn are_due(&self) -> bool {
-        self.is_incomplete && self.checked_at.is_none_or(|at| at.elapsed() >= INCOMPLETE_CHECK_INTERVAL)
+        self.is_incomplete && self.checked_at.is_none_or(|checked_at| checked_at.elapsed() >= INCOMPLETE_CHECK_INTERVAL)
     }
 
     /// Creates missing topics and checks existing ones. Reports a refusal once, until it changes.
     pub(crate) async fn ensure(&mut self, cluster: &ClusterClient) -> Result<(), Error> {
-        let failures = cluster.ensure_further_topics().await;
+        let failures = cluster.ensure_additional_topics().await;
         let ensured = failures.result();
         match &ensured {
             Ok(()) => self.reported = None,
-            Err(error) if may_pass(error) => {}
+            Err(error) if is_temporary(error) => {}
             Err(error) => self.report(error),
         }
         self.failures.send_replace(failures);

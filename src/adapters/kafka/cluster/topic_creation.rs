@@ -8,7 +8,7 @@ use rdkafka::error::RDKafkaErrorCode as Code;
 use crate::cluster::client::{ClusterClient, TopicLayout};
 use crate::cluster::replicas::{self, REPLICAS_MAX};
 use crate::cluster::topic_failures::TopicFailures;
-use crate::error::{map_code, may_pass};
+use crate::error::{is_temporary, map_code};
 
 /// Longest wait for the creation of topics, which the controller does, and then for their leaders.
 const CREATE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -24,7 +24,7 @@ impl ClusterClient {
     }
 
     /// Creates missing topics of other services and checks existing ones. Those that cannot be used stop none of the others.
-    pub(crate) async fn ensure_further_topics(&self) -> TopicFailures {
+    pub(crate) async fn ensure_additional_topics(&self) -> TopicFailures {
         let (mut missing, mut failures) = (Vec::new(), TopicFailures::default());
         for name in &self.options.additional_topics {
             let checked = match self.topic_layout(name) {
@@ -38,7 +38,7 @@ impl ClusterClient {
             match checked {
                 Ok(()) => {}
                 // No broker answers, and the next request would wait as long.
-                Err(error) if may_pass(&error) => {
+                Err(error) if is_temporary(&error) => {
                     failures.add([] as [&str; 0], error);
                     return failures;
                 }
@@ -82,7 +82,7 @@ impl ClusterClient {
         };
         let expected = match self.setting(&ResourceSpecifier::Broker(first), MIN_BROKERS_SETTING).await {
             Ok(value) => value.parse().unwrap_or(1),
-            Err(error) if may_pass(&error) => return Err(error),
+            Err(error) if is_temporary(&error) => return Err(error),
             // Without the permission to read the setting the lower bound is unknown.
             Err(_) => 1,
         };
@@ -171,7 +171,7 @@ impl ClusterClient {
         let command = self.creation_command(name, brokers);
         let message = format!("topic {name} is missing and cannot be created ({code}); run: {command}");
         let error = map_code(code, message.clone());
-        if may_pass(&error) { error } else { Error::Broken(message) }
+        if is_temporary(&error) { error } else { Error::Broken(message) }
     }
 
     fn new_topic<'a>(&self, name: &'a str, brokers: usize, retention: Option<&'a str>) -> NewTopic<'a> {

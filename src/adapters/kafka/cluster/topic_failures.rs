@@ -1,9 +1,9 @@
-//! Which topics are missing or refused, and the errors.
+//! The topics that are missing or refused, and the errors.
 use std::collections::BTreeSet;
 
 use ports::Error;
 
-use crate::error::may_pass;
+use crate::error::is_temporary;
 
 /// Topics that cannot be used now, and why. If it is empty, all topics can be used.
 #[derive(Clone, Debug, Default)]
@@ -24,14 +24,14 @@ impl TopicFailures {
         self.errors.extend(other.errors);
     }
 
-    /// All errors as one. It may pass only if each of them may.
+    /// All errors as one, which is temporary only if each of them is.
     pub(crate) fn result(&self) -> Result<(), Error> {
         let [first, others @ ..] = &*self.errors else { return Ok(()) };
         if others.is_empty() {
             return Err(first.clone());
         }
         let text = self.errors.iter().map(Error::to_string).collect::<Vec<_>>().join("; ");
-        Err(if self.errors.iter().all(may_pass) { Error::Unreachable(text) } else { Error::Broken(text) })
+        Err(if self.errors.iter().all(is_temporary) { Error::Unreachable(text) } else { Error::Broken(text) })
     }
 
     /// The error of [`Self::result`], if one of these topics cannot be used.
@@ -45,14 +45,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn failures_pass_together_only_if_each_of_them_may_pass() {
+    fn combined_failure_is_temporary_only_if_each_failure_is() {
         let mut failures = TopicFailures::default();
         assert!(failures.result().is_ok());
 
         failures.add(["a"], Error::Unreachable("first".into()));
         assert!(matches!(failures.result(), Err(Error::Unreachable(_))));
         failures.add(["b"], Error::Unknown("second".into()));
-        assert!(failures.result().is_err_and(|error| may_pass(&error)));
+        assert!(failures.result().is_err_and(|error| is_temporary(&error)));
         failures.add(["c"], Error::Broken("third".into()));
 
         let Err(Error::Broken(text)) = failures.result() else { panic!("{failures:?}") };

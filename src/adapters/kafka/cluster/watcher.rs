@@ -15,7 +15,7 @@ use crate::connection::blocking_call::client_stopped;
 use crate::connection::broker_contact::BrokerContact;
 use crate::connection::client_replacement::ClientReplacement;
 use crate::connection::open_error::KafkaOpenError;
-use crate::error::may_pass;
+use crate::error::is_temporary;
 use crate::options::Options;
 
 /// Interval between two checks whether the topics must be ensured; a check costs nothing while they are ready and a broker answers.
@@ -57,7 +57,7 @@ pub(crate) enum ClusterRequest {
 pub(crate) struct BrokerWatcher {
     requests: mpsc::Sender<ClusterRequest>,
     status: watch::Receiver<TopicsStatus>,
-    further_failures: watch::Receiver<TopicFailures>,
+    additional_failures: watch::Receiver<TopicFailures>,
     contact: Arc<BrokerContact>,
     ready_timeout: Duration,
 }
@@ -67,14 +67,14 @@ impl BrokerWatcher {
         let (requests, received) = mpsc::channel(REQUESTS_MAX);
         let unreached = TopicsStatus::Unreached(Error::Unreachable("no broker was reached yet".into()));
         let (publisher, status) = watch::channel(unreached);
-        let (further_publisher, further_failures) = watch::channel(TopicFailures::default());
+        let (additional_publisher, additional_failures) = watch::channel(TopicFailures::default());
         let ready_timeout = options.connect_timeout;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
         let cluster = ClusterClient::new(options, Arc::clone(&contact))
             .map_err(|error| KafkaOpenError::Options(error.to_string()))?;
         let thread = WatcherThread {
             cluster,
-            further: AdditionalTopics::new(further_publisher),
+            additional_topics: AdditionalTopics::new(additional_publisher),
             replacement: ClientReplacement::default(),
             contact: Arc::clone(&contact),
             status: publisher,
@@ -82,7 +82,7 @@ impl BrokerWatcher {
         std::thread::Builder::new()
             .name("kafka-watcher".into())
             .spawn(move || runtime.block_on(thread.run(received)))?;
-        Ok(Self { requests, status, further_failures, contact, ready_timeout })
+        Ok(Self { requests, status, additional_failures, contact, ready_timeout })
     }
 
     /// Sends a request and waits for the reply.
@@ -113,13 +113,13 @@ impl BrokerWatcher {
     /// Waits as [`BrokerWatcher::ready`] does; then checks that none of these topics is one of another service that is missing or refused.
     pub(crate) async fn ready_with(&self, topics: &[String]) -> Result<(), Error> {
         self.ready().await?;
-        self.further_failures.borrow().check(topics)
+        self.additional_failures.borrow().check(topics)
     }
 }
 
 struct WatcherThread {
     cluster: ClusterClient,
-    further: AdditionalTopics,
+    additional_topics: AdditionalTopics,
     replacement: ClientReplacement,
     contact: Arc<BrokerContact>,
     status: watch::Sender<TopicsStatus>,
@@ -143,9 +143,9 @@ impl WatcherThread {
         self.cluster.serve_events();
         if !self.is_ready() || self.contact.is_unreachable() {
             drop(self.ensure_all_topics().await);
-        } else if self.further.are_due() {
+        } else if self.additional_topics.are_due() {
             let started = Instant::now();
-            let ensured = self.further.ensure(&self.cluster).await;
+            let ensured = self.additional_topics.ensure(&self.cluster).await;
             self.replace_failing_clients(started, &ensured);
         }
     }
@@ -156,7 +156,7 @@ impl WatcherThread {
         let (started, was_ready) = (Instant::now(), self.is_ready());
         let own = self.cluster.ensure_own_topics().await;
         let all = match own {
-            Ok(()) => self.further.ensure(&self.cluster).await,
+            Ok(()) => self.additional_topics.ensure(&self.cluster).await,
             Err(_) => own.clone(),
         };
         self.replace_failing_clients(started, &all);
@@ -165,7 +165,7 @@ impl WatcherThread {
     }
 
     fn replace_failing_clients<T>(&mut self, started: Instant, result: &Result<T, Error>) {
-        let reached = !result.as_ref().is_err_and(may_pass);
+        let reached = !result.as_ref().is_err_and(is_temporary);
         self.replacement.after_call(reached, started, || self.cluster.replace_clients());
     }
 
@@ -173,8 +173,8 @@ impl WatcherThread {
         match ensured {
             Ok(()) => self.set_status(TopicsStatus::Ready),
             // Ready topics stay ready during an outage: the callers' own requests meet the outage.
-            Err(error) if may_pass(&error) && was_ready => {}
-            Err(error) if may_pass(&error) => {
+            Err(error) if is_temporary(&error) && was_ready => {}
+            Err(error) if is_temporary(&error) => {
                 self.contact.record_outage(&error.to_string());
                 self.set_status(TopicsStatus::Unreached(error));
             }
@@ -233,7 +233,7 @@ impl WatcherThread {
     /// client reports them. From then on the topics are checked until a broker answers, which ends the outage.
     fn record_silence<T>(&self, since: Instant, result: &Result<T, Error>) {
         if let Err(error) = result
-            && may_pass(error)
+            && is_temporary(error)
             && !self.contact.responded_since(since)
         {
             self.contact.record_outage(&error.to_string());

@@ -16,7 +16,7 @@ use crate::consumer::context::{AssignmentChange, MemberContext, apply};
 use crate::consumer::member_request::{MemberReply, MemberRequest};
 use crate::consumer::offset_commits::{AssignedPartition, CommitNumber, OffsetCommits, PendingAcknowledgement};
 use crate::consumer::partition_buffer::PartitionBuffer;
-use crate::error::{map_err, may_pass};
+use crate::error::{is_temporary, map_err};
 use crate::options::Options;
 
 /// Longest wait for a request: a wake-up may be lost.
@@ -174,7 +174,7 @@ impl MemberThread {
     fn record_failure(&mut self, error: &KafkaError) {
         let failure = map_err(error, "consuming");
         // An outage passes by itself; polls return only what an operator must repair, and fatal errors.
-        if !may_pass(&failure) || matches!(error, KafkaError::MessageConsumptionFatal(_)) {
+        if !is_temporary(&failure) || matches!(error, KafkaError::MessageConsumptionFatal(_)) {
             self.failure = Some(failure);
         }
     }

@@ -15,7 +15,7 @@ use crate::producer::sender::OUTAGE_WAIT;
 use crate::producer::transactional_producer::{TransactionalProducer, topic_name};
 use crate::protocol::connection::CallError;
 use crate::protocol::record_batch;
-use crate::protocol::response_code::{is_partition_unavailable, may_pass_soon, produce_error_code};
+use crate::protocol::response_code::{is_partition_unavailable, is_retriable, produce_error_code};
 
 /// All in-sync replicas must have the records.
 const ACKS_ALL: i16 = -1;
@@ -97,7 +97,8 @@ impl TransactionalProducer {
         let mut encoded: Vec<EncodedChunk<'_>> = chunks.iter().map(|chunk| self.encode(chunk, compression)).collect();
         let mut outcomes: Vec<Option<ChunkOutcome>> = chunks.iter().map(|_| None).collect();
         let wait_until = deadline.min(Instant::now() + TRANSITION_MAX);
-        let may_have_new_leader = |outcome: &Option<ChunkOutcome>| outcome.as_ref().is_some_and(ChunkOutcome::may_pass);
+        let may_have_new_leader =
+            |outcome: &Option<ChunkOutcome>| outcome.as_ref().is_some_and(ChunkOutcome::is_retriable);
         loop {
             self.produce_once(&mut encoded, &mut outcomes, deadline);
             let moving = || encoded.iter().zip(&outcomes).filter(|(_, outcome)| may_have_new_leader(outcome));
@@ -228,8 +229,8 @@ impl TransactionalProducer {
 
 impl ChunkOutcome {
     /// Whether the partition may take the chunk in a moment.
-    fn may_pass(&self) -> bool {
-        matches!(self, ChunkOutcome::Refused { code, .. } if may_pass_soon(*code))
+    fn is_retriable(&self) -> bool {
+        matches!(self, ChunkOutcome::Refused { code, .. } if is_retriable(*code))
     }
 }
 

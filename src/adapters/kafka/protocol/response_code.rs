@@ -56,7 +56,7 @@ pub(crate) fn is_partition_unavailable(code: Code) -> bool {
 }
 
 /// Whether the same records may be accepted in a moment, perhaps by another leader.
-pub(crate) fn may_pass_soon(code: Code) -> bool {
+pub(crate) fn is_retriable(code: Code) -> bool {
     is_partition_unavailable(code)
         || matches!(code, Code::UnknownTopicOrPartition | Code::KafkaStorageError | Code::CoordinatorNotAvailable)
 }
@@ -94,6 +94,6 @@ mod tests {
 
         let [without, other, unverified] = codes.map(|code| code.expect("an error"));
         assert_eq!([without, other], [Code::NotEnoughReplicas; 2]);
-        assert!(may_pass_soon(unverified) && !is_partition_unavailable(unverified));
+        assert!(is_retriable(unverified) && !is_partition_unavailable(unverified));
     }
 }

@@ -51,7 +51,7 @@ pub(crate) fn committed_offsets(
 }
 
 /// Commits the end of each partition in which the group has no offset. The group must have no member. A topic that was created a moment ago may
-/// not have its leaders in the client's view yet, so a failure that may pass is repeated.
+/// not have its leaders in the client's view yet, so the attempt is repeated after a temporary failure.
 pub(crate) fn commit_end_offsets(
     options: &Options,
     contact: &Arc<BrokerContact>,

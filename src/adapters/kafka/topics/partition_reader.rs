@@ -13,7 +13,7 @@ use rdkafka::{Message, Offset, TopicPartitionList};
 use crate::connection::broker_contact::{BrokerContact, ContactContext};
 use crate::connection::client_config;
 use crate::connection::topic_metadata::partition_count;
-use crate::error::{map_err, may_pass};
+use crate::error::{is_temporary, map_err};
 use crate::options::Options;
 
 /// Longest wait for one request; a request for many partitions goes to each broker once.
@@ -117,7 +117,7 @@ impl PartitionReader {
         loop {
             match self.offsets_once(client, partitions, which) {
                 Ok(offsets) if offsets.len() == partitions.len() => return Ok(offsets),
-                Err(error) if Instant::now() > deadline || !may_pass(&error) || self.contact.is_unreachable() => {
+                Err(error) if Instant::now() > deadline || !is_temporary(&error) || self.contact.is_unreachable() => {
                     return Err(error);
                 }
                 Ok(_) if Instant::now() > deadline => {
@@ -214,7 +214,7 @@ impl PartitionReader {
                 }
                 Some(Err(error)) => match map_err(&error, action) {
                     // The client retries by itself, until the deadline.
-                    error if may_pass(&error) => {}
+                    error if is_temporary(&error) => {}
                     other => return Err(other),
                 },
                 None => {}
@@ -253,7 +253,7 @@ impl PartitionReader {
     }
 }
 
-/// The port's error. A partition that only the client does not know may be one of a new topic, so the request may pass later.
+/// The port's error. A partition that only the client does not know may be one of a new topic, so a later request may succeed.
 fn map_offset_err(error: &KafkaError, action: &str) -> Error {
     match error.rdkafka_error_code() {
         Some(Code::UnknownPartition) => Error::Unreachable(format!("{action}: {error}")),

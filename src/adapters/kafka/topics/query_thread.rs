@@ -159,10 +159,10 @@ impl QueryRunner {
         Ok(topics.into_iter().map(view).collect())
     }
 
-    /// Whether a topic has the installation's prefix, or is one of its further topics, and is none of Kafka's own.
+    /// Whether a topic has the installation's prefix, or is one of its additional topics, and is none of Kafka's own.
     fn is_own(&self, name: &str) -> bool {
-        let is_further = || self.options.additional_topics.iter().any(|topic| topic == name);
-        (name.starts_with(&self.options.topic_prefix) || is_further()) && !name.starts_with("__")
+        let is_additional = || self.options.additional_topics.iter().any(|topic| topic == name);
+        (name.starts_with(&self.options.topic_prefix) || is_additional()) && !name.starts_with("__")
     }
 
     /// A broker confirms a commit before the control records are in every partition: waits a short time for the transactions that were
