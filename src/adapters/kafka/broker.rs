@@ -32,7 +32,7 @@ impl Broker for Kafka {
 
     async fn publish(&self, session: &ProducerSessionId, batch: Batch) -> Published {
         let (reply, result) = oneshot::channel();
-        self.inner.sessions.enqueue(session, SessionBatch::of_claim(batch, reply));
+        self.inner.sessions.enqueue(session, SessionBatch::from_claim(batch, reply));
         result.await.unwrap_or_else(|_| {
             Published::SessionLost(BrokerFailure::unknown(format!(
                 "the session {session} ended before it sent a result"
@@ -46,8 +46,8 @@ impl Broker for Kafka {
         fenced: Option<&ProducerSessionId>,
     ) -> Result<Option<Token>, Error> {
         self.inner.watcher.ready().await?;
-        let awaited = fenced.and_then(|session| session_id::parse(session).watermarks.of(partition));
-        let awaited = awaited.map_or(AwaitedPartitions::Nothing, AwaitedPartitions::One);
+        let awaited = fenced.and_then(|session| session_id::parse(session).watermarks.for_outbox_partition(partition));
+        let awaited = awaited.map_or(AwaitedPartitions::None, AwaitedPartitions::One);
         let reply = |sender| WatermarkReply::Watermark { outbox_partition: partition.0, sender };
         let query = |sender| TopicQuery::Watermark(WatermarkQuery { awaited, reply: reply(sender) });
         self.inner.watermark_queries.request(query).await
@@ -61,7 +61,7 @@ impl Broker for Kafka {
 
     async fn fence_all(&self) -> Result<BTreeMap<PartitionNo, Token>, Error> {
         self.inner.watcher.ready().await?;
-        let (mut fenced, mut awaited) = (BTreeSet::new(), AwaitedPartitions::Nothing);
+        let (mut fenced, mut awaited) = (BTreeSet::new(), AwaitedPartitions::None);
         loop {
             let InstallationRecords { registrations, watermarks } = self.installation_records(awaited).await?;
             let unfenced: Vec<String> = registrations.into_keys().filter(|id| !fenced.contains(id)).collect();
@@ -70,7 +70,7 @@ impl Broker for Kafka {
                 (true, AwaitedPartitions::All) => return Ok(watermarks),
                 (true, _) => awaited = AwaitedPartitions::All,
                 // An open transaction hides what is registered behind it, until its own id is fenced.
-                (false, _) => awaited = AwaitedPartitions::Nothing,
+                (false, _) => awaited = AwaitedPartitions::None,
             }
             let (inner, ids) = (Arc::clone(&self.inner), unfenced.clone());
             run_blocking("kafka-fence-all", move || inner.sessions.fence_ids(&ids)).await?;
@@ -80,14 +80,13 @@ impl Broker for Kafka {
 
     async fn remove_sessions(&self, members: &[InstanceId], limit: u32) -> Result<u32, Error> {
         self.inner.watcher.ready().await?;
-        let InstallationRecords { registrations, .. } = self.installation_records(AwaitedPartitions::Nothing).await?;
+        let InstallationRecords { registrations, .. } = self.installation_records(AwaitedPartitions::None).await?;
         let members: HashSet<String> =
             members.iter().map(|member| self.inner.options.transactional_id(member, "")).collect();
-        let is_forgotten = |id: &str| id.rfind('-').is_none_or(|end| !members.contains(&id[..=end]));
-        let forgotten: Vec<_> =
-            registrations.into_iter().filter(|(id, _)| is_forgotten(id)).take(limit as usize).collect();
-        let (inner, count) = (Arc::clone(&self.inner), u32::try_from(forgotten.len()).unwrap_or(limit));
-        run_blocking("kafka-forget", move || inner.sessions.unregister_ids(&forgotten)).await?;
+        let is_removed = |id: &str| id.rfind('-').is_none_or(|end| !members.contains(&id[..=end]));
+        let removed: Vec<_> = registrations.into_iter().filter(|(id, _)| is_removed(id)).take(limit as usize).collect();
+        let (inner, count) = (Arc::clone(&self.inner), u32::try_from(removed.len()).unwrap_or(limit));
+        run_blocking("kafka-forget", move || inner.sessions.unregister_ids(&removed)).await?;
         Ok(count)
     }
 
@@ -132,7 +131,7 @@ impl Kafka {
         let session = self.append_session().await?;
         let (reply, result) = oneshot::channel();
         let deadline = Instant::now() + self.inner.options.delivery_timeout;
-        self.inner.sessions.enqueue(&session, SessionBatch::of_append(records, deadline, reply));
+        self.inner.sessions.enqueue(&session, SessionBatch::from_append(records, deadline, reply));
         let ended = |_| Published::Unknown(BrokerFailure::unknown("the session that appends ended"));
         Ok(result.await.unwrap_or_else(ended))
     }
@@ -156,7 +155,7 @@ impl Kafka {
 
 /// The result of an append of `count` records.
 fn append_result(published: Published, count: usize) -> Result<Vec<Position>, Error> {
-    let error_of = |refused: Vec<(RowId, Error)>, cause: Option<BrokerFailure>| {
+    let append_error = |refused: Vec<(RowId, Error)>, cause: Option<BrokerFailure>| {
         let first = refused.into_iter().next().map(|(_, error)| error);
         first
             .or(cause.map(|failure| failure.error))
@@ -164,12 +163,12 @@ fn append_result(published: Published, count: usize) -> Result<Vec<Position>, Er
     };
     match published {
         Published::Committed(rows) => Ok(rows.into_iter().map(|(_, position)| position).collect()),
-        Published::Aborted { refused, cause, .. } => Err(error_of(refused, cause)),
+        Published::Aborted { refused, cause, .. } => Err(append_error(refused, cause)),
         // Of a record that is neither sent nor refused, it may be unknown whether the broker has it.
         Published::Partial { refused, .. } if refused.len() < count => {
             Err(Error::Unknown("only some of the records could be appended".into()))
         }
-        Published::Partial { refused, .. } => Err(error_of(refused, None)),
+        Published::Partial { refused, .. } => Err(append_error(refused, None)),
         Published::Unknown(failure) | Published::SessionLost(failure) => Err(failure.error),
     }
 }

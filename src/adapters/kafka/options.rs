@@ -97,7 +97,7 @@ pub struct Options {
     /// traffic and disk space.
     pub compression: Compression,
     /// Largest value of a record in bytes. The broker's default limit for a message is 1 MiB and 12 bytes, and key, headers and framing
-    /// need room beside the value.
+    /// count as well.
     pub record_bytes_max: usize,
     /// Batches that may wait for one session. An instance has `outbox.publisher.max_in_flight` (64) in flight; a longer
     /// queue means that something else fails.
@@ -175,16 +175,16 @@ impl Options {
 
     /// The full names of the event topic, its retry topics and its dead-letter topic, and of the additional topics.
     pub fn event_topics(&self) -> Vec<String> {
-        self.around_event_topic().chain(self.additional_topics.iter().cloned()).collect()
+        self.event_topic_and_its_retries().chain(self.additional_topics.iter().cloned()).collect()
     }
 
     /// The full names of the topics without which the relay cannot work.
     pub(crate) fn own_topics(&self) -> Vec<String> {
-        self.around_event_topic().chain([self.watermark_topic()]).collect()
+        self.event_topic_and_its_retries().chain([self.watermark_topic()]).collect()
     }
 
     /// The full names of the event topic, its retry topics and its dead-letter topic.
-    fn around_event_topic(&self) -> impl Iterator<Item = String> {
+    fn event_topic_and_its_retries(&self) -> impl Iterator<Item = String> {
         self.event_topic.iter().flat_map(|name| topics::all_topics(&self.topic(name)))
     }
 

@@ -30,10 +30,11 @@ impl AppendResults {
             Published::Unknown(failure) | Published::SessionLost(failure) => (Vec::new(), Vec::new(), Some(failure)),
         };
         let is_final = |(_, error): &(RowId, Error)| matches!(error, Error::Rejected(_));
-        let another = cause.is_none() && (!sent.is_empty() || !refused.is_empty()) && refused.iter().all(is_final);
+        let has_another_round =
+            cause.is_none() && (!sent.is_empty() || !refused.is_empty()) && refused.iter().all(is_final);
         self.set(sent.into_iter().map(|(row, position)| (row, Ok(position))));
         self.set(refused.into_iter().map(|(row, error)| (row, Err(error))));
-        if !another {
+        if !has_another_round {
             // Of a record that a broker neither stored nor refused, it may be unknown whether the broker has it.
             let unknown = || Error::Unknown("only some of the records could be appended".into());
             let error = cause.map_or_else(unknown, |failure| failure.error);
@@ -46,8 +47,8 @@ impl AppendResults {
 
     fn set(&mut self, results: impl Iterator<Item = (RowId, Result<Position, Error>)>) {
         for (row, result) in results {
-            if let Some(place) = usize::try_from(row).ok().and_then(|index| self.results.get_mut(index)) {
-                *place = Some(result);
+            if let Some(slot) = usize::try_from(row).ok().and_then(|index| self.results.get_mut(index)) {
+                *slot = Some(result);
             }
         }
     }
@@ -96,9 +97,9 @@ mod tests {
         assert_eq!(unsent(&at_least_once), [2], "it waited behind the refused one");
         at_least_once.add(Published::Committed(vec![stored(2)]));
 
-        for of_mode in [exactly_once, at_least_once] {
-            assert!(of_mode.unsent().is_empty());
-            assert!(matches!(&*of_mode.into_results(), [Ok(_), Err(Error::Rejected(_)), Ok(_)]));
+        for results in [exactly_once, at_least_once] {
+            assert!(results.unsent().is_empty());
+            assert!(matches!(&*results.into_results(), [Ok(_), Err(Error::Rejected(_)), Ok(_)]));
         }
     }
 

@@ -21,7 +21,7 @@ pub(crate) struct BrokerContact {
     unreachable: AtomicBool,
     last: Mutex<LastContact>,
     /// Notified at the end of each outage.
-    back: Notify,
+    outage_ended: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -33,7 +33,7 @@ struct LastContact {
 }
 
 impl BrokerContact {
-    /// Whether the last news is that all brokers are unreachable.
+    /// Whether the last report of a client is that all brokers are unreachable.
     pub(crate) fn is_unreachable(&self) -> bool {
         self.unreachable.load(Ordering::Relaxed)
     }
@@ -56,13 +56,13 @@ impl BrokerContact {
         *self.last.lock() = LastContact { failed_connection: None, response_at: Some(Instant::now()) };
         if self.unreachable.load(Ordering::Relaxed) && self.unreachable.swap(false, Ordering::Relaxed) {
             tracing::info!(event = "broker_recovered", "the broker answers again");
-            self.back.notify_one();
+            self.outage_ended.notify_one();
         }
     }
 
     /// Waits for the end of an outage; one that ended since the last call counts. For one caller at a time. Cancel-safe.
     pub(crate) async fn recovered(&self) {
-        self.back.notified().await;
+        self.outage_ended.notified().await;
     }
 
     /// Records that no broker is reachable; begins an outage.

@@ -35,11 +35,11 @@ fn base(options: &Options) -> ClientConfig {
         .set("topic.metadata.refresh.interval.ms", "60000")
         // Every broker closes idle connections; that is not worth a log line.
         .set("log.connection.close", "false");
-    secure(&mut config, options);
+    set_security(&mut config, options);
     config
 }
 
-fn secure(config: &mut ClientConfig, options: &Options) {
+fn set_security(config: &mut ClientConfig, options: &Options) {
     let security = &options.security;
     let protocol = match (security.tls, security.sasl.is_some()) {
         (false, false) => "plaintext",
@@ -140,7 +140,7 @@ pub(crate) fn plain_producer(options: &Options) -> ClientConfig {
         .set("compression.type", options.compression.as_str())
         // Long enough that the records of one batch share requests.
         .set("linger.ms", "1")
-        // The adapter checks the value's size first; the extra 64 KiB are room for the key and the headers.
+        // The adapter checks the value's size first; the extra 64 KiB are for the key and the headers.
         .set("message.max.bytes", (options.record_bytes_max + 64 * 1024).to_string())
         .set("queue.buffering.max.messages", "200000")
         .set("queue.buffering.max.kbytes", "131072")

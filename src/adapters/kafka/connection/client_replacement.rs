@@ -1,4 +1,4 @@
-//! When a client is replaced by a new one. A broker that has just started may answer a metadata request with topics and no brokers, and
+//! Decides when a client is replaced by a new one. A broker that has just started may answer a metadata request with topics and no brokers, and
 //! librdkafka then forgets every broker it knew, its bootstrap servers included, for good (librdkafka #5301, all versions since 2.10).
 //! Only a new client recovers, so the adapter replaces each client whose calls keep failing.
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use rdkafka::error::KafkaResult;
 /// 30 s within which events must flow again afterwards.
 const REPLACE_AFTER: Duration = Duration::from_secs(5);
 
-/// Since when the calls of one client have reached no broker.
+/// The time since which the calls of one client have reached no broker.
 #[derive(Debug, Default)]
 pub(crate) struct ClientReplacement {
     failing_since: Option<Instant>,

@@ -1,4 +1,4 @@
-//! What any client can read about a topic: its number of partitions, which of them have a leader, and whether the broker refuses it.
+//! The metadata of a topic that any client can read: its number of partitions, which of them have a leader, and whether the broker refuses it.
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ pub(crate) fn partition_count<C: ClientContext>(
     }
 }
 
-/// Which partitions of a topic have a leader, by partition; or the code with which the broker refuses the topic.
+/// Whether each partition of a topic has a leader; or the code with which the broker refuses the topic.
 ///
 /// # Errors
 /// No broker has answered in time.

@@ -13,7 +13,7 @@ use rdkafka::{ClientContext, TopicPartitionList};
 
 use crate::connection::broker_contact::{self, BrokerContact};
 
-/// A change of the member's partitions. It takes effect when the member answers it by assigning or unassigning them.
+/// A change of the member's partitions. It takes effect when the member assigns or unassigns them.
 pub(crate) enum AssignmentChange {
     /// The group assigns these partitions to the member.
     Assigned(TopicPartitionList),
@@ -32,9 +32,9 @@ pub(crate) struct FetchPosition {
     pub(crate) queued: u64,
 }
 
-/// Statistics in a row without a broker after which the client counts as cut off. One alone may fall between the bootstrap servers and the
+/// Statistics in a row without a broker after which the client has lost its brokers. A single one may fall between the bootstrap servers and the
 /// first metadata.
-const CUT_OFF_AFTER: u32 = 3;
+const WITHOUT_BROKERS_MAX: u32 = 3;
 
 /// The context of one member's consumer.
 pub(crate) struct MemberContext {
@@ -71,17 +71,17 @@ impl MemberContext {
 
     /// Whether the client has lost its brokers for good (see `client_replacement`): it fetches nothing any more, although its coordinator
     /// still receives its heartbeats.
-    pub(crate) fn is_cut_off(&self) -> bool {
-        self.without_brokers.load(Ordering::Relaxed) >= CUT_OFF_AFTER
+    pub(crate) fn has_lost_brokers(&self) -> bool {
+        self.without_brokers.load(Ordering::Relaxed) >= WITHOUT_BROKERS_MAX
     }
 
-    /// Answers later assignment changes at once, because the member is leaving the group.
+    /// Makes each later assignment change take effect at once, because the member is leaving the group.
     pub(crate) fn close(&self) {
         self.is_closing.store(true, Ordering::Relaxed);
     }
 }
 
-/// Answers an assignment change under the group's rebalance protocol.
+/// Applies an assignment change by the group's rebalance protocol: incremental for cooperative, complete for eager.
 pub(crate) fn apply(consumer: &BaseConsumer<MemberContext>, change: &AssignmentChange) -> KafkaResult<()> {
     let is_cooperative = matches!(consumer.rebalance_protocol(), RebalanceProtocol::Cooperative);
     match (change, is_cooperative) {
@@ -124,7 +124,7 @@ impl ClientContext for MemberContext {
 }
 
 impl ConsumerContext for MemberContext {
-    /// Queues the change for the member's thread, which answers it later: until then in-flight messages of a revoked partition can still be
+    /// Queues the change for the member's thread, which applies it later: until then in-flight messages of a revoked partition can still be
     /// acknowledged.
     fn rebalance(&self, consumer: &BaseConsumer<Self>, event: RDKafkaRespErr, list: &mut TopicPartitionList) {
         let change = match event {
@@ -150,16 +150,18 @@ mod tests {
     }
 
     #[test]
-    fn client_that_knows_only_its_coordinator_for_long_is_cut_off() {
+    fn client_that_knows_only_its_coordinator_for_long_has_lost_its_brokers() {
         let context = MemberContext::new(Arc::default());
-        let is_cut_off_after = |sources: &[&str]| {
+        let has_lost_brokers_after = |sources: &[&str]| {
             context.stats(statistics(sources));
-            context.is_cut_off()
+            context.has_lost_brokers()
         };
 
-        assert!([["internal", "configured"], ["internal", "learned"]].iter().all(|known| !is_cut_off_after(known)));
-        let results = [(); CUT_OFF_AFTER as usize].map(|()| is_cut_off_after(&["internal", "logical"]));
+        assert!(
+            [["internal", "configured"], ["internal", "learned"]].iter().all(|known| !has_lost_brokers_after(known))
+        );
+        let results = [(); WITHOUT_BROKERS_MAX as usize].map(|()| has_lost_brokers_after(&["internal", "logical"]));
         assert_eq!(results, [false, false, true]);
-        assert!(!is_cut_off_after(&["internal", "logical", "learned"]), "it found its brokers again");
+        assert!(!has_lost_brokers_after(&["internal", "logical", "learned"]), "it found its brokers again");
     }
 }

@@ -47,8 +47,8 @@ pub(crate) struct MemberThread {
     revoking: Option<(Instant, TopicPartitionList)>,
     /// The error that the next poll without messages returns.
     failure: Option<Error>,
-    /// Which partition a poll serves first. It rotates, so that a busy partition does not starve the others.
-    next_first: usize,
+    /// Index of the partition that a poll serves first. It rotates, so that a busy partition does not starve the others.
+    next_start_index: usize,
     has_left: bool,
 }
 
@@ -68,7 +68,7 @@ impl MemberThread {
             commits,
             revoking: None,
             failure: None,
-            next_first: 0,
+            next_start_index: 0,
             has_left: false,
         }
     }
@@ -165,7 +165,7 @@ impl MemberThread {
     /// A client that has lost its brokers never finds them again (see `client_replacement`): the next poll fails, and the caller joins with
     /// a new client.
     fn check_client(&mut self) {
-        if self.consumer.context().is_cut_off() {
+        if self.consumer.context().has_lost_brokers() {
             let reason = "the client of this group member has lost its brokers for good; join again";
             self.failure = Some(Error::Unreachable(reason.into()));
         }
@@ -190,7 +190,7 @@ impl MemberThread {
                 }
                 AssignmentChange::Revoked(list) => {
                     for partition in self.partitions(list) {
-                        self.buffers.entry(partition).and_modify(|buffer| buffer.is_leaving = true);
+                        self.buffers.entry(partition).and_modify(|buffer| buffer.is_being_revoked = true);
                     }
                     let timeout =
                         if self.consumer.assignment_lost() { Duration::ZERO } else { self.options.handover_timeout };
@@ -278,11 +278,11 @@ impl MemberThread {
     /// Answers the waiting poll when messages are ready, the member has failed, or the poll's time is over.
     fn deliver(&mut self) {
         let Some(poll) = &self.poll else { return };
-        let is_open = |(partition, buffer): &(&AssignedPartition, &mut PartitionBuffer)| {
+        let is_deliverable = |(partition, buffer): &(&AssignedPartition, &mut PartitionBuffer)| {
             buffer.ready() > 0 && !poll.paused.contains(*partition)
         };
         let mut ready: Vec<&mut PartitionBuffer> =
-            self.buffers.iter_mut().filter(is_open).map(|(_, buffer)| buffer).collect();
+            self.buffers.iter_mut().filter(is_deliverable).map(|(_, buffer)| buffer).collect();
         if ready.is_empty() && self.failure.is_none() && Instant::now() < poll.deadline {
             return;
         }
@@ -294,9 +294,9 @@ impl MemberThread {
             drop(reply.send(self.failure.take().map_or(Ok(Vec::new()), Err)));
             return;
         }
-        let first = self.next_first % ready.len();
+        let first = self.next_start_index % ready.len();
         ready.rotate_left(first);
-        self.next_first = self.next_first.wrapping_add(1);
+        self.next_start_index = self.next_start_index.wrapping_add(1);
         let mut messages = Vec::new();
         for buffer in ready {
             messages.append(&mut buffer.take(limit - messages.len()));
@@ -333,12 +333,12 @@ impl MemberThread {
         let lag = |((topic, partition), buffer): (&AssignedPartition, &PartitionBuffer)| {
             let position = self.consumer.context().fetch_position(topic, *partition).unwrap_or_default();
             let fetched = buffer.fetched().unwrap_or(position.next);
-            // The client's queue is counted exactly. What it has not fetched is estimated by the difference of offsets, control records
+            // The client's queue is counted exactly. The number of unfetched messages is estimated by the difference of offsets, control records
             // included.
             let queued = position.queued.min(position.next.saturating_sub(fetched));
             let unfetched = position.stable.saturating_sub(position.next.max(fetched));
             let messages = buffer.unacknowledged() as u64 + queued + unfetched;
-            let age = buffer.oldest().map(|at| now.since(at)).unwrap_or_default();
+            let age = buffer.oldest().map(|timestamp| now.since(timestamp)).unwrap_or_default();
             Lag { topic: topic.to_string(), partition: *partition, messages, age }
         };
         self.buffers.iter().map(lag).collect()

@@ -67,10 +67,10 @@ impl OffsetCommits {
             }
         };
         std::thread::Builder::new().name("kafka-commits".into()).spawn(run)?;
-        Ok(Self::sending_to(thread))
+        Ok(Self::with_thread(thread))
     }
 
-    fn sending_to(thread: Sender<(CommitNumber, TopicPartitionList)>) -> Self {
+    fn with_thread(thread: Sender<(CommitNumber, TopicPartitionList)>) -> Self {
         Self { waiting: Vec::new(), in_flight: None, next: 0, thread }
     }
 
@@ -80,13 +80,13 @@ impl OffsetCommits {
         self.start_next();
     }
 
-    /// Commits this next offset of a partition whose log went back. The acknowledgements until now are of messages that it has lost.
+    /// Commits this next offset of a partition whose log was truncated. The acknowledgements until now are of messages that it has lost.
     pub(crate) fn restart(&mut self, partition: AssignedPartition, next: u64) {
         let in_flight = self.in_flight.iter_mut().flat_map(|commit| &mut commit.batch);
         for acknowledgement in self.waiting.iter_mut().chain(in_flight) {
             acknowledgement.offsets.remove(&partition);
         }
-        // Without a receiver: if this commit fails, the next acknowledgement of the partition takes its place.
+        // Without a receiver: if this commit fails, the next acknowledgement of the partition replaces it.
         let (reply, _) = oneshot::channel();
         let offsets = BTreeMap::from([(partition, next)]);
         self.add(PendingAcknowledgement { offsets, outcome: AckOutcome::Complete, reply });
@@ -125,7 +125,7 @@ impl OffsetCommits {
     /// Repeats a commit that a rebalance has refused, if it is due, without the partitions that the member has lost: the coordinator would accept
     /// their offsets, because it checks the member's generation and not its partitions. `is_held` takes a partition and its next offset.
     pub(crate) fn repeat(&mut self, now: Instant, is_held: impl Fn(&AssignedPartition, u64) -> bool) {
-        let is_due = |commit: &mut CommitInFlight| commit.repeat_at.is_some_and(|at| at <= now);
+        let is_due = |commit: &mut CommitInFlight| commit.repeat_at.is_some_and(|repeat_at| repeat_at <= now);
         let Some(CommitInFlight { deadline, mut batch, .. }) = self.in_flight.take_if(is_due) else { return };
         for acknowledgement in &mut batch {
             let offsets = acknowledgement.offsets.len();
@@ -217,7 +217,7 @@ mod tests {
     #[test]
     fn late_result_of_a_commit_that_was_given_up_does_not_acknowledge_the_next_one() {
         let (thread, sent) = channel();
-        let mut commits = OffsetCommits::sending_to(thread);
+        let mut commits = OffsetCommits::with_thread(thread);
         let ((first, mut of_first), (second, mut of_second)) = (acknowledgement(1), acknowledgement(2));
         commits.add(first);
         commits.add(second);
@@ -236,7 +236,7 @@ mod tests {
     #[test]
     fn commit_that_a_rebalance_refuses_is_repeated_without_lost_partitions() {
         let (thread, sent) = channel();
-        let mut commits = OffsetCommits::sending_to(thread);
+        let mut commits = OffsetCommits::with_thread(thread);
         let ((kept, mut of_kept), (mut lost, mut of_lost)) = (acknowledgement(7), acknowledgement(5));
         lost.offsets.insert((Arc::from("t"), 1), 9);
         let (refused, is_held) = (KafkaError::ConsumerCommit(Code::IllegalGeneration), |_: &_, next| next != 9);
@@ -264,7 +264,7 @@ mod tests {
     #[test]
     fn lower_offset_is_committed_after_the_log_was_truncated() {
         let (thread, sent) = channel();
-        let mut commits = OffsetCommits::sending_to(thread);
+        let mut commits = OffsetCommits::with_thread(thread);
         let ((first, mut of_first), (second, mut of_second)) = (acknowledgement(1_000), acknowledgement(1_001));
         commits.add(first);
         commits.add(second);

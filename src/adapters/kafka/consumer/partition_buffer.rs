@@ -21,28 +21,28 @@ pub(crate) struct PartitionBuffer {
     /// The last message that was acknowledged.
     last_acknowledged: Option<ConsumerRecord>,
     /// The group is revoking the partition: no more messages are delivered.
-    pub(crate) is_leaving: bool,
+    pub(crate) is_being_revoked: bool,
     /// The consumer is paused for this partition, because the buffer is full.
     pub(crate) is_paused: bool,
 }
 
 impl PartitionBuffer {
-    /// Whether this message shows that the partition's log went back: its offset was fetched before with a different message. The client fetches each
+    /// Whether this message shows that the partition's log was truncated: its offset was fetched before with a different message. The client fetches each
     /// offset of an assignment once, unless its fetch position is no longer in the log. Exception: a rebalance may return the last message a second
     /// time.
     pub(crate) fn log_was_truncated(&self, message: &ConsumerRecord) -> bool {
         let offset = message.position.offset;
         let known = || {
             let held = self.messages.binary_search_by_key(&offset, |held| held.position.offset);
-            held.ok().map(|at| &self.messages[at]).or(self.last_acknowledged.as_ref())
+            held.ok().map(|index| &self.messages[index]).or(self.last_acknowledged.as_ref())
         };
         self.fetched.is_some_and(|next| offset < next) && known() != Some(message)
     }
 
-    /// Begins again at this offset of a log that went back. What was fetched before is no longer in the log.
+    /// Begins again at this offset of a truncated log. The messages that were fetched before are no longer in the log.
     pub(crate) fn restart(&mut self, offset: u64) {
-        let Self { is_leaving, is_paused, .. } = *self;
-        *self = Self { acknowledged: offset, is_leaving, is_paused, ..Self::default() };
+        let Self { is_being_revoked, is_paused, .. } = *self;
+        *self = Self { acknowledged: offset, is_being_revoked, is_paused, ..Self::default() };
     }
 
     /// Adds a fetched message. Ignores one that was added or acknowledged before.
@@ -58,7 +58,7 @@ impl PartitionBuffer {
 
     /// How many messages can be delivered now.
     pub(crate) fn ready(&self) -> usize {
-        if self.is_leaving { 0 } else { self.messages.len() - self.in_flight }
+        if self.is_being_revoked { 0 } else { self.messages.len() - self.in_flight }
     }
 
     /// Bytes of the values of the messages that are not in flight.
@@ -126,7 +126,7 @@ impl PartitionBuffer {
         self.fetched
     }
 
-    /// The first `count` messages are in flight from now on.
+    /// Sets the number of messages in flight to `count`, from the first on.
     fn set_in_flight(&mut self, count: usize) {
         let bytes = |range: std::ops::Range<usize>| -> usize {
             self.messages.range(range).map(|message| message.record.value.len()).sum()
@@ -258,9 +258,9 @@ mod tests {
     }
 
     #[test]
-    fn leaving_partition_delivers_nothing() {
+    fn partition_that_is_being_revoked_delivers_nothing() {
         let mut buffer = buffer(&[1]);
-        buffer.is_leaving = true;
+        buffer.is_being_revoked = true;
 
         assert_eq!((buffer.ready(), buffer.take(1).len()), (0, 0));
     }

@@ -111,7 +111,7 @@ mod tests {
         let records = vec![(first, factory.record("a", "1")), (first + 1, factory.record("b", "2"))];
         let partition = PartitionNo(partition);
         let batch = Batch { partition, token: 1, records, time_left: Duration::from_secs(60), expected_batches: 0 };
-        SessionBatch::of_claim(batch, oneshot::channel().0)
+        SessionBatch::from_claim(batch, oneshot::channel().0)
     }
 
     const INVALID: Option<DeliveryOutcome> = Some(Err(Code::InvalidTimestamp));

@@ -182,7 +182,7 @@ impl SessionRegistry {
             return Ok(());
         }
         last_failure.since(requested)?;
-        if watermarks == WatermarkPartition::Nowhere {
+        if watermarks == WatermarkPartition::None {
             // The slot may have a live session by now: without transactions, only this process can end one, and must not end a successor.
             self.end_sessions(|id, _| id == session, "it was fenced");
             return Ok(());

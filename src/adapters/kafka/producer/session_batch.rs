@@ -31,13 +31,13 @@ pub(crate) struct SessionBatch {
 
 impl SessionBatch {
     /// A claimed batch. Its remaining lease time counts from now.
-    pub(crate) fn of_claim(batch: Batch, reply: oneshot::Sender<Published>) -> Self {
+    pub(crate) fn from_claim(batch: Batch, reply: oneshot::Sender<Published>) -> Self {
         let Batch { partition, token, records, time_left, expected_batches } = batch;
         Self { expected_batches, ..Self::new(records, Some((partition, token)), Instant::now() + time_left, reply) }
     }
 
     /// Records without a watermark.
-    pub(crate) fn of_append(
+    pub(crate) fn from_append(
         records: Vec<(RowId, Record)>,
         deadline: Instant,
         reply: oneshot::Sender<Published>,

@@ -21,7 +21,7 @@ pub(crate) struct SessionIdParts<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WatermarkPartition {
     /// The session has no transactions and writes none.
-    Nowhere,
+    None,
     /// All of them are in this partition.
     Partition(u32),
     /// The watermark of outbox partition p is in partition p: the layout of versions that recorded no partition in the id.
@@ -30,9 +30,9 @@ pub(crate) enum WatermarkPartition {
 
 impl WatermarkPartition {
     /// The partition of the watermark topic with the watermark of this outbox partition.
-    pub(crate) fn of(self, partition: PartitionNo) -> Option<u32> {
+    pub(crate) fn for_outbox_partition(self, partition: PartitionNo) -> Option<u32> {
         match self {
-            WatermarkPartition::Nowhere => None,
+            WatermarkPartition::None => None,
             WatermarkPartition::Partition(own) => Some(own),
             WatermarkPartition::OutboxPartition => Some(partition.0),
         }
@@ -57,7 +57,7 @@ pub(crate) fn parse(session: &ProducerSessionId) -> SessionIdParts<'_> {
     let (transactional_id, suffix) = id.split_at(id.rfind([EXACTLY_ONCE, AT_LEAST_ONCE]).unwrap_or(id.len()));
     let partition = suffix.rsplit_once(WATERMARK_PARTITION).and_then(|(_, partition)| partition.parse().ok());
     let watermarks = match partition {
-        _ if suffix.starts_with(AT_LEAST_ONCE) => WatermarkPartition::Nowhere,
+        _ if suffix.starts_with(AT_LEAST_ONCE) => WatermarkPartition::None,
         Some(partition) => WatermarkPartition::Partition(partition),
         None => WatermarkPartition::OutboxPartition,
     };
@@ -85,16 +85,16 @@ mod tests {
 
         assert_ne!(one, other);
         assert_eq!(parsed(&one.0), ("a#b@c~d".to_owned(), WatermarkPartition::Partition(7)));
-        assert_eq!(parsed(&new("a#b@c~d", None).0), ("a#b@c~d".to_owned(), WatermarkPartition::Nowhere));
+        assert_eq!(parsed(&new("a#b@c~d", None).0), ("a#b@c~d".to_owned(), WatermarkPartition::None));
     }
 
     #[test]
     fn ids_of_earlier_versions_have_their_watermarks_in_the_outbox_partition() {
         for id in ["t-1#0123456789abcdef", "t-1"] {
             let (transactional_id, watermarks) = parsed(id);
-            assert_eq!((&*transactional_id, watermarks.of(PartitionNo(5))), ("t-1", Some(5)), "{id}");
+            assert_eq!((&*transactional_id, watermarks.for_outbox_partition(PartitionNo(5))), ("t-1", Some(5)), "{id}");
         }
         assert_eq!(parsed("host@8080-1#0123456789abcdef").1, WatermarkPartition::OutboxPartition);
-        assert_eq!(parsed("t-1~0123456789abcdef").1.of(PartitionNo(5)), None);
+        assert_eq!(parsed("t-1~0123456789abcdef").1.for_outbox_partition(PartitionNo(5)), None);
     }
 }

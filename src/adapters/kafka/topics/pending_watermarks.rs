@@ -22,7 +22,7 @@ pub(crate) struct WatermarkQuery {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AwaitedPartitions {
     /// The answer waits for no transaction.
-    Nothing,
+    None,
     /// That of one producer session.
     One(u32),
     /// The watermarks of all producer sessions.
@@ -56,7 +56,7 @@ impl PendingQuery {
     /// The partitions of the watermark topic that it waits for. A topic of an earlier version may have fewer than a session's id says.
     fn awaited(&self, topic: &str, partitions: u32) -> Vec<(String, u32)> {
         let awaited = match self.query.awaited {
-            AwaitedPartitions::Nothing => 0..0,
+            AwaitedPartitions::None => 0..0,
             AwaitedPartitions::One(partition) if partition < partitions => partition..partition + 1,
             AwaitedPartitions::One(_) => 0..0,
             AwaitedPartitions::All => 0..partitions,

@@ -47,7 +47,7 @@ impl DeadSessions {
     /// transactional id. A session without transactions is not recorded, because no producer initialises an id for it.
     pub(crate) fn insert_ended(&self, session: ProducerSessionId) {
         let SessionIdParts { transactional_id, watermarks } = session_id::parse(&session);
-        if watermarks != WatermarkPartition::Nowhere {
+        if watermarks != WatermarkPartition::None {
             let transactional_id = transactional_id.to_owned();
             self.0.lock().ended.push((transactional_id, session));
         }
