@@ -8,7 +8,7 @@ use crate::producer::delivery_reports::DeliveryOutcome;
 use crate::producer::session_batch::SessionBatch;
 use crate::protocol::response_code::is_partition_unavailable;
 
-/// Why a transaction was aborted. Batches are named by their index.
+/// The causes of the abort of a transaction. Batches are identified by their index.
 #[derive(Debug, Default)]
 pub(crate) struct AbortReport {
     /// Records that the broker refuses permanently, records of topics that it refuses, and records of topic partitions that take none for now
@@ -42,8 +42,8 @@ impl AbortReport {
     }
 }
 
-/// Which records or which failure of the broker the outcomes name. `named` says for each record whether a refusal is about its record, and not
-/// about an unknown one of its request.
+/// Derives the causes of an abort from the outcomes. `named` says for each record whether a refusal is about this record, and not about an unknown
+/// one of its request.
 pub(crate) fn find_causes(
     outcomes: &[Option<DeliveryOutcome>],
     named: &[bool],
@@ -53,25 +53,29 @@ pub(crate) fn find_causes(
     let (mut unavailable, mut first) = (Vec::new(), 0);
     // Where no partition takes records, the failure is the broker's. So it is where the watermarks' partition takes none.
     let mut is_partial = outcomes.iter().any(|outcome| matches!(outcome, Some(Ok(_))));
-    for (at, batch) in batches.iter().enumerate() {
+    for (batch_index, batch) in batches.iter().enumerate() {
         for index in 0..batch.record_count() {
             let Some(Err(code)) = outcomes[first + index] else { continue };
             match (failure_cause(code), batch.records.get(index)) {
                 (FailureCause::Record, Some((row, record))) if named[first + index] => {
-                    abort.refused.push((at, *row, map_code(code, format!("sending key {}: {code}", record.key))));
+                    abort.refused.push((
+                        batch_index,
+                        *row,
+                        map_code(code, format!("sending key {}: {code}", record.key)),
+                    ));
                     if code == Code::MessageSizeTooLarge {
-                        abort.too_large.push((at, *row));
+                        abort.too_large.push((batch_index, *row));
                     }
                 }
                 (FailureCause::Record, Some(_)) => {
-                    if abort.unidentified_refusals.last() != Some(&at) {
-                        abort.unidentified_refusals.push(at);
+                    if abort.unidentified_refusals.last() != Some(&batch_index) {
+                        abort.unidentified_refusals.push(batch_index);
                     }
                 }
                 (FailureCause::OtherRecord, _) => {}
                 (FailureCause::Broker, Some((row, record))) if is_partition_unavailable(code) => {
                     let message = format!("sending to a partition of {}: {code}", record.topic);
-                    unavailable.push((at, *row, map_code(code, message)));
+                    unavailable.push((batch_index, *row, map_code(code, message)));
                 }
                 // A refused watermark record is never invalid itself: the watermark topic has wrong settings.
                 (FailureCause::Record, None) | (FailureCause::Broker, _) => {
@@ -125,7 +129,7 @@ mod tests {
 
         let abort = find_causes(&outcomes, &named, &[batch(1), batch(2)]);
 
-        assert_eq!(abort.refused.iter().map(|(at, row, _)| (*at, *row)).collect::<Vec<_>>(), [(0, 10)]);
+        assert_eq!(abort.refused.iter().map(|(batch, row, _)| (*batch, *row)).collect::<Vec<_>>(), [(0, 10)]);
         assert_eq!(
             (abort.unidentified_refusals, abort.too_large),
             (vec![1], vec![]),

@@ -232,13 +232,13 @@ fn finish(sender: &RecordSender, batches: Vec<SessionBatch>, failed: &BTreeMap<u
             failed.range(indexes.clone()).map(|(index, code)| (index - first, *code)).collect();
         first = indexes.end;
         let result = match send_outcome(&batch, positions.len(), &codes, &sender.own_topics) {
-            SendOutcome::All => Published::Committed(positions),
-            SendOutcome::Some(refused) => Published::Partial { sent: positions, refused },
+            SendOutcome::AllSent => Published::Committed(positions),
+            SendOutcome::PartlySent(refused) => Published::Partial { sent: positions, refused },
             SendOutcome::Unknown => {
                 let error = Error::Unknown("no broker acknowledged the records in time".into());
                 Published::Unknown(BrokerFailure { id, error })
             }
-            SendOutcome::Nothing(error) => {
+            SendOutcome::NotSent(error) => {
                 let cause = Some(BrokerFailure { id, error });
                 Published::Aborted { refused: Vec::new(), cause, reached: false }
             }
@@ -249,10 +249,11 @@ fn finish(sender: &RecordSender, batches: Vec<SessionBatch>, failed: &BTreeMap<u
 
 /// How much of a batch the broker has stored.
 enum SendOutcome {
-    All,
-    Some(Vec<(RowId, Error)>),
+    AllSent,
+    /// With the records that the broker refuses.
+    PartlySent(Vec<(RowId, Error)>),
     Unknown,
-    Nothing(Error),
+    NotSent(Error),
 }
 
 fn send_outcome(batch: &SessionBatch, sent: usize, failed: &[(usize, Code)], own_topics: &[String]) -> SendOutcome {
@@ -266,14 +267,14 @@ fn send_outcome(batch: &SessionBatch, sent: usize, failed: &[(usize, Code)], own
     };
     let refused: Vec<(RowId, Error)> = failed.iter().filter_map(refusal).collect();
     if sent == batch.records.len() {
-        return SendOutcome::All;
+        return SendOutcome::AllSent;
     }
     if sent > 0 || !refused.is_empty() {
-        return SendOutcome::Some(refused);
+        return SendOutcome::PartlySent(refused);
     }
     match failed.first() {
         Some((_, code)) if failed.iter().all(|(_, code)| was_never_sent(*code)) => {
-            SendOutcome::Nothing(map_code(*code, format!("sending: {code}")))
+            SendOutcome::NotSent(map_code(*code, format!("sending: {code}")))
         }
         _ => SendOutcome::Unknown,
     }

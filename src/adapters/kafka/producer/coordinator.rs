@@ -29,41 +29,41 @@ pub(crate) struct RetryLimits {
 }
 
 /// A response of the coordinator.
-pub(crate) struct Answer<R> {
+pub(crate) struct CoordinatorResponse<R> {
     pub(crate) response: R,
-    /// The error that it reports.
+    /// The error code in the response.
     pub(crate) code: Option<Code>,
-    /// An earlier repetition was sent and not answered: it may have had its effect.
+    /// The request was sent before without a response: it may have had its effect then.
     pub(crate) is_repetition: bool,
 }
 
-/// Why there is no response.
+/// The error of a request without a response.
 #[derive(Debug)]
-pub(crate) struct NoAnswer {
+pub(crate) struct CoordinatorCallError {
     pub(crate) error: CallError,
     /// The coordinator still ends the last transaction.
     pub(crate) is_transaction_pending: bool,
 }
 
 impl Coordinator {
-    pub(crate) fn of(transactional_id: &str) -> Self {
+    pub(crate) fn new(transactional_id: &str) -> Self {
         Self { transactional_id: transactional_id.to_owned(), address: None }
     }
 
-    /// Sends a request until the coordinator has handled it. All requests of a transactional id may be repeated.
-    pub(crate) fn ask<C: Call>(
+    /// Sends a request, and repeats it until the coordinator has handled it. All requests of a transactional id may be repeated.
+    pub(crate) fn call<C: Call>(
         &mut self,
         cluster: &mut Cluster,
         request: &C,
-        code_of: impl Fn(&C::Response) -> i16,
+        error_code_of: impl Fn(&C::Response) -> i16,
         limits: RetryLimits,
-    ) -> Result<Answer<C::Response>, NoAnswer> {
+    ) -> Result<CoordinatorResponse<C::Response>, CoordinatorCallError> {
         let (started, mut pause, mut may_have_arrived) = (Instant::now(), PAUSE_MIN, false);
-        // The last repetition may have too little time left for an answer.
+        // The last repetition may have too little time left for a response.
         let mut is_transaction_pending = false;
         loop {
-            let (error, is_unreachable) = match self.ask_once(cluster, request, limits.deadline) {
-                Ok(response) => match error_code(code_of(&response)) {
+            let (error, is_unreachable) = match self.call_once(cluster, request, limits.deadline) {
+                Ok(response) => match error_code(error_code_of(&response)) {
                     Some(Code::ConcurrentTransactions) => {
                         is_transaction_pending = true;
                         (delayed(Code::ConcurrentTransactions), false)
@@ -72,9 +72,11 @@ impl Coordinator {
                         self.address = None;
                         (delayed(code), false)
                     }
-                    code => return Ok(Answer { response, code, is_repetition: may_have_arrived }),
+                    code => return Ok(CoordinatorResponse { response, code, is_repetition: may_have_arrived }),
                 },
-                Err(error @ CallError::Refused(_)) => return Err(NoAnswer { error, is_transaction_pending }),
+                Err(error @ CallError::Refused(_)) => {
+                    return Err(CoordinatorCallError { error, is_transaction_pending });
+                }
                 Err(error) => {
                     self.address = None;
                     may_have_arrived |= matches!(error, CallError::Unanswered(_));
@@ -84,14 +86,14 @@ impl Coordinator {
             };
             let now = Instant::now();
             if now + pause >= limits.deadline || (is_unreachable && started.elapsed() >= limits.unreachable_max) {
-                return Err(NoAnswer { error, is_transaction_pending });
+                return Err(CoordinatorCallError { error, is_transaction_pending });
             }
             std::thread::sleep(pause);
             pause = (pause * 2).min(PAUSE_MAX);
         }
     }
 
-    fn ask_once<C: Call>(
+    fn call_once<C: Call>(
         &mut self,
         cluster: &mut Cluster,
         request: &C,

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use crate::protocol::record_batch::{BATCH_OVERHEAD, RecordParts, size_max};
 
 /// A record and its index among the outcomes of the transaction.
-type SlottedRecord<'a> = (usize, RecordParts<'a>);
+type IndexedRecord<'a> = (usize, RecordParts<'a>);
 
-/// Records of one topic partition that go together.
+/// Records of one topic partition that are sent as one record batch.
 pub(crate) struct Chunk<'a> {
     pub(crate) topic: Arc<str>,
     pub(crate) partition: u32,
@@ -18,33 +18,33 @@ pub(crate) struct Chunk<'a> {
 struct PartitionQueue<'a> {
     topic: Arc<str>,
     partition: u32,
-    records: VecDeque<SlottedRecord<'a>>,
+    records: VecDeque<IndexedRecord<'a>>,
 }
 
-/// What has not been sent, in the order of each partition.
+/// The unsent records of a transaction, in the order of each partition.
 #[derive(Default)]
 pub(crate) struct PartitionQueues<'a> {
     queues: Vec<PartitionQueue<'a>>,
-    places: HashMap<(Arc<str>, u32), usize>,
-    /// The place of the queue with the watermarks, all of which have the same topic partition.
-    watermarks: Option<usize>,
+    queue_indexes: HashMap<(Arc<str>, u32), usize>,
+    /// Index of the queue with the watermarks, all of which have the same topic partition.
+    watermark_queue: Option<usize>,
 }
 
 impl<'a> PartitionQueues<'a> {
-    /// Appends a watermark. Slots ascend.
+    /// Appends a watermark. Indexes ascend.
     pub(crate) fn push_watermark(&mut self, topic: &Arc<str>, partition: u32, index: usize, record: RecordParts<'a>) {
-        self.watermarks = Some(self.push(topic, partition, index, record));
+        self.watermark_queue = Some(self.push(topic, partition, index, record));
     }
 
-    /// Appends a record; returns the place of its queue. Slots ascend.
+    /// Appends a record; returns the index of its queue. Indexes ascend.
     pub(crate) fn push(&mut self, topic: &Arc<str>, partition: u32, index: usize, record: RecordParts<'a>) -> usize {
         let queues = &mut self.queues;
-        let at = *self.places.entry((Arc::clone(topic), partition)).or_insert_with(|| {
+        let queue = *self.queue_indexes.entry((Arc::clone(topic), partition)).or_insert_with(|| {
             queues.push(PartitionQueue { topic: Arc::clone(topic), partition, records: VecDeque::new() });
             queues.len() - 1
         });
-        queues[at].records.push_back((index, record));
-        at
+        queues[queue].records.push_back((index, record));
+        queue
     }
 
     /// Every topic partition that has or had records, topic by topic.
@@ -59,14 +59,14 @@ impl<'a> PartitionQueues<'a> {
     /// with the last records: if a transaction ends between two rounds, no watermark is visible without all records of its batch.
     pub(crate) fn next_round(&mut self, batch_bytes_max: usize) -> Vec<Chunk<'a>> {
         let (mut chunks, mut is_last) = (Vec::new(), true);
-        for (at, queue) in self.queues.iter_mut().enumerate() {
-            if Some(at) != self.watermarks {
+        for (index, queue) in self.queues.iter_mut().enumerate() {
+            if Some(index) != self.watermark_queue {
                 chunks.push(queue.take(batch_bytes_max, usize::MAX));
                 is_last &= queue.records.is_empty();
             }
         }
-        if let Some(at) = self.watermarks.filter(|_| is_last) {
-            chunks.push(self.queues[at].take(batch_bytes_max, usize::MAX));
+        if let Some(index) = self.watermark_queue.filter(|_| is_last) {
+            chunks.push(self.queues[index].take(batch_bytes_max, usize::MAX));
         }
         chunks.retain(|chunk| !chunk.indexes.is_empty());
         chunks
@@ -103,9 +103,9 @@ mod tests {
 
     const VALUE: [u8; 100] = [0; 100];
 
-    fn queues(places: &[(&str, u32)]) -> PartitionQueues<'static> {
+    fn queues(partitions_of_records: &[(&str, u32)]) -> PartitionQueues<'static> {
         let mut queues = PartitionQueues::default();
-        for (index, (topic, partition)) in places.iter().enumerate() {
+        for (index, (topic, partition)) in partitions_of_records.iter().enumerate() {
             let record = RecordParts { key: Some(b"k"), value: Some(&VALUE), headers: None, timestamp: 0 };
             queues.push(&Arc::from(*topic), *partition, index, record);
         }
@@ -157,16 +157,20 @@ mod tests {
         let rounds: Vec<_> =
             std::iter::from_fn(|| Some(indexes(&queues.next_round(1))).filter(|round| !round.is_empty())).collect();
 
-        let of = |topic: &str, partition, index| (topic.to_owned(), partition, vec![index]);
+        let chunk = |topic: &str, partition, index| (topic.to_owned(), partition, vec![index]);
         assert_eq!(
             rounds,
-            [vec![of("b", 0, 0), of("a", 0, 1)], vec![of("a", 0, 2), of("w", 7, 3)], vec![of("w", 7, 4)]]
+            [
+                vec![chunk("b", 0, 0), chunk("a", 0, 1)],
+                vec![chunk("a", 0, 2), chunk("w", 7, 3)],
+                vec![chunk("w", 7, 4)]
+            ]
         );
         assert_eq!(with_watermarks().next_round(1_000_000).len(), 3, "one round, if one request holds everything");
     }
 
     #[test]
-    fn records_go_one_by_one_in_the_order_of_their_slots() {
+    fn records_go_one_by_one_in_the_order_of_their_indexes() {
         let mut queues = queues(&[("b", 1), ("a", 0), ("b", 1)]);
 
         let order: Vec<_> = (0..4).map(|_| indexes(&queues.next_record())).collect();

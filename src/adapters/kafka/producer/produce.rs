@@ -120,14 +120,14 @@ impl TransactionalProducer {
         }
         let missing = || ChunkOutcome::Unanswered("the response does not contain the partition".into());
         let outcomes: Vec<ChunkOutcome> = outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(missing)).collect();
-        self.remember_availability(chunks, &outcomes);
+        self.record_availability(chunks, &outcomes);
         outcomes
     }
 
-    fn remember_availability(&mut self, chunks: &[Chunk<'_>], outcomes: &[ChunkOutcome]) {
-        let is_too_few =
+    fn record_availability(&mut self, chunks: &[Chunk<'_>], outcomes: &[ChunkOutcome]) {
+        let lacks_replicas =
             |outcome: &ChunkOutcome| matches!(outcome, ChunkOutcome::Refused { code: Code::NotEnoughReplicas, .. });
-        let refused = chunks.iter().zip(outcomes).filter(|(_, outcome)| is_too_few(outcome));
+        let refused = chunks.iter().zip(outcomes).filter(|(_, outcome)| lacks_replicas(outcome));
         // How many replicas are in sync now. Where no broker answers, the partition is refused as one without a leader is.
         drop(self.cluster.load(refused.map(|(chunk, _)| &*chunk.topic), Instant::now() + OUTAGE_WAIT));
         let now = Instant::now();
@@ -137,7 +137,7 @@ impl TransactionalProducer {
                 ChunkOutcome::Appended(_) if self.unavailable.is_empty() => {}
                 ChunkOutcome::Appended(_) => self.unavailable.remove(&chunk.topic, chunk.partition, in_sync()),
                 ChunkOutcome::Refused { code, .. } if is_partition_unavailable(*code) => {
-                    let too_few = in_sync().filter(|_| is_too_few(outcome));
+                    let too_few = in_sync().filter(|_| lacks_replicas(outcome));
                     self.unavailable.insert(&chunk.topic, chunk.partition, too_few, now);
                 }
                 _ => {}
@@ -159,24 +159,24 @@ impl TransactionalProducer {
         deadline: Instant,
     ) {
         let mut in_flight = Vec::new();
-        for (address, members) in self.by_leader(chunks, outcomes) {
-            let request = self.request(chunks, &members);
+        for (address, indexes) in self.by_leader(chunks, outcomes) {
+            let request = self.request(chunks, &indexes);
             match self.cluster.send(&address, &request, deadline) {
                 Ok(sent) => {
-                    members.iter().for_each(|at| chunks[*at].was_sent = true);
-                    in_flight.push((address, members, sent));
+                    indexes.iter().for_each(|index| chunks[*index].was_sent = true);
+                    in_flight.push((address, indexes, sent));
                 }
-                Err(error) => fill(outcomes, chunks, &members, &error),
+                Err(error) => set_failed(outcomes, chunks, &indexes, &error),
             }
         }
-        for (address, members, sent) in in_flight {
+        for (address, indexes, sent) in in_flight {
             match self.cluster.receive(&address, sent, deadline) {
                 Ok(response) => {
-                    for at in members {
-                        outcomes[at] = partition_response(&response, &chunks[at]).map(outcome_of);
+                    for index in indexes {
+                        outcomes[index] = partition_response(&response, &chunks[index]).map(chunk_outcome);
                     }
                 }
-                Err(error) => fill(outcomes, chunks, &members, &error),
+                Err(error) => set_failed(outcomes, chunks, &indexes, &error),
             }
         }
         for (chunk, outcome) in chunks.iter().zip(outcomes) {
@@ -193,21 +193,24 @@ impl TransactionalProducer {
         chunks: &[EncodedChunk<'_>],
         outcomes: &mut [Option<ChunkOutcome>],
     ) -> BTreeMap<String, Vec<usize>> {
-        let mut members: BTreeMap<String, Vec<usize>> = BTreeMap::new();
-        for (at, chunk) in chunks.iter().enumerate().filter(|(at, _)| outcomes[*at].is_none()).collect::<Vec<_>>() {
+        let mut indexes: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+        for (index, chunk) in
+            chunks.iter().enumerate().filter(|(index, _)| outcomes[*index].is_none()).collect::<Vec<_>>()
+        {
             match self.cluster.leader(chunk.topic, chunk.partition) {
-                Some(leader) => members.entry(leader.to_owned()).or_default().push(at),
+                Some(leader) => indexes.entry(leader.to_owned()).or_default().push(index),
                 None => {
-                    outcomes[at] = Some(ChunkOutcome::Refused { code: Code::LeaderNotAvailable, invalid: Vec::new() });
+                    outcomes[index] =
+                        Some(ChunkOutcome::Refused { code: Code::LeaderNotAvailable, invalid: Vec::new() });
                 }
             }
         }
-        members
+        indexes
     }
 
-    fn request(&self, chunks: &[EncodedChunk<'_>], members: &[usize]) -> ProduceRequest {
+    fn request(&self, chunks: &[EncodedChunk<'_>], indexes: &[usize]) -> ProduceRequest {
         let mut topics: Vec<TopicProduceData> = Vec::new();
-        for chunk in members.iter().map(|at| &chunks[*at]) {
+        for chunk in indexes.iter().map(|index| &chunks[*index]) {
             let data = PartitionProduceData::default()
                 .with_index(chunk.partition as i32)
                 .with_records(Some(chunk.batch.clone()));
@@ -234,10 +237,15 @@ impl ChunkOutcome {
     }
 }
 
-fn fill(outcomes: &mut [Option<ChunkOutcome>], chunks: &[EncodedChunk<'_>], members: &[usize], error: &CallError) {
-    for at in members {
-        outcomes[*at] = Some(match error {
-            CallError::NotSent(reason) | CallError::Refused(reason) if !chunks[*at].was_sent => {
+fn set_failed(
+    outcomes: &mut [Option<ChunkOutcome>],
+    chunks: &[EncodedChunk<'_>],
+    indexes: &[usize],
+    error: &CallError,
+) {
+    for index in indexes {
+        outcomes[*index] = Some(match error {
+            CallError::NotSent(reason) | CallError::Refused(reason) if !chunks[*index].was_sent => {
                 ChunkOutcome::NotSent(reason.clone())
             }
             CallError::NotSent(reason) | CallError::Refused(reason) | CallError::Unanswered(reason) => {
@@ -255,7 +263,7 @@ fn partition_response<'a>(
     topic.partition_responses.iter().find(|partition| partition.index == chunk.partition as i32)
 }
 
-fn outcome_of(response: &PartitionProduceResponse) -> ChunkOutcome {
+fn chunk_outcome(response: &PartitionProduceResponse) -> ChunkOutcome {
     match produce_error_code(response.error_code, response.error_message.as_deref()) {
         None => ChunkOutcome::Appended(response.base_offset.unsigned_abs()),
         Some(code) => {

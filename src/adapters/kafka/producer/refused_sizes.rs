@@ -33,13 +33,13 @@ impl RefusedSizes {
     }
 
     /// The size that the broker refused, if this record is at least as large.
-    pub(crate) fn refusal_of(&self, record: &Record, now: Instant) -> Option<usize> {
+    pub(crate) fn refused_size(&self, record: &Record, now: Instant) -> Option<usize> {
         self.smallest(&record.topic, now).filter(|refused| self.are_comparable && wire_size(record) >= *refused)
     }
 
     fn smallest(&self, topic: &str, now: Instant) -> Option<usize> {
-        let (size, at) = self.by_topic.get(topic)?;
-        (now.duration_since(*at) < REFUSAL_TTL).then_some(*size)
+        let (size, refused_at) = self.by_topic.get(topic)?;
+        (now.duration_since(*refused_at) < REFUSAL_TTL).then_some(*size)
     }
 }
 
@@ -71,24 +71,24 @@ mod tests {
     #[test]
     fn records_as_large_as_a_refused_one_are_refused_until_the_refusal_expires() {
         let (mut sizes, now) = (RefusedSizes::new(Compression::None), Instant::now());
-        assert_eq!(sizes.refusal_of(&record("a", 5_000), now), None);
+        assert_eq!(sizes.refused_size(&record("a", 5_000), now), None);
 
         sizes.insert(&record("a", 4_000), now);
         sizes.insert(&record("a", 6_000), now);
 
-        assert!(sizes.refusal_of(&record("a", 4_000), now).is_some());
-        assert_eq!(sizes.refusal_of(&record("a", 3_999), now), None);
-        assert_eq!(sizes.refusal_of(&record("b", 9_000), now), None, "another topic has another limit");
-        assert_eq!(sizes.refusal_of(&record("a", 9_000), now + REFUSAL_TTL), None, "the limit may have been raised");
+        assert!(sizes.refused_size(&record("a", 4_000), now).is_some());
+        assert_eq!(sizes.refused_size(&record("a", 3_999), now), None);
+        assert_eq!(sizes.refused_size(&record("b", 9_000), now), None, "another topic has another limit");
+        assert_eq!(sizes.refused_size(&record("a", 9_000), now + REFUSAL_TTL), None, "the limit may have been raised");
         sizes.insert(&record("a", 7_000), now + REFUSAL_TTL);
-        assert_eq!(sizes.refusal_of(&record("a", 6_999), now + REFUSAL_TTL), None);
+        assert_eq!(sizes.refused_size(&record("a", 6_999), now + REFUSAL_TTL), None);
     }
 
     #[test]
     fn compressed_sizes_are_not_compared() {
         let (mut sizes, now) = (RefusedSizes::new(Compression::Lz4), Instant::now());
         sizes.insert(&record("a", 4_000), now);
-        assert_eq!(sizes.refusal_of(&record("a", 9_000), now), None);
+        assert_eq!(sizes.refused_size(&record("a", 9_000), now), None);
     }
 
     #[test]

@@ -198,12 +198,12 @@ impl SessionRegistry {
 
     /// Ends every session of these transactional ids, in this process or another, and makes the broker abort their open transactions. Blocks.
     pub(crate) fn fence_ids(&self, transactional_ids: &[String]) -> Result<(), Error> {
-        in_parallel(transactional_ids, |id| self.fence_id(id))
+        call_in_parallel(transactional_ids, |id| self.fence_id(id))
     }
 
     /// Fences transactional ids and removes their registrations, as [`SessionRegistry::unregister_id`] does. Blocks.
     pub(crate) fn unregister_ids(&self, registrations: &[(String, BTreeSet<u32>)]) -> Result<(), Error> {
-        in_parallel(registrations, |(id, partitions)| self.unregister_id(id, partitions))
+        call_in_parallel(registrations, |(id, partitions)| self.unregister_id(id, partitions))
     }
 
     fn fence_id(&self, transactional_id: &str) -> Result<(), Error> {
@@ -303,11 +303,11 @@ impl SessionRegistry {
     }
 }
 
-/// Runs the work for each item, [`FENCES_AT_A_TIME`] at a time, until one fails.
-fn in_parallel<T: Sync>(items: &[T], work: impl Fn(&T) -> Result<(), Error> + Sync) -> Result<(), Error> {
+/// Makes one call for each item, [`FENCES_AT_A_TIME`] at a time, until one fails.
+fn call_in_parallel<T: Sync>(items: &[T], call: impl Fn(&T) -> Result<(), Error> + Sync) -> Result<(), Error> {
     for items in items.chunks(FENCES_AT_A_TIME) {
         std::thread::scope(|scope| {
-            let threads: Vec<_> = items.iter().map(|item| scope.spawn(|| work(item))).collect();
+            let threads: Vec<_> = items.iter().map(|item| scope.spawn(|| call(item))).collect();
             let results = threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err(client_stopped())));
             results.collect::<Result<(), Error>>()
         })?;

@@ -120,7 +120,7 @@ impl SessionThread {
                     break "the session was ended".into();
                 }
                 Ok(first) => {
-                    let group = self.gather(first, queue);
+                    let group = self.collect_group(first, queue);
                     if let Err(SessionEnded(reason)) = self.publish(group) {
                         break reason;
                     }
@@ -142,7 +142,7 @@ impl SessionThread {
 
     /// Group commit: takes the batches queued during the last transaction, within the limits of one transaction. Waits a moment for those
     /// that are announced and not queued yet.
-    fn gather(&mut self, first: SessionBatch, queue: &Receiver<SessionBatch>) -> Vec<SessionBatch> {
+    fn collect_group(&mut self, first: SessionBatch, queue: &Receiver<SessionBatch>) -> Vec<SessionBatch> {
         let linger_until = Instant::now() + LINGER;
         let (mut records, mut bytes, mut expected_batches) = (first.records.len(), first.bytes, first.expected_batches);
         let mut group = vec![first];
@@ -161,19 +161,20 @@ impl SessionThread {
 
     /// Publishes a group and finishes each of its batches. Batches that did not cause an abort are sent again under their own tokens.
     fn publish(&mut self, group: Vec<SessionBatch>) -> Result<(), SessionEnded> {
-        let mut left = group;
+        let mut remaining = group;
         loop {
-            left = self.admit(left);
+            remaining = self.admit(remaining);
             // A batch that is sent one by one gets a transaction of its own, so that no other batch waits for its result.
-            let alone = left.iter().position(|batch| batch.sends_one_by_one).map(|at| left.swap_remove(at));
+            let alone =
+                remaining.iter().position(|batch| batch.sends_one_by_one).map(|index| remaining.swap_remove(index));
             let (current, waiting) = match alone {
-                Some(alone) => (vec![alone], left),
-                None => (left, Vec::new()),
+                Some(alone) => (vec![alone], remaining),
+                None => (remaining, Vec::new()),
             };
             if current.is_empty() {
                 return Ok(());
             }
-            left = match self.publish_once(current) {
+            remaining = match self.publish_once(current) {
                 Ok(again) => waiting.into_iter().chain(again).collect(),
                 Err(SessionEnded(reason)) => {
                     finish_all(waiting, &Published::SessionLost(BrokerFailure::unknown(&reason)));
@@ -208,12 +209,12 @@ impl SessionThread {
             }
             TransactionEnd::Aborted(report) => Ok(self.handle_abort(batches, report, started)),
             TransactionEnd::AbortPending(report, reason) => {
-                self.remember_sizes(&batches, &report);
+                self.record_refused_sizes(&batches, &report);
                 // Before any batch is finished: a batch that was waiting is resolved at once.
                 self.dead_sessions.insert_fenced(self.id.clone());
                 self.is_ended.store(true, Ordering::Relaxed);
-                let left = finish_aborted(batches, report);
-                finish_all(left, &Published::SessionLost(BrokerFailure::unknown(&reason)));
+                let remaining = finish_aborted(batches, report);
+                finish_all(remaining, &Published::SessionLost(BrokerFailure::unknown(&reason)));
                 Err(SessionEnded(reason))
             }
             TransactionEnd::Unknown(reason) => {
@@ -231,7 +232,7 @@ impl SessionThread {
     fn handle_abort(&mut self, batches: Vec<SessionBatch>, report: AbortReport, started: Instant) -> Vec<SessionBatch> {
         let is_quick =
             report.is_broker_fault() && started.elapsed() < QUICK_FAILURE && self.quick_failures < QUICK_FAILURES_MAX;
-        self.remember_sizes(&batches, &report);
+        self.record_refused_sizes(&batches, &report);
         if is_quick {
             self.quick_failures += 1;
             std::thread::sleep(QUICK_FAILURE_PAUSE);
@@ -257,7 +258,7 @@ impl SessionThread {
     /// Finishes the batches that need no transaction, and returns the others.
     fn admit(&self, batches: Vec<SessionBatch>) -> Vec<SessionBatch> {
         let (now, wall) = (Instant::now(), self.options.clock.wall());
-        let (mut admitted, overdue) = (Vec::with_capacity(batches.len()), overdue(false));
+        let (mut admitted, overdue) = (Vec::with_capacity(batches.len()), lease_expired(false));
         for mut batch in batches {
             batch.limit_timestamps(wall);
             let stale = batch.watermark.and_then(|(partition, token)| {
@@ -283,9 +284,9 @@ impl SessionThread {
         admitted
     }
 
-    fn remember_sizes(&mut self, batches: &[SessionBatch], report: &AbortReport) {
+    fn record_refused_sizes(&mut self, batches: &[SessionBatch], report: &AbortReport) {
         let now = Instant::now();
-        let record = |(at, row): &(usize, RowId)| batches[*at].records.iter().find(|(id, _)| id == row);
+        let record = |(index, row): &(usize, RowId)| batches[*index].records.iter().find(|(id, _)| id == row);
         for (_, record) in report.too_large.iter().filter_map(record) {
             self.refused_sizes.lock().insert(record, now);
         }
@@ -294,7 +295,7 @@ impl SessionThread {
     fn known_oversized(&self, batch: &SessionBatch, now: Instant) -> Vec<(RowId, Error)> {
         let refused_sizes = self.refused_sizes.lock();
         let refusal = |(row, record): &(RowId, Record)| {
-            let refused = refused_sizes.refusal_of(record, now)?;
+            let refused = refused_sizes.refused_size(record, now)?;
             let message = format!(
                 "key {}: the broker has just refused a record of {refused} bytes, and this one is not smaller",
                 record.key
@@ -324,7 +325,7 @@ fn oversized(batch: &SessionBatch, bytes_max: usize) -> Vec<(RowId, Error)> {
 }
 
 /// The result of batches whose lease expired at the same time.
-fn overdue(reached: bool) -> Published {
+fn lease_expired(reached: bool) -> Published {
     let cause = Error::Unreachable("the lease expired before the batch could be committed".into());
     Published::Aborted { refused: Vec::new(), cause: Some(cause.into()), reached }
 }
@@ -336,20 +337,22 @@ fn finish_all(batches: impl IntoIterator<Item = SessionBatch>, result: &Publishe
 
 /// Finishes the batches that an abort concerns; returns the others, which are sent again.
 fn finish_aborted(batches: Vec<SessionBatch>, report: AbortReport) -> Vec<SessionBatch> {
-    let AbortReport { mut refused, unidentified_refusals, overdue: overdue_batches, cause, reached, .. } = report;
-    let (cause, overdue) = (cause.map(BrokerFailure::from), overdue(reached));
+    let AbortReport { mut refused, unidentified_refusals, overdue: expired_batches, cause, reached, .. } = report;
+    let (cause, overdue) = (cause.map(BrokerFailure::from), lease_expired(reached));
     let mut again = Vec::new();
-    for (at, mut batch) in batches.into_iter().enumerate() {
-        let own: Vec<(RowId, Error)> =
-            refused.extract_if(.., |(of, _, _)| *of == at).map(|(_, row, error)| (row, error)).collect();
+    for (index, mut batch) in batches.into_iter().enumerate() {
+        let own: Vec<(RowId, Error)> = refused
+            .extract_if(.., |(batch_index, _, _)| *batch_index == index)
+            .map(|(_, row, error)| (row, error))
+            .collect();
         if !own.is_empty() {
             batch.finish(Published::Aborted { refused: own, cause: None, reached: true });
-        } else if overdue_batches.contains(&at) {
+        } else if expired_batches.contains(&index) {
             batch.finish(overdue.clone());
         } else if let Some(cause) = &cause {
             batch.finish(Published::Aborted { refused: Vec::new(), cause: Some(cause.clone()), reached });
         } else {
-            batch.sends_one_by_one |= unidentified_refusals.contains(&at);
+            batch.sends_one_by_one |= unidentified_refusals.contains(&index);
             again.push(batch);
         }
     }

@@ -21,14 +21,14 @@ use crate::producer::session_batch::SessionBatch;
 use crate::producer::transactional_producer::{StepError, TransactionalProducer};
 use crate::protocol::record_batch::RecordParts;
 
-/// Room in a record batch for the key and the headers of a record with the largest value.
-const BATCH_OVERHEAD: usize = 64 * 1024;
+/// Bytes in a record batch for the key and the headers of a record with the largest value.
+const KEY_AND_HEADERS_BYTES: usize = 64 * 1024;
 /// Shortest time for a commit, also when the lease is about to end: an aborted commit costs a fence.
 const COMMIT_TIME_MIN: Duration = Duration::from_millis(500);
 /// Longest commit, in delivery timeouts. With the defaults it lasts as long as a lease.
 const COMMIT_DELIVERY_TIMEOUTS: u32 = 3;
 
-/// The limits of a transaction, and what its watermarks need.
+/// The limits of a transaction, and the topic partition of its watermarks.
 pub(crate) struct TransactionContext<'a> {
     pub(crate) options: &'a Options,
     /// The full name of the watermark topic.
@@ -39,6 +39,7 @@ pub(crate) struct TransactionContext<'a> {
     pub(crate) is_ended: &'a AtomicBool,
 }
 
+/// The outcome of a transaction. After the last three the session cannot continue.
 #[derive(Debug)]
 pub(crate) enum TransactionEnd {
     /// All records are visible, at these positions by index.
@@ -83,7 +84,7 @@ pub(crate) fn publish(
     let mut abort = find_causes(&sending.outcomes, &sending.named, batches);
     abort.refused.append(&mut sending.refused);
     abort.reached = sending.reached;
-    abort.overdue = (0..).zip(batches).filter(|(_, batch)| batch.is_overdue(now)).map(|(at, _)| at).collect();
+    abort.overdue = (0..).zip(batches).filter(|(_, batch)| batch.is_overdue(now)).map(|(index, _)| index).collect();
     // A request that ended with the lease of one batch is not the broker's failure.
     if let Err(error) = sent
         && abort.is_empty()
@@ -97,7 +98,7 @@ pub(crate) fn publish(
     // costs a fence and a read of the watermark.
     let latest =
         lease.min(now + context.options.delivery_timeout * COMMIT_DELIVERY_TIMEOUTS).max(now + COMMIT_TIME_MIN);
-    match producer.commit(until(latest)) {
+    match producer.commit(retry_until(latest)) {
         Ok(()) => TransactionEnd::Committed(sending.outcomes),
         Err(StepError::Fenced(reason)) => TransactionEnd::SessionLost(reason),
         Err(StepError::Unknown(reason) | StepError::AbortPending(reason)) => TransactionEnd::Unknown(reason),
@@ -123,18 +124,18 @@ pub(crate) fn commit_record(
         headers: None,
         timestamp: options.clock.wall().millis(),
     };
-    producer.abort(until(deadline)).map_err(StepError::into_cause)?;
-    let place = (Arc::clone(topic), partition);
-    if !producer.leaderless_after_wait(std::slice::from_ref(&place), deadline).is_empty() {
+    producer.abort(retry_until(deadline)).map_err(StepError::into_cause)?;
+    let target = (Arc::clone(topic), partition);
+    if !producer.leaderless_after_wait(std::slice::from_ref(&target), deadline).is_empty() {
         return Err(unavailable(topic, partition));
     }
-    let refused = producer.add_partitions(&[place], until(deadline)).map_err(StepError::into_cause)?;
+    let refused = producer.add_partitions(&[target], retry_until(deadline)).map_err(StepError::into_cause)?;
     if let Some((_, error)) = refused.into_iter().next() {
         return Err(error);
     }
     let chunk = Chunk { topic: Arc::clone(topic), partition, indexes: vec![0], records: vec![record] };
     match producer.produce(&[chunk], options.compression, deadline).pop() {
-        Some(ChunkOutcome::Appended(_)) => producer.commit(until(deadline)).map_err(StepError::into_cause),
+        Some(ChunkOutcome::Appended(_)) => producer.commit(retry_until(deadline)).map_err(StepError::into_cause),
         Some(ChunkOutcome::Refused { code, .. }) => Err(map_code(code, format!("{action}: {code}"))),
         Some(ChunkOutcome::NotSent(reason) | ChunkOutcome::Unanswered(reason)) => {
             Err(Error::Unreachable(format!("{action}: {reason}")))
@@ -143,13 +144,13 @@ pub(crate) fn commit_record(
     }
 }
 
-fn until(deadline: Instant) -> RetryLimits {
+fn retry_until(deadline: Instant) -> RetryLimits {
     RetryLimits { deadline, unreachable_max: Duration::MAX }
 }
 
 /// The records of a transaction while they are sent.
 struct SendProgress {
-    /// What the broker answered for each record, by index; none for a record that was not sent or not answered.
+    /// The broker's result for each record, by index; `None` for a record that was not sent or not answered.
     outcomes: Vec<Option<DeliveryOutcome>>,
     /// Whether a refusal names the record: it was alone in its chunk, or the broker said which records of the chunk are invalid.
     named: Vec<bool>,
@@ -198,7 +199,7 @@ impl SendProgress {
             let chunks = if one_by_one {
                 queues.next_record()
             } else {
-                queues.next_round(context.options.record_bytes_max + BATCH_OVERHEAD)
+                queues.next_round(context.options.record_bytes_max + KEY_AND_HEADERS_BYTES)
             };
             if chunks.is_empty() {
                 return Ok(());
@@ -221,9 +222,11 @@ impl SendProgress {
         if let Some((_, error)) = refused.iter().find(|(topic, _)| own.contains(topic)) {
             return Err(StepError::Failed(error.clone()));
         }
-        for (at, batch) in batches.iter().enumerate() {
-            let of_batch =
-                batch.records.iter().filter_map(|(row, record)| Some((at, *row, refused.get(&*record.topic)?.clone())));
+        for (index, batch) in batches.iter().enumerate() {
+            let of_batch = batch
+                .records
+                .iter()
+                .filter_map(|(row, record)| Some((index, *row, refused.get(&*record.topic)?.clone())));
             self.refused.extend(of_batch);
         }
         Ok(())
@@ -246,11 +249,11 @@ impl SendProgress {
         if producer.unavailable.is_empty() || is_refused(context.watermark_topic, context.watermark_partition) {
             return Ok(());
         }
-        for (at, batch) in batches.iter().enumerate() {
+        for (index, batch) in batches.iter().enumerate() {
             for (row, record) in &batch.records {
                 let partition = topic_partition(producer, record)?;
                 if is_refused(&record.topic, partition) {
-                    self.refused.push((at, *row, unavailable(&record.topic, partition)));
+                    self.refused.push((index, *row, unavailable(&record.topic, partition)));
                 }
             }
         }
@@ -345,7 +348,7 @@ fn abort_transaction(producer: &mut TransactionalProducer, timeout: Duration, re
     if !report.reached {
         return TransactionEnd::Aborted(report);
     }
-    match producer.abort(until(Instant::now() + timeout)) {
+    match producer.abort(retry_until(Instant::now() + timeout)) {
         Ok(()) => TransactionEnd::Aborted(report),
         Err(StepError::AbortPending(reason)) => abort_pending(report, reason),
         Err(StepError::Fenced(reason)) => TransactionEnd::SessionLost(reason),

@@ -18,7 +18,7 @@ use rdkafka::error::RDKafkaErrorCode as Code;
 
 use crate::error::{is_topic_failure, map_code};
 use crate::options::Options;
-use crate::producer::coordinator::{Answer, Coordinator, NoAnswer, RetryLimits};
+use crate::producer::coordinator::{Coordinator, CoordinatorCallError, CoordinatorResponse, RetryLimits};
 use crate::producer::unavailable_partitions::UnavailablePartitions;
 use crate::protocol::cluster::{Cluster, call_error};
 use crate::protocol::record_batch::BatchProducer;
@@ -82,7 +82,7 @@ enum EndTxnDecision {
     Abort,
 }
 
-/// What the coordinator may know of the producer's last transaction under the current epoch.
+/// The state that the producer's last transaction under the current epoch may have at the coordinator.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum TransactionState {
     /// It has ended, and no request that ends it can still arrive.
@@ -106,14 +106,14 @@ impl TransactionalProducer {
         let mut producer = Self {
             cluster: Cluster::new(settings),
             unavailable,
-            coordinator: Coordinator::of(transactional_id),
+            coordinator: Coordinator::new(transactional_id),
             transaction_timeout: options.transaction_timeout,
             id,
             epoch,
             sequences: HashMap::new(),
             transaction: TransactionState::Ended,
         };
-        producer.renew(RetryLimits { deadline, unreachable_max: options.connect_timeout })?;
+        producer.init_producer_id(RetryLimits { deadline, unreachable_max: options.connect_timeout })?;
         Ok(producer)
     }
 
@@ -143,16 +143,16 @@ impl TransactionalProducer {
         self.transaction = TransactionState::MayBeOpen;
         let known_by = limits.deadline.min(Instant::now() + NEW_TOPIC_MAX);
         loop {
-            let answer = self.coordinator.ask(&mut self.cluster, &request, first_error, limits);
-            let Answer { response, code, .. } =
-                answer.map_err(|none| StepError::Failed(call_error(&none.error, action)))?;
+            let response = self.coordinator.call(&mut self.cluster, &request, first_error, limits);
+            let CoordinatorResponse { response, code, .. } =
+                response.map_err(|failure| StepError::Failed(call_error(&failure.error, action)))?;
             // The coordinator may learn of a new topic later than its leader.
             if code == Some(Code::UnknownTopicOrPartition) && Instant::now() + NEW_TOPIC_PAUSE < known_by {
                 std::thread::sleep(NEW_TOPIC_PAUSE);
                 continue;
             }
             if !code.is_some_and(is_topic_failure) {
-                self.verdict(code, action)?;
+                self.check_code(code, action)?;
                 self.transaction = TransactionState::Open;
                 return Ok(Vec::new());
             }
@@ -175,9 +175,9 @@ impl TransactionalProducer {
     /// after a repetition leaves it to [`Self::abort`] to raise the epoch before the next transaction.
     pub(crate) fn commit(&mut self, limits: RetryLimits) -> Result<(), StepError> {
         let action = "committing";
-        let answer = self.end(EndTxnDecision::Commit, limits);
-        let Answer { code, is_repetition, .. } =
-            answer.map_err(|none| StepError::Unknown(format!("{action}: {}", none.error)))?;
+        let response = self.end_transaction(EndTxnDecision::Commit, limits);
+        let CoordinatorResponse { code, is_repetition, .. } =
+            response.map_err(|failure| StepError::Unknown(format!("{action}: {}", failure.error)))?;
         match (code, is_repetition) {
             (None, false) => {
                 self.transaction = TransactionState::Ended;
@@ -190,7 +190,7 @@ impl TransactionalProducer {
             }
             // The first request may have committed before the producer was fenced.
             (Some(code), true) => Err(StepError::Unknown(format!("{action}: {code}"))),
-            (code, false) => self.verdict(code, action),
+            (code, false) => self.check_code(code, action),
         }
     }
 
@@ -200,8 +200,9 @@ impl TransactionalProducer {
             return Ok(());
         }
         let action = "aborting";
-        let answer = self.end(EndTxnDecision::Abort, limits);
-        let Answer { code, .. } = answer.map_err(|none| StepError::Unknown(format!("{action}: {}", none.error)))?;
+        let response = self.end_transaction(EndTxnDecision::Abort, limits);
+        let CoordinatorResponse { code, .. } =
+            response.map_err(|failure| StepError::Unknown(format!("{action}: {}", failure.error)))?;
         match (code, self.transaction) {
             (Some(code @ Code::InvalidTransactionalState), TransactionState::Open) => {
                 self.transaction = TransactionState::MayBeOpen;
@@ -209,9 +210,9 @@ impl TransactionalProducer {
             }
             // Without an added partition there is no transaction.
             (Some(Code::InvalidTransactionalState), _) => {}
-            (code, _) => self.verdict(code, action)?,
+            (code, _) => self.check_code(code, action)?,
         }
-        self.renew(limits).map_err(|error| match error {
+        self.init_producer_id(limits).map_err(|error| match error {
             StepError::Failed(error) => StepError::AbortPending(error.to_string()),
             other => other,
         })?;
@@ -219,36 +220,41 @@ impl TransactionalProducer {
         Ok(())
     }
 
-    fn end(&mut self, end: EndTxnDecision, limits: RetryLimits) -> Result<Answer<EndTxnResponse>, NoAnswer> {
+    fn end_transaction(
+        &mut self,
+        decision: EndTxnDecision,
+        limits: RetryLimits,
+    ) -> Result<CoordinatorResponse<EndTxnResponse>, CoordinatorCallError> {
         let request = EndTxnRequest::default()
             .with_transactional_id(self.transactional_id())
             .with_producer_id(ProducerId(self.id))
             .with_producer_epoch(self.epoch)
-            .with_committed(end == EndTxnDecision::Commit);
-        self.coordinator.ask(&mut self.cluster, &request, |response| response.error_code, limits)
+            .with_committed(decision == EndTxnDecision::Commit);
+        self.coordinator.call(&mut self.cluster, &request, |response| response.error_code, limits)
     }
 
-    /// Takes a new epoch, and an id if there is none yet. Waits until the coordinator has ended the last transaction.
-    fn renew(&mut self, limits: RetryLimits) -> Result<(), StepError> {
+    /// Obtains a new epoch (InitProducerId), and a producer id if there is none yet. Waits until the coordinator has ended the last transaction.
+    fn init_producer_id(&mut self, limits: RetryLimits) -> Result<(), StepError> {
         let request = InitProducerIdRequest::default()
             .with_transactional_id(Some(self.transactional_id()))
             .with_transaction_timeout_ms(i32::try_from(self.transaction_timeout.as_millis()).unwrap_or(i32::MAX))
             .with_producer_id(ProducerId(self.id))
             .with_producer_epoch(self.epoch);
         let action = format!("initialising the transactional id {}", self.coordinator.transactional_id);
-        let answer = self.coordinator.ask(&mut self.cluster, &request, |response| response.error_code, limits);
-        let Answer { response, code, .. } = answer.map_err(|none| match none.is_transaction_pending {
-            true => StepError::AbortPending(format!("{action}: {}", none.error)),
-            false => StepError::Failed(call_error(&none.error, &action)),
-        })?;
-        self.verdict(code, &action)?;
+        let response = self.coordinator.call(&mut self.cluster, &request, |response| response.error_code, limits);
+        let CoordinatorResponse { response, code, .. } =
+            response.map_err(|failure| match failure.is_transaction_pending {
+                true => StepError::AbortPending(format!("{action}: {}", failure.error)),
+                false => StepError::Failed(call_error(&failure.error, &action)),
+            })?;
+        self.check_code(code, &action)?;
         (self.id, self.epoch) = (response.producer_id.0, response.producer_epoch);
         self.sequences.clear();
         Ok(())
     }
 
-    /// What an error code of the coordinator means for the producer.
-    fn verdict(&self, code: Option<Code>, action: &str) -> Result<(), StepError> {
+    /// Maps an error code of the coordinator to the error of the step.
+    fn check_code(&self, code: Option<Code>, action: &str) -> Result<(), StepError> {
         match code {
             None => Ok(()),
             Some(code) if is_fenced(code) => Err(StepError::Fenced(format!("{action}: {code}"))),

@@ -49,23 +49,23 @@ struct InsufficientReplicas {
 /// How long records are refused without being sent, since the attempt that failed.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct RefusalPeriod {
-    at: Instant,
+    began_at: Instant,
     ttl: Duration,
 }
 
 impl RefusalPeriod {
     fn contains(self, now: Instant) -> bool {
-        now.saturating_duration_since(self.at) < self.ttl
+        now.saturating_duration_since(self.began_at) < self.ttl
     }
 
     /// Whether a failure at this moment belongs to the attempt that began the period.
     fn is_same_attempt(self, now: Instant) -> bool {
-        now.saturating_duration_since(self.at) < FAILURE_TTL
+        now.saturating_duration_since(self.began_at) < FAILURE_TTL
     }
 
     /// The period after a failure at this moment: a longer one, unless the failure belongs to the same attempt.
     fn after_failure(self, now: Instant) -> Self {
-        if self.is_same_attempt(now) { self } else { Self { at: now, ttl: next_ttl(self.ttl) } }
+        if self.is_same_attempt(now) { self } else { Self { began_at: now, ttl: next_ttl(self.ttl) } }
     }
 }
 
@@ -78,11 +78,11 @@ impl UnavailablePartitions {
         // The metadata shows all replicas in sync: usually the last one joined just after the record was refused. If it happens again, all replicas
         // are too few.
         let refusal = before.filter(|_| too_few == Some(ALL_IN_SYNC)).map(|before| before.after_failure(now));
-        let refusal = refusal.unwrap_or(RefusalPeriod { at: now, ttl: FAILURE_TTL });
+        let refusal = refusal.unwrap_or(RefusalPeriod { began_at: now, ttl: FAILURE_TTL });
         known.partitions.insert(key, PartitionFailure { refusal, too_few });
         if let Some(in_sync) = too_few.filter(|in_sync| *in_sync < ALL_IN_SYNC) {
             let failed =
-                InsufficientReplicas { partition, in_sync, refusal: RefusalPeriod { at: now, ttl: TOO_FEW_TTL } };
+                InsufficientReplicas { partition, in_sync, refusal: RefusalPeriod { began_at: now, ttl: TOO_FEW_TTL } };
             let is_repeated = before.is_some_and(|before| !before.is_same_attempt(now));
             let count = known.insufficient_replicas.entry(Arc::clone(topic)).or_insert(failed);
             *count = count.after(failed, is_repeated);
@@ -93,8 +93,8 @@ impl UnavailablePartitions {
     pub(crate) fn remove(&self, topic: &Arc<str>, partition: u32, in_sync: Option<usize>) {
         let known = &mut *self.0.lock();
         known.partitions.remove(&(Arc::clone(topic), partition));
-        let is_enough = |of: &InsufficientReplicas| {
-            of.partition == partition || in_sync.is_some_and(|in_sync| in_sync <= of.in_sync)
+        let is_enough = |count: &InsufficientReplicas| {
+            count.partition == partition || in_sync.is_some_and(|in_sync| in_sync <= count.in_sync)
         };
         if known.insufficient_replicas.get(topic).is_some_and(is_enough) {
             known.insufficient_replicas.remove(topic);
@@ -116,11 +116,12 @@ impl UnavailablePartitions {
     /// Whether the records of a partition with this many replicas in sync are refused without being sent.
     pub(crate) fn is_refused(&self, topic: &Arc<str>, partition: u32, in_sync: Option<usize>, now: Instant) -> bool {
         let known = self.0.lock();
-        let is_too_few = |of: &InsufficientReplicas| {
-            of.refusal.contains(now) && in_sync.is_some_and(|in_sync| in_sync <= of.in_sync)
+        let is_too_few = |count: &InsufficientReplicas| {
+            count.refusal.contains(now) && in_sync.is_some_and(|in_sync| in_sync <= count.in_sync)
         };
-        let has_more = |than: Option<usize>| in_sync.zip(than).is_some_and(|(in_sync, than)| in_sync > than);
-        let has_failed = |last: &PartitionFailure| last.refusal.contains(now) && !has_more(last.too_few);
+        let has_more_in_sync =
+            |count: Option<usize>| in_sync.zip(count).is_some_and(|(in_sync, count)| in_sync > count);
+        let has_failed = |last: &PartitionFailure| last.refusal.contains(now) && !has_more_in_sync(last.too_few);
         known.insufficient_replicas.get(topic).is_some_and(is_too_few)
             || known.partitions.get(&(Arc::clone(topic), partition)).is_some_and(has_failed)
     }
@@ -138,7 +139,7 @@ impl UnavailablePartitions {
     /// The topics of all partitions that have taken no records since they failed, and when each failed.
     pub(crate) fn failures(&self) -> Vec<(Arc<str>, Instant)> {
         let known = self.0.lock();
-        known.partitions.iter().map(|((topic, _), failure)| (Arc::clone(topic), failure.refusal.at)).collect()
+        known.partitions.iter().map(|((topic, _), failure)| (Arc::clone(topic), failure.refusal.began_at)).collect()
     }
 }
 
@@ -148,10 +149,10 @@ impl InsufficientReplicas {
     /// the metadata is ahead of the partition's leader, and the count that it shows may be enough.
     fn after(self, failed: Self, is_repeated: bool) -> Self {
         let is_higher = failed.in_sync > self.in_sync;
-        if is_higher && (!is_repeated || self.refusal.is_same_attempt(failed.refusal.at)) {
+        if is_higher && (!is_repeated || self.refusal.is_same_attempt(failed.refusal.began_at)) {
             return self;
         }
-        let refusal = self.refusal.after_failure(failed.refusal.at);
+        let refusal = self.refusal.after_failure(failed.refusal.began_at);
         Self { refusal: if is_higher { RefusalPeriod { ttl: self.refusal.ttl, ..refusal } } else { refusal }, ..failed }
     }
 }
@@ -206,7 +207,9 @@ mod tests {
     fn check(name: &str, failures: &[(u64, u32, usize)], expected: &[(u64, u32, usize, bool)]) {
         let (failed, topic, start) = (UnavailablePartitions::default(), Arc::from("order.events"), Instant::now());
         let at = |second| start + Duration::from_secs(second);
-        failures.iter().for_each(|(second, of, in_sync)| failed.insert(&topic, *of, Some(*in_sync), at(*second)));
+        failures
+            .iter()
+            .for_each(|(second, partition, in_sync)| failed.insert(&topic, *partition, Some(*in_sync), at(*second)));
         for (second, partition, in_sync, is_refused) in expected.iter().copied() {
             let result = failed.is_refused(&topic, partition, Some(in_sync), at(second));
             assert_eq!(result, is_refused, "{name}: partition {partition} with {in_sync} in sync, second {second}");

@@ -1,4 +1,4 @@
-//! In which order a producer sends a request that any broker can answer, and how long it waits for each broker.
+//! The order in which a producer sends a request that any broker can answer, and how long it waits for each broker.
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 

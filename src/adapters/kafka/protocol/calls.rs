@@ -11,7 +11,7 @@ use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion};
 pub(crate) trait Call: Encodable + HeaderVersion {
     /// The message by which the broker answers it.
     type Response: Decodable + HeaderVersion;
-    /// Which request it is.
+    /// The key that identifies the request in its header.
     const KEY: ApiKey;
     /// The oldest version that contains what the producer needs.
     const VERSION_MIN: i16;

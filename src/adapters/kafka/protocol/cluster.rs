@@ -32,7 +32,7 @@ pub(crate) struct Cluster {
     /// Addresses by the numbers of the brokers.
     brokers: HashMap<i32, String>,
     topics: HashMap<String, Topic>,
-    /// Grows with each request that any broker can answer: each begins with another broker.
+    /// Incremented by each request that any broker can answer, so that each begins with another broker.
     rotation: usize,
 }
 
@@ -60,7 +60,7 @@ impl Cluster {
         deadline: Instant,
     ) -> Result<SentRequest<C>, CallError> {
         let result = self.connection(address, deadline)?.send(request, deadline);
-        self.checked(address, result)
+        self.close_after_error(address, result)
     }
 
     /// Waits for the response to a request that was sent to this broker.
@@ -72,7 +72,7 @@ impl Cluster {
     ) -> Result<C::Response, CallError> {
         let lost = || CallError::Unanswered(format!("broker {address}: the connection was lost"));
         let result = self.connections.get_mut(address).ok_or_else(lost)?.receive(sent, deadline);
-        self.checked(address, result)
+        self.close_after_error(address, result)
     }
 
     /// Sends a request to one broker and waits for the response.
@@ -114,8 +114,8 @@ impl Cluster {
         if !self.connections.contains_key(address) {
             let mut connection = Connection::open(address, &self.settings, deadline)?;
             if let Some(credentials) = &self.settings.sasl {
-                // Nothing of the caller's was sent yet.
-                sasl::authenticate(&mut connection, credentials, deadline).map_err(CallError::before_the_request)?;
+                // The caller's request was not sent yet.
+                sasl::authenticate(&mut connection, credentials, deadline).map_err(CallError::into_not_sent)?;
             }
             self.connections.insert(address.to_owned(), connection);
         }
@@ -123,8 +123,8 @@ impl Cluster {
         self.connections.get_mut(address).ok_or_else(missing)
     }
 
-    /// Gives a connection up after an error.
-    fn checked<T>(&mut self, address: &str, result: Result<T, CallError>) -> Result<T, CallError> {
+    /// Closes the connection to a broker after an error.
+    fn close_after_error<T>(&mut self, address: &str, result: Result<T, CallError>) -> Result<T, CallError> {
         if result.is_err() {
             self.connections.remove(address);
         }
@@ -165,13 +165,13 @@ impl Cluster {
             .with_topics(Some(wanted.iter().map(named).collect()))
             .with_allow_auto_topic_creation(false);
         match self.call_any(&request, deadline) {
-            Ok(response) => Ok(self.learn(&response)),
+            Ok(response) => Ok(self.store_metadata(&response)),
             Err(_) if all_known => Ok(Vec::new()),
             Err(error) => Err(call_error(&error, "reading metadata")),
         }
     }
 
-    fn learn(&mut self, response: &MetadataResponse) -> Vec<(String, Error)> {
+    fn store_metadata(&mut self, response: &MetadataResponse) -> Vec<(String, Error)> {
         // A broker that has just started may list none.
         if !response.brokers.is_empty() {
             let address = |host: &StrBytes, port: i32| format!("{}:{port}", host.as_str());
@@ -219,7 +219,7 @@ impl Cluster {
         self.topics.get(topic)?.in_sync.get(partition as usize).copied()
     }
 
-    /// Marks the metadata of a topic to be read again before its next use.
+    /// Removes the metadata of a topic: it is read again before its next use.
     pub(crate) fn remove(&mut self, topic: &str) {
         self.topics.remove(topic);
     }

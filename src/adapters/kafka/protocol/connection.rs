@@ -34,8 +34,8 @@ impl std::fmt::Display for CallError {
 }
 
 impl CallError {
-    /// The error of a step before a request, for which that request was not sent.
-    pub(crate) fn before_the_request(self) -> Self {
+    /// The error of a later request that was not sent because of this one.
+    pub(crate) fn into_not_sent(self) -> Self {
         match self {
             CallError::Unanswered(reason) => CallError::NotSent(reason),
             other => other,
@@ -62,7 +62,7 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// Connects to `host:port` and learns the broker's versions.
+    /// Connects to `host:port` and reads the versions that the broker supports.
     pub(crate) fn open(
         address: &str,
         settings: &Arc<ConnectionSettings>,
@@ -78,11 +78,11 @@ impl Connection {
             correlation: 0,
             used_at: Instant::now(),
         };
-        // Nothing of the caller's was sent yet.
-        connection.set_up(deadline).map_err(CallError::before_the_request).map(|()| connection)
+        // The caller's request was not sent yet.
+        connection.read_versions(deadline).map_err(CallError::into_not_sent).map(|()| connection)
     }
 
-    fn set_up(&mut self, deadline: Instant) -> Result<(), CallError> {
+    fn read_versions(&mut self, deadline: Instant) -> Result<(), CallError> {
         let response = self.call(&ApiVersionsRequest::default(), deadline)?;
         self.versions = response.api_keys.iter().map(|api| (api.api_key, (api.min_version, api.max_version))).collect();
         Ok(())

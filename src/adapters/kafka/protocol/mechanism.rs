@@ -9,11 +9,11 @@ pub(crate) enum Mechanism {
 }
 
 impl Mechanism {
-    /// The mechanism with this name.
+    /// Parses the mechanism's name in the options.
     ///
     /// # Errors
-    /// The names that there are.
-    pub(crate) fn named(name: &str) -> Result<Self, String> {
+    /// The text for the operator, with the supported names.
+    pub(crate) fn parse(name: &str) -> Result<Self, String> {
         match name {
             "PLAIN" => Ok(Mechanism::Plain),
             "SCRAM-SHA-256" => Ok(Mechanism::Scram(Hash::Sha256)),

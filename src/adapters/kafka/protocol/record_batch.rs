@@ -9,7 +9,7 @@ use crate::options::Compression;
 
 /// Bytes of a batch before its records.
 pub(crate) const BATCH_OVERHEAD: usize = 61;
-/// Where the part begins that the length counts, and the part that the checksum covers.
+/// Offsets in a batch at which the part begins that the length counts, and the part that the checksum covers.
 const LENGTH_FROM: usize = 12;
 const CHECKSUM_FROM: usize = 21;
 /// The attribute of records that belong to a transaction.
@@ -27,7 +27,7 @@ pub(crate) struct RecordParts<'a> {
     pub(crate) timestamp: i64,
 }
 
-/// The producer that writes a batch, and its place in the sequence of the partition.
+/// The producer that writes a batch, and the sequence number of the batch's first record in the partition.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BatchProducer {
     pub(crate) id: i64,

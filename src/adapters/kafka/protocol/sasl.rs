@@ -17,7 +17,7 @@ use crate::protocol::scram::{self, ScramClient};
 /// # Errors
 /// [`CallError::Refused`] when the broker does not accept the credentials, or does not prove that it knows them itself (SCRAM).
 pub(crate) fn authenticate(connection: &mut Connection, sasl: &Sasl, deadline: Instant) -> Result<(), CallError> {
-    let mechanism = Mechanism::named(&sasl.mechanism).map_err(CallError::Refused)?;
+    let mechanism = Mechanism::parse(&sasl.mechanism).map_err(CallError::Refused)?;
     let request = SaslHandshakeRequest::default().with_mechanism(StrBytes::from_string(sasl.mechanism.clone()));
     let response = connection.call(&request, deadline)?;
     if error_code(response.error_code).is_some() {

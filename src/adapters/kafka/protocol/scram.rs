@@ -59,7 +59,7 @@ pub(crate) struct ScramClient<'a> {
     nonce: String,
 }
 
-/// The client's proof, and what the broker must answer.
+/// The client's proof, and the signature that the broker must return.
 pub(crate) struct Proof {
     pub(crate) message: String,
     server_signature: String,
@@ -83,7 +83,7 @@ impl<'a> ScramClient<'a> {
     /// Answers the broker's challenge.
     ///
     /// # Errors
-    /// Why the challenge is not one.
+    /// The reason for which the challenge is invalid.
     pub(crate) fn prove(&self, challenge: &[u8]) -> Result<Proof, String> {
         let challenge = std::str::from_utf8(challenge).map_err(|_| "its challenge is not text".to_owned())?;
         let nonce = attribute(challenge, 'r')?;

@@ -30,7 +30,7 @@ pub(crate) struct ConnectionSettings {
 }
 
 impl ConnectionSettings {
-    /// Takes from the options what concerns connections.
+    /// Derives the settings of connections from the options.
     ///
     /// # Errors
     /// The mistake in the file of certificate authorities, or in the mechanism of authentication.
@@ -38,7 +38,7 @@ impl ConnectionSettings {
         let security = &options.security;
         let tls = security.tls.then(|| TlsSettings::new(security.ca_file.as_deref())).transpose()?;
         if let Some(sasl) = &security.sasl {
-            Mechanism::named(&sasl.mechanism)?;
+            Mechanism::parse(&sasl.mechanism)?;
         }
         let servers = options.bootstrap_servers.split(',').map(str::trim).filter(|server| !server.is_empty());
         Ok(Arc::new(Self {
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn servers_without_a_port_get_kafkas() {
+    fn server_without_a_port_gets_kafkas_port() {
         let addresses = ["kafka", "kafka:9093", "PLAINTEXT://kafka:9094", "[::1]:9095"].map(with_port);
 
         assert_eq!(addresses, ["kafka:9092", "kafka:9093", "kafka:9094", "[::1]:9095"]);

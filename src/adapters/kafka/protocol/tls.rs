@@ -1,4 +1,4 @@
-//! Whom an encrypted connection trusts.
+//! The certificate authorities that an encrypted connection trusts.
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 

@@ -39,7 +39,7 @@ pub(crate) struct PartitionReader {
     contact: Arc<BrokerContact>,
 }
 
-/// What to read of a partition.
+/// The part of a partition to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ReadSpan {
     pub(crate) partition: u32,
@@ -111,11 +111,11 @@ impl PartitionReader {
         &self,
         client: &BaseConsumer<ContactContext>,
         partitions: &[(String, u32)],
-        which: Offset,
+        target: Offset,
     ) -> Result<PartitionOffsets, Error> {
         let deadline = Instant::now() + LEADER_TIMEOUT;
         loop {
-            match self.offsets_once(client, partitions, which) {
+            match self.offsets_once(client, partitions, target) {
                 Ok(offsets) if offsets.len() == partitions.len() => return Ok(offsets),
                 Err(error) if Instant::now() > deadline || !is_temporary(&error) || self.contact.is_unreachable() => {
                     return Err(error);
@@ -139,13 +139,13 @@ impl PartitionReader {
         &self,
         client: &BaseConsumer<ContactContext>,
         partitions: &[(String, u32)],
-        which: Offset,
+        target: Offset,
     ) -> Result<PartitionOffsets, Error> {
         if partitions.is_empty() {
             return Ok(PartitionOffsets::new());
         }
         let action = "reading partition offsets";
-        let request = partition_list(partitions.iter().map(|(topic, partition)| (topic.as_str(), *partition, which)))?;
+        let request = partition_list(partitions.iter().map(|(topic, partition)| (topic.as_str(), *partition, target)))?;
         let response =
             client.offsets_for_times(request, REQUEST_TIMEOUT).map_err(|error| map_offset_err(&error, action))?;
         self.contact.record_response();

@@ -37,7 +37,7 @@ pub(crate) enum WatermarkReply {
     Installation(oneshot::Sender<Result<InstallationRecords, Error>>),
 }
 
-/// The queries without an answer, and what is known of the topic.
+/// The queries without an answer, and the cached content of the topic.
 #[derive(Default)]
 pub(crate) struct PendingWatermarks {
     cache: WatermarkCache,

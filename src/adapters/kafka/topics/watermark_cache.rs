@@ -40,7 +40,7 @@ pub(crate) struct WatermarkCache(BTreeMap<u32, PartitionRecords>);
 struct PartitionRecords {
     /// Every committed record below this offset has been read.
     end: u64,
-    /// The last record read. The next read begins with it: another record in its place proves that the topic was deleted and created again.
+    /// The last record read. The next read begins with it: another record at its offset proves that the topic was deleted and created again.
     last: Option<RecordIdentity>,
     /// The highest token of each outbox partition.
     tokens: BTreeMap<u32, Token>,
@@ -101,8 +101,11 @@ impl WatermarkCache {
         let deadline = Instant::now() + READ_TIMEOUT;
         loop {
             let known = |partition: &u32| self.0.get(partition).map_or(0, |records| records.end);
-            let grown: BTreeMap<u32, u64> =
-                ends.iter().filter(|(at, end)| **end > known(at)).map(|(at, end)| (*at, *end)).collect();
+            let grown: BTreeMap<u32, u64> = ends
+                .iter()
+                .filter(|(partition, end)| **end > known(partition))
+                .map(|(partition, end)| (*partition, *end))
+                .collect();
             if grown.is_empty() {
                 return Ok(());
             }
@@ -115,7 +118,7 @@ impl WatermarkCache {
         }
     }
 
-    /// Reads these partitions from the last known record to their ends. Forgets those with another record in its place: they are to be read again.
+    /// Reads these partitions from the last known record to their ends. Forgets those with another record at that offset: they are to be read again.
     fn read(
         &mut self,
         reader: &PartitionReader,

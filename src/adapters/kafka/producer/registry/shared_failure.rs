@@ -16,7 +16,7 @@ impl SharedFailure {
     /// The last failure, if the call failed after this moment.
     pub(crate) fn since(&self, requested: Instant) -> Result<(), Error> {
         match &self.0 {
-            Some((at, error)) if *at > requested => Err(error.clone()),
+            Some((failed_at, error)) if *failed_at > requested => Err(error.clone()),
             _ => Ok(()),
         }
     }
