@@ -30,14 +30,14 @@ impl WriteError {
     /// The error for the caller of the port; `operation` names the command.
     pub(crate) fn to_port_error(&self, operation: &str) -> Error {
         match self {
-            WriteError::Sql(error) => of_statement(error, operation),
+            WriteError::Sql(error) => statement_error(error, operation),
             WriteError::Port(error) => error.clone(),
         }
     }
 }
 
 /// An error of a statement that is rolled back: nothing was changed.
-pub(crate) fn of_statement(error: &rusqlite::Error, operation: &str) -> Error {
+pub(crate) fn statement_error(error: &rusqlite::Error, operation: &str) -> Error {
     let message = format!("{operation}: {error}");
     match error.sqlite_error_code() {
         Some(ErrorCode::DiskFull) => Error::Full(message),
@@ -59,8 +59,8 @@ pub(crate) fn of_statement(error: &rusqlite::Error, operation: &str) -> Error {
 /// An error of COMMIT itself. A full disk and a busy file leave nothing behind; after any other failure the last frames may have reached the disk.
 /// SQLite extends the wal-index (the -shm file) after it has synced the frames. If that fails, COMMIT fails, but recovery still applies the frames:
 /// the outcome is unknown.
-pub(crate) fn of_commit(error: &rusqlite::Error) -> Error {
-    match of_statement(error, "commit") {
+pub(crate) fn commit_error(error: &rusqlite::Error) -> Error {
+    match statement_error(error, "commit") {
         Error::Full(message) if is_wal_index_full(error) => Error::Unknown(message),
         known @ (Error::Full(_) | Error::Rejected(_)) => known,
         Error::Unreachable(message) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => {
@@ -98,9 +98,9 @@ mod tests {
         use rusqlite::ffi::{SQLITE_FULL, SQLITE_IOERR_SHMSIZE};
 
         for code in [SQLITE_FULL, SQLITE_IOERR_SHMSIZE] {
-            assert!(matches!(of_statement(&sqlite(code), "insert"), Error::Full(_)), "{code}");
+            assert!(matches!(statement_error(&sqlite(code), "insert"), Error::Full(_)), "{code}");
         }
-        assert!(matches!(of_commit(&sqlite(SQLITE_FULL)), Error::Full(_)));
-        assert!(matches!(of_commit(&sqlite(SQLITE_IOERR_SHMSIZE)), Error::Unknown(_)));
+        assert!(matches!(commit_error(&sqlite(SQLITE_FULL)), Error::Full(_)));
+        assert!(matches!(commit_error(&sqlite(SQLITE_IOERR_SHMSIZE)), Error::Unknown(_)));
     }
 }

@@ -61,10 +61,10 @@ impl Embedded {
     /// [`OpenError`] names the cause. Nothing was changed, except that an older file may have been migrated.
     pub fn open(options: Options) -> Result<Self, OpenError> {
         let folder = &options.folder;
-        create_private(folder).map_err(|error| OpenError::of_io(folder, &error))?;
+        create_private(folder).map_err(|error| OpenError::from_io(folder, &error))?;
         let lock = FolderLock::acquire(&options)?;
         let path = folder.join(settings::FILE);
-        let sql_error = |error: rusqlite::Error| OpenError::of_sql(&path, &error);
+        let sql_error = |error: rusqlite::Error| OpenError::from_sqlite(&path, &error);
         let mut sql = settings::open(&path).map_err(sql_error)?;
         let found = migrations::supported_version(&sql, &path)?;
         settings::for_writing(&sql, options.cache_kib, options.writing).map_err(sql_error)?;
@@ -96,7 +96,7 @@ impl Embedded {
                 "there is no such file; start the service once, or set store.path to the folder of its data",
             ));
         }
-        let sql_error = |error: rusqlite::Error| OpenError::of_sql(&path, &error);
+        let sql_error = |error: rusqlite::Error| OpenError::from_sqlite(&path, &error);
         let sql = settings::open_existing(&path).map_err(sql_error)?;
         if migrations::supported_version(&sql, &path)? < migrations::LATEST {
             return Err(absent("its schema is older than this program; start the service once"));
@@ -117,7 +117,7 @@ impl Embedded {
         if !path.is_file() {
             return Ok((None, migrations::LATEST));
         }
-        let sql = settings::open_existing(&path).map_err(|error| OpenError::of_sql(&path, &error))?;
+        let sql = settings::open_existing(&path).map_err(|error| OpenError::from_sqlite(&path, &error))?;
         let found = migrations::file_version(&sql, &path)?;
         Ok((Some(found).filter(|found| *found > 0), migrations::LATEST))
     }
@@ -129,8 +129,8 @@ impl Embedded {
         lock: Option<FolderLock>,
         path: &Path,
     ) -> Result<Self, OpenError> {
-        let sql_error = |error: rusqlite::Error| OpenError::of_sql(path, &error);
-        let io_error = |error: std::io::Error| OpenError::of_io(path, &error);
+        let sql_error = |error: rusqlite::Error| OpenError::from_sqlite(path, &error);
+        let io_error = |error: std::io::Error| OpenError::from_io(path, &error);
         let installation: String = meta(&sql, "installation").map_err(sql_error)?;
         let partitions = installed_partitions(&sql).map_err(sql_error)?;
         let end_offsets = Arc::new(EndOffsets::default());
@@ -265,7 +265,7 @@ impl Embedded {
 
     /// Share of the writer's queue in use, 0.0..=1.0.
     pub(crate) fn saturation(&self) -> f64 {
-        self.inner.writer.fill()
+        self.inner.writer.saturation()
     }
 
     fn measure(&self, operation: &str, started: tokio::time::Instant) {
@@ -303,7 +303,7 @@ fn installed_partitions(sql: &Connection) -> rusqlite::Result<u32> {
 }
 
 fn check_partitions(sql: &Connection, path: &Path, configured: u32) -> Result<(), OpenError> {
-    let installed = installed_partitions(sql).map_err(|error| OpenError::of_sql(path, &error))?;
+    let installed = installed_partitions(sql).map_err(|error| OpenError::from_sqlite(path, &error))?;
     if installed == configured.max(1) {
         return Ok(());
     }
@@ -344,5 +344,5 @@ fn open_readers(path: &Path, readers: usize) -> Result<Vec<Connection>, OpenErro
         settings::for_reading(&sql)?;
         Ok(sql)
     };
-    (0..readers.max(1)).map(|_| one()).collect::<Result<_, _>>().map_err(|error| OpenError::of_sql(path, &error))
+    (0..readers.max(1)).map(|_| one()).collect::<Result<_, _>>().map_err(|error| OpenError::from_sqlite(path, &error))
 }

@@ -23,15 +23,15 @@ impl FolderLock {
     pub(crate) fn acquire(options: &Options) -> Result<Self, OpenError> {
         let path = options.folder.join("posthaste.lock");
         let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
-        let file = opened.map_err(|error| OpenError::of_io(&path, &error))?;
+        let file = opened.map_err(|error| OpenError::from_io(&path, &error))?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(held_error(&path, &options.folder)),
-            Err(TryLockError::Error(error)) => return Err(OpenError::of_io(&path, &error)),
+            Err(TryLockError::Error(error)) => return Err(OpenError::from_io(&path, &error)),
         }
         let folder = options.folder.canonicalize().unwrap_or_else(|_| options.folder.clone());
         let mut lock = Self { file, instance: options.instance.to_string(), folder };
-        lock.write_holder(&options.address).map_err(|error| OpenError::of_io(&path, &error))?;
+        lock.write_holder(&options.address).map_err(|error| OpenError::from_io(&path, &error))?;
         Ok(lock)
     }
 

@@ -11,7 +11,7 @@ use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use crate::broker::end_offsets::EndOffsets;
-use crate::error::{CommandResult, WriteError, of_commit, of_statement};
+use crate::error::{CommandResult, WriteError, commit_error, statement_error};
 use crate::orders::owner_index::{self, UNINDEXED_MAX};
 use crate::outbox::counts::CountChanges;
 
@@ -177,7 +177,7 @@ impl WritingConnection {
     /// Runs one transaction over the commands at the front. Commands that have not run when it is rolled back stay for the next one.
     fn run_transaction(&mut self, commands: &mut VecDeque<Box<dyn WriterCommand>>) {
         if let Err(error) = self.statement("BEGIN IMMEDIATE") {
-            let error = of_statement(&error, "begin");
+            let error = statement_error(&error, "begin");
             commands.drain(..).for_each(|command| command.reply(Err(&error)));
             return;
         }
@@ -214,7 +214,7 @@ impl WritingConnection {
         let opened = if own_savepoint { statement(&self.sql, "SAVEPOINT one") } else { Ok(()) };
         let effect = match opened {
             Ok(()) => command.run(&mut context),
-            Err(error) => CommandEffect::Failed(of_statement(&error, "savepoint")),
+            Err(error) => CommandEffect::Failed(statement_error(&error, "savepoint")),
         };
         let WriteContext { counts, ends, unindexed_orders, writing, .. } = context;
         group.commands.push(command);
@@ -240,7 +240,7 @@ impl WritingConnection {
                 group.unindexed_orders += unindexed_orders;
             }
             Ok(()) => self.scan_starts.clear(),
-            Err(error) => group.failure = Some(of_statement(&error, "savepoint")),
+            Err(error) => group.failure = Some(statement_error(&error, "savepoint")),
         }
         group.failure.is_none()
     }
@@ -274,7 +274,7 @@ impl WritingConnection {
             None => group.counts.write(&self.sql).map_err(|error: WriteError| error.to_port_error("count")),
         };
         let ended = match written {
-            Ok(()) => self.statement("COMMIT").map_err(|error| of_commit(&error)),
+            Ok(()) => self.statement("COMMIT").map_err(|error| commit_error(&error)),
             Err(error) => Err(error),
         };
         if ended.is_err() && !self.sql.is_autocommit() {

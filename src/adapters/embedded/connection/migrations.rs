@@ -43,7 +43,7 @@ pub(crate) fn supported_version(sql: &Connection, path: &Path) -> Result<u32, Op
 
 /// The schema version of a posthaste file, also of a later program's. A foreign file is an error.
 pub(crate) fn file_version(sql: &Connection, path: &Path) -> Result<u32, OpenError> {
-    let sql_error = |error: rusqlite::Error| OpenError::of_sql(path, &error);
+    let sql_error = |error: rusqlite::Error| OpenError::from_sqlite(path, &error);
     let number = |pragma: &str| sql.pragma_query_value(None, pragma, |row| row.get::<_, u32>(0)).map_err(sql_error);
     let (found, application) = (number("user_version")?, number("application_id")?);
     let tables: i64 = sql.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).map_err(sql_error)?;

@@ -92,7 +92,7 @@ impl OpenError {
         matches!(self, OpenError::Full { .. } | OpenError::Io { .. })
     }
 
-    pub(crate) fn of_io(path: &Path, error: &std::io::Error) -> Self {
+    pub(crate) fn from_io(path: &Path, error: &std::io::Error) -> Self {
         use std::io::ErrorKind as Kind;
         let (path, reason) = (path.to_path_buf(), error.to_string());
         match error.kind() {
@@ -104,7 +104,7 @@ impl OpenError {
         }
     }
 
-    pub(crate) fn of_sql(path: &Path, error: &rusqlite::Error) -> Self {
+    pub(crate) fn from_sqlite(path: &Path, error: &rusqlite::Error) -> Self {
         let (path, reason) = (path.to_path_buf(), error.to_string());
         match error.sqlite_error_code() {
             Some(ErrorCode::DiskFull) => Self::Full { path, reason },

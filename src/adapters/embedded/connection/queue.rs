@@ -64,7 +64,7 @@ impl<T> Queue<T> {
     }
 
     /// Share of the capacity in use, 0.0..=1.0.
-    pub(crate) fn fill(&self) -> f64 {
+    pub(crate) fn saturation(&self) -> f64 {
         self.state.lock().waiting.len() as f64 / self.capacity.max(1) as f64
     }
 }

@@ -157,7 +157,7 @@ mod tests {
                 tokio::spawn(async move { readers.read("slow", read).await })
             })
             .collect();
-        while begun.load(Ordering::SeqCst) < 2 || readers.queue.fill() < 0.098 {
+        while begun.load(Ordering::SeqCst) < 2 || readers.queue.saturation() < 0.098 {
             tokio::task::yield_now().await;
         }
 

@@ -91,9 +91,9 @@ impl Writer {
     }
 
     /// Share of the queue in use, 0.0..=1.0.
-    pub(crate) fn fill(&self) -> f64 {
+    pub(crate) fn saturation(&self) -> f64 {
         match self {
-            Writer::Thread { queue, .. } => queue.fill(),
+            Writer::Thread { queue, .. } => queue.saturation(),
             Writer::Inline(_) => 0.0,
         }
     }

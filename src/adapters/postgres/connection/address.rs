@@ -32,7 +32,7 @@ impl DatabaseAddress {
     ///
     /// # Errors
     /// [`PostgresOpenError::Url`] with a text of this module: the parser's text may quote the password.
-    pub(crate) fn of(options: &Options) -> Result<Self, PostgresOpenError> {
+    pub(crate) fn parse(options: &Options) -> Result<Self, PostgresOpenError> {
         let (text, mode, roots) = without_verification(options.url.expose_secret().trim());
         let mut config: Config = text.parse().map_err(|_| refused("it cannot be parsed"))?;
         let location = location(&config)?;
@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     fn address(url: &str) -> Result<DatabaseAddress, PostgresOpenError> {
-        DatabaseAddress::of(&Options::new(url, InstanceId("i".into())))
+        DatabaseAddress::parse(&Options::new(url, InstanceId("i".into())))
     }
 
     #[test]
@@ -206,7 +206,7 @@ mod tests {
             ("?sslmode=disable", false),
         ] {
             options.url = format!("postgres://a@h/d{parameters}").into();
-            let address = DatabaseAddress::of(&options).unwrap();
+            let address = DatabaseAddress::parse(&options).unwrap();
             let trust = CertificateTrust::Verified(Some("/etc/roots.pem".into()));
             assert_eq!(address.trust == trust, verified, "{parameters}");
             assert_eq!(address.config.get_ssl_mode() == SslMode::Require, verified, "{parameters}");
@@ -231,6 +231,6 @@ mod tests {
     fn session_settings_are_not_sent_to_a_pooler() {
         let mut options = Options::new("postgres://a@h/d", InstanceId("i".into()));
         options.pooler = true;
-        assert_eq!(DatabaseAddress::of(&options).unwrap().config.get_options(), None);
+        assert_eq!(DatabaseAddress::parse(&options).unwrap().config.get_options(), None);
     }
 }

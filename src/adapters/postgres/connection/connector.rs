@@ -36,7 +36,7 @@ impl Drop for DedicatedConnection {
 
 impl Connector {
     pub(crate) fn new(options: Arc<Options>) -> Result<Self, PostgresOpenError> {
-        let address = DatabaseAddress::of(&options)?;
+        let address = DatabaseAddress::parse(&options)?;
         let tls = tls::connector(&address.trust)?;
         Ok(Self { address, tls, options })
     }
@@ -66,7 +66,8 @@ impl Connector {
             reason: format!("the server did not complete the start-up within {limit:?}"),
         };
         let connected = tokio::time::timeout(limit, connect).await.map_err(|_| timed_out())?;
-        let (client, mut connection) = connected.map_err(|error| PostgresOpenError::of(self.location(), &error))?;
+        let (client, mut connection) =
+            connected.map_err(|error| PostgresOpenError::from_client(self.location(), &error))?;
         let driver = tokio::spawn(async move {
             loop {
                 match poll_fn(|context| connection.poll_message(context)).await {

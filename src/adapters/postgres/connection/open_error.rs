@@ -3,7 +3,7 @@ use std::path::PathBuf;
 
 use tokio_postgres::error::SqlState;
 
-use crate::connection::statement_error::{ErrorClass, class_of, describe};
+use crate::connection::statement_error::{ErrorClass, describe, error_class};
 
 /// The error of [`crate::Postgres::open`] and of the schema's commands.
 #[derive(Debug, thiserror::Error)]
@@ -133,13 +133,13 @@ impl PostgresOpenError {
     }
 
     /// The error for a failed connection or a failed statement while opening.
-    pub(crate) fn of(location: &str, error: &tokio_postgres::Error) -> Self {
+    pub(crate) fn from_client(location: &str, error: &tokio_postgres::Error) -> Self {
         let (location, mut reason) = (location.to_string(), describe(error));
         // A setting of each session, which PostgreSQL has since version 14.
         if error.code() == Some(&SqlState::UNDEFINED_OBJECT) && reason.contains("client_connection_check_interval") {
             reason.push_str("; PostgreSQL 14 or later is needed");
         }
-        match class_of(error) {
+        match error_class(error) {
             ErrorClass::ConnectionLost
             | ErrorClass::Overloaded
             | ErrorClass::Conflict
@@ -153,7 +153,7 @@ impl PostgresOpenError {
     }
 
     /// The error for an error of a port while opening.
-    pub(crate) fn of_port(location: &str, error: &ports::Error) -> Self {
+    pub(crate) fn from_port(location: &str, error: &ports::Error) -> Self {
         let (location, reason) = (location.to_string(), error.to_string());
         match error {
             ports::Error::Unreachable(_) | ports::Error::Overloaded(_) | ports::Error::Unknown(_) => {

@@ -67,7 +67,7 @@ pub(crate) async fn is_readable(client: &Client, location: &str) -> Result<bool,
             );
             Ok(false)
         }
-        Err(error) => Err(PostgresOpenError::of(location, &error)),
+        Err(error) => Err(PostgresOpenError::from_client(location, &error)),
     }
 }
 

@@ -52,7 +52,7 @@ pub(crate) struct PooledSession {
 impl PooledSession {
     /// Checks a live connection out of the pool.
     pub(crate) async fn checkout(pool: &Pool, settings: SessionSettings) -> Result<Self, Error> {
-        let client = pool.get().await.map_err(|error| of_pool(&error))?;
+        let client = pool.get().await.map_err(|error| pool_error(&error))?;
         Ok(Self { client: Some(client), settings, unusable: AtomicBool::new(false) })
     }
 
@@ -307,7 +307,7 @@ impl Drop for Transaction {
     }
 }
 
-fn of_pool(error: &PoolError) -> Error {
+fn pool_error(error: &PoolError) -> Error {
     match error {
         PoolError::Timeout(deadpool_postgres::TimeoutType::Wait) => {
             Error::Overloaded("no connection of the pool became free in time".into())

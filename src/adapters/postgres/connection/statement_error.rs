@@ -64,7 +64,7 @@ fn class_of_state(state: &str) -> ErrorClass {
 }
 
 /// The class of an error of the client.
-pub(crate) fn class_of(error: &tokio_postgres::Error) -> ErrorClass {
+pub(crate) fn error_class(error: &tokio_postgres::Error) -> ErrorClass {
     match error.code().map(SqlState::code) {
         Some(state) => class_of_state(state),
         // A value that cannot be encoded or decoded is a defect of the program or of the row; anything else is the connection.
@@ -139,10 +139,10 @@ pub(crate) fn statement_error(error: &tokio_postgres::Error, stage: CommitStage)
     let fatal = error.as_db_error().is_some_and(|db| {
         db.parsed_severity().is_none_or(|severity| matches!(severity, Severity::Fatal | Severity::Panic))
     });
-    classified(class_of(error), fatal, stage, describe(error))
+    classify(error_class(error), fatal, stage, describe(error))
 }
 
-fn classified(class: ErrorClass, fatal: bool, stage: CommitStage, detail: String) -> StatementError {
+fn classify(class: ErrorClass, fatal: bool, stage: CommitStage, detail: String) -> StatementError {
     if stage == CommitStage::Committing && (fatal || class == ErrorClass::ConnectionLost) {
         return StatementError::Port(Error::Unknown(detail));
     }
@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn only_a_commit_without_a_reply_has_an_unknown_outcome() {
-        let port_error = |class, fatal, stage| classified(class, fatal, stage, "x".into()).into_port();
+        let port_error = |class, fatal, stage| classify(class, fatal, stage, "x".into()).into_port();
 
         assert!(matches!(port_error(ErrorClass::ConnectionLost, false, CommitStage::Committing), Error::Unknown(_)));
         assert!(
@@ -233,7 +233,7 @@ mod tests {
         ));
         assert!(matches!(port_error(ErrorClass::Unavailable, true, CommitStage::BeforeCommit), Error::Unreachable(_)));
         assert!(matches!(
-            classified(ErrorClass::Conflict, false, CommitStage::Committing, "x".into()),
+            classify(ErrorClass::Conflict, false, CommitStage::Committing, "x".into()),
             StatementError::Conflict(_)
         ));
     }

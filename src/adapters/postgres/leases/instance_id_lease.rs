@@ -43,7 +43,7 @@ impl InstanceIdLease {
     ) -> Result<Self, PostgresOpenError> {
         let session = draw_session(context)
             .await
-            .map_err(|error| PostgresOpenError::of_port(connector.location(), &error.into_port()))?;
+            .map_err(|error| PostgresOpenError::from_port(connector.location(), &error.into_port()))?;
         let claimant =
             InstanceIdClaimant { connector: connector.clone(), options: Arc::clone(&context.options), session };
         let (lost_sender, lost) = watch::channel(None);

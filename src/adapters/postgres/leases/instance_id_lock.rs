@@ -78,7 +78,7 @@ impl InstanceIdClaimant {
     pub(crate) async fn take_lock(&self, former_backend: Option<i32>) -> Result<InstanceIdLock, PostgresOpenError> {
         let connection = self.connector.connect("lock").await?;
         let client = &connection.client;
-        let failed = |error: tokio_postgres::Error| PostgresOpenError::of(self.connector.location(), &error);
+        let failed = |error: tokio_postgres::Error| PostgresOpenError::from_client(self.connector.location(), &error);
         let started = tokio::time::Instant::now();
         let gives_up = || former_backend.is_none() && started.elapsed() > HOLDER_WAIT_MAX;
         loop {

@@ -18,7 +18,8 @@ const WRITE_ROW_IF_FREE: &str = "INSERT INTO instance (name, session, pid, addre
 impl InstanceIdClaimant {
     /// Takes the row, or returns the error that names its holder.
     pub(crate) async fn take_row(&self, context: &StoreContext) -> Result<(), PostgresOpenError> {
-        let failed = |error: StatementError| PostgresOpenError::of_port(self.connector.location(), &error.into_port());
+        let failed =
+            |error: StatementError| PostgresOpenError::from_port(self.connector.location(), &error.into_port());
         let session = context.service_session().await.map_err(|error| failed(error.into()))?;
         let pid = std::process::id() as i32;
         let values: [SqlValue<'_>; 5] = [

@@ -85,7 +85,7 @@ impl CommitQueue {
     }
 
     /// The queue's length as a share of its limit.
-    pub(crate) fn fill(&self) -> f64 {
+    pub(crate) fn saturation(&self) -> f64 {
         self.state.lock().waiting() as f64 / self.limit as f64
     }
 

@@ -27,6 +27,6 @@ pub async fn migrate(options: &Options) -> Result<Vec<MigrationStatus>, Postgres
     let applied = migrations::apply(&connection.client, connector.location(), options.partitions).await?;
     archive_days::create(&connection.client, options.days_ahead)
         .await
-        .map_err(|error| PostgresOpenError::of(connector.location(), &error))?;
+        .map_err(|error| PostgresOpenError::from_client(connector.location(), &error))?;
     Ok(applied)
 }

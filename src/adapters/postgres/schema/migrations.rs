@@ -37,7 +37,7 @@ pub struct MigrationStatus {
 /// # Errors
 /// [`PostgresOpenError::NewerSchema`] and [`PostgresOpenError::ChangedMigration`], and the errors of a connection.
 pub(crate) async fn status(client: &Client, location: &str) -> Result<Vec<MigrationStatus>, PostgresOpenError> {
-    let failed = |error: tokio_postgres::Error| PostgresOpenError::of(location, &error);
+    let failed = |error: tokio_postgres::Error| PostgresOpenError::from_client(location, &error);
     let known =
         client.query_typed("SELECT to_regclass('posthaste_migration') IS NOT NULL", &[]).await.map_err(failed)?;
     let mut applied: Vec<MigrationStatus> = Vec::new();
@@ -86,15 +86,18 @@ pub(crate) async fn apply(
             Ok(true) => done.push(pending),
             Ok(false) => {}
             Err(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => {
-                client.batch_execute("ROLLBACK").await.map_err(|error| PostgresOpenError::of(location, &error))?;
+                client
+                    .batch_execute("ROLLBACK")
+                    .await
+                    .map_err(|error| PostgresOpenError::from_client(location, &error))?;
                 let vacuumed = table_wait::own_tables_are_vacuumed(client).await;
-                waiting.report(&pending, vacuumed.map_err(|error| PostgresOpenError::of(location, &error))?);
+                waiting.report(&pending, vacuumed.map_err(|error| PostgresOpenError::from_client(location, &error))?);
                 tokio::time::sleep(RETRY_PAUSE).await;
             }
             Err(error) => {
                 // The connection closes after this, so an error of the rollback does not matter.
                 let _ = client.batch_execute("ROLLBACK").await;
-                return Err(PostgresOpenError::of(location, &error));
+                return Err(PostgresOpenError::from_client(location, &error));
             }
         }
     }
@@ -177,7 +180,7 @@ async fn apply_one(
 /// Refuses to install into a database of another encoding than UTF-8: it accepts texts that the server cannot send to a client that reads UTF-8, so
 /// that one such event would stop its partition.
 async fn require_utf8(client: &Client, location: &str) -> Result<(), PostgresOpenError> {
-    let failed = |error: tokio_postgres::Error| PostgresOpenError::of(location, &error);
+    let failed = |error: tokio_postgres::Error| PostgresOpenError::from_client(location, &error);
     let rows = client.query_typed("SELECT current_setting('server_encoding')", &[]).await.map_err(failed)?;
     let encoding: String = rows.first().map_or_else(|| Ok(String::new()), |row| row.try_get(0)).map_err(failed)?;
     if encoding == "UTF8" { Ok(()) } else { Err(PostgresOpenError::NotUtf8 { location: location.into(), encoding }) }

@@ -20,8 +20,8 @@ pub async fn tables_without_type_check(options: &Options) -> Result<Vec<(String,
     let connector = Connector::new(Arc::new(options.clone()))?;
     let connection = connector.connect("adopted").await?;
     let rows = connection.client.query_typed(TABLES, &[]).await;
-    let rows = rows.map_err(|error| PostgresOpenError::of(connector.location(), &error))?;
+    let rows = rows.map_err(|error| PostgresOpenError::from_client(connector.location(), &error))?;
     let table = |row: &Row| Ok((row.try_get(0)?, row.try_get(1)?));
     let tables: Result<_, tokio_postgres::Error> = rows.iter().map(table).collect();
-    tables.map_err(|error| PostgresOpenError::of(connector.location(), &error))
+    tables.map_err(|error| PostgresOpenError::from_client(connector.location(), &error))
 }

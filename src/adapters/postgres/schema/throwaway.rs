@@ -21,7 +21,7 @@ const SETTINGS: [&str; 5] =
 pub async fn create_database(options: &Options, name: &str) -> Result<String, PostgresOpenError> {
     let (connection, location) = connect(options).await?;
     let created = connection.client.batch_execute(&format!("CREATE DATABASE {}", quoted(name))).await;
-    created.map_err(|error| PostgresOpenError::of(&location, &error))?;
+    created.map_err(|error| PostgresOpenError::from_client(&location, &error))?;
     Ok(with_database(options.url.expose_secret(), name))
 }
 
@@ -33,7 +33,7 @@ pub async fn drop_database(options: &Options, name: &str) -> Result<(), Postgres
     let (connection, location) = connect(options).await?;
     let dropped =
         connection.client.batch_execute(&format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", quoted(name))).await;
-    dropped.map_err(|error| PostgresOpenError::of(&location, &error))
+    dropped.map_err(|error| PostgresOpenError::from_client(&location, &error))
 }
 
 /// The names and values of the server's settings that measurements depend on.
@@ -45,7 +45,7 @@ pub async fn settings(options: &Options) -> Result<Vec<(&'static str, String)>, 
     let mut settings = Vec::new();
     for name in SETTINGS {
         let rows = connection.client.query_typed(&format!("SHOW {name}"), &[]).await;
-        let rows = rows.map_err(|error| PostgresOpenError::of(&location, &error))?;
+        let rows = rows.map_err(|error| PostgresOpenError::from_client(&location, &error))?;
         settings.push((name, rows.first().map(|row| row.get(0)).unwrap_or_default()));
     }
     Ok(settings)
@@ -91,7 +91,7 @@ pub async fn hold(options: &Options, transaction: BlockingTransaction) -> Result
         connection.client.batch_execute("SET idle_in_transaction_session_timeout = 0").await?;
         connection.client.batch_execute(transaction.statements()).await
     };
-    begun.await.map_err(|error| PostgresOpenError::of(&location, &error))?;
+    begun.await.map_err(|error| PostgresOpenError::from_client(&location, &error))?;
     Ok(OpenTransaction { _connection: connection })
 }
 
@@ -114,7 +114,7 @@ impl ScriptSession {
     /// A statement failed, or the connection was lost.
     pub async fn execute(&self, script: &str) -> Result<(), PostgresOpenError> {
         let executed = self.connection.client.batch_execute(script).await;
-        executed.map_err(|error| PostgresOpenError::of(&self.location, &error))
+        executed.map_err(|error| PostgresOpenError::from_client(&self.location, &error))
     }
 }
 
@@ -130,7 +130,7 @@ pub async fn session(options: &Options) -> Result<ScriptSession, PostgresOpenErr
         connection.client.batch_execute(unlimited).await?;
         connection.client.query_typed("SELECT quote_ident(functions) FROM installation", &[]).await
     };
-    let rows = opened.await.map_err(|error| PostgresOpenError::of(&location, &error))?;
+    let rows = opened.await.map_err(|error| PostgresOpenError::from_client(&location, &error))?;
     let functions = rows.first().and_then(|row| row.get::<_, Option<String>>(0)).unwrap_or_default();
     Ok(ScriptSession { connection, location, functions })
 }
@@ -141,7 +141,7 @@ pub async fn session(options: &Options) -> Result<ScriptSession, PostgresOpenErr
 /// # Errors
 /// The URL cannot be used.
 pub fn environment(options: &Options) -> Result<Vec<(&'static str, String)>, PostgresOpenError> {
-    let address = DatabaseAddress::of(options)?;
+    let address = DatabaseAddress::parse(options)?;
     Ok(variables(&address.config))
 }
 
@@ -172,7 +172,7 @@ async fn connect(options: &Options) -> Result<(DedicatedConnection, String), Pos
     let connector = Connector::new(Arc::new(options.clone()))?;
     let connection = connector.connect("throwaway").await?;
     let unlimited = connection.client.batch_execute("SET statement_timeout = 0").await;
-    unlimited.map_err(|error| PostgresOpenError::of(connector.location(), &error))?;
+    unlimited.map_err(|error| PostgresOpenError::from_client(connector.location(), &error))?;
     Ok((connection, connector.location().to_owned()))
 }
 

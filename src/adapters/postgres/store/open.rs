@@ -43,10 +43,10 @@ pub(crate) async fn for_service(options: Arc<Options>, connector: Connector) -> 
     let name = InstanceIdLease::acquire(&connector, &context, &tasks).await?;
     internal_topics::store(&context)
         .await
-        .map_err(|error| PostgresOpenError::of_port(connector.location(), &error.into_port()))?;
+        .map_err(|error| PostgresOpenError::from_port(connector.location(), &error.into_port()))?;
     keys::release_held_keys(&context)
         .await
-        .map_err(|error| PostgresOpenError::of_port(connector.location(), &error.into_port()))?;
+        .map_err(|error| PostgresOpenError::from_port(connector.location(), &error.into_port()))?;
     tasks.add(tokio::spawn(release::send_deferred(Arc::clone(&context))));
     let wake = if options.notify && !options.pooler {
         WakeTasks::start(&connector, &context, &tasks)
@@ -110,7 +110,7 @@ async fn read_installation(
 ) -> Result<InstalledSchema, PostgresOpenError> {
     let (connection, location) = (connector.connect("open").await?, connector.location());
     let client = &connection.client;
-    let failed = |error: tokio_postgres::Error| PostgresOpenError::of(location, &error);
+    let failed = |error: tokio_postgres::Error| PostgresOpenError::from_client(location, &error);
     if options.migrate {
         migrations::apply(client, location, options.partitions).await?;
         archive_days::create(client, options.days_ahead).await.map_err(failed)?;

@@ -39,7 +39,7 @@ impl Probe for PostgresProbe {
     }
 
     fn saturation(&self) -> Option<f64> {
-        Some(self.0.context().saturation().max(self.0.inner.opened.commits.fill()))
+        Some(self.0.context().saturation().max(self.0.inner.opened.commits.saturation()))
     }
 }
 

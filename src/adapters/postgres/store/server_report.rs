@@ -122,7 +122,7 @@ async fn weak_settings(options: &Options) -> Result<Vec<WeakSetting>, PostgresOp
     let connector = Connector::new(Arc::new(Options { pooler: true, ..options.clone() }))?;
     let connection = connector.connect("doctor").await?;
     let rows = connection.client.query_typed(WEAK_SETTINGS, &[]).await;
-    let rows = rows.map_err(|error| PostgresOpenError::of(connector.location(), &error))?;
+    let rows = rows.map_err(|error| PostgresOpenError::from_client(connector.location(), &error))?;
     Ok(rows.iter().map(|row| WeakSetting { name: row.get(0), source: row.get(1) }).collect())
 }
 

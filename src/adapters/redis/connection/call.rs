@@ -110,7 +110,7 @@ impl RedisInner {
     async fn exchange<T: FromRedisValue>(&self, operation: &str, request: Request<'_>) -> Result<T, Error> {
         let _permit = self.connection.permit().await?;
         let mut connection = self.connection.get().await?;
-        request.send(&mut connection).await.map_err(|error| error::of_call(operation, &error))
+        request.send(&mut connection).await.map_err(|error| error::call_error(operation, &error))
     }
 
     /// Serves nothing from the cache until the maintenance task has raised the epoch.

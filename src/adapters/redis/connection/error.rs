@@ -4,30 +4,30 @@ use deadpool_redis::{HookError, PoolError};
 use ports::Error;
 
 /// The error of a call that may have reached the server.
-pub(crate) fn of_call(operation: &str, error: &RedisError) -> Error {
+pub(crate) fn call_error(operation: &str, error: &RedisError) -> Error {
     let text = format!("{operation}: {error}");
     match error.kind() {
         ErrorKind::Io if error.is_connection_refusal() => Error::Unreachable(text),
         // Time-outs and closed connections: the request was sent, and its reply did not arrive.
         ErrorKind::Io => Error::Unknown(text),
-        _ => of_server(code(error).as_deref(), text),
+        _ => server_error(code(error).as_deref(), text),
     }
 }
 
 /// The error of obtaining a connection: nothing was sent.
-pub(crate) fn of_pool(error: &PoolError) -> Error {
+pub(crate) fn pool_error(error: &PoolError) -> Error {
     let text = format!("connect: {error}");
     match error {
         PoolError::Backend(error) | PoolError::PostCreateHook(HookError::Backend(error)) => match error.kind() {
             ErrorKind::Io => Error::Unreachable(text),
-            _ => of_server(code(error).as_deref(), text),
+            _ => server_error(code(error).as_deref(), text),
         },
         _ => Error::Unreachable(text),
     }
 }
 
 /// The error of a server's error reply, by its code. None of them leaves a partial change, because the scripts check before they write.
-fn of_server(code: Option<&str>, text: String) -> Error {
+fn server_error(code: Option<&str>, text: String) -> Error {
     match code {
         // The server starts, waits for its master, is being demoted or moved, or must not write without its replicas: temporary.
         Some(
@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn the_servers_error_code_decides_the_ports_error() {
-        let error = |code: &str, text: &str| of_server(Some(code), format!("{code} {text}"));
+        let error = |code: &str, text: &str| server_error(Some(code), format!("{code} {text}"));
 
         for code in ["LOADING", "READONLY", "MASTERDOWN", "NOREPLICAS", "CLUSTERDOWN"] {
             assert!(matches!(error(code, ""), Error::Unreachable(_)), "{code}");
@@ -82,7 +82,7 @@ mod tests {
     fn error_inside_a_script_of_redis_6_has_the_code_of_its_cause() {
         let error = |raised: &str| {
             let details = format!("Error running script (call to f_0b3f): @user_script:50: @user_script: 50: {raised}");
-            of_server(Some(raised_code("ERR", &details)), details.clone())
+            server_error(Some(raised_code("ERR", &details)), details.clone())
         };
 
         assert!(matches!(error("-READONLY You can't write against a read only replica."), Error::Unreachable(_)));
@@ -103,11 +103,11 @@ mod tests {
     fn a_missing_reply_is_unknown_and_a_refused_connection_is_unreachable() {
         let io = |kind: std::io::ErrorKind| RedisError::from(std::io::Error::from(kind));
 
-        assert!(matches!(of_call("put", &io(std::io::ErrorKind::TimedOut)), Error::Unknown(_)));
-        assert!(matches!(of_call("put", &io(std::io::ErrorKind::BrokenPipe)), Error::Unknown(_)));
-        assert!(matches!(of_call("put", &io(std::io::ErrorKind::ConnectionRefused)), Error::Unreachable(_)));
+        assert!(matches!(call_error("put", &io(std::io::ErrorKind::TimedOut)), Error::Unknown(_)));
+        assert!(matches!(call_error("put", &io(std::io::ErrorKind::BrokenPipe)), Error::Unknown(_)));
+        assert!(matches!(call_error("put", &io(std::io::ErrorKind::ConnectionRefused)), Error::Unreachable(_)));
         let connecting = PoolError::Backend(io(std::io::ErrorKind::TimedOut));
-        assert!(matches!(of_pool(&connecting), Error::Unreachable(_)));
-        assert!(matches!(of_pool(&PoolError::Closed), Error::Unreachable(_)));
+        assert!(matches!(pool_error(&connecting), Error::Unreachable(_)));
+        assert!(matches!(pool_error(&PoolError::Closed), Error::Unreachable(_)));
     }
 }

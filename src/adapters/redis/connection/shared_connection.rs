@@ -76,7 +76,7 @@ impl SharedConnection {
         }
         let limit = self.connect_timeout;
         match timeout(limit, self.replace()).await {
-            Ok(result) => result.map_err(|error| error::of_pool(&error)),
+            Ok(result) => result.map_err(|error| error::pool_error(&error)),
             Err(_) => Err(Error::Unreachable(format!("connect: no connection answered within {limit:?}"))),
         }
     }

@@ -3,7 +3,7 @@ use deadpool_redis::redis::aio::MultiplexedConnection;
 use deadpool_redis::redis::{AsyncConnectionConfig, Client, RedisError, cmd};
 
 use crate::connection::address::connection_info;
-use crate::connection::error::of_call;
+use crate::connection::error::call_error;
 use crate::store::open_error::StoreOpenError;
 use crate::store::options::StoreOptions;
 
@@ -46,7 +46,7 @@ async fn connect(options: &StoreOptions) -> Result<MultiplexedConnection, StoreO
 }
 
 fn unavailable(error: RedisError) -> StoreOpenError {
-    StoreOpenError::Unavailable(of_call("deleting keys", &error))
+    StoreOpenError::Unavailable(call_error("deleting keys", &error))
 }
 
 /// A pattern that only this text matches.
