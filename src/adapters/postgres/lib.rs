@@ -76,8 +76,8 @@ mod leases {
     pub(crate) mod instance_id_claimant;
     pub(crate) mod instance_id_lease;
     pub(crate) mod instance_id_lock;
+    pub(crate) mod instance_id_row;
     pub(crate) mod lease_row;
-    pub(crate) mod name_row;
     pub(crate) mod partition_leases;
     pub(crate) mod renew;
     pub(crate) mod timeline;

@@ -1,4 +1,4 @@
-//! The process that wants the instance's name: its identity, and the statements on its row in `instance` that both kinds of lock share.
+//! The process that takes the instance id: its identity, and the statements on its row in `instance` that both kinds of lock share.
 use std::sync::Arc;
 
 use tokio::sync::watch;
@@ -11,14 +11,14 @@ use crate::connection::open_error::PostgresOpenError;
 use crate::connection::sql_value::{SqlValue, seconds};
 use crate::store::options::Options;
 
-/// Confirms that the process is alive; returns no row if another process has the name.
+/// Confirms that the process is alive; returns no row if another process has the instance id.
 pub(crate) const HEARTBEAT: &str =
     "UPDATE instance SET seen_at = clock_timestamp() WHERE name = $1 AND session = $2 RETURNING 1";
 
 /// Deletes the row of this process.
 pub(crate) const DELETE_ROW: &str = "DELETE FROM instance WHERE name = $1 AND session = $2";
 
-/// A process that takes or keeps the instance's name.
+/// A process that takes or keeps the instance id.
 #[derive(Clone)]
 pub(crate) struct InstanceIdClaimant {
     pub(crate) connector: Connector,
@@ -29,7 +29,7 @@ pub(crate) struct InstanceIdClaimant {
 
 impl InstanceIdClaimant {
     /// The configured instance id.
-    pub(crate) fn name(&self) -> &str {
+    pub(crate) fn instance_id(&self) -> &str {
         &self.options.instance.0
     }
 
@@ -40,16 +40,16 @@ impl InstanceIdClaimant {
 
     /// Runs [`HEARTBEAT`] on the lock's own connection. False means that the connection does not work.
     pub(crate) async fn heartbeat(&self, client: &Client) -> bool {
-        let values: [SqlValue<'_>; 2] = [(&self.name(), Type::TEXT), (&self.session, Type::UUID)];
+        let values: [SqlValue<'_>; 2] = [(&self.instance_id(), Type::TEXT), (&self.session, Type::UUID)];
         let limit = self.options.statement_timeout;
         matches!(tokio::time::timeout(limit, client.query_typed(HEARTBEAT, &values)).await, Ok(Ok(_)))
     }
 
     /// The error that names the holder, as far as its row describes it.
-    pub(crate) fn held(&self, pid: Option<i32>, address: Option<String>) -> PostgresOpenError {
+    pub(crate) fn held_error(&self, pid: Option<i32>, address: Option<String>) -> PostgresOpenError {
         let unknown = || "unknown".to_string();
         PostgresOpenError::Held {
-            instance: self.name().into(),
+            instance: self.instance_id().into(),
             pid: pid.map_or_else(unknown, |pid| pid.to_string()),
             address: address.filter(|address| !address.is_empty()).unwrap_or_else(unknown),
             location: self.connector.location().into(),

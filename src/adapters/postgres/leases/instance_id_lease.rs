@@ -1,5 +1,5 @@
-//! The lease of the instance's name: one live process holds it. With sessions of its own the process holds an advisory lock
-//! (`name_lock`), behind a pooler a row with a heartbeat (`name_row`).
+//! The lease of the instance id: one live process holds it. With sessions of its own the process holds an advisory lock
+//! (`instance_id_lock`), behind a pooler a row with a heartbeat (`instance_id_row`).
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,10 +15,10 @@ use crate::connection::statement_error::{StatementResult, broken};
 use crate::leases::instance_id_claimant::InstanceIdClaimant;
 use crate::store::context::StoreContext;
 
-/// Longest wait for the release of the name when the store closes.
+/// Longest wait for the release of the instance id when the store closes.
 const RELEASE_WAIT_MAX: Duration = Duration::from_secs(2);
 
-/// Another process took the instance's name while this one ran.
+/// Another process took the instance id while this one ran.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InstanceIdLost {
     /// The instance id that was taken.
@@ -27,7 +27,7 @@ pub struct InstanceIdLost {
     pub by: String,
 }
 
-/// The held name and the task that keeps it.
+/// The held instance id, and the task that keeps it.
 pub(crate) struct InstanceIdLease {
     lost: watch::Receiver<Option<InstanceIdLost>>,
     stop: watch::Sender<bool>,
@@ -35,13 +35,13 @@ pub(crate) struct InstanceIdLease {
 }
 
 impl InstanceIdLease {
-    /// Takes the name, or returns the error that names its holder.
+    /// Takes the instance id, or returns the error that names its holder.
     pub(crate) async fn acquire(
         connector: &Connector,
         context: &Arc<StoreContext>,
         tasks: &BackgroundTasks,
     ) -> Result<Self, PostgresOpenError> {
-        let session = draw_session(context)
+        let session = generate_session_id(context)
             .await
             .map_err(|error| PostgresOpenError::from_port(connector.location(), &error.into_port()))?;
         let claimant =
@@ -62,7 +62,7 @@ impl InstanceIdLease {
                 None => claimant.keep_row(&context, &mut stopping).await,
             };
             if let Err(by) = kept {
-                lost_sender.send_replace(Some(InstanceIdLost { instance: claimant.name().into(), by }));
+                lost_sender.send_replace(Some(InstanceIdLost { instance: claimant.instance_id().into(), by }));
             }
             // Fails if the store was dropped meanwhile.
             let _ = stopped_sender.send(true);
@@ -70,7 +70,7 @@ impl InstanceIdLease {
         Ok(Self { lost, stop, stopped })
     }
 
-    /// Waits until another process has the name. Cancel-safe.
+    /// Waits until another process has the instance id. Cancel-safe.
     pub(crate) async fn lost(&self) -> InstanceIdLost {
         let mut receiver = self.lost.clone();
         let lost = receiver.wait_for(Option::is_some).await.ok().and_then(|lost| lost.clone());
@@ -80,19 +80,19 @@ impl InstanceIdLease {
         }
     }
 
-    /// Releases the name, and waits for that at most [`RELEASE_WAIT_MAX`]: it is released with the connection anyway.
+    /// Releases the instance id, and waits for that at most [`RELEASE_WAIT_MAX`]: it is released with the connection anyway.
     pub(crate) async fn release(&self, handle: &Handle) {
         self.stop.send_replace(true);
         let mut stopped = self.stopped.clone();
         let waited = handle.spawn(async move {
             tokio::time::timeout(RELEASE_WAIT_MAX, stopped.wait_for(|stopped| *stopped)).await.is_ok()
         });
-        // The close continues whether or not the name was released in time.
+        // The close continues whether or not the instance id was released in time.
         let _ = waited.await;
     }
 }
 
-async fn draw_session(context: &StoreContext) -> StatementResult<Uuid> {
+async fn generate_session_id(context: &StoreContext) -> StatementResult<Uuid> {
     let rows = context.service_session().await?.query("SELECT gen_random_uuid()", &[]).await?;
     rows.first().map_or_else(|| Err(broken("gen_random_uuid() returned no row")), |row| get(row, 0))
 }

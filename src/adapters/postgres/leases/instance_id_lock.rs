@@ -1,4 +1,4 @@
-//! The instance's name as an advisory lock of a session: the server releases it when the process or its connection ends.
+//! The lock on the instance id as an advisory lock of a session: the server releases it when the process or its connection ends.
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -12,7 +12,7 @@ use crate::connection::open_error::PostgresOpenError;
 use crate::connection::sql_value::SqlValue;
 use crate::leases::instance_id_claimant::{DELETE_ROW, InstanceIdClaimant, stop_requested};
 
-/// The lock's key. It contains the schema: two installations in one database may have instances of the same name.
+/// The lock's key. It contains the schema: two installations in one database may have instances with the same id.
 macro_rules! key {
     () => {
         "hashtextextended('posthaste:' || (SELECT n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -25,7 +25,7 @@ const TRY: &str = concat!("SELECT pg_try_advisory_lock(", key!(), "), pg_backend
 const WAIT: &str = concat!("SELECT pg_advisory_lock(", key!(), ")");
 
 /// The backend that holds the lock, and the row of its process. A row of another backend belongs to the previous holder and is left out:
-/// a process that has just taken the name must not be ended for the old heartbeat of its predecessor.
+/// a process that has just taken the instance id must not be ended for the old heartbeat of its predecessor.
 const HOLDER: &str = concat!(
     "SELECT l.pid, i.pid, i.address, i.session, coalesce(i.seen_at + make_interval(secs => $2) <= clock_timestamp(), false)
      FROM (SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND granted
@@ -73,7 +73,7 @@ enum LockAttempt {
 
 impl InstanceIdClaimant {
     /// Takes the lock. A holder whose heartbeat expired is ended, and so is the session `former_backend` of this process, which the
-    /// server has not missed yet. A process that had the name waits for a holder without a row, however long it takes: it may be a connection of
+    /// server has not missed yet. A process that had the instance id waits for a holder without a row, however long it takes: it may be a connection of
     /// its own that broke before it wrote its row, and another process writes its row at once.
     pub(crate) async fn take_lock(&self, former_backend: Option<i32>) -> Result<InstanceIdLock, PostgresOpenError> {
         let connection = self.connector.connect("lock").await?;
@@ -91,13 +91,13 @@ impl InstanceIdClaimant {
                     if heartbeat_expired || (Some(backend) == former_backend && session == Some(self.session)) =>
                 {
                     if gives_up() {
-                        return Err(self.held(None, None));
+                        return Err(self.held_error(None, None));
                     }
                     self.end_holder(client, backend).await.map_err(failed)?;
                     continue;
                 }
-                LockAttempt::Held { pid: Some(pid), address, .. } => return Err(self.held(Some(pid), address)),
-                LockAttempt::Held { .. } if gives_up() => return Err(self.held(None, None)),
+                LockAttempt::Held { pid: Some(pid), address, .. } => return Err(self.held_error(Some(pid), address)),
+                LockAttempt::Held { .. } if gives_up() => return Err(self.held_error(None, None)),
                 LockAttempt::Held { .. } | LockAttempt::Released => {}
             }
             tokio::time::sleep(ATTEMPT_INTERVAL).await;
@@ -105,7 +105,7 @@ impl InstanceIdClaimant {
     }
 
     async fn try_lock(&self, client: &Client) -> Result<LockAttempt, tokio_postgres::Error> {
-        let name = self.name();
+        let name = self.instance_id();
         let rows = client.query_typed(TRY, &[(&name, Type::TEXT)]).await?;
         let Some(row) = rows.first() else { return Ok(LockAttempt::Released) };
         if row.try_get(0)? {
@@ -126,7 +126,7 @@ impl InstanceIdClaimant {
     async fn write_row(&self, client: &Client, backend: i32) -> Result<(), tokio_postgres::Error> {
         let pid = std::process::id() as i32;
         let values: [SqlValue<'_>; 5] = [
-            (&self.name(), Type::TEXT),
+            (&self.instance_id(), Type::TEXT),
             (&self.session, Type::UUID),
             (&pid, Type::INT4),
             (&self.options.address, Type::TEXT),
@@ -138,13 +138,13 @@ impl InstanceIdClaimant {
     /// Ends the holder's session and waits in the lock's queue, so that a holder that was only slow reconnects behind this process.
     async fn end_holder(&self, client: &Client, backend: i32) -> Result<(), tokio_postgres::Error> {
         client.query_typed("SELECT pg_terminate_backend($1)", &[(&backend, Type::INT4)]).await?;
-        match client.query_typed(WAIT, &[(&self.name(), Type::TEXT)]).await {
+        match client.query_typed(WAIT, &[(&self.instance_id(), Type::TEXT)]).await {
             Err(error) if error.code() != Some(&SqlState::LOCK_NOT_AVAILABLE) => Err(error),
             _ => Ok(()),
         }
     }
 
-    /// Sends heartbeats and re-takes the lock when its connection breaks, until the store closes (`Ok`) or another process has the name
+    /// Sends heartbeats and re-takes the lock when its connection breaks, until the store closes (`Ok`) or another process has the id
     /// (its description).
     pub(crate) async fn keep_lock(
         &self,
@@ -155,7 +155,7 @@ impl InstanceIdClaimant {
             // Whichever branch is dropped starts anew in the next iteration; a cancelled heartbeat is repeated by the next one.
             tokio::select! {
                 () = stop_requested(stopping) => {
-                    let row: [SqlValue<'_>; 2] = [(&self.name(), Type::TEXT), (&self.session, Type::UUID)];
+                    let row: [SqlValue<'_>; 2] = [(&self.instance_id(), Type::TEXT), (&self.session, Type::UUID)];
                     // The row only informs operators; the server releases the lock with the connection.
                     let _ = lock.connection.client.query_typed(DELETE_ROW, &row).await;
                     return Ok(());
@@ -169,13 +169,13 @@ impl InstanceIdClaimant {
             }
             tracing::warn!(
                 event = "instance_lock_interrupted",
-                instance = self.name(),
+                instance = self.instance_id(),
                 "The connection that holds the instance's name broke"
             );
             lock = self.retake_lock(lock.backend).await?;
             tracing::info!(
                 event = "instance_lock_regained",
-                instance = self.name(),
+                instance = self.instance_id(),
                 "The instance's name is held again"
             );
         }

@@ -1,4 +1,4 @@
-//! Opening the store: checking the schema, taking the instance's name, starting the background tasks.
+//! Opening the store: checking the schema, taking the instance id, starting the background tasks.
 use std::sync::Arc;
 
 use crate::connection::background_tasks::BackgroundTasks;
@@ -24,12 +24,12 @@ pub(crate) struct OpenedStore {
     pub(crate) commits: Arc<CommitQueue>,
     pub(crate) relay: Arc<RelayQueue>,
     pub(crate) wake: WakeTasks,
-    /// `None` for an operator, who needs no name.
-    pub(crate) name: Option<InstanceIdLease>,
+    /// `None` for an operator's command, which takes no instance id.
+    pub(crate) instance_id: Option<InstanceIdLease>,
     pub(crate) tasks: BackgroundTasks,
 }
 
-/// Opens the store for a service: under the instance's name, with wake-ups.
+/// Opens the store for a service: under its instance id, with wake-ups.
 pub(crate) async fn for_service(options: Arc<Options>, connector: Connector) -> Result<OpenedStore, PostgresOpenError> {
     let context = open_context(&options, &connector, TimelineUse::Compared).await?;
     if context.partitions != options.partitions {
@@ -40,7 +40,7 @@ pub(crate) async fn for_service(options: Arc<Options>, connector: Connector) -> 
         });
     }
     let tasks = BackgroundTasks::default();
-    let name = InstanceIdLease::acquire(&connector, &context, &tasks).await?;
+    let instance_id = InstanceIdLease::acquire(&connector, &context, &tasks).await?;
     internal_topics::store(&context)
         .await
         .map_err(|error| PostgresOpenError::from_port(connector.location(), &error.into_port()))?;
@@ -54,10 +54,10 @@ pub(crate) async fn for_service(options: Arc<Options>, connector: Connector) -> 
         WakeTasks::disabled()
     };
     let (commits, relay) = (start_committers(&context, &tasks), start_relay(&context, &tasks));
-    Ok(OpenedStore { context, commits, relay, wake, name: Some(name), tasks })
+    Ok(OpenedStore { context, commits, relay, wake, instance_id: Some(instance_id), tasks })
 }
 
-/// Opens the store for an operator's command: without a name and without wake-ups.
+/// Opens the store for an operator's command: without an instance id and without wake-ups.
 pub(crate) async fn for_operator(
     options: Arc<Options>,
     connector: Connector,
@@ -65,7 +65,7 @@ pub(crate) async fn for_operator(
     let context = open_context(&options, &connector, TimelineUse::Ignored).await?;
     let tasks = BackgroundTasks::default();
     let (commits, relay) = (start_committers(&context, &tasks), start_relay(&context, &tasks));
-    Ok(OpenedStore { context, commits, relay, wake: WakeTasks::disabled(), name: None, tasks })
+    Ok(OpenedStore { context, commits, relay, wake: WakeTasks::disabled(), instance_id: None, tasks })
 }
 
 fn start_committers(context: &Arc<StoreContext>, tasks: &BackgroundTasks) -> Arc<CommitQueue> {

@@ -16,9 +16,9 @@ const SERVICE_CONNECTIONS_MIN: usize = 2;
 pub struct Options {
     /// `postgres://user:password@host:port/database?sslmode=…` or libpq's `key=value` form. Never logged, never part of an error.
     pub url: SecretString,
-    /// The name of this service; a second live process with the same name is refused.
+    /// The id of this service instance; a second live process with the same id is refused.
     pub instance: InstanceId,
-    /// The address that this service listens on, shown to a process that finds the name held. [`crate::Postgres::announce`] changes it
+    /// The address that this service listens on, shown to a process that finds the instance id held. [`crate::Postgres::announce`] changes it
     /// later.
     pub address: String,
     /// Number of partitions. Fixed at installation: a key must not change its partition while events of it are unsent.
@@ -71,7 +71,7 @@ pub struct Options {
     /// Most time between the starts of two groups of commits, which are four times as far apart as the last group took. 5 ms bounds what a
     /// create waits for others.
     pub group_spacing_max: Duration,
-    /// Most bytes of a group's events, so that one statement stays small beside the server's memory. One commit is always taken.
+    /// Most bytes of a group's events, so that one statement stays small compared with the server's memory. One commit is always taken.
     pub group_bytes_max: usize,
     /// Longest wait for a connection of the pool; then the call is refused.
     pub checkout_timeout: Duration,
@@ -86,11 +86,11 @@ pub struct Options {
     pub keepalive: Duration,
     /// Longest time that sent bytes stay unacknowledged before the connection is closed.
     pub unacknowledged_timeout: Duration,
-    /// Age of the heartbeat after which the holder of the instance's name counts as dead, and is ended by a process that needs the name.
+    /// Age of the heartbeat after which the holder of the instance id counts as dead, and is ended by a process that needs the id.
     pub dead_after: Duration,
-    /// Time between two heartbeats of the name's holder.
+    /// Time between two heartbeats of the holder of the instance id.
     pub heartbeat_interval: Duration,
-    /// Longest time spent on finding out whether a COMMIT without a reply took effect; then its outcome is returned as unknown.
+    /// Longest time to determine whether a COMMIT without a reply took effect; then its outcome is returned as unknown.
     pub resolve_timeout: Duration,
     /// Least time between two NOTIFYs of this instance: a notifying commit takes a lock of the whole server.
     pub notify_interval: Duration,
@@ -111,7 +111,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// The defaults, for a service of this name on this database.
+    /// The defaults, for a service with this instance id on this database.
     pub fn new(url: impl Into<SecretString>, instance: InstanceId) -> Self {
         let (ms, s) = (Duration::from_millis, Duration::from_secs);
         Self {

@@ -36,7 +36,7 @@ pub(crate) struct PostgresInner {
 }
 
 impl Postgres {
-    /// Opens the database for a service: checks (or with `migrate` applies) the schema, takes the instance's name, starts committing.
+    /// Opens the database for a service: checks (or with `migrate` applies) the schema, takes the instance id, starts committing.
     ///
     /// # Errors
     /// [`PostgresOpenError`] names the setting or system to correct, and says whether a later attempt may succeed.
@@ -44,7 +44,7 @@ impl Postgres {
         Self::open_on_own_threads(options, open::for_service).await
     }
 
-    /// Opens the database for an operator's command while services use it. Takes no instance's name, applies no migration, sends and
+    /// Opens the database for an operator's command while services use it. Takes no instance id, applies no migration, sends and
     /// receives no wake-ups.
     ///
     /// # Errors
@@ -98,13 +98,13 @@ impl Postgres {
         self.inner.opened.context.partitions
     }
 
-    /// Stores the address that this service listens on, for a process that finds the name held. Does nothing for an operator.
+    /// Stores the address that this service listens on, for a process that finds the instance id held. Does nothing for an operator.
     ///
     /// # Errors
-    /// As any write; the name stays held after an error.
+    /// As any write; the instance id stays held after an error.
     pub async fn announce(&self, address: &str) -> Result<(), Error> {
         let (context, address) = (self.context(), address.to_string());
-        if self.inner.opened.name.is_none() {
+        if self.inner.opened.instance_id.is_none() {
             return Ok(());
         }
         self.run("announce", async move {
@@ -116,19 +116,19 @@ impl Postgres {
         .await
     }
 
-    /// Waits until another process has taken this instance's name, and returns its description. This process may then no longer act
-    /// under the name: drain and exit. Never returns otherwise. Cancel-safe.
+    /// Waits until another process has taken this instance id, and returns its description. This process may then no longer act
+    /// under the id: drain and exit. Never returns otherwise. Cancel-safe.
     pub async fn lost(&self) -> InstanceIdLost {
-        match &self.inner.opened.name {
-            Some(name) => name.lost().await,
+        match &self.inner.opened.instance_id {
+            Some(lease) => lease.lost().await,
             None => std::future::pending().await,
         }
     }
 
-    /// Finishes the pending commits and the statements of the relay that have begun, releases the instance's name and closes all connections. May be called twice.
+    /// Finishes the pending commits and the statements of the relay that have begun, releases the instance id and closes all connections. May be called twice.
     ///
     /// # Errors
-    /// [`Error::Unreachable`] when something is still pending after `close_timeout`; it is given up then.
+    /// [`Error::Unreachable`] when commits or statements are still pending after `close_timeout`. Their outcome is then unknown.
     pub async fn close(&self) -> Result<(), Error> {
         let opened = &self.inner.opened;
         opened.commits.close();
@@ -136,8 +136,8 @@ impl Postgres {
         let drained = async { tokio::join!(opened.commits.drained(), opened.relay.idle()) };
         let drained = tokio::time::timeout(opened.context.options.close_timeout, drained).await.is_ok();
         if !self.inner.closed.swap(true, Relaxed) {
-            if let Some(name) = &opened.name {
-                name.release(&self.inner.handle).await;
+            if let Some(lease) = &opened.instance_id {
+                lease.release(&self.inner.handle).await;
             }
             opened.tasks.abort();
             opened.context.close();
