@@ -10,40 +10,40 @@ use crate::connection::session::PooledSession;
 use crate::connection::sql_value::get;
 use crate::connection::statement_error::StatementResult;
 
-/// The present timeline: the cluster, and the timeline in its newest WAL file's name. The control file shows a new timeline only after the
+/// The current timeline: the cluster, and the timeline in its newest WAL file's name. The control file shows a new timeline only after the
 /// next checkpoint. A server in recovery returns an error.
-macro_rules! present {
+macro_rules! current {
     () => {
         "((SELECT system_identifier FROM pg_control_system()) || '/' || left(pg_walfile_name(pg_current_wal_lsn()), 8))"
     };
 }
 
-/// Whether the present timeline is known and adopted, as an expression.
+/// Whether the current timeline is known and adopted, as an expression.
 macro_rules! is_adopted {
     () => {
         concat!(
             "(SELECT s.adopted AND s.timeline = ",
-            $crate::connection::server_timeline::present!(),
+            $crate::connection::server_timeline::current!(),
             " FROM store_timeline s)"
         )
     };
 }
 
-pub(crate) use {is_adopted, present};
+pub(crate) use {current, is_adopted};
 
-const PRESENT: &str = concat!("SELECT ", present!());
+const CURRENT: &str = concat!("SELECT ", current!());
 
 const IS_KNOWN: &str = concat!(
     "SELECT coalesce(s.timeline = p.timeline, false) FROM (SELECT ",
-    present!(),
+    current!(),
     " AS timeline) p LEFT JOIN store_timeline s ON true"
 );
 
 /// Writes a timeline that is not the known one, and raises all epochs, unless it is the first that is ever written. Locks the lease rows in
-/// the order of their numbers. What the server replayed last was complete; without it the last heartbeat is the newest commit that shows.
-const NOTICE: &str = concat!(
+/// the order of their numbers. The last transaction that the server replayed is complete; without one the last heartbeat is the newest known commit.
+const RECORD_CHANGE: &str = concat!(
     "WITH written AS (INSERT INTO store_timeline AS s (timeline, adopted, complete_until) SELECT ",
-    present!(),
+    current!(),
     ", true, coalesce(pg_last_xact_replay_timestamp(), (SELECT max(seen_at) FROM member))
        ON CONFLICT (one) DO UPDATE SET timeline = excluded.timeline, adopted = false, noticed_at = clock_timestamp(),
          complete_until = CASE WHEN s.adopted THEN excluded.complete_until ELSE least(s.complete_until, excluded.complete_until) END
@@ -57,7 +57,7 @@ const NOTICE: &str = concat!(
 /// # Errors
 /// Fails as a connection does, and if the server is in recovery.
 pub(crate) async fn is_readable(client: &Client, location: &str) -> Result<bool, PostgresOpenError> {
-    match client.query_typed(PRESENT, &[]).await {
+    match client.query_typed(CURRENT, &[]).await {
         Ok(_) => Ok(true),
         Err(error) if error.code().is_some_and(is_refusal) => {
             tracing::warn!(
@@ -82,7 +82,7 @@ pub(crate) fn compare_on_connect() -> Hook {
         Box::pin(async move {
             let rows = client.query_typed(IS_KNOWN, &[]).await.map_err(HookError::Backend)?;
             if !rows.first().is_some_and(|row| row.get(0)) {
-                client.query_typed(NOTICE, &[]).await.map_err(HookError::Backend)?;
+                client.query_typed(RECORD_CHANGE, &[]).await.map_err(HookError::Backend)?;
             }
             Ok(())
         })
@@ -93,7 +93,7 @@ pub(crate) fn compare_on_connect() -> Hook {
 pub(crate) async fn compare(session: &PooledSession) -> StatementResult<()> {
     let rows = session.query(IS_KNOWN, &[]).await?;
     if !rows.first().map(|row| get(row, 0)).transpose()?.unwrap_or(false) {
-        session.execute(NOTICE, &[]).await?;
+        session.execute(RECORD_CHANGE, &[]).await?;
     }
     Ok(())
 }

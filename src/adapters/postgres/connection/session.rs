@@ -16,7 +16,7 @@ use crate::connection::sql_value::SqlValue;
 use crate::connection::statement_error::{CommitStage, StatementError, StatementResult, statement_error};
 
 /// The settings of a transaction behind a pooler; without one they are settings of the session.
-const POOLED_BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL synchronous_commit = on; SET LOCAL enable_seqscan = off; \
+const POOLER_BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL synchronous_commit = on; SET LOCAL enable_seqscan = off; \
                       SET LOCAL enable_bitmapscan = off; SET LOCAL jit = off";
 
 /// Time that the client waits longer than the server's `statement_timeout` before it gives the connection up: 2 s for the reply.
@@ -33,13 +33,13 @@ pub(crate) struct SessionSettings {
     pub(crate) lock_timeout: Duration,
 }
 
-/// The event that a COMMIT waits for.
+/// How long a COMMIT waits before its reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CommitWait {
-    /// Until it is on disk, and on the synchronous standbys.
+    /// Until the transaction is on disk, and on the synchronous standbys.
     Flush,
-    /// For nothing: a crash of the server may undo it, and with it every commit after it.
-    Nothing,
+    /// It does not wait: a crash of the server may undo it, and with it every commit after it.
+    None,
 }
 
 /// A connection of a pool. After a failure that may leave a transaction open it does not return to the pool: the server rolls back.
@@ -56,23 +56,23 @@ impl PooledSession {
         Ok(Self { client: Some(client), settings, unusable: AtomicBool::new(false) })
     }
 
-    /// Runs a statement that changes nothing.
+    /// Runs a query that changes no data.
     pub(crate) async fn query(&self, text: &str, values: &[SqlValue<'_>]) -> StatementResult<Vec<Row>> {
         self.with_timeout(CommitStage::BeforeCommit, self.send(text, values)).await
     }
 
-    /// As [`PooledSession::query`], but reads rows until `more` returns false. The driver discards the other rows as they arrive.
+    /// As [`PooledSession::query`], but reads rows until `wants_more` returns false. The driver discards the other rows as they arrive.
     pub(crate) async fn query_while(
         &self,
         text: &str,
         values: &[SqlValue<'_>],
-        mut more: impl FnMut(&Row) -> bool,
+        mut wants_more: impl FnMut(&Row) -> bool,
     ) -> StatementResult<Vec<Row>> {
-        let work = async {
+        let operation = async {
             let mut arriving = pin!(self.stream(text, values).await?);
             let mut rows = Vec::new();
             while let Some(row) = arriving.try_next().await? {
-                let continues = more(&row);
+                let continues = wants_more(&row);
                 rows.push(row);
                 if !continues {
                     break;
@@ -80,7 +80,7 @@ impl PooledSession {
             }
             Ok(rows)
         };
-        self.with_timeout(CommitStage::BeforeCommit, work).await
+        self.with_timeout(CommitStage::BeforeCommit, operation).await
     }
 
     /// Runs one statement that commits by itself. Without a reply it returns [`Error::Unknown`].
@@ -94,7 +94,7 @@ impl PooledSession {
         }
         // The three messages are pipelined: after a failed statement the server treats the COMMIT as a ROLLBACK.
         let begin = self.begin_text();
-        let work = async {
+        let operation = async {
             let client = self.client();
             let (begun, rows, committed) =
                 futures::join!(client.batch_execute(&begin), self.send(text, values), client.batch_execute("COMMIT"));
@@ -103,7 +103,7 @@ impl PooledSession {
             committed?;
             Ok(rows)
         };
-        self.with_timeout(CommitStage::Committing, work).await
+        self.with_timeout(CommitStage::Committing, operation).await
     }
 
     /// Runs statements in one transaction that waits at most `lock_timeout` for a row lock. BEGIN, statements and COMMIT are pipelined: one
@@ -116,7 +116,7 @@ impl PooledSession {
     ) -> StatementResult<Vec<Vec<Row>>> {
         let commit = match commit {
             CommitWait::Flush => "",
-            CommitWait::Nothing => "; SET LOCAL synchronous_commit = off",
+            CommitWait::None => "; SET LOCAL synchronous_commit = off",
         };
         let begin = format!("{}; SET LOCAL lock_timeout = {}{commit}", self.begin_text(), lock_timeout.as_millis());
         // A statement that had to be prepared within the pipeline would be sent after the COMMIT.
@@ -128,7 +128,7 @@ impl PooledSession {
             self.mark_unusable();
             return Err(StatementError::Port(Error::Unreachable("the connection closed before the statements".into())));
         }
-        let work = async {
+        let operation = async {
             let client = self.client();
             let queries = join_all(statements.iter().map(|(text, values)| self.send(text, values)));
             let (begun, results, committed) =
@@ -139,7 +139,7 @@ impl PooledSession {
             committed?;
             Ok(rows)
         };
-        self.with_timeout(CommitStage::Committing, work).await
+        self.with_timeout(CommitStage::Committing, operation).await
     }
 
     /// Begins a transaction and runs its first statement, pipelined. A failure has changed nothing.
@@ -150,12 +150,12 @@ impl PooledSession {
     ) -> StatementResult<(Transaction, Vec<Row>)> {
         let begin = self.begin_text();
         let rows = {
-            let work = async {
+            let operation = async {
                 let (begun, rows) = futures::join!(self.client().batch_execute(&begin), self.send(text, values));
                 begun?;
                 rows
             };
-            self.in_transaction(work).await?
+            self.in_transaction(operation).await?
         };
         Ok((Transaction { session: self, ended: false }, rows))
     }
@@ -168,13 +168,13 @@ impl PooledSession {
         Ok(Transaction { session: self, ended: false })
     }
 
-    /// Passes the client to work that manages its own transactions, without a timeout. After a failure the connection does not return to
+    /// Passes the client to an operation that manages its own transactions, without a timeout. After a failure the connection does not return to
     /// the pool.
     pub(crate) async fn with_client<T>(
         &self,
-        work: impl AsyncFnOnce(&tokio_postgres::Client) -> Result<T, tokio_postgres::Error>,
+        operation: impl AsyncFnOnce(&tokio_postgres::Client) -> Result<T, tokio_postgres::Error>,
     ) -> StatementResult<T> {
-        let result = work(self.client()).await;
+        let result = operation(self.client()).await;
         if result.is_err() {
             self.mark_unusable();
         }
@@ -186,7 +186,7 @@ impl PooledSession {
             return "BEGIN".into();
         }
         let (statement, lock) = (self.settings.statement_timeout.as_millis(), self.settings.lock_timeout.as_millis());
-        format!("{POOLED_BEGIN}; SET LOCAL statement_timeout = {statement}; SET LOCAL lock_timeout = {lock}")
+        format!("{POOLER_BEGIN}; SET LOCAL statement_timeout = {statement}; SET LOCAL lock_timeout = {lock}")
     }
 
     async fn send(&self, text: &str, values: &[SqlValue<'_>]) -> Result<Vec<Row>, tokio_postgres::Error> {
@@ -212,9 +212,9 @@ impl PooledSession {
     /// open.
     async fn in_transaction<T>(
         &self,
-        work: impl Future<Output = Result<T, tokio_postgres::Error>>,
+        operation: impl Future<Output = Result<T, tokio_postgres::Error>>,
     ) -> StatementResult<T> {
-        let result = self.with_timeout(CommitStage::BeforeCommit, work).await;
+        let result = self.with_timeout(CommitStage::BeforeCommit, operation).await;
         if result.is_err() {
             self.mark_unusable();
         }
@@ -224,10 +224,10 @@ impl PooledSession {
     async fn with_timeout<T>(
         &self,
         stage: CommitStage,
-        work: impl Future<Output = Result<T, tokio_postgres::Error>>,
+        operation: impl Future<Output = Result<T, tokio_postgres::Error>>,
     ) -> StatementResult<T> {
         let limit = self.settings.statement_timeout + REPLY_GRACE;
-        match tokio::time::timeout(limit, work).await {
+        match tokio::time::timeout(limit, operation).await {
             Ok(Ok(value)) => Ok(value),
             Ok(Err(error)) => {
                 // The server of a session that accepts no writes is a standby, or was demoted.
@@ -284,16 +284,16 @@ impl Transaction {
         if self.session.client().is_closed() {
             return Err(StatementError::Port(Error::Unreachable("the connection closed before COMMIT".into())));
         }
-        let work = async { self.session.client().batch_execute("COMMIT").await };
-        let result = self.session.with_timeout(CommitStage::Committing, work).await;
+        let operation = async { self.session.client().batch_execute("COMMIT").await };
+        let result = self.session.with_timeout(CommitStage::Committing, operation).await;
         self.ended = result.is_ok();
         result
     }
 
     /// Ends the transaction without a change.
     pub(crate) async fn rollback(mut self) -> StatementResult<()> {
-        let work = async { self.session.client().batch_execute("ROLLBACK").await };
-        let result = self.session.in_transaction(work).await;
+        let operation = async { self.session.client().batch_execute("ROLLBACK").await };
+        let result = self.session.in_transaction(operation).await;
         self.ended = result.is_ok();
         result
     }

@@ -23,7 +23,7 @@ macro_rules! take {
     };
 }
 
-/// Returns whether the lease may be used: no other timeline waits for its adoption.
+/// Acquires the lease. Returns whether it may be used: no other timeline waits for its adoption.
 const TAKE: &str = concat!(take!(), is_adopted!());
 /// The same on a server that does not show its timeline.
 const TAKE_ON_ANY_TIMELINE: &str = concat!(take!(), "true");
@@ -85,7 +85,7 @@ pub(crate) async fn acquire(context: &StoreContext, request: &AcquireRequest) ->
     let rows = transaction.query(take, &values).await?;
     if rows.first().map(|row| get(row, 0)).transpose()?.flatten() != Some(true) {
         transaction.rollback().await?;
-        let change = timeline::change(context).await?;
+        let change = timeline::unadopted_change(context).await?;
         let adopted = || Error::Unreachable("the store's timeline was adopted during the acquisition".into());
         return change.map(Acquisition::TimelineChanged).ok_or_else(|| StatementError::Port(adopted()));
     }
@@ -95,16 +95,16 @@ pub(crate) async fn acquire(context: &StoreContext, request: &AcquireRequest) ->
     Ok(Acquisition::Acquired(AcquiredLease { fence, open_batch }))
 }
 
-/// Locks the lease row, or returns why it is passed: another instance writes it at this moment, which owns the partition or is about to.
-/// Instances that reach for the same free partitions pass each other instead of waiting in a queue. A row that this
-/// instance owned before is locked by a statement of its own, or of its former process: it waits for that.
+/// Locks the lease row. For a partition without an owner it skips a row that another instance has locked, because that instance owns the partition or
+/// is acquiring it: instances that acquire the same free partitions do not wait for each other. A row that this instance owned before is locked by a
+/// statement of its own or of its former process, so it waits for that lock.
 async fn lock(
     context: &StoreContext,
     request: &AcquireRequest,
 ) -> StatementResult<Result<(Transaction, Lease), Acquisition>> {
     let AcquireRequest { partition, owner, reason, .. } = request;
     if *reason == AcquireReason::Unowned {
-        let (transaction, lease) = lease_row::lock_unless_taken(context.relay_session().await?, *partition).await?;
+        let (transaction, lease) = lease_row::try_lock_lease(context.relay_session().await?, *partition).await?;
         if let Some(lease) = lease {
             return Ok(Ok((transaction, lease)));
         }
@@ -123,7 +123,7 @@ async fn lock(
     Ok(Ok((transaction, lease)))
 }
 
-/// Gives a partition back, unless a batch is in flight.
+/// Releases a partition, unless a batch is in flight.
 pub(crate) async fn release(
     context: &StoreContext,
     partition: PartitionNo,

@@ -27,7 +27,7 @@ pub(crate) use close_open_batch;
 
 const READ: &str = select!();
 const LOCK: &str = concat!(select!(), " FOR UPDATE");
-const LOCK_UNLESS_TAKEN: &str = concat!(select!(), " FOR UPDATE SKIP LOCKED");
+const LOCK_SKIP_LOCKED: &str = concat!(select!(), " FOR UPDATE SKIP LOCKED");
 
 /// Reads a partition's lease without locking it.
 pub(crate) async fn read(session: &PooledSession, partition: PartitionNo) -> StatementResult<Option<Lease>> {
@@ -46,17 +46,17 @@ pub(crate) async fn lock(
 }
 
 /// As [`lock`], without waiting: no lease if another statement has locked it.
-pub(crate) async fn lock_unless_taken(
+pub(crate) async fn try_lock_lease(
     session: PooledSession,
     partition: PartitionNo,
 ) -> StatementResult<(Transaction, Option<Lease>)> {
-    let (transaction, rows) = session.begin_with(LOCK_UNLESS_TAKEN, &[(&(partition.0 as i32), Type::INT4)]).await?;
+    let (transaction, rows) = session.begin_with(LOCK_SKIP_LOCKED, &[(&(partition.0 as i32), Type::INT4)]).await?;
     let lease = rows.first().map(lease).transpose()?;
     Ok((transaction, lease))
 }
 
 /// Adds one to the counter and returns it.
-pub(crate) async fn raise_counter(transaction: &Transaction, partition: PartitionNo) -> StatementResult<Counter> {
+pub(crate) async fn increment_counter(transaction: &Transaction, partition: PartitionNo) -> StatementResult<Counter> {
     let text = "UPDATE outbox_lease SET counter = counter + 1 WHERE partition = $1 RETURNING counter";
     counter(&transaction.query(text, &[(&(partition.0 as i32), Type::INT4)]).await?)
 }

@@ -31,11 +31,11 @@ const HEARTBEAT: &str = "WITH own AS (INSERT INTO member (instance, seen_at, dea
        WHERE instance <> $1 OFFSET 0) m";
 
 /// Deletes the members whose heartbeat is older than $1 times their `dead_after`.
-const FORGET: &str = "DELETE FROM member WHERE seen_at + $1 * dead_after < clock_timestamp()";
+const DELETE_DEAD_MEMBERS: &str = "DELETE FROM member WHERE seen_at + $1 * dead_after < clock_timestamp()";
 
 /// The members, and the holders of instance names that were seen within $1 seconds: an instance without a relay is no member, and has producer
 /// sessions all the same, for the messages that it forwards.
-const REMEMBERED: &str = "SELECT instance FROM member UNION
+const MEMBERS_AND_HOLDERS: &str = "SELECT instance FROM member UNION
      SELECT name FROM instance WHERE seen_at > clock_timestamp() - make_interval(secs => $1) ORDER BY 1";
 
 /// One row of arrays: the live members, the number of leases of each, the partitions of $1, the free ones, and for how many milliseconds each
@@ -69,7 +69,7 @@ impl PartitionLeases for Postgres {
         let context = self.context();
         self.run("members", async move {
             let retention = context.options.dead_after.as_secs_f64() * f64::from(INSTANCE_RETENTION_FACTOR);
-            let rows = context.relay_session().await?.query(REMEMBERED, &[(&retention, Type::FLOAT8)]).await?;
+            let rows = context.relay_session().await?.query(MEMBERS_AND_HOLDERS, &[(&retention, Type::FLOAT8)]).await?;
             rows.iter().map(|row| Ok(InstanceId(get::<&str>(row, 0)?.into()))).collect()
         })
         .await
@@ -96,7 +96,7 @@ impl PartitionLeases for Postgres {
         let context = self.context();
         let request = AcquireRequest { partition, owner: owner.clone(), reason, watermark, ttl };
         self.run("acquire", async move {
-            context.scan_memory.take(partition.0);
+            context.scan_starts.take(partition.0);
             retry_conflicts!(acquire::acquire(&context, &request))
         })
         .await
@@ -147,7 +147,7 @@ async fn heartbeat(context: &StoreContext, instance: &InstanceId, dead_after: f6
     let counts = rows.first().ok_or_else(|| broken("a heartbeat without a count"))?;
     let count = |column| Ok::<_, StatementError>(u32::try_from(get::<i64>(counts, column)?).unwrap_or(u32::MAX));
     if count(2)? > 0 {
-        session.execute(FORGET, &[(&retention, Type::FLOAT8)]).await?;
+        session.execute(DELETE_DEAD_MEMBERS, &[(&retention, Type::FLOAT8)]).await?;
     }
     Ok(InstanceRank { rank: count(0)?, live: count(1)?.saturating_add(1) })
 }

@@ -45,14 +45,14 @@ pub(crate) async fn renew(
     held: &[(PartitionNo, Epoch)],
     ttl: Duration,
 ) -> StatementResult<Renewal> {
-    let until = Instant::now() + context.options.lock_timeout;
-    let mut renewal = retry_conflicts!(attempt(context, RENEW_UNLOCKED, owner, held, ttl))?;
-    let passed = std::mem::take(&mut renewal.locked);
-    let passed: Vec<_> = held.iter().copied().filter(|(partition, _)| passed.contains(partition)).collect();
-    if !passed.is_empty() && !wait_for(context, owner, &passed, ttl, &mut renewal).await? {
-        for lease in &passed {
+    let deadline = Instant::now() + context.options.lock_timeout;
+    let mut renewal = retry_conflicts!(try_renew(context, RENEW_UNLOCKED, owner, held, ttl))?;
+    let skipped = std::mem::take(&mut renewal.locked);
+    let skipped: Vec<_> = held.iter().copied().filter(|(partition, _)| skipped.contains(partition)).collect();
+    if !skipped.is_empty() && !wait_for(context, owner, &skipped, ttl, &mut renewal).await? {
+        for lease in &skipped {
             let lease = std::slice::from_ref(lease);
-            if Instant::now() >= until || !wait_for(context, owner, lease, ttl, &mut renewal).await? {
+            if Instant::now() >= deadline || !wait_for(context, owner, lease, ttl, &mut renewal).await? {
                 renewal.locked.extend(lease.iter().map(|(partition, _)| *partition));
             }
         }
@@ -69,7 +69,7 @@ async fn wait_for(
     ttl: Duration,
     renewal: &mut Renewal,
 ) -> StatementResult<bool> {
-    match attempt(context, RENEW, owner, leases, ttl).await {
+    match try_renew(context, RENEW, owner, leases, ttl).await {
         Ok(renewed) => renewal.renewed.extend(renewed.renewed),
         Err(StatementError::LockTimeout(_) | StatementError::Conflict(_)) => return Ok(false),
         Err(error) => return Err(error),
@@ -77,7 +77,7 @@ async fn wait_for(
     Ok(true)
 }
 
-async fn attempt(
+async fn try_renew(
     context: &StoreContext,
     text: &str,
     owner: &InstanceId,

@@ -5,7 +5,7 @@ use outbox::{PartitionNo, Token};
 use ports::partitions::{TimelineAcceptance, TimelineChange};
 use tokio_postgres::types::Type;
 
-use crate::connection::server_timeline::{compare, present};
+use crate::connection::server_timeline::{compare, current};
 use crate::connection::sql_value::{SqlValue, get, get_time_opt};
 use crate::connection::statement_error::{StatementResult, broken};
 use crate::leases::unanswered_acceptance::UnansweredAcceptance;
@@ -13,10 +13,10 @@ use crate::store::context::StoreContext;
 
 const CHANGE: &str = "SELECT timeline, complete_until FROM store_timeline WHERE NOT adopted";
 
-/// Locks the change. Without a row it is adopted, or it is not the present one any more.
+/// Locks the change. Without a row it is adopted, or it is not the current one any more.
 const LOCK_CHANGE: &str = concat!(
     "SELECT 1 FROM store_timeline WHERE timeline = $1 AND timeline = ",
-    present!(),
+    current!(),
     " AND NOT adopted FOR UPDATE"
 );
 
@@ -29,14 +29,14 @@ const RAISE_COUNTERS: &str =
 /// Returns the number of the transaction: after a lost reply it shows whether the transaction was committed.
 const ADOPT: &str = "UPDATE store_timeline SET adopted = true RETURNING pg_current_xact_id()::text";
 
-/// Whether this transaction of the present timeline was committed. On another timeline the number may be another transaction's.
+/// Whether this transaction of the current timeline was committed. On another timeline the number may be another transaction's.
 const IS_COMMITTED: &str = concat!(
     "SELECT pg_xact_status($2::text::xid8) = 'committed' FROM store_timeline WHERE timeline = $1 AND adopted AND timeline = ",
-    present!()
+    current!()
 );
 
 /// The change that must be adopted before a partition can be acquired; `None` if it was adopted meanwhile.
-pub(crate) async fn change(context: &StoreContext) -> StatementResult<Option<TimelineChange>> {
+pub(crate) async fn unadopted_change(context: &StoreContext) -> StatementResult<Option<TimelineChange>> {
     let session = context.relay_session().await?;
     compare(&session).await?;
     let rows = session.query(CHANGE, &[]).await?;

@@ -64,7 +64,7 @@ async fn change_one(
         return Ok(OperatorOutcome::WrongStatus(unsent.status));
     }
     row_changes::apply(&transaction, partition, &[change(&unsent)]).await?;
-    lease_row::raise_counter(&transaction, partition).await?;
+    lease_row::increment_counter(&transaction, partition).await?;
     audit_log::write(&transaction, action, &[id], audit).await?;
     transaction.commit().await?;
     Ok(OperatorOutcome::Done(1))
@@ -114,7 +114,7 @@ async fn redrive_rows(
         return Ok(0);
     }
     row_changes::apply(&transaction, partition, &changes).await?;
-    lease_row::raise_counter(&transaction, partition).await?;
+    lease_row::increment_counter(&transaction, partition).await?;
     let changed: Vec<RowId> = changes.iter().map(|change| change.id).collect();
     audit_log::write(&transaction, OperatorAction::Redrive, &changed, audit).await?;
     transaction.commit().await?;

@@ -135,7 +135,7 @@ impl<'a> ClaimScan<'a> {
     /// A claim whose scan begins at a known start.
     pub(crate) fn new(context: &StoreContext, claim: &'a Claim, known: Option<ScanStart>) -> Self {
         let (fence, known) = (&claim.fence, [known]);
-        let bounds = context.scan_memory.bounds(&known);
+        let bounds = context.scan_starts.bounds(&known);
         let [known] = known;
         Self {
             claim,
@@ -187,11 +187,11 @@ impl<'a> ClaimScan<'a> {
         let is_summary = |row: &&Row| matches!(get::<Option<i64>>(row, EVENT_ID), Ok(None));
         let Some(summary) = rows.iter().find(is_summary) else { return Ok(Claimed::Fenced) };
         let snapshot = scan_snapshot(summary, sample)?;
-        context.scan_memory.record_snapshot(&snapshot);
+        context.scan_starts.record_snapshot(&snapshot);
         if !get::<bool>(summary, "is_due")? {
             let nothing = nothing_due(session, self.claim).await?;
             if is_ordinary && matches!(nothing, Claimed::Nothing { .. }) {
-                context.scan_memory.record_scan(
+                context.scan_starts.record_scan(
                     partition,
                     &snapshot,
                     &scan_result(summary, fence.epoch, fence.counter)?,
@@ -207,10 +207,10 @@ impl<'a> ClaimScan<'a> {
             return Err(broken(format!("claim {token} of partition {partition} selected rows and returned none")));
         }
         if is_ordinary {
-            context.scan_memory.record_scan(partition, &snapshot, &scan_result(summary, fence.epoch, batch.token)?);
+            context.scan_starts.record_scan(partition, &snapshot, &scan_result(summary, fence.epoch, batch.token)?);
         } else if let Some(mut start) = self.known {
-            start.took_head(batch.token);
-            context.scan_memory.put(partition, start);
+            start.record_taken_head(batch.token);
+            context.scan_starts.put(partition, start);
         }
         Ok(Claimed::Batch(batch))
     }
@@ -219,7 +219,7 @@ impl<'a> ClaimScan<'a> {
 /// Claims the rows that are due, under the fence.
 pub(crate) async fn claim(context: &StoreContext, claim: &Claim) -> StatementResult<Claimed> {
     let session = context.relay_session().await?;
-    let known = context.scan_memory.take(claim.fence.partition.0).filter(|start| start.is_valid_for(&claim.fence));
+    let known = context.scan_starts.take(claim.fence.partition.0).filter(|start| start.is_valid_for(&claim.fence));
     let scan = ClaimScan::new(context, claim, known);
     let sent = Instant::now();
     let executed = {
@@ -228,7 +228,7 @@ pub(crate) async fn claim(context: &StoreContext, claim: &Claim) -> StatementRes
     };
     match executed {
         Err(StatementError::LeaseExpired) => Ok(Claimed::Fenced),
-        rows => scan.result(context, &session, (&rows?, sent), SampleId::OfSnapshot).await,
+        rows => scan.result(context, &session, (&rows?, sent), SampleId::FromSnapshot).await,
     }
 }
 

@@ -14,7 +14,7 @@ pub(crate) async fn exclude(
     exclusions: &[Exclusion],
 ) -> StatementResult<ExclusionOutcome> {
     let partition = fence.partition;
-    context.scan_memory.take(partition.0);
+    context.scan_starts.take(partition.0);
     let (transaction, lease) = lease_row::lock(context.relay_session().await?, partition).await?;
     let open = lease.as_ref().is_some_and(|lease| lease.open_batch_at_counter(fence, token).is_some());
     let changes = if open {

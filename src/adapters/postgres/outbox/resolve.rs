@@ -25,7 +25,7 @@ pub(crate) async fn resolve(
     if outcome == BatchOutcome::Published {
         return Ok(settle::settle_published(context, fence, token).await?.into());
     }
-    context.scan_memory.take(partition.0);
+    context.scan_starts.take(partition.0);
     let (transaction, lease) = lease_row::lock(context.relay_session().await?, partition).await?;
     let Some(open) = lease.as_ref().and_then(|lease| lease.open_batch_at_counter(fence, token)) else {
         transaction.rollback().await?;

@@ -53,8 +53,8 @@ pub(crate) struct ScanStart {
     /// The counter after this process's latest statement. The statement of another process raises it and so invalidates this value.
     counter: Counter,
     /// Of the rows that the last scan saw, those at and below this id are not ready.
-    passed: i64,
-    /// Whether the last scan took heads: once they are sent, rows at and below `passed` may be ready.
+    scanned_to: i64,
+    /// Whether the last scan took heads: once they are sent, rows at and below `scanned_to` may be ready.
     took_heads: bool,
     /// The snapshot of the last scan.
     base: Arc<BaseSnapshot>,
@@ -77,7 +77,7 @@ impl ScanStart {
     }
 
     /// Keeps the start valid after a trial, which raised the counter and took a head: once that is sent, rows below the start may be ready.
-    pub(crate) fn took_head(&mut self, counter: Counter) {
+    pub(crate) fn record_taken_head(&mut self, counter: Counter) {
         (self.counter, self.took_heads) = (counter, true);
     }
 }
@@ -110,9 +110,9 @@ pub(crate) struct ScanSnapshot {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum SampleId {
     /// The highest that the claim's snapshot shows: the claim is the transaction's first statement, so its xid is assigned later.
-    OfSnapshot,
+    FromSnapshot,
     /// The highest that this process had seen before the transaction, on this server: an earlier statement caused the xid to be assigned.
-    Before(Option<(f64, i64)>),
+    BeforeTransaction(Option<(f64, i64)>),
 }
 
 impl ScanSnapshot {
@@ -124,8 +124,10 @@ impl ScanSnapshot {
         sample: SampleId,
     ) -> StatementResult<Self> {
         let id = match sample {
-            SampleId::OfSnapshot => highest,
-            SampleId::Before(known) => known.filter(|(other, _)| other.to_bits() == server.to_bits()).map(|(_, id)| id),
+            SampleId::FromSnapshot => highest,
+            SampleId::BeforeTransaction(known) => {
+                known.filter(|(other, _)| other.to_bits() == server.to_bits()).map(|(_, id)| id)
+            }
         };
         Ok(Self { base: Arc::new(BaseSnapshot::parse(server, text)?), highest, sample: xid.zip(id) })
     }
@@ -149,7 +151,7 @@ pub(crate) struct ScanBounds {
 
 /// The starts of all partitions, as this process knows them.
 #[derive(Default)]
-pub(crate) struct ScanMemory(Mutex<ScanState>);
+pub(crate) struct ScanStartCache(Mutex<ScanState>);
 
 /// The scan starts of one server.
 #[derive(Default)]
@@ -161,7 +163,7 @@ struct ScanState {
     starts: HashMap<u32, ScanStart>,
 }
 
-impl ScanMemory {
+impl ScanStartCache {
     /// Removes a partition's start. Called before each statement: after a failure the start is unknown.
     pub(crate) fn take(&self, partition: u32) -> Option<ScanStart> {
         self.0.lock().starts.remove(&partition)
@@ -193,7 +195,7 @@ impl ScanMemory {
                     bounds.lows.push(state.samples.id_below(*xid));
                 }
             }
-            bounds.starts.push(start.passed.min(state.samples.id_below(start.base.xmax)));
+            bounds.starts.push(start.scanned_to.min(state.samples.id_below(start.base.xmax)));
             bounds.bases.push(number);
         }
         bounds
@@ -205,7 +207,7 @@ impl ScanMemory {
         state.highest.map(|id| (state.server, id))
     }
 
-    /// Remembers the snapshot of a scan.
+    /// Records the snapshot of a scan.
     pub(crate) fn record_snapshot(&self, snapshot: &ScanSnapshot) {
         let mut state = self.0.lock();
         if state.server.to_bits() != snapshot.base.server.to_bits() {
@@ -217,11 +219,11 @@ impl ScanMemory {
         }
     }
 
-    /// Remembers where the next scan of a partition begins.
+    /// Stores where the next scan of a partition begins.
     pub(crate) fn record_scan(&self, partition: u32, snapshot: &ScanSnapshot, scan: &ScanResult) {
-        let passed = if scan.complete { i64::MAX } else { scan.last.unwrap_or(scan.start) };
+        let scanned_to = if scan.complete { i64::MAX } else { scan.last.unwrap_or(scan.start) };
         let (base, took_heads) = (Arc::clone(&snapshot.base), scan.took_heads);
-        let start = ScanStart { epoch: scan.epoch, counter: scan.counter, passed, took_heads, base };
+        let start = ScanStart { epoch: scan.epoch, counter: scan.counter, scanned_to, took_heads, base };
         self.0.lock().starts.insert(partition, start);
     }
 }
@@ -238,13 +240,13 @@ mod tests {
     /// A snapshot that showed an id and was taken before the number of its transaction.
     fn snapshot(text: &str, sample: Option<(i64, i64)>) -> ScanSnapshot {
         let (highest, xid) = sample.unzip();
-        ScanSnapshot::parse((1.5, text), highest, xid, SampleId::OfSnapshot).unwrap()
+        ScanSnapshot::parse((1.5, text), highest, xid, SampleId::FromSnapshot).unwrap()
     }
 
-    fn bounds_after(memory: &ScanMemory, snapshot: &ScanSnapshot, scan: &ScanResult) -> ScanBounds {
-        memory.record_snapshot(snapshot);
-        memory.record_scan(0, snapshot, scan);
-        memory.bounds(&[memory.take(0)])
+    fn bounds_after(cache: &ScanStartCache, snapshot: &ScanSnapshot, scan: &ScanResult) -> ScanBounds {
+        cache.record_snapshot(snapshot);
+        cache.record_scan(0, snapshot, scan);
+        cache.bounds(&[cache.take(0)])
     }
 
     #[test]
@@ -260,67 +262,67 @@ mod tests {
     }
 
     #[test]
-    fn start_lies_below_what_transactions_without_a_number_may_draw() {
-        let memory = ScanMemory::default();
-        let bounds = bounds_after(&memory, &snapshot("100:100:", Some((10, 100))), &COMPLETE);
+    fn start_lies_below_the_ids_that_later_transactions_may_draw() {
+        let cache = ScanStartCache::default();
+        let bounds = bounds_after(&cache, &snapshot("100:100:", Some((10, 100))), &COMPLETE);
         assert_eq!(bounds.starts, [0], "the sample's own transaction is not below the snapshot's xmax");
-        let bounds = bounds_after(&memory, &snapshot("101:101:", None), &COMPLETE);
+        let bounds = bounds_after(&cache, &snapshot("101:101:", None), &COMPLETE);
         assert_eq!(bounds.starts, [10], "every later transaction draws a larger id");
     }
 
     #[test]
-    fn running_transactions_hold_nothing_back_but_have_bounds() {
-        let memory = ScanMemory::default();
-        memory.record_snapshot(&snapshot("80:80:", Some((5, 80))));
-        let bounds = bounds_after(&memory, &snapshot("90:110:90,105", Some((10, 100))), &COMPLETE);
+    fn running_transactions_do_not_lower_the_start_but_have_bounds() {
+        let cache = ScanStartCache::default();
+        cache.record_snapshot(&snapshot("80:80:", Some((5, 80))));
+        let bounds = bounds_after(&cache, &snapshot("90:110:90,105", Some((10, 100))), &COMPLETE);
         assert_eq!((bounds.starts, bounds.running, bounds.lows), (vec![10], vec![90, 105], vec![5, 10]));
     }
 
     #[test]
-    fn incomplete_scan_is_passed_only_as_far_as_it_took_rows() {
-        let memory = ScanMemory::default();
-        memory.record_snapshot(&snapshot("100:100:", Some((50, 100))));
+    fn next_scan_begins_after_the_rows_that_an_incomplete_scan_took() {
+        let cache = ScanStartCache::default();
+        cache.record_snapshot(&snapshot("100:100:", Some((50, 100))));
         let scan = |start, last| ScanResult { start, last, complete: false, ..COMPLETE };
-        assert_eq!(bounds_after(&memory, &snapshot("120:120:", None), &scan(3, Some(7))).starts, [7]);
-        assert_eq!(bounds_after(&memory, &snapshot("120:120:", None), &scan(3, None)).starts, [3]);
-        assert_eq!(bounds_after(&memory, &snapshot("120:120:", None), &scan(3, Some(60))).starts, [50]);
+        assert_eq!(bounds_after(&cache, &snapshot("120:120:", None), &scan(3, Some(7))).starts, [7]);
+        assert_eq!(bounds_after(&cache, &snapshot("120:120:", None), &scan(3, None)).starts, [3]);
+        assert_eq!(bounds_after(&cache, &snapshot("120:120:", None), &scan(3, Some(60))).starts, [50]);
     }
 
     #[test]
     fn partitions_that_were_scanned_together_share_their_bounds() {
-        let memory = ScanMemory::default();
+        let cache = ScanStartCache::default();
         let (first, second) = (snapshot("90:110:90", Some((10, 100))), snapshot("90:120:90,112", None));
-        memory.record_snapshot(&first);
+        cache.record_snapshot(&first);
         for (partition, snapshot) in [(0, &first), (1, &first), (2, &second)] {
-            memory.record_scan(partition, snapshot, &COMPLETE);
+            cache.record_scan(partition, snapshot, &COMPLETE);
         }
-        let bounds = memory.bounds(&[memory.take(0), None, memory.take(1), memory.take(2)]);
+        let bounds = cache.bounds(&[cache.take(0), None, cache.take(1), cache.take(2)]);
         assert_eq!((bounds.starts, bounds.bases), (vec![10, 0, 10, 10], vec![1, 0, 1, 2]));
         assert_eq!((bounds.base_numbers, bounds.running), (vec![1, 2, 2], vec![90, 90, 112]));
     }
 
     #[test]
-    fn number_that_a_settlement_assigned_is_paired_with_an_id_from_before_it() {
-        let memory = ScanMemory::default();
-        memory.record_snapshot(&snapshot("100:100:", Some((10, 100))));
-        let before = SampleId::Before(memory.highest());
+    fn xid_that_a_settlement_assigned_is_paired_with_an_id_from_before_it() {
+        let cache = ScanStartCache::default();
+        cache.record_snapshot(&snapshot("100:100:", Some((10, 100))));
+        let before = SampleId::BeforeTransaction(cache.highest());
 
         let after = ScanSnapshot::parse((1.5, "100:120:"), Some(30), Some(115), before).unwrap();
 
         assert_eq!(after.sample, Some((115, 10)), "id 30 may have been drawn by a transaction above 115");
-        memory.record_snapshot(&after);
-        assert_eq!(memory.highest(), Some((1.5, 30)));
+        cache.record_snapshot(&after);
+        assert_eq!(cache.highest(), Some((1.5, 30)));
     }
 
     #[test]
     fn start_is_valid_after_a_settlement_that_sent_no_head() {
-        let memory = ScanMemory::default();
+        let cache = ScanStartCache::default();
         let claim =
             |epoch, counter| LeaseFence { partition: PartitionNo(0), owner: InstanceId("a".into()), epoch, counter };
         let valid = |took_heads, fence| {
             let scanned = snapshot("100:110:", Some((10, 100)));
-            memory.record_scan(0, &scanned, &ScanResult { took_heads, ..COMPLETE });
-            memory.take(0).unwrap().is_valid_after_settlement(&fence)
+            cache.record_scan(0, &scanned, &ScanResult { took_heads, ..COMPLETE });
+            cache.take(0).unwrap().is_valid_after_settlement(&fence)
         };
         assert!(valid(false, claim(1, 6)));
         assert!(!valid(true, claim(1, 6)), "rows behind a head that was sent are ready now");
@@ -330,17 +332,18 @@ mod tests {
 
     #[test]
     fn another_server_invalidates_everything() {
-        let memory = ScanMemory::default();
+        let cache = ScanStartCache::default();
         let first = snapshot("100:110:", Some((10, 100)));
-        assert_eq!(bounds_after(&memory, &first, &COMPLETE).starts, [10]);
-        memory.record_scan(1, &first, &COMPLETE);
-        let late = memory.take(1);
-        let other =
-            |xid| ScanSnapshot::parse((2.5, "100:110:"), Some(10), xid, SampleId::Before(memory.highest())).unwrap();
+        assert_eq!(bounds_after(&cache, &first, &COMPLETE).starts, [10]);
+        cache.record_scan(1, &first, &COMPLETE);
+        let late = cache.take(1);
+        let other = |xid| {
+            ScanSnapshot::parse((2.5, "100:110:"), Some(10), xid, SampleId::BeforeTransaction(cache.highest())).unwrap()
+        };
         let restarted = other(Some(105));
         assert_eq!(restarted.sample, None, "the other server's ids say nothing");
-        assert_eq!(bounds_after(&memory, &restarted, &COMPLETE).starts, [0], "its samples are unknown");
-        assert_eq!(bounds_after(&memory, &other(Some(108)), &COMPLETE).starts, [10], "its own ids do");
-        assert_eq!(memory.bounds(&[late]).starts, [0], "the start belongs to the other server");
+        assert_eq!(bounds_after(&cache, &restarted, &COMPLETE).starts, [0], "its samples are unknown");
+        assert_eq!(bounds_after(&cache, &other(Some(108)), &COMPLETE).starts, [10], "its own ids do");
+        assert_eq!(cache.bounds(&[late]).starts, [0], "the start belongs to the other server");
     }
 }

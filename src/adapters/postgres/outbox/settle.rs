@@ -171,7 +171,7 @@ async fn close_as_sent(
     close: &CloseStatement<'_>,
     commit: CommitWait,
 ) -> StatementResult<Option<FencedOutcome>> {
-    let known = context.scan_memory.take(fence.partition.0);
+    let known = context.scan_starts.take(fence.partition.0);
     let rows = session.execute_all(context.options.lock_timeout, commit, &[close.statement()]).await?;
     closed(context, fence, known, rows.first().and_then(|rows| rows.first()))
 }
@@ -205,7 +205,7 @@ pub(crate) fn done(
         && start.is_valid_for(&LeaseFence { counter: counter - 1, ..fence.clone() })
     {
         start.set_counter(counter);
-        context.scan_memory.put(fence.partition.0, start);
+        context.scan_starts.put(fence.partition.0, start);
     }
     FencedOutcome::Done { counter, rows: rows as u64 }
 }

@@ -39,8 +39,8 @@ async fn in_one_transaction(
     claim: &Claim,
 ) -> StatementResult<(Option<FencedOutcome>, Claimed)> {
     let session = context.relay_session().await?;
-    let (fence, sample) = (&claim.fence, SampleId::Before(context.scan_memory.highest()));
-    let known = context.scan_memory.take(fence.partition.0).filter(|start| start.is_valid_after_settlement(fence));
+    let (fence, sample) = (&claim.fence, SampleId::BeforeTransaction(context.scan_starts.highest()));
+    let known = context.scan_starts.take(fence.partition.0).filter(|start| start.is_valid_after_settlement(fence));
     let (scan, sent) = (ClaimScan::new(context, claim, known), SentColumns::of(settlement));
     let sent_at = Instant::now();
     let results = {

@@ -13,7 +13,7 @@ use crate::connection::server_timeline;
 use crate::connection::session::{PooledSession, SessionSettings};
 use crate::idempotency::deferred_releases::DeferredReleases;
 use crate::leases::unanswered_acceptance::UnansweredAcceptance;
-use crate::outbox::scan_start::ScanMemory;
+use crate::outbox::scan_start::ScanStartCache;
 use crate::store::oldest_transaction::AgeSamples;
 use crate::store::options::Options;
 
@@ -35,7 +35,7 @@ pub(crate) struct StoreContext {
     service_pool: Pool,
     settings: SessionSettings,
     /// Where the scans for ready rows begin.
-    pub(crate) scan_memory: ScanMemory,
+    pub(crate) scan_starts: ScanStartCache,
     /// The event id after which the next page of the sweep begins.
     pub(crate) swept_event_id: AtomicI64,
     /// Whether a write found the disk full and no probe has found free space since.
@@ -83,7 +83,7 @@ impl StoreContext {
             partitions,
             reads_timeline,
             settings,
-            scan_memory: ScanMemory::default(),
+            scan_starts: ScanStartCache::default(),
             swept_event_id: AtomicI64::new(0),
             disk_full: AtomicBool::new(false),
             age_samples: AgeSamples::default(),

@@ -159,7 +159,7 @@ impl Options {
 
     /// The event that the COMMIT of a settlement waits for.
     pub(crate) fn settle_commit(&self) -> CommitWait {
-        if self.flush_settlements { CommitWait::Flush } else { CommitWait::Nothing }
+        if self.flush_settlements { CommitWait::Flush } else { CommitWait::None }
     }
 
     /// Connections for events of other services alone; `None` where the pool is too small, and commits and events share theirs.

@@ -125,7 +125,8 @@ impl Postgres {
         }
     }
 
-    /// Finishes the pending commits and the statements of the relay that have begun, releases the instance id and closes all connections. May be called twice.
+    /// Finishes the pending commits and the statements of the relay that have begun, releases the instance id and closes all connections. May be
+    /// called twice.
     ///
     /// # Errors
     /// [`Error::Unreachable`] when commits or statements are still pending after `close_timeout`. Their outcome is then unknown.

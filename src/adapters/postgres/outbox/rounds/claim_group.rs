@@ -115,7 +115,7 @@ impl<'a> ClaimGroup<'a> {
     /// `sample` says whether the claims are the first statement of their transaction.
     pub(crate) fn new(context: &StoreContext, claims: Vec<GroupedClaim<'a>>, sample: SampleId) -> Self {
         let known = |GroupedClaim { claim, after_settlement }: &GroupedClaim<'_>| {
-            let (fence, start) = (&claim.fence, context.scan_memory.take(claim.fence.partition.0)?);
+            let (fence, start) = (&claim.fence, context.scan_starts.take(claim.fence.partition.0)?);
             let valid =
                 if *after_settlement { start.is_valid_after_settlement(fence) } else { start.is_valid_for(fence) };
             valid.then_some(start)
@@ -130,7 +130,7 @@ impl<'a> ClaimGroup<'a> {
             counters: claims.iter().map(|claim| claim.fence.counter as i64).collect(),
             sessions: claims.iter().map(|claim| &*claim.session.0).collect(),
             sizes: claims.iter().map(|claim| i64::from(claim.limit.max(1))).collect(),
-            bounds: context.scan_memory.bounds(&known),
+            bounds: context.scan_starts.bounds(&known),
             rows_max: (i64::from(options.relay_group_rows_max) / shares as i64).max(1),
             bytes_max: (options.relay_group_bytes_max / shares).clamp(1, BATCH_BYTES_MAX) as i64,
             sample,
@@ -181,7 +181,7 @@ impl<'a> ClaimGroup<'a> {
             if get::<Option<i64>>(row, ROW_ID)?.is_some() { part.rows.push(row) } else { part.summary = Some(row) }
         }
         let (snapshot, store_time) = snapshot.ok_or_else(|| broken("a grouped claim returned no snapshot"))?;
-        context.scan_memory.record_snapshot(&snapshot);
+        context.scan_starts.record_snapshot(&snapshot);
         let result = |claim: &&Claim| match parts.get(&claim.fence.partition.0) {
             Some(part) => part.claimed(context, &claim.fence, (&snapshot, store_time)),
             None => Ok(Claimed::Fenced),
@@ -207,7 +207,7 @@ impl PartitionResult<'_> {
         let Some(summary) = self.summary else { return Ok(Claimed::Fenced) };
         let partition = fence.partition.0;
         let record = |counter| -> StatementResult<()> {
-            context.scan_memory.record_scan(partition, snapshot, &scan_result(summary, fence.epoch, counter)?);
+            context.scan_starts.record_scan(partition, snapshot, &scan_result(summary, fence.epoch, counter)?);
             Ok(())
         };
         if !get::<bool>(summary, "is_due")? {

@@ -227,7 +227,8 @@ async fn execute(context: &StoreContext, round: &PendingRound) -> StatementResul
     let settlements = round.settlements.iter().map(|pending| &pending.request);
     let settlements: Vec<_> = settlements.chain(round.both.iter().map(|pending| &pending.request.0)).collect();
     let is_mixed = !settlements.is_empty() && round.claims.len() + round.both.len() > 0;
-    let sample = if is_mixed { SampleId::Before(context.scan_memory.highest()) } else { SampleId::OfSnapshot };
+    let sample =
+        if is_mixed { SampleId::BeforeTransaction(context.scan_starts.highest()) } else { SampleId::FromSnapshot };
     let claim_fences = round.claims.iter().map(|pending| &pending.request.fence);
     let locks = LeaseLocks::new(claim_fences.chain(settlements.iter().map(|settlement| &settlement.fence)));
     // The claims come first here: they use the scan starts that a settlement would take.

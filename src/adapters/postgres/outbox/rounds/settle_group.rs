@@ -107,7 +107,7 @@ impl<'a> SettleGroup<'a> {
             any_fallback.push(fallback);
         }
         Self {
-            known: fences().map(|fence| context.scan_memory.take(fence.partition.0)).collect(),
+            known: fences().map(|fence| context.scan_starts.take(fence.partition.0)).collect(),
             leases: LeaseColumns {
                 partitions: fences().map(|fence| fence.partition.0 as i32).collect(),
                 owners: fences().map(|fence| &*fence.owner.0).collect(),
