@@ -18,15 +18,15 @@ pub(crate) type SqlValue<'a> = (&'a (dyn ToSql + Sync), Type);
 const YEARS: (i64, i64) = (-62_135_596_800_000, 253_402_300_799_999);
 
 /// A timestamp as a parameter, clamped to the years 1 to 9999.
-pub(crate) fn time(at: Timestamp) -> SystemTime {
-    let millis = at.millis().clamp(YEARS.0, YEARS.1);
+pub(crate) fn system_time(timestamp: Timestamp) -> SystemTime {
+    let millis = timestamp.millis().clamp(YEARS.0, YEARS.1);
     let size = Duration::from_millis(millis.unsigned_abs());
     if millis < 0 { UNIX_EPOCH - size } else { UNIX_EPOCH + size }
 }
 
 /// A timestamp from a column; microseconds are truncated.
-pub(crate) fn timestamp(at: SystemTime) -> Timestamp {
-    let millis = match at.duration_since(UNIX_EPOCH) {
+pub(crate) fn timestamp(time: SystemTime) -> Timestamp {
+    let millis = match time.duration_since(UNIX_EPOCH) {
         Ok(after) => i64::try_from(after.as_millis()).unwrap_or(i64::MAX),
         Err(before) => -i64::try_from(before.duration().as_micros().div_ceil(1_000)).unwrap_or(i64::MAX),
     };
@@ -87,9 +87,9 @@ mod tests {
     #[test]
     fn timestamps_keep_their_milliseconds_also_before_1970() {
         for millis in [0, 1, -1, 1_767_225_600_123, YEARS.0, YEARS.1] {
-            assert_eq!(timestamp(time(Timestamp::from_millis(millis))).millis(), millis);
+            assert_eq!(timestamp(system_time(Timestamp::from_millis(millis))).millis(), millis);
         }
-        assert_eq!(timestamp(time(Timestamp::from_millis(i64::MAX))).millis(), YEARS.1);
+        assert_eq!(timestamp(system_time(Timestamp::from_millis(i64::MAX))).millis(), YEARS.1);
         assert_eq!(timestamp(UNIX_EPOCH - Duration::from_micros(1)).millis(), -1);
     }
 }

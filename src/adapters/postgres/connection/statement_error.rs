@@ -100,7 +100,7 @@ pub(crate) enum CommitStage {
     Committing,
 }
 
-/// Why statements did not succeed.
+/// The error of one or more statements.
 #[derive(Debug)]
 pub(crate) enum StatementError {
     /// A deadlock or a serialization failure; nothing was changed, a repetition may succeed at once.
@@ -163,10 +163,10 @@ pub(crate) const CONFLICT_RETRIES_MAX: u32 = 4;
 
 /// Awaits the expression, and evaluates it again after each [`StatementError::Conflict`], up to [`CONFLICT_RETRIES_MAX`] times.
 macro_rules! retry_conflicts {
-    ($work:expr) => {{
+    ($attempt:expr) => {{
         let mut retries = 0;
         loop {
-            match $work.await {
+            match $attempt.await {
                 Err($crate::connection::statement_error::StatementError::Conflict(_))
                     if retries < $crate::connection::statement_error::CONFLICT_RETRIES_MAX =>
                 {

@@ -13,18 +13,18 @@ pub(crate) struct Conditions {
 impl Conditions {
     /// Adds a condition whose right side is a parameter.
     pub(crate) fn and(&mut self, left: &str, value: impl ToSql + Sync + Send + 'static, ty: Type) {
-        let parameter = self.add(value, ty);
-        self.plain(&format!("{left} {parameter}"));
+        let parameter = self.add_parameter(value, ty);
+        self.and_plain(&format!("{left} {parameter}"));
     }
 
     /// Adds a condition without a parameter.
-    pub(crate) fn plain(&mut self, condition: &str) {
+    pub(crate) fn and_plain(&mut self, condition: &str) {
         self.text.push_str(if self.text.is_empty() { " WHERE " } else { " AND " });
         self.text.push_str(condition);
     }
 
     /// Adds a parameter and returns its placeholder, such as `$3`.
-    pub(crate) fn add(&mut self, value: impl ToSql + Sync + Send + 'static, ty: Type) -> String {
+    pub(crate) fn add_parameter(&mut self, value: impl ToSql + Sync + Send + 'static, ty: Type) -> String {
         self.values.push((Box::new(value), ty));
         format!("${}", self.values.len())
     }
@@ -50,8 +50,8 @@ mod tests {
         assert_eq!(conditions.text(), "");
 
         conditions.and("a =", 1_i32, Type::INT4);
-        conditions.plain("b IS NULL");
-        let limit = conditions.add(2_i64, Type::INT8);
+        conditions.and_plain("b IS NULL");
+        let limit = conditions.add_parameter(2_i64, Type::INT8);
 
         assert_eq!((conditions.text(), limit.as_str()), (" WHERE a = $1 AND b IS NULL", "$2"));
         assert_eq!(conditions.values().len(), 2);

@@ -109,7 +109,7 @@ async fn commit(context: &StoreContext, group: &str, events: &[ProcessedEvent]) 
     let topics: Vec<&str> = distinct.iter().map(|event| &*event.position.topic).collect();
     let partitions: Vec<i32> = distinct.iter().map(|event| event.position.partition as i32).collect();
     let offsets: Vec<i64> = distinct.iter().map(|event| event.position.offset as i64).collect();
-    let effects = EffectColumns::of(&distinct);
+    let effects = EffectColumns::new(&distinct);
     let values: [SqlValue<'_>; 10] = [
         (&group, Type::TEXT),
         (&ids, Type::UUID_ARRAY),
@@ -141,7 +141,7 @@ struct EffectColumns<'a> {
 }
 
 impl<'a> EffectColumns<'a> {
-    fn of(processed: &[&'a ProcessedEvent]) -> Self {
+    fn new(processed: &[&'a ProcessedEvent]) -> Self {
         let mut effects = Self::default();
         for event in processed {
             for Effect::StoreRemoteStamp { order_id, region, hlc } in &event.effects {

@@ -42,7 +42,7 @@ pub(crate) async fn entries(
     if let Some(operator) = &filter.operator {
         conditions.and("who =", operator.clone(), Type::TEXT);
     }
-    let limit = conditions.add(i64::from(limit), Type::INT8);
+    let limit = conditions.add_parameter(i64::from(limit), Type::INT8);
     let text = format!(
         "SELECT id, acted_at, action, row_id, who, why FROM audit{} ORDER BY id DESC LIMIT {limit}",
         conditions.text()

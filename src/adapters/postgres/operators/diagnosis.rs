@@ -30,7 +30,7 @@ pub(crate) async fn diagnose(session: &PooledSession, selector: RowSelector) -> 
     let Some(row) = row_query::find(session, id).await? else { return Ok(None) };
     let head = match row.sent_at {
         Some(_) => None,
-        None => first(session, FIRST_BLOCKING, key_group(&row.key)).await?.filter(|head| *head < id),
+        None => find_id(session, FIRST_BLOCKING, key_group(&row.key)).await?.filter(|head| *head < id),
     };
     let head = match head {
         Some(head) => row_query::find(session, head).await?,
@@ -45,7 +45,7 @@ pub(crate) async fn diagnose(session: &PooledSession, selector: RowSelector) -> 
     })?;
     let owner = get::<Option<String>>(lease, 0)?.map(|name| InstanceId(name.into()));
     let (epoch, deaths) = (get::<i64>(lease, 1)? as u64, get::<i32>(lease, 2)?.unsigned_abs());
-    let (sent_to, by_fallback) = sent(session, id).await?;
+    let (sent_to, by_fallback) = sent_to(session, id).await?;
     Ok(Some(RowDiagnosis { row, head, owner, epoch, deaths, sent_to, by_fallback }))
 }
 
@@ -53,21 +53,21 @@ async fn row_of(session: &PooledSession, selector: RowSelector) -> StatementResu
     match selector {
         RowSelector::Event(event) => {
             let text = "SELECT id FROM outbox_event WHERE event_id = $1";
-            first(session, text, event_uuid(event)).await
+            find_id(session, text, event_uuid(event)).await
         }
-        RowSelector::Key(key) => match first(session, FIRST_UNSENT, key_group(&key)).await? {
+        RowSelector::Key(key) => match find_id(session, FIRST_UNSENT, key_group(&key)).await? {
             Some(id) => Ok(Some(id)),
-            None => first(session, LAST_SENT, key_group(&key)).await,
+            None => find_id(session, LAST_SENT, key_group(&key)).await,
         },
     }
 }
 
-async fn first(session: &PooledSession, text: &str, id: Uuid) -> StatementResult<Option<RowId>> {
+async fn find_id(session: &PooledSession, text: &str, id: Uuid) -> StatementResult<Option<RowId>> {
     let rows = session.query(text, &[(&id, Type::UUID)]).await?;
     rows.first().map(|row| get(row, 0)).transpose()
 }
 
-async fn sent(session: &PooledSession, id: RowId) -> StatementResult<(Option<SentTo>, bool)> {
+async fn sent_to(session: &PooledSession, id: RowId) -> StatementResult<(Option<SentTo>, bool)> {
     let text = "SELECT coalesce(a.topic, e.topic), a.topic_partition, a.topic_offset, a.by_fallback
          FROM outbox_event e CROSS JOIN LATERAL outbox_sent(e.partition, e.id) a WHERE e.id = $1";
     let rows = session.query(text, &[(&id, Type::INT8)]).await?;

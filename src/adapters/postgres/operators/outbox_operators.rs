@@ -15,7 +15,7 @@ use crate::store::postgres::Postgres;
 #[async_trait]
 impl OutboxOperators for Postgres {
     async fn rows(&self, filter: &RowFilter, limit: u32) -> Result<Vec<RowView>, Error> {
-        let (context, query) = (self.context(), RowQuery::of(filter));
+        let (context, query) = (self.context(), RowQuery::new(filter));
         self.run("outbox_rows", async move { query.rows(&context.service_session().await?, limit).await }).await
     }
 

@@ -1,4 +1,4 @@
-//! The port `RedriveLedger`: which dead letters operators replayed, with operator and reason.
+//! The port `RedriveLedger`: the dead letters that operators redrove, with operator and reason.
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
@@ -58,13 +58,13 @@ impl RedriveLedger for Postgres {
     async fn find(&self, dead_letters: &[DeadLetterId]) -> Result<Vec<Option<RedriveRecord>>, Error> {
         let (context, dead_letters) = (self.context(), dead_letters.to_vec());
         self.run("redrive_find", async move {
-            let columns = DeadLetterColumns::of(&dead_letters);
+            let columns = DeadLetterColumns::new(&dead_letters);
             let rows = context.service_session().await?.query(FIND, &columns.values()).await?;
             let records = rows
                 .iter()
                 .map(|row| Ok((read_key(row)?, read_record(row)?)))
                 .collect::<StatementResult<HashMap<_, _>>>()?;
-            Ok(dead_letters.iter().map(|dead_letter| records.get(&key_of(dead_letter)).cloned()).collect())
+            Ok(dead_letters.iter().map(|dead_letter| records.get(&dead_letter_key(dead_letter)).cloned()).collect())
         })
         .await
     }
@@ -79,7 +79,7 @@ impl Postgres {
     ) -> Result<(), Error> {
         let (context, dead_letters) = (self.context(), dead_letters.to_vec());
         self.run(operation, async move {
-            let columns = DeadLetterColumns::of(&dead_letters);
+            let columns = DeadLetterColumns::new(&dead_letters);
             retry_conflicts!(async {
                 context.service_session().await?.execute(text, &columns.values()).await.map(|_| ())
             })
@@ -94,7 +94,7 @@ async fn reserve(
     reservation_timeout: Duration,
     audit: &Audit,
 ) -> StatementResult<Vec<bool>> {
-    let (columns, after) = (DeadLetterColumns::of(dead_letters), seconds(reservation_timeout));
+    let (columns, after) = (DeadLetterColumns::new(dead_letters), seconds(reservation_timeout));
     let mut values = columns.values();
     values.extend::<[SqlValue<'_>; 3]>([
         (&audit.operator, Type::TEXT),
@@ -103,13 +103,13 @@ async fn reserve(
     ]);
     let rows = context.service_session().await?.execute(RESERVE, &values).await?;
     let reserved = rows.iter().map(read_key).collect::<StatementResult<HashSet<_>>>()?;
-    Ok(dead_letters.iter().map(|dead_letter| reserved.contains(&key_of(dead_letter))).collect())
+    Ok(dead_letters.iter().map(|dead_letter| reserved.contains(&dead_letter_key(dead_letter))).collect())
 }
 
 /// The primary key of a dead letter's row.
 type DeadLetterKey = (String, i32, i64, i64);
 
-fn key_of(dead_letter: &DeadLetterId) -> DeadLetterKey {
+fn dead_letter_key(dead_letter: &DeadLetterId) -> DeadLetterKey {
     let position = &dead_letter.position;
     (position.topic.to_string(), position.partition as i32, position.offset as i64, dead_letter.timestamp.millis())
 }
@@ -132,7 +132,7 @@ struct DeadLetterColumns<'a> {
 }
 
 impl<'a> DeadLetterColumns<'a> {
-    fn of(dead_letters: &'a [DeadLetterId]) -> Self {
+    fn new(dead_letters: &'a [DeadLetterId]) -> Self {
         Self {
             topics: dead_letters.iter().map(|dead_letter| &*dead_letter.position.topic).collect(),
             partitions: dead_letters.iter().map(|dead_letter| dead_letter.position.partition as i32).collect(),

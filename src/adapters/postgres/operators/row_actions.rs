@@ -82,7 +82,7 @@ pub(crate) async fn redrive(
     audit: &Audit,
 ) -> StatementResult<OperatorOutcome> {
     let filter = RowFilter { status: Some(RowStatus::Parked), ..filter.clone() };
-    let found = RowQuery::of(&filter).rows(&context.service_session().await?, limit).await?;
+    let found = RowQuery::new(&filter).rows(&context.service_session().await?, limit).await?;
     let mut rows: BTreeMap<PartitionNo, Vec<RowId>> = BTreeMap::new();
     for view in found {
         rows.entry(view.partition).or_default().push(view.id);
@@ -124,7 +124,7 @@ async fn redrive_rows(
 /// Counts the parked rows that match a filter.
 pub(crate) async fn count_parked(context: &StoreContext, filter: &RowFilter) -> StatementResult<OperatorOutcome> {
     let filter = RowFilter { status: Some(RowStatus::Parked), ..filter.clone() };
-    Ok(OperatorOutcome::Done(RowQuery::of(&filter).count(&context.service_session().await?).await?))
+    Ok(OperatorOutcome::Done(RowQuery::new(&filter).count(&context.service_session().await?).await?))
 }
 
 /// The partition of an unsent row: by its event, or by `outbox_waiting` if the event was deleted.

@@ -26,7 +26,7 @@ enum DrivingTable {
 }
 
 impl DrivingTable {
-    fn of(status: Option<RowStatus>) -> Self {
+    fn for_status(status: Option<RowStatus>) -> Self {
         match status {
             Some(RowStatus::Failed | RowStatus::Parked) => DrivingTable::Waiting,
             Some(RowStatus::Sent) => DrivingTable::Archived,
@@ -68,21 +68,21 @@ pub(crate) struct RowQuery {
 
 impl RowQuery {
     /// The rows that match a filter.
-    pub(crate) fn of(filter: &RowFilter) -> Self {
-        let driving = DrivingTable::of(filter.status);
+    pub(crate) fn new(filter: &RowFilter) -> Self {
+        let driving = DrivingTable::for_status(filter.status);
         let mut conditions = Conditions::default();
         match filter.status {
-            Some(RowStatus::Pending) => conditions.plain(
+            Some(RowStatus::Pending) => conditions.and_plain(
                 "q.status = 0 AND e.id >= (SELECT min(f.id) FROM outbox_lease l CROSS JOIN LATERAL
               (SELECT o.id FROM outbox o WHERE o.partition = l.partition ORDER BY o.id LIMIT 1) f)",
             ),
             Some(RowStatus::InFlight) => {
-                conditions.plain("q.status = 1 AND e.id >= (SELECT min(first_id) FROM outbox_lease)")
+                conditions.and_plain("q.status = 1 AND e.id >= (SELECT min(first_id) FROM outbox_lease)")
             }
-            Some(RowStatus::Failed) => conditions.plain("q.status = 2"),
-            Some(RowStatus::Parked) => conditions.plain("q.status > 2"),
-            Some(RowStatus::Sent) => conditions.plain("q.id IS NULL"),
-            None => conditions.plain("(q.id IS NOT NULL OR a.token IS NOT NULL)"),
+            Some(RowStatus::Failed) => conditions.and_plain("q.status = 2"),
+            Some(RowStatus::Parked) => conditions.and_plain("q.status > 2"),
+            Some(RowStatus::Sent) => conditions.and_plain("q.id IS NULL"),
+            None => conditions.and_plain("(q.id IS NOT NULL OR a.token IS NOT NULL)"),
         }
         if let Some(key) = &filter.key {
             conditions.and(
@@ -92,7 +92,7 @@ impl RowQuery {
             );
             match key.text() {
                 Some(text) => conditions.and("e.key_text =", text.to_owned(), Type::TEXT),
-                None => conditions.plain("e.key_text IS NULL"),
+                None => conditions.and_plain("e.key_text IS NULL"),
             }
         }
         if let Some(kind) = &filter.kind {
@@ -102,8 +102,8 @@ impl RowQuery {
             conditions.and("coalesce(q.failure_type, a.failure_type) =", failure.as_str(), Type::TEXT);
         }
         if let Some(age) = filter.older_than {
-            let age = conditions.add(seconds(age), Type::FLOAT8);
-            conditions.plain(&format!("e.created_at <= clock_timestamp() - make_interval(secs => {age})"));
+            let age = conditions.add_parameter(seconds(age), Type::FLOAT8);
+            conditions.and_plain(&format!("e.created_at <= clock_timestamp() - make_interval(secs => {age})"));
         }
         if let Some(after) = filter.after {
             conditions.and(&format!("{} >", driving.id()), after, Type::INT8);
@@ -111,10 +111,10 @@ impl RowQuery {
         Self { driving, conditions }
     }
 
-    fn one(id: RowId, driving: DrivingTable) -> Self {
+    fn by_id(id: RowId, driving: DrivingTable) -> Self {
         let mut conditions = Conditions::default();
         if driving == DrivingTable::Events {
-            conditions.plain("(q.id IS NOT NULL OR a.token IS NOT NULL)");
+            conditions.and_plain("(q.id IS NOT NULL OR a.token IS NOT NULL)");
         }
         conditions.and(&format!("{} =", driving.id()), id, Type::INT8);
         Self { driving, conditions }
@@ -122,7 +122,7 @@ impl RowQuery {
 
     /// Reads at most `limit` rows in id order.
     pub(crate) async fn rows(mut self, session: &PooledSession, limit: u32) -> StatementResult<Vec<RowView>> {
-        let limit = self.conditions.add(i64::from(limit), Type::INT8);
+        let limit = self.conditions.add_parameter(i64::from(limit), Type::INT8);
         let (tables, id, conditions) = (self.driving.tables(), self.driving.id(), self.conditions.text());
         let text = format!("SELECT {COLUMNS} FROM {tables}{conditions} ORDER BY {id} LIMIT {limit}");
         let rows = session.query(&text, &self.conditions.values()).await?;
@@ -139,10 +139,10 @@ impl RowQuery {
 
 /// Reads one row, also one whose event was deleted.
 pub(crate) async fn find(session: &PooledSession, id: RowId) -> StatementResult<Option<RowView>> {
-    if let Some(view) = RowQuery::one(id, DrivingTable::Events).rows(session, 1).await?.pop() {
+    if let Some(view) = RowQuery::by_id(id, DrivingTable::Events).rows(session, 1).await?.pop() {
         return Ok(Some(view));
     }
-    Ok(RowQuery::one(id, DrivingTable::Waiting).rows(session, 1).await?.pop())
+    Ok(RowQuery::by_id(id, DrivingTable::Waiting).rows(session, 1).await?.pop())
 }
 
 /// The status of a code in the table.

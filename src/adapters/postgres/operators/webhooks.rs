@@ -68,10 +68,10 @@ impl WebhookStore for Postgres {
         self.run("webhook_deliveries_record", async move {
             let session = context.service_session().await?;
             session.execute(RECORD, &[(&webhooks, Type::UUID_ARRAY), (&documents, Type::TEXT_ARRAY)]).await?;
-            let mut each = webhooks.clone();
-            each.sort_unstable();
-            each.dedup();
-            for webhook in each {
+            let mut distinct = webhooks.clone();
+            distinct.sort_unstable();
+            distinct.dedup();
+            for webhook in distinct {
                 session.execute(TRIM, &[(&webhook, Type::UUID), (&kept, Type::INT8)]).await?;
             }
             Ok(())

@@ -5,7 +5,7 @@ use ports::orders::{Commit, IdempotencyRecord};
 use tokio_postgres::types::Type;
 use uuid::Uuid;
 
-use crate::connection::sql_value::{SqlValue, event_uuid, key_group, order_uuid, time};
+use crate::connection::sql_value::{SqlValue, event_uuid, key_group, order_uuid, system_time};
 use crate::connection::statement_error::StatementResult;
 use crate::orders::order_row;
 
@@ -19,7 +19,7 @@ pub(crate) struct IdempotencyColumns<'a> {
 }
 
 impl<'a> IdempotencyColumns<'a> {
-    pub(crate) fn of(idempotency_records: impl Iterator<Item = &'a IdempotencyRecord>) -> Self {
+    pub(crate) fn new(idempotency_records: impl Iterator<Item = &'a IdempotencyRecord>) -> Self {
         let mut columns = Self::default();
         for idempotency_record in idempotency_records {
             columns.subjects.push(idempotency_record.subject.as_str());
@@ -65,7 +65,7 @@ pub(crate) struct EventColumns<'a> {
 }
 
 impl<'a> EventColumns<'a> {
-    pub(crate) fn of(commits: &[&'a Commit]) -> Self {
+    pub(crate) fn new(commits: &[&'a Commit]) -> Self {
         let mut columns = Self::default();
         for commit in commits {
             for event in &commit.events {
@@ -74,7 +74,7 @@ impl<'a> EventColumns<'a> {
                 columns.keys.push(key_group(&event.key));
                 columns.partitions.push(event.partition.0 as i32);
                 columns.sequences.push(event.sequence as i64);
-                columns.occurred.push(time(event.occurred_at));
+                columns.occurred.push(system_time(event.occurred_at));
                 let stamp = event.stamp.as_ref();
                 columns.millis.push(stamp.map_or(0, |stamp| stamp.hlc.millis));
                 columns.counters.push(stamp.map_or(0, |stamp| stamp.hlc.counter.into()));
@@ -136,7 +136,7 @@ pub(crate) struct OrderColumns<'a> {
 }
 
 impl<'a> OrderColumns<'a> {
-    pub(crate) fn of(commits: &[&'a Commit]) -> StatementResult<Self> {
+    pub(crate) fn new(commits: &[&'a Commit]) -> StatementResult<Self> {
         let mut columns = Self::default();
         for commit in commits {
             let order = &commit.order;
@@ -144,8 +144,8 @@ impl<'a> OrderColumns<'a> {
             columns.owners.push(order.owner.as_str());
             columns.statuses.push(order.status.as_str());
             columns.versions.push(order.version as i64);
-            columns.created.push(time(order.created_at));
-            columns.updated.push(time(order.updated_at));
+            columns.created.push(system_time(order.created_at));
+            columns.updated.push(system_time(order.updated_at));
             // Only a creation writes items, which never change.
             if commit.expected.is_none() {
                 columns.items.push(order_row::items_json(&order.items)?);

@@ -22,7 +22,7 @@ pub(crate) const INSERT_RECORDS: &str = "WITH inserted AS (INSERT INTO mark (sub
      SELECT pg_current_xact_id()::text::bigint, coalesce(array_agg(subject), '{}'), coalesce(array_agg(key), '{}') FROM inserted";
 
 /// Reads the records that were taken. A second statement, because the first does not see rows that were committed while it waited.
-pub(crate) const TAKEN: &str =
+pub(crate) const SELECT_TAKEN: &str =
     "SELECT record.subject, record.key, record.fingerprint, record.order_id FROM unnest($1::text[], $2::text[]) AS asked (subject, key)
      JOIN mark record ON record.subject = asked.subject AND record.key = asked.key";
 
@@ -113,15 +113,15 @@ pub(crate) async fn commit(context: &StoreContext, commits: &[&Commit]) -> Group
 }
 
 async fn write(context: &StoreContext, commits: &[&Commit]) -> StatementResult<(Transaction, i64, Vec<CommitResult>)> {
-    let mut work = GroupTransaction::new(context, commits);
-    work.insert_records().await?;
-    work.create_orders().await?;
-    work.change_orders().await?;
-    work.delete_records_of_unwritten().await?;
-    let (Some(transaction), Some(xid)) = (work.transaction, work.xid) else {
+    let mut group = GroupTransaction::new(context, commits);
+    group.insert_records().await?;
+    group.create_orders().await?;
+    group.change_orders().await?;
+    group.delete_records_of_unwritten().await?;
+    let (Some(transaction), Some(xid)) = (group.transaction, group.xid) else {
         return Err(broken("a group without a statement"));
     };
-    let results = work.results.into_iter().map(|result| result.unwrap_or(CommitResult::Retry)).collect();
+    let results = group.results.into_iter().map(|result| result.unwrap_or(CommitResult::Retry)).collect();
     Ok((transaction, xid, results))
 }
 
@@ -159,31 +159,31 @@ impl<'a> GroupTransaction<'a> {
     }
 
     async fn insert_records(&mut self) -> StatementResult<()> {
-        let mut marked: Vec<(usize, &IdempotencyRecord)> = self
+        let mut with_record: Vec<(usize, &IdempotencyRecord)> = self
             .commits
             .iter()
             .enumerate()
             .filter_map(|(index, commit)| Some((index, commit.idempotency_record.as_ref()?)))
             .collect();
-        if marked.is_empty() {
+        if with_record.is_empty() {
             return Ok(());
         }
-        marked.sort_by(|(_, a), (_, b)| (&a.subject, &a.key).cmp(&(&b.subject, &b.key)));
-        let columns = IdempotencyColumns::of(marked.iter().map(|(_, idempotency_record)| *idempotency_record));
+        with_record.sort_by(|(_, a), (_, b)| (&a.subject, &a.key).cmp(&(&b.subject, &b.key)));
+        let columns = IdempotencyColumns::new(with_record.iter().map(|(_, idempotency_record)| *idempotency_record));
         let rows = self.query(INSERT_RECORDS, &columns.values()).await?;
         let Some(row) = rows.first() else { return Ok(()) };
         let (subjects, keys): (Vec<String>, Vec<String>) = (get(row, 1)?, get(row, 2)?);
         let free: HashSet<(&str, &str)> =
             subjects.iter().map(String::as_str).zip(keys.iter().map(String::as_str)).collect();
-        marked.retain(|(_, idempotency_record)| {
+        with_record.retain(|(_, idempotency_record)| {
             !free.contains(&(idempotency_record.subject.as_str(), &*idempotency_record.key))
         });
-        if marked.is_empty() { Ok(()) } else { self.read_taken_records(&marked).await }
+        if with_record.is_empty() { Ok(()) } else { self.read_taken_records(&with_record).await }
     }
 
     async fn read_taken_records(&mut self, taken: &[(usize, &IdempotencyRecord)]) -> StatementResult<()> {
-        let columns = IdempotencyColumns::of(taken.iter().map(|(_, idempotency_record)| *idempotency_record));
-        let rows = self.query(TAKEN, &columns.values()[..2]).await?;
+        let columns = IdempotencyColumns::new(taken.iter().map(|(_, idempotency_record)| *idempotency_record));
+        let rows = self.query(SELECT_TAKEN, &columns.values()[..2]).await?;
         let mut stored = HashMap::new();
         for row in &rows {
             let (subject, key): (String, String) = (get(row, 0)?, get(row, 1)?);
@@ -217,7 +217,7 @@ impl<'a> GroupTransaction<'a> {
             return Ok(());
         }
         let commits: Vec<&Commit> = new.iter().map(|index| self.commits[*index]).collect();
-        let (events, orders) = (EventColumns::of(&commits), OrderColumns::of(&commits)?);
+        let (events, orders) = (EventColumns::new(&commits), OrderColumns::new(&commits)?);
         let values: Vec<_> = events.values().into_iter().chain(orders.creation()).collect();
         let rows = self.query(CREATE, &values).await?;
         let written = written(&rows)?;
@@ -239,17 +239,17 @@ impl<'a> GroupTransaction<'a> {
             let commit = self.commits[*index];
             versions.get(&commit.order.id).is_some_and(|version| commit.expected == Some(*version as Version))
         };
-        let (current_ones, others): (Vec<usize>, Vec<usize>) = changed.into_iter().partition(expected);
+        let (matching, others): (Vec<usize>, Vec<usize>) = changed.into_iter().partition(expected);
         self.record_unwritten(&others).await?;
-        if current_ones.is_empty() {
+        if matching.is_empty() {
             return Ok(());
         }
-        let commits: Vec<&Commit> = current_ones.iter().map(|index| self.commits[*index]).collect();
-        let (events, orders) = (EventColumns::of(&commits), OrderColumns::of(&commits)?);
+        let commits: Vec<&Commit> = matching.iter().map(|index| self.commits[*index]).collect();
+        let (events, orders) = (EventColumns::new(&commits), OrderColumns::new(&commits)?);
         let values: Vec<_> = events.values().into_iter().chain(orders.change()).collect();
         let rows = self.query(CHANGE, &values).await?;
         let written = written(&rows)?;
-        self.record_results(&current_ones, &written).await
+        self.record_results(&matching, &written).await
     }
 
     /// Records the results of attempted commits: done if the order was written, otherwise by the order's version in the table.
@@ -299,7 +299,7 @@ impl<'a> GroupTransaction<'a> {
         if idempotency_records.is_empty() {
             return Ok(());
         }
-        let columns = IdempotencyColumns::of(idempotency_records.into_iter());
+        let columns = IdempotencyColumns::new(idempotency_records.into_iter());
         self.query(DELETE_RECORDS, &columns.values()).await.map(|_| ())
     }
 }

@@ -23,7 +23,7 @@ pub(crate) fn read(row: &Row) -> StatementResult<Order> {
         version: get::<i64>(row, 3)? as u64,
         created_at: get_time(row, 4)?,
         updated_at: get_time(row, 5)?,
-        items: items(get(row, 6)?).map_err(|reason| broken(format!("order {id}: {reason}")))?,
+        items: parse_items(get(row, 6)?).map_err(|reason| broken(format!("order {id}: {reason}")))?,
         region: RegionId::new(get(row, 7)?),
         hlc: Hlc { millis: get(row, 8)?, counter: get::<i64>(row, 9)? as u32 },
     })
@@ -41,7 +41,7 @@ pub(crate) fn items_json(items: &Items) -> StatementResult<String> {
     serde_json::to_string(&encoded).map_err(|error| StatementError::Port(Error::Rejected(error.to_string())))
 }
 
-fn items(json: &str) -> Result<Items, String> {
+fn parse_items(json: &str) -> Result<Items, String> {
     let encoded: Vec<(Cow<'_, str>, u32, &str)> = serde_json::from_str(json).map_err(|error| error.to_string())?;
     let item = |(name, quantity, price): (Cow<'_, str>, u32, &str)| {
         let price = Money::parse(price).map_err(|error| error.to_string())?;

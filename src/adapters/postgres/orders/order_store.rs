@@ -48,7 +48,7 @@ impl OrderStore for Postgres {
                 PageStart::After(id) => conditions.and("id <", order_uuid(id), Type::UUID),
                 PageStart::Offset(rows) => offset = i64::try_from(rows).unwrap_or(i64::MAX),
             }
-            let (limit, offset) = (conditions.add(i64::from(limit), Type::INT8), conditions.add(offset, Type::INT8));
+            let (limit, offset) = (conditions.add_parameter(i64::from(limit), Type::INT8), conditions.add_parameter(offset, Type::INT8));
             // OFFSET skips over index entries; only the page's own rows are read in full.
             let text = format!(
                 "SELECT {} FROM orders WHERE id IN (SELECT id FROM orders{} ORDER BY id DESC LIMIT {limit} OFFSET {offset})

@@ -20,7 +20,7 @@ impl OutboxStore for Postgres {
         let (context, relay) = (self.context(), Arc::clone(&self.inner.opened.relay));
         let partition = claim.fence.partition.0;
         if claim.kind == ClaimKind::Ordinary && !relay.is_full(partition) {
-            return self.queued("claim", relay.claim(claim)).await;
+            return self.await_reply("claim", relay.claim(claim)).await;
         }
         self.run("claim", async move {
             let _permit = context.batch_permit().await?;
@@ -39,7 +39,7 @@ impl OutboxStore for Postgres {
     async fn settle(&self, settlement: Settlement) -> Result<FencedOutcome, Error> {
         let (context, relay) = (self.context(), &self.inner.opened.relay);
         if !relay.is_full(settlement.fence.partition.0) {
-            return self.queued("settle", relay.settle(settlement)).await;
+            return self.await_reply("settle", relay.settle(settlement)).await;
         }
         self.run("settle", async move {
             let _permit = context.batch_permit().await?;
@@ -53,7 +53,7 @@ impl OutboxStore for Postgres {
         let partition = settlement.fence.partition.0;
         let claim = settle_and_claim::expected_claim(&settlement, claim);
         if claim.kind == ClaimKind::Ordinary && !relay.is_full(partition) {
-            return self.queued("settle_and_claim", relay.settle_and_claim(settlement, claim)).await;
+            return self.await_reply("settle_and_claim", relay.settle_and_claim(settlement, claim)).await;
         }
         self.run("settle_and_claim", async move {
             let _permit = context.batch_permit().await?;

@@ -63,7 +63,7 @@ pub(crate) struct SentColumns<'a> {
 }
 
 impl<'a> SentColumns<'a> {
-    pub(crate) fn of(settlement: &'a Settlement) -> Self {
+    pub(crate) fn new(settlement: &'a Settlement) -> Self {
         let by_fallback: HashSet<RowId> = settlement.by_fallback.iter().copied().collect();
         let known = settlement.positions.iter().map(|(row, position)| (*row, Some(position)));
         let mut positions: Vec<(RowId, Option<&Position>)> =
@@ -90,7 +90,7 @@ impl<'a> SentColumns<'a> {
 pub(crate) async fn settle(context: &StoreContext, settlement: &Settlement) -> StatementResult<FencedOutcome> {
     let (fence, token) = (&settlement.fence, settlement.token);
     let session = context.relay_session().await?;
-    let sent = SentColumns::of(settlement);
+    let sent = SentColumns::new(settlement);
     // Only statements from outside this program can deadlock with it, and a repetition is harmless.
     let (close, commit) = (CloseStatement::new(fence, token, None, &sent), context.options.settle_commit());
     let outcome = retry_conflicts!(close_as_sent(&session, context, fence, &close, commit))?;
@@ -173,11 +173,11 @@ async fn close_as_sent(
 ) -> StatementResult<Option<FencedOutcome>> {
     let known = context.scan_starts.take(fence.partition.0);
     let rows = session.execute_all(context.options.lock_timeout, commit, &[close.statement()]).await?;
-    closed(context, fence, known, rows.first().and_then(|rows| rows.first()))
+    outcome_from_row(context, fence, known, rows.first().and_then(|rows| rows.first()))
 }
 
 /// The outcome from the statement's row, `None` if it closed nothing. `known` was the partition's scan start before it.
-pub(crate) fn closed(
+pub(crate) fn outcome_from_row(
     context: &StoreContext,
     fence: &LeaseFence,
     known: Option<ScanStart>,
@@ -185,11 +185,11 @@ pub(crate) fn closed(
 ) -> StatementResult<Option<FencedOutcome>> {
     let Some(row) = row else { return Ok(None) };
     let (counter, events) = (get(row, "counter")?, get(row, "events")?);
-    Ok(Some(done(context, fence, known, counter, events, get(row, "unblocked")?)))
+    Ok(Some(record_closed(context, fence, known, counter, events, get(row, "unblocked")?)))
 }
 
-/// The outcome of a settlement that closed the batch. `known` was the partition's scan start before it.
-pub(crate) fn done(
+/// Updates the partition's scan start after a settlement that closed the batch, and returns the outcome. `known` was the scan start before it.
+pub(crate) fn record_closed(
     context: &StoreContext,
     fence: &LeaseFence,
     known: Option<ScanStart>,

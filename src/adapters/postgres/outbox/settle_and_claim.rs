@@ -41,7 +41,7 @@ async fn in_one_transaction(
     let session = context.relay_session().await?;
     let (fence, sample) = (&claim.fence, SampleId::BeforeTransaction(context.scan_starts.highest()));
     let known = context.scan_starts.take(fence.partition.0).filter(|start| start.is_valid_after_settlement(fence));
-    let (scan, sent) = (ClaimScan::new(context, claim, known), SentColumns::of(settlement));
+    let (scan, sent) = (ClaimScan::new(context, claim, known), SentColumns::new(settlement));
     let sent_at = Instant::now();
     let results = {
         let close = CloseStatement::new(&settlement.fence, settlement.token, None, &sent);
@@ -49,7 +49,7 @@ async fn in_one_transaction(
         session.execute_all(context.options.lock_timeout, CommitWait::Flush, &statements).await?
     };
     let rows = |statement: usize| results.get(statement).map(Vec::as_slice).unwrap_or_default();
-    let settled = settle::closed(context, &settlement.fence, None, rows(0).first())?;
+    let settled = settle::outcome_from_row(context, &settlement.fence, None, rows(0).first())?;
     Ok((settled, scan.result(context, &session, (rows(1), sent_at), sample).await?))
 }
 

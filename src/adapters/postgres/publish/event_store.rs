@@ -14,7 +14,7 @@ use crate::connection::session::Transaction;
 use crate::connection::sql_value::{event_uuid, get, order_id};
 use crate::connection::statement_error::{StatementError, StatementResult, broken, retry_conflicts};
 use crate::orders::columns::IdempotencyColumns;
-use crate::orders::group_commit::{INSERT_RECORDS, TAKEN};
+use crate::orders::group_commit::{INSERT_RECORDS, SELECT_TAKEN};
 use crate::publish::transaction::EventPublisher;
 use crate::store::context::StoreContext;
 use crate::store::postgres::Postgres;
@@ -68,13 +68,13 @@ async fn insert_idempotency_record(
     transaction: &Transaction,
     idempotency_record: &IdempotencyRecord,
 ) -> StatementResult<Option<IdempotencyRecord>> {
-    let columns = IdempotencyColumns::of(std::iter::once(idempotency_record));
+    let columns = IdempotencyColumns::new(std::iter::once(idempotency_record));
     let rows = transaction.query(INSERT_RECORDS, &columns.values()).await?;
     let inserted: Vec<String> = rows.first().map(|row| get(row, 1)).transpose()?.unwrap_or_default();
     if !inserted.is_empty() {
         return Ok(None);
     }
-    let rows = transaction.query(TAKEN, &columns.values()[..2]).await?;
+    let rows = transaction.query(SELECT_TAKEN, &columns.values()[..2]).await?;
     // It was deleted before it could be read: the transaction begins again.
     let Some(row) = rows.first() else {
         return Err(StatementError::Conflict("an idempotency record was deleted meanwhile".into()));

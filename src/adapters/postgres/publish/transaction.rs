@@ -21,7 +21,7 @@ const BATCH_TYPES: [Type; 7] = [
 /// The schema of the functions, unless another installation of the database has it.
 const SCHEMA: &str = "posthaste";
 
-/// Why nothing was published.
+/// The error of a publication: no event was written.
 #[derive(Debug, thiserror::Error)]
 pub enum PublishError {
     /// The event breaks a rule. Nothing was sent, and the transaction goes on.
@@ -65,8 +65,8 @@ impl From<tokio_postgres::Error> for PublishError {
 /// ```
 #[derive(Clone, Debug)]
 pub struct EventPublisher {
-    one: String,
-    many: String,
+    publish_text: String,
+    publish_all_text: String,
 }
 
 impl Default for EventPublisher {
@@ -80,19 +80,21 @@ impl EventPublisher {
     pub fn in_schema(schema: &str) -> Self {
         let schema = format!("\"{}\"", schema.replace('"', "\"\""));
         Self {
-            one: format!("SELECT {schema}.publish($1, $2, $3, $4::bytea, $5::text::jsonb, $6, $7)"),
-            many: format!("SELECT {schema}.publish_all($1, $2, $3, $4::bytea[], $5::text[]::jsonb[], $6, $7)"),
+            publish_text: format!("SELECT {schema}.publish($1, $2, $3, $4::bytea, $5::text::jsonb, $6, $7)"),
+            publish_all_text: format!(
+                "SELECT {schema}.publish_all($1, $2, $3, $4::bytea[], $5::text[]::jsonb[], $6, $7)"
+            ),
         }
     }
 
     /// The statement that publishes events from arrays of their parts.
     pub(crate) fn batch_text(&self) -> &str {
-        &self.many
+        &self.publish_all_text
     }
 
     /// The arrays with their types: topics, keys, types, payloads, headers, content types, ids.
     pub(crate) fn batch_values(arrays: [&(dyn ToSql + Sync); 7]) -> [SqlValue<'_>; 7] {
-        std::array::from_fn(|at| (arrays[at], BATCH_TYPES[at].clone()))
+        std::array::from_fn(|index| (arrays[index], BATCH_TYPES[index].clone()))
     }
 
     /// Publishes an event when the transaction commits, and returns its id. It locks the key until then: publish late in a long transaction.
@@ -113,8 +115,8 @@ impl EventPublisher {
             (content_type, Type::TEXT),
             (event_id, Type::UUID),
         ];
-        let row = transaction.query_typed_one(&self.one, &parameters).await?;
-        Ok(event_id_of(row.try_get(0)?))
+        let row = transaction.query_typed_one(&self.publish_text, &parameters).await?;
+        Ok(event_id_from(row.try_get(0)?))
     }
 
     /// Publishes events in one statement, those of a key in their order, and returns their ids. The keys are locked in one order, so that
@@ -137,12 +139,12 @@ impl EventPublisher {
         let headers: Vec<Option<String>> = events.iter().map(NewEvent::headers_json).collect();
         let event_ids: Vec<Option<Uuid>> = events.iter().map(|event| event.event_id).collect();
         let parameters = Self::batch_values([&topics, &keys, &kinds, &payloads, &headers, &content_types, &event_ids]);
-        let row = transaction.query_typed_one(&self.many, &parameters).await?;
-        Ok(row.try_get::<_, Vec<Uuid>>(0)?.into_iter().map(event_id_of).collect())
+        let row = transaction.query_typed_one(&self.publish_all_text, &parameters).await?;
+        Ok(row.try_get::<_, Vec<Uuid>>(0)?.into_iter().map(event_id_from).collect())
     }
 }
 
-fn event_id_of(uuid: Uuid) -> EventId {
+fn event_id_from(uuid: Uuid) -> EventId {
     EventId::from_bytes(uuid.into_bytes())
 }
 

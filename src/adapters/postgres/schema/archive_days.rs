@@ -38,7 +38,7 @@ pub(crate) async fn create(client: &Client, ahead: u32) -> Result<(), tokio_post
              CREATE TABLE outbox_archive_{day} (LIKE outbox_archive INCLUDING ALL);
              ALTER TABLE outbox_archive ATTACH PARTITION outbox_archive_{day}
                FOR VALUES FROM ('{from} 00:00:00+00') TO ('{to} 00:00:00+00'); COMMIT",
-            own_schema::first("outbox_archive")
+            own_schema::prepend_to_search_path("outbox_archive")
         );
         if let Err(error) = client.batch_execute(&text).await {
             client.batch_execute("ROLLBACK").await?;
@@ -50,16 +50,16 @@ pub(crate) async fn create(client: &Client, ahead: u32) -> Result<(), tokio_post
     Ok(())
 }
 
-/// The days that a sweep dropped, and whether a reader kept another one.
+/// The result of dropping past days.
 #[derive(Default)]
 pub(crate) struct DroppedDays {
     /// Number of events of the dropped days.
     pub(crate) events: u64,
-    /// Why the last day that is in use could not be emptied.
+    /// The error of the last day that could not be truncated because it is in use.
     pub(crate) in_use: Option<tokio_postgres::Error>,
 }
 
-/// Truncates and drops the days that ended at least `keep` seconds ago. One that is in use does not keep the others.
+/// Truncates and drops the days that ended at least `keep` seconds ago. A day that is in use does not prevent the deletion of the others.
 pub(crate) async fn drop_past(client: &Client, keep: f64) -> Result<DroppedDays, tokio_postgres::Error> {
     let mut dropped = DroppedDays::default();
     for row in client.query_typed(PAST, &[(&keep, Type::FLOAT8)]).await? {

@@ -82,7 +82,7 @@ pub(crate) async fn apply(
         if pending.version == 1 {
             require_utf8(client, location).await?;
         }
-        match apply_one(client, &pending, partitions, waiting.next).await {
+        match apply_one(client, &pending, partitions, waiting.next_timeout).await {
             Ok(true) => done.push(pending),
             Ok(false) => {}
             Err(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => {
@@ -108,25 +108,28 @@ pub(crate) async fn apply(
 struct TableWait {
     reported: Option<(u32, Instant)>,
     /// The statement that sets how long the next attempt waits for a table.
-    next: &'static str,
+    next_timeout: &'static str,
 }
 
 impl Default for TableWait {
     fn default() -> Self {
-        Self { reported: None, next: TABLE_WAIT }
+        Self { reported: None, next_timeout: TABLE_WAIT }
     }
 }
 
 impl TableWait {
     fn report(&mut self, pending: &MigrationStatus, vacuumed: bool) {
         let now = Instant::now();
-        self.next = TABLE_WAIT;
-        if self.reported.is_some_and(|(version, at)| version == pending.version && now - at < REMINDER) {
+        self.next_timeout = TABLE_WAIT;
+        if self
+            .reported
+            .is_some_and(|(version, reported_at)| version == pending.version && now - reported_at < REMINDER)
+        {
             return;
         }
         self.reported = Some((pending.version, now));
         if vacuumed {
-            self.next = VACUUM_WAIT;
+            self.next_timeout = VACUUM_WAIT;
         }
         tracing::warn!(
             event = "migration_waits",
@@ -149,7 +152,7 @@ async fn apply_one(
     client.batch_execute("BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0").await?;
     client.query_typed("SELECT pg_advisory_xact_lock($1)", &[(&LOCK, Type::INT8)]).await?;
     client.batch_execute(table_wait).await?;
-    client.batch_execute(&own_schema::first("posthaste_migration")).await?;
+    client.batch_execute(&own_schema::prepend_to_search_path("posthaste_migration")).await?;
     client
         .batch_execute(
             "CREATE TABLE IF NOT EXISTS posthaste_migration (version integer PRIMARY KEY, name text NOT NULL, checksum text NOT NULL,

@@ -3,7 +3,7 @@
 
 /// The statement that puts the schema of `table` first in the search path of the transaction, so that new tables are created there. It
 /// changes nothing while the table does not exist.
-pub(crate) fn first(table: &str) -> String {
+pub(crate) fn prepend_to_search_path(table: &str) -> String {
     format!(
         "SELECT set_config('search_path', quote_ident(n.nspname) || ', ' || current_setting('search_path'), true)
          FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = to_regclass('{table}')"

@@ -1,4 +1,4 @@
-//! Context of every statement of one store: options, connection pools, and what this process remembers about the database.
+//! Context of every statement of one store: options, connection pools, and this process's cached state of the database.
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64};
 

@@ -155,7 +155,7 @@ impl Postgres {
     }
 
     /// Runs statements on the store's own threads. Dropping the call does not stop them.
-    pub(crate) async fn run<T, F>(&self, operation: &'static str, work: F) -> Result<T, Error>
+    pub(crate) async fn run<T, F>(&self, operation: &'static str, statements: F) -> Result<T, Error>
     where
         T: Send + 'static,
         F: Future<Output = StatementResult<T>> + Send + 'static,
@@ -164,7 +164,7 @@ impl Postgres {
             return Err(Error::Unreachable(format!("{operation}: the store is closed")));
         }
         let started = Instant::now();
-        let result = match self.inner.handle.spawn(work.in_current_span()).await {
+        let result = match self.inner.handle.spawn(statements.in_current_span()).await {
             Ok(result) => result.map_err(|error| with_operation(operation, error.into_port())),
             Err(_) => Err(Error::Unknown(format!("{operation}: it was aborted before it finished"))),
         };
@@ -173,7 +173,7 @@ impl Postgres {
     }
 
     /// Waits for the reply to a request that another task runs.
-    pub(crate) async fn queued<T>(
+    pub(crate) async fn await_reply<T>(
         &self,
         operation: &'static str,
         queued: Result<oneshot::Receiver<Result<T, Error>>, Error>,

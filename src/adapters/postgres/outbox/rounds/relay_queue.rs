@@ -14,7 +14,7 @@ use crate::store::options::Options;
 /// Rows above which a batch is not shared: 16 batches of 1,000 rows cost 1.8 times as much in rounds as by themselves (measured).
 const LARGE_BATCH: usize = 256;
 
-/// Longest wait of a round for announced requests. They are made in one go, so most are there within a part of it.
+/// Longest wait of a round for announced requests. They are sent together, so most arrive within a part of it.
 const EXPECT_MAX: Duration = Duration::from_millis(1);
 
 pub(crate) type RequestResult<T> = Result<T, Error>;
@@ -62,7 +62,7 @@ struct RelayQueueState {
     busy: HashSet<u32>,
     /// Partitions whose last batch was full.
     full: HashSet<u32>,
-    /// How many requests are announced and not there yet, and how long a round waits for them.
+    /// The number of announced requests that have not arrived, and the end of a round's wait for them.
     expected: Option<(u32, Instant)>,
     is_closed: bool,
 }
@@ -155,7 +155,7 @@ impl RelayQueue {
         self.state.lock().full.contains(&partition)
     }
 
-    /// Remembers whether a partition's batch is full: it is large, or left rows behind, so that the next one will be.
+    /// Records whether a partition's batch was full: it was large or left rows behind, so the next one will be full too.
     pub(crate) fn record_claim(&self, partition: u32, claimed: &Claimed) {
         let full = matches!(claimed, Claimed::Batch(batch) if batch.more || batch.rows.len() > LARGE_BATCH);
         let mut state = self.state.lock();
@@ -219,7 +219,7 @@ impl RelayQueue {
 }
 
 impl RelayQueueState {
-    /// Until when announced requests are worth a wait; `None` if none is missing or the time is over.
+    /// The end of the wait for announced requests; `None` if none is missing or the time is over.
     fn expected_until(&mut self, now: Instant) -> Option<Instant> {
         self.expected = self.expected.filter(|(_, until)| *until > now);
         self.expected.map(|(_, until)| until)

@@ -1,5 +1,5 @@
-//! The rounds of the relay: what the partitions ask of the store while one round's transaction runs shares the next one's. A request that
-//! finds no round running begins one at once, with the statement of one partition.
+//! The rounds of the relay: the requests of partitions that arrive while one round's transaction runs share the transaction of the next round. A
+//! request that finds no round running begins one at once, with the statement of one partition.
 //!
 //! A round of several requests is one transaction: it locks all lease rows in their order, settles, and claims. So a partition's batch is
 //! settled and its next one claimed by one commit, together with those of the other partitions.
@@ -23,8 +23,8 @@ use crate::outbox::scan_start::SampleId;
 use crate::outbox::{claim, settle, settle_and_claim};
 use crate::store::context::StoreContext;
 
-/// Time beyond [`crate::Options::relay_lock_timeout`] that the next round waits for the one before. What still runs then waits for a lock, or
-/// is slow, by itself.
+/// Time beyond [`crate::Options::relay_lock_timeout`] that the next round waits for the one before. A round that still runs then waits for a lock, or
+/// is slow, without delaying the next one.
 const ROUND_GRACE: Duration = Duration::from_millis(50);
 
 /// Runs rounds until the task is aborted.
@@ -38,15 +38,15 @@ pub(crate) async fn run(context: Arc<StoreContext>, queue: Arc<RelayQueue>) {
     }
 }
 
-/// A request with everything that its reply needs.
-struct Pending<Q, A> {
-    request: Q,
-    reply: oneshot::Sender<RequestResult<A>>,
+/// A request, the sender of its reply, and the guard of its partition.
+struct Pending<Request, Response> {
+    request: Request,
+    reply: oneshot::Sender<RequestResult<Response>>,
     busy: BusyPartition,
 }
 
-impl<Q, A> Pending<Q, A> {
-    fn reply(self, result: RequestResult<A>) {
+impl<Request, Response> Pending<Request, Response> {
+    fn reply(self, result: RequestResult<Response>) {
         // The caller may send its next request as soon as it has the reply.
         drop(self.busy);
         // Fails if the caller has gone.
@@ -58,23 +58,23 @@ type PendingClaim = Pending<Claim, Claimed>;
 type PendingSettle = Pending<Settlement, FencedOutcome>;
 type PendingSettleAndClaim = Pending<(Settlement, Claim), SettledClaim>;
 
-/// The requests of one round by what they ask for.
+/// The requests of one round by their kind.
 #[derive(Default)]
 struct PendingRound {
     claims: Vec<PendingClaim>,
     settlements: Vec<PendingSettle>,
-    both: Vec<PendingSettleAndClaim>,
+    settle_and_claims: Vec<PendingSettleAndClaim>,
 }
 
 impl PendingRound {
-    fn of(round: Round) -> Self {
+    fn from_round(round: Round) -> Self {
         let mut pending = Self::default();
         for RunningRequest { request, busy } in round.requests {
             match request {
                 RelayRequest::Claim(request, reply) => pending.claims.push(Pending { request, reply, busy }),
                 RelayRequest::Settle(request, reply) => pending.settlements.push(Pending { request, reply, busy }),
                 RelayRequest::SettleAndClaim(settlement, claim, reply) => {
-                    pending.both.push(Pending { request: (settlement, claim), reply, busy });
+                    pending.settle_and_claims.push(Pending { request: (settlement, claim), reply, busy });
                 }
             }
         }
@@ -82,13 +82,13 @@ impl PendingRound {
     }
 
     fn len(&self) -> usize {
-        self.claims.len() + self.settlements.len() + self.both.len()
+        self.claims.len() + self.settlements.len() + self.settle_and_claims.len()
     }
 
     fn fail(self, error: &Error) {
         self.claims.into_iter().for_each(|pending| pending.reply(Err(error.clone())));
         self.settlements.into_iter().for_each(|pending| pending.reply(Err(error.clone())));
-        self.both.into_iter().for_each(|pending| pending.reply(Err(error.clone())));
+        self.settle_and_claims.into_iter().for_each(|pending| pending.reply(Err(error.clone())));
     }
 
     /// Runs each request by itself, in tasks of their own: one that waits for a lock delays neither the others nor the next round.
@@ -101,7 +101,7 @@ impl PendingRound {
             let context = Arc::clone(context);
             tokio::spawn(async move { settle_alone(&context, pending).await });
         }
-        for pending in self.both {
+        for pending in self.settle_and_claims {
             let (context, queue) = (Arc::clone(context), Arc::clone(queue));
             tokio::spawn(async move { settle_and_claim_alone(&context, &queue, pending).await });
         }
@@ -109,7 +109,7 @@ impl PendingRound {
 }
 
 async fn run_round(context: Arc<StoreContext>, queue: Arc<RelayQueue>, round: Round) {
-    let round = PendingRound::of(round);
+    let round = PendingRound::from_round(round);
     if round.len() > 1 {
         return run_group(&context, &queue, round).await;
     }
@@ -119,7 +119,7 @@ async fn run_round(context: Arc<StoreContext>, queue: Arc<RelayQueue>, round: Ro
     for pending in round.settlements {
         settle_alone(&context, pending).await;
     }
-    for pending in round.both {
+    for pending in round.settle_and_claims {
         settle_and_claim_alone(&context, &queue, pending).await;
     }
 }
@@ -169,11 +169,11 @@ async fn run_group(context: &Arc<StoreContext>, queue: &Arc<RelayQueue>, round: 
     for (pending, outcome) in round.settlements.into_iter().zip(settled.by_ref()) {
         match outcome {
             Some(outcome) => pending.reply(Ok(outcome)),
-            // Stale, or settled before: by itself it reads which.
+            // Stale, or settled before: a statement for this partition alone determines which.
             None => unsettled.settlements.push(pending),
         }
     }
-    for (pending, (settled, claimed)) in round.both.into_iter().zip(settled.zip(claimed)) {
+    for (pending, (settled, claimed)) in round.settle_and_claims.into_iter().zip(settled.zip(claimed)) {
         complete(context, queue, pending, settled, claimed).await;
     }
     unsettled.repeat(context, queue);
@@ -222,17 +222,22 @@ struct GroupResults {
 /// Runs a round in one transaction.
 async fn execute(context: &StoreContext, round: &PendingRound) -> StatementResult<GroupResults> {
     let session = context.relay_session().await?;
-    let alone = round.claims.iter().map(|pending| GroupedClaim { claim: &pending.request, after_settlement: false });
-    let after = round.both.iter().map(|pending| GroupedClaim { claim: &pending.request.1, after_settlement: true });
+    let claims_only =
+        round.claims.iter().map(|pending| GroupedClaim { claim: &pending.request, after_settlement: false });
+    let claims_after_settlement = round
+        .settle_and_claims
+        .iter()
+        .map(|pending| GroupedClaim { claim: &pending.request.1, after_settlement: true });
     let settlements = round.settlements.iter().map(|pending| &pending.request);
-    let settlements: Vec<_> = settlements.chain(round.both.iter().map(|pending| &pending.request.0)).collect();
-    let is_mixed = !settlements.is_empty() && round.claims.len() + round.both.len() > 0;
+    let settlements: Vec<_> =
+        settlements.chain(round.settle_and_claims.iter().map(|pending| &pending.request.0)).collect();
+    let is_mixed = !settlements.is_empty() && round.claims.len() + round.settle_and_claims.len() > 0;
     let sample =
         if is_mixed { SampleId::BeforeTransaction(context.scan_starts.highest()) } else { SampleId::FromSnapshot };
     let claim_fences = round.claims.iter().map(|pending| &pending.request.fence);
     let locks = LeaseLocks::new(claim_fences.chain(settlements.iter().map(|settlement| &settlement.fence)));
     // The claims come first here: they use the scan starts that a settlement would take.
-    let claims = ClaimGroup::new(context, alone.chain(after).collect(), sample);
+    let claims = ClaimGroup::new(context, claims_only.chain(claims_after_settlement).collect(), sample);
     let settlements = SettleGroup::new(context, settlements);
     let locked = is_mixed.then(|| locks.statement());
     let statements: Vec<_> = [locked, settlements.statement(), claims.statement()].into_iter().flatten().collect();

@@ -77,7 +77,7 @@ pub(crate) struct SettleGroup<'a> {
     /// The scan starts before the statement.
     known: Vec<Option<ScanStart>>,
     leases: LeaseColumns<'a>,
-    /// The first and last place of the partition's positions; the last lies before the first if there are none.
+    /// Per partition the index of its first and last position in `sent`, from 1; without positions the last is below the first.
     lows: Vec<i32>,
     highs: Vec<i32>,
     any_fallback: Vec<bool>,
@@ -90,7 +90,7 @@ impl<'a> SettleGroup<'a> {
         let (mut lows, mut highs, mut any_fallback) = (Vec::new(), Vec::new(), Vec::new());
         let mut all = SentColumns::default();
         for settlement in &settlements {
-            let sent = SentColumns::of(settlement);
+            let sent = SentColumns::new(settlement);
             let fallback = !sent.by_fallback.is_empty();
             if fallback {
                 // The partitions before this one went to no fallback; their positions in these columns are not read.
@@ -158,7 +158,7 @@ impl<'a> SettleGroup<'a> {
         }
         let outcome = |(settlement, known): (&Settlement, Option<ScanStart>)| {
             let (counter, rows, unblocked) = closed.get(&settlement.fence.partition.0)?;
-            Some(settle::done(context, &settlement.fence, known, *counter, *rows, *unblocked))
+            Some(settle::record_closed(context, &settlement.fence, known, *counter, *rows, *unblocked))
         };
         Ok(self.settlements.into_iter().zip(self.known).map(outcome).collect())
     }
