@@ -19,11 +19,11 @@ use crate::store::reply::{Reply, broken};
 #[async_trait]
 impl PartitionLeases for RedisStore {
     async fn heartbeat(&self, instance: &InstanceId, dead_after: Duration) -> Result<InstanceRank, Error> {
-        let boot_id = if self.inner.held_name.as_deref() == Some(&*instance.0) { self.boot_id() } else { "" };
+        let boot_id = if self.inner.held_instance_id.as_deref() == Some(&*instance.0) { self.boot_id() } else { "" };
         let arguments = self.renewal_arguments(&instance.0, boot_id, dead_after);
         let mut reply = self.write_list("heartbeat", &self.inner.scripts.heartbeat, arguments).await?;
         if !reply.flag(0)? {
-            let by = self.record_name_taken_over(&instance.0, &reply.text(3)?);
+            let by = self.record_instance_id_taken_over(&instance.0, &reply.text(3)?);
             return Err(Error::Unreachable(format!("the name {instance} has been taken by {by}")));
         }
         Ok(InstanceRank { rank: reply.number(1)?, live: reply.number(2)? })
@@ -32,8 +32,9 @@ impl PartitionLeases for RedisStore {
     async fn survey(&self, instance: &InstanceId) -> Result<LeaseSurvey, Error> {
         let arguments = ScriptArguments::new().text(&instance.0).number(self.partitions());
         let mut reply = self.read_list("survey", &self.inner.scripts.survey, arguments).await?;
-        let members = Reply::of(reply.take(0))?.lists()?.into_iter().map(member).collect::<Result<_, _>>()?;
-        let free = Reply::of(reply.take(2))?.lists()?.into_iter().map(free_partition).collect::<Result<_, _>>()?;
+        let members = Reply::from_value(reply.take(0))?.lists()?.into_iter().map(member).collect::<Result<_, _>>()?;
+        let free =
+            Reply::from_value(reply.take(2))?.lists()?.into_iter().map(free_partition).collect::<Result<_, _>>()?;
         Ok(LeaseSurvey { members, own: partitions(reply.take(1))?, free })
     }
 
@@ -115,7 +116,7 @@ fn free_partition(mut reply: Reply) -> Result<FreePartition, Error> {
 }
 
 fn partitions(numbers: Value) -> Result<Vec<PartitionNo>, Error> {
-    let mut numbers = Reply::of(numbers)?;
+    let mut numbers = Reply::from_value(numbers)?;
     (0..numbers.len()).map(|index| numbers.number(index).map(PartitionNo)).collect()
 }
 

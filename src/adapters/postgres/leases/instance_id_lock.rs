@@ -72,9 +72,9 @@ enum LockAttempt {
 }
 
 impl InstanceIdClaimant {
-    /// Takes the lock. Terminates the backend of a holder whose heartbeat expired, and `former_backend` of this process, whose end the server has not
-    /// detected yet. A process that had the instance id waits for a holder without a row, however long it takes: the holder may be a connection of this
-    /// process that broke before it wrote its row, while another process writes its row at once.
+    /// Takes the lock. Terminates the backend of a holder whose heartbeat expired, and `former_backend` of this process, whose end the
+    /// server has not detected yet. A process that had the instance id waits for a holder without a row, however long it takes: the holder may
+    /// be a connection of this process that broke before it wrote its row, while another process writes its row at once.
     pub(crate) async fn take_lock(&self, former_backend: Option<i32>) -> Result<InstanceIdLock, PostgresOpenError> {
         let connection = self.connector.connect("lock").await?;
         let client = &connection.client;

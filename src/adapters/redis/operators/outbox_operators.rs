@@ -49,8 +49,8 @@ impl OutboxOperators for RedisStore {
         if reply.is_empty() {
             return Ok(None);
         }
-        let StoredRow { view, deaths, by_fallback, position } = stored_row(Reply::of(reply.take(0))?)?;
-        let head = Reply::of(reply.take(1))?;
+        let StoredRow { view, deaths, by_fallback, position } = stored_row(Reply::from_value(reply.take(0))?)?;
+        let head = Reply::from_value(reply.take(1))?;
         let head = if head.is_empty() { None } else { Some(stored_row(head)?.view) };
         let sent_to = match view.status {
             RowStatus::Sent => Some(SentTo::new(&event_topic(&reply.text(4)?)?, position, by_fallback)),

@@ -38,7 +38,7 @@ impl OutboxStore for RedisStore {
                 suspect_due: reply.flag(2)?,
             }),
             "BATCH" => {
-                let rows = Reply::of(reply.take(3))?.lists()?;
+                let rows = Reply::from_value(reply.take(3))?.lists()?;
                 let rows = rows.into_iter().map(row::claimed_row).collect::<Result<_, _>>()?;
                 let executed = reply.time(4)?.ok_or_else(|| broken("a claim without a time"))?;
                 let (token, more, store_time) = (reply.number(1)?, reply.flag(2)?, executed.plus(sent.elapsed()));
@@ -97,7 +97,7 @@ impl OutboxStore for RedisStore {
         let arguments = owner(fence).number(fence.counter).number(token).text(outcome);
         let arguments = poison_arguments(arguments, poison);
         let mut reply = self.write_list("resolve", &self.inner.scripts.resolve, arguments).await?;
-        let parked = Reply::of(reply.take(3))?.lists()?;
+        let parked = Reply::from_value(reply.take(3))?.lists()?;
         let parked = parked.into_iter().map(row::poison_row).collect::<Result<_, _>>()?;
         Ok(ResolvedBatch { closed: fenced_outcome(reply)?, parked })
     }

@@ -65,7 +65,7 @@ impl RedisStore {
         script: &Script,
         arguments: ScriptArguments,
     ) -> Result<Reply, Error> {
-        Reply::of(self.write(operation, script, arguments).await?)
+        Reply::from_value(self.write(operation, script, arguments).await?)
     }
 
     /// Runs a script that only reads and returns a list.
@@ -75,7 +75,7 @@ impl RedisStore {
         script: &Script,
         arguments: ScriptArguments,
     ) -> Result<Reply, Error> {
-        Reply::of(self.read(operation, script, arguments).await?)
+        Reply::from_value(self.read(operation, script, arguments).await?)
     }
 }
 

@@ -23,14 +23,14 @@ pub(crate) struct StoreInner {
     pub(crate) prefix: String,
     pub(crate) installation: Arc<str>,
     pub(crate) partitions: u32,
-    /// The instance name that this process holds; `None` for a store that was opened for an operator.
-    pub(crate) held_name: Option<String>,
+    /// The instance id that this process holds; `None` for a store that was opened for an operator.
+    pub(crate) held_instance_id: Option<String>,
     /// The reaction to a Redis that may lose data.
     pub(crate) durability: Durability,
     /// The settings by which this Redis may lose data, as last seen.
     pub(crate) known_risk: Mutex<Option<String>>,
-    /// Whether this process has released its name. Locked while the name is renewed or released, so that no renewal follows the release.
-    pub(crate) name_released: tokio::sync::Mutex<bool>,
+    /// Whether this process has released its instance id. Locked while the id is renewed or released, so that no renewal follows the release.
+    pub(crate) instance_id_released: tokio::sync::Mutex<bool>,
     pub(crate) instance_id_taken_over: watch::Sender<Option<InstanceIdTakenOver>>,
     pub(crate) wake: WakeQueues,
 }

@@ -1,6 +1,6 @@
-//! The loss of the instance name to another process.
+//! The loss of the instance id to another process.
 
-/// Another process has taken over this process's instance name: every write of this process that needs the name is refused from now on.
+/// Another process has taken over this process's instance id: every write of this process that needs it is refused from now on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InstanceIdTakenOver {
     /// `instance.id` of this process.

@@ -11,7 +11,7 @@ use crate::connection::client::Redis;
 use crate::connection::options::Options;
 use crate::store::client::{RedisStore, StoreInner};
 use crate::store::durability;
-use crate::store::instance_name::{StoreInstallation, acquire_name};
+use crate::store::instance_id::{StoreInstallation, acquire_instance_id};
 use crate::store::open_error::StoreOpenError;
 use crate::store::options::{Durability, StoreOptions};
 use crate::store::scripts::StoreScripts;
@@ -27,7 +27,7 @@ impl RedisStore {
         let (redis, prefix) = connect(&options)?;
         let risk = durability::check(&redis, options.durability).await?;
         let scripts = StoreScripts::new();
-        let installation = acquire_name(&redis, &scripts, &prefix, &options).await?;
+        let installation = acquire_instance_id(&redis, &scripts, &prefix, &options).await?;
         if installation.partitions != options.partitions {
             let (configured, installed) = (options.partitions, installation.partitions);
             return Err(StoreOpenError::Partitions { configured, installed });
@@ -35,7 +35,7 @@ impl RedisStore {
         let store =
             Self::new(redis, scripts, prefix, &installation, Some(options.instance.to_string()), options.durability);
         *store.inner.known_risk.lock() = risk;
-        store.start_name_renewal(options.heartbeat_interval, options.dead_after);
+        store.start_instance_id_renewal(options.heartbeat_interval, options.dead_after);
         store.build_missing_indexes().await.map_err(StoreOpenError::Unavailable)?;
         if !options.audit_interval.is_zero() {
             store.start_audit(options.audit_interval);
@@ -74,7 +74,7 @@ impl RedisStore {
         scripts: StoreScripts,
         prefix: String,
         installation: &StoreInstallation,
-        held_name: Option<String>,
+        held_instance_id: Option<String>,
         durability: Durability,
     ) -> Self {
         let inner = StoreInner {
@@ -83,10 +83,10 @@ impl RedisStore {
             prefix,
             installation: installation.id.as_str().into(),
             partitions: installation.partitions,
-            held_name,
+            held_instance_id,
             durability,
             known_risk: Mutex::new(None),
-            name_released: tokio::sync::Mutex::new(false),
+            instance_id_released: tokio::sync::Mutex::new(false),
             instance_id_taken_over: watch::Sender::new(None),
             wake: WakeQueues::default(),
         };

@@ -1,7 +1,7 @@
-//! Reasons why the store could not be opened.
+//! Reasons for which the store could not be opened.
 use ports::Error;
 
-/// Why the store could not be opened.
+/// A reason for which the store could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreOpenError {
     /// The URL cannot be used, or an option that must not be zero is zero.
@@ -10,10 +10,10 @@ pub enum StoreOpenError {
     /// The server does not answer, or is not ready.
     #[error("Redis is not available: {0}")]
     Unavailable(Error),
-    /// A running process holds this instance name.
+    /// A running process holds this instance id.
     #[error("instance {instance} is running as process {pid} at {address}; stop it, or set another instance.id")]
     Held {
-        /// The instance name that is held.
+        /// The instance id that is held.
         instance: String,
         /// The process id of the holder.
         pid: String,

@@ -46,9 +46,9 @@ pub struct StoreOptions {
     pub notify: bool,
     /// The reaction to a Redis that may lose data.
     pub durability: Durability,
-    /// A holder of the instance name that is silent for this long is dead, if the server does not list its connections.
+    /// A holder of the instance id that is silent for this long is dead, if the server does not list its connections.
     pub dead_after: Duration,
-    /// How long a holder of the instance name that the server lists no connection of may still reconnect, before its name is taken over. A live
+    /// How long a holder of the instance id that the server lists no connection of may still reconnect, before the id is taken over. A live
     /// one tries again at once and then every second at most.
     pub reconnect_time: Duration,
     /// How often the heartbeat is renewed.

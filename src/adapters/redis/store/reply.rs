@@ -8,7 +8,7 @@ pub(crate) struct Reply(Vec<Value>);
 
 impl Reply {
     /// The elements of a list; nil is the empty list.
-    pub(crate) fn of(value: Value) -> Result<Self, Error> {
+    pub(crate) fn from_value(value: Value) -> Result<Self, Error> {
         match value {
             Value::Array(elements) => Ok(Self(elements)),
             Value::Nil => Ok(Self(Vec::new())),

@@ -54,7 +54,7 @@ store_scripts!(
     commit_inbox = "inbox/commit.lua",
     set_detours = "inbox/set_detours.lua",
     sweep_inbox = "inbox/sweep.lua",
-    acquire_name = "instance/acquire_name.lua",
-    renew_name = "instance/renew_name.lua",
-    release_name = "instance/release_name.lua",
+    acquire_instance_id = "instance_id/acquire.lua",
+    renew_instance_id = "instance_id/renew.lua",
+    release_instance_id = "instance_id/release.lua",
 );

@@ -1,8 +1,8 @@
 //! The store on Redis: instance names, durability settings, installations and wake-ups.
 mod due_index;
 mod index_audit;
+mod instance_id_renewal;
 mod lost_leases;
-mod name_renewal;
 mod rules;
 mod saturation;
 
@@ -37,7 +37,7 @@ async fn an_installation_is_kept_and_another_number_of_partitions_is_refused() {
 }
 
 #[tokio::test]
-async fn an_instance_name_is_held_until_its_process_ends() {
+async fn an_instance_id_is_held_until_its_process_ends() {
     let prefix = prefix();
     let first = RedisStore::open(store_options(&url(), &prefix, "one")).await.unwrap();
     first.announce("127.0.0.1:8080").await.unwrap();
@@ -50,7 +50,7 @@ async fn an_instance_name_is_held_until_its_process_ends() {
 }
 
 #[tokio::test]
-async fn a_holder_that_reconnects_keeps_its_instance_name() {
+async fn a_holder_that_reconnects_keeps_its_instance_id() {
     let server = Server::start().await;
     let proxy = Proxy::to(&server).await;
     let accepted = |url: &str| StoreOptions { durability: Durability::Warn, ..store_options(url, "p:", "one") };
@@ -66,16 +66,16 @@ async fn a_holder_that_reconnects_keeps_its_instance_name() {
     until("the second process has connected", async || connections().await.lines().any(is_named).then_some(())).await;
     proxy.restore();
 
-    let error = second.await.unwrap().err().expect("the holder keeps the name");
+    let error = second.await.unwrap().err().expect("the holder keeps the instance id");
     assert!(matches!(error, StoreOpenError::Held { .. }), "{error}");
     // Its connection is seen before its own maintenance task knows that the server answers again.
-    let name = InstanceId("one".into());
-    until("the holder sends heartbeats again", async || holder.heartbeat(&name, LIMIT).await.ok()).await;
+    let instance = InstanceId("one".into());
+    until("the holder sends heartbeats again", async || holder.heartbeat(&instance, LIMIT).await.ok()).await;
 }
 
 /// As when its host loses power: the server keeps the connections for minutes.
 #[tokio::test]
-async fn a_holder_that_sends_nothing_loses_its_instance_name() {
+async fn a_holder_that_sends_nothing_loses_its_instance_id() {
     let server = Server::start().await;
     let proxy = Proxy::to(&server).await;
     let accepted = |url: &str| StoreOptions {
@@ -91,7 +91,7 @@ async fn a_holder_that_sends_nothing_loses_its_instance_name() {
     assert!(matches!(held, StoreOpenError::Held { .. }), "{held}");
 
     proxy.silence();
-    until("the name is free", async || RedisStore::open(accepted(&server.url())).await.ok()).await;
+    until("the instance id is free", async || RedisStore::open(accepted(&server.url())).await.ok()).await;
     proxy.restore();
 
     // The first heartbeats may fail on the silent connection, which does not return the holder.
@@ -107,28 +107,28 @@ async fn a_holder_that_sends_nothing_loses_its_instance_name() {
 }
 
 #[tokio::test]
-async fn a_taken_over_instance_name_is_reported_by_the_next_heartbeat() {
+async fn a_taken_over_instance_id_is_reported_by_the_next_heartbeat() {
     let prefix = prefix();
     let store = RedisStore::open(store_options(&url(), &prefix, "one")).await.unwrap();
-    let (name, dead_after) = (InstanceId("one".into()), Duration::from_secs(15));
-    store.heartbeat(&name, dead_after).await.unwrap();
+    let (instance, dead_after) = (InstanceId("one".into()), Duration::from_secs(15));
+    store.heartbeat(&instance, dead_after).await.unwrap();
 
     let holder = format!("{prefix}{{store}}:holder:one");
     let _: u32 = command(&url(), &["HSET", &holder, "boot", "another"]).await;
 
-    store.heartbeat(&name, dead_after).await.unwrap_err();
+    store.heartbeat(&instance, dead_after).await.unwrap_err();
     assert_eq!(tokio::time::timeout(scaled(LIMIT), store.lost()).await.unwrap().instance, "one");
 }
 
 #[tokio::test]
-async fn an_instance_name_that_the_server_has_lost_is_taken_again() {
+async fn an_instance_id_that_the_server_has_lost_is_acquired_again() {
     let prefix = prefix();
     let store = RedisStore::open(store_options(&url(), &prefix, "one")).await.unwrap();
     let (one, holder) = (InstanceId("one".into()), format!("{prefix}{{store}}:holder:one"));
     let boot = || async { command::<Option<String>>(&url(), &["HGET", &holder, "boot"]).await };
     let before = boot().await;
 
-    // A replica that has not received the name is promoted.
+    // A replica that has not received the holder is promoted.
     let _: i64 = command(&url(), &["DEL", &holder]).await;
     store.heartbeat(&one, LIMIT).await.unwrap();
 

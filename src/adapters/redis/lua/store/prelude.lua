@@ -25,7 +25,7 @@ local function before(one, other)
 end
 
 -- Renews the caller's hold on its instance id. Returns whether the caller still holds it.
-local function renew_name(instance, boot, pid, dead_after, own_installation, own_partitions)
+local function renew_instance_id(instance, boot, pid, dead_after, own_installation, own_partitions)
   local holder, meta = prefix .. 'holder:' .. instance, prefix .. 'meta'
   -- Without an installation or a holder the server has lost them: it was flushed, or a replica that had not received them was promoted. The caller
   -- writes its own again: a process that starts later would install another, and not find the watermarks of this one.

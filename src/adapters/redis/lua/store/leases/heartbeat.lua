@@ -1,11 +1,11 @@
 -- A script, because the liveness of all members is judged at one moment, by the server's clock. It also renews the heartbeat of the
 -- instance name that the caller holds.
 -- ARGV: instance, dead after in ms, the caller's boot id if it holds that name (else empty), its pid, its installation and the partitions of it.
--- Returns 1 if the caller still holds the name, then how many live members come before the instance in the order of names, how many are alive, and
+-- Returns 1 if the caller still holds the instance id, then how many live members come before the instance in the order of names, how many are alive, and
 -- the installation of this Redis.
 local instance, dead_after, boot, pid = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
 local held = 1
-if boot ~= '' and not renew_name(instance, boot, pid, dead_after, ARGV[5], ARGV[6]) then held = 0 end
+if boot ~= '' and not renew_instance_id(instance, boot, pid, dead_after, ARGV[5], ARGV[6]) then held = 0 end
 if held == 1 then call('HSET', prefix .. 'members', instance, integer(now) .. ' ' .. integer(dead_after)) end
 local rank, live = 0, 0
 local members = call('HGETALL', prefix .. 'members')

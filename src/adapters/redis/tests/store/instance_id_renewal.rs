@@ -1,4 +1,4 @@
-//! The renewal of the instance name of a process that sends no heartbeats, because it relays nothing.
+//! The renewal of the instance id of a process that sends no heartbeats, because it relays nothing.
 use std::time::Duration;
 
 use kit::wait::scaled;
@@ -8,7 +8,7 @@ use crate::server::Server;
 use crate::support::{LIMIT, command, prefix, store_options, until, url};
 
 #[tokio::test]
-async fn a_holder_without_heartbeats_keeps_its_name_and_gets_no_quota() {
+async fn a_holder_without_heartbeats_keeps_its_instance_id_and_gets_no_quota() {
     let server = Server::start().await;
     // Without CLIENT LIST, a second process judges the holder by its renewals alone.
     let _: String = command(&server.url(), &["ACL", "SETUSER", "default", "-client"]).await;
@@ -25,16 +25,17 @@ async fn a_holder_without_heartbeats_keeps_its_name_and_gets_no_quota() {
 
     let opened = seen().await;
     let silence = u64::try_from(dead_after.as_millis()).unwrap();
-    until("the name is older than a silent one may be", async || (seen().await > opened + silence).then_some(())).await;
+    until("the holder is older than a silent one may be", async || (seen().await > opened + silence).then_some(()))
+        .await;
 
-    let error = RedisStore::open(options()).await.err().expect("the holder keeps the name");
+    let error = RedisStore::open(options()).await.err().expect("the holder keeps the instance id");
     assert!(matches!(error, StoreOpenError::Held { .. }), "{error}");
     let members: u32 = command(&server.url(), &["HLEN", "p:{store}:members"]).await;
     assert_eq!(members, 0);
 }
 
 #[tokio::test]
-async fn a_holder_without_heartbeats_notices_that_its_name_was_taken_over() {
+async fn a_holder_without_heartbeats_notices_that_its_instance_id_was_taken_over() {
     let prefix = prefix();
     let often = StoreOptions { heartbeat_interval: Duration::from_millis(20), ..store_options(&url(), &prefix, "one") };
     let store = RedisStore::open(often).await.unwrap();
@@ -48,7 +49,7 @@ async fn a_holder_without_heartbeats_notices_that_its_name_was_taken_over() {
 }
 
 #[tokio::test]
-async fn a_closed_store_does_not_renew_its_name() {
+async fn a_closed_store_does_not_renew_its_instance_id() {
     let prefix = prefix();
     let often = StoreOptions { heartbeat_interval: Duration::from_millis(1), ..store_options(&url(), &prefix, "one") };
     let store = RedisStore::open(often).await.unwrap();

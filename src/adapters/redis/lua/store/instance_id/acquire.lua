@@ -1,7 +1,7 @@
--- A script, because an instance name is taken over from the very holder that the caller judged dead, not from one that came in between.
+-- A script, because an instance id is taken over from the very holder that the caller judged dead, not from a later one.
 -- ARGV: instance, boot id, the boot id of the holder to replace or empty, pid, address, dead after in ms, installation to write if there is
--- none, partitions. Returns 1 if the caller holds the name; the holder's boot id, pid and address; how long the holder is silent in ms, 1 if
--- that is too long; the installation and its partitions.
+-- none, partitions. Returns 1 if the caller holds the instance id; the holder's boot id, pid and address; how long the holder is silent in
+-- ms, 1 if that is too long; the installation and its partitions.
 local holder = prefix .. 'holder:' .. ARGV[1]
 call('HSETNX', prefix .. 'meta', 'installation', ARGV[7])
 call('HSETNX', prefix .. 'meta', 'partitions', ARGV[8])

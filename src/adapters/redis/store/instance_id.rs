@@ -1,4 +1,4 @@
-//! The instance name, which one process at a time holds: acquired when the store opens, renewed at the heartbeat's interval, released at the end.
+//! The instance id, which one process at a time holds: acquired when the store opens, renewed at the heartbeat's interval, released at the end.
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,27 +17,27 @@ use crate::store::options::StoreOptions;
 use crate::store::reply::Reply;
 use crate::store::scripts::StoreScripts;
 
-/// Time between two looks for the connections of a holder that may reconnect.
+/// Time between two searches for the connections of a holder that may reconnect.
 const RECONNECT_POLL: Duration = Duration::from_millis(100);
 
 impl RedisStore {
-    /// The id of this run of the process, which identifies the holder of the instance name.
+    /// The id of this run of the process, which identifies the holder of the instance id.
     pub(crate) fn boot_id(&self) -> &str {
         &self.inner.redis.inner.boot_id
     }
 
-    /// Stores the address where this process listens, which a second process of the same instance name reports.
+    /// Stores the address where this process listens, which a second process with the same instance id reports.
     ///
     /// # Errors
     /// The errors of any write to the store.
     pub async fn announce(&self, address: &str) -> Result<(), Error> {
-        let Some(name) = &self.inner.held_name else { return Ok(()) };
+        let Some(id) = &self.inner.held_instance_id else { return Ok(()) };
         let mut set = cmd("HSET");
-        set.arg(format!("{}holder:{name}", self.inner.prefix)).arg("address").arg(address);
+        set.arg(format!("{}holder:{id}", self.inner.prefix)).arg("address").arg(address);
         self.inner.redis.inner.store_command("announce", set).await
     }
 
-    /// Resolves when another process has taken over the instance name. Cancel-safe.
+    /// Resolves when another process has taken over the instance id. Cancel-safe.
     pub async fn lost(&self) -> InstanceIdTakenOver {
         let mut receiver = self.inner.instance_id_taken_over.subscribe();
         match receiver.wait_for(Option::is_some).await.map(|value| value.clone()) {
@@ -46,34 +46,34 @@ impl RedisStore {
         }
     }
 
-    /// Starts the task that renews the instance name. Heartbeats renew it too, but an instance that relays nothing sends none.
-    pub(crate) fn start_name_renewal(&self, interval: Duration, dead_after: Duration) {
+    /// Starts the task that renews the instance id. Heartbeats renew it too, but an instance that relays nothing sends none.
+    pub(crate) fn start_instance_id_renewal(&self, interval: Duration, dead_after: Duration) {
         let store = Arc::downgrade(&self.inner);
         drop(tokio::spawn(async move {
             loop {
                 sleep(interval).await;
                 let Some(inner) = store.upgrade() else { return };
-                let released = inner.name_released.lock().await;
+                let released = inner.instance_id_released.lock().await;
                 if *released {
                     return;
                 }
                 // The connection reports a server that does not answer.
-                let _ = RedisStore { inner: Arc::clone(&inner) }.renew_name(dead_after).await;
+                let _ = RedisStore { inner: Arc::clone(&inner) }.renew_instance_id(dead_after).await;
             }
         }));
     }
 
-    async fn renew_name(&self, dead_after: Duration) -> Result<(), Error> {
-        let Some(name) = &self.inner.held_name else { return Ok(()) };
-        let arguments = self.renewal_arguments(name, self.boot_id(), dead_after);
-        let mut reply = self.write_list("renew_name", &self.inner.scripts.renew_name, arguments).await?;
+    async fn renew_instance_id(&self, dead_after: Duration) -> Result<(), Error> {
+        let Some(id) = &self.inner.held_instance_id else { return Ok(()) };
+        let arguments = self.renewal_arguments(id, self.boot_id(), dead_after);
+        let mut reply = self.write_list("renew_name", &self.inner.scripts.renew_instance_id, arguments).await?;
         if !reply.flag(0)? {
-            self.record_name_taken_over(name, &reply.text(1)?);
+            self.record_instance_id_taken_over(id, &reply.text(1)?);
         }
         Ok(())
     }
 
-    /// The arguments of a script that renews the name of `instance`.
+    /// The arguments of a script that renews the instance id `instance`.
     pub(crate) fn renewal_arguments(&self, instance: &str, boot_id: &str, dead_after: Duration) -> ScriptArguments {
         ScriptArguments::new()
             .text(instance)
@@ -85,7 +85,7 @@ impl RedisStore {
     }
 
     /// Records the loss of `instance` to another process, or to another installation if this Redis has one now. Returns to which.
-    pub(crate) fn record_name_taken_over(&self, instance: &str, installation: &str) -> String {
+    pub(crate) fn record_instance_id_taken_over(&self, instance: &str, installation: &str) -> String {
         let by: String = if installation == self.installation() {
             "another process".into()
         } else {
@@ -97,17 +97,17 @@ impl RedisStore {
         by
     }
 
-    /// Releases the instance name and closes every connection. Safe to call twice.
+    /// Releases the instance id and closes every connection. Safe to call twice.
     ///
     /// # Errors
-    /// The name could not be released: it is free once the server has closed our connections.
+    /// The instance id could not be released: it is free once the server has closed our connections.
     pub async fn close(&self) -> Result<(), Error> {
-        let mut released = self.inner.name_released.lock().await;
+        let mut released = self.inner.instance_id_released.lock().await;
         *released = true;
-        let result = match &self.inner.held_name {
-            Some(name) => {
-                let arguments = ScriptArguments::new().text(name).text(self.boot_id());
-                self.write("instance_id_release", &self.inner.scripts.release_name, arguments).await.map(drop)
+        let result = match &self.inner.held_instance_id {
+            Some(id) => {
+                let arguments = ScriptArguments::new().text(id).text(self.boot_id());
+                self.write("instance_id_release", &self.inner.scripts.release_instance_id, arguments).await.map(drop)
             }
             None => Ok(()),
         };
@@ -122,8 +122,8 @@ pub(crate) struct StoreInstallation {
     pub(crate) partitions: u32,
 }
 
-/// The process that holds an instance name.
-struct NameHolder {
+/// The process that holds an instance id.
+struct InstanceIdHolder {
     is_caller: bool,
     boot_id: String,
     pid: String,
@@ -131,8 +131,8 @@ struct NameHolder {
     is_silent: bool,
 }
 
-/// Acquires the instance name, or reports its holder. Writes the installation if there is none.
-pub(crate) async fn acquire_name(
+/// Acquires the instance id, or reports its holder. Writes the installation if there is none.
+pub(crate) async fn acquire_instance_id(
     redis: &Redis,
     scripts: &StoreScripts,
     prefix: &str,
@@ -159,7 +159,7 @@ async fn try_acquire(
     prefix: &str,
     options: &StoreOptions,
     former: &str,
-) -> Result<(NameHolder, StoreInstallation), Error> {
+) -> Result<(InstanceIdHolder, StoreInstallation), Error> {
     let arguments = ScriptArguments::new()
         .text(&options.instance.0)
         .text(&redis.inner.boot_id)
@@ -169,9 +169,10 @@ async fn try_acquire(
         .number(millis(options.dead_after))
         .text(random_uuid(options.rng.next_u64(), options.rng.next_u64()))
         .number(options.partitions);
-    let mut reply =
-        Reply::of(run_script(redis, prefix, "instance_id_acquire", &scripts.acquire_name, arguments).await?)?;
-    let holder = NameHolder {
+    let mut reply = Reply::from_value(
+        run_script(redis, prefix, "instance_id_acquire", &scripts.acquire_instance_id, arguments).await?,
+    )?;
+    let holder = InstanceIdHolder {
         is_caller: reply.flag(0)?,
         boot_id: reply.text(1)?,
         pid: reply.text(2)?,
@@ -182,14 +183,14 @@ async fn try_acquire(
 }
 
 /// Whether a holder is alive within the reconnect time: it may have lost its connection a moment ago, with its server or its network.
-async fn reconnects(redis: &Redis, holder: &NameHolder, options: &StoreOptions) -> Result<bool, Error> {
-    // The holder has released the name meanwhile.
+async fn reconnects(redis: &Redis, holder: &InstanceIdHolder, options: &StoreOptions) -> Result<bool, Error> {
+    // The holder has released the instance id meanwhile.
     if holder.boot_id.is_empty() {
         return Ok(false);
     }
-    let until = Instant::now() + options.reconnect_time;
+    let deadline = Instant::now() + options.reconnect_time;
     while !is_alive(redis, holder, options.dead_after).await? {
-        if Instant::now() >= until {
+        if Instant::now() >= deadline {
             return Ok(false);
         }
         sleep(RECONNECT_POLL).await;
@@ -199,7 +200,7 @@ async fn reconnects(redis: &Redis, holder: &NameHolder, options: &StoreOptions) 
 
 /// Whether a holder is alive: one of its connections, which end with its process, has sent something in the last `dead_after`. The server keeps the
 /// connections of a host without power for minutes (`tcp-keepalive`). Where an ACL hides connections, its heartbeat decides.
-async fn is_alive(redis: &Redis, holder: &NameHolder, dead_after: Duration) -> Result<bool, Error> {
+async fn is_alive(redis: &Redis, holder: &InstanceIdHolder, dead_after: Duration) -> Result<bool, Error> {
     let clients: Result<Value, Error> =
         redis.inner.store_command("clients", cmd("CLIENT").arg("LIST").to_owned()).await;
     match clients {
