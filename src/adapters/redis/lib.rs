@@ -1,10 +1,10 @@
-//! Redis in two roles. [`Redis`] holds what instances share beside another store: idempotency keys, the order cache and token buckets. It
+//! Redis in two roles. [`Redis`] holds what instances that use another store share: idempotency keys, the order cache and token buckets. It
 //! holds the only copy of nothing (the store keeps the durable records and the orders), so every one of its ports may fail and the callers
-//! continue without it. [`RedisStore`] is a store whose only home is Redis.
+//! continue without it. [`RedisStore`] is a store that keeps its data in Redis only.
 //!
-//! One [`Redis`] is one connection, which all calls share, and one maintenance task. The first call that cannot reach the server marks it unavailable. From
-//! then on every call fails at once, and only the maintenance task tries the server, until it accepts a write again. So an outage costs one
-//! time-out and not one for each request.
+//! One [`Redis`] is one connection, which all calls share, and one maintenance task. The first call that cannot reach the server marks it
+//! unavailable. From then on every call fails at once, and only the maintenance task tries the server, until it accepts a write again. So an
+//! outage costs one time-out and not one for each request.
 //!
 //! Requires Redis 6 or later, because scripts read the time before they write.
 #![warn(missing_docs)]

@@ -38,7 +38,7 @@ impl EpochTracker {
     }
 
     /// The epoch was raised after `reasons` were counted. Reasons that were added since stay open.
-    pub(crate) fn raised(&mut self, reasons: u64, epoch: u64, now: Instant) {
+    pub(crate) fn record_raise(&mut self, reasons: u64, epoch: u64, now: Instant) {
         self.resolved = self.resolved.max(reasons);
         self.record(epoch, now);
     }
@@ -72,7 +72,7 @@ impl EpochTracker {
 
     /// Records the server process of a new connection: another one than before may have lost data of the former one. Returns whether the
     /// cache is newly distrusted.
-    pub(crate) fn connected(&mut self, run_id: &str) -> bool {
+    pub(crate) fn record_connection(&mut self, run_id: &str) -> bool {
         let former = self.run_id.replace(run_id.to_owned());
         former.is_some_and(|former| former != run_id) && self.invalidate()
     }
@@ -98,7 +98,7 @@ mod tests {
 
     fn trusted(epoch: u64, now: Instant) -> EpochTracker {
         let mut tracker = EpochTracker::new();
-        tracker.raised(1, epoch, now);
+        tracker.record_raise(1, epoch, now);
         tracker
     }
 
@@ -108,7 +108,7 @@ mod tests {
         let mut tracker = EpochTracker::new();
         assert!(!tracker.is_valid() && !tracker.observe(7, now));
 
-        tracker.raised(tracker.open_reasons().expect("an open reason"), 8, now);
+        tracker.record_raise(tracker.open_reasons().expect("an open reason"), 8, now);
 
         assert!(tracker.is_valid() && tracker.observe(8, now));
     }
@@ -120,10 +120,10 @@ mod tests {
         let reasons = tracker.open_reasons().expect("an open reason");
         tracker.invalidate();
 
-        tracker.raised(reasons, 8, now);
+        tracker.record_raise(reasons, 8, now);
 
         assert!(!tracker.is_valid());
-        tracker.raised(tracker.open_reasons().expect("an open reason"), 9, now);
+        tracker.record_raise(tracker.open_reasons().expect("an open reason"), 9, now);
         assert!(tracker.is_valid());
     }
 
@@ -156,10 +156,14 @@ mod tests {
         for lose_data in [
             |tracker: &mut EpochTracker, now| tracker.check_stored(None, now),
             |tracker: &mut EpochTracker, now| tracker.check_stored(Some(8), now),
-            |tracker: &mut EpochTracker, _| tracker.connected("another"),
+            |tracker: &mut EpochTracker, _| tracker.record_connection("another"),
         ] {
             let mut tracker = trusted(9, now);
-            assert!(!tracker.connected("one") && !tracker.connected("one") && !tracker.check_stored(Some(9), now));
+            assert!(
+                !tracker.record_connection("one")
+                    && !tracker.record_connection("one")
+                    && !tracker.check_stored(Some(9), now)
+            );
             assert!(lose_data(&mut tracker, now) && !tracker.is_valid());
         }
     }

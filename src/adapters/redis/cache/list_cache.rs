@@ -32,7 +32,7 @@ impl RedisInner {
         Ok(ListLookup { generation: ListGeneration(generation), found })
     }
 
-    pub(crate) async fn put_list_of(
+    pub(crate) async fn put_list(
         &self,
         key: &ListKey,
         generation: ListGeneration,
@@ -48,7 +48,7 @@ impl RedisInner {
         Ok(())
     }
 
-    pub(crate) async fn evict_lists_of(&self, owner: &Subject) -> Result<(), Error> {
+    pub(crate) async fn evict_lists(&self, owner: &Subject) -> Result<(), Error> {
         let guard = WriteGuard::new(self);
         let mut delete = redis::cmd("DEL");
         delete.arg(self.keys.lists(&ListScope::Owner(owner.clone()))).arg(self.keys.lists(&ListScope::All));

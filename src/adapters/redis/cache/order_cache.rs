@@ -80,12 +80,12 @@ impl OrderCache for Redis {
         list: CachedList,
         _age: Duration,
     ) -> Result<(), Error> {
-        self.inner.put_list_of(key, generation, &list).await
+        self.inner.put_list(key, generation, &list).await
     }
 
     async fn evict_lists(&self, owner: &Subject) -> Result<(), Error> {
         let (inner, owner) = (Arc::clone(&self.inner), owner.clone());
-        run_to_completion(async move { inner.evict_lists_of(&owner).await }).await
+        run_to_completion(async move { inner.evict_lists(&owner).await }).await
     }
 
     async fn evict_all(&self) -> Result<(), Error> {

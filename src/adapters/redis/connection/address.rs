@@ -1,4 +1,4 @@
-//! The address of a server, and whom a connection to it trusts.
+//! The address of a server, and the certificate authorities that a connection to it trusts.
 use std::path::Path;
 
 use deadpool_redis::redis::{Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, TlsCertificates};

@@ -44,7 +44,7 @@ impl RedisInner {
         let reasons = self.epoch.lock().open_reasons();
         if let Some(reasons) = reasons {
             let epoch = self.raise_epoch().await?;
-            self.epoch.lock().raised(reasons, epoch, Instant::now());
+            self.epoch.lock().record_raise(reasons, epoch, Instant::now());
         }
         Ok(())
     }

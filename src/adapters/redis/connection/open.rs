@@ -114,7 +114,7 @@ fn pool(
         .create_timeout(Some(options.connect_timeout))
         .recycle_timeout(Some(options.response_timeout))
         .runtime(Runtime::Tokio1)
-        .post_create(identify(boot_id.to_owned(), epoch, wakeup))
+        .post_create(connect_hook(boot_id.to_owned(), epoch, wakeup))
         .build()
         .map_err(|error| RedisOpenError::Url(error.to_string()))
 }
@@ -122,8 +122,8 @@ fn pool(
 /// Reads the server's `run_id` on each new connection: another server process may have lost data of the former one. A server that refuses
 /// INFO (an ACL) counts as the same process; then only the maintenance task's check of the epoch remains.
 ///
-/// It also names the connection after the boot id, by which another process that wants our instance name sees whether we are alive.
-fn identify(boot_id: String, epoch: Arc<Mutex<EpochTracker>>, wakeup: Arc<Notify>) -> Hook {
+/// It also names the connection after the boot id, by which another process that claims our instance id sees whether we are alive.
+fn connect_hook(boot_id: String, epoch: Arc<Mutex<EpochTracker>>, wakeup: Arc<Notify>) -> Hook {
     Hook::async_fn(move |connection, _| {
         let (boot_id, epoch, wakeup) = (boot_id.clone(), Arc::clone(&epoch), Arc::clone(&wakeup));
         Box::pin(async move {
@@ -136,7 +136,7 @@ fn identify(boot_id: String, epoch: Arc<Mutex<EpochTracker>>, wakeup: Arc<Notify
             match info.query_async::<String>(connection).await {
                 Ok(text) => {
                     let run_id = text.lines().find_map(|line| line.strip_prefix("run_id:")).unwrap_or_default();
-                    if epoch.lock().connected(run_id.trim()) {
+                    if epoch.lock().record_connection(run_id.trim()) {
                         wakeup.notify_one();
                     }
                     Ok(())

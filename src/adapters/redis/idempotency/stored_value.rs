@@ -8,7 +8,7 @@ use std::fmt::Write;
 use domain::OrderId;
 use ports::orders::idempotency::BeginOutcome;
 
-/// The value of a key in use by this run of this instance. An instance's name may contain any character, so it comes last.
+/// The value of a key in use by this run of this instance. An instance id may contain any character, so it comes last.
 pub(crate) fn in_progress(fingerprint: &[u8; 32], boot_id: &str, instance: &str) -> String {
     format!("v3|IN_PROGRESS|{}|{boot_id}|{instance}", hex(fingerprint))
 }
@@ -56,8 +56,8 @@ fn unhex(text: &str) -> Option<[u8; 32]> {
         return None;
     }
     let mut bytes = [0; 32];
-    for (byte, at) in bytes.iter_mut().zip((0..64).step_by(2)) {
-        *byte = u8::from_str_radix(&text[at..at + 2], 16).ok()?;
+    for (byte, index) in bytes.iter_mut().zip((0..64).step_by(2)) {
+        *byte = u8::from_str_radix(&text[index..index + 2], 16).ok()?;
     }
     Some(bytes)
 }
@@ -71,7 +71,7 @@ mod tests {
     #[test]
     fn every_format_is_parsed_and_unknown_formats_are_not() {
         let order_id = OrderId::at(Timestamp::from_millis(1_700_000_000_000), [7; 10]);
-        let fingerprint = std::array::from_fn(|at| at as u8);
+        let fingerprint = std::array::from_fn(|index| index as u8);
         let order = |fingerprint| Some(BeginOutcome::Completed { order_id, fingerprint });
 
         let cases = [

@@ -1,4 +1,4 @@
-//! The audit log: a list with an entry for each row that an operator changed, oldest first. An entry's id is its place in the list, from 1.
+//! The audit log: a list with an entry for each row that an operator changed, oldest first. An entry's id is its position in the list, from 1.
 use deadpool_redis::redis::cmd;
 use domain::Timestamp;
 use outbox::OperatorAction;
@@ -44,10 +44,10 @@ impl RedisStore {
 fn entry(id: AuditId, line: &str) -> Result<AuditEntry, Error> {
     let entry: Value = serde_json::from_str(line).map_err(|error| broken(format!("audit entry {id}: {error}")))?;
     let text = |name: &str| entry[name].as_str().unwrap_or_default().to_owned();
-    let at: i64 = text("at").parse().map_err(|_| broken(format!("audit entry {id} has no time")))?;
+    let millis: i64 = text("at").parse().map_err(|_| broken(format!("audit entry {id} has no time")))?;
     Ok(AuditEntry {
         id,
-        at: Timestamp::from_millis(at),
+        at: Timestamp::from_millis(millis),
         action: text("action"),
         row: text("row").parse::<RowId>().ok(),
         audit: Audit { operator: text("who"), reason: text("why") },

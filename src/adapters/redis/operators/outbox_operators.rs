@@ -100,8 +100,9 @@ impl OutboxOperators for RedisStore {
         let rows = self.rows(&filter, limit).await?;
         let mut changed = 0;
         for rows in rows.chunks(PAGE as usize) {
-            let arguments =
-                rows.iter().fold(statement(OperatorAction::Redrive, audit), |arguments, row| arguments.number(row.id));
+            let arguments = rows
+                .iter()
+                .fold(action_arguments(OperatorAction::Redrive, audit), |arguments, row| arguments.number(row.id));
             let reply = self.write_list("outbox_redrive", &self.inner.scripts.change_rows, arguments).await;
             let mut reply = reply.map_err(|error| redrive_error_after(changed, error))?;
             changed += reply.number::<u64>(0)?;
@@ -151,7 +152,7 @@ impl RedisStore {
     }
 
     async fn change_row(&self, action: OperatorAction, id: RowId, audit: &Audit) -> Result<OperatorOutcome, Error> {
-        let arguments = statement(action, audit).number(id);
+        let arguments = action_arguments(action, audit).number(id);
         let mut reply = self.write_list("outbox_act", &self.inner.scripts.change_rows, arguments).await?;
         if reply.number::<u64>(0)? > 0 {
             return Ok(OperatorOutcome::Done(1));
@@ -166,7 +167,7 @@ impl RedisStore {
 }
 
 /// The arguments of a statement, before the ids of its rows.
-fn statement(action: OperatorAction, audit: &Audit) -> ScriptArguments {
+fn action_arguments(action: OperatorAction, audit: &Audit) -> ScriptArguments {
     let statuses = RowStatus::ALL.into_iter().filter(|status| action.applies_to(*status));
     let statuses: Vec<&str> = statuses.map(RowStatus::as_str).collect();
     ScriptArguments::new()

@@ -1,4 +1,4 @@
-//! `RedriveLedger`: which dead letters were redriven, by which operator and for which reason.
+//! `RedriveLedger`: the dead letters that operators redrove, with operator and reason.
 use std::time::Duration;
 
 use async_trait::async_trait;

@@ -1,6 +1,6 @@
 //! The audit of the outbox's indexes against its rows. A row is the only fact; every index follows from the rows. Scripts change both in one
 //! step, so they agree until an operator edits keys, a script is cut off, or an earlier release has written rows without an index that this
-//! one reads. The audit walks the rows in small pages in the background and corrects the indexes.
+//! one reads. The audit scans the rows in small pages in the background and corrects the indexes.
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,18 +11,18 @@ use crate::store::arguments::ScriptArguments;
 use crate::store::call::millis;
 use crate::store::client::RedisStore;
 
-/// Rows of each walk in a page of the background: some two milliseconds of the server.
+/// Rows of each scan in a page of the background: some two milliseconds of the server.
 const PAGE_SLOW: u32 = 100;
-/// Rows of each walk in a page while nothing else can use the store yet.
+/// Rows of each scan in a page while nothing else can use the store yet.
 const PAGE_FAST: u32 = 1_000;
 /// The version of the indexes that this release reads.
 const INDEX_VERSION: &str = "1";
 /// An auditor that is silent for this number of intervals is replaced by another instance.
 const AUDITOR_TTL_INTERVALS: u32 = 5;
 
-/// Where the walks continue: one over the rows that are not SENT, by partition, and one over all rows.
+/// The positions from which the scans continue: one over the rows that are not SENT, by partition, and one over all rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct CheckPosition {
+struct AuditPosition {
     partition: u32,
     after: u64,
     history: u64,
@@ -30,20 +30,20 @@ struct CheckPosition {
 
 struct AuditedPage {
     repairs: u64,
-    next: CheckPosition,
+    next: AuditPosition,
 }
 
 impl RedisStore {
-    /// Compares every row with the indexes and repairs these. Returns the number of repairs. Safe beside running services; large outboxes
+    /// Compares every row with the indexes and repairs the indexes. Returns the number of repairs. Safe while services run; large outboxes
     /// keep the server busy for as long as it runs.
     ///
     /// # Errors
     /// Fails as any write to the store does; what was repaired stays repaired.
     pub async fn audit_indexes(&self) -> Result<u64, Error> {
-        let (mut position, mut repairs) = (CheckPosition::default(), 0);
+        let (mut position, mut repairs) = (AuditPosition::default(), 0);
         let (mut unsent_done, mut history_done) = (false, false);
         while !(unsent_done && history_done) {
-            let Some(page) = self.check_page(position, PAGE_FAST, None).await? else { continue };
+            let Some(page) = self.audit_page(position, PAGE_FAST, None).await? else { continue };
             (repairs, position) = (repairs + page.repairs, page.next);
             unsent_done |= position.partition >= self.partitions();
             history_done |= position.history == 0;
@@ -52,7 +52,7 @@ impl RedisStore {
         Ok(repairs)
     }
 
-    /// Builds the indexes of the unsent rows if an earlier release has written them without.
+    /// Builds the indexes of the unsent rows if an earlier release has written these without indexes.
     pub(crate) async fn build_missing_indexes(&self) -> Result<(), Error> {
         let meta = format!("{}meta", self.inner.prefix);
         let mut version = cmd("HGET");
@@ -61,9 +61,9 @@ impl RedisStore {
         if version.as_deref() == Some(INDEX_VERSION) {
             return Ok(());
         }
-        let (mut position, mut entries) = (CheckPosition::default(), 0);
+        let (mut position, mut entries) = (AuditPosition::default(), 0);
         while position.partition < self.partitions() {
-            let Some(page) = self.check_page(position, PAGE_FAST, None).await? else { continue };
+            let Some(page) = self.audit_page(position, PAGE_FAST, None).await? else { continue };
             (entries, position) = (entries + page.repairs, page.next);
         }
         if entries > 0 {
@@ -82,29 +82,29 @@ impl RedisStore {
     pub(crate) fn start_audit(&self, interval: Duration) {
         let store = Arc::downgrade(&self.inner);
         let task = async move {
-            let mut position = CheckPosition::default();
+            let mut position = AuditPosition::default();
             loop {
                 tokio::time::sleep(interval).await;
                 let Some(inner) = store.upgrade().filter(|inner| !inner.redis.inner.connection.is_closed()) else {
                     return;
                 };
-                position = RedisStore { inner }.check_if_elected(position, interval).await;
+                position = RedisStore { inner }.audit_if_elected(position, interval).await;
             }
         };
         drop(tokio::spawn(task));
     }
 
-    /// Audits one page if this instance is elected to check; returns where to continue. A page that fails is repeated.
-    async fn check_if_elected(&self, position: CheckPosition, interval: Duration) -> CheckPosition {
+    /// Audits one page if this instance is elected to audit; returns where to continue. A page that fails is repeated.
+    async fn audit_if_elected(&self, position: AuditPosition, interval: Duration) -> AuditPosition {
         let auditor_ttl = interval.saturating_mul(AUDITOR_TTL_INTERVALS);
-        match self.check_page(position, PAGE_SLOW, Some(auditor_ttl)).await {
+        match self.audit_page(position, PAGE_SLOW, Some(auditor_ttl)).await {
             Ok(Some(page)) => {
                 self.count_repairs(page.repairs);
                 let partition = if page.next.partition >= self.partitions() { 0 } else { page.next.partition };
-                CheckPosition { partition, ..page.next }
+                AuditPosition { partition, ..page.next }
             }
             // Another instance audits; it began at the first row.
-            Ok(None) => CheckPosition::default(),
+            Ok(None) => AuditPosition::default(),
             Err(error) => {
                 // A server that does not answer is reported once by its connection.
                 if matches!(error, Error::Broken(_)) && self.inner.redis.inner.warnings.is_first("the audit") {
@@ -116,9 +116,9 @@ impl RedisStore {
     }
 
     /// Audits one page. `None` while another instance audits.
-    async fn check_page(
+    async fn audit_page(
         &self,
-        from: CheckPosition,
+        from: AuditPosition,
         rows: u32,
         auditor_ttl: Option<Duration>,
     ) -> Result<Option<AuditedPage>, Error> {
@@ -132,7 +132,7 @@ impl RedisStore {
         if reply.text(0)? == "HELD" {
             return Ok(None);
         }
-        let next = CheckPosition { partition: reply.number(2)?, after: reply.number(3)?, history: reply.number(4)? };
+        let next = AuditPosition { partition: reply.number(2)?, after: reply.number(3)?, history: reply.number(4)? };
         Ok(Some(AuditedPage { repairs: reply.number(1)?, next }))
     }
 

@@ -19,7 +19,7 @@ use crate::store::client::RedisStore;
 use crate::store::reply::{Reply, broken};
 
 /// Partition, owner and epoch of a fence.
-fn owner(fence: &LeaseFence) -> ScriptArguments {
+fn fence_arguments(fence: &LeaseFence) -> ScriptArguments {
     ScriptArguments::new().number(fence.partition).text(&fence.owner.0).number(fence.epoch)
 }
 
@@ -28,7 +28,7 @@ impl OutboxStore for RedisStore {
     async fn claim(&self, claim: Claim) -> Result<Claimed, Error> {
         let Claim { fence, session, limit, kind } = claim;
         let kind = if kind == ClaimKind::Trial { "trial" } else { "ordinary" };
-        let arguments = owner(&fence).number(fence.counter).text(&session.0).number(limit).text(kind);
+        let arguments = fence_arguments(&fence).number(fence.counter).text(&session.0).number(limit).text(kind);
         let sent = Instant::now();
         let mut reply = self.write_list("claim", &self.inner.scripts.claim, arguments).await?;
         match &*reply.text(0)? {
@@ -49,7 +49,7 @@ impl OutboxStore for RedisStore {
     }
 
     async fn exclude(&self, fence: &LeaseFence, token: Token, rows: &[Exclusion]) -> Result<ExclusionOutcome, Error> {
-        let mut arguments = owner(fence).number(fence.counter).number(token);
+        let mut arguments = fence_arguments(fence).number(fence.counter).number(token);
         for Exclusion { row, attempts, disposition, failure_type, reason } in rows {
             let (disposition, delay) = match disposition {
                 Disposition::Retry(delay) => ("retry", millis(*delay)),
@@ -70,7 +70,7 @@ impl OutboxStore for RedisStore {
     async fn settle(&self, settlement: Settlement) -> Result<FencedOutcome, Error> {
         let Settlement { fence, token, positions, by_fallback } = settlement;
         let mut by_fallback: HashSet<RowId> = by_fallback.into_iter().collect();
-        let mut arguments = owner(&fence).number(token);
+        let mut arguments = fence_arguments(&fence).number(token);
         for (row, position) in &*positions {
             let fallback = u8::from(by_fallback.remove(row));
             arguments = arguments.number(*row).number(fallback);
@@ -94,7 +94,7 @@ impl OutboxStore for RedisStore {
             BatchOutcome::ClaimerDied => "claimer_died",
             BatchOutcome::NotSent => "not_sent",
         };
-        let arguments = owner(fence).number(fence.counter).number(token).text(outcome);
+        let arguments = fence_arguments(fence).number(fence.counter).number(token).text(outcome);
         let arguments = poison_arguments(arguments, poison);
         let mut reply = self.write_list("resolve", &self.inner.scripts.resolve, arguments).await?;
         let parked = Reply::from_value(reply.take(3))?.lists()?;

@@ -36,7 +36,7 @@ pub(crate) fn event_metadata(row: &NewRow) -> Result<String, Error> {
 /// Headers as a JSON object, content type, request id. A field of its own, because earlier versions refuse longer metadata.
 type ExtraMetadata = (Option<String>, Option<String>, Option<String>);
 
-/// The stored text of what only some events have; empty for the others.
+/// The stored text of the metadata that only some events have; empty for other events.
 pub(crate) fn extra_metadata(
     event: EventId,
     headers: &EventHeaders,
@@ -51,7 +51,7 @@ pub(crate) fn extra_metadata(
     serde_json::to_string(&extra).map_err(|error| Error::Rejected(format!("event {event}: {error}")))
 }
 
-/// The parts of an event's metadata around what the script draws, the sequence and the time: the topic, and what follows.
+/// The parts of an event's metadata before and after the sequence and the time, which the script assigns: the topic, and the rest.
 pub(crate) fn external_metadata(event: &ExternalEvent) -> Result<(String, String), Error> {
     let trace = event.trace.as_ref();
     let text = |value: &Arc<str>| value.to_string();

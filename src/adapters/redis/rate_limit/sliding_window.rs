@@ -19,7 +19,7 @@ struct WindowPosition {
 }
 
 impl WindowPosition {
-    fn at(now_ms: u64, window_ms: u64) -> Self {
+    fn new(now_ms: u64, window_ms: u64) -> Self {
         Self { number: now_ms / window_ms, elapsed: (now_ms % window_ms) as f64 / window_ms as f64 }
     }
 
@@ -43,7 +43,7 @@ impl RedisInner {
         let window_ms = u64::try_from(policy.window.as_millis()).unwrap_or(u64::MAX / 4).clamp(1, u64::MAX / 4);
         let ((seconds, micros),): ((u64, u64),) =
             self.call(Caller::RateLimit, operation, Request::Pipeline(&single(redis::cmd("TIME")))).await?;
-        let position = WindowPosition::at(seconds * 1_000 + micros / 1_000, window_ms);
+        let position = WindowPosition::new(seconds * 1_000 + micros / 1_000, window_ms);
         let key = self.keys.window(bucket, position.number);
         let mut count = redis::pipe();
         count.incr(&key, 1).cmd("PEXPIRE").arg(&key).arg(window_ms * 2).ignore();
@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn the_former_window_counts_for_the_share_that_is_still_covered() {
-        let position = WindowPosition::at(10_250, 1_000);
+        let position = WindowPosition::new(10_250, 1_000);
         assert_eq!(position, WindowPosition { number: 10, elapsed: 0.25 });
 
         let window = Duration::from_secs(1);

@@ -19,7 +19,7 @@ struct BucketShape {
 }
 
 impl BucketShape {
-    fn of(policy: &RateLimitPolicy, throttle: f64) -> Self {
+    fn new(policy: &RateLimitPolicy, throttle: f64) -> Self {
         let capacity = f64::from(policy.capacity);
         let window_ms = (policy.window.as_secs_f64() * 1_000.0).max(1.0);
         Self {
@@ -48,7 +48,7 @@ fn clamped(throttle: f64) -> f64 {
 impl RateLimiter for Redis {
     async fn take(&self, bucket: &str, policy: &RateLimitPolicy, throttle: f64) -> Result<RateLimitDecision, Error> {
         let throttle = clamped(throttle);
-        match self.inner.take_token(bucket, BucketShape::of(policy, throttle)).await {
+        match self.inner.take_token(bucket, BucketShape::new(policy, throttle)).await {
             // The server answers and refuses the script: the bucket's key has another type, or an ACL forbids scripts.
             Err(Error::Broken(error)) => {
                 if self.inner.warnings.is_first("the bucket script") {
@@ -90,13 +90,13 @@ mod tests {
     fn bucket_parameters_and_decisions_follow_the_contract() {
         let policy = RateLimitPolicy { name: "default".into(), capacity: 120, window: Duration::from_secs(60) };
 
-        let full = BucketShape::of(&policy, 1.0);
+        let full = BucketShape::new(&policy, 1.0);
         assert_eq!((full.size, full.tokens_per_ms, full.ttl_ms), (150.0, 0.002, 76_000));
         let first = RateLimitDecision { allowed: true, remaining: 149, next_in: Duration::from_millis(500) };
         assert_eq!(full.decision(true, 149.0), first);
         assert_eq!(full.decision(false, 0.75).next_in, Duration::from_millis(125));
 
-        let closed = BucketShape::of(&policy, 0.0);
+        let closed = BucketShape::new(&policy, 0.0);
         assert_eq!(closed.decision(false, 0.0), RateLimitDecision { allowed: false, remaining: 0, next_in: WAIT_MAX });
         assert_eq!((clamped(f64::NAN), clamped(-1.0), clamped(7.0)), (1.0, 0.0, 1.0));
     }

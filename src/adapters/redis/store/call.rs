@@ -46,7 +46,7 @@ impl RedisStore {
         script: &Script,
         arguments: ScriptArguments,
     ) -> Result<Value, Error> {
-        self.write(operation, script, arguments).await.map_err(error_of_read)
+        self.write(operation, script, arguments).await.map_err(read_error)
     }
 
     /// Sends one command that only reads.
@@ -55,7 +55,7 @@ impl RedisStore {
         operation: &'static str,
         command: Cmd,
     ) -> Result<T, Error> {
-        self.inner.redis.inner.store_command(operation, command).await.map_err(error_of_read)
+        self.inner.redis.inner.store_command(operation, command).await.map_err(read_error)
     }
 
     /// Runs a script that may change data and returns a list.
@@ -80,7 +80,7 @@ impl RedisStore {
 }
 
 /// A read whose reply was lost changed nothing, so its outcome is not unknown.
-fn error_of_read(error: Error) -> Error {
+fn read_error(error: Error) -> Error {
     match error {
         Error::Unknown(text) => Error::Unreachable(text),
         other => other,

@@ -123,14 +123,14 @@ mod tests {
 
     #[test]
     fn settings_that_may_lose_orders_are_named() {
-        let of = |aof, fsync, no_fsync_on_rewrite, policy| {
+        let risk_of = |aof, fsync, no_fsync_on_rewrite, policy| {
             risk(&PersistenceSettings { aof, fsync, no_fsync_on_rewrite, policy })
         };
-        assert_eq!(of(Some("1"), Some("everysec"), false, Some("noeviction")), None);
-        assert_eq!(of(Some("1"), None, false, None), None);
-        let rewrite = of(Some("1"), Some("always"), true, Some("noeviction"));
+        assert_eq!(risk_of(Some("1"), Some("everysec"), false, Some("noeviction")), None);
+        assert_eq!(risk_of(Some("1"), None, false, None), None);
+        let rewrite = risk_of(Some("1"), Some("always"), true, Some("noeviction"));
         assert_eq!(rewrite.as_deref(), Some("no-appendfsync-on-rewrite is yes"));
-        let all = of(Some("0"), Some("no"), false, Some("allkeys-lru")).expect("a risk");
+        let all = risk_of(Some("0"), Some("no"), false, Some("allkeys-lru")).expect("a risk");
         assert!(["appendonly", "appendfsync", "allkeys-lru"].iter().all(|word| all.contains(word)), "{all}");
     }
 }

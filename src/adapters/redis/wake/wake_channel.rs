@@ -1,5 +1,5 @@
-//! `WakeChannel` by publish and subscribe: instances announce partitions with due rows or without an owner. Announcements are coalesced: the first is sent at
-//! once, those of the next few milliseconds are sent as one.
+//! `WakeChannel` by publish and subscribe: instances announce partitions with due rows or without an owner. Announcements are coalesced:
+//! the first is sent at once, those of the next few milliseconds are sent as one.
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,17 +22,17 @@ impl RedisStore {
     pub(crate) fn start_wake_channel(&self, instance: &InstanceId) -> RedisResult<()> {
         let client = Client::open(self.inner.redis.inner.server.clone())?;
         let (inner, wake) = (Arc::downgrade(&self.inner), &self.inner.wake);
-        let (outgoing, name) = (Arc::clone(&wake.outgoing), instance.clone());
+        let (outgoing, sender) = (Arc::clone(&wake.outgoing), instance.clone());
         let announcer = tokio::spawn(async move {
             loop {
                 let wake_ups = outgoing.take().await;
                 let Some(inner) = inner.upgrade() else { return };
-                inner.publish_wake_ups(&name, &wake_ups).await;
+                inner.publish_wake_ups(&sender, &wake_ups).await;
                 drop(inner);
                 tokio::time::sleep(ANNOUNCE_INTERVAL).await;
             }
         });
-        let (incoming, name) = (Arc::clone(&wake.incoming), instance.clone());
+        let (incoming, own_id) = (Arc::clone(&wake.incoming), instance.clone());
         let maintenance = Arc::clone(&self.inner.redis.inner.maintenance);
         let options = &self.inner.redis.inner.options;
         let limits = SubscriptionLimits {
@@ -45,11 +45,11 @@ impl RedisStore {
             let (delay_min, delay_max) = RESUBSCRIBE_DELAY;
             let mut delay = delay_min;
             loop {
-                let receive = |message: &str| incoming.add(parse_wake_ups(message, &name, partitions));
+                let receive = |message: &str| incoming.add(parse_wake_ups(message, &own_id, partitions));
                 if subscribe(&client, &channel, &limits, receive).await.is_ok() {
                     delay = delay_min;
                 }
-                // The calls have lost their connection too, most likely: another process that wants the instance name looks for it.
+                // The shared connection is most likely lost too, and another process that claims this instance id looks for it.
                 maintenance.notify_one();
                 // Announcements during this delay are lost; the polls find their rows.
                 tokio::time::sleep(delay).await;
@@ -74,9 +74,9 @@ impl StoreInner {
     }
 }
 
-/// Waits of a subscription.
+/// Time-outs of a subscription.
 struct SubscriptionLimits {
-    /// Longest time until it exists.
+    /// Longest time until it is established.
     connect: Duration,
     /// Time without a message after which the server must answer a PING.
     silence: Duration,
@@ -84,7 +84,7 @@ struct SubscriptionLimits {
     response: Duration,
 }
 
-/// Receives messages until the connection ends, or the server answers nothing more: a connection that a firewall dropped, or whose server lost
+/// Receives messages until the connection ends or the server stops answering: a connection that a firewall dropped, or whose server lost
 /// its power, never ends by itself.
 async fn subscribe(
     client: &Client,
@@ -97,7 +97,7 @@ async fn subscribe(
         connection.subscribe(channel).await?;
         RedisResult::Ok(connection)
     };
-    let Ok(connected) = timeout(limits.connect, connect).await else { return Err(silent()) };
+    let Ok(connected) = timeout(limits.connect, connect).await else { return Err(timed_out()) };
     let (mut sink, mut messages) = connected?.split();
     loop {
         match timeout(limits.silence, messages.next()).await {
@@ -111,7 +111,7 @@ async fn subscribe(
     }
 }
 
-fn silent() -> RedisError {
+fn timed_out() -> RedisError {
     std::io::Error::from(std::io::ErrorKind::TimedOut).into()
 }
 

@@ -1,7 +1,7 @@
 -- Every script of the store begins with the constants of the outbox's rules and with these functions. KEYS: the installation's key prefix,
 -- whose hash tag keeps all keys in one slot. Time is the server's. A row is one hash; sorted sets of row ids are the indexes: `live:P` and
 -- `flight:P` by partition, `died:P` with the rows of a partition whose claimer died, `status:S`, `key:K`, `sent` by time, `all`.
--- `queue:K` has the rows of a key that keep their place in its order: all that are not SENT, except those parked with hk 0. `due:P` has the
+-- `queue:K` has the rows of a key that may block later ones: all that are not SENT, except those parked with hk 0. `due:P` has the
 -- keys of a partition whose first row in the queue may be claimed, scored by the time from which it may be: claims read what is due from it.
 -- Fields of a row: s status, p partition, k key, ev event, ty type, e entry, y payload, c created, a attempts, d deaths, t trial deaths,
 -- h 1 if it blocks its key while it is FAILED, hk 1 if it blocks its key while it is PARKED, due, own owner, tok token, ft failure type,
@@ -17,8 +17,8 @@ local function row_key(id) return prefix .. 'row:' .. id end
 
 -- Whether a text comes before another by its bytes. Lua compares texts by the locale of the server.
 local function before(one, other)
-  for at = 1, math.min(#one, #other) do
-    local byte, other_byte = string.byte(one, at), string.byte(other, at)
+  for index = 1, math.min(#one, #other) do
+    local byte, other_byte = string.byte(one, index), string.byte(other, index)
     if byte ~= other_byte then return byte < other_byte end
   end
   return #one < #other
@@ -68,9 +68,9 @@ end
 -- score is its id, which is below every time.
 local TIMES = 1e12
 
-local function keeps_place(status, parked_block) return status and status ~= 'SENT' and (status ~= 'PARKED' or parked_block == '1') end
+local function belongs_in_queue(status, parked_block) return status and status ~= 'SENT' and (status ~= 'PARKED' or parked_block == '1') end
 
--- Scores a key by its first row, or removes it while that row may not be claimed. Rows that do not keep their place are removed from the
+-- Scores a key by its first row, or removes it while that row may not be claimed. Rows that do not belong in the queue are removed from the
 -- front of the queue; returns their number.
 local function refresh_key(partition, key)
   local queue, due, removed = prefix .. 'queue:' .. key, prefix .. 'due:' .. partition, 0
@@ -78,7 +78,7 @@ local function refresh_key(partition, key)
     local id = call('ZRANGE', queue, 0, 0)[1]
     if not id then break end
     local status, parked_block, due_at = unpack(call('HMGET', row_key(id), 's', 'hk', 'due'))
-    if keeps_place(status, parked_block) then
+    if belongs_in_queue(status, parked_block) then
       local score = status == 'PENDING' and id or status == 'FAILED' and due_at
       if score then call('ZADD', due, score, key) else call('ZREM', due, key) end
       return removed
@@ -92,9 +92,9 @@ end
 -- Partitions of the keys whose queue this script has changed.
 local changed_keys = {}
 
-local function set_place(id, keeps)
+local function set_queued(id, is_queued)
   local key, partition = unpack(call('HMGET', row_key(id), 'k', 'p'))
-  if keeps then call('ZADD', prefix .. 'queue:' .. key, id, id) else call('ZREM', prefix .. 'queue:' .. key, id) end
+  if is_queued then call('ZADD', prefix .. 'queue:' .. key, id, id) else call('ZREM', prefix .. 'queue:' .. key, id) end
   changed_keys[key] = partition
 end
 
@@ -112,20 +112,20 @@ end
 local function set_failed(id, from, due)
   set_status(id, from, 'FAILED')
   call('HSET', row_key(id), 'due', integer(due), 'h', 1)
-  set_place(id, true)
+  set_queued(id, true)
 end
 
 local function set_parked(id, from, blocks_key)
   set_status(id, from, 'PARKED')
   call('HSET', row_key(id), 'hk', blocks_key and 1 or 0)
   call('HDEL', row_key(id), 'due')
-  set_place(id, blocks_key)
+  set_queued(id, blocks_key)
 end
 
 local function set_pending(id, from)
   set_status(id, from, 'PENDING')
   call('HDEL', row_key(id), 'due', 'h')
-  set_place(id, true)
+  set_queued(id, true)
 end
 
 -- The state before the claim: a row that blocks its key keeps its block.
@@ -166,8 +166,8 @@ end
 local function in_flight_ids(partition, token)
   local ids = {}
   for _, id in ipairs(call('ZRANGE', prefix .. 'flight:' .. partition, 0, -1)) do
-    local status, of = unpack(call('HMGET', row_key(id), 's', 'tok'))
-    if status == 'IN_FLIGHT' and of == token then ids[#ids + 1] = id end
+    local status, row_token = unpack(call('HMGET', row_key(id), 's', 'tok'))
+    if status == 'IN_FLIGHT' and row_token == token then ids[#ids + 1] = id end
   end
   return ids
 end
@@ -178,7 +178,7 @@ local function archive(id, partition)
   call('HSET', row_key(id), 'sent', integer(now))
   for _, set in ipairs({ 'flight:', 'live:', 'died:' }) do call('ZREM', prefix .. set .. partition, id) end
   call('ZADD', prefix .. 'sent', now, id)
-  set_place(id, false)
+  set_queued(id, false)
 end
 
 -- A row as operators read it, with its id at the end.

@@ -1,4 +1,4 @@
-//! A lease that is lost in the middle of a batch: the loser changes nothing any more, and does not release the lease of the taker.
+//! A lease that is lost in the middle of a batch: the loser changes nothing any more, and does not release the lease of the new owner.
 use std::time::Duration;
 
 use kit::Factory;
@@ -23,9 +23,9 @@ async fn a_worker_that_lost_its_lease_in_a_batch_changes_nothing() {
     // The lease expires while the batch is open.
     let lease = format!("{prefix}{{store}}:lease:0");
     let _: i64 = command(&url(), &["HSET", &lease, "expires", "1"]).await;
-    let taker = InstanceId("two".into());
-    store.heartbeat(&taker, HOUR).await.unwrap();
-    let acquired = match store.acquire(P0, &taker, AcquireReason::Unowned, None, HOUR).await.unwrap() {
+    let new_owner = InstanceId("two".into());
+    store.heartbeat(&new_owner, HOUR).await.unwrap();
+    let acquired = match store.acquire(P0, &new_owner, AcquireReason::Unowned, None, HOUR).await.unwrap() {
         Acquisition::Acquired(acquired) => acquired,
         held => panic!("{held:?}"),
     };
@@ -54,9 +54,9 @@ async fn a_worker_that_lost_its_lease_in_a_batch_changes_nothing() {
     assert_eq!(store.release(P0, owner, former_owner.fence.epoch).await.unwrap(), Release::NotHeld);
     assert_eq!(rows(&store).await, before);
     let view = store.overview().await.unwrap().swap_remove(0);
-    assert_eq!((view.owner, view.open_batch), (Some(taker), Some(batch.token)), "the taker's lease stays");
+    assert_eq!((view.owner, view.open_batch), (Some(new_owner), Some(batch.token)), "the new owner's lease stays");
 
-    // The taker makes the rows due and sends them.
+    // The new owner makes the rows due and sends them.
     let mut worker = Worker { store: &store, fence: acquired.fence };
     let resolved = store
         .resolve(&worker.fence, batch.token, BatchOutcome::NotSent, &PoisonPolicy::default())

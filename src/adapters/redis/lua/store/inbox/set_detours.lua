@@ -2,8 +2,8 @@
 -- repeated, or that comes late, does not end it early.
 -- ARGV: group, then for each change: key, offset, stage to enter or empty to leave.
 local detours = prefix .. 'detours:' .. ARGV[1]
-for at = 2, #ARGV, 3 do
-  local key, offset, stage = ARGV[at], tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
+for index = 2, #ARGV, 3 do
+  local key, offset, stage = ARGV[index], tonumber(ARGV[index + 1]), tonumber(ARGV[index + 2])
   local known, last = string.match(call('HGET', detours, key) or '', '^(%S+) (%S+)$')
   if stage then
     local highest, latest = math.max(stage, tonumber(known or '0')), math.max(offset, tonumber(last or '0'))

@@ -1,19 +1,19 @@
 -- A script, because judging the former owner and replacing it are one step.
--- ARGV: partition, taker, `vacant`, `worker_died` or `uncertain`, the broker's watermark or empty, time to live in ms.
-local partition, taker, reason = ARGV[1], ARGV[2], ARGV[3]
+-- ARGV: partition, new owner, `vacant`, `worker_died` or `uncertain`, the broker's watermark or empty, time to live in ms.
+local partition, new_owner, reason = ARGV[1], ARGV[2], ARGV[3]
 local lease = read_lease(partition)
 local former = lease.owner or nil
 local liveness = 'unknown'
 local seen, limit = string.match(former and call('HGET', prefix .. 'members', former) or '', '^(%S+) (%S+)$')
 if seen then liveness = tonumber(seen) + tonumber(limit) > now and 'alive' or 'dead' end
 local remaining = tonumber(lease.expires or '0') - now
-if former and former ~= taker and remaining > 0 and liveness ~= 'dead' then return { 'HELD', former, integer(remaining) } end
+if former and former ~= new_owner and remaining > 0 and liveness ~= 'dead' then return { 'HELD', former, integer(remaining) } end
 
 local owner_died = false
-if former == taker then owner_died = reason ~= 'uncertain' elseif former then owner_died = liveness ~= 'alive' end
+if former == new_owner then owner_died = reason ~= 'uncertain' elseif former then owner_died = liveness ~= 'alive' end
 local claimer_died = false
 if lease.token then
-  -- The first taker after the claim decides and stores whether the claimer died; later takers read what it stored.
+  -- The first owner after the claim decides and stores whether the claimer died; later owners read what it stored.
   if lease.claimed == lease.epoch then claimer_died = owner_died else claimer_died = lease.died == '1' end
 end
 if reason == 'vacant' and owner_died then
@@ -27,6 +27,6 @@ if reason == 'vacant' and owner_died then
 end
 local counter = integer(math.max(tonumber(lease.counter), tonumber(ARGV[4]) or 0) + 1)
 local epoch = integer(tonumber(lease.epoch) + 1)
-call('HSET', lease.name, 'owner', taker, 'epoch', epoch, 'counter', counter, 'expires', integer(now + tonumber(ARGV[5])))
+call('HSET', lease.name, 'owner', new_owner, 'epoch', epoch, 'counter', counter, 'expires', integer(now + tonumber(ARGV[5])))
 if lease.token then call('HSET', lease.name, 'died', claimer_died and 1 or 0) end
 return { 'TAKEN', epoch, counter, lease.token or '', lease.lane or '', claimer_died and 1 or 0 }

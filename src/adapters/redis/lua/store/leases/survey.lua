@@ -3,12 +3,12 @@
 -- partitions that the instance holds; and those that any instance may acquire, each with the ms for which it has been free, the longest first.
 local dead_at, alive, names, loads = {}, {}, {}, {}
 local rows = call('HGETALL', prefix .. 'members')
-for at = 1, #rows, 2 do
-  local seen, limit = string.match(rows[at + 1], '^(%S+) (%S+)$')
-  dead_at[rows[at]] = tonumber(seen) + tonumber(limit)
-  alive[rows[at]] = dead_at[rows[at]] > now
-  if alive[rows[at]] then
-    names[#names + 1], loads[rows[at]] = rows[at], 0
+for index = 1, #rows, 2 do
+  local seen, limit = string.match(rows[index + 1], '^(%S+) (%S+)$')
+  dead_at[rows[index]] = tonumber(seen) + tonumber(limit)
+  alive[rows[index]] = dead_at[rows[index]] > now
+  if alive[rows[index]] then
+    names[#names + 1], loads[rows[index]] = rows[index], 0
   end
 end
 local own, free = {}, {}

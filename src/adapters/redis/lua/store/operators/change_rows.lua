@@ -2,7 +2,7 @@
 -- counter in one step.
 -- ARGV: `retry`, `park` or `redrive`, operator, operator's reason, the statuses that the action applies to, the failure reason of a parked
 -- row that has not failed, then ids. Returns the number of changed rows and the last row's status before (empty: there is no such row).
-local action, operator, why, parked_reason = ARGV[1], ARGV[2], ARGV[3], ARGV[5]
+local action, operator, reason, parked_reason = ARGV[1], ARGV[2], ARGV[3], ARGV[5]
 local applies = {}
 for status in string.gmatch(ARGV[4], '%S+') do applies[status] = true end
 
@@ -13,8 +13,8 @@ local function make_due(id, status)
 end
 
 local changed, status, partitions = 0, '', {}
-for at = 6, #ARGV do
-  local id = ARGV[at]
+for index = 6, #ARGV do
+  local id = ARGV[index]
   local partition, failure_type
   status, partition, failure_type = unpack(call('HMGET', row_key(id), 's', 'p', 'ft'))
   if status and applies[status] then
@@ -25,7 +25,7 @@ for at = 6, #ARGV do
     else
       make_due(id, status)
     end
-    call('RPUSH', prefix .. 'audit', cjson.encode({ at = integer(now), action = action, row = id, who = operator, why = why }))
+    call('RPUSH', prefix .. 'audit', cjson.encode({ at = integer(now), action = action, row = id, who = operator, why = reason }))
     partitions[partition], changed = true, changed + 1
   end
 end

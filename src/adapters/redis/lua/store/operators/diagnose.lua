@@ -2,12 +2,12 @@
 -- a key may keep a million SENT rows.
 -- ARGV: `event` or `key`, its value. Of a key it diagnoses the first row that is not SENT, else the last one. Returns the row, the row
 -- that blocks it (empty: none), owner, epoch, metadata; nothing when there is no row.
-local function first_in_place(key)
+local function first_queued(key)
   local from = 0
   while true do
     local ids = call('ZRANGE', prefix .. 'queue:' .. key, from, from + 63)
     for _, id in ipairs(ids) do
-      if keeps_place(unpack(call('HMGET', row_key(id), 's', 'hk'))) then return id end
+      if belongs_in_queue(unpack(call('HMGET', row_key(id), 's', 'hk'))) then return id end
     end
     if #ids < 64 then return nil end
     from = from + 64
@@ -25,7 +25,7 @@ local id
 if ARGV[1] == 'event' then
   id = call('HGET', prefix .. 'events', ARGV[2])
 else
-  local first, parked = first_in_place(ARGV[2]), first_parked(ARGV[2])
+  local first, parked = first_queued(ARGV[2]), first_parked(ARGV[2])
   if first and parked then
     id = tonumber(first) < tonumber(parked) and first or parked
   else
@@ -36,7 +36,7 @@ if not id or call('EXISTS', row_key(id)) == 0 then return {} end
 local key, status, partition = unpack(call('HMGET', row_key(id), 'k', 's', 'p'))
 local head = {}
 if status ~= 'SENT' then
-  local first = first_in_place(key)
+  local first = first_queued(key)
   if first and tonumber(first) < tonumber(id) then head = row_view(first) end
 end
 local lease = read_lease(partition)

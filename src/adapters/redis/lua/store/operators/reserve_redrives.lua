@@ -2,8 +2,8 @@
 -- ARGV: ms after which an unconfirmed reservation may be replaced, operator, reason, then ids of dead letters. Returns 1 for each that the
 -- caller has reserved, else 0.
 local result = {}
-for at = 4, #ARGV do
-  local id = ARGV[at]
+for index = 4, #ARGV do
+  local id = ARGV[index]
   local text = call('HGET', prefix .. 'letters', id)
   local record = text and cjson.decode(text)
   local free = not record or (not record.arrived and now - tonumber(record.at) >= tonumber(ARGV[1]))

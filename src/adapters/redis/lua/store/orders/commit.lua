@@ -1,6 +1,6 @@
 -- A script, because order, events and record are written in one step or not at all.
 -- ARGV: order, expected version or empty, version, status, owner, text, record's field or empty, record's value, then for each event: its
--- id, key, partition, type, entry, payload, headers and the like or empty.
+-- id, key, partition, type, entry, payload, extra metadata or empty.
 local order, expected, version, status, owner, text = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local stored = call('HGET', prefix .. 'orders', order)
 local stored_version, stored_status
@@ -24,7 +24,7 @@ if stored_status ~= status then
   call('ZADD', prefix .. 'orders:in:' .. status, 0, order)
   call('ZADD', prefix .. 'orders:of:' .. owner .. '\0' .. status, 0, order)
 end
-for at = 9, #ARGV, 7 do
-  insert_row(ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4], ARGV[at + 5], ARGV[at + 6])
+for index = 9, #ARGV, 7 do
+  insert_row(ARGV[index], ARGV[index + 1], ARGV[index + 2], ARGV[index + 3], ARGV[index + 4], ARGV[index + 5], ARGV[index + 6])
 end
 return { 'DONE' }

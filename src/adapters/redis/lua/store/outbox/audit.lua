@@ -15,47 +15,47 @@ end
 local repairs, keys, tokens = 0, {}, {}
 
 -- Adds an id to an index that must contain it, or removes it.
-local function put(index, id, belongs, score)
+local function correct_entry(index, id, belongs, score)
   local name = prefix .. index
   repairs = repairs + (belongs and call('ZADD', name, 'NX', score or id, id) or call('ZREM', name, id))
 end
 
-local function open_token(of)
-  if tokens[of] == nil then tokens[of] = call('HGET', prefix .. 'lease:' .. of, 'token') end
-  return tokens[of]
+local function open_token(of_partition)
+  if tokens[of_partition] == nil then tokens[of_partition] = call('HGET', prefix .. 'lease:' .. of_partition, 'token') end
+  return tokens[of_partition]
 end
 
--- Removes an id without a row from the indexes whose names are known. The queue of its key drops it when it comes first.
-local function forget(id, of)
-  for _, index in ipairs({ 'all', 'sent' }) do put(index, id, false) end
-  for _, status in ipairs({ 'PENDING', 'IN_FLIGHT', 'FAILED', 'PARKED', 'SENT' }) do put('status:' .. status, id, false) end
-  for _, index in ipairs(of and { 'live:', 'flight:', 'died:' } or {}) do put(index .. of, id, false) end
+-- Removes an id without a row from the indexes whose names are known. The queue of its key removes it when it comes first.
+local function remove_orphan(id, listed_in)
+  for _, index in ipairs({ 'all', 'sent' }) do correct_entry(index, id, false) end
+  for _, status in ipairs({ 'PENDING', 'IN_FLIGHT', 'FAILED', 'PARKED', 'SENT' }) do correct_entry('status:' .. status, id, false) end
+  for _, index in ipairs(listed_in and { 'live:', 'flight:', 'died:' } or {}) do correct_entry(index .. listed_in, id, false) end
 end
 
--- Compares one row with its indexes; `of` is the partition whose index names it, if one does. Returns whether the row exists.
-local function check(id, of)
+-- Compares one row with its indexes; `listed_in` is the partition whose index contains it, if one does. Returns whether the row exists.
+local function check(id, listed_in)
   local fields = call('HMGET', row_key(id), 's', 'p', 'k', 'hk', 'ev', 'tok', 'sent')
   local status, own, key, parked_block, event, token, sent = unpack(fields)
   if not (status and own and key) then
-    forget(id, of)
+    remove_orphan(id, listed_in)
     return false
   end
   if status == 'IN_FLIGHT' and open_token(own) ~= token then
     -- No batch contains this row: nothing would settle or resolve it.
-    put('flight:' .. own, id, false)
+    correct_entry('flight:' .. own, id, false)
     restore_state(id)
     increment_counter(own)
     repairs, status = repairs + 1, call('HGET', row_key(id), 's')
   end
   local unsent = status ~= 'SENT'
-  if of and of ~= own then put('live:' .. of, id, false) end
-  for _, other in ipairs({ 'PENDING', 'IN_FLIGHT', 'FAILED', 'PARKED', 'SENT' }) do put('status:' .. other, id, other == status) end
-  put('all', id, true)
-  put('key:' .. key, id, true)
-  put('live:' .. own, id, unsent)
-  put('flight:' .. own, id, status == 'IN_FLIGHT')
-  put('queue:' .. key, id, keeps_place(status, parked_block))
-  put('sent', id, not unsent, sent or now)
+  if listed_in and listed_in ~= own then correct_entry('live:' .. listed_in, id, false) end
+  for _, other in ipairs({ 'PENDING', 'IN_FLIGHT', 'FAILED', 'PARKED', 'SENT' }) do correct_entry('status:' .. other, id, other == status) end
+  correct_entry('all', id, true)
+  correct_entry('key:' .. key, id, true)
+  correct_entry('live:' .. own, id, unsent)
+  correct_entry('flight:' .. own, id, status == 'IN_FLIGHT')
+  correct_entry('queue:' .. key, id, belongs_in_queue(status, parked_block))
+  correct_entry('sent', id, not unsent, sent or now)
   if event and call('HGET', prefix .. 'events', event) ~= id then
     call('HSET', prefix .. 'events', event, id)
     repairs = repairs + 1
@@ -66,14 +66,14 @@ end
 
 local left = page
 while left > 0 and partition < partitions do
-  local of = integer(partition)
-  local ids = call('ZRANGEBYSCORE', prefix .. 'live:' .. of, '(' .. after, '+inf', 'LIMIT', 0, left)
-  for _, id in ipairs(ids) do check(id, of) end
+  local current = integer(partition)
+  local ids = call('ZRANGEBYSCORE', prefix .. 'live:' .. current, '(' .. after, '+inf', 'LIMIT', 0, left)
+  for _, id in ipairs(ids) do check(id, current) end
   if #ids < left then partition, after = partition + 1, '0' else after = ids[#ids] end
   left = left - math.max(#ids, 1)
 end
 
--- Ids are drawn one after the other, so a row that no index contains is found among its neighbours. A page without any row ends before the
+-- Ids are assigned one after the other, so a row that no index contains is found among its neighbours. A page without any row ends before the
 -- next row that is known.
 local last = tonumber(call('GET', prefix .. 'last_row') or '0')
 local upto, found = math.min(history + page, last), false
@@ -83,9 +83,9 @@ if not found then
   upto = known and tonumber(known) - 1 or last
 end
 
-for key, of in pairs(keys) do
-  local before = call('ZSCORE', prefix .. 'due:' .. of, key)
-  repairs = repairs + refresh_key(of, key)
-  if call('ZSCORE', prefix .. 'due:' .. of, key) ~= before then repairs = repairs + 1 end
+for key, own in pairs(keys) do
+  local before = call('ZSCORE', prefix .. 'due:' .. own, key)
+  repairs = repairs + refresh_key(own, key)
+  if call('ZSCORE', prefix .. 'due:' .. own, key) ~= before then repairs = repairs + 1 end
 end
 return { 'DONE', repairs, integer(partition), after, upto >= last and '0' or integer(upto) }

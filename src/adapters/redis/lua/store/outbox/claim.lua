@@ -1,7 +1,7 @@
 -- A script, because checking the fence, choosing rows and counting their attempts are one step.
 -- ARGV: partition, owner, epoch, counter, producer session, limit, `trial` or `ordinary`. Reads the keys that are due, those of failed rows
--- first, and of each key its rows in order: no row passes an earlier one of its key that is not due or that is parked with its key. What is
--- not due is not read.
+-- first, and of each key its rows in order: no row passes an earlier one of its key that is not due or that is parked with its key. Keys
+-- that are not due are not read.
 local partition, owner, epoch, counter, session = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local limit, trial = math.max(1, tonumber(ARGV[6])), ARGV[7] == 'trial'
 local lease = read_lease(partition)
@@ -9,19 +9,20 @@ local valid = lease.owner == owner and lease.epoch == epoch and lease.counter ==
 if not valid or tonumber(lease.expires or '0') <= now then return { 'FENCED' } end
 
 local claimed, claimed_keys, deaths_max, bytes, more, suspect_due = {}, {}, 0, 0, 0, 0
--- What a damaged index holds: keys that are not due, and rows that keep no place. They are corrected after the scan, which counts positions.
-local misplaced_keys, misplaced_rows = {}, {}
+-- Entries of a damaged index: keys that are not due, and rows that do not belong in a queue. They are corrected after the scan, because
+-- it counts positions.
+local keys_not_due, rows_not_queued = {}, {}
 
--- Claims or skips one row. Returns `row` to go on with its key's next row, `key` with the next key, `misplaced` as well if the key is not
--- due, `end` when the batch is complete.
+-- Claims or skips one row. Returns `row` to go on with its key's next row, `key` with the next key, `not_due` with the next key
+-- if its first row is not due, `end` when the batch is complete.
 local function visit(key, id)
   local status, deaths, failed_block, parked_block, due = unpack(call('HMGET', row_key(id), 's', 'd', 'h', 'hk', 'due'))
-  if not keeps_place(status, parked_block) then
-    misplaced_rows[#misplaced_rows + 1] = { key, id }
+  if not belongs_in_queue(status, parked_block) then
+    rows_not_queued[#rows_not_queued + 1] = { key, id }
     return 'row'
   end
   local may_be_claimed = status == 'PENDING' or (status == 'FAILED' and tonumber(due or 0) <= now)
-  if not may_be_claimed then return claimed_keys[key] and 'key' or 'misplaced' end
+  if not may_be_claimed then return claimed_keys[key] and 'key' or 'not_due' end
   local suspect = tonumber(deaths) >= SUSPECT_DEATHS
   if suspect ~= trial then
     if suspect and not claimed_keys[key] then suspect_due = 1 end
@@ -51,7 +52,7 @@ local function visit_key(key)
     end
   end
   local empty = step == 'row' and not claimed_keys[key]
-  if step == 'misplaced' or empty then misplaced_keys[#misplaced_keys + 1] = key end
+  if step == 'not_due' or empty then keys_not_due[#keys_not_due + 1] = key end
   return step
 end
 
@@ -69,8 +70,8 @@ local function visit_range(least, most)
 end
 
 if not visit_range(integer(TIMES), integer(now)) then visit_range('-inf', '(' .. integer(TIMES)) end
-for _, entry in ipairs(misplaced_rows) do call('ZREM', prefix .. 'queue:' .. entry[1], entry[2]) end
-for _, key in ipairs(misplaced_keys) do refresh_key(partition, key) end
+for _, entry in ipairs(rows_not_queued) do call('ZREM', prefix .. 'queue:' .. entry[1], entry[2]) end
+for _, key in ipairs(keys_not_due) do refresh_key(partition, key) end
 if #claimed == 0 then
   local next_due = call('ZRANGEBYSCORE', prefix .. 'due:' .. partition, '(' .. integer(now), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
   return { 'NOTHING', next_due and integer(tonumber(next_due) - now) or '', suspect_due }

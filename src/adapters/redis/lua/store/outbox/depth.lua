@@ -3,7 +3,7 @@
 -- that is PENDING, IN_FLIGHT or FAILED and does not wait behind a parked one (empty: there is none).
 local depth, oldest = {}, nil
 
-local function consider(id)
+local function update_oldest(id)
   if not id then return end
   local created = tonumber(call('HGET', row_key(id), 'c'))
   oldest = math.min(oldest or created, created)
@@ -24,11 +24,11 @@ end
 for index, status in ipairs({ 'PENDING', 'IN_FLIGHT', 'FAILED', 'PARKED', 'SENT' }) do
   depth[index] = call('ZCARD', prefix .. 'status:' .. status)
 end
-consider(call('ZRANGE', prefix .. 'status:IN_FLIGHT', 0, 0)[1])
-consider(first_failed())
+update_oldest(call('ZRANGE', prefix .. 'status:IN_FLIGHT', 0, 0)[1])
+update_oldest(first_failed())
 -- The oldest PENDING row is the first of its key, or a row before it is IN_FLIGHT, FAILED or parked.
 for partition = 0, tonumber(ARGV[1]) - 1 do
-  consider(call('ZRANGEBYSCORE', prefix .. 'due:' .. partition, '-inf', '(' .. integer(TIMES), 'WITHSCORES', 'LIMIT', 0, 1)[2])
+  update_oldest(call('ZRANGEBYSCORE', prefix .. 'due:' .. partition, '-inf', '(' .. integer(TIMES), 'WITHSCORES', 'LIMIT', 0, 1)[2])
 end
 depth[6] = oldest and integer(math.max(0, now - oldest)) or ''
 return depth

@@ -6,21 +6,21 @@ local partition, owner, epoch, counter, token = ARGV[1], ARGV[2], ARGV[3], ARGV[
 local lease = read_lease(partition)
 if lease.owner ~= owner or lease.epoch ~= epoch or lease.counter ~= counter or lease.token ~= token then return { 'STALE' } end
 local exclusions = {}
-for at = 6, #ARGV, 6 do exclusions[ARGV[at]] = at end
+for index = 6, #ARGV, 6 do exclusions[ARGV[index]] = index end
 local stopped_keys, changed, rest = {}, 0, {}
 for _, id in ipairs(in_flight_ids(partition, token)) do
-  local key, at = call('HGET', row_key(id), 'k'), exclusions[id]
-  if at or stopped_keys[key] then
+  local key, index = call('HGET', row_key(id), 'k'), exclusions[id]
+  if index or stopped_keys[key] then
     call('ZREM', prefix .. 'flight:' .. partition, id)
     changed = changed + 1
   end
-  if at then
+  if index then
     stopped_keys[key] = true
-    call('HSET', row_key(id), 'a', ARGV[at + 3], 'ft', ARGV[at + 4], 'fr', ARGV[at + 5])
-    if ARGV[at + 1] == 'retry' then
-      set_failed(id, 'IN_FLIGHT', now + tonumber(ARGV[at + 2]))
+    call('HSET', row_key(id), 'a', ARGV[index + 3], 'ft', ARGV[index + 4], 'fr', ARGV[index + 5])
+    if ARGV[index + 1] == 'retry' then
+      set_failed(id, 'IN_FLIGHT', now + tonumber(ARGV[index + 2]))
     else
-      set_parked(id, 'IN_FLIGHT', ARGV[at + 1] == 'park_key')
+      set_parked(id, 'IN_FLIGHT', ARGV[index + 1] == 'park_key')
     end
   elseif stopped_keys[key] then
     give_attempt_back(id)

@@ -7,7 +7,7 @@ local open = lease.owner == owner and lease.epoch == epoch and lease.token == to
 if not open or lease.counter ~= counter then return repeated_close(lease, owner, epoch, token) end
 
 local rules, parked = { topic = {}, type = {} }, {}
-for at = 7, #ARGV, 3 do rules[ARGV[at]][ARGV[at + 1]] = ARGV[at + 2] end
+for index = 7, #ARGV, 3 do rules[ARGV[index]][ARGV[index + 1]] = ARGV[index + 2] end
 
 -- A topic's rule comes before that of an event type. The topic is the first value of the row's metadata.
 local function blocks_key(metadata, kind)

@@ -5,11 +5,11 @@ local partition, owner, epoch, token = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local lease = read_lease(partition)
 if lease.owner ~= owner or lease.epoch ~= epoch or lease.token ~= token then return repeated_close(lease, owner, epoch, token) end
 local reports = {}
-for at = 5, #ARGV, 5 do reports[ARGV[at]] = at end
+for index = 5, #ARGV, 5 do reports[ARGV[index]] = index end
 local ids = in_flight_ids(partition, token)
 for _, id in ipairs(ids) do
-  local at = reports[id]
-  if at then call('HSET', row_key(id), 'fb', ARGV[at + 1], 'tp', ARGV[at + 2], 'to', ARGV[at + 3], 'tt', ARGV[at + 4]) end
+  local index = reports[id]
+  if index then call('HSET', row_key(id), 'fb', ARGV[index + 1], 'tp', ARGV[index + 2], 'to', ARGV[index + 3], 'tt', ARGV[index + 4]) end
   archive(id, partition)
 end
 refresh_changed_keys()
