@@ -1,5 +1,5 @@
 //! AddressPolicy: the addresses that a webhook may reach. It is applied to the resolved addresses, which are those that are connected, so that
-//! no name leads to the service's own network (server-side request forgery, OWASP).
+//! no name resolves to the service's own network (server-side request forgery, OWASP).
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use ureq::config::Config;
@@ -99,8 +99,8 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
         is_public_v4(Ipv4Addr::new(a, b, c, d))
     };
     match segments {
-        // IPv4-mapped and IPv4-compatible addresses, NAT64, 6to4: what counts is the address within. NAT64's local prefix 64:ff9b:1::/48 is not
-        // public: where the address within is depends on the length of the network's own prefix.
+        // IPv4-mapped and IPv4-compatible addresses, NAT64, 6to4: the embedded address decides. NAT64's local prefix 64:ff9b:1::/48 is not
+        // public: the position of the embedded address depends on the length of the network's own prefix.
         [0, 0, 0, 0, 0, 0 | 0xffff, high, low] => embedded(high, low),
         [0x64, 0xff9b, 0, 0, 0, 0, high, low] => embedded(high, low),
         [0x2002, high, low, ..] => embedded(high, low),

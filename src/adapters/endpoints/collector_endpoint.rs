@@ -1,21 +1,21 @@
-//! CollectorEndpoint: the URL at which an OpenTelemetry collector takes spans. It follows no redirect.
+//! CollectorEndpoint: the URL at which an OpenTelemetry collector receives spans. It follows no redirect.
 use std::time::Duration;
 
 use ureq::http::{HeaderMap, Request, Uri};
 use ureq::{Agent, Error};
 
-use crate::http_endpoint::{RESPONSE_BYTES_MAX, body, client_config, host, is_loopback};
+use crate::http_endpoint::{RESPONSE_BYTES_MAX, client_config, host, is_loopback, read_body};
 use crate::outcome;
 use crate::root_certificates::RootCertificates;
 
 /// How a collector is called.
 #[derive(Clone, Debug)]
 pub struct CollectorOptions {
-    /// Absolute URL that takes requests of OTLP over HTTP, such as `http://127.0.0.1:4318/v1/traces`.
+    /// Absolute URL that receives requests of OTLP over HTTP, such as `http://127.0.0.1:4318/v1/traces`.
     pub url: Uri,
     /// Headers of each request, which may be secret.
     pub headers: HeaderMap,
-    /// The roots that certificates are checked against; `None` means the public ones.
+    /// The root certificates that are trusted; `None` means the public ones.
     pub roots: Option<RootCertificates>,
 }
 
@@ -43,7 +43,7 @@ impl CollectorEndpoint {
     /// # Errors
     /// No response arrived in time. The text names the host only: path and headers may be secret.
     pub fn post(&self, json: &[u8], timeout: Duration) -> Result<(u16, Vec<u8>), String> {
-        self.exchange(json, timeout).map_err(|error| outcome::transport(host(&self.url), &error).reason)
+        self.exchange(json, timeout).map_err(|error| outcome::transport_error(host(&self.url), &error).reason)
     }
 
     fn exchange(&self, json: &[u8], timeout: Duration) -> Result<(u16, Vec<u8>), Error> {
@@ -54,8 +54,8 @@ impl CollectorEndpoint {
         }
         let request = self.agent.configure_request(request.body(json)?).timeout_global(Some(timeout)).build();
         let mut response = self.agent.run(request)?;
-        // The status alone decides whether the spans were accepted; a body that is too long or broken only costs the connection.
-        let text = body(response.body_mut(), RESPONSE_BYTES_MAX).unwrap_or_default();
+        // Only the status decides whether the spans were accepted; a body that is too long or broken only costs the connection.
+        let text = read_body(response.body_mut(), RESPONSE_BYTES_MAX).unwrap_or_default();
         Ok((response.status().as_u16(), text))
     }
 }

@@ -1,4 +1,4 @@
-//! HttpEndpoint: one URL that receives events by POST. It follows no redirect, and reads no more of a response than its limit.
+//! HttpEndpoint: one URL that receives events by POST. It follows no redirect, and reads at most a limited part of a response.
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,12 +24,12 @@ pub struct Options {
     pub url: Uri,
     /// Limit of one call, from the resolution of the name to the end of the response.
     pub timeout: Duration,
-    /// Most bytes of a response's body that are read. The content does not matter: a body that was read to its end lets the connection be
+    /// Most bytes of a response's body that are read. The content is ignored: a body that was read to its end lets the connection be
     /// used again.
     pub response_bytes_max: u64,
     /// Most idle connections that are kept for the next events.
     pub idle_connections_max: usize,
-    /// The roots that certificates are checked against; `None` means the public ones.
+    /// The root certificates that are trusted; `None` means the public ones.
     pub roots: Option<RootCertificates>,
 }
 
@@ -48,7 +48,7 @@ impl Options {
 
 /// Most bytes of a response's body that are read by default.
 pub(crate) const RESPONSE_BYTES_MAX: u64 = 64 * 1024;
-/// How long an idle connection is kept: less than servers usually keep theirs, so that few events meet a connection that is being closed.
+/// How long an idle connection is kept: less than servers usually keep theirs, so that few events are sent on a connection that is being closed.
 const IDLE_MAX: Duration = Duration::from_secs(3);
 /// Most bytes of a response's header.
 const RESPONSE_HEADER_BYTES_MAX: usize = 16 * 1024;
@@ -80,11 +80,11 @@ impl HttpEndpoint {
 impl EventEndpoint for HttpEndpoint {
     async fn send(&self, event: EventRequest) -> Result<(), EndpointError> {
         let status = post(&self.agent, &self.url, event, self.response_bytes_max).await?;
-        outcome::status(self.host(), status)
+        outcome::check_status(self.host(), status)
     }
 }
 
-/// What every client has: no redirect is followed, and the header of a response is bounded.
+/// The configuration of every client: it follows no redirect, and limits the header of a response.
 pub(crate) fn client_config(
     timeout: Duration,
     idle_connections_max: usize,
@@ -112,7 +112,7 @@ pub(crate) fn client_config(
 /// # Errors
 /// No response arrived in time, or the request cannot be written.
 pub(crate) async fn post(agent: &Agent, url: &Uri, event: EventRequest, limit: u64) -> Result<u16, EndpointError> {
-    let failed = |error: &ureq::Error| outcome::transport(host(url), error);
+    let failed = |error: &ureq::Error| outcome::transport_error(host(url), error);
     let request = request(url, event).map_err(|error| failed(&error.into()))?;
     let agent = agent.clone();
     match tokio::task::spawn_blocking(move || exchange(&agent, request, limit)).await {
@@ -136,16 +136,16 @@ pub fn is_endpoint_url(url: &Uri, schemes: &[&str]) -> bool {
     url.scheme_str().is_some_and(|scheme| schemes.contains(&scheme)) && url.authority().is_some_and(has_plain_host)
 }
 
-/// Sends the request and returns the status. The status alone decides: what happens to the body changes nothing.
+/// Sends the request and returns the status. Only the status decides: an error of the body changes nothing.
 fn exchange(agent: &Agent, request: Request<Vec<u8>>, limit: u64) -> Result<u16, ureq::Error> {
     let mut response = agent.run(request)?;
     // A longer or broken body only costs the connection.
-    let _ = body(response.body_mut(), limit);
+    let _ = read_body(response.body_mut(), limit);
     Ok(response.status().as_u16())
 }
 
 /// The body of a response, if it is not longer than the limit.
-pub(crate) fn body(body: &mut Body, limit: u64) -> Result<Vec<u8>, ureq::Error> {
+pub(crate) fn read_body(body: &mut Body, limit: u64) -> Result<Vec<u8>, ureq::Error> {
     body.with_config().limit(limit).read_to_vec()
 }
 
@@ -160,32 +160,32 @@ fn request(url: &Uri, event: EventRequest) -> Result<Request<Vec<u8>>, ureq::htt
     request.body(Vec::from(&*Arc::clone(&event.body)))
 }
 
-/// What CloudEvents' HTTP binding encodes in the value of an attribute, beside everything that is not ASCII.
+/// The ASCII characters that CloudEvents' HTTP binding encodes in the value of an attribute; characters that are not ASCII are encoded, too.
 const ENCODED: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b'%');
 
 /// A header of the record as CloudEvents' HTTP binding writes it: `ce_id` becomes `ce-id`, and the values of attributes are percent-encoded.
 /// Headers of other purposes, and values that HTTP does not permit, are left out.
 fn http_header((name, value): (&str, &[u8])) -> Option<(HeaderName, HeaderValue)> {
     let is_attribute = name.starts_with("ce_");
-    let passed = is_attribute
+    let is_forwarded = is_attribute
         || ["content-type", "traceparent", "tracestate"].contains(&name)
-        || (name.get(..2).is_some_and(|start| start.eq_ignore_ascii_case("x-")) && !is_of_proxies(name))
+        || (name.get(..2).is_some_and(|start| start.eq_ignore_ascii_case("x-")) && !is_proxy_header(name))
         || name.starts_with("webhook-");
-    let name = passed.then(|| HeaderName::from_bytes(name.replace('_', "-").as_bytes()).ok())??;
+    let name = is_forwarded.then(|| HeaderName::from_bytes(name.replace('_', "-").as_bytes()).ok())??;
     let encoded = is_attribute.then(|| percent_encode(value, ENCODED).to_string());
     Some((name, HeaderValue::from_bytes(encoded.as_deref().map_or(value, str::as_bytes)).ok()?))
 }
 
-/// Beginnings of the headers by which proxies describe a request, and by which they or a framework change it.
-const OF_PROXIES: [&str; 5] = ["x-forwarded", "x-real-ip", "x-original-", "x-rewrite-", "x-http-method"];
+/// Prefixes of the headers with which proxies describe a request, and with which they or a framework change it.
+const PROXY_HEADER_PREFIXES: [&str; 5] = ["x-forwarded", "x-real-ip", "x-original-", "x-rewrite-", "x-http-method"];
 
 /// Whether an endpoint may trust a header of this name as one of its own proxy. The writer of an event must not set it.
-fn is_of_proxies(name: &str) -> bool {
+fn is_proxy_header(name: &str) -> bool {
     let name = name.to_ascii_lowercase().replace('_', "-");
-    OF_PROXIES.iter().any(|beginning| name.starts_with(beginning))
+    PROXY_HEADER_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// Whether a URL leads to this machine, where no proxy is asked.
+/// Whether the host of a URL is this machine, which is called without a proxy.
 pub(crate) fn is_loopback(url: &Uri) -> bool {
     let host = url.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
     host.eq_ignore_ascii_case("localhost") || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())

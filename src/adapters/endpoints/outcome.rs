@@ -2,9 +2,9 @@
 use outbox::{FailureType, FaultClass};
 use ports::endpoint::EndpointError;
 
-/// Accepted by 2xx. Time-outs, overload and failures of the endpoint (408, 429, 5xx) may pass; every other status is a refusal of this event,
-/// also a redirect, which is not followed.
-pub(crate) fn status(host: &str, status: u16) -> Result<(), EndpointError> {
+/// A status of 2xx accepts the event. Time-outs, overload and failures of the endpoint (408, 429, 5xx) are temporary; every other status
+/// refuses this event, also a redirect, which is not followed.
+pub(crate) fn check_status(host: &str, status: u16) -> Result<(), EndpointError> {
     let (fault, failure_type) = match status {
         200..=299 => return Ok(()),
         408 => (FaultClass::Transient, FailureType::Timeout),
@@ -15,8 +15,8 @@ pub(crate) fn status(host: &str, status: u16) -> Result<(), EndpointError> {
     Err(EndpointError { fault, failure_type, reason: format!("{host} answered with status {status}{redirect}") })
 }
 
-/// A call without a response. A request that cannot be written will never succeed; everything else may pass.
-pub(crate) fn transport(host: &str, error: &ureq::Error) -> EndpointError {
+/// A call without a response. A request that cannot be written will never succeed; every other failure is temporary.
+pub(crate) fn transport_error(host: &str, error: &ureq::Error) -> EndpointError {
     let (fault, failure_type, reason) = match error {
         ureq::Error::Timeout(_) => {
             (FaultClass::Transient, FailureType::Timeout, format!("{host} did not respond in time"))
@@ -47,14 +47,14 @@ mod tests {
         let poison = [301, 302, 304, 307, 308, 400, 401, 403, 404, 409, 410, 413, 422, 425, 431, 451, 101, 600];
 
         for code in done {
-            assert_eq!(status("host", code), Ok(()), "{code}");
+            assert_eq!(check_status("host", code), Ok(()), "{code}");
         }
         for (code, failure_type) in retried {
-            let error = status("host", code).unwrap_err();
+            let error = check_status("host", code).unwrap_err();
             assert!(error.fault != FaultClass::Permanent && error.failure_type == failure_type, "{code}: {error:?}");
         }
         for code in poison {
-            let error = status("host", code).unwrap_err();
+            let error = check_status("host", code).unwrap_err();
             let validation = (FaultClass::Permanent, FailureType::Validation);
             assert_eq!((error.fault, error.failure_type), validation, "{code}");
             assert!(error.reason.contains(&code.to_string()), "{}", error.reason);

@@ -1,9 +1,9 @@
-//! RootCertificates: the roots that the certificate of an endpoint must lead to.
+//! RootCertificates: the roots by which the certificate of an endpoint is verified.
 use std::sync::Arc;
 
 use ureq::tls::{Certificate, PemItem, RootCerts, parse_pem};
 
-/// The roots of a private certificate authority, in place of the public ones.
+/// The roots of a private certificate authority, which replace the public ones.
 #[derive(Clone, Debug)]
 pub struct RootCertificates(Arc<Vec<Certificate<'static>>>);
 

@@ -21,9 +21,9 @@ pub struct WebhookClientOptions {
     pub response_bytes_max: u64,
     /// Most idle connections that are kept for all endpoints.
     pub idle_connections_max: usize,
-    /// The addresses that may be called. Where private ones may, `http` URLs may be used as well.
+    /// The addresses that may be called. If private ones may, `http` URLs may be used as well.
     pub addresses: AddressPolicy,
-    /// The roots that certificates are checked against; `None` means the public ones.
+    /// The root certificates that are trusted; `None` means the public ones.
     pub roots: Option<RootCertificates>,
 }
 
@@ -51,7 +51,7 @@ impl HttpWebhookClient {
     /// A client; connects with its first event.
     pub fn new(options: WebhookClientOptions) -> Self {
         let WebhookClientOptions { timeout, response_bytes_max, idle_connections_max, addresses, roots } = options;
-        // A proxy would connect to addresses that the policy has not seen.
+        // A proxy would connect to addresses that the policy has not checked.
         let config = client_config(timeout, idle_connections_max, roots).proxy(None).build();
         let agent = Agent::with_parts(config, DefaultConnector::default(), PermittedResolver::new(addresses));
         Self { agent, addresses, response_bytes_max }

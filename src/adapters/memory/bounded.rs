@@ -4,8 +4,8 @@ use std::hash::{Hash, RandomState};
 use hashlink::LruCache;
 use parking_lot::Mutex;
 
-/// At most `capacity` entries; the least recently used is dropped first: a new key is the one that a caller is about to use. One lock for
-/// all keys, because it is held for less than a microsecond; a concurrent map costs a create several of them.
+/// At most `capacity` entries; the least recently used is evicted first: a new key is the one that a caller is about to use. One lock for
+/// all keys, because it is held for less than a microsecond; a concurrent map adds several microseconds to a create.
 pub(crate) struct BoundedMap<K, V> {
     entries: Mutex<LruCache<K, Option<V>, RandomState>>,
 }
@@ -20,7 +20,7 @@ impl<K: Hash + Eq, V> BoundedMap<K, V> {
         self.entries.lock().get(key)?.as_ref().and_then(read)
     }
 
-    /// Changes an entry that exists; does nothing where it does not.
+    /// Changes an entry if it exists.
     pub(crate) fn change(&self, key: &K, change: impl FnOnce(&mut Option<V>)) {
         if let Some(entry) = self.entries.lock().get_mut(key) {
             change(entry);
@@ -31,7 +31,7 @@ impl<K: Hash + Eq, V> BoundedMap<K, V> {
         self.entries.lock().clear();
     }
 
-    /// Changes an entry, which is `None` where it did not exist. Callers take turns.
+    /// Changes an entry, which is `None` if it did not exist. Callers take turns.
     pub(crate) fn update<R>(&self, key: K, update: impl FnOnce(&mut Option<V>) -> R) -> R {
         let mut entries = self.entries.lock();
         if let Some(entry) = entries.get_mut(&key) {

@@ -19,7 +19,7 @@ impl SystemClock {
         Self { offset_ms: AtomicI64::new(wall_ms().saturating_sub(monotonic_ms())) }
     }
 
-    fn at(&self, monotonic_ms: i64, wall_ms: i64) -> Timestamp {
+    fn corrected_time(&self, monotonic_ms: i64, wall_ms: i64) -> Timestamp {
         let distance = wall_ms.saturating_sub(monotonic_ms);
         let seen = self.offset_ms.fetch_max(distance, Ordering::Relaxed);
         Timestamp::from_millis(monotonic_ms.saturating_add(seen.max(distance)))
@@ -34,7 +34,7 @@ impl Default for SystemClock {
 
 impl Clock for SystemClock {
     fn now(&self) -> Timestamp {
-        self.at(monotonic_ms(), wall_ms())
+        self.corrected_time(monotonic_ms(), wall_ms())
     }
 
     fn wall(&self) -> Timestamp {
@@ -72,16 +72,16 @@ mod tests {
     fn a_wall_clock_that_is_set_back_does_not_move_time_back() {
         let clock = SystemClock { offset_ms: AtomicI64::new(1_000) };
 
-        assert_eq!(clock.at(10, 1_010).millis(), 1_010);
-        assert_eq!(clock.at(20, 500).millis(), 1_020);
-        assert_eq!(clock.at(30, 5_000).millis(), 5_000);
-        assert_eq!(clock.at(40, 1_040).millis(), 5_010);
+        assert_eq!(clock.corrected_time(10, 1_010).millis(), 1_010);
+        assert_eq!(clock.corrected_time(20, 500).millis(), 1_020);
+        assert_eq!(clock.corrected_time(30, 5_000).millis(), 5_000);
+        assert_eq!(clock.corrected_time(40, 1_040).millis(), 5_010);
     }
 
     #[test]
     fn wall_time_is_the_wall_clocks_although_it_was_ahead_before() {
         let clock = SystemClock::new();
-        clock.at(monotonic_ms(), wall_ms() + 7_200_000);
+        clock.corrected_time(monotonic_ms(), wall_ms() + 7_200_000);
 
         let (now, wall) = (clock.now(), clock.wall());
 

@@ -1,4 +1,4 @@
-//! `Idempotency` in memory: the first line of idempotent creates. The record in the store is the durable second line.
+//! `Idempotency` in memory: the fast check of idempotent creates. The durable record in the store decides.
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,8 +14,8 @@ pub(crate) struct IdempotencyKeys(BoundedMap<ScopedKey, KeyState>);
 
 #[derive(Clone, Copy)]
 pub(crate) enum KeyState {
-    InProgress { until: Timestamp },
-    Completed { order_id: OrderId, fingerprint: [u8; 32], until: Timestamp },
+    InProgress { expires_at: Timestamp },
+    Completed { order_id: OrderId, fingerprint: [u8; 32], expires_at: Timestamp },
 }
 
 impl IdempotencyKeys {
@@ -25,12 +25,12 @@ impl IdempotencyKeys {
 
     pub(crate) fn begin(&self, key: ScopedKey, now: Timestamp, lock: Duration) -> BeginOutcome {
         self.0.update(key, |state| match state {
-            Some(KeyState::InProgress { until }) if *until > now => BeginOutcome::InProgress,
-            Some(KeyState::Completed { order_id, fingerprint, until }) if *until > now => {
+            Some(KeyState::InProgress { expires_at }) if *expires_at > now => BeginOutcome::InProgress,
+            Some(KeyState::Completed { order_id, fingerprint, expires_at }) if *expires_at > now => {
                 BeginOutcome::Completed { order_id: *order_id, fingerprint: Some(*fingerprint) }
             }
             _ => {
-                *state = Some(KeyState::InProgress { until: now.plus(lock) });
+                *state = Some(KeyState::InProgress { expires_at: now.plus(lock) });
                 BeginOutcome::Acquired
             }
         })

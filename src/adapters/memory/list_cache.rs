@@ -1,4 +1,4 @@
-//! Cached lists in memory. A list carries the generation of its scope; an eviction begins another one, and the old lists no longer count.
+//! Cached lists in memory. A list has the generation of its scope; an eviction begins another one, and the old lists are invalid.
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::bounded::BoundedMap;
 /// Lists by key; at its limit of bytes the least recently used is dropped.
 pub(crate) struct CachedLists {
     lists: Cache<ListKey, Arc<CurrentList>>,
-    /// A scope that was dropped gets a new generation, so that its old lists stay invalid.
+    /// A scope that this map has evicted gets a new generation, so that its old lists stay invalid.
     generations: BoundedMap<ListScope, u64>,
     last_generation: AtomicU64,
     ttl: Duration,
@@ -23,7 +23,7 @@ pub(crate) struct CachedLists {
 struct CurrentList {
     generation: u64,
     list: CachedList,
-    until: Timestamp,
+    expires_at: Timestamp,
 }
 
 impl CachedLists {
@@ -45,7 +45,8 @@ impl CachedLists {
     pub(crate) fn get(&self, key: &ListKey, now: Timestamp) -> ListLookup {
         let next = || self.next_generation();
         let generation = self.generations.update(key.scope.clone(), |known| *known.get_or_insert_with(next));
-        let current = self.lists.get(key).filter(|current| current.generation == generation && current.until > now);
+        let current =
+            self.lists.get(key).filter(|current| current.generation == generation && current.expires_at > now);
         ListLookup { generation: ListGeneration(generation), found: current.map(|current| current.list.clone()) }
     }
 
@@ -58,9 +59,9 @@ impl CachedLists {
         now: Timestamp,
     ) {
         let ListGeneration(generation) = generation;
-        // An eviction after this check is harmless: the list then carries an old generation.
+        // An eviction after this check is harmless: the list then has an old generation.
         if self.generations.read(&key.scope, |known| Some(*known)) == Some(generation) {
-            let current = CurrentList { generation, list, until: self.expiry(generation, age, now) };
+            let current = CurrentList { generation, list, expires_at: self.expiry(generation, age, now) };
             self.lists.insert(key.clone(), Arc::new(current));
         }
     }

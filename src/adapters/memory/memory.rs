@@ -35,12 +35,12 @@ pub(crate) struct SharedMemory {
 /// Sizes and times to live of the in-process cache, keys and buckets.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Time for which a cached order is served, from before it was read. Over a store that other instances write too at most 5 s: a read may
-    /// lag behind by this much.
+    /// Time for which a cached order is served, from before it was read. At most 5 s with a store that other instances write too:
+    /// this is how old a cached order may then be.
     pub order_ttl: Duration,
     /// Time for which a cached list is served, with the same limit.
     pub list_ttl: Duration,
-    /// Largest share of a time to live that is taken off, so that entries do not expire together.
+    /// Largest share of a time to live that is subtracted, so that entries do not expire together.
     pub jitter: f64,
     /// Largest number of cached orders, each of at most 16 KiB: larger ones are not cached.
     pub orders_max: usize,
@@ -48,7 +48,7 @@ pub struct Options {
     pub lists_bytes_max: u64,
     /// Largest number of rate-limit buckets; the least recently used is dropped first, and a dropped bucket is a full one.
     pub buckets_max: usize,
-    /// Largest number of idempotency keys; a dropped one is still marked in the store.
+    /// Largest number of idempotency keys; the store still has the record of a dropped one.
     pub keys_max: usize,
 }
 
@@ -165,8 +165,8 @@ impl Idempotency for Memory {
         order_id: OrderId,
         keep: Duration,
     ) -> Result<(), Error> {
-        let until = self.inner.clock.now().plus(keep);
-        let completed = KeyState::Completed { order_id, fingerprint: *fingerprint, until };
+        let expires_at = self.inner.clock.now().plus(keep);
+        let completed = KeyState::Completed { order_id, fingerprint: *fingerprint, expires_at };
         self.inner.keys.complete(scoped(subject, key), completed);
         Ok(())
     }

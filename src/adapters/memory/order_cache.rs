@@ -1,5 +1,5 @@
-//! `OrderCache` in memory. An evicted order leaves its version behind until its time to live ends: a slow reader must not put an older
-//! version back.
+//! `OrderCache` in memory. An evicted order leaves its version in the cache until its time to live ends: a slow reader must not cache an older
+//! version again.
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ struct CachedOrder {
     version: u64,
     /// `None` once evicted, for a large order, and for one that may have been committed: then only the version is kept.
     order: Option<Arc<Order>>,
-    until: Timestamp,
+    expires_at: Timestamp,
 }
 
 impl CachedOrders {
@@ -32,34 +32,35 @@ impl CachedOrders {
     }
 
     pub(crate) fn get(&self, id: OrderId, now: Timestamp) -> Option<Arc<Order>> {
-        self.entries.read(&id, |cached| cached.order.clone().filter(|_| cached.until > now))
+        self.entries.read(&id, |cached| cached.order.clone().filter(|_| cached.expires_at > now))
     }
 
-    /// Caches an order that the store had at some time of the last `age`, which is taken off its time to live.
+    /// Caches an order that the store had at some time of the last `age`, which is subtracted from its time to live.
     pub(crate) fn put(&self, order: Arc<Order>, age: Duration, now: Timestamp) {
-        let (id, version, until) = (order.id, order.version, self.expiry(order.id, age, now));
+        let (id, version, expires_at) = (order.id, order.version, self.expiry(order.id, age, now));
         let order = Some(order).filter(|order| order_bytes(order) <= ORDER_BYTES_MAX);
         self.entries.update(id, |cached| {
             // A version without an order may never have been committed: refused for longer, the order would never be cached again.
-            let may_replace =
-                |cached: &CachedOrder| cached.version <= version || (cached.order.is_none() && cached.until <= now);
+            let may_replace = |cached: &CachedOrder| {
+                cached.version <= version || (cached.order.is_none() && cached.expires_at <= now)
+            };
             if cached.as_ref().is_none_or(may_replace) {
-                *cached = Some(CachedOrder { version, order, until });
+                *cached = Some(CachedOrder { version, order, expires_at });
             }
         });
     }
 
     pub(crate) fn refuse_older(&self, id: OrderId, version: u64, now: Timestamp) {
-        let until = self.expiry(id, Duration::ZERO, now);
+        let expires_at = self.expiry(id, Duration::ZERO, now);
         self.entries.update(id, |cached| {
             // An entry without an order only refuses older versions. Each call renews its time to live; an expired entry is replaced.
             let may_replace = |cached: &CachedOrder| {
                 cached.version < version
-                    || (cached.order.is_none() && (cached.version == version || cached.until <= now))
+                    || (cached.order.is_none() && (cached.version == version || cached.expires_at <= now))
             };
             if cached.as_ref().is_none_or(may_replace) {
                 let version = cached.as_ref().map_or(version, |cached| cached.version.max(version));
-                *cached = Some(CachedOrder { version, order: None, until });
+                *cached = Some(CachedOrder { version, order: None, expires_at });
             }
         });
     }

@@ -12,13 +12,13 @@ use ports::rate_limit::{RateLimitDecision, RateLimitPolicy};
 
 use crate::bounded::BoundedMap;
 
-/// Longest reported time to the next token, also where no token will ever come.
+/// Longest reported time to the next token, also for a bucket that is never refilled.
 const WAIT_MAX: Duration = Duration::from_secs(24 * 3600);
 
 /// Token buckets by name; at capacity the map evicts entries.
 pub(crate) struct TokenBuckets(BoundedMap<Arc<str>, TokenBucket>);
 
-/// Policies by name, which is `tier:class`. A restart forgets them; the configuration has them.
+/// Policies by name, which is `tier:class`. They are lost with a restart; the configuration contains them.
 #[derive(Default)]
 pub(crate) struct Policies(RwLock<HashMap<Arc<str>, RateLimitPolicy>>);
 
@@ -35,7 +35,7 @@ impl Policies {
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct TokenBucket {
     tokens: f64,
-    at: Timestamp,
+    refilled_at: Timestamp,
 }
 
 impl TokenBuckets {
@@ -69,7 +69,7 @@ fn take(
     let size = policy.bucket_size(throttle);
     let per_second = f64::from(policy.capacity) * throttle / policy.window.as_secs_f64().max(0.001);
     let available = match before {
-        Some(bucket) => bucket.tokens + now.since(bucket.at).as_secs_f64() * per_second,
+        Some(bucket) => bucket.tokens + now.since(bucket.refilled_at).as_secs_f64() * per_second,
         None => size,
     };
     let available = available.min(size);
@@ -79,7 +79,10 @@ fn take(
     let missing_ms = ((1.0 - (tokens + 1e-9).fract()) / per_second * 1_000.0).round().max(1.0);
     let next_in = Duration::try_from_secs_f64(missing_ms / 1_000.0).unwrap_or(WAIT_MAX).min(WAIT_MAX);
     // After the clock has gone back this call refills nothing, and later calls count from the new time.
-    (TokenBucket { tokens, at: now }, RateLimitDecision { allowed, remaining: (tokens + 1e-9) as u32, next_in })
+    (
+        TokenBucket { tokens, refilled_at: now },
+        RateLimitDecision { allowed, remaining: (tokens + 1e-9) as u32, next_in },
+    )
 }
 
 #[cfg(test)]

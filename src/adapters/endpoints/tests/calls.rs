@@ -99,7 +99,7 @@ async fn redirect_is_not_followed_and_refuses_the_event() {
 }
 
 #[tokio::test]
-async fn response_that_does_not_come_is_a_time_out() {
+async fn missing_response_is_a_time_out() {
     let server = TestServer::start(Reaction::Wait).await;
     let mut options = options(&server.address.to_string());
     options.timeout = Duration::from_millis(200);
@@ -110,7 +110,7 @@ async fn response_that_does_not_come_is_a_time_out() {
 }
 
 #[tokio::test]
-async fn cut_and_refused_connections_and_unreadable_responses_may_pass() {
+async fn cut_and_refused_connections_and_unreadable_responses_are_temporary() {
     let closed = TestServer::start(Reaction::Close).await;
     let unused = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let garbage = TestServer::start(Reaction::Write("SSH-2.0-OpenSSH_9.2\r\n\r\n")).await;

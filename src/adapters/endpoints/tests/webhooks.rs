@@ -1,4 +1,4 @@
-//! Calls of webhooks' endpoints: any status is an answer, and only permitted addresses are connected.
+//! Calls of webhooks' endpoints: any status is a response, and only permitted addresses are connected.
 use std::time::Duration;
 
 use endpoints::{AddressPolicy, HttpWebhookClient, WebhookClientOptions};
@@ -35,7 +35,7 @@ async fn endpoint_receives_the_signed_headers() {
 }
 
 #[tokio::test]
-async fn every_status_is_an_answer_and_no_redirect_is_followed() {
+async fn every_status_is_a_response_and_no_redirect_is_followed() {
     let target = TestServer::start(Reaction::Write("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")).await;
     let redirect =
         format!("HTTP/1.1 307 Temporary Redirect\r\nlocation: http://{}/\r\ncontent-length: 0\r\n\r\n", target.address);
@@ -48,7 +48,7 @@ async fn every_status_is_an_answer_and_no_redirect_is_followed() {
 }
 
 #[tokio::test]
-async fn private_address_is_not_connected_also_behind_a_name() {
+async fn private_address_is_not_connected_even_through_a_name() {
     let server = TestServer::start(Reaction::Write("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")).await;
     let client = client(AddressPolicy::PublicOnly);
 
@@ -64,7 +64,7 @@ async fn private_address_is_not_connected_also_behind_a_name() {
 }
 
 #[tokio::test]
-async fn response_that_does_not_come_is_a_time_out_of_the_call() {
+async fn missing_response_is_a_time_out_of_the_call() {
     let server = TestServer::start(Reaction::Wait).await;
     let timeout = Duration::from_millis(200);
     let options = WebhookClientOptions { timeout, addresses: AddressPolicy::Any, ..WebhookClientOptions::default() };

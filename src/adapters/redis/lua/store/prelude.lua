@@ -183,7 +183,8 @@ end
 
 -- A row as operators read it, with its id at the end.
 local function row_view(id)
-  local view = call('HMGET', row_key(id), 'ev', 'k', 'ty', 'p', 's', 'own', 'tok', 'a', 'due', 'ft', 'fr', 'c', 'sent', 'd', 'fb', 'tp', 'to', 'tt', 'la')
+  local view = call('HMGET', row_key(id), 'ev', 'k', 'ty', 'p', 's', 'own', 'tok', 'a', 'due', 'ft', 'fr', 'c',
+    'sent', 'd', 'fb', 'tp', 'to', 'tt', 'la')
   view[20] = id
   return view
 end
