@@ -7,7 +7,7 @@ use ports::outbox::{RowId, RowStatus};
 use rusqlite::{OptionalExtension, Row, params};
 
 use super::audit;
-use super::rows::{OutboxRowQuery, status_of};
+use super::rows::{OutboxRowQuery, status_from_number};
 use crate::connection::group_commit::WriteContext;
 use crate::error::CommandResult;
 use crate::leases::lease;
@@ -41,7 +41,7 @@ fn apply_to_row(
     audit: &Audit,
 ) -> CommandResult<OperatorOutcome> {
     let Some(unsent) = find_unsent(context, id)? else { return sent_or_missing(context, id) };
-    let status = status_of(unsent.status);
+    let status = status_from_number(unsent.status);
     if !action.applies_to(status) {
         return Ok(OperatorOutcome::WrongStatus(status));
     }
@@ -90,7 +90,9 @@ fn apply(
     audit: &Audit,
 ) -> CommandResult<()> {
     let change = match action {
-        OperatorAction::Retry | OperatorAction::Redrive => operator::due_now(&unsent.row, status_of(unsent.status)),
+        OperatorAction::Retry | OperatorAction::Redrive => {
+            operator::due_now(&unsent.row, status_from_number(unsent.status))
+        }
         OperatorAction::Park => operator::parked(&unsent.row, unsent.has_failed, &audit.operator, &audit.reason),
     };
     write_change(context, unsent, &change)?;

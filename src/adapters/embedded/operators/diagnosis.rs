@@ -12,7 +12,7 @@ use crate::operators::rows;
 
 /// Diagnoses the row of an event, or a key's first unsent row (its last sent one if all were sent).
 pub(crate) fn diagnose(sql: &Connection, selector: RowSelector) -> CommandResult<Option<RowDiagnosis>> {
-    let Some(id) = row_of(sql, selector)? else { return Ok(None) };
+    let Some(id) = find_row_id(sql, selector)? else { return Ok(None) };
     let Some(row) = rows::find(sql, id)? else { return Ok(None) };
     let head = match row.sent_at {
         Some(_) => None,
@@ -32,7 +32,7 @@ pub(crate) fn diagnose(sql: &Connection, selector: RowSelector) -> CommandResult
     Ok(Some(RowDiagnosis { row, head, owner, epoch: epoch as u64, deaths, sent_to, by_fallback }))
 }
 
-fn row_of(sql: &Connection, selector: RowSelector) -> CommandResult<Option<RowId>> {
+fn find_row_id(sql: &Connection, selector: RowSelector) -> CommandResult<Option<RowId>> {
     match selector {
         RowSelector::Event(event) => {
             let mut statement = sql.prepare_cached("SELECT id FROM outbox_event WHERE event_id = ?1")?;

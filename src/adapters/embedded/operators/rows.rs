@@ -187,7 +187,7 @@ pub(crate) fn find(sql: &Connection, id: RowId) -> CommandResult<Option<RowView>
 }
 
 /// The status for a code in the column `outbox.status`.
-pub(crate) fn status_of(number: i64) -> RowStatus {
+pub(crate) fn status_from_number(number: i64) -> RowStatus {
     match number {
         code::PENDING => RowStatus::Pending,
         code::IN_FLIGHT => RowStatus::InFlight,
@@ -209,7 +209,7 @@ fn read(row: &Row<'_>) -> CommandResult<RowView> {
         key: EventKey::stored(row.get(2)?, row.get::<_, Option<String>>(15)?.as_deref()),
         kind: row.get::<_, Option<String>>(3)?.unwrap_or_default(),
         partition: PartitionNo(row.get(4)?),
-        status: status_of(row.get(5)?),
+        status: status_from_number(row.get(5)?),
         lease_owner: row.get::<_, Option<String>>(6)?.map(|name| InstanceId(name.into())),
         lease_version: row.get::<_, i64>(7)? as u64,
         retry_count: row.get(8)?,

@@ -48,7 +48,7 @@ fn refusal(context: &WriteContext<'_>, commit: &Commit) -> CommandResult<Option<
     {
         return Ok(Some(Committed::KeyUsed(taken)));
     }
-    let stored = version_of(context, commit.order.id)?;
+    let stored = read_version(context, commit.order.id)?;
     Ok(match (commit.expected, stored) {
         (None, None) => None,
         (Some(expected), Some(current)) if expected == current => None,
@@ -65,7 +65,7 @@ fn write_order(context: &mut WriteContext<'_>, commit: &Commit) -> CommandResult
             row::insert(context, order)?
         }
         Some(expected) => {
-            if let Some(before) = status_of(context, order.id)? {
+            if let Some(before) = read_status(context, order.id)? {
                 context.counts.add_orders(before, -1);
             }
             row::update(context, order, expected)?
@@ -83,13 +83,13 @@ fn insert_unindexed(context: &mut WriteContext<'_>, order: &domain::Order) -> Co
     Ok(())
 }
 
-fn version_of(context: &WriteContext<'_>, id: OrderId) -> CommandResult<Option<u64>> {
+fn read_version(context: &WriteContext<'_>, id: OrderId) -> CommandResult<Option<u64>> {
     let mut statement = context.sql.prepare_cached("SELECT version FROM orders WHERE id = ?1")?;
     let version: Option<i64> = statement.query_row([id.bytes()], |row| row.get(0)).optional()?;
     Ok(version.map(|version| version as u64))
 }
 
-fn status_of(context: &WriteContext<'_>, id: OrderId) -> CommandResult<Option<Status>> {
+fn read_status(context: &WriteContext<'_>, id: OrderId) -> CommandResult<Option<Status>> {
     let mut statement = context.sql.prepare_cached("SELECT status FROM orders WHERE id = ?1")?;
     let status: Option<String> = statement.query_row([id.bytes()], |row| row.get(0)).optional()?;
     Ok(status.as_deref().and_then(Status::parse))

@@ -5,7 +5,7 @@ use ports::orders::OrderStore;
 use crate::support::*;
 
 #[test]
-fn second_process_is_refused_with_the_name_of_the_holder() {
+fn second_process_is_refused_with_the_holder_in_the_error() {
     let (folder, clock) = (tempfile::tempdir().unwrap(), ManualClock::new());
     let first = Embedded::open(options(folder.path(), &clock)).unwrap();
     first.announce("127.0.0.1:8080").unwrap();

@@ -19,7 +19,7 @@ async fn die(worker: Worker) -> Worker {
         .await
         .unwrap()
         .closed;
-    let mut worker = Worker::of(&store, acquired).await;
+    let mut worker = Worker::new(&store, acquired).await;
     worker.done(changed);
     worker
 }
@@ -94,7 +94,7 @@ async fn death_outside_a_suspects_batch_clears_the_suspect() {
     assert!(matches!(worker.try_claim(10, ClaimKind::Ordinary).await, Claimed::Nothing { suspect_due: false, .. }));
 
     let acquired = acquire(&store, AcquireReason::Unowned).await;
-    let mut worker = Worker::of(&store, acquired).await;
+    let mut worker = Worker::new(&store, acquired).await;
 
     clock.advance(Duration::from_secs(10));
     assert_eq!(texts(&worker.claim().await), ["1/0"]);

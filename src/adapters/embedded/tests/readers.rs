@@ -207,7 +207,7 @@ async fn the_number_of_topics_that_clients_add_is_bounded() {
 }
 
 #[tokio::test]
-async fn released_topics_make_way_unless_another_request_has_admitted_them() {
+async fn released_topics_are_removed_unless_another_request_has_admitted_them() {
     let (folder, clock) = (tempfile::tempdir().unwrap(), ManualClock::new());
     let store = inline(folder.path(), &clock);
     let names: Vec<String> = (0..1_001).map(|number| format!("t{number}")).collect();
@@ -235,7 +235,7 @@ async fn released_topics_make_way_unless_another_request_has_admitted_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_number_of_groups_is_bounded_and_abandoned_ones_make_room() {
+async fn the_number_of_groups_is_bounded_and_abandoned_ones_are_removed() {
     let (folder, clock) = (tempfile::tempdir().unwrap(), ManualClock::new());
     let store = inline(folder.path(), &clock);
     append(&store, 0, 1).await;

@@ -72,7 +72,7 @@ async fn rows_that_failed_while_the_clock_was_ahead_are_due_soon_after_a_restart
         ..options(folder.path(), &clock)
     });
     let store = store.unwrap();
-    let mut worker = Worker::of(&store, acquire(&store, AcquireReason::Unowned).await).await;
+    let mut worker = Worker::new(&store, acquire(&store, AcquireReason::Unowned).await).await;
     let early = worker.try_claim(10, ClaimKind::Ordinary).await;
     assert!(matches!(early, Claimed::Nothing { .. }), "{early:?}");
 
@@ -139,7 +139,7 @@ async fn crash_between_publish_and_settle_is_resolved_by_the_watermark() {
         .await
         .unwrap()
         .closed;
-    let mut worker = Worker::of(&store, acquired).await;
+    let mut worker = Worker::new(&store, acquired).await;
     assert_eq!(worker.done(changed), 1);
 
     assert!(matches!(worker.try_claim(10, ClaimKind::Ordinary).await, Claimed::Nothing { next_due: None, .. }));
@@ -166,10 +166,10 @@ async fn crash_between_claim_and_publish_makes_the_rows_due_again() {
         .await
         .unwrap()
         .closed;
-    let mut worker = Worker::of(&store, acquired).await;
+    let mut worker = Worker::new(&store, acquired).await;
     worker.done(changed);
 
-    let late = Worker { session: former, ..Worker::of(&store, acquire_again(&worker)).await };
+    let late = Worker { session: former, ..Worker::new(&store, acquire_again(&worker)).await };
     assert!(matches!(late.publish(&batch).await, Published::SessionLost(_)));
     let again = worker.claim().await;
     assert_eq!((again.rows[0].attempt, again.token > batch.token), (2, true));
@@ -205,7 +205,7 @@ async fn stale_fence_changes_nothing() {
 
     let changed =
         store.resolve(&newer.fence, batch.token, BatchOutcome::NotSent, &PoisonPolicy::default()).await.unwrap().closed;
-    let mut worker = Worker::of(&store, newer).await;
+    let mut worker = Worker::new(&store, newer).await;
     worker.done(changed);
     assert_eq!(worker.claim().await.rows[0].attempt, 1, "the attempt was returned");
 }

@@ -114,10 +114,10 @@ impl Worker {
     pub async fn start(store: &Embedded) -> Self {
         let acquired = acquire(store, AcquireReason::Unowned).await;
         assert_eq!(acquired.open_batch, None);
-        Self::of(store, acquired).await
+        Self::new(store, acquired).await
     }
 
-    pub async fn of(store: &Embedded, acquired: AcquiredLease) -> Self {
+    pub async fn new(store: &Embedded, acquired: AcquiredLease) -> Self {
         let session = store.open_session(0).await.unwrap();
         Self { store: store.clone(), fence: acquired.fence, session }
     }

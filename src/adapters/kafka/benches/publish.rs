@@ -206,7 +206,8 @@ async fn throughput() {
     }
     for variant in &mut variants {
         variant.rates.sort_by(f64::total_cmp);
-        let [low, median, high] = [0, variant.rates.len() / 2, variant.rates.len() - 1].map(|at| variant.rates[at]);
+        let [low, median, high] =
+            [0, variant.rates.len() / 2, variant.rates.len() - 1].map(|index| variant.rates[index]);
         println!("{}: median {median:.0} events/s, {low:.0} to {high:.0} in {ROUNDS} rounds", variant.name);
     }
 }

@@ -5,7 +5,7 @@ use ports::Error;
 
 use crate::error::is_temporary;
 
-/// Topics that cannot be used now, and why. If it is empty, all topics can be used.
+/// Topics that cannot be used now, with the reasons. If it is empty, all topics can be used.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TopicFailures {
     topics: BTreeSet<String>,

@@ -11,7 +11,7 @@ use rdkafka::producer::ProducerContext;
 
 use crate::connection::broker_contact::{self, BrokerContact};
 
-/// The partition and offset of a delivered record, or why its delivery failed.
+/// The partition and offset of a delivered record, or the reason of its failed delivery.
 pub(crate) type DeliveryOutcome = Result<(u32, u64), Code>;
 
 /// The reports of one round of sending: one transaction, or one round at least once. Each record is named by its index in the round.

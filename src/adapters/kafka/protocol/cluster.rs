@@ -232,7 +232,7 @@ impl Cluster {
         }
     }
 
-    /// The address of the broker that coordinates a transactional id, or the broker's reason why there is none yet.
+    /// The address of the broker that coordinates a transactional id, or the broker's reason if there is none yet.
     pub(crate) fn find_coordinator(
         &mut self,
         transactional_id: &str,

@@ -146,11 +146,11 @@ mod tests {
         let headers: RecordHeaders = [("h", "1"), (ports::broker::NULL_KEY, "")].into_iter().collect();
         let records: Vec<RecordParts<'_>> = (0..)
             .zip(values)
-            .map(|(at, value)| RecordParts {
+            .map(|(index, value)| RecordParts {
                 key: Some(b"key"),
                 value: Some(value.as_bytes()),
                 headers: Some(&headers),
-                timestamp: 1_000 - at,
+                timestamp: 1_000 - index,
             })
             .collect();
         let producer = BatchProducer { id: 7, epoch: 3, first_sequence: 40 };
@@ -192,7 +192,7 @@ mod tests {
         let long = "x".repeat(200_000);
         for compression in [Compression::None, Compression::Lz4] {
             let expected = [("a", 0), ("", 1), (&*long, 2)]
-                .map(|(value, at)| (value.to_owned(), "1".to_owned(), 1_000 - at, at, 40 + at as i32));
+                .map(|(value, offset)| (value.to_owned(), "1".to_owned(), 1_000 - offset, offset, 40 + offset as i32));
 
             assert_eq!(decoded(compression, &["a", "", &long]), expected);
         }

@@ -21,7 +21,7 @@ async fn installation() -> Installation {
 async fn batch_is_published_in_order_without_a_watermark() {
     let installation = installation().await;
     let session = installation.session(0).await;
-    let values: Vec<String> = (0..50).map(|at| format!("{at:03}")).collect();
+    let values: Vec<String> = (0..50).map(|index| format!("{index:03}")).collect();
     let records =
         values.iter().flat_map(|value| ["a", "b", "c"].map(|key| installation.factory.record(key, value))).collect();
 
@@ -48,7 +48,7 @@ async fn key_stops_at_its_refused_record_and_other_keys_go_on() {
 
     let Published::Partial { mut sent, refused } = result else { panic!("{result:?}") };
     sent.sort();
-    let rows = |at: &[usize]| at.iter().map(|at| batch.records[*at].0).collect::<Vec<_>>();
+    let rows = |indexes: &[usize]| indexes.iter().map(|index| batch.records[*index].0).collect::<Vec<_>>();
     assert_eq!(sent.iter().map(|(row, _)| *row).collect::<Vec<_>>(), rows(&[0, 1, 4]));
     assert_eq!(refused.iter().map(|(row, _)| *row).collect::<Vec<_>>(), rows(&[2]));
     assert_eq!(installation.values().await, ["1", "2", "5"]);
@@ -79,7 +79,7 @@ async fn valid_records_are_not_refused_with_an_invalid_one() {
     let session = installation.session(0).await;
     let large = noise(12_000);
     // Many keys, so that the invalid record shares its request with others.
-    let keys: Vec<String> = (0..20).map(|at| format!("key-{at}")).collect();
+    let keys: Vec<String> = (0..20).map(|index| format!("key-{index}")).collect();
     let mut records: Vec<_> = keys.iter().map(|key| installation.factory.record(key, "fine")).collect();
     records.push(installation.factory.record("invalid", &large));
     let mut left = batch(P0, 1, records);

@@ -155,7 +155,7 @@ async fn commit_with_a_lost_response_is_done() {
 }
 
 /// The failures of two batches that are expected together, when the commit of the first transaction never reaches the broker.
-async fn failures_of_companions() -> [Published; 2] {
+async fn failures_of_one_transaction() -> [Published; 2] {
     let proxy = Proxy::to(&servers());
     let installation = Installation::of(opened(options(&proxy.address, &TestClock::default())).await);
     let session = installation.session(0).await;
@@ -169,7 +169,7 @@ async fn failures_of_companions() -> [Published; 2] {
 #[tokio::test(flavor = "multi_thread")]
 async fn batches_of_one_unanswered_transaction_report_one_failure() {
     for _ in 0..10 {
-        match failures_of_companions().await {
+        match failures_of_one_transaction().await {
             [Published::Unknown(first), Published::Unknown(second)] => return assert_eq!(first.id, second.id),
             // The machine was too busy to queue the second batch within a millisecond: it was in no transaction.
             [Published::Unknown(first), Published::SessionLost(second)] => assert_ne!(first.id, second.id),
@@ -222,7 +222,7 @@ async fn two_concurrent_sessions_keep_the_order_of_each_key() {
     let sessions = [installation.session(0).await, installation.session(1).await];
     let run = async |partition: u32| {
         for token in 1..=20 {
-            let values: Vec<String> = (0..5).map(|at| format!("{token:03}-{at}")).collect();
+            let values: Vec<String> = (0..5).map(|index| format!("{token:03}-{index}")).collect();
             let keys = [format!("{partition}-x"), format!("{partition}-y")];
             let all = values
                 .iter()
@@ -276,7 +276,7 @@ async fn equally_large_records_are_refused_at_once_until_the_refusal_expires() {
 
     let second = mixed(2);
 
-    let large_rows = [1, 3, 4].map(|at| second.records[at].0);
+    let large_rows = [1, 3, 4].map(|index| second.records[index].0);
     assert_eq!(refused(&installation.publish(&session, second.clone()).await), large_rows);
     installation.set("max.message.bytes", "1000000").await;
     let begun = Instant::now();
@@ -292,7 +292,7 @@ async fn equally_large_records_are_refused_at_once_until_the_refusal_expires() {
 async fn records_that_exceed_the_brokers_limit_only_together_are_published() {
     let installation = Installation::with_small_batches(DeliveryGuarantee::ExactlyOnce).await;
     let session = installation.session(0).await;
-    let values: Vec<String> = (0..10).map(|at| format!("{at}{}", noise(900))).collect();
+    let values: Vec<String> = (0..10).map(|index| format!("{index}{}", noise(900))).collect();
     let records = values.iter().map(|value| installation.factory.record("k", value)).collect();
 
     installation.committed(&session, batch(P0, 1, records)).await;

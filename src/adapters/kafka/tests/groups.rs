@@ -18,13 +18,13 @@ use crate::support::{Installation, TIMEOUT, create_topic, delete_topic, servers}
 
 const POLL_TIMEOUT: Duration = Duration::from_millis(300);
 
-fn group_of(installation: &Installation) -> String {
+fn group_id(installation: &Installation) -> String {
     format!("{}group", installation.kafka.options().topic_prefix)
 }
 
 async fn join(installation: &Installation) -> Arc<dyn GroupMember> {
     let topics = [installation.kafka.options().topic("order.events")];
-    installation.kafka.join(&group_of(installation), &topics, 0, 1).await.expect("joined")
+    installation.kafka.join(&group_id(installation), &topics, 0, 1).await.expect("joined")
 }
 
 async fn polled(source: &Arc<dyn GroupMember>, at_least: usize) -> Vec<ConsumerRecord> {
@@ -43,8 +43,8 @@ fn positions(messages: &[ConsumerRecord]) -> Vec<Position> {
 /// Appends `count` records for each of eight keys, which use both partitions of the topic.
 async fn fill(installation: &Installation, from: usize, count: usize) {
     let keys = ["a", "b", "c", "d", "e", "f", "g", "h"];
-    let records =
-        (from..from + count).flat_map(|at| keys.map(|key| installation.factory.record(key, &format!("{key}-{at:03}"))));
+    let records = (from..from + count)
+        .flat_map(|index| keys.map(|key| installation.factory.record(key, &format!("{key}-{index:03}"))));
     installation.kafka.append(records.collect()).await.expect("appended");
 }
 
@@ -202,7 +202,7 @@ async fn begin_during_a_commit() -> (Duration, Vec<String>) {
     producer.send(record).map_err(|(error, _)| error).expect("sent");
     producer.flush(TIMEOUT).expect("delivered");
 
-    let (group, topics, begun) = (group_of(&installation), [topic], Instant::now());
+    let (group, topics, begun) = (group_id(&installation), [topic], Instant::now());
     let (set, ()) = tokio::join!(installation.kafka.begin_at_end(&group, &topics), async {
         // The list waits half a second for open transactions.
         installation.kafka.list().await.expect("listed");
@@ -289,7 +289,8 @@ async fn messages_of_other_applications_are_read_unchanged() {
 
     let read = polled(&join(&installation).await, 3).await;
 
-    let text = |at: usize| (&*read[at].record.key, String::from_utf8_lossy(&read[at].record.value).into_owned());
+    let text =
+        |index: usize| (&*read[index].record.key, String::from_utf8_lossy(&read[index].record.value).into_owned());
     assert_eq!(text(0), ("k", String::new()));
     let names: Vec<&str> = read[0].record.headers.iter().map(|(name, _)| name).collect();
     assert_eq!(names, ["none", "bytes", "kafka_null-value"]);
@@ -308,10 +309,10 @@ async fn record_that_is_appended_again_keeps_its_key_its_value_and_its_partition
         let installation = Installation::with(|options| options.guarantee = guarantee).await;
         let topic = installation.kafka.options().topic("order.events");
         let partition = outbox::partition::topic_partition(&number, 2);
-        let place = || BaseRecord::<[u8], [u8]>::to(&topic).partition(partition as i32);
-        producer.send(place().key(&number).payload(b"value")).map_err(|(error, _)| error).expect("sent");
-        producer.send(place().key(&number)).map_err(|(error, _)| error).expect("sent");
-        producer.send(place().payload(b"no key")).map_err(|(error, _)| error).expect("sent");
+        let record = || BaseRecord::<[u8], [u8]>::to(&topic).partition(partition as i32);
+        producer.send(record().key(&number).payload(b"value")).map_err(|(error, _)| error).expect("sent");
+        producer.send(record().key(&number)).map_err(|(error, _)| error).expect("sent");
+        producer.send(record().payload(b"no key")).map_err(|(error, _)| error).expect("sent");
         producer.flush(TIMEOUT).expect("delivered");
         let member = join(&installation).await;
         let read = polled(&member, 3).await;

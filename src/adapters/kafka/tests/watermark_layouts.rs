@@ -1,5 +1,5 @@
-//! Where watermarks lie: all those of a transactional id in one partition of the watermark topic, those of earlier versions in the partition
-//! with the outbox partition's number.
+//! The partitions of watermarks: all those of a transactional id are in one partition of the watermark topic, those of earlier versions in
+//! the partition with the outbox partition's number.
 use std::time::Instant;
 
 use kit::wait::until_answered;
@@ -76,19 +76,19 @@ async fn watermarks_in(installation: &Installation, partition: u32) -> Vec<(Stri
 async fn transaction_writes_all_its_watermarks_to_the_partition_of_its_id() {
     let installation = Installation::new().await;
     let session = installation.session(0).await;
-    let at = watermark_partition(&session).unsigned_abs();
-    assert_eq!(at, outbox::partition::topic_partition(transactional_id(&session).as_bytes(), 4));
+    let own_partition = watermark_partition(&session).unsigned_abs();
+    assert_eq!(own_partition, outbox::partition::topic_partition(transactional_id(&session).as_bytes(), 4));
 
     for partition in [P0, P1, P2, P3] {
         installation.committed(&session, batch(partition, 5, installation.records(&[("a", "1")]))).await;
     }
 
-    let others = [0, 1, 2, 3].into_iter().filter(|partition| *partition != at);
+    let others = [0, 1, 2, 3].into_iter().filter(|partition| *partition != own_partition);
     for partition in others {
         assert_eq!(watermarks_in(&installation, partition).await, []);
     }
     let expected = ["0", "1", "2", "3"].map(|key| (key.to_owned(), "5".to_owned()));
-    assert_eq!(watermarks_in(&installation, at).await, expected);
+    assert_eq!(watermarks_in(&installation, own_partition).await, expected);
     let next = installation.session(0).await;
     assert_eq!(watermark_partition(&next), watermark_partition(&session), "the id decides, not the session");
 }
@@ -214,10 +214,10 @@ async fn watermarks_of_a_deleted_topic_are_forgotten() {
     until_answered(TIMEOUT, ensure).await.expect("the topic has its leaders");
 
     // More records than before, so that only their contents differ.
-    let at = watermark_partition(&session);
+    let own_partition = watermark_partition(&session);
     let other = OtherProducer::new(&installation, "other");
     for token in 1..=8 {
-        other.begin(&installation, &[(at, 0, token)]);
+        other.begin(&installation, &[(own_partition, 0, token)]);
         other.commit();
     }
 

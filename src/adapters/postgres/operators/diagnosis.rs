@@ -26,7 +26,7 @@ const LAST_SENT: &str = "SELECT e.id FROM outbox_event e CROSS JOIN LATERAL outb
 
 /// Diagnoses one event, or the first unsent row of a key (its latest row if all were sent).
 pub(crate) async fn diagnose(session: &PooledSession, selector: RowSelector) -> StatementResult<Option<RowDiagnosis>> {
-    let Some(id) = row_of(session, selector).await? else { return Ok(None) };
+    let Some(id) = find_row_id(session, selector).await? else { return Ok(None) };
     let Some(row) = row_query::find(session, id).await? else { return Ok(None) };
     let head = match row.sent_at {
         Some(_) => None,
@@ -49,7 +49,7 @@ pub(crate) async fn diagnose(session: &PooledSession, selector: RowSelector) -> 
     Ok(Some(RowDiagnosis { row, head, owner, epoch, deaths, sent_to, by_fallback }))
 }
 
-async fn row_of(session: &PooledSession, selector: RowSelector) -> StatementResult<Option<RowId>> {
+async fn find_row_id(session: &PooledSession, selector: RowSelector) -> StatementResult<Option<RowId>> {
     match selector {
         RowSelector::Event(event) => {
             let text = "SELECT id FROM outbox_event WHERE event_id = $1";

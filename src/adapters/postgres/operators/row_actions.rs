@@ -13,7 +13,7 @@ use crate::connection::sql_value::get;
 use crate::connection::statement_error::{StatementError, StatementResult, retry_conflicts};
 use crate::leases::lease_row;
 use crate::operators::audit_log;
-use crate::operators::row_query::{RowQuery, status_of};
+use crate::operators::row_query::{RowQuery, status_from_code};
 use crate::outbox::row_changes;
 use crate::store::context::StoreContext;
 
@@ -52,7 +52,7 @@ async fn change_one(
     change: impl Fn(&UnsentRow) -> RowChange<Uuid>,
 ) -> StatementResult<OperatorOutcome> {
     let session = context.service_session().await?;
-    let Some(partition) = partition_of(&session, id).await? else { return sent_or_missing(&session, id).await };
+    let Some(partition) = find_partition(&session, id).await? else { return sent_or_missing(&session, id).await };
     // The lease is locked first, so that the row does not change after it is read.
     let (transaction, _) = lease_row::lock(session, partition).await?;
     let Some(unsent) = read_unsent(&transaction, partition, &[id]).await?.pop() else {
@@ -128,7 +128,7 @@ pub(crate) async fn count_parked(context: &StoreContext, filter: &RowFilter) -> 
 }
 
 /// The partition of an unsent row: by its event, or by `outbox_waiting` if the event was deleted.
-async fn partition_of(session: &PooledSession, id: RowId) -> StatementResult<Option<PartitionNo>> {
+async fn find_partition(session: &PooledSession, id: RowId) -> StatementResult<Option<PartitionNo>> {
     let text = "SELECT coalesce((SELECT partition FROM outbox_event WHERE id = $1), (SELECT partition FROM outbox_waiting WHERE id = $1))";
     let rows = session.query(text, &[(&id, Type::INT8)]).await?;
     let partition = rows.first().map(|row| get::<Option<i32>>(row, 0)).transpose()?.flatten();
@@ -157,7 +157,7 @@ fn unsent_row(row: &Row) -> StatementResult<UnsentRow> {
         trial_deaths: get::<i16>(row, 5)?.unsigned_abs().into(),
         blocks_key: matches!(code, status::code::FAILED | status::code::PARKED),
     };
-    Ok(UnsentRow { row: outbox_row, status: status_of(code)?, has_failed: get(row, 6)? })
+    Ok(UnsentRow { row: outbox_row, status: status_from_code(code)?, has_failed: get(row, 6)? })
 }
 
 async fn sent_or_missing(session: &PooledSession, id: RowId) -> StatementResult<OperatorOutcome> {

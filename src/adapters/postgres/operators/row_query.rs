@@ -146,7 +146,7 @@ pub(crate) async fn find(session: &PooledSession, id: RowId) -> StatementResult<
 }
 
 /// The status of a code in the table.
-pub(crate) fn status_of(code: i16) -> StatementResult<RowStatus> {
+pub(crate) fn status_from_code(code: i16) -> StatementResult<RowStatus> {
     RowStatus::of_code(code).ok_or_else(|| broken(format!("unknown status code {code}")))
 }
 
@@ -161,7 +161,7 @@ fn read(row: &Row) -> StatementResult<RowView> {
         key: event_key(get(row, 2)?, get(row, 15)?),
         kind: get::<Option<String>>(row, 3)?.unwrap_or_default(),
         partition: PartitionNo(get::<i32>(row, 4)?.unsigned_abs()),
-        status: status_of(get(row, 5)?)?,
+        status: status_from_code(get(row, 5)?)?,
         lease_owner: get::<Option<String>>(row, 6)?.map(|name| InstanceId(name.into())),
         lease_version: get::<i64>(row, 7)? as u64,
         retry_count: get::<i32>(row, 8)?.unsigned_abs(),

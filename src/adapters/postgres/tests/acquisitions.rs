@@ -18,7 +18,7 @@ async fn acquire(store: &Postgres, partition: u32, name: &str, reason: AcquireRe
 }
 
 #[tokio::test]
-async fn a_partition_that_another_instance_is_about_to_take_is_passed() {
+async fn a_partition_that_another_instance_is_about_to_acquire_is_skipped() {
     let database = Database::migrated().await;
     // A statement that waited for the row would fail after this time.
     let options = Options { relay_lock_timeout: Duration::from_secs(2), ..database.options("a") };

@@ -21,22 +21,22 @@ async fn instances_with_the_same_commits_in_opposite_orders_do_not_deadlock() {
     for creation in &placed {
         stores[0].commit(creation.clone()).await.unwrap();
     }
-    let marked = |key: usize| {
+    let with_record = |key: usize| {
         let commit = factory.creation("ann", P0);
         Commit { idempotency_record: Some(factory.idempotency_record(&commit.order, &format!("key-{key}"))), ..commit }
     };
     let changes: Vec<Commit> =
         placed.iter().map(|creation| factory.change(&creation.order, Status::Shipped, P0)).collect();
-    let one: Vec<Commit> = (0..12).map(marked).chain(changes.clone()).collect();
-    let mut other: Vec<Commit> = (0..12).map(marked).chain(changes).collect();
+    let one: Vec<Commit> = (0..12).map(with_record).chain(changes.clone()).collect();
+    let mut other: Vec<Commit> = (0..12).map(with_record).chain(changes).collect();
     other.reverse();
 
-    let of = |store: usize, commits: Vec<Commit>| {
+    let commit_all = |store: usize, commits: Vec<Commit>| {
         join_all(
             commits.into_iter().map(move |commit| (store, commit)).map(|(store, commit)| stores[store].commit(commit)),
         )
     };
-    let (first, second) = futures::join!(of(0, one), of(1, other));
+    let (first, second) = futures::join!(commit_all(0, one), commit_all(1, other));
 
     let results: Vec<Committed> = first.into_iter().chain(second).map(|result| result.unwrap()).collect();
     assert_eq!(

@@ -8,14 +8,14 @@ use postgres::{Options, Postgres, PostgresOpenError};
 use crate::proxy::Proxy;
 use crate::support::{Database, reopened, until};
 
-/// Longest wait until a process notices that it has lost its name.
+/// Longest wait until a process notices that it has lost its instance id.
 const LIMIT: Duration = Duration::from_secs(20);
 
 fn held(opened: Result<Postgres, PostgresOpenError>) -> String {
     match opened {
         Err(error @ PostgresOpenError::Held { .. }) => error.to_string(),
         Err(other) => panic!("{other}"),
-        Ok(_) => panic!("two processes hold one name"),
+        Ok(_) => panic!("two processes hold one instance id"),
     }
 }
 
@@ -23,7 +23,7 @@ fn held(opened: Result<Postgres, PostgresOpenError>) -> String {
 async fn second_live_process_is_refused_with_the_holder_in_the_error() {
     for pooler in [false, true] {
         let database = Database::migrated().await;
-        // The name is free because it was given back, and not because a heartbeat is old.
+        // The instance id is free because it was released, and not because a heartbeat is old.
         let dead_after = Duration::from_secs(3_600);
         let options = || Options { pooler, dead_after, ..database.options("here") };
         let first = Postgres::open(options()).await.unwrap();
@@ -44,7 +44,7 @@ async fn second_live_process_is_refused_with_the_holder_in_the_error() {
 }
 
 #[tokio::test]
-async fn operator_needs_no_name() {
+async fn operator_needs_no_instance_id() {
     let database = Database::migrated().await;
     let _service = database.store("here").await;
 
@@ -54,7 +54,7 @@ async fn operator_needs_no_name() {
 }
 
 #[tokio::test]
-async fn name_of_a_dead_process_is_free_at_once() {
+async fn instance_id_of_a_dead_process_is_free_at_once() {
     let database = Database::migrated().await;
     let first = database.store("here").await;
     // As after kill -9: the sockets close, and nothing is released.
@@ -64,7 +64,7 @@ async fn name_of_a_dead_process_is_free_at_once() {
 }
 
 #[tokio::test]
-async fn holder_with_an_expired_heartbeat_is_ended_by_a_process_that_needs_the_name() {
+async fn holder_with_an_expired_heartbeat_is_ended_by_a_process_that_claims_the_instance_id() {
     for pooler in [false, true] {
         let database = Database::migrated().await;
         // Its next heartbeat is an hour away.
@@ -87,7 +87,7 @@ async fn holder_with_an_expired_heartbeat_is_ended_by_a_process_that_needs_the_n
 }
 
 #[tokio::test]
-async fn late_heartbeat_behind_a_pooler_reports_the_lost_name() {
+async fn late_heartbeat_behind_a_pooler_reports_the_lost_instance_id() {
     let database = Database::migrated().await;
     let options = Options { pooler: true, heartbeat_interval: Duration::from_millis(200), ..database.options("here") };
     let first = Postgres::open(options).await.unwrap();
@@ -100,7 +100,7 @@ async fn late_heartbeat_behind_a_pooler_reports_the_lost_name() {
 }
 
 #[tokio::test]
-async fn holder_retakes_its_name_after_its_connection_broke() {
+async fn holder_reacquires_its_instance_id_after_its_connection_broke() {
     let database = Database::migrated().await;
     let proxy = Proxy::to(&database.url).await;
     let options = Options {
@@ -116,14 +116,14 @@ async fn holder_retakes_its_name_after_its_connection_broke() {
     proxy.down();
     proxy.up();
 
-    until("another session to hold the name", async || (backend().await != before).then_some(())).await;
+    until("another session to hold the instance id", async || (backend().await != before).then_some(())).await;
     held(Postgres::open(database.options("here")).await);
     let lost = tokio::time::timeout(Duration::from_millis(50), first.lost()).await;
     assert!(lost.is_err(), "no other process had it: {lost:?}");
 }
 
 #[tokio::test]
-async fn name_is_not_lost_to_a_session_that_belongs_to_no_process() {
+async fn instance_id_is_not_lost_to_a_session_that_belongs_to_no_process() {
     let database = Database::migrated().await;
     let options = Options { heartbeat_interval: Duration::from_millis(100), ..database.options("here") };
     let first = Postgres::open(options).await.unwrap();
@@ -142,10 +142,10 @@ async fn name_is_not_lost_to_a_session_that_belongs_to_no_process() {
     took.unwrap();
 
     let lost = tokio::time::timeout(Duration::from_secs(3), first.lost()).await;
-    assert!(lost.is_err(), "no other process has the name: {lost:?}");
+    assert!(lost.is_err(), "no other process has the instance id: {lost:?}");
     orphan.batch_execute("SELECT pg_advisory_unlock_all()").await.unwrap();
-    until("the process to hold its name again", async || (backend().await != before).then_some(())).await;
+    until("the process to hold its instance id again", async || (backend().await != before).then_some(())).await;
 }
 
-/// Takes the lock of the name "here" once it is free.
+/// Takes the lock of the instance id "here" once it is free.
 const LOCK: &str = "SELECT pg_advisory_lock(hashtextextended('posthaste:public:here', 0))";

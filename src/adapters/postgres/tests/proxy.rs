@@ -102,7 +102,7 @@ async fn forward(mut client: TcpStream, mut server: TcpStream, plan: Arc<CutPlan
             read = client.read(&mut request) => {
                 let Ok(size @ 1..) = read else { return };
                 plan.requests.fetch_add(1, SeqCst);
-                let cut = plan.take_if_due(&request[..size]);
+                let cut = plan.remove_if_due(&request[..size]);
                 if cut == Some(Cut::BeforeRequest) || server.write_all(&request[..size]).await.is_err() {
                     return;
                 }
@@ -130,7 +130,7 @@ async fn forward(mut client: TcpStream, mut server: TcpStream, plan: Arc<CutPlan
 }
 
 impl CutPlan {
-    fn take_if_due(&self, bytes: &[u8]) -> Option<Cut> {
+    fn remove_if_due(&self, bytes: &[u8]) -> Option<Cut> {
         let mut next = self.next.lock().expect("no holder of the lock panics");
         let due = next.as_ref().is_some_and(|(wanted, _)| bytes.windows(wanted.len()).any(|part| part == wanted));
         let cut = if due { next.take().map(|(_, cut)| cut) } else { None };

@@ -64,34 +64,34 @@ static FREE: Mutex<Vec<String>> = Mutex::new(Vec::new());
 impl Database {
     /// A database without a schema.
     pub async fn empty() -> Self {
-        Self::copy_of("template0", false).await
+        Self::copy("template0", false).await
     }
 
     /// A database without a schema in which the lower case of `I` is not `i`.
     pub async fn turkish() -> Self {
-        Self::copy_of("template0 ENCODING 'UTF8' LOCALE_PROVIDER icu ICU_LOCALE 'tr-TR'", false).await
+        Self::copy("template0 ENCODING 'UTF8' LOCALE_PROVIDER icu ICU_LOCALE 'tr-TR'", false).await
     }
 
     /// A database without a schema and without an encoding.
     pub async fn ascii() -> Self {
-        Self::copy_of("template0 ENCODING 'SQL_ASCII' LOCALE 'C'", false).await
+        Self::copy("template0 ENCODING 'SQL_ASCII' LOCALE 'C'", false).await
     }
 
     /// A migrated database whose schema the test may change.
     pub async fn own() -> Self {
-        Self::copy_of(template().await, false).await
+        Self::copy(template().await, false).await
     }
 
     /// A migrated database without rows.
     pub async fn migrated() -> Self {
         let free = FREE.lock().expect("no holder of the lock panics").pop();
-        let Some(name) = free else { return Self::copy_of(template().await, true).await };
+        let Some(name) = free else { return Self::copy(template().await, true).await };
         let database = Self { url: url(&name), name, reusable: true };
         database.clear().await;
         database
     }
 
-    async fn copy_of(template: &str, reusable: bool) -> Self {
+    async fn copy(template: &str, reusable: bool) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let name = format!("posthaste_test_{}_{}", std::process::id(), NUMBER.fetch_add(1, Relaxed));
         let text = format!("CREATE DATABASE {name} TEMPLATE {template}");

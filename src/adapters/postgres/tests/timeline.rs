@@ -28,7 +28,7 @@ async fn acquire(store: &Postgres, partition: u32, watermark: Option<Token>) -> 
     acquired.expect("the acquisition returns")
 }
 
-async fn change_of(store: &Postgres) -> TimelineChange {
+async fn timeline_change(store: &Postgres) -> TimelineChange {
     match acquire(store, 0, None).await {
         Acquisition::TimelineChanged(change) => change,
         other => panic!("the timeline has changed: {other:?}"),
@@ -83,8 +83,8 @@ async fn partitions_are_acquired_above_the_watermarks_once_the_change_is_adopted
     let Acquisition::Acquired(first) = acquire(&store, 0, None).await else { panic!("it is free") };
     database.client().await.batch_execute(FORGET).await.unwrap();
 
-    let change = change_of(&store).await;
-    assert_eq!(change_of(&store).await, change, "nothing else is acquired meanwhile");
+    let change = timeline_change(&store).await;
+    assert_eq!(timeline_change(&store).await, change, "nothing else is acquired meanwhile");
     let watermarks = BTreeMap::from([(PartitionNo(0), 50), (PartitionNo(1), 0), (PartitionNo(3), 7)]);
     let adopted = store.accept_timeline(&change, &watermarks).await.unwrap();
     let again = store.accept_timeline(&change, &watermarks).await.unwrap();
@@ -117,7 +117,7 @@ async fn repeated_adoption_returns_what_the_one_with_the_lost_reply_found() {
         ),
     ] {
         database.client().await.batch_execute(FORGET).await.unwrap();
-        let change = change_of(&store).await;
+        let change = timeline_change(&store).await;
         let watermarks = BTreeMap::from([(PartitionNo(0), behind)]);
         proxy.cut_at(b"COMMIT\0", cut);
         store.accept_timeline(&change, &watermarks).await.expect_err("the reply was lost");
@@ -137,7 +137,7 @@ async fn repeated_adoption_returns_what_the_one_of_a_dropped_call_found() {
     let store = database.store("a").await;
     assert!(matches!(acquire(&store, 0, None).await, Acquisition::Acquired(_)));
     database.client().await.batch_execute(FORGET).await.unwrap();
-    let change = change_of(&store).await;
+    let change = timeline_change(&store).await;
     let watermarks = BTreeMap::from([(PartitionNo(0), 50)]);
 
     let dropped = futures::poll!(store.accept_timeline(&change, &watermarks));
@@ -161,13 +161,13 @@ async fn adoption_of_a_timeline_that_has_changed_again_is_refused() {
     let (first, second) = (database.store("a").await, database.store("b").await);
     assert!(matches!(acquire(&first, 0, None).await, Acquisition::Acquired(_)));
     database.client().await.batch_execute(FORGET).await.unwrap();
-    let former = change_of(&first).await;
+    let former = timeline_change(&first).await;
 
     // Another fail-over, which the store still has to notice.
     database.client().await.batch_execute("UPDATE store_timeline SET timeline = '1/00000002'").await.unwrap();
     let refused = first.accept_timeline(&former, &BTreeMap::from([(PartitionNo(0), 9)])).await.unwrap();
     assert_eq!(refused, TimelineAcceptance::AlreadyDone);
-    let present = change_of(&second).await;
+    let present = timeline_change(&second).await;
 
     assert_eq!(
         second.accept_timeline(&present, &BTreeMap::new()).await.unwrap(),
@@ -185,11 +185,11 @@ async fn change_is_noticed_by_a_process_that_starts_after_it() {
     database.client().await.batch_execute(FORGET).await.unwrap();
 
     let store = database.store("b").await;
-    let change = change_of(&store).await;
+    let change = timeline_change(&store).await;
     assert_eq!(change.complete_until, None, "no heartbeat shows how far the store came");
     store.heartbeat(&InstanceId("b".into()), TTL).await.unwrap();
     database.client().await.batch_execute(FORGET).await.unwrap();
-    assert!(change_of(&store).await.complete_until.is_some(), "the last heartbeat shows it");
+    assert!(timeline_change(&store).await.complete_until.is_some(), "the last heartbeat shows it");
 }
 
 #[tokio::test]

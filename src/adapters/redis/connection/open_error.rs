@@ -1,4 +1,4 @@
-//! Reasons why a handle could not be opened: mistakes of the configuration only, because opening does not connect.
+//! Reasons for which a handle could not be opened: mistakes of the configuration only, because opening does not connect.
 
 use std::path::PathBuf;
 

@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn settings_that_may_lose_orders_are_named() {
+    fn settings_that_may_lose_orders_are_reported() {
         let risk_of = |aof, fsync, no_fsync_on_rewrite, policy| {
             risk(&PersistenceSettings { aof, fsync, no_fsync_on_rewrite, policy })
         };

@@ -90,12 +90,12 @@ async fn a_certificate_of_an_unknown_authority_or_for_another_host_is_refused() 
 
     for options in [server.trusting("other.pem"), elsewhere.trusting("authority.pem")] {
         let refused = check(options).await;
-        assert!(matches!(&refused, Err(Error::Unreachable(why)) if why.contains("certificate")), "{refused:?}");
+        assert!(matches!(&refused, Err(Error::Unreachable(reason)) if reason.contains("certificate")), "{refused:?}");
     }
 }
 
 #[tokio::test]
-async fn a_file_of_authorities_that_cannot_be_used_is_named() {
+async fn a_file_of_authorities_that_cannot_be_used_is_reported() {
     let mut options = options("rediss://localhost", &prefix(), "one");
     options.root_certificates = Some("/no/such.pem".into());
 

@@ -182,7 +182,7 @@ async fn a_loading_server_and_a_replica_are_unreachable() {
     let () = command(&server.url(), &["REPLICAOF", "127.0.0.1", "1"]).await;
     let refused = begin(&redis, "key").await;
     assert!(
-        matches!(&refused, Err(Error::Unreachable(why)) if why.contains("READONLY") || why.contains("ReadOnly")),
+        matches!(&refused, Err(Error::Unreachable(reason)) if reason.contains("READONLY") || reason.contains("ReadOnly")),
         "{refused:?}"
     );
     assert!(redis.check().await.is_err());
@@ -195,7 +195,7 @@ async fn a_loading_server_and_a_replica_are_unreachable() {
     let server = server.killed_and_restarted(&slowly).await;
     // The first call may still find the connection that the kill has closed.
     until("the server is reported as loading", async || match redis.check().await {
-        Err(Error::Unreachable(why)) if why.to_lowercase().contains("loading") => Some(()),
+        Err(Error::Unreachable(reason)) if reason.to_lowercase().contains("loading") => Some(()),
         _ => None,
     })
     .await;

@@ -270,7 +270,7 @@ async fn throwaway_keys_are_deleted_and_those_of_another_installation_stay() {
 }
 
 #[tokio::test]
-async fn instances_are_ordered_by_the_bytes_of_their_names() {
+async fn instances_are_ordered_by_the_bytes_of_their_ids() {
     let store = RedisStore::open(store_options(&url(), &prefix(), "b")).await.unwrap();
     let ordered = ["B", "a", "a-b", "aa", "b", "\u{e4}"].map(|name| InstanceId(name.into()));
     for instance in ordered.iter().rev() {

@@ -98,7 +98,7 @@ async fn past_day_is_dropped_as_a_whole_and_a_reader_blocks_no_settlement() {
 
     let in_use = OutboxStore::sweep(&store, DAY * 7, 10).await;
     assert!(
-        matches!(&in_use, Err(Error::Unreachable(why)) if why.contains("lock timeout")),
+        matches!(&in_use, Err(Error::Unreachable(reason)) if reason.contains("lock timeout")),
         "the reader holds the day: {in_use:?}"
     );
     let started = std::time::Instant::now();

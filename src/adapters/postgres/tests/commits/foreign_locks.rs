@@ -93,7 +93,7 @@ async fn locked_order_delays_only_its_own_change() {
 }
 
 #[tokio::test]
-async fn change_of_an_order_that_stays_locked_fails_and_leaves_no_mark() {
+async fn change_of_an_order_that_stays_locked_fails_and_leaves_no_idempotency_record() {
     let fixture = LockFixture::new(|options| Options { lock_timeout: Duration::from_millis(200), ..options }).await;
     fixture.lock_the_order().await;
 

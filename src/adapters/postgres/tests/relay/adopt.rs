@@ -78,7 +78,7 @@ async fn rows_of_a_table_with_serialised_values_keep_their_bytes() {
 }
 
 #[tokio::test]
-async fn other_columns_headers_and_ids_that_are_no_uuids_are_named() {
+async fn other_columns_headers_and_ids_that_are_no_uuids_are_reported() {
     let database = Database::own().await;
     let client = database.client().await;
     let table = "CREATE TABLE \"my Events\" (\"Nr\" bigserial, kind text, k text, body text, tenant text)";
@@ -132,7 +132,7 @@ async fn a_writer_needs_no_right_of_the_outbox_and_what_cannot_be_sent_fails_its
 }
 
 #[tokio::test]
-async fn a_released_table_is_published_no_longer_and_mistakes_are_named() {
+async fn a_released_table_is_no_longer_published_and_mistakes_are_reported() {
     let database = Database::own().await;
     let (client, options) = (database.client().await, database.options("a"));
     client.batch_execute(JSON_TABLE).await.unwrap();

@@ -53,7 +53,7 @@ async fn claims_of_one_round_follow_the_rule_of_claim_sizes() {
             .iter()
             .enumerate()
             .map(|(partition, case)| claim(&fixture.store, &fixture.fences[partition], case.limit));
-        let claimed = fixture.together(claims).await;
+        let claimed = fixture.in_one_round(claims).await;
         let partitions: Vec<i32> = (0..cases.len() as i32).collect();
         assert_eq!(fixture.writers(&partitions).await, 1);
         for (partition, (case, claimed)) in cases.iter().zip(claimed).enumerate() {

@@ -197,8 +197,8 @@ async fn row_that_was_committed_late_is_found_below_claimed_ids() {
     let fixture = ClaimFixture::new().await;
     let late = fixture.factory.creation("eve", P0);
     let key = late.order.id;
-    // Draws its id now, and commits after rows with larger ids were claimed and settled.
-    fixture.sql(&format!("BEGIN; {}", event_of(&late))).await;
+    // Gets its id now, and commits after rows with larger ids were claimed and settled.
+    fixture.sql(&format!("BEGIN; {}", insert_event_text(&late))).await;
     let mut fence = fixture.fence.clone();
     for _ in 0..5 {
         fixture.store.commit(fixture.factory.creation("ann", P0)).await.unwrap();
@@ -215,15 +215,15 @@ async fn row_that_was_committed_late_is_found_below_claimed_ids() {
     assert_eq!(found.rows.iter().map(|row| row.key.clone()).collect::<Vec<_>>(), [event_key(key)]);
 }
 
-/// A snapshot does not show a transaction that began after the last one that had ended, although it may have drawn an id already.
+/// A snapshot does not show a transaction that began after the last one that had ended, although it may have an id already.
 #[tokio::test]
 async fn row_of_a_younger_transaction_is_found_below_an_older_ones_row() {
     let fixture = ClaimFixture::new().await;
     let older = fixture.database.client().await;
     let (early, late) = (fixture.factory.creation("ann", P0), fixture.factory.creation("eve", P0));
     older.batch_execute("BEGIN; SELECT pg_current_xact_id()").await.unwrap();
-    fixture.sql(&format!("BEGIN; SELECT pg_current_xact_id(); {}", event_of(&late))).await;
-    older.batch_execute(&format!("{}; COMMIT", event_of(&early))).await.unwrap();
+    fixture.sql(&format!("BEGIN; SELECT pg_current_xact_id(); {}", insert_event_text(&late))).await;
+    older.batch_execute(&format!("{}; COMMIT", insert_event_text(&early))).await.unwrap();
     let mut fence = fixture.fence.clone();
 
     let sent = batch(claim(&fixture.store, fence.clone(), 10).await);
@@ -237,7 +237,7 @@ async fn row_of_a_younger_transaction_is_found_below_an_older_ones_row() {
 }
 
 /// The statement that inserts a creation's event and row, without its order.
-fn event_of(creation: &Commit) -> String {
+fn insert_event_text(creation: &Commit) -> String {
     format!(
         "WITH e AS (INSERT INTO outbox_event (event_id, key, partition, sequence, occurred_at, hlc_millis, hlc_counter, type, topic, region,
              payload) VALUES ('{}', '{}', 0, 1, now(), 0, 0, 'ORDER_CREATED', 'orders', 'eu', 'x') RETURNING id, key)
@@ -247,7 +247,7 @@ fn event_of(creation: &Commit) -> String {
 }
 
 #[tokio::test]
-async fn ids_of_a_key_are_drawn_after_its_order_is_locked() {
+async fn ids_of_a_key_are_assigned_after_its_order_is_locked() {
     let fixture = ClaimFixture::new().await;
     let placed = fixture.factory.creation("eve", P0);
     let order = placed.order.clone();

@@ -97,7 +97,7 @@ impl RelayFixture {
     }
 
     /// Runs calls in one round: they queue up behind a claim that waits for a lock.
-    pub async fn together<T>(&self, calls: impl IntoIterator<Item: Future<Output = T>>) -> Vec<T> {
+    pub async fn in_one_round<T>(&self, calls: impl IntoIterator<Item: Future<Output = T>>) -> Vec<T> {
         let mut calls = Box::pin(join_all(calls));
         let blocked_round = self.blocked_round().await;
         assert!(futures::poll!(&mut calls).is_pending(), "the first poll queues the calls");

@@ -16,7 +16,7 @@ const INSERT: &str = "WITH e AS (INSERT INTO outbox_event (event_id, key, partit
 const LEASE: Duration = Duration::from_secs(600);
 
 /// What the view shows of a partition's rows: status, owner, token, attempts, whether an attempt is due, failure.
-async fn shown(fixture: &RelayFixture, partition: i32) -> Vec<String> {
+async fn read_rows(fixture: &RelayFixture, partition: i32) -> Vec<String> {
     let text = "SELECT format('%s %s %s %s %s %s', status, lease_owner, lease_version, retry_count, next_attempt_at IS NOT NULL,
            last_failure_reason) FROM outbox_rows WHERE partition = $1 ORDER BY id";
     fixture.client.query(text, &[&partition]).await.unwrap().iter().map(|row| row.get(0)).collect()
@@ -72,7 +72,8 @@ async fn claims_write_no_outbox_row_and_a_return_writes_only_due_heads() {
 
     let alone = fixture.claim_batch(0).await;
     let claims = [1, 2].map(|partition: usize| claim(&fixture.store, &fixture.fences[partition], 100));
-    let grouped: Vec<_> = fixture.together(claims).await.into_iter().map(|claimed| batch(claimed.unwrap())).collect();
+    let grouped: Vec<_> =
+        fixture.in_one_round(claims).await.into_iter().map(|claimed| batch(claimed.unwrap())).collect();
     for (partition, open) in [(0, &alone), (1, &grouped[0]), (2, &grouped[1])] {
         fixture.fences[partition].counter = open.token;
         assert_eq!(fixture.resolve(partition, open.token, BatchOutcome::NotSent).await, open.rows.len() as u64);
@@ -88,7 +89,7 @@ async fn rows_of_the_open_batch_are_shown_in_flight_with_their_attempt() {
     let mut fixture = RelayFixture::new().await;
     fixture.create(0, 3).await;
     fixture.fail_first(0).await;
-    assert_eq!(shown(&fixture, 0).await, ["FAILED  0 2 t ", "PENDING  0 0 f ", "PENDING  0 0 f "]);
+    assert_eq!(read_rows(&fixture, 0).await, ["FAILED  0 2 t ", "PENDING  0 0 f ", "PENDING  0 0 f "]);
 
     let open = batch(claim(&fixture.store, &fixture.fences[0], 2).await.unwrap());
     fixture.fences[0].counter = open.token;
@@ -96,11 +97,11 @@ async fn rows_of_the_open_batch_are_shown_in_flight_with_their_attempt() {
     let token = open.token;
     let in_flight =
         [format!("IN_FLIGHT a {token} 3 f "), format!("IN_FLIGHT a {token} 1 f "), "PENDING  0 0 f ".into()];
-    assert_eq!(shown(&fixture, 0).await, in_flight);
+    assert_eq!(read_rows(&fixture, 0).await, in_flight);
     let depth = fixture.store.depth().await.unwrap();
     assert_eq!((depth.pending, depth.in_flight, depth.failed, depth.parked), (1, 2, 0, 0));
     fixture.sql("UPDATE outbox_lease SET owner = 'b', epoch = epoch + 1 WHERE partition = 0").await;
-    assert_eq!(shown(&fixture, 0).await, in_flight, "the claimer stays");
+    assert_eq!(read_rows(&fixture, 0).await, in_flight, "the claimer stays");
 }
 
 #[tokio::test]
@@ -119,10 +120,10 @@ async fn excluded_rows_leave_the_batch_and_record_its_claim() {
     assert_eq!(left, [ids[0], ids[2]]);
     let in_flight = format!("IN_FLIGHT a {rest} 1 f ");
     let failed = format!("FAILED a {} 1 t away", open.token);
-    assert_eq!(shown(&fixture, 0).await, [in_flight.clone(), failed.clone(), in_flight]);
+    assert_eq!(read_rows(&fixture, 0).await, [in_flight.clone(), failed.clone(), in_flight]);
     assert_eq!(fixture.resolve(0, rest, BatchOutcome::ClaimerDied).await, 2);
     let returned = format!("PENDING a {rest} 1 f ");
-    assert_eq!(shown(&fixture, 0).await, [returned.clone(), failed, returned], "a death keeps the attempt");
+    assert_eq!(read_rows(&fixture, 0).await, [returned.clone(), failed, returned], "a death keeps the attempt");
 }
 
 /// Exclusions of an earlier version raised the counter and kept the token, under which the rest was published.
@@ -141,7 +142,7 @@ async fn batch_with_an_exclusion_of_an_earlier_version_is_resolved_by_its_token(
 
     assert_eq!(acquired.open_batch.map(|open| open.token), Some(open.token));
     assert_eq!(fixture.resolve(0, open.token, BatchOutcome::Published).await, 2);
-    let states: Vec<String> = shown(&fixture, 0).await.iter().map(|row| row[..4].to_owned()).collect();
+    let states: Vec<String> = read_rows(&fixture, 0).await.iter().map(|row| row[..4].to_owned()).collect();
     assert_eq!(states, ["PEND", "SENT", "SENT"], "the excluded row is not settled");
 }
 

@@ -52,7 +52,7 @@ async fn rust_and_sql_compute_the_same_partition_and_group_of_a_key() {
     let database = Database::migrated().await;
     let keys = random_keys(7);
     let text = "SELECT outbox_murmur2(convert_to(k, 'UTF8')) % 64, outbox_key_group(k)
-        FROM unnest($1::text[]) WITH ORDINALITY AS u (k, place) ORDER BY place";
+        FROM unnest($1::text[]) WITH ORDINALITY AS u (k, ordinal) ORDER BY ordinal";
 
     let rows = database.client().await.query(text, &[&keys]).await.unwrap();
 
@@ -64,7 +64,7 @@ async fn rust_and_sql_compute_the_same_partition_and_group_of_a_key() {
 }
 
 #[tokio::test]
-async fn published_event_is_claimed_with_all_that_its_writer_gave() {
+async fn published_event_is_claimed_with_all_values_of_its_writer() {
     let fixture = RelayFixture::new().await;
     let text = "SELECT posthaste.publish(topic => 'customers', key => 'customer-7', type => 'moved', payload => '\\x00ff'::bytea,
         content_type => 'application/x-protobuf', headers => jsonb_build_object('tenant', 'blue', 'traceparent', $1::text,

@@ -90,10 +90,10 @@ async fn writers_open_at_the_upgrade_lose_nothing_and_keep_the_order_of_their_ke
     }
 
     assert_eq!(numbers(&watch, "a").await, [1, 2, 3, 4, 5, 6, 7]);
-    let places = "SELECT count(DISTINCT (e.key, e.partition))::int4, count(*)::int4 FROM outbox_event e JOIN outbox q USING (id, key, partition)
+    let counts = "SELECT count(DISTINCT (e.key, e.partition))::int4, count(*)::int4 FROM outbox_event e JOIN outbox q USING (id, key, partition)
         WHERE e.key_text = 'a'";
-    let places = watch.query_one(places, &[]).await.unwrap();
-    assert_eq!((places.get::<_, i32>(0), places.get::<_, i32>(1)), (1, 7));
+    let counts = watch.query_one(counts, &[]).await.unwrap();
+    assert_eq!((counts.get::<_, i32>(0), counts.get::<_, i32>(1)), (1, 7));
     assert_eq!(claimed_rows(&Postgres::open(database.options("a")).await.unwrap()).await, 9);
 }
 

@@ -15,7 +15,7 @@ async fn claims_of_several_partitions_share_a_transaction() {
     fixture.create_in_all().await;
     fixture.create(1, 2).await;
 
-    let claimed = fixture.together(fixture.fences.iter().map(|fence| claim(&fixture.store, fence, 100))).await;
+    let claimed = fixture.in_one_round(fixture.fences.iter().map(|fence| claim(&fixture.store, fence, 100))).await;
 
     let batches: Vec<_> = claimed.into_iter().map(|claimed| batch(claimed.unwrap())).collect();
     assert_eq!(batches.iter().map(|batch| batch.rows.len()).collect::<Vec<_>>(), [1, 3, 1, 1]);
@@ -49,7 +49,7 @@ async fn settlements_and_claims_share_a_transaction() {
     let take = async |partition: usize| Either::Claimed(fixture.claim(partition).await);
     let calls: Vec<std::pin::Pin<Box<dyn Future<Output = Either>>>> =
         vec![Box::pin(settle(0, &first)), Box::pin(take(2)), Box::pin(settle(1, &second)), Box::pin(take(3))];
-    let results = fixture.together(calls).await;
+    let results = fixture.in_one_round(calls).await;
 
     let mut batches = 0;
     for result in results {
@@ -77,7 +77,7 @@ async fn partitions_settle_and_claim_in_one_transaction() {
         let claim = Claim { fence: fence.clone(), session, limit: 100, kind: ClaimKind::Ordinary };
         fixture.store.settle_and_claim(settlement(fence, open), claim).await.unwrap()
     });
-    let results = fixture.together(calls).await;
+    let results = fixture.in_one_round(calls).await;
 
     let [first, second, third]: [SettledClaim; 3] = results.try_into().unwrap();
     let done = |partition: usize| FencedOutcome::Done { counter: open[partition].token + 1, rows: 1 };
@@ -97,7 +97,7 @@ async fn stale_and_expired_leases_fail_no_neighbour() {
     fixture.sql("UPDATE outbox_lease SET expires_at = clock_timestamp() - interval '1 s' WHERE partition = 1").await;
     fixture.fences[2].epoch -= 1;
 
-    let claimed = fixture.together(fixture.fences.iter().map(|fence| claim(&fixture.store, fence, 100))).await;
+    let claimed = fixture.in_one_round(fixture.fences.iter().map(|fence| claim(&fixture.store, fence, 100))).await;
 
     let claimed: Vec<_> = claimed.into_iter().map(Result::unwrap).collect();
     assert!(
@@ -116,7 +116,8 @@ async fn claim_of_a_partition_with_an_open_batch_is_fenced_in_a_round() {
     let open = fixture.claim_batch(0).await;
     fixture.create(0, 1).await;
 
-    let claimed = fixture.together(fixture.fences.iter().take(2).map(|fence| claim(&fixture.store, fence, 100))).await;
+    let claimed =
+        fixture.in_one_round(fixture.fences.iter().take(2).map(|fence| claim(&fixture.store, fence, 100))).await;
 
     assert!(matches!(claimed[..], [Ok(Claimed::Fenced), Ok(Claimed::Batch(_))]), "{claimed:?}");
     let settled = fixture.store.settle(settlement(&fixture.fences[0], &open)).await.unwrap();
@@ -139,7 +140,7 @@ async fn an_empty_claim_returns_the_time_of_the_next_due_row() {
     fixture.sql("UPDATE outbox_waiting SET suspect = true, due = now() - interval '1 s' WHERE partition = 2").await;
     fixture.fences[3].counter += 1;
 
-    let claimed = fixture.together(fixture.fences.iter().map(|fence| claim(&fixture.store, fence, 100))).await;
+    let claimed = fixture.in_one_round(fixture.fences.iter().map(|fence| claim(&fixture.store, fence, 100))).await;
 
     let claimed: Vec<_> = claimed.into_iter().map(Result::unwrap).collect();
     let Claimed::Nothing { next_due: Some(next_due), suspect_due: false } = claimed[1] else { panic!("{claimed:?}") };
@@ -167,7 +168,7 @@ async fn request_that_the_server_refuses_fails_no_neighbour() {
     let sessions = ["s", "no\0text", "s", "s"];
     let claims =
         sessions.iter().enumerate().map(|(partition, session)| fixture.store.claim(request(partition, session)));
-    let claimed = fixture.together(claims).await;
+    let claimed = fixture.in_one_round(claims).await;
 
     assert!(matches!(claimed[1], Err(Error::Rejected(_))), "{:?}", claimed[1]);
     assert_eq!(claimed.into_iter().filter_map(Result::ok).map(batch).count(), 3);
@@ -184,7 +185,7 @@ async fn worker_without_the_lease_changes_nothing_in_a_round() {
 
     let settlements =
         [settle(&fixture.fences[0], &open[0]), settle(&zombie, &open[1]), settle(&fixture.fences[2], &open[2])];
-    let settled: Vec<_> = fixture.together(settlements).await.into_iter().map(Result::unwrap).collect();
+    let settled: Vec<_> = fixture.in_one_round(settlements).await.into_iter().map(Result::unwrap).collect();
 
     assert!(matches!(settled[..], [FencedOutcome::Done { .. }, FencedOutcome::Stale, FencedOutcome::Done { .. }]));
     assert_eq!(fixture.statuses().await.iter().filter(|status| **status == RowStatus::InFlight).count(), 1);
@@ -192,7 +193,7 @@ async fn worker_without_the_lease_changes_nothing_in_a_round() {
     // Two claims of one partition never share a statement; the second finds another counter.
     zombie = fixture.fences[3].clone();
     let both =
-        fixture.together([claim(&fixture.store, &zombie, 10), claim(&fixture.store, &fixture.fences[3], 10)]).await;
+        fixture.in_one_round([claim(&fixture.store, &zombie, 10), claim(&fixture.store, &fixture.fences[3], 10)]).await;
     assert!(matches!(both[..], [Ok(Claimed::Batch(_)), Ok(Claimed::Fenced)]), "{both:?}");
 }
 
@@ -205,7 +206,7 @@ async fn repeated_settlement_in_a_round_is_done_with_no_rows() {
     fixture.settle(0, &first).await;
     let other = settlement(&fixture.fences[1], &second);
 
-    let settled = fixture.together([fixture.store.settle(repeated), fixture.store.settle(other)]).await;
+    let settled = fixture.in_one_round([fixture.store.settle(repeated), fixture.store.settle(other)]).await;
 
     let counter = fixture.fences[0].counter;
     assert_eq!(settled[0].clone().unwrap(), FencedOutcome::Done { counter, rows: 0 });
@@ -234,8 +235,11 @@ async fn archive_of_a_round_equals_that_of_single_settlements() {
             }
             let open = fixture.claim_batch(partition).await;
             let (known, by_fallback) = shape(&open.rows.iter().map(|row| row.id).collect::<Vec<_>>());
-            let position = |(at, id): (usize, &i64)| {
-                (*id, Position { topic: format!("t{at}").into(), partition: at as u32, offset: at as u64 * 10 })
+            let position = |(index, id): (usize, &i64)| {
+                (
+                    *id,
+                    Position { topic: format!("t{index}").into(), partition: index as u32, offset: index as u64 * 10 },
+                )
             };
             let positions = known.iter().enumerate().map(position).collect();
             let fence = fixture.fences[partition].clone();
@@ -243,7 +247,7 @@ async fn archive_of_a_round_equals_that_of_single_settlements() {
         }
         let calls = settlements.into_iter().map(|settlement| fixture.store.settle(settlement));
         let settled = if grouped {
-            fixture.together(calls).await
+            fixture.in_one_round(calls).await
         } else {
             let mut settled = Vec::new();
             for call in calls {
@@ -276,7 +280,7 @@ async fn claims_share_the_rows_of_a_round_and_the_rest_follows_alone() {
     }
 
     let claims = [0, 1].map(|partition: usize| claim(&fixture.store, &fixture.fences[partition], 100));
-    for (partition, claimed) in fixture.together(claims).await.into_iter().enumerate() {
+    for (partition, claimed) in fixture.in_one_round(claims).await.into_iter().enumerate() {
         let claimed = batch(claimed.unwrap());
         assert_eq!((claimed.rows.len(), claimed.more), (4, true), "half of the round's rows");
         fixture.fences[partition].counter = claimed.token;

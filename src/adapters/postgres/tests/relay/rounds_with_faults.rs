@@ -25,7 +25,7 @@ async fn leases_that_expire_while_a_round_waits_drop_out_of_it() {
         .await
         .unwrap();
 
-    let calls = fixture.together(fixture.fences.iter().map(|fence| claim(&fixture.store, fence, 100)));
+    let calls = fixture.in_one_round(fixture.fences.iter().map(|fence| claim(&fixture.store, fence, 100)));
     let release = async {
         until("both leases to expire", async || {
             let text = "SELECT 1 FROM outbox_lease HAVING count(*) FILTER (WHERE expires_at < clock_timestamp()) = 2";
@@ -54,7 +54,7 @@ async fn partition_that_changed_while_a_round_waits_drops_out_of_it() {
          UPDATE outbox_lease SET expires_at = expires_at + interval '1 s' WHERE partition = 2";
     holder.batch_execute(change).await.unwrap();
 
-    let claims = fixture.together(fixture.fences.iter().map(|fence| claim(&fixture.store, fence, 100)));
+    let claims = fixture.in_one_round(fixture.fences.iter().map(|fence| claim(&fixture.store, fence, 100)));
     let commit = async {
         fixture.until_waiting_for("transactionid").await;
         let block = "UPDATE outbox SET status = 2 WHERE partition = 1;
@@ -195,9 +195,9 @@ async fn round_without_a_reply(cut: Cut) -> (RelayFixture, Vec<Result<Claimed, E
     .await;
     // Prepares the statements: the round itself is one request.
     let stale: Vec<LeaseFence> = fixture.fences.iter().map(|fence| LeaseFence { epoch: 0, ..fence.clone() }).collect();
-    fixture.together(stale.iter().skip(1).map(|fence| claim(&fixture.store, fence, 10))).await;
+    fixture.in_one_round(stale.iter().skip(1).map(|fence| claim(&fixture.store, fence, 10))).await;
     let settle = |fence: &LeaseFence| fixture.store.settle(settlement(fence, &open));
-    fixture.together([settle(&stale[0]), settle(&LeaseFence { epoch: 0, ..fixture.fences[1].clone() })]).await;
+    fixture.in_one_round([settle(&stale[0]), settle(&LeaseFence { epoch: 0, ..fixture.fences[1].clone() })]).await;
 
     let blocked_round = fixture.blocked_round().await;
     let mut claims = Box::pin(futures::future::join_all(

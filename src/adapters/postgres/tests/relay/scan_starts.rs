@@ -333,10 +333,10 @@ async fn rows_that_a_settled_head_unblocks_are_found_below_the_start() {
     fixture.create(1, 1).await;
 
     let claims = [0, 1].map(|partition: usize| claim(&fixture.store, &fixture.fences[partition], 100));
-    let open: Vec<_> = fixture.together(claims).await.into_iter().map(|claimed| batch(claimed.unwrap())).collect();
+    let open: Vec<_> = fixture.in_one_round(claims).await.into_iter().map(|claimed| batch(claimed.unwrap())).collect();
     assert_eq!(open.iter().map(|batch| batch.rows.len()).collect::<Vec<_>>(), [3, 1], "the follower waits");
     let settlements = [0, 1].map(|partition: usize| settlement(&fixture.fences[partition], &open[partition]));
-    let settled = fixture.together(settlements.map(|settlement| fixture.store.settle(settlement))).await;
+    let settled = fixture.in_one_round(settlements.map(|settlement| fixture.store.settle(settlement))).await;
     for (partition, settled) in settled.into_iter().enumerate() {
         let FencedOutcome::Done { counter, .. } = settled.unwrap() else { panic!("the batch is open") };
         fixture.fences[partition].counter = counter;

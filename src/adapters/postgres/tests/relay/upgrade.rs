@@ -48,7 +48,7 @@ async fn rows(store: &Postgres) -> Vec<RowView> {
 }
 
 /// Status and attempts of each row.
-async fn shown(store: &Postgres) -> Vec<(RowStatus, u32)> {
+async fn read_rows(store: &Postgres) -> Vec<(RowStatus, u32)> {
     rows(store).await.iter().map(|row| (row.status, row.retry_count)).collect()
 }
 
@@ -70,7 +70,7 @@ async fn batch_that_is_open_at_the_upgrade_is_resolved_by_its_outcome() {
     for (outcome, expected) in cases {
         let (database, client) = earlier_version().await;
         let store = open(&database).await;
-        assert_eq!(shown(&store).await, claimed, "before the acquisition");
+        assert_eq!(read_rows(&store).await, claimed, "before the acquisition");
         let before = rows(&store).await;
         assert_eq!(counts(&store).await, (1, 4, 0));
 
@@ -84,7 +84,7 @@ async fn batch_that_is_open_at_the_upgrade_is_resolved_by_its_outcome() {
         assert_eq!(counts(&store).await, (1, 4, 0));
         let resolved = store.resolve(&acquired.fence, 7, outcome, &PoisonPolicy::default()).await.unwrap().closed;
         let FencedOutcome::Done { counter, rows: 4 } = resolved else { panic!("{outcome:?}: {resolved:?}") };
-        assert_eq!(shown(&store).await, expected, "{outcome:?}");
+        assert_eq!(read_rows(&store).await, expected, "{outcome:?}");
         let left = client.query_one("SELECT count(*) FROM outbox WHERE status = 1", &[]).await.unwrap();
         assert_eq!(left.get::<_, i64>(0), 0);
 
@@ -135,5 +135,5 @@ async fn earlier_version_that_still_runs_closes_only_its_own_batches() {
 
     let refused = client.batch_execute(CLOSE).await.unwrap_err();
     assert_eq!(refused.code(), Some(&tokio_postgres::error::SqlState::CHECK_VIOLATION));
-    assert_eq!(shown(&store).await.iter().filter(|(status, _)| *status == RowStatus::InFlight).count(), 4);
+    assert_eq!(read_rows(&store).await.iter().filter(|(status, _)| *status == RowStatus::InFlight).count(), 4);
 }

@@ -80,8 +80,8 @@ async fn rows_that_are_not_due_cost_a_claim_nothing() {
     }
     let mut batch = worker.claim(ALL).await;
     let heads: Vec<_> = batch.rows.iter().filter(|row| row.sequence == 1).map(|row| row.id).collect();
-    let disposition = |at: usize| if at < 300 { Disposition::Retry(HOUR) } else { Disposition::ParkKey };
-    let excluded: Vec<_> = heads.iter().enumerate().map(|(at, id)| (*id, disposition(at))).collect();
+    let disposition = |index: usize| if index < 300 { Disposition::Retry(HOUR) } else { Disposition::ParkKey };
+    let excluded: Vec<_> = heads.iter().enumerate().map(|(index, id)| (*id, disposition(index))).collect();
     worker.exclude(&mut batch, &excluded).await;
     worker.settle(&batch).await;
     let before = commands_run(&server.url()).await;
@@ -139,8 +139,8 @@ async fn random_statements(seed: u64) {
         match below(6) {
             0 => orders.push(order_with_changes(&store, &factory, below(3)).await),
             1 if !orders.is_empty() => {
-                let at = below(orders.len());
-                orders[at] = change(&store, &factory, orders[at].clone()).await;
+                let index = below(orders.len());
+                orders[index] = change(&store, &factory, orders[index].clone()).await;
             }
             2 => {
                 let all = rows(&store).await;

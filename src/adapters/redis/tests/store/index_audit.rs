@@ -1,4 +1,4 @@
-//! The audit of the outbox's indexes: it takes over rows that an earlier release wrote, and repairs what disagrees with the rows.
+//! The audit of the outbox's indexes: it adds rows that an earlier release wrote, and repairs entries that disagree with the rows.
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,11 +29,11 @@ async fn delete(prefix: &str, name: &str) {
 }
 
 #[tokio::test]
-async fn rows_of_an_earlier_release_are_taken_over_at_the_start() {
+async fn rows_of_an_earlier_release_are_indexed_at_the_start() {
     let prefix = prefix();
     let store = RedisStore::open(unaudited(&prefix, "one")).await.unwrap();
     let factory = Factory::seeded(1, "orders".into());
-    // Rows 1 to 8: a key that waits for its retry, one that is parked with its key, one parked beside it, one in flight.
+    // Rows 1 to 8: a key that waits for its retry, one that is parked with its key, one parked without it, one in flight.
     for _ in 0..4 {
         order_with_changes(&store, &factory, 1).await;
     }

@@ -1,4 +1,4 @@
-//! The outbox's rules in Lua, held to the cases that crate `outbox` generates: rows are written in their stored form, a script changes
+//! The outbox's rules in Lua, checked with the cases that crate `outbox` generates: rows are written in their stored form, a script changes
 //! them, and the stored result is compared with the rule's.
 use std::collections::HashMap;
 use std::time::Duration;

@@ -34,7 +34,7 @@ async fn writers_are_not_blocked_while_adopting_waits_for_a_transaction() {
 }
 
 #[tokio::test]
-async fn transaction_that_does_not_end_is_named() {
+async fn transaction_that_does_not_end_is_reported() {
     let database = Database::own().await;
     let [open, client] = [database.client().await, database.client().await];
     client.batch_execute(JSON_TABLE).await.unwrap();
