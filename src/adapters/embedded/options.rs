@@ -40,8 +40,8 @@ pub struct Options {
     pub installation: Option<Arc<str>>,
     /// Page cache of the writer in KiB. Small, because the whole process should idle below 60 MB.
     pub cache_kib: u32,
-    /// Commands that may wait for the writer; a further one is refused at once. A slow disk takes about a second for this many.
-    pub queue: usize,
+    /// Commands that may wait for the writer; another one is refused at once. A slow disk takes about a second for this many.
+    pub queue_max: usize,
     /// Most commands in one commit: beyond this a larger group only adds latency.
     pub group_max: usize,
     /// The number of connections for reads.
@@ -54,7 +54,7 @@ pub struct Options {
     /// Time for which the log keeps a record that every group has read.
     pub log_retention: Duration,
     /// Longest wait for the writer when the store is closed.
-    pub close_within: Duration,
+    pub close_timeout: Duration,
     /// Metrics that receive the duration of each command, by operation.
     pub metrics: Option<Arc<telemetry::Metrics>>,
 }
@@ -73,13 +73,13 @@ impl Options {
             partitions_by_topic: HashMap::new(),
             installation: None,
             cache_kib: 16 * 1024,
-            queue: 8192,
+            queue_max: 8192,
             group_max: 1024,
             readers: 2,
             retry_delay_max: outbox::RetryPolicy::default().max,
             record_bytes_max: 1024 * 1024,
             log_retention: Duration::from_secs(7 * 24 * 3600),
-            close_within: Duration::from_secs(10),
+            close_timeout: Duration::from_secs(10),
             metrics: None,
         }
     }

@@ -140,7 +140,7 @@ impl Embedded {
         let (writer, readers) = match options.writing {
             WriterMode::Inline => (Writer::Inline(Mutex::new(Some(writer))), None),
             WriterMode::Thread => {
-                let writer = Writer::thread(writer, options.queue, options.group_max).map_err(io_error)?;
+                let writer = Writer::thread(writer, options.queue_max, options.group_max).map_err(io_error)?;
                 (writer, Some(Readers::new(readers, READS_MAX, READ_TIME_MAX).map_err(io_error)?))
             }
         };
@@ -186,9 +186,9 @@ impl Embedded {
     /// Runs the queued commands, checkpoints the write-ahead log and releases the folder. Idempotent.
     ///
     /// # Errors
-    /// [`Error::Unreachable`] when the writer is still busy after `close_within`; the folder then stays locked until the process ends.
+    /// [`Error::Unreachable`] when the writer is still busy after `close_timeout`; the folder then stays locked until the process ends.
     pub async fn close(&self) -> Result<(), Error> {
-        let limit = self.inner.options.close_within;
+        let limit = self.inner.options.close_timeout;
         if let Some(readers) = &self.inner.readers {
             readers.close();
             readers.finished(limit).await;

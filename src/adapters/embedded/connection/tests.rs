@@ -166,7 +166,7 @@ async fn full_disk_changes_nothing_and_the_next_write_succeeds() {
 async fn close_finishes_the_queue_and_does_not_wait_for_ever() {
     let folder = tempfile::tempdir().unwrap();
     let options = Options::new(folder.path(), InstanceId("i".into()), Arc::new(FixedClock));
-    let store = Embedded::open(Options { close_within: Duration::from_millis(50), ..options }).unwrap();
+    let store = Embedded::open(Options { close_timeout: Duration::from_millis(50), ..options }).unwrap();
     let (release, held) = hold(&store).await;
     let write = tokio::spawn({
         let store = store.clone();
@@ -178,7 +178,7 @@ async fn close_finishes_the_queue_and_does_not_wait_for_ever() {
     release.store(true, Ordering::Release);
     held.await.unwrap().unwrap();
     write.await.unwrap().unwrap();
-    // The checkpoint at the end waits for the disk, perhaps for longer than `close_within`.
+    // The checkpoint at the end waits for the disk, perhaps for longer than `close_timeout`.
     let begun = std::time::Instant::now();
     while let Err(error) = store.close().await {
         assert!(begun.elapsed() < Duration::from_secs(20), "{error}");

@@ -66,7 +66,7 @@ async fn used_key_changes_nothing_and_returns_its_order() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn full_queue_refuses_at_once_and_every_caller_gets_a_result() {
     let (folder, clock) = (tempfile::tempdir().unwrap(), ManualClock::new());
-    let store = Embedded::open(Options { queue: 4, ..options(folder.path(), &clock) }).unwrap();
+    let store = Embedded::open(Options { queue_max: 4, ..options(folder.path(), &clock) }).unwrap();
     let refused = Arc::new(std::sync::atomic::AtomicUsize::new(0));
     let commits: Vec<_> = (0..500_u16)
         .map(|number| {

@@ -64,7 +64,7 @@ async fn instance_id_of_a_dead_process_is_free_at_once() {
 }
 
 #[tokio::test]
-async fn holder_with_an_expired_heartbeat_is_ended_by_a_process_that_claims_the_instance_id() {
+async fn holder_with_an_expired_heartbeat_is_ended_by_a_claimant_of_the_instance_id() {
     for pooler in [false, true] {
         let database = Database::migrated().await;
         // Its next heartbeat is an hour away.

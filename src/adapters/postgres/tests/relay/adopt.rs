@@ -158,7 +158,7 @@ async fn a_released_table_is_no_longer_published_and_mistakes_are_reported() {
     assert!(header.to_string().contains("ce_type"), "{header}");
 }
 
-/// Creates a role that owns the service's table and may create functions beside those of the installation, but not publish.
+/// Creates a role that owns the service's table and may create functions in the schema of the installation, but not publish.
 async fn table_owner(database: &Database, client: &Client) -> String {
     let role = format!("owner_{}", database.name);
     let find = "SELECT relnamespace::regnamespace::text FROM pg_class WHERE oid = 'installation'::regclass";

@@ -20,7 +20,7 @@ fn unaudited(prefix: &str, instance: &str) -> StoreOptions {
     StoreOptions { audit_interval: Duration::ZERO, ..store_options(&url(), prefix, instance) }
 }
 
-/// Deletes every key of a store whose name begins so.
+/// Deletes every key of a store that begins with `name`.
 async fn delete(prefix: &str, name: &str) {
     let keys: Vec<String> = command(&url(), &["KEYS", &format!("{prefix}{{store}}:{name}*")]).await;
     for key in keys {
