@@ -131,7 +131,7 @@ impl Embedded {
     ) -> Result<Self, OpenError> {
         let sql_error = |error: rusqlite::Error| OpenError::from_sqlite(path, &error);
         let io_error = |error: std::io::Error| OpenError::from_io(path, &error);
-        let installation: String = meta(&sql, "installation").map_err(sql_error)?;
+        let installation: String = read_meta(&sql, "installation").map_err(sql_error)?;
         let partitions = installed_partitions(&sql).map_err(sql_error)?;
         let end_offsets = Arc::new(EndOffsets::default());
         crate::broker::log::load(&sql, &end_offsets).map_err(sql_error)?;
@@ -140,7 +140,7 @@ impl Embedded {
         let (writer, readers) = match options.writing {
             WriterMode::Inline => (Writer::Inline(Mutex::new(Some(writer))), None),
             WriterMode::Thread => {
-                let writer = Writer::thread(writer, options.queue_max, options.group_max).map_err(io_error)?;
+                let writer = Writer::start_thread(writer, options.queue_max, options.group_max).map_err(io_error)?;
                 (writer, Some(Readers::new(readers, READS_MAX, READ_TIME_MAX).map_err(io_error)?))
             }
         };
@@ -294,7 +294,7 @@ impl Drop for EmbeddedState {
     }
 }
 
-fn meta(sql: &Connection, name: &str) -> rusqlite::Result<String> {
+fn read_meta(sql: &Connection, name: &str) -> rusqlite::Result<String> {
     sql.query_row("SELECT value FROM meta WHERE name = ?1", [name], |row| row.get(0))
 }
 

@@ -18,10 +18,10 @@ use crate::topics::query_thread::QueryThread;
 /// Apache Kafka as the broker. Clones share one set of connections.
 #[derive(Clone)]
 pub struct Kafka {
-    pub(crate) inner: Arc<Inner>,
+    pub(crate) inner: Arc<KafkaInner>,
 }
 
-pub(crate) struct Inner {
+pub(crate) struct KafkaInner {
     pub(crate) options: Arc<Options>,
     pub(crate) contact: Arc<BrokerContact>,
     pub(crate) sessions: SessionRegistry,
@@ -44,7 +44,7 @@ impl Kafka {
         let settings = parse(&options)?;
         let options = Arc::new(options);
         let contact = Arc::new(BrokerContact::default());
-        let inner = Inner {
+        let inner = KafkaInner {
             sessions: SessionRegistry::new(Arc::clone(&options), settings, Arc::clone(&contact)),
             append_session: Arc::default(),
             watcher: BrokerWatcher::start(Arc::clone(&options), Arc::clone(&contact))?,
@@ -99,7 +99,7 @@ fn parse(options: &Options) -> Result<Arc<ConnectionSettings>, KafkaOpenError> {
     ConnectionSettings::new(options).map_err(KafkaOpenError::Options)
 }
 
-impl Inner {
+impl KafkaInner {
     /// The thread that reads topics for operators. The first call starts it, because most services never need its connections.
     pub(crate) fn topic_queries(&self) -> Result<Arc<QueryThread>, Error> {
         let mut running = self.topic_queries.lock();

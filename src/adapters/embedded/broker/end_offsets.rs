@@ -37,7 +37,7 @@ pub(crate) struct EndOffsets {
     /// Topics that clients may write to although this process has not used them yet, with the number of admissions that were not released.
     admitted: RwLock<HashMap<String, u64>>,
     ends: RwLock<HashMap<u32, u64>>,
-    arrived: Notify,
+    advanced: Notify,
 }
 
 impl EndOffsets {
@@ -109,12 +109,12 @@ impl EndOffsets {
             *known_end = (*known_end).max(*end);
         }
         drop(known);
-        self.arrived.notify_waiters();
+        self.advanced.notify_waiters();
     }
 
     /// Notified by each [`EndOffsets::advance`].
-    pub(crate) fn arrived(&self) -> &Notify {
-        &self.arrived
+    pub(crate) fn advanced(&self) -> &Notify {
+        &self.advanced
     }
 
     /// Reads the ends from the file, because other processes append as well.

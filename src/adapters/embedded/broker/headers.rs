@@ -18,15 +18,15 @@ pub(crate) fn encode(headers: &RecordHeaders) -> Vec<u8> {
 pub(crate) fn decode(mut bytes: &[u8]) -> Option<RecordHeaders> {
     let mut headers = RecordHeaders::default();
     while !bytes.is_empty() {
-        let (name, rest) = part(bytes)?;
-        let (value, rest) = part(rest)?;
+        let (name, rest) = split_part(bytes)?;
+        let (value, rest) = split_part(rest)?;
         headers.push(std::str::from_utf8(name).ok()?, value);
         bytes = rest;
     }
     Some(headers)
 }
 
-fn part(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+fn split_part(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (length, rest) = bytes.split_first_chunk::<4>()?;
     rest.split_at_checked(u32::from_be_bytes(*length) as usize)
 }

@@ -40,7 +40,7 @@ impl Broker for Embedded {
         if !refused.is_empty() {
             return Published::Aborted { refused, cause: None, reached: true };
         }
-        let outgoing = match self.outgoing(session, batch, deadline).await {
+        let outgoing = match self.prepare_batch(session, batch, deadline).await {
             Ok(outgoing) => outgoing,
             // The topic could not be created; no record was written.
             Err(cause) => return aborted(cause),
@@ -102,7 +102,7 @@ impl Embedded {
     /// # Errors
     /// The errors of any write: a full queue, a full disk, a closed store.
     pub async fn sweep_log(&self, limit: u32) -> Result<u64, Error> {
-        let oldest = self.before(self.inner.options.log_retention);
+        let oldest = self.millis_ago(self.inner.options.log_retention);
         let joined = self.inner.joined_groups.clone();
         self.write("log_sweep", move |context| sweep::log(context, &joined, oldest, limit)).await
     }
@@ -113,7 +113,7 @@ impl Embedded {
         large.map(|(row, record)| (*row, too_large(record, limit))).collect()
     }
 
-    async fn outgoing(
+    async fn prepare_batch(
         &self,
         session: &ProducerSessionId,
         batch: Batch,

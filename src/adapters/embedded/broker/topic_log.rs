@@ -44,7 +44,7 @@ impl TopicLog for Embedded {
         let topic = self.read("topic_find", move |sql| log::topic_in(sql, &name)).await?;
         let end_offsets = &self.inner.end_offsets;
         loop {
-            let mut arrived = std::pin::pin!(end_offsets.arrived().notified());
+            let mut arrived = std::pin::pin!(end_offsets.advanced().notified());
             // Registered before the ends are read, or the notification of a record committed in between would be missed.
             arrived.as_mut().enable();
             if from.iter().any(|(partition, next)| end_offsets.end(topic.first + partition) > *next) {
@@ -79,7 +79,7 @@ impl TopicLog for Embedded {
         mode: OffsetCommitMode,
     ) -> Result<OffsetCommitOutcome, Error> {
         let (reader, name, offsets) = (group.to_owned(), topic.to_owned(), offsets.to_vec());
-        let oldest = self.before(self.inner.options.log_retention);
+        let oldest = self.millis_ago(self.inner.options.log_retention);
         let joined = self.inner.joined_groups.clone();
         let commit = self.write("group_commit", move |context| {
             let topic = log::topic_in(context.sql, &name)?;

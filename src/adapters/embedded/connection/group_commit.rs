@@ -98,7 +98,7 @@ impl<T: Send, F: FnOnce(&mut WriteContext<'_>) -> CommandResult<T> + Send> Write
     }
 
     fn run(&mut self, context: &mut WriteContext<'_>) -> CommandEffect {
-        let Some(command) = self.command.take() else { return CommandEffect::Failed(not_run(self.operation)) };
+        let Some(command) = self.command.take() else { return CommandEffect::Failed(not_run_error(self.operation)) };
         let value = match catch_unwind(AssertUnwindSafe(|| command(context))) {
             Ok(result) => result.map_err(|error| error.to_port_error(self.operation)),
             Err(_) => {
@@ -115,7 +115,7 @@ impl<T: Send, F: FnOnce(&mut WriteContext<'_>) -> CommandResult<T> + Send> Write
             (Some(Err(own)), _) => Err(own),
             (_, Err(error)) => Err(error.clone()),
             (Some(Ok(value)), Ok(())) => Ok(value),
-            (None, Ok(())) => Err(not_run(self.operation)),
+            (None, Ok(())) => Err(not_run_error(self.operation)),
         };
         // The caller may have dropped its receiver.
         let _ = self.reply.send(value);
@@ -311,7 +311,7 @@ fn rollback_error(effect: CommandEffect) -> Error {
     }
 }
 
-fn not_run(operation: &str) -> Error {
+fn not_run_error(operation: &str) -> Error {
     Error::Broken(format!("{operation}: the command never ran"))
 }
 

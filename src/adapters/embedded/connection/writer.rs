@@ -29,7 +29,11 @@ pub(crate) enum Writer {
 
 impl Writer {
     /// Starts the writing thread. At most `capacity` commands wait, and at most `group_max` share a commit.
-    pub(crate) fn thread(connection: WritingConnection, capacity: usize, group_max: usize) -> std::io::Result<Self> {
+    pub(crate) fn start_thread(
+        connection: WritingConnection,
+        capacity: usize,
+        group_max: usize,
+    ) -> std::io::Result<Self> {
         let queue = Arc::new(Queue::new(capacity));
         let done = Arc::new(Completion::default());
         let (commands, completion) = (queue.clone(), CompleteOnDrop(done.clone()));

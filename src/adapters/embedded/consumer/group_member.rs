@@ -109,7 +109,7 @@ impl GroupMember for LogGroupMember {
         let deadline = Instant::now() + timeout;
         let end_offsets = self.store.inner.end_offsets.clone();
         loop {
-            let mut arrived = std::pin::pin!(end_offsets.arrived().notified());
+            let mut arrived = std::pin::pin!(end_offsets.advanced().notified());
             // Registered before the ends are read, or the notification of a record committed in between would be missed.
             arrived.as_mut().enable();
             let ready = self.ready();

@@ -20,7 +20,7 @@ pub(crate) fn find(sql: &Connection, group: &str, topic: LogTopic) -> CommandRes
         let found: Option<i64> = offset.query_row(params![group, number], |row| row.get(0)).optional()?;
         Ok(found.map(|found| found as u64))
     };
-    numbers(topic).map(committed).collect()
+    partition_numbers(topic).map(committed).collect()
 }
 
 /// Whether a group has offsets in all partitions and was seen a short time ago.
@@ -106,6 +106,6 @@ fn register(context: &WriteContext<'_>, group: &str, topic: LogTopic) -> Command
     Ok(())
 }
 
-fn numbers(topic: LogTopic) -> impl Iterator<Item = u32> {
+fn partition_numbers(topic: LogTopic) -> impl Iterator<Item = u32> {
     topic.first..topic.first + topic.partitions
 }

@@ -54,7 +54,7 @@ impl Inbox for Embedded {
     }
 
     async fn sweep(&self, keep: Duration, limit: u32) -> Result<u64, Error> {
-        let oldest = self.before(keep);
+        let oldest = self.millis_ago(keep);
         self.write("inbox_sweep", move |context| {
             // Ids grow with time, so the oldest rows have the lowest ids: the limit bounds the rows read as well.
             let mut statement = context.sql.prepare_cached(

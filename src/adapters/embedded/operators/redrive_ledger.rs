@@ -20,7 +20,7 @@ impl RedriveLedger for Embedded {
         reservation_timeout: Duration,
         audit: &Audit,
     ) -> Result<Vec<bool>, Error> {
-        let (dead_letters, audit, stale) = (dead_letters.to_vec(), audit.clone(), self.before(reservation_timeout));
+        let (dead_letters, audit, stale) = (dead_letters.to_vec(), audit.clone(), self.millis_ago(reservation_timeout));
         self.write("redrive_reserve", move |context| {
             dead_letters.iter().map(|dead_letter| reserve(context, dead_letter, stale, &audit)).collect()
         })

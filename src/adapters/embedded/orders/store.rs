@@ -60,12 +60,12 @@ impl OrderStore for Embedded {
         keep: Duration,
     ) -> Result<Option<IdempotencyRecord>, Error> {
         let (subject, key) = (subject.clone(), key.to_string());
-        let oldest = self.before(keep);
+        let oldest = self.millis_ago(keep);
         self.read("find_idempotency_record", move |sql| find_idempotency_record(sql, &subject, &key, oldest)).await
     }
 
     async fn sweep_idempotency_records(&self, keep: Duration, limit: u32) -> Result<u64, Error> {
-        let oldest = self.before(keep);
+        let oldest = self.millis_ago(keep);
         self.write("sweep_idempotency_records", move |context| {
             // Ids grow with time, so the oldest rows have the lowest ids: the limit bounds the rows read as well.
             let mut statement = context.sql.prepare_cached(
@@ -79,7 +79,7 @@ impl OrderStore for Embedded {
 
 impl Embedded {
     /// The store's time minus `ago`, in milliseconds.
-    pub(crate) fn before(&self, ago: Duration) -> i64 {
+    pub(crate) fn millis_ago(&self, ago: Duration) -> i64 {
         let ago = i64::try_from(ago.as_millis()).unwrap_or(i64::MAX);
         self.inner.clock.now().millis().saturating_sub(ago)
     }

@@ -64,7 +64,7 @@ impl OutboxStore for Embedded {
     }
 
     async fn sweep(&self, keep: Duration, limit: u32) -> Result<u64, Error> {
-        let (oldest, partitions) = (self.before(keep), self.inner.partitions);
+        let (oldest, partitions) = (self.millis_ago(keep), self.inner.partitions);
         let after = self.inner.swept_archive_id.load(Relaxed);
         let page = self.write("outbox_sweep", move |context| sweep::outbox(context, after, oldest, limit, partitions));
         let page = page.await?;

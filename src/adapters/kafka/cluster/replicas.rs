@@ -4,7 +4,7 @@
 pub(crate) const REPLICAS_MAX: usize = 3;
 
 /// The replicas that a new topic gets.
-pub(crate) fn wanted(brokers: usize) -> usize {
+pub(crate) fn replication_factor(brokers: usize) -> usize {
     REPLICAS_MAX.min(brokers.max(1))
 }
 
@@ -20,7 +20,7 @@ pub struct Replicas {
 impl Replicas {
     /// Topics with fewer replicas than the adapter would give them if it created them now.
     pub fn too_few(&self) -> impl Iterator<Item = &(String, usize)> {
-        self.topics.iter().filter(|(_, replicas)| *replicas < wanted(self.brokers))
+        self.topics.iter().filter(|(_, replicas)| *replicas < replication_factor(self.brokers))
     }
 }
 

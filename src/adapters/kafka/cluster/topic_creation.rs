@@ -152,7 +152,7 @@ impl ClusterClient {
         for result in self.create_topics(&new, &options, "creating topics").await? {
             match result {
                 Ok(topic) => {
-                    let replicas = replicas::wanted(brokers);
+                    let replicas = replicas::replication_factor(brokers);
                     tracing::info!(event = "topic_created", topic, replicas, "the missing topic {topic} was created");
                     existing.push(topic);
                 }
@@ -175,7 +175,7 @@ impl ClusterClient {
     }
 
     fn new_topic<'a>(&self, name: &'a str, brokers: usize, retention: Option<&'a str>) -> NewTopic<'a> {
-        let replicas = replicas::wanted(brokers) as i32;
+        let replicas = replicas::replication_factor(brokers) as i32;
         let mut topic = NewTopic::new(name, self.options.partitions_of(name) as i32, TopicReplication::Fixed(replicas));
         if brokers >= REPLICAS_MAX {
             topic = topic.set("min.insync.replicas", "2");
@@ -197,7 +197,7 @@ impl ClusterClient {
         let partitions = self.options.partitions_of(name);
         let compact =
             if is_watermark_topic { " --config cleanup.policy=compact --config segment.bytes=1048576" } else { "" };
-        let replicas = replicas::wanted(brokers);
+        let replicas = replicas::replication_factor(brokers);
         let insync = if brokers >= REPLICAS_MAX { " --config min.insync.replicas=2" } else { "" };
         format!(
             "kafka-topics.sh --bootstrap-server {} --create --topic {name} --partitions {partitions} --replication-factor {replicas}{insync}{compact}",

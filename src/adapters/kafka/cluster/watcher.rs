@@ -111,7 +111,7 @@ impl BrokerWatcher {
     }
 
     /// Waits as [`BrokerWatcher::ready`] does; then checks that none of these topics is one of another service that is missing or refused.
-    pub(crate) async fn ready_with(&self, topics: &[String]) -> Result<(), Error> {
+    pub(crate) async fn topics_ready(&self, topics: &[String]) -> Result<(), Error> {
         self.ready().await?;
         self.additional_failures.borrow().check(topics)
     }
@@ -166,7 +166,7 @@ impl WatcherThread {
 
     fn replace_failing_clients<T>(&mut self, started: Instant, result: &Result<T, Error>) {
         let reached = !result.as_ref().is_err_and(is_temporary);
-        self.replacement.after_call(reached, started, || self.cluster.replace_clients());
+        self.replacement.record_call(reached, started, || self.cluster.replace_clients());
     }
 
     fn update_status(&self, ensured: Result<(), Error>, was_ready: bool) {

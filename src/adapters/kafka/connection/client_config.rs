@@ -16,7 +16,7 @@ fn millis(time: Duration) -> String {
 const SOCKET_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Settings that all clients share.
-fn base(options: &Options) -> ClientConfig {
+fn base_config(options: &Options) -> ClientConfig {
     let mut config = ClientConfig::new();
     config
         .set("bootstrap.servers", &options.bootstrap_servers)
@@ -62,26 +62,26 @@ fn set_security(config: &mut ClientConfig, options: &Options) {
 
 /// A client that reads metadata and administers topics.
 pub(crate) fn metadata(options: &Options) -> ClientConfig {
-    base(options)
+    base_config(options)
 }
 
 /// A client that reads high watermarks, open transactions included.
 pub(crate) fn uncommitted_offsets(options: &Options) -> ClientConfig {
-    let mut config = base(options);
+    let mut config = base_config(options);
     config.set("isolation.level", "read_uncommitted");
     config
 }
 
 /// A client that reads the committed offsets of a group that it does not join.
 pub(crate) fn group_offset_reader(options: &Options, group: &str) -> ClientConfig {
-    let mut config = base(options);
+    let mut config = base_config(options);
     config.set("group.id", options.topic(group)).set("enable.auto.commit", "false");
     config
 }
 
 /// A client that reads assigned partitions outside any group. The library requires a group id all the same; no offset is stored under it.
 pub(crate) fn partition_reader(options: &Options) -> ClientConfig {
-    let mut config = base(options);
+    let mut config = base_config(options);
     config
         .set("group.id", options.transactional_id(&options.instance, "look"))
         .set("isolation.level", "read_committed")
@@ -96,7 +96,7 @@ pub(crate) fn partition_reader(options: &Options) -> ClientConfig {
 
 /// The consumer of a member of a consumer group.
 pub(crate) fn group_member(options: &Options, group: &str) -> ClientConfig {
-    let mut config = base(options);
+    let mut config = base_config(options);
     config
         // The prefix keeps the groups of installations on one cluster apart: otherwise they would wait for each other's members.
         .set("group.id", options.topic(group))
@@ -130,7 +130,7 @@ fn bound_prefetch(config: &mut ClientConfig) {
 
 /// A producer without transactions, for the guarantee at least once.
 pub(crate) fn plain_producer(options: &Options) -> ClientConfig {
-    let mut config = base(options);
+    let mut config = base_config(options);
     config
         .set("enable.idempotence", "true")
         .set("acks", "all")

@@ -17,7 +17,7 @@ pub(crate) struct ClientReplacement {
 
 impl ClientReplacement {
     /// Records a call that began at `started` and has ended. Returns a new client when the old one is to be replaced now.
-    pub(crate) fn after_call<C>(
+    pub(crate) fn record_call<C>(
         &mut self,
         reached: bool,
         started: Instant,

@@ -42,7 +42,7 @@ impl ConsumerGroups for Kafka {
         _members: u32,
     ) -> Result<Arc<dyn GroupMember>, Error> {
         // A member of a group with a missing topic would fail after it has joined, and each new one would make the others rebalance.
-        self.inner.watcher.ready_with(topics).await?;
+        self.inner.watcher.topics_ready(topics).await?;
         let action = format!("joining group {group}");
         let config = client_config::group_member(&self.inner.options, group);
         let context = MemberContext::new(Arc::clone(&self.inner.contact));

@@ -109,7 +109,8 @@ impl OffsetCommits {
             return BTreeMap::new();
         }
         let batch = commit.batch;
-        let committed = result.as_ref().map(|()| highest(&batch)).map_err(|error| map_err(error, "acknowledging"));
+        let committed =
+            result.as_ref().map(|()| highest_offsets(&batch)).map_err(|error| map_err(error, "acknowledging"));
         for acknowledgement in batch {
             acknowledgement.finish(committed.as_ref().map(drop).map_err(Error::clone));
         }
@@ -154,7 +155,7 @@ impl OffsetCommits {
     }
 
     fn send(&mut self, batch: Vec<PendingAcknowledgement>, deadline: Instant) {
-        let offsets = highest(&batch);
+        let offsets = highest_offsets(&batch);
         if offsets.is_empty() {
             return batch.into_iter().for_each(|acknowledgement| acknowledgement.finish(Ok(())));
         }
@@ -185,7 +186,7 @@ fn fail(batch: Vec<PendingAcknowledgement>, error: &Error) {
     batch.into_iter().for_each(|acknowledgement| acknowledgement.finish(Err(error.clone())));
 }
 
-fn highest(batch: &[PendingAcknowledgement]) -> BTreeMap<AssignedPartition, u64> {
+fn highest_offsets(batch: &[PendingAcknowledgement]) -> BTreeMap<AssignedPartition, u64> {
     let mut offsets: BTreeMap<AssignedPartition, u64> = BTreeMap::new();
     for (partition, next) in batch.iter().flat_map(|acknowledgement| &acknowledgement.offsets) {
         let highest = offsets.entry(partition.clone()).or_insert(*next);

@@ -207,13 +207,13 @@ impl SessionRegistry {
     }
 
     fn fence_id(&self, transactional_id: &str) -> Result<(), Error> {
-        self.fence_id_with(transactional_id, |_| Ok(()))
+        self.fence_id_then(transactional_id, |_| Ok(()))
     }
 
     /// Fences this id as [`SessionRegistry::fence_ids`] does, and removes its registration from these partitions of the watermark topic. Each
     /// removal is a transaction of the id itself: it fails if the id's owner opens a session meanwhile, which registers the id again. Blocks.
     pub(crate) fn unregister_id(&self, transactional_id: &str, partitions: &BTreeSet<u32>) -> Result<(), Error> {
-        self.fence_id_with(transactional_id, |producer| {
+        self.fence_id_then(transactional_id, |producer| {
             let (topic, key) = (self.options.watermark_topic().into(), registration_key(transactional_id));
             self.load_watermark_topic(producer)?;
             partitions.iter().try_for_each(|partition| {
@@ -224,7 +224,7 @@ impl SessionRegistry {
         Ok(())
     }
 
-    fn fence_id_with(
+    fn fence_id_then(
         &self,
         transactional_id: &str,
         then: impl FnOnce(&mut TransactionalProducer) -> Result<(), Error>,

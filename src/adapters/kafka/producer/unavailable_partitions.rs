@@ -85,7 +85,7 @@ impl UnavailablePartitions {
                 InsufficientReplicas { partition, in_sync, refusal: RefusalPeriod { began_at: now, ttl: TOO_FEW_TTL } };
             let is_repeated = before.is_some_and(|before| !before.is_same_attempt(now));
             let count = known.insufficient_replicas.entry(Arc::clone(topic)).or_insert(failed);
-            *count = count.after(failed, is_repeated);
+            *count = count.with_failure(failed, is_repeated);
         }
     }
 
@@ -147,7 +147,7 @@ impl InsufficientReplicas {
     /// The topic's count after one of its partitions failed; `is_repeated` if the partition failed with as many replicas in an earlier attempt.
     /// Of one attempt, the lowest count is kept. A higher one becomes the topic's only when it is repeated: just after a replica has joined again,
     /// the metadata is ahead of the partition's leader, and the count that it shows may be enough.
-    fn after(self, failed: Self, is_repeated: bool) -> Self {
+    fn with_failure(self, failed: Self, is_repeated: bool) -> Self {
         let is_higher = failed.in_sync > self.in_sync;
         if is_higher && (!is_repeated || self.refusal.is_same_attempt(failed.refusal.began_at)) {
             return self;

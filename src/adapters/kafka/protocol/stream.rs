@@ -31,7 +31,7 @@ impl Stream {
             match TcpStream::connect_timeout(&resolved, time_left(deadline)?.min(CONNECT_TIMEOUT)) {
                 Ok(socket) => {
                     socket.set_nodelay(true)?;
-                    return Self::over(DeadlineSocket { socket, deadline }, address, tls);
+                    return Self::from_socket(DeadlineSocket { socket, deadline }, address, tls);
                 }
                 Err(error) => last = error,
             }
@@ -39,7 +39,7 @@ impl Stream {
         Err(last)
     }
 
-    fn over(socket: DeadlineSocket, address: &str, tls: Option<&TlsSettings>) -> io::Result<Self> {
+    fn from_socket(socket: DeadlineSocket, address: &str, tls: Option<&TlsSettings>) -> io::Result<Self> {
         let Some(tls) = tls else { return Ok(Stream::Plain(socket)) };
         let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
         let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
@@ -81,14 +81,14 @@ impl Stream {
 impl Read for DeadlineSocket {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.socket.set_read_timeout(Some(time_left(self.deadline)?))?;
-        self.socket.read(buffer).map_err(after_timeout)
+        self.socket.read(buffer).map_err(map_timeout)
     }
 }
 
 impl Write for DeadlineSocket {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.socket.set_write_timeout(Some(time_left(self.deadline)?))?;
-        self.socket.write(bytes).map_err(after_timeout)
+        self.socket.write(bytes).map_err(map_timeout)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -97,7 +97,7 @@ impl Write for DeadlineSocket {
 }
 
 /// A call that exceeds the timeout of its socket fails as one that would block.
-fn after_timeout(error: io::Error) -> io::Error {
+fn map_timeout(error: io::Error) -> io::Error {
     if error.kind() == io::ErrorKind::WouldBlock { timed_out() } else { error }
 }
 

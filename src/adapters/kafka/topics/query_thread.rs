@@ -137,7 +137,7 @@ impl QueryRunner {
         // A client that has lost its brokers returns errors about unknown partitions too. Only a rejected read proves that a broker answered.
         let reached = matches!(result, Ok(_) | Err(Error::Rejected(_)));
         let create = || PartitionReader::new(&self.options, &self.contact);
-        let reader = self.replacement.after_call(reached, started, create);
+        let reader = self.replacement.record_call(reached, started, create);
         reader.map(|reader| self.reader = reader).is_some()
     }
 

@@ -41,8 +41,8 @@ mod tests {
 
     const MAX: Duration = Duration::from_millis(5);
 
-    fn us(micros: u64) -> Duration {
-        Duration::from_micros(micros)
+    fn micros(count: u64) -> Duration {
+        Duration::from_micros(count)
     }
 
     #[test]
@@ -50,13 +50,17 @@ mod tests {
         let (mut pace, start) = (GroupSpacing::default(), Instant::now());
         assert_eq!(pace.waits_until(1, start), None, "the first group waits for nothing");
 
-        for (took, distance) in
-            [(us(0), us(0)), (us(500), us(2_000)), (us(1_000), us(4_000)), (us(1_300), MAX), (us(4_000_000), MAX)]
-        {
+        for (took, distance) in [
+            (micros(0), micros(0)),
+            (micros(500), micros(2_000)),
+            (micros(1_000), micros(4_000)),
+            (micros(1_300), MAX),
+            (micros(4_000_000), MAX),
+        ] {
             pace.record_end(took);
             pace.record_start(start, MAX);
             let next = start + distance;
-            assert_eq!(pace.waits_until(1, start), (distance > us(0)).then_some(next), "after {took:?}");
+            assert_eq!(pace.waits_until(1, start), (distance > micros(0)).then_some(next), "after {took:?}");
             assert_eq!(pace.waits_until(1, next), None, "after {took:?}");
         }
     }
@@ -64,7 +68,7 @@ mod tests {
     #[test]
     fn full_group_starts_at_once() {
         let (mut pace, start) = (GroupSpacing::default(), Instant::now());
-        pace.record_end(us(10_000));
+        pace.record_end(micros(10_000));
         pace.record_start(start, MAX);
 
         assert_eq!(pace.waits_until(FULL_GROUP - 1, start), Some(start + MAX));

@@ -33,7 +33,7 @@ impl WakeTasks {
         let (outgoing, incoming) = (Arc::<CoalescedSet>::default(), Arc::<CoalescedSet>::default());
         tasks.add(tokio::spawn(send(Arc::clone(context), Arc::clone(&outgoing))));
         let later = Arc::<CoalescedSet>::default();
-        tasks.add(tokio::spawn(repeat(Arc::clone(&later), Arc::clone(&incoming))));
+        tasks.add(tokio::spawn(repeat_wake_ups(Arc::clone(&later), Arc::clone(&incoming))));
         let listener = WakeListener {
             connector: connector.clone(),
             context: Arc::clone(context),
@@ -67,7 +67,7 @@ async fn send(context: Arc<StoreContext>, outgoing: Arc<CoalescedSet>) {
 }
 
 /// Repeats the wake-ups of writers in SQL when the time is over in which the others send none.
-async fn repeat(later: Arc<CoalescedSet>, incoming: Arc<CoalescedSet>) {
+async fn repeat_wake_ups(later: Arc<CoalescedSet>, incoming: Arc<CoalescedSet>) {
     loop {
         let wake_ups = later.take().await;
         tokio::time::sleep(SQL_WAKE_UP_COVERS).await;

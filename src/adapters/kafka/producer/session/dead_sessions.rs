@@ -23,7 +23,7 @@ struct DeadSessionSets {
 }
 
 impl DeadSessionSets {
-    fn forget_fenced_if_full(&mut self) {
+    fn clear_fenced_if_full(&mut self) {
         if self.fenced.len() >= FENCED_MAX {
             self.fenced.clear();
         }
@@ -39,7 +39,7 @@ impl DeadSessions {
     /// of its last transaction.
     pub(crate) fn insert_fenced(&self, session: ProducerSessionId) {
         let mut dead = self.0.lock();
-        dead.forget_fenced_if_full();
+        dead.clear_fenced_if_full();
         dead.fenced.insert(session);
     }
 
@@ -56,7 +56,7 @@ impl DeadSessions {
     /// Records that a new producer initialised this transactional id, which fences all ended sessions of it.
     pub(crate) fn record_initialisation(&self, transactional_id: &str) {
         let dead = &mut *self.0.lock();
-        dead.forget_fenced_if_full();
+        dead.clear_fenced_if_full();
         let fenced = dead.ended.extract_if(.., |(ended, _)| ended == transactional_id);
         dead.fenced.extend(fenced.map(|(_, session)| session));
     }

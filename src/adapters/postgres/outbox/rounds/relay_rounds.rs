@@ -39,13 +39,13 @@ pub(crate) async fn run(context: Arc<StoreContext>, queue: Arc<RelayQueue>) {
 }
 
 /// A request, the sender of its reply, and the guard of its partition.
-struct Pending<Request, Response> {
+struct PendingRequest<Request, Response> {
     request: Request,
     reply: oneshot::Sender<RequestResult<Response>>,
     busy: BusyPartition,
 }
 
-impl<Request, Response> Pending<Request, Response> {
+impl<Request, Response> PendingRequest<Request, Response> {
     fn reply(self, result: RequestResult<Response>) {
         // The caller may send its next request as soon as it has the reply.
         drop(self.busy);
@@ -54,9 +54,9 @@ impl<Request, Response> Pending<Request, Response> {
     }
 }
 
-type PendingClaim = Pending<Claim, Claimed>;
-type PendingSettle = Pending<Settlement, FencedOutcome>;
-type PendingSettleAndClaim = Pending<(Settlement, Claim), SettledClaim>;
+type PendingClaim = PendingRequest<Claim, Claimed>;
+type PendingSettle = PendingRequest<Settlement, FencedOutcome>;
+type PendingSettleAndClaim = PendingRequest<(Settlement, Claim), SettledClaim>;
 
 /// The requests of one round by their kind.
 #[derive(Default)]
@@ -71,10 +71,12 @@ impl PendingRound {
         let mut pending = Self::default();
         for RunningRequest { request, busy } in round.requests {
             match request {
-                RelayRequest::Claim(request, reply) => pending.claims.push(Pending { request, reply, busy }),
-                RelayRequest::Settle(request, reply) => pending.settlements.push(Pending { request, reply, busy }),
+                RelayRequest::Claim(request, reply) => pending.claims.push(PendingRequest { request, reply, busy }),
+                RelayRequest::Settle(request, reply) => {
+                    pending.settlements.push(PendingRequest { request, reply, busy })
+                }
                 RelayRequest::SettleAndClaim(settlement, claim, reply) => {
-                    pending.settle_and_claims.push(Pending { request: (settlement, claim), reply, busy });
+                    pending.settle_and_claims.push(PendingRequest { request: (settlement, claim), reply, busy });
                 }
             }
         }
@@ -92,7 +94,7 @@ impl PendingRound {
     }
 
     /// Runs each request by itself, in tasks of their own: one that waits for a lock delays neither the others nor the next round.
-    fn repeat(self, context: &Arc<StoreContext>, queue: &Arc<RelayQueue>) {
+    fn run_individually(self, context: &Arc<StoreContext>, queue: &Arc<RelayQueue>) {
         for pending in self.claims {
             let (context, queue) = (Arc::clone(context), Arc::clone(queue));
             tokio::spawn(async move { claim_alone(&context, &queue, pending).await });
@@ -158,7 +160,7 @@ fn reply_to_both(queue: &RelayQueue, pending: PendingSettleAndClaim, result: Req
 async fn run_group(context: &Arc<StoreContext>, queue: &Arc<RelayQueue>, round: PendingRound) {
     let GroupResults { claimed, settled } = match execute(context, &round).await {
         Ok(results) => results,
-        Err(error) if may_succeed_alone(&error) => return round.repeat(context, queue),
+        Err(error) if may_succeed_alone(&error) => return round.run_individually(context, queue),
         Err(error) => return round.fail(&error.into_port()),
     };
     let (mut claimed, mut settled) = (claimed.into_iter(), settled.into_iter());
@@ -176,7 +178,7 @@ async fn run_group(context: &Arc<StoreContext>, queue: &Arc<RelayQueue>, round: 
     for (pending, (settled, claimed)) in round.settle_and_claims.into_iter().zip(settled.zip(claimed)) {
         complete(context, queue, pending, settled, claimed).await;
     }
-    unsettled.repeat(context, queue);
+    unsettled.run_individually(context, queue);
 }
 
 /// Replies to a settlement with a claim; statements that are still missing run in a task of their own.
