@@ -50,7 +50,7 @@ pub(crate) fn map_code(code: Code, message: String) -> Error {
         | Code::UnsupportedForMessageFormat
         | Code::UnsupportedCompressionType => Error::Rejected(message),
         // Missing topics, missing permissions, unsupported versions, fenced ids, a clock that is ahead: an operator must act, or another instance
-        // goes on.
+        // continues.
         _ => Error::Broken(message),
     }
 }

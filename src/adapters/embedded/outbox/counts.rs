@@ -22,7 +22,7 @@ pub(crate) mod code {
     pub(crate) const FAILED: i64 = code::FAILED as i64;
     /// Parked; its key waits with it.
     pub(crate) const PARKED: i64 = code::PARKED as i64;
-    /// Parked; its key's later rows go on.
+    /// Parked; later rows of its key are still sent.
     pub(crate) const PARKED_ROW: i64 = code::PARKED_ROW as i64;
     /// Sent; only in counts and views.
     pub(crate) const SENT: i64 = code::SENT as i64;

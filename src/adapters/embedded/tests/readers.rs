@@ -201,7 +201,7 @@ async fn the_number_of_topics_that_clients_add_is_bounded() {
     assert_eq!(store.admit_topics(&names[999..]).await.unwrap(), too_many);
     assert_eq!(store.admit_topics(&names[..1_000]).await.unwrap(), TopicAdmission::Admitted, "they exist");
 
-    // The relay and the configuration create theirs all the same.
+    // The relay and the configuration create theirs nevertheless.
     store.create_topics(&["t1000"]).await.unwrap();
     assert_eq!(store.admit_topics(&names).await.unwrap(), TopicAdmission::Admitted);
 }

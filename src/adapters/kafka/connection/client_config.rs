@@ -79,7 +79,7 @@ pub(crate) fn group_offset_reader(options: &Options, group: &str) -> ClientConfi
     config
 }
 
-/// A client that reads assigned partitions outside any group. The library requires a group id all the same; no offset is stored under it.
+/// A client that reads assigned partitions outside any group. The library requires a group id nevertheless; no offset is stored under it.
 pub(crate) fn partition_reader(options: &Options) -> ClientConfig {
     let mut config = base_config(options);
     config

@@ -69,7 +69,7 @@ impl MemberContext {
         self.positions.lock().get(&(topic.to_owned(), partition)).copied()
     }
 
-    /// Whether the client has lost its brokers for good (see `client_replacement`): it fetches nothing any more, although its coordinator
+    /// Whether the client has permanently lost its brokers (see `client_replacement`): it fetches nothing any more, although its coordinator
     /// still receives its heartbeats.
     pub(crate) fn has_lost_brokers(&self) -> bool {
         self.without_brokers.load(Ordering::Relaxed) >= WITHOUT_BROKERS_MAX

@@ -173,7 +173,7 @@ impl MemberThread {
 
     fn record_failure(&mut self, error: &KafkaError) {
         let failure = map_err(error, "consuming");
-        // An outage passes by itself; polls return only what an operator must repair, and fatal errors.
+        // An outage is temporary; polls return only what an operator must repair, and fatal errors.
         if !is_temporary(&failure) || matches!(error, KafkaError::MessageConsumptionFatal(_)) {
             self.failure = Some(failure);
         }

@@ -1,6 +1,6 @@
 //! Offset commits of a group member: one at a time; acknowledgements that arrive meanwhile share the next commit.
 //!
-//! librdkafka reports a commit's result only to a caller that blocks, so commits run on a thread of their own and the member's thread goes on.
+//! librdkafka reports a commit's result only to a caller that blocks, so commits run on a thread of their own and the member's thread continues.
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};

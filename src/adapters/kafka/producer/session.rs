@@ -228,7 +228,7 @@ impl SessionThread {
         }
     }
 
-    /// Repeats the batches after a failure that passes by itself; otherwise finishes those that the abort concerns.
+    /// Repeats the batches after a failure that is temporary; otherwise finishes those that the abort concerns.
     fn handle_abort(&mut self, batches: Vec<SessionBatch>, report: AbortReport, started: Instant) -> Vec<SessionBatch> {
         let is_quick =
             report.is_broker_fault() && started.elapsed() < QUICK_FAILURE && self.quick_failures < QUICK_FAILURES_MAX;

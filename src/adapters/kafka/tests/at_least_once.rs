@@ -224,7 +224,7 @@ async fn missing_topic_is_refused_although_the_lease_ends_before_the_client_repo
     assert_eq!(refused.iter().map(|(row, _)| *row).collect::<Vec<_>>(), [short.records[0].0]);
 }
 
-/// A partition without a leader is an outage of its own. The other records do not wait for the delivery timeout, and the session goes on.
+/// A partition without a leader is an outage of its own. The other records do not wait for the delivery timeout, and the session continues.
 #[tokio::test]
 async fn only_records_of_a_partition_without_a_leader_are_refused() {
     let proxy = Proxy::to(&servers());

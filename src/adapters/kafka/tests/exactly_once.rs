@@ -47,7 +47,7 @@ async fn zombie_commits_nothing_after_another_instance_fenced_its_session() {
     zombie.committed(&next, batch(P0, 4, zombie.records(&[("a", "4")]))).await;
 }
 
-/// The relay requests a fence for each batch that a dead session left open; its successor must go on.
+/// The relay requests a fence for each batch that a dead session left open; its successor must continue.
 #[tokio::test(flavor = "multi_thread")]
 async fn fencing_a_dead_session_again_does_not_end_its_successor() {
     let installation = Installation::new().await;

@@ -48,7 +48,7 @@ pub(crate) struct ReadSpan {
     pub(crate) end: u64,
 }
 
-/// Whether a read goes on after a message.
+/// Whether a read continues after a message.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReadControl {
     Continue,

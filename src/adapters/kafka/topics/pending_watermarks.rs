@@ -112,7 +112,7 @@ impl PendingWatermarks {
     }
 
     /// A transaction that ended before a query arrived has all its records below the end at that moment. Once the last stable offset has
-    /// reached it, they are all committed or aborted. Other ids that write to the partition may go on: their later records do not count.
+    /// reached it, they are all committed or aborted. Other ids that write to the partition may continue: their later records do not count.
     fn decide(&mut self, reader: &PartitionReader, topic: &str, partitions: u32) -> Result<(), Error> {
         let names = |queries: &mut dyn Iterator<Item = &PendingQuery>| {
             let mut names: Vec<(String, u32)> =

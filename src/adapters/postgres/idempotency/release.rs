@@ -32,7 +32,7 @@ pub(crate) async fn send_deferred(context: Arc<StoreContext>) {
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(RETRY_PAUSES.1);
             }
-            // A release that the database refuses for good is dropped: the lock expires.
+            // A release that the database permanently refuses is dropped: the lock expires.
             Ok(()) | Err(_) => {
                 context.deferred_releases.remove(&key);
                 pause = RETRY_PAUSES.0;

@@ -34,7 +34,7 @@ const HEARTBEAT: &str = "WITH own AS (INSERT INTO member (instance, seen_at, dea
 const DELETE_DEAD_MEMBERS: &str = "DELETE FROM member WHERE seen_at + $1 * dead_after < clock_timestamp()";
 
 /// The members, and the holders of instance names that were seen within $1 seconds: an instance without a relay is no member, and has producer
-/// sessions all the same, for the messages that it forwards.
+/// sessions nevertheless, for the messages that it forwards.
 const MEMBERS_AND_HOLDERS: &str = "SELECT instance FROM member UNION
      SELECT name FROM instance WHERE seen_at > clock_timestamp() - make_interval(secs => $1) ORDER BY 1";
 

@@ -70,7 +70,7 @@ async fn change_one(
     Ok(OperatorOutcome::Done(1))
 }
 
-/// Makes the first `limit` parked rows that match a filter due at once. Each transaction locks one lease, so that rounds and heartbeats go on
+/// Makes the first `limit` parked rows that match a filter due at once. Each transaction locks one lease, so that rounds and heartbeats continue
 /// meanwhile.
 ///
 /// # Errors

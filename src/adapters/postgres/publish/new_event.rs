@@ -78,7 +78,7 @@ impl<'a> NewEvent<'a> {
     }
 }
 
-/// A rule that an event breaks. Nothing was sent to the server, so the transaction goes on.
+/// A rule that an event breaks. Nothing was sent to the server, so the transaction continues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EventRefusal {
     /// The key is empty, too long, or has a control character.

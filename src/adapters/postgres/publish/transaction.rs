@@ -24,7 +24,7 @@ const SCHEMA: &str = "posthaste";
 /// The error of a publication: no event was written.
 #[derive(Debug, thiserror::Error)]
 pub enum PublishError {
-    /// The event breaks a rule. Nothing was sent, and the transaction goes on.
+    /// The event breaks a rule. Nothing was sent, and the transaction continues.
     #[error("the event is refused: {0}")]
     Refused(#[from] EventRefusal),
     /// The functions do not exist, or this role may not execute them: the schema is older than version 8, or the role lacks

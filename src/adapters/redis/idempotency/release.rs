@@ -26,7 +26,7 @@ impl RedisInner {
     pub(crate) async fn flush_pending_releases(&self) -> Result<(), Error> {
         while let Some(release) = self.pending_releases.oldest() {
             match self.send_release(Caller::Maintenance, &release).await {
-                // A release that the server refuses for good is dropped: the lock expires.
+                // A release that the server permanently refuses is dropped: the lock expires.
                 Ok(()) | Err(Error::Broken(_) | Error::Rejected(_)) => self.pending_releases.remove(&release),
                 Err(error) => return Err(error),
             }

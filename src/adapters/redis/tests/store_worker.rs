@@ -53,7 +53,7 @@ impl<'s> Worker<'s> {
         }
     }
 
-    /// Excludes these rows; the batch goes on under its new token.
+    /// Excludes these rows; the batch continues under its new token.
     pub async fn exclude(&mut self, batch: &mut ClaimedBatch, rows: &[(RowId, Disposition)]) {
         let exclusions: Vec<_> = rows
             .iter()
