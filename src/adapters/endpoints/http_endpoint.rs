@@ -112,11 +112,11 @@ pub(crate) fn client_config(
 /// # Errors
 /// No response arrived in time, or the request cannot be written.
 pub(crate) async fn post(agent: &Agent, url: &Uri, event: EventRequest, limit: u64) -> Result<u16, EndpointError> {
-    let failed = |error: &ureq::Error| outcome::transport_error(host(url), error);
-    let request = request(url, event).map_err(|error| failed(&error.into()))?;
+    let call_error = |error: &ureq::Error| outcome::transport_error(host(url), error);
+    let request = request(url, event).map_err(|error| call_error(&error.into()))?;
     let agent = agent.clone();
     match tokio::task::spawn_blocking(move || exchange(&agent, request, limit)).await {
-        Ok(result) => result.map_err(|error| failed(&error)),
+        Ok(result) => result.map_err(|error| call_error(&error)),
         Err(error) => Err(EndpointError {
             fault: FaultClass::Transient,
             failure_type: FailureType::System,

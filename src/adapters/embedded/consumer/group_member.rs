@@ -66,13 +66,13 @@ impl LogGroupMember {
     /// The partitions with records to deliver, in the order in which the next poll reads them.
     fn ready(&self) -> Vec<MemberPartition> {
         let (owned, now) = (self.owned.lock(), Instant::now());
-        let ready = |partition: &&MemberPartition| {
+        let is_ready = |partition: &&MemberPartition| {
             let paused = partition.paused_until.is_some_and(|until| until > now);
             !paused && partition.next < self.store.inner.end_offsets.end(partition.number())
         };
         let first = *self.next_start_index.lock() % owned.len().max(1);
         let (before, after) = owned.split_at(first);
-        after.iter().chain(before).filter(ready).cloned().collect()
+        after.iter().chain(before).filter(is_ready).cloned().collect()
     }
 
     /// Time at which the next pause ends.
@@ -90,8 +90,8 @@ impl LogGroupMember {
         let mut messages = Vec::new();
         for (before, messages_read) in requested.iter().zip(found) {
             let Some(last) = messages_read.last() else { continue };
-            let same = |partition: &&mut MemberPartition| partition.number() == before.number();
-            let Some(partition) = owned.iter_mut().find(same) else { continue };
+            let is_same = |partition: &&mut MemberPartition| partition.number() == before.number();
+            let Some(partition) = owned.iter_mut().find(is_same) else { continue };
             if partition.next == before.next && partition.paused_until == before.paused_until {
                 partition.next = last.position.offset + 1;
                 messages.extend(messages_read);

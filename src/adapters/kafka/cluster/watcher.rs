@@ -91,8 +91,8 @@ impl BrokerWatcher {
         request: impl FnOnce(oneshot::Sender<Result<T, Error>>) -> ClusterRequest,
     ) -> Result<T, Error> {
         let (reply, result) = oneshot::channel();
-        let full = |_| Error::Overloaded("the queue of requests about the Kafka cluster is full".into());
-        self.requests.try_send(request(reply)).map_err(full)?;
+        let queue_full = |_| Error::Overloaded("the queue of requests about the Kafka cluster is full".into());
+        self.requests.try_send(request(reply)).map_err(queue_full)?;
         result.await.unwrap_or_else(|_| Err(client_stopped()))
     }
 

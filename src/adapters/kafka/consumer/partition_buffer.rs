@@ -27,9 +27,9 @@ pub(crate) struct PartitionBuffer {
 }
 
 impl PartitionBuffer {
-    /// Whether this message shows that the partition's log was truncated: its offset was fetched before with a different message. The client fetches
-    /// each offset of an assignment once, unless its fetch position is no longer in the log. Exception: a rebalance may return the last message a second
-    /// time.
+    /// Whether this message shows that the partition's log was truncated: its offset was fetched before with a different message. The client
+    /// fetches each offset of an assignment once, unless its fetch position is no longer in the log. Exception: a rebalance may return the last
+    /// message a second time.
     pub(crate) fn log_was_truncated(&self, message: &ConsumerRecord) -> bool {
         let offset = message.position.offset;
         let known = || {

@@ -101,12 +101,13 @@ impl TransactionalProducer {
             |outcome: &Option<ChunkOutcome>| outcome.as_ref().is_some_and(ChunkOutcome::is_retriable);
         loop {
             self.produce_once(&mut encoded, &mut outcomes, deadline);
-            let moving = || encoded.iter().zip(&outcomes).filter(|(_, outcome)| may_have_new_leader(outcome));
-            moving().for_each(|(chunk, _)| self.cluster.remove(chunk.topic));
+            let with_moving_leader =
+                || encoded.iter().zip(&outcomes).filter(|(_, outcome)| may_have_new_leader(outcome));
+            with_moving_leader().for_each(|(chunk, _)| self.cluster.remove(chunk.topic));
             let is_final = |outcome: &Option<ChunkOutcome>| {
                 !may_have_new_leader(outcome) && !matches!(outcome, Some(ChunkOutcome::Appended(_)))
             };
-            if moving().all(|(chunk, _)| self.unavailable.has_failed(chunk.topic, chunk.partition))
+            if with_moving_leader().all(|(chunk, _)| self.unavailable.has_failed(chunk.topic, chunk.partition))
                 || outcomes.iter().any(is_final)
                 || Instant::now() + TRANSITION_PAUSE >= wait_until
             {

@@ -70,8 +70,8 @@ impl Cluster {
         sent: SentRequest<C>,
         deadline: Instant,
     ) -> Result<C::Response, CallError> {
-        let lost = || CallError::Unanswered(format!("broker {address}: the connection was lost"));
-        let result = self.connections.get_mut(address).ok_or_else(lost)?.receive(sent, deadline);
+        let connection_lost = || CallError::Unanswered(format!("broker {address}: the connection was lost"));
+        let result = self.connections.get_mut(address).ok_or_else(connection_lost)?.receive(sent, deadline);
         self.close_after_error(address, result)
     }
 
@@ -157,12 +157,12 @@ impl Cluster {
         if wanted.is_empty() {
             return Ok(Vec::new());
         }
-        let named = |topic: &&str| {
+        let topic_request = |topic: &&str| {
             let name = TopicName(StrBytes::from_string((*topic).to_owned()));
             MetadataRequestTopic::default().with_name(Some(name))
         };
         let request = MetadataRequest::default()
-            .with_topics(Some(wanted.iter().map(named).collect()))
+            .with_topics(Some(wanted.iter().map(topic_request).collect()))
             .with_allow_auto_topic_creation(false);
         match self.call_any(&request, deadline) {
             Ok(response) => Ok(self.store_metadata(&response)),

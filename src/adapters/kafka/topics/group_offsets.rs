@@ -36,13 +36,13 @@ pub(crate) fn committed_offsets(
     topic: &str,
     partitions: u32,
 ) -> Result<Vec<Option<u64>>, Error> {
-    let failed = |error: KafkaError| map_err(&error, "reading a group's offsets");
-    let client: BaseConsumer = client_config::group_offset_reader(options, group).create().map_err(failed)?;
+    let client_error = |error: KafkaError| map_err(&error, "reading a group's offsets");
+    let client: BaseConsumer = client_config::group_offset_reader(options, group).create().map_err(client_error)?;
     let mut request = TopicPartitionList::new();
     for partition in 0..partitions {
         request.add_partition(topic, partition as i32);
     }
-    let response = client.committed_offsets(request, COORDINATOR_TIMEOUT).map_err(failed)?;
+    let response = client.committed_offsets(request, COORDINATOR_TIMEOUT).map_err(client_error)?;
     let committed = |partition| match response.find_partition(topic, partition as i32)?.offset() {
         Offset::Offset(offset) => u64::try_from(offset).ok(),
         _ => None,
@@ -75,9 +75,9 @@ fn try_commit_ends(
     group: &str,
     topics: &[String],
 ) -> Result<(), Error> {
-    let failed = |error: KafkaError| map_err(&error, "setting a group's first offsets");
-    let client: BaseConsumer = client_config::group_offset_reader(options, group).create().map_err(failed)?;
-    let committed = committed_in(&client, topics).map_err(failed)?;
+    let client_error = |error: KafkaError| map_err(&error, "setting a group's first offsets");
+    let client: BaseConsumer = client_config::group_offset_reader(options, group).create().map_err(client_error)?;
+    let committed = committed_in(&client, topics).map_err(client_error)?;
     let elements = committed.elements();
     let without_offset = elements.iter().filter(|element| !matches!(element.offset(), Offset::Offset(_)));
     let partitions: Vec<(String, u32)> =
@@ -85,25 +85,26 @@ fn try_commit_ends(
     if partitions.is_empty() {
         return Ok(());
     }
-    let ends =
-        PartitionReader::new(options, contact).map_err(failed)?.decided_ends(&partitions, OPEN_TRANSACTIONS_TIMEOUT)?;
+    let ends = PartitionReader::new(options, contact)
+        .map_err(client_error)?
+        .decided_ends(&partitions, OPEN_TRANSACTIONS_TIMEOUT)?;
     let ends = ends.iter().map(|((topic, partition), end)| (topic.as_str(), *partition, Offset::Offset(*end as i64)));
-    client.commit(&partition_list(ends)?, CommitMode::Sync).map_err(failed)
+    client.commit(&partition_list(ends)?, CommitMode::Sync).map_err(client_error)
 }
 
 /// Joins the group and leaves it, if it has an offset. The broker counts the retention of the offsets of a group that once had members from the moment
 /// its last member left, so committing them again would not extend it (KIP-211).
 pub(crate) fn renew_retention(options: &Options, group: &str, topics: &[String]) -> Result<(), Error> {
-    let failed = |error: KafkaError| map_err(&error, "renewing the retention of a group's offsets");
-    let reader: BaseConsumer = client_config::group_offset_reader(options, group).create().map_err(failed)?;
-    let committed = committed_in(&reader, topics).map_err(failed)?;
+    let client_error = |error: KafkaError| map_err(&error, "renewing the retention of a group's offsets");
+    let reader: BaseConsumer = client_config::group_offset_reader(options, group).create().map_err(client_error)?;
+    let committed = committed_in(&reader, topics).map_err(client_error)?;
     if !committed.elements().iter().any(|element| matches!(element.offset(), Offset::Offset(_))) {
         return Ok(());
     }
-    let member: BaseConsumer = client_config::group_member(options, group).create().map_err(failed)?;
-    member.subscribe(&topics.iter().map(String::as_str).collect::<Vec<_>>()).map_err(failed)?;
+    let member: BaseConsumer = client_config::group_member(options, group).create().map_err(client_error)?;
+    member.subscribe(&topics.iter().map(String::as_str).collect::<Vec<_>>()).map_err(client_error)?;
     let started = Instant::now();
-    while member.assignment().map_err(failed)?.count() == 0 {
+    while member.assignment().map_err(client_error)?.count() == 0 {
         if started.elapsed() > JOIN_TIMEOUT {
             return Err(Error::Unreachable(format!("group {group} gave no partition within {JOIN_TIMEOUT:?}")));
         }

@@ -137,8 +137,8 @@ impl PendingWatermarks {
     /// Answers the queries that are ready or overdue; all of them when the read failed.
     pub(crate) fn answer(&mut self, read: &Result<(), Error>, topic: &str) {
         let now = Instant::now();
-        let ends = |pending: &mut PendingQuery| read.is_err() || pending.is_decided || now > pending.deadline;
-        for PendingQuery { query, is_decided, .. } in self.queries.extract_if(.., ends) {
+        let is_finished = |pending: &mut PendingQuery| read.is_err() || pending.is_decided || now > pending.deadline;
+        for PendingQuery { query, is_decided, .. } in self.queries.extract_if(.., is_finished) {
             let records = match (read, query.awaited) {
                 (Err(error), _) => Err(error.clone()),
                 (Ok(()), AwaitedPartitions::One(partition)) if !is_decided => {

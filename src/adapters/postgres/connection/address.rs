@@ -102,20 +102,20 @@ fn apply_timeouts_and_settings(config: &mut Config, options: &Options) {
 /// and `synchronous_commit` must not weaken the guarantees of the statements. Every statement has a matching index, which the planner
 /// would not use if the table was empty when it was last analysed: hence no sequential scans.
 fn session_settings(options: &Options) -> String {
-    let ms = |limit: Duration| limit.as_millis();
+    let millis = |limit: Duration| limit.as_millis();
     let keepalive_seconds = options.keepalive.as_secs().max(1);
     let pairs = [
         ("default_transaction_isolation", "read\\ committed".into()),
         ("default_transaction_read_only", "off".into()),
         ("synchronous_commit", "on".into()),
-        ("statement_timeout", ms(options.statement_timeout).to_string()),
-        ("lock_timeout", ms(options.lock_timeout).to_string()),
-        ("idle_in_transaction_session_timeout", ms(options.statement_timeout).to_string()),
+        ("statement_timeout", millis(options.statement_timeout).to_string()),
+        ("lock_timeout", millis(options.lock_timeout).to_string()),
+        ("idle_in_transaction_session_timeout", millis(options.statement_timeout).to_string()),
         ("tcp_keepalives_idle", keepalive_seconds.to_string()),
         ("tcp_keepalives_interval", keepalive_seconds.to_string()),
         ("tcp_keepalives_count", "3".into()),
-        ("tcp_user_timeout", ms(options.unacknowledged_timeout).to_string()),
-        ("client_connection_check_interval", ms(options.keepalive).to_string()),
+        ("tcp_user_timeout", millis(options.unacknowledged_timeout).to_string()),
+        ("client_connection_check_interval", millis(options.keepalive).to_string()),
         ("plan_cache_mode", "force_generic_plan".into()),
         ("enable_seqscan", "off".into()),
         ("enable_bitmapscan", "off".into()),

@@ -78,13 +78,14 @@ impl InstanceIdClaimant {
     pub(crate) async fn take_lock(&self, former_backend: Option<i32>) -> Result<InstanceIdLock, PostgresOpenError> {
         let connection = self.connector.connect("lock").await?;
         let client = &connection.client;
-        let failed = |error: tokio_postgres::Error| PostgresOpenError::from_client(self.connector.location(), &error);
+        let open_error =
+            |error: tokio_postgres::Error| PostgresOpenError::from_client(self.connector.location(), &error);
         let started = tokio::time::Instant::now();
         let gives_up = || former_backend.is_none() && started.elapsed() > HOLDER_WAIT_MAX;
         loop {
-            match self.try_lock(client).await.map_err(failed)? {
+            match self.try_lock(client).await.map_err(open_error)? {
                 LockAttempt::Acquired { backend } => {
-                    self.write_row(client, backend).await.map_err(failed)?;
+                    self.write_row(client, backend).await.map_err(open_error)?;
                     return Ok(InstanceIdLock { connection, backend });
                 }
                 LockAttempt::Held { backend, session, heartbeat_expired, .. }
@@ -93,7 +94,7 @@ impl InstanceIdClaimant {
                     if gives_up() {
                         return Err(self.held_error(None, None));
                     }
-                    self.end_holder(client, backend).await.map_err(failed)?;
+                    self.end_holder(client, backend).await.map_err(open_error)?;
                     continue;
                 }
                 LockAttempt::Held { pid: Some(pid), address, .. } => return Err(self.held_error(Some(pid), address)),

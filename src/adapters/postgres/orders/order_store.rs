@@ -59,8 +59,8 @@ impl OrderStore for Postgres {
             let mut budget = ListBudget::default();
             let session = context.service_session().await?;
             // A row that cannot be read fails the conversion below.
-            let more = |row: &Row| budget.add(order_row::items_size(row).unwrap_or_default());
-            let rows = session.query_while(&text, &conditions.values(), more).await?;
+            let has_budget = |row: &Row| budget.add(order_row::items_size(row).unwrap_or_default());
+            let rows = session.query_while(&text, &conditions.values(), has_budget).await?;
             rows.iter().map(order_row::read).collect()
         })
         .await

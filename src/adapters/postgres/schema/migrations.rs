@@ -37,13 +37,13 @@ pub struct MigrationStatus {
 /// # Errors
 /// [`PostgresOpenError::NewerSchema`] and [`PostgresOpenError::ChangedMigration`], and the errors of a connection.
 pub(crate) async fn status(client: &Client, location: &str) -> Result<Vec<MigrationStatus>, PostgresOpenError> {
-    let failed = |error: tokio_postgres::Error| PostgresOpenError::from_client(location, &error);
+    let open_error = |error: tokio_postgres::Error| PostgresOpenError::from_client(location, &error);
     let known =
-        client.query_typed("SELECT to_regclass('posthaste_migration') IS NOT NULL", &[]).await.map_err(failed)?;
+        client.query_typed("SELECT to_regclass('posthaste_migration') IS NOT NULL", &[]).await.map_err(open_error)?;
     let mut applied: Vec<MigrationStatus> = Vec::new();
     if known.first().is_some_and(|row| row.get(0)) {
         let text = "SELECT version, name, checksum, applied_at FROM posthaste_migration ORDER BY version";
-        let rows = client.query_typed(text, &[]).await.map_err(failed)?;
+        let rows = client.query_typed(text, &[]).await.map_err(open_error)?;
         applied = rows.iter().map(read).collect();
     }
     let latest = FILES.last().map_or(0, |file| file.version);
@@ -51,7 +51,7 @@ pub(crate) async fn status(client: &Client, location: &str) -> Result<Vec<Migrat
         return Err(PostgresOpenError::NewerSchema { location: location.into(), found: newer.version, known: latest });
     }
     for file in FILES {
-        let checksum = checksum(client, file.text).await.map_err(failed)?;
+        let checksum = checksum(client, file.text).await.map_err(open_error)?;
         match applied.iter().find(|row| row.version == file.version) {
             Some(row) if row.checksum == checksum => {}
             Some(_) => {
@@ -183,9 +183,9 @@ async fn apply_one(
 /// Refuses to install into a database of another encoding than UTF-8: it accepts texts that the server cannot send to a client that reads UTF-8, so
 /// that one such event would stop its partition.
 async fn require_utf8(client: &Client, location: &str) -> Result<(), PostgresOpenError> {
-    let failed = |error: tokio_postgres::Error| PostgresOpenError::from_client(location, &error);
-    let rows = client.query_typed("SELECT current_setting('server_encoding')", &[]).await.map_err(failed)?;
-    let encoding: String = rows.first().map_or_else(|| Ok(String::new()), |row| row.try_get(0)).map_err(failed)?;
+    let open_error = |error: tokio_postgres::Error| PostgresOpenError::from_client(location, &error);
+    let rows = client.query_typed("SELECT current_setting('server_encoding')", &[]).await.map_err(open_error)?;
+    let encoding: String = rows.first().map_or_else(|| Ok(String::new()), |row| row.try_get(0)).map_err(open_error)?;
     if encoding == "UTF8" { Ok(()) } else { Err(PostgresOpenError::NotUtf8 { location: location.into(), encoding }) }
 }
 

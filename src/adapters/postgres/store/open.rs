@@ -110,14 +110,14 @@ async fn read_installation(
 ) -> Result<InstalledSchema, PostgresOpenError> {
     let (connection, location) = (connector.connect("open").await?, connector.location());
     let client = &connection.client;
-    let failed = |error: tokio_postgres::Error| PostgresOpenError::from_client(location, &error);
+    let open_error = |error: tokio_postgres::Error| PostgresOpenError::from_client(location, &error);
     if options.migrate {
         migrations::apply(client, location, options.partitions).await?;
-        archive_days::create(client, options.days_ahead).await.map_err(failed)?;
+        archive_days::create(client, options.days_ahead).await.map_err(open_error)?;
     } else if let Some(missing) = migrations::missing(&migrations::status(client, location).await?) {
         return Err(PostgresOpenError::MissingMigrations { location: location.into(), missing });
     }
-    let rows = client.query_typed("SELECT id, partitions FROM installation", &[]).await.map_err(failed)?;
+    let rows = client.query_typed("SELECT id, partitions FROM installation", &[]).await.map_err(open_error)?;
     let refused =
         || PostgresOpenError::Refused { location: location.into(), reason: "the table installation has no row".into() };
     let row = rows.first().ok_or_else(refused)?;

@@ -169,8 +169,12 @@ mod tests {
         for file in std::fs::read_dir(folder).unwrap() {
             let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
             let names = |statement: &str| -> Vec<String> {
-                let ends = |character: char| character.is_whitespace() || character == ';';
-                text.split(statement).skip(1).filter_map(|rest| rest.split(ends).next()).map(str::to_owned).collect()
+                let ends_name = |character: char| character.is_whitespace() || character == ';';
+                text.split(statement)
+                    .skip(1)
+                    .filter_map(|rest| rest.split(ends_name).next())
+                    .map(str::to_owned)
+                    .collect()
             };
             // An index without a name is that of one partition.
             created.extend(names("CREATE INDEX ").into_iter().filter(|name| name != "ON"));

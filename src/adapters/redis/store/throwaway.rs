@@ -51,8 +51,8 @@ fn unavailable(error: RedisError) -> StoreOpenError {
 
 /// A pattern that only this text matches.
 fn escape(text: &str) -> String {
-    let special = |character| matches!(character, '*' | '?' | '[' | ']' | '^' | '\\');
-    text.chars().flat_map(|character| special(character).then_some('\\').into_iter().chain([character])).collect()
+    let is_special = |character| matches!(character, '*' | '?' | '[' | ']' | '^' | '\\');
+    text.chars().flat_map(|character| is_special(character).then_some('\\').into_iter().chain([character])).collect()
 }
 
 #[cfg(test)]
