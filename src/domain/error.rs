@@ -6,7 +6,7 @@ use crate::state::Status;
 pub enum ChangeRefusal {
     /// The status may not follow the present one; the caller may read the order and choose another.
     #[error("an order that is {from} cannot become {to}")]
-    IllegalMove {
+    IllegalTransition {
         /// Present status of the order.
         from: Status,
         /// Status that the caller asked for.

@@ -17,7 +17,7 @@ pub struct EventId(Uuid);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WebhookId(Uuid);
 
-macro_rules! uuid_name {
+macro_rules! uuid_id {
     ($name:ident) => {
         impl $name {
             /// Creates a version 7 id of this instant; `entropy` makes it unique within the millisecond.
@@ -57,9 +57,9 @@ macro_rules! uuid_name {
         }
     };
 }
-uuid_name!(OrderId);
-uuid_name!(EventId);
-uuid_name!(WebhookId);
+uuid_id!(OrderId);
+uuid_id!(EventId);
+uuid_id!(WebhookId);
 
 /// The `sub` claim of a verified token. Never empty.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

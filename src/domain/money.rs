@@ -33,7 +33,7 @@ impl Money {
     /// The text is malformed, or has more digits than are kept exactly.
     pub fn parse(text: &str) -> Result<Self, MoneyError> {
         let (mantissa, exponent) = match text.find('e') {
-            Some(at) => (&text[..at], exponent(&text[at + 1..])?),
+            Some(index) => (&text[..index], exponent(&text[index + 1..])?),
             None => (text, 0),
         };
         let (whole, fraction) = match mantissa.split_once('.') {

@@ -10,10 +10,10 @@ use crate::time::Timestamp;
 /// Counts an order's changes: 0 when placed, one more for each change.
 pub type Version = u64;
 
-/// One version of an order. [`Order::place`] and its changes make it; stores rebuild it field by field.
+/// A version of an order. [`Order::place`] and the changes create versions; stores rebuild them field by field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Order {
-    /// UUID v7 that carries `created_at`.
+    /// UUID v7 whose timestamp is `created_at`.
     pub id: OrderId,
     /// Subject that placed the order.
     pub owner: Subject,
@@ -33,7 +33,7 @@ pub struct Order {
     pub hlc: Hlc,
 }
 
-/// Everything that [`Order::place`] needs.
+/// Input of [`Order::place`].
 #[derive(Clone, Debug)]
 pub struct NewOrder {
     /// Id of the new order.
@@ -87,10 +87,10 @@ impl Order {
     /// Changes the status. A change to CANCELLED is the same as [`Order::cancel`] and records the same event.
     ///
     /// # Errors
-    /// [`ChangeRefusal::IllegalMove`] when the status may not follow the present one; nothing changes.
+    /// [`ChangeRefusal::IllegalTransition`] when the status may not follow the present one; nothing changes.
     pub fn change_status(&self, to: Status, change: ChangeContext) -> Result<(Order, OrderEvent), ChangeRefusal> {
         if !self.status.may_become(to) {
-            return Err(ChangeRefusal::IllegalMove { from: self.status, to });
+            return Err(ChangeRefusal::IllegalTransition { from: self.status, to });
         }
         let order = Order {
             status: to,

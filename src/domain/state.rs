@@ -1,4 +1,4 @@
-//! The status of an order: five states and the table of legal moves between them.
+//! The status of an order: five states and the table of legal transitions between them.
 use std::fmt;
 
 /// State of an order in its life cycle.
@@ -32,7 +32,7 @@ impl Status {
         }
     }
 
-    /// Whether the move is legal. No state may follow itself.
+    /// Whether the transition is legal. No state may follow itself.
     pub fn may_become(self, to: Status) -> bool {
         self.successors().contains(&to)
     }
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn legal_moves_are_those_of_the_contract() {
+    fn legal_transitions_are_those_of_the_contract() {
         let legal: Vec<(Status, Status)> = Status::ALL
             .into_iter()
             .flat_map(|from| Status::ALL.into_iter().map(move |to| (from, to)))

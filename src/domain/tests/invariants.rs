@@ -90,7 +90,7 @@ proptest! {
                 }
                 Err(refusal) => {
                     prop_assert!(!before.status.may_become(to));
-                    prop_assert_eq!(refusal, ChangeRefusal::IllegalMove { from: before.status, to });
+                    prop_assert_eq!(refusal, ChangeRefusal::IllegalTransition { from: before.status, to });
                 }
             }
         }
