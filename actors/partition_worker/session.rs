@@ -116,7 +116,7 @@ impl PartitionSessions {
         {
             self.report_rewind(fence, watermark).await;
         }
-        let outcome = BatchOutcome::of_watermark(watermark, open.token, open.claimer_died);
+        let outcome = BatchOutcome::from_watermark(watermark, open.token, open.claimer_died);
         let ResolvedBatch { closed, parked } = outbox.resolve(fence, open.token, outcome, poison).await?;
         let (partition, epoch, token) = (fence.partition.0, fence.epoch, open.token);
         tracing::info!(

@@ -26,7 +26,7 @@ pub enum Liveness {
     Unknown,
 }
 
-/// Whether an instance may take a partition, and the new values of the lease row.
+/// Whether an instance may acquire a partition, and the new values of the lease row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AcquireDecision {
     /// Another instance holds the lease.
@@ -42,7 +42,7 @@ pub enum AcquireDecision {
         epoch: Epoch,
         /// The counter to write: above every counter and watermark ever written.
         counter: Counter,
-        /// Whether the claimer of the open batch died; to be written beside the open batch.
+        /// Whether the claimer of the open batch died; stored with the open batch.
         claimer_died: bool,
         /// Whether the deaths of rows outside the open batch are set to zero: the owner died while they were not in flight, so they did
         /// not cause it.
@@ -54,15 +54,15 @@ impl Lease {
     /// Decides an acquisition. `liveness` is the present owner's, `watermark` the broker's for this partition.
     pub fn acquire(
         &self,
-        taker: &InstanceId,
+        acquirer: &InstanceId,
         reason: AcquireReason,
         liveness: Liveness,
         watermark: Option<Token>,
     ) -> AcquireDecision {
-        if let Some(by) = self.owner.as_ref().filter(|_| self.held_against(taker, liveness)) {
+        if let Some(by) = self.owner.as_ref().filter(|_| self.is_held_by_other(acquirer, liveness)) {
             return AcquireDecision::Held { by: by.clone(), remaining: self.remaining };
         }
-        let owner_died = self.owner_died(reason, taker, liveness);
+        let owner_died = self.owner_died(reason, acquirer, liveness);
         AcquireDecision::Acquired {
             epoch: self.epoch + 1,
             counter: self.counter.max(watermark.unwrap_or(0)) + 1,
@@ -71,18 +71,18 @@ impl Lease {
         }
     }
 
-    /// Whether another instance holds the lease, so that `taker` may not acquire it: it has not expired and its owner is not known dead.
-    pub fn held_against(&self, taker: &InstanceId, liveness: Liveness) -> bool {
-        let other = self.owner.as_ref().is_some_and(|owner| owner != taker);
+    /// Whether another instance holds the lease, so that `acquirer` may not acquire it: it has not expired and its owner is not known to be dead.
+    pub fn is_held_by_other(&self, acquirer: &InstanceId, liveness: Liveness) -> bool {
+        let other = self.owner.as_ref().is_some_and(|owner| owner != acquirer);
         other && !self.remaining.is_zero() && liveness != Liveness::Dead
     }
 
-    /// Whether the owner in the lease row is dead, by the taker's reason and the owner's heartbeat.
-    pub fn owner_died(&self, reason: AcquireReason, taker: &InstanceId, liveness: Liveness) -> bool {
+    /// Whether the owner in the lease row is dead, by the acquisition's reason and the owner's heartbeat.
+    pub fn owner_died(&self, reason: AcquireReason, acquirer: &InstanceId, liveness: Liveness) -> bool {
         match &self.owner {
             None => false,
-            // A vacant lease under the taker's own name belonged to the process before this one.
-            Some(owner) if owner == taker => reason != AcquireReason::OutcomeUnknown,
+            // A lease under the acquiring instance's own name belonged to its former process.
+            Some(owner) if owner == acquirer => reason != AcquireReason::OutcomeUnknown,
             Some(_) => liveness != Liveness::Alive,
         }
     }
@@ -151,7 +151,7 @@ mod tests {
         let cases = [
             (Some(claim(2, false)), true, true),
             (Some(claim(2, true)), false, false),
-            // The taker after the claimer died, not the claimer.
+            // The instance that acquired the partition after the claimer has died, not the claimer.
             (Some(claim(1, false)), true, false),
             (Some(claim(1, true)), false, true),
             (None, true, false),
@@ -175,9 +175,9 @@ mod tests {
 
         for (owner, remaining, liveness, held) in cases {
             let lease = Lease { remaining, ..lease(owner) };
-            assert_eq!(lease.held_against(&id("me"), liveness), held, "{owner} {remaining:?} {liveness:?}");
+            assert_eq!(lease.is_held_by_other(&id("me"), liveness), held, "{owner} {remaining:?} {liveness:?}");
         }
-        assert!(!Lease { owner: None, ..lease("other") }.held_against(&id("me"), Liveness::Unknown));
+        assert!(!Lease { owner: None, ..lease("other") }.is_held_by_other(&id("me"), Liveness::Unknown));
     }
 
     #[test]

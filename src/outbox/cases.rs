@@ -49,16 +49,16 @@ pub struct ClaimSizeCase {
     pub taken: usize,
 }
 
-/// Claims of limits 1 to 200 over candidates of which one, at different places, has one or two deaths.
+/// Claims of limits 1 to 200 over candidates of which one, at different indexes, has one or two deaths.
 pub fn claim_size_cases() -> Vec<ClaimSizeCase> {
     let mut cases = Vec::new();
     for limit in [1, 2, 7, 8, 9, 16, 63, 64, 65, 128, 200] {
         for deaths in 0..=2 {
             let size = claim_size(limit, deaths) as usize;
-            let places = [0, 1, size.saturating_sub(1), size, size + 1, limit as usize];
-            for place in places {
+            let indexes = [0, 1, size.saturating_sub(1), size, size + 1, limit as usize];
+            for index in indexes {
                 let mut candidates = vec![0; limit as usize + 2];
-                if let Some(candidate) = candidates.get_mut(place) {
+                if let Some(candidate) = candidates.get_mut(index) {
                     *candidate = deaths;
                 }
                 let taken = rows_taken(candidates.iter().map(|deaths| (*deaths, 1)), limit);

@@ -49,7 +49,7 @@ impl std::error::Error for EventKeyError {}
 
 impl EventKey {
     /// The key whose text is the canonical form of a UUID.
-    pub fn of_uuid(uuid: [u8; 16]) -> Self {
+    pub fn from_uuid(uuid: [u8; 16]) -> Self {
         if uuid[VERSION_BYTE] & 0xf0 == TEXT_VERSION {
             let text = hyphenated(&uuid);
             return Self { group: group_of_text(&text), text: Some(text.into()) };
@@ -133,16 +133,16 @@ fn group_of_text(text: &str) -> [u8; 16] {
     group
 }
 
-/// The places of the hyphens in a UUID's text.
+/// The indexes of the hyphens in a UUID's text.
 const HYPHENS: [usize; 4] = [8, 13, 18, 23];
 
 fn canonical_uuid(text: &str) -> Option<[u8; 16]> {
     let bytes = text.as_bytes();
-    if bytes.len() != 36 || HYPHENS.iter().any(|place| bytes[*place] != b'-') {
+    if bytes.len() != 36 || HYPHENS.iter().any(|index| bytes[*index] != b'-') {
         return None;
     }
     let mut digits =
-        bytes.iter().enumerate().filter(|(place, _)| !HYPHENS.contains(place)).map(|(_, byte)| digit(*byte));
+        bytes.iter().enumerate().filter(|(index, _)| !HYPHENS.contains(index)).map(|(_, byte)| digit(*byte));
     let mut uuid = [0; 16];
     for byte in &mut uuid {
         *byte = (digits.next()?? << 4) | digits.next()??;
@@ -184,7 +184,7 @@ mod tests {
 
         assert_eq!(key.group()[..4], [0x01, 0x90, 0x16, 0x3d]);
         assert_eq!((key.text(), key.to_string().as_str(), &*key.to_text()), (None, V7, V7));
-        assert_eq!(key, EventKey::of_uuid(key.group()));
+        assert_eq!(key, EventKey::from_uuid(key.group()));
         assert_eq!(key, EventKey::stored(key.group(), None));
     }
 
@@ -213,7 +213,7 @@ mod tests {
     #[test]
     fn uuid_of_version_8_shares_no_group_with_the_text_that_hashes_to_it() {
         let text = EventKey::of_text("abc");
-        let uuid = EventKey::of_uuid(text.group());
+        let uuid = EventKey::from_uuid(text.group());
 
         assert_ne!(uuid.group(), text.group());
         assert_eq!(uuid, EventKey::of_text(&uuid.to_string()));

@@ -1,7 +1,7 @@
 //! The lease of a partition: which instance may change its rows, and what a statement with a given fence may do.
 //!
-//! A store reads the lease row, measures `remaining` by its own clock and asks. Statements of a store that compare the lease in SQL or
-//! Lua instead of loading it must come to the same result.
+//! A store reads the lease row, measures `remaining` by its own clock and calls these functions. Statements that compare the lease in SQL
+//! or Lua instead of loading it must come to the same result.
 use std::time::Duration;
 
 use crate::ids::{Counter, Epoch, InstanceId, LeaseFence, ProducerSessionId, Token};

@@ -74,7 +74,7 @@ pub struct RegionStamp {
 
 /// The record key of an order's events.
 pub fn event_key(order: OrderId) -> EventKey {
-    EventKey::of_uuid(order.bytes())
+    EventKey::from_uuid(order.bytes())
 }
 
 /// The order of an event: `None` for the types of other services.

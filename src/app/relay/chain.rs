@@ -83,7 +83,7 @@ pub struct PublishFailure<'a> {
     pub has_payload: bool,
 }
 
-/// Decides the next step. `throttle` and `chance` are those of [`RetryPolicy::decide`]. An outage parks nothing, however long it lasts, also where a
+/// Decides the next step. `throttle` and `random` are those of [`RetryPolicy::decide`]. An outage parks nothing, however long it lasts, also where a
 /// lowered `attempts_max` leaves no attempt.
 pub fn next_step(rules: &ChainRules, failure: PublishFailure<'_>, throttle: f64, random: f64) -> ChainStep {
     let retry = rules.retry_of(failure.topic);

@@ -56,15 +56,15 @@ pub fn due_now<K: Clone>(row: &OutboxRow<K>, status: RowStatus) -> RowChange<K> 
 
 /// A row that an operator parks. The reason of a stored failure stays, because it explains more than the parking, which the audit row
 /// records. A stored reason without a failure type is that of an earlier parking, and is replaced.
-pub fn parked<K: Clone>(row: &OutboxRow<K>, has_failed: bool, who: &str, why: &str) -> RowChange<K> {
-    let reason = (!has_failed).then(|| parked_reason(who, why));
+pub fn parked<K: Clone>(row: &OutboxRow<K>, has_failed: bool, operator: &str, reason: &str) -> RowChange<K> {
+    let reason = (!has_failed).then(|| parked_reason(operator, reason));
     RowChange { reason, ..row.with_state(RowState::Parked { blocks_key: true }) }
 }
 
 /// The failure reason of a parked row that had not failed before, truncated as every reason.
-pub fn parked_reason(who: &str, why: &str) -> String {
-    let reason = if why.is_empty() { format!("parked by {who}") } else { format!("parked by {who}: {why}") };
-    truncate_reason(&reason)
+pub fn parked_reason(operator: &str, reason: &str) -> String {
+    let text = if reason.is_empty() { format!("parked by {operator}") } else { format!("parked by {operator}: {reason}") };
+    truncate_reason(&text)
 }
 
 #[cfg(test)]
@@ -119,10 +119,10 @@ mod tests {
             (false, "ann", "", Some("parked by ann")),
         ];
 
-        for (has_failed, who, why, reason) in cases {
-            let change = parked(&row(), has_failed, who, why);
+        for (has_failed, operator, reason, stored) in cases {
+            let change = parked(&row(), has_failed, operator, reason);
             assert_eq!(change.state, RowState::Parked { blocks_key: true });
-            assert_eq!((change.failure_type, change.reason.as_deref()), (None, reason));
+            assert_eq!((change.failure_type, change.reason.as_deref()), (None, stored));
         }
         assert_eq!(parked_reason("ann", &"x".repeat(300)).chars().count(), 256);
     }

@@ -26,7 +26,7 @@ impl BatchOutcome {
     /// can the batch no longer commit. A partition's batches follow each other, so a watermark above the token belongs to a batch or to an
     /// exclusion that the store has forgotten ([`store_was_rewound`]): then nothing proves that all of this batch was published, and its rows
     /// are due again.
-    pub fn of_watermark(watermark: Option<Token>, token: Token, claimer_died: bool) -> Self {
+    pub fn from_watermark(watermark: Option<Token>, token: Token, claimer_died: bool) -> Self {
         match (watermark == Some(token), claimer_died) {
             (true, _) => BatchOutcome::Published,
             (false, true) => BatchOutcome::ClaimerDied,
@@ -116,7 +116,7 @@ mod tests {
         ];
 
         for (watermark, claimer_died, outcome) in cases {
-            assert_eq!(BatchOutcome::of_watermark(watermark, 7, claimer_died), outcome, "{watermark:?}");
+            assert_eq!(BatchOutcome::from_watermark(watermark, 7, claimer_died), outcome, "{watermark:?}");
         }
     }
 

@@ -46,7 +46,7 @@ impl RetryPolicy {
     }
 
     /// Decides after attempt number `attempt` (from 1). `throttling` in 0.0..=1.0 divides the delay: 1.0 under normal load, less under
-    /// backpressure. `chance` is a random number in 0.0..1.0.
+    /// backpressure. `random` is a number in 0.0..1.0 that selects the jitter.
     pub fn decide(&self, attempt: u32, fault: FaultClass, throttling: f64, random: f64) -> RetryDecision {
         let factor = match fault {
             FaultClass::Permanent => return RetryDecision::GiveUp,
