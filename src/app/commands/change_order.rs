@@ -33,20 +33,20 @@ pub async fn change_order(
     context.gate.check().map_err(CommandError::Gated)?;
     let mut concurrent_changes = 0;
     loop {
-        let begun = context.clock.now();
+        let started_at = context.clock.now();
         let current = context.orders.find(command.id).await?.filter(|order| command.viewer.sees(order));
         let current = current.ok_or(CommandError::NotFound)?;
         let (order, rows) = match decide(context, command, &current).await {
             Ok(decided) => decided,
             Err(refused) => {
-                context.repair_cache(current, begun).await;
+                context.repair_cache(current, started_at).await;
                 return Err(refused);
             }
         };
         match commit(context, &current, &order, &rows, progress).await? {
             Committed::Done => {
                 let order = Arc::new(order);
-                context.update_cache(&order, begun).await;
+                context.update_cache(&order, started_at).await;
                 return Ok(ChangeOutcome { order, rows });
             }
             Committed::Missing => return Err(CommandError::NotFound),

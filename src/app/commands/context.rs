@@ -182,9 +182,9 @@ impl CommandContext {
     }
 
     /// Updates the cache before the command returns, so that every later read of this instance sees the change, in lists too. The
-    /// commit was begun at `begun` or later; another instance may have changed the order since.
-    pub(super) async fn update_cache(&self, order: &Arc<Order>, begun: domain::Timestamp) {
-        let put = self.cache.put(Arc::clone(order), self.clock.now().since(begun));
+    /// commit started at `started_at` or later; another instance may have changed the order since.
+    pub(super) async fn update_cache(&self, order: &Arc<Order>, started_at: domain::Timestamp) {
+        let put = self.cache.put(Arc::clone(order), self.clock.now().since(started_at));
         let (put, ()) = futures::join!(put, self.evict_lists(&order.owner));
         if put.is_err() {
             // The cache may still hold the old version. If this fails as well, the entry's time to live ends it.
@@ -194,11 +194,11 @@ impl CommandContext {
 
     /// Updates the cache where it has an older version than the store: the process that committed the newer one may have died before its
     /// update. A client that is refused because of its version reads the order next.
-    pub(super) async fn repair_cache(&self, stored: Order, begun: domain::Timestamp) {
+    pub(super) async fn repair_cache(&self, stored: Order, started_at: domain::Timestamp) {
         if let Ok(Some(cached)) = self.cache.get(stored.id).await
             && cached.version < stored.version
         {
-            self.update_cache(&Arc::new(stored), begun).await;
+            self.update_cache(&Arc::new(stored), started_at).await;
         }
     }
 

@@ -1,4 +1,4 @@
-//! The life of an idempotency key during one create: begin, then complete or abandon. Nothing else calls the key store.
+//! The life of an idempotency key during one create: begin, then complete or abandon. No other module calls the key store.
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ pub struct IdempotencyGuard {
     lock: Duration,
     keep: Duration,
     /// The call that locks the key, once the actor has made it.
-    begun: Arc<OnceLock<BeginCall>>,
+    begin_call: Arc<OnceLock<BeginCall>>,
 }
 
 impl IdempotencyGuard {
@@ -36,28 +36,28 @@ impl IdempotencyGuard {
             intent,
             lock: context.options.key_lock,
             keep: context.options.key_keep,
-            begun: Arc::default(),
+            begin_call: Arc::default(),
         })
     }
 
-    /// Releases the key of an actor that died: the client may repeat the request at once. Should the order exist, its durable record answers.
+    /// Releases the key of an actor that died: the client may repeat the request at once. If the order exists, its durable record returns it.
     ///
     /// Waits first for the outcome of a call that was locking the key when the actor died, because a release could overtake it in the store.
     pub async fn release_after_actor_exit(&self) {
-        let Some(begun) = self.begun.get().cloned() else { return };
-        if may_hold_key(&begun.await) {
+        let Some(begin_call) = self.begin_call.get().cloned() else { return };
+        if may_hold_key(&begin_call.await) {
             let _ = self.store.abandon(&self.subject, &self.intent.key).await;
         }
     }
 
     /// Locks the key for its lock time.
     pub(super) async fn begin(&self) -> Result<BeginOutcome, Error> {
-        let begun = self.begun.get_or_init(|| {
+        let begin_call = self.begin_call.get_or_init(|| {
             let (store, subject, intent, lock) =
                 (Arc::clone(&self.store), self.subject.clone(), self.intent.clone(), self.lock);
             async move { store.begin(&subject, &intent.key, &intent.fingerprint, lock).await }.boxed().shared()
         });
-        begun.clone().await
+        begin_call.clone().await
     }
 
     /// Stores the created order under the key. The durable record still prevents a duplicate if this fails.
@@ -66,7 +66,7 @@ impl IdempotencyGuard {
         let _ = store.complete(subject, &intent.key, &intent.fingerprint, order_id, *keep).await;
     }
 
-    /// Unlocks the key of a create that changed nothing, or perhaps something. The key store repeats a release that failed.
+    /// Unlocks the key of a create that changed nothing, or that has an unknown outcome. The key store repeats a release that failed.
     pub(super) async fn abandon(&self) {
         let _ = self.store.abandon(&self.subject, &self.intent.key).await;
     }

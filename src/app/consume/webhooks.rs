@@ -172,11 +172,11 @@ impl Webhooks {
             let message = format!("there are {found} webhooks, and webhooks.max permits {max}");
             return Err(QueryError::Conflict(message).into());
         }
-        let mut begun = webhook_topics(&self.options.topic_prefix);
+        let mut read_from_end = webhook_topics(&self.options.topic_prefix);
         if start == WebhookStart::End {
-            begun.extend(webhook.topics.iter().cloned());
+            read_from_end.extend(webhook.topics.iter().cloned());
         }
-        self.ports.groups.begin_at_end(&webhook.group(), &begun).await?;
+        self.ports.groups.begin_at_end(&webhook.group(), &read_from_end).await?;
         self.ports.store.save_webhook(&webhook).await?;
         Ok(webhook)
     }

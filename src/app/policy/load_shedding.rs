@@ -11,7 +11,7 @@ use std::time::Duration;
 
 /// The service is overloaded when more than one request is rejected for this many completed ones.
 const OVERLOAD_RATIO: u32 = 16;
-/// Lower limit of the usual latency: a store in memory would leave no time to wait at all.
+/// Lower limit of the baseline latency: a store in memory would leave no time to wait at all.
 const BASELINE_LATENCY_MIN: Duration = Duration::from_millis(1);
 /// Shortest interval after which the limit is adapted.
 const INTERVAL: Duration = Duration::from_millis(200);
@@ -123,7 +123,7 @@ impl AdaptiveLimit {
     fn adapt(&mut self, elapsed: Duration) {
         let IntervalStats { completed, fast, total_latency, rejected } = self.interval;
         if rejected == 0 {
-            self.update_usual(total_latency / completed);
+            self.update_baseline(total_latency / completed);
         }
         let queue_stands =
             if self.overloaded { total_latency / completed > self.target() } else { fast < completed / FAST_RATIO };
@@ -136,8 +136,8 @@ impl AdaptiveLimit {
         };
     }
 
-    /// A moving average, so that one slow interval changes the usual latency little.
-    fn update_usual(&mut self, latency: Duration) {
+    /// A moving average, so that one slow interval changes the baseline little.
+    fn update_baseline(&mut self, latency: Duration) {
         self.baseline_latency =
             (self.baseline_latency * 15 + latency.clamp(BASELINE_LATENCY_MIN, self.baseline_latency * 2)) / 16;
     }
@@ -173,12 +173,12 @@ mod tests {
     /// once, and a rejected one after 0.5 to 1.5 s. Returns the limit and the longest latency of the last half second.
     fn serve(limiter: &mut AdaptiveLimit, clients: u32, per_ms: u32, time: Duration) -> (u32, Duration) {
         let (mut queue, mut longest) = (std::collections::VecDeque::new(), Duration::ZERO);
-        let (begun, mut rejected) = (limiter.since, 0);
+        let (started_at, mut rejected) = (limiter.since, 0);
         let millis = time.as_millis() as usize;
         let mut arriving = vec![0; millis + 1_502];
         arriving[0] = clients;
         for at in 0..millis {
-            let now = begun + ms(at as u64);
+            let now = started_at + ms(at as u64);
             for _ in 0..arriving[at] {
                 if limiter.try_acquire() {
                     queue.push_back(now);
@@ -194,7 +194,7 @@ mod tests {
                 arriving[at + 1] += 1;
             }
         }
-        queue.iter().for_each(|_| limiter.release(begun + time, None));
+        queue.iter().for_each(|_| limiter.release(started_at + time, None));
         (limiter.limit(), longest)
     }
 

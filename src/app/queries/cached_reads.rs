@@ -79,9 +79,9 @@ impl CachedReads {
         if let Some(order) = self.lookup(self.cache.get(id), Option::is_some).await.flatten() {
             return Ok(order);
         }
-        let begun = self.clock.now();
+        let started_at = self.clock.now();
         let order = Arc::new(self.orders.find(id).await?.ok_or(QueryError::NotFound)?);
-        self.store(self.cache.put(Arc::clone(&order), self.clock.now().since(begun))).await;
+        self.store(self.cache.put(Arc::clone(&order), self.clock.now().since(started_at))).await;
         Ok(order)
     }
 
@@ -97,9 +97,9 @@ impl CachedReads {
         if let Some(ListLookup { found: Some(CachedList::Part(orders)), .. }) = &lookup {
             return Ok(orders.to_vec());
         }
-        let begun = self.clock.now();
+        let started_at = self.clock.now();
         let orders = self.orders.list(filter, from, limit).await?;
-        self.put_list(&key, lookup, begun, || CachedList::Part(orders.as_slice().into())).await;
+        self.put_list(&key, lookup, started_at, || CachedList::Part(orders.as_slice().into())).await;
         Ok(orders)
     }
 
@@ -110,9 +110,9 @@ impl CachedReads {
         if let Some(ListLookup { found: Some(CachedList::Count(count)), .. }) = lookup {
             return Ok(count);
         }
-        let begun = self.clock.now();
+        let started_at = self.clock.now();
         let count = self.orders.count(filter).await?;
-        self.put_list(&key, lookup, begun, || CachedList::Count(count)).await;
+        self.put_list(&key, lookup, started_at, || CachedList::Count(count)).await;
         Ok(count)
     }
 
@@ -120,18 +120,18 @@ impl CachedReads {
         self.lookup(self.cache.get_list(key), |lookup| lookup.found.is_some()).await
     }
 
-    /// Caches a list that was read after its lookup and since `begun`. A list of large orders is not cached: it would displace many others.
+    /// Caches a list that was read after its lookup, from `started_at` on. A list of large orders is not cached: it would displace many others.
     async fn put_list(
         &self,
         key: &ListKey,
         lookup: Option<ListLookup>,
-        begun: Timestamp,
+        started_at: Timestamp,
         list: impl FnOnce() -> CachedList,
     ) {
         let Some(ListLookup { generation, .. }) = lookup else { return };
         let list = list();
         if list.bytes() <= LIST_BYTES {
-            self.store(self.cache.put_list(key, generation, list, self.clock.now().since(begun))).await;
+            self.store(self.cache.put_list(key, generation, list, self.clock.now().since(started_at))).await;
         }
     }
 

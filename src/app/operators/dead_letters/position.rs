@@ -26,17 +26,18 @@ impl DeadLetterPosition {
 pub struct DeadLetterCursor {
     /// The scan continues after this position.
     pub after: DeadLetterPosition,
-    /// Time at which the scan began; `None` in a cursor without it, such as `3/17`.
-    pub begun: Option<Timestamp>,
+    /// Time at which the scan started; `None` in a cursor without it, such as `3/17`.
+    pub scan_started_at: Option<Timestamp>,
 }
 
 impl DeadLetterCursor {
     /// Parses the form `3/17@1763808278501` or `3/17`.
     pub fn parse(text: &str) -> Option<Self> {
-        let Some((position, begun)) = text.split_once('@') else {
-            return DeadLetterPosition::parse(text).map(|after| Self { after, begun: None });
+        let Some((position, started_at)) = text.split_once('@') else {
+            return DeadLetterPosition::parse(text).map(|after| Self { after, scan_started_at: None });
         };
-        Some(Self { after: DeadLetterPosition::parse(position)?, begun: Some(Timestamp::from_millis(number(begun)?)) })
+        let scan_started_at = Some(Timestamp::from_millis(number(started_at)?));
+        Some(Self { after: DeadLetterPosition::parse(position)?, scan_started_at })
     }
 }
 
@@ -54,7 +55,7 @@ impl fmt::Display for DeadLetterPosition {
 impl fmt::Display for DeadLetterCursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.after)?;
-        self.begun.map_or(Ok(()), |begun| write!(f, "@{}", begun.millis()))
+        self.scan_started_at.map_or(Ok(()), |started_at| write!(f, "@{}", started_at.millis()))
     }
 }
 

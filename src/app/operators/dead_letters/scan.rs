@@ -19,10 +19,10 @@ pub(super) fn call_time_max(request_timeout: Duration) -> Duration {
 pub(super) struct Scan {
     spans: VecDeque<Span>,
     last: Option<DeadLetterPosition>,
-    /// Time at which the scan began, when this call continues one.
-    begun: Option<Timestamp>,
-    /// Time at which this call began.
-    now: Timestamp,
+    /// Time at which the scan started, when this call continues one.
+    started_at: Option<Timestamp>,
+    /// Time at which this call started.
+    call_started_at: Timestamp,
     /// Time limit of this call.
     time_max: Duration,
 }
@@ -51,29 +51,30 @@ impl Scan {
             Span { partition, from, end }
         };
         let spans = (0..).zip(ends).map(span).filter(|span| span.from < span.end).collect();
-        Self { spans, last: after, begun: cursor.and_then(|cursor| cursor.begun), now, time_max }
+        let started_at = cursor.and_then(|cursor| cursor.scan_started_at);
+        Self { spans, last: after, started_at, call_started_at: now, time_max }
     }
 
     /// Partition and offset to read next; `None` at the end of the topic or after the time limit, unless there is no cursor to continue from.
     pub(super) fn position(&self, now: Timestamp) -> Option<(u32, u64)> {
-        let span = self.spans.front().filter(|_| self.last.is_none() || now.since(self.now) < self.time_max)?;
+        let span = self.spans.front().filter(|_| self.last.is_none() || now.since(self.call_started_at) < self.time_max)?;
         Some((span.partition, span.from))
     }
 
     /// Moves past a dead letter. Returns whether it is part of the scan: it is not when it was added after the scan began.
     pub(super) fn advance(&mut self, dead_letter: &ConsumerRecord) -> bool {
-        let at = &dead_letter.position;
+        let position = &dead_letter.position;
         let Some(span) = self.spans.front_mut() else { return false };
         // A page may reach beyond the end at the start of this call.
-        if span.partition != at.partition || at.offset >= span.end {
+        if span.partition != position.partition || position.offset >= span.end {
             return false;
         }
-        self.last = Some(DeadLetterPosition { partition: at.partition, offset: at.offset });
-        span.from = at.offset + 1;
+        self.last = Some(DeadLetterPosition { partition: position.partition, offset: position.offset });
+        span.from = position.offset + 1;
         if span.from >= span.end {
             self.spans.pop_front();
         }
-        self.begun.is_none_or(|begun| dead_letter.record.timestamp < begun)
+        self.started_at.is_none_or(|started_at| dead_letter.record.timestamp < started_at)
     }
 
     /// Skips the rest of a partition after a page that did not advance the scan: its records have expired, or are markers.
@@ -91,7 +92,7 @@ impl Scan {
     /// Cursor from which another call continues, if anything is left.
     pub(super) fn next(&self) -> Option<DeadLetterCursor> {
         let after = self.last.filter(|_| !self.spans.is_empty())?;
-        Some(DeadLetterCursor { after, begun: self.begun.or(Some(self.now)) })
+        Some(DeadLetterCursor { after, scan_started_at: self.started_at.or(Some(self.call_started_at)) })
     }
 }
 
