@@ -18,7 +18,7 @@ const MESSAGES_NAMED_MAX: usize = 5;
 /// request is the one that made the change.
 pub fn span(message: &ConsumerRecord, key_is_order: bool) -> tracing::Span {
     let ConsumerRecord { position, record } = message;
-    let (request_id, event_id) = (request_id::of_record(record), record.text("ce_id"));
+    let (request_id, event_id) = (request_id::from_record(record), record.text("ce_id"));
     let has_order_type = || record.text("ce_type").is_some_and(|kind| EventType::parse(kind).is_some());
     let order_id = (key_is_order || has_order_type()).then_some(&*record.key);
     tracing::error_span!("message", request_id, order_id, key = &*record.key, event_id, topic = &*position.topic)
@@ -65,7 +65,7 @@ pub fn dead_lettered(dead_letter: &DeadLettered, record: &Record, events: &Super
         "message {offset} of {topic}/{partition} was moved to the dead-letter topic: {reason}"
     );
     let mut fields = vec![("topic", topic.to_string()), ("key", record.key.to_string()), ("error", reason.clone())];
-    fields.extend(request_id::of_record(record).map(|id| ("request_id", id.to_owned())));
+    fields.extend(request_id::from_record(record).map(|id| ("request_id", id.to_owned())));
     events.publish_external("message_dead_lettered", fields);
 }
 

@@ -64,7 +64,7 @@ impl MessageDecider for OrderPipeline {
         };
         let version = decoded.event.schema_version.to_string();
         consumer.metrics.kafka_event_version_distribution.with([&version]).inc();
-        let needs_order = self.handlers.of(decoded.event.kind).needs_order();
+        let needs_order = self.handlers.chain(decoded.event.kind).needs_order();
         if consumer.wait_for_earlier(message, needs_order, decoded.attempts_made, decisions).await? {
             span.set("posthaste.waits_for_earlier", true);
             return Ok(());

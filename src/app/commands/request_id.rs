@@ -13,7 +13,7 @@ pub fn is_request_id(text: &str) -> bool {
 }
 
 /// The id that a record carries. Any program may have written the record, so a text that is not an id is ignored.
-pub fn of_record(record: &Record) -> Option<&str> {
+pub fn from_record(record: &Record) -> Option<&str> {
     record.text(HEADER).filter(|text| is_request_id(text))
 }
 
@@ -38,7 +38,7 @@ mod tests {
                 value: b"{}".as_slice().into(),
                 timestamp: Timestamp::from_millis(0),
             };
-            assert_eq!(of_record(&record), legal.then_some(text), "{text:?}");
+            assert_eq!(from_record(&record), legal.then_some(text), "{text:?}");
         }
     }
 }

@@ -34,7 +34,7 @@ impl Handlers {
     }
 
     /// The chain of an event type.
-    pub fn of(&self, kind: EventType) -> &HandlerChain {
+    pub fn chain(&self, kind: EventType) -> &HandlerChain {
         match kind {
             EventType::OrderCreated => &self.created,
             EventType::OrderStatusChanged => &self.status_changed,

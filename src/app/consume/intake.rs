@@ -79,7 +79,7 @@ pub struct IntakeFailure {
 
 impl IntakeFailure {
     /// The failure of a message that its handler did not accept.
-    pub fn of_handler(fault: HandlerFault) -> Self {
+    pub fn from_handler(fault: HandlerFault) -> Self {
         let reason = outbox::truncate_reason(&fault.reason);
         Self { failure_type: fault.failure_type, class: "posthaste.HandlerFault", reason }
     }
@@ -160,18 +160,18 @@ pub async fn decide(
     }
     let stage = decoded.attempts_made;
     let consumed = ConsumedEvent { event, record: &message.record, attempt: stage.saturating_add(1) };
-    match handlers.of(event.kind).run(consumed).await {
+    match handlers.chain(event.kind).run(consumed).await {
         ChainOutcome::Handled { mut effects, fallback_after } => {
             if origin != EventOrigin::Local {
                 let VersionStamp { hlc, region } = decoded.stamp.clone();
                 effects.push(Effect::StoreRemoteStamp { order_id: event.order_id, region, hlc });
             }
-            let fallback_after = fallback_after.map(IntakeFailure::of_handler);
+            let fallback_after = fallback_after.map(IntakeFailure::from_handler);
             IntakeStep::Process { event: processed(effects), stale: false, fallback_after }
         }
-        ChainOutcome::Retry(fault) => IntakeStep::Retry { stage, failure: IntakeFailure::of_handler(fault) },
-        ChainOutcome::Blocked(fault) => IntakeStep::Block { stage, failure: IntakeFailure::of_handler(fault) },
-        ChainOutcome::Failed(fault) => IntakeStep::DeadLetter(IntakeFailure::of_handler(fault)),
+        ChainOutcome::Retry(fault) => IntakeStep::Retry { stage, failure: IntakeFailure::from_handler(fault) },
+        ChainOutcome::Blocked(fault) => IntakeStep::Block { stage, failure: IntakeFailure::from_handler(fault) },
+        ChainOutcome::Failed(fault) => IntakeStep::DeadLetter(IntakeFailure::from_handler(fault)),
     }
 }
 

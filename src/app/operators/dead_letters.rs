@@ -117,7 +117,7 @@ impl DeadLetters {
 
     /// The same actions on the dead letters of another topic.
     #[must_use]
-    pub fn of_topic(self, topic: &str) -> Self {
+    pub fn for_topic(self, topic: &str) -> Self {
         let dead_letter_topic = outbox::topics::dead_letter_topic(topic).into();
         Self { topic: topic.into(), dead_letter_topic, ..self }.redriving_to(topic)
     }
@@ -163,11 +163,11 @@ impl DeadLetters {
             is_complete &= to_end && from == first;
             found.extend(self.with_redrives(records).await?);
         }
-        let place = |dead_letter: &DeadLetter| {
+        let sort_key = |dead_letter: &DeadLetter| {
             let position = &dead_letter.message.position;
             (dead_letter.message.record.timestamp, position.partition, position.offset)
         };
-        found.sort_by_key(|dead_letter| std::cmp::Reverse(place(dead_letter)));
+        found.sort_by_key(|dead_letter| std::cmp::Reverse(sort_key(dead_letter)));
         is_complete &= found.len() <= limit as usize;
         found.truncate(limit as usize);
         Ok(LatestDeadLetters { dead_letters: found, is_complete })

@@ -35,7 +35,7 @@ impl DeadLettersByTopic {
     /// The dead letters of the orders' topic and of `others`, which are full names.
     pub fn new(of_orders: DeadLetters, others: &[String]) -> Self {
         let of_others = others.iter().filter(|topic| ***topic != *of_orders.topic());
-        let of_others = of_others.map(|topic| of_orders.clone().of_topic(topic)).collect();
+        let of_others = of_others.map(|topic| of_orders.clone().for_topic(topic)).collect();
         Self { of_orders, of_others }
     }
 
@@ -59,7 +59,7 @@ impl DeadLettersByTopic {
         self.all().map(DeadLetters::topic)
     }
 
-    /// Counts what was not replayed yet, at most `limit` dead letters of each topic. A topic where nothing waits is left out.
+    /// Counts the dead letters that were not replayed yet, at most `limit` of each topic. Omits topics without any.
     pub async fn waiting(&self, limit: u32) -> Result<Vec<WaitingDeadLetters>, QueryError> {
         let existing = self.of_orders.existing_topics().await?;
         let counts = self.all().filter(|dead_letters| dead_letters.has_records(&existing)).map(async |dead_letters| {

@@ -179,7 +179,7 @@ pub struct Pressure {
 
 impl Pressure {
     /// Starts at the stage of the gate, for a manager that was restarted.
-    pub fn at(stage: PressureStage) -> Self {
+    pub fn with_stage(stage: PressureStage) -> Self {
         Self { stage, ..Self::default() }
     }
 
@@ -270,7 +270,7 @@ mod tests {
 
     #[test]
     fn restarted_manager_continues_at_the_stage_of_the_gate() {
-        let mut pressure = Pressure::at(PressureStage::Rejection);
+        let mut pressure = Pressure::with_stage(PressureStage::Rejection);
 
         assert_eq!(
             pressure.sample(Duration::ZERO, &backlog(300_000), &PressureThresholds::default()),

@@ -146,7 +146,7 @@ fn sendable<'a>(
     record_bytes_max: usize,
 ) -> Result<&'a Arc<[u8]>, Refusal> {
     let payload = row.payload.as_ref().ok_or(Refusal::NoPayload)?;
-    let contract = envelope.contracts.of(&row.topic);
+    let contract = envelope.contracts.get(&row.topic);
     let limit = record_bytes_max.saturating_sub(contract.map_or(0, ValueContract::frame_bytes));
     if payload.len() > limit {
         return Err(Refusal::TooLarge { bytes: payload.len(), limit });
@@ -187,7 +187,7 @@ impl<'a> RecordBuilder<'a> {
     fn record(&mut self, row: &ClaimedRow, payload: &Arc<[u8]>) -> Record {
         let key = row.key.to_text();
         let headers = self.headers(row, &key);
-        let contract = self.envelope.contracts.of(&row.topic);
+        let contract = self.envelope.contracts.get(&row.topic);
         let value = contract.map_or_else(|| Arc::clone(payload), |contract| contract.framed(payload));
         Record { topic: Arc::clone(&row.topic), key, headers, value, timestamp: row.occurred_at }
     }

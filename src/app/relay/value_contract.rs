@@ -35,7 +35,7 @@ impl TopicContracts {
     }
 
     /// The contract of a topic, if it has one.
-    pub fn of(&self, topic: &str) -> Option<&dyn ValueContract> {
+    pub fn get(&self, topic: &str) -> Option<&dyn ValueContract> {
         self.0.iter().find(|(name, _)| **name == *topic).map(|(_, contract)| &**contract)
     }
 }

@@ -78,7 +78,7 @@ impl DeadLetter {
         })
     }
 
-    /// Its place in the dead-letter topic.
+    /// Its position in the dead-letter topic.
     pub fn position(&self) -> DeadLetterPosition {
         let position = &self.message.position;
         DeadLetterPosition { partition: position.partition, offset: position.offset }

@@ -7,7 +7,7 @@ const NAMED_MAX: usize = 20;
 /// A dead letter that the broker permanently refuses, such as one that is too large for its topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefusedDeadLetter {
-    /// Its place in the dead-letter topic.
+    /// Its position in the dead-letter topic.
     pub position: DeadLetterPosition,
     /// Why the broker refuses the record.
     pub reason: String,

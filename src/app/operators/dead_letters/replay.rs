@@ -59,7 +59,7 @@ enum Reservation {
     Confirmed,
 }
 
-/// What a replay does with dead letters.
+/// Division of dead letters into those that a replay sends, releases and holds back.
 struct Selected<'a> {
     to_send: Vec<&'a DeadLetter>,
     /// Reserved, but their keys are held.
@@ -115,7 +115,7 @@ impl Replayer {
         let record = |dead_letter: &&DeadLetter| dead_letter.redrive_record(&self.topic, &audit.operator, now);
         let records: Vec<Record> = to_send.iter().map(record).collect();
         let Appended { sent, unsent, refusals, failure } =
-            Appended::of(&to_send, self.broker.append_individually(records).await);
+            Appended::from_results(&to_send, self.broker.append_individually(records).await);
         let sent_count = sent.len() as u64;
         if !unsent.is_empty() {
             // Otherwise these reservations expire; nothing of them was sent.
@@ -165,11 +165,11 @@ impl Replayer {
     }
 }
 
-/// What the broker did with the records of dead letters.
+/// Results of appending the records of dead letters.
 #[derive(Default)]
 struct Appended {
     sent: Vec<DeadLetterId>,
-    /// Those that it has not, for certain.
+    /// Dead letters that were certainly not appended.
     unsent: Vec<DeadLetterId>,
     refusals: RefusedDeadLetters,
     /// The first failure that is no refusal of a record.
@@ -178,7 +178,7 @@ struct Appended {
 
 impl Appended {
     /// A record of unknown outcome may have been appended: it is neither sent nor unsent, and its reservation stays until it expires.
-    fn of(dead_letters: &[&DeadLetter], results: Vec<Result<Position, Error>>) -> Self {
+    fn from_results(dead_letters: &[&DeadLetter], results: Vec<Result<Position, Error>>) -> Self {
         let mut appended = Self::default();
         for (dead_letter, result) in dead_letters.iter().zip(results) {
             match result {
@@ -222,7 +222,7 @@ fn ids(dead_letters: &[&DeadLetter]) -> Vec<DeadLetterId> {
     dead_letters.iter().map(|dead_letter| dead_letter.id()).collect()
 }
 
-/// What was done, for the message of a failure that follows.
+/// Text of the number of dead letters that were sent, for the message of a failure that follows.
 pub fn sent_back(dead_letters: u64) -> String {
     format!("dead letters sent back: {dead_letters}")
 }
