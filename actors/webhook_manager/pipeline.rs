@@ -7,7 +7,7 @@ use app::consume::intake::IntakeFailure;
 use app::consume::order_topic::OrderTopic;
 use app::consume::spring_headers;
 use app::consume::webhooks::delivery::{self, AttemptVerdict, EndpointState};
-use app::consume::webhooks::endpoint_health::{AfterFailure, EndpointHealth, after_failure};
+use app::consume::webhooks::endpoint_health::{DeliveryDecision, EndpointHealth, decide_after_failure};
 use app::policy::breaker::BreakerPermit;
 use async_trait::async_trait;
 use domain::WebhookId;
@@ -213,13 +213,13 @@ impl WebhookPipeline {
                     EndpointState::Unavailable | EndpointState::Overloaded => self.endpoint_fails(webhook, &failure),
                 }
                 record.outcome = AttemptOutcome::Retried;
-                match after_failure(attempt, endpoint, probing, worked_since) {
-                    AfterFailure::NeedsRedelivery => results.needs_redelivery = true,
-                    AfterFailure::Retry => {
+                match decide_after_failure(attempt, endpoint, probing, worked_since) {
+                    DeliveryDecision::NeedsRedelivery => results.needs_redelivery = true,
+                    DeliveryDecision::Retry => {
                         message_log::retried(message, attempt, &failure);
                         consumer.retry(message, attempts_made, ordered, &failure, attempt, &mut results.decisions);
                     }
-                    AfterFailure::DeadLetter => {
+                    DeliveryDecision::DeadLetter => {
                         record.outcome = AttemptOutcome::DeadLettered;
                         consumer.dead_letter(message, Some(attempt), &failure, &mut results.decisions);
                         consumer.leave_detour(message, ordered, &mut results.decisions);

@@ -1,4 +1,4 @@
-//! Where a message goes that was not processed: its record in a retry topic or among the dead letters, with Spring Kafka's headers.
+//! The record of a message that was not processed, for a retry topic or the dead letters, with Spring Kafka's headers.
 use std::sync::Arc;
 
 use domain::Timestamp;
@@ -11,15 +11,15 @@ use crate::consume::spring_headers as names;
 /// Header with the round of a message that enters the last retry topic again.
 pub const DETOUR_STAGE_HEADER: &str = "x-detour-round";
 
-/// Whether consumers add this header to a message that they forward.
-pub(crate) fn is_of_failures(name: &str) -> bool {
-    names::is_added(name) || name == DETOUR_STAGE_HEADER
+/// Whether consumers add this header when they forward a message to a retry topic or the dead letters.
+pub(crate) fn is_failure_header(name: &str) -> bool {
+    names::is_retry_header(name) || name == DETOUR_STAGE_HEADER
 }
 
-/// The message as an event of its topic, without what headers say about earlier failures.
+/// The message as an event of its topic, without the headers of earlier failures.
 pub fn without_earlier_failures(mut message: ConsumerRecord) -> ConsumerRecord {
-    if message.record.headers.iter().any(|(name, _)| is_of_failures(name)) {
-        message.record.headers = message.record.headers.filtered(|name| !is_of_failures(name));
+    if message.record.headers.iter().any(|(name, _)| is_failure_header(name)) {
+        message.record.headers = message.record.headers.filtered(|name| !is_failure_header(name));
     }
     message
 }
@@ -82,7 +82,7 @@ const KEY_HEADERS: [&str; 2] = [RAW_KEY, NULL_KEY];
 /// The dead letter for a forwarded record that the broker refused: its failure and original position without its value, and of its other headers
 /// those that name the event.
 pub fn without_value(record: &Record, target: String) -> Record {
-    let kept = |name: &str| names::is_added(name) || EVENT_HEADERS.contains(&name) || KEY_HEADERS.contains(&name);
+    let kept = |name: &str| names::is_retry_header(name) || EVENT_HEADERS.contains(&name) || KEY_HEADERS.contains(&name);
     let mut headers = record.headers.filtered(kept);
     headers.push(OMITTED_VALUE_BYTES, record.value.len().to_string().as_bytes());
     Record {

@@ -22,20 +22,20 @@ impl OrderTopic {
     }
 
     /// Whether a record was published to this topic: it is there, or in a retry or dead-letter topic of its consumer or of the webhooks.
-    pub fn has(&self, message: &ConsumerRecord) -> bool {
+    pub fn contains(&self, message: &ConsumerRecord) -> bool {
         let ConsumerRecord { position, record } = message;
         let of_webhooks = record.header(WEBHOOK_HEADER).is_some();
         let original = spring_headers::original_topic(record).filter(|_| of_webhooks);
-        self.is_around(&position.topic) || original.is_some_and(|topic| self.is_around(topic))
+        self.is_topic_or_derived(&position.topic) || original.is_some_and(|topic| self.is_topic_or_derived(topic))
     }
 
     /// The schema's id and the value without its frame; `None` and the whole value where the record has no frame.
     pub fn unframed<'a>(&self, message: &'a ConsumerRecord) -> (Option<u32>, &'a [u8]) {
         let value = &message.record.value;
-        if self.has(message) { framing::unframed(value) } else { (None, value) }
+        if self.contains(message) { framing::unframed(value) } else { (None, value) }
     }
 
-    fn is_around(&self, topic: &str) -> bool {
+    fn is_topic_or_derived(&self, topic: &str) -> bool {
         base_topic(topic) == &*self.name || topic == &*self.dead_letters
     }
 }

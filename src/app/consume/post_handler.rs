@@ -9,7 +9,7 @@ use ports::inbox::Effect;
 
 use crate::consume::chain::HandlerResult;
 use crate::consume::event_handler::{ConsumedEvent, EventHandler, HandlerFault};
-use crate::consume::forward::is_of_failures;
+use crate::consume::forward::is_failure_header;
 use crate::contract::framing;
 
 /// Sends events to an endpoint, each key's in order. The endpoint may receive an event again after a retry or a crash, with the same `ce_id`.
@@ -57,7 +57,7 @@ pub(crate) fn request(record: &Record) -> EventRequest {
 
 /// The event without the headers of its failures. The value may have any form, so it stays as it is.
 pub(crate) fn request_with_whole_value(record: &Record) -> EventRequest {
-    EventRequest { attributes: record.headers.filtered(|name| !is_of_failures(name)), body: Arc::clone(&record.value) }
+    EventRequest { attributes: record.headers.filtered(|name| !is_failure_header(name)), body: Arc::clone(&record.value) }
 }
 
 #[cfg(test)]

@@ -16,10 +16,10 @@ pub(crate) const ATTEMPTS: &str = "retry_topic-attempts";
 pub(crate) const BACKOFF_TIMESTAMP: &str = "retry_topic-backoff-timestamp";
 /// Timestamp of the record before its first failure, in the same form.
 pub(crate) const FIRST_TIMESTAMP: &str = "retry_topic-original-timestamp";
-/// Our own: the failure type by its name.
+/// Not one of Spring's: the failure type by its name.
 pub(crate) const FAILURE_TYPE: &str = "x-failure-type";
 
-/// Headers of the record's place before its first failure. They stay as they are while it is forwarded.
+/// Headers of the record's position before its first failure. They stay unchanged while it is forwarded.
 pub(crate) const ORIGIN: [&str; 6] = [
     ORIGINAL_TOPIC,
     ORIGINAL_PARTITION,
@@ -34,7 +34,7 @@ pub(crate) const ATTEMPT: [&str; 6] =
     [EXCEPTION_FQCN, EXCEPTION_MESSAGE, ATTEMPTS, BACKOFF_TIMESTAMP, FIRST_TIMESTAMP, FAILURE_TYPE];
 
 /// Whether retries and dead-lettering add this header.
-pub(crate) fn is_added(name: &str) -> bool {
+pub(crate) fn is_retry_header(name: &str) -> bool {
     ORIGIN.contains(&name) || ATTEMPT.contains(&name)
 }
 
@@ -42,7 +42,7 @@ pub(crate) fn is_added(name: &str) -> bool {
 const ATTEMPTS_MAX: i32 = i16::MAX as i32;
 
 /// Number of attempts that were made before the one that this record stands for; `None` without a readable header. Spring reads a value
-/// of one byte as a number of its former versions. Ours wrote the attempts made, in decimal digits.
+/// of one byte as a number of its former versions. Former versions of this service wrote the attempts made, in decimal digits.
 pub fn attempts_made(record: &Record) -> Option<u32> {
     let next = match *last(record, ATTEMPTS)? {
         [digit @ b'0'..=b'9'] => i32::from(digit - b'0') + 1,

@@ -1,4 +1,4 @@
-//! One event for one webhook: whether it is delivered, the request that delivers it, and what the response means.
+//! The delivery of an event to a webhook: whether the webhook receives it, the request, and the meaning of the response.
 use domain::Timestamp;
 use outbox::topics::{WEBHOOK_HEADER, retry_stage};
 use ports::FailureType;
@@ -50,7 +50,7 @@ pub fn request(
     now: Timestamp,
 ) -> EventRequest {
     let whole = post_handler::request_with_whole_value;
-    let of_record = if orders.has(message) { post_handler::request } else { whole };
+    let of_record = if orders.contains(message) { post_handler::request } else { whole };
     let mut request = of_record(&message.record);
     // HTTP does not distinguish the case of names.
     request.attributes.retain(|name| !name.eq_ignore_ascii_case(WEBHOOK_HEADER) && !name.starts_with("webhook-"));

@@ -1,4 +1,4 @@
-//! EndpointHealth: what the calls of a webhook's endpoint have shown about it, and what follows for an event whose attempt failed.
+//! EndpointHealth: the state of a webhook's endpoint, derived from its calls, and the decision on an event after a failed attempt.
 use std::time::Duration;
 
 use super::delivery::EndpointState;
@@ -13,9 +13,9 @@ pub struct EndpointHealth {
     worked_at: Option<Duration>,
 }
 
-/// The action after a failed attempt.
+/// The decision on an event after a failed attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AfterFailure {
+pub enum DeliveryDecision {
     /// The group delivers the event again, and the attempt does not count.
     NeedsRedelivery,
     /// The next retry topic, or another round through the last one.
@@ -46,21 +46,21 @@ impl EndpointHealth {
 
 /// Decides on an event whose attempt failed. `worked_since`: see [`EndpointHealth::worked_since`], before this attempt. Only an attempt that shows
 /// something about the event can be its last: an outage makes no event a dead letter.
-pub fn after_failure(attempt: u32, endpoint: EndpointState, probing: bool, worked_since: bool) -> AfterFailure {
+pub fn decide_after_failure(attempt: u32, endpoint: EndpointState, probing: bool, worked_since: bool) -> DeliveryDecision {
     use EndpointState::{Healthy, Overloaded, Unavailable};
     match (endpoint, probing) {
         // The probe shows nothing about the event.
-        (Unavailable | Overloaded, true) => AfterFailure::NeedsRedelivery,
-        _ if attempt < ATTEMPTS_MAX => AfterFailure::Retry,
-        (Overloaded, false) => AfterFailure::Retry,
-        (Unavailable, false) if !worked_since => AfterFailure::Retry,
-        (Healthy, _) | (Unavailable, false) => AfterFailure::DeadLetter,
+        (Unavailable | Overloaded, true) => DeliveryDecision::NeedsRedelivery,
+        _ if attempt < ATTEMPTS_MAX => DeliveryDecision::Retry,
+        (Overloaded, false) => DeliveryDecision::Retry,
+        (Unavailable, false) if !worked_since => DeliveryDecision::Retry,
+        (Healthy, _) | (Unavailable, false) => DeliveryDecision::DeadLetter,
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::AfterFailure::{DeadLetter, NeedsRedelivery, Retry};
+    use super::DeliveryDecision::{DeadLetter, NeedsRedelivery, Retry};
     use super::EndpointState::{Healthy, Overloaded, Unavailable};
     use super::*;
 
@@ -85,7 +85,7 @@ mod tests {
             ((5, Overloaded, true, false), NeedsRedelivery),
         ];
         for (case @ (attempt, endpoint, probing, worked_since), expected) in cases {
-            assert_eq!(after_failure(attempt, endpoint, probing, worked_since), expected, "{case:?}");
+            assert_eq!(decide_after_failure(attempt, endpoint, probing, worked_since), expected, "{case:?}");
         }
     }
 

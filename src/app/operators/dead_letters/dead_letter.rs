@@ -10,7 +10,7 @@ use ports::broker::consumer_groups::ConsumerRecord;
 use ports::operators::redrives::{DeadLetterId, RedriveRecord};
 
 use super::position::{DeadLetterCursor, DeadLetterPosition};
-use crate::consume::forward::{OMITTED_VALUE_BYTES, is_of_failures};
+use crate::consume::forward::{OMITTED_VALUE_BYTES, is_failure_header};
 use crate::consume::spring_headers;
 
 /// A dead letter with the record of its replay.
@@ -109,7 +109,7 @@ impl DeadLetter {
     /// another topic than its own it keeps its origin, from which a webhook takes the id of a record that is no event.
     pub(super) fn redrive_record(&self, topic: &Arc<str>, operator: &str, now: Timestamp) -> Record {
         let Record { key, headers, value, .. } = &self.message.record;
-        let added = |name: &str| is_of_failures(name) || name == REDRIVEN_BY;
+        let added = |name: &str| is_failure_header(name) || name == REDRIVEN_BY;
         let moves = dead_letter_topic(topic) != *self.message.position.topic;
         let mut headers = headers.filtered(|name| !added(name) || moves && spring_headers::ORIGIN.contains(&name));
         headers.push(REDRIVEN_BY, operator.as_bytes());
