@@ -116,7 +116,7 @@ impl PartitionBlock {
     }
 }
 
-/// The place of a published record in the broker.
+/// Topic of a published record, with partition and offset where they are known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SentTo {
     /// Full name of the topic.
@@ -126,7 +126,7 @@ pub struct SentTo {
 }
 
 impl SentTo {
-    /// The place of a row's record: the position that its settlement recorded, else the topic of its event, or that topic's dead-letter topic.
+    /// The location of a row's record: the position that its settlement recorded, else the topic of its event, or that topic's dead-letter topic.
     pub fn new(event_topic: &str, position: Option<Position>, by_fallback: bool) -> Self {
         match position {
             Some(Position { topic, partition, offset }) => Self { topic, place: Some((partition, offset)) },
@@ -210,7 +210,7 @@ pub trait OutboxOperators: Send + Sync {
     /// Lists at most `limit` entries of the audit table, newest first.
     async fn audit_entries(&self, filter: &AuditFilter, limit: u32) -> Result<Vec<AuditEntry>, Error>;
 
-    /// Makes a FAILED or PARKED row due now; it keeps its place among the rows of its key. A parked row starts again with 0 attempts.
+    /// Makes a FAILED or PARKED row due now; it keeps its position among the rows of its key. A parked row starts again with 0 attempts.
     async fn retry(&self, id: RowId, audit: &Audit) -> Result<OperatorOutcome, Error>;
 
     /// Parks a PENDING or FAILED row; later rows of its key wait behind it.

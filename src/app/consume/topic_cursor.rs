@@ -114,8 +114,8 @@ impl ReadStart {
 
 impl fmt::Display for TopicCursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (at, (partition, offset)) in self.0.iter().enumerate() {
-            let comma = if at == 0 { "" } else { "," };
+        for (index, (partition, offset)) in self.0.iter().enumerate() {
+            let comma = if index == 0 { "" } else { "," };
             write!(f, "{comma}{partition}:{offset}")?;
         }
         Ok(())

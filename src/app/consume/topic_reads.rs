@@ -32,10 +32,10 @@ pub enum TopicError {
     /// The group is one of the service's own consumers, which commit their offsets themselves.
     #[error("the group {0} is the service's own; choose another name")]
     OwnGroup(String),
-    /// There is no room for another group.
+    /// The log keeps the offsets of the maximum number of groups.
     #[error("the offsets of {0} groups are kept already; use one of these groups")]
     TooManyGroups(u32),
-    /// There is no room for the topics that a client names.
+    /// The log has the maximum number of topics, and a client names others.
     #[error(
         "there are {0} topics, and no more are created for events; name one of these, or add the topic to broker.topics"
     )]
@@ -196,10 +196,10 @@ impl TopicReads {
         self.offsets(group, topic).await
     }
 
-    /// Checks that there is room for the topics of events that do not exist yet.
+    /// Counts the topics of events that do not exist yet against the limit of topics.
     ///
     /// # Errors
-    /// There would be too many.
+    /// [`TopicError::TooManyTopics`] when they would exceed the limit.
     pub async fn admit_topics(&self, names: &[&str]) -> Result<(), TopicError> {
         match self.log.admit_topics(names).await? {
             TopicAdmission::Admitted => Ok(()),
@@ -207,7 +207,7 @@ impl TopicReads {
         }
     }
 
-    /// Gives back the room of topics that [`TopicReads::admit_topics`] has admitted, because nothing was written for them.
+    /// Reverses [`TopicReads::admit_topics`] for topics to which no record was written.
     pub fn release_topics(&self, names: &[&str]) {
         self.log.release_topics(names);
     }

@@ -97,13 +97,13 @@ fn free_in_acquisition_order(
         }
         total += quota(partitions, InstanceRank { rank, live }).saturating_sub(member.held as usize);
     }
-    let from_own_place = move |free: &[FreePartition]| {
+    let from_own_offset = move |free: &[FreePartition]| {
         let numbers: Vec<PartitionNo> = free.iter().map(|free| free.partition).collect();
         let (count, start) = (numbers.len(), before * numbers.len() / total.max(1));
         numbers.into_iter().cycle().skip(start).take(count)
     };
     let (late, rest) = survey.free.split_at(survey.free.partition_point(|free| free.idle >= overdue));
-    from_own_place(late).chain(from_own_place(rest))
+    from_own_offset(late).chain(from_own_offset(rest))
 }
 
 #[cfg(test)]
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn overdue_partition_is_taken_first_wherever_the_own_place_is() {
+    fn overdue_partition_is_taken_first_whatever_the_own_offset_is() {
         let owned = Owned::from([(instance(0), BTreeSet::new()), (instance(1), set([7]))]);
         let mut survey = survey(8, &owned, &instance(1));
         let late = [6, 2].map(PartitionNo).map(free(OVERDUE));
@@ -294,7 +294,7 @@ mod tests {
 
         let balance = balance_of_second(&set([7]), &set([7]), Some(&survey));
 
-        // The own place is after four of seven that are lacking, in both parts.
+        // The own offset follows four of seven lacking partitions, in both parts.
         assert_eq!(balance.acquire, [2, 6, 3].map(PartitionNo));
     }
 

@@ -85,7 +85,7 @@ impl CachedReads {
         Ok(order)
     }
 
-    /// Reads a part of a list, see [`OrderStore::list`].
+    /// Reads a chunk of a list, see [`OrderStore::list`].
     pub(crate) async fn list(
         &self,
         filter: &OrderFilter,

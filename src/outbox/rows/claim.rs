@@ -26,7 +26,7 @@ impl BatchQuota {
         Self { limit, rows_max: limit.max(1), rows: 0, bytes: 0 }
     }
 
-    /// Takes the next candidate if the batch has room for it. After the first `false` the batch is complete: later candidates must not
+    /// Adds the next candidate if the batch is not full. After the first `false` the batch is complete: later candidates must not
     /// be offered, or they would overtake earlier rows.
     pub fn admit(&mut self, deaths: u32, payload_bytes: usize) -> bool {
         self.rows_max = self.rows_max.min(claim_size(self.limit, deaths));

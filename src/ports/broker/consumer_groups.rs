@@ -33,8 +33,8 @@ pub struct Lag {
 pub enum AckOutcome {
     /// All its messages are acknowledged.
     Complete,
-    /// Those of partitions that the member has lost since their delivery are not: the partition's next member receives them again. The
-    /// others are acknowledged, and the member keeps its remaining partitions.
+    /// Messages of partitions that the member has lost since their delivery are not acknowledged: the partition's next member receives them
+    /// again. The others are acknowledged, and the member keeps its remaining partitions.
     PartitionsLost,
 }
 

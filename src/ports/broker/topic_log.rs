@@ -46,7 +46,7 @@ pub enum OffsetCommitOutcome {
     TooManyGroups(u32),
 }
 
-/// Whether the log takes records of the topics that a client names.
+/// Whether the log accepts records of the topics that a client names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TopicAdmission {
     /// All of them; one that does not exist is created with its first record.
@@ -61,13 +61,12 @@ pub trait TopicLog: Send + Sync {
     /// Returns a topic with the offsets that each partition keeps; `None` if there is no such topic.
     async fn view(&self, topic: &str) -> Result<Option<TopicView>, Error>;
 
-    /// Reserves room for those of the topics that do not exist yet, for all of them or none. The room stays reserved
-    /// until [`TopicLog::release_topics`]. A restart forgets topics whose first
-    /// record is not written yet.
+    /// Counts those of the topics that do not exist yet against the limit of topics, all of them or none, until
+    /// [`TopicLog::release_topics`]. A restart forgets topics without a record.
     async fn admit_topics(&self, names: &[&str]) -> Result<TopicAdmission, Error>;
 
-    /// Gives back what one call of [`TopicLog::admit_topics`] reserved for these topics, because nothing was written for them. A topic that
-    /// another call has admitted stays admitted.
+    /// Reverses one call of [`TopicLog::admit_topics`] for these topics, because no record was written to them. A topic that another call has
+    /// admitted stays admitted.
     fn release_topics(&self, names: &[&str]);
 
     /// Lists the names of all topics in their order.
@@ -77,7 +76,7 @@ pub trait TopicLog: Send + Sync {
     /// limit, so that a busy partition does not starve the others.
     async fn read_next(&self, topic: &str, from: &[NextOffset], limits: ReadLimits) -> Result<NextRecords, Error>;
 
-    /// Waits until a partition has a record at its offset or behind it. It may miss a record that another process appends, so the caller
+    /// Waits until a partition has a record at or after its offset. It may miss a record that another process appends, so the caller
     /// also reads at intervals. Cancel-safe.
     async fn arrived(&self, topic: &str, from: &[NextOffset]) -> Result<(), Error>;
 

@@ -40,7 +40,7 @@ pub trait OrderCache: Send + Sync {
         age: Duration,
     ) -> Result<(), Error>;
 
-    /// Evicts the lists of an owner and those of all orders. A change calls it after its commit and before its answer.
+    /// Evicts the lists of an owner and those of all orders. A change calls it after its commit and before its reply.
     async fn evict_lists(&self, owner: &Subject) -> Result<(), Error>;
 
     /// Removes every order and list from the cache: the store was rewound, so a cached version may be one that it has lost. After an
@@ -57,16 +57,16 @@ pub enum ListScope {
     All,
 }
 
-/// A question about the orders of a scope.
+/// A query of the orders of a scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ListQuery {
-    /// A part of a list.
+    /// A chunk of a list: the orders from `from` on.
     Part {
         /// Only orders with this status.
         status: Option<Status>,
-        /// Start of the part.
+        /// Start of the chunk.
         from: PageStart,
-        /// Limit of its orders.
+        /// Most orders of the chunk.
         limit: u32,
     },
     /// The number of orders.
@@ -76,19 +76,19 @@ pub enum ListQuery {
     },
 }
 
-/// The name of a cached list.
+/// Identifies a cached list.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ListKey {
-    /// Whose orders the list holds.
+    /// The owner of the orders in the list.
     pub scope: ListScope,
-    /// The question about them.
+    /// The query that the list is the result of.
     pub query: ListQuery,
 }
 
-/// The answer to a [`ListQuery`].
+/// The result of a [`ListQuery`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CachedList {
-    /// Orders of a part, newest first.
+    /// Orders of a chunk, newest first.
     Part(Arc<[Order]>),
     /// The number of orders.
     Count(u64),
@@ -109,7 +109,7 @@ pub fn order_bytes(order: &Order) -> usize {
     256 + order.items.as_slice().iter().map(|item| 96 + item.name().len()).sum::<usize>()
 }
 
-/// Number of the state of a scope's lists. Each eviction begins another one, and no number returns.
+/// Number of evictions of a scope's lists: a list that was read under an earlier generation must not be cached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListGeneration(pub u64);
 

@@ -10,7 +10,7 @@ use crate::event_headers::EventHeaders;
 use crate::orders::{IdempotencyRecord, NewRow, TraceContext};
 use crate::partitions::PartitionNo;
 
-/// An event of another service, before the store has given it its place among the events of its key.
+/// An event of another service, before the store has assigned its sequence number among the events of its key.
 #[derive(Clone, Debug)]
 pub struct ExternalEvent {
     /// Identifies the event; an id that was published before, as far as the archive reaches, is published once.
