@@ -87,10 +87,10 @@ impl BackpressureManager {
     /// Counts the unsent rows. Runs apart from the samples: a store that counts slowly must not delay the samples that show its load.
     fn count_backlog(&mut self, ctx: &mut Context<Self>) {
         let outbox = Arc::clone(&self.dependencies.outbox);
-        let begun = Instant::now();
-        let work = async move { outbox.depth().await };
-        ctx.spawn(work.into_actor(self).map(move |depth, this, ctx| {
-            let pause = count_pause(begun.elapsed(), depth.is_ok());
+        let started_at = Instant::now();
+        let count = async move { outbox.depth().await };
+        ctx.spawn(count.into_actor(self).map(move |depth, this, ctx| {
+            let pause = count_pause(started_at.elapsed(), depth.is_ok());
             if let Ok(depth) = depth {
                 // Without a broker all rows stay unsent: that is not pressure.
                 let has_broker = this.dependencies.broker.is_some();
@@ -103,12 +103,12 @@ impl BackpressureManager {
 
     fn sample(&mut self, ctx: &mut Context<Self>) {
         let consumers = self.consumers.clone();
-        let work = async move {
+        let measurement = async move {
             let asks = consumers.iter().map(|consumer| consumer.try_ask(MeasuredLag, ASK_DEADLINE));
             let replies = join_all(asks).await.into_iter().flatten();
             replies.map(|partitions| pressure_lag(&partitions)).max()
         };
-        ctx.spawn(work.into_actor(self).map(|lag, this, ctx| {
+        ctx.spawn(measurement.into_actor(self).map(|lag, this, ctx| {
             this.evaluate(lag);
             ctx.run_later(SAMPLE_INTERVAL, Self::sample);
         }));

@@ -44,7 +44,7 @@ pub struct MeasuredLag;
 
 /// One member of the group.
 pub struct ConsumerActor {
-    work: Arc<dyn ConsumerPoll>,
+    poller: Arc<dyn ConsumerPoll>,
     lag_series: Option<Arc<LagSeries>>,
     number: u32,
     member: Option<Arc<dyn GroupMember>>,
@@ -58,9 +58,9 @@ pub struct ConsumerActor {
 
 impl ConsumerActor {
     /// Member number `number` of this instance; it joins the group with its first poll. `lag_series` publishes its lag as a metric.
-    pub fn new(work: Arc<dyn ConsumerPoll>, lag_series: Option<Arc<LagSeries>>, number: u32) -> Self {
+    pub fn new(poller: Arc<dyn ConsumerPoll>, lag_series: Option<Arc<LagSeries>>, number: u32) -> Self {
         Self {
-            work,
+            poller,
             lag_series,
             number,
             member: None,
@@ -76,14 +76,14 @@ impl ConsumerActor {
         if self.draining {
             return ctx.stop();
         }
-        if self.work.is_stopping() {
+        if self.poller.is_stopping() {
             // The request to drain follows.
             return;
         }
         self.busy = true;
-        let (work, member, number) = (Arc::clone(&self.work), self.member.clone(), self.number);
-        let work = Box::pin(async move { work.poll_once(member, number, POLL_TIMEOUT).await });
-        ctx.spawn(work.into_actor(self).map(|result, this, ctx| this.polled(result, ctx)));
+        let (poller, member, number) = (Arc::clone(&self.poller), self.member.clone(), self.number);
+        let poll = Box::pin(async move { poller.poll_once(member, number, POLL_TIMEOUT).await });
+        ctx.spawn(poll.into_actor(self).map(|result, this, ctx| this.polled(result, ctx)));
     }
 
     fn polled(&mut self, result: Result<(Arc<dyn GroupMember>, PollProgress), Error>, ctx: &mut Context<Self>) {
@@ -95,7 +95,7 @@ impl ConsumerActor {
                     tracing::info!(
                         event = "consumer_recovered",
                         member = self.number,
-                        group = self.work.group(),
+                        group = self.poller.group(),
                         "consumer {} recovered",
                         self.number
                     );
@@ -107,7 +107,7 @@ impl ConsumerActor {
                 // recognises duplicates.
                 (self.member, self.has_partitions) = (None, false);
                 if !self.failures.is_failing() {
-                    tracing::warn!(event = "consumer_failing", member = self.number, group = self.work.group(), error = %error, "consumer {} failed and tries again: {error}", self.number);
+                    tracing::warn!(event = "consumer_failing", member = self.number, group = self.poller.group(), error = %error, "consumer {} failed and tries again: {error}", self.number);
                 }
                 let pause = self.failures.record_failure(Instant::now());
                 if self.draining {
@@ -120,12 +120,12 @@ impl ConsumerActor {
 
     fn measure_lag(&mut self, ctx: &mut Context<Self>) {
         if let Some(member) = self.member.clone() {
-            let work = async move {
+            let measurement = async move {
                 let lag = member.lag().await;
                 (member, lag)
             };
-            ctx.spawn(work.into_actor(self).map(|(member, lag), this, _| {
-                // That of a former member shows nothing about the present one.
+            ctx.spawn(measurement.into_actor(self).map(|(member, lag), this, _| {
+                // The lag of a former member shows nothing about the present one.
                 let is_present = this.member.as_ref().is_some_and(|present| Arc::ptr_eq(present, &member));
                 if let (Ok(lag), true) = (lag, is_present) {
                     this.measured(lag);

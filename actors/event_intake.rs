@@ -81,11 +81,11 @@ impl Handler<MailboxMessage<Publish>> for EventIntake {
             let request_id = request_id.as_deref().unwrap_or("without an id");
             format!("{count} events of another service (request {request_id})")
         });
-        let work = async move {
+        let publish = async move {
             let _in_progress = in_progress;
             publish_events(&context, &*events, command, &progress).await
         };
-        Box::pin(work.instrument(span.clone()).into_actor(self).map(move |result, this, _| {
+        Box::pin(publish.instrument(span.clone()).into_actor(self).map(move |result, this, _| {
             let (_permit, _entered) = (permit, span.enter());
             // Readiness fails with the first write that finds the store full, not only with the next round of probes.
             if let Err(CommandError::StorageFull(why)) = &result {

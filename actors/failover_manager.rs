@@ -46,8 +46,8 @@ impl FailoverManager {
 
     fn round(&mut self, ctx: &mut Context<Self>) {
         let (probes, options) = (self.dependencies.probes.clone(), Arc::clone(&self.options));
-        let work = async move { join_all(probes.into_iter().map(|monitored| check(monitored, &options))).await };
-        ctx.spawn(work.into_actor(self).map(|results, this, ctx| {
+        let checks = async move { join_all(probes.into_iter().map(|monitored| check(monitored, &options))).await };
+        ctx.spawn(checks.into_actor(self).map(|results, this, ctx| {
             this.evaluate(results);
             ctx.run_later(this.options.probe_interval, Self::round);
         }));

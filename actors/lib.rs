@@ -17,7 +17,7 @@ mod system {
     pub mod live_feed;
     pub mod metrics_observer;
     pub mod options;
-    pub mod partition_hand_over;
+    pub mod partition_handover;
     pub mod shards;
     pub mod tree;
 }
@@ -43,7 +43,7 @@ pub use system::options::{Options, WebhookOptions};
 use pending_promoter::{PendingPromoter, Promote};
 use system::dispatcher::Dispatcher;
 use system::metrics_observer::MetricsObserver;
-use system::partition_hand_over::PartitionHandOver;
+use system::partition_handover::PartitionHandover;
 use system::tree::{self, Threads};
 
 /// The running actor tree and handles to its parts. Stop it with [`ActorSystem::stop`].
@@ -51,7 +51,7 @@ pub struct ActorSystem {
     root: RootSupervisor,
     bus: SupervisionBus,
     dispatcher: Arc<Dispatcher>,
-    hand_over: Arc<PartitionHandOver>,
+    handover: Arc<PartitionHandover>,
     promoter: Mailbox<PendingPromoter>,
     threads: Threads,
 }
@@ -80,15 +80,15 @@ impl ActorSystem {
         let dispatcher = Arc::new(Dispatcher::new(tree.shards, tree.intake, bus.clone(), Arc::clone(&options)));
         let (publisher, local_leases) = (tree.publisher, tree.local_leases);
         let (leases, instance) = (Arc::clone(&dependencies.leases), options.instance.clone());
-        let hand_over = PartitionHandOver { bus: bus.clone(), publisher, local_leases, leases, instance };
-        let hand_over = Arc::new(hand_over);
-        let before_end = Arc::clone(&hand_over);
+        let handover = PartitionHandover { bus: bus.clone(), publisher, local_leases, leases, instance };
+        let handover = Arc::new(handover);
+        let before_end = Arc::clone(&handover);
         // What could not be handed over counts when the system is stopped.
         let spec = tree.spec.before_escalation(move |limit| async move {
             before_end.run(limit).await;
         });
         let root = RootSupervisor::start(spec, bus.clone()).await;
-        ActorSystem { root, bus, dispatcher, hand_over, promoter: tree.promoter, threads: tree.threads }
+        ActorSystem { root, bus, dispatcher, handover, promoter: tree.promoter, threads: tree.threads }
     }
 
     /// The interface for the HTTP API; cheap to clone.
@@ -115,7 +115,7 @@ impl ActorSystem {
     pub async fn stop(self, deadline: Duration) -> StopReport {
         let started = tokio::time::Instant::now();
         // At most half of the time for the hand-over: the tree needs the rest.
-        let partitions_left = self.hand_over.run(deadline / 2).await;
+        let partitions_left = self.handover.run(deadline / 2).await;
         let drained = self.root.shutdown(deadline.saturating_sub(started.elapsed())).await;
         if !self.threads.stop(deadline.saturating_sub(started.elapsed())).await {
             tracing::warn!(

@@ -145,12 +145,12 @@ impl Handler<MailboxMessage<Create>> for OrderAggregate {
             CommandSpan::begin(&self.tracer, command.span, "OrderAggregate create", &permit, progress);
         let span = permit.span().clone();
         let work_in_progress = named("the creation of an order", command.request_id.as_ref());
-        let work = async move {
+        let create = async move {
             let _in_progress = work_in_progress;
             create_order(&context, command, key, &progress).await
         }
         .instrument(span.clone());
-        Box::pin(work.into_actor(self).map(move |result, this, _| {
+        Box::pin(create.into_actor(self).map(move |result, this, _| {
             let (_permit, _entered) = (permit, span.enter());
             this.record_error(&result);
             if let Ok(outcome) = &result {
@@ -176,14 +176,14 @@ impl Handler<MailboxMessage<Change>> for OrderAggregate {
         command_span.order(id);
         let lock = self.lock_of(id);
         let work_in_progress = named(format!("a change of order {id}"), command.request_id.as_ref());
-        let work = async move {
+        let change = async move {
             let _in_progress = work_in_progress;
             // The mutex is fair: commands of one order run in the order of their arrival.
             let _guard = lock.lock_owned().await;
             change_order(&context, &command, &progress).await
         };
         let span = permit.span().clone();
-        Box::pin(work.instrument(span.clone()).into_actor(self).map(move |result, this, _| {
+        Box::pin(change.instrument(span.clone()).into_actor(self).map(move |result, this, _| {
             let (_permit, _entered) = (permit, span.enter());
             this.drop_unused_lock(id);
             this.record_error(&result);

@@ -180,7 +180,7 @@ impl OutboxPublisher {
         reply: Result<BatchReport, AskError>,
         ctx: &mut Context<Self>,
     ) {
-        let woken = self.schedule.finished(partition, run_end::of(reply.as_ref().ok()));
+        let woken = self.schedule.finished(partition, run_end::RunEnd::from_report(reply.as_ref().ok()));
         let report = match reply {
             Ok(report) => report,
             // The worker died, or still works on an earlier batch.
@@ -290,8 +290,8 @@ impl OutboxPublisher {
         };
         self.schedule.remove(partition);
         let (peers, deadline, held) = (self.peers.clone(), self.options.relay.lease, self.membership.holds(partition));
-        let work = hand_over((partition, worker), held, workers, peers, deadline);
-        ctx.spawn(work.into_actor(self).map(move |(), this, ctx| {
+        let handover = hand_over((partition, worker), held, workers, peers, deadline);
+        ctx.spawn(handover.into_actor(self).map(move |(), this, ctx| {
             this.membership.end_hand_over(partition);
             if !this.owns(partition) {
                 this.schedule.resolved(partition);
@@ -391,10 +391,10 @@ impl Handler<MailboxMessage<Retire>> for OutboxPublisher {
         self.retiring = true;
         let workers = self.workers.as_ref().map(Workers::all).unwrap_or_default();
         let (leave, peers) = (self.membership.leave(), self.peers.clone());
-        let work = async move {
+        let handovers = async move {
             let _permit = permit;
             hand_over_all(workers, leave, peers, deadline).await
         };
-        Box::pin(work.into_actor(self))
+        Box::pin(handovers.into_actor(self))
     }
 }

@@ -77,8 +77,8 @@ impl Handler<MailboxMessage<RunBatch>> for PartitionWorker {
         let session = self.session.take();
         let cycle = batch.cycle.clone().filter(|_| session.is_some());
         // Boxed on its own: the future of a whole batch is large.
-        let work = Box::pin(async move { (relay.run(partition, session, &mut reason, batch).await, reason) });
-        Box::pin(work.into_actor(self).map(move |(RunResult { session, report }, reason), this, _| {
+        let run = Box::pin(async move { (relay.run(partition, session, &mut reason, batch).await, reason) });
+        Box::pin(run.into_actor(self).map(move |(RunResult { session, report }, reason), this, _| {
             let _permit = permit;
             (this.session, this.reason) = (session, reason);
             BatchReport { cycle, ..report }
@@ -93,8 +93,8 @@ impl Handler<MailboxMessage<HandOver>> for PartitionWorker {
         let (HandOver, permit) = message.begin(ctx);
         let (relay, partition, mut reason) = (Arc::clone(&self.relay), self.partition, self.reason);
         let session = self.session.take();
-        let work = Box::pin(async move { (relay.hand_over(partition, session, &mut reason).await, reason) });
-        Box::pin(work.into_actor(self).map(move |((released, session), reason), this, _| {
+        let handover = Box::pin(async move { (relay.hand_over(partition, session, &mut reason).await, reason) });
+        Box::pin(handover.into_actor(self).map(move |((released, session), reason), this, _| {
             let _permit = permit;
             (this.session, this.reason) = (session, reason);
             released

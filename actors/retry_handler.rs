@@ -44,7 +44,7 @@ pub enum Excluded {
     Done {
         /// The counter for the next fenced write.
         counter: Counter,
-        /// The token of the batch from now on: a new one if rows left it. What follows (publish, settle, resolve) must name it.
+        /// The token of the batch from now on: a new one if rows left it. Every later statement (publish, settle, resolve) must name it.
         token: Token,
         /// Rows that are no longer part of the batch.
         excluded: Vec<RowId>,
@@ -110,7 +110,7 @@ fn by_id(rows: &[ClaimedRow]) -> HashMap<RowId, &ClaimedRow> {
     rows.iter().map(|row| (row.id, row)).collect()
 }
 
-/// What follows for the failed rows of a batch.
+/// The decisions on the failed rows of a batch.
 #[derive(Default)]
 struct Decided {
     /// Rows that leave the batch.
@@ -158,7 +158,7 @@ impl Handler<MailboxMessage<Exclude>> for RetryHandler {
         let (Exclude { fence, token, rows, refused }, permit) = message.begin(ctx);
         let Decided { exclusions, fallback, steps } = self.decide(&rows, refused);
         let (outbox, metrics, events) = (Arc::clone(&self.outbox), Arc::clone(&self.metrics), self.events.clone());
-        let work = async move {
+        let exclude = async move {
             let _permit = permit;
             let excluded: Vec<RowId> = exclusions.iter().map(|exclusion| exclusion.row).collect();
             if exclusions.is_empty() {
@@ -180,7 +180,7 @@ impl Handler<MailboxMessage<Exclude>> for RetryHandler {
                 }
             }
         };
-        Box::pin(work.into_actor(self))
+        Box::pin(exclude.into_actor(self))
     }
 }
 
@@ -189,7 +189,7 @@ fn report(exclusions: &[Exclusion], rows: &[ClaimedRow], events: &SupervisionBus
     for (exclusion, row) in with_rows(exclusions, rows) {
         match exclusion.disposition {
             Disposition::Retry(delay) => log_retry(exclusion, row, delay),
-            Disposition::ParkKey | Disposition::ParkRow => ParkedRow::of(exclusion, row).report(events),
+            Disposition::ParkKey | Disposition::ParkRow => ParkedRow::from_exclusion(exclusion, row).report(events),
         }
     }
 }
@@ -200,7 +200,7 @@ fn report_unknown(exclusions: &[Exclusion], rows: &[ClaimedRow]) {
     for (exclusion, row) in with_rows(exclusions, rows) {
         match exclusion.disposition {
             Disposition::Retry(_) => {}
-            Disposition::ParkKey | Disposition::ParkRow => ParkedRow::of(exclusion, row).report_unknown(),
+            Disposition::ParkKey | Disposition::ParkRow => ParkedRow::from_exclusion(exclusion, row).report_unknown(),
         }
     }
 }

@@ -113,20 +113,20 @@ impl WebhookManager {
         }
         self.keep_due = now + KEEP_INTERVAL;
         let (groups, shared) = (Arc::clone(&self.groups), self.shared_topics.clone());
-        let work = Box::pin(async move {
+        let keep = Box::pin(async move {
             for webhook in inactive {
                 if let Err(error) = groups.keep_offsets(&webhook.group(), &consumed_topics(&webhook, &shared)).await {
                     tracing::warn!(event = "webhook_offsets_not_kept", webhook = %webhook.id, error = %error, "the offsets of the inactive webhook {} could not be kept: {error}", webhook.id);
                 }
             }
         });
-        ctx.spawn(work.into_actor(self));
+        ctx.spawn(keep.into_actor(self));
     }
 
     /// Ends a consumer. The webhooks are read on meanwhile, so that a slow endpoint delays no change of another webhook.
     fn end(&self, id: WebhookId, is_deleted: bool, ctx: &mut Context<Self>) {
         let (bus, subscriptions, store) = (self.bus.clone(), Arc::clone(&self.subscriptions), Arc::clone(&self.store));
-        let work = Box::pin(async move {
+        let removal = Box::pin(async move {
             end_consumer(&bus, &subscriptions, id).await;
             if is_deleted {
                 // Its last deliveries may have written detours after the deletion. The last instance removes them; if the store fails, they stay,
@@ -134,7 +134,7 @@ impl WebhookManager {
                 let _ = store.delete_webhook(id).await;
             }
         });
-        ctx.spawn(work.into_actor(self).map(move |(), this, _| {
+        ctx.spawn(removal.into_actor(self).map(move |(), this, _| {
             this.subscriptions.ended(id);
             this.start_missing();
         }));

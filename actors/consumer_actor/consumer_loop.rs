@@ -1,4 +1,4 @@
-//! ConsumerPoll: what a ConsumerActor does with the messages of its group.
+//! ConsumerPoll: the poll loop of a ConsumerActor, one poll at a time.
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ pub enum PollProgress {
     Idle,
 }
 
-/// The work of a consumer, one poll at a time. Its futures stay on the actor's thread.
+/// Polls and processes the messages of a group. Its futures stay on the actor's thread, so they need not be `Send`.
 #[async_trait(?Send)]
 pub trait ConsumerPoll: Send + Sync {
     /// Name of the consumer group.
@@ -24,7 +24,7 @@ pub trait ConsumerPoll: Send + Sync {
     /// Whether the service stops: no further poll begins.
     fn is_stopping(&self) -> bool;
 
-    /// One poll; joins the group first if there is no membership. Returns the membership for the next poll.
+    /// Polls once; joins the group first if there is no membership. Returns the membership for the next poll.
     ///
     /// # Errors
     /// Returns the error of a port; no message of the poll is acknowledged then, so all are delivered again.

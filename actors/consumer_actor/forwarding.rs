@@ -257,11 +257,11 @@ fn is_ordered(message: &ConsumerRecord, needs_order: bool) -> bool {
 /// group of its own.
 pub fn by_key(messages: Vec<&ConsumerRecord>) -> Vec<Vec<&ConsumerRecord>> {
     let mut keys: Vec<Vec<&ConsumerRecord>> = Vec::new();
-    let mut places: HashMap<&str, usize> = HashMap::with_capacity(messages.len());
+    let mut indexes: HashMap<&str, usize> = HashMap::with_capacity(messages.len());
     for message in messages {
         let next = keys.len();
-        let place = if is_ordered(message, true) { *places.entry(&message.record.key).or_insert(next) } else { next };
-        match keys.get_mut(place) {
+        let index = if is_ordered(message, true) { *indexes.entry(&message.record.key).or_insert(next) } else { next };
+        match keys.get_mut(index) {
             Some(messages) => messages.push(message),
             None => keys.push(vec![message]),
         }

@@ -15,7 +15,7 @@ use crate::consumer_actor::group_consumer::GroupConsumer;
 use crate::consumer_actor::message_log;
 use crate::consumer_actor::poll_processor::PollProcessor;
 
-/// The work of one kind of consumer. Its futures stay on the actor's thread.
+/// Decides on the messages of one kind of consumer. Its futures stay on the actor's thread, so they need not be `Send`.
 #[async_trait(?Send)]
 pub trait MessageDecider: Send + Sync {
     /// Whether the key of each message is an order, also of a message that cannot be read.
@@ -35,7 +35,7 @@ pub trait MessageDecider: Send + Sync {
 }
 
 #[async_trait(?Send)]
-impl<W: MessageDecider> PollProcessor for W {
+impl<D: MessageDecider> PollProcessor for D {
     type PollState = ();
 
     fn consumer(&self) -> &GroupConsumer {
@@ -72,13 +72,13 @@ impl<W: MessageDecider> PollProcessor for W {
 }
 
 /// Decides on the messages of one key, one after the other; on no further one when the service stops.
-async fn decide_key<W: MessageDecider>(work: &W, messages: Vec<&ConsumerRecord>) -> Result<Decisions, Error> {
+async fn decide_key<D: MessageDecider>(decider: &D, messages: Vec<&ConsumerRecord>) -> Result<Decisions, Error> {
     let mut decisions = Decisions::default();
     for message in messages {
-        if work.group_consumer().is_stopping() {
+        if decider.group_consumer().is_stopping() {
             break;
         }
-        work.decide(message, &mut decisions).instrument(message_log::span(message, W::KEY_IS_ORDER)).await?;
+        decider.decide(message, &mut decisions).instrument(message_log::span(message, D::KEY_IS_ORDER)).await?;
         decisions.acknowledge.push(message.position.clone());
     }
     Ok(decisions)

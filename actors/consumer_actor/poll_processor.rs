@@ -1,5 +1,5 @@
-//! PollProcessor: what one kind of consumer does with the messages of a poll. All kinds share the loop: join the group, poll, record the messages in
-//! progress (for panic reports), process, count.
+//! PollProcessor: processes the messages of a poll for one kind of consumer. All kinds share the loop: join the group, poll, record the messages
+//! in progress (for panic reports), process, count.
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use crate::consumer_actor::consumer_loop::{ConsumerPoll, PollProgress};
 use crate::consumer_actor::group_consumer::GroupConsumer;
 use crate::consumer_actor::message_log;
 
-/// The work of one kind of consumer. Its futures stay on the actor's thread.
+/// Processes the polls of one kind of consumer. Its futures stay on the actor's thread, so they need not be `Send`.
 #[async_trait(?Send)]
 pub trait PollProcessor: Send + Sync {
-    /// What [`PollProcessor::begin`] passes to [`PollProcessor::process`].
+    /// The state of a poll from [`PollProcessor::begin`] to [`PollProcessor::process`].
     type PollState;
 
     /// The group whose messages these are.
@@ -23,14 +23,14 @@ pub trait PollProcessor: Send + Sync {
     /// Begins a poll. Returns the most messages that the poll may return, or `None`, after a wait of at most `timeout`, where no messages are wanted now.
     async fn begin(&self, timeout: Duration) -> Option<(u32, Self::PollState)>;
 
-    /// Processes the messages of a poll, at least one, and acknowledges them. Returns the number of those that failed by themselves, and whether any
-    /// was acknowledged.
+    /// Processes the messages of a poll, at least one, and acknowledges them. Returns the number of messages that failed individually, and whether
+    /// any was acknowledged.
     ///
     /// # Errors
     /// Returns the error of a port; no message of the poll is acknowledged then, so all are delivered again.
     async fn process(
         &self,
-        begun: Self::PollState,
+        state: Self::PollState,
         member: &dyn GroupMember,
         messages: &[ConsumerRecord],
     ) -> Result<(u64, PollProgress), Error>;
@@ -40,7 +40,7 @@ pub trait PollProcessor: Send + Sync {
 }
 
 #[async_trait(?Send)]
-impl<W: PollProcessor> ConsumerPoll for W {
+impl<P: PollProcessor> ConsumerPoll for P {
     fn group(&self) -> &str {
         &self.consumer().group
     }
@@ -59,44 +59,44 @@ impl<W: PollProcessor> ConsumerPoll for W {
             Some(member) => member,
             None => self.consumer().join(number).await?,
         };
-        let Some((limit, begun)) = self.begin(timeout).await else {
+        let Some((limit, state)) = self.begin(timeout).await else {
             return Ok((member, PollProgress::Idle));
         };
-        let mut begun_poll = PollGuard { work: self, failed: 0 };
-        let (failed, result) = poll(self, begun, &*member, limit, timeout).await;
-        begun_poll.failed = failed;
-        drop(begun_poll);
+        let mut poll_guard = PollGuard { processor: self, failed: 0 };
+        let (failed, result) = poll(self, state, &*member, limit, timeout).await;
+        poll_guard.failed = failed;
+        drop(poll_guard);
         result.map(|progress| (member, progress))
     }
 }
 
-/// A poll that has begun. Its drop ends the poll also when the actor panics or is stopped: the restarted actor has the same work.
-struct PollGuard<'a, W: PollProcessor> {
-    work: &'a W,
+/// A poll that has begun. Its drop ends the poll also when the actor panics or is stopped: the restarted actor has the same processor.
+struct PollGuard<'a, P: PollProcessor> {
+    processor: &'a P,
     failed: u64,
 }
 
-impl<W: PollProcessor> Drop for PollGuard<'_, W> {
+impl<P: PollProcessor> Drop for PollGuard<'_, P> {
     fn drop(&mut self) {
-        self.work.end(self.failed);
+        self.processor.end(self.failed);
     }
 }
 
-/// Polls once and processes what arrives. Returns the number of messages that were not processed, beside the result.
-async fn poll<W: PollProcessor>(
-    work: &W,
-    begun: W::PollState,
+/// Polls once and processes what arrives. Returns the result and the number of messages that were not processed.
+async fn poll<P: PollProcessor>(
+    processor: &P,
+    state: P::PollState,
     member: &dyn GroupMember,
     limit: u32,
     timeout: Duration,
 ) -> (u64, Result<PollProgress, Error>) {
     let messages = match member.poll(limit, timeout).await {
         Ok(messages) if messages.is_empty() => return (0, Ok(PollProgress::Idle)),
-        Ok(messages) => work.consumer().received(messages),
+        Ok(messages) => processor.consumer().received(messages),
         Err(error) => return (0, Err(error)),
     };
     let _in_progress = message_log::in_progress(&messages);
-    match work.process(begun, member, &messages).await {
+    match processor.process(state, member, &messages).await {
         Ok((failed, progress)) => (failed, Ok(progress)),
         // No message of the poll is acknowledged: the processing of each has failed.
         Err(error) => (messages.len() as u64, Err(error)),

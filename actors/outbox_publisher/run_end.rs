@@ -4,7 +4,7 @@ use crate::partition_worker::report::BatchReport;
 /// Whether a batch of the partition may still be open after a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunEnd {
-    /// Nothing of this process is open in the partition.
+    /// The partition has no open batch of this process.
     Resolved,
     /// The broker has acknowledged the batch; the next run of the partition settles it.
     Unsettled,
@@ -12,11 +12,13 @@ pub enum RunEnd {
     Unresolved,
 }
 
-/// By the report of the run, if there is one.
-pub fn of(report: Option<&BatchReport>) -> RunEnd {
-    match report {
-        Some(BatchReport { unresolved: false, unsettled: true, .. }) => RunEnd::Unsettled,
-        Some(BatchReport { unresolved: false, .. }) => RunEnd::Resolved,
-        _ => RunEnd::Unresolved,
+impl RunEnd {
+    /// Derives the end from the run's report. A run without a report may have left a batch open.
+    pub fn from_report(report: Option<&BatchReport>) -> Self {
+        match report {
+            Some(BatchReport { unresolved: false, unsettled: true, .. }) => RunEnd::Unsettled,
+            Some(BatchReport { unresolved: false, .. }) => RunEnd::Resolved,
+            _ => RunEnd::Unresolved,
+        }
     }
 }

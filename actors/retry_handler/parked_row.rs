@@ -43,7 +43,7 @@ impl<'a> From<&'a PoisonRow> for ParkedRow<'a> {
 
 impl<'a> ParkedRow<'a> {
     /// The row that this exclusion parks.
-    pub fn of(exclusion: &'a Exclusion, row: &'a ClaimedRow) -> Self {
+    pub fn from_exclusion(exclusion: &'a Exclusion, row: &'a ClaimedRow) -> Self {
         Self {
             row: row.id,
             event_id: row.event_id,

@@ -46,7 +46,7 @@ pub struct WebhookPipeline {
     pub client: Arc<dyn WebhookClient>,
     /// The topic whose values may have a frame, without which they are delivered.
     pub orders: OrderTopic,
-    /// What the calls have shown about the endpoint.
+    /// State of the endpoint, derived from its calls.
     pub health: Mutex<EndpointHealth>,
     /// The clock of `health` begins here.
     pub started: Instant,
@@ -56,10 +56,11 @@ pub struct WebhookPipeline {
     pub tracer: Tracer,
 }
 
-/// The webhook at the beginning of a poll.
-pub struct BegunDelivery {
+/// A poll of a webhook that has begun.
+pub struct DeliveryPoll {
+    /// The webhook as it was when the poll began.
     webhook: Arc<Webhook>,
-    /// Whether the poll is a trial of an endpoint that did not work.
+    /// Whether the poll is the circuit breaker's probe of the endpoint.
     probing: bool,
 }
 
@@ -76,13 +77,13 @@ struct Results {
 
 #[async_trait(?Send)]
 impl PollProcessor for WebhookPipeline {
-    type PollState = BegunDelivery;
+    type PollState = DeliveryPoll;
 
     fn consumer(&self) -> &GroupConsumer {
         &self.consumer
     }
 
-    async fn begin(&self, timeout: Duration) -> Option<(u32, BegunDelivery)> {
+    async fn begin(&self, timeout: Duration) -> Option<(u32, DeliveryPoll)> {
         let Some(webhook) = self.subscriptions.begin_poll(self.id) else {
             // The manager ends this consumer, for which the supervisor waits.
             tokio::time::sleep(ENDING_PAUSE.min(timeout)).await;
@@ -91,9 +92,9 @@ impl PollProcessor for WebhookPipeline {
         let permit = self.health.lock().breaker.try_acquire(self.started.elapsed());
         match permit {
             BreakerPermit::Free => {
-                Some((2 * self.consumer.parallel_keys as u32, BegunDelivery { webhook, probing: false }))
+                Some((2 * self.consumer.parallel_keys as u32, DeliveryPoll { webhook, probing: false }))
             }
-            BreakerPermit::Probe => Some((1, BegunDelivery { webhook, probing: true })),
+            BreakerPermit::Probe => Some((1, DeliveryPoll { webhook, probing: true })),
             BreakerPermit::Wait(wait) => {
                 self.subscriptions.end_poll(self.id);
                 tokio::time::sleep(wait.min(timeout)).await;
@@ -104,11 +105,11 @@ impl PollProcessor for WebhookPipeline {
 
     async fn process(
         &self,
-        begun: BegunDelivery,
+        state: DeliveryPoll,
         member: &dyn GroupMember,
         messages: &[ConsumerRecord],
     ) -> Result<(u64, PollProgress), Error> {
-        let (BegunDelivery { webhook, probing }, consumer) = (begun, &self.consumer);
+        let (DeliveryPoll { webhook, probing }, consumer) = (state, &self.consumer);
         let (due, others) = consumer.due(member, messages, |message| delivery::receives(&webhook, message)).await?;
         let groups = if webhook.ordered { by_key(due) } else { due.into_iter().map(|message| vec![message]).collect() };
         let groups = stream::iter(groups).map(|messages| self.deliver_all(messages, webhook.ordered, probing));
@@ -144,7 +145,7 @@ impl PollProcessor for WebhookPipeline {
         applied.map(|()| (failed, progress))
     }
 
-    /// What failed was counted with the deliveries. A probe that called nothing shows nothing about the endpoint.
+    /// Failures were counted with the deliveries. A probe without a call shows nothing about the endpoint.
     fn end(&self, _: u64) {
         self.health.lock().breaker.probe_without_result(self.started.elapsed());
         self.subscriptions.end_poll(self.id);

@@ -1,4 +1,4 @@
-//! PartitionHandOver: before the tree stops, the publisher hands all partitions over, so that other instances need not wait for the leases.
+//! PartitionHandover: before the tree stops, the publisher hands all partitions over, so that other instances need not wait for the leases.
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::outbox_publisher::messages::Retire;
 use crate::partition_worker::local_leases::LocalLeases;
 
 /// The hand-over of one instance. It may run more than once.
-pub struct PartitionHandOver {
+pub struct PartitionHandover {
     /// Resumes the actors that an operator paused.
     pub bus: SupervisionBus,
     /// Supervises no worker, but asks every one to release its lease.
@@ -26,7 +26,7 @@ pub struct PartitionHandOver {
     pub instance: InstanceId,
 }
 
-impl PartitionHandOver {
+impl PartitionHandover {
     /// Starts no further batch and hands all partitions over. Returns how many still have their lease after `limit`.
     pub async fn run(&self, limit: Duration) -> usize {
         // An actor that an operator paused would block the hand-over for the whole time.
