@@ -151,7 +151,7 @@ impl OutboxPublisher {
     fn run_due_after(&mut self, pause: Duration, ctx: &mut Context<Self>) {
         if self.breaker.request_retry() {
             ctx.run_later(pause, |this, ctx| {
-                this.breaker.retry_began();
+                this.breaker.retry_started();
                 this.run_due(ctx);
             });
         }

@@ -33,22 +33,22 @@ impl PendingPromoter {
         Self { context, shards, options, running: false }
     }
 
-    /// Schedules the run that follows the one that began at this time: an interval after its begin, and at once if it lasted longer.
-    fn schedule_after(&mut self, begun: Instant, ctx: &mut Context<Self>) {
+    /// Schedules the next run after the one that started at this time: an interval after that start, or at once if the run lasted longer.
+    fn schedule_after(&mut self, started_at: Instant, ctx: &mut Context<Self>) {
         let interval = self.options.promotion_interval;
         if !interval.is_zero() {
-            ctx.run_later(interval.saturating_sub(begun.elapsed()), Self::tick);
+            ctx.run_later(interval.saturating_sub(started_at.elapsed()), Self::tick);
         }
     }
 
     fn tick(&mut self, ctx: &mut Context<Self>) {
-        let begun = Instant::now();
+        let started_at = Instant::now();
         if std::mem::replace(&mut self.running, true) {
-            return self.schedule_after(begun, ctx);
+            return self.schedule_after(started_at, ctx);
         }
         ctx.spawn(self.promote().into_actor(self).map(move |_, this, ctx| {
             this.running = false;
-            this.schedule_after(begun, ctx);
+            this.schedule_after(started_at, ctx);
         }));
     }
 

@@ -112,15 +112,15 @@ impl BreakerGuard {
         self.publish_state();
     }
 
-    /// Counts what the report of a batch that began at `began` says about the broker.
-    pub fn record(&mut self, partition: PartitionNo, report: &BatchReport, began: Instant) {
+    /// Counts what the report of a batch that started at `started_at` says about the broker.
+    pub fn record(&mut self, partition: PartitionNo, report: &BatchReport, started_at: Instant) {
         let changed = match report.broker {
             BrokerSignal::Acknowledged => self.breaker.succeeded(),
             BrokerSignal::Failed(id) => self.count(partition, id),
             BrokerSignal::None => false,
         };
         if changed && matches!(report.broker, BrokerSignal::Failed(_)) {
-            self.opened_by = Some(began);
+            self.opened_by = Some(started_at);
         }
         self.end_probe(partition, report.broker);
         if changed {
@@ -147,8 +147,8 @@ impl BreakerGuard {
         self.probing.is_none() && !std::mem::replace(&mut self.retry_is_due, true)
     }
 
-    /// The requested retry begins.
-    pub fn retry_began(&mut self) {
+    /// Records that the requested retry has started: the next request sets a timer again.
+    pub fn retry_started(&mut self) {
         self.retry_is_due = false;
     }
 
@@ -381,7 +381,7 @@ mod tests {
 
         assert!(guard.request_retry());
         assert!(!guard.request_retry());
-        guard.retry_began();
+        guard.retry_started();
 
         assert!(guard.request_retry());
     }

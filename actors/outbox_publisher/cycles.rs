@@ -1,6 +1,6 @@
-//! Cycles: which batches start together. What is due in all partitions starts at one moment, so that its claims share a statement of the
-//! store with the settlements of the cycle before, and its records a transaction of the broker. One cycle follows the other; partitions with
-//! full batches run beside them.
+//! Cycles: which batches start together. The due batches of all partitions start at the same time, so that their claims share a statement of
+//! the store with the settlements of the cycle before, and their records a transaction of the broker. Cycles follow each other; partitions
+//! with full batches run independently of them.
 use std::time::Duration;
 
 use futures::stream::{self, Stream, StreamExt};
@@ -72,16 +72,16 @@ impl Cycles {
 
     /// When the next cycle may begin.
     pub fn next_start(&mut self, now: Instant) -> CycleStart {
-        if let Some((late, began)) = self.open.filter(|(_, began)| *began + self.wait_max <= now) {
-            self.end(late, began + self.wait_max);
+        if let Some((late, started_at)) = self.open.filter(|(_, started_at)| *started_at + self.wait_max <= now) {
+            self.end(late, started_at + self.wait_max);
         }
         let spaced = self.last.map_or(now, |last| last + self.spacing());
-        let waited = self.open.map_or(now, |(_, began)| began + self.wait_max);
+        let waited = self.open.map_or(now, |(_, started_at)| started_at + self.wait_max);
         let at = spaced.max(waited);
         if at <= now { CycleStart::Now } else { CycleStart::At(at) }
     }
 
-    /// Begins a cycle and returns the ticket of its first batch.
+    /// Begins a cycle and returns the guard of its first batch.
     pub fn begin(&mut self, now: Instant) -> CycleGuard {
         self.next += 1;
         self.rate.sample(now);
@@ -90,16 +90,16 @@ impl Cycles {
         CycleGuard::new(self.next, self.ended.clone())
     }
 
-    /// A batch has reported. A cycle ends with the last of its reports: all of its partitions can be part of the next one.
-    pub fn reported(&mut self, acknowledged: usize, ticket: Option<CycleGuard>) {
+    /// Records the report of a batch. A cycle ends with the last of its reports: all of its partitions can be part of the next one.
+    pub fn reported(&mut self, acknowledged: usize, guard: Option<CycleGuard>) {
         self.rate.add(acknowledged);
-        drop(ticket);
+        drop(guard);
     }
 
     /// A cycle has ended: the broker has answered its last batch. The next one settles its batches, and its partitions can be part of it.
     pub fn end(&mut self, number: CycleNo, now: Instant) {
-        let Some((_, began)) = self.open.take_if(|(open, _)| *open == number) else { return };
-        self.duration = (self.duration * 3 + (now - began)) / 4;
+        let Some((_, started_at)) = self.open.take_if(|(open, _)| *open == number) else { return };
+        self.duration = (self.duration * 3 + (now - started_at)) / 4;
     }
 
     /// A cycle has a fixed cost. When the CPU is saturated, that cost slows order creation. The spacing therefore grows, so that fewer and larger

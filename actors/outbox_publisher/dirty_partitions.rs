@@ -12,20 +12,20 @@ const CLEAN: u64 = 0;
 /// One mark for each partition, shared by the write side and the publisher.
 #[derive(Clone)]
 pub struct DirtyPartitions {
-    /// When each partition was marked, in nanoseconds after `begun`, or [`CLEAN`].
+    /// When each partition was marked, in nanoseconds after `created_at`, or [`CLEAN`].
     marked: Arc<[AtomicU64]>,
-    begun: Instant,
+    created_at: Instant,
 }
 
 impl DirtyPartitions {
     /// Marks for this number of partitions, all clean.
     pub fn new(partitions: u32) -> Self {
-        Self { marked: (0..partitions).map(|_| AtomicU64::new(CLEAN)).collect(), begun: Instant::now() }
+        Self { marked: (0..partitions).map(|_| AtomicU64::new(CLEAN)).collect(), created_at: Instant::now() }
     }
 
     /// Marks a partition. Returns true if it was clean, so that the caller must send a wake-up.
     pub fn mark(&self, partition: PartitionNo) -> bool {
-        let nanoseconds = || u64::try_from(self.begun.elapsed().as_nanos()).unwrap_or(u64::MAX).max(CLEAN + 1);
+        let nanoseconds = || u64::try_from(self.created_at.elapsed().as_nanos()).unwrap_or(u64::MAX).max(CLEAN + 1);
         self.marked.get(partition.0 as usize).is_some_and(|marked| {
             // A busy partition is marked: it needs no clock.
             marked.load(Acquire) == CLEAN && marked.compare_exchange(CLEAN, nanoseconds(), AcqRel, Acquire).is_ok()
@@ -35,7 +35,7 @@ impl DirtyPartitions {
     /// Cleans a partition: the next new row sends a wake-up again. Returns when it was marked.
     pub fn clear(&self, partition: PartitionNo) -> Option<Instant> {
         let marked = self.marked.get(partition.0 as usize)?.swap(CLEAN, AcqRel);
-        (marked != CLEAN).then(|| self.begun + Duration::from_nanos(marked))
+        (marked != CLEAN).then(|| self.created_at + Duration::from_nanos(marked))
     }
 
     /// The same marks, all clean: for a new publisher, because the former one may have taken wake-ups and died before it acted on them.

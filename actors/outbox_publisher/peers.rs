@@ -48,7 +48,7 @@ impl Peers {
         !std::mem::replace(&mut self.scan_is_due, true)
     }
 
-    /// The requested scan begins.
+    /// Records that the requested scan has started: the next request sets a timer again.
     pub fn scan_began(&mut self) {
         self.scan_is_due = false;
     }

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc::UnboundedSender;
 
-/// Held until the publisher has the report of the batch. The cycle ends with its last ticket, however that is dropped.
+/// Held until the publisher has the report of the batch. The cycle ends when its last guard is dropped, also by a panic.
 #[derive(Clone, Debug)]
 pub struct CycleGuard {
     _cycle: Arc<OpenCycle>,
@@ -23,7 +23,7 @@ impl Drop for OpenCycle {
 }
 
 impl CycleGuard {
-    /// The first ticket of a cycle; its clones are the others. The cycle's number is sent when the last one is dropped.
+    /// The first guard of a cycle; its clones are the others. The cycle's number is sent when the last one is dropped.
     pub fn new(number: u64, ended: UnboundedSender<u64>) -> Self {
         Self { _cycle: Arc::new(OpenCycle { number, ended }) }
     }

@@ -45,7 +45,7 @@ impl Relay {
                 // An acquisition may take long: the cycle does not wait for it.
                 drop(request.cycle);
                 match self.sessions.begin(partition, reason).await {
-                    Ok(SessionStart::Began(partition_session)) => partition_session,
+                    Ok(SessionStart::Started(partition_session)) => partition_session,
                     Ok(SessionStart::HeldElsewhere) => {
                         return RunResult::unknown(BatchReport { held_elsewhere: true, ..BatchReport::default() });
                     }

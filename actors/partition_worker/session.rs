@@ -23,7 +23,7 @@ use timeline::TimelineGuard;
 /// Result of an attempt to begin a session.
 pub enum SessionStart {
     /// This instance holds the lease, and nothing is open.
-    Began(PartitionSession),
+    Started(PartitionSession),
     /// Another live instance holds the lease.
     HeldElsewhere,
 }
@@ -67,7 +67,7 @@ impl PartitionSessions {
             };
             fence = above;
         }
-        Ok(SessionStart::Began(PartitionSession { fence, unsettled: None }))
+        Ok(SessionStart::Started(PartitionSession { fence, unsettled: None }))
     }
 
     /// Acquires the lease unless a live instance holds it, and resolves. `reason` changes only after the store has recorded it: a
@@ -174,7 +174,7 @@ impl PartitionSessions {
                     return (true, None);
                 }
                 Ok(Release::InFlight) if session.is_none() => match self.begin(partition, reason).await {
-                    Ok(SessionStart::Began(began)) => session = Some(began),
+                    Ok(SessionStart::Started(started)) => session = Some(started),
                     Ok(SessionStart::HeldElsewhere) => return (true, None),
                     Err(_) => return (false, None),
                 },

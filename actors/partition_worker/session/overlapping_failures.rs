@@ -1,4 +1,4 @@
-//! One identity for calls to the broker that fail at the same time: sixty partitions that wait for one broker report one failure.
+//! Gives calls to the broker that fail at the same time the same failure id: sixty partitions that wait for a broker report one failure.
 use std::future::Future;
 
 use parking_lot::Mutex;
@@ -11,16 +11,16 @@ use tokio::time::Instant;
 pub struct OverlappingFailures(Mutex<Option<(Instant, FailureId)>>);
 
 impl OverlappingFailures {
-    /// Makes a call. A failure of a call that began before the last failure was seen has the same id: it brings no news about the broker.
+    /// Makes a call. A failure of a call that began before the last failure was seen has the same id: it adds no information about the broker.
     pub async fn call<T>(&self, call: impl Future<Output = Result<T, Error>>) -> Result<T, BrokerFailure> {
-        let began = Instant::now();
-        call.await.map_err(|error| self.failed(began, error))
+        let started_at = Instant::now();
+        call.await.map_err(|error| self.failed(started_at, error))
     }
 
-    fn failed(&self, began: Instant, error: Error) -> BrokerFailure {
+    fn failed(&self, started_at: Instant, error: Error) -> BrokerFailure {
         let mut last = self.0.lock();
         match *last {
-            Some((seen, id)) if began < seen => BrokerFailure { id, error },
+            Some((seen, id)) if started_at < seen => BrokerFailure { id, error },
             _ => {
                 let failure = BrokerFailure::from(error);
                 *last = Some((Instant::now(), failure.id));
