@@ -23,7 +23,7 @@ mod system {
 }
 
 pub mod membership {
-    //! What decides which partitions an instance holds, for simulations of more instances than actors could run.
+    //! The parts that decide which partitions an instance holds, for simulations of more instances than actors could run.
     pub use crate::outbox_publisher::membership::Membership;
     pub use crate::outbox_publisher::peers::{Peers, scan_delay};
     pub use crate::partition_worker::local_leases::LocalLeases;
@@ -56,7 +56,7 @@ pub struct ActorSystem {
     threads: Threads,
 }
 
-/// What had not ended at the deadline of a stop.
+/// The actors and partitions that had not ended at the deadline of a stop.
 #[derive(Debug)]
 pub struct StopReport {
     /// Actors that did not end in time.
@@ -83,7 +83,7 @@ impl ActorSystem {
         let handover = PartitionHandover { bus: bus.clone(), publisher, local_leases, leases, instance };
         let handover = Arc::new(handover);
         let before_end = Arc::clone(&handover);
-        // What could not be handed over counts when the system is stopped.
+        // The partitions that could not be handed over are counted when the system is stopped.
         let spec = tree.spec.before_escalation(move |limit| async move {
             before_end.run(limit).await;
         });

@@ -105,7 +105,7 @@ impl WebhookManager {
         ctx.run_later(self.interval, Self::refresh);
     }
 
-    /// Keeps the offsets of inactive webhooks at their interval, one webhook after the other. What fails is tried again at the next time.
+    /// Keeps the offsets of inactive webhooks at their interval, one webhook after the other. A failed call is repeated at the next interval.
     fn keep_offsets(&mut self, inactive: Vec<Webhook>, ctx: &mut Context<Self>) {
         let now = Instant::now();
         if now < self.keep_due {
@@ -129,8 +129,8 @@ impl WebhookManager {
         let removal = Box::pin(async move {
             end_consumer(&bus, &subscriptions, id).await;
             if is_deleted {
-                // Its last deliveries may have written detours after the deletion. The last instance removes them; if the store fails, they stay,
-                // and no message waits for them.
+                // Its last deliveries may have written retry routes after the deletion. The last instance removes them; if the store fails,
+                // they stay, and no message waits for them.
                 let _ = store.delete_webhook(id).await;
             }
         });

@@ -75,7 +75,7 @@ impl GroupConsumer {
         Ok(())
     }
 
-    /// The record enters no retry topic, so later messages of its key do not wait for it. `by` is the detour change that replaces its entry.
+    /// The record enters no retry topic, so later messages of its key do not wait for it. `by` replaces the entry of its retry route.
     fn replace_entry_of(&self, record: &Record, by: Option<DetourChange>, detours: &mut Vec<DetourChange>) {
         let Some(origin) = forwarded_from(record) else { return };
         let detour_key = self.detour_key(record);

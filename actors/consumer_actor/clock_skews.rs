@@ -1,4 +1,4 @@
-//! Measures how far the clocks of the writers of retry partitions are ahead, where a due time shows that they are.
+//! Measures how far the clocks of the writers of retry topics are ahead of this instance's clock.
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use domain::Timestamp;
 use parking_lot::Mutex;
 use ports::broker::Position;
 
-/// One skew for each partition of a retry topic at most.
+/// The measured skews, at most one for each partition of a retry topic.
 #[derive(Debug, Default)]
 pub struct ClockSkews(Mutex<HashMap<(Arc<str>, u32), ClockSkew>>);
 

@@ -1,4 +1,4 @@
-//! Decisions: what the consumer does with the messages of a poll, as data.
+//! Decisions: the actions of the consumer on the messages of a poll, as data.
 use std::collections::HashSet;
 
 use domain::Timestamp;
@@ -12,7 +12,7 @@ use crate::consumer_actor::consumer_loop::PollProgress;
 pub struct ForwardedRecord {
     /// The record, with its topic.
     pub record: Record,
-    /// The change that replaces the entry of its key's detour if the broker rejects the record; `None` only removes the entry.
+    /// The change that replaces the entry of its key's retry route if the broker rejects the record; `None` only removes the entry.
     pub if_refused: Option<DetourChange>,
     /// Reported once the record is among the dead letters; `None` for a record of a retry topic.
     pub dead_letter: Option<DeadLettered>,
@@ -28,7 +28,7 @@ pub struct DeadLettered {
     pub span: tracing::Span,
 }
 
-/// What is counted once an event is in the inbox.
+/// Input of the metrics of an event, which are counted once it is in the inbox.
 #[derive(Clone, Copy, Debug)]
 pub struct EventCounts {
     /// When it happened, for its age at its consumption.
@@ -41,9 +41,9 @@ pub struct EventCounts {
 ///
 /// 1. commit the processed events to the inbox, before a later message of their keys enters a retry topic, where another member may read it;
 /// 2. append to retry and dead-letter topics;
-/// 3. record detour entries;
+/// 3. record the entries of retry routes;
 /// 4. acknowledge;
-/// 5. end detours: no later message overtakes one that may be delivered again.
+/// 5. end retry routes: no later message overtakes one that may be delivered again.
 ///
 /// A crash between steps repeats the poll; the only effect is a possible duplicate in a retry or dead-letter topic.
 #[derive(Default)]
@@ -52,18 +52,18 @@ pub struct Decisions {
     pub processed: Vec<ProcessedEvent>,
     /// Records for retry topics and dead letters.
     pub forward: Vec<ForwardedRecord>,
-    /// Keys whose later messages begin or end to wait.
+    /// Changes of the retry routes of keys.
     pub detours: Vec<DetourChange>,
     /// Messages that are done.
     pub acknowledge: Vec<Position>,
-    /// What is counted for each processed event.
+    /// Input of the metrics of each processed event.
     pub counts: Vec<EventCounts>,
     /// Number of messages whose processing failed: invalid ones, and those whose handler failed.
     pub failed: u64,
 }
 
-/// Separates the entries of detours, applied before the acknowledgement, from their ends, applied after it. Drops an end that a later entry of the
-/// same key follows: the message of that entry ends the detour.
+/// Separates the entries of retry routes, applied before the acknowledgement, from their ends, applied after it. Drops an end that a later
+/// entry of the same key follows: the message of that entry ends the route.
 pub fn split_detours(changes: Vec<DetourChange>) -> (Vec<DetourChange>, Vec<DetourChange>) {
     let (mut entered, mut entries, mut ends) = (HashSet::new(), Vec::new(), Vec::new());
     for change in changes.into_iter().rev() {
@@ -93,7 +93,7 @@ impl Decisions {
     }
 
     /// Acknowledges, in each partition, only the done messages before the first message that is not done; the group continues there. If a done
-    /// message is delivered again, its detour stays, so that no later message of the key overtakes it. The next message of the key ends the detour.
+    /// message is delivered again, its retry route stays, so that no later message of the key overtakes it. The next message of the key ends it.
     pub fn acknowledge_up_to_undone(&mut self, messages: &[ConsumerRecord]) {
         let done: HashSet<&Position> = self.acknowledge.iter().collect();
         let mut ended: HashSet<(&str, u32)> = HashSet::new();
@@ -111,12 +111,12 @@ impl Decisions {
         self.acknowledge = acknowledge;
     }
 
-    /// What these decisions are for the consumer once they are applied.
+    /// The progress of the poll once these decisions are applied.
     pub fn progress(&self) -> PollProgress {
         if self.acknowledge.is_empty() { PollProgress::Idle } else { PollProgress::Advanced }
     }
 
-    /// Removes the ends of detours: done messages will be delivered again, and a later message of their key must not overtake them.
+    /// Removes the ends of retry routes: done messages will be delivered again, and a later message of their key must not overtake them.
     pub fn drop_detour_ends(&mut self) {
         self.detours.retain(|change| matches!(change, DetourChange::Enter { .. }));
     }

@@ -22,12 +22,13 @@ use crate::consumer_actor::group_consumer::GroupConsumer;
 /// make the rounds of 8 s half a minute long. The other keys of its partition of the last retry topic wait as long.
 const BLOCKED_DOUBLINGS_MAX: u32 = 2;
 
-/// The last stage of a detour, which stores hold in four bytes with a sign. At a round each half a minute it is two thousand years away.
+/// The last stage of a retry route: stores hold it as a signed 32-bit integer. At one round per half minute it is reached after two thousand
+/// years.
 const DETOUR_STAGE_MAX: u32 = i32::MAX.unsigned_abs();
 
 impl GroupConsumer {
-    /// The messages of a poll as this group receives them. Those of other topics than its retry topics have no attempts, origin and due time: the
-    /// headers with such values are of another consumer, whose retry or dead-letter topic this group reads.
+    /// The messages of a poll as this group receives them. Messages outside its retry topics lose the headers with attempts, origin and due time:
+    /// another consumer, whose retry or dead-letter topic this group reads, has written them.
     pub(super) fn received(&self, messages: Vec<ConsumerRecord>) -> Vec<ConsumerRecord> {
         let received = |message: ConsumerRecord| match self.own_stage(&message) {
             Some(_) => message,
@@ -111,7 +112,7 @@ impl GroupConsumer {
     /// Sends a message behind an earlier one of its key that is being retried. Returns whether there is one.
     ///
     /// # Errors
-    /// Returns the error of the store, which keeps the detours.
+    /// Returns the error of the store, which keeps the retry routes.
     pub async fn wait_for_earlier(
         &self,
         message: &ConsumerRecord,
@@ -126,10 +127,10 @@ impl GroupConsumer {
         // Stage by stage, so that no message of the key overtakes an earlier one.
         let stage = self.detour_stage_of(message).map_or(0, next_stage);
         // Without a delay of its own: the earlier message is ahead in the partition, which pauses until that one is due. Once it is done, a delay
-        // would only postpone this message and the end of the detour.
+        // would only postpone this message and the end of the retry route.
         let record = self.retry_record(message, (stage, Duration::ZERO), &waits_for_earlier(), attempts_made);
-        // If the broker refuses the record, the earlier message still is in its retry topic: the detour stays as it is. One that already counts
-        // this message as its last ends with the next message of the key.
+        // If the broker refuses the record, the earlier message still is in its retry topic: the retry route stays as it is. A route that already
+        // counts this message as its last ends with the next message of the key.
         decisions.forward.push(ForwardedRecord { record, if_refused: None, dead_letter: None });
         decisions.detours.push(self.enter_detour(message, ahead));
         Ok(true)
@@ -186,7 +187,7 @@ impl GroupConsumer {
         decisions.detours.extend(self.end_of_detour(message, needs_order));
     }
 
-    /// The end of a detour whose first message is this one. A message of its own topic begins one at most, and one that an operator has sent to
+    /// The end of a retry route whose first message is this one. A message of its own topic begins one at most, and one that an operator has sent to
     /// the retry topic has no message behind it.
     fn end_of_detour(&self, message: &ConsumerRecord, needs_order: bool) -> Option<DetourChange> {
         let retried = spring_headers::attempts_made(&message.record).is_some();
@@ -215,7 +216,7 @@ impl GroupConsumer {
         decisions.forward.push(ForwardedRecord { record, if_refused: None, dead_letter: Some(dead_letter) });
     }
 
-    /// The key of a message's detour. Offsets order the messages of one topic only, so the topics that share retry topics have detours of their own.
+    /// The key of a message's retry route. Offsets order the messages of one topic only, so topics that share retry topics have separate routes.
     pub(super) fn detour_key(&self, record: &Record) -> String {
         let Record { topic, .. } = record;
         let key = match record.header(RAW_KEY) {
@@ -229,7 +230,7 @@ impl GroupConsumer {
         }
     }
 
-    /// The stage of a key's detour that a message of a retry topic belongs to: the topic's stage, and beyond the last topic the header's
+    /// The stage of a key's retry route that a message of a retry topic belongs to: the topic's stage, and beyond the last topic the header's
     /// count, which distinguishes a message that entered that topic again from those that were there before. Only a message that a consumer has
     /// forwarded has that count: from any other, which a client of the broker wrote, it could send the later messages of the key round for years.
     fn detour_stage_of(&self, message: &ConsumerRecord) -> Option<u32> {

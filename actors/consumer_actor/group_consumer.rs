@@ -61,11 +61,12 @@ impl GroupConsumer {
         self.events.is_shutting_down()
     }
 
-    /// Applies decisions in the order of their fields, the ends of detours last. Messages of partitions that the member has lost meanwhile are not
-    /// acknowledged, and no detour ends then: the partition's next member receives them again.
+    /// Applies decisions in the order of their fields, the ends of retry routes last. Messages of partitions that the member has lost meanwhile
+    /// are not acknowledged, and no retry route ends then: the partition's next member receives them again.
     ///
     /// # Errors
-    /// Returns the error of a port. Messages that are not acknowledged then are delivered again; a detour without its end ends with the next message of its key.
+    /// Returns the error of a port. Messages that are not acknowledged then are delivered again; a retry route without its recorded end ends with
+    /// the next message of its key.
     pub async fn apply(&self, decisions: Decisions, member: &dyn GroupMember) -> Result<(), Error> {
         let Decisions { processed, forward, mut detours, acknowledge, counts, failed: _ } = decisions;
         if !processed.is_empty() {

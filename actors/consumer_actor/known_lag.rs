@@ -1,4 +1,4 @@
-//! KnownLag: the lag of a consumer as it was measured last. It outlives the membership: a new member knows no lag until it fetches.
+//! KnownLag: the last measured lag of a consumer. It outlives the membership: a new member knows no lag until it fetches.
 use std::collections::HashMap;
 use std::time::Duration;
 

@@ -11,7 +11,7 @@ use supervision::{SupervisionBus, WorkInProgress};
 
 use crate::consumer_actor::decisions::DeadLettered;
 
-/// Messages of a poll that the event of a death names.
+/// Messages of a poll that the report of a panic names.
 const MESSAGES_NAMED_MAX: usize = 5;
 
 /// The span of one message. The key of an order's event is the order, by its type or because all keys of the topic are (`key_is_order`); the

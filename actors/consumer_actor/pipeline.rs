@@ -1,4 +1,4 @@
-//! OrderPipeline: one message of a consumer of the orders. Decode → apply the rule of regions → handle → decide what the consumer does with it.
+//! OrderPipeline: the processing of a message of the orders' topic. Decode → apply the region rule → handle → decide on the message.
 use std::sync::Arc;
 
 use app::consume::chain::ATTEMPTS_MAX;

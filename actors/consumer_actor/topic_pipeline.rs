@@ -1,4 +1,4 @@
-//! TopicPipeline: one message of a consumer of another service's topic. Call the endpoint → decide what the consumer does with the message.
+//! TopicPipeline: the processing of a message of another service's topic. Call the endpoint → decide on the message.
 use app::consume::chain::{ATTEMPTS_MAX, ChainOutcome};
 use app::consume::intake::IntakeFailure;
 use app::consume::spring_headers;
@@ -19,7 +19,7 @@ pub struct TopicConsumers {
     pub topic: String,
     /// Number of members in this instance.
     pub members: u32,
-    /// What receives the events.
+    /// Endpoint that receives the events, with its fallback.
     pub chain: TopicChain,
 }
 
@@ -27,7 +27,7 @@ pub struct TopicConsumers {
 pub struct TopicPipeline {
     /// The group and its ports.
     pub consumer: GroupConsumer,
-    /// What receives the events.
+    /// Endpoint that receives the events, with its fallback.
     pub chain: TopicChain,
     /// Most events of one poll.
     pub batch: u32,

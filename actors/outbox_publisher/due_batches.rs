@@ -11,7 +11,7 @@ use super::cycles::{CycleStart, Cycles};
 use super::schedule::partition_schedule::{Schedule, Selection};
 use crate::partition_worker::batch_request::RunBatch;
 
-/// What the publisher does now.
+/// The actions of the publisher at one moment.
 #[derive(Debug, Default)]
 pub struct DueBatches {
     /// The requests for the workers.
@@ -30,7 +30,7 @@ impl DueBatches {
         }
     }
 
-    /// Takes what may start now off the schedule, at most so that `max` batches run.
+    /// Removes the batches that may start now from the schedule, so that at most `max` run.
     pub fn take(
         schedule: &mut Schedule,
         cycles: &mut Cycles,

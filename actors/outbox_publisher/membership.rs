@@ -16,7 +16,7 @@ use crate::partition_worker::local_leases::LocalLeases;
 /// A free partition is overdue after this share of `dead_after`: a quarter, by default a little more than a heartbeat.
 const OVERDUE_SHARE: u32 = 4;
 
-/// Everything here can be read again from the store.
+/// The membership of this instance. All of its state can be read again from the store.
 pub struct Membership {
     ports: MembershipPorts,
     /// As the last heartbeat returned it.
@@ -44,7 +44,7 @@ struct MembershipPorts {
     turn: Arc<Semaphore>,
 }
 
-/// What a heartbeat found.
+/// Result of a heartbeat.
 #[derive(Debug)]
 pub struct HeartbeatResult {
     rank: InstanceRank,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use ports::partitions::PartitionNo;
 use tokio::time::Instant;
 
-/// One timer per partition; the earliest wins. Pure: the caller passes the time and sets the timers.
+/// At most one timer per partition: the earliest. Pure: the caller passes the time and sets the timers.
 #[derive(Debug, Default)]
 pub struct PartitionTimers(BTreeMap<PartitionNo, Instant>);
 

@@ -30,7 +30,7 @@ pub struct RelayContext {
     pub local_leases: Arc<LocalLeases>,
     /// Decides about rows that failed, and writes their exclusion.
     pub retry: Mailbox<RetryHandler>,
-    /// What a row that is parked as poison does to its key.
+    /// Effect of a row that is parked as poison on the later rows of its key.
     pub poison: PoisonPolicy,
     /// Name of this instance in leases.
     pub instance: InstanceId,

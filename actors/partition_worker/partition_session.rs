@@ -1,4 +1,4 @@
-//! PartitionSession: what a worker holds between two runs. A crash loses nothing of it: an acknowledged batch is still open in the store, and the
+//! PartitionSession: the state of a worker between two runs. A crash loses nothing of it: an acknowledged batch is still open in the store, and the
 //! watermark shows that it was published.
 use ports::outbox::Settlement;
 use ports::partitions::LeaseFence;
@@ -13,7 +13,7 @@ pub struct PartitionSession {
 
 /// A batch that waits for its settlement.
 pub struct AcknowledgedBatch {
-    /// What the store is to settle.
+    /// The settlement that the store has not confirmed.
     pub settlement: Settlement,
     /// Number of rows that the broker acknowledged.
     pub sent: usize,

@@ -30,7 +30,7 @@ pub struct MonitoredProbe {
     pub gates_region: bool,
 }
 
-/// Everything outside the actors that they may use. Cheap to clone.
+/// The ports and shared services that the actors may use. Cheap to clone.
 #[derive(Clone)]
 pub struct Dependencies {
     /// Context of the commands: orders, idempotency keys, cache, gate.

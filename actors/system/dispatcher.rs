@@ -1,4 +1,4 @@
-//! Dispatcher: what the HTTP API may ask of the actors. Commands, the tree as rows, injected faults, the live event stream.
+//! Dispatcher: the HTTP API's access to the actors: commands, snapshots of the tree, injected faults, the live event stream.
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -7,7 +7,7 @@ use supervision::{FieldValue, SupervisionBus, SupervisionEvent};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 
-/// The events after this number. Those that the ring no longer has are counted in the event `lagged`, which stands in their place. Without a
+/// The events after this number. The event `lagged` replaces those that the ring no longer has, and counts them. Without a
 /// number, or with 0, a reader does not continue an earlier stream and has missed nothing. Events of an earlier process are not counted.
 pub(super) fn live_feed(bus: &SupervisionBus, after: Option<u64>) -> LiveFeed {
     let (backlog, receiver) = bus.subscribe_after(after);

@@ -16,9 +16,9 @@ use crate::partition_worker::local_leases::LocalLeases;
 pub struct PartitionHandover {
     /// Resumes the actors that an operator paused.
     pub bus: SupervisionBus,
-    /// Supervises no worker, but asks every one to release its lease.
+    /// Asks every worker to release its lease.
     pub publisher: Mailbox<OutboxPublisher>,
-    /// What remains when the publisher does not reply.
+    /// The leases that this instance still holds when the publisher does not reply.
     pub local_leases: Arc<LocalLeases>,
     /// Releases the leases when the publisher and its workers have ended.
     pub leases: Arc<dyn PartitionLeases>,

@@ -60,26 +60,27 @@ pub trait Inbox: Send + Sync {
     /// Reads the stamp of the last update of an order that another region won.
     async fn remote(&self, order_id: OrderId) -> Result<Option<RemoteStamp>, Error>;
 
-    /// Reads the detour of a key: while one exists, the key's later messages follow the first into retry topic `stage`.
+    /// Reads the retry route of a key: while one exists, the key's later messages follow the first one into the retry topic `stage`, so that
+    /// none overtakes it.
     async fn detour(&self, group: &str, key: &str) -> Result<Option<Detour>, Error>;
 
-    /// Begins, extends or ends detours, all of them or none. A change that is repeated or that arrives late ends no detour early.
+    /// Begins, extends or ends retry routes, all of them or none. A change that is repeated or that arrives late ends no route early.
     async fn set_detours(&self, group: &str, changes: Vec<DetourChange>) -> Result<(), Error>;
 
     /// Deletes at most `limit` records older than `keep` and returns the number deleted.
     async fn sweep(&self, keep: Duration, limit: u32) -> Result<u64, Error>;
 }
 
-/// Retry stage in which a key's messages wait.
+/// The retry topics through which the messages of a key pass in order, because an earlier message of the key is being retried.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Detour {
-    /// Highest number of a retry topic that a message of the detour was sent to, from 0.
+    /// Highest number of a retry topic that a message of the key was sent to, from 0.
     pub stage: u32,
-    /// The last of the key's messages that were sent to retry topics, by its offset before it first was.
+    /// The last of the key's messages that were sent to retry topics, by its offset before its first failure.
     pub last: u64,
 }
 
-/// A change of one key's detour.
+/// A change of one key's retry route.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DetourChange {
     /// A message of the key is sent to a retry topic, for the first time or again.
@@ -91,7 +92,7 @@ pub enum DetourChange {
         /// The message, by its offset before it was first sent to a retry topic.
         offset: u64,
     },
-    /// A message of the key was consumed or dead-lettered, and all earlier ones with it. The detour ends if it was the last one.
+    /// A message of the key was consumed or dead-lettered, and all earlier ones with it. The route ends if it was the last one.
     Leave {
         /// The key, as one topic partition has it.
         key: String,

@@ -32,7 +32,7 @@ pub struct Schedule {
 pub enum Selection {
     /// All of them: a cycle begins.
     All,
-    /// Those whose last batch was full.
+    /// Partitions whose last batch was full.
     Full,
 }
 
@@ -85,11 +85,11 @@ impl Schedule {
             self.running.insert(partition);
             return Some((partition, ClaimKind::Trial));
         }
-        let at = match selection {
+        let index = match selection {
             Selection::All => 0,
             Selection::Full => self.waiting.iter().position(|partition| self.full.contains(partition))?,
         };
-        let partition = self.waiting.remove(at)?;
+        let partition = self.waiting.remove(index)?;
         self.queued.remove(&partition);
         self.full.remove(&partition);
         self.running.insert(partition);
@@ -144,7 +144,7 @@ impl Schedule {
         self.again.remove(&partition)
     }
 
-    /// Nothing of this process is open in the partition: a run resolved it, or another instance resolves it.
+    /// Records that the partition has no open batch of this process: a run resolved it, or another instance resolves it.
     pub fn resolved(&mut self, partition: PartitionNo) {
         self.unresolved.remove(&partition);
         self.unsettled.remove(&partition);

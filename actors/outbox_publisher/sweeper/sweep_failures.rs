@@ -10,14 +10,14 @@ use telemetry::Metrics;
 /// A minute at the default interval.
 const FAILURES_UNTIL_WARNING: u32 = 6;
 
-/// What a result means after those before it.
+/// The change that a result makes to the state of its sweep.
 #[derive(Debug, PartialEq, Eq)]
 enum SweepChange {
     /// It has failed for long enough to warn.
     BeganToFail,
     /// It succeeds after a warning.
     Recovered,
-    /// Nothing that an operator must know.
+    /// No change that an operator must know.
     None,
 }
 

@@ -9,7 +9,7 @@ use crate::error::Error;
 /// Number of deliveries of each webhook that a store keeps.
 pub const DELIVERIES_KEPT: usize = 100;
 
-/// Most detours of a deleted webhook that one transaction deletes.
+/// Most retry routes of a deleted webhook that one transaction deletes.
 pub const DETOURS_PER_DELETION: u32 = 10_000;
 
 /// A key that signs the requests of a webhook, in the form of Standard Webhooks: `whsec_` and base64. Its debug output hides it.
@@ -139,8 +139,8 @@ pub trait WebhookStore: Send + Sync {
     /// Stores a webhook if the stored version is the one before its own: version 1 for a new webhook. Returns whether it was stored.
     async fn save_webhook(&self, webhook: &Webhook) -> Result<bool, Error>;
 
-    /// Deletes a webhook with its deliveries and the detours of its group. Returns whether it existed. Detours may be left if the call fails or its
-    /// future is dropped: a repeated call deletes them.
+    /// Deletes a webhook with its deliveries and the retry routes of its group. Returns whether it existed. Retry routes may be left if the call
+    /// fails or its future is dropped: a repeated call deletes them.
     async fn delete_webhook(&self, id: WebhookId) -> Result<bool, Error>;
 
     /// Adds deliveries, oldest first. Of each webhook the latest [`DELIVERIES_KEPT`] are kept; those of webhooks that do not exist are not.
