@@ -53,7 +53,7 @@ struct BusState {
     arbiter_probes: Mutex<Vec<ArbiterProbe>>,
     /// The deadline of a shutdown of the whole tree; none = no shutdown has begun.
     shutdown_deadline: watch::Sender<Option<Instant>>,
-    /// Why the root gives up; none = it does not.
+    /// Why the root escalated; none = it did not.
     escalated: watch::Sender<Option<ExitReason>>,
     unfinished: Mutex<Vec<UnfinishedActor>>,
 }

@@ -34,7 +34,7 @@ struct Drain {
     enqueued: u64,
     /// The hook is an item of the actor's context.
     hook_spawned: bool,
-    /// What the actor's drain hook returned, once it ran.
+    /// The result of the actor's drain hook, once it ran.
     mode: Rc<Cell<Option<DrainMode>>>,
     /// Resolves when the mailbox is empty, and holds new messages back until then, so that they cannot delay the hook without end.
     mailbox_drained: Option<Pin<Box<dyn Future<Output = ()>>>>,

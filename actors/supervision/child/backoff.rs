@@ -44,7 +44,7 @@ impl Backoff {
     }
 }
 
-/// The value as a share of one; what is no number counts as nothing.
+/// The value clamped to 0..=1; NaN is 0.
 fn share(value: f64) -> f64 {
     if value.is_nan() { 0.0 } else { value.clamp(0.0, 1.0) }
 }

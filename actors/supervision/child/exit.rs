@@ -93,7 +93,7 @@ impl std::fmt::Display for ExitReason {
     }
 }
 
-/// What a child reports to its supervisor when it exits.
+/// The report of a child to its supervisor when it exits.
 #[derive(Clone, Debug)]
 pub(crate) struct ExitReport {
     pub(crate) reason: ExitReason,

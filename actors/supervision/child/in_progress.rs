@@ -1,4 +1,4 @@
-//! What an actor is working on, for the event of its exit: a batch, a request, a record. An operator finds there which work was lost.
+//! Descriptions of the work that an actor has in progress (a batch, a request, a record), for the event of its exit: they name the lost work.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -53,9 +53,9 @@ impl Drop for WorkInProgress {
 }
 
 /// Makes the outer actor the current one again, also when the inner one panics.
-struct Restored(Option<Arc<ActorWork>>);
+struct RestoreCurrent(Option<Arc<ActorWork>>);
 
-impl Drop for Restored {
+impl Drop for RestoreCurrent {
     fn drop(&mut self) {
         CURRENT.set(self.0.take());
     }
@@ -64,7 +64,7 @@ impl Drop for Restored {
 impl ActorWork {
     /// Runs an actor's code, in which [`in_progress`] means this actor.
     pub(crate) fn scope<R>(self: &Arc<Self>, run: impl FnOnce() -> R) -> R {
-        let _outer = Restored(CURRENT.replace(Some(Arc::clone(self))));
+        let _outer = RestoreCurrent(CURRENT.replace(Some(Arc::clone(self))));
         run()
     }
 

@@ -6,7 +6,7 @@ use tokio::sync::mpsc;
 
 use crate::child::exit::ExitReport;
 
-/// What a child reports of its own life cycle.
+/// A change of a child's life cycle, as the child reports it.
 pub(crate) enum Lifecycle {
     Started,
     Exited(ExitReport),

@@ -15,10 +15,10 @@ use crate::mailbox::state::MailboxState;
 /// Spawns an actor's task on its arbiter, or on the calling thread without one.
 pub(crate) type LaunchFn = Box<dyn FnOnce(SupervisorLink, Option<ArbiterHandle>) -> ActorCommandSender + Send>;
 
-/// What the owner of a tree does before a root that gives up stops its children.
+/// Work that the root of a tree awaits when it escalates, before it stops its children.
 pub(crate) type EscalationHook = Box<dyn FnOnce(Duration) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send>;
 
-/// What a child runs.
+/// The task that a child runs: an actor or a nested supervisor.
 pub(crate) enum ChildBody {
     Actor { mailbox: Arc<MailboxState>, launch: LaunchFn },
     Supervisor(Box<SupervisorSpec>),

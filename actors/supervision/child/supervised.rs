@@ -1,4 +1,4 @@
-//! What an actor implements to be supervised: the drain hook, and the macro that writes the implementation.
+//! The trait of supervised actors, with the drain hook, and the macro that implements it.
 
 use actix::prelude::*;
 

@@ -28,7 +28,7 @@ macro_rules! log_lifecycle {
     };
 }
 
-/// Logs what the watchdog found, or a fault that was injected.
+/// Logs a finding of the watchdog, or a fault that was injected.
 macro_rules! log_finding {
     ($level:ident, $e:ident) => {
         log_event!($level, $e: detail = $e.text("detail"), handling = $e.text("message"), idle_ms = $e.number("idle_ms"),

@@ -1,4 +1,4 @@
-//! What an event's log line says: a sentence that an operator understands without the fields, and the level at which it is logged.
+//! The text and the level of an event's log line: a sentence that an operator understands without the fields.
 
 use tracing::Level;
 
@@ -6,50 +6,50 @@ use crate::events::event::SupervisionEvent;
 
 /// The sentence of an event. It names the actor or supervisor, the cause and what follows.
 pub(crate) fn sentence(e: &SupervisionEvent) -> String {
-    let who = subject(e);
+    let subject = subject(e);
     let number = |name| e.number(name).unwrap_or(0);
     match e.event {
-        "child_started" => format!("{who} started"),
+        "child_started" => format!("{subject} started"),
         "child_restarted" => {
-            format!("{who} runs again as generation {}, {} ms after its exit", e.generation, number("downtime_ms"))
+            format!("{subject} runs again as generation {}, {} ms after its exit", e.generation, number("downtime_ms"))
         }
-        "child_start_failed" => format!("{who} could not start (attempt {}): {}", number("attempt"), cause(e)),
-        "child_exited" => format!("{who} {}{}", exit(e), lost(e)),
-        "restart_scheduled" => format!("{who} restarts{} in {} ms{}", group(e), number("delay_ms"), budget(e)),
-        "child_stopping" => format!("{who} is asked to stop ({})", cause(e)),
-        "child_terminated" => format!("{who} ended ({}) and is not restarted", cause(e)),
-        "shutdown_timeout" => format!("{who} did not stop within {} ms and is killed", number("limit_ms")),
+        "child_start_failed" => format!("{subject} could not start (attempt {}): {}", number("attempt"), cause(e)),
+        "child_exited" => format!("{subject} {}{}", exit(e), lost(e)),
+        "restart_scheduled" => format!("{subject} restarts{} in {} ms{}", group(e), number("delay_ms"), budget(e)),
+        "child_stopping" => format!("{subject} is asked to stop ({})", cause(e)),
+        "child_terminated" => format!("{subject} ended ({}) and is not restarted", cause(e)),
+        "shutdown_timeout" => format!("{subject} did not stop within {} ms and is killed", number("limit_ms")),
         "intensity_exceeded" => {
-            format!("{who} failed more often than its supervisor allows{}: {}", budget(e), cause(e))
+            format!("{subject} failed more often than its supervisor allows{}: {}", budget(e), cause(e))
         }
-        "supervisor_stopped" => format!("{who} stopped ({})", cause(e)),
+        "supervisor_stopped" => format!("{subject} stopped ({})", cause(e)),
         "tree_stopped" => {
             format!("the supervision tree stopped after running for {} ms ({})", number("elapsed_ms"), cause(e))
         }
-        "child_added" => format!("{who} was added to the supervisor {}", e.supervisor),
-        "child_removed" => format!("{who} was removed from the supervisor {}", e.supervisor),
+        "child_added" => format!("{subject} was added to the supervisor {}", e.supervisor),
+        "child_removed" => format!("{subject} was removed from the supervisor {}", e.supervisor),
         "fault_injected" => {
-            format!("{} injected a fault into {who}: {}", text(e, "by"), text(e, "fault"))
+            format!("{} injected a fault into {subject}: {}", text(e, "by"), text(e, "fault"))
         }
-        _ => finding(e, &who),
+        _ => finding(e, &subject),
     }
 }
 
-/// The sentence of what the watchdog found.
-fn finding(e: &SupervisionEvent, who: &str) -> String {
+/// The sentence of a finding of the watchdog.
+fn finding(e: &SupervisionEvent, subject: &str) -> String {
     let number = |name| e.number(name).unwrap_or(0);
     match e.event {
         "child_stuck" => {
             let (waiting, idle_ms) = (number("outstanding"), number("idle_ms"));
-            format!("{who} completed none of its {waiting} messages for {idle_ms} ms and is killed")
+            format!("{subject} completed none of its {waiting} messages for {idle_ms} ms and is killed")
         }
         "mailbox_saturated" => {
-            format!("the mailbox of {who} is nearly full: {} of {}", number("outstanding"), number("capacity"))
+            format!("the mailbox of {subject} is nearly full: {} of {}", number("outstanding"), number("capacity"))
         }
-        "mailbox_recovered" => format!("the mailbox of {who} has room again"),
+        "mailbox_recovered" => format!("the mailbox of {subject} has room again"),
         "message_unhandled" => {
             let (count, handling) = (number("count"), text(e, "message"));
-            format!("{who} did not handle {count} messages of the type {handling} ({})", cause(e))
+            format!("{subject} did not handle {count} messages of the type {handling} ({})", cause(e))
         }
         "arbiter_stalled" => {
             format!("the thread {} has not responded for {} ms", text(e, "arbiter"), number("stall_ms"))

@@ -42,7 +42,7 @@ pub(crate) struct MailboxState {
     pub(crate) paused: AtomicBool,
     /// The actor ended for good and its mailbox was dropped.
     pub(crate) closed: AtomicBool,
-    /// What the actor works on.
+    /// Descriptions of the work that the actor has in progress.
     pub(crate) work: Arc<ActorWork>,
     outstanding: AtomicUsize,
     enqueued: AtomicU64,
@@ -138,7 +138,7 @@ impl MailboxState {
         self.started.load(SeqCst) + self.dropped.load(SeqCst) >= enqueued
     }
 
-    /// Restarts the watchdog's clock: a message was finished, or the time until now must not count.
+    /// Resets the time without progress, which the watchdog measures: a message was finished, or the time until now must not count.
     pub(crate) fn record_progress(&self, now: Instant) {
         let since = now.saturating_duration_since(self.created_at).as_millis();
         self.progress_ms.store(u64::try_from(since).unwrap_or(u64::MAX), SeqCst);

@@ -1,4 +1,4 @@
-//! What a supervisor records about its children and itself: events, registry entries, and the unfinished actors of a shutdown.
+//! The records that a supervisor makes of its children and itself: events, registry entries, and the unfinished actors of a shutdown.
 
 use std::time::Duration;
 

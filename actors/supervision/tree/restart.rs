@@ -1,4 +1,4 @@
-//! What a supervisor does when a child exits by itself: restart it with the siblings its strategy names, terminate it, or escalate.
+//! The reactions of a supervisor to the exit of a child: restart it with the siblings that its strategy names, terminate it, or escalate.
 
 use std::time::Duration;
 
