@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn living_owner_holds_its_lease_until_it_expires() {
+    fn live_owner_holds_its_lease_until_it_expires() {
         let cases = [
             ("other", SECOND, Liveness::Alive, true),
             ("other", SECOND, Liveness::Unknown, true),
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn expired_lease_of_a_living_owner_is_taken_without_a_death() {
+    fn expired_lease_of_a_live_owner_is_taken_without_a_death() {
         let expired = Lease { remaining: Duration::ZERO, ..lease("other") };
 
         let decision = expired.acquire(&id("me"), AcquireReason::Unowned, Liveness::Alive, None);

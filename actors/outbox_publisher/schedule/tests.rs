@@ -120,7 +120,7 @@ fn trial_waits_until_acknowledged_batches_are_settled() {
 }
 
 #[test]
-fn batch_of_a_partition_that_is_handed_over_is_open_until_the_end_of_the_hand_over() {
+fn batch_of_a_partition_that_is_handed_over_is_open_until_the_end_of_the_handover() {
     let mut schedule = Schedule::default();
     schedule.wake(A);
     schedule.next(16, Selection::All);
@@ -128,22 +128,22 @@ fn batch_of_a_partition_that_is_handed_over_is_open_until_the_end_of_the_hand_ov
     schedule.request_trial(B);
     schedule.remove(A);
 
-    assert_eq!(schedule.next_unsettled(16), None, "its hand-over settles it");
+    assert_eq!(schedule.next_unsettled(16), None, "its handover settles it");
     assert_eq!(schedule.next(16, Selection::All), None);
     schedule.resolved(A);
     assert_eq!(schedule.next(16, Selection::All), Some((B, ClaimKind::Trial)));
 }
 
-/// The run that the hand-over waits for ends after the partition was forgotten.
+/// The run that the handover waits for ends after the partition was forgotten.
 #[test]
-fn batch_that_ends_during_its_hand_over_blocks_no_trial_afterwards() {
+fn batch_that_ends_during_its_handover_blocks_no_trial_afterwards() {
     let mut schedule = Schedule::default();
     schedule.wake(A);
     schedule.next(16, Selection::All);
     schedule.request_trial(B);
     schedule.remove(A);
     schedule.finished(A, RunEnd::Unsettled);
-    assert_eq!(schedule.next(16, Selection::All), None, "the hand-over settles it");
+    assert_eq!(schedule.next(16, Selection::All), None, "the handover settles it");
 
     schedule.resolved(A);
     schedule.wake(A);
@@ -158,7 +158,7 @@ fn batch_that_ends_during_its_hand_over_blocks_no_trial_afterwards() {
 }
 
 #[test]
-fn batch_that_is_reported_after_its_hand_over_blocks_no_trial() {
+fn batch_that_is_reported_after_its_handover_blocks_no_trial() {
     let mut schedule = Schedule::default();
     schedule.wake(A);
     schedule.next(16, Selection::All);
@@ -236,7 +236,7 @@ fn trial_blocks_nothing_after_its_partition_moved_to_another_instance() {
     schedule.wake(A);
     schedule.finished(B, RunEnd::Unresolved);
     schedule.remove(B);
-    assert_eq!(schedule.next(16, Selection::All), None, "the hand-over has begun, and not ended");
+    assert_eq!(schedule.next(16, Selection::All), None, "the handover has begun, and not ended");
 
     schedule.resolved(B);
 

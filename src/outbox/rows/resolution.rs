@@ -17,7 +17,7 @@ pub enum BatchOutcome {
     /// It was not published, and its claimer died while the batch was in flight: each row keeps the attempt and has one death more. A row
     /// that died in two trials is parked.
     ClaimerDied,
-    /// It was not published, and its claimer lived (aborted, fenced, given back): rows are due again and the attempt is given back.
+    /// It was not published, and its claimer was alive (the batch was aborted, fenced or returned): rows are due again and the attempt is subtracted.
     NotSent,
 }
 
