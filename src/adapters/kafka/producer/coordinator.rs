@@ -103,7 +103,7 @@ impl Coordinator {
             Some(address) => address.clone(),
             None => {
                 let found = cluster.find_coordinator(&self.transactional_id, deadline);
-                let found = found.map_err(CallError::before_the_request)?;
+                let found = found.map_err(CallError::into_not_sent)?;
                 let address = found.map_err(|code| match code {
                     Code::TransactionalIdAuthorizationFailed => CallError::Refused(code.to_string()),
                     code => delayed(code),
