@@ -131,14 +131,17 @@ fn an_exhausted_pool_raises_the_level_and_refuses_writes_before_they_queue() {
         for _ in 0..4 {
             scope.spawn(|| {
                 while !done.load(SeqCst) {
-                    let response = service.http.get("/orders", Some(&user));
-                    assert!([200, 503].contains(&response.status), "{response:?}");
+                    let response = service.http.try_send("GET", "/orders", Some(&user), &[], None);
+                    let response = response.expect("a response");
+                    // 408: this machine delayed the client for longer than `http.header_timeout`.
+                    assert!([200, 408, 503].contains(&response.status), "{response:?}");
                 }
             });
         }
         await_stage(&service.http, [2.0, 0.35], || ());
         assert_changed(&service, &RISEN);
-        assert!(metric(&service.http, saturation) >= 90.0);
+        // It is measured once a second, and lower while a busy machine delays the readers.
+        await_metric(&service.http, saturation, WAIT_MAX, |percent| percent >= 90.0);
         assert_eq!(create_order(&service.http), Err((503, "5".into())), "at once, without a wait for a connection");
         drop(end);
         backend.database.rows("ROLLBACK");
