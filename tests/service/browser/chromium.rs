@@ -5,6 +5,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
+use kit::wait::scaled;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -72,7 +73,7 @@ impl Chromium {
         bytes.push(0);
         self.input.write_all(&bytes).expect("the browser runs");
         loop {
-            let mut reply = self.messages.recv_timeout(REPLY_MAX).expect("the browser answers");
+            let mut reply = self.messages.recv_timeout(scaled(REPLY_MAX)).expect("the browser answers");
             if reply["id"] == self.last_id {
                 return if reply["error"].is_null() {
                     Ok(reply["result"].take())

@@ -11,6 +11,7 @@ use posthaste::{Config, ConsumedEvent, Environment, EventHandler, HandlerChain, 
 
 use crate::harness::backend::Backend;
 use crate::harness::http::{Http, SECRET, tea_order};
+use crate::harness::process::setting;
 
 const WAIT_MAX: Duration = Duration::from_secs(20);
 
@@ -32,7 +33,10 @@ impl EventHandler for SendToChannel {
 fn config(backend: &Backend) -> Config {
     let mut variables = Environment::default();
     variables.0.extend(backend.settings().into_iter().map(|(name, value)| (name.to_owned(), value)));
-    for (name, value) in [("HTTP__LISTEN", "127.0.0.1:0"), ("AUTH__HS256_SECRET", SECRET)] {
+    let request_max = setting(Duration::from_secs(10));
+    let settings =
+        [("HTTP__LISTEN", "127.0.0.1:0"), ("AUTH__HS256_SECRET", SECRET), ("HTTP__REQUEST_TIMEOUT", request_max.as_str())];
+    for (name, value) in settings {
         variables.0.insert(format!("POSTHASTE__{name}"), value.to_owned());
     }
     Config::load(None, &variables).expect("no mistakes")

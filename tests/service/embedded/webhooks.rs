@@ -8,7 +8,7 @@ use crate::harness::backend::Backend;
 use crate::harness::console_browser::Browser;
 use crate::harness::endpoint::{Endpoint, EndpointResponse};
 use crate::harness::http::tea_order;
-use crate::harness::process::{Posthaste, command, finish};
+use crate::harness::process::{Posthaste, command, finish, setting};
 
 /// A new consumer group, and all retries.
 const WAIT_MAX: Duration = Duration::from_secs(60);
@@ -26,7 +26,9 @@ fn start(backend: &Backend) -> Posthaste {
 #[test]
 fn test_event_to_an_endpoint_that_does_not_answer_is_reported_and_recorded() {
     let backend = Backend::new();
-    let settings = [("POSTHASTE__WEBHOOKS__PRIVATE_ADDRESSES", "true"), ("POSTHASTE__HTTP__REQUEST_TIMEOUT", "4s")];
+    let request_max = setting(Duration::from_secs(4));
+    let settings =
+        [("POSTHASTE__WEBHOOKS__PRIVATE_ADDRESSES", "true"), ("POSTHASTE__HTTP__REQUEST_TIMEOUT", request_max.as_str())];
     let (service, endpoint) = (Posthaste::start(&backend, &settings), Endpoint::start(EndpointResponse::Silence));
     let admin = service.http.admin();
     let body = json!({"url": endpoint.url(), "topics": ["order.events"]});

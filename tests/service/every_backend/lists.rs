@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 
 use crate::harness::backend::Backend;
 use crate::harness::http::{Http, tea_order};
-use crate::harness::process::Posthaste;
+use crate::harness::process::{Posthaste, setting};
 
-/// Orders are cached on Redis only under an epoch that is older than a request may be.
-const SHORT_REQUESTS: (&str, &str) = ("POSTHASTE__HTTP__REQUEST_TIMEOUT", "5s");
+/// Longest request: orders are cached on Redis only under an epoch that is older than a request may be.
+const REQUEST_MAX: Duration = Duration::from_secs(5);
 
 /// The ids that a list or a page shows, newest first, and its total.
 fn shown(http: &Http, path: &str, token: &str) -> (Vec<String>, Option<u64>) {
@@ -30,7 +30,7 @@ fn cache_hits(http: &Http) -> f64 {
 #[test]
 fn lists_are_cached_and_show_every_change_at_once() {
     let backend = Backend::new();
-    let service = Posthaste::start(&backend, &[SHORT_REQUESTS]);
+    let service = Posthaste::start(&backend, &[("POSTHASTE__HTTP__REQUEST_TIMEOUT", &setting(REQUEST_MAX))]);
     let http = &service.http;
     let (ann, bob, admin) = (http.token("ann", "USER"), http.token("bob", "USER"), http.admin());
     let (mut of_ann, mut of_bob, mut all) = (Vec::new(), Vec::new(), Vec::new());

@@ -2,6 +2,8 @@
 use std::io::{BufRead, BufReader};
 use std::time::Duration;
 
+use kit::wait::scaled;
+
 use crate::harness::process::Posthaste;
 
 /// A logged-in browser that follows no redirect by itself.
@@ -26,7 +28,7 @@ impl Browser {
             .http_status_as_error(false)
             .max_redirects(0)
             .max_redirects_will_error(false)
-            .timeout_global(Some(Duration::from_secs(60)))
+            .timeout_global(Some(scaled(Duration::from_secs(60))))
             .build();
         let base = service.http.base().to_owned();
         let mut browser = Self { agent: config.into(), base, cookie: String::new(), form_token: String::new() };

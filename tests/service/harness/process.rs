@@ -25,8 +25,30 @@ pub fn command(backend: &Backend, arguments: &[&str]) -> Command {
         .env("POSTHASTE__LOG__FORMAT", "json")
         .env("POSTHASTE__RATE_LIMIT__ENABLED", "false")
         .env("POSTHASTE__FAULT_INJECTION__ENABLED", "true")
+        .envs(LIMITS.map(|(name, limit)| (name, setting(limit))))
+        .env("POSTHASTE__CONSUMER__POST__TIMEOUT", setting_up_to(Duration::from_secs(5), CALL_MAX))
+        .env("POSTHASTE__TRACING__TIMEOUT", setting_up_to(Duration::from_secs(5), CALL_MAX))
         .stdin(Stdio::null());
     command
+}
+
+/// Limits of the product with their defaults, which a slow machine exceeds: a test that needs one sets it.
+const LIMITS: [(&str, Duration); 3] = [
+    ("POSTHASTE__HTTP__REQUEST_TIMEOUT", Duration::from_secs(10)),
+    ("POSTHASTE__HTTP__HEADER_TIMEOUT", Duration::from_secs(5)),
+    ("POSTHASTE__FAILOVER__PROBE_TIMEOUT", Duration::from_secs(2)),
+];
+
+/// Longest time of a call to another system that the product accepts as a setting.
+const CALL_MAX: Duration = Duration::from_secs(10);
+
+/// The value of a setting with this limit on an idle machine.
+pub fn setting(limit: Duration) -> String {
+    setting_up_to(limit, Duration::MAX)
+}
+
+fn setting_up_to(limit: Duration, most: Duration) -> String {
+    format!("{}ms", scaled(limit).min(most).as_millis())
 }
 
 /// Runs a command to its end; returns exit code, stdout and stderr.
@@ -189,7 +211,7 @@ impl Posthaste {
     pub fn freeze(&self) {
         self.signal("STOP");
         let tasks = format!("/proc/{}/task", self.pid());
-        until("every thread is stopped", Duration::from_secs(5), || {
+        until("every thread is stopped", Duration::from_secs(20), || {
             let mut threads = std::fs::read_dir(&tasks).expect("it runs").map_while(Result::ok);
             let stat =
                 |thread: std::fs::DirEntry| std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();

@@ -10,8 +10,10 @@ use crate::harness::http::Http;
 use crate::harness::process::Posthaste;
 use crate::harness::proxy::Proxy;
 
-/// Request timeout of clients on an idle machine: a frozen process never responds.
-const TIMEOUT: Duration = Duration::from_secs(3);
+/// Request timeout of clients whose requests must succeed.
+const TIMEOUT: Duration = Duration::from_secs(15);
+/// Request timeout of clients whose requests may stay unanswered: a frozen process never responds.
+const SHORT_TIMEOUT: Duration = Duration::from_secs(3);
 /// Longest until a new installation is ready: its schema and its topics are created meanwhile.
 const START_MAX: Duration = Duration::from_secs(60);
 const NAMES: [&str; 3] = ["one", "two", "three"];
@@ -68,7 +70,7 @@ impl<'a> Fleet<'a> {
 
     /// As [`Fleet::endpoints`], for requests that an instance may leave unanswered: they time out soon also on a slow machine.
     pub fn endpoints_with_short_timeout(&self) -> Vec<Http> {
-        self.with_timeout(TIMEOUT)
+        self.with_timeout(SHORT_TIMEOUT)
     }
 
     fn with_timeout(&self, timeout: Duration) -> Vec<Http> {

@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use domain::Timestamp;
+use kit::wait::{scaled, until};
 use ports::broker::consumer_groups::ConsumerRecord;
 use ports::broker::{Position, Record};
-use rdkafka::admin::{AdminClient, AdminOptions, AlterConfig, ResourceSpecifier};
+use rdkafka::admin::{AdminClient, AdminOptions, AlterConfig, AlterConfigsResult, ResourceSpecifier};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
-use rdkafka::error::KafkaError;
+use rdkafka::error::{KafkaError, KafkaResult};
 use rdkafka::message::{BorrowedMessage, Header, Headers, Message, OwnedHeaders};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
@@ -35,7 +36,7 @@ fn consumer(servers: &str, isolation: &str) -> BaseConsumer {
 }
 
 fn partitions(consumer: &BaseConsumer, topic: &str) -> Vec<i32> {
-    let metadata = consumer.fetch_metadata(Some(topic), TIMEOUT).expect("Kafka responds");
+    let metadata = until("Kafka describes the topic", TIMEOUT, || consumer.fetch_metadata(Some(topic), TIMEOUT).ok());
     metadata.topics().iter().flat_map(|topic| topic.partitions()).map(|partition| partition.id()).collect()
 }
 
@@ -53,7 +54,7 @@ pub fn read(servers: &str, topic: &str) -> Vec<ConsumerRecord> {
     // A reader that fetches an end again reports it again.
     let (mut all, mut ended, started) = (Vec::new(), BTreeSet::new(), Instant::now());
     while ended.len() < partitions.len() {
-        assert!(started.elapsed() < TIMEOUT, "{topic} was not read to its end within {TIMEOUT:?}");
+        assert!(started.elapsed() < scaled(TIMEOUT), "{topic} was not read to its end within {:?}", scaled(TIMEOUT));
         match reader.poll(Duration::from_millis(100)) {
             Some(Ok(message)) => all.push(consumer_record(&message)),
             Some(Err(KafkaError::PartitionEOF(partition))) => drop(ended.insert(partition)),
@@ -71,7 +72,7 @@ fn await_no_open_transaction(servers: &str, topic: &str, partitions: &[i32]) {
         let end = |partition: &i32| consumer.fetch_watermarks(topic, *partition, TIMEOUT).ok().map(|(_, end)| end);
         partitions.iter().map(end).collect()
     };
-    kit::wait::until("no transaction is open", TIMEOUT, || {
+    until("no transaction is open", TIMEOUT, || {
         let stable = ends("read_committed");
         (stable.iter().all(Option::is_some) && stable == ends("read_uncommitted")).then_some(())
     });
@@ -82,8 +83,10 @@ pub fn configure(servers: &str, topic: &str, key: &str, value: &str) {
     let admin: AdminClient<DefaultClientContext> = config(servers, "read_committed").create().expect("a client");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let change = AlterConfig::new(ResourceSpecifier::Topic(topic)).set(key, value);
-    let done = runtime.block_on(admin.alter_configs([&change], &AdminOptions::new())).expect("Kafka responds");
-    assert!(done.iter().all(Result::is_ok), "{done:?}");
+    let is_done = |done: KafkaResult<Vec<AlterConfigsResult>>| done.is_ok_and(|done| done.iter().all(Result::is_ok));
+    until("Kafka changes the topic", TIMEOUT, || {
+        is_done(runtime.block_on(admin.alter_configs([&change], &AdminOptions::new()))).then_some(())
+    });
 }
 
 /// Appends these records again, as a producer does that received no reply to its first attempt.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use domain::Status;
 use kit::clock::SeededRng;
-use kit::wait::pause;
+use kit::wait::{pause, scaled};
 use ports::clock::Rng;
 use serde_json::{Value, json};
 
@@ -155,7 +155,7 @@ impl Client {
             if let Outcome::Done(order) = outcome {
                 return created(label, &order);
             }
-            assert!(started.elapsed() < RETRY_MAX, "{label} was not created within {RETRY_MAX:?}");
+            assert!(started.elapsed() < scaled(RETRY_MAX), "{label} was not created within {RETRY_MAX:?}");
         }
     }
 
@@ -211,7 +211,7 @@ impl Client {
                 Outcome::Unknown => unknown = true,
                 Outcome::Refused => {}
             }
-            assert!(started.elapsed() < RETRY_MAX, "{}: {path} was not acknowledged within {RETRY_MAX:?}", order.label);
+            assert!(started.elapsed() < scaled(RETRY_MAX), "{}: {path} was not acknowledged within {RETRY_MAX:?}", order.label);
         }
     }
 }

@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use kit::clock::SeededRng;
-use kit::wait::pause;
+use kit::wait::{pause, scaled};
 use ports::clock::Rng;
 use serde_json::{Value, json};
 
@@ -134,7 +134,7 @@ impl EventClient {
             if gives_up {
                 return batch(if unknown { SubmissionOutcome::Unknown } else { SubmissionOutcome::Refused });
             }
-            assert!(started.elapsed() < RETRY_MAX, "{body} was not acknowledged within {RETRY_MAX:?}");
+            assert!(started.elapsed() < scaled(RETRY_MAX), "{body} was not acknowledged within {RETRY_MAX:?}");
             pause(PAUSE);
         }
     }

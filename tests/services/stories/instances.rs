@@ -11,7 +11,7 @@ use crate::harness::event_log;
 use crate::harness::http::{Http, tea_order};
 use crate::harness::load::{Acknowledged, Load};
 use crate::harness::metrics::metric;
-use crate::harness::process::{Posthaste, command, finish};
+use crate::harness::process::{Posthaste, command, finish, setting};
 
 /// The default number of partitions.
 const PARTITIONS: usize = 64;
@@ -119,7 +119,7 @@ fn a_second_process_with_a_live_instance_id_is_refused_with_the_holders_pid() {
     for text in ["one", &pid, &address] {
         assert!(stderr.contains(text), "{text} is missing in: {stderr}");
     }
-    fleet.await_ready(Duration::from_secs(1));
+    fleet.await_ready(SECONDS_MAX);
 }
 
 #[test]
@@ -268,7 +268,8 @@ fn watch_epochs(backend: &Backend, mut seen: BTreeMap<(u32, u64), String>) {
 #[test]
 fn a_list_on_one_instance_shows_the_change_that_another_one_answered() {
     let backend = Backend::exclusive();
-    let fleet = Fleet::start(&backend, 2, &[("POSTHASTE__HTTP__REQUEST_TIMEOUT", "5s")]);
+    let request_max = setting(Duration::from_secs(5));
+    let fleet = Fleet::start(&backend, 2, &[("POSTHASTE__HTTP__REQUEST_TIMEOUT", &request_max)]);
     let endpoints = fleet.endpoints();
     let (one, other) = (&endpoints[0], &endpoints[1]);
     let user = one.user();
