@@ -23,7 +23,7 @@ pub struct Backend {
 
 impl Backend {
     /// Longest time from the start of the process until it is ready, also after kill -9.
-    pub const START_MAX: Duration = Duration::from_secs(10);
+    pub const START_MAX: Duration = Duration::from_secs(20);
 
     /// Partitions of the outbox: fewer than usual, because each needs a watermark partition in a Kafka that all tests share.
     pub const PARTITIONS: usize = 16;
@@ -134,6 +134,6 @@ fn server(folder: &std::path::Path, port: u16, settings: &[&str]) -> Child {
     command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--dir"]).arg(folder);
     command.args(settings).stdin(Stdio::null()).stdout(Stdio::null());
     let child = command.spawn().expect("redis-server can be started: tests/services/install.sh installs it");
-    until("Redis listens", Duration::from_secs(10), || TcpStream::connect(("127.0.0.1", port)).ok());
+    until("Redis listens", Duration::from_secs(30), || TcpStream::connect(("127.0.0.1", port)).ok());
     child
 }

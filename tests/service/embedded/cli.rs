@@ -66,7 +66,7 @@ fn the_development_secret_is_refused_without_the_dev_flag_and_logged_with_it() {
         let mut refused = Posthaste::launch(&backend, name, &[public], "");
         assert_eq!(refused.await_exit(Duration::from_secs(20)).code(), Some(78), "{name}");
         let named = ["--dev", "openssl rand -hex 32"];
-        until("it names both remedies", Duration::from_secs(5), || {
+        until("it names both remedies", Duration::from_secs(20), || {
             named.iter().all(|remedy| refused.stderr().contains(remedy)).then_some(())
         });
     }
@@ -119,7 +119,7 @@ fn the_command_line_shows_the_actor_tree_and_kills_an_actor() {
     assert_eq!(code, 0, "{stderr}");
     let killed: Value = serde_json::from_str(&stdout).expect("an object");
     assert_eq!((&killed["path"], &killed["action"]), (&"/consumer-0".into(), &"panic".into()));
-    until("it is restarted", Duration::from_secs(1), || {
+    until("it is restarted", Duration::from_secs(20), || {
         let restarted = service.logged("child_restarted");
         restarted.iter().any(|event| event["child"] == "/consumer-0").then_some(())
     });

@@ -34,8 +34,11 @@ fn config(backend: &Backend) -> Config {
     let mut variables = Environment::default();
     variables.0.extend(backend.settings().into_iter().map(|(name, value)| (name.to_owned(), value)));
     let request_max = setting(Duration::from_secs(10));
-    let settings =
-        [("HTTP__LISTEN", "127.0.0.1:0"), ("AUTH__HS256_SECRET", SECRET), ("HTTP__REQUEST_TIMEOUT", request_max.as_str())];
+    let settings = [
+        ("HTTP__LISTEN", "127.0.0.1:0"),
+        ("AUTH__HS256_SECRET", SECRET),
+        ("HTTP__REQUEST_TIMEOUT", request_max.as_str()),
+    ];
     for (name, value) in settings {
         variables.0.insert(format!("POSTHASTE__{name}"), value.to_owned());
     }

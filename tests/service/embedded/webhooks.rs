@@ -27,8 +27,10 @@ fn start(backend: &Backend) -> Posthaste {
 fn test_event_to_an_endpoint_that_does_not_answer_is_reported_and_recorded() {
     let backend = Backend::new();
     let request_max = setting(Duration::from_secs(4));
-    let settings =
-        [("POSTHASTE__WEBHOOKS__PRIVATE_ADDRESSES", "true"), ("POSTHASTE__HTTP__REQUEST_TIMEOUT", request_max.as_str())];
+    let settings = [
+        ("POSTHASTE__WEBHOOKS__PRIVATE_ADDRESSES", "true"),
+        ("POSTHASTE__HTTP__REQUEST_TIMEOUT", request_max.as_str()),
+    ];
     let (service, endpoint) = (Posthaste::start(&backend, &settings), Endpoint::start(EndpointResponse::Silence));
     let admin = service.http.admin();
     let body = json!({"url": endpoint.url(), "topics": ["order.events"]});

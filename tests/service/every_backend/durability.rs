@@ -45,14 +45,15 @@ fn an_acknowledged_order_survives_kill_9_and_its_events_are_published_once_in_or
 }
 
 #[test]
-fn an_idle_service_stops_within_two_seconds_with_exit_code_0() {
+fn an_idle_service_stops_with_exit_code_0() {
     let backend = Backend::new();
     let mut service = Posthaste::start(&backend, &[]);
     service.http.post("/orders", &service.http.user(), &[], &crate::harness::http::tea_order(1));
     service.drain();
 
     service.signal("TERM");
-    let status = service.await_exit(Duration::from_secs(2));
+    // `tests/timing` judges the duration.
+    let status = service.await_exit(Duration::from_secs(10));
 
     assert_eq!(status.code(), Some(0));
     assert_eq!(service.logged("stopped").len(), 1);
@@ -66,7 +67,7 @@ fn a_second_signal_ends_the_service_at_once_with_exit_code_130() {
     service.freeze();
     ["INT", "TERM", "CONT"].into_iter().for_each(|name| service.signal(name));
 
-    let status = service.await_exit(Duration::from_secs(2));
+    let status = service.await_exit(Duration::from_secs(10));
 
     assert_eq!(status.code(), Some(130));
 }

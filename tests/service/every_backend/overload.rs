@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::harness::backend::Backend;
 use crate::harness::http::{Http, tea_order};
-use crate::harness::process::{Posthaste, command};
+use crate::harness::process::{Posthaste, command, setting};
 
 /// On a slow machine many clients take seconds to send their requests, which then wait for a paused actor.
 const LONG_TIMEOUTS: [(&str, &str); 2] =
@@ -26,7 +26,7 @@ fn a_full_mailbox_returns_503_with_retry_after_and_changes_nothing() {
     let refused = std::thread::scope(|scope| {
         let post = || service.http.post("/orders", &user, &[], &tea_order(1));
         let waiting: Vec<_> = (0..2).map(|_| scope.spawn(post)).collect();
-        let refused = until("the mailbox is full", Duration::from_secs(5), || {
+        let refused = until("the mailbox is full", Duration::from_secs(10), || {
             let tree = service.http.get("/admin/actors", Some(&admin)).json();
             let actors = tree["actors"].as_array().expect("actors").clone();
             let shard = actors.into_iter().find(|actor| actor["path"] == "/order-aggregate-0").expect("the shard");
@@ -107,7 +107,9 @@ fn a_command_that_waits_past_its_deadline_is_dropped_unprocessed() {
 #[test]
 fn request_headers_received_while_the_process_was_stopped_are_not_late() {
     let backend = Backend::new();
-    let service = Posthaste::start(&backend, &[("POSTHASTE__HTTP__HEADER_TIMEOUT", "5s")]);
+    // Between its connection and the stop of the process a client must not be late.
+    let header_timeout = Duration::from_secs(5);
+    let service = Posthaste::start(&backend, &[("POSTHASTE__HTTP__HEADER_TIMEOUT", &setting(header_timeout))]);
     let address = service.http.base().trim_start_matches("http://");
     let mut clients: Vec<_> = (0..8).map(|_| TcpStream::connect(address).expect("it listens")).collect();
     assert_eq!(service.http.get("/livez", None).status, 200, "the server accepts connections");
@@ -121,18 +123,20 @@ fn request_headers_received_while_the_process_was_stopped_are_not_late() {
         let mut status = [0; 12];
         client.read_exact(&mut status).is_ok().then(|| String::from_utf8_lossy(&status).into_owned())
     };
-    assert_eq!(answered_within(&mut clients[0], Duration::from_millis(5_500)), None, "the process is stopped");
+    let longer = scaled(header_timeout) + Duration::from_millis(500);
+    assert_eq!(answered_within(&mut clients[0], longer), None, "the process is stopped");
     service.signal("CONT");
 
     for client in &mut clients {
-        assert_eq!(answered_within(client, scaled(Duration::from_secs(5))).as_deref(), Some("HTTP/1.1 200"));
+        assert_eq!(answered_within(client, scaled(Duration::from_secs(10))).as_deref(), Some("HTTP/1.1 200"));
     }
 }
 
 #[test]
 fn a_paused_actor_does_not_delay_a_stop() {
     let backend = Backend::new();
-    let service = Posthaste::start(&backend, &[]);
+    // A stop that waited for an actor would take so long.
+    let service = Posthaste::start(&backend, &[("POSTHASTE__SHUTDOWN__DEADLINE", "600s")]);
     let admin = service.http.admin();
     for path in ["relay/outbox-publisher", "relay/partition-worker-3", "order-aggregate-0", "consumer-0"] {
         assert_eq!(service.http.post(&format!("/admin/actors/{path}/pause"), &admin, &[], &json!({})).status, 202);
@@ -142,7 +146,7 @@ fn a_paused_actor_does_not_delay_a_stop() {
     let status = service.stop();
 
     assert!(
-        status.success() && started.elapsed() < scaled(Duration::from_secs(5)),
+        status.success() && started.elapsed() < scaled(Duration::from_secs(10)),
         "{status} after {:?}",
         started.elapsed()
     );

@@ -15,8 +15,9 @@ use tempfile::TempDir;
 pub struct Backend(TempDir);
 
 impl Backend {
-    /// Longest from the start of the process until it is ready. The contract says one second; other work may use the processors.
-    pub const START_MAX: Duration = Duration::from_secs(5);
+    /// Longest from the start of the process until it is ready. The contract says one second, which `tests/timing` measures; here other work may
+    /// use the processors.
+    pub const START_MAX: Duration = Duration::from_secs(15);
 
     /// Number of partitions of the outbox.
     pub const PARTITIONS: usize = 64;

@@ -29,7 +29,7 @@ pub struct Backend {
 
 impl Backend {
     /// Longest from the start of the process until it is ready, also after kill -9.
-    pub const START_MAX: Duration = Duration::from_secs(10);
+    pub const START_MAX: Duration = Duration::from_secs(20);
 
     /// Number of partitions of the outbox: fewer than the default, because each one is a partition of the watermark topic in a Kafka that
     /// all tests share.

@@ -211,7 +211,11 @@ impl Client {
                 Outcome::Unknown => unknown = true,
                 Outcome::Refused => {}
             }
-            assert!(started.elapsed() < scaled(RETRY_MAX), "{}: {path} was not acknowledged within {RETRY_MAX:?}", order.label);
+            assert!(
+                started.elapsed() < scaled(RETRY_MAX),
+                "{}: {path} was not acknowledged within {RETRY_MAX:?}",
+                order.label
+            );
         }
     }
 }

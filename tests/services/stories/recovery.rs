@@ -32,9 +32,7 @@ fn after_an_outage_of_kafka_delivery_resumes_and_no_attempt_was_used_up() {
     backend.services().kill(Service::Kafka);
     let acknowledged = load.acknowledged();
     pause(OUTAGE);
-    until("orders are accepted without a broker", RECOVERY_MAX, || {
-        (load.acknowledged() > acknowledged).then_some(())
-    });
+    until("orders are accepted without a broker", RECOVERY_MAX, || (load.acknowledged() > acknowledged).then_some(()));
     let before = attempts(&backend);
     pause(OUTAGE);
     let after = attempts(&backend);
