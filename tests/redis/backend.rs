@@ -1,7 +1,7 @@
 //! The backend of a service under test: a Redis of its own that syncs each write to the disk before it replies, and Kafka topics of its
 //! own.
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -11,6 +11,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::harness::kafka;
+use crate::harness::ports::free_port;
 
 /// The store and the topics of a service; they outlive its process.
 pub struct Backend {
@@ -37,7 +38,7 @@ impl Backend {
         let kafka = std::env::var("POSTHASTE_TEST_KAFKA");
         let kafka = kafka.expect("POSTHASTE_TEST_KAFKA names a Kafka: `make test` or `make services` starts one");
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port").port();
+        let port = free_port();
         let redis = Mutex::new(server(folder.path(), port, settings));
         Self { name: format!("redis_{:016x}", rand::random::<u64>()), kafka, folder, port, redis }
     }

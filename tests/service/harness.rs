@@ -10,5 +10,6 @@ pub mod external_events;
 pub mod http;
 pub mod load;
 pub mod metrics;
+pub mod ports;
 pub mod process;
 mod topic_tail;

@@ -15,6 +15,8 @@ pub mod http;
 pub mod load;
 #[path = "../service/harness/metrics.rs"]
 pub mod metrics;
+#[path = "../service/harness/ports.rs"]
+pub mod ports;
 #[path = "../service/harness/process.rs"]
 pub mod process;
 

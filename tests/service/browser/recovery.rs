@@ -2,12 +2,14 @@
 use super::operator_page::OperatorPage;
 use crate::harness::actors;
 use crate::harness::backend::Backend;
+use crate::harness::ports::free_port;
 use crate::harness::process::Posthaste;
 
 #[test]
 fn page_and_session_continue_after_a_restart_of_the_service() {
     let backend = Backend::new();
-    let service = Posthaste::start(&backend, &[]);
+    let address = format!("127.0.0.1:{}", free_port());
+    let service = Posthaste::start(&backend, &[("POSTHASTE__HTTP__LISTEN", &address)]);
     let Some(mut page) = OperatorPage::log_in("page_and_session_continue_after_a_restart_of_the_service", &service)
     else {
         return;
@@ -15,8 +17,6 @@ fn page_and_session_continue_after_a_restart_of_the_service() {
     page.open("/console/events");
     page.wait_for("the stream is read", "document.getElementById('stream').textContent === 'live'");
     page.evaluate("window.unchanged = true");
-    let address = service.http.base().trim_start_matches("http://").to_owned();
-
     drop(service);
     page.wait_for(
         "the page says that the stream is lost",

@@ -1,6 +1,5 @@
 //! Executes the command blocks of the documents in order, as a reader does: `sh` blocks in one shell, `sh,service` blocks in the background.
 use std::fs::File;
-use std::net::TcpListener;
 use std::os::unix::fs::symlink;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -9,6 +8,9 @@ use std::time::Duration;
 
 use kit::wait::{scaled, until};
 use tempfile::TempDir;
+
+use crate::harness::ports::free_port;
+use crate::harness::process::setting;
 
 /// Documents with command blocks, each executed by a test below.
 const EXECUTED: [&str; 9] = [
@@ -140,8 +142,7 @@ impl Reader {
         for name in ["config", "docker"] {
             symlink(root().join(name), folder.path().join("clone").join(name)).expect("a link");
         }
-        let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let address = free.local_addr().expect("an address").to_string();
+        let address = format!("127.0.0.1:{}", free_port());
         Self { folder, address, service: None }
     }
 
@@ -223,6 +224,8 @@ impl Reader {
             .env("USER", "reader")
             .env("VARIABLES", &variables)
             .env("POSTHASTE__HTTP__LISTEN", &self.address)
+            .env("POSTHASTE__HTTP__REQUEST_TIMEOUT", setting(Duration::from_secs(10)))
+            .env("POSTHASTE__HTTP__HEADER_TIMEOUT", setting(Duration::from_secs(5)))
             .stdin(Stdio::null());
         command
     }

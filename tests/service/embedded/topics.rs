@@ -12,6 +12,7 @@ use crate::harness::backend::Backend;
 use crate::harness::external_events::publish;
 use crate::harness::http::{Http, Response, tea_order};
 use crate::harness::metrics::{await_metric, metric};
+use crate::harness::ports::free_port;
 use crate::harness::process::{Posthaste, run};
 
 const RECORDS: &str = "/topics/order.events/records";
@@ -150,7 +151,7 @@ fn a_waiting_read_wakes_at_a_new_event_and_is_counted() {
     let service = Posthaste::start(&backend, &[]);
     place(&service, 1);
     let (http, served) = (service.http.clone(), metric(&service.http, "topic_records_served_total"));
-    let waiting = std::thread::spawn(move || (read(&http, "?after=end&wait=14s"), Instant::now()));
+    let waiting = std::thread::spawn(move || (read(&http, "?after=end&wait=30s"), Instant::now()));
     await_metric(&service.http, "topic_readers", Duration::from_secs(10), |readers| readers == 1.0);
 
     let created = Instant::now();
@@ -233,7 +234,7 @@ fn a_stop_ends_waiting_reads_with_a_complete_response() {
     await_metric(&service.http, "topic_readers", Duration::from_secs(10), |readers| readers == 1.0);
 
     service.signal("TERM");
-    let status = service.await_exit(Duration::from_secs(5));
+    let status = service.await_exit(Duration::from_secs(10));
 
     assert_eq!(status.code(), Some(0));
     assert_eq!(waiting.join().expect("the response is complete").records.len(), 0);
@@ -256,10 +257,7 @@ fn large_topics_are_read_in_bounded_responses() {
 #[test]
 fn the_example_consumer_handles_every_event_and_survives_a_restart() {
     let backend = Backend::new();
-    let address = {
-        let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
-        free.local_addr().expect("it is bound").to_string()
-    };
+    let address = format!("127.0.0.1:{}", free_port());
     let settings = [("POSTHASTE__HTTP__LISTEN", address.as_str())];
     let service = Posthaste::start(&backend, &settings);
     let mut expected = place(&service, 3);

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use serde_json::Value;
 
 use crate::harness::endpoint::read_request;
+use crate::harness::ports::free_port;
 
 /// A span that arrived.
 #[derive(Clone, Debug)]
@@ -83,7 +84,7 @@ impl Collector {
 
     /// An address at which no collector is yet.
     pub fn vacant_address() -> SocketAddr {
-        TcpListener::bind("127.0.0.1:0").expect("a free port").local_addr().expect("it is bound")
+        SocketAddr::from(([127, 0, 0, 1], free_port()))
     }
 
     fn serve(listener: TcpListener) -> Self {

@@ -1,5 +1,4 @@
 //! Several instances on one backend. Each keeps its port, and reaches PostgreSQL and Redis through proxies of its own.
-use std::net::TcpListener;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -7,6 +6,7 @@ use kit::wait::{scaled, until, until_since};
 
 use crate::harness::backend::Backend;
 use crate::harness::http::Http;
+use crate::harness::ports::free_port;
 use crate::harness::process::Posthaste;
 use crate::harness::proxy::Proxy;
 
@@ -198,10 +198,4 @@ impl Member {
         let settings = required.into_iter().map(|(name, value)| (name.to_owned(), value)).chain(additional).collect();
         Self { name, address, settings, store, cache, process: Mutex::default() }
     }
-}
-
-/// A free port outside the range for outgoing connections, so that none of them takes the port while its instance is down.
-fn free_port() -> u16 {
-    let mut candidates = std::iter::repeat_with(|| 20_000 + rand::random::<u16>() % 12_000);
-    candidates.find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok()).expect("some port is free")
 }
