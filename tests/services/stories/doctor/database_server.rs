@@ -71,12 +71,12 @@ fn a_transaction_that_has_written_and_waits_or_is_prepared_is_found() {
     let (writer, driver) = runtime.block_on(tokio_postgres::connect(&url, NoTls)).expect("connected");
     let driver = runtime.spawn(driver);
     runtime.block_on(writer.batch_execute(write)).expect("it writes");
-    assert!(finds_it(), "a transaction that has written and is idle");
+    until("a transaction that has written and is idle is found", WAIT_MAX, || finds_it().then_some(()));
     runtime.block_on(writer.batch_execute("ROLLBACK")).expect("it ends");
-    assert!(!finds_it(), "it has ended");
+    until("it has ended", WAIT_MAX, || (!finds_it()).then_some(()));
 
     run(&format!("{write}; PREPARE TRANSACTION 'forgotten'"));
-    assert!(finds_it(), "a prepared transaction");
+    until("a prepared transaction is found", WAIT_MAX, || finds_it().then_some(()));
     drop((writer, driver));
 }
 
@@ -109,8 +109,9 @@ fn a_standby_that_no_commit_waits_for_is_found() {
     let standbys = |(_, bad): (i32, Vec<String>)| bad.into_iter().find(|finding| finding.starts_with("standbys: "));
 
     let service = crate::harness::process::Posthaste::start(&backend, &environment);
-    let found = standbys(findings(&backend, &environment));
-    assert!(found.is_some_and(|found| found.contains("every standby is asynchronous")));
+    until("the standby is found", WAIT_MAX, || {
+        standbys(findings(&backend, &environment))?.contains("every standby is asynchronous").then_some(())
+    });
 
     database.rows("ALTER SYSTEM SET synchronous_standby_names = '*'");
     database.rows("SELECT pg_reload_conf()");

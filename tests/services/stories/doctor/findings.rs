@@ -40,6 +40,13 @@ pub fn assert_found(backend: &Backend, environment: &[(&str, &str)], check: &str
     await_findings(backend, environment, |code, bad| code == 1 && bad.len() == 1 && is_it(&bad[0]));
 }
 
+/// Asserts that the doctor finds this, perhaps among other problems.
+#[track_caller]
+pub fn assert_among_found(backend: &Backend, environment: &[(&str, &str)], check: &str, detail: &str) {
+    let is_it = |finding: &String| finding.starts_with(&format!("{check}: ")) && finding.contains(detail);
+    await_findings(backend, environment, |code, bad| code == 1 && bad.iter().any(is_it));
+}
+
 /// Asserts that the doctor finds nothing.
 #[track_caller]
 pub fn assert_nothing_found(backend: &Backend, environment: &[(&str, &str)]) {
@@ -49,7 +56,7 @@ pub fn assert_nothing_found(backend: &Backend, environment: &[(&str, &str)]) {
 /// Runs the doctor until its findings are the wanted ones: a broker that a busy machine slows down exceeds the doctor's limit, which is a finding
 /// too.
 #[track_caller]
-fn await_findings(backend: &Backend, environment: &[(&str, &str)], is_wanted: impl Fn(i32, &[String]) -> bool) {
+pub fn await_findings(backend: &Backend, environment: &[(&str, &str)], is_wanted: impl Fn(i32, &[String]) -> bool) {
     until_ok(Instant::now(), WAIT_MAX, || {
         let (code, bad) = findings(backend, environment);
         if is_wanted(code, &bad) { Ok(()) } else { Err(format!("other findings than {code} {bad:#?}")) }
