@@ -70,7 +70,7 @@ fn a_second_process_on_one_data_folder_is_refused_with_the_holders_name() {
     for text in ["the-first", &pid, &backend.data_folder().display().to_string(), address] {
         assert!(stderr.contains(text), "{text} is missing in: {stderr}");
     }
-    assert_eq!(service.http.get("/readyz", None).status, 200, "the first process continues");
+    until("the first process continues", Duration::from_secs(20), || service.is_ready().then_some(()));
 }
 
 #[test]

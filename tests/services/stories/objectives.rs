@@ -21,7 +21,7 @@ const BOUNDS: [(u64, &str); 4] = [(1, "1"), (3, "2.5"), (5, "5"), (10, "10")];
 
 /// Phases of one test, of which one must keep to the objectives: other work on the machine may delay some of them; only a slow service
 /// delays all.
-const PHASES_MAX: usize = 3;
+const PHASES_MAX: usize = 10;
 
 /// The series of the objectives at one moment.
 #[derive(Clone, Copy, Debug)]
