@@ -16,6 +16,23 @@ fn demo(backend: &Backend) -> Command {
     demo
 }
 
+/// Runs of a demo that must reach its end.
+const RUNS_MAX: usize = 5;
+
+/// Runs a demo to its end on an empty folder, and again on another one when a step took longer than the demo waits: a busy machine delays some
+/// runs, a defect all of them. Returns the folder of the last run, its exit code and its output.
+fn finish_demo(prepare: impl Fn(&Backend) -> Command) -> (Backend, (i32, String, String)) {
+    let mut runs = 0;
+    loop {
+        let backend = Backend::new();
+        let result = finish(&mut prepare(&backend));
+        runs += 1;
+        if runs == RUNS_MAX || !result.2.contains("gave up after") {
+            return (backend, result);
+        }
+    }
+}
+
 fn short_demo(backend: &Backend) -> Command {
     let mut demo = demo(backend);
     demo.args(["--once", "--orders", "1"]);
@@ -24,9 +41,11 @@ fn short_demo(backend: &Backend) -> Command {
 
 #[test]
 fn the_demo_shows_every_step_and_with_once_no_command_that_needs_the_service() {
-    let backend = Backend::new();
-    let (code, stdout, stderr) =
-        finish(command(&backend, &["demo", "--once"]).env_remove("POSTHASTE__AUTH__HS256_SECRET"));
+    let (_, (code, stdout, stderr)) = finish_demo(|backend| {
+        let mut once = demo(backend);
+        once.arg("--once");
+        once
+    });
     assert_eq!(code, 0, "{stderr}");
     for text in ["→ OrderAggregate →", "→ PartitionWorker", "→ processed_events", "panic", "it runs again"] {
         assert!(stdout.contains(text), "{text} is missing in: {stdout}");
@@ -47,16 +66,27 @@ impl RunningDemo {
         Self::of(demo(backend), backend, path)
     }
 
-    fn of(mut process: Command, backend: &Backend, path: &str) -> Self {
-        process.current_dir(backend.data_folder().parent().expect("a folder")).env("PATH", path);
-        let mut process = process.args(["--orders", "1"]).stdout(Stdio::piped()).spawn().expect("the demo starts");
-        let mut lines = BufReader::new(process.stdout.take().expect("a pipe")).lines();
-        let mut printed = String::new();
-        while !printed.contains("Ctrl-C") {
-            printed += &lines.next().unwrap_or_else(|| panic!("it ended: {printed}")).expect("a line");
-            printed += "\n";
+    fn of(mut command: Command, backend: &Backend, path: &str) -> Self {
+        command.current_dir(backend.data_folder().parent().expect("a folder")).env("PATH", path);
+        command.args(["--orders", "1"]).stdout(Stdio::piped());
+        // It ends when a step takes longer than it waits, which a busy machine does to some runs.
+        let started = (0..RUNS_MAX).find_map(|_| Self::spawn(&mut command));
+        started.expect("the demo reaches its last step")
+    }
+
+    /// Starts the demo, and returns when it has printed all; `None` when it has ended before.
+    fn spawn(command: &mut Command) -> Option<Self> {
+        let mut process = command.spawn().expect("the demo starts");
+        let lines = BufReader::new(process.stdout.take().expect("a pipe")).lines();
+        let mut demo = Self { process, printed: String::new() };
+        for line in lines {
+            demo.printed += &line.expect("a line");
+            demo.printed += "\n";
+            if demo.printed.contains("Ctrl-C") {
+                return Some(demo);
+            }
         }
-        Self { process, printed }
+        None
     }
 
     /// The commands that it prints from the line that begins with a program and a word, with the lines that continue them.
@@ -174,10 +204,10 @@ fn a_second_service_on_the_demos_folder_names_the_remedy_at_once() {
     second.env_remove("POSTHASTE__AUTH__HS256_SECRET").stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut second = second.spawn().expect("it starts");
 
-    let first_line = BufReader::new(second.stdout.take().expect("a pipe")).lines().map_while(Result::ok);
-    let held = first_line.filter(|line| line.contains("instance_held")).map(|line| line.to_owned()).next();
-    let held = held.expect("an event");
-    assert!(second.try_wait().expect("a child of this test").is_none(), "it is logged before the wait ends");
+    let mut lines = BufReader::new(second.stdout.take().expect("a pipe")).lines().map_while(Result::ok);
+    let held = lines.find(|line| line.contains("instance_held")).expect("an event");
+    let event: Value = serde_json::from_str(&held).expect("a line");
+    assert!(event["wait_ms"].as_u64() > Some(0), "it is logged before the wait ends: {held}");
     assert!(held.contains(&demo.process.id().to_string()) && held.contains("POSTHASTE__STORE__PATH="), "{held}");
     let output = second.wait_with_output().expect("it ends");
     let stderr = String::from_utf8_lossy(&output.stderr);
@@ -187,7 +217,6 @@ fn a_second_service_on_the_demos_folder_names_the_remedy_at_once() {
 
 #[test]
 fn the_demo_runs_embedded_and_names_each_option_it_ignores() {
-    let backend = Backend::new();
     let configured = [
         ("POSTHASTE__STORE__KIND", "postgres"),
         ("POSTHASTE__STORE__URL", "postgres://unused@127.0.0.1:1/production"),
@@ -197,7 +226,11 @@ fn the_demo_runs_embedded_and_names_each_option_it_ignores() {
         ("POSTHASTE__REDIS__URL", "redis://127.0.0.1:1"),
     ];
 
-    let (code, stdout, stderr) = finish(short_demo(&backend).envs(configured));
+    let (backend, (code, stdout, stderr)) = finish_demo(|backend| {
+        let mut short = short_demo(backend);
+        short.envs(configured);
+        short
+    });
 
     assert_eq!(code, 0, "{stderr}");
     let folder = backend.data_folder().canonicalize().expect("the folder exists");
@@ -210,8 +243,8 @@ fn the_demo_runs_embedded_and_names_each_option_it_ignores() {
 
 #[test]
 fn the_demo_refuses_a_store_that_uses_another_broker() {
-    let backend = Backend::new();
-    assert_eq!(finish(&mut short_demo(&backend)).0, 0);
+    let (backend, (code, _, stderr)) = finish_demo(short_demo);
+    assert_eq!(code, 0, "{stderr}");
 
     let (code, _, stderr) = finish(short_demo(&backend).env("POSTHASTE__BROKER__KIND", "none"));
 
@@ -224,16 +257,13 @@ fn a_demo_that_cannot_finish_names_the_option_to_check() {
     let backend = Backend::new();
     assert_eq!(run(&backend, &["demo", "--orders", "0"]).0, 2);
 
-    let (code, _, stderr) = finish(short_demo(&backend).env("POSTHASTE__CONSUMER__COUNT", "0"));
-
-    assert_eq!(code, 1);
-    assert!(
-        stderr.contains("gave up after 10 s")
-            && stderr.contains("was consumed; look at")
-            && stderr.contains("consumer.count"),
-        "{stderr}"
-    );
-    assert!(!stderr.contains("{\""), "no raw response: {stderr}");
+    let stderr = until("it gives up at the event that is not consumed", Duration::from_secs(120), || {
+        let (code, _, stderr) = finish(short_demo(&backend).env("POSTHASTE__CONSUMER__COUNT", "0"));
+        assert!(code == 1 && stderr.contains("gave up after 10 s"), "{code}: {stderr}");
+        // A busy machine may delay an earlier step for so long.
+        stderr.contains("was consumed; look at").then_some(stderr)
+    });
+    assert!(stderr.contains("consumer.count") && !stderr.contains("{\""), "no raw response: {stderr}");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::net::{TcpListener, TcpStream};
 use std::process::Stdio;
 use std::time::Duration;
 
-use kit::wait::scaled;
+use kit::wait::{scaled, until};
 use serde_json::Value;
 
 use crate::harness::backend::Backend;
@@ -12,6 +12,14 @@ use crate::harness::process::command;
 
 #[test]
 fn probes_are_answered_before_the_first_attempt_to_open_the_store_ends() {
+    // A machine that pauses for a second when the probes are due ends the attempt first: then the service is started again.
+    let response = until("probes are answered", Duration::from_secs(60), probe_of_a_start);
+
+    assert!(response.starts_with("HTTP/1.1 503 "), "{response}");
+}
+
+/// The response to a probe of a service whose store does not answer; `None` when its first attempt has ended before it listened.
+fn probe_of_a_start() -> Option<String> {
     // The system accepts its connections, and nothing answers them.
     let silent = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let url = format!("postgres://user@{}/orders", silent.local_addr().expect("bound"));
@@ -28,9 +36,7 @@ fn probes_are_answered_before_the_first_attempt_to_open_the_store_ends() {
     let response = first["address"].as_str().map(startup_probe);
     service.kill().expect("it runs");
     service.wait().expect("it ends");
-
-    assert_eq!(first["event"], "listening", "{first}");
-    assert!(response.is_some_and(|response| response.starts_with("HTTP/1.1 503 ")));
+    response
 }
 
 fn startup_probe(address: &str) -> String {
