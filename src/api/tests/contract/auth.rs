@@ -201,15 +201,28 @@ fn ec_key() -> Value {
         "x": "z0udeCQ84AzVn1mP8KOe4wUbOd3V_9IhK3IS1ORCwf4", "y": "QDXKjRSfOJyT2-1-EjUDtctjyKDQq83KvuMlKHsm3aE"})
 }
 
+/// Attempts with an issuer of its own: a pause of the machine may last longer than the limit of a fetch, which is measured in real time.
+const ISSUERS_MAX: usize = 10;
+
+/// A server that has accepted this token with the first of these key sets, and the number of fetches.
+async fn accepting_server(bodies: &[Value], token: &HeaderPair) -> (TestServer, Arc<AtomicUsize>) {
+    for _ in 0..ISSUERS_MAX {
+        let (url, fetches) = key_server(bodies.iter().map(Value::to_string).collect());
+        let server = TestServer::with_config(TestConfig { source: KeySource::JwksUrl(url), ..TestConfig::default() });
+        if server.send(get("/orders").insert_header(token.clone())).await.status == 200 {
+            return (server, fetches);
+        }
+    }
+    panic!("no issuer's keys were accepted");
+}
+
 #[actix_web::test]
 async fn a_key_set_is_fetched_for_an_unknown_key_id_but_not_often() {
     let set = json!({"keys": [{"kty": "oct", "kid": "secret", "k": "c2VjcmV0", "alg": "HS256"}, ec_key()]});
-    let (url, fetches) = key_server(vec![set.to_string()]);
-    let server = TestServer::with_config(TestConfig { source: KeySource::JwksUrl(url), ..TestConfig::default() });
     let ec = EncodingKey::from_ec_pem(&key_file("ec_private.pem")).unwrap();
+    let (server, fetches) = accepting_server(&[set], &signed(Algorithm::ES256, &ec, Some("ec"))).await;
     let send = async |pair| server.send(get("/orders").insert_header(pair)).await.status;
 
-    assert_eq!(send(signed(Algorithm::ES256, &ec, Some("ec"))).await, 200);
     assert_eq!(send(signed(Algorithm::ES256, &ec, Some("ec"))).await, 200);
     assert_eq!(send(signed(Algorithm::ES256, &ec, None)).await, 401);
     assert_eq!(send(signed(Algorithm::ES256, &ec, Some("other"))).await, 401);
@@ -220,23 +233,25 @@ async fn a_key_set_is_fetched_for_an_unknown_key_id_but_not_often() {
 
 #[actix_web::test]
 async fn a_withdrawn_key_becomes_invalid_for_cached_tokens() {
-    let (url, fetches) = key_server(vec![json!({"keys": [ec_key()]}).to_string(), json!({"keys": []}).to_string()]);
-    let server = TestServer::with_config(TestConfig { source: KeySource::JwksUrl(url), ..TestConfig::default() });
     let ec = EncodingKey::from_ec_pem(&key_file("ec_private.pem")).unwrap();
     let token = signed(Algorithm::ES256, &ec, Some("ec"));
+    let sets = [json!({"keys": [ec_key()]}), json!({"keys": []})];
+    let (server, fetches) = accepting_server(&sets, &token).await;
     let send = async || server.send(get("/orders").insert_header(token.clone())).await.status;
-    assert_eq!((send().await, send().await), (200, 200));
+    assert_eq!(send().await, 200);
 
-    advance(299).await;
+    // The real time of the test comes in addition: it is fresh for 300 s.
+    advance(200).await;
     assert_eq!((send().await, fetches.load(SeqCst)), (200, 1), "the set is fresh");
-    advance(2).await;
+    advance(101).await;
     let until = Instant::now() + scaled(Duration::from_secs(10));
     while send().await == 200 {
         assert!(Instant::now() < until, "the cached token is still accepted after {} fetches", fetches.load(SeqCst));
         tokio::task::yield_now().await;
     }
 
-    assert_eq!((send().await, fetches.load(SeqCst)), (401, 2));
+    assert_eq!(send().await, 401);
+    assert!(fetches.load(SeqCst) >= 2, "again when a fetch took too long");
 }
 
 #[actix_web::test]
@@ -310,7 +325,17 @@ async fn the_time_that_the_issuer_takes_is_taken_off_the_commands_time() {
 }
 
 /// Asserts the status of a command that gets no result from the actors after the issuer has taken 59 of the 60 seconds.
-async fn assert_late_response(status: u16, set_up: impl FnOnce(&FakeDispatch)) {
+async fn assert_late_response(status: u16, set_up: impl Fn(&FakeDispatch)) {
+    for _ in 0..ISSUERS_MAX {
+        if let Some(late) = late_response(&set_up).await {
+            return assert_eq!(late.status, status, "{}", late.text());
+        }
+    }
+    panic!("no command has reached the actors");
+}
+
+/// The response to such a command; `None` when the issuer's answer took too much real time and the command was not sent.
+async fn late_response(set_up: impl Fn(&FakeDispatch)) -> Option<TestResponse> {
     let (url, arrival, permit) = slow_issuer();
     let mut config = TestConfig { source: KeySource::JwksUrl(url), ..TestConfig::default() };
     config.options.request_timeout = Duration::from_secs(60);
@@ -330,7 +355,7 @@ async fn assert_late_response(status: u16, set_up: impl FnOnce(&FakeDispatch)) {
     };
 
     tokio::select! {
-        reply = request => assert_eq!(reply.status, status, "{}", reply.text()),
+        reply = request => (server.dispatch.received.load(SeqCst) > 0).then_some(reply),
         () = time_passes => panic!("the handler has 60 s of its own"),
     }
 }

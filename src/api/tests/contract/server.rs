@@ -88,8 +88,8 @@ async fn size_limits_apply_on_the_wire() {
 #[actix_web::test]
 async fn time_limits_apply_on_the_wire() {
     let mut config = TestConfig::default();
-    config.options.header_timeout = Duration::from_millis(300);
-    config.options.body_timeout = Duration::from_millis(600);
+    config.options.header_timeout = scaled(Duration::from_millis(300));
+    config.options.body_timeout = scaled(Duration::from_millis(600));
     let server = TestServer::with_config(config);
     let (_, token) = user("ann");
 
@@ -106,7 +106,7 @@ async fn time_limits_apply_on_the_wire() {
 #[actix_web::test]
 async fn later_request_heads_have_the_same_timeout_as_the_first() {
     let mut config = TestConfig::default();
-    config.options.header_timeout = Duration::from_secs(1);
+    config.options.header_timeout = scaled(Duration::from_secs(1));
     let server = TestServer::with_config(config);
 
     on_socket(&server, move |address| {
@@ -200,7 +200,7 @@ fn assert_timed_out(mut stream: TcpStream) {
 #[actix_web::test]
 async fn a_stop_waits_for_responses_but_not_for_idle_connections_or_streams() {
     let mut config = TestConfig::default();
-    let request_timeout = Duration::from_millis(400);
+    let request_timeout = scaled(Duration::from_millis(400));
     config.options.request_timeout = request_timeout;
     // An idle connection closes by itself only after the limit below.
     config.options.header_timeout = scaled(Duration::from_secs(5));
@@ -283,7 +283,7 @@ async fn a_dropped_server_closes_its_listeners() {
 
     drop(service);
 
-    let until = Instant::now() + Duration::from_secs(20);
+    let until = Instant::now() + scaled(Duration::from_secs(20));
     for address in addresses {
         while blocking(move || TcpStream::connect(address)).await.is_ok() {
             assert!(Instant::now() < until, "{address} still accepts connections");

@@ -5,18 +5,22 @@ use std::time::{Duration, Instant};
 
 use api::{Listeners, StartupContext, serve_startup};
 use domain::Timestamp;
+use kit::wait::scaled;
 use serde_json::Value;
 use telemetry::Metrics;
 
 use crate::connections::request_bodies::{assert_last_response, chunked, chunks_and_next_request, until_close};
 use crate::server::{blocking, exchange, head};
 
+/// Runs of which one must keep to a limit.
+const RUNS_MAX: usize = 5;
+
 fn context() -> StartupContext {
     StartupContext {
         region: "r1".into(),
         metrics: Metrics::new(),
         now: || Timestamp::from_millis(0),
-        header_timeout: Duration::from_secs(5),
+        header_timeout: scaled(Duration::from_secs(5)),
         body_timeout: Duration::from_secs(30),
         max_connections: 10,
     }
@@ -80,13 +84,24 @@ async fn while_the_store_is_unavailable_nothing_follows_the_response_to_an_unrea
 
 #[actix_web::test]
 async fn while_the_store_is_unavailable_the_configured_limits_hold() {
+    // Other work on the machine may delay some runs for as long as the default limit.
+    for _ in 0..RUNS_MAX {
+        if time_of_a_refusal().await < Duration::from_secs(4) {
+            return;
+        }
+    }
+    panic!("the default is 5 s");
+}
+
+/// The time until a client that never completes its head is refused, and the next one is served.
+async fn time_of_a_refusal() -> Duration {
     let listeners = Listeners::bind("127.0.0.1:0", None).unwrap();
     let address = listeners.addresses().unwrap()[0];
     let header_timeout = Duration::from_millis(300);
     let startup =
         serve_startup(&listeners, &StartupContext { header_timeout, max_connections: 1, ..context() }).unwrap();
 
-    blocking(move || {
+    let took = blocking(move || {
         let started = Instant::now();
         let mut late = TcpStream::connect(address).unwrap();
         late.write_all(b"GET /livez HTTP/1.1\r\n").unwrap();
@@ -98,8 +113,9 @@ async fn while_the_store_is_unavailable_the_configured_limits_hold() {
         let mut refused = String::new();
         late.read_to_string(&mut refused).unwrap();
         assert!(refused.starts_with("HTTP/1.1 408 "), "{refused}");
-        assert!(started.elapsed() < Duration::from_secs(4), "the default is 5 s");
+        started.elapsed()
     })
     .await;
     startup.stop().await;
+    took
 }

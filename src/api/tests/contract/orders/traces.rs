@@ -3,6 +3,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use app::dispatch::RequestSpan;
+use kit::wait::scaled;
 use serde_json::Value;
 use telemetry::Metrics;
 use telemetry::traces::{CollectorReply, Options, OtlpClient, SpanExporter, Tracer};
@@ -31,7 +32,7 @@ fn traced_server(sample_ratio: f64) -> (TestServer, SpanExporter, Receiver<Value
 
 /// The exported spans, after the end of the export.
 fn exported(exporter: SpanExporter, requests: &Receiver<Value>) -> Vec<Value> {
-    exporter.close(Duration::from_secs(20));
+    exporter.close(scaled(Duration::from_secs(20)));
     let spans = |body: Value| body["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().unwrap().clone();
     requests.iter().flat_map(spans).collect()
 }

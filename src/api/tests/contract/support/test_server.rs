@@ -17,6 +17,7 @@ use app::operators::dead_letters_by_topic::DeadLettersByTopic;
 use app::operators::outbox::OutboxOperations;
 use app::queries::Queries;
 use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
+use kit::wait::scaled;
 use kit::{Reference, TestClock};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -64,6 +65,8 @@ impl Default for TestConfig {
             region: "r1".into(),
             instance: "one".into(),
             workers: 1,
+            // A slow machine delays a client between its connection and its request.
+            header_timeout: scaled(Duration::from_secs(5)),
             ..Options::default()
         };
         Self {
