@@ -51,13 +51,28 @@ fn setting_up_to(limit: Duration, most: Duration) -> String {
     format!("{}ms", scaled(limit).min(most).as_millis())
 }
 
-/// Runs a command to its end; returns exit code, stdout and stderr.
+/// Runs a command to its end; returns exit code, stdout and stderr. It is repeated while a store or a broker does not respond within its limits,
+/// which a busy machine exceeds: the command has changed nothing then.
 pub fn run(backend: &Backend, arguments: &[&str]) -> (i32, String, String) {
-    finish(&mut command(backend, arguments))
+    let begun = Instant::now();
+    loop {
+        let (code, stdout, stderr) = finish(&mut command(backend, arguments));
+        let is_unanswered = UNANSWERED.iter().any(|text| stderr.contains(text));
+        let is_delayed = stdout.is_empty() && is_unanswered && !stderr.contains("then it failed");
+        if !is_delayed || begun.elapsed() >= scaled(REPEAT_MAX) {
+            return (code, stdout, stderr);
+        }
+    }
 }
 
 /// Longest run of a command that ends by itself.
 const COMMAND_MAX: Duration = Duration::from_secs(180);
+
+/// What a command says whose store or broker does not respond.
+const UNANSWERED: [&str; 2] = ["not reachable: ", "is not available: "];
+
+/// Longest time for which a command is repeated.
+const REPEAT_MAX: Duration = Duration::from_secs(30);
 
 /// Runs a prepared command to its end; returns the same. Panics if it does not end.
 pub fn finish(command: &mut Command) -> (i32, String, String) {
