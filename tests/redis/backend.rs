@@ -2,6 +2,7 @@
 //! own.
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -37,7 +38,7 @@ impl Backend {
     pub fn with(settings: &[&str]) -> Self {
         let kafka = std::env::var("POSTHASTE_TEST_KAFKA");
         let kafka = kafka.expect("POSTHASTE_TEST_KAFKA names a Kafka: `make test` or `make services` starts one");
-        let folder = tempfile::tempdir().expect("a temporary folder");
+        let folder = data_folder();
         let port = free_port();
         let redis = Mutex::new(server(folder.path(), port, settings));
         Self { name: format!("redis_{:016x}", rand::random::<u64>()), kafka, folder, port, redis }
@@ -130,7 +131,19 @@ impl Drop for Backend {
     }
 }
 
-fn server(folder: &std::path::Path, port: u16, settings: &[&str]) -> Child {
+/// Free space that a file system in memory must have.
+const ROOM: u64 = 1 << 30;
+
+/// A folder in memory where there is one. The service gives a write of Redis two seconds, and a flush of a busy disk takes longer; what a killed Redis
+/// has written remains in either place.
+fn data_folder() -> TempDir {
+    let memory = Path::new("/dev/shm");
+    let has_room = rustix::fs::statvfs(memory).is_ok_and(|system| system.f_bavail * system.f_frsize >= ROOM);
+    let folder = if has_room { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
+    folder.expect("a temporary folder")
+}
+
+fn server(folder: &Path, port: u16, settings: &[&str]) -> Child {
     let mut command = Command::new("redis-server");
     command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--dir"]).arg(folder);
     command.args(settings).stdin(Stdio::null()).stdout(Stdio::null());

@@ -69,7 +69,7 @@ pub fn run(backend: &Backend, arguments: &[&str]) -> (i32, String, String) {
 const COMMAND_MAX: Duration = Duration::from_secs(180);
 
 /// What a command says whose store or broker does not respond.
-const UNANSWERED: [&str; 2] = ["not reachable: ", "is not available: "];
+const UNANSWERED: [&str; 3] = ["not reachable: ", "is not available: ", " cannot be reached: "];
 
 /// Longest time for which a command is repeated.
 const REPEAT_MAX: Duration = Duration::from_secs(30);
