@@ -9,6 +9,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 # shellcheck source-path=SCRIPTDIR source=../services/environment/python.sh
 . "$here/python.sh"
+# shellcheck source-path=SCRIPTDIR source=../services/environment/ports.sh
+. "$here/ports.sh"
 
 generator=$(python_environment schemathesis tests/openapi/requirements.txt)
 
@@ -24,18 +26,21 @@ stop() {
 }
 trap stop EXIT
 
-port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+port=$(free_port)
 unset POSTHASTE__AUTH__HS256_SECRET
 export POSTHASTE__STORE__PATH=$folder/data POSTHASTE__HTTP__LISTEN=127.0.0.1:$port POSTHASTE__RATE_LIMIT__ENABLED=false
-# A read may wait so long for a record; the generator gives up on a response after 10 seconds.
+# A read may wait so long for a record.
 export POSTHASTE__READ__WAIT_MAX=1s
+# A busy machine delays a request or a commit for longer than the defaults, and the responses 408, 500 and 503 are failures here. The generator waits
+# longer than the service.
+export POSTHASTE__HTTP__REQUEST_TIMEOUT=20s POSTHASTE__HTTP__HEADER_TIMEOUT=60s POSTHASTE__HTTP__BODY_TIMEOUT=60s
 "$target/debug/posthaste" serve --dev >"$folder/log" 2>&1 &
 service=$!
 token=$("$target/debug/posthaste" token mint --sub root --role ADMIN 2>/dev/null)
 
 # A stream has no end; injected faults would fail other requests.
 cd "$folder"
-"$generator/bin/schemathesis" --config-file "$config" run "http://127.0.0.1:$port/openapi.json" --wait-for-schema 60 \
+"$generator/bin/schemathesis" --config-file "$config" run "http://127.0.0.1:$port/openapi.json" --wait-for-schema 300 --request-timeout 90 \
   --header "Authorization: Bearer $token" --exclude-path /admin/events --exclude-path '/admin/actors/{path}/{action}' \
   --checks all --max-examples "${POSTHASTE_EXAMPLES:-25}" --seed "${POSTHASTE_SEED:-1}" --continue-on-failure \
   --suppress-health-check all --no-color >"$folder/report" 2>&1 || {

@@ -27,6 +27,8 @@ cd "$3/$service" 2>/dev/null || die "$service does not belong to $3"
 START_MAX=900
 # Longest graceful stop; then the service is killed.
 STOP_MAX=300
+# Longest end of a killed process: it waits for a flush to the disk that has begun.
+END_MAX=600
 # Number of ports to try: another process may bind one after it was found free.
 PORTS_MAX=5
 
@@ -128,7 +130,7 @@ finish() {
   kill -s KILL "${all[@]}" 2>/dev/null || true
   local pid
   for pid in "${all[@]}"; do
-    until_true 100 process_ended "$pid" || die "$service: process $pid does not end"
+    until_true "$END_MAX" process_ended "$pid" || die "$service: process $pid does not end"
   done
 }
 process_ended() { ! started_at "$1" >/dev/null; }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use kit::wait::until;
 use tokio::runtime::{Builder, Runtime};
+use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Error, NoTls, SimpleQueryMessage};
 
 /// Longest until PostgreSQL accepts connections again.
@@ -25,7 +26,14 @@ struct Connection {
 impl Database {
     /// Creates an empty database on a server.
     pub fn create(server: &str, name: &str) -> Self {
-        Connection::new().query(server, &format!("CREATE DATABASE {name}")).expect("PostgreSQL responds");
+        // Another session may use the template for a moment.
+        until("the database is created", TIMEOUT, || {
+            match Connection::new().query(server, &format!("CREATE DATABASE {name}")) {
+                Ok(_) => Some(()),
+                // The reply to an earlier attempt was lost.
+                Err(error) => (error.code() == Some(&SqlState::DUPLICATE_DATABASE)).then_some(()),
+            }
+        });
         Self { server: server.to_owned(), name: name.to_owned(), connection: Mutex::new(Connection::new()) }
     }
 
