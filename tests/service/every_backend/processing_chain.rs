@@ -6,20 +6,25 @@ mod webhooks;
 
 use std::time::Duration;
 
-use kit::wait::until;
+use kit::wait::{scaled, until};
 use serde_json::{Value, json};
 
 use crate::harness::backend::Backend;
 use crate::harness::endpoint::{Endpoint, EndpointResponse};
 use crate::harness::http::tea_order;
-use crate::harness::process::{Posthaste, run};
+use crate::harness::process::{Posthaste, call_setting, run};
 
 /// Longer than all delays of the retry topics.
-const WAIT_MAX: Duration = Duration::from_secs(40);
+const WAIT_MAX: Duration = Duration::from_secs(60);
 const ACCEPTED: EndpointResponse = EndpointResponse::Status(202);
-/// Delays for tests that do something between an event's first attempt and its last one, which is 20 s after the first with four attempts and
-/// 35 s with five: a slow machine does it in time.
-const LONG_DELAYS: (&str, &str) = ("POSTHASTE__CONSUMER__RETRY_DELAYS", "1s,4s,15s,15s");
+const RETRY_DELAYS: &str = "POSTHASTE__CONSUMER__RETRY_DELAYS";
+
+/// Delays for tests that do something between an event's first attempt and its last one, which is 26 s after the first with four attempts and
+/// 41 s with five, and later on a slow machine, so that it does it in time.
+fn long_delays() -> String {
+    let last = scaled(Duration::from_secs(15)).min(Duration::from_secs(40)).as_secs();
+    format!("1s,10s,{last}s,{last}s")
+}
 
 /// The settings that send the creations to `endpoint`, with three retries, and later changes as well; `more` comes in addition.
 fn start(backend: &Backend, endpoint: &Endpoint, more: &[(&str, &str)]) -> Posthaste {
@@ -78,11 +83,12 @@ fn records(backend: &Backend, suffix: &str) -> Vec<Value> {
 fn scenario_1_time_outs_use_up_the_retries_and_the_fallback_completes_the_event() {
     let backend = Backend::new();
     let (primary, fallback) = (Endpoint::start(EndpointResponse::Silence), Endpoint::start(ACCEPTED));
-    let url = fallback.url();
+    let (url, timeout) = (fallback.url(), call_setting(Duration::from_secs(2)));
     let more = [
         ("POSTHASTE__CONSUMER__FALLBACK__ORDER_CREATED", "post"),
         ("POSTHASTE__CONSUMER__FALLBACK_URL__ORDER_CREATED", url.as_str()),
-        ("POSTHASTE__CONSUMER__POST__TIMEOUT", "3s"),
+        // The fallback has as much time, once.
+        ("POSTHASTE__CONSUMER__POST__TIMEOUT", timeout.as_str()),
     ];
     let service = start(&backend, &primary, &more);
     let id = place(&service);
@@ -135,7 +141,7 @@ fn scenario_3_without_a_fallback_the_event_becomes_a_dead_letter_to_replay() {
         "ORDER_CREATED" => EndpointResponse::Status(503),
         _ => ACCEPTED,
     });
-    let service = start(&backend, &endpoint, &[LONG_DELAYS]);
+    let service = start(&backend, &endpoint, &[(RETRY_DELAYS, &long_delays())]);
     let id = place(&service);
     until("the first attempt has failed", WAIT_MAX, || (!endpoint.received().is_empty()).then_some(()));
     cancel(&service, &id);
@@ -167,7 +173,8 @@ fn scenario_3_without_a_fallback_the_event_becomes_a_dead_letter_to_replay() {
 fn a_failing_key_keeps_its_order_and_delays_no_other_key() {
     let backend = Backend::new();
     let endpoint = Endpoint::start(EndpointResponse::Status(500));
-    let more = [LONG_DELAYS, ("POSTHASTE__CONSUMER__ATTEMPTS_MAX__ORDER_CREATED", "5")];
+    let delays = long_delays();
+    let more = [(RETRY_DELAYS, delays.as_str()), ("POSTHASTE__CONSUMER__ATTEMPTS_MAX__ORDER_CREATED", "5")];
     let service = start(&backend, &endpoint, &more);
     let slow = place(&service);
     until("the first attempt has failed", WAIT_MAX, || (!endpoint.received().is_empty()).then_some(()));

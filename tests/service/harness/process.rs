@@ -26,8 +26,8 @@ pub fn command(backend: &Backend, arguments: &[&str]) -> Command {
         .env("POSTHASTE__RATE_LIMIT__ENABLED", "false")
         .env("POSTHASTE__FAULT_INJECTION__ENABLED", "true")
         .envs(LIMITS.map(|(name, limit)| (name, setting(limit))))
-        .env("POSTHASTE__CONSUMER__POST__TIMEOUT", setting_up_to(Duration::from_secs(5), CALL_MAX))
-        .env("POSTHASTE__TRACING__TIMEOUT", setting_up_to(Duration::from_secs(5), CALL_MAX))
+        .env("POSTHASTE__CONSUMER__POST__TIMEOUT", call_setting(Duration::from_secs(5)))
+        .env("POSTHASTE__TRACING__TIMEOUT", call_setting(Duration::from_secs(5)))
         .stdin(Stdio::null());
     command
 }
@@ -44,11 +44,12 @@ const CALL_MAX: Duration = Duration::from_secs(10);
 
 /// The value of a setting with this limit on an idle machine.
 pub fn setting(limit: Duration) -> String {
-    setting_up_to(limit, Duration::MAX)
+    format!("{}ms", scaled(limit).as_millis())
 }
 
-fn setting_up_to(limit: Duration, most: Duration) -> String {
-    format!("{}ms", scaled(limit).min(most).as_millis())
+/// As [`setting`], for a call to another system.
+pub fn call_setting(limit: Duration) -> String {
+    format!("{}ms", scaled(limit).min(CALL_MAX).as_millis())
 }
 
 /// Runs a command to its end; returns exit code, stdout and stderr. It is repeated while a store or a broker does not respond within its limits,

@@ -135,7 +135,7 @@ fn after_rotations_requests_are_signed_with_every_secret_that_is_valid() {
 fn the_events_of_a_key_wait_while_one_of_them_is_retried() {
     let backend = Backend::new();
     // All attempts take longer than the steps below, in which the endpoint does not accept the event.
-    let settings = [&SETTINGS[..], &[("POSTHASTE__WEBHOOKS__RETRY_DELAYS", "1s,2s,4s,8s")]].concat();
+    let settings = [&SETTINGS[..], &[("POSTHASTE__WEBHOOKS__RETRY_DELAYS", "1s,10s,15s,15s")]].concat();
     let (service, endpoint) = (Posthaste::start(&backend, &settings), Endpoint::start(EndpointResponse::Status(500)));
     subscribe(&backend, &service, &endpoint, &json!({}));
     let (id, other) = (place(&service), place(&service));
