@@ -62,7 +62,7 @@ fn a_second_process_on_one_data_folder_is_refused_with_the_holders_name() {
     let (code, _, stderr) = finish(command(&backend, &["serve"]).env("POSTHASTE__INSTANCE__ID", "the-second"));
 
     assert!(
-        code == 1 && started.elapsed() < kit::wait::scaled(Duration::from_secs(5)),
+        code == 1 && started.elapsed() < kit::wait::scaled(Duration::from_secs(10)),
         "{code} after {:?}",
         started.elapsed()
     );

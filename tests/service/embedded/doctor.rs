@@ -66,7 +66,7 @@ fn a_store_of_a_later_program_is_found() {
     Posthaste::start(&backend, &[]).stop();
     let file = backend.data_folder().join("posthaste.db");
     let later = rusqlite::Connection::open(file).expect("the file exists");
-    until("the version is written", std::time::Duration::from_secs(5), || {
+    until("the version is written", std::time::Duration::from_secs(20), || {
         later.pragma_update(None, "user_version", 1_000).ok()
     });
 

@@ -181,10 +181,10 @@ fn two_readers_of_a_group_get_the_same_records_unless_they_divide_the_partitions
     assert_eq!(read(http, "?group=billing").records.len(), 0);
     let back = commit(http, &json!({"cursor": one.cursor, "reset": true}));
     assert_eq!(back["cursor"], one.cursor.as_str());
-    until("the reset is logged", Duration::from_secs(5), || service.logged("group_offsets_reset").pop());
+    until("the reset is logged", Duration::from_secs(20), || service.logged("group_offsets_reset").pop());
     assert_eq!(read(http, "?group=billing").records.len(), 12);
     commit(http, &json!({"cursor": "end"}));
-    until("the jump to the end is logged", Duration::from_secs(5), || {
+    until("the jump to the end is logged", Duration::from_secs(20), || {
         (service.logged("group_offsets_reset").len() == 2).then_some(())
     });
 

@@ -84,9 +84,9 @@ fn a_dead_letter_is_explained_and_replayed_once() {
     let sent = service.http.post("/admin/dlt/redrive", &admin, &[], &body).json();
     assert_eq!((&sent["matched"], &sent["redriven"]), (&json!(1), &json!(1)), "{sent}");
     await_dead_letters(&backend, 3);
-    let log = until("the replay is logged", Duration::from_secs(5), || service.logged("dead_letters_redriven").pop());
+    let log = until("the replay is logged", Duration::from_secs(20), || service.logged("dead_letters_redriven").pop());
     assert_eq!((&log["by"], &log["reason"], &log["redriven"]), (&json!("root"), &json!("once more"), &json!(1)));
     // The consumer counts a dead letter after it has sent it.
-    await_metric(&service.http, "kafka_consumer_dlq_count_total", Duration::from_secs(5), |count| count == 3.0);
+    await_metric(&service.http, "kafka_consumer_dlq_count_total", Duration::from_secs(20), |count| count == 3.0);
     assert_eq!(backend.events().len(), before + 2, "each dead letter was replayed once");
 }

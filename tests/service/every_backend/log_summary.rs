@@ -63,7 +63,7 @@ fn probes_and_refreshes_write_no_line_and_other_requests_one() {
     }
     assert_eq!(http.post("/orders", &user, &[], &tea_order(1)).status, 201);
 
-    let requests = until("the line of the order", Duration::from_secs(5), || {
+    let requests = until("the line of the order", Duration::from_secs(20), || {
         let requests = service.logged("request");
         requests.iter().any(|line| line["route"] == "/orders").then_some(requests)
     });

@@ -111,11 +111,7 @@ fn a_second_process_with_a_live_instance_id_is_refused_with_the_holders_pid() {
     let mut second = command(&backend, &["serve"]);
     let (code, _, stderr) = finish(second.env("POSTHASTE__INSTANCE__ID", "one").env(lives_long.0, lives_long.1));
 
-    assert!(
-        code == 1 && started.elapsed() < scaled(Duration::from_secs(5)),
-        "{code} after {:?}: {stderr}",
-        started.elapsed()
-    );
+    assert!(code == 1 && started.elapsed() < scaled(SECONDS_MAX), "{code} after {:?}: {stderr}", started.elapsed());
     for text in ["one", &pid, &address] {
         assert!(stderr.contains(text), "{text} is missing in: {stderr}");
     }
@@ -175,10 +171,10 @@ fn a_drained_instance_hands_over_without_waiting_for_its_leases() {
     let mut leaving = fleet.take(0);
     leaving.signal("TERM");
     assert!(leaving.await_exit(SECONDS_MAX).success());
-    let handed_over = await_shares(&fleet, &[0, 64], Duration::from_secs(5));
+    let handed_over = await_shares(&fleet, &[0, 64], SECONDS_MAX);
 
     let acknowledged = load.finish();
-    let (more, sent) = create_and_await_sent(&backend, &fleet.endpoints()[1], Instant::now(), Duration::from_secs(5));
+    let (more, sent) = create_and_await_sent(&backend, &fleet.endpoints()[1], Instant::now(), SECONDS_MAX);
     eprintln!("handed over {handed_over:?} after the exit, every event sent {sent:?}");
     event_log::assert_complete(&backend, &acknowledged.into_iter().chain(more).collect());
 }
@@ -211,7 +207,7 @@ fn a_restart_with_the_same_instance_id_resumes_its_partitions_at_once() {
     let started = Instant::now();
     fleet.launch(0);
     let ready = fleet.await_ready(SECONDS_MAX);
-    let (more, _) = create_and_await_sent(&backend, &fleet.endpoints()[1], started, Duration::from_secs(5));
+    let (more, _) = create_and_await_sent(&backend, &fleet.endpoints()[1], started, SECONDS_MAX);
 
     eprintln!("ready {ready:?}, every event sent {:?} after the start", started.elapsed());
     assert_eq!(fleet.shares(), [32, 32]);
