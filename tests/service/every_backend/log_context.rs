@@ -7,13 +7,13 @@ use serde_json::{Value, json};
 use crate::harness::backend::Backend;
 use crate::harness::endpoint::{Endpoint, EndpointResponse};
 use crate::harness::http::tea_order;
-use crate::harness::process::{Posthaste, run};
+use crate::harness::process::{LONG_LEASE, Posthaste, run};
 
 /// Longest wait for a log line.
 const WAIT_MAX: Duration = Duration::from_secs(20);
 
 fn start(backend: &Backend, level: &str) -> Posthaste {
-    let settings = [("POSTHASTE__LOG__LEVEL", level), ("POSTHASTE__REGION__ID", "eu-1")];
+    let settings = [("POSTHASTE__LOG__LEVEL", level), ("POSTHASTE__REGION__ID", "eu-1"), LONG_LEASE];
     Posthaste::start(backend, &settings)
 }
 
@@ -92,6 +92,7 @@ fn a_failed_handlers_lines_and_records_name_the_request_of_the_event() {
         ("POSTHASTE__CONSUMER__ATTEMPTS_MAX__ORDER_CREATED", "2"),
         ("POSTHASTE__LOG__LEVEL", "posthaste=debug,info"),
         ("POSTHASTE__REGION__ID", "eu-1"),
+        LONG_LEASE,
     ];
     let service = Posthaste::start(&backend, &settings);
     let user = service.http.user();

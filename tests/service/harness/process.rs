@@ -42,6 +42,9 @@ const LIMITS: [(&str, Duration); 3] = [
 /// Longest time of a call to another system that the product accepts as a setting.
 const CALL_MAX: Duration = Duration::from_secs(10);
 
+/// A lease that no pause of the machine exceeds, for tests of what one uninterrupted attempt does.
+pub const LONG_LEASE: (&str, &str) = ("POSTHASTE__OUTBOX__LEASE", "60s");
+
 /// The value of a setting with this limit on an idle machine.
 pub fn setting(limit: Duration) -> String {
     format!("{}ms", scaled(limit).as_millis())

@@ -16,7 +16,7 @@ use crate::harness::event_log;
 use crate::harness::http::{Http, Response, tea_order};
 use crate::harness::load::{Load, REFUSED};
 use crate::harness::metrics::{await_metric, metric};
-use crate::harness::process::Posthaste;
+use crate::harness::process::{LONG_LEASE, Posthaste};
 use crate::harness::proxy::Proxy;
 use crate::harness::stop_flag_guard::StopFlagGuard;
 
@@ -192,7 +192,7 @@ fn of_concurrent_changes_of_one_version_one_succeeds_and_the_others_conflict() {
 #[test]
 fn an_event_that_kafka_rejects_is_parked_and_blocks_only_its_own_key() {
     let backend = Backend::new();
-    let service = Posthaste::start(&backend, &[]);
+    let service = Posthaste::start(&backend, &[LONG_LEASE]);
     let (user, admin) = (service.http.user(), service.http.admin());
     let place =
         |tea: &Value| service.http.post("/orders", &user, &[], tea).json()["id"].as_str().expect("id").to_owned();

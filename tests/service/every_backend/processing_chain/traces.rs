@@ -9,7 +9,7 @@ use crate::harness::collector::{CollectedSpan, Collector};
 use crate::harness::endpoint::{Endpoint, EndpointResponse};
 use crate::harness::http::{Response, tea_order};
 use crate::harness::metrics::{await_metric, metric};
-use crate::harness::process::Posthaste;
+use crate::harness::process::{LONG_LEASE, Posthaste};
 
 /// A new consumer group, and the retries of an export.
 const WAIT_MAX: Duration = Duration::from_secs(60);
@@ -23,7 +23,7 @@ const PRODUCER: u64 = 4;
 const CONSUMER: u64 = 5;
 
 fn start(backend: &Backend, endpoint: &str, more: &[(&str, &str)]) -> Posthaste {
-    Posthaste::start(backend, &[&[("POSTHASTE__TRACING__ENDPOINT", endpoint)], more].concat())
+    Posthaste::start(backend, &[&[("POSTHASTE__TRACING__ENDPOINT", endpoint), LONG_LEASE], more].concat())
 }
 
 fn place(service: &Posthaste, headers: &[(&str, &str)]) -> Response {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::harness::backend::Backend;
 use crate::harness::http::tea_order;
 use crate::harness::metrics::metric;
-use crate::harness::process::Posthaste;
+use crate::harness::process::{LONG_LEASE, Posthaste};
 
 /// Longer than the 10 s between two trials and the start of a process.
 const WAIT_MAX: Duration = Duration::from_secs(40);
@@ -50,7 +50,8 @@ fn events_of(backend: &Backend, id: &str) -> Vec<Value> {
 /// Kills the process as often as it has claimed the order's first event, until that is parked. Returns the order and the last process, whose
 /// claims are held.
 fn park_first_event(backend: &Backend, policy: &str) -> (String, Posthaste) {
-    let settings = [("POSTHASTE__OUTBOX__POISON__ORDER_CREATED", policy)];
+    // Only a kill is a death: a lease that is lost in a pause of the machine would be one more.
+    let settings = [("POSTHASTE__OUTBOX__POISON__ORDER_CREATED", policy), LONG_LEASE];
     let mut service = Posthaste::start(backend, &settings);
     backend.database.rows(CLAIM_WAITS);
     hold_claims(backend);
