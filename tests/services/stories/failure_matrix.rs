@@ -87,25 +87,25 @@ fn a_create_that_loses_its_connection_before_commit_leaves_nothing() {
     let proxy = Proxy::to(&backend.addresses().0);
     let service = Posthaste::start(&backend, &[("POSTHASTE__STORE__URL", &backend.postgres_url(&proxy.address()))]);
     let failures = "orders_operation_failure_count_total{operation=\"create\"}";
-    let (create, is_cut) = (|| create_rejected(&service.http), AtomicBool::new(false));
+    let (create, is_seen) = (|| create_rejected(&service.http), AtomicBool::new(false));
     let blocked = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'orders'::regclass";
     backend.database.rows("BEGIN; LOCK TABLE orders IN EXCLUSIVE MODE");
 
     let responses = std::thread::scope(|scope| {
-        // The transaction waits for some seconds only, which a busy machine may miss: the request is repeated until one was cut.
+        // The transaction waits for some seconds only, which a busy machine may miss: the request is repeated until one is seen, and cut.
         let client = scope.spawn(|| {
             let mut responses = vec![create()];
-            while !is_cut.load(SeqCst) {
+            while !is_seen.load(SeqCst) {
                 responses.push(create());
             }
             responses
         });
-        let end = StopFlagGuard(&is_cut);
+        let end = StopFlagGuard(&is_seen);
         until("its transaction waits for the lock", WAIT_MAX, || {
             (backend.database.rows(blocked)[0][0] != "0").then_some(())
         });
-        proxy.cut();
         drop(end);
+        proxy.cut();
         client.join().expect("it receives a response")
     });
     backend.database.rows("ROLLBACK");
