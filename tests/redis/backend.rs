@@ -132,14 +132,14 @@ impl Drop for Backend {
 }
 
 /// Free space that a file system in memory must have.
-const ROOM: u64 = 1 << 30;
+const SPACE_MIN: u64 = 1 << 30;
 
 /// A folder in memory where there is one. The service gives a write of Redis two seconds, and a flush of a busy disk takes longer; what a killed Redis
 /// has written remains in either place.
 fn data_folder() -> TempDir {
     let memory = Path::new("/dev/shm");
-    let has_room = rustix::fs::statvfs(memory).is_ok_and(|system| system.f_bavail * system.f_frsize >= ROOM);
-    let folder = if has_room { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
+    let has_space = rustix::fs::statvfs(memory).is_ok_and(|system| system.f_bavail * system.f_frsize >= SPACE_MIN);
+    let folder = if has_space { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
     folder.expect("a temporary folder")
 }
 

@@ -18,7 +18,7 @@ fn probes_are_answered_before_the_first_attempt_to_open_the_store_ends() {
     assert!(response.starts_with("HTTP/1.1 503 "), "{response}");
 }
 
-/// The response to a probe of a service whose store does not answer; `None` when its first attempt has ended before it listened.
+/// The response to a probe of a service without an answer from its store; `None` when its first attempt has ended before it listened.
 fn probe_of_a_start() -> Option<String> {
     // The system accepts its connections, and nothing answers them.
     let silent = TcpListener::bind("127.0.0.1:0").expect("a free port");

@@ -72,7 +72,7 @@ pub fn run(backend: &Backend, arguments: &[&str]) -> (i32, String, String) {
 /// Longest run of a command that ends by itself.
 const COMMAND_MAX: Duration = Duration::from_secs(180);
 
-/// What a command says whose store or broker does not respond.
+/// What a command says when its store or broker does not respond.
 const UNANSWERED: [&str; 3] = ["not reachable: ", "is not available: ", " cannot be reached: "];
 
 /// Longest time for which a command is repeated.

@@ -10,9 +10,9 @@ use crate::harness::ports::free_port;
 use crate::harness::process::Posthaste;
 use crate::harness::proxy::Proxy;
 
-/// Request timeout of clients whose requests must succeed.
+/// Timeout of requests that must succeed.
 const TIMEOUT: Duration = Duration::from_secs(15);
-/// Request timeout of clients whose requests may stay unanswered: a frozen process never responds.
+/// Timeout of requests that may stay unanswered: a frozen process never responds.
 const SHORT_TIMEOUT: Duration = Duration::from_secs(3);
 /// Longest until a new installation is ready: its schema and its topics are created meanwhile.
 const START_MAX: Duration = Duration::from_secs(60);
