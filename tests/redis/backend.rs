@@ -134,8 +134,8 @@ impl Drop for Backend {
 /// Free space that a file system in memory must have.
 const SPACE_MIN: u64 = 1 << 30;
 
-/// A folder in memory where there is one. The service gives a write of Redis two seconds, and a flush of a busy disk takes longer; what a killed Redis
-/// has written remains in either place.
+/// A folder in memory where there is one. The service gives a write of Redis two seconds, and a flush of a busy disk takes longer; what a
+/// killed Redis has written remains in either place.
 fn data_folder() -> TempDir {
     let memory = Path::new("/dev/shm");
     let has_space = rustix::fs::statvfs(memory).is_ok_and(|system| system.f_bavail * system.f_frsize >= SPACE_MIN);
