@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::harness::backend::Backend;
 use crate::harness::http::{Http, tea_order};
 use crate::harness::metrics::{await_metric, metric};
-use crate::harness::process::{Posthaste, setting};
+use crate::harness::process::Posthaste;
 use crate::harness::proxy::Proxy;
 
 /// Longest wait for any condition here; no test judges the duration.
@@ -18,15 +18,13 @@ const EVENTS: &str = "failover_events_count_total";
 const FAILURES: &str = "region_health_dependency_failure_count_total{dependency=\"redis\"}";
 /// Probe rounds that are long compared with stalling a proxy, and short enough for a test. A disk or a Redis that is slow for some seconds
 /// makes no region passive.
-const ROUNDS: [(&str, &str); 4] = [
+const ROUNDS: [(&str, &str); 5] = [
     ("POSTHASTE__FAILOVER__GATES", "db,redis"),
     ("POSTHASTE__FAILOVER__PROBE_INTERVAL", "500ms"),
+    ("POSTHASTE__FAILOVER__PROBE_TIMEOUT", "1s"),
     ("POSTHASTE__FAILOVER__REDIS_LATENCY_MAX", "5s"),
     ("POSTHASTE__FAILOVER__UNHEALTHY_ROUNDS", "8"),
 ];
-
-/// Longest probe: the rounds that make the region passive last longer than a pause of the machine.
-const PROBE_MAX: Duration = Duration::from_secs(1);
 
 /// Failures that would make the region passive, if those before a success counted too.
 const FLAPS: u32 = 10;
@@ -34,9 +32,8 @@ const FLAPS: u32 = 10;
 /// A service with a proxy between it and Redis.
 fn start(backend: &Backend, more: &[(&str, &str)]) -> (Posthaste, Proxy) {
     let proxy = Proxy::to(&backend.addresses().1);
-    let (url, probe_max) = (backend.redis_url(&proxy.address()), setting(PROBE_MAX));
-    let own = [("POSTHASTE__REDIS__URL", url.as_str()), ("POSTHASTE__FAILOVER__PROBE_TIMEOUT", probe_max.as_str())];
-    let settings = [&ROUNDS[..], &own, more].concat();
+    let url = backend.redis_url(&proxy.address());
+    let settings = [&ROUNDS[..], &[("POSTHASTE__REDIS__URL", url.as_str())], more].concat();
     (Posthaste::start(backend, &settings), proxy)
 }
 

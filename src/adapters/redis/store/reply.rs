@@ -30,7 +30,7 @@ impl Reply {
     }
 
     pub(crate) fn lists(self) -> Result<Vec<Reply>, Error> {
-        self.0.into_iter().map(Reply::of).collect()
+        self.0.into_iter().map(Reply::from_value).collect()
     }
 
     /// One element, moved out of the reply.

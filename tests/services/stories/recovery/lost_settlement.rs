@@ -9,7 +9,7 @@ use crate::harness::database::query;
 use crate::harness::database_server::DatabaseServer;
 use crate::harness::event_log;
 use crate::harness::http::tea_order;
-use crate::harness::process::{Posthaste, setting};
+use crate::harness::process::Posthaste;
 use crate::harness::proxy::Proxy;
 
 const WAIT_MAX: Duration = Duration::from_secs(60);
@@ -29,14 +29,13 @@ fn settlement_that_a_crash_of_the_database_undoes_is_made_again_without_a_duplic
     }
     let clients = Proxy::to(&server.address());
     let url = format!("postgres://posthaste@{}/postgres", clients.address());
-    // The commits of a consumer and of frequent heartbeats would flush the settlement before a slow machine kills the server.
-    let [heartbeat, dead_after, lease] = [3, 15, 30].map(|seconds| setting(Duration::from_secs(seconds)));
+    // The commits of a consumer and of frequent heartbeats would flush the settlement.
     let settings = [
-        ("POSTHASTE__STORE__URL", url.as_str()),
+        ("POSTHASTE__STORE__URL", &*url),
         ("POSTHASTE__CONSUMER__COUNT", "0"),
-        ("POSTHASTE__PARTITIONS__HEARTBEAT", heartbeat.as_str()),
-        ("POSTHASTE__PARTITIONS__DEAD_AFTER", dead_after.as_str()),
-        ("POSTHASTE__OUTBOX__LEASE", lease.as_str()),
+        ("POSTHASTE__PARTITIONS__HEARTBEAT", "3s"),
+        ("POSTHASTE__PARTITIONS__DEAD_AFTER", "15s"),
+        ("POSTHASTE__OUTBOX__LEASE", "30s"),
     ];
     let service = Posthaste::start(&backend, &settings);
     let user = service.http.user();
