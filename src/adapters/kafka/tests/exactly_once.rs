@@ -16,7 +16,7 @@ use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 
 use crate::proxy::{CutAt, Proxy};
 use crate::support::{
-    HOUR, Installation, P0, P1, P2, TIMEOUT, batch, noise, opened, options, servers, transactional_id,
+    Installation, P0, P1, P2, TIMEOUT, batch, is_aborted_for_now, noise, opened, options, servers, transactional_id,
     watermark_partition,
 };
 
@@ -34,10 +34,10 @@ async fn zombie_commits_nothing_after_another_instance_fenced_its_session() {
     zombie.committed(&session, batch(P0, 1, zombie.records(&[("a", "1")]))).await;
     let other = zombie.other_instance(DeliveryGuarantee::ExactlyOnce).await;
 
-    other.kafka.fence(&session).await.expect("fenced");
+    other.fence(&session).await;
     let results = [
-        zombie.publish(&session, batch(P0, 2, zombie.records(&[("a", "late")]))).await,
-        zombie.publish(&session, batch(P1, 3, zombie.records(&[("b", "late")]))).await,
+        zombie.result(&session, batch(P0, 2, zombie.records(&[("a", "late")]))).await,
+        zombie.result(&session, batch(P1, 3, zombie.records(&[("b", "late")]))).await,
     ];
 
     assert!(results.iter().all(|result| matches!(result, Published::SessionLost(_))), "{results:?}");
@@ -53,16 +53,16 @@ async fn fencing_a_dead_session_again_does_not_end_its_successor() {
     let installation = Installation::new().await;
     let former = installation.session(0).await;
     installation.committed(&former, batch(P0, 1, installation.records(&[("a", "1")]))).await;
-    installation.kafka.fence(&former).await.expect("fenced");
+    installation.fence(&former).await;
     let next = installation.session(0).await;
 
-    installation.kafka.fence(&former).await.expect("fencing a dead session succeeds");
+    installation.fence(&former).await;
     installation.committed(&next, batch(P0, 2, installation.records(&[("a", "2")]))).await;
-    let late = installation.publish(&former, batch(P1, 3, installation.records(&[("b", "late")]))).await;
+    let late = installation.result(&former, batch(P1, 3, installation.records(&[("b", "late")]))).await;
     assert!(matches!(late, Published::SessionLost(_)), "{late:?}");
 
-    installation.kafka.fence(&next).await.expect("fencing a live session ends it");
-    let late = installation.publish(&next, batch(P1, 4, installation.records(&[("b", "late")]))).await;
+    installation.fence(&next).await;
+    let late = installation.result(&next, batch(P1, 4, installation.records(&[("b", "late")]))).await;
     assert!(matches!(late, Published::SessionLost(_)), "{late:?}");
     assert_eq!(installation.values().await, ["1", "2"]);
 }
@@ -80,7 +80,7 @@ async fn concurrent_fences_of_one_session_do_not_fence_each_other() {
 
     assert!(fences.iter().all(Result::is_ok), "{fences:?}");
     assert!(begun.elapsed() < scaled(Duration::from_secs(30)), "{:?}", begun.elapsed());
-    let late = installation.publish(&former, batch(P1, 2, installation.records(&[("b", "late")]))).await;
+    let late = installation.result(&former, batch(P1, 2, installation.records(&[("b", "late")]))).await;
     assert!(matches!(late, Published::SessionLost(_)), "{late:?}");
 }
 
@@ -115,7 +115,7 @@ async fn fence_aborts_the_open_transaction_of_a_crashed_producer() {
 
     // The watermark is undecided while the transaction is open; the read returns when the fence has aborted it.
     let (watermark, ()) = join!(installation.watermark(&session, P0), async {
-        installation.kafka.fence(&session).await.expect("fenced");
+        installation.fence(&session).await;
     });
 
     assert_eq!(watermark, Some(3));
@@ -134,13 +134,13 @@ async fn publish_with_unknown_outcome(when: CutAt) -> (Option<u64>, Vec<String>)
     installation.committed(&session, batch(P0, 1, installation.records(&[("a", "1")]))).await;
     proxy.cut_at(when);
 
-    let result = installation.publish(&session, cut_short(batch(P0, 2, installation.records(&[("a", "2")])))).await;
+    let result = installation.result(&session, cut_short(batch(P0, 2, installation.records(&[("a", "2")])))).await;
 
     assert!(matches!(result, Published::Unknown(_) | Published::SessionLost(_)), "{result:?}");
-    let late = installation.publish(&session, batch(P1, 3, installation.records(&[("b", "late")]))).await;
+    let late = installation.result(&session, batch(P1, 3, installation.records(&[("b", "late")]))).await;
     assert!(matches!(late, Published::SessionLost(_)), "{late:?}");
     let other = installation.other_instance(DeliveryGuarantee::ExactlyOnce).await;
-    other.kafka.fence(&session).await.expect("fenced");
+    other.fence(&session).await;
     (other.watermark(&session, P0).await, other.values().await)
 }
 
@@ -173,6 +173,8 @@ async fn batches_of_one_unanswered_transaction_report_one_failure() {
             [Published::Unknown(first), Published::Unknown(second)] => return assert_eq!(first.id, second.id),
             // The machine was too busy to queue the second batch within a millisecond: it was in no transaction.
             [Published::Unknown(first), Published::SessionLost(second)] => assert_ne!(first.id, second.id),
+            // It was too busy to begin the commit.
+            [first, _] if is_aborted_for_now(&first) => {}
             other => panic!("the commit never reached the broker: {other:?}"),
         }
     }
@@ -252,7 +254,7 @@ async fn record_above_the_brokers_limit_is_refused_and_the_others_are_published(
     let mixed = batch(P0, 1, installation.records(&[("k", "1"), ("k", "2"), ("k", &large), ("k", "4")]));
     let valid = batch(P1, 1, installation.records(&[("k", "5"), ("k", "6")]));
 
-    let (first, second) = join!(installation.publish(&session, mixed.clone()), installation.publish(&session, valid));
+    let (first, second) = join!(installation.result(&session, mixed.clone()), installation.result(&session, valid));
 
     assert_eq!(refused(&first), [mixed.records[2].0]);
     assert!(matches!(second, Published::Committed(_)), "{second:?}");
@@ -261,6 +263,9 @@ async fn record_above_the_brokers_limit_is_refused_and_the_others_are_published(
     installation.committed(&session, rest).await;
     assert_eq!(installation.values().await, ["1", "2", "4", "5", "6"]);
 }
+
+/// How long the product knows the size of a refused record.
+const REFUSAL_TTL: Duration = Duration::from_secs(5);
 
 #[tokio::test]
 async fn equally_large_records_are_refused_at_once_until_the_refusal_expires() {
@@ -271,16 +276,24 @@ async fn equally_large_records_are_refused_at_once_until_the_refusal_expires() {
         let texts = [("a", "1"), ("b", large.as_str()), ("c", "2"), ("d", &larger), ("e", &large), ("f", "3")];
         batch(P0, token, installation.records(&texts))
     };
-    let first = mixed(1);
-    assert_eq!(refused(&installation.publish(&session, first).await).len(), 1, "one by one");
+    let mut sent = Instant::now();
+    assert_eq!(refused(&installation.result(&session, mixed(1)).await).len(), 1, "one by one");
 
-    let second = mixed(2);
-
-    let large_rows = [1, 3, 4].map(|index| second.records[index].0);
-    assert_eq!(refused(&installation.publish(&session, second.clone()).await), large_rows);
+    let mut token = 1;
+    loop {
+        token += 1;
+        let (sent_before, next) = (std::mem::replace(&mut sent, Instant::now()), mixed(token));
+        let large_rows = [1, 3, 4].map(|index| next.records[index].0);
+        let refused = refused(&installation.result(&session, next).await);
+        if refused == large_rows {
+            break;
+        }
+        // On a busy machine the refusal has expired before the next batch was sent.
+        assert!(sent_before.elapsed() >= REFUSAL_TTL && token < 50, "{refused:?}");
+    }
     installation.set("max.message.bytes", "1000000").await;
     let begun = Instant::now();
-    for token in 3.. {
+    for token in token + 1.. {
         match installation.publish(&session, mixed(token)).await {
             Published::Committed(_) => break,
             other => assert!(begun.elapsed() < scaled(Duration::from_secs(30)), "{other:?}"),
@@ -307,14 +320,14 @@ async fn lease_that_expires_in_a_shared_transaction_aborts_only_its_batch() {
     let session = installation.session(0).await;
     installation.committed(&session, batch(P0, 1, installation.records(&[("a", "1")]))).await;
     proxy.delay_writes(Duration::from_millis(600));
-    let short = |batch: Batch, time_left| Batch { time_left, ..batch };
+    let late = batch(P2, 2, installation.records(&[("c", "late")]));
+    let short = Batch { time_left: Duration::from_millis(300), ..late };
 
     // Whether the third batch shares the first transaction or waits for it: its lease expires before that transaction ends.
     let (first, second, third) = join!(
-        installation.publish(&session, batch(P0, 2, installation.records(&[("a", "2")]))),
-        installation.publish(&session, short(batch(P1, 2, installation.records(&[("b", "2")])), HOUR)),
-        installation
-            .publish(&session, short(batch(P2, 2, installation.records(&[("c", "late")])), Duration::from_millis(300))),
+        installation.result(&session, batch(P0, 2, installation.records(&[("a", "2")]))),
+        installation.result(&session, batch(P1, 2, installation.records(&[("b", "2")]))),
+        installation.publish(&session, short),
     );
 
     assert!(matches!(first, Published::Committed(_)), "{first:?}");
@@ -357,15 +370,22 @@ async fn batch_with_a_token_not_above_the_last_one_is_not_published() {
 async fn batch_is_published_although_its_caller_was_dropped() {
     let installation = Installation::new().await;
     let session = installation.session(0).await;
-    let mut call = Box::pin(installation.publish(&session, batch(P0, 1, installation.records(&[("a", "1")]))));
-    assert!(futures::poll!(&mut call).is_pending());
-    drop(call);
+    // On a busy machine the call may end before it is dropped, or the broker may be too slow.
+    for token in 1..=10 {
+        let value = token.to_string();
+        let records = installation.records(&[("a", &value)]);
+        let mut call = Box::pin(installation.publish(&session, batch(P0, token, records)));
+        let is_dropped_early = futures::poll!(&mut call).is_pending();
+        drop(call);
 
-    // The session publishes its next batch after it.
-    installation.committed(&session, batch(P1, 2, installation.records(&[("b", "2")]))).await;
+        // The session publishes its next batch after it.
+        installation.committed(&session, batch(P1, token, installation.records(&[("b", &value)]))).await;
 
-    assert_eq!(installation.values().await, ["1", "2"]);
-    assert_eq!(installation.watermark(&session, P0).await, Some(1));
+        if is_dropped_early && installation.watermark(&session, P0).await == Some(token) {
+            return assert!(installation.by_key().await["a"].contains(&value));
+        }
+    }
+    panic!("no batch was published after its caller was dropped");
 }
 
 #[tokio::test]
@@ -373,7 +393,7 @@ async fn refused_append_returns_the_rejection() {
     let installation = Installation::with_small_batches(DeliveryGuarantee::ExactlyOnce).await;
     let records = installation.records(&[("a", "1"), ("b", &noise(12_000))]);
 
-    let result = installation.kafka.append(records).await;
+    let result = installation.append_result(records).await;
 
     assert!(matches!(result, Err(Error::Rejected(_))), "{result:?}");
     assert_eq!(installation.values().await, [""; 0]);

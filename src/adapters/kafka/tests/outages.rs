@@ -24,7 +24,7 @@ async fn reopen_session(installation: &Installation) -> ports::partitions::Produ
     loop {
         match installation.kafka.open_session(0).await {
             Ok(session) => return session,
-            Err(error) => assert!(begun.elapsed() < TIMEOUT, "no session can be opened: {error}"),
+            Err(error) => assert!(begun.elapsed() < scaled(TIMEOUT), "no session can be opened: {error}"),
         }
     }
 }
@@ -35,7 +35,7 @@ async fn adapter_opens_without_a_broker_and_creates_the_topics_later() {
     proxy.cut();
     let begun = Instant::now();
     let installation = Installation::of(Kafka::open(options(&proxy.address, &TestClock::default())).expect("opened"));
-    assert!(begun.elapsed() < scaled(Duration::from_secs(1)), "opening does not wait for a broker");
+    assert!(begun.elapsed() < installation.kafka.options().connect_timeout, "opening does not wait for a broker");
 
     let refused = installation.kafka.open_session(0).await;
     assert!(matches!(refused, Err(Error::Unreachable(_))), "{refused:?}");
@@ -63,7 +63,7 @@ async fn sessions_open_while_the_first_bootstrap_server_hangs() {
     let sessions = [installation.session(0).await, installation.session(1).await];
 
     for session in sessions {
-        installation.kafka.fence(&session).await.expect("fenced");
+        installation.fence(&session).await;
     }
 }
 
@@ -94,7 +94,7 @@ async fn batch_that_never_reached_a_broker_is_reported_as_unreached() {
             Published::Aborted { refused, .. } if refused.is_empty() => {}
             other => panic!("{other:?}"),
         }
-        assert!(begun.elapsed() < TIMEOUT, "no batch was committed");
+        assert!(begun.elapsed() < scaled(TIMEOUT), "no batch was committed");
     }
     assert!(begun.elapsed() < scaled(Duration::from_secs(5)), "committed after {:?}", begun.elapsed());
     assert_eq!(installation.values().await, ["1", "2"]);
@@ -107,13 +107,19 @@ async fn return_of_the_broker_is_shown_without_a_call() {
     let session = installation.session(0).await;
     installation.committed(&session, batch(P0, 1, installation.records(&[("a", "1")]))).await;
 
+    forget_former_returns(&installation).await;
     proxy.cut();
     assert!(KafkaProbe(installation.kafka.clone()).check().await.is_err());
     let early = tokio::time::timeout(Duration::from_millis(200), installation.kafka.recovered()).await;
     assert!(early.is_err(), "the broker is still away");
     proxy.mend();
 
-    tokio::time::timeout(TIMEOUT, installation.kafka.recovered()).await.expect("the broker is back");
+    tokio::time::timeout(scaled(TIMEOUT), installation.kafka.recovered()).await.expect("the broker is back");
+}
+
+/// On a busy machine the broker may have been away already, while the installation was opened.
+async fn forget_former_returns(installation: &Installation) {
+    drop(tokio::time::timeout(Duration::ZERO, installation.kafka.recovered()).await);
 }
 
 /// No connection is closed, so no client reports an outage.
@@ -124,11 +130,15 @@ async fn broker_that_hangs_and_goes_on_is_shown_as_a_return() {
     let session = installation.session(0).await;
     installation.committed(&session, batch(P0, 1, installation.records(&[("a", "1")]))).await;
 
+    forget_former_returns(&installation).await;
     proxy.hold_replies(true);
-    assert!(KafkaProbe(installation.kafka.clone()).check().await.is_err());
+    // A client may receive during the first one what the proxy has forwarded before: then it shows no silence.
+    for _ in 0..2 {
+        assert!(KafkaProbe(installation.kafka.clone()).check().await.is_err());
+    }
     proxy.hold_replies(false);
 
-    tokio::time::timeout(TIMEOUT, installation.kafka.recovered()).await.expect("the broker answers again");
+    tokio::time::timeout(scaled(TIMEOUT), installation.kafka.recovered()).await.expect("the broker answers again");
 }
 
 /// The metadata of a broker that has just started may list no brokers; librdkafka's clients then lose all brokers for good (#5301).
@@ -154,7 +164,7 @@ async fn clients_are_replaced_after_metadata_without_brokers() {
             // A client without brokers blocks until its timeout.
             drop(tokio::time::timeout(Duration::from_millis(200), reads).await);
             assert!(
-                begun.elapsed() < TIMEOUT,
+                begun.elapsed() < scaled(TIMEOUT),
                 "only {} clients received such metadata",
                 proxy.connections_without_brokers()
             );
@@ -238,7 +248,14 @@ async fn batch_that_one_leader_refused_and_the_next_never_received_is_aborted() 
     proxy.delay_writes(Duration::from_secs(1));
     proxy.move_leaders_away(&["order.events", WATERMARK_TOPIC].map(|topic| installation.kafka.options().topic(topic)));
 
-    let result = installation.publish(&session, batch(P0, 2, installation.records(&[("a", "2")]))).await;
+    let begun = Instant::now();
+    let result = loop {
+        match installation.publish(&session, batch(P0, 2, installation.records(&[("a", "2")]))).await {
+            // The transaction ended before its records were sent.
+            Published::Aborted { reached: false, .. } if begun.elapsed() < scaled(TIMEOUT) => {}
+            result => break result,
+        }
+    };
 
     assert!(matches!(result, Published::Aborted { reached: true, .. }), "{result:?}");
     assert_eq!(other.values().await, ["1"]);
@@ -269,7 +286,7 @@ async fn eventually<T>(what: &str, mut attempt: impl AsyncFnMut() -> Option<T>) 
         if let Some(done) = attempt().await {
             return done;
         }
-        assert!(begun.elapsed() < TIMEOUT, "it never happened: {what}");
+        assert!(begun.elapsed() < scaled(TIMEOUT), "it never happened: {what}");
     }
 }
 
@@ -298,7 +315,10 @@ async fn received(installation: &Installation, member: &mut Arc<dyn GroupMember>
 #[tokio::test]
 async fn published_values_and_watermark_agree_after_outages_during_publishing() {
     let proxy = Proxy::to(&servers());
-    let installation = Installation::of(opened(options(&proxy.address, &TestClock::default())).await);
+    let mut options = options(&proxy.address, &TestClock::default());
+    // A session confirms no abort during an outage, and gives up after this time.
+    options.connect_timeout = Duration::from_secs(5);
+    let installation = Installation::of(opened(options).await);
     let mut session = installation.session(0).await;
     let (mut token, mut committed) = (0, 0);
     for writes in [1, 6, 13] {
@@ -320,7 +340,7 @@ async fn published_values_and_watermark_agree_after_outages_during_publishing() 
         proxy.mend();
         if is_unknown {
             let other = installation.other_instance(DeliveryGuarantee::ExactlyOnce).await;
-            other.kafka.fence(&session).await.expect("fenced");
+            other.fence(&session).await;
             committed += usize::from(other.watermark(&session, P0).await == Some(token));
         }
         session = reopen_session(&installation).await;
@@ -335,21 +355,29 @@ async fn published_values_and_watermark_agree_after_outages_during_publishing() 
 /// The former leader reported the end of the watermark partition; the present one does not have the last batch yet.
 #[tokio::test(flavor = "multi_thread")]
 async fn watermark_is_read_to_the_end_that_a_former_leader_reported() {
-    let proxy = Proxy::to(&servers());
+    let proxy = Arc::new(Proxy::to(&servers()));
     let installation = Installation::of(opened(options(&proxy.address, &TestClock::default())).await);
     let other = installation.other_instance(DeliveryGuarantee::ExactlyOnce).await;
     let session = other.session(0).await;
     other.committed(&session, batch(P0, 1, other.records(&[("a", "1")]))).await;
     assert_eq!(installation.watermark(&session, P0).await, Some(1));
     let topic = installation.kafka.options().topic(WATERMARK_TOPIC);
-    let views = other.kafka.list().await.expect("topics are listed");
+    let views = other.topics().await;
     let view = views.iter().find(|view| view.name == topic).expect("the topic exists");
     let end = view.partitions.iter().map(|(_, end)| *end as i64).max().expect("it has partitions");
 
     // The next batch adds its watermark and the marker of its transaction. The third response is the one with the end to read to.
     proxy.raise_end(end, end + 2);
-    let reader = (installation.kafka.clone(), session.clone());
-    let read = tokio::spawn(async move { reader.0.watermark(P0, Some(&reader.1)).await });
+    let (reader, reported, id) = (installation.kafka.clone(), Arc::clone(&proxy), session.clone());
+    let read = tokio::spawn(async move {
+        loop {
+            match reader.watermark(P0, Some(&id)).await {
+                // The broker was too slow to report the end while the reader waits.
+                Err(Error::Unreachable(_)) if reported.raised_ends() < 3 => {}
+                read => return read,
+            }
+        }
+    });
     until("the broker to report the end", TIMEOUT, || (proxy.raised_ends() >= 3).then_some(()));
     other.committed(&session, batch(P0, 2, other.records(&[("a", "2")]))).await;
 

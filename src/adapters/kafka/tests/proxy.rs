@@ -11,10 +11,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use kit::wait::until;
 use parking_lot::{Condvar, Mutex};
 use rdkafka::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 
+use crate::support::TIMEOUT;
 use connection::{Connection, FrameAction, forward};
 use ends::{EndAction, Ends};
 use frames::correlation_id;
@@ -33,7 +35,7 @@ const END_TRANSACTION: u16 = 26;
 #[repr(u8)]
 pub enum CutAt {
     Never = 0,
-    /// The broker never receives the request that ends a transaction.
+    /// The broker never receives the request that commits a transaction.
     BeforeTheEnd = 1,
     /// The broker receives the request, and the client never receives the response.
     AfterTheEnd = 2,
@@ -58,8 +60,6 @@ struct ProxyState {
     holds_replies: (Mutex<bool>, Condvar),
     /// Delayed requests wait on this condition variable, which is never notified, until their timeout.
     delay: (Mutex<()>, Condvar),
-    /// The request that ends a transaction was passed on: the next response is dropped.
-    ending: AtomicBool,
     open: Mutex<Vec<TcpStream>>,
     producers: Mutex<Vec<TcpStream>>,
     hides_brokers: AtomicBool,
@@ -95,7 +95,8 @@ impl Proxy {
     /// Starts a proxy in front of this broker.
     pub fn to(broker: &str) -> Self {
         let client: BaseConsumer = ClientConfig::new().set("bootstrap.servers", broker).create().expect("a client");
-        let metadata = client.fetch_metadata(Some("none-such"), Duration::from_secs(10)).expect("the broker answers");
+        let metadata = || client.fetch_metadata(Some("none-such"), Duration::from_secs(10)).ok();
+        let metadata = until("the broker answers", TIMEOUT, metadata);
         let (host, port) = (metadata.brokers()[0].host().to_owned(), metadata.brokers()[0].port());
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let own_port = listener.local_addr().expect("bound").port();
@@ -113,7 +114,6 @@ impl Proxy {
             writes_left: AtomicU64::new(0),
             holds_replies: Default::default(),
             delay: Default::default(),
-            ending: AtomicBool::new(false),
             open: Mutex::default(),
             producers: Mutex::default(),
             hides_brokers: AtomicBool::new(false),
@@ -154,6 +154,7 @@ impl Proxy {
     /// Accepts new connections again; ends a scheduled cut.
     pub fn mend(&self) {
         self.state.cut_at.store(CutAt::Never as u8, Ordering::SeqCst);
+        self.state.writes_left.store(0, Ordering::SeqCst);
         self.state.up.store(true, Ordering::SeqCst);
     }
 
@@ -223,7 +224,7 @@ impl Proxy {
         self.state.without_brokers.load(Ordering::SeqCst)
     }
 
-    /// Cuts all connections when the next transaction ends.
+    /// Cuts all connections when the next transaction is committed.
     pub fn cut_at(&self, when: CutAt) {
         self.state.cut_at.store(when as u8, Ordering::SeqCst);
     }
@@ -236,16 +237,6 @@ impl Proxy {
     /// Delays each produce request from now on.
     pub fn delay_writes(&self, by: Duration) {
         self.state.write_delay_ms.store(by.as_millis() as u64, Ordering::SeqCst);
-    }
-
-    /// What happens to the next end of a transaction.
-    pub fn fail_end(&self, fault: EndFault) {
-        self.state.ends.set_fault(fault);
-    }
-
-    /// The error code of the broker's response to a request that ended a transaction late.
-    pub fn late_end_code(&self) -> Option<i16> {
-        self.state.ends.late_code()
     }
 
     /// Delays the response to the next end of a transaction until then, and each later response one step longer.
@@ -265,6 +256,11 @@ impl ProxyState {
         for socket in self.open.lock().drain(..) {
             drop(socket.shutdown(Shutdown::Both));
         }
+    }
+
+    /// Whether all connections are to be cut then, and the frame commits a transaction.
+    fn cuts(&self, at: CutAt, frame: &[u8]) -> bool {
+        self.cut_at.load(Ordering::SeqCst) == at as u8 && ends::is_commit(frame)
     }
 
     fn connect(self: &Arc<Self>, client: TcpStream) {
@@ -314,12 +310,12 @@ impl ProxyState {
             INITIALISE_PRODUCER if self.blocked_transactional_ids.lock().contains(&frames::transactional_id(frame)) => {
                 connection.initialisations.lock().insert(correlation_id(&frame[4..]));
             }
-            END_TRANSACTION if self.cut_at.load(Ordering::SeqCst) == CutAt::BeforeTheEnd as u8 => {
+            END_TRANSACTION if self.cuts(CutAt::BeforeTheEnd, frame) => {
                 self.cut();
                 return FrameAction::Drop;
             }
-            END_TRANSACTION if self.cut_at.load(Ordering::SeqCst) == CutAt::AfterTheEnd as u8 => {
-                self.ending.store(true, Ordering::SeqCst);
+            END_TRANSACTION if self.cuts(CutAt::AfterTheEnd, frame) => {
+                connection.is_ending.store(true, Ordering::SeqCst)
             }
             END_TRANSACTION => match self.ends.action(frame) {
                 EndAction::Pass => drop(connection.ends.lock().insert(correlation_id(&frame[4..]))),
@@ -334,7 +330,7 @@ impl ProxyState {
     fn response(&self, frame: &mut Vec<u8>, connection: &Connection) -> FrameAction {
         self.holds_replies.1.wait_while(&mut self.holds_replies.0.lock(), |holds_replies| *holds_replies);
         // The broker responds after it has decided the transaction.
-        if self.ending.swap(false, Ordering::SeqCst) {
+        if connection.is_ending.swap(false, Ordering::SeqCst) {
             self.cut();
             return FrameAction::Drop;
         }

@@ -4,11 +4,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kafka::{DeliveryGuarantee, Kafka, Options};
-use kit::wait::{until, until_answered};
+use kit::wait::{scaled, until, until_answered};
 use kit::{Factory, TestClock};
-use ports::broker::topics::TopicReader;
-use ports::broker::{Batch, Broker, Published, Record};
+use ports::broker::consumer_groups::ConsumerRecord;
+use ports::broker::topics::{TopicReader, TopicView};
+use ports::broker::{Batch, Broker, Position, Published, Record};
+use ports::outbox::RowId;
 use ports::partitions::{InstanceId, PartitionNo, ProducerSessionId, Token};
+use ports::{Error, FaultClass};
 use rdkafka::ClientConfig;
 use rdkafka::admin::{AdminClient, AdminOptions, AlterConfig, NewTopic, ResourceSpecifier, TopicReplication};
 use rdkafka::client::DefaultClientContext;
@@ -40,6 +43,10 @@ pub fn options(servers: &str, clock: &TestClock) -> Options {
     options.partitions = 4;
     // Tests write records with old timestamps.
     options.retention = Some(Duration::from_secs(100 * 365 * 24 * 3600));
+    // A broker that is paused for longer than the product waits for it would fail tests of something else.
+    for limit in [&mut options.delivery_timeout, &mut options.connect_timeout, &mut options.transaction_timeout] {
+        *limit = scaled(*limit);
+    }
     options
 }
 
@@ -133,9 +140,62 @@ impl Installation {
         self.kafka.publish(session, batch).await
     }
 
-    pub async fn committed(&self, session: &ProducerSessionId, batch: Batch) {
-        let result = self.publish(session, batch).await;
-        assert!(matches!(result, Published::Committed(_)), "{result:?}");
+    /// The result of a batch. Publishes it again after an abort for a reason that passes by itself, as that of a broker that was too slow.
+    pub async fn result(&self, session: &ProducerSessionId, batch: Batch) -> Published {
+        let begun = Instant::now();
+        loop {
+            let result = self.publish(session, batch.clone()).await;
+            if !is_aborted_for_now(&result) || begun.elapsed() > scaled(TIMEOUT) {
+                return result;
+            }
+        }
+    }
+
+    /// Publishes a batch, as [`Self::result`] does.
+    pub async fn committed(&self, session: &ProducerSessionId, mut batch: Batch) {
+        let begun = Instant::now();
+        loop {
+            match self.result(session, batch.clone()).await {
+                Published::Committed(_) => return,
+                // At least once, the records of a partition wait alone if its leader begins later than those of the others.
+                Published::Partial { sent, refused }
+                    if refused.iter().all(may_pass) && begun.elapsed() < scaled(TIMEOUT) =>
+                {
+                    batch.records.retain(|(row, _)| sent.iter().all(|(other, _)| other != row));
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    /// The result of an append. Repeats the call after an error that says that the broker was too slow and has stored no record.
+    pub async fn append_result(&self, records: Vec<Record>) -> Result<Vec<Position>, Error> {
+        let begun = Instant::now();
+        loop {
+            match self.kafka.append(records.clone()).await {
+                Err(Error::Unreachable(_) | Error::Overloaded(_)) if begun.elapsed() < scaled(TIMEOUT) => {}
+                result => return result,
+            }
+        }
+    }
+
+    /// Appends records, as [`Self::append_result`] does.
+    pub async fn append(&self, records: Vec<Record>) -> Vec<Position> {
+        self.append_result(records).await.expect("the records are appended")
+    }
+
+    pub async fn fence(&self, session: &ProducerSessionId) {
+        until_answered(TIMEOUT, || self.kafka.fence(session)).await.expect("the session is fenced");
+    }
+
+    /// The topics of the installation.
+    pub async fn topics(&self) -> Vec<TopicView> {
+        until_answered(TIMEOUT, || self.kafka.list()).await.expect("topics are listed")
+    }
+
+    /// The committed records of a topic partition.
+    pub async fn read(&self, topic: &str, partition: u32) -> Vec<ConsumerRecord> {
+        until_answered(TIMEOUT, || self.kafka.read(topic, partition, 0, 10_000)).await.expect("the partition is read")
     }
 
     /// The watermark once every transaction of this session is decided.
@@ -164,11 +224,11 @@ impl Installation {
     /// The values in the event topic up to the first open transaction, by key and in order.
     pub async fn present_by_key(&self) -> BTreeMap<String, Vec<String>> {
         let topic = self.kafka.options().topic("order.events");
-        let views = self.kafka.list().await.expect("topics are listed");
+        let views = self.topics().await;
         let view = views.iter().find(|view| view.name == topic).expect("the topic exists");
         let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
-        for (partition, (first, _)) in (0..).zip(&view.partitions) {
-            for message in self.kafka.read(&topic, partition, *first, 10_000).await.expect("read") {
+        for (partition, _) in (0..).zip(&view.partitions) {
+            for message in self.read(&topic, partition).await {
                 let value = String::from_utf8_lossy(&message.record.value).into_owned();
                 found.entry(message.record.key.to_string()).or_default().push(value);
             }
@@ -190,6 +250,18 @@ impl Installation {
         let altered = admin().alter_configs(&[change], &AdminOptions::new()).await.expect("altered");
         altered[0].as_ref().expect("altered");
     }
+}
+
+/// Whether the error of a record passes by itself.
+fn may_pass((_, error): &(RowId, Error)) -> bool {
+    error.fault() == FaultClass::Transient
+}
+
+/// Whether a batch was aborted for a reason that passes by itself. It may be published again under its token.
+pub fn is_aborted_for_now(result: &Published) -> bool {
+    let Published::Aborted { refused, cause, .. } = result else { return false };
+    let cause_may_pass = cause.iter().all(|failure| failure.error.fault() != FaultClass::Permanent);
+    refused.iter().all(may_pass) && cause_may_pass
 }
 
 /// Waits until the transactions that are open in a topic have ended. The coordinator acknowledges a commit before it writes the markers that
@@ -248,7 +320,7 @@ pub async fn delete_topic(name: &str) {
         metadata.topics().iter().any(|topic| topic.name() == name)
     };
     while is_listed() {
-        assert!(begun.elapsed() < TIMEOUT, "{name} is still listed");
+        assert!(begun.elapsed() < scaled(TIMEOUT), "{name} is still listed");
     }
 }
 
@@ -269,7 +341,7 @@ pub async fn create_topic(name: &str, partitions: i32, settings: &[(&str, &str)]
         if is_complete && (0..partitions).all(is_empty) {
             return;
         }
-        assert!(begun.elapsed() < TIMEOUT, "{name} is not listed");
+        assert!(begun.elapsed() < scaled(TIMEOUT), "{name} is not listed");
     }
 }
 

@@ -17,6 +17,8 @@ pub struct Connection {
     pub initialisations: Mutex<HashSet<[u8; 4]>>,
     /// Correlation ids of requests that end a transaction, without a response yet.
     pub ends: Mutex<HashSet<[u8; 4]>>,
+    /// Its next response belongs to the commit at which all connections are cut.
+    pub is_ending: AtomicBool,
     /// Its next response is lost.
     pub loses_response: AtomicBool,
     /// It has received metadata without brokers.
@@ -33,6 +35,7 @@ impl Connection {
             records: Mutex::default(),
             initialisations: Mutex::default(),
             ends: Mutex::default(),
+            is_ending: AtomicBool::new(false),
             loses_response: AtomicBool::new(false),
             is_without_brokers: AtomicBool::new(false),
             produces: AtomicBool::new(false),

@@ -4,6 +4,8 @@ use std::net::TcpStream;
 
 use parking_lot::Mutex;
 
+use super::Proxy;
+
 /// What happens to the next request that ends a transaction. At most its own connection is closed, and the client can connect again at once.
 #[derive(Clone, Copy)]
 pub enum EndFault {
@@ -38,17 +40,9 @@ pub struct Ends {
 }
 
 impl Ends {
-    pub fn set_fault(&self, fault: EndFault) {
-        *self.fault.lock() = Some(fault);
-    }
-
-    pub fn late_code(&self) -> Option<i16> {
-        *self.late_code.lock()
-    }
-
     pub fn action(&self, frame: &[u8]) -> EndAction {
         let keep = |writes_left| *self.late.lock() = Some(LateEnd { frame: frame.to_owned(), writes_left });
-        match self.fault.lock().take() {
+        match self.fault.lock().take_if(|_| is_commit(frame)) {
             None => EndAction::Pass,
             Some(EndFault::LostResponse) => EndAction::LoseResponse,
             Some(EndFault::Late { before_write }) => {
@@ -72,6 +66,23 @@ impl Ends {
             *self.late_code.lock() = Some(deliver(&end.frame, broker));
         }
     }
+}
+
+impl Proxy {
+    /// What happens to the next commit of a transaction.
+    pub fn fail_end(&self, fault: EndFault) {
+        *self.state.ends.fault.lock() = Some(fault);
+    }
+
+    /// The error code of the broker's response to a request that ended a transaction late.
+    pub fn late_end_code(&self) -> Option<i16> {
+        *self.state.ends.late_code.lock()
+    }
+}
+
+/// Whether a request that ends a transaction commits it: the decision (1) and tags (1) are the end of the frame.
+pub fn is_commit(frame: &[u8]) -> bool {
+    frame.iter().nth_back(1) == Some(&1)
 }
 
 /// Sends a frame on a connection of its own; returns the error code of the response: correlation id (4), tags (1), throttle time (4), code (2).
