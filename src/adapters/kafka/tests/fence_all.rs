@@ -3,10 +3,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use kafka::DeliveryGuarantee;
-use kit::wait::scaled;
+use kit::wait::{scaled, until_answered};
 use outbox::topics::WATERMARK_TOPIC;
 use ports::broker::consumer_groups::ConsumerRecord;
-use ports::broker::topics::TopicReader;
 use ports::broker::{Broker, Published};
 use ports::partitions::InstanceId;
 use rdkafka::ClientConfig;
@@ -31,7 +30,7 @@ async fn sessions_of_every_instance_end_and_the_watermarks_are_final() {
 
     assert_eq!(watermarks, BTreeMap::from([(P0, 5), (P1, 7)]));
     for (instance, session) in [(&installation, &own), (&installation, &unused), (&other, &foreign)] {
-        let late = instance.publish(session, batch(P2, 9, instance.records(&[("c", "late")]))).await;
+        let late = instance.result(session, batch(P2, 9, instance.records(&[("c", "late")]))).await;
         assert!(matches!(late, Published::SessionLost(_)), "{late:?}");
     }
     let next = other.session(0).await;
@@ -49,7 +48,7 @@ async fn open_transaction_of_a_forgotten_session_is_aborted() {
     let mut config = ClientConfig::new();
     config.set("bootstrap.servers", servers()).set("transactional.id", transactional_id(&session));
     // Much longer than the fence may take: the broker does not abort it by itself meanwhile.
-    config.set("transaction.timeout.ms", "300000");
+    config.set("transaction.timeout.ms", "600000");
     let dead: BaseProducer = config.create().expect("a producer");
     dead.init_transactions(TIMEOUT).expect("initialised");
     dead.begin_transaction().expect("begun");
@@ -74,7 +73,7 @@ async fn registered(installation: &Installation) -> BTreeSet<String> {
     settle(std::slice::from_ref(&topic));
     let mut ids = BTreeSet::new();
     for partition in 0..installation.kafka.options().partitions {
-        for ConsumerRecord { record, .. } in installation.kafka.read(&topic, partition, 0, 1_000).await.expect("read") {
+        for ConsumerRecord { record, .. } in installation.read(&topic, partition).await {
             let Some(id) = record.key.strip_prefix("producer:") else { continue };
             if record.value.is_empty() {
                 ids.remove(id)
@@ -92,7 +91,7 @@ async fn the_transactional_id_of_each_session_is_registered() {
     let first = installation.session(0).await;
     let again = installation.session(0).await;
     let second = installation.session(1).await;
-    installation.kafka.append(installation.records(&[("a", "1")])).await.expect("appended");
+    installation.append(installation.records(&[("a", "1")])).await;
 
     assert_eq!(transactional_id(&again), transactional_id(&first));
     let expected = [&first, &second].map(|session| transactional_id(session).to_owned());
@@ -105,20 +104,24 @@ async fn sessions_of_an_instance_that_is_no_member_are_fenced_and_forgotten() {
     let other = installation.other_instance(DeliveryGuarantee::ExactlyOnce).await;
     let (own, gone) = (installation.session(0).await, other.session(0).await);
     let [own_id, gone_id] = [&own, &gone].map(|session| transactional_id(session).to_owned());
-    let forget = async || installation.kafka.remove_sessions(&[InstanceId("kit".into())], 10).await.expect("forgotten");
+    let members = [InstanceId("kit".into())];
+    let forget = async || {
+        let remove = || installation.kafka.remove_sessions(&members, 10);
+        until_answered(TIMEOUT, remove).await.expect("forgotten")
+    };
     assert_eq!(registered(&installation).await, [own_id.clone(), gone_id.clone()].into());
 
     assert_eq!(forget().await, 1);
 
     assert_eq!(registered(&installation).await, [own_id.clone()].into());
     assert_eq!(forget().await, 0);
-    let late = other.publish(&gone, batch(P1, 7, other.records(&[("b", "late")]))).await;
+    let late = other.result(&gone, batch(P1, 7, other.records(&[("b", "late")]))).await;
     assert!(matches!(late, Published::SessionLost(_)), "{late:?}");
     installation.committed(&own, batch(P0, 5, installation.records(&[("a", "1")]))).await;
     // The instance lives after all: its next session is known, and a fence of all sessions ends it.
     let next = other.session(0).await;
     assert_eq!(registered(&installation).await, [own_id, gone_id].into());
     installation.fence_all().await;
-    let fenced = other.publish(&next, batch(P1, 8, other.records(&[("b", "2")]))).await;
+    let fenced = other.result(&next, batch(P1, 8, other.records(&[("b", "2")]))).await;
     assert!(matches!(fenced, Published::SessionLost(_)), "{fenced:?}");
 }

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use kafka::{Kafka, Sasl, Security};
 use kit::TestClock;
+use kit::wait::{scaled, until_answered};
 use ports::Error;
 use ports::broker::Broker;
 use ports::broker::consumer_groups::ConsumerGroups;
@@ -41,17 +42,18 @@ async fn assert_publishes_and_consumes(listener_name: &str, security: Security) 
 
     let session = installation.session(0).await;
     installation.committed(&session, batch(P0, 1, installation.records(&[("a", "1")]))).await;
-    installation.kafka.append(installation.records(&[("a", "2")])).await.expect("appended");
+    installation.append(installation.records(&[("a", "2")])).await;
 
     let topic = installation.kafka.options().topic("order.events");
     let group = installation.kafka.options().topic("group");
-    let member = installation.kafka.join(&group, &[topic], 0, 1).await.expect("joined");
+    let join = || installation.kafka.join(&group, std::slice::from_ref(&topic), 0, 1);
+    let member = until_answered(TIMEOUT, join).await.expect("joined");
     let (begun, mut values) = (Instant::now(), Vec::new());
     while values.len() < 2 {
         for message in member.poll(10, TIMEOUT).await.expect("polled") {
             values.push(String::from_utf8_lossy(&message.record.value).into_owned());
         }
-        assert!(begun.elapsed() < TIMEOUT, "{values:?}");
+        assert!(begun.elapsed() < scaled(TIMEOUT), "{values:?}");
     }
     assert_eq!(values, ["1", "2"]);
     assert_eq!(installation.values().await, ["1", "2"]);
@@ -74,7 +76,7 @@ async fn assert_fails<T: Debug, F: Future<Output = Result<T, Error>>>(reason: &s
     loop {
         match call().await {
             Err(Error::Unreachable(text)) if text.contains(reason) => return,
-            Err(Error::Unreachable(_)) if begun.elapsed() < TIMEOUT => {}
+            Err(Error::Unreachable(_) | Error::Unknown(_)) if begun.elapsed() < scaled(TIMEOUT) => {}
             other => panic!("the error does not contain {reason}: {other:?}"),
         }
     }
@@ -126,7 +128,7 @@ mod encrypted {
         let kafka = Kafka::open(options).expect("the options are legal");
         let begun = Instant::now();
         while let Err(error) = kafka.open_session(0).await {
-            assert!(begun.elapsed() < TIMEOUT, "{error}");
+            assert!(begun.elapsed() < scaled(TIMEOUT), "{error}");
         }
     }
 

@@ -94,7 +94,7 @@ async fn installation_without_an_event_topic_creates_none_and_works() {
 
     let probe = KafkaProbe(kafka.clone());
     until_answered(TIMEOUT, || probe.check()).await.expect("the broker works");
-    let mut listed: Vec<String> = kafka.list().await.expect("listed").into_iter().map(|view| view.name).collect();
+    let mut listed: Vec<String> = installation.topics().await.into_iter().map(|view| view.name).collect();
     listed.sort();
     assert_eq!(listed, [options.topic("invoices"), options.topic(WATERMARK_TOPIC)]);
 }
@@ -111,7 +111,7 @@ async fn unusable_topic_of_another_service_does_not_stop_the_creation_of_others(
 
     let refused = ensured.expect_err("a name is invalid").to_string();
     assert!(refused.contains(&options.additional_topics[0]), "{refused}");
-    let listed = installation.kafka.list().await.expect("listed");
+    let listed = installation.topics().await;
     assert!(listed.iter().any(|view| view.name == options.additional_topics[1]), "{listed:?}");
 }
 
@@ -125,7 +125,7 @@ async fn member_of_a_group_with_a_missing_topic_does_not_join() {
     let kafka = Kafka::open(options).expect("opened");
 
     let refused = until_answered(TIMEOUT, || kafka.join("group", &topics, 0, 1)).await.err();
-    let joined = kafka.join("group", &topics[..1], 0, 1).await;
+    let joined = until_answered(TIMEOUT, || kafka.join("group", &topics[..1], 0, 1)).await;
 
     assert!(matches!(&refused, Some(Error::Broken(reason)) if reason.contains(&topics[1])), "{refused:?}");
     assert!(joined.is_ok(), "its topic exists: {:?}", joined.err());
@@ -141,7 +141,8 @@ async fn ensure_topics_creates_all_topics_and_is_idempotent() {
     until_answered(TIMEOUT, ensure).await.expect("the topics have the right settings");
     let again = opened(installation.kafka.options().clone()).await;
 
-    let listed: Vec<String> = again.list().await.expect("listed").into_iter().map(|view| view.name).collect();
+    let listed = until_answered(TIMEOUT, || again.list()).await;
+    let listed: Vec<String> = listed.expect("listed").into_iter().map(|view| view.name).collect();
     assert_eq!(listed, names);
     let replicas = until_answered(TIMEOUT, || again.replicas()).await.expect("read");
     assert_eq!((replicas.brokers, replicas.too_few().count()), (1, 0));
@@ -158,7 +159,7 @@ async fn ensure_topics_creates_a_topic_by_name() {
     let names = [name.as_str()];
     until_answered(TIMEOUT, || installation.kafka.ensure_topics(&names)).await.expect("created");
 
-    let listed = installation.kafka.list().await.expect("listed");
+    let listed = installation.topics().await;
     assert!(listed.iter().any(|view| view.name == name && view.partitions.len() == 2));
 }
 
@@ -166,7 +167,7 @@ async fn ensure_topics_creates_a_topic_by_name() {
 async fn read_of_a_missing_topic_lists_the_existing_ones() {
     let installation = Installation::new().await;
 
-    let result = installation.kafka.read("none-such", 0, 0, 1).await;
+    let result = until_answered(TIMEOUT, || installation.kafka.read("none-such", 0, 0, 1)).await;
 
     let Err(Error::Rejected(reason)) = result else { panic!("{result:?}") };
     assert!(reason.contains(&installation.kafka.options().topic("order.events")), "{reason}");
@@ -182,7 +183,7 @@ async fn event_to_a_missing_topic_is_refused_alone() {
     let mixed = batch(P0, 1, records);
     let other = batch(P1, 1, installation.records(&[("d", "3")]));
 
-    let (first, second) = join!(installation.publish(&session, mixed.clone()), installation.publish(&session, other));
+    let (first, second) = join!(installation.result(&session, mixed.clone()), installation.result(&session, other));
 
     let Published::Aborted { refused, .. } = first else { panic!("it should have been aborted: {first:?}") };
     assert_eq!(refused.iter().map(|(row, _)| *row).collect::<Vec<_>>(), [mixed.records[1].0]);

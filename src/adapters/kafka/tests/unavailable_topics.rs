@@ -9,7 +9,12 @@ use ports::partitions::{PartitionNo, ProducerSessionId, Token};
 use ports::{Error, FaultClass};
 
 use crate::proxy::Proxy;
-use crate::support::{Installation, P0, P1, TIMEOUT, batch, create_topic, delete_topic, opened, options, servers};
+use crate::support::{
+    Installation, P0, P1, TIMEOUT, batch, create_topic, delete_topic, is_aborted_for_now, opened, options, servers,
+};
+
+/// How long a publication may take on an idle machine: one that waits for a leader takes three seconds.
+const IDLE_MAX: Duration = Duration::from_secs(4);
 
 /// An installation behind a proxy, and the topic of another service.
 async fn behind_proxy() -> (Proxy, Installation, String) {
@@ -17,6 +22,13 @@ async fn behind_proxy() -> (Proxy, Installation, String) {
     let installation = Installation::of(opened(options(&proxy.address, &TestClock::default())).await);
     let topic = installation.kafka.options().topic("customers");
     create_topic(&topic, 1, &[]).await;
+    // The coordinator of transactions may learn of a new topic later than the client that created it.
+    let records = installation.records(&[("k", "0")]);
+    let first = || records.iter().map(|record| Record { topic: topic.as_str().into(), ..record.clone() }).collect();
+    let begun = Instant::now();
+    while let Err(error) = installation.append_result(first()).await {
+        assert!(begun.elapsed() < scaled(TIMEOUT), "{error}");
+    }
     (proxy, installation, topic)
 }
 
@@ -38,6 +50,26 @@ async fn publish_both(
     (results.pop().expect("two results"), other)
 }
 
+/// Publishes both events, and the installation's own one is committed; returns the result of the other. Begins again after an attempt in which a busy
+/// machine did not answer in time.
+async fn commit_own(
+    installation: &Installation,
+    session: &ProducerSessionId,
+    topic: &str,
+    event: (Token, &str),
+) -> Published {
+    let first = Instant::now();
+    loop {
+        let begun = Instant::now();
+        let (own, other) = publish_both(installation, session, topic, event).await;
+        if matches!(own, Published::Committed(_)) {
+            return other;
+        }
+        let is_late = begun.elapsed() > IDLE_MAX && is_aborted_for_now(&own) && is_aborted_for_now(&other);
+        assert!(is_late && first.elapsed() < scaled(TIMEOUT), "{own:?}, {other:?}");
+    }
+}
+
 /// The fault of the only refused record.
 fn refusal(published: &Published) -> FaultClass {
     match published {
@@ -53,8 +85,7 @@ async fn refuse_at_once(installation: &Installation, session: &ProducerSessionId
     let mut shortest = Duration::MAX;
     for token in first..first + 10 {
         let begun = Instant::now();
-        let (own, other) = publish_both(installation, session, topic, (token, "early")).await;
-        assert!(matches!(own, Published::Committed(_)), "{own:?}");
+        let other = commit_own(installation, session, topic, (token, "early")).await;
         assert_eq!(refusal(&other), FaultClass::Transient);
         shortest = shortest.min(begun.elapsed());
         if shortest < Duration::from_secs(2) {
@@ -68,12 +99,11 @@ async fn refuse_at_once(installation: &Installation, session: &ProducerSessionId
 async fn commit_both(installation: &Installation, session: &ProducerSessionId, topic: &str, first: Token) -> Token {
     let (begun, before, mut token) = (Instant::now(), installation.values().await.len() as u64, first);
     loop {
-        let (own, other) = publish_both(installation, session, topic, (token, "later")).await;
-        assert!(matches!(own, Published::Committed(_)), "{own:?}");
+        let other = commit_own(installation, session, topic, (token, "later")).await;
         if matches!(other, Published::Committed(_)) {
             break;
         }
-        assert!(begun.elapsed() < TIMEOUT, "the partition takes records again: {other:?}");
+        assert!(begun.elapsed() < scaled(TIMEOUT), "the partition takes records again: {other:?}");
         token += 1;
     }
     let published = installation.values().await.len() as u64;
@@ -87,9 +117,8 @@ async fn event_for_a_topic_of_the_broker_itself_is_refused_alone() {
     let installation = Installation::new().await;
     let session = installation.session(0).await;
 
-    let (own, other) = publish_both(&installation, &session, "__transaction_state", (1, "1")).await;
+    let other = commit_own(&installation, &session, "__transaction_state", (1, "1")).await;
 
-    assert!(matches!(own, Published::Committed(_)), "{own:?}");
     assert_eq!(
         refusal(&other),
         FaultClass::SemiTransient,
@@ -105,15 +134,15 @@ async fn event_for_a_topic_that_was_deleted_is_refused_alone() {
     let session = installation.session(0).await;
     let topic = installation.kafka.options().topic("customers");
     create_topic(&topic, 1, &[]).await;
-    let (own, other) = publish_both(&installation, &session, &topic, (1, "1")).await;
-    assert!(matches!((&own, &other), (Published::Committed(_), Published::Committed(_))), "{own:?}, {other:?}");
+    let token = commit_both(&installation, &session, &topic, 1).await;
+    let before = installation.values().await.len();
 
     delete_topic(&topic).await;
-    let (own, other) = publish_both(&installation, &session, &topic, (2, "2")).await;
+    let other = commit_own(&installation, &session, &topic, (token, "own")).await;
 
-    assert!(matches!(own, Published::Committed(_)), "{own:?}");
     assert_eq!(refusal(&other), FaultClass::SemiTransient);
-    assert_eq!(installation.values().await, ["1", "2"]);
+    let values = installation.values().await;
+    assert!(values.len() == before + 1 && values.contains(&"own".to_owned()), "{values:?}");
 }
 
 #[tokio::test]
@@ -123,9 +152,8 @@ async fn partition_without_enough_replicas_blocks_no_other_key() {
     proxy.refuse_records_of(Some(&topic));
 
     for (token, value) in [(1, "1"), (2, "2")] {
-        let (own, other) = publish_both(&installation, &session, &topic, (token, value)).await;
+        let other = commit_own(&installation, &session, &topic, (token, value)).await;
 
-        assert!(matches!(own, Published::Committed(_)), "{own:?}");
         assert_eq!(refusal(&other), FaultClass::Transient);
     }
 
@@ -142,9 +170,8 @@ async fn partition_without_a_leader_blocks_no_other_key() {
     proxy.lose_leader_of(Some(&topic));
 
     for (token, value) in [(1, "1"), (2, "2")] {
-        let (own, other) = publish_both(&installation, &session, &topic, (token, value)).await;
+        let other = commit_own(&installation, &session, &topic, (token, value)).await;
 
-        assert!(matches!(own, Published::Committed(_)), "{own:?}");
         assert_eq!(refusal(&other), FaultClass::Transient);
     }
 
@@ -162,21 +189,20 @@ async fn partition_with_a_moving_leader_is_awaited_together_with_a_failed_one() 
     let own_topic = installation.kafka.options().topic("order.events");
     let session = installation.session(0).await;
     proxy.refuse_records_of(Some(&topic));
-    let (_, other) = publish_both(&installation, &session, &topic, (1, "1")).await;
+    let other = commit_own(&installation, &session, &topic, (1, "1")).await;
     assert_eq!(refusal(&other), FaultClass::Transient);
 
     proxy.show_in_sync_replicas();
     let (before, begun) = (proxy.refusals(), Instant::now());
     for token in 2.. {
         proxy.move_leader_of(&own_topic);
-        let (own, other) = publish_both(&installation, &session, &topic, (token, "2")).await;
+        let other = commit_own(&installation, &session, &topic, (token, "2")).await;
 
-        assert!(matches!(own, Published::Committed(_)), "{own:?}");
         assert_eq!(refusal(&other), FaultClass::Transient);
         if proxy.refusals() > before {
             break;
         }
-        assert!(begun.elapsed() < TIMEOUT, "the failed partition is tried again");
+        assert!(begun.elapsed() < scaled(TIMEOUT), "the failed partition is tried again");
     }
 }
 
@@ -184,10 +210,20 @@ async fn partition_with_a_moving_leader_is_awaited_together_with_a_failed_one() 
 #[tokio::test]
 async fn transaction_that_the_broker_cannot_end_ends_only_its_own_session() {
     let (proxy, installation, topic) = behind_proxy().await;
-    let (session, other_session) = (installation.session(0).await, installation.session(1).await);
+    let other_session = installation.session(1).await;
     proxy.lose_replicas_of(Some(&topic));
 
-    let (own, other) = publish_both(&installation, &session, &topic, (1, "1")).await;
+    let (begun, mut slot) = (Instant::now(), 2);
+    let (session, own, other) = loop {
+        let session = installation.session(slot).await;
+        let (own, other) = publish_both(&installation, &session, &topic, (1, "1")).await;
+        // On a busy machine the transaction may end without the broker's answer. Its session may be over then.
+        let is_unanswered = matches!(&other, Published::Aborted { refused, .. } if refused.is_empty());
+        if !is_unanswered || begun.elapsed() > scaled(TIMEOUT) {
+            break (session, own, other);
+        }
+        slot += 1;
+    };
 
     assert_eq!(refusal(&other), FaultClass::Transient);
     let is_returned =
@@ -195,7 +231,7 @@ async fn transaction_that_the_broker_cannot_end_ends_only_its_own_session() {
     assert!(is_returned, "{own:?}");
     let late = installation.publish(&session, batch(P0, 2, installation.records(&[("k", "late")]))).await;
     assert!(matches!(late, Published::SessionLost(_)), "{late:?}");
-    installation.kafka.fence(&session).await.expect("it can commit nothing any more");
+    installation.fence(&session).await;
     assert_eq!(installation.watermark(&session, P0).await, None);
     // The partition is not tried again before more of its replicas are in sync.
     let next = refuse_at_once(&installation, &other_session, &topic, 3).await;
@@ -255,7 +291,14 @@ async fn topic_with_an_unverified_transaction_is_not_refused_later() {
 
     let (_, failed) = publish_both(&installation, &session, &topic, (token, "1")).await;
     proxy.fail_verification_of(None);
-    let (_, next) = publish_both(&installation, &session, &topic, (token + 1, "2")).await;
+    let begun = Instant::now();
+    let next = loop {
+        match publish_both(&installation, &session, &topic, (token + 1, "2")).await.1 {
+            // No record is refused: the broker was too slow.
+            Published::Aborted { refused, .. } if refused.is_empty() && begun.elapsed() < scaled(TIMEOUT) => {}
+            next => break next,
+        }
+    };
 
     match &failed {
         Published::Aborted { refused, cause: Some(_), .. } => assert!(refused.is_empty(), "{failed:?}"),

@@ -2,10 +2,9 @@
 //! the partition with the outbox partition's number.
 use std::time::Instant;
 
-use kit::wait::until_answered;
+use kit::wait::{scaled, until_answered};
 use outbox::topics::WATERMARK_TOPIC;
 use ports::broker::Broker;
-use ports::broker::topics::TopicReader;
 use ports::partitions::{PartitionNo, ProducerSessionId, Token};
 use rdkafka::ClientConfig;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
@@ -28,6 +27,8 @@ impl OtherProducer {
         let id = format!("{}-{name}", installation.kafka.options().installation);
         let mut config = ClientConfig::new();
         config.set("bootstrap.servers", servers()).set("transactional.id", &id);
+        // Much longer than a test: the broker does not abort it by itself meanwhile.
+        config.set("transaction.timeout.ms", "600000");
         let producer: BaseProducer = config.create().expect("a producer");
         producer.init_transactions(TIMEOUT).expect("the id is initialised");
         Self { producer, id }
@@ -63,7 +64,7 @@ impl OtherProducer {
 async fn watermarks_in(installation: &Installation, partition: u32) -> Vec<(String, String)> {
     let topic = installation.kafka.options().topic(WATERMARK_TOPIC);
     settle(std::slice::from_ref(&topic));
-    let read = installation.kafka.read(&topic, partition, 0, 1_000).await.expect("read");
+    let read = installation.read(&topic, partition).await;
     let parts = |message: ports::broker::consumer_groups::ConsumerRecord| {
         let value = String::from_utf8_lossy(&message.record.value).into_owned();
         (message.record.key.to_string(), value.split(' ').next().expect("a token").to_owned())
@@ -103,7 +104,7 @@ async fn open_batches_of_the_old_layout_are_resolved_and_the_new_layout_goes_on(
     old.begin(&installation, &[(2, 2, 9), (3, 3, 11)]);
     let session = old.old_session();
 
-    installation.kafka.fence(&session).await.expect("fenced");
+    installation.fence(&session).await;
 
     assert!(old.producer.commit_transaction(TIMEOUT).is_err(), "the old producer is fenced");
     assert_eq!(installation.watermark(&session, P0).await, Some(7), "published");
@@ -117,7 +118,7 @@ async fn open_batches_of_the_old_layout_are_resolved_and_the_new_layout_goes_on(
         let value = format!("{}:{token}", partition.0);
         installation.committed(&new, batch(partition, token, installation.records(&[("a", &value)]))).await;
     }
-    installation.kafka.fence(&new).await.expect("fenced");
+    installation.fence(&new).await;
     let expected = [(P0, Some(8)), (P1, Some(5)), (P2, Some(10)), (P3, None)];
     for (partition, token) in expected {
         assert_eq!(installation.watermark(&new, partition).await, token, "{partition:?}");
@@ -140,7 +141,7 @@ async fn watermarks_of_both_layouts_count_at_the_same_time() {
         assert_eq!(installation.watermark(&session, P1).await, Some(token * 10 + 1));
     }
     old.begin(&installation, &[(0, 0, 99)]);
-    installation.kafka.fence(&old.old_session()).await.expect("fenced");
+    installation.fence(&old.old_session()).await;
     assert_eq!(installation.watermark(&old.old_session(), P0).await, Some(35), "99 was not published");
 
     installation.committed(&new, batch(P0, 100, installation.records(&[("a", "new")]))).await;
@@ -157,7 +158,7 @@ async fn resolution_waits_for_another_id_that_shares_its_partition() {
     other.begin(&installation, &[(0, 3, 9)]);
     let session = installation.session(0).await;
     installation.committed(&session, batch(P0, 1, installation.records(&[("a", "1")]))).await;
-    installation.kafka.fence(&session).await.expect("fenced");
+    installation.fence(&session).await;
 
     let kafka = installation.kafka.clone();
     let fenced = session.clone();
@@ -166,7 +167,7 @@ async fn resolution_waits_for_another_id_that_shares_its_partition() {
         loop {
             match kafka.watermark(P0, Some(&fenced)).await {
                 // It waits for some seconds, which a busy machine may need for what follows.
-                Err(_) if begun.elapsed() < TIMEOUT => {}
+                Err(_) if begun.elapsed() < scaled(TIMEOUT) => {}
                 result => return result,
             }
         }
@@ -174,7 +175,7 @@ async fn resolution_waits_for_another_id_that_shares_its_partition() {
     // An acquisition without an open batch waits for no transaction and no resolution.
     assert_eq!(installation.present_watermark(P0).await, None);
     // The list waits half a second for open transactions.
-    installation.kafka.list().await.expect("listed");
+    installation.topics().await;
     assert!(!resolution.is_finished(), "the last stable offset is still below the batch's watermark");
     other.commit();
 
