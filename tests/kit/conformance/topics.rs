@@ -4,7 +4,8 @@ use std::sync::Arc;
 use ports::broker::topics::TopicView;
 
 use crate::backend::Backend;
-use crate::conformance::fixture::given::{Given, P0, given};
+use crate::conformance::fixture::given::{Given, MINUTE, P0, given};
+use crate::wait::until_answered;
 
 suite! { $ topics:
     topics_are_listed_by_name,
@@ -17,14 +18,14 @@ suite! { $ topics:
 }
 
 async fn view<B: Backend>(given: &Given<'_, B>) -> TopicView {
-    let views = given.backend.topics().list().await.expect("topics are listed");
+    let views = given.views().await;
     views.into_iter().find(|view| view.name == *given.topic()).expect("the topic is listed")
 }
 
 /// Appends `count` records of one key and returns their topic partition.
 async fn append_records<B: Backend>(given: &Given<'_, B>, count: usize) -> u32 {
     let records = (0..count).map(|at| given.factory.record("k", &at.to_string())).collect();
-    let positions = given.backend.broker().append(records).await.expect("appended");
+    let positions = given.append(records).await;
     given.backend.settle();
     positions[0].partition
 }
@@ -34,11 +35,10 @@ async fn topics_are_listed_by_name<B: Backend>(backend: &B) {
     for suffix in ["-dlt", "", "-retry-0"] {
         let mut record = given.factory.record("k", "1");
         record.topic = Arc::from(format!("{}{suffix}", given.topic()));
-        backend.broker().append(vec![record]).await.expect("appended");
+        given.append(vec![record]).await;
     }
 
-    let names: Vec<String> =
-        backend.topics().list().await.expect("topics are listed").into_iter().map(|view| view.name).collect();
+    let names: Vec<String> = given.views().await.into_iter().map(|view| view.name).collect();
 
     assert!(names.is_sorted(), "{names:?}");
     for suffix in ["", "-dlt", "-retry-0"] {
@@ -61,7 +61,7 @@ async fn a_partition_is_read_from_an_offset_up_to_a_limit<B: Backend>(backend: &
     let given = given(backend);
     let partition = append_records(&given, 5).await;
     let read = async |offset, limit| {
-        let read = backend.topics().read(&given.topic(), partition, offset, limit).await.expect("read");
+        let read = given.read(partition, offset, limit).await;
         read.into_iter().map(|message| (message.position.offset, message.record.value)).collect::<Vec<_>>()
     };
 
@@ -76,8 +76,8 @@ async fn reading_beyond_the_end_returns_nothing<B: Backend>(backend: &B) {
     let partition = append_records(&given, 2).await;
     let (_, next) = view(&given).await.partitions[partition as usize];
 
-    assert_eq!(backend.topics().read(&given.topic(), partition, next, 10).await.expect("read"), []);
-    assert_eq!(backend.topics().read(&given.topic(), partition, next + 1_000, 10).await.expect("read"), []);
+    assert_eq!(given.read(partition, next, 10).await, []);
+    assert_eq!(given.read(partition, next + 1_000, 10).await, []);
 }
 
 async fn reading_begins_at_the_first_retained_record<B: Backend>(backend: &B) {
@@ -85,7 +85,7 @@ async fn reading_begins_at_the_first_retained_record<B: Backend>(backend: &B) {
     let partition = append_records(&given, 2).await;
     let (first, _) = view(&given).await.partitions[partition as usize];
 
-    let read = backend.topics().read(&given.topic(), partition, 0, 1).await.expect("read");
+    let read = given.read(partition, 0, 1).await;
 
     assert!(read[0].position.offset >= first);
 }
@@ -94,25 +94,29 @@ async fn reading_acknowledges_nothing<B: Backend>(backend: &B) {
     let given = given(backend);
     let session = given.session(0).await;
     given.published(&session, given.batch(P0, 1, given.records([("k", "1"), ("k", "2")]))).await;
-    let member = backend.consumer_groups().join("g", &[given.topic().to_string()], 0, 1).await.expect("joined");
+    let member = given.join("g").await;
 
     given.visible().await;
 
-    let polled = given.poll_all(&member).await;
+    let polled = given.poll_all(&member, 2).await;
     given.visible().await;
     assert_eq!(polled.len(), 2);
-    assert_eq!(member.lag().await.expect("the lag is read").iter().map(|lag| lag.messages).sum::<u64>(), 2);
+    assert_eq!(given.lag_when(&member, 2).await, 2);
 }
 
 async fn the_offsets_of_a_group_are_where_it_continues<B: Backend>(backend: &B) {
     let given = given(backend);
     let partition = append_records(&given, 3).await as usize;
-    let offsets = async || backend.topics().group_offsets("g", &given.topic()).await.expect("the offsets are read");
+    let (topics, topic) = (backend.topics(), given.topic());
+    let offsets = async || {
+        let read = || topics.group_offsets("g", &topic);
+        until_answered(MINUTE, read).await.expect("the offsets are read")
+    };
     assert_eq!(offsets().await.get(partition), Some(&None));
-    let member = backend.consumer_groups().join("g", &[given.topic().to_string()], 0, 1).await.expect("joined");
-    let polled = given.poll_all(&member).await;
+    let member = given.join("g").await;
+    let polled = given.poll_all(&member, 3).await;
 
-    member.acknowledge(&[polled[1].position.clone()]).await.expect("acknowledged");
+    given.acknowledge(&member, &[polled[1].position.clone()]).await;
 
     let after = offsets().await;
     assert_eq!(after[partition], Some(polled[1].position.offset + 1));

@@ -20,7 +20,7 @@ pub(super) async fn refused<B: Backend>(
     records[1] = given.too_large("b");
     records[3] = given.too_large("d");
     let batch = given.batch(P0, 5, records);
-    match given.backend.broker().publish(session, batch.clone()).await {
+    match given.result(session, batch.clone()).await {
         Published::Aborted { refused, .. } => (batch, refused),
         other => panic!("two records are too large: {other:?}"),
     }
@@ -64,7 +64,7 @@ pub(super) async fn the_rest_of_an_aborted_batch_is_published_under_its_new_toke
         assert!(rounds <= 2, "the broker refuses a valid row");
         batch.token += 1;
         batch.records.retain(|(row, _)| refused.iter().all(|(refused_row, _)| refused_row != row));
-        refused = match backend.broker().publish(&session, batch.clone()).await {
+        refused = match given.result(&session, batch.clone()).await {
             Published::Aborted { refused, .. } => refused,
             Published::Committed(_) => Vec::new(),
             other => panic!("{other:?}"),
@@ -118,8 +118,7 @@ pub(super) async fn a_refused_record_loses_no_record_of_another_batch<B: Backend
     let valid = given.batch(P0, 1, given.records([("a", "1"), ("b", "2")]));
     let refused = given.batch(P1, 1, vec![given.too_large("c")]);
 
-    let broker = backend.broker();
-    let (first, second) = futures::join!(broker.publish(&session, valid.clone()), broker.publish(&session, refused));
+    let (first, second) = futures::join!(given.result(&session, valid.clone()), given.result(&session, refused));
 
     assert!(matches!(&second, Published::Aborted { refused, .. } if refused.len() == 1), "{second:?}");
     match first {

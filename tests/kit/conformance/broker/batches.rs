@@ -73,9 +73,9 @@ pub(super) async fn a_key_has_the_topic_partition_that_javas_clients_choose<B: B
     let session = given.session(0).await;
     let keys = ["21", "foobar", "a-little-bit-long-string", "0198c0de-0000-7000-8000-000000000001", "é"];
     given.published(&session, given.batch(P0, 1, given.records(keys.map(|key| (key, "published"))))).await;
-    backend.broker().append(given.records(keys.map(|key| (key, "appended")))).await.expect("appended");
+    given.append(given.records(keys.map(|key| (key, "appended")))).await;
 
-    let views = backend.topics().list().await.expect("topics are listed");
+    let views = given.views().await;
     let view = views.iter().find(|view| view.name == *given.topic()).expect("the topic is listed");
     let partitions = u32::try_from(view.partitions.len()).expect("few");
     let visible = given.visible().await;
@@ -101,7 +101,7 @@ pub(super) async fn the_watermark_is_the_highest_committed_token<B: Backend>(bac
     let mut session = given.session(0).await;
     for token in [3, 8, 21] {
         given.published(&session, given.batch(P0, token, given.records([("a", "1")]))).await;
-        backend.broker().fence(&session).await.expect("fenced");
+        given.fence(&session).await;
         assert_eq!(given.watermark(&session, P0).await, Some(token));
         assert_eq!(given.present_watermark(P0).await, Some(token), "a decided token is present for every later read");
         session = given.session(0).await;

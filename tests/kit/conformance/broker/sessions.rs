@@ -24,7 +24,7 @@ pub(super) async fn a_new_session_ends_the_former_session_of_its_slot<B: Backend
 
     // A backend may give both sessions one id; then they are the same session, which may publish.
     if former != present {
-        let late = backend.broker().publish(&former, given.batch(P0, 2, given.records([("a", "late")]))).await;
+        let late = given.result(&former, given.batch(P0, 2, given.records([("a", "late")]))).await;
         assert!(matches!(late, Published::SessionLost(_)), "{late:?}");
     }
 
@@ -36,7 +36,7 @@ pub(super) async fn a_fence_does_not_end_sessions_of_other_slots<B: Backend>(bac
     let given = given(backend);
     let (first, second) = (given.session(0).await, given.session(1).await);
 
-    backend.broker().fence(&first).await.expect("fenced");
+    given.fence(&first).await;
     given.published(&second, given.batch(P0, 1, given.records([("a", "1")]))).await;
     let first = given.session(0).await;
 
@@ -49,10 +49,10 @@ pub(super) async fn a_fenced_session_cannot_publish<B: Backend>(backend: &B) {
     let session = given.session(0).await;
     given.published(&session, given.batch(P0, 1, given.records([("a", "1")]))).await;
 
-    backend.broker().fence(&session).await.expect("fenced");
+    given.fence(&session).await;
 
     for token in [2, 3] {
-        let late = backend.broker().publish(&session, given.batch(P0, token, given.records([("a", "late")]))).await;
+        let late = given.result(&session, given.batch(P0, token, given.records([("a", "late")]))).await;
         assert!(matches!(late, Published::SessionLost(_)), "{late:?}");
     }
     assert_eq!(given.values().await, ["1"]);
@@ -64,7 +64,7 @@ pub(super) async fn fencing_is_idempotent<B: Backend>(backend: &B) {
     let session = given.session(0).await;
 
     for _ in 0..3 {
-        backend.broker().fence(&session).await.expect("fenced");
+        given.fence(&session).await;
     }
 
     let next = given.session(0).await;
@@ -75,7 +75,7 @@ pub(super) async fn a_session_of_an_earlier_process_can_be_fenced<B: Backend>(ba
     let given = given(backend);
 
     let session = ProducerSessionId("of-a-stopped-instance-0".into());
-    backend.broker().fence(&session).await.expect("fenced");
+    given.fence(&session).await;
 
     assert_eq!(given.watermark(&session, P0).await, None);
 }
@@ -85,7 +85,7 @@ pub(super) async fn records_committed_before_the_fence_stay<B: Backend>(backend:
     let session = given.session(0).await;
     given.published(&session, given.batch(P0, 4, given.records([("a", "1")]))).await;
 
-    backend.broker().fence(&session).await.expect("fenced");
+    given.fence(&session).await;
 
     assert_eq!(given.values().await, ["1"]);
     assert_eq!(given.watermark(&session, P0).await, Some(4));
@@ -100,7 +100,7 @@ pub(super) async fn a_fence_of_all_sessions_ends_each_of_them<B: Backend>(backen
     given.fence_all().await;
 
     for (token, session) in (2..).zip(&sessions) {
-        let late = backend.broker().publish(session, given.batch(P0, token, given.records([("a", "late")]))).await;
+        let late = given.result(session, given.batch(P0, token, given.records([("a", "late")]))).await;
         assert!(matches!(late, Published::SessionLost(_)), "{late:?}");
     }
     let next = given.session(0).await;

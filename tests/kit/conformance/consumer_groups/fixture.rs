@@ -1,6 +1,6 @@
 //! Helpers of the consumer groups' cases: members, records to consume, polls until nothing more is delivered.
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use ports::broker::Position;
 use ports::broker::consumer_groups::{ConsumerRecord, GroupMember};
@@ -9,28 +9,41 @@ use crate::backend::Backend;
 use crate::conformance::fixture::broker::value_text;
 use crate::conformance::fixture::given::{Given, MINUTE};
 use crate::murmur2::topic_partition;
-use crate::wait::scaled;
+use crate::wait::{pause, scaled, until_answered};
 
 /// A poll of a broker that needs time may return nothing; this many in a row mean that no message is left.
 const EMPTY_POLLS: u32 = 2;
-/// The most polls of each member until a group has assigned its partitions.
+/// Between two reads of a lag.
+const PAUSE: Duration = Duration::from_millis(5);
+/// Polls of each member in which a group must assign its partitions, where the broker is not slow.
 const ASSIGNMENT_POLLS: u32 = 30;
 
 impl<B: Backend> Given<'_, B> {
-    pub(super) async fn join(&self, group: &str) -> Arc<dyn GroupMember> {
+    pub(crate) async fn join(&self, group: &str) -> Arc<dyn GroupMember> {
         self.member(group, 0, 1).await
     }
 
-    pub(super) async fn member(&self, group: &str, member: u32, members: u32) -> Arc<dyn GroupMember> {
-        let topics = [self.topic().to_string()];
-        self.backend.consumer_groups().join(group, &topics, member, members).await.expect("joined")
+    pub(crate) async fn member(&self, group: &str, member: u32, members: u32) -> Arc<dyn GroupMember> {
+        let (groups, topics) = (self.backend.consumer_groups(), [self.topic().to_string()]);
+        until_answered(MINUTE, || groups.join(group, &topics, member, members)).await.expect("joined")
+    }
+
+    /// Acknowledges messages, again while the broker is too slow to answer.
+    pub(crate) async fn acknowledge(&self, member: &Arc<dyn GroupMember>, positions: &[Position]) {
+        until_answered(MINUTE, || member.acknowledge(positions)).await.expect("acknowledged");
+    }
+
+    /// The group begins at the end of the topic.
+    pub(super) async fn begin_at_end(&self, group: &str) {
+        let (groups, topics) = (self.backend.consumer_groups(), [self.topic().to_string()]);
+        until_answered(MINUTE, || groups.begin_at_end(group, &topics)).await.expect("the offsets are set");
     }
 
     /// Appends `rounds` records of each key, one of each key per round.
     pub(super) async fn append_rounds(&self, keys: &[&str], rounds: usize) {
         for round in 0..rounds {
             let records = keys.iter().map(|key| self.factory.record(key, &format!("{key}-{round:03}")));
-            self.backend.broker().append(records.collect()).await.expect("appended");
+            self.append(records.collect()).await;
         }
         self.backend.settle();
     }
@@ -42,9 +55,9 @@ impl<B: Backend> Given<'_, B> {
     /// Polls until the members share all partitions: a backend that assigns them itself needs a moment, and redelivers
     /// messages that it delivered before.
     pub(super) async fn wait_for_assignment(&self, members: &[Arc<dyn GroupMember>]) {
-        let views = self.backend.topics().list().await.expect("topics are listed");
+        let (views, begun) = (self.views().await, Instant::now());
         let partitions = views.iter().find(|view| view.name == *self.topic()).map(|view| view.partitions.len());
-        for _ in 0..ASSIGNMENT_POLLS {
+        for polls in 1.. {
             let mut shares = Vec::new();
             for member in members {
                 assert_eq!(self.poll(member, 1).await, []);
@@ -55,14 +68,16 @@ impl<B: Backend> Given<'_, B> {
             if complete && shares.iter().all(|share| *share > 0) {
                 return;
             }
+            let may_wait = polls < ASSIGNMENT_POLLS || begun.elapsed() < self.delivery_max();
+            assert!(may_wait, "the members did not share the partitions in {polls} polls");
         }
-        panic!("the members did not share the partitions in {ASSIGNMENT_POLLS} polls");
     }
 
-    /// Polls until nothing more is delivered. A poll that returns nothing counts from the time at which the member has its partitions.
-    pub(crate) async fn poll_all(&self, member: &Arc<dyn GroupMember>) -> Vec<ConsumerRecord> {
+    /// Polls until nothing more is delivered. A poll that returns nothing counts from the time at which the member has its partitions, and has
+    /// received as many messages as the case expects: a busy broker may need longer than a poll for each of them.
+    pub(crate) async fn poll_all(&self, member: &Arc<dyn GroupMember>, expected: usize) -> Vec<ConsumerRecord> {
         let (mut all, mut empty, begun) = (Vec::new(), 0, Instant::now());
-        while empty < EMPTY_POLLS {
+        while empty < EMPTY_POLLS || all.len() < expected && begun.elapsed() < self.delivery_max() {
             let page = self.poll(member, 100).await;
             let is_waiting = page.is_empty() && !self.is_assigned(member).await;
             assert!(!is_waiting || begun.elapsed() < scaled(MINUTE), "the member got no partition");
@@ -71,6 +86,24 @@ impl<B: Backend> Given<'_, B> {
             assert!(all.len() < 10_000, "messages are delivered without end");
         }
         all
+    }
+
+    /// Longest wait for messages that are there. A broker that delivers at once needs none.
+    pub(super) fn delivery_max(&self) -> Duration {
+        if self.backend.poll_timeout().is_zero() { Duration::ZERO } else { scaled(MINUTE) }
+    }
+
+    /// The unacknowledged messages of a member's partitions, as soon as there are as many as the case expects: a busy broker may report late what
+    /// its client has not fetched.
+    pub(crate) async fn lag_when(&self, member: &Arc<dyn GroupMember>, expected: u64) -> u64 {
+        let begun = Instant::now();
+        loop {
+            let messages: u64 = member.lag().await.expect("the lag is read").iter().map(|lag| lag.messages).sum();
+            if messages == expected || begun.elapsed() >= self.delivery_max() {
+                return messages;
+            }
+            pause(PAUSE);
+        }
     }
 
     /// Whether the group has assigned partitions to the member. A broker that delivers at once assigns them when the member joins, and a topic
@@ -92,7 +125,7 @@ pub(super) fn sorted_values(messages: &[ConsumerRecord]) -> Vec<String> {
 
 /// Two keys that belong to different partitions of the topic.
 pub(super) async fn keys_in_different_partitions<B: Backend>(given: &Given<'_, B>) -> [String; 2] {
-    let views = given.backend.topics().list().await.expect("topics are listed");
+    let views = given.views().await;
     let view = views.iter().find(|view| view.name == *given.topic());
     let partitions = view.map_or(2, |view| u32::try_from(view.partitions.len()).expect("few"));
     let partition = |key: &String| topic_partition(key.as_bytes(), partitions);

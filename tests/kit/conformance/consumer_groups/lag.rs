@@ -9,23 +9,22 @@ pub(super) async fn the_lag_counts_unacknowledged_messages<B: Backend>(backend: 
     let given = given(backend);
     given.append_rounds(&["a", "b", "c"], 3).await;
     let member = given.join("g").await;
-    let messages = async || member.lag().await.expect("the lag is read").iter().map(|lag| lag.messages).sum::<u64>();
-    let all = given.poll_all(&member).await;
+    let all = given.poll_all(&member, 9).await;
 
-    assert_eq!(messages().await, 9, "a delivered message is not acknowledged");
+    assert_eq!(given.lag_when(&member, 9).await, 9, "a delivered message is not acknowledged");
     for lag in member.lag().await.expect("the lag is read").iter().filter(|lag| lag.messages > 0) {
         let delivered = all.iter().filter(|message| message.position.partition == lag.partition);
         assert_eq!((lag.topic.as_str(), lag.messages), (&*given.topic(), delivered.count() as u64));
     }
-    member.acknowledge(&positions(&all)).await.expect("acknowledged");
-    assert_eq!(messages().await, 0);
+    given.acknowledge(&member, &positions(&all)).await;
+    assert_eq!(given.lag_when(&member, 0).await, 0);
 }
 
 pub(super) async fn the_lag_has_the_age_of_the_oldest_unacknowledged_message<B: Backend>(backend: &B) {
     let given = given(backend);
     given.append_rounds(&["a"], 2).await;
     let member = given.join("g").await;
-    let all = given.poll_all(&member).await;
+    let all = given.poll_all(&member, 2).await;
     let age = async || member.lag().await.expect("the lag is read").iter().map(|lag| lag.age).max().unwrap_or_default();
 
     let at_first = age().await;
@@ -33,6 +32,6 @@ pub(super) async fn the_lag_has_the_age_of_the_oldest_unacknowledged_message<B: 
     let later = age().await;
 
     assert!((later - at_first).abs_diff(HOUR) < SECOND * 30, "{at_first:?}, then {later:?}");
-    member.acknowledge(&positions(&all)).await.expect("acknowledged");
+    given.acknowledge(&member, &positions(&all)).await;
     assert_eq!(age().await, Duration::ZERO);
 }
