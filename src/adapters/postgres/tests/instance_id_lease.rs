@@ -11,6 +11,9 @@ use crate::support::{Database, reopened, until};
 /// Longest wait until a process notices that it has lost its instance id.
 const LIMIT: Duration = Duration::from_secs(20);
 
+/// A heartbeat of this age is old enough for no process that is only paused.
+const HOUR: Duration = Duration::from_secs(3_600);
+
 fn held(opened: Result<Postgres, PostgresOpenError>) -> String {
     match opened {
         Err(error @ PostgresOpenError::Held { .. }) => error.to_string(),
@@ -24,8 +27,7 @@ async fn second_live_process_is_refused_with_the_holder_in_the_error() {
     for pooler in [false, true] {
         let database = Database::migrated().await;
         // The instance id is free because it was released, and not because a heartbeat is old.
-        let dead_after = Duration::from_secs(3_600);
-        let options = || Options { pooler, dead_after, ..database.options("here") };
+        let options = || Options { pooler, dead_after: HOUR, ..database.options("here") };
         let first = Postgres::open(options()).await.unwrap();
         first.announce("127.0.0.1:8080").await.unwrap();
 
@@ -68,7 +70,7 @@ async fn holder_with_an_expired_heartbeat_is_ended_by_a_claimant_of_the_instance
     for pooler in [false, true] {
         let database = Database::migrated().await;
         // Its next heartbeat is an hour away.
-        let silent = Options { pooler, heartbeat_interval: Duration::from_secs(3_600), ..database.options("here") };
+        let silent = Options { pooler, heartbeat_interval: HOUR, ..database.options("here") };
         let first = Postgres::open(silent).await.unwrap();
         let client = database.client().await;
         client.batch_execute("UPDATE instance SET seen_at = seen_at - interval '1 minute'").await.unwrap();
@@ -77,7 +79,7 @@ async fn holder_with_an_expired_heartbeat_is_ended_by_a_claimant_of_the_instance
         let attempt = async || Postgres::open(Options { pooler, ..database.options("here") }).await.ok();
         let second = until("the holder to be ended", attempt).await;
 
-        assert!(Postgres::open(Options { pooler, ..database.options("here") }).await.is_err());
+        held(Postgres::open(Options { pooler, dead_after: HOUR, ..database.options("here") }).await);
         if !pooler {
             let lost = tokio::time::timeout(scaled(LIMIT), first.lost()).await.expect("the loss is reported");
             assert_eq!(lost.instance, "here");
@@ -117,7 +119,7 @@ async fn holder_reacquires_its_instance_id_after_its_connection_broke() {
     proxy.up();
 
     until("another session to hold the instance id", async || (backend().await != before).then_some(())).await;
-    held(Postgres::open(database.options("here")).await);
+    held(Postgres::open(Options { dead_after: HOUR, ..database.options("here") }).await);
     let lost = tokio::time::timeout(Duration::from_millis(50), first.lost()).await;
     assert!(lost.is_err(), "no other process had it: {lost:?}");
 }

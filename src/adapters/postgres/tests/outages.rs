@@ -195,8 +195,11 @@ async fn unreachable_server_is_reported_and_used_again_when_it_is_back() {
 
     fixture.proxy.up();
     until("the server to be used again", async || fixture.store.find(commit.order.id).await.ok()).await;
-    assert_eq!(fixture.store.commit(commit).await.unwrap(), Committed::Done);
-    PostgresProbe(fixture.store.clone()).check().await.unwrap();
+    // Another connection of the pool may be found to be broken only now.
+    let committed = until("a commit to succeed", async || fixture.store.commit(commit.clone()).await.ok()).await;
+    assert_eq!(committed, Committed::Done);
+    let probe = PostgresProbe(fixture.store.clone());
+    until("the probe to succeed", async || probe.check().await.ok()).await;
 }
 
 #[tokio::test]

@@ -3,7 +3,6 @@ use std::time::Duration;
 
 use domain::Status;
 use kit::Factory;
-use kit::wait::scaled;
 use ports::Error;
 use ports::orders::{Commit, Committed, OrderStore};
 use ports::outbox::events::{BatchCommit, EventBatch, EventStore, ExternalEvent};
@@ -118,7 +117,7 @@ async fn change_of_a_locked_order_with_another_version_is_stale_at_once() {
 
 #[tokio::test]
 async fn store_closes_after_its_commits_of_locked_orders() {
-    let fixture = LockFixture::new(|options| Options { close_timeout: scaled(options.close_timeout), ..options }).await;
+    let fixture = LockFixture::new(|options| options).await;
     fixture.lock_the_order().await;
     let (store, commit) = (fixture.store.clone(), fixture.change_with_idempotency_record());
     let change = tokio::spawn(async move { store.commit(commit).await });

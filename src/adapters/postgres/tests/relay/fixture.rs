@@ -19,6 +19,9 @@ use crate::support::{Database, PARTITIONS, reopened, until};
 
 pub const LEASE: Duration = Duration::from_secs(3_600);
 
+/// How long a round waits for a lock that a test holds: longer than the pauses of a busy machine.
+pub const LOCK_WAIT: Duration = Duration::from_secs(6);
+
 pub struct RelayFixture {
     pub store: Postgres,
     /// A session outside the store.
@@ -38,7 +41,7 @@ impl RelayFixture {
     /// A store with other options.
     pub async fn with(change: impl FnOnce(Options) -> Options) -> Self {
         let database = Database::migrated().await;
-        let options = Options { relay_lock_timeout: scaled(Duration::from_secs(3)), ..database.options("a") };
+        let options = Options { relay_lock_timeout: scaled(LOCK_WAIT), ..database.options("a") };
         let store = Postgres::open(change(options)).await.expect("a migrated database can be opened");
         let client = database.client().await;
         let mut fixture =
@@ -53,7 +56,7 @@ impl RelayFixture {
     /// Opens the store again, so that it remembers nothing.
     pub async fn reopen(&mut self) {
         self.store.close().await.unwrap();
-        let options = Options { relay_lock_timeout: scaled(Duration::from_secs(3)), ..self.database.options("a") };
+        let options = Options { relay_lock_timeout: scaled(LOCK_WAIT), ..self.database.options("a") };
         self.store = reopened(options).await;
     }
 

@@ -288,7 +288,7 @@ async fn commit_wakes_the_relay_now_and_a_moment_later() {
     let later = tokio::time::timeout(scaled(Duration::from_secs(10)), store.notified()).await;
     assert_eq!(later.unwrap(), all, "it covers the commits that sent no notification");
     // On a slow machine the first event was repeated, and so were its wake-ups.
-    let quiet = Duration::from_millis(200);
+    let quiet = scaled(Duration::from_millis(200));
     until("no wake-up is left", async || tokio::time::timeout(quiet, store.notified()).await.err()).await;
     client.batch_execute("BEGIN; SELECT posthaste.publish('t', 'k', 't', 'x'::text); ROLLBACK").await.unwrap();
     let woken = tokio::time::timeout(quiet, store.notified()).await;

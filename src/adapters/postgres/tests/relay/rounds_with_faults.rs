@@ -9,7 +9,7 @@ use ports::partitions::{InstanceId, LeaseFence, PartitionLeases, ProducerSession
 use postgres::{Options, Postgres};
 
 use crate::proxy::{Cut, Proxy};
-use crate::relay::fixture::{LEASE, RelayFixture, acquire, batch, claim, settlement};
+use crate::relay::fixture::{LEASE, LOCK_WAIT, RelayFixture, acquire, batch, claim, settlement};
 use crate::support::{reopened, until};
 
 #[tokio::test]
@@ -189,7 +189,7 @@ async fn round_without_a_reply(cut: Cut) -> (RelayFixture, Vec<Result<Claimed, E
     fixture.store = reopened(Options {
         url: proxy.url(&fixture.database.url).into(),
         relay_connections: 1,
-        relay_lock_timeout: scaled(Duration::from_secs(3)),
+        relay_lock_timeout: scaled(LOCK_WAIT),
         ..options
     })
     .await;

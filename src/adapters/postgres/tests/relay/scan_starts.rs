@@ -3,11 +3,10 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use domain::Status;
-use kit::wait::scaled;
 use ports::orders::OrderStore;
 use ports::outbox::{Claim, ClaimKind, Claimed, ClaimedBatch, FencedOutcome, OutboxStore};
 use ports::partitions::{LeaseFence, PartitionNo, ProducerSessionId};
-use postgres::{Options, Postgres};
+use postgres::Postgres;
 use tokio_postgres::Client;
 
 use crate::relay::fixture::{RelayFixture, batch, claim, settlement};
@@ -277,7 +276,7 @@ async fn statements_planned_on_an_empty_table_do_not_read_the_backlog_of_others(
 }
 
 /// Longer than all other tests of this binary together, also on a machine that other work keeps busy (seven minutes were seen).
-const QUIET_ATTEMPT_WITHIN: Duration = Duration::from_secs(900);
+const QUIET_ATTEMPT_WITHIN: Duration = Duration::from_secs(1_800);
 
 #[tokio::test]
 async fn transactions_that_are_still_running_make_no_claim_read_more() {
@@ -316,8 +315,7 @@ async fn event_of_a_writer_that_was_held_for_long_is_found_when_it_commits() {
 
 #[tokio::test]
 async fn rows_that_a_settled_head_unblocks_are_found_below_the_start() {
-    let mut fixture =
-        RelayFixture::with(|options| Options { relay_lock_timeout: scaled(Duration::from_secs(3)), ..options }).await;
+    let mut fixture = RelayFixture::new().await;
     let head = fixture.factory.creation("ann", PartitionNo(0));
     let follower = fixture.factory.change(&head.order, Status::Processing, PartitionNo(0));
     for commit in [head, follower] {
