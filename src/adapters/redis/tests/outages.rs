@@ -67,19 +67,27 @@ async fn calls_to_an_absent_server_fail_at_once() {
     let redis = Redis::open(options).unwrap();
     let [v0, ..] = orders();
 
-    let start = Instant::now();
+    let mut times = Vec::new();
     for _ in 0..200 {
+        let start = Instant::now();
         assert!(matches!(take(&redis).await, Err(Error::Unreachable(_))));
         assert!(matches!(begin(&redis, "key").await, Err(Error::Unreachable(_))));
         assert!(redis.get(v0.id).await.is_err() && redis.put(Arc::new(v0.clone()), Duration::ZERO).await.is_err());
+        times.push(start.elapsed());
     }
     assert!(redis.check().await.is_err());
 
-    assert!(start.elapsed() < scaled(Duration::from_secs(1)), "{:?}", start.elapsed());
+    assert!(median(times) < scaled(Duration::from_millis(5)));
     let failures = |caller| metrics.redis_connection_failures.with([caller]).get();
     assert_eq!((failures("rate_limit"), failures("idempotency")), (200, 200));
     assert!(failures("probe") == 1 && failures("keeper") >= 1);
     assert_eq!(metrics.cache_degraded_mode_count.get(), 200);
+}
+
+/// The median: a pause of the process is in few of the times.
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort_unstable();
+    times[times.len() / 2]
 }
 
 #[tokio::test]
@@ -96,16 +104,18 @@ async fn a_hanging_server_fails_one_call_with_a_timeout_and_is_used_again() {
     let start = Instant::now();
     let first = take(&redis).await;
     assert!(
-        first.is_err() && start.elapsed() < scaled(Duration::from_secs(1)),
+        first.is_err() && start.elapsed() < scaled(Duration::from_secs(4)),
         "{first:?} after {:?}",
         start.elapsed()
     );
-    let start = Instant::now();
+    let mut times = Vec::new();
     for _ in 0..200 {
+        let start = Instant::now();
         assert!(take(&redis).await.is_err() && begin(&redis, "key").await.is_err());
         assert_eq!(cached_version(&redis, &v0).await, None);
+        times.push(start.elapsed());
     }
-    assert!(start.elapsed() < scaled(Duration::from_millis(500)), "{:?}", start.elapsed());
+    assert!(median(times) < scaled(Duration::from_micros(2_500)));
     server.thaw();
 
     works_again(&redis).await;
@@ -191,7 +201,7 @@ async fn a_loading_server_and_a_replica_are_unreachable() {
 
     let () = command(&server.url(), &["EVAL", "for i = 1, 8000 do redis.call('SET', 'fill:' .. i, i) end", "0"]).await;
     server.save().await;
-    let slowly = ["--key-load-delay", "2000", "--loading-process-events-interval-bytes", "1024"];
+    let slowly = ["--key-load-delay", "8000", "--loading-process-events-interval-bytes", "1024"];
     let server = server.killed_and_restarted(&slowly).await;
     // The first call may still find the connection that the kill has closed.
     until("the server is reported as loading", async || match redis.check().await {
@@ -226,12 +236,14 @@ async fn more_calls_than_may_be_in_flight_are_all_answered() {
     let mut few = options(&url(), &prefix(), "one");
     few.calls_max = 2;
     let redis = opened(few).await;
+    // No token comes back during the test.
+    let rarely = RateLimitPolicy { window: Duration::from_secs(120 * 3_600), ..policy() };
 
     let calls: Vec<_> = (0..200)
         .map(|_| {
             tokio::spawn({
-                let redis = redis.clone();
-                async move { take(&redis).await }
+                let (redis, rarely) = (redis.clone(), rarely.clone());
+                async move { redis.take("ann", &rarely, 1.0).await.map(|decision| decision.allowed) }
             })
         })
         .collect();
@@ -240,8 +252,7 @@ async fn more_calls_than_may_be_in_flight_are_all_answered() {
         allowed += u32::from(call.await.unwrap().unwrap());
     }
 
-    // Two tokens come back each second.
-    assert!((150..=170).contains(&allowed), "{allowed}");
+    assert!((150..=151).contains(&allowed), "{allowed}");
     assert!(redis.saturation().unwrap() <= 1.0);
 }
 

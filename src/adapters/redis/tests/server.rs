@@ -2,14 +2,16 @@
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
+use kit::wait::scaled;
 use tempfile::TempDir;
 use tokio::io::copy_bidirectional;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::support::{command, connection, until};
+use crate::support::{LIMIT, command, process_of, until};
 
 /// A server that one test starts; it ends with the value.
 pub struct Server {
@@ -20,21 +22,28 @@ pub struct Server {
 
 impl Server {
     pub async fn start() -> Self {
-        Self::run(Arc::new(tempfile::tempdir().unwrap()), free_port(), &[]).await
+        let folder = Arc::new(tempfile::tempdir().unwrap());
+        until("a server starts", async || Self::run(&folder, free_port(), &[]).await).await
     }
 
     /// A server that also listens on a port with TLS, with the certificate and key in these files of the folder.
     pub async fn start_encrypted(folder: TempDir, certificate: &str, key: &str) -> (Self, u16) {
-        let (port, tls_port) = (free_port(), free_port());
+        let folder = Arc::new(folder);
         let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
         let (certificate, key) = (path(certificate), path(key));
-        let options = ["--tls-port", &tls_port.to_string(), "--tls-auth-clients", "no", "--tls-cert-file"];
-        let files = [&*certificate, "--tls-key-file", &*key, "--tls-ca-cert-file", &*certificate];
-        let server = Self::run(Arc::new(folder), port, &[&options[..], &files[..]].concat()).await;
-        (server, tls_port)
+        until("a server starts", async || {
+            let (port, tls_port) = (free_port(), free_port());
+            let tls_text = tls_port.to_string();
+            let options = ["--tls-port", &*tls_text, "--tls-auth-clients", "no", "--tls-cert-file"];
+            let files = [&*certificate, "--tls-key-file", &*key, "--tls-ca-cert-file", &*certificate];
+            let server = Self::run(&folder, port, &[&options[..], &files[..]].concat()).await?;
+            Some((server, tls_port))
+        })
+        .await
     }
 
-    async fn run(folder: Arc<TempDir>, port: u16, more: &[&str]) -> Self {
+    /// A server on this port; nothing if it ends before it listens, because another process has taken the port meanwhile.
+    async fn run(folder: &Arc<TempDir>, port: u16, more: &[&str]) -> Option<Self> {
         let program = std::env::var("POSTHASTE_REDIS_SERVER").unwrap_or_else(|_| "redis-server".into());
         let mut command = Command::new(&program);
         command.args(["--port", &port.to_string(), "--save", "", "--appendonly", "no", "--dir"]).arg(folder.path());
@@ -42,11 +51,17 @@ impl Server {
         let child = command.spawn().unwrap_or_else(|error| {
             panic!("{program} cannot be started: {error}; run `make services` first, or `make test`")
         });
-        let server = Self { child, folder, port };
-        let url = server.url();
-        until("the server listens", async || TcpStream::connect(("127.0.0.1", port)).await.ok()).await;
-        drop(connection(&url).await);
-        server
+        let mut server = Self { child, folder: Arc::clone(folder), port };
+        let (url, process, begun) = (server.url(), server.child.id(), Instant::now());
+        let mut interval = tokio::time::interval(Duration::from_millis(5));
+        while server.child.try_wait().unwrap().is_none() {
+            if process_of(&url).await == Some(process) {
+                return Some(server);
+            }
+            assert!(begun.elapsed() < scaled(LIMIT * 4), "the server does not listen");
+            interval.tick().await;
+        }
+        None
     }
 
     pub fn url(&self) -> String {
@@ -57,7 +72,7 @@ impl Server {
     pub async fn killed_and_restarted(self, more: &[&str]) -> Self {
         let (folder, port) = (Arc::clone(&self.folder), self.port);
         drop(self);
-        Self::run(folder, port, more).await
+        until("the server starts again", async || Self::run(&folder, port, more).await).await
     }
 
     /// Stops the process without closing its connections, until [`Server::thaw`].

@@ -61,7 +61,7 @@ async fn a_holder_that_reconnects_keeps_its_instance_id() {
     until("the holder's connection has gone", async || (!connections().await.contains(&boot)).then_some(())).await;
 
     let second =
-        tokio::spawn(RedisStore::open(StoreOptions { reconnect_time: scaled(LIMIT), ..accepted(&server.url()) }));
+        tokio::spawn(RedisStore::open(StoreOptions { reconnect_time: scaled(LIMIT * 4), ..accepted(&server.url()) }));
     let is_named = |client: &str| client.split(' ').any(|field| field.starts_with("name=") && field != "name=");
     until("the second process has connected", async || connections().await.lines().any(is_named).then_some(())).await;
     proxy.restore();
@@ -80,10 +80,11 @@ async fn a_holder_that_sends_nothing_loses_its_instance_id() {
     let proxy = Proxy::to(&server).await;
     let accepted = |url: &str| StoreOptions {
         durability: Durability::Warn,
-        dead_after: scaled(Duration::from_secs(2)),
+        dead_after: scaled(Duration::from_secs(4)),
         heartbeat_interval: Duration::from_millis(200),
         reconnect_time: Duration::from_millis(200),
-        response_timeout: LIMIT * 2,
+        // The holder keeps its silent connection for longer.
+        response_timeout: scaled(LIMIT * 2),
         ..store_options(url, "p:", "one")
     };
     let holder = RedisStore::open(accepted(&proxy.url())).await.unwrap();
@@ -103,7 +104,7 @@ async fn a_holder_that_sends_nothing_loses_its_instance_id() {
             }
         }
     };
-    assert_eq!(tokio::time::timeout(scaled(LIMIT) * 5, lost).await.unwrap().instance, "one");
+    assert_eq!(tokio::time::timeout(scaled(LIMIT) * 10, lost).await.unwrap().instance, "one");
 }
 
 #[tokio::test]

@@ -45,6 +45,7 @@ pub fn options(url: &str, prefix: &str, instance: &str) -> Options {
     options.epoch_age_min = Duration::ZERO;
     (options.permit_timeout, options.connect_timeout, options.response_timeout) =
         (scaled(LIMIT), scaled(LIMIT), scaled(LIMIT));
+    options.dead_after = scaled(options.dead_after);
     options
 }
 
@@ -55,6 +56,7 @@ pub fn store_options(url: &str, prefix: &str, instance: &str) -> StoreOptions {
     let seed = now.wrapping_add(NEXT.fetch_add(1, Relaxed).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let mut options = StoreOptions::new(url, InstanceId(instance.into()), Arc::new(SeededRng::new(seed)));
     (options.prefix, options.partitions, options.response_timeout) = (prefix.into(), PARTITIONS, scaled(LIMIT));
+    options.dead_after = scaled(options.dead_after);
     options
 }
 
@@ -107,9 +109,20 @@ pub async fn idle(redis: &Redis, url: &str, prefix: &str, instance: &str) {
 
 /// A connection that does not belong to the adapter. The client's own time-outs would be those of an idle machine.
 pub async fn connection(url: &str) -> client::aio::MultiplexedConnection {
+    try_connection(url).await.unwrap()
+}
+
+async fn try_connection(url: &str) -> client::RedisResult<client::aio::MultiplexedConnection> {
     let timeout = Some(scaled(LIMIT));
     let config = client::AsyncConnectionConfig::new().set_connection_timeout(timeout).set_response_timeout(timeout);
-    client::Client::open(url).unwrap().get_multiplexed_async_connection_with_config(&config).await.unwrap()
+    client::Client::open(url)?.get_multiplexed_async_connection_with_config(&config).await
+}
+
+/// The process of the server that answers under this URL.
+pub async fn process_of(url: &str) -> Option<u32> {
+    let mut connection = try_connection(url).await.ok()?;
+    let text: String = client::cmd("INFO").arg("server").query_async(&mut connection).await.ok()?;
+    text.lines().find_map(|line| line.strip_prefix("process_id:")?.trim().parse().ok())
 }
 
 /// Sends a command to a server, not through the adapter.
@@ -119,7 +132,7 @@ pub async fn command<T: client::FromRedisValue>(url: &str, words: &[&str]) -> T 
     command.query_async(&mut connection(url).await).await.unwrap()
 }
 
-/// Polls until `find` returns a value.
+/// Polls until `find` returns a value, for several times the limit of one call.
 pub async fn until<T, F: Future<Output = Option<T>>>(condition: &str, mut find: impl FnMut() -> F) -> T {
     let start = Instant::now();
     let mut interval = tokio::time::interval(Duration::from_millis(5));
@@ -127,7 +140,7 @@ pub async fn until<T, F: Future<Output = Option<T>>>(condition: &str, mut find: 
         if let Some(found) = find().await {
             return found;
         }
-        assert!(start.elapsed() < scaled(LIMIT), "waited {LIMIT:?}, scaled, without success until {condition}");
+        assert!(start.elapsed() < scaled(LIMIT * 4), "waited too long without success until {condition}");
         interval.tick().await;
     }
 }

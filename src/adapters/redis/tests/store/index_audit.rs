@@ -172,7 +172,8 @@ async fn the_background_audit_repairs_and_counts() {
 async fn of_several_instances_one_audits_until_it_is_gone() {
     let prefix = prefix();
     let auditing = |name: &str, metrics: &Arc<telemetry::Metrics>| StoreOptions {
-        audit_interval: scaled(Duration::from_millis(200)),
+        // An auditor that is paused for five intervals is replaced.
+        audit_interval: scaled(Duration::from_millis(800)),
         metrics: Some(Arc::clone(metrics)),
         ..store_options(&url(), &prefix, name)
     };
