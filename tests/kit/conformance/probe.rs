@@ -32,7 +32,7 @@ async fn a_healthy_dependency_passes_its_probe<B: Backend>(backend: &B) {
     for probe in backend.probes() {
         for _ in 0..3 {
             let report = answered(&*probe).await;
-            assert!(report.latency < SECOND * 30, "{}: {:?}", probe.name(), report.latency);
+            assert!(report.latency < SECOND * 120, "{}: {:?}", probe.name(), report.latency);
         }
     }
 }

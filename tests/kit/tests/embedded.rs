@@ -3,6 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use embedded::{BrokerProbe, Embedded, Options, StoreProbe, WriterMode};
+use kit::wait::scaled;
 use kit::{Backend, TestClock, conformance_suite};
 use memory::Memory;
 use ports::broker::Broker;
@@ -36,6 +37,7 @@ impl Store {
         let clock = TestClock::default();
         let mut options = Options::new(folder.path(), InstanceId("kit".into()), Arc::new(clock.clone()));
         options.writing = writing;
+        options.close_within = scaled(options.close_within);
         let store = Embedded::open(options).expect("a store opens in an empty folder");
         let memory = Memory::new(&memory::Options::default(), Arc::new(clock.clone()));
         Self { store, memory, clock, folder }

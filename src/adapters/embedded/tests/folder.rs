@@ -45,7 +45,7 @@ fn stale_lock_file_does_not_block_the_folder() {
 #[test]
 fn another_number_of_partitions_is_refused() {
     let (folder, clock) = (tempfile::tempdir().unwrap(), ManualClock::new());
-    drop(Embedded::open(options(folder.path(), &clock)).unwrap());
+    drop(inline(folder.path(), &clock));
 
     let error = Embedded::open(Options { partitions: 8, ..options(folder.path(), &clock) }).err().unwrap();
 
@@ -97,7 +97,7 @@ fn foreign_databases_and_newer_schemas_are_refused() {
     assert!(matches!(error, OpenError::Damaged { .. }), "{error:?}");
 
     std::fs::remove_file(&path).unwrap();
-    drop(Embedded::open(options(folder.path(), &clock)).unwrap());
+    drop(inline(folder.path(), &clock));
     rusqlite::Connection::open(&path).unwrap().pragma_update(None, "user_version", 99).unwrap();
     let error = Embedded::open(options(folder.path(), &clock)).err().unwrap();
     assert!(matches!(error, OpenError::NewerSchema { found: 99, .. }), "{error:?}");
@@ -183,7 +183,7 @@ async fn inline_commands_need_no_progress_of_the_clock() {
 #[test]
 fn views_have_their_documented_columns() {
     let (folder, clock) = (tempfile::tempdir().unwrap(), ManualClock::new());
-    drop(Embedded::open(options(folder.path(), &clock)).unwrap());
+    drop(inline(folder.path(), &clock));
     let sql = rusqlite::Connection::open(folder.path().join("posthaste.db")).unwrap();
     let columns = |view: &str| -> Vec<String> {
         let statement = sql.prepare(&format!("SELECT * FROM {view}")).unwrap();

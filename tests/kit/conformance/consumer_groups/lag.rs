@@ -31,7 +31,7 @@ pub(super) async fn the_lag_has_the_age_of_the_oldest_unacknowledged_message<B: 
     given.advance(HOUR).await;
     let later = age().await;
 
-    assert!((later - at_first).abs_diff(HOUR) < SECOND * 30, "{at_first:?}, then {later:?}");
+    assert!((later - at_first).abs_diff(HOUR) < SECOND * 120, "{at_first:?}, then {later:?}");
     given.acknowledge(&member, &positions(&all)).await;
     assert_eq!(age().await, Duration::ZERO);
 }

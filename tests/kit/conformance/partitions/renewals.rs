@@ -36,7 +36,7 @@ pub(super) async fn a_renewal_extends_the_lease<B: Backend>(backend: &B) {
 
     let Acquisition::Held { remaining, .. } = held else { panic!("the lease was renewed: {held:?}") };
     assert!(
-        remaining <= HOUR && remaining > HOUR - SECOND * 30,
+        remaining <= HOUR && remaining > HOUR - SECOND * 120,
         "the lease expires an hour after the last renewal: {remaining:?}"
     );
 }
