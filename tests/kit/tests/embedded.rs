@@ -37,7 +37,7 @@ impl Store {
         let clock = TestClock::default();
         let mut options = Options::new(folder.path(), InstanceId("kit".into()), Arc::new(clock.clone()));
         options.writing = writing;
-        options.close_within = scaled(options.close_within);
+        options.close_timeout = scaled(options.close_timeout);
         let store = Embedded::open(options).expect("a store opens in an empty folder");
         let memory = Memory::new(&memory::Options::default(), Arc::new(clock.clone()));
         Self { store, memory, clock, folder }

@@ -50,7 +50,7 @@ pub fn instance() -> InstanceId {
 pub fn options(folder: &Path, clock: &Arc<ManualClock>) -> Options {
     let options = Options::new(folder, instance(), clock.clone());
     // A disk that is busy for seconds delays the checkpoint at the end.
-    Options { partitions: 4, topic_partitions: 3, close_within: options.close_within * 10, ..options }
+    Options { partitions: 4, topic_partitions: 3, close_timeout: options.close_timeout * 10, ..options }
 }
 
 /// A store in inline mode, for virtual time.
