@@ -6,7 +6,7 @@ use app::commands::publish_events::{PublishOutcome, publish_events};
 use app::commands::{CommandContext, CommitProgress};
 use app::dispatch::{EventsPublished, PublishEvents};
 use app::error::CommandError;
-use app::health::HealthBoard;
+use app::health::SharedHealth;
 use ports::outbox::events::EventStore;
 use supervision::MailboxMessage;
 use telemetry::Metrics;
@@ -32,7 +32,7 @@ pub struct EventIntake {
     events: Arc<dyn EventStore>,
     wake_ups: WakeUps,
     metrics: Arc<Metrics>,
-    health: HealthBoard,
+    health: SharedHealth,
     tracer: Tracer,
 }
 
@@ -43,7 +43,7 @@ impl EventIntake {
         events: Arc<dyn EventStore>,
         wake_ups: WakeUps,
         metrics: Arc<Metrics>,
-        health: HealthBoard,
+        health: SharedHealth,
         tracer: Tracer,
     ) -> Self {
         Self { context, events, wake_ups, metrics, health, tracer }

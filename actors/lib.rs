@@ -114,7 +114,7 @@ impl ActorSystem {
     /// Stops: claims nothing new, finishes and hands partitions over, then stops the tree in reverse order.
     pub async fn stop(self, deadline: Duration) -> StopReport {
         let started = tokio::time::Instant::now();
-        // At most half of the time for the hand-over: the tree needs the rest.
+        // At most half of the time for the handover: the tree needs the rest.
         let partitions_left = self.handover.run(deadline / 2).await;
         let drained = self.root.shutdown(deadline.saturating_sub(started.elapsed())).await;
         if !self.threads.stop(deadline.saturating_sub(started.elapsed())).await {

@@ -13,7 +13,7 @@ use app::commands::create_order::{self, create_order};
 use app::commands::{CommandContext, CommitProgress, IdempotencyGuard};
 use app::dispatch::{ChangeOrder, CreateOrder, Created};
 use app::error::CommandError;
-use app::health::HealthBoard;
+use app::health::SharedHealth;
 use domain::{Order, OrderId};
 use ports::orders::NewRow;
 use supervision::MailboxMessage;
@@ -55,7 +55,7 @@ pub struct OrderAggregate {
     wake_ups: WakeUps,
     direct: Option<DirectPublisher>,
     metrics: Arc<Metrics>,
-    health: HealthBoard,
+    health: SharedHealth,
     samples: OrderSamples,
     tracer: Tracer,
     /// One lock for each order with a running or waiting command.
@@ -69,7 +69,7 @@ impl OrderAggregate {
         wake_ups: WakeUps,
         direct: Option<DirectPublisher>,
         metrics: Arc<Metrics>,
-        health: HealthBoard,
+        health: SharedHealth,
         samples: OrderSamples,
         tracer: Tracer,
     ) -> Self {
@@ -90,11 +90,11 @@ impl OrderAggregate {
     /// After the commit: wakes the publisher, or publishes at once where there is no outbox.
     fn committed(&self, order: &Order, rows: Vec<NewRow>) {
         for row in &rows {
-            let (event_id, r#type, version) = (row.event_id, &*row.kind, order.version);
+            let (event_id, r#type, version) = (row.event_id, &*row.event_type, order.version);
             tracing::debug!(event = "order_committed", order_id = %order.id, %event_id, r#type, version, "a change of an order was committed");
         }
         if let Some(row) = rows.first() {
-            self.samples.committed(order, &row.kind);
+            self.samples.committed(order, &row.event_type);
         }
         match &self.direct {
             Some(direct) => direct.publish(rows),

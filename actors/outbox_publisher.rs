@@ -276,23 +276,23 @@ impl OutboxPublisher {
         let Some(delay) = scan_delay(self.membership.rank().rank, self.options.heartbeat) else { return };
         if self.peers.request_scan() {
             ctx.run_later(delay, |this, ctx| {
-                this.peers.scan_began();
+                this.peers.scan_started();
                 this.scan(ctx);
             });
         }
     }
 
-    /// Hands a partition over. A hand-over that fails is repeated at the next heartbeat.
+    /// Hands a partition over. A handover that fails is repeated at the next heartbeat.
     fn hand_over(&mut self, partition: PartitionNo, ctx: &mut Context<Self>) {
         let Some(workers) = self.workers.clone() else { return };
-        let Some(worker) = workers.find(partition).filter(|_| self.membership.begin_hand_over(partition)) else {
+        let Some(worker) = workers.find(partition).filter(|_| self.membership.begin_handover(partition)) else {
             return;
         };
         self.schedule.remove(partition);
         let (peers, deadline, held) = (self.peers.clone(), self.options.relay.lease, self.membership.holds(partition));
         let handover = hand_over((partition, worker), held, workers, peers, deadline);
         ctx.spawn(handover.into_actor(self).map(move |(), this, ctx| {
-            this.membership.end_hand_over(partition);
+            this.membership.end_handover(partition);
             if !this.owns(partition) {
                 this.schedule.resolved(partition);
             }

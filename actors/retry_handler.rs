@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix::prelude::*;
-use app::admission::gate::Gate;
+use app::admission::write_gate::WriteGate;
 use app::relay::RefusedRow;
 use app::relay::chain::{self, ChainRules, ChainStep, PublishFailure};
 use ports::clock::Rng;
@@ -59,7 +59,7 @@ pub enum Excluded {
 pub struct RetryHandler {
     outbox: Arc<dyn OutboxStore>,
     rules: Arc<ChainRules>,
-    gate: Arc<Gate>,
+    gate: Arc<WriteGate>,
     rng: Arc<dyn Rng>,
     metrics: Arc<Metrics>,
     events: SupervisionBus,
@@ -70,7 +70,7 @@ impl RetryHandler {
     pub fn new(
         outbox: Arc<dyn OutboxStore>,
         rules: Arc<ChainRules>,
-        gate: Arc<Gate>,
+        gate: Arc<WriteGate>,
         rng: Arc<dyn Rng>,
         metrics: Arc<Metrics>,
         events: SupervisionBus,
@@ -85,9 +85,9 @@ impl RetryHandler {
         for refused in refused {
             let Some(row) = rows.get(&refused.row) else { continue };
             let in_fallback = refused.in_fallback;
-            let (topic, kind, attempt, fault) = (&row.topic, &row.kind, row.attempt, refused.fault);
+            let (topic, event_type, attempt, fault) = (&row.topic, &row.event_type, row.attempt, refused.fault);
             let (is_outage, has_payload) = (refused.is_outage, row.payload.is_some());
-            let failure = PublishFailure { topic, kind, attempt, fault, is_outage, in_fallback, has_payload };
+            let failure = PublishFailure { topic, event_type, attempt, fault, is_outage, in_fallback, has_payload };
             let step = chain::next_step(&self.rules, failure, self.gate.stage().retry_factor(), self.rng.fraction());
             steps.push((refused.fault, step));
             match disposition(step) {
@@ -214,7 +214,7 @@ fn with_rows<'a>(
 }
 
 fn log_retry(exclusion: &Exclusion, row: &ClaimedRow, delay: Duration) {
-    let (event_id, key, r#type, attempt) = (row.event_id, &row.key, &*row.kind, row.attempt);
+    let (event_id, key, r#type, attempt) = (row.event_id, &row.key, &*row.event_type, row.attempt);
     let (order_id, request_id) = (order_of_event(r#type, key).map(display), row.request_id.as_deref());
     let (row, error, failure_type) = (exclusion.row, exclusion.reason.as_str(), exclusion.failure_type);
     tracing::warn!(

@@ -15,7 +15,7 @@ use app::admission::rate_limit::Admission;
 pub use app::consume::chain::{HandlerChain, PoisonMessageAction};
 pub use app::consume::event_handler::{ConsumedEvent, EventHandler, HandlerFault};
 pub use app::consume::handlers::Handlers;
-use app::health::HealthBoard;
+use app::health::SharedHealth;
 use config::{BrokerKind, StoreKind};
 pub use config::{Config, ConfigDraft, ConfigErrors, Environment};
 use telemetry::traces::SpanExporter;
@@ -32,7 +32,7 @@ pub struct Service {
     actors: ActorSystem,
     http: api::RunningServer,
     handles: wiring::BackendHandles,
-    health: HealthBoard,
+    health: SharedHealth,
     admission: Arc<Admission>,
     stop_deadline: Duration,
     /// Sends what is left when the service stops; `None` where tracing is off.

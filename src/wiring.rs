@@ -23,13 +23,13 @@ mod wait_for_store;
 use std::sync::Arc;
 
 use actors::{MonitoredProbe, ProducerSlots};
-use app::admission::gate::Gate;
 use app::admission::rate_limit::Admission;
+use app::admission::write_gate::WriteGate;
 use app::commands::CommandContext;
 use app::consume::handlers::Handlers;
 use app::consume::topic_reads::TopicReads;
 use app::consume::webhooks::Webhooks;
-use app::health::HealthBoard;
+use app::health::SharedHealth;
 use app::operators::dead_letters_by_topic::DeadLettersByTopic;
 use app::operators::outbox::OutboxOperations;
 use app::policy::regional_clock::RegionalClock;
@@ -68,7 +68,7 @@ pub(crate) struct Wired {
     pub http: HttpParts,
     pub listeners: api::Listeners,
     pub handles: BackendHandles,
-    pub health: HealthBoard,
+    pub health: SharedHealth,
     pub span_exporter: Option<SpanExporter>,
 }
 
@@ -185,7 +185,7 @@ fn assemble(
     listeners: api::Listeners,
 ) -> Result<Wired, StartError> {
     let SharedParts { instance, metrics, tracer, clock, rng, handlers } = shared;
-    let (gate, health) = (Arc::new(Gate::default()), HealthBoard::default());
+    let (gate, health) = (Arc::new(WriteGate::default()), SharedHealth::default());
     let probes = backends.probes().into_iter().map(|probe| monitored(probe, config)).collect();
     let Backends { store, broker, cache, wake_channel, handles, .. } = backends;
     let (webhook_client, topic_consumers) = (handlers::webhooks::client(config)?, handlers::topics::consumers(config)?);

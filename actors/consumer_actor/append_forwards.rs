@@ -4,7 +4,7 @@ use app::consume::forward::without_value;
 use outbox::topics::{base_topic, dead_letter_topic, retry_stage};
 use ports::Error;
 use ports::broker::Record;
-use ports::inbox::DetourChange;
+use ports::inbox::RetryRouteChange;
 
 use crate::consumer_actor::decisions::ForwardedRecord;
 use crate::consumer_actor::forwarding::forwarded_from;
@@ -20,13 +20,13 @@ impl GroupConsumer {
     pub(super) async fn append_forwards(
         &self,
         forwards: Vec<ForwardedRecord>,
-        detours: &mut Vec<DetourChange>,
+        retry_routes: &mut Vec<RetryRouteChange>,
     ) -> Result<(), Error> {
         let records = forwards.iter().map(|forward| forward.record.clone()).collect();
         let results = self.broker.append_individually(records).await;
         for (forward, result) in forwards.into_iter().zip(results) {
             match result {
-                Err(Error::Rejected(reason)) => self.append_refused(forward, &reason, detours).await?,
+                Err(Error::Rejected(reason)) => self.append_refused(forward, &reason, retry_routes).await?,
                 result => {
                     result?;
                     self.report_appended(&forward);
@@ -55,14 +55,14 @@ impl GroupConsumer {
         &self,
         mut forward: ForwardedRecord,
         reason: &str,
-        detours: &mut Vec<DetourChange>,
+        retry_routes: &mut Vec<RetryRouteChange>,
     ) -> Result<(), Error> {
         let if_refused = forward.if_refused.take();
         let record = &forward.record;
         let mut target = record.topic.to_string();
         if retry_stage(&record.topic).is_some() {
             target = dead_letter_topic(base_topic(&record.topic));
-            self.replace_entry_of(record, if_refused, detours);
+            self.replace_entry_of(record, if_refused, retry_routes);
         }
         match self.broker.append(vec![without_value(record, target)]).await {
             Err(Error::Rejected(second)) => message_log::not_dead_lettered(record, &second),
@@ -76,15 +76,20 @@ impl GroupConsumer {
     }
 
     /// The record enters no retry topic, so later messages of its key do not wait for it. `by` replaces the entry of its retry route.
-    fn replace_entry_of(&self, record: &Record, by: Option<DetourChange>, detours: &mut Vec<DetourChange>) {
+    fn replace_entry_of(
+        &self,
+        record: &Record,
+        by: Option<RetryRouteChange>,
+        retry_routes: &mut Vec<RetryRouteChange>,
+    ) {
         let Some(origin) = forwarded_from(record) else { return };
-        let detour_key = self.detour_key(record);
-        let is_entry = |change: &DetourChange| match change {
-            DetourChange::Enter { key, offset, .. } => *key == detour_key && *offset == origin,
-            DetourChange::Leave { .. } => false,
+        let retry_route_key = self.retry_route_key(record);
+        let is_entry = |change: &RetryRouteChange| match change {
+            RetryRouteChange::Enter { key, offset, .. } => *key == retry_route_key && *offset == origin,
+            RetryRouteChange::Leave { .. } => false,
         };
-        if let Some(entry) = detours.iter().position(is_entry) {
-            detours.splice(entry..=entry, by);
+        if let Some(entry) = retry_routes.iter().position(is_entry) {
+            retry_routes.splice(entry..=entry, by);
         }
     }
 }

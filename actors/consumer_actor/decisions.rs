@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use domain::Timestamp;
 use ports::broker::consumer_groups::ConsumerRecord;
 use ports::broker::{Position, Record};
-use ports::inbox::{DetourChange, ProcessedEvent};
+use ports::inbox::{ProcessedEvent, RetryRouteChange};
 
 use crate::consumer_actor::consumer_loop::PollProgress;
 
@@ -13,7 +13,7 @@ pub struct ForwardedRecord {
     /// The record, with its topic.
     pub record: Record,
     /// The change that replaces the entry of its key's retry route if the broker rejects the record; `None` only removes the entry.
-    pub if_refused: Option<DetourChange>,
+    pub if_refused: Option<RetryRouteChange>,
     /// Reported once the record is among the dead letters; `None` for a record of a retry topic.
     pub dead_letter: Option<DeadLettered>,
 }
@@ -53,7 +53,7 @@ pub struct Decisions {
     /// Records for retry topics and dead letters.
     pub forward: Vec<ForwardedRecord>,
     /// Changes of the retry routes of keys.
-    pub detours: Vec<DetourChange>,
+    pub retry_routes: Vec<RetryRouteChange>,
     /// Messages that are done.
     pub acknowledge: Vec<Position>,
     /// Input of the metrics of each processed event.
@@ -64,16 +64,16 @@ pub struct Decisions {
 
 /// Separates the entries of retry routes, applied before the acknowledgement, from their ends, applied after it. Drops an end that a later
 /// entry of the same key follows: the message of that entry ends the route.
-pub fn split_detours(changes: Vec<DetourChange>) -> (Vec<DetourChange>, Vec<DetourChange>) {
+pub fn split_retry_routes(changes: Vec<RetryRouteChange>) -> (Vec<RetryRouteChange>, Vec<RetryRouteChange>) {
     let (mut entered, mut entries, mut ends) = (HashSet::new(), Vec::new(), Vec::new());
     for change in changes.into_iter().rev() {
         match &change {
-            DetourChange::Enter { key, .. } => {
+            RetryRouteChange::Enter { key, .. } => {
                 entered.insert(key.clone());
                 entries.push(change);
             }
-            DetourChange::Leave { key, .. } if entered.contains(key) => {}
-            DetourChange::Leave { .. } => ends.push(change),
+            RetryRouteChange::Leave { key, .. } if entered.contains(key) => {}
+            RetryRouteChange::Leave { .. } => ends.push(change),
         }
     }
     entries.reverse();
@@ -86,7 +86,7 @@ impl Decisions {
     pub fn append(&mut self, mut other: Decisions) {
         self.processed.append(&mut other.processed);
         self.forward.append(&mut other.forward);
-        self.detours.append(&mut other.detours);
+        self.retry_routes.append(&mut other.retry_routes);
         self.acknowledge.append(&mut other.acknowledge);
         self.counts.append(&mut other.counts);
         self.failed += other.failed;
@@ -106,7 +106,7 @@ impl Decisions {
         });
         let acknowledge: Vec<Position> = acknowledge.cloned().collect();
         if acknowledge.len() < self.acknowledge.len() {
-            self.drop_detour_ends();
+            self.drop_retry_route_ends();
         }
         self.acknowledge = acknowledge;
     }
@@ -117,8 +117,8 @@ impl Decisions {
     }
 
     /// Removes the ends of retry routes: done messages will be delivered again, and a later message of their key must not overtake them.
-    pub fn drop_detour_ends(&mut self) {
-        self.detours.retain(|change| matches!(change, DetourChange::Enter { .. }));
+    pub fn drop_retry_route_ends(&mut self) {
+        self.retry_routes.retain(|change| matches!(change, RetryRouteChange::Enter { .. }));
     }
 }
 
@@ -140,12 +140,12 @@ mod tests {
     }
 
     #[test]
-    fn detour_end_before_a_later_entry_of_its_key_is_dropped() {
-        let enter = |key: &str, offset| DetourChange::Enter { key: key.into(), stage: 0, offset };
-        let leave = |key: &str, offset| DetourChange::Leave { key: key.into(), offset };
+    fn retry_route_end_before_a_later_entry_of_its_key_is_dropped() {
+        let enter = |key: &str, offset| RetryRouteChange::Enter { key: key.into(), stage: 0, offset };
+        let leave = |key: &str, offset| RetryRouteChange::Leave { key: key.into(), offset };
         let changes = vec![leave("a", 1), leave("a", 2), leave("b", 3), enter("b", 4), enter("c", 5), leave("c", 5)];
 
-        let (entries, ends) = split_detours(changes);
+        let (entries, ends) = split_retry_routes(changes);
 
         assert_eq!(entries, [enter("b", 4), enter("c", 5)]);
         assert_eq!(ends, [leave("a", 1), leave("a", 2), leave("c", 5)]);
@@ -161,15 +161,16 @@ mod tests {
             consumer_record("a", 1, 9),
         ];
         let done = [3, 4, 0].map(|number: usize| messages[number].position.clone());
-        let detours = vec![DetourChange::Leave { key: "k".into(), offset: 7 }];
-        let mut decisions = Decisions { acknowledge: done.to_vec(), detours: detours.clone(), ..Decisions::default() };
+        let retry_routes = vec![RetryRouteChange::Leave { key: "k".into(), offset: 7 }];
+        let mut decisions =
+            Decisions { acknowledge: done.to_vec(), retry_routes: retry_routes.clone(), ..Decisions::default() };
 
         decisions.acknowledge_up_to_undone(&messages);
 
         assert_eq!(decisions.acknowledge, [0, 4].map(|number: usize| messages[number].position.clone()));
-        assert_eq!(decisions.detours, [], "it is delivered again, and a later message of its key waits for it");
-        decisions.detours = detours.clone();
+        assert_eq!(decisions.retry_routes, [], "it is delivered again, and a later message of its key waits for it");
+        decisions.retry_routes = retry_routes.clone();
         decisions.acknowledge_up_to_undone(&[&messages[..2], &messages[4..]].concat());
-        assert_eq!(decisions.detours, detours, "nothing is delivered again");
+        assert_eq!(decisions.retry_routes, retry_routes, "nothing is delivered again");
     }
 }

@@ -5,15 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use app::consume::chain::ATTEMPTS_MAX;
-use app::consume::forward::{DETOUR_STAGE_HEADER, Forward, forward_record, without_earlier_failures};
-use app::consume::intake::IntakeFailure;
+use app::consume::forward::{Forward, RETRY_ROUND_HEADER, forward_record, without_earlier_failures};
+use app::consume::message_decision::MessageFailure;
 use app::consume::spring_headers;
 use domain::Timestamp;
 use outbox::topics::{RETRY_DELAYS, base_topic, dead_letter_topic, retry_stage, retry_topic};
 use ports::Error;
 use ports::broker::consumer_groups::{ConsumerRecord, GroupMember};
 use ports::broker::{Position, RAW_KEY, Record};
-use ports::inbox::DetourChange;
+use ports::inbox::RetryRouteChange;
 
 use crate::consumer_actor::decisions::{DeadLettered, Decisions, ForwardedRecord};
 use crate::consumer_actor::group_consumer::GroupConsumer;
@@ -24,7 +24,7 @@ const BLOCKED_DOUBLINGS_MAX: u32 = 2;
 
 /// The last stage of a retry route: stores hold it as a signed 32-bit integer. At one round per half minute it is reached after two thousand
 /// years.
-const DETOUR_STAGE_MAX: u32 = i32::MAX.unsigned_abs();
+const RETRY_STAGE_MAX: u32 = i32::MAX.unsigned_abs();
 
 impl GroupConsumer {
     /// The messages of a poll as this group receives them. Messages outside its retry topics lose the headers with attempts, origin and due time:
@@ -96,17 +96,17 @@ impl GroupConsumer {
 
     /// The stage of an earlier message of the key that this one must wait behind. A message that has reached that stage itself is the
     /// earlier message.
-    async fn detour_ahead(&self, message: &ConsumerRecord, decisions: &Decisions) -> Result<Option<u32>, Error> {
-        let key = self.detour_key(&message.record);
-        let in_this_poll = decisions.detours.iter().rev().find_map(|change| match change {
-            DetourChange::Enter { key: entered, stage, .. } if *entered == key => Some(*stage),
-            DetourChange::Enter { .. } | DetourChange::Leave { .. } => None,
+    async fn stage_ahead(&self, message: &ConsumerRecord, decisions: &Decisions) -> Result<Option<u32>, Error> {
+        let key = self.retry_route_key(&message.record);
+        let in_this_poll = decisions.retry_routes.iter().rev().find_map(|change| match change {
+            RetryRouteChange::Enter { key: entered, stage, .. } if *entered == key => Some(*stage),
+            RetryRouteChange::Enter { .. } | RetryRouteChange::Leave { .. } => None,
         });
         let ahead = match in_this_poll {
             Some(stage) => Some(stage),
-            None => self.inbox.detour(&self.group, &key).await?.map(|detour| detour.stage),
+            None => self.inbox.retry_route(&self.group, &key).await?.map(|retry_route| retry_route.stage),
         };
-        Ok(ahead.filter(|ahead| self.detour_stage_of(message).is_none_or(|detour_stage| detour_stage < *ahead)))
+        Ok(ahead.filter(|ahead| self.retry_stage_of(message).is_none_or(|route_stage| route_stage < *ahead)))
     }
 
     /// Sends a message behind an earlier one of its key that is being retried. Returns whether there is one.
@@ -123,16 +123,16 @@ impl GroupConsumer {
         if !is_ordered(message, needs_order) {
             return Ok(false);
         }
-        let Some(ahead) = self.detour_ahead(message, decisions).await? else { return Ok(false) };
+        let Some(ahead) = self.stage_ahead(message, decisions).await? else { return Ok(false) };
         // Stage by stage, so that no message of the key overtakes an earlier one.
-        let stage = self.detour_stage_of(message).map_or(0, next_stage);
+        let stage = self.retry_stage_of(message).map_or(0, next_stage);
         // Without a delay of its own: the earlier message is ahead in the partition, which pauses until that one is due. Once it is done, a delay
         // would only postpone this message and the end of the retry route.
         let record = self.retry_record(message, (stage, Duration::ZERO), &waits_for_earlier(), attempts_made);
         // If the broker refuses the record, the earlier message still is in its retry topic: the retry route stays as it is. A route that already
         // counts this message as its last ends with the next message of the key.
         decisions.forward.push(ForwardedRecord { record, if_refused: None, dead_letter: None });
-        decisions.detours.push(self.enter_detour(message, ahead));
+        decisions.retry_routes.push(self.enter_retry_route(message, ahead));
         Ok(true)
     }
 
@@ -142,27 +142,27 @@ impl GroupConsumer {
         message: &ConsumerRecord,
         stage: u32,
         needs_order: bool,
-        failure: &IntakeFailure,
+        failure: &MessageFailure,
         attempts: u32,
         decisions: &mut Decisions,
     ) {
         let needs_order = is_ordered(message, needs_order);
         // A message may have waited in a later retry topic than its own failures lead to. It continues from there: in an earlier one, later
         // messages of its key could overtake it.
-        let detour_stage = self.detour_stage_of(message).filter(|_| needs_order);
-        let stage = detour_stage.map_or(stage, |detour_stage| stage.max(next_stage(detour_stage)));
+        let route_stage = self.retry_stage_of(message).filter(|_| needs_order);
+        let stage = route_stage.map_or(stage, |route_stage| stage.max(next_stage(route_stage)));
         let delay = blocked_delay(self.retry_delays[topic_stage(stage)], attempts);
         let record = self.retry_record(message, (stage, delay), failure, attempts);
-        let if_refused = self.end_of_detour(message, needs_order);
+        let if_refused = self.end_of_retry_route(message, needs_order);
         decisions.forward.push(ForwardedRecord { record, if_refused, dead_letter: None });
-        decisions.detours.extend(needs_order.then(|| self.enter_detour(message, stage)));
+        decisions.retry_routes.extend(needs_order.then(|| self.enter_retry_route(message, stage)));
     }
 
     fn retry_record(
         &self,
         message: &ConsumerRecord,
         (stage, delay): (u32, Duration),
-        failure: &IntakeFailure,
+        failure: &MessageFailure,
         attempts: u32,
     ) -> Record {
         let target = retry_topic(&self.base, topic_stage(stage));
@@ -170,29 +170,32 @@ impl GroupConsumer {
         let due = now.plus(delay);
         let forward = Forward { target, group: &self.group, failure, attempts_made: attempts, now, due };
         let mut record = forward_record(message, forward);
-        record.headers.retain(|name| name != DETOUR_STAGE_HEADER);
+        record.headers.retain(|name| name != RETRY_ROUND_HEADER);
         if topic_stage(stage) < stage as usize {
-            record.headers.push(DETOUR_STAGE_HEADER, stage.to_string().as_bytes());
+            record.headers.push(RETRY_ROUND_HEADER, stage.to_string().as_bytes());
         }
         self.add_header(&mut record);
         record
     }
 
-    fn enter_detour(&self, message: &ConsumerRecord, stage: u32) -> DetourChange {
-        DetourChange::Enter { key: self.detour_key(&message.record), stage, offset: first_offset(message) }
+    fn enter_retry_route(&self, message: &ConsumerRecord, stage: u32) -> RetryRouteChange {
+        RetryRouteChange::Enter { key: self.retry_route_key(&message.record), stage, offset: first_offset(message) }
     }
 
     /// Ends the wait of a key's later messages for this one.
-    pub fn leave_detour(&self, message: &ConsumerRecord, needs_order: bool, decisions: &mut Decisions) {
-        decisions.detours.extend(self.end_of_detour(message, needs_order));
+    pub fn leave_retry_route(&self, message: &ConsumerRecord, needs_order: bool, decisions: &mut Decisions) {
+        decisions.retry_routes.extend(self.end_of_retry_route(message, needs_order));
     }
 
     /// The end of a retry route whose first message is this one. A message of its own topic begins one at most, and one that an operator has sent to
     /// the retry topic has no message behind it.
-    fn end_of_detour(&self, message: &ConsumerRecord, needs_order: bool) -> Option<DetourChange> {
+    fn end_of_retry_route(&self, message: &ConsumerRecord, needs_order: bool) -> Option<RetryRouteChange> {
         let retried = spring_headers::attempts_made(&message.record).is_some();
         let ends = is_ordered(message, needs_order) && retried && self.own_stage(message).is_some();
-        ends.then(|| DetourChange::Leave { key: self.detour_key(&message.record), offset: first_offset(message) })
+        ends.then(|| RetryRouteChange::Leave {
+            key: self.retry_route_key(&message.record),
+            offset: first_offset(message),
+        })
     }
 
     /// Sends a message to the dead-letter topic.
@@ -200,7 +203,7 @@ impl GroupConsumer {
         &self,
         message: &ConsumerRecord,
         attempts: Option<u32>,
-        failure: &IntakeFailure,
+        failure: &MessageFailure,
         decisions: &mut Decisions,
     ) {
         let target = dead_letter_topic(&self.base);
@@ -217,7 +220,7 @@ impl GroupConsumer {
     }
 
     /// The key of a message's retry route. Offsets order the messages of one topic only, so topics that share retry topics have separate routes.
-    pub(super) fn detour_key(&self, record: &Record) -> String {
+    pub(super) fn retry_route_key(&self, record: &Record) -> String {
         let Record { topic, .. } = record;
         let key = match record.header(RAW_KEY) {
             // Keys that are not UTF-8 may have the same text.
@@ -233,11 +236,10 @@ impl GroupConsumer {
     /// The stage of a key's retry route that a message of a retry topic belongs to: the topic's stage, and beyond the last topic the header's
     /// count, which distinguishes a message that entered that topic again from those that were there before. Only a message that a consumer has
     /// forwarded has that count: from any other, which a client of the broker wrote, it could send the later messages of the key round for years.
-    fn detour_stage_of(&self, message: &ConsumerRecord) -> Option<u32> {
+    fn retry_stage_of(&self, message: &ConsumerRecord) -> Option<u32> {
         let stage = u32::try_from(self.own_stage(message)?).ok()?;
-        let round =
-            forwarded_from(&message.record).and_then(|_| message.record.text(DETOUR_STAGE_HEADER)?.parse().ok());
-        Some(round.unwrap_or(stage).min(DETOUR_STAGE_MAX))
+        let round = forwarded_from(&message.record).and_then(|_| message.record.text(RETRY_ROUND_HEADER)?.parse().ok());
+        Some(round.unwrap_or(stage).min(RETRY_STAGE_MAX))
     }
 
     fn add_header(&self, record: &mut Record) {
@@ -283,7 +285,7 @@ fn blocked_delay(delay: Duration, attempts: u32) -> Duration {
 
 /// The stage after this one.
 fn next_stage(stage: u32) -> u32 {
-    (stage + 1).min(DETOUR_STAGE_MAX)
+    (stage + 1).min(RETRY_STAGE_MAX)
 }
 
 /// The offset of a message before it was first sent to a retry topic.
@@ -297,8 +299,8 @@ pub(super) fn forwarded_from(record: &Record) -> Option<u64> {
 }
 
 /// The failure of a message that only waits for an earlier one of its key.
-fn waits_for_earlier() -> IntakeFailure {
-    IntakeFailure {
+fn waits_for_earlier() -> MessageFailure {
+    MessageFailure {
         failure_type: ports::FailureType::System,
         class: "posthaste.WaitsForEarlier",
         reason: "an earlier message of its key is being retried".to_owned(),

@@ -12,7 +12,7 @@ use supervision::SupervisionBus;
 use telemetry::Metrics;
 
 use crate::consumer_actor::clock_skews::ClockSkews;
-use crate::consumer_actor::decisions::{Decisions, EventCounts, split_detours};
+use crate::consumer_actor::decisions::{Decisions, EventCounts, split_retry_routes};
 use crate::consumer_actor::message_log;
 
 /// Shared by all members of a group in an instance.
@@ -68,17 +68,17 @@ impl GroupConsumer {
     /// Returns the error of a port. Messages that are not acknowledged then are delivered again; a retry route without its recorded end ends with
     /// the next message of its key.
     pub async fn apply(&self, decisions: Decisions, member: &dyn GroupMember) -> Result<(), Error> {
-        let Decisions { processed, forward, mut detours, acknowledge, counts, failed: _ } = decisions;
+        let Decisions { processed, forward, mut retry_routes, acknowledge, counts, failed: _ } = decisions;
         if !processed.is_empty() {
             let outcomes = self.inbox.commit(&self.group, processed).await?;
             self.count(&outcomes, &counts);
         }
         if !forward.is_empty() {
-            self.append_forwards(forward, &mut detours).await?;
+            self.append_forwards(forward, &mut retry_routes).await?;
         }
-        let (entries, ends) = split_detours(detours);
+        let (entries, ends) = split_retry_routes(retry_routes);
         if !entries.is_empty() {
-            self.inbox.set_detours(&self.group, entries).await?;
+            self.inbox.update_retry_routes(&self.group, entries).await?;
         }
         if !acknowledge.is_empty() {
             let acknowledged = member.acknowledge(&acknowledge).await?;
@@ -87,7 +87,7 @@ impl GroupConsumer {
                 return Ok(());
             }
         }
-        if ends.is_empty() { Ok(()) } else { self.inbox.set_detours(&self.group, ends).await }
+        if ends.is_empty() { Ok(()) } else { self.inbox.update_retry_routes(&self.group, ends).await }
     }
 
     /// Counts new events with their age. A duplicate is only counted: its age says nothing about the consumer.

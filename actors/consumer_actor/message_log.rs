@@ -2,7 +2,7 @@
 use std::sync::Arc;
 
 use app::commands::request_id;
-use app::consume::intake::IntakeFailure;
+use app::consume::message_decision::MessageFailure;
 use app::consume::spring_headers;
 use domain::EventType;
 use ports::broker::consumer_groups::ConsumerRecord;
@@ -19,7 +19,7 @@ const MESSAGES_NAMED_MAX: usize = 5;
 pub fn span(message: &ConsumerRecord, key_is_order: bool) -> tracing::Span {
     let ConsumerRecord { position, record } = message;
     let (request_id, event_id) = (request_id::from_record(record), record.text("ce_id"));
-    let has_order_type = || record.text("ce_type").is_some_and(|kind| EventType::parse(kind).is_some());
+    let has_order_type = || record.text("ce_type").is_some_and(|event_type| EventType::parse(event_type).is_some());
     let order_id = (key_is_order || has_order_type()).then_some(&*record.key);
     tracing::error_span!("message", request_id, order_id, key = &*record.key, event_id, topic = &*position.topic)
 }
@@ -101,7 +101,7 @@ fn original_position(record: &Record) -> String {
 }
 
 /// The handler of a message failed, and a later attempt may succeed.
-pub fn retried(message: &ConsumerRecord, attempt: u32, failure: &IntakeFailure) {
+pub fn retried(message: &ConsumerRecord, attempt: u32, failure: &MessageFailure) {
     let Position { topic, partition, offset } = &message.position;
     tracing::warn!(
         event = "message_retried",
@@ -117,7 +117,7 @@ pub fn retried(message: &ConsumerRecord, attempt: u32, failure: &IntakeFailure) 
 }
 
 /// The fallback accepted a message after its primary handler had given up.
-pub fn handled_by_fallback(message: &ConsumerRecord, failure: &IntakeFailure) {
+pub fn handled_by_fallback(message: &ConsumerRecord, failure: &MessageFailure) {
     let Position { topic, partition, offset } = &message.position;
     tracing::warn!(
         event = "message_handled_by_fallback",
@@ -132,7 +132,7 @@ pub fn handled_by_fallback(message: &ConsumerRecord, failure: &IntakeFailure) {
 }
 
 /// A message keeps its key waiting until a handler accepts it.
-pub fn blocks_key(message: &ConsumerRecord, failure: &IntakeFailure) {
+pub fn blocks_key(message: &ConsumerRecord, failure: &MessageFailure) {
     let Position { topic, partition, offset } = &message.position;
     tracing::error!(
         event = "message_blocks_key",

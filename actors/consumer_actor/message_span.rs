@@ -1,5 +1,5 @@
 //! The span of a consumed message, in the trace that its record names.
-use app::consume::intake::IntakeStep;
+use app::consume::message_decision::MessageDecision;
 use domain::WebhookId;
 use ports::broker::Position;
 use ports::broker::consumer_groups::ConsumerRecord;
@@ -41,18 +41,18 @@ fn begin(tracer: &Tracer, message: &ConsumerRecord, kind: SpanKind, name: std::f
 }
 
 /// Records what the intake decided in the span of a message.
-pub fn decided(span: &mut ActiveSpan, step: &IntakeStep, attempt: u32) {
+pub fn decided(span: &mut ActiveSpan, step: &MessageDecision, attempt: u32) {
     span.set("posthaste.attempt", u64::from(attempt));
     match step {
-        IntakeStep::Process { stale, fallback_after, .. } => {
+        MessageDecision::Process { stale, fallback_after, .. } => {
             span.set("posthaste.stale", *stale);
             if fallback_after.is_some() {
                 span.set("posthaste.fallback", true);
             }
         }
-        IntakeStep::Retry { .. } => span.fail("retried"),
-        IntakeStep::Block { .. } => span.fail("blocked"),
-        IntakeStep::DeadLetter(_) => span.fail("dead_lettered"),
+        MessageDecision::Retry { .. } => span.fail("retried"),
+        MessageDecision::Block { .. } => span.fail("blocked"),
+        MessageDecision::DeadLetter(_) => span.fail("dead_lettered"),
     }
 }
 

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use app::consume::chain::ATTEMPTS_MAX;
 use app::consume::handlers::Handlers;
-use app::consume::intake::{self, DecodedMessage, EventOrigin, IntakeStep};
+use app::consume::message_decision::{self, DecodedMessage, EventOrigin, MessageDecision};
 use app::policy::conflict::VersionStamp;
 use app::policy::regional_clock::RegionalClock;
 use async_trait::async_trait;
@@ -52,7 +52,7 @@ impl MessageDecider for OrderPipeline {
     async fn decide(&self, message: &ConsumerRecord, decisions: &mut Decisions) -> Result<(), Error> {
         let consumer = &self.consumer;
         let mut span = message_span::handled(&self.tracer, message, &consumer.group);
-        let decoded = match intake::decode(message) {
+        let decoded = match message_decision::decode(message) {
             Ok(decoded) => decoded,
             Err(failure) => {
                 consumer.metrics.kafka_schema_validation_errors.inc();
@@ -64,24 +64,24 @@ impl MessageDecider for OrderPipeline {
         };
         let version = decoded.event.schema_version.to_string();
         consumer.metrics.kafka_event_version_distribution.with([&version]).inc();
-        let needs_order = self.handlers.chain(decoded.event.kind).needs_order();
+        let needs_order = self.handlers.chain(decoded.event.event_type).needs_order();
         if consumer.wait_for_earlier(message, needs_order, decoded.attempts_made, decisions).await? {
             span.set("posthaste.waits_for_earlier", true);
             return Ok(());
         }
         let origin = self.origin(&decoded, decisions).await?;
         let latest_accepted_time = self.regional_clock.latest_accepted_time(consumer.clock.now());
-        let step = intake::decide(&self.handlers, message, &decoded, origin, latest_accepted_time).await;
+        let step = message_decision::decide(&self.handlers, message, &decoded, origin, latest_accepted_time).await;
         message_span::decided(&mut span, &step, decoded.attempts_made.saturating_add(1));
         match &step {
-            IntakeStep::Block { stage: 0..ATTEMPTS_MAX, failure } => message_log::blocks_key(message, failure),
-            IntakeStep::Retry { failure, .. } => {
+            MessageDecision::Block { stage: 0..ATTEMPTS_MAX, failure } => message_log::blocks_key(message, failure),
+            MessageDecision::Retry { failure, .. } => {
                 message_log::retried(message, decoded.attempts_made.saturating_add(1), failure);
             }
-            IntakeStep::Block { .. } | IntakeStep::Process { .. } | IntakeStep::DeadLetter(_) => {}
+            MessageDecision::Block { .. } | MessageDecision::Process { .. } | MessageDecision::DeadLetter(_) => {}
         }
         match step {
-            IntakeStep::Process { event, stale, fallback_after } => {
+            MessageDecision::Process { event, stale, fallback_after } => {
                 tracing::debug!(
                     event = "event_consumed",
                     origin = decoded.stamp.region.as_str(),
@@ -94,16 +94,16 @@ impl MessageDecider for OrderPipeline {
                 }
                 decisions.processed.push(event);
                 decisions.counts.push(EventCounts { occurred_at: decoded.event.occurred_at, is_stale: stale });
-                consumer.leave_detour(message, needs_order, decisions);
+                consumer.leave_retry_route(message, needs_order, decisions);
             }
-            IntakeStep::Retry { stage, failure } | IntakeStep::Block { stage, failure } => {
+            MessageDecision::Retry { stage, failure } | MessageDecision::Block { stage, failure } => {
                 decisions.failed += 1;
                 consumer.retry(message, stage, needs_order, &failure, decoded.attempts_made + 1, decisions);
             }
-            IntakeStep::DeadLetter(failure) => {
+            MessageDecision::DeadLetter(failure) => {
                 decisions.failed += 1;
                 consumer.dead_letter(message, Some(decoded.attempts_made + 1), &failure, decisions);
-                consumer.leave_detour(message, needs_order, decisions);
+                consumer.leave_retry_route(message, needs_order, decisions);
             }
         }
         Ok(())
@@ -114,13 +114,13 @@ impl OrderPipeline {
     /// The origin of an event; for one of another region with the last update of its order. The stamp of a remote event advances the clock of
     /// this region.
     async fn origin(&self, decoded: &DecodedMessage, decisions: &Decisions) -> Result<EventOrigin, Error> {
-        if !intake::is_remote(decoded, &self.region) {
+        if !message_decision::is_remote(decoded, &self.region) {
             return Ok(EventOrigin::Local);
         }
         let id = decoded.event.order_id;
         let (order, remote) = tokio::try_join!(self.orders.find(id), self.last_remote_stamp(id, decisions))?;
         self.regional_clock.receive(decoded.stamp.hlc, self.consumer.clock.now());
-        Ok(EventOrigin::Remote { last_update: intake::last_update(decoded, order.as_ref(), remote) })
+        Ok(EventOrigin::Remote { last_update: message_decision::last_update(decoded, order.as_ref(), remote) })
     }
 
     /// The last update of another region, of this poll or committed.
@@ -134,7 +134,7 @@ impl OrderPipeline {
         if in_this_poll.is_some() {
             return Ok(in_this_poll);
         }
-        let last = self.consumer.inbox.remote(id).await?;
+        let last = self.consumer.inbox.remote_stamp(id).await?;
         Ok(last.map(|remote| VersionStamp { hlc: remote.hlc, region: remote.region }))
     }
 }

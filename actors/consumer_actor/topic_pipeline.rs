@@ -1,6 +1,6 @@
 //! TopicPipeline: the processing of a message of another service's topic. Call the endpoint → decide on the message.
 use app::consume::chain::{ATTEMPTS_MAX, ChainOutcome};
-use app::consume::intake::IntakeFailure;
+use app::consume::message_decision::MessageFailure;
 use app::consume::spring_headers;
 use app::consume::topic_chain::TopicChain;
 use async_trait::async_trait;
@@ -56,19 +56,19 @@ impl MessageDecider for TopicPipeline {
             ChainOutcome::Handled { fallback_after, .. } => {
                 if let Some(fault) = fallback_after {
                     consumer.metrics.kafka_consumer_fallback_count.inc();
-                    message_log::handled_by_fallback(message, &IntakeFailure::from_handler(fault));
+                    message_log::handled_by_fallback(message, &MessageFailure::from_handler(fault));
                 }
                 consumer.metrics.kafka_consumer_processed_count.inc();
-                consumer.leave_detour(message, ordered, decisions);
+                consumer.leave_retry_route(message, ordered, decisions);
             }
             ChainOutcome::Retry(fault) => {
-                let failure = IntakeFailure::from_handler(fault);
+                let failure = MessageFailure::from_handler(fault);
                 message_log::retried(message, attempt, &failure);
                 decisions.failed += 1;
                 consumer.retry(message, stage, ordered, &failure, attempt, decisions);
             }
             ChainOutcome::Blocked(fault) => {
-                let failure = IntakeFailure::from_handler(fault);
+                let failure = MessageFailure::from_handler(fault);
                 if stage < ATTEMPTS_MAX {
                     message_log::blocks_key(message, &failure);
                 }
@@ -77,8 +77,8 @@ impl MessageDecider for TopicPipeline {
             }
             ChainOutcome::Failed(fault) => {
                 decisions.failed += 1;
-                consumer.dead_letter(message, Some(attempt), &IntakeFailure::from_handler(fault), decisions);
-                consumer.leave_detour(message, ordered, decisions);
+                consumer.dead_letter(message, Some(attempt), &MessageFailure::from_handler(fault), decisions);
+                consumer.leave_retry_route(message, ordered, decisions);
             }
         }
         Ok(())

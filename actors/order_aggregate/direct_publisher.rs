@@ -47,7 +47,7 @@ impl DirectPublisher {
             id: 0,
             event_id: row.event_id,
             key: row.key.clone(),
-            kind: Arc::clone(&row.kind),
+            event_type: Arc::clone(&row.event_type),
             topic: Arc::clone(&row.topic),
             payload: None,
             sequence: row.sequence,

@@ -30,14 +30,14 @@ impl OrderSamples {
     }
 
     /// Counts a committed change, and announces it if no other was announced within the last second.
-    pub fn committed(&self, order: &Order, kind: &str) {
+    pub fn committed(&self, order: &Order, event_type: &str) {
         let skipped = match self.state.lock().unwrap_or_else(PoisonError::into_inner).sample(Instant::now()) {
             Some(skipped) => skipped,
             None => return,
         };
         let fields = vec![
             ("order_id", order.id.to_string()),
-            ("type", kind.to_owned()),
+            ("type", event_type.to_owned()),
             ("version", order.version.to_string()),
             ("skipped", skipped.to_string()),
         ];

@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use app::health::HealthBoard;
+use app::health::SharedHealth;
 use app::policy::breaker::{self, BreakerPermit, BreakerState, CircuitBreaker};
 use futures::stream::{self, Stream};
 use parking_lot::Mutex;
@@ -38,7 +38,7 @@ pub struct BreakerGuard {
     /// Start of the batch whose failure last opened the breaker.
     opened_by: Option<Instant>,
     clock: Arc<dyn Clock>,
-    health: HealthBoard,
+    health: SharedHealth,
     metrics: Arc<Metrics>,
     bus: SupervisionBus,
 }
@@ -48,7 +48,7 @@ impl BreakerGuard {
     pub fn new(
         options: breaker::Options,
         clock: Arc<dyn Clock>,
-        health: HealthBoard,
+        health: SharedHealth,
         metrics: Arc<Metrics>,
         bus: SupervisionBus,
     ) -> Self {
@@ -221,7 +221,7 @@ mod tests {
     fn guard() -> BreakerGuard {
         let options = breaker::Options { failures: 2, open: OPEN };
         let bus = SupervisionBus::new(supervision::Options::default(), Arc::new(Ignore));
-        BreakerGuard::new(options, Arc::new(StoppedClock), HealthBoard::default(), Metrics::new(), bus)
+        BreakerGuard::new(options, Arc::new(StoppedClock), SharedHealth::default(), Metrics::new(), bus)
     }
 
     /// A batch that begins now reports this.

@@ -1,4 +1,4 @@
-//! Hand-overs: a worker settles and releases its partition, and the other instances receive a wake-up.
+//! Handovers: a worker settles and releases its partition, and the other instances receive a wake-up.
 use std::time::Duration;
 
 use futures::future::join_all;

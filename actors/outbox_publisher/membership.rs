@@ -171,12 +171,12 @@ impl Membership {
     }
 
     /// Begins to hand a partition over. Returns false if that is already under way.
-    pub fn begin_hand_over(&mut self, partition: PartitionNo) -> bool {
+    pub fn begin_handover(&mut self, partition: PartitionNo) -> bool {
         self.handing_over.insert(partition)
     }
 
-    /// The hand-over ended, whether the partition was released or not.
-    pub fn end_hand_over(&mut self, partition: PartitionNo) {
+    /// The handover ended, whether the partition was released or not.
+    pub fn end_handover(&mut self, partition: PartitionNo) {
         self.handing_over.remove(&partition);
     }
 

@@ -33,6 +33,6 @@ pub struct PeersNotified(pub Vec<WakeUp>);
 #[derive(Message)]
 #[rtype(result = "usize")]
 pub struct Retire {
-    /// Longest wait for each hand-over; they run in parallel.
+    /// Longest wait for each handover; they run in parallel.
     pub deadline: Duration,
 }

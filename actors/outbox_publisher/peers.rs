@@ -49,7 +49,7 @@ impl Peers {
     }
 
     /// Records that the requested scan has started: the next request sets a timer again.
-    pub fn scan_began(&mut self) {
+    pub fn scan_started(&mut self) {
         self.scan_is_due = false;
     }
 }

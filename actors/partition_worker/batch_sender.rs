@@ -216,7 +216,7 @@ impl BatchSender {
         RunResult::settled(partition_session, settled, report)
     }
 
-    /// Records the time of each acknowledged row since the hand-over of its records to the broker.
+    /// Records the time of each acknowledged row since the handover of its records to the broker.
     fn record_latency(&self, published: &Published, sent_count: usize, latency: Duration) {
         let acknowledged = match published {
             Published::Committed(_) => sent_count,

@@ -12,7 +12,7 @@ pub fn published(rows: &[ClaimedRow], positions: &[(RowId, Position)]) {
     }
     for (id, Position { topic, partition, offset }) in positions {
         let Some(row) = rows.iter().find(|row| row.id == *id) else { continue };
-        let ClaimedRow { event_id, key, kind: r#type, attempt, request_id, .. } = row;
+        let ClaimedRow { event_id, key, event_type: r#type, attempt, request_id, .. } = row;
         let (order_id, request_id) = (order_of_event(r#type, key).map(display), request_id.as_deref());
         tracing::debug!(
             event = "event_published", %event_id, order_id, request_id, %key, r#type = &**r#type, row = id, attempt, topic = &**topic, partition,

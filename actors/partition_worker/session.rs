@@ -8,7 +8,7 @@ use outbox::store_was_rewound;
 use ports::Error;
 use ports::outbox::{BatchOutcome, FencedOutcome, ResolvedBatch};
 use ports::partitions::{
-    AcquireReason, AcquiredLease, Acquisition, Counter, LeaseFence, OpenBatch, PartitionNo, Release, Token,
+    AcquireReason, AcquiredLease, Acquisition, Counter, LeaseFence, OpenBatch, PartitionNo, ReleaseOutcome, Token,
 };
 use tokio::time::Instant;
 
@@ -169,16 +169,16 @@ impl PartitionSessions {
             let known = session.as_ref().map(|session| session.fence.epoch);
             let Some(epoch) = known.or_else(|| local_leases.epoch(partition)) else { return (true, None) };
             match leases.release(partition, instance, epoch).await {
-                Ok(Release::Done | Release::NotHeld) => {
+                Ok(ReleaseOutcome::Done | ReleaseOutcome::NotHeld) => {
                     local_leases.remove(partition);
                     return (true, None);
                 }
-                Ok(Release::InFlight) if session.is_none() => match self.begin(partition, reason).await {
+                Ok(ReleaseOutcome::InFlight) if session.is_none() => match self.begin(partition, reason).await {
                     Ok(SessionStart::Started(started)) => session = Some(started),
                     Ok(SessionStart::HeldElsewhere) => return (true, None),
                     Err(_) => return (false, None),
                 },
-                Ok(Release::InFlight) | Err(_) => return (false, session),
+                Ok(ReleaseOutcome::InFlight) | Err(_) => return (false, session),
             }
         }
     }

@@ -15,7 +15,7 @@ pub struct ParkedRow<'a> {
     /// Key whose later rows may wait.
     pub key: &'a EventKey,
     /// Type of the event.
-    pub kind: &'a str,
+    pub event_type: &'a str,
     /// Id of the request that made the change.
     pub request_id: Option<&'a str>,
     /// Attempts made, including the last one.
@@ -32,7 +32,7 @@ impl<'a> From<&'a PoisonRow> for ParkedRow<'a> {
             row: poison.id,
             event_id: poison.event_id,
             key: &poison.key,
-            kind: &poison.kind,
+            event_type: &poison.event_type,
             request_id: poison.request_id.as_deref(),
             attempt: poison.attempts,
             failure_type: FailureType::System,
@@ -48,7 +48,7 @@ impl<'a> ParkedRow<'a> {
             row: row.id,
             event_id: row.event_id,
             key: &row.key,
-            kind: &row.kind,
+            event_type: &row.event_type,
             request_id: row.request_id.as_deref(),
             attempt: row.attempt,
             failure_type: exclusion.failure_type,
@@ -65,7 +65,7 @@ impl<'a> ParkedRow<'a> {
 
     /// Logs an error where the store's reply was lost: the row is parked, or it fails again and is reported then.
     pub fn report_unknown(&self) {
-        let Self { row, event_id, key, kind: r#type, request_id, attempt, failure_type, error } = self;
+        let Self { row, event_id, key, event_type: r#type, request_id, attempt, failure_type, error } = self;
         let (failure_type, order_id) = (failure_type.as_str(), order_of_event(r#type, key).map(display));
         tracing::error!(
             event = "event_parking_unknown", %event_id, order_id, request_id, %key, r#type, row, attempt, failure_type, error,
@@ -74,7 +74,7 @@ impl<'a> ParkedRow<'a> {
     }
 
     fn log(&self) {
-        let Self { row, event_id, key, kind: r#type, request_id, attempt, failure_type, error } = self;
+        let Self { row, event_id, key, event_type: r#type, request_id, attempt, failure_type, error } = self;
         let (failure_type, order_id) = (failure_type.as_str(), order_of_event(r#type, key).map(display));
         tracing::error!(
             event = "event_parked", %event_id, order_id, request_id, %key, r#type, row, attempt, failure_type, error,
@@ -83,12 +83,12 @@ impl<'a> ParkedRow<'a> {
     }
 
     fn announce(&self, events: &SupervisionBus) {
-        let Self { row, key, kind, attempt, failure_type, error, event_id, request_id } = self;
+        let Self { row, key, event_type, attempt, failure_type, error, event_id, request_id } = self;
         let mut fields = vec![
             ("event_id", event_id.to_string()),
             ("row", row.to_string()),
             ("key", key.to_string()),
-            ("type", (*kind).to_owned()),
+            ("type", (*event_type).to_owned()),
             ("attempt", attempt.to_string()),
             ("failure_type", failure_type.as_str().to_owned()),
             ("error", (*error).to_owned()),

@@ -1,10 +1,10 @@
 //! Dependencies: the ports and shared services that the actors use.
 use std::sync::Arc;
 
-use app::admission::gate::Gate;
+use app::admission::write_gate::WriteGate;
 use app::commands::CommandContext;
 use app::consume::handlers::Handlers;
-use app::health::HealthBoard;
+use app::health::SharedHealth;
 use ports::broker::Broker;
 use ports::broker::consumer_groups::ConsumerGroups;
 use ports::clock::{Clock, Rng};
@@ -64,9 +64,9 @@ pub struct Dependencies {
     /// Source of randomness, for jitter.
     pub rng: Arc<dyn Rng>,
     /// Whether this instance accepts writes.
-    pub gate: Arc<Gate>,
+    pub gate: Arc<WriteGate>,
     /// Health of this instance, as readiness and the console show it.
-    pub health: HealthBoard,
+    pub health: SharedHealth,
     /// All metrics of this instance.
     pub metrics: Arc<Metrics>,
     /// Starts the spans of traced requests and events; off unless a collector is configured.

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
-use ports::partitions::{InstanceId, PartitionLeases, Release};
+use ports::partitions::{InstanceId, PartitionLeases, ReleaseOutcome};
 use supervision::{ActorState, AskError, Mailbox, SupervisionBus};
 use tokio::time::Instant;
 
@@ -12,7 +12,7 @@ use crate::outbox_publisher::membership::delete_membership;
 use crate::outbox_publisher::messages::Retire;
 use crate::partition_worker::local_leases::LocalLeases;
 
-/// The hand-over of one instance. It may run more than once.
+/// The handover of one instance. It may run more than once.
 pub struct PartitionHandover {
     /// Resumes the actors that an operator paused.
     pub bus: SupervisionBus,
@@ -29,7 +29,7 @@ pub struct PartitionHandover {
 impl PartitionHandover {
     /// Starts no further batch and hands all partitions over. Returns how many still have their lease after `limit`.
     pub async fn run(&self, limit: Duration) -> usize {
-        // An actor that an operator paused would block the hand-over for the whole time.
+        // An actor that an operator paused would block the handover for the whole time.
         for row in self.bus.snapshot().into_iter().filter(|row| row.state == ActorState::Paused) {
             // An error means that the actor has ended since, which blocks nothing.
             let _ = self.bus.resume(&row.path, "shutdown");
@@ -54,7 +54,9 @@ impl PartitionHandover {
     /// the lease has expired.
     async fn release_leases(&self) {
         let release = |(partition, epoch)| async move {
-            if let Ok(Release::Done | Release::NotHeld) = self.leases.release(partition, &self.instance, epoch).await {
+            if let Ok(ReleaseOutcome::Done | ReleaseOutcome::NotHeld) =
+                self.leases.release(partition, &self.instance, epoch).await
+            {
                 self.local_leases.remove(partition);
             }
         };

@@ -80,7 +80,7 @@ pub struct Tree {
     pub shards: Shards,
     /// Mailbox of the intake of other services' events.
     pub intake: Mailbox<EventIntake>,
-    /// Mailbox of the publisher, for the hand-over at a stop.
+    /// Mailbox of the publisher, for the handover at a stop.
     pub publisher: Mailbox<OutboxPublisher>,
     /// The leases that this instance holds.
     pub local_leases: Arc<LocalLeases>,

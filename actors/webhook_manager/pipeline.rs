@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-use app::consume::intake::IntakeFailure;
+use app::consume::message_decision::MessageFailure;
 use app::consume::order_topic::OrderTopic;
 use app::consume::spring_headers;
 use app::consume::webhooks::delivery::{self, AttemptVerdict, EndpointState};
@@ -128,7 +128,7 @@ impl PollProcessor for WebhookPipeline {
             // Undecided messages are delivered again. Accepted ones may be delivered again too, with the same id; the later messages of their keys
             // still wait.
             decisions.acknowledge.clear();
-            decisions.drop_detour_ends();
+            decisions.drop_retry_route_ends();
         } else {
             decisions.acknowledge.extend(others);
             if consumer.is_stopping() || webhook_is_inactive {
@@ -200,7 +200,7 @@ impl WebhookPipeline {
         match verdict {
             AttemptVerdict::Accepted => {
                 self.endpoint_recovered(webhook);
-                consumer.leave_detour(message, ordered, &mut results.decisions);
+                consumer.leave_retry_route(message, ordered, &mut results.decisions);
             }
             AttemptVerdict::Gone => {
                 self.disable(webhook).await?;
@@ -223,7 +223,7 @@ impl WebhookPipeline {
                     DeliveryDecision::DeadLetter => {
                         record.outcome = AttemptOutcome::DeadLettered;
                         consumer.dead_letter(message, Some(attempt), &failure, &mut results.decisions);
-                        consumer.leave_detour(message, ordered, &mut results.decisions);
+                        consumer.leave_retry_route(message, ordered, &mut results.decisions);
                     }
                 }
                 record.error = Some(failure.reason);
@@ -254,7 +254,7 @@ impl WebhookPipeline {
             message_id,
             topic: first_topic,
             key: record.key.to_string(),
-            kind: record.text("ce_type").unwrap_or_default().to_owned(),
+            event_type: record.text("ce_type").unwrap_or_default().to_owned(),
             attempt: number,
             at,
             duration: started.elapsed(),
@@ -294,7 +294,7 @@ impl WebhookPipeline {
         }
     }
 
-    fn endpoint_fails(&self, webhook: &Webhook, failure: &IntakeFailure) {
+    fn endpoint_fails(&self, webhook: &Webhook, failure: &MessageFailure) {
         let breaker = &mut self.health.lock().breaker;
         let was_closed = breaker.name() == "closed";
         if breaker.failed(self.started.elapsed()) && was_closed {

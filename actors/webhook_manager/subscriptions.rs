@@ -107,7 +107,7 @@ mod tests {
     fn webhook(number: u8) -> (WebhookId, Arc<Webhook>) {
         let at = Timestamp::from_millis(1_000);
         let webhook = Webhook {
-            id: WebhookId::at(at, [number; 10]),
+            id: WebhookId::new_v7(at, [number; 10]),
             version: 1,
             url: String::new(),
             topics: Vec::new(),

@@ -40,7 +40,7 @@ impl Viewer {
 
 /// A client's idempotency key with the fingerprint of its request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KeyedIntent {
+pub struct IdempotencyKey {
     /// The key: 1 to 128 printable ASCII characters.
     pub key: Arc<str>,
     /// SHA-256 of the parsed body: see [`crate::commands::create_order::fingerprint`].
@@ -64,7 +64,7 @@ pub struct CreateOrder {
     /// Items of the new order.
     pub items: Items,
     /// Idempotency key, if the client sent one.
-    pub intent: Option<KeyedIntent>,
+    pub idempotency_key: Option<IdempotencyKey>,
     /// Trace context that the order's event carries on: the client's, or that of the request's span.
     pub trace: Option<TraceContext>,
     /// Span of the request, if its trace is sampled.
@@ -129,7 +129,7 @@ pub struct SubmittedEvent {
     /// Key by which events keep their order.
     pub key: EventKey,
     /// Type of the event.
-    pub kind: Arc<str>,
+    pub event_type: Arc<str>,
     /// Value of the record, unchanged.
     pub payload: Arc<[u8]>,
     /// Headers that the service adds to the record.
@@ -148,7 +148,7 @@ pub struct PublishEvents {
     /// The events; those of one key are published in this order.
     pub events: Vec<SubmittedEvent>,
     /// Idempotency key, if the client sent one.
-    pub intent: Option<KeyedIntent>,
+    pub idempotency_key: Option<IdempotencyKey>,
     /// Span of the request, if its trace is sampled.
     pub span: Option<RequestSpan>,
     /// Id of the request, which the events carry on.

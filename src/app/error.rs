@@ -1,12 +1,12 @@
 //! Errors of commands and queries. Only `api/error.rs` maps them to HTTP statuses.
-use crate::admission::gate::GateClosed;
+use crate::admission::write_gate::WriteGateClosed;
 
 /// Why a command failed. Every variant but `Unknown` means that nothing was changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CommandError {
     /// The write gate is closed for now; nothing was changed.
     #[error("writes are held back: {0}")]
-    Gated(GateClosed),
+    Gated(WriteGateClosed),
     /// Another request with this idempotency key is still running.
     #[error("a request with this idempotency key is still running")]
     KeyRunning,

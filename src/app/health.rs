@@ -79,9 +79,9 @@ impl HealthSnapshot {
 
 /// The shared health snapshot. Writers replace fields under a short lock; readers get an `Arc` of the whole.
 #[derive(Clone, Default)]
-pub struct HealthBoard(Arc<RwLock<Arc<HealthSnapshot>>>);
+pub struct SharedHealth(Arc<RwLock<Arc<HealthSnapshot>>>);
 
-impl HealthBoard {
+impl SharedHealth {
     /// The latest snapshot, without waiting for writers.
     pub fn read(&self) -> Arc<HealthSnapshot> {
         Arc::clone(&self.0.read().unwrap_or_else(std::sync::PoisonError::into_inner))

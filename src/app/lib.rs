@@ -9,9 +9,9 @@ pub mod units;
 
 pub mod admission {
     //! Whether a request is admitted: rate limits, and the gate that holds writes back.
-    pub mod gate;
     pub mod rate_limit;
     pub mod tier_policies;
+    pub mod write_gate;
 }
 
 pub mod commands {
@@ -35,7 +35,7 @@ pub mod consume {
     pub mod event_handler;
     pub mod forward;
     pub mod handlers;
-    pub mod intake;
+    pub mod message_decision;
     pub mod order_topic;
     pub mod post_handler;
     pub mod spring_headers;
@@ -86,8 +86,8 @@ pub mod port_types {
     pub use ports::endpoint::webhooks::{AttemptOutcome, Webhook, WebhookDelivery};
     pub use ports::event_headers::EventHeaders;
     pub use ports::operators::{
-        Audit, AuditEntry, AuditFilter, AuditId, OperatorAction, PartitionBlock, RowDiagnosis, RowFilter, RowSelector,
-        RowView, SentTo,
+        Audit, AuditEntry, AuditFilter, AuditId, OperatorAction, PartitionBlock, RecordLocation, RowDiagnosis,
+        RowFilter, RowSelector, RowView,
     };
     pub use ports::orders::TraceContext;
     pub use ports::outbox::{ClaimedRow, EventKey, EventKeyError, RowCounts, RowId, RowStatus};

@@ -302,7 +302,7 @@ mod tests {
         fn listed(&self, queries: &Queries, viewer: &Viewer) -> (Vec<OrderId>, usize) {
             let before = self.store.reads.load(Relaxed);
             let mut list = queries.list(viewer, None);
-            let part = list.next_part().now_or_never().expect("the fakes never wait").expect("the store answers");
+            let part = list.next_chunk().now_or_never().expect("the fakes never wait").expect("the store answers");
             (part.iter().map(|order| order.id).collect(), self.store.reads.load(Relaxed) - before)
         }
     }

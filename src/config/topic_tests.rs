@@ -45,10 +45,10 @@ fn rules_of_a_topic_reach_the_relay_and_the_topics_around_it_are_created() {
     let retry = rules.retry_of("invoices");
     assert_eq!((retry.attempts_max, retry.base, retry.max), (2, Duration::from_millis(50), Duration::from_secs(300)));
     assert_eq!(rules.retry_of("shop.customers"), &config.outbox.retry);
-    assert_eq!(rules.poison.of("invoices", "InvoicePaid"), PoisonAction::SkipRow);
-    assert_eq!(rules.poison.of("shop.customers", "InvoicePaid"), PoisonAction::BlockKey);
-    assert_eq!(rules.fallback.of("invoices", "InvoicePaid"), Fallback::DeadLetter);
-    assert_eq!(rules.fallback.of("order.events", "ORDER_CREATED"), Fallback::DeadLetter);
+    assert_eq!(rules.poison.value_for("invoices", "InvoicePaid"), PoisonAction::SkipRow);
+    assert_eq!(rules.poison.value_for("shop.customers", "InvoicePaid"), PoisonAction::BlockKey);
+    assert_eq!(rules.fallback.value_for("invoices", "InvoicePaid"), Fallback::DeadLetter);
+    assert_eq!(rules.fallback.value_for("order.events", "ORDER_CREATED"), Fallback::DeadLetter);
     let topics = config.additional_topics();
     assert_eq!(topics[..3], ["invoices", "orders.audit", "invoices-dlt"]);
     assert_eq!(topics[3..], outbox::topics::all_topics("shop.customers")[..]);

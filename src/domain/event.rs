@@ -31,7 +31,7 @@ impl EventType {
 
     /// Parses a name that [`EventType::as_str`] returns; case-sensitive.
     pub fn parse(text: &str) -> Option<EventType> {
-        EventType::ALL.into_iter().find(|kind| kind.as_str() == text)
+        EventType::ALL.into_iter().find(|event_type| event_type.as_str() == text)
     }
 }
 
@@ -49,7 +49,7 @@ pub struct OrderEvent {
     /// Order that changed; also the record key, which keeps the order's events in sequence.
     pub order_id: OrderId,
     /// Type of the event.
-    pub kind: EventType,
+    pub event_type: EventType,
     /// Time of the change.
     pub occurred_at: Timestamp,
     /// Position among the order's events: its version + 1, so a gap proves a loss.

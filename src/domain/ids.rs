@@ -21,7 +21,7 @@ macro_rules! uuid_id {
     ($name:ident) => {
         impl $name {
             /// Creates a version 7 id of this instant; `entropy` makes it unique within the millisecond.
-            pub fn at(now: Timestamp, entropy: [u8; 10]) -> Self {
+            pub fn new_v7(now: Timestamp, entropy: [u8; 10]) -> Self {
                 let millis = u64::try_from(now.millis()).unwrap_or(0);
                 Self(Builder::from_unix_timestamp_millis(millis, &entropy).into_uuid())
             }
@@ -83,8 +83,8 @@ mod tests {
 
     #[test]
     fn ids_sort_by_creation_time() {
-        let early = OrderId::at(Timestamp::from_millis(1_000), [255; 10]);
-        let late = OrderId::at(Timestamp::from_millis(1_001), [0; 10]);
+        let early = OrderId::new_v7(Timestamp::from_millis(1_000), [255; 10]);
+        let late = OrderId::new_v7(Timestamp::from_millis(1_001), [0; 10]);
 
         assert!(early < late);
         assert!(early.bytes() < late.bytes());
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn only_the_hyphenated_form_is_parsed() {
-        let id = OrderId::at(Timestamp::from_millis(5), [7; 10]);
+        let id = OrderId::new_v7(Timestamp::from_millis(5), [7; 10]);
         let text = id.to_string();
 
         assert_eq!(OrderId::parse(&text), Some(id));

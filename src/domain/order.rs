@@ -101,8 +101,9 @@ impl Order {
             hlc: self.hlc.max(change.received).tick(change.now),
             ..self.clone()
         };
-        let kind = if to == Status::Cancelled { EventType::OrderCancelled } else { EventType::OrderStatusChanged };
-        let event = order.event(kind, change.event_id);
+        let event_type =
+            if to == Status::Cancelled { EventType::OrderCancelled } else { EventType::OrderStatusChanged };
+        let event = order.event(event_type, change.event_id);
         Ok((order, event))
     }
 
@@ -118,18 +119,18 @@ impl Order {
     ///
     /// # Errors
     /// [`ChangeRefusal::StaleVersion`] when the order is at another version.
-    pub fn at_version(&self, expected: Version) -> Result<(), ChangeRefusal> {
+    pub fn check_version(&self, expected: Version) -> Result<(), ChangeRefusal> {
         if self.version == expected {
             return Ok(());
         }
         Err(ChangeRefusal::StaleVersion { expected, current: self.version })
     }
 
-    fn event(&self, kind: EventType, id: EventId) -> OrderEvent {
+    fn event(&self, event_type: EventType, id: EventId) -> OrderEvent {
         OrderEvent {
             id,
             order_id: self.id,
-            kind,
+            event_type,
             occurred_at: self.updated_at,
             sequence: self.version + 1,
             status: self.status,

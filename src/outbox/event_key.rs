@@ -63,11 +63,11 @@ impl EventKey {
     /// The rule that the text breaks.
     pub fn parse(text: &str) -> Result<Self, EventKeyError> {
         check(text)?;
-        Ok(Self::of_text(text))
+        Ok(Self::from_text(text))
     }
 
     /// The key of any text, also of one that [`EventKey::parse`] refuses: a stored row may have such a key, and is refused later.
-    pub fn of_text(text: &str) -> Self {
+    pub fn from_text(text: &str) -> Self {
         match canonical_uuid(text).filter(|uuid| uuid[VERSION_BYTE] & 0xf0 != TEXT_VERSION) {
             Some(uuid) => Self { group: uuid, text: None },
             None => Self { group: group_of_text(text), text: Some(text.into()) },
@@ -75,7 +75,7 @@ impl EventKey {
     }
 
     /// A key as a store holds it. The stored group counts, because the store has ordered by it.
-    pub fn stored(group: [u8; 16], text: Option<&str>) -> Self {
+    pub fn from_stored(group: [u8; 16], text: Option<&str>) -> Self {
         Self { group, text: text.map(Arc::from) }
     }
 
@@ -185,7 +185,7 @@ mod tests {
         assert_eq!(key.group()[..4], [0x01, 0x90, 0x16, 0x3d]);
         assert_eq!((key.text(), key.to_string().as_str(), &*key.to_text()), (None, V7, V7));
         assert_eq!(key, EventKey::from_uuid(key.group()));
-        assert_eq!(key, EventKey::stored(key.group(), None));
+        assert_eq!(key, EventKey::from_stored(key.group(), None));
     }
 
     #[test]
@@ -195,16 +195,16 @@ mod tests {
         assert_eq!(key.group()[..6], [0xba, 0x78, 0x16, 0xbf, 0x8f, 0x01]);
         assert_eq!(key.group()[6], 0x8f);
         assert_eq!((key.text(), key.to_string().as_str()), (Some("abc"), "abc"));
-        assert_eq!(EventKey::stored(key.group(), key.text()), key);
+        assert_eq!(EventKey::from_stored(key.group(), key.text()), key);
     }
 
     #[test]
     fn other_forms_of_a_uuid_are_other_keys() {
-        let canonical = EventKey::of_text(V7);
+        let canonical = EventKey::from_text(V7);
         for text in
             [V7.to_uppercase(), V7.replace('-', ""), format!("{{{V7}}}"), format!("{V7} "), V7.replace('-', "0")]
         {
-            let key = EventKey::of_text(&text);
+            let key = EventKey::from_text(&text);
             assert_ne!(key.group(), canonical.group(), "{text}");
             assert_eq!(key.to_string(), text);
         }
@@ -212,11 +212,11 @@ mod tests {
 
     #[test]
     fn uuid_of_version_8_shares_no_group_with_the_text_that_hashes_to_it() {
-        let text = EventKey::of_text("abc");
+        let text = EventKey::from_text("abc");
         let uuid = EventKey::from_uuid(text.group());
 
         assert_ne!(uuid.group(), text.group());
-        assert_eq!(uuid, EventKey::of_text(&uuid.to_string()));
+        assert_eq!(uuid, EventKey::from_text(&uuid.to_string()));
     }
 
     #[test]
@@ -233,7 +233,7 @@ mod tests {
         ];
         for (text, error) in cases {
             assert_eq!(EventKey::parse(&text), Err(error));
-            assert_eq!(EventKey::of_text(&text).check(), Err(error));
+            assert_eq!(EventKey::from_text(&text).check(), Err(error));
         }
     }
 }

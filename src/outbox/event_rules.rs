@@ -116,8 +116,9 @@ pub fn is_reserved(name: &str) -> bool {
 ///
 /// # Errors
 /// [`EventRuleError::EventType`].
-pub fn check_type(kind: &str) -> Result<(), EventRuleError> {
-    let legal = !kind.is_empty() && kind.len() <= TYPE_BYTES_MAX && !kind.chars().any(char::is_control);
+pub fn check_type(event_type: &str) -> Result<(), EventRuleError> {
+    let legal =
+        !event_type.is_empty() && event_type.len() <= TYPE_BYTES_MAX && !event_type.chars().any(char::is_control);
     if legal { Ok(()) } else { Err(EventRuleError::EventType) }
 }
 
@@ -192,11 +193,12 @@ mod tests {
 
     #[test]
     fn types_and_content_types_are_bounded_and_printable() {
-        for kind in ["ORDER_CREATED", "com.example.customer/created v2", "é", "t".repeat(TYPE_BYTES_MAX).as_str()] {
-            assert_eq!(check_type(kind), Ok(()), "{kind}");
+        for event_type in ["ORDER_CREATED", "com.example.customer/created v2", "é", "t".repeat(TYPE_BYTES_MAX).as_str()]
+        {
+            assert_eq!(check_type(event_type), Ok(()), "{event_type}");
         }
-        for kind in ["", "a\tb", "t".repeat(TYPE_BYTES_MAX + 1).as_str()] {
-            assert_eq!(check_type(kind), Err(EventRuleError::EventType), "{kind}");
+        for event_type in ["", "a\tb", "t".repeat(TYPE_BYTES_MAX + 1).as_str()] {
+            assert_eq!(check_type(event_type), Err(EventRuleError::EventType), "{event_type}");
         }
         assert_eq!(check_content_type("application/json; charset=utf-8"), Ok(()));
         for content_type in ["", "ä", "a\r\nb", "a".repeat(257).as_str()] {

@@ -69,7 +69,7 @@ pub enum ExclusionOutcome {
 
 /// The result of giving a partition back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Release {
+pub enum ReleaseOutcome {
     /// The partition is free at once.
     Done,
     /// Refused because a batch is in flight: settle or resolve it first.
@@ -114,11 +114,11 @@ impl Lease {
     }
 
     /// Whether the owner may give the partition back. Expiry is not compared: an expired lease that no other instance took is released.
-    pub fn release(&self, owner: &InstanceId, epoch: Epoch) -> Release {
+    pub fn release(&self, owner: &InstanceId, epoch: Epoch) -> ReleaseOutcome {
         match &self.open_batch {
-            _ if !self.is_of(owner, epoch) => Release::NotHeld,
-            Some(_) => Release::InFlight,
-            None => Release::Done,
+            _ if !self.is_of(owner, epoch) => ReleaseOutcome::NotHeld,
+            Some(_) => ReleaseOutcome::InFlight,
+            None => ReleaseOutcome::Done,
         }
     }
 
@@ -213,11 +213,11 @@ mod tests {
     fn release_is_refused_while_a_batch_is_in_flight() {
         let free = Lease { open_batch: None, remaining: Duration::ZERO, ..lease("me") };
         let cases = [
-            (free.clone(), "me", 2, Release::Done),
-            (free.clone(), "me", 1, Release::NotHeld),
-            (free, "other", 2, Release::NotHeld),
-            (lease("me"), "me", 2, Release::InFlight),
-            (lease("me"), "other", 2, Release::NotHeld),
+            (free.clone(), "me", 2, ReleaseOutcome::Done),
+            (free.clone(), "me", 1, ReleaseOutcome::NotHeld),
+            (free, "other", 2, ReleaseOutcome::NotHeld),
+            (lease("me"), "me", 2, ReleaseOutcome::InFlight),
+            (lease("me"), "other", 2, ReleaseOutcome::NotHeld),
         ];
 
         for (lease, owner, epoch, release) in cases {

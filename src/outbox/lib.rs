@@ -21,7 +21,7 @@ pub use acquire::{AcquireDecision, AcquireReason, Liveness};
 pub use event_key::{EventKey, EventKeyError};
 pub use failure::{FailureType, FaultClass, truncate_reason};
 pub use ids::{Counter, Epoch, InstanceId, LeaseFence, PartitionNo, ProducerSessionId, RowId, Token};
-pub use lease::{ExclusionOutcome, FencedOutcome, Lease, OpenClaim, Release};
+pub use lease::{ExclusionOutcome, FencedOutcome, Lease, OpenClaim, ReleaseOutcome};
 pub use rows::exclusion::{Disposition, Exclusion};
 pub use rows::operator::OperatorAction;
 pub use rows::poison::{PoisonAction, PoisonPolicy};

@@ -14,7 +14,7 @@ pub struct EventHeaders(Option<Arc<[NamedText]>>);
 
 impl EventHeaders {
     /// Headers from names and values; of two values with one name the later one counts.
-    pub fn of<N: AsRef<str>, V: AsRef<str>>(headers: impl IntoIterator<Item = (N, V)>) -> Self {
+    pub fn from_pairs<N: AsRef<str>, V: AsRef<str>>(headers: impl IntoIterator<Item = (N, V)>) -> Self {
         let headers: BTreeMap<Arc<str>, Arc<str>> =
             headers.into_iter().map(|(name, value)| (name.as_ref().into(), value.as_ref().into())).collect();
         Self((!headers.is_empty()).then(|| headers.into_iter().collect()))
@@ -23,13 +23,15 @@ impl EventHeaders {
     /// Parses a stored JSON object. A value that is not a string counts by its JSON text; a null is skipped. Another text gives headers that
     /// [`EventHeaders::check`] refuses, so that the row of another program that wrote it is parked and stops no other one.
     pub fn from_json(text: &str) -> Self {
-        let Ok(stored) = serde_json::from_str::<BTreeMap<String, Value>>(text) else { return Self::of([("", text)]) };
+        let Ok(stored) = serde_json::from_str::<BTreeMap<String, Value>>(text) else {
+            return Self::from_pairs([("", text)]);
+        };
         let headers = stored.into_iter().filter_map(|(name, value)| match value {
             Value::Null => None,
             Value::String(text) => Some((name, text)),
             other => Some((name, other.to_string())),
         });
-        Self::of(headers)
+        Self::from_pairs(headers)
     }
 
     /// The JSON object that a store keeps; `None` without headers.
@@ -60,7 +62,7 @@ mod tests {
 
     #[test]
     fn headers_are_the_same_after_they_were_stored() {
-        let headers = EventHeaders::of([("tenant", "a\"b"), ("empty", ""), ("ümlaut", "🙂")]);
+        let headers = EventHeaders::from_pairs([("tenant", "a\"b"), ("empty", ""), ("ümlaut", "🙂")]);
 
         let text = headers.to_json().unwrap();
 
@@ -72,7 +74,7 @@ mod tests {
     fn stored_values_that_are_no_strings_count_by_their_json_text() {
         let headers = EventHeaders::from_json(r#"{"n": 7, "b": true, "none": null, "o": {"a": [1]}}"#);
 
-        let expected = EventHeaders::of([("b", "true"), ("n", "7"), ("o", r#"{"a":[1]}"#)]);
+        let expected = EventHeaders::from_pairs([("b", "true"), ("n", "7"), ("o", r#"{"a":[1]}"#)]);
         assert_eq!(headers, expected);
         for text in ["", "[]", "7", "{", r#"{"a":1}x"#] {
             assert!(EventHeaders::from_json(text).check().is_err(), "{text}");

@@ -58,14 +58,14 @@ pub trait Inbox: Send + Sync {
     async fn commit(&self, group: &str, events: Vec<ProcessedEvent>) -> Result<Vec<InboxOutcome>, Error>;
 
     /// Reads the stamp of the last update of an order that another region won.
-    async fn remote(&self, order_id: OrderId) -> Result<Option<RemoteStamp>, Error>;
+    async fn remote_stamp(&self, order_id: OrderId) -> Result<Option<RemoteStamp>, Error>;
 
     /// Reads the retry route of a key: while one exists, the key's later messages follow the first one into the retry topic `stage`, so that
     /// none overtakes it.
-    async fn detour(&self, group: &str, key: &str) -> Result<Option<Detour>, Error>;
+    async fn retry_route(&self, group: &str, key: &str) -> Result<Option<RetryRoute>, Error>;
 
     /// Begins, extends or ends retry routes, all of them or none. A change that is repeated or that arrives late ends no route early.
-    async fn set_detours(&self, group: &str, changes: Vec<DetourChange>) -> Result<(), Error>;
+    async fn update_retry_routes(&self, group: &str, changes: Vec<RetryRouteChange>) -> Result<(), Error>;
 
     /// Deletes at most `limit` records older than `keep` and returns the number deleted.
     async fn sweep(&self, keep: Duration, limit: u32) -> Result<u64, Error>;
@@ -73,7 +73,7 @@ pub trait Inbox: Send + Sync {
 
 /// The retry topics through which the messages of a key pass in order, because an earlier message of the key is being retried.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Detour {
+pub struct RetryRoute {
     /// Highest number of a retry topic that a message of the key was sent to, from 0.
     pub stage: u32,
     /// The last of the key's messages that were sent to retry topics, by its offset before its first failure.
@@ -82,7 +82,7 @@ pub struct Detour {
 
 /// A change of one key's retry route.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum DetourChange {
+pub enum RetryRouteChange {
     /// A message of the key is sent to a retry topic, for the first time or again.
     Enter {
         /// The key, as one topic partition has it.

@@ -27,7 +27,7 @@ pub struct RowView {
     /// Record key; the order id, for an order's event.
     pub key: EventKey,
     /// Event type by its name in events.
-    pub kind: String,
+    pub event_type: String,
     /// Outbox partition of the key.
     pub partition: PartitionNo,
     /// State of the row.
@@ -60,7 +60,7 @@ pub struct RowFilter {
     /// Rows of this key.
     pub key: Option<EventKey>,
     /// Rows of this event type.
-    pub kind: Option<String>,
+    pub event_type: Option<String>,
     /// Rows whose last failure has this type.
     pub failure_type: Option<FailureType>,
     /// Rows inserted at least this long ago.
@@ -92,7 +92,7 @@ pub struct RowDiagnosis {
     /// Number of claimers that died with this row in their open batch.
     pub deaths: u32,
     /// Where the record of a SENT row is; `None` in every other state.
-    pub sent_to: Option<SentTo>,
+    pub sent_to: Option<RecordLocation>,
     /// Whether the row was published through its type's fallback.
     pub by_fallback: bool,
 }
@@ -118,34 +118,36 @@ impl PartitionBlock {
 
 /// Topic of a published record, with partition and offset where they are known.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SentTo {
+pub struct RecordLocation {
     /// Full name of the topic.
     pub topic: Arc<str>,
     /// Partition and offset, where they are known: a batch that was resolved by its watermark has none.
-    pub place: Option<(u32, u64)>,
+    pub partition_offset: Option<(u32, u64)>,
 }
 
-impl SentTo {
+impl RecordLocation {
     /// The location of a row's record: the position that its settlement recorded, else the topic of its event, or that topic's dead-letter topic.
     pub fn new(event_topic: &str, position: Option<Position>, by_fallback: bool) -> Self {
         match position {
-            Some(Position { topic, partition, offset }) => Self { topic, place: Some((partition, offset)) },
-            None if by_fallback => Self { topic: outbox::topics::dead_letter_topic(event_topic).into(), place: None },
-            None => Self { topic: event_topic.into(), place: None },
+            Some(Position { topic, partition, offset }) => Self { topic, partition_offset: Some((partition, offset)) },
+            None if by_fallback => {
+                Self { topic: outbox::topics::dead_letter_topic(event_topic).into(), partition_offset: None }
+            }
+            None => Self { topic: event_topic.into(), partition_offset: None },
         }
     }
 
     /// The position, where it is known.
     pub fn position(&self) -> Option<Position> {
-        self.place.map(|(partition, offset)| Position { topic: Arc::clone(&self.topic), partition, offset })
+        self.partition_offset.map(|(partition, offset)| Position { topic: Arc::clone(&self.topic), partition, offset })
     }
 }
 
 /// `order.events 3/17`, or the topic alone.
-impl fmt::Display for SentTo {
+impl fmt::Display for RecordLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.topic)?;
-        self.place.map_or(Ok(()), |(partition, offset)| write!(f, " {partition}/{offset}"))
+        self.partition_offset.map_or(Ok(()), |(partition, offset)| write!(f, " {partition}/{offset}"))
     }
 }
 

@@ -37,7 +37,7 @@ pub struct NewRow {
     /// Record key; the order id, for an order's event.
     pub key: EventKey,
     /// Type of the event.
-    pub kind: Arc<str>,
+    pub event_type: Arc<str>,
     /// Full name of the topic, including the configured prefix.
     pub topic: Arc<str>,
     /// Outbox partition of the key.
@@ -78,8 +78,8 @@ pub fn event_key(order: OrderId) -> EventKey {
 }
 
 /// The order of an event: `None` for the types of other services.
-pub fn order_of_event(kind: &str, key: &EventKey) -> Option<OrderId> {
-    EventType::parse(kind).and_then(|_| OrderId::parse(&key.to_text()))
+pub fn order_of_event(event_type: &str, key: &EventKey) -> Option<OrderId> {
+    EventType::parse(event_type).and_then(|_| OrderId::parse(&key.to_text()))
 }
 
 /// W3C trace context that was checked to be well formed.

@@ -83,7 +83,7 @@ pub struct ClaimedRow {
     /// Record key as it was inserted.
     pub key: EventKey,
     /// Event type as it was inserted; another version of the service may not know it.
-    pub kind: Arc<str>,
+    pub event_type: Arc<str>,
     /// Full name of the topic.
     pub topic: Arc<str>,
     /// Encoded value; `None` when the payload is missing, which parks the row.
@@ -157,7 +157,7 @@ pub struct PoisonRow {
     /// Key of the row, whose later rows wait or go on by the policy.
     pub key: EventKey,
     /// Event type, for operators.
-    pub kind: Arc<str>,
+    pub event_type: Arc<str>,
     /// Id of the request that made the change.
     pub request_id: Option<Arc<str>>,
     /// Attempts made, including those in which its claimer died.
@@ -174,7 +174,7 @@ pub struct RowEvent {
     /// Topic of the event, whose policy is applied.
     pub topic: Arc<str>,
     /// Event type, whose policy is applied where its topic has none.
-    pub kind: Arc<str>,
+    pub event_type: Arc<str>,
     /// Text of the key, unless it is the canonical form of its group.
     pub key_text: Option<String>,
     /// Id of the request that made the change.
@@ -183,11 +183,11 @@ pub struct RowEvent {
 
 impl PoisonRow {
     /// The row of this change, if the change parks it. `group` is the stored group of its key.
-    pub fn of<K>(change: &RowChange<K>, group: [u8; 16], event: &RowEvent) -> Option<Self> {
+    pub fn from_change<K>(change: &RowChange<K>, group: [u8; 16], event: &RowEvent) -> Option<Self> {
         let reason = change.reason.clone().filter(|_| change.state.status() == RowStatus::Parked)?;
-        let key = EventKey::stored(group, event.key_text.as_deref());
-        let RowEvent { id: event_id, kind, request_id, .. } = event.clone();
-        Some(Self { id: change.id, event_id, key, kind, request_id, attempts: change.attempts, reason })
+        let key = EventKey::from_stored(group, event.key_text.as_deref());
+        let RowEvent { id: event_id, event_type, request_id, .. } = event.clone();
+        Some(Self { id: change.id, event_id, key, event_type, request_id, attempts: change.attempts, reason })
     }
 }
 

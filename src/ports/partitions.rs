@@ -10,7 +10,8 @@ use crate::error::Error;
 pub mod wake;
 
 pub use ::outbox::{
-    AcquireReason, Counter, Epoch, InstanceId, LeaseFence, Liveness, PartitionNo, ProducerSessionId, Release, Token,
+    AcquireReason, Counter, Epoch, InstanceId, LeaseFence, Liveness, PartitionNo, ProducerSessionId, ReleaseOutcome,
+    Token,
 };
 
 /// An acquired partition lease.
@@ -199,7 +200,7 @@ pub trait PartitionLeases: Send + Sync {
     async fn renew(&self, owner: &InstanceId, held: &[(PartitionNo, Epoch)], ttl: Duration) -> Result<Renewal, Error>;
 
     /// Releases a partition that has no batch in flight, so that its next owner need not wait for expiry.
-    async fn release(&self, partition: PartitionNo, owner: &InstanceId, epoch: Epoch) -> Result<Release, Error>;
+    async fn release(&self, partition: PartitionNo, owner: &InstanceId, epoch: Epoch) -> Result<ReleaseOutcome, Error>;
 
     /// Lists every partition in numeric order, for operators.
     async fn overview(&self) -> Result<Vec<PartitionView>, Error>;

@@ -23,8 +23,8 @@ use crate::config::{Config, ConsumerSettings, FallbackKind, PrimaryKind};
 /// The file of root certificates is unusable, or a URL; a configuration that was loaded has no such URL.
 pub(super) fn open(config: &Config) -> Result<Handlers, StartError> {
     let endpoints = ConfiguredEndpoints::of(config)?;
-    EventType::ALL.into_iter().try_fold(Handlers::default(), |handlers, kind| {
-        Ok(handlers.with(kind, chain(&config.consumer, kind.as_str(), &endpoints)?))
+    EventType::ALL.into_iter().try_fold(Handlers::default(), |handlers, event_type| {
+        Ok(handlers.with(event_type, chain(&config.consumer, event_type.as_str(), &endpoints)?))
     })
 }
 
@@ -33,19 +33,24 @@ pub(super) fn check(config: &Config) -> Result<(), StartError> {
     ConfiguredEndpoints::of(config).map(drop)
 }
 
-fn chain(settings: &ConsumerSettings, kind: &str, endpoints: &ConfiguredEndpoints) -> Result<HandlerChain, StartError> {
+fn chain(
+    settings: &ConsumerSettings,
+    event_type: &str,
+    endpoints: &ConfiguredEndpoints,
+) -> Result<HandlerChain, StartError> {
     let post = |url: &SecretString| -> Result<Arc<dyn EventHandler>, StartError> {
-        Ok(Arc::new(PostToEndpoint::new(Arc::new(endpoints.at(url, kind)?))))
+        Ok(Arc::new(PostToEndpoint::new(Arc::new(endpoints.at(url, event_type)?))))
     };
-    let primary: Arc<dyn EventHandler> = match settings.handler[kind] {
+    let primary: Arc<dyn EventHandler> = match settings.handler[event_type] {
         PrimaryKind::Record => Arc::new(RecordOnly),
-        PrimaryKind::Post => post(&settings.url[kind])?,
+        PrimaryKind::Post => post(&settings.url[event_type])?,
     };
-    let chain = HandlerChain::of(primary).attempts(settings.attempts_max[kind]).poison(settings.poison[kind]);
-    Ok(match settings.fallback[kind] {
+    let chain =
+        HandlerChain::new(primary).attempts(settings.attempts_max[event_type]).poison(settings.poison[event_type]);
+    Ok(match settings.fallback[event_type] {
         FallbackKind::None => chain,
         FallbackKind::Record => chain.fallback(Arc::new(RecordOnly)),
-        FallbackKind::Post => chain.fallback(post(&settings.fallback_url[kind])?),
+        FallbackKind::Post => chain.fallback(post(&settings.fallback_url[event_type])?),
     })
 }
 

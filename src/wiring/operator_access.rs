@@ -1,7 +1,7 @@
 //! The configured store and broker, opened for an operator's command. It needs no running service and disturbs none.
 use std::sync::Arc;
 
-use app::health::HealthBoard;
+use app::health::SharedHealth;
 use app::operators::dead_letters_by_topic::DeadLettersByTopic;
 use app::operators::outbox::OutboxOperations;
 use embedded::Embedded;
@@ -64,7 +64,7 @@ pub async fn open_for_operator(config: &Config) -> Result<OperatorAccess, StartE
         let spawn = RunningTasks::new().spawner();
         super::handlers::topics::dead_letters(config, (&topics, &broker), (&redrives, &spawn), &clock)
     });
-    let operations = OutboxOperations::new(outbox, operators, leases, clock, HealthBoard::default());
+    let operations = OutboxOperations::new(outbox, operators, leases, clock, SharedHealth::default());
     Ok(OperatorAccess { operations, topics, dead_letters })
 }
 

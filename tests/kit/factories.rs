@@ -35,12 +35,12 @@ impl Factory {
 
     /// A new order id of this instant.
     pub fn order_id(&self, at: Timestamp) -> OrderId {
-        OrderId::at(at, self.rng.entropy())
+        OrderId::new_v7(at, self.rng.entropy())
     }
 
     /// A new event id of the next instant.
     pub fn event_id(&self) -> EventId {
-        EventId::at(self.instant(), self.rng.entropy())
+        EventId::new_v7(self.instant(), self.rng.entropy())
     }
 
     /// Items with `count` lines, some with special characters and extreme prices.
@@ -83,7 +83,7 @@ impl Factory {
         NewRow {
             event_id: event.id,
             key: event_key(event.order_id),
-            kind: event.kind.as_str().into(),
+            event_type: event.event_type.as_str().into(),
             topic: Arc::clone(&self.topic),
             partition,
             payload: format!(r#"{{"orderId":"{}","sequence":{}}}"#, event.order_id, event.sequence).into_bytes().into(),
@@ -103,7 +103,7 @@ impl Factory {
         NewRow {
             event_id: self.event_id(),
             key: EventKey::parse(key).expect("the key is legal"),
-            kind: "com.example.customer/moved v2".into(),
+            event_type: "com.example.customer/moved v2".into(),
             topic: "customers".into(),
             partition,
             payload: [0, 159, 146, 150].as_slice().into(),
@@ -112,7 +112,7 @@ impl Factory {
             stamp: None,
             trace: None,
             request_id: Some("request-7".into()),
-            headers: EventHeaders::of([("tenant", "müller & \"söhne\""), ("empty", "")]),
+            headers: EventHeaders::from_pairs([("tenant", "müller & \"söhne\""), ("empty", "")]),
             content_type: Some("application/x-protobuf".into()),
             contract_checksum: None,
         }

@@ -1,4 +1,4 @@
-//! The consumer: retry topics with growing delays, dead letters, the order of a key's detour, duplicates, events of other regions.
+//! The consumer: retry topics with growing delays, dead letters, the order of a key's retry route, duplicates, events of other regions.
 mod blocked_keys;
 mod earlier_failures;
 mod handler_panics;
@@ -187,8 +187,8 @@ async fn check_key_order_behind(failures: usize) {
     assert_eq!(dead.len(), usize::from(failures >= 5));
     let expected: Vec<u64> = (u64::from(failures >= 5)..4).collect();
     assert_eq!(last, expected, "after {failures} failures");
-    let detour = process.store.detour(GROUP, &first.to_string()).await.expect("detours can be read");
-    assert_eq!(detour, None, "the detour ended with its last message");
+    let retry_route = process.store.retry_route(GROUP, &first.to_string()).await.expect("retry routes can be read");
+    assert_eq!(retry_route, None, "the retry route ended with its last message");
 
     let other = ledger.create_order(&process).await;
     process.wait_until_consumed(TIMEOUT).await;
@@ -228,8 +228,9 @@ async fn no_message_of_a_key_is_handled_before_an_earlier_one_whichever_fail() {
         assert_eq!((consumption.check_once(), consumption.check_order()), (Ok(()), Ok(())), "seed {seed}");
         assert_eq!(consumption.published.len(), 4 * ids.len());
         for id in ids {
-            let detour = process.store.detour(GROUP, &id.to_string()).await.expect("detours can be read");
-            assert_eq!(detour, None, "{id} of seed {seed}");
+            let retry_route =
+                process.store.retry_route(GROUP, &id.to_string()).await.expect("retry routes can be read");
+            assert_eq!(retry_route, None, "{id} of seed {seed}");
         }
     }
 }
@@ -348,7 +349,8 @@ async fn a_stale_event_of_another_region_is_recorded_in_the_inbox_and_counted() 
         "each once, also the one whose poll was repeated"
     );
     assert_eq!(process.metrics.kafka_consumer_processed_count.get(), 3, "all three are recorded");
-    let remote = process.store.remote(order.id).await.expect("stamps can be read").expect("the order has a stamp");
+    let remote =
+        process.store.remote_stamp(order.id).await.expect("stamps can be read").expect("the order has a stamp");
     assert_eq!((remote.region.as_str(), remote.hlc), ("eu", stamp(2, 0)));
 }
 

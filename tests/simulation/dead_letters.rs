@@ -281,8 +281,8 @@ async fn filters_select_dead_letters_and_paging_ends() {
     let all = DeadLetterFilter::default;
 
     assert_eq!(count(DeadLetterFilter { key: Some("key-1".into()), ..all() }).await, 10);
-    assert_eq!(count(DeadLetterFilter { kind: Some("ORDER_CREATED".into()), ..all() }).await, 40);
-    assert_eq!(count(DeadLetterFilter { kind: Some("ORDER_CANCELLED".into()), ..all() }).await, 0);
+    assert_eq!(count(DeadLetterFilter { event_type: Some("ORDER_CREATED".into()), ..all() }).await, 40);
+    assert_eq!(count(DeadLetterFilter { event_type: Some("ORDER_CANCELLED".into()), ..all() }).await, 0);
     assert_eq!(count(DeadLetterFilter { failure_type: ports::FailureType::parse("VALIDATION"), ..all() }).await, 20);
     assert_eq!(count(DeadLetterFilter { older_than: Some(TIMEOUT * 10), ..all() }).await, 0);
     process.advance(TIMEOUT * 11).await;
@@ -322,14 +322,14 @@ async fn each_topic_has_dead_letters_and_counts_of_its_own() {
     assert_eq!(by_topic.topics().collect::<Vec<_>>(), [TOPIC, "invoices", "customers"], "each once");
     assert_eq!(waiting(100).await, [count(TOPIC, 2, false), count("invoices", 7, false)]);
     assert_eq!(waiting(3).await, [count(TOPIC, 2, false), count("invoices", 3, true)]);
-    let invoices = by_topic.of(Some("invoices")).expect("it is known");
+    let invoices = by_topic.for_topic(Some("invoices")).expect("it is known");
     assert_eq!(redrive(invoices, 100).await.expect("redriven").redriven, 7);
     assert_eq!(waiting(100).await, [count(TOPIC, 2, false)]);
     let values: Vec<u8> = process.records("invoices").await.iter().map(|one| one.record.value[0] - b'0').collect();
     assert_eq!(values, [0, 1, 2, 3, 4, 5, 6], "in the order of their key");
-    assert_eq!(by_topic.of(None).expect("of the orders").topic(), TOPIC);
+    assert_eq!(by_topic.for_topic(None).expect("of the orders").topic(), TOPIC);
     let unknown =
-        by_topic.of(Some("shop")).map(DeadLetters::topic).expect_err("the service publishes to no such topic");
+        by_topic.for_topic(Some("shop")).map(DeadLetters::topic).expect_err("the service publishes to no such topic");
     assert_eq!(
         unknown.to_string(),
         "no dead letters are kept for topic shop; topics with dead letters: order.events, invoices, customers"

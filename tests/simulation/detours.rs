@@ -1,4 +1,4 @@
-//! Detours under calls that fail: a poll that is repeated neither ends the wait of a key's later messages early, nor puts a message behind them.
+//! Retry routes under calls that fail: a poll that is repeated neither ends the wait of a key's later messages early, nor puts a message behind them.
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,9 +24,9 @@ fn environment(handler: &Arc<RecordingHandler>) -> Environment {
     environment
 }
 
-async fn assert_no_detour(process: &Process, id: OrderId) {
-    let detour = process.store.detour(GROUP, &id.to_string()).await.expect("detours can be read");
-    assert_eq!(detour, None, "the detour ended with its last message");
+async fn assert_no_retry_route(process: &Process, id: OrderId) {
+    let retry_route = process.store.retry_route(GROUP, &id.to_string()).await.expect("retry routes can be read");
+    assert_eq!(retry_route, None, "the retry route ended with its last message");
 }
 
 #[tokio::test(start_paused = true)]
@@ -46,13 +46,13 @@ async fn copies_of_a_retried_message_do_not_end_the_wait_for_a_later_one() {
     process.wait_until_consumed(TIMEOUT).await;
 
     assert_eq!(handler.handled(id), [0, 0, 1, 2], "the second change waits for the first");
-    assert_no_detour(&process, id).await;
+    assert_no_retry_route(&process, id).await;
 }
 
-/// The end of a detour follows the acknowledgement, so that a message that may be delivered again is not overtaken. Without it, or without its
-/// reply, the next message of the key ends the detour.
+/// The end of a retry route follows the acknowledgement, so that a message that may be delivered again is not overtaken. Without it, or without its
+/// reply, the next message of the key ends the retry route.
 #[tokio::test(start_paused = true)]
-async fn detour_without_a_recorded_end_ends_with_the_next_message() {
+async fn retry_route_without_a_recorded_end_ends_with_the_next_message() {
     for fault in [InjectedFault::UnknownDone, InjectedFault::UnknownNotDone] {
         let handler = handler(1, 0);
         let (environment, mut ledger) = (environment(&handler), Ledger::default());
@@ -63,13 +63,13 @@ async fn detour_without_a_recorded_end_ends_with_the_next_message() {
         ledger.change_status(&process, id, Status::Processing).await;
         process.advance(Duration::from_millis(100)).await;
 
-        environment.script.once(Call::SetDetours, fault);
+        environment.script.once(Call::UpdateRetryRoutes, fault);
         process.wait_until("both are handled", TIMEOUT, async || handler.handled(id).len() == 2).await;
         ledger.change_status(&process, id, Status::Shipped).await;
         process.wait_until_consumed(TIMEOUT).await;
 
         assert_eq!(handler.handled(id), [0, 1, 2], "none is delivered again: {fault:?}");
-        assert_no_detour(&process, id).await;
+        assert_no_retry_route(&process, id).await;
     }
 }
 
@@ -87,7 +87,7 @@ async fn later_message_waits_until_a_retried_one_is_recorded() {
     process.wait_until_consumed(TIMEOUT).await;
 
     assert_eq!(handler.handled(id), [0, 0, 1]);
-    assert_no_detour(&process, id).await;
+    assert_no_retry_route(&process, id).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -104,5 +104,5 @@ async fn message_is_recorded_before_a_later_one_of_its_poll_goes_to_a_retry_topi
         [0, 0, 1],
         "the message that is delivered again does not wait behind the later one"
     );
-    assert_no_detour(&process, id).await;
+    assert_no_retry_route(&process, id).await;
 }

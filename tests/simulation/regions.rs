@@ -82,7 +82,7 @@ async fn winners(process: &Process, records: &[Record]) -> Winners {
     let mut winners = Winners::new();
     for record in records {
         let id = OrderId::parse(&record.key).expect("keys are orders");
-        if let Some(remote) = process.store.remote(id).await.expect("the store can be read") {
+        if let Some(remote) = process.store.remote_stamp(id).await.expect("the store can be read") {
             winners.insert(id, (remote.region, remote.hlc));
         }
     }
@@ -166,7 +166,7 @@ async fn a_remote_event_older_than_the_regions_own_change_is_stale() {
 
     assert_eq!(process.metrics.region_conflict_rejected_count.get(), 1, "no other region changed the order before");
     assert_eq!(process.metrics.kafka_consumer_processed_count.get(), own + 1, "the inbox advanced");
-    assert_eq!(process.store.remote(created.id).await.expect("read"), None, "it has no effect");
+    assert_eq!(process.store.remote_stamp(created.id).await.expect("read"), None, "it has no effect");
     receive_change(&process, &factory, &created, changed.hlc.tick(created.updated_at)).await;
     assert_eq!(process.metrics.region_conflict_rejected_count.get(), 1, "a later one wins");
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::time::Duration;
 
 use actors::MonitoredProbe;
-use app::admission::gate::GateClosed;
+use app::admission::write_gate::WriteGateClosed;
 use app::error::CommandError;
 use app::policy::backpressure::{PressureLevel, PressureStage};
 use async_trait::async_trait;
@@ -87,7 +87,7 @@ async fn critical_backpressure_rejects_writes_and_falls_one_level_at_a_time() {
             process.gate.stage() == PressureStage::Rejection
         })
         .await;
-    assert_eq!(ledger.try_create_order(&process).await, Err(CommandError::Gated(GateClosed::Pressure)));
+    assert_eq!(ledger.try_create_order(&process).await, Err(CommandError::Gated(WriteGateClosed::Pressure)));
     assert_eq!(process.health().stage, PressureStage::Rejection);
 
     environment.script.clear();
@@ -139,7 +139,7 @@ async fn a_crash_of_the_backpressure_manager_leaves_the_gate_closed() {
     for _ in 0..50 {
         process.advance(Duration::from_millis(100)).await;
         let refused = ledger.try_create_order(&process).await;
-        assert_eq!(refused, Err(CommandError::Gated(GateClosed::Pressure)), "a crash opens no gate");
+        assert_eq!(refused, Err(CommandError::Gated(WriteGateClosed::Pressure)), "a crash opens no gate");
     }
     environment.script.clear();
     process
@@ -163,7 +163,7 @@ async fn a_failed_dependency_makes_the_region_passive_until_two_probes_succeed()
     process.wait_until("the region is passive", TIMEOUT, async || process.gate.is_passive()).await;
     // The first failure is below the dependency's own threshold of two; then three unhealthy rounds follow.
     assert_eq!(db.checks.load(SeqCst) - before, 4);
-    assert_eq!(ledger.try_create_order(&process).await, Err(CommandError::Gated(GateClosed::Passive)));
+    assert_eq!(ledger.try_create_order(&process).await, Err(CommandError::Gated(WriteGateClosed::Passive)));
 
     db.up.store(true, SeqCst);
     let before = db.checks.load(SeqCst);

@@ -1,4 +1,4 @@
-//! PublishSpans: a span for each traced event of a batch, from the hand-over to the broker until its answer.
+//! PublishSpans: a span for each traced event of a batch, from the handover to the broker until its answer.
 use std::collections::HashMap;
 
 use ports::broker::{Position, Published, Record};
@@ -63,7 +63,7 @@ fn begin(context: &RelayContext, parent: SpanContext, row: &ClaimedRow, record: 
     span.set_text("messaging.destination.name", topic);
     span.set_text("messaging.message.id", row.event_id);
     span.set_text("messaging.kafka.message.key", &record.key);
-    span.set_text("posthaste.event_type", &row.kind);
+    span.set_text("posthaste.event_type", &row.event_type);
     span.set("posthaste.attempt", u64::from(row.attempt));
     span
 }

@@ -95,8 +95,8 @@ mod tests {
     fn order(version: u64, items: usize) -> Arc<Order> {
         let item = |_| Item::new("tea", 1, Money::parse("1.00").expect("valid")).expect("valid");
         let new = NewOrder {
-            id: OrderId::at(NOW, [1; 10]),
-            event_id: EventId::at(NOW, [2; 10]),
+            id: OrderId::new_v7(NOW, [1; 10]),
+            event_id: EventId::new_v7(NOW, [2; 10]),
             owner: Subject::new("ann").expect("valid"),
             items: Items::new((0..items).map(item).collect()).expect("valid"),
             region: RegionId::new("local"),

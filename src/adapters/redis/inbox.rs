@@ -1,11 +1,11 @@
-//! `Inbox`: the events that each group has processed, with their effects and detours.
+//! `Inbox`: the events that each group has processed, with their effects and retry routes.
 use std::time::Duration;
 
 use async_trait::async_trait;
 use deadpool_redis::redis::cmd;
 use domain::{Hlc, OrderId, RegionId};
 use ports::Error;
-use ports::inbox::{Detour, DetourChange, Effect, Inbox, InboxOutcome, ProcessedEvent, RemoteStamp};
+use ports::inbox::{Effect, Inbox, InboxOutcome, ProcessedEvent, RemoteStamp, RetryRoute, RetryRouteChange};
 
 use crate::store::arguments::ScriptArguments;
 use crate::store::call::millis;
@@ -32,7 +32,7 @@ impl Inbox for RedisStore {
         (0..reply.len()).map(|index| reply.flag(index).map(outcome)).collect()
     }
 
-    async fn remote(&self, order_id: OrderId) -> Result<Option<RemoteStamp>, Error> {
+    async fn remote_stamp(&self, order_id: OrderId) -> Result<Option<RemoteStamp>, Error> {
         let Some(text) = self.hash_field("inbox_remote", "remotes", &order_id.to_string()).await? else {
             return Ok(None);
         };
@@ -43,23 +43,23 @@ impl Inbox for RedisStore {
         Ok(Some(RemoteStamp { region: RegionId::new(parts.next().unwrap_or_default()), hlc: Hlc { millis, counter } }))
     }
 
-    async fn detour(&self, group: &str, key: &str) -> Result<Option<Detour>, Error> {
+    async fn retry_route(&self, group: &str, key: &str) -> Result<Option<RetryRoute>, Error> {
         let Some(text) = self.hash_field("detour", &format!("detours:{group}"), key).await? else { return Ok(None) };
         let numbers = text.split_once(' ').and_then(|(stage, last)| stage.parse().ok().zip(last.parse().ok()));
         let (stage, last) = numbers.ok_or_else(|| broken("a detour of an unknown format"))?;
-        Ok(Some(Detour { stage, last }))
+        Ok(Some(RetryRoute { stage, last }))
     }
 
-    async fn set_detours(&self, group: &str, changes: Vec<DetourChange>) -> Result<(), Error> {
+    async fn update_retry_routes(&self, group: &str, changes: Vec<RetryRouteChange>) -> Result<(), Error> {
         if changes.is_empty() {
             return Ok(());
         }
-        let change = |arguments: ScriptArguments, change: &DetourChange| match change {
-            DetourChange::Enter { key, stage, offset } => arguments.text(key).number(offset).number(stage),
-            DetourChange::Leave { key, offset } => arguments.text(key).number(offset).text(""),
+        let change = |arguments: ScriptArguments, change: &RetryRouteChange| match change {
+            RetryRouteChange::Enter { key, stage, offset } => arguments.text(key).number(offset).number(stage),
+            RetryRouteChange::Leave { key, offset } => arguments.text(key).number(offset).text(""),
         };
         let arguments = changes.iter().fold(ScriptArguments::new().text(group), change);
-        self.write("detour_set", &self.inner.scripts.set_detours, arguments).await.map(drop)
+        self.write("detour_set", &self.inner.scripts.update_retry_routes, arguments).await.map(drop)
     }
 
     async fn sweep(&self, keep: Duration, limit: u32) -> Result<u64, Error> {

@@ -7,7 +7,7 @@ use deadpool_redis::redis::{Value, cmd};
 use ports::Error;
 use ports::partitions::{
     AcquireReason, AcquiredLease, Acquisition, Epoch, FreePartition, InstanceId, InstanceLoad, InstanceRank,
-    LeaseFence, LeaseSurvey, OpenBatch, PartitionLeases, PartitionNo, PartitionView, ProducerSessionId, Release,
+    LeaseFence, LeaseSurvey, OpenBatch, PartitionLeases, PartitionNo, PartitionView, ProducerSessionId, ReleaseOutcome,
     Renewal, Token,
 };
 
@@ -89,13 +89,13 @@ impl PartitionLeases for RedisStore {
         Ok(Renewal { renewed, locked: Vec::new() })
     }
 
-    async fn release(&self, partition: PartitionNo, owner: &InstanceId, epoch: Epoch) -> Result<Release, Error> {
+    async fn release(&self, partition: PartitionNo, owner: &InstanceId, epoch: Epoch) -> Result<ReleaseOutcome, Error> {
         let arguments = ScriptArguments::new().text(&owner.0).number(partition).number(epoch);
         let reply = self.write("release", &self.inner.scripts.release, arguments).await?;
         match &*Reply::single(reply).text(0)? {
-            "DONE" => Ok(Release::Done),
-            "IN_FLIGHT" => Ok(Release::InFlight),
-            "NOT_OURS" => Ok(Release::NotHeld),
+            "DONE" => Ok(ReleaseOutcome::Done),
+            "IN_FLIGHT" => Ok(ReleaseOutcome::InFlight),
+            "NOT_OURS" => Ok(ReleaseOutcome::NotHeld),
             other => Err(broken(format!("the result of a release is {other:?}"))),
         }
     }

@@ -121,7 +121,7 @@ impl DeadLetterBody {
             offset: position.offset,
             timestamp: rfc3339(record.timestamp),
             key: record.key.to_string(),
-            r#type: text(dead_letter.kind()),
+            r#type: text(dead_letter.event_type()),
             event_id: text(dead_letter.event_id()),
             failure_type: dead_letter.failure_type().map(FailureType::as_str),
             exception: text(dead_letter.exception()),

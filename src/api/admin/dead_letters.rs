@@ -178,13 +178,20 @@ pub(crate) async fn redrive(context: RequestContext) -> RouteResult {
     query.reject_unknown(&["topic", "dryRun"])?;
     let RedriveDeadLettersBody { r#type, key, failure_type, older_than, after, limit, rate, dry_run, reason } = body;
     let key = text(key, "key", printable, TEXT_MESSAGE)?;
-    let kind = text(r#type, "type", printable, TEXT_MESSAGE)?;
+    let event_type = text(r#type, "type", printable, TEXT_MESSAGE)?;
     let after = text(after, "after", DeadLetterCursor::parse, CURSOR_MESSAGE)?;
     let members = RedriveMembers { failure_type, older_than, limit, rate, dry_run, reason };
     let RedriveSettings { failure_type, older_than, limit, rate, dry_run, reason } =
         RedriveSettings::read(&members, &query)?;
-    let filter =
-        DeadLetterFilter { key, kind, failure_type, older_than, redriven: None, after, ..DeadLetterFilter::default() };
+    let filter = DeadLetterFilter {
+        key,
+        event_type,
+        failure_type,
+        older_than,
+        redriven: None,
+        after,
+        ..DeadLetterFilter::default()
+    };
     let audit = audit(&context, reason)?;
     let dead_letters = dead_letters(&context, &query)?;
     let result = match rate.filter(|_| !dry_run) {
@@ -253,7 +260,7 @@ fn dead_letter_response(context: &RequestContext, dead_letter: &DeadLetter) -> a
 /// # Errors
 /// 404 when the service publishes to no such topic, or no broker is configured.
 pub(crate) fn dead_letters<'a>(context: &'a RequestContext, query: &Query<'_>) -> Result<&'a DeadLetters, Problem> {
-    by_topic(context)?.of(query.non_empty("topic")?).map_err(Problem::from)
+    by_topic(context)?.for_topic(query.non_empty("topic")?).map_err(Problem::from)
 }
 
 /// # Errors

@@ -101,8 +101,8 @@ impl DiagnosisBody {
             deaths: *deaths,
             sent_at: row.sent_at.map(rfc3339),
             topic: sent_to.map(|sent_to| sent_to.topic.to_string()),
-            partition: sent_to.map(|sent_to| sent_to.place.map(|(partition, _)| partition)),
-            offset: sent_to.map(|sent_to| sent_to.place.map(|(_, offset)| offset)),
+            partition: sent_to.map(|sent_to| sent_to.partition_offset.map(|(partition, _)| partition)),
+            offset: sent_to.map(|sent_to| sent_to.partition_offset.map(|(_, offset)| offset)),
             by_fallback: (row.status == RowStatus::Sent).then_some(*by_fallback),
         }
     }

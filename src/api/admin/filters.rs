@@ -39,7 +39,7 @@ pub(crate) fn row_filter(query: &Query<'_>) -> Result<RowFilter, Problem> {
             "must be one of PENDING, IN_FLIGHT, FAILED, PARKED, SENT",
         )?,
         key: event_key(query)?,
-        kind: event_type(query)?,
+        event_type: event_type(query)?,
         failure_type: failure_type(query)?,
         after: query.non_empty("after")?.map_or(Ok(None), |_| query.integer("after"))?,
         ..RowFilter::default()
@@ -50,7 +50,7 @@ pub(crate) fn row_filter(query: &Query<'_>) -> Result<RowFilter, Problem> {
 pub(crate) fn dead_letter_filter(query: &Query<'_>) -> Result<DeadLetterFilter, Problem> {
     Ok(DeadLetterFilter {
         key: query.non_empty("key")?.map(str::to_owned),
-        kind: event_type(query)?,
+        event_type: event_type(query)?,
         failure_type: failure_type(query)?,
         older_than: older_than(query)?,
         redriven: parameter(query, "redriven", |text| text.parse().ok(), "must be true or false")?,

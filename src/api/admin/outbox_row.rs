@@ -51,7 +51,7 @@ impl From<&RowView> for OutboxRowBody {
             id: row.id,
             event_id: AsText(row.event_id),
             key: AsText(row.key.clone()),
-            r#type: row.kind.clone(),
+            r#type: row.event_type.clone(),
             partition: row.partition.0,
             status: row.status.as_str(),
             lease_owner: row.lease_owner.as_ref().map(ToString::to_string),

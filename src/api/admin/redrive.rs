@@ -83,7 +83,7 @@ pub(crate) async fn redrive(context: RequestContext) -> RouteResult {
     let RedriveBody { r#type, key, failure_type, older_than, limit, rate, dry_run, reason } = body;
     let filter = RowFilter {
         key: text(key, "key", parse_key, KEY_MESSAGE)?,
-        kind: text(r#type, "type", printable, TEXT_MESSAGE)?,
+        event_type: text(r#type, "type", printable, TEXT_MESSAGE)?,
         ..RowFilter::default()
     };
     let members = RedriveMembers { failure_type, older_than, limit, rate, dry_run, reason };

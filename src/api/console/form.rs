@@ -75,9 +75,9 @@ pub(crate) fn raw_values<'a, const N: usize>(
 }
 
 /// The filter fields for failed rows and dead letters.
-pub(crate) fn failure_filter_fields(key: &str, kind: &str, failure: &str, age: &str) -> Markup {
+pub(crate) fn failure_filter_fields(key: &str, event_type: &str, failure: &str, age: &str) -> Markup {
     html! {
-        (text_field("Key", "key", key)) (text_field("Type", "type", kind))
+        (text_field("Key", "key", key)) (text_field("Type", "type", event_type))
         (failure_type_field(failure))
         (text_field("Older than (5s, 1h)", "olderThan", age))
     }

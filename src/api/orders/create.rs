@@ -4,7 +4,7 @@ use std::sync::Arc;
 use actix_web::http::StatusCode;
 use actix_web::http::header::{HeaderName, HeaderValue, LOCATION};
 use app::commands::create_order::fingerprint;
-use app::dispatch::{CreateOrder, KeyedIntent};
+use app::dispatch::{CreateOrder, IdempotencyKey};
 
 use crate::error::{Problem, ProblemBody};
 use crate::orders::bodies::{CreateBody, OrderBody};
@@ -46,10 +46,10 @@ pub(crate) async fn create(context: RequestContext) -> RouteResult {
 async fn create_order(context: &RequestContext) -> RouteResult {
     let items = new_items(&context.body)?;
     let key = idempotency_key(context.headers())?;
-    let intent = key.map(|key| KeyedIntent { key, fingerprint: fingerprint(&items) });
+    let idempotency_key = key.map(|key| IdempotencyKey { key, fingerprint: fingerprint(&items) });
     let subject = context.identity()?.subject.clone();
     let (trace, span, request_id) = (context.trace(), context.parent_span(), Some(Arc::clone(&context.request_id)));
-    let command = CreateOrder { subject, items, intent, trace, span, request_id };
+    let command = CreateOrder { subject, items, idempotency_key, trace, span, request_id };
     let permit = context.state.concurrency_limiters.changes.acquire().await?;
     let created = context.state.dispatch.create(command, context.time_left()).await;
     // A replay does not wait for the store, so its duration must not be measured.

@@ -67,7 +67,7 @@ impl ListBody {
         if self.read.len() == 0
             && let Some(unread) = &mut self.unread
         {
-            self.read = unread.next_part().await?.into_iter();
+            self.read = unread.next_chunk().await?.into_iter();
         }
         let Some(order) = self.read.next() else {
             self.buffer.extend(self.end.take().unwrap_or_default().into_bytes());

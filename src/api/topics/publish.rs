@@ -10,7 +10,7 @@ use std::sync::Arc;
 use actix_web::http::StatusCode;
 use actix_web::http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use app::commands::publish_events::fingerprint;
-use app::dispatch::{EventsPublished, KeyedIntent, PublishEvents, SubmittedEvent};
+use app::dispatch::{EventsPublished, IdempotencyKey, PublishEvents, SubmittedEvent};
 use app::error::CommandError;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -80,13 +80,13 @@ pub(crate) async fn publish(context: RequestContext) -> RouteResult {
     let events = events(&context)?;
     refuse_own_topics(&events, own_topics)?;
     let key = idempotency_key(context.headers())?;
-    let intent = key.map(|key| KeyedIntent { key, fingerprint: fingerprint(&events) });
+    let idempotency_key = key.map(|key| IdempotencyKey { key, fingerprint: fingerprint(&events) });
     let subject = context.identity()?.subject.clone();
     let (span, request_id) = (context.parent_span(), Some(Arc::clone(&context.request_id)));
     let permit = context.state.concurrency_limiters.changes.acquire().await?;
     admit_topics(&context, &events).await?;
     let topics: Vec<Arc<str>> = events.iter().map(|event| Arc::clone(&event.topic)).collect();
-    let command = PublishEvents { subject, events, intent, span, request_id };
+    let command = PublishEvents { subject, events, idempotency_key, span, request_id };
     let published = context.state.dispatch.publish(command, context.time_left()).await;
     if let Some(reads) = &context.state.topic_reads {
         reads.release_topics(&Vec::from_iter(unwritten(&topics, &published)));

@@ -127,7 +127,7 @@ mod tests {
             timestamp: Timestamp::from_millis(0),
         };
         let message = ConsumerRecord { position: Position { topic: topic.into(), partition: 0, offset: 7 }, record };
-        let text = lines(&[message], &TopicCursor::at([(0, 8)]), &OrderTopic::new("order.events"));
+        let text = lines(&[message], &TopicCursor::from_offsets([(0, 8)]), &OrderTopic::new("order.events"));
         let text = String::from_utf8(text).expect("text");
         let (record, rest) = text.split_once('\n').expect("a line");
         assert_eq!(rest, "{\"cursor\":\"0:8\"}\n");

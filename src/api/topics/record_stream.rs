@@ -214,7 +214,7 @@ impl RecordStream {
         tokio::select! {
             biased;
             () = async { drop(stopping.wait_for(|stopping| *stopping).await) } => return Ok(WaitEnd::Over),
-            arrived = self.reads.arrived(&self.topic, &self.cursor) => return arrived.map(|()| WaitEnd::Arrived),
+            arrived = self.reads.wait_for_records(&self.topic, &self.cursor) => return arrived.map(|()| WaitEnd::Arrived),
             () = sleep_until(tick) => {}
         }
         Ok(self.ticked())

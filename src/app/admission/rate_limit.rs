@@ -8,8 +8,8 @@ use ports::Error;
 use ports::clock::Clock;
 use ports::rate_limit::{RateLimitPolicy, RateLimiter};
 
-use crate::admission::gate::Gate;
 use crate::admission::tier_policies::{CLASSES, TierPolicies};
+use crate::admission::write_gate::WriteGate;
 
 /// How long a policy is cached before the backend is read again.
 const POLICY_FRESH: Duration = Duration::from_secs(10);
@@ -72,7 +72,7 @@ pub struct AdmissionDecision {
 /// Applies rate limits to requests.
 pub struct Admission {
     limiter: Arc<dyn RateLimiter>,
-    gate: Arc<Gate>,
+    gate: Arc<WriteGate>,
     clock: Arc<dyn Clock>,
     limits: RwLock<Limits>,
     /// Policies by tier and class, with the time in milliseconds at which they were read.
@@ -95,7 +95,7 @@ impl From<Options> for Limits {
 
 impl Admission {
     /// Limits requests with this backend; `gate` supplies the throttling factor.
-    pub fn new(limiter: Arc<dyn RateLimiter>, gate: Arc<Gate>, clock: Arc<dyn Clock>, options: Options) -> Self {
+    pub fn new(limiter: Arc<dyn RateLimiter>, gate: Arc<WriteGate>, clock: Arc<dyn Clock>, options: Options) -> Self {
         Self { limiter, gate, clock, limits: RwLock::new(options.into()), policies: Mutex::default() }
     }
 

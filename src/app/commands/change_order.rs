@@ -68,7 +68,7 @@ fn check(preconditions: &ChangePreconditions, order: &Order) -> Result<(), Comma
     {
         return Err(CommandError::PreconditionFailed { current: order.version });
     }
-    preconditions.version.map_or(Ok(()), |version| order.at_version(version)).map_err(refused)
+    preconditions.version.map_or(Ok(()), |version| order.check_version(version)).map_err(refused)
 }
 
 fn refused(refusal: ChangeRefusal) -> CommandError {
@@ -82,7 +82,7 @@ async fn decide(
 ) -> Result<(Order, Vec<NewRow>), CommandError> {
     check(&command.preconditions, current)?;
     // Another instance of this region may have consumed it, so the clock of this one is not enough.
-    let remote = context.inbox.remote(command.id).await?.map_or(Hlc::default(), |remote| remote.hlc);
+    let remote = context.inbox.remote_stamp(command.id).await?.map_or(Hlc::default(), |remote| remote.hlc);
     let now = context.clock.now();
     let received = context.regional_clock.latest_with(remote, now);
     let (event_id, region) = (context.event_id(now), context.options.region.clone());

@@ -12,7 +12,7 @@ use ports::orders::cache::OrderCache;
 use ports::orders::idempotency::Idempotency;
 use ports::orders::{NewRow, OrderStore, RegionStamp, TraceContext, event_key};
 
-use crate::admission::gate::Gate;
+use crate::admission::write_gate::WriteGate;
 use crate::contract;
 use crate::error::CommandError;
 use crate::policy::regional_clock::RegionalClock;
@@ -56,9 +56,9 @@ impl Options {
         let (key, payload) = (event_key(event.order_id), contract::encode(event, self.schema_version));
         NewRow {
             event_id: event.id,
-            contract_checksum: Some(contract::checksum(event.id, &key, event.kind.as_str(), &payload)),
+            contract_checksum: Some(contract::checksum(event.id, &key, event.event_type.as_str(), &payload)),
             key,
-            kind: event.kind.as_str().into(),
+            event_type: event.event_type.as_str().into(),
             topic: Arc::clone(&self.topic),
             partition: outbox::partition::of_key(&event.order_id.to_string(), self.partitions),
             payload: payload.into(),
@@ -105,7 +105,7 @@ pub struct CommandContext {
     /// How far other regions have advanced this instance's clock.
     pub regional_clock: Arc<RegionalClock>,
     /// Gate that every command checks first.
-    pub gate: Arc<Gate>,
+    pub gate: Arc<WriteGate>,
     /// How commands are carried out.
     pub options: Options,
 }
@@ -174,11 +174,11 @@ impl CommitProgress {
 
 impl CommandContext {
     pub(super) fn order_id(&self, now: domain::Timestamp) -> OrderId {
-        OrderId::at(now, self.rng.entropy())
+        OrderId::new_v7(now, self.rng.entropy())
     }
 
     pub(super) fn event_id(&self, now: domain::Timestamp) -> EventId {
-        EventId::at(now, self.rng.entropy())
+        EventId::new_v7(now, self.rng.entropy())
     }
 
     /// Updates the cache before the command returns, so that every later read of this instance sees the change, in lists too. The

@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 
 use super::context::{CommandContext, CommitProgress};
 use super::idempotency_key::IdempotencyGuard;
-use crate::dispatch::{CreateOrder, Created, KeyedIntent};
+use crate::dispatch::{CreateOrder, Created, IdempotencyKey};
 use crate::error::CommandError;
 
 /// Result of a create, with the rows to publish directly where there is no outbox.
@@ -69,7 +69,7 @@ async fn begin(context: &CommandContext, key: &IdempotencyGuard) -> Result<Optio
             // of an earlier service have no subject.
             let order = context.orders.find(order_id).await?;
             if let Some(order) = order.filter(|order| order.owner == *key.subject()) {
-                if fingerprint.is_some_and(|stored| stored != key.intent().fingerprint) {
+                if fingerprint.is_some_and(|stored| stored != key.idempotency_key().fingerprint) {
                     return Err(CommandError::KeyReused);
                 }
                 return Ok(Some(replay(context, order).await));
@@ -86,9 +86,9 @@ async fn begin(context: &CommandContext, key: &IdempotencyGuard) -> Result<Optio
 
 /// Finds the order that the key's durable record names.
 async fn find_durable(context: &CommandContext, key: &IdempotencyGuard) -> Result<Option<CreateOutcome>, CommandError> {
-    match context.orders.find_idempotency_record(key.subject(), &key.intent().key, key.keep()).await? {
+    match context.orders.find_idempotency_record(key.subject(), &key.idempotency_key().key, key.keep()).await? {
         None => Ok(None),
-        Some(idempotency_record) => replay_of(context, &idempotency_record, key.intent()).await.map(Some),
+        Some(idempotency_record) => replay_of(context, &idempotency_record, key.idempotency_key()).await.map(Some),
     }
 }
 
@@ -115,10 +115,10 @@ async fn place(
         now,
         received: context.regional_clock.latest(),
     });
-    let idempotency_record = command.intent.as_ref().map(|intent| IdempotencyRecord {
+    let idempotency_record = command.idempotency_key.as_ref().map(|idempotency_key| IdempotencyRecord {
         subject: command.subject,
-        key: Arc::clone(&intent.key),
-        fingerprint: intent.fingerprint,
+        key: Arc::clone(&idempotency_key.key),
+        fingerprint: idempotency_key.fingerprint,
         order_id: order.id,
     });
     let rows = vec![context.options.row(&event, command.trace, command.request_id)];
@@ -135,10 +135,10 @@ async fn place(
         }
         Ok(Committed::KeyUsed(idempotency_record)) => {
             progress.nothing_changed();
-            let intent = command.intent.as_ref();
-            let intent =
-                intent.ok_or_else(|| CommandError::Unknown("the store reported a key that was not sent".into()))?;
-            replay_of(context, &idempotency_record, intent).await
+            let idempotency_key = command.idempotency_key.as_ref();
+            let idempotency_key = idempotency_key
+                .ok_or_else(|| CommandError::Unknown("the store reported a key that was not sent".into()))?;
+            replay_of(context, &idempotency_record, idempotency_key).await
         }
         Ok(Committed::Stale { .. } | Committed::Missing) => {
             progress.nothing_changed();
@@ -158,9 +158,9 @@ async fn place(
 async fn replay_of(
     context: &CommandContext,
     idempotency_record: &IdempotencyRecord,
-    intent: &KeyedIntent,
+    idempotency_key: &IdempotencyKey,
 ) -> Result<CreateOutcome, CommandError> {
-    if idempotency_record.fingerprint != intent.fingerprint {
+    if idempotency_record.fingerprint != idempotency_key.fingerprint {
         return Err(CommandError::KeyReused);
     }
     let unreadable =

@@ -8,7 +8,7 @@ use ports::Error;
 use ports::orders::idempotency::{BeginOutcome, Idempotency};
 
 use super::context::CommandContext;
-use crate::dispatch::{CreateOrder, KeyedIntent};
+use crate::dispatch::{CreateOrder, IdempotencyKey};
 
 /// A call of `begin` that outlives the actor which made it.
 type BeginCall = Shared<BoxFuture<'static, Result<BeginOutcome, Error>>>;
@@ -19,7 +19,7 @@ type BeginCall = Shared<BoxFuture<'static, Result<BeginOutcome, Error>>>;
 pub struct IdempotencyGuard {
     store: Arc<dyn Idempotency>,
     subject: Subject,
-    intent: KeyedIntent,
+    idempotency_key: IdempotencyKey,
     lock: Duration,
     keep: Duration,
     /// The call that locks the key, once the actor has made it.
@@ -29,11 +29,11 @@ pub struct IdempotencyGuard {
 impl IdempotencyGuard {
     /// The guard of a command's key; `None` when the client sent no key. Nothing is locked yet.
     pub fn new(context: &CommandContext, command: &CreateOrder) -> Option<Self> {
-        let intent = command.intent.clone()?;
+        let idempotency_key = command.idempotency_key.clone()?;
         Some(Self {
             store: Arc::clone(&context.idempotency),
             subject: command.subject.clone(),
-            intent,
+            idempotency_key,
             lock: context.options.key_lock,
             keep: context.options.key_keep,
             begin_call: Arc::default(),
@@ -46,37 +46,39 @@ impl IdempotencyGuard {
     pub async fn release_after_actor_exit(&self) {
         let Some(begin_call) = self.begin_call.get().cloned() else { return };
         if may_hold_key(&begin_call.await) {
-            let _ = self.store.abandon(&self.subject, &self.intent.key).await;
+            let _ = self.store.abandon(&self.subject, &self.idempotency_key.key).await;
         }
     }
 
     /// Locks the key for its lock time.
     pub(super) async fn begin(&self) -> Result<BeginOutcome, Error> {
         let begin_call = self.begin_call.get_or_init(|| {
-            let (store, subject, intent, lock) =
-                (Arc::clone(&self.store), self.subject.clone(), self.intent.clone(), self.lock);
-            async move { store.begin(&subject, &intent.key, &intent.fingerprint, lock).await }.boxed().shared()
+            let (store, subject, idempotency_key, lock) =
+                (Arc::clone(&self.store), self.subject.clone(), self.idempotency_key.clone(), self.lock);
+            async move { store.begin(&subject, &idempotency_key.key, &idempotency_key.fingerprint, lock).await }
+                .boxed()
+                .shared()
         });
         begin_call.clone().await
     }
 
     /// Stores the created order under the key. The durable record still prevents a duplicate if this fails.
     pub(super) async fn complete(&self, order_id: OrderId) {
-        let Self { store, subject, intent, keep, .. } = self;
-        let _ = store.complete(subject, &intent.key, &intent.fingerprint, order_id, *keep).await;
+        let Self { store, subject, idempotency_key, keep, .. } = self;
+        let _ = store.complete(subject, &idempotency_key.key, &idempotency_key.fingerprint, order_id, *keep).await;
     }
 
     /// Unlocks the key of a create that changed nothing, or that has an unknown outcome. The key store repeats a release that failed.
     pub(super) async fn abandon(&self) {
-        let _ = self.store.abandon(&self.subject, &self.intent.key).await;
+        let _ = self.store.abandon(&self.subject, &self.idempotency_key.key).await;
     }
 
     pub(super) fn subject(&self) -> &Subject {
         &self.subject
     }
 
-    pub(super) fn intent(&self) -> &KeyedIntent {
-        &self.intent
+    pub(super) fn idempotency_key(&self) -> &IdempotencyKey {
+        &self.idempotency_key
     }
 
     pub(super) fn keep(&self) -> Duration {

@@ -2,7 +2,7 @@
 use domain::{OrderId, Status};
 
 use super::context::CommandContext;
-use crate::admission::gate::GateClosed;
+use crate::admission::write_gate::WriteGateClosed;
 use crate::dispatch::{ChangeOrder, ChangePreconditions, Viewer};
 use crate::error::CommandError;
 
@@ -44,7 +44,7 @@ pub enum PromotionStep {
     /// Goes on: only this order failed.
     Skipped(CommandError),
     /// Ends: the write gate is closed.
-    HeldBack(GateClosed),
+    HeldBack(WriteGateClosed),
     /// Ends: the store fails.
     Stopped(CommandError),
 }

@@ -3,12 +3,12 @@ use std::sync::Arc;
 
 use domain::{EventId, OrderId, Subject};
 use ports::orders::IdempotencyRecord;
-use ports::outbox::events::{BatchCommit, EventBatch, EventStore, ExternalEvent};
+use ports::outbox::events::{EventBatch, EventBatchOutcome, EventStore, ExternalEvent};
 use ports::partitions::PartitionNo;
 use sha2::{Digest, Sha256};
 
 use super::context::{CommandContext, CommitProgress};
-use crate::dispatch::{EventsPublished, KeyedIntent, PublishEvents, SubmittedEvent};
+use crate::dispatch::{EventsPublished, IdempotencyKey, PublishEvents, SubmittedEvent};
 use crate::error::CommandError;
 
 /// Result of publishing, with the partitions that have new rows.
@@ -32,7 +32,7 @@ pub fn fingerprint(events: &[SubmittedEvent]) -> [u8; 32] {
         put(event.event_id.map(|id| id.bytes()).as_ref().map_or(&[], |id| id));
         put(event.topic.as_bytes());
         put(event.key.to_text().as_bytes());
-        put(event.kind.as_bytes());
+        put(event.event_type.as_bytes());
         put(&event.payload);
         put(event.headers.to_json().unwrap_or_default().as_bytes());
         put(event.content_type.as_deref().unwrap_or("application/json").as_bytes());
@@ -51,12 +51,12 @@ pub async fn publish_events(
     progress: &CommitProgress,
 ) -> Result<PublishOutcome, CommandError> {
     context.gate.check().map_err(CommandError::Gated)?;
-    let PublishEvents { subject, events, intent, request_id, .. } = command;
+    let PublishEvents { subject, events, idempotency_key, request_id, .. } = command;
     let events: Vec<ExternalEvent> = (0..)
         .zip(events)
         .map(|(index, event)| {
-            let event_id = event.event_id.unwrap_or_else(|| match &intent {
-                Some(intent) => keyed_id(&subject, intent, index),
+            let event_id = event.event_id.unwrap_or_else(|| match &idempotency_key {
+                Some(idempotency_key) => keyed_id(&subject, idempotency_key, index),
                 None => context.event_id(context.clock.now()),
             });
             external_event(event, event_id, context.options.partitions, request_id.clone())
@@ -64,46 +64,47 @@ pub async fn publish_events(
         .collect();
     let ids: Vec<EventId> = events.iter().map(|event| event.event_id).collect();
     let partitions: Vec<PartitionNo> = events.iter().map(|event| event.partition).collect();
-    let idempotency_record = intent.as_ref().map(|intent| IdempotencyRecord {
+    let idempotency_record = idempotency_key.as_ref().map(|idempotency_key| IdempotencyRecord {
         subject,
-        key: Arc::clone(&intent.key),
-        fingerprint: intent.fingerprint,
+        key: Arc::clone(&idempotency_key.key),
+        fingerprint: idempotency_key.fingerprint,
         order_id: OrderId::from_bytes(ids.first().map_or([0; 16], |id| id.bytes())),
     });
     let call = progress.begin_commit()?;
     let published = store.publish(EventBatch { events, idempotency_record }).await;
     drop(call);
-    if !matches!(&published, Ok(BatchCommit::Done { .. }))
+    if !matches!(&published, Ok(EventBatchOutcome::Done { .. }))
         && !matches!(&published, Err(error) if error.outcome_unknown())
     {
         progress.nothing_changed();
     }
     match published? {
-        BatchCommit::Done { is_new } => {
+        EventBatchOutcome::Done { is_new } => {
             let partitions = partitions.into_iter().zip(&is_new).filter(|(_, is_new)| **is_new);
             let partitions = partitions.map(|(partition, _)| partition).collect();
             let events = ids.into_iter().zip(is_new).collect();
             Ok(PublishOutcome { published: EventsPublished { events, replayed: false }, partitions })
         }
-        BatchCommit::KeyUsed(idempotency_record)
-            if intent.is_some_and(|intent| intent.fingerprint == idempotency_record.fingerprint) =>
+        EventBatchOutcome::KeyUsed(idempotency_record)
+            if idempotency_key
+                .is_some_and(|idempotency_key| idempotency_key.fingerprint == idempotency_record.fingerprint) =>
         {
             let events = ids.into_iter().map(|id| (id, false)).collect();
             Ok(PublishOutcome { published: EventsPublished { events, replayed: true }, partitions: Vec::new() })
         }
-        BatchCommit::KeyUsed(_) => Err(CommandError::KeyReused),
+        EventBatchOutcome::KeyUsed(_) => Err(CommandError::KeyReused),
     }
 }
 
 /// The id of an event without one in a request with a key: the same in every repetition, so that the response is the same too. The archive may
 /// outlive the key's record, and other events under the same key must not have the ids of archived ones: the fingerprint separates them.
-fn keyed_id(subject: &Subject, intent: &KeyedIntent, index: u64) -> EventId {
+fn keyed_id(subject: &Subject, idempotency_key: &IdempotencyKey, index: u64) -> EventId {
     let mut hash = Sha256::new();
-    for part in [subject.as_str(), &intent.key] {
+    for part in [subject.as_str(), &idempotency_key.key] {
         hash.update((part.len() as u64).to_be_bytes());
         hash.update(part);
     }
-    hash.update(intent.fingerprint);
+    hash.update(idempotency_key.fingerprint);
     hash.update(index.to_be_bytes());
     uuid_of_digest(&hash.finalize().into())
 }
@@ -124,6 +125,6 @@ fn external_event(
     request_id: Option<Arc<str>>,
 ) -> ExternalEvent {
     let partition = outbox::partition::of_key(&event.key.to_text(), partitions);
-    let SubmittedEvent { topic, key, kind, payload, headers, content_type, trace, .. } = event;
-    ExternalEvent { event_id, topic, key, kind, partition, payload, headers, content_type, trace, request_id }
+    let SubmittedEvent { topic, key, event_type, payload, headers, content_type, trace, .. } = event;
+    ExternalEvent { event_id, topic, key, event_type, partition, payload, headers, content_type, trace, request_id }
 }

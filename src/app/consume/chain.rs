@@ -107,7 +107,7 @@ fn fault_of_panic(panic: &(dyn Any + Send)) -> HandlerFault {
 
 impl HandlerChain {
     /// A chain with all attempts, no fallback and dead letters.
-    pub fn of(primary: Arc<dyn EventHandler>) -> Self {
+    pub fn new(primary: Arc<dyn EventHandler>) -> Self {
         let limits = ChainLimits { attempts_max: ATTEMPTS_MAX, poison: PoisonMessageAction::default() };
         Self { primary, fallback: None, limits }
     }
@@ -208,9 +208,9 @@ mod tests {
         let now = Timestamp::from_millis(0);
         let event = DecodedEvent {
             schema_version: 2,
-            event_id: EventId::at(now, [1; 10]),
-            kind: EventType::OrderCreated,
-            order_id: OrderId::at(now, [2; 10]),
+            event_id: EventId::new_v7(now, [1; 10]),
+            event_type: EventType::OrderCreated,
+            order_id: OrderId::new_v7(now, [2; 10]),
             occurred_at: now,
             after: None,
         };
@@ -224,7 +224,7 @@ mod tests {
     #[test]
     fn fallback_follows_after_the_last_attempt() {
         let late = fault(true, "time-out");
-        let chain = HandlerChain::of(handler(Some(late.clone()))).attempts(4).fallback(handler(None));
+        let chain = HandlerChain::new(handler(Some(late.clone()))).attempts(4).fallback(handler(None));
 
         let outcomes: Vec<_> = (1..=4).map(|attempt| outcome(&chain, attempt)).collect();
 
@@ -237,7 +237,7 @@ mod tests {
     #[test]
     fn failure_that_no_retry_repairs_goes_to_the_fallback_at_once() {
         let refused = fault(false, "illegal argument");
-        let chain = HandlerChain::of(handler(Some(refused.clone()))).fallback(handler(None));
+        let chain = HandlerChain::new(handler(Some(refused.clone()))).fallback(handler(None));
 
         let handled = ChainOutcome::Handled { effects: Vec::new(), fallback_after: Some(refused) };
         assert_eq!(outcome(&chain, 1), handled);
@@ -247,7 +247,7 @@ mod tests {
     #[test]
     fn without_a_fallback_the_last_attempt_fails_for_good() {
         let late = fault(true, "time-out");
-        let chain = HandlerChain::of(handler(Some(late.clone()))).attempts(4);
+        let chain = HandlerChain::new(handler(Some(late.clone()))).attempts(4);
 
         assert_eq!(outcome(&chain, 3), ChainOutcome::Retry(late.clone()));
         assert_eq!(outcome(&chain, 4), ChainOutcome::Failed(late));
@@ -255,7 +255,7 @@ mod tests {
 
     #[test]
     fn failure_of_the_fallback_names_both_and_obeys_the_poison_rule() {
-        let chain = HandlerChain::of(handler(Some(fault(false, "400")))).fallback(handler(Some(fault(true, "503"))));
+        let chain = HandlerChain::new(handler(Some(fault(false, "400")))).fallback(handler(Some(fault(true, "503"))));
         let both = fault(true, "400; the fallback: 503");
 
         assert_eq!(outcome(&chain, 1), ChainOutcome::Failed(both.clone()));
@@ -270,7 +270,7 @@ mod tests {
             reason: reason.to_owned(),
         };
         let panicked = fault("the handler panicked: no such currency");
-        let chain = HandlerChain::of(Arc::new(Panics { at_once: true })).attempts(2);
+        let chain = HandlerChain::new(Arc::new(Panics { at_once: true })).attempts(2);
 
         assert_eq!(outcome(&chain, 1), ChainOutcome::Retry(panicked.clone()));
         assert_eq!(outcome(&chain, 2), ChainOutcome::Failed(panicked.clone()));
@@ -286,7 +286,7 @@ mod tests {
 
     #[test]
     fn attempts_stay_within_the_retry_topics_and_blocked_keys_are_ordered() {
-        let chain = HandlerChain::of(handler(Some(fault(true, "time-out")))).attempts(99);
+        let chain = HandlerChain::new(handler(Some(fault(true, "time-out")))).attempts(99);
 
         assert!(matches!(outcome(&chain, ATTEMPTS_MAX - 1), ChainOutcome::Retry(_)));
         assert!(matches!(outcome(&chain, ATTEMPTS_MAX), ChainOutcome::Failed(_)));

@@ -5,15 +5,15 @@ use domain::Timestamp;
 use ports::broker::consumer_groups::ConsumerRecord;
 use ports::broker::{NULL_KEY, RAW_KEY, Record};
 
-use crate::consume::intake::IntakeFailure;
+use crate::consume::message_decision::MessageFailure;
 use crate::consume::spring_headers as names;
 
 /// Header with the round of a message that enters the last retry topic again.
-pub const DETOUR_STAGE_HEADER: &str = "x-detour-round";
+pub const RETRY_ROUND_HEADER: &str = "x-detour-round";
 
 /// Whether consumers add this header when they forward a message to a retry topic or the dead letters.
 pub(crate) fn is_failure_header(name: &str) -> bool {
-    names::is_retry_header(name) || name == DETOUR_STAGE_HEADER
+    names::is_retry_header(name) || name == RETRY_ROUND_HEADER
 }
 
 /// The message as an event of its topic, without the headers of earlier failures.
@@ -32,7 +32,7 @@ pub struct Forward<'a> {
     /// Consumer group that could not process the message.
     pub group: &'a str,
     /// Why it was not processed.
-    pub failure: &'a IntakeFailure,
+    pub failure: &'a MessageFailure,
     /// Number of attempts so far.
     pub attempts_made: u32,
     /// Timestamp of the new record.
@@ -82,7 +82,8 @@ const KEY_HEADERS: [&str; 2] = [RAW_KEY, NULL_KEY];
 /// The dead letter for a forwarded record that the broker refused: its failure and original position without its value, and of its other headers
 /// those that name the event.
 pub fn without_value(record: &Record, target: String) -> Record {
-    let kept = |name: &str| names::is_retry_header(name) || EVENT_HEADERS.contains(&name) || KEY_HEADERS.contains(&name);
+    let kept =
+        |name: &str| names::is_retry_header(name) || EVENT_HEADERS.contains(&name) || KEY_HEADERS.contains(&name);
     let mut headers = record.headers.filtered(kept);
     headers.push(OMITTED_VALUE_BYTES, record.value.len().to_string().as_bytes());
     Record {
@@ -111,8 +112,12 @@ mod tests {
 
     use super::*;
 
-    fn failure(reason: &str) -> IntakeFailure {
-        IntakeFailure { failure_type: FailureType::Timeout, class: "posthaste.HandlerFault", reason: reason.to_owned() }
+    fn failure(reason: &str) -> MessageFailure {
+        MessageFailure {
+            failure_type: FailureType::Timeout,
+            class: "posthaste.HandlerFault",
+            reason: reason.to_owned(),
+        }
     }
 
     fn forwarded(message: &ConsumerRecord, attempts_made: u32, millis: (i64, i64)) -> Record {

@@ -6,7 +6,7 @@ use domain::EventType;
 use crate::consume::chain::HandlerChain;
 use crate::consume::event_handler::RecordOnly;
 
-/// The chain of each event type. Without an entry of its own, a type has [`HandlerChain::of`] [`RecordOnly`].
+/// The chain of each event type. Without an entry of its own, a type has [`HandlerChain::new`] [`RecordOnly`].
 #[derive(Clone)]
 pub struct Handlers {
     created: HandlerChain,
@@ -16,7 +16,7 @@ pub struct Handlers {
 
 impl Default for Handlers {
     fn default() -> Self {
-        let record = HandlerChain::of(Arc::new(RecordOnly));
+        let record = HandlerChain::new(Arc::new(RecordOnly));
         Self { created: record.clone(), status_changed: record.clone(), cancelled: record }
     }
 }
@@ -24,8 +24,8 @@ impl Default for Handlers {
 impl Handlers {
     /// Registers the chain of an event type in place of the former one.
     #[must_use]
-    pub fn with(mut self, kind: EventType, chain: HandlerChain) -> Self {
-        match kind {
+    pub fn with(mut self, event_type: EventType, chain: HandlerChain) -> Self {
+        match event_type {
             EventType::OrderCreated => self.created = chain,
             EventType::OrderStatusChanged => self.status_changed = chain,
             EventType::OrderCancelled => self.cancelled = chain,
@@ -34,8 +34,8 @@ impl Handlers {
     }
 
     /// The chain of an event type.
-    pub fn chain(&self, kind: EventType) -> &HandlerChain {
-        match kind {
+    pub fn chain(&self, event_type: EventType) -> &HandlerChain {
+        match event_type {
             EventType::OrderCreated => &self.created,
             EventType::OrderStatusChanged => &self.status_changed,
             EventType::OrderCancelled => &self.cancelled,

@@ -57,7 +57,10 @@ pub(crate) fn request(record: &Record) -> EventRequest {
 
 /// The event without the headers of its failures. The value may have any form, so it stays as it is.
 pub(crate) fn request_with_whole_value(record: &Record) -> EventRequest {
-    EventRequest { attributes: record.headers.filtered(|name| !is_failure_header(name)), body: Arc::clone(&record.value) }
+    EventRequest {
+        attributes: record.headers.filtered(|name| !is_failure_header(name)),
+        body: Arc::clone(&record.value),
+    }
 }
 
 #[cfg(test)]

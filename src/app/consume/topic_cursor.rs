@@ -67,7 +67,7 @@ impl TopicCursor {
     }
 
     /// A cursor at these offsets.
-    pub fn at(offsets: impl IntoIterator<Item = NextOffset>) -> Self {
+    pub fn from_offsets(offsets: impl IntoIterator<Item = NextOffset>) -> Self {
         Self(offsets.into_iter().collect())
     }
 }
@@ -198,13 +198,13 @@ mod tests {
 
     #[test]
     fn removed_records_are_counted_and_the_cursor_behind_them_is_named() {
-        let next = TopicCursor::at([(0, 17), (1, 5), (2, 10)]);
+        let next = TopicCursor::from_offsets([(0, 17), (1, 5), (2, 10)]);
         assert_eq!(start("0:17,1:2,2:7"), Err(CursorError::Removed { partition: 1, records: 6, next }));
     }
 
     #[test]
     fn advancing_moves_one_partition_behind_the_record() {
-        let mut cursor = TopicCursor::at([(0, 17), (1, 5)]);
+        let mut cursor = TopicCursor::from_offsets([(0, 17), (1, 5)]);
         cursor.advance(&Position { topic: "t".into(), partition: 1, offset: 5 });
         assert_eq!(cursor.to_string(), "0:17,1:6");
         assert_eq!(cursor.offsets(), [(0, 17), (1, 6)]);

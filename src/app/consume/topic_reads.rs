@@ -91,7 +91,7 @@ impl GroupOffsets {
     /// The cursor at which the group continues.
     pub fn cursor(&self) -> TopicCursor {
         let next = |(committed, (first, _)): (&Option<u64>, &(u64, u64))| committed.unwrap_or(*first);
-        TopicCursor::at((0..).zip(self.committed.iter().zip(&self.view.partitions).map(next)))
+        TopicCursor::from_offsets((0..).zip(self.committed.iter().zip(&self.view.partitions).map(next)))
     }
 }
 
@@ -159,8 +159,8 @@ impl TopicReads {
     }
 
     /// Waits until there is a record behind a cursor. It may miss records of other processes. Cancel-safe.
-    pub async fn arrived(&self, topic: &str, cursor: &TopicCursor) -> Result<(), TopicError> {
-        Ok(self.log.arrived(topic, &cursor.offsets()).await?)
+    pub async fn wait_for_records(&self, topic: &str, cursor: &TopicCursor) -> Result<(), TopicError> {
+        Ok(self.log.wait_for_records(topic, &cursor.offsets()).await?)
     }
 
     /// The committed offsets of a group in a topic.

@@ -149,10 +149,10 @@ impl Webhooks {
         random: [u8; 32],
     ) -> Result<Webhook, WebhookError> {
         let now = self.ports.clock.now();
-        let text = secret.unwrap_or_else(|| signature::secret_of(random));
+        let text = secret.unwrap_or_else(|| signature::encode_secret(random));
         check_secret(&text)?;
         let webhook = Webhook {
-            id: WebhookId::at(now, self.ports.rng.entropy()),
+            id: WebhookId::new_v7(now, self.ports.rng.entropy()),
             version: 1,
             url: values.url.ok_or_else(|| invalid("url", "is required".into()))?,
             topics,
@@ -203,7 +203,7 @@ impl Webhooks {
         secret: Option<String>,
         random: [u8; 32],
     ) -> Result<Webhook, WebhookError> {
-        let text = secret.unwrap_or_else(|| signature::secret_of(random));
+        let text = secret.unwrap_or_else(|| signature::encode_secret(random));
         check_secret(&text)?;
         self.update(id, async |webhook| {
             let now = self.ports.clock.now();
@@ -230,7 +230,7 @@ impl Webhooks {
         let webhook = self.find(id).await?;
         // The endpoint compares the time in the signature with its own clock.
         let (at, started) = (self.ports.clock.wall(), self.ports.clock.now());
-        let message_id = EventId::at(at, self.ports.rng.entropy()).to_string();
+        let message_id = EventId::new_v7(at, self.ports.rng.entropy()).to_string();
         let request = delivery::test_request(&webhook, &message_id, at);
         let result = self.ports.client.post(&webhook.url, request).await;
         let error = match delivery::verdict(&result) {
@@ -245,7 +245,7 @@ impl Webhooks {
             message_id: report.message_id.clone(),
             topic: String::new(),
             key: String::new(),
-            kind: delivery::TEST_TYPE.to_owned(),
+            event_type: delivery::TEST_TYPE.to_owned(),
             attempt: 1,
             at,
             duration: report.duration,

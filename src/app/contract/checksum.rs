@@ -9,8 +9,9 @@ const RULES: u8 = 1;
 
 /// CRC-32C of the value, and of what the event's row says of it: a value that was copied to another row is checked in full. It protects against
 /// programs that change rows without knowing of it, and against damage; not against one that computes it too.
-pub fn checksum(event_id: EventId, key: &EventKey, kind: &str, value: &[u8]) -> u32 {
+pub fn checksum(event_id: EventId, key: &EventKey, event_type: &str, value: &[u8]) -> u32 {
     let group = key.group();
-    let parts: [&[u8]; 5] = [&event_id.bytes(), &group, key.text().unwrap_or("").as_bytes(), kind.as_bytes(), value];
+    let parts: [&[u8]; 5] =
+        [&event_id.bytes(), &group, key.text().unwrap_or("").as_bytes(), event_type.as_bytes(), value];
     parts.iter().fold(crc32c::crc32c(&[RULES]), |sum, part| crc32c::crc32c_append(sum, part))
 }

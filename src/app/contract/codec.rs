@@ -8,7 +8,7 @@ use super::{v1, v2};
 
 /// Encodes an event in a released schema version; the latest one for a version that its type does not have.
 pub fn encode(event: &OrderEvent, version: u32) -> Vec<u8> {
-    contract(event.kind, version).map_or_else(|_| v2::encode(event), |contract| contract.encode(event))
+    contract(event.event_type, version).map_or_else(|_| v2::encode(event), |contract| contract.encode(event))
 }
 
 /// Decodes a value of any readable version, framed or not.
@@ -26,7 +26,7 @@ pub fn decode(value: &[u8]) -> Result<DecodedEvent, ContractError> {
 /// Why the value is not an event of its type and version.
 pub fn validate(value: &[u8]) -> Result<DecodedEvent, ContractError> {
     let event = read_any_version(value)?;
-    contract(event.kind, event.schema_version)?.check(&event)?;
+    contract(event.event_type, event.schema_version)?.check(&event)?;
     Ok(event)
 }
 

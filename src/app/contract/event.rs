@@ -20,10 +20,10 @@ pub enum ContractError {
     #[error("schema version {0} is not readable (readable: {READABLE_MIN} to {LATEST})")]
     Version(u32),
     /// The registry has no schema of this type in this version.
-    #[error("{kind} has no schema version {version}")]
+    #[error("{event_type} has no schema version {version}")]
     Unregistered {
         /// Type of the event.
-        kind: EventType,
+        event_type: EventType,
         /// Schema version of the value.
         version: u32,
     },
@@ -37,7 +37,7 @@ pub struct DecodedEvent {
     /// Id of the event.
     pub event_id: EventId,
     /// Type of the event.
-    pub kind: EventType,
+    pub event_type: EventType,
     /// Id of the changed order.
     pub order_id: OrderId,
     /// Time of the change.

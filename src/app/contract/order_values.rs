@@ -23,12 +23,13 @@ pub fn order_values(topic: Arc<str>, schemas: Option<SchemaIds>) -> TopicContrac
 
 impl ValueContract for OrderValues {
     fn check(&self, row: &ClaimedRow, payload: &[u8]) -> Result<(), String> {
-        if row.contract_checksum.is_some_and(|sum| sum == checksum(row.event_id, &row.key, &row.kind, payload)) {
+        if row.contract_checksum.is_some_and(|sum| sum == checksum(row.event_id, &row.key, &row.event_type, payload)) {
             return Ok(());
         }
         let event = validate(payload).map_err(|error| error.to_string())?;
-        let of_row =
-            event.event_id == row.event_id && event_key(event.order_id) == row.key && event.kind.as_str() == &*row.kind;
+        let of_row = event.event_id == row.event_id
+            && event_key(event.order_id) == row.key
+            && event.event_type.as_str() == &*row.event_type;
         if of_row { Ok(()) } else { Err("its value is of another event than its row".into()) }
     }
 

@@ -9,7 +9,7 @@ use super::{v1, v2};
 #[derive(Debug)]
 pub struct EventContract {
     /// Type of the event.
-    pub kind: EventType,
+    pub event_type: EventType,
     /// Version of its schema.
     pub version: u32,
     /// Released values, byte for byte as they are in topics. Every later release accepts them.
@@ -18,10 +18,10 @@ pub struct EventContract {
 }
 
 macro_rules! contracts {
-    ($($kind:ident $version:literal $codec:ident [$($sample:literal),+];)+) => {
+    ($($event_type:ident $version:literal $codec:ident [$($sample:literal),+];)+) => {
         /// Every contract. Released ones never change: add the next version's.
         static REGISTRY: &[EventContract] = &[$(EventContract {
-            kind: EventType::$kind,
+            event_type: EventType::$event_type,
             version: $version,
             samples: &[$(include_str!(concat!("released/", $sample, ".json"))),+],
             encode: $codec::encode,
@@ -51,9 +51,9 @@ pub fn contracts() -> &'static [EventContract] {
 ///
 /// # Errors
 /// [`ContractError::Unregistered`] when this type has no such version.
-pub fn contract(kind: EventType, version: u32) -> Result<&'static EventContract, ContractError> {
-    let registered = REGISTRY.iter().find(|contract| contract.kind == kind && contract.version == version);
-    registered.ok_or(ContractError::Unregistered { kind, version })
+pub fn contract(event_type: EventType, version: u32) -> Result<&'static EventContract, ContractError> {
+    let registered = REGISTRY.iter().find(|contract| contract.event_type == event_type && contract.version == version);
+    registered.ok_or(ContractError::Unregistered { event_type, version })
 }
 
 impl EventContract {
@@ -65,7 +65,7 @@ impl EventContract {
     /// Checks what the members of a decoded value must have in common.
     pub(super) fn check(&self, event: &DecodedEvent) -> Result<(), ContractError> {
         let Some(OrderAfterEvent { status, version }) = event.after else { return Ok(()) };
-        let legal = match self.kind {
+        let legal = match self.event_type {
             EventType::OrderCreated => status == Status::Pending && version == 0,
             EventType::OrderStatusChanged => !matches!(status, Status::Pending | Status::Cancelled) && version > 0,
             EventType::OrderCancelled => status == Status::Cancelled && version > 0,
@@ -75,7 +75,7 @@ impl EventContract {
         }
         Err(ContractError::Illegal(format!(
             "{} of an order that is {} at version {version}",
-            self.kind,
+            self.event_type,
             status.as_str()
         )))
     }

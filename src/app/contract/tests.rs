@@ -20,8 +20,8 @@ fn price(text: &str) -> Money {
 
 fn placed(items: Vec<Item>) -> (Order, OrderEvent) {
     Order::place(NewOrder {
-        id: OrderId::at(NOW, [1; 10]),
-        event_id: EventId::at(NOW, [2; 10]),
+        id: OrderId::new_v7(NOW, [1; 10]),
+        event_id: EventId::new_v7(NOW, [2; 10]),
         owner: Subject::new("ann").expect("a name"),
         items: Items::new(items).expect("legal items"),
         region: RegionId::new("local"),
@@ -40,14 +40,14 @@ fn exact_prices() -> Vec<Item> {
 }
 
 /// The event of each released sample, in the order of the registry.
-fn events_of(kind: EventType) -> Vec<OrderEvent> {
+fn events_of(event_type: EventType) -> Vec<OrderEvent> {
     let changed = |to| {
-        let (event_id, region) = (EventId::at(NOW, [3; 10]), RegionId::new("local"));
+        let (event_id, region) = (EventId::new_v7(NOW, [3; 10]), RegionId::new("local"));
         let now = Timestamp::from_millis(NOW.millis() + 1_000);
         let change = ChangeContext { event_id, region, now, received: Hlc::default() };
         placed(tea()).0.change_status(to, change).expect("a legal change").1
     };
-    match kind {
+    match event_type {
         EventType::OrderCreated => vec![placed(tea()).1, placed(exact_prices()).1],
         EventType::OrderStatusChanged => vec![changed(Status::Shipped)],
         EventType::OrderCancelled => vec![changed(Status::Cancelled)],
@@ -62,12 +62,13 @@ fn times_have_milliseconds_and_end_in_z() {
 
 #[test]
 fn every_type_has_a_contract_in_every_readable_version() {
-    let registered: BTreeSet<(u32, EventType)> = contracts().iter().map(|entry| (entry.version, entry.kind)).collect();
-    let expected = (READABLE_MIN..=LATEST).flat_map(|version| EventType::ALL.map(|kind| (version, kind)));
+    let registered: BTreeSet<(u32, EventType)> =
+        contracts().iter().map(|entry| (entry.version, entry.event_type)).collect();
+    let expected = (READABLE_MIN..=LATEST).flat_map(|version| EventType::ALL.map(|event_type| (version, event_type)));
 
     assert_eq!(registered, expected.collect());
     assert_eq!(registered.len(), contracts().len(), "no pair is registered twice");
-    let unknown = ContractError::Unregistered { kind: EventType::OrderCreated, version: LATEST + 1 };
+    let unknown = ContractError::Unregistered { event_type: EventType::OrderCreated, version: LATEST + 1 };
     assert_eq!(contract(EventType::OrderCreated, LATEST + 1).err(), Some(unknown));
 }
 
@@ -83,9 +84,9 @@ fn every_released_file_is_a_sample_of_the_registry() {
 #[test]
 fn released_samples_are_encoded_byte_for_byte() {
     for entry in contracts() {
-        for (sample, event) in entry.samples.iter().zip(events_of(entry.kind)) {
+        for (sample, event) in entry.samples.iter().zip(events_of(entry.event_type)) {
             let written = String::from_utf8(encode(&event, entry.version)).expect("JSON is UTF-8");
-            assert_eq!(written, sample.trim_end(), "{} {}", entry.kind, entry.version);
+            assert_eq!(written, sample.trim_end(), "{} {}", entry.event_type, entry.version);
         }
     }
 }
@@ -93,13 +94,13 @@ fn released_samples_are_encoded_byte_for_byte() {
 #[test]
 fn released_samples_are_accepted_with_every_member() {
     for entry in contracts() {
-        for (sample, event) in entry.samples.iter().zip(events_of(entry.kind)) {
+        for (sample, event) in entry.samples.iter().zip(events_of(entry.event_type)) {
             let decoded = decode(sample.as_bytes()).expect("readable");
             let after = OrderAfterEvent { status: event.status, version: event.version };
             let expected = DecodedEvent {
                 schema_version: entry.version,
                 event_id: event.id,
-                kind: entry.kind,
+                event_type: entry.event_type,
                 order_id: event.order_id,
                 occurred_at: event.occurred_at,
                 after: (entry.version >= 2).then_some(after),
@@ -212,7 +213,7 @@ fn replaced(value: &str, right: &str, wrong: &str) -> String {
 
 #[test]
 fn rules_between_members_are_checked() {
-    let sample = |kind| contract(kind, 2).expect("registered").samples[0];
+    let sample = |event_type| contract(event_type, 2).expect("registered").samples[0];
     let created = sample(EventType::OrderCreated);
     let (changed, cancelled) = (sample(EventType::OrderStatusChanged), sample(EventType::OrderCancelled));
     let many = format!("\"items\":[{}]", vec!["{\"productName\":\"T\",\"quantity\":1,\"price\":\"0\"}"; 501].join(","));
@@ -258,7 +259,7 @@ proptest! {
         let total = Items::new(items.clone());
         prop_assume!(total.is_ok());
         let (order, created) = placed(items);
-        let (event_id, region) = (EventId::at(NOW, [3; 10]), RegionId::new("local"));
+        let (event_id, region) = (EventId::new_v7(NOW, [3; 10]), RegionId::new("local"));
         let (_, changed) = order
             .change_status(to, ChangeContext { event_id, region, now: NOW, received: Hlc::default() })
             .expect("a legal change");

@@ -19,7 +19,7 @@ pub(super) fn encode(event: &OrderEvent) -> Vec<u8> {
     let value = EventValueV1 {
         schema_version: 1,
         event_id: event.id.to_string(),
-        event_type: event.kind.as_str().to_owned(),
+        event_type: event.event_type.as_str().to_owned(),
         order_id: event.order_id.to_string(),
         occurred_at: rfc3339(event.occurred_at),
     };
@@ -31,7 +31,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<DecodedEvent, ContractError> {
     Ok(DecodedEvent {
         schema_version: value.schema_version,
         event_id: member("eventId", EventId::parse(&value.event_id))?,
-        kind: member("eventType", EventType::parse(&value.event_type))?,
+        event_type: member("eventType", EventType::parse(&value.event_type))?,
         order_id: member("orderId", OrderId::parse(&value.order_id))?,
         occurred_at: member("occurredAt", parse_rfc3339(&value.occurred_at))?,
         after: None,

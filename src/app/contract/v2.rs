@@ -43,7 +43,7 @@ pub(super) fn encode(event: &OrderEvent) -> Vec<u8> {
     let value = EventValueV2 {
         schema_version: 2,
         event_id: event.id.to_string().into(),
-        event_type: event.kind.as_str().into(),
+        event_type: event.event_type.as_str().into(),
         order_id: event.order_id.to_string().into(),
         occurred_at: rfc3339(event.occurred_at).into(),
         status: event.status.as_str().into(),
@@ -69,7 +69,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<DecodedEvent, ContractError> {
     let event = DecodedEvent {
         schema_version: value.schema_version,
         event_id: member("eventId", EventId::parse(&value.event_id))?,
-        kind: member("eventType", EventType::parse(&value.event_type))?,
+        event_type: member("eventType", EventType::parse(&value.event_type))?,
         order_id: member("orderId", OrderId::parse(&value.order_id))?,
         occurred_at: member("occurredAt", parse_rfc3339(&value.occurred_at))?,
         after: Some(OrderAfterEvent {

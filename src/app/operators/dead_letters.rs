@@ -135,7 +135,7 @@ impl DeadLetters {
 
     /// The same actions for requests with this timeout: a call ends, with a cursor, before a request would be dropped.
     #[must_use]
-    pub fn within_requests_of(self, request_timeout: Duration) -> Self {
+    pub fn with_request_timeout(self, request_timeout: Duration) -> Self {
         Self { call_time_max: scan::call_time_max(request_timeout), ..self }
     }
 

@@ -43,7 +43,7 @@ impl DeadLettersByTopic {
     ///
     /// # Errors
     /// The service publishes to no such topic, so it must not replay to it.
-    pub fn of(&self, topic: Option<&str>) -> Result<&DeadLetters, UnknownTopic> {
+    pub fn for_topic(&self, topic: Option<&str>) -> Result<&DeadLetters, UnknownTopic> {
         let Some(topic) = topic else { return Ok(&self.of_orders) };
         let unknown = || UnknownTopic { topic: topic.to_owned(), known: self.topics().map(str::to_owned).collect() };
         self.all().find(|dead_letters| dead_letters.topic() == topic).ok_or_else(unknown)

@@ -11,7 +11,7 @@ use ports::outbox::{ClaimedRow, OutboxStore, RowCounts, RowId, RowStatus};
 use ports::partitions::{PartitionLeases, PartitionView};
 
 use crate::error::QueryError;
-use crate::health::{HealthBoard, HealthSnapshot};
+use crate::health::{HealthSnapshot, SharedHealth};
 
 /// Limit of rows on a page.
 pub const ROWS_MAX: u32 = 500;
@@ -22,7 +22,7 @@ pub struct OutboxOperations {
     operators: Arc<dyn OutboxOperators>,
     leases: Arc<dyn PartitionLeases>,
     clock: Arc<dyn Clock>,
-    health: HealthBoard,
+    health: SharedHealth,
 }
 
 /// At most [`ROWS_MAX`] rows and the id after them.
@@ -50,7 +50,7 @@ impl OutboxOperations {
         operators: Arc<dyn OutboxOperators>,
         leases: Arc<dyn PartitionLeases>,
         clock: Arc<dyn Clock>,
-        health: HealthBoard,
+        health: SharedHealth,
     ) -> Self {
         Self { outbox, operators, leases, clock, health }
     }

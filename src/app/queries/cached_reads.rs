@@ -92,14 +92,14 @@ impl CachedReads {
         from: PageStart,
         limit: u32,
     ) -> Result<Vec<Order>, QueryError> {
-        let key = key(filter, ListQuery::Part { status: filter.status, from, limit });
+        let key = key(filter, ListQuery::Chunk { status: filter.status, from, limit });
         let lookup = self.find_list(&key).await;
-        if let Some(ListLookup { found: Some(CachedList::Part(orders)), .. }) = &lookup {
+        if let Some(ListLookup { found: Some(CachedList::Chunk(orders)), .. }) = &lookup {
             return Ok(orders.to_vec());
         }
         let started_at = self.clock.now();
         let orders = self.orders.list(filter, from, limit).await?;
-        self.put_list(&key, lookup, started_at, || CachedList::Part(orders.as_slice().into())).await;
+        self.put_list(&key, lookup, started_at, || CachedList::Chunk(orders.as_slice().into())).await;
         Ok(orders)
     }
 

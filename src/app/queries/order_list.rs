@@ -28,7 +28,7 @@ impl OrderList {
 
     /// Reads the next chunk: at least one order, unless the list has ended. A chunk holds at most [`ports::orders::LIST_BYTES`] and
     /// one order. After an error the same chunk can be read again.
-    pub async fn next_part(&mut self) -> Result<Vec<Order>, QueryError> {
+    pub async fn next_chunk(&mut self) -> Result<Vec<Order>, QueryError> {
         let limit = self.left.min(self.chunk_limit);
         if limit == 0 {
             return Ok(Vec::new());
@@ -43,7 +43,7 @@ impl OrderList {
         let mut orders = Vec::new();
         loop {
             let limit = self.left.min(self.chunk_limit);
-            let chunk = self.next_part().await?;
+            let chunk = self.next_chunk().await?;
             let ended = chunk.len() < limit as usize || self.left == 0;
             orders.extend(chunk);
             if ended {

@@ -70,7 +70,7 @@ pub struct PublishFailure<'a> {
     /// Topic of the row.
     pub topic: &'a str,
     /// Event type of the row.
-    pub kind: &'a str,
+    pub event_type: &'a str,
     /// Number of the failed attempt, from 1.
     pub attempt: u32,
     /// Fault class of the failure.
@@ -93,11 +93,11 @@ pub fn next_step(rules: &ChainRules, failure: PublishFailure<'_>, throttle: f64,
     if let RetryDecision::RetryIn(delay) = decision {
         return ChainStep::Retry(delay);
     }
-    let fallback = rules.fallback.of(failure.topic, failure.kind);
+    let fallback = rules.fallback.value_for(failure.topic, failure.event_type);
     if fallback == Fallback::DeadLetter && !failure.in_fallback && failure.has_payload {
         return ChainStep::Fallback;
     }
-    ChainStep::Park(rules.poison.of(failure.topic, failure.kind))
+    ChainStep::Park(rules.poison.value_for(failure.topic, failure.event_type))
 }
 
 #[cfg(test)]
@@ -115,7 +115,7 @@ mod tests {
 
     fn failure(topic: &str, attempt: u32, fault: FaultClass) -> PublishFailure<'_> {
         let (is_outage, in_fallback, has_payload) = (false, false, true);
-        PublishFailure { topic, kind: "ORDER_CREATED", attempt, fault, is_outage, in_fallback, has_payload }
+        PublishFailure { topic, event_type: "ORDER_CREATED", attempt, fault, is_outage, in_fallback, has_payload }
     }
 
     fn steps(rules: &ChainRules, fault: FaultClass) -> Vec<ChainStep> {

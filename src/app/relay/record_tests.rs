@@ -23,9 +23,9 @@ fn envelope() -> RecordEnvelope {
 fn foreign() -> ClaimedRow {
     ClaimedRow {
         id: 1,
-        event_id: EventId::at(Timestamp::from_millis(1_000), [7; 10]),
+        event_id: EventId::new_v7(Timestamp::from_millis(1_000), [7; 10]),
         key: EventKey::parse("customer-7").unwrap(),
-        kind: "customer moved".into(),
+        event_type: "customer moved".into(),
         topic: "customers".into(),
         payload: Some([0, 159, 146].as_slice().into()),
         sequence: 3,
@@ -33,7 +33,7 @@ fn foreign() -> ClaimedRow {
         stamp: None,
         trace: None,
         request_id: None,
-        headers: EventHeaders::of([("tenant", "blue")]),
+        headers: EventHeaders::from_pairs([("tenant", "blue")]),
         content_type: Some("application/x-protobuf".into()),
         contract_checksum: None,
         attempt: 2,
@@ -90,7 +90,7 @@ fn record_of_another_service_has_its_own_key_type_content_and_headers() {
 
 #[test]
 fn record_of_an_orders_event_has_the_released_headers_in_their_order() {
-    let id = OrderId::at(Timestamp::from_millis(1_000), [1; 10]);
+    let id = OrderId::new_v7(Timestamp::from_millis(1_000), [1; 10]);
     let stamp = RegionStamp { region: RegionId::new("eu"), hlc: Hlc { millis: 1_000, counter: 2 } };
     let row = ClaimedRow {
         key: event_key(id),
@@ -180,16 +180,16 @@ fn dead_letter_of_a_row_shows_its_error_and_its_attempts() {
 fn value_with_the_checksum_of_its_encoding_is_sent_without_being_parsed() {
     let row = ClaimedRow { topic: ORDER_TOPIC.into(), ..foreign() };
     let value = row.payload.clone().unwrap();
-    let row = ClaimedRow { contract_checksum: Some(checksum(row.event_id, &row.key, &row.kind, &value)), ..row };
+    let row = ClaimedRow { contract_checksum: Some(checksum(row.event_id, &row.key, &row.event_type, &value)), ..row };
     // It is not an event: only a value that is parsed is refused.
     assert!(reasons(std::slice::from_ref(&row)).is_empty());
 
     let changed = [
         ClaimedRow { payload: Some([0, 159, 147].as_slice().into()), ..row.clone() },
-        ClaimedRow { event_id: EventId::at(Timestamp::from_millis(1_000), [8; 10]), ..row.clone() },
-        ClaimedRow { key: EventKey::of_text("customer-8"), ..row.clone() },
-        ClaimedRow { key: EventKey::stored(row.key.group(), None), ..row.clone() },
-        ClaimedRow { kind: "customer left".into(), ..row.clone() },
+        ClaimedRow { event_id: EventId::new_v7(Timestamp::from_millis(1_000), [8; 10]), ..row.clone() },
+        ClaimedRow { key: EventKey::from_text("customer-8"), ..row.clone() },
+        ClaimedRow { key: EventKey::from_stored(row.key.group(), None), ..row.clone() },
+        ClaimedRow { event_type: "customer left".into(), ..row.clone() },
         ClaimedRow { contract_checksum: None, ..row },
     ];
     let reasons = reasons(&changed);
@@ -199,7 +199,7 @@ fn value_with_the_checksum_of_its_encoding_is_sent_without_being_parsed() {
 
 #[test]
 fn rows_that_break_a_rule_are_refused_with_its_text() {
-    let key = EventKey::of_text;
+    let key = EventKey::from_text;
     let cases = [
         (ClaimedRow { payload: None, ..foreign() }, "payload is missing"),
         (ClaimedRow { payload: Some([0; 1_001].as_slice().into()), ..foreign() }, "has 1001 bytes"),
@@ -207,9 +207,9 @@ fn rows_that_break_a_rule_are_refused_with_its_text() {
         (ClaimedRow { key: key(&"k".repeat(1_025)), ..foreign() }, "at most 1024 bytes"),
         (ClaimedRow { key: key(""), ..foreign() }, "must not be empty"),
         (ClaimedRow { topic: "a b".into(), ..foreign() }, "not a valid topic name"),
-        (ClaimedRow { kind: "".into(), ..foreign() }, "type"),
-        (ClaimedRow { headers: EventHeaders::of([("ce_id", "1")]), ..foreign() }, "written by the relay"),
-        (ClaimedRow { headers: EventHeaders::of([("a b", "1")]), ..foreign() }, "not a valid header name"),
+        (ClaimedRow { event_type: "".into(), ..foreign() }, "type"),
+        (ClaimedRow { headers: EventHeaders::from_pairs([("ce_id", "1")]), ..foreign() }, "written by the relay"),
+        (ClaimedRow { headers: EventHeaders::from_pairs([("a b", "1")]), ..foreign() }, "not a valid header name"),
         (ClaimedRow { content_type: Some("\n".into()), ..foreign() }, "content type"),
     ];
     for (row, reason) in cases {

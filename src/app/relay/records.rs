@@ -156,7 +156,7 @@ fn sendable<'a>(
     if envelope.internal_topics.iter().any(|internal| **internal == *row.topic) {
         return Err(Refusal::InternalTopic(Arc::clone(&row.topic)));
     }
-    check_type(&row.kind)?;
+    check_type(&row.event_type)?;
     row.headers.check()?;
     row.content_type.as_deref().map_or(Ok(()), check_content_type)?;
     if let Some(contract) = contract {
@@ -198,7 +198,7 @@ impl<'a> RecordBuilder<'a> {
         let mut put = |name: &str, value: &str| headers.push(name, value.as_bytes());
         put("ce_id", &self.event_id);
         put("ce_source", &self.envelope.source);
-        put("ce_type", &row.kind);
+        put("ce_type", &row.event_type);
         put("ce_specversion", "1.0");
         put("ce_time", &rfc3339(row.occurred_at));
         put("ce_partitionkey", key);

@@ -16,7 +16,7 @@ use crate::service::topic_checker::{for_each_record, read_until_complete};
 struct PublishedEvent {
     partition: u32,
     key: String,
-    kind: String,
+    event_type: String,
     sequence: u64,
     event_id: String,
 }
@@ -59,7 +59,7 @@ async fn read_topic(data: &impl ThrowawayData, topic: &str) -> Result<Vec<Publis
         PublishedEvent {
             partition: message.position.partition,
             key: record.key.to_string(),
-            kind: header("ce_type"),
+            event_type: header("ce_type"),
             sequence: header("x-sequence").parse().unwrap_or(0),
             event_id: header("ce_id"),
         }
@@ -148,7 +148,7 @@ impl ChaosVerdict {
                 continue;
             };
             found += 1;
-            self.wrong_events += u64::from(event.key != written.key || event.kind != EVENT_TYPE);
+            self.wrong_events += u64::from(event.key != written.key || event.event_type != EVENT_TYPE);
             let before = last.insert((written.writer.as_str(), written.key.as_str()), written.number);
             self.writer_order += u64::from(before.is_some_and(|before| before > written.number));
         }
@@ -195,7 +195,7 @@ mod tests {
 
     fn event(key: &str, sequence: u64) -> PublishedEvent {
         let event_id = format!("{key}-{sequence}");
-        PublishedEvent { partition: 0, key: key.into(), kind: EVENT_TYPE.into(), sequence, event_id }
+        PublishedEvent { partition: 0, key: key.into(), event_type: EVENT_TYPE.into(), sequence, event_id }
     }
 
     fn of_order(key: &str) -> Vec<PublishedEvent> {
@@ -293,7 +293,7 @@ mod tests {
         let wrong = ["1 events have another key or type than they were written with"];
 
         assert_eq!(changed(|event| event.key = "m".into()), wrong);
-        assert_eq!(changed(|event| event.kind = "Other".into()), wrong);
+        assert_eq!(changed(|event| event.event_type = "Other".into()), wrong);
         let mut moved = external();
         moved[2].partition = 1;
         assert_eq!(external_violations(&moved), ["1 events were published out of their order"]);

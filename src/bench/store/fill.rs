@@ -67,7 +67,7 @@ impl EventSource {
     /// The next state of an order, and its event.
     fn next(&self, before: Option<Order>) -> Result<(Order, OrderEvent), Error> {
         let now = self.clock.now();
-        let event_id = EventId::at(now, self.rng.entropy());
+        let event_id = EventId::new_v7(now, self.rng.entropy());
         if let Some(order) = before {
             // The lifecycle of an order has few steps, and the store does not check them: each event starts at the beginning again.
             let order = Order { status: Status::Pending, ..order };
@@ -79,7 +79,7 @@ impl EventSource {
             let price = Money::parse("2.50").map_err(Error::new)?;
             let item = Item::new(name, 2, price).map_err(Error::new)?;
             Ok::<_, Error>(Order::place(NewOrder {
-                id: OrderId::at(now, self.rng.entropy()),
+                id: OrderId::new_v7(now, self.rng.entropy()),
                 event_id,
                 owner: Subject::new("bench").ok_or_else(|| Error::new("the bench's order has no owner"))?,
                 items: Items::new(vec![item]).map_err(Error::new)?,

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use app::consume::intake;
+use app::consume::message_decision;
 use app::contract::order_values;
 use app::relay::{RecordEnvelope, plan};
 use domain::RegionId;
@@ -143,7 +143,7 @@ async fn store_and_broker(data: &impl ThrowawayData, store: StoreAndBroker) -> R
         if messages.is_empty() {
             return Err(Error::new("fewer events were consumed than were published"));
         }
-        let decoded = messages.iter().filter_map(|message| Some((message, intake::decode(message).ok()?)));
+        let decoded = messages.iter().filter_map(|message| Some((message, message_decision::decode(message).ok()?)));
         let marks = decoded.map(|(message, decoded)| ProcessedEvent {
             event_id: decoded.event.event_id,
             position: message.position.clone(),

@@ -97,7 +97,7 @@ pub(crate) struct FilterArguments {
 impl FilterArguments {
     fn filter(self, redriven: Option<bool>) -> DeadLetterFilter {
         let Self { key, kind, failure, older_than, after } = self;
-        DeadLetterFilter { key, kind, failure_type: failure, older_than, redriven, webhook: None, after }
+        DeadLetterFilter { key, event_type: kind, failure_type: failure, older_than, redriven, webhook: None, after }
     }
 }
 
@@ -115,7 +115,7 @@ pub(crate) fn dlt(config: &Config, verb: Verb) -> Result<u8, Failure> {
         let access = posthaste::open_for_operator(config).await?;
         let by_topic = access.dead_letters.ok_or_else(no_broker)?;
         let orders = OrderTopic::new(&config.topic());
-        let of = |TopicArgument { topic }| by_topic.of(topic.as_deref()).map_err(Failure::new);
+        let of = |TopicArgument { topic }| by_topic.for_topic(topic.as_deref()).map_err(Failure::new);
         match verb {
             Verb::List { topic, filter, redriven, limit, output } => {
                 let dead_letters = of(topic)?;

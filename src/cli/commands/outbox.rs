@@ -77,7 +77,7 @@ pub(crate) fn outbox(config: &Config, verb: Verb) -> Result<u8, Failure> {
 async fn execute(config: &Config, operations: &OutboxOperations, verb: Verb) -> Result<(), Failure> {
     match verb {
         Verb::List { status, key, kind, failure: failure_type, after, limit, output } => {
-            let filter = RowFilter { status, key, kind, failure_type, after, older_than: None };
+            let filter = RowFilter { status, key, event_type: kind, failure_type, after, older_than: None };
             rows::list(operations, filter, limit, output.is_json()).await
         }
         Verb::Show { id, output } => show::show(config, operations, id, output.is_json()).await,

@@ -23,8 +23,8 @@ fn hlc() -> impl Strategy<Value = Hlc> {
 fn placed(items: Vec<Item>, at: i64) -> (Order, OrderEvent) {
     let now = Timestamp::from_millis(at);
     Order::place(NewOrder {
-        id: OrderId::at(now, [1; 10]),
-        event_id: EventId::at(now, [2; 10]),
+        id: OrderId::new_v7(now, [1; 10]),
+        event_id: EventId::new_v7(now, [2; 10]),
         owner: Subject::new("ann").expect("not empty"),
         items: Items::new(items).expect("legal items"),
         region: RegionId::new("eu"),
@@ -35,7 +35,12 @@ fn placed(items: Vec<Item>, at: i64) -> (Order, OrderEvent) {
 
 fn change(at: i64) -> ChangeContext {
     let now = Timestamp::from_millis(at);
-    ChangeContext { event_id: EventId::at(now, [3; 10]), region: RegionId::new("eu"), now, received: Hlc::default() }
+    ChangeContext {
+        event_id: EventId::new_v7(now, [3; 10]),
+        region: RegionId::new("eu"),
+        now,
+        received: Hlc::default(),
+    }
 }
 
 proptest! {
@@ -105,7 +110,7 @@ proptest! {
         let (_, by_cancel) = order.cancel(change(20)).expect("pending");
         let (_, by_status) = order.change_status(Status::Cancelled, change(20)).expect("pending");
 
-        prop_assert_eq!(by_cancel.kind, EventType::OrderCancelled);
+        prop_assert_eq!(by_cancel.event_type, EventType::OrderCancelled);
         prop_assert_eq!(by_cancel, by_status);
     }
 

@@ -63,7 +63,8 @@ pub fn parked<K: Clone>(row: &OutboxRow<K>, has_failed: bool, operator: &str, re
 
 /// The failure reason of a parked row that had not failed before, truncated as every reason.
 pub fn parked_reason(operator: &str, reason: &str) -> String {
-    let text = if reason.is_empty() { format!("parked by {operator}") } else { format!("parked by {operator}: {reason}") };
+    let text =
+        if reason.is_empty() { format!("parked by {operator}") } else { format!("parked by {operator}: {reason}") };
     truncate_reason(&text)
 }
 

@@ -43,7 +43,7 @@ mod tests {
         let policy = PoisonPolicy::from_iter([("SKIPPED", PoisonAction::SkipRow), ("BLOCKED", PoisonAction::BlockKey)]);
 
         assert_eq!(
-            ["SKIPPED", "BLOCKED", "OTHER"].map(|event_type| policy.of("customers", event_type)),
+            ["SKIPPED", "BLOCKED", "OTHER"].map(|event_type| policy.value_for("customers", event_type)),
             [PoisonAction::SkipRow, PoisonAction::BlockKey, PoisonAction::BlockKey]
         );
     }

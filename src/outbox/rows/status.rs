@@ -38,7 +38,7 @@ impl RowStatus {
     }
 
     /// The status behind a code of [`code`]; unknown codes have none.
-    pub fn of_code(code: i16) -> Option<Self> {
+    pub fn from_code(code: i16) -> Option<Self> {
         match code {
             code::PENDING => Some(RowStatus::Pending),
             code::IN_FLIGHT => Some(RowStatus::InFlight),
@@ -146,8 +146,8 @@ mod tests {
         for (state, status, code, due_in, blocks_key) in cases {
             let seen = (state.status(), state.code(), state.due_in(), state.blocks_key());
             assert_eq!(seen, (status, code, due_in, blocks_key), "{state:?}");
-            assert_eq!(RowStatus::of_code(code), Some(status));
+            assert_eq!(RowStatus::from_code(code), Some(status));
         }
-        assert_eq!([1, 5, 6].map(RowStatus::of_code), [Some(RowStatus::InFlight), Some(RowStatus::Sent), None]);
+        assert_eq!([1, 5, 6].map(RowStatus::from_code), [Some(RowStatus::InFlight), Some(RowStatus::Sent), None]);
     }
 }

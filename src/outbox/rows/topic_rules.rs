@@ -21,7 +21,7 @@ impl<T> Default for TopicRules<T> {
 
 impl<T: Copy + Default> TopicRules<T> {
     /// The value for an event of this type in this topic; the type's default where neither has one.
-    pub fn of(&self, topic: &str, event_type: &str) -> T {
+    pub fn value_for(&self, topic: &str, event_type: &str) -> T {
         applicable(self.by_topic.get(topic), self.by_type.get(event_type)).copied().unwrap_or_default()
     }
 }
@@ -69,9 +69,9 @@ mod tests {
             of_type.into_iter().for_each(|value| rules.insert("Moved", value));
             of_topic.into_iter().for_each(|value| rules.insert_topic("customers", value));
 
-            assert_eq!(rules.of("customers", "Moved"), expected, "{of_topic:?} {of_type:?}");
-            assert_eq!(rules.of("invoices", "Moved"), of_type.unwrap_or_default(), "another topic");
-            assert_eq!(rules.of("customers", "Paid"), of_topic.unwrap_or_default(), "another type");
+            assert_eq!(rules.value_for("customers", "Moved"), expected, "{of_topic:?} {of_type:?}");
+            assert_eq!(rules.value_for("invoices", "Moved"), of_type.unwrap_or_default(), "another topic");
+            assert_eq!(rules.value_for("customers", "Paid"), of_topic.unwrap_or_default(), "another type");
         }
     }
 }

@@ -78,7 +78,7 @@ pub trait TopicLog: Send + Sync {
 
     /// Waits until a partition has a record at or after its offset. It may miss a record that another process appends, so the caller
     /// also reads at intervals. Cancel-safe.
-    async fn arrived(&self, topic: &str, from: &[NextOffset]) -> Result<(), Error>;
+    async fn wait_for_records(&self, topic: &str, from: &[NextOffset]) -> Result<(), Error>;
 
     /// Reads the offsets at which a group continues, in partition order; `None` where it has never read.
     async fn committed(&self, group: &str, topic: &str) -> Result<Vec<Option<u64>>, Error>;

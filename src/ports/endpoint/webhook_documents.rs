@@ -54,7 +54,7 @@ impl WebhookDelivery {
     /// The delivery as a JSON document.
     pub fn to_document(&self) -> String {
         json!({
-            "webhook": self.webhook.to_string(), "id": self.message_id, "topic": self.topic, "key": self.key, "type": self.kind,
+            "webhook": self.webhook.to_string(), "id": self.message_id, "topic": self.topic, "key": self.key, "type": self.event_type,
             "attempt": self.attempt, "at": self.at.millis(), "ms": self.duration.as_millis() as u64, "status": self.status,
             "outcome": self.outcome.as_str(), "error": self.error,
         })
@@ -74,7 +74,7 @@ impl WebhookDelivery {
                 message_id: string(&value, "id")?,
                 topic: string(&value, "topic")?,
                 key: string(&value, "key")?,
-                kind: string(&value, "type")?,
+                event_type: string(&value, "type")?,
                 attempt: value["attempt"].as_u64()?.try_into().ok()?,
                 at: time(value["at"].as_i64()?),
                 duration: Duration::from_millis(value["ms"].as_u64()?),

@@ -10,7 +10,7 @@ use crate::error::Error;
 pub const DELIVERIES_KEPT: usize = 100;
 
 /// Most retry routes of a deleted webhook that one transaction deletes.
-pub const DETOURS_PER_DELETION: u32 = 10_000;
+pub const RETRY_ROUTES_PER_DELETION: u32 = 10_000;
 
 /// A key that signs the requests of a webhook, in the form of Standard Webhooks: `whsec_` and base64. Its debug output hides it.
 #[derive(Clone, PartialEq, Eq)]
@@ -115,7 +115,7 @@ pub struct WebhookDelivery {
     /// Key of the event.
     pub key: String,
     /// Type of the event; empty for an event without.
-    pub kind: String,
+    pub event_type: String,
     /// Number of the attempt, from 1.
     pub attempt: u32,
     /// Start of the attempt.

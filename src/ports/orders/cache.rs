@@ -61,7 +61,7 @@ pub enum ListScope {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ListQuery {
     /// A chunk of a list: the orders from `from` on.
-    Part {
+    Chunk {
         /// Only orders with this status.
         status: Option<Status>,
         /// Start of the chunk.
@@ -89,7 +89,7 @@ pub struct ListKey {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CachedList {
     /// Orders of a chunk, newest first.
-    Part(Arc<[Order]>),
+    Chunk(Arc<[Order]>),
     /// The number of orders.
     Count(u64),
 }
@@ -98,7 +98,7 @@ impl CachedList {
     /// Approximate size in memory, in bytes.
     pub fn bytes(&self) -> usize {
         match self {
-            CachedList::Part(orders) => orders.iter().map(order_bytes).sum(),
+            CachedList::Chunk(orders) => orders.iter().map(order_bytes).sum(),
             CachedList::Count(_) => 16,
         }
     }

@@ -20,7 +20,7 @@ pub struct ExternalEvent {
     /// Record key; events of one key are published in the order of their commits.
     pub key: EventKey,
     /// Type of the event.
-    pub kind: Arc<str>,
+    pub event_type: Arc<str>,
     /// Outbox partition of the key.
     pub partition: PartitionNo,
     /// Record value, published unchanged.
@@ -41,7 +41,7 @@ impl ExternalEvent {
         NewRow {
             event_id: self.event_id,
             key: self.key,
-            kind: self.kind,
+            event_type: self.event_type,
             topic: self.topic,
             partition: self.partition,
             payload: self.payload,
@@ -68,7 +68,7 @@ pub struct EventBatch {
 
 /// Result of an [`EventBatch`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum BatchCommit {
+pub enum EventBatchOutcome {
     /// All events are durable.
     Done {
         /// For each event whether it is new; one that was published before is left as it is.
@@ -87,5 +87,5 @@ pub trait EventStore: Send + Sync {
     /// # Errors
     /// [`Error::Unknown`] when the outcome is unknown: a repetition with the same event ids publishes each event once. Every other error
     /// means that nothing changed.
-    async fn publish(&self, batch: EventBatch) -> Result<BatchCommit, Error>;
+    async fn publish(&self, batch: EventBatch) -> Result<EventBatchOutcome, Error>;
 }

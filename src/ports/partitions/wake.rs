@@ -8,7 +8,7 @@ use std::time::Duration;
 use ::outbox::{InstanceId, PartitionNo};
 use async_trait::async_trait;
 
-/// Most wakers that a [`CoalescedSet`] keeps. Beyond 16 all are woken and register again, so that cancelled waits do not accumulate.
+/// Most wakers that a [`WakeUpSet`] keeps. Beyond 16 all are woken and register again, so that cancelled waits do not accumulate.
 const WAKERS_MAX: usize = 16;
 
 /// A notification to the other instances.
@@ -23,17 +23,17 @@ pub enum WakeUp {
 /// Wake-ups that some tasks add and another waits for: those added before the waiting task runs are taken together. Bounded by twice the
 /// number of partitions. Works on any runtime.
 #[derive(Debug, Default)]
-pub struct CoalescedSet {
-    state: Mutex<CoalescedState>,
+pub struct WakeUpSet {
+    state: Mutex<WakeUpSetState>,
 }
 
 #[derive(Debug, Default)]
-struct CoalescedState {
+struct WakeUpSetState {
     wake_ups: BTreeSet<WakeUp>,
     wakers: Vec<Waker>,
 }
 
-impl CoalescedSet {
+impl WakeUpSet {
     /// Adds wake-ups and wakes the waiting task.
     pub fn add(&self, wake_ups: impl IntoIterator<Item = WakeUp>) {
         let mut state = self.lock();
@@ -66,7 +66,7 @@ impl CoalescedSet {
         .await
     }
 
-    fn lock(&self) -> MutexGuard<'_, CoalescedState> {
+    fn lock(&self) -> MutexGuard<'_, WakeUpSetState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -136,7 +136,7 @@ mod tests {
         }
     }
 
-    fn poll_once(set: &CoalescedSet, waker: &Arc<CountingWaker>) -> Poll<Vec<WakeUp>> {
+    fn poll_once(set: &WakeUpSet, waker: &Arc<CountingWaker>) -> Poll<Vec<WakeUp>> {
         let waker = Waker::from(Arc::clone(waker));
         pin!(set.take()).poll(&mut Context::from_waker(&waker))
     }
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn partitions_added_before_the_taker_runs_are_taken_together() {
-        let (set, waker) = (CoalescedSet::default(), Arc::new(CountingWaker::default()));
+        let (set, waker) = (WakeUpSet::default(), Arc::new(CountingWaker::default()));
         set.add(due([3]));
         set.add(due([1, 3]));
         set.add(free([3]));
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn waiting_task_is_woken_once_and_a_cancelled_wait_loses_nothing() {
-        let (set, cancelled, waiting) = (CoalescedSet::default(), Arc::default(), Arc::<CountingWaker>::default());
+        let (set, cancelled, waiting) = (WakeUpSet::default(), Arc::default(), Arc::<CountingWaker>::default());
         assert_eq!(poll_once(&set, &cancelled), Poll::Pending);
         assert_eq!(poll_once(&set, &waiting), Poll::Pending);
         assert_eq!(poll_once(&set, &waiting), Poll::Pending);
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn wakers_of_cancelled_waits_are_bounded() {
-        let set = CoalescedSet::default();
+        let set = WakeUpSet::default();
         let first = Arc::<CountingWaker>::default();
         assert_eq!(poll_once(&set, &first), Poll::Pending);
         for _ in 0..1_000 {

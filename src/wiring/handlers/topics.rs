@@ -38,7 +38,7 @@ pub(in crate::wiring) fn dead_letters(
 ) -> DeadLettersByTopic {
     let (topics, broker, spawn) = (Arc::clone(topics), Arc::clone(broker), Arc::clone(spawn));
     let of_orders = DeadLetters::new(&config.topic(), topics, broker, Arc::clone(redrives), Arc::clone(clock), spawn);
-    let of_orders = of_orders.within_requests_of(config.http.request_timeout);
+    let of_orders = of_orders.with_request_timeout(config.http.request_timeout);
     DeadLettersByTopic::new(of_orders, &config.external_topics())
 }
 

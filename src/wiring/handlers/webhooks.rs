@@ -58,7 +58,7 @@ pub(in crate::wiring) fn open(
     let (topics, records) = (Arc::clone(&broker.topics), Arc::clone(&broker.broker));
     let dead_letters =
         DeadLetters::new(&base, topics, records, Arc::clone(&store.redrives), Arc::clone(clock), Arc::clone(spawn));
-    let dead_letters = dead_letters.within_requests_of(config.http.request_timeout);
+    let dead_letters = dead_letters.with_request_timeout(config.http.request_timeout);
     let ports = WebhookPorts {
         store: Arc::clone(&store.webhooks),
         groups: Arc::clone(&broker.consumer_groups),

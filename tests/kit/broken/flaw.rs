@@ -18,7 +18,7 @@ macro_rules! with_flaws_by_suite {
             partitions: HidesOpenBatch, IgnoresWatermark, TakesLeaseOfLiveOwner, TreatsUncertainAsDeath, RenewsLostLeases,
                 ReleasesWithOpenBatch, HidesOtherMembers, ShowsHalfOfPartitions, CountsNoLeases, HidesFreePartitions,
                 OffersHeldPartitions, ShowsNewestFreeFirst;
-            inbox: ReportsDuplicatesAsNew, DropsEffects, SharesInboxBetweenGroups, NeverEndsDetours, EndsDetoursEarly, InboxSweepIgnoresLimit,
+            inbox: ReportsDuplicatesAsNew, DropsEffects, SharesInboxBetweenGroups, NeverEndsRetryRoutes, EndsRetryRoutesEarly, InboxSweepIgnoresLimit,
                 SweepsRecentEvents;
             broker: PublishesAfterFence, HidesWatermark, ShowsAbortedRecords, CommitsAfterLease, DropsHeaders, ScattersKeys,
                 AppendsPartially, FencesNoSessionInAll, ReturnsNoWatermarkOfAll;

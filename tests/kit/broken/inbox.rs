@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use domain::OrderId;
 use ports::Error;
-use ports::inbox::{Detour, DetourChange, Inbox, InboxOutcome, ProcessedEvent, RemoteStamp};
+use ports::inbox::{Inbox, InboxOutcome, ProcessedEvent, RemoteStamp, RetryRoute, RetryRouteChange};
 
 use crate::broken::flaw::Flaw;
 
@@ -32,24 +32,24 @@ impl Inbox for BrokenInbox {
         }
         Ok(outcomes)
     }
-    async fn remote(&self, order_id: OrderId) -> Result<Option<RemoteStamp>, Error> {
-        self.real.remote(order_id).await
+    async fn remote_stamp(&self, order_id: OrderId) -> Result<Option<RemoteStamp>, Error> {
+        self.real.remote_stamp(order_id).await
     }
-    async fn detour(&self, group: &str, key: &str) -> Result<Option<Detour>, Error> {
-        self.real.detour(self.group(group), key).await
+    async fn retry_route(&self, group: &str, key: &str) -> Result<Option<RetryRoute>, Error> {
+        self.real.retry_route(self.group(group), key).await
     }
-    async fn set_detours(&self, group: &str, mut changes: Vec<DetourChange>) -> Result<(), Error> {
-        if self.flaw == Flaw::NeverEndsDetours {
-            changes.retain(|change| matches!(change, DetourChange::Enter { .. }));
+    async fn update_retry_routes(&self, group: &str, mut changes: Vec<RetryRouteChange>) -> Result<(), Error> {
+        if self.flaw == Flaw::NeverEndsRetryRoutes {
+            changes.retain(|change| matches!(change, RetryRouteChange::Enter { .. }));
         }
-        if self.flaw == Flaw::EndsDetoursEarly {
+        if self.flaw == Flaw::EndsRetryRoutesEarly {
             for change in &mut changes {
-                if let DetourChange::Leave { offset, .. } = change {
+                if let RetryRouteChange::Leave { offset, .. } = change {
                     *offset = u64::MAX;
                 }
             }
         }
-        self.real.set_detours(self.group(group), changes).await
+        self.real.update_retry_routes(self.group(group), changes).await
     }
     async fn sweep(&self, keep: Duration, limit: u32) -> Result<u64, Error> {
         let limit = if self.flaw == Flaw::InboxSweepIgnoresLimit { 1_000 } else { limit };

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use ports::Error;
 use ports::partitions::{
     AcquireReason, Acquisition, Epoch, FreePartition, InstanceId, InstanceRank, LeaseSurvey, PartitionLeases,
-    PartitionNo, PartitionView, Release, Renewal, TimelineAcceptance, TimelineChange, Token,
+    PartitionNo, PartitionView, ReleaseOutcome, Renewal, TimelineAcceptance, TimelineChange, Token,
 };
 
 use crate::broken::flaw::Flaw;
@@ -77,9 +77,9 @@ impl PartitionLeases for BrokenLeases {
         let requested = || held.iter().map(|(partition, _)| *partition).collect();
         Ok(if self.flaw == Flaw::RenewsLostLeases { Renewal { renewed: requested(), ..renewal } } else { renewal })
     }
-    async fn release(&self, partition: PartitionNo, owner: &InstanceId, epoch: Epoch) -> Result<Release, Error> {
+    async fn release(&self, partition: PartitionNo, owner: &InstanceId, epoch: Epoch) -> Result<ReleaseOutcome, Error> {
         match self.real.release(partition, owner, epoch).await? {
-            Release::InFlight if self.flaw == Flaw::ReleasesWithOpenBatch => Ok(Release::Done),
+            ReleaseOutcome::InFlight if self.flaw == Flaw::ReleasesWithOpenBatch => Ok(ReleaseOutcome::Done),
             release => Ok(release),
         }
     }

@@ -62,7 +62,7 @@ impl<B: Backend> Given<'_, B> {
     /// Orders of an owner, one with items of every kind.
     fn part(&self, owner: &Subject) -> CachedList {
         let large = Order { items: self.factory.items(50), ..self.factory.placed(owner.as_str()).0 };
-        CachedList::Part([large, self.factory.placed(owner.as_str()).0].into())
+        CachedList::Chunk([large, self.factory.placed(owner.as_str()).0].into())
     }
 
     /// The versions of one order, oldest first.
@@ -163,7 +163,7 @@ async fn an_order_that_may_have_changed_refuses_older_versions<B: Backend>(backe
 }
 
 fn first_part(scope: ListScope) -> ListKey {
-    ListKey { scope, query: ListQuery::Part { status: None, from: PageStart::Offset(0), limit: 16 } }
+    ListKey { scope, query: ListQuery::Chunk { status: None, from: PageStart::Offset(0), limit: 16 } }
 }
 
 fn list_of(owner: &Subject) -> ListKey {
@@ -182,7 +182,7 @@ async fn a_list_reads_back_exactly_as_it_was_put<B: Backend>(backend: &B) {
     let owner = given.owner();
     let count = ListKey { query: ListQuery::Count { status: Some(Status::Pending) }, ..list_of(&owner) };
 
-    for list in [given.part(&owner), CachedList::Part([].into())] {
+    for list in [given.part(&owner), CachedList::Chunk([].into())] {
         given.put_list(&list_of(&owner), list.clone()).await;
         assert_eq!(given.list(&list_of(&owner)).await, Some(list));
     }
@@ -194,7 +194,7 @@ async fn lists_of_other_scopes_and_queries_are_kept_apart<B: Backend>(backend: &
     let given = given(backend);
     let (ann, bob) = (given.owner(), given.owner());
     let first = list_of(&ann);
-    let part = |status, from, limit| ListKey { query: ListQuery::Part { status, from, limit }, ..first.clone() };
+    let part = |status, from, limit| ListKey { query: ListQuery::Chunk { status, from, limit }, ..first.clone() };
     let after = PageStart::After(given.versions()[0].id);
     given.put_list(&first, given.part(&ann)).await;
 

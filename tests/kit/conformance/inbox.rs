@@ -1,8 +1,8 @@
-//! The suite of `Inbox`: an event is consumed once with its effects, and a key on a detour stays on it.
+//! The suite of `Inbox`: an event is consumed once with its effects, and a key on a retry route stays on it.
 use domain::{EventId, Hlc, Order, OrderId, RegionId, Status};
 use futures::future::join_all;
 use ports::broker::Position;
-use ports::inbox::{Detour, DetourChange, Effect, InboxOutcome, ProcessedEvent, RemoteStamp};
+use ports::inbox::{Effect, InboxOutcome, ProcessedEvent, RemoteStamp, RetryRoute, RetryRouteChange};
 
 use crate::backend::Backend;
 use crate::conformance::fixture::given::{DAY, Given, HOUR, P0, SECOND, given};
@@ -20,13 +20,13 @@ suite! { $ inbox:
     the_latest_remote_stamp_is_kept,
     remote_stamps_are_kept_per_order,
     an_orders_own_last_change_and_its_remote_stamp_are_kept_apart,
-    a_key_without_a_detour_has_none,
-    a_detour_ends_with_its_last_message,
-    a_message_that_enters_a_detour_again_or_late_does_not_take_it_back,
-    a_message_that_leaves_a_detour_again_does_not_end_it_for_later_ones,
-    detours_belong_to_one_key_of_one_group,
-    several_detours_change_in_one_call,
-    keys_of_other_programs_take_detours_too,
+    a_key_without_a_retry_route_has_none,
+    a_retry_route_ends_with_its_last_message,
+    a_message_that_enters_a_retry_route_again_or_late_does_not_take_it_back,
+    a_message_that_leaves_a_retry_route_again_does_not_end_it_for_later_ones,
+    retry_routes_belong_to_one_key_of_one_group,
+    several_retry_routes_change_in_one_call,
+    keys_of_other_programs_take_retry_routes_too,
     a_sweep_deletes_only_old_events_up_to_its_limit,
     a_swept_event_is_new_again,
 }
@@ -45,18 +45,18 @@ impl<B: Backend> Given<'_, B> {
         self.backend.inbox().commit(group, events.to_vec()).await.expect("the commit succeeds")
     }
 
-    async fn remote(&self, order_id: OrderId) -> Option<RemoteStamp> {
-        self.backend.inbox().remote(order_id).await.expect("the stamp is read")
+    async fn remote_stamp(&self, order_id: OrderId) -> Option<RemoteStamp> {
+        self.backend.inbox().remote_stamp(order_id).await.expect("the stamp is read")
     }
 
-    /// The stage of a key's detour and its last message.
-    async fn detour(&self, group: &str, key: &str) -> Option<(u32, u64)> {
-        let detour = self.backend.inbox().detour(group, key).await.expect("the detour is read");
-        detour.map(|Detour { stage, last }| (stage, last))
+    /// The stage of a key's retry route and its last message.
+    async fn retry_route(&self, group: &str, key: &str) -> Option<(u32, u64)> {
+        let retry_route = self.backend.inbox().retry_route(group, key).await.expect("the retry route is read");
+        retry_route.map(|RetryRoute { stage, last }| (stage, last))
     }
 
-    async fn change(&self, group: &str, changes: Vec<DetourChange>) {
-        self.backend.inbox().set_detours(group, changes).await.expect("the detours are changed");
+    async fn change(&self, group: &str, changes: Vec<RetryRouteChange>) {
+        self.backend.inbox().update_retry_routes(group, changes).await.expect("the retry routes are changed");
     }
 }
 
@@ -68,12 +68,12 @@ fn stamp(region: &str, millis: i64) -> RemoteStamp {
     RemoteStamp { region: RegionId::new(region), hlc: Hlc { millis, counter: 7 } }
 }
 
-fn enter(key: &str, stage: u32, offset: u64) -> DetourChange {
-    DetourChange::Enter { key: key.into(), stage, offset }
+fn enter(key: &str, stage: u32, offset: u64) -> RetryRouteChange {
+    RetryRouteChange::Enter { key: key.into(), stage, offset }
 }
 
-fn leave(key: &str, offset: u64) -> DetourChange {
-    DetourChange::Leave { key: key.into(), offset }
+fn leave(key: &str, offset: u64) -> RetryRouteChange {
+    RetryRouteChange::Leave { key: key.into(), offset }
 }
 
 async fn a_first_delivery_is_new_and_a_second_is_a_duplicate<B: Backend>(backend: &B) {
@@ -155,11 +155,11 @@ async fn one_of_many_concurrent_consumers_of_an_event_wins<B: Backend>(backend: 
 async fn an_effect_commits_with_its_event<B: Backend>(backend: &B) {
     let given = given(backend);
     let order = given.factory.placed("ann").0.id;
-    assert_eq!(given.remote(order).await, None);
+    assert_eq!(given.remote_stamp(order).await, None);
 
     given.consume("g", &[ProcessedEvent { effects: vec![effect(order, "us", 5)], ..given.new_event(0) }]).await;
 
-    assert_eq!(given.remote(order).await, Some(stamp("us", 5)));
+    assert_eq!(given.remote_stamp(order).await, Some(stamp("us", 5)));
 }
 
 async fn a_duplicates_effect_is_not_applied<B: Backend>(backend: &B) {
@@ -171,7 +171,7 @@ async fn a_duplicates_effect_is_not_applied<B: Backend>(backend: &B) {
     let late = ProcessedEvent { effects: vec![effect(order, "ap", 9)], ..event };
     assert_eq!(given.consume("g", &[late]).await, [InboxOutcome::Duplicate]);
 
-    assert_eq!(given.remote(order).await, Some(stamp("us", 5)));
+    assert_eq!(given.remote_stamp(order).await, Some(stamp("us", 5)));
 }
 
 async fn the_latest_remote_stamp_is_kept<B: Backend>(backend: &B) {
@@ -183,10 +183,10 @@ async fn the_latest_remote_stamp_is_kept<B: Backend>(backend: &B) {
     };
 
     given.consume("g", &[won("us", 5, 0), won("ap", 6, 1)]).await;
-    assert_eq!(given.remote(order).await, Some(stamp("ap", 6)), "effects apply in the order of the events");
+    assert_eq!(given.remote_stamp(order).await, Some(stamp("ap", 6)), "effects apply in the order of the events");
 
     given.consume("g", &[won("us", 7, 2)]).await;
-    assert_eq!(given.remote(order).await, Some(stamp("us", 7)));
+    assert_eq!(given.remote_stamp(order).await, Some(stamp("us", 7)));
 }
 
 async fn remote_stamps_are_kept_per_order<B: Backend>(backend: &B) {
@@ -196,8 +196,8 @@ async fn remote_stamps_are_kept_per_order<B: Backend>(backend: &B) {
 
     given.consume("g", &[ProcessedEvent { effects, ..given.new_event(0) }]).await;
 
-    assert_eq!(given.remote(orders[0]).await, Some(stamp("us", 5)));
-    assert_eq!(given.remote(orders[1]).await, Some(stamp("ap", 6)));
+    assert_eq!(given.remote_stamp(orders[0]).await, Some(stamp("us", 5)));
+    assert_eq!(given.remote_stamp(orders[1]).await, Some(stamp("ap", 6)));
 }
 
 /// The regional rule compares an incoming update with both.
@@ -215,45 +215,49 @@ async fn an_orders_own_last_change_and_its_remote_stamp_are_kept_apart<B: Backen
     let last_change = |order: &Order| (order.region.clone(), order.hlc, order.version, order.updated_at);
     assert_eq!(last_change(&found), last_change(&moved));
     assert!(found.hlc > placed.hlc && found.version > placed.version);
-    assert_eq!(given.remote(placed.id).await, Some(stamp("us", 5)), "a change of this region keeps the stamp");
+    assert_eq!(given.remote_stamp(placed.id).await, Some(stamp("us", 5)), "a change of this region keeps the stamp");
 }
 
-async fn a_key_without_a_detour_has_none<B: Backend>(backend: &B) {
+async fn a_key_without_a_retry_route_has_none<B: Backend>(backend: &B) {
     let given = given(backend);
 
-    assert_eq!(given.detour("g", "key").await, None);
+    assert_eq!(given.retry_route("g", "key").await, None);
     given.change("g", Vec::new()).await;
-    assert_eq!(given.detour("g", "key").await, None);
+    assert_eq!(given.retry_route("g", "key").await, None);
 }
 
-async fn a_detour_ends_with_its_last_message<B: Backend>(backend: &B) {
+async fn a_retry_route_ends_with_its_last_message<B: Backend>(backend: &B) {
     let given = given(backend);
 
     given.change("g", vec![enter("key", 2, 7)]).await;
-    assert_eq!(given.detour("g", "key").await, Some((2, 7)));
+    assert_eq!(given.retry_route("g", "key").await, Some((2, 7)));
     given.change("g", vec![enter("key", 2, 8), enter("key", 3, 9)]).await;
-    assert_eq!(given.detour("g", "key").await, Some((3, 9)));
+    assert_eq!(given.retry_route("g", "key").await, Some((3, 9)));
     given.change("g", vec![leave("key", 7), leave("key", 8)]).await;
-    assert_eq!(given.detour("g", "key").await, Some((3, 9)));
+    assert_eq!(given.retry_route("g", "key").await, Some((3, 9)));
     given.change("g", vec![leave("key", 9)]).await;
-    assert_eq!(given.detour("g", "key").await, None);
+    assert_eq!(given.retry_route("g", "key").await, None);
     let beyond_32_bits = 5_000_000_000;
     given.change("g", vec![enter("key", 0, beyond_32_bits)]).await;
-    assert_eq!(given.detour("g", "key").await, Some((0, beyond_32_bits)), "a new detour starts with its own stage");
+    assert_eq!(
+        given.retry_route("g", "key").await,
+        Some((0, beyond_32_bits)),
+        "a new retry route starts with its own stage"
+    );
 }
 
-async fn a_message_that_enters_a_detour_again_or_late_does_not_take_it_back<B: Backend>(backend: &B) {
+async fn a_message_that_enters_a_retry_route_again_or_late_does_not_take_it_back<B: Backend>(backend: &B) {
     let given = given(backend);
 
     given.change("g", vec![enter("key", 1, 7), enter("key", 1, 8)]).await;
     given.change("g", vec![enter("key", 0, 7)]).await;
 
-    assert_eq!(given.detour("g", "key").await, Some((1, 8)));
+    assert_eq!(given.retry_route("g", "key").await, Some((1, 8)));
     given.change("g", vec![leave("key", 8)]).await;
-    assert_eq!(given.detour("g", "key").await, None, "one end is enough");
+    assert_eq!(given.retry_route("g", "key").await, None, "one end is enough");
 }
 
-async fn a_message_that_leaves_a_detour_again_does_not_end_it_for_later_ones<B: Backend>(backend: &B) {
+async fn a_message_that_leaves_a_retry_route_again_does_not_end_it_for_later_ones<B: Backend>(backend: &B) {
     let given = given(backend);
     given.change("g", vec![enter("key", 0, 7), enter("key", 0, 8)]).await;
 
@@ -261,30 +265,30 @@ async fn a_message_that_leaves_a_detour_again_does_not_end_it_for_later_ones<B: 
         given.change("g", vec![leave("key", 7)]).await;
     }
 
-    assert_eq!(given.detour("g", "key").await, Some((0, 8)));
+    assert_eq!(given.retry_route("g", "key").await, Some((0, 8)));
 }
 
-async fn detours_belong_to_one_key_of_one_group<B: Backend>(backend: &B) {
+async fn retry_routes_belong_to_one_key_of_one_group<B: Backend>(backend: &B) {
     let given = given(backend);
     given.change("g", vec![enter("key", 1, 5)]).await;
 
-    assert_eq!(given.detour("h", "key").await, None);
-    assert_eq!(given.detour("g", "other").await, None);
+    assert_eq!(given.retry_route("h", "key").await, None);
+    assert_eq!(given.retry_route("g", "other").await, None);
     given.change("h", vec![enter("key", 3, 5)]).await;
     given.change("h", vec![leave("key", 5)]).await;
-    assert_eq!(given.detour("g", "key").await, Some((1, 5)));
+    assert_eq!(given.retry_route("g", "key").await, Some((1, 5)));
 }
 
-async fn several_detours_change_in_one_call<B: Backend>(backend: &B) {
+async fn several_retry_routes_change_in_one_call<B: Backend>(backend: &B) {
     let given = given(backend);
     given.change("g", vec![enter("old", 1, 4)]).await;
 
     let changes = vec![enter("new", 0, 5), leave("old", 4), enter("other", 3, 6), enter("new", 0, 7)];
     given.change("g", changes).await;
 
-    assert_eq!(given.detour("g", "old").await, None);
-    assert_eq!(given.detour("g", "new").await, Some((0, 7)));
-    assert_eq!(given.detour("g", "other").await, Some((3, 6)));
+    assert_eq!(given.retry_route("g", "old").await, None);
+    assert_eq!(given.retry_route("g", "new").await, Some((0, 7)));
+    assert_eq!(given.retry_route("g", "other").await, Some((3, 6)));
 }
 
 async fn a_sweep_deletes_only_old_events_up_to_its_limit<B: Backend>(backend: &B) {
@@ -311,25 +315,25 @@ async fn a_swept_event_is_new_again<B: Backend>(backend: &B) {
 
     backend.inbox().sweep(DAY, 10).await.expect("swept");
 
-    assert_eq!(given.remote(order).await, Some(stamp("us", 5)), "a sweep does not undo effects");
+    assert_eq!(given.remote_stamp(order).await, Some(stamp("us", 5)), "a sweep does not undo effects");
     assert_eq!(given.consume("g", &[event]).await, [InboxOutcome::New]);
 }
 
 /// Other programs choose the keys: Kafka's serialisers of numbers write zero bytes, and a key may be as long as a record.
-async fn keys_of_other_programs_take_detours_too<B: Backend>(backend: &B) {
+async fn keys_of_other_programs_take_retry_routes_too<B: Backend>(backend: &B) {
     let given = given(backend);
     let long: String =
         (0..4_000_u32).map(|at| char::from_u32(0x4e00 + at * 7 % 20_000).expect("a character")).collect();
     let keys = ["\0\0\0\u{7}", "\0\0\0\u{8}", "", &long, &format!("{long}.")];
 
     for (offset, key) in (1..).zip(keys) {
-        assert_eq!(given.detour("g", key).await, None);
+        assert_eq!(given.retry_route("g", key).await, None);
         given.change("g", vec![enter(key, 1, offset)]).await;
     }
 
     for (offset, key) in (1..).zip(keys) {
-        assert_eq!(given.detour("g", key).await, Some((1, offset)));
+        assert_eq!(given.retry_route("g", key).await, Some((1, offset)));
         given.change("g", vec![leave(key, offset)]).await;
-        assert_eq!(given.detour("g", key).await, None);
+        assert_eq!(given.retry_route("g", key).await, None);
     }
 }

@@ -42,8 +42,8 @@ pub enum Call {
     Release,
     /// `Inbox::commit`.
     Consume,
-    /// `Inbox::set_detours`.
-    SetDetours,
+    /// `Inbox::update_retry_routes`.
+    UpdateRetryRoutes,
     /// `WebhookStore::record_deliveries`.
     RecordDeliveries,
     /// `OrderCache::evict_all`.

@@ -6,16 +6,16 @@ use std::time::Duration;
 use async_trait::async_trait;
 use domain::{Order, OrderId, Status, Subject};
 use ports::Error;
-use ports::inbox::{Detour, DetourChange, Inbox, InboxOutcome, ProcessedEvent, RemoteStamp};
+use ports::inbox::{Inbox, InboxOutcome, ProcessedEvent, RemoteStamp, RetryRoute, RetryRouteChange};
 use ports::orders::{Commit, Committed, IdempotencyRecord, OrderFilter, OrderStore, PageStart};
-use ports::outbox::events::{BatchCommit, EventBatch, EventStore};
+use ports::outbox::events::{EventBatch, EventBatchOutcome, EventStore};
 use ports::outbox::{
     BatchOutcome, Claim, Claimed, Exclusion, ExclusionOutcome, FencedOutcome, OutboxStore, PoisonPolicy, ResolvedBatch,
     RowCounts, SettledClaim, Settlement,
 };
 use ports::partitions::{
     AcquireReason, Acquisition, Epoch, InstanceId, InstanceRank, LeaseFence, LeaseSurvey, PartitionLeases, PartitionNo,
-    PartitionView, Release, Renewal, TimelineAcceptance, TimelineChange, Token,
+    PartitionView, ReleaseOutcome, Renewal, TimelineAcceptance, TimelineChange, Token,
 };
 
 use crate::faults::script::{Call, FaultScript, InjectedFault, Timeline, outcome_under};
@@ -63,14 +63,14 @@ impl Inbox for FaultyInbox {
     async fn commit(&self, group: &str, events: Vec<ProcessedEvent>) -> Result<Vec<InboxOutcome>, Error> {
         self.script.around(Call::Consume, self.real.commit(group, events)).await
     }
-    async fn remote(&self, order_id: OrderId) -> Result<Option<RemoteStamp>, Error> {
-        self.real.remote(order_id).await
+    async fn remote_stamp(&self, order_id: OrderId) -> Result<Option<RemoteStamp>, Error> {
+        self.real.remote_stamp(order_id).await
     }
-    async fn detour(&self, group: &str, key: &str) -> Result<Option<Detour>, Error> {
-        self.real.detour(group, key).await
+    async fn retry_route(&self, group: &str, key: &str) -> Result<Option<RetryRoute>, Error> {
+        self.real.retry_route(group, key).await
     }
-    async fn set_detours(&self, group: &str, changes: Vec<DetourChange>) -> Result<(), Error> {
-        self.script.around(Call::SetDetours, self.real.set_detours(group, changes)).await
+    async fn update_retry_routes(&self, group: &str, changes: Vec<RetryRouteChange>) -> Result<(), Error> {
+        self.script.around(Call::UpdateRetryRoutes, self.real.update_retry_routes(group, changes)).await
     }
     async fn sweep(&self, keep: Duration, limit: u32) -> Result<u64, Error> {
         self.real.sweep(keep, limit).await
@@ -109,7 +109,7 @@ impl OrderStore for FaultyOrders {
 
 #[async_trait]
 impl EventStore for FaultyEvents {
-    async fn publish(&self, batch: EventBatch) -> Result<BatchCommit, Error> {
+    async fn publish(&self, batch: EventBatch) -> Result<EventBatchOutcome, Error> {
         self.script.around(Call::PublishEvents, self.real.publish(batch)).await
     }
 }
@@ -207,7 +207,7 @@ impl PartitionLeases for FaultyLeases {
     async fn renew(&self, owner: &InstanceId, held: &[(PartitionNo, Epoch)], ttl: Duration) -> Result<Renewal, Error> {
         self.script.around(Call::Renew, self.real.renew(owner, held, ttl)).await
     }
-    async fn release(&self, partition: PartitionNo, owner: &InstanceId, epoch: Epoch) -> Result<Release, Error> {
+    async fn release(&self, partition: PartitionNo, owner: &InstanceId, epoch: Epoch) -> Result<ReleaseOutcome, Error> {
         self.script.around(Call::Release, self.real.release(partition, owner, epoch)).await
     }
     async fn overview(&self) -> Result<Vec<PartitionView>, Error> {

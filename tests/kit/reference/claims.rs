@@ -110,7 +110,7 @@ pub(crate) fn claimed(row: &Row) -> ClaimedRow {
         id: row.id,
         event_id: event.event_id,
         key: event.key.clone(),
-        kind: event.kind.clone(),
+        event_type: event.event_type.clone(),
         topic: event.topic.clone(),
         payload: row.payload.clone(),
         sequence: event.sequence,

@@ -1,10 +1,10 @@
-//! The inbox of the reference: consumed events, remote stamps and detours.
+//! The inbox of the reference: consumed events, remote stamps and retry routes.
 use std::time::Duration;
 
 use async_trait::async_trait;
 use domain::{OrderId, Timestamp};
 use ports::Error;
-use ports::inbox::{Detour, DetourChange, Effect, Inbox, InboxOutcome, ProcessedEvent, RemoteStamp};
+use ports::inbox::{Effect, Inbox, InboxOutcome, ProcessedEvent, RemoteStamp, RetryRoute, RetryRouteChange};
 
 use crate::reference::state::{Reference, State};
 
@@ -21,17 +21,17 @@ impl State {
         InboxOutcome::New
     }
 
-    fn change_detour(&mut self, group: &str, change: DetourChange) {
+    fn update_retry_route(&mut self, group: &str, change: RetryRouteChange) {
         match change {
-            DetourChange::Enter { key, stage, offset } => {
-                let new = Detour { stage, last: offset };
-                let detour = self.detours.entry((group.to_owned(), key)).or_insert(new);
-                (detour.stage, detour.last) = (detour.stage.max(stage), detour.last.max(offset));
+            RetryRouteChange::Enter { key, stage, offset } => {
+                let new = RetryRoute { stage, last: offset };
+                let retry_route = self.retry_routes.entry((group.to_owned(), key)).or_insert(new);
+                (retry_route.stage, retry_route.last) = (retry_route.stage.max(stage), retry_route.last.max(offset));
             }
-            DetourChange::Leave { key, offset } => {
+            RetryRouteChange::Leave { key, offset } => {
                 let key = (group.to_owned(), key);
-                if self.detours.get(&key).is_some_and(|detour| detour.last <= offset) {
-                    self.detours.remove(&key);
+                if self.retry_routes.get(&key).is_some_and(|retry_route| retry_route.last <= offset) {
+                    self.retry_routes.remove(&key);
                 }
             }
         }
@@ -46,17 +46,17 @@ impl Inbox for Reference {
         Ok(events.into_iter().map(|event| state.consume(group, event, now)).collect())
     }
 
-    async fn remote(&self, order_id: OrderId) -> Result<Option<RemoteStamp>, Error> {
+    async fn remote_stamp(&self, order_id: OrderId) -> Result<Option<RemoteStamp>, Error> {
         Ok(self.state.lock().remotes.get(&order_id).cloned())
     }
 
-    async fn detour(&self, group: &str, key: &str) -> Result<Option<Detour>, Error> {
-        Ok(self.state.lock().detours.get(&(group.to_owned(), key.to_owned())).cloned())
+    async fn retry_route(&self, group: &str, key: &str) -> Result<Option<RetryRoute>, Error> {
+        Ok(self.state.lock().retry_routes.get(&(group.to_owned(), key.to_owned())).cloned())
     }
 
-    async fn set_detours(&self, group: &str, changes: Vec<DetourChange>) -> Result<(), Error> {
+    async fn update_retry_routes(&self, group: &str, changes: Vec<RetryRouteChange>) -> Result<(), Error> {
         let mut state = self.state.lock();
-        changes.into_iter().for_each(|change| state.change_detour(group, change));
+        changes.into_iter().for_each(|change| state.update_retry_route(group, change));
         Ok(())
     }
 

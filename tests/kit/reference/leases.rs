@@ -8,7 +8,7 @@ use ports::Error;
 use ports::outbox::RowStatus;
 use ports::partitions::{
     AcquireReason, AcquiredLease, Acquisition, Epoch, FreePartition, InstanceId, InstanceLoad, InstanceRank,
-    LeaseFence, LeaseSurvey, OpenBatch, PartitionLeases, PartitionNo, PartitionView, Release, Renewal, Token,
+    LeaseFence, LeaseSurvey, OpenBatch, PartitionLeases, PartitionNo, PartitionView, ReleaseOutcome, Renewal, Token,
 };
 
 use crate::reference::state::{Lease, Reference, Row, State};
@@ -155,18 +155,18 @@ impl PartitionLeases for Reference {
         Ok(Renewal { renewed, locked: Vec::new() })
     }
 
-    async fn release(&self, partition: PartitionNo, owner: &InstanceId, epoch: Epoch) -> Result<Release, Error> {
+    async fn release(&self, partition: PartitionNo, owner: &InstanceId, epoch: Epoch) -> Result<ReleaseOutcome, Error> {
         let now = self.now();
         let mut state = self.state.lock();
         let lease = state.lease(partition);
         if !lease.is_held_by(owner, epoch) {
-            return Ok(Release::NotHeld);
+            return Ok(ReleaseOutcome::NotHeld);
         }
         if lease.open.is_some() {
-            return Ok(Release::InFlight);
+            return Ok(ReleaseOutcome::InFlight);
         }
         (lease.owner, lease.expires_at) = (None, Some(now));
-        Ok(Release::Done)
+        Ok(ReleaseOutcome::Done)
     }
 
     async fn overview(&self) -> Result<Vec<PartitionView>, Error> {

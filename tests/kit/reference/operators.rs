@@ -5,8 +5,8 @@ use async_trait::async_trait;
 use domain::Timestamp;
 use ports::Error;
 use ports::operators::{
-    Audit, AuditEntry, AuditFilter, OperatorAction, OperatorOutcome, OutboxOperators, RowDiagnosis, RowFilter,
-    RowSelector, RowView, SentTo,
+    Audit, AuditEntry, AuditFilter, OperatorAction, OperatorOutcome, OutboxOperators, RecordLocation, RowDiagnosis,
+    RowFilter, RowSelector, RowView,
 };
 use ports::outbox::{ClaimedRow, RowId, RowStatus};
 
@@ -19,7 +19,7 @@ fn view(row: &Row) -> RowView {
         id: row.id,
         event_id: row.event.event_id,
         key: row.event.key.clone(),
-        kind: row.event.kind.to_string(),
+        event_type: row.event.event_type.to_string(),
         partition: row.event.partition,
         status: row.status,
         lease_owner: row.owner.clone(),
@@ -41,7 +41,7 @@ fn view(row: &Row) -> RowView {
 fn matches_filter(filter: &RowFilter, row: &Row, now: Timestamp) -> bool {
     filter.status.is_none_or(|status| row.status == status)
         && filter.key.as_ref().is_none_or(|key| row.event.key == *key)
-        && filter.kind.as_ref().is_none_or(|kind| *row.event.kind == **kind)
+        && filter.event_type.as_ref().is_none_or(|event_type| *row.event.event_type == **event_type)
         && filter.failure_type.is_none_or(|kind| row.failure.as_ref().is_some_and(|(failed, _)| *failed == kind))
         && filter.older_than.is_none_or(|age| now.since(row.created_at) >= age)
         && filter.after.is_none_or(|after| row.id > after)
@@ -109,7 +109,7 @@ impl State {
             owner: lease.owner.clone(),
             epoch: lease.epoch,
             deaths: row.deaths,
-            sent_to: row.is_sent().then(|| SentTo::new(&row.event.topic, row.sent_to.clone(), row.by_fallback)),
+            sent_to: row.is_sent().then(|| RecordLocation::new(&row.event.topic, row.sent_to.clone(), row.by_fallback)),
             by_fallback: row.by_fallback,
         })
     }

@@ -61,7 +61,7 @@ impl Row {
         );
         self.failure = Some((FailureType::System, reason.clone()));
         self.apply(
-            match policy.of(&self.event.topic, &self.event.kind) {
+            match policy.value_for(&self.event.topic, &self.event.event_type) {
                 PoisonAction::BlockKey => Disposition::ParkKey,
                 PoisonAction::SkipRow => Disposition::ParkRow,
             },
@@ -71,7 +71,7 @@ impl Row {
             id: self.id,
             event_id: self.event.event_id,
             key: self.event.key.clone(),
-            kind: std::sync::Arc::clone(&self.event.kind),
+            event_type: std::sync::Arc::clone(&self.event.event_type),
             request_id: self.event.request_id.clone(),
             attempts: self.attempts,
             reason,

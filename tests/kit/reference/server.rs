@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use domain::EventId;
 use ports::Error;
 use ports::orders::{Commit, Committed};
-use ports::outbox::events::{BatchCommit, EventBatch};
+use ports::outbox::events::{EventBatch, EventBatchOutcome};
 use ports::outbox::{Claim, Claimed, RowId, RowStatus};
 use ports::partitions::{PartitionNo, Token};
 
@@ -32,7 +32,7 @@ impl Reference {
     ///
     /// # Errors
     /// [`Error::Rejected`] for a partition that does not exist.
-    pub fn publish_with_ids(&self, batch: EventBatch, first_row: RowId) -> Result<BatchCommit, Error> {
+    pub fn publish_with_ids(&self, batch: EventBatch, first_row: RowId) -> Result<EventBatchOutcome, Error> {
         self.state.lock().commit_batch(batch, first_row, self.now(), State::has_event)
     }
 
@@ -40,7 +40,11 @@ impl Reference {
     ///
     /// # Errors
     /// [`Error::Rejected`] for a partition that does not exist.
-    pub fn publish_repetitions_with_ids(&self, batch: EventBatch, first_row: RowId) -> Result<BatchCommit, Error> {
+    pub fn publish_repetitions_with_ids(
+        &self,
+        batch: EventBatch,
+        first_row: RowId,
+    ) -> Result<EventBatchOutcome, Error> {
         self.state.lock().commit_batch(batch, first_row, self.now(), |_, _| false)
     }
 

@@ -9,7 +9,7 @@ use ports::FailureType;
 use ports::broker::{Position, Record};
 use ports::clock::Clock;
 use ports::endpoint::webhooks::{Webhook, WebhookDelivery};
-use ports::inbox::{Detour, RemoteStamp};
+use ports::inbox::{RemoteStamp, RetryRoute};
 use ports::operators::AuditEntry;
 use ports::operators::redrives::{DeadLetterId, RedriveRecord};
 use ports::orders::cache::{CachedList, ListKey, ListScope};
@@ -48,7 +48,7 @@ pub(crate) struct State {
     pub(crate) deliveries: BTreeMap<WebhookId, Vec<WebhookDelivery>>,
     pub(crate) consumed: BTreeMap<(String, EventId), Timestamp>,
     pub(crate) remotes: BTreeMap<OrderId, RemoteStamp>,
-    pub(crate) detours: BTreeMap<(String, String), Detour>,
+    pub(crate) retry_routes: BTreeMap<(String, String), RetryRoute>,
     pub(crate) topics: BTreeMap<String, Vec<Vec<Record>>>,
     pub(crate) watermarks: BTreeMap<PartitionNo, Token>,
     pub(crate) sessions: BTreeMap<u32, ProducerSessionId>,

@@ -288,7 +288,7 @@ fn raise_counter(system: &mut System, config: &Configuration, statement: &Statem
     Reply::Done { counter: lease.counter }
 }
 
-/// A hand-over releases a drained partition: the store refuses the release while a batch is open.
+/// A handover releases a drained partition: the store refuses the release while a batch is open.
 fn release(system: &mut System, config: &Configuration, statement: &Statement, partition: usize) -> Reply {
     let ignores_batch = config.breaks(BrokenRule::ReleaseWithOpenBatch);
     let is_fenced = config.breaks(BrokenRule::ReleaseWithoutFence) || is_held(system, statement, partition);

@@ -53,7 +53,7 @@ fn handler_from_code_receives_the_events_of_its_type() {
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let service = std::thread::spawn(move || {
         actix_rt::System::new().block_on(async move {
-            let chain = HandlerChain::of(Arc::new(SendToChannel(seen)));
+            let chain = HandlerChain::new(Arc::new(SendToChannel(seen)));
             let registered = posthaste::start_with(config, |handlers| handlers.with(EventType::OrderCreated, chain));
             let service = registered.await.expect("it starts");
             ready.send(service.addr()).expect("the test waits");

@@ -1,4 +1,4 @@
-//! Several instances on one PostgreSQL and one Kafka: instance ids, shares, hand-overs, kills and zombies. Each test has the services for
+//! Several instances on one PostgreSQL and one Kafka: instance ids, shares, handovers, kills and zombies. Each test has the services for
 //! itself, so that other tests do not distort the times that it measures.
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

@@ -22,7 +22,7 @@ const DELAY_MAX: Duration = Duration::from_secs(10);
 const ADDED_P99_MAX: Duration = Duration::from_secs(1);
 /// Longest wait for clients and for settlements; the delays are judged.
 const WAIT_MAX: Duration = Duration::from_secs(60);
-/// Rolling restarts, of which one must keep to this p99: other work on the machine may delay some of them; only a slow hand-over delays all.
+/// Rolling restarts, of which one must keep to this p99: other work on the machine may delay some of them; only a slow handover delays all.
 const RESTARTS_MAX: usize = 3;
 
 #[test]

@@ -40,8 +40,8 @@ pub enum Flaw {
     FormerOwnerCommits,
     /// The inbox applies an event although it has recorded it before.
     InboxAppliesDuplicates,
-    /// The store finds no detour of a key.
-    DetoursNotFound,
+    /// The store finds no retry route of a key.
+    RetryRoutesNotFound,
 }
 
 impl Flaw {
@@ -65,7 +65,7 @@ impl Flaw {
         Flaw::OffsetCommittedAtDelivery,
         Flaw::FormerOwnerCommits,
         Flaw::InboxAppliesDuplicates,
-        Flaw::DetoursNotFound,
+        Flaw::RetryRoutesNotFound,
     ];
 
     /// The mode that the flaw belongs to.
@@ -97,7 +97,7 @@ impl Flaw {
             Flaw::OffsetCommittedAtDelivery => "was neither applied nor is it a dead letter",
             Flaw::FormerOwnerCommits => "which another owns",
             Flaw::InboxAppliesDuplicates => "was applied twice",
-            Flaw::DetoursNotFound => "was applied after event",
+            Flaw::RetryRoutesNotFound => "was applied after event",
         }
     }
 }

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use app::commands::publish_events::fingerprint;
-use app::dispatch::{EventsPublished, KeyedIntent, PublishEvents, SubmittedEvent};
+use app::dispatch::{EventsPublished, IdempotencyKey, PublishEvents, SubmittedEvent};
 use domain::{EventId, Subject};
 use kit::clock::{START_TIME, SeededRng};
 use outbox::EventKey;
@@ -57,7 +57,7 @@ fn below(rng: &SeededRng, limit: u64) -> u64 {
 }
 
 fn new_event_id(rng: &SeededRng) -> EventId {
-    EventId::at(START_TIME, rng.entropy())
+    EventId::new_v7(START_TIME, rng.entropy())
 }
 
 /// An event without an id, of the key with this number.
@@ -67,10 +67,10 @@ fn submitted_event(rng: &SeededRng, key: u64) -> SubmittedEvent {
     SubmittedEvent {
         event_id: None,
         topic: TOPICS[below(rng, TOPICS.len() as u64) as usize].into(),
-        key: EventKey::of_text(KEYS[(key % KEYS.len() as u64) as usize]),
-        kind: ["CustomerMoved", "com.example.invoice/sent v2"][below(rng, 2) as usize].into(),
+        key: EventKey::from_text(KEYS[(key % KEYS.len() as u64) as usize]),
+        event_type: ["CustomerMoved", "com.example.invoice/sent v2"][below(rng, 2) as usize].into(),
         payload: payload.into(),
-        headers: EventHeaders::of(tenant.map(|tenant| (TENANT, tenant))),
+        headers: EventHeaders::from_pairs(tenant.map(|tenant| (TENANT, tenant))),
         content_type: (below(rng, 2) == 0).then(|| "application/x-protobuf".into()),
         trace: None,
     }
@@ -105,10 +105,12 @@ impl HttpPublisher {
         if !has_key {
             events.iter_mut().for_each(|event| event.event_id = Some(new_event_id(&self.rng)));
         }
-        let intent = has_key
-            .then(|| KeyedIntent { key: format!("{}-{batch}", self.number).into(), fingerprint: fingerprint(&events) });
+        let idempotency_key = has_key.then(|| IdempotencyKey {
+            key: format!("{}-{batch}", self.number).into(),
+            fingerprint: fingerprint(&events),
+        });
         let subject = Subject::new("shop").expect("a name");
-        PublishEvents { subject, events, intent, span: None, request_id: Some(Arc::from("publish-1")) }
+        PublishEvents { subject, events, idempotency_key, span: None, request_id: Some(Arc::from("publish-1")) }
     }
 
     /// Publishes a batch, and retries on another instance if one fails. The command is the same each time.
@@ -169,14 +171,14 @@ impl SqlWriter {
     }
 
     fn event(&self, key: u64) -> SqlEvent {
-        let SubmittedEvent { topic, key, kind, payload, headers, content_type, trace, .. } =
+        let SubmittedEvent { topic, key, event_type, payload, headers, content_type, trace, .. } =
             submitted_event(&self.rng, key);
         let (event_id, partition) = (new_event_id(&self.rng), self.foreign_context.postgres.partition_of(&key));
         let event = ExternalEvent {
             event_id,
             topic,
             key,
-            kind,
+            event_type,
             partition,
             payload,
             headers,

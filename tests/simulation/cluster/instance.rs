@@ -6,10 +6,10 @@ use std::task::Context;
 use std::time::Duration;
 
 use actors::{ActorSystem, Dependencies, Options};
-use app::admission::gate::Gate;
+use app::admission::write_gate::WriteGate;
 use app::commands::{self, CommandContext};
 use app::dispatch::Dispatch;
-use app::health::HealthBoard;
+use app::health::SharedHealth;
 use futures::FutureExt;
 use kit::clock::{START_TIME, SeededRng, TokioClock};
 use memory::Memory;
@@ -108,7 +108,7 @@ fn dependencies(number: usize, name: &str, cluster_context: &ClusterContext) -> 
     let groups = GroupClient::new(kafka.clone(), network.link(number, Server::Kafka), clock.clone());
     let store = Arc::new(PostgresClient::new(postgres.clone(), network.link(number, Server::Postgres), late_commits));
     let broker = KafkaClient::new(kafka, network.link(number, Server::Kafka), mode, name);
-    let gate = Arc::new(Gate::default());
+    let gate = Arc::new(WriteGate::default());
     let cache = memory::Options { order_ttl: CACHE_TTL, ..memory::Options::default() };
     let memory = Arc::new(Memory::new(&cache, clock.clone()));
     let commands = CommandContext {
@@ -139,7 +139,7 @@ fn dependencies(number: usize, name: &str, cluster_context: &ClusterContext) -> 
         clock,
         rng,
         gate,
-        health: HealthBoard::default(),
+        health: SharedHealth::default(),
         metrics: Metrics::new(),
         tracer: Tracer::default(),
     }

@@ -108,8 +108,14 @@ impl Writer {
 
     async fn create(&self) -> Option<Arc<Order>> {
         let instance = self.directory.find(self.rng.next_u64())?;
-        let command =
-            CreateOrder { subject: subject(), items: items(), intent: None, trace: None, span: None, request_id: None };
+        let command = CreateOrder {
+            subject: subject(),
+            items: items(),
+            idempotency_key: None,
+            trace: None,
+            span: None,
+            request_id: None,
+        };
         instance.create(command, Duration::MAX).await.ok().map(|created| created.order)
     }
 

@@ -41,7 +41,7 @@ async fn forward_that_the_broker_refuses_becomes_a_dead_letter_without_its_value
     assert_eq!(header(dead, "ce_id"), header(&original.record, "ce_id"));
     assert_eq!(spring_headers::original_offset(dead), Some(0), "where its value still is");
     assert_eq!(process.metrics.kafka_consumer_dlq_count.get(), 1);
-    assert_eq!(process.store.detour(GROUP, &id.to_string()).await.expect("read"), None);
+    assert_eq!(process.store.retry_route(GROUP, &id.to_string()).await.expect("read"), None);
 
     let dead_letters = environment.dead_letters(&process);
     let audit = Audit { operator: "olga".into(), reason: "try".into() };
@@ -90,10 +90,10 @@ async fn wait_until_refused(process: &Process) {
     process.wait_until("the message is refused", TIMEOUT, refused).await;
 }
 
-async fn assert_refused_without_a_detour(process: &Process, id: OrderId) {
+async fn assert_refused_without_a_retry_route(process: &Process, id: OrderId) {
     let dead = process.records(DEAD_LETTERS).await;
     assert_eq!((dead.len(), dead[0].record.value.len()), (1, 0));
-    assert_eq!(process.store.detour(GROUP, &id.to_string()).await.expect("read"), None);
+    assert_eq!(process.store.retry_route(GROUP, &id.to_string()).await.expect("read"), None);
 }
 
 #[tokio::test(start_paused = true)]
@@ -113,7 +113,7 @@ async fn refused_message_does_not_end_the_wait_for_an_earlier_one() {
         process.wait_until_consumed(TIMEOUT).await;
 
         assert_eq!(handler.handled(id), [0, 2], "{topics:?}");
-        assert_refused_without_a_detour(&process, id).await;
+        assert_refused_without_a_retry_route(&process, id).await;
     }
 }
 
@@ -127,11 +127,11 @@ async fn refused_message_of_the_poll_of_an_earlier_one_leaves_the_order_as_it_is
     process.wait_until_consumed(TIMEOUT).await;
 
     assert_eq!(handler.handled(id), [0, 2]);
-    assert_refused_without_a_detour(&process, id).await;
+    assert_refused_without_a_retry_route(&process, id).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn detour_ends_with_its_first_message_that_a_later_retry_topic_refuses() {
+async fn retry_route_ends_with_its_first_message_that_a_later_retry_topic_refuses() {
     let (environment, handler) = with_refused(usize::MAX, "1", &["order.events-retry-1"]);
     let (process, mut ledger) = (environment.start().await, Ledger::default());
     let id = ledger.create_order(&process).await;
@@ -139,7 +139,7 @@ async fn detour_ends_with_its_first_message_that_a_later_retry_topic_refuses() {
 
     assert_eq!(handler.calls().len(), 2, "it failed in its own topic and in the first retry topic");
     process.advance(Duration::from_millis(100)).await;
-    assert_refused_without_a_detour(&process, id).await;
+    assert_refused_without_a_retry_route(&process, id).await;
 }
 
 #[tokio::test(start_paused = true)]

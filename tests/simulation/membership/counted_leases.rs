@@ -10,7 +10,7 @@ use ports::Error;
 use ports::clock::Clock;
 use ports::partitions::{
     AcquireReason, Acquisition, Epoch, InstanceId, InstanceRank, LeaseSurvey, PartitionLeases, PartitionNo,
-    PartitionView, Release, Renewal, Token,
+    PartitionView, ReleaseOutcome, Renewal, Token,
 };
 
 /// Calls of the port, by their results.
@@ -108,7 +108,7 @@ impl PartitionLeases for CountedLeases {
         self.count(|counts| counts.renewals += 1);
         self.store.renew(owner, held, ttl).await
     }
-    async fn release(&self, partition: PartitionNo, owner: &InstanceId, epoch: Epoch) -> Result<Release, Error> {
+    async fn release(&self, partition: PartitionNo, owner: &InstanceId, epoch: Epoch) -> Result<ReleaseOutcome, Error> {
         self.count(|counts| counts.releases += 1);
         self.store.release(partition, owner, epoch).await
     }

@@ -7,7 +7,7 @@ use app::policy::partition::Rebalance;
 use futures::FutureExt;
 use kit::clock::{SeededRng, TestClock};
 use ports::clock::{Clock, Rng};
-use ports::partitions::{AcquireReason, Acquisition, InstanceId, PartitionLeases, PartitionNo, Release};
+use ports::partitions::{AcquireReason, Acquisition, InstanceId, PartitionLeases, PartitionNo, ReleaseOutcome};
 
 use crate::membership::agenda::{Agenda, Entry, Step};
 use crate::membership::counted_leases::CountedLeases;
@@ -100,7 +100,7 @@ impl Group {
                 self.scan(member);
             }
             (Step::Scan, _) => {
-                self.members[member].peers.scan_began();
+                self.members[member].peers.scan_started();
                 self.scan(member);
             }
             (Step::Acquire(partition), _) => self.acquire(member, partition),
@@ -153,7 +153,7 @@ impl Group {
     }
 
     fn hand_over(&mut self, number: MemberNo, partition: PartitionNo) {
-        if self.members[number].membership.begin_hand_over(partition) {
+        if self.members[number].membership.begin_handover(partition) {
             self.later(self.random(self.options.drain_max), number, Step::Release(partition));
         }
     }
@@ -190,13 +190,13 @@ impl Group {
         let held = member.local_leases.epoch(partition);
         if let Some(epoch) = held {
             let call = self.store.release(partition, &member.name, epoch);
-            if call.now_or_never().expect("no call waits").expect("the store answers") == Release::Done {
+            if call.now_or_never().expect("no call waits").expect("the store answers") == ReleaseOutcome::Done {
                 self.ownership.released(partition, self.clock.now());
             }
             member.local_leases.remove(partition);
         }
         member.workers.remove(&partition);
-        member.membership.end_hand_over(partition);
+        member.membership.end_handover(partition);
         if held.is_some() {
             self.notify_others(number);
         }

@@ -31,7 +31,7 @@ pub struct GroupOptions {
     pub lease: Duration,
     /// Longest time from the start of a worker to its acquisition.
     pub acquire_max: Duration,
-    /// Longest time from the begin of a hand-over to the release.
+    /// Longest time from the begin of a handover to the release.
     pub drain_max: Duration,
 }
 

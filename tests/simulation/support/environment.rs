@@ -3,10 +3,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actors::{ActorSystem, Dependencies, MonitoredProbe, Options, ProducerSlots, TopicConsumers};
-use app::admission::gate::Gate;
+use app::admission::write_gate::WriteGate;
 use app::commands::{self, CommandContext};
 use app::consume::handlers::Handlers;
-use app::health::HealthBoard;
+use app::health::SharedHealth;
 use app::operators::dead_letters::DeadLetters;
 use domain::{OrderId, Status};
 use embedded::{Embedded, WriterMode};
@@ -195,7 +195,7 @@ impl Environment {
 
     fn dependencies(&self, store: &Embedded, first_producer: u32) -> Dependencies {
         let (real, script) = (Arc::new(store.clone()), self.script.clone());
-        let gate = Arc::new(Gate::default());
+        let gate = Arc::new(WriteGate::default());
         let faulty = FaultyBroker::around(real.clone(), script.clone());
         let memory = Arc::new(Memory::new(&memory::Options::default(), self.clock.clone()));
         let commands = CommandContext {
@@ -233,7 +233,7 @@ impl Environment {
             clock: self.instance_clock.clone(),
             rng: self.rng.clone(),
             gate,
-            health: HealthBoard::default(),
+            health: SharedHealth::default(),
             metrics: telemetry::Metrics::new(),
             tracer: Tracer::default(),
         }

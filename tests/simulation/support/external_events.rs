@@ -2,7 +2,7 @@
 use std::sync::Arc;
 
 use app::commands::publish_events::fingerprint;
-use app::dispatch::{EventsPublished, KeyedIntent, PublishEvents, SubmittedEvent};
+use app::dispatch::{EventsPublished, IdempotencyKey, PublishEvents, SubmittedEvent};
 use domain::EventId;
 use kit::clock::{START_TIME, SeededRng};
 use outbox::EventKey;
@@ -37,24 +37,25 @@ pub fn external_event(payload: &str, idempotency_key: Option<&str>) -> PublishEv
 /// The command that hands over one to three events of a few keys, with ids of their own.
 pub fn random_batch(rng: &SeededRng) -> PublishEvents {
     let events = (0..1 + rng.next_u64() % 3).map(|_| SubmittedEvent {
-        event_id: Some(EventId::at(START_TIME, rng.entropy())),
+        event_id: Some(EventId::new_v7(START_TIME, rng.entropy())),
         ..submitted_event(["customer 7", "Ärger/ä"][(rng.next_u64() % 2) as usize], "moved")
     });
-    PublishEvents { subject: subject(), events: events.collect(), intent: None, span: None, request_id: None }
+    PublishEvents { subject: subject(), events: events.collect(), idempotency_key: None, span: None, request_id: None }
 }
 
 fn event_of_key(key: &str, payload: &str, idempotency_key: Option<&str>) -> PublishEvents {
     let events = vec![submitted_event(key, payload)];
-    let intent = idempotency_key.map(|key| KeyedIntent { key: Arc::from(key), fingerprint: fingerprint(&events) });
-    PublishEvents { subject: subject(), events, intent, span: None, request_id: None }
+    let idempotency_key =
+        idempotency_key.map(|key| IdempotencyKey { key: Arc::from(key), fingerprint: fingerprint(&events) });
+    PublishEvents { subject: subject(), events, idempotency_key, span: None, request_id: None }
 }
 
 fn submitted_event(key: &str, payload: &str) -> SubmittedEvent {
     SubmittedEvent {
         event_id: None,
         topic: CUSTOMERS.into(),
-        key: EventKey::of_text(key),
-        kind: "CustomerMoved".into(),
+        key: EventKey::from_text(key),
+        event_type: "CustomerMoved".into(),
         payload: payload.as_bytes().into(),
         headers: EventHeaders::default(),
         content_type: None,

@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actors::{ActorSystem, Dependencies};
-use app::admission::gate::Gate;
+use app::admission::write_gate::WriteGate;
 use app::commands::create_order::fingerprint;
 use app::dispatch::{
-    ChangeOrder, ChangePreconditions, CreateOrder, EventsPublished, KeyedIntent, PublishEvents, Viewer,
+    ChangeOrder, ChangePreconditions, CreateOrder, EventsPublished, IdempotencyKey, PublishEvents, Viewer,
 };
 use app::error::CommandError;
-use app::health::{HealthBoard, HealthSnapshot};
+use app::health::{HealthSnapshot, SharedHealth};
 use domain::{Item, Items, Money, Order, OrderId, Status, Subject};
 use embedded::Embedded;
 use kit::checkers::read_all;
@@ -47,12 +47,12 @@ pub struct Process {
     /// The embedded store without the scripted faults.
     pub store: Embedded,
     /// Whether the process accepts writes.
-    pub gate: Arc<Gate>,
+    pub gate: Arc<WriteGate>,
     /// Metrics of the process.
     pub metrics: Arc<Metrics>,
     /// The cache of orders and lists.
     pub cache: Arc<dyn OrderCache>,
-    health: HealthBoard,
+    health: SharedHealth,
 }
 
 impl Process {
@@ -127,15 +127,19 @@ impl Process {
 
     /// Creates an order under this idempotency key, in a request that has this much time left.
     pub async fn create_with_key_within(&self, key: &str, time_limit: Duration) -> Result<Arc<Order>, CommandError> {
-        let intent = KeyedIntent { key: key.into(), fingerprint: fingerprint(&items()) };
-        self.create_with(Some(intent), time_limit).await
+        let idempotency_key = IdempotencyKey { key: key.into(), fingerprint: fingerprint(&items()) };
+        self.create_with(Some(idempotency_key), time_limit).await
     }
 
-    async fn create_with(&self, intent: Option<KeyedIntent>, time_limit: Duration) -> Result<Arc<Order>, CommandError> {
+    async fn create_with(
+        &self,
+        idempotency_key: Option<IdempotencyKey>,
+        time_limit: Duration,
+    ) -> Result<Arc<Order>, CommandError> {
         let command = CreateOrder {
             subject: subject(),
             items: items(),
-            intent,
+            idempotency_key,
             trace: None,
             span: None,
             request_id: Some(CREATE_REQUEST.into()),

@@ -71,7 +71,7 @@ impl RecordingHandler {
 
     /// A chain with this handler and nothing else.
     pub fn chain(self: &Arc<Self>) -> HandlerChain {
-        HandlerChain::of(self.clone())
+        HandlerChain::new(self.clone())
     }
 
     /// Every call so far, in order.
@@ -120,7 +120,9 @@ impl EventHandler for RecordingHandler {
 
 /// Registers a chain for every event type.
 pub fn for_all_types(chain: &HandlerChain) -> Handlers {
-    EventType::ALL.into_iter().fold(Handlers::default(), |handlers, kind| handlers.with(kind, chain.clone()))
+    EventType::ALL
+        .into_iter()
+        .fold(Handlers::default(), |handlers, event_type| handlers.with(event_type, chain.clone()))
 }
 
 /// The record of an event that another region wrote.

@@ -37,11 +37,11 @@ async fn records_without_a_key_do_not_wait_for_a_retried_one() {
     let delivered = async || endpoint.accepted() == ["first", "of its poll", "of a later poll"];
     process.wait_until("the later record is delivered", Duration::from_secs(2), delivered).await;
 
-    let detour = async || process.store.detour(&webhook(1, true).group(), &format!("{CUSTOMERS} ")).await;
-    assert_eq!(detour().await.expect("detours can be read"), None, "none waits behind it");
+    let retry_route = async || process.store.retry_route(&webhook(1, true).group(), &format!("{CUSTOMERS} ")).await;
+    assert_eq!(retry_route().await.expect("retry routes can be read"), None, "none waits behind it");
     endpoint.set(|_| Ok(200));
     process.wait_until("its retry is delivered", 2 * HOUR, async || endpoint.accepted().len() == 4).await;
     process.advance(TIMEOUT).await;
     assert_eq!(endpoint.received().iter().filter(|body| *body == "refused").count(), 2);
-    assert_eq!(detour().await.expect("detours can be read"), None);
+    assert_eq!(retry_route().await.expect("retry routes can be read"), None);
 }

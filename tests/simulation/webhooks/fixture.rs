@@ -45,7 +45,7 @@ async fn start_with(
 pub fn webhook(number: u8, ordered: bool) -> Webhook {
     let at = Timestamp::from_millis(1_000);
     Webhook {
-        id: WebhookId::at(at, [number; 10]),
+        id: WebhookId::new_v7(at, [number; 10]),
         version: 1,
         url: "https://example.org".into(),
         topics: vec![CUSTOMERS.into()],

@@ -39,7 +39,7 @@ impl TopicLog for Embedded {
         self.read("topic_read_next", move |sql| read_next(sql, &name, &from, limits)).await
     }
 
-    async fn arrived(&self, topic: &str, from: &[NextOffset]) -> Result<(), Error> {
+    async fn wait_for_records(&self, topic: &str, from: &[NextOffset]) -> Result<(), Error> {
         let name = topic.to_owned();
         let topic = self.read("topic_find", move |sql| log::topic_in(sql, &name)).await?;
         let end_offsets = &self.inner.end_offsets;

@@ -4,7 +4,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use domain::{Hlc, OrderId, RegionId};
 use ports::Error;
-use ports::inbox::{Detour, DetourChange, Effect, Inbox, InboxOutcome, ProcessedEvent, RemoteStamp};
+use ports::inbox::{Effect, Inbox, InboxOutcome, ProcessedEvent, RemoteStamp, RetryRoute, RetryRouteChange};
 use rusqlite::{OptionalExtension, params};
 
 use crate::connection::group_commit::WriteContext;
@@ -19,7 +19,7 @@ impl Inbox for Embedded {
             .await
     }
 
-    async fn remote(&self, order_id: OrderId) -> Result<Option<RemoteStamp>, Error> {
+    async fn remote_stamp(&self, order_id: OrderId) -> Result<Option<RemoteStamp>, Error> {
         self.read("inbox_remote", move |sql| {
             let mut statement =
                 sql.prepare_cached("SELECT region, hlc_millis, hlc_counter FROM remote_stamp WHERE order_id = ?1")?;
@@ -32,23 +32,23 @@ impl Inbox for Embedded {
         .await
     }
 
-    async fn detour(&self, group: &str, key: &str) -> Result<Option<Detour>, Error> {
+    async fn retry_route(&self, group: &str, key: &str) -> Result<Option<RetryRoute>, Error> {
         let (group, key) = (group.to_string(), key.to_string());
         self.read("detour", move |sql| {
             let mut statement =
                 sql.prepare_cached("SELECT stage, last_offset FROM detour WHERE consumer_group = ?1 AND key = ?2")?;
-            let detour = statement.query_row([&group, &key], |row| {
-                Ok(Detour { stage: row.get(0)?, last: row.get::<_, i64>(1)?.unsigned_abs() })
+            let retry_route = statement.query_row([&group, &key], |row| {
+                Ok(RetryRoute { stage: row.get(0)?, last: row.get::<_, i64>(1)?.unsigned_abs() })
             });
-            Ok(detour.optional()?)
+            Ok(retry_route.optional()?)
         })
         .await
     }
 
-    async fn set_detours(&self, group: &str, changes: Vec<DetourChange>) -> Result<(), Error> {
+    async fn update_retry_routes(&self, group: &str, changes: Vec<RetryRouteChange>) -> Result<(), Error> {
         let group = group.to_string();
         self.write("detour_set", move |context| {
-            changes.iter().try_for_each(|change| set_detour(context, &group, change))
+            changes.iter().try_for_each(|change| update_retry_route(context, &group, change))
         })
         .await
     }
@@ -103,16 +103,16 @@ fn store_remote_stamp(context: &WriteContext<'_>, order_id: OrderId, region: &Re
     Ok(())
 }
 
-fn set_detour(context: &WriteContext<'_>, group: &str, change: &DetourChange) -> CommandResult<()> {
+fn update_retry_route(context: &WriteContext<'_>, group: &str, change: &RetryRouteChange) -> CommandResult<()> {
     match change {
-        DetourChange::Enter { key, stage, offset } => {
+        RetryRouteChange::Enter { key, stage, offset } => {
             let mut put = context.sql.prepare_cached(
                 "INSERT INTO detour (consumer_group, key, stage, last_offset) VALUES (?1, ?2, ?3, ?4)
                  ON CONFLICT DO UPDATE SET stage = max(stage, excluded.stage), last_offset = max(last_offset, excluded.last_offset)",
             )?;
             put.execute(params![group, key, stage, *offset as i64])?;
         }
-        DetourChange::Leave { key, offset } => {
+        RetryRouteChange::Leave { key, offset } => {
             let mut end = context
                 .sql
                 .prepare_cached("DELETE FROM detour WHERE consumer_group = ?1 AND key = ?2 AND last_offset <= ?3")?;

@@ -8,7 +8,8 @@ use outbox::limits::INSTANCE_RETENTION_FACTOR;
 use ports::Error;
 use ports::partitions::{
     AcquireReason, AcquiredLease, Acquisition, Epoch, FreePartition, InstanceId, InstanceLoad, InstanceRank,
-    LeaseFence, LeaseSurvey, Liveness, OpenBatch, PartitionLeases, PartitionNo, PartitionView, Release, Renewal, Token,
+    LeaseFence, LeaseSurvey, Liveness, OpenBatch, PartitionLeases, PartitionNo, PartitionView, ReleaseOutcome, Renewal,
+    Token,
 };
 use rusqlite::{Connection, params};
 
@@ -71,12 +72,12 @@ impl PartitionLeases for Embedded {
         .await
     }
 
-    async fn release(&self, partition: PartitionNo, owner: &InstanceId, epoch: Epoch) -> Result<Release, Error> {
+    async fn release(&self, partition: PartitionNo, owner: &InstanceId, epoch: Epoch) -> Result<ReleaseOutcome, Error> {
         let owner = owner.clone();
         self.write("release", move |context| {
-            let Some(row) = lease::read(context, partition)? else { return Ok(Release::NotHeld) };
+            let Some(row) = lease::read(context, partition)? else { return Ok(ReleaseOutcome::NotHeld) };
             let release = row.lease.release(&owner, epoch);
-            if release == Release::Done {
+            if release == ReleaseOutcome::Done {
                 // The time stays, so that a survey shows since when the partition is free.
                 let free = "UPDATE outbox_lease SET owner = NULL, expires_at = ?2 WHERE partition = ?1";
                 context.sql.prepare_cached(free)?.execute(params![partition.0, context.now.millis()])?;

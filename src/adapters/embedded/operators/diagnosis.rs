@@ -2,7 +2,7 @@
 use std::sync::Arc;
 
 use ports::broker::Position;
-use ports::operators::{RowDiagnosis, RowSelector, SentTo};
+use ports::operators::{RecordLocation, RowDiagnosis, RowSelector};
 use ports::outbox::RowId;
 use ports::partitions::InstanceId;
 use rusqlite::{Connection, OptionalExtension, params};
@@ -62,7 +62,7 @@ fn latest_sent(sql: &Connection, key: [u8; 16]) -> CommandResult<Option<RowId>> 
     Ok(statement.query_row([key], |row| row.get(0)).optional()?)
 }
 
-fn sent_to(sql: &Connection, id: RowId) -> CommandResult<(Option<SentTo>, bool)> {
+fn sent_to(sql: &Connection, id: RowId) -> CommandResult<(Option<RecordLocation>, bool)> {
     let mut statement = sql.prepare_cached(
         "SELECT coalesce(a.topic, e.topic), a.topic_partition, a.topic_offset, a.by_fallback
          FROM outbox_archive a CROSS JOIN outbox_event e ON e.id = a.id WHERE a.id = ?1",
@@ -72,7 +72,7 @@ fn sent_to(sql: &Connection, id: RowId) -> CommandResult<(Option<SentTo>, bool)>
         let (partition, offset): (Option<u32>, Option<i64>) = (row.get(1)?, row.get(2)?);
         let position = |(partition, offset)| Position { topic: Arc::clone(&topic), partition, offset: offset as u64 };
         let (position, by_fallback) = (partition.zip(offset).map(position), row.get(3)?);
-        Ok((Some(SentTo::new(&topic, position, by_fallback)), by_fallback))
+        Ok((Some(RecordLocation::new(&topic, position, by_fallback)), by_fallback))
     });
     Ok(found.optional()?.unwrap_or_default())
 }

@@ -101,8 +101,8 @@ impl OutboxRowQuery {
             query.and(column, "=", Value::Blob(key.group().to_vec()));
             query.and("e.key_text", "IS", key.text().map_or(Value::Null, |text| Value::Text(text.to_owned())));
         }
-        if let Some(kind) = &filter.kind {
-            query.and("e.type", "=", Value::Text(kind.clone()));
+        if let Some(event_type) = &filter.event_type {
+            query.and("e.type", "=", Value::Text(event_type.clone()));
         }
         if let Some(failure) = filter.failure_type {
             query.and("coalesce(q.failure_type, a.failure_type)", "=", Value::Text(failure.as_str().into()));
@@ -206,8 +206,8 @@ fn read(row: &Row<'_>) -> CommandResult<RowView> {
     Ok(RowView {
         id: row.get(0)?,
         event_id: EventId::from_bytes(row.get::<_, Option<_>>(1)?.unwrap_or_default()),
-        key: EventKey::stored(row.get(2)?, row.get::<_, Option<String>>(15)?.as_deref()),
-        kind: row.get::<_, Option<String>>(3)?.unwrap_or_default(),
+        key: EventKey::from_stored(row.get(2)?, row.get::<_, Option<String>>(15)?.as_deref()),
+        event_type: row.get::<_, Option<String>>(3)?.unwrap_or_default(),
         partition: PartitionNo(row.get(4)?),
         status: status_from_number(row.get(5)?),
         lease_owner: row.get::<_, Option<String>>(6)?.map(|name| InstanceId(name.into())),
@@ -256,7 +256,7 @@ mod tests {
         assert_eq!(list(pending.clone(), 4), [20_001, 20_002, 20_004, 20_005]);
         assert_eq!(list(RowFilter { after: Some(20_005), ..pending.clone() }, 4), [20_006, 20_007, 20_008, 20_009]);
         assert_eq!(list(RowFilter { after: Some(20_009), ..pending.clone() }, 4), [20_010, 20_011, 20_012]);
-        let even = RowFilter { kind: Some("even".into()), ..pending.clone() };
+        let even = RowFilter { event_type: Some("even".into()), ..pending.clone() };
         assert_eq!(list(even, 3), [20_002, 20_004, 20_006]);
         assert_eq!(list(with_status(RowStatus::InFlight), 4), [20_003]);
     }

@@ -2,7 +2,9 @@
 use async_trait::async_trait;
 use domain::WebhookId;
 use ports::Error;
-use ports::endpoint::webhooks::{DELIVERIES_KEPT, DETOURS_PER_DELETION, Webhook, WebhookDelivery, WebhookStore, group};
+use ports::endpoint::webhooks::{
+    DELIVERIES_KEPT, RETRY_ROUTES_PER_DELETION, Webhook, WebhookDelivery, WebhookStore, group,
+};
 use rusqlite::{params, params_from_iter};
 
 use crate::store::Embedded;
@@ -33,7 +35,7 @@ impl WebhookStore for Embedded {
             Ok(context.sql.prepare_cached("DELETE FROM webhook WHERE id = ?1")?.execute([id.bytes()])? > 0)
         });
         let existed = existed.await?;
-        while self.delete_detours(id).await? == DETOURS_PER_DELETION as usize {}
+        while self.delete_retry_routes(id).await? == RETRY_ROUTES_PER_DELETION as usize {}
         Ok(existed)
     }
 
@@ -71,14 +73,14 @@ impl WebhookStore for Embedded {
 }
 
 impl Embedded {
-    /// Deletes detours of a webhook's group; returns their number, at most [`DETOURS_PER_DELETION`].
-    async fn delete_detours(&self, id: WebhookId) -> Result<usize, Error> {
+    /// Deletes retry routes of a webhook's group; returns their number, at most [`RETRY_ROUTES_PER_DELETION`].
+    async fn delete_retry_routes(&self, id: WebhookId) -> Result<usize, Error> {
         self.write("webhook_detours_delete", move |context| {
             let mut delete = context.sql.prepare_cached(
                 "DELETE FROM detour WHERE consumer_group = ?1
                    AND key IN (SELECT key FROM detour WHERE consumer_group = ?1 LIMIT ?2)",
             )?;
-            Ok(delete.execute(params![group(id), DETOURS_PER_DELETION])?)
+            Ok(delete.execute(params![group(id), RETRY_ROUTES_PER_DELETION])?)
         })
         .await
     }

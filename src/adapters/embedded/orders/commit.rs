@@ -142,7 +142,7 @@ pub(crate) fn insert_event(context: &mut WriteContext<'_>, event: &NewRow) -> Co
     insert.execute(params![
         event.event_id.bytes(),
         event.key.group(),
-        &*event.kind,
+        &*event.event_type,
         &*event.topic,
         event.partition.0,
         event.sequence as i64,

@@ -190,8 +190,8 @@ fn read_candidate(row: &Row<'_>, is_head: bool, last: Option<&ClaimedRow>) -> Co
     let claimed = ClaimedRow {
         id: row.get(0)?,
         event_id: EventId::from_bytes(row.get::<_, Option<_>>(4)?.unwrap_or_default()),
-        key: EventKey::stored(row.get(1)?, text(row, 16)?),
-        kind: shared(5, last.map(|last| &last.kind))?,
+        key: EventKey::from_stored(row.get(1)?, text(row, 16)?),
+        event_type: shared(5, last.map(|last| &last.event_type))?,
         topic: shared(6, last.map(|last| &last.topic))?,
         payload: row.get_ref(15)?.as_blob_or_null().map_err(rusqlite::Error::from)?.map(Arc::from),
         sequence: row.get::<_, Option<i64>>(7)?.unwrap_or_default() as u64,

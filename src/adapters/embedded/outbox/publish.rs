@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use async_trait::async_trait;
 use domain::EventId;
 use ports::Error;
-use ports::outbox::events::{BatchCommit, EventBatch, EventStore, ExternalEvent};
+use ports::outbox::events::{EventBatch, EventBatchOutcome, EventStore, ExternalEvent};
 use rusqlite::params;
 
 use crate::connection::group_commit::WriteContext;
@@ -14,7 +14,7 @@ use crate::store::Embedded;
 
 #[async_trait]
 impl EventStore for Embedded {
-    async fn publish(&self, batch: EventBatch) -> Result<BatchCommit, Error> {
+    async fn publish(&self, batch: EventBatch) -> Result<EventBatchOutcome, Error> {
         if let Some(event) = batch.events.iter().find(|event| event.partition.0 >= self.inner.partitions) {
             let (id, partition) = (event.event_id, event.partition);
             return Err(Error::Rejected(format!("event {id}: there is no partition {partition}")));
@@ -23,11 +23,11 @@ impl EventStore for Embedded {
     }
 }
 
-fn publish(context: &mut WriteContext<'_>, batch: EventBatch) -> CommandResult<BatchCommit> {
+fn publish(context: &mut WriteContext<'_>, batch: EventBatch) -> CommandResult<EventBatchOutcome> {
     if let Some(idempotency_record) = &batch.idempotency_record
         && let Some(taken) = taken_idempotency_record(context, idempotency_record)?
     {
-        return Ok(BatchCommit::KeyUsed(taken));
+        return Ok(EventBatchOutcome::KeyUsed(taken));
     }
     let is_new = new_events(context, &batch.events)?;
     context.begin_writing();
@@ -39,7 +39,7 @@ fn publish(context: &mut WriteContext<'_>, batch: EventBatch) -> CommandResult<B
         let sequence = next_sequence(context, &event)?;
         insert_event(context, &event.into_row(sequence, now))?;
     }
-    Ok(BatchCommit::Done { is_new })
+    Ok(EventBatchOutcome::Done { is_new })
 }
 
 /// For each event whether it was published neither before nor earlier in the batch.

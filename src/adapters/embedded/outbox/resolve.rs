@@ -49,7 +49,7 @@ fn return_rows(
     let rows = open_batch::rows(context, batch)?;
     let events = if trial.is_some() { events(context, &rows)? } else { HashMap::new() };
     let rule = |row: &OutboxRow<KeyBytes>| {
-        trial.zip(events.get(&row.id)).map(|(poison, event)| poison.of(&event.topic, &event.kind))
+        trial.zip(events.get(&row.id)).map(|(poison, event)| poison.value_for(&event.topic, &event.event_type))
     };
     let changes: Vec<RowChange<KeyBytes>> = rows.iter().filter_map(|row| outcome.row_change(row, rule(row))).collect();
     open_batch::write(context, batch.partition, &changes)?;
@@ -59,7 +59,7 @@ fn return_rows(
     open_batch::refresh_blocks(context, batch.partition, keys)?;
     let parked = changes.iter().filter_map(|change| {
         let event = events.get(&change.id)?;
-        PoisonRow::of(change, change.key, event)
+        PoisonRow::from_change(change, change.key, event)
     });
     Ok((rows.len() as u64, parked.collect()))
 }
@@ -72,10 +72,10 @@ fn events(context: &WriteContext<'_>, rows: &[OutboxRow<KeyBytes>]) -> CommandRe
     let mut events = HashMap::new();
     for row in rows {
         let found: Option<RowEventColumns> = event.query_row([row.id], event_columns).optional()?;
-        let (id, kind, key_text, request_id, topic) = found.unwrap_or_default();
+        let (id, event_type, key_text, request_id, topic) = found.unwrap_or_default();
         let id = EventId::from_bytes(id.unwrap_or_default());
-        let (topic, kind) = (topic.unwrap_or_default().into(), kind.unwrap_or_default().into());
-        events.insert(row.id, RowEvent { id, topic, kind, key_text, request_id: request_id.map(Into::into) });
+        let (topic, event_type) = (topic.unwrap_or_default().into(), event_type.unwrap_or_default().into());
+        events.insert(row.id, RowEvent { id, topic, event_type, key_text, request_id: request_id.map(Into::into) });
     }
     Ok(events)
 }

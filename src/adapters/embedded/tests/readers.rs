@@ -82,9 +82,9 @@ async fn a_wait_ends_with_a_new_record_of_its_partitions() {
     let (folder, clock) = (tempfile::tempdir().unwrap(), ManualClock::new());
     let store = inline(folder.path(), &clock);
     append(&store, 0, 1).await;
-    store.arrived("t", &ALL).await.unwrap();
+    store.wait_for_records("t", &ALL).await.unwrap();
 
-    let waits = store.arrived("t", &[(0, 1), (2, 0)]);
+    let waits = store.wait_for_records("t", &[(0, 1), (2, 0)]);
     let appends = async {
         append(&store, 1, 1).await;
         append(&store, 2, 1).await;
@@ -92,7 +92,7 @@ async fn a_wait_ends_with_a_new_record_of_its_partitions() {
     let (arrived, ()) = tokio::join!(waits, appends);
 
     arrived.unwrap();
-    assert!(store.arrived("u", &ALL).await.is_err());
+    assert!(store.wait_for_records("u", &ALL).await.is_err());
 }
 
 #[tokio::test]

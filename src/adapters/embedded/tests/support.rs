@@ -61,7 +61,7 @@ pub fn inline(folder: &Path, clock: &Arc<ManualClock>) -> Embedded {
 pub fn id(number: u16) -> OrderId {
     let mut entropy = [0; 10];
     entropy[8..].copy_from_slice(&number.to_be_bytes());
-    OrderId::at(Timestamp::from_millis(1_700_000_000_000 + i64::from(number)), entropy)
+    OrderId::new_v7(Timestamp::from_millis(1_700_000_000_000 + i64::from(number)), entropy)
 }
 
 /// The commit of order `number` at `version`, with one event in partition 0.
@@ -73,7 +73,7 @@ pub fn change(number: u16, version: u64) -> Commit {
     entropy[2] = version as u8;
     let (order, event) = Order::place(domain::NewOrder {
         id: id(number),
-        event_id: EventId::at(now, entropy),
+        event_id: EventId::new_v7(now, entropy),
         owner: Subject::new("ann").unwrap(),
         items,
         region: RegionId::new("local"),
@@ -83,7 +83,7 @@ pub fn change(number: u16, version: u64) -> Commit {
     let row = NewRow {
         event_id: event.id,
         key: event_key(order.id),
-        kind: EventType::OrderCreated.as_str().into(),
+        event_type: EventType::OrderCreated.as_str().into(),
         topic: "order.events".into(),
         partition: PartitionNo(0),
         payload: format!("{number}/{version}").into_bytes().into(),

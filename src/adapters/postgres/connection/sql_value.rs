@@ -54,7 +54,7 @@ pub(crate) fn key_group(key: &EventKey) -> Uuid {
 
 /// A key from that column and from `key_text`.
 pub(crate) fn event_key(group: Uuid, text: Option<&str>) -> EventKey {
-    EventKey::stored(*group.as_bytes(), text)
+    EventKey::from_stored(*group.as_bytes(), text)
 }
 
 pub(crate) fn event_uuid(id: EventId) -> Uuid {

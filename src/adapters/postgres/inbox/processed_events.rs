@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use domain::{Hlc, OrderId, RegionId};
 use ports::Error;
-use ports::inbox::{Detour, DetourChange, Effect, Inbox, InboxOutcome, ProcessedEvent, RemoteStamp};
+use ports::inbox::{Effect, Inbox, InboxOutcome, ProcessedEvent, RemoteStamp, RetryRoute, RetryRouteChange};
 use sha2::{Digest, Sha256};
 use tokio_postgres::types::Type;
 use uuid::Uuid;
@@ -29,7 +29,7 @@ const COMMIT: &str = "WITH new_event AS (INSERT INTO processed_events (consumer_
        WHERE (excluded.hlc_millis, excluded.hlc_counter, excluded.region) >= (stored.hlc_millis, stored.hlc_counter, stored.region))
      SELECT event_id FROM new_event";
 
-/// A message that enters again, or late, takes a detour neither back to an earlier stage nor to an earlier last message.
+/// A message that enters again, or late, takes a retry route neither back to an earlier stage nor to an earlier last message.
 const ENTER: &str = "INSERT INTO detour AS d (consumer_group, key, stage, last_offset) VALUES ($1, $2, $3, $4)
      ON CONFLICT (consumer_group, key) DO UPDATE
        SET stage = GREATEST(d.stage, excluded.stage), last_offset = GREATEST(d.last_offset, excluded.last_offset)";
@@ -50,7 +50,7 @@ impl Inbox for Postgres {
         self.run("inbox_commit", async move { retry_conflicts!(commit(&context, &group, &events)) }).await
     }
 
-    async fn remote(&self, order_id: OrderId) -> Result<Option<RemoteStamp>, Error> {
+    async fn remote_stamp(&self, order_id: OrderId) -> Result<Option<RemoteStamp>, Error> {
         let context = self.context();
         self.run("inbox_remote", async move {
             let text = "SELECT region, hlc_millis, hlc_counter FROM remote_stamp WHERE order_id = $1";
@@ -64,7 +64,7 @@ impl Inbox for Postgres {
         .await
     }
 
-    async fn detour(&self, group: &str, key: &str) -> Result<Option<Detour>, Error> {
+    async fn retry_route(&self, group: &str, key: &str) -> Result<Option<RetryRoute>, Error> {
         let (context, group, key) = (self.context(), group.to_string(), storable_key(key).into_owned());
         self.run("detour", async move {
             let text = "SELECT stage, last_offset FROM detour WHERE consumer_group = $1 AND key = $2";
@@ -72,19 +72,19 @@ impl Inbox for Postgres {
                 context.service_session().await?.query(text, &[(&group, Type::TEXT), (&key, Type::TEXT)]).await?;
             let read = |row| {
                 let (stage, last): (i32, i64) = (get(row, 0)?, get(row, 1)?);
-                Ok(Detour { stage: stage.unsigned_abs(), last: last.unsigned_abs() })
+                Ok(RetryRoute { stage: stage.unsigned_abs(), last: last.unsigned_abs() })
             };
             rows.first().map(read).transpose()
         })
         .await
     }
 
-    async fn set_detours(&self, group: &str, changes: Vec<DetourChange>) -> Result<(), Error> {
+    async fn update_retry_routes(&self, group: &str, changes: Vec<RetryRouteChange>) -> Result<(), Error> {
         if changes.is_empty() {
             return Ok(());
         }
         let (context, group) = (self.context(), group.to_string());
-        self.run("detour_set", async move { retry_conflicts!(set_detours(&context, &group, &changes)) }).await
+        self.run("detour_set", async move { retry_conflicts!(update_retry_routes(&context, &group, &changes)) }).await
     }
 
     async fn sweep(&self, keep: Duration, limit: u32) -> Result<u64, Error> {
@@ -168,17 +168,17 @@ fn storable_key(key: &str) -> Cow<'_, str> {
     Cow::Owned(format!("sha256 {:x}", Sha256::digest(key)))
 }
 
-async fn set_detours(context: &StoreContext, group: &str, changes: &[DetourChange]) -> StatementResult<()> {
+async fn update_retry_routes(context: &StoreContext, group: &str, changes: &[RetryRouteChange]) -> StatementResult<()> {
     let transaction = context.service_session().await?.begin().await?;
     for change in changes {
         match change {
-            DetourChange::Enter { key, stage, offset } => {
+            RetryRouteChange::Enter { key, stage, offset } => {
                 let (key, stage, offset) = (storable_key(key), *stage as i32, *offset as i64);
                 let values: [SqlValue<'_>; 4] =
                     [(&group, Type::TEXT), (&key, Type::TEXT), (&stage, Type::INT4), (&offset, Type::INT8)];
                 transaction.query(ENTER, &values).await?;
             }
-            DetourChange::Leave { key, offset } => {
+            RetryRouteChange::Leave { key, offset } => {
                 let key = storable_key(key);
                 let values: [SqlValue<'_>; 3] =
                     [(&group, Type::TEXT), (&key, Type::TEXT), (&(*offset as i64), Type::INT8)];

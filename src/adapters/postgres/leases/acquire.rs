@@ -2,7 +2,7 @@
 use std::time::Duration;
 
 use outbox::{
-    AcquireDecision, AcquireReason, Epoch, InstanceId, Lease, LeaseFence, Liveness, PartitionNo, Release, Token,
+    AcquireDecision, AcquireReason, Epoch, InstanceId, Lease, LeaseFence, Liveness, PartitionNo, ReleaseOutcome, Token,
 };
 use ports::Error;
 use ports::partitions::{AcquiredLease, Acquisition, OpenBatch};
@@ -129,10 +129,10 @@ pub(crate) async fn release(
     partition: PartitionNo,
     owner: &InstanceId,
     epoch: Epoch,
-) -> StatementResult<Release> {
+) -> StatementResult<ReleaseOutcome> {
     let (transaction, lease) = lease_row::lock(context.relay_session().await?, partition).await?;
-    let release = lease.map_or(Release::NotHeld, |lease| lease.release(owner, epoch));
-    if release == Release::Done {
+    let release = lease.map_or(ReleaseOutcome::NotHeld, |lease| lease.release(owner, epoch));
+    if release == ReleaseOutcome::Done {
         transaction.query(RELEASE, &[(&(partition.0 as i32), Type::INT4)]).await?;
         transaction.commit().await?;
     } else {

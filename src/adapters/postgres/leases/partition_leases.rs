@@ -7,7 +7,7 @@ use outbox::limits::INSTANCE_RETENTION_FACTOR;
 use ports::Error;
 use ports::partitions::{
     AcquireReason, Acquisition, Epoch, FreePartition, InstanceId, InstanceLoad, InstanceRank, LeaseSurvey,
-    PartitionLeases, PartitionNo, PartitionView, Release, Renewal, TimelineAcceptance, TimelineChange, Token,
+    PartitionLeases, PartitionNo, PartitionView, ReleaseOutcome, Renewal, TimelineAcceptance, TimelineChange, Token,
 };
 use tokio_postgres::types::Type;
 
@@ -124,7 +124,7 @@ impl PartitionLeases for Postgres {
         self.run("renew", async move { renew::renew(&context, &owner, &held, ttl).await }).await
     }
 
-    async fn release(&self, partition: PartitionNo, owner: &InstanceId, epoch: Epoch) -> Result<Release, Error> {
+    async fn release(&self, partition: PartitionNo, owner: &InstanceId, epoch: Epoch) -> Result<ReleaseOutcome, Error> {
         let (context, owner) = (self.context(), owner.clone());
         self.run("release", async move { retry_conflicts!(acquire::release(&context, partition, &owner, epoch)) }).await
     }

@@ -2,7 +2,7 @@
 use std::sync::Arc;
 
 use ports::broker::Position;
-use ports::operators::{RowDiagnosis, RowSelector, SentTo};
+use ports::operators::{RecordLocation, RowDiagnosis, RowSelector};
 use ports::outbox::RowId;
 use ports::partitions::InstanceId;
 use tokio_postgres::types::Type;
@@ -67,7 +67,7 @@ async fn find_id(session: &PooledSession, text: &str, id: Uuid) -> StatementResu
     rows.first().map(|row| get(row, 0)).transpose()
 }
 
-async fn sent_to(session: &PooledSession, id: RowId) -> StatementResult<(Option<SentTo>, bool)> {
+async fn sent_to(session: &PooledSession, id: RowId) -> StatementResult<(Option<RecordLocation>, bool)> {
     let text = "SELECT coalesce(a.topic, e.topic), a.topic_partition, a.topic_offset, a.by_fallback
          FROM outbox_event e CROSS JOIN LATERAL outbox_sent(e.partition, e.id) a WHERE e.id = $1";
     let rows = session.query(text, &[(&id, Type::INT8)]).await?;
@@ -80,5 +80,5 @@ async fn sent_to(session: &PooledSession, id: RowId) -> StatementResult<(Option<
         offset: offset as u64,
     });
     let by_fallback = get(row, 3)?;
-    Ok((Some(SentTo::new(&topic, position, by_fallback)), by_fallback))
+    Ok((Some(RecordLocation::new(&topic, position, by_fallback)), by_fallback))
 }

@@ -95,8 +95,8 @@ impl RowQuery {
                 None => conditions.and_plain("e.key_text IS NULL"),
             }
         }
-        if let Some(kind) = &filter.kind {
-            conditions.and("e.type =", kind.clone(), Type::TEXT);
+        if let Some(event_type) = &filter.event_type {
+            conditions.and("e.type =", event_type.clone(), Type::TEXT);
         }
         if let Some(failure) = filter.failure_type {
             conditions.and("coalesce(q.failure_type, a.failure_type) =", failure.as_str(), Type::TEXT);
@@ -147,7 +147,7 @@ pub(crate) async fn find(session: &PooledSession, id: RowId) -> StatementResult<
 
 /// The status of a code in the table.
 pub(crate) fn status_from_code(code: i16) -> StatementResult<RowStatus> {
-    RowStatus::of_code(code).ok_or_else(|| broken(format!("unknown status code {code}")))
+    RowStatus::from_code(code).ok_or_else(|| broken(format!("unknown status code {code}")))
 }
 
 fn read(row: &Row) -> StatementResult<RowView> {
@@ -159,7 +159,7 @@ fn read(row: &Row) -> StatementResult<RowView> {
         id: get(row, 0)?,
         event_id: event_id(get::<Option<_>>(row, 1)?.unwrap_or_default()),
         key: event_key(get(row, 2)?, get(row, 15)?),
-        kind: get::<Option<String>>(row, 3)?.unwrap_or_default(),
+        event_type: get::<Option<String>>(row, 3)?.unwrap_or_default(),
         partition: PartitionNo(get::<i32>(row, 4)?.unsigned_abs()),
         status: status_from_code(get(row, 5)?)?,
         lease_owner: get::<Option<String>>(row, 6)?.map(|name| InstanceId(name.into())),

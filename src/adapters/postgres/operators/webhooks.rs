@@ -2,7 +2,9 @@
 use async_trait::async_trait;
 use domain::WebhookId;
 use ports::Error;
-use ports::endpoint::webhooks::{DELIVERIES_KEPT, DETOURS_PER_DELETION, Webhook, WebhookDelivery, WebhookStore, group};
+use ports::endpoint::webhooks::{
+    DELIVERIES_KEPT, RETRY_ROUTES_PER_DELETION, Webhook, WebhookDelivery, WebhookStore, group,
+};
 use tokio_postgres::types::Type;
 use uuid::Uuid;
 
@@ -24,7 +26,7 @@ const RECORD: &str = "WITH known AS (SELECT id FROM webhook WHERE id = ANY($1) O
 const TRIM: &str = "DELETE FROM webhook_delivery WHERE webhook = $1 AND number <=
      (SELECT number FROM webhook_delivery WHERE webhook = $1 ORDER BY number DESC LIMIT 1 OFFSET $2)";
 
-const DELETE_DETOURS: &str = "WITH gone AS (DELETE FROM detour WHERE ctid = ANY(ARRAY(
+const DELETE_RETRY_ROUTES: &str = "WITH gone AS (DELETE FROM detour WHERE ctid = ANY(ARRAY(
        SELECT ctid FROM detour WHERE consumer_group = $1 LIMIT $2 FOR UPDATE)) RETURNING 1) SELECT count(*) FROM gone";
 
 #[async_trait]
@@ -56,7 +58,7 @@ impl WebhookStore for Postgres {
             })
         });
         let existed = existed.await?;
-        while self.delete_detours(&group).await? == u64::from(DETOURS_PER_DELETION) {}
+        while self.delete_retry_routes(&group).await? == u64::from(RETRY_ROUTES_PER_DELETION) {}
         Ok(existed)
     }
 
@@ -87,13 +89,13 @@ impl WebhookStore for Postgres {
 }
 
 impl Postgres {
-    /// Deletes detours of a group; returns their number, at most [`DETOURS_PER_DELETION`].
-    async fn delete_detours(&self, group: &str) -> Result<u64, Error> {
-        let (context, group, limit) = (self.context(), group.to_owned(), i64::from(DETOURS_PER_DELETION));
+    /// Deletes retry routes of a group; returns their number, at most [`RETRY_ROUTES_PER_DELETION`].
+    async fn delete_retry_routes(&self, group: &str) -> Result<u64, Error> {
+        let (context, group, limit) = (self.context(), group.to_owned(), i64::from(RETRY_ROUTES_PER_DELETION));
         self.run("webhook_detours_delete", async move {
             retry_conflicts!(async {
                 let values: [SqlValue<'_>; 2] = [(&group, Type::TEXT), (&limit, Type::INT8)];
-                let rows = context.service_session().await?.execute(DELETE_DETOURS, &values).await?;
+                let rows = context.service_session().await?.execute(DELETE_RETRY_ROUTES, &values).await?;
                 Ok(rows.first().map(|row| get::<i64>(row, 0)).transpose()?.unwrap_or_default().unsigned_abs())
             })
         })

@@ -51,7 +51,7 @@ pub(crate) struct EventColumns<'a> {
     occurred: Vec<SystemTime>,
     millis: Vec<i64>,
     counters: Vec<i64>,
-    kinds: Vec<&'a str>,
+    event_types: Vec<&'a str>,
     topics: Vec<&'a str>,
     regions: Vec<&'a str>,
     parents: Vec<Option<&'a str>>,
@@ -78,7 +78,7 @@ impl<'a> EventColumns<'a> {
                 let stamp = event.stamp.as_ref();
                 columns.millis.push(stamp.map_or(0, |stamp| stamp.hlc.millis));
                 columns.counters.push(stamp.map_or(0, |stamp| stamp.hlc.counter.into()));
-                columns.kinds.push(&event.kind);
+                columns.event_types.push(&event.event_type);
                 columns.topics.push(&event.topic);
                 columns.regions.push(stamp.map_or("", |stamp| stamp.region.as_str()));
                 columns.parents.push(event.trace.as_ref().map(|trace| &*trace.parent));
@@ -104,7 +104,7 @@ impl<'a> EventColumns<'a> {
             (&self.occurred, Type::TIMESTAMPTZ_ARRAY),
             (&self.millis, Type::INT8_ARRAY),
             (&self.counters, Type::INT8_ARRAY),
-            (&self.kinds, Type::TEXT_ARRAY),
+            (&self.event_types, Type::TEXT_ARRAY),
             (&self.topics, Type::TEXT_ARRAY),
             (&self.regions, Type::TEXT_ARRAY),
             (&self.parents, Type::TEXT_ARRAY),

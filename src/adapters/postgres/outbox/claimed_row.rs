@@ -95,7 +95,7 @@ fn read(taken: TakenRow, row: &Row, first: usize, previous: Option<&ClaimedRow>)
         id: taken.id,
         event_id: event_id(get::<Option<_>>(row, first)?.unwrap_or_default()),
         key: event_key(taken.key, get(row, first + 12)?),
-        kind: shared(first + 1, previous.map(|previous| &previous.kind))?,
+        event_type: shared(first + 1, previous.map(|previous| &previous.event_type))?,
         topic: shared(first + 2, previous.map(|previous| &previous.topic))?,
         payload: get::<Option<&[u8]>>(row, first + 11)?.map(Arc::from),
         sequence: get::<Option<i64>>(row, first + 3)?.unwrap_or_default() as u64,

@@ -34,14 +34,14 @@ pub(crate) async fn resolve(
     let batch = open_batch::read(&transaction, partition, token).await?;
     // Only a trial's row is ever parked as poison, by the rule of its topic and event type.
     let events = if open.trial { events(&transaction, &batch).await? } else { HashMap::new() };
-    let trial_rule = |row: RowId| events.get(&row).map(|event| poison.of(&event.topic, &event.kind));
+    let trial_rule = |row: RowId| events.get(&row).map(|event| poison.value_for(&event.topic, &event.event_type));
     let changes: Vec<_> = batch.iter().filter_map(|row| outcome.row_change(row, trial_rule(row.id))).collect();
     row_changes::apply(&transaction, partition, &changes).await?;
     let counter = lease_row::close_batch(&transaction, partition).await?;
     transaction.commit().await?;
     let parked = changes.iter().filter_map(|change| {
         let event = events.get(&change.id)?;
-        PoisonRow::of(change, *change.key.as_bytes(), event)
+        PoisonRow::from_change(change, *change.key.as_bytes(), event)
     });
     Ok(ResolvedBatch { closed: FencedOutcome::Done { counter, rows: changes.len() as u64 }, parked: parked.collect() })
 }
@@ -54,10 +54,10 @@ async fn events(transaction: &Transaction, batch: &[OutboxRow<Uuid>]) -> Stateme
     let rows = transaction.query(text, &[(&ids, Type::INT8_ARRAY)]).await?;
     let event = |row| {
         let id = event_id(get::<Option<_>>(row, 1)?.unwrap_or_default());
-        let kind = get::<Option<&str>>(row, 2)?.unwrap_or_default().into();
+        let event_type = get::<Option<&str>>(row, 2)?.unwrap_or_default().into();
         let request_id = get::<Option<&str>>(row, 4)?.map(Into::into);
         let topic = get::<Option<&str>>(row, 5)?.unwrap_or_default().into();
-        Ok((get(row, 0)?, RowEvent { id, topic, kind, key_text: get(row, 3)?, request_id }))
+        Ok((get(row, 0)?, RowEvent { id, topic, event_type, key_text: get(row, 3)?, request_id }))
     };
     rows.iter().map(event).collect()
 }

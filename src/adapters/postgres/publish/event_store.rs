@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use ports::Error;
 use ports::orders::IdempotencyRecord;
-use ports::outbox::events::{BatchCommit, EventBatch, EventStore, ExternalEvent};
+use ports::outbox::events::{EventBatch, EventBatchOutcome, EventStore, ExternalEvent};
 use serde_json::{Map, Value};
 use tokio_postgres::types::Type;
 use uuid::Uuid;
@@ -28,7 +28,7 @@ const WRITTEN: &str = "SELECT event_id FROM outbox_event WHERE event_id = ANY($1
 
 #[async_trait]
 impl EventStore for Postgres {
-    async fn publish(&self, batch: EventBatch) -> Result<BatchCommit, Error> {
+    async fn publish(&self, batch: EventBatch) -> Result<EventBatchOutcome, Error> {
         let partitions = self.partitions();
         if let Some(event) = batch.events.iter().find(|event| event.partition.0 >= partitions) {
             let (id, partition) = (event.event_id, event.partition);
@@ -40,7 +40,7 @@ impl EventStore for Postgres {
     }
 }
 
-async fn publish(context: &Arc<StoreContext>, batch: &EventBatch) -> StatementResult<BatchCommit> {
+async fn publish(context: &Arc<StoreContext>, batch: &EventBatch) -> StatementResult<EventBatchOutcome> {
     let ids: Vec<Uuid> = batch.events.iter().map(|event| event_uuid(event.event_id)).collect();
     let (transaction, known) = context.event_session().await?.begin_with(KNOWN, &[(&ids, Type::UUID_ARRAY)]).await?;
     let row = known.first().ok_or_else(|| broken("no installation"))?;
@@ -50,7 +50,7 @@ async fn publish(context: &Arc<StoreContext>, batch: &EventBatch) -> StatementRe
         && let Some(taken) = insert_idempotency_record(&transaction, idempotency_record).await?
     {
         transaction.rollback().await?;
-        return Ok(BatchCommit::KeyUsed(taken));
+        return Ok(EventBatchOutcome::KeyUsed(taken));
     }
     write(&transaction, &schema, &batch.events, &ids).await?;
     // Another transaction may have published one of the events between the look-up and the write, which then left it out. The look-up counts
@@ -60,7 +60,7 @@ async fn publish(context: &Arc<StoreContext>, batch: &EventBatch) -> StatementRe
     new.retain(|id| !known.contains(id));
     let is_new = ids.iter().map(|id| new.remove(id)).collect();
     transaction.commit().await?;
-    Ok(BatchCommit::Done { is_new })
+    Ok(EventBatchOutcome::Done { is_new })
 }
 
 /// Inserts the record, or returns the one that has taken its key.
@@ -88,11 +88,12 @@ async fn write(transaction: &Transaction, schema: &str, events: &[ExternalEvent]
     let topics: Vec<&str> = events.iter().map(|event| &*event.topic).collect();
     let keys: Vec<Arc<str>> = events.iter().map(|event| event.key.to_text()).collect();
     let keys: Vec<&str> = keys.iter().map(|key| &**key).collect();
-    let kinds: Vec<&str> = events.iter().map(|event| &*event.kind).collect();
+    let event_types: Vec<&str> = events.iter().map(|event| &*event.event_type).collect();
     let payloads: Vec<&[u8]> = events.iter().map(|event| &*event.payload).collect();
     let headers: Vec<Option<String>> = events.iter().map(headers_json).collect();
     let content_types: Vec<Option<&str>> = events.iter().map(|event| event.content_type.as_deref()).collect();
-    let values = EventPublisher::batch_values([&topics, &keys, &kinds, &payloads, &headers, &content_types, &ids]);
+    let values =
+        EventPublisher::batch_values([&topics, &keys, &event_types, &payloads, &headers, &content_types, &ids]);
     transaction.query(EventPublisher::in_schema(schema).batch_text(), &values).await?;
     Ok(())
 }

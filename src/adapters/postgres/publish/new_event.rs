@@ -15,7 +15,7 @@ const CONTEXT_HEADERS: [&str; 3] = ["traceparent", "tracestate", "x-request-id"]
 pub struct NewEvent<'a> {
     pub(super) topic: &'a str,
     pub(super) key: &'a str,
-    pub(super) kind: &'a str,
+    pub(super) event_type: &'a str,
     pub(super) payload: &'a [u8],
     pub(super) headers: Vec<(&'a str, &'a str)>,
     pub(super) content_type: &'a str,
@@ -24,9 +24,9 @@ pub struct NewEvent<'a> {
 
 impl<'a> NewEvent<'a> {
     /// An event with a JSON payload. `topic` is the full name of the topic; events of one `key` are sent in the order of their commits.
-    pub fn new(topic: &'a str, key: &'a str, kind: &'a str, payload: &'a [u8]) -> Self {
+    pub fn new(topic: &'a str, key: &'a str, event_type: &'a str, payload: &'a [u8]) -> Self {
         let content_type = "application/json";
-        Self { topic, key, kind, payload, headers: Vec::new(), content_type, event_id: None }
+        Self { topic, key, event_type, payload, headers: Vec::new(), content_type, event_id: None }
     }
 
     /// Adds a header. `traceparent`, `tracestate` and `x-request-id` are the trace context and the request's id of the event.
@@ -56,8 +56,8 @@ impl<'a> NewEvent<'a> {
     /// The first rule that the event breaks.
     pub fn check(&self) -> Result<(), EventRefusal> {
         check_topic(self.topic)?;
-        EventKey::of_text(self.key).check()?;
-        check_type(self.kind)?;
+        EventKey::from_text(self.key).check()?;
+        check_type(self.event_type)?;
         check_content_type(self.content_type)?;
         let own = self.headers.iter().filter(|(name, _)| !CONTEXT_HEADERS.contains(name));
         check_headers(own.map(|(name, value)| (*name, value.len())))?;
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn an_event_that_breaks_a_rule_is_refused_before_it_is_sent() {
-        let event = |topic, key, kind| NewEvent::new(topic, key, kind, b"{}");
+        let event = |topic, key, event_type| NewEvent::new(topic, key, event_type, b"{}");
         let large = vec![0; PAYLOAD_BYTES_MAX + 1];
         let refused = [
             event("a/b", "k", "t"),

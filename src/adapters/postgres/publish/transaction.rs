@@ -105,11 +105,11 @@ impl EventPublisher {
     pub async fn publish(&self, transaction: &Transaction<'_>, event: &NewEvent<'_>) -> Result<EventId, PublishError> {
         event.check()?;
         let headers = event.headers_json();
-        let NewEvent { topic, key, kind, payload, content_type, event_id, .. } = event;
+        let NewEvent { topic, key, event_type, payload, content_type, event_id, .. } = event;
         let parameters: [SqlValue<'_>; 7] = [
             (topic, Type::TEXT),
             (key, Type::TEXT),
-            (kind, Type::TEXT),
+            (event_type, Type::TEXT),
             (payload, Type::BYTEA),
             (&headers, Type::TEXT),
             (content_type, Type::TEXT),
@@ -133,12 +133,13 @@ impl EventPublisher {
         let column = |field: fn(&NewEvent<'_>) -> String| events.iter().map(field).collect::<Vec<_>>();
         let topics = column(|event| event.topic.to_owned());
         let keys = column(|event| event.key.to_owned());
-        let kinds = column(|event| event.kind.to_owned());
+        let event_types = column(|event| event.event_type.to_owned());
         let content_types = column(|event| event.content_type.to_owned());
         let payloads: Vec<&[u8]> = events.iter().map(|event| event.payload).collect();
         let headers: Vec<Option<String>> = events.iter().map(NewEvent::headers_json).collect();
         let event_ids: Vec<Option<Uuid>> = events.iter().map(|event| event.event_id).collect();
-        let parameters = Self::batch_values([&topics, &keys, &kinds, &payloads, &headers, &content_types, &event_ids]);
+        let parameters =
+            Self::batch_values([&topics, &keys, &event_types, &payloads, &headers, &content_types, &event_ids]);
         let row = transaction.query_typed_one(&self.publish_all_text, &parameters).await?;
         Ok(row.try_get::<_, Vec<Uuid>>(0)?.into_iter().map(event_id_from).collect())
     }

@@ -3,7 +3,7 @@ use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ports::partitions::wake::{CoalescedSet, is_from_sql, parse_wake_ups};
+use ports::partitions::wake::{WakeUpSet, is_from_sql, parse_wake_ups};
 use telemetry::Metrics;
 use tokio_postgres::Notification;
 
@@ -20,9 +20,9 @@ pub(crate) struct WakeListener {
     pub(crate) context: Arc<StoreContext>,
     /// The name to LISTEN to.
     pub(crate) channel: String,
-    pub(crate) incoming: Arc<CoalescedSet>,
+    pub(crate) incoming: Arc<WakeUpSet>,
     /// Wake-ups of writers in SQL, which are repeated later.
-    pub(crate) later: Arc<CoalescedSet>,
+    pub(crate) later: Arc<WakeUpSet>,
 }
 
 impl WakeListener {

@@ -2,7 +2,7 @@
 //! coalesced: the first is sent at once, those of the next few milliseconds as one.
 use std::sync::Arc;
 
-use ports::partitions::wake::{CoalescedSet, SQL_WAKE_UP_COVERS, format_wake_ups};
+use ports::partitions::wake::{SQL_WAKE_UP_COVERS, WakeUpSet, format_wake_ups};
 use tokio_postgres::types::Type;
 
 use crate::connection::background_tasks::BackgroundTasks;
@@ -18,8 +18,8 @@ const WAKE_UPS_MAX: usize = 1_000;
 #[derive(Clone)]
 pub(crate) struct WakeTasks {
     /// `None` if wake-ups are disabled.
-    pub(crate) outgoing: Option<Arc<CoalescedSet>>,
-    pub(crate) incoming: Arc<CoalescedSet>,
+    pub(crate) outgoing: Option<Arc<WakeUpSet>>,
+    pub(crate) incoming: Arc<WakeUpSet>,
 }
 
 impl WakeTasks {
@@ -30,9 +30,9 @@ impl WakeTasks {
 
     /// Starts the sending and the listening task.
     pub(crate) fn start(connector: &Connector, context: &Arc<StoreContext>, tasks: &BackgroundTasks) -> Self {
-        let (outgoing, incoming) = (Arc::<CoalescedSet>::default(), Arc::<CoalescedSet>::default());
+        let (outgoing, incoming) = (Arc::<WakeUpSet>::default(), Arc::<WakeUpSet>::default());
         tasks.add(tokio::spawn(send(Arc::clone(context), Arc::clone(&outgoing))));
-        let later = Arc::<CoalescedSet>::default();
+        let later = Arc::<WakeUpSet>::default();
         tasks.add(tokio::spawn(repeat_wake_ups(Arc::clone(&later), Arc::clone(&incoming))));
         let listener = WakeListener {
             connector: connector.clone(),
@@ -51,7 +51,7 @@ fn channel(context: &StoreContext) -> String {
     format!("posthaste_{}", context.installation.replace('-', "_"))
 }
 
-async fn send(context: Arc<StoreContext>, outgoing: Arc<CoalescedSet>) {
+async fn send(context: Arc<StoreContext>, outgoing: Arc<WakeUpSet>) {
     let channel = channel(&context);
     loop {
         let wake_ups = outgoing.take().await;
@@ -67,7 +67,7 @@ async fn send(context: Arc<StoreContext>, outgoing: Arc<CoalescedSet>) {
 }
 
 /// Repeats the wake-ups of writers in SQL when the time is over in which the others send none.
-async fn repeat_wake_ups(later: Arc<CoalescedSet>, incoming: Arc<CoalescedSet>) {
+async fn repeat_wake_ups(later: Arc<WakeUpSet>, incoming: Arc<WakeUpSet>) {
     loop {
         let wake_ups = later.take().await;
         tokio::time::sleep(SQL_WAKE_UP_COVERS).await;

@@ -63,10 +63,10 @@ fn field(query: ListQuery) -> String {
     let name = |status: Option<Status>| status.map_or("", Status::as_str);
     match query {
         ListQuery::Count { status } => format!("count:{}", name(status)),
-        ListQuery::Part { status, from: PageStart::Offset(skip), limit } => {
+        ListQuery::Chunk { status, from: PageStart::Offset(skip), limit } => {
             format!("part:{}:skip {skip}:{limit}", name(status))
         }
-        ListQuery::Part { status, from: PageStart::After(id), limit } => {
+        ListQuery::Chunk { status, from: PageStart::After(id), limit } => {
             format!("part:{}:after {id}:{limit}", name(status))
         }
     }
@@ -76,7 +76,7 @@ fn field(query: ListQuery) -> String {
 fn format(list: &CachedList) -> Option<String> {
     match list {
         CachedList::Count(count) => Some(count.to_string()),
-        CachedList::Part(orders) => {
+        CachedList::Chunk(orders) => {
             let lines: Option<Vec<String>> = orders.iter().map(order_json::format).collect();
             lines.map(|lines| lines.join("\n"))
         }
@@ -92,10 +92,10 @@ fn parse(text: &str, key: &ListKey) -> Option<CachedList> {
     };
     match key.query {
         ListQuery::Count { .. } => text.parse().ok().map(CachedList::Count),
-        ListQuery::Part { .. } => {
+        ListQuery::Chunk { .. } => {
             let orders: Option<Vec<Order>> =
                 text.lines().map(|line| order_json::parse(line).filter(|order| belongs(order))).collect();
-            orders.map(|orders| CachedList::Part(orders.into()))
+            orders.map(|orders| CachedList::Chunk(orders.into()))
         }
     }
 }
@@ -109,7 +109,7 @@ mod tests {
     #[test]
     fn each_query_has_a_field_of_its_own() {
         let id = OrderId::from_bytes([1; 16]);
-        let part = |status, from, limit| ListQuery::Part { status, from, limit };
+        let part = |status, from, limit| ListQuery::Chunk { status, from, limit };
         let queries = [
             ListQuery::Count { status: None },
             ListQuery::Count { status: Some(Status::Pending) },
@@ -129,11 +129,11 @@ mod tests {
     fn text_of_another_form_is_a_miss() {
         let count = ListKey { scope: ListScope::All, query: ListQuery::Count { status: None } };
         let part =
-            ListKey { query: ListQuery::Part { status: None, from: PageStart::Offset(0), limit: 1 }, ..count.clone() };
+            ListKey { query: ListQuery::Chunk { status: None, from: PageStart::Offset(0), limit: 1 }, ..count.clone() };
 
         assert_eq!(parse("7", &count), Some(CachedList::Count(7)));
         assert_eq!(parse("7", &part), None);
         assert_eq!(parse("[]", &count), None);
-        assert_eq!(parse("", &part), Some(CachedList::Part(Vec::new().into())));
+        assert_eq!(parse("", &part), Some(CachedList::Chunk(Vec::new().into())));
     }
 }

@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn every_format_is_parsed_and_unknown_formats_are_not() {
-        let order_id = OrderId::at(Timestamp::from_millis(1_700_000_000_000), [7; 10]);
+        let order_id = OrderId::new_v7(Timestamp::from_millis(1_700_000_000_000), [7; 10]);
         let fingerprint = std::array::from_fn(|index| index as u8);
         let order = |fingerprint| Some(BeginOutcome::Completed { order_id, fingerprint });
 
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn every_value_of_an_earlier_service_is_understood_or_ignored() {
-        let order_id = OrderId::at(Timestamp::from_millis(1_700_000_000_000), [7; 10]);
+        let order_id = OrderId::new_v7(Timestamp::from_millis(1_700_000_000_000), [7; 10]);
         let completed = Some(BeginOutcome::Completed { order_id, fingerprint: None });
 
         let cases = [

@@ -5,8 +5,8 @@ use async_trait::async_trait;
 use outbox::operator::{OperatorAction, parked_reason};
 use ports::Error;
 use ports::operators::{
-    Audit, AuditEntry, AuditFilter, OperatorOutcome, OutboxOperators, RowDiagnosis, RowFilter, RowSelector, RowView,
-    SentTo, redrive_error_after,
+    Audit, AuditEntry, AuditFilter, OperatorOutcome, OutboxOperators, RecordLocation, RowDiagnosis, RowFilter,
+    RowSelector, RowView, redrive_error_after,
 };
 use ports::outbox::{ClaimedRow, OutboxStore, RowId, RowStatus};
 use ports::partitions::InstanceId;
@@ -53,7 +53,7 @@ impl OutboxOperators for RedisStore {
         let head = Reply::from_value(reply.take(1))?;
         let head = if head.is_empty() { None } else { Some(stored_row(head)?.view) };
         let sent_to = match view.status {
-            RowStatus::Sent => Some(SentTo::new(&event_topic(&reply.text(4)?)?, position, by_fallback)),
+            RowStatus::Sent => Some(RecordLocation::new(&event_topic(&reply.text(4)?)?, position, by_fallback)),
             RowStatus::Pending | RowStatus::InFlight | RowStatus::Failed | RowStatus::Parked => None,
         };
         let owner = reply.optional_text(2)?.map(|owner| InstanceId(owner.into()));
@@ -188,10 +188,10 @@ fn smallest_index(filter: &RowFilter) -> String {
 }
 
 fn matches(filter: &RowFilter, view: &RowView, now: Option<domain::Timestamp>) -> bool {
-    let RowFilter { status, key, kind, failure_type, older_than, after: _ } = filter;
+    let RowFilter { status, key, event_type, failure_type, older_than, after: _ } = filter;
     status.is_none_or(|status| status == view.status)
         && key.as_ref().is_none_or(|key| *key == view.key)
-        && kind.as_ref().is_none_or(|kind| *kind == view.kind)
+        && event_type.as_ref().is_none_or(|event_type| *event_type == view.event_type)
         && failure_type.is_none_or(|failure| Some(failure) == view.failure_type)
         && older_than.zip(now).is_none_or(|(age, now)| now.since(view.created_at) >= age)
 }

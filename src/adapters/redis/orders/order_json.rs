@@ -55,7 +55,7 @@ mod tests {
     fn an_order_survives_its_text_form_and_other_formats_are_refused() {
         let item = Item::new("tea \"green\" 🦀", 2, Money::parse("4.50").expect("a price")).expect("an item");
         let order = Order {
-            id: OrderId::at(Timestamp::from_millis(5), [7; 10]),
+            id: OrderId::new_v7(Timestamp::from_millis(5), [7; 10]),
             owner: Subject::new("Zoë").expect("a subject"),
             status: Status::Shipped,
             version: u64::MAX,

@@ -126,8 +126,8 @@ fn commit_arguments(commit: &Commit) -> Result<ScriptArguments, Error> {
         None => arguments.text("").text(""),
     };
     for event in events {
-        let NewRow { event_id, key, kind, partition, payload, headers, content_type, request_id, .. } = event;
-        arguments = arguments.text(event_id.to_string()).text(key.to_string()).number(partition).text(&**kind);
+        let NewRow { event_id, key, event_type, partition, payload, headers, content_type, request_id, .. } = event;
+        arguments = arguments.text(event_id.to_string()).text(key.to_string()).number(partition).text(&**event_type);
         arguments = arguments.text(row::event_metadata(event)?).bytes(payload).text(row::extra_metadata(
             *event_id,
             headers,

@@ -1,7 +1,7 @@
 //! Events of other services: a script numbers them and writes the batch at once.
 use async_trait::async_trait;
 use ports::Error;
-use ports::outbox::events::{BatchCommit, EventBatch, EventStore};
+use ports::outbox::events::{EventBatch, EventBatchOutcome, EventStore};
 
 use crate::idempotency::stored_value;
 use crate::orders::order_store::{parse_stored_value, record_field};
@@ -12,7 +12,7 @@ use crate::store::reply::broken;
 
 #[async_trait]
 impl EventStore for RedisStore {
-    async fn publish(&self, batch: EventBatch) -> Result<BatchCommit, Error> {
+    async fn publish(&self, batch: EventBatch) -> Result<EventBatchOutcome, Error> {
         let partitions = self.partitions();
         if let Some(event) = batch.events.iter().find(|event| event.partition.0 >= partitions) {
             return Err(Error::Rejected(format!("writing event {}: no partition {}", event.event_id, event.partition)));
@@ -22,13 +22,13 @@ impl EventStore for RedisStore {
         match &*reply.text(0)? {
             "DONE" => {
                 let is_new = (1..reply.len()).map(|index| reply.flag(index)).collect::<Result<_, _>>()?;
-                Ok(BatchCommit::Done { is_new })
+                Ok(EventBatchOutcome::Done { is_new })
             }
             "TAKEN" => {
                 let stored = reply.text(1)?;
                 let idempotency_record =
                     batch.idempotency_record.ok_or_else(|| broken("an idempotency record for events without one"))?;
-                Ok(BatchCommit::KeyUsed(parse_stored_value(
+                Ok(EventBatchOutcome::KeyUsed(parse_stored_value(
                     idempotency_record.subject,
                     &idempotency_record.key,
                     &stored,
@@ -49,7 +49,7 @@ fn arguments(batch: &EventBatch) -> Result<ScriptArguments, Error> {
     for event in &batch.events {
         let (topic, rest) = row::external_metadata(event)?;
         arguments = arguments.text(event.event_id.to_string()).text(event.key.to_string()).number(event.partition);
-        arguments = arguments.text(&*event.kind).text(topic).text(rest).bytes(&event.payload);
+        arguments = arguments.text(&*event.event_type).text(topic).text(rest).bytes(&event.payload);
         let extra = row::extra_metadata(event.event_id, &event.headers, &event.content_type, &event.request_id)?;
         arguments = arguments.text(extra);
     }

@@ -78,8 +78,8 @@ pub(crate) fn claimed_row(mut row: Reply) -> Result<ClaimedRow, Error> {
     Ok(ClaimedRow {
         id: row.number(8)?,
         event_id: event_id(&row.text(0)?)?,
-        key: EventKey::of_text(&row.text(1)?),
-        kind: row.text(2)?.into(),
+        key: EventKey::from_text(&row.text(1)?),
+        event_type: row.text(2)?.into(),
         topic: topic.into(),
         payload: row.bytes(4)?.map(Arc::from),
         sequence,
@@ -110,8 +110,8 @@ pub(crate) fn poison_row(mut row: Reply) -> Result<PoisonRow, Error> {
     Ok(PoisonRow {
         id: row.number(0)?,
         event_id: event_id(&row.text(1)?)?,
-        key: EventKey::of_text(&row.text(2)?),
-        kind: row.text(3)?.into(),
+        key: EventKey::from_text(&row.text(2)?),
+        event_type: row.text(3)?.into(),
         request_id: request_id.map(Arc::from),
         attempts: row.number(4)?,
         reason: row.text(5)?,
@@ -132,8 +132,8 @@ pub(crate) fn stored_row(mut row: Reply) -> Result<StoredRow, Error> {
     let view = RowView {
         id: row.number(19)?,
         event_id: event_id(&row.text(0)?)?,
-        key: EventKey::of_text(&row.text(1)?),
-        kind: row.text(2)?,
+        key: EventKey::from_text(&row.text(1)?),
+        event_type: row.text(2)?,
         partition: PartitionNo(row.number(3)?),
         status: RowStatus::parse(&status).ok_or_else(|| broken(format!("a row's status is {status:?}")))?,
         lease_owner: row.optional_text(5)?.map(|owner| InstanceId(owner.into())),

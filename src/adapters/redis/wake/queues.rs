@@ -2,14 +2,14 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use ports::partitions::wake::CoalescedSet;
+use ports::partitions::wake::WakeUpSet;
 use tokio::task::JoinHandle;
 
 /// Both directions of the wake channel. Until its tasks are started it sends and receives nothing. Its tasks end with it.
 #[derive(Default)]
 pub(crate) struct WakeQueues {
-    pub(crate) outgoing: Arc<CoalescedSet>,
-    pub(crate) incoming: Arc<CoalescedSet>,
+    pub(crate) outgoing: Arc<WakeUpSet>,
+    pub(crate) incoming: Arc<WakeUpSet>,
     pub(crate) tasks: Mutex<Vec<JoinHandle<()>>>,
 }
 

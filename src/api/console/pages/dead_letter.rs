@@ -51,7 +51,7 @@ fn facts(dead_letter: &DeadLetter, now: Timestamp) -> Markup {
             caption { "Details" }
             tbody {
                 (fact("State", redrive_state(dead_letter)))
-                (fact("Type", html! { (or_dash(dead_letter.kind())) }))
+                (fact("Type", html! { (or_dash(dead_letter.event_type())) }))
                 (fact("Key", html! { code { (record.key) } }))
                 (fact("Event", html! { code { (or_dash(dead_letter.event_id())) } }))
                 (fact("Failure", html! { (or_dash(dead_letter.failure_type().map(|failure| failure.as_str()))) }))

@@ -74,12 +74,12 @@ pub(crate) async fn show(context: RequestContext) -> RouteResult {
     };
     // Counting reads the topics, so a page of the only topic does without.
     let waiting = context.state.counted_dead_letters.waiting(several_topics(&context), now).await;
-    let [key, kind, failure, age, ..] = raw;
+    let [key, event_type, failure, age, ..] = raw;
     let main = html! {
         (waiting_by_topic(waiting.as_deref().unwrap_or_default(), dead_letters.topic()))
         (filter_form(&context, &raw))
         (list)
-        p { a href=(link("/console/dlt/redrive", &[key, kind, failure, age, topic(&raw)])) { "Redrive all that match…" } " The next page counts them first." }
+        p { a href=(link("/console/dlt/redrive", &[key, event_type, failure, age, topic(&raw)])) { "Redrive all that match…" } " The next page counts them first." }
         p class="quiet" { a href="/actuator/metrics/kafka.consumer.dlq.count" { "kafka.consumer.dlq.count" } }
     };
     let (path, command) = (link("/admin/dlt", &raw), shell_command("posthaste dlt list", &command_options(&raw)));
@@ -129,7 +129,7 @@ fn filter_form(context: &RequestContext, raw: &RawFilter<'_>) -> Markup {
 
 /// The topic, where there are several, and the conditions.
 pub(crate) fn filter_fields(context: &RequestContext, raw: &RawFilter<'_>) -> Markup {
-    let [(_, key), (_, kind), (_, failure), (_, age), ..] = *raw;
+    let [(_, key), (_, event_type), (_, failure), (_, age), ..] = *raw;
     html! {
         @if let Some(by_topic) = several_topics(context) {
             label { "Topic "
@@ -138,7 +138,7 @@ pub(crate) fn filter_fields(context: &RequestContext, raw: &RawFilter<'_>) -> Ma
                 }
             }
         }
-        (form::failure_filter_fields(key, kind, failure, age))
+        (form::failure_filter_fields(key, event_type, failure, age))
     }
 }
 

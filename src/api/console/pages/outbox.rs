@@ -83,7 +83,7 @@ fn filter_form(raw: &RawRowFilter<'_>) -> Markup {
         form method="get" action="/console/outbox" class="filter" role="search" {
             @if !raw.status.is_empty() { input type="hidden" name="status" value=(raw.status); }
             (text_field("Key", "key", raw.key))
-            (text_field("Type", "type", raw.kind))
+            (text_field("Type", "type", raw.event_type))
             (failure_type_field(raw.failure))
             button { "Show" }
             @if raw.has_conditions() { a href="/console/outbox" { "Clear" } }

@@ -79,7 +79,7 @@ fn confirmation(context: &RequestContext, action: BulkAction, rows: &[RowView]) 
     html! {
         p class="verdict" { strong { (fit.len()) } " of " (counted(rows.len() as u64, "selected row", "selected rows")) " can be changed by " (action.as_str()) ". Nothing was changed." }
         ul class="plain" {
-            @for row in rows { li { a href={ "/console/outbox/" (row.id) } { "row " (row.id) } " " (state_label(row.status.as_str())) " " (row.kind) } }
+            @for row in rows { li { a href={ "/console/outbox/" (row.id) } { "row " (row.id) } " " (state_label(row.status.as_str())) " " (row.event_type) } }
         }
         @if !other.is_empty() { p class="quiet" { "The others stay as they are: " (action.as_str()) " does not apply to their status." } }
         @if !fit.is_empty() {

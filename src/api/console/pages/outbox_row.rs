@@ -64,7 +64,7 @@ fn facts(diagnosis: &RowDiagnosis, now: Timestamp) -> Markup {
             caption { "Details" }
             tbody {
                 (fact("Status", state_label(row.status.as_str())))
-                (fact("Type", html! { (row.kind) }))
+                (fact("Type", html! { (row.event_type) }))
                 (fact("Key", html! { a href=(link("/console/outbox", &[("key", &key)])) { code { (key) } } }))
                 (fact("Event", html! { code { (row.event_id) } }))
                 (fact("Partition", html! { (row.partition.0) ", owned by " (or_dash(owner.as_ref().map(|owner| &*owner.0))) " since epoch " (epoch) }))
@@ -76,8 +76,8 @@ fn facts(diagnosis: &RowDiagnosis, now: Timestamp) -> Markup {
                 @if *deaths > 0 { (fact("Instance deaths while publishing it", html! { (deaths) })) }
                 (fact("Created", html! { (relative_time(row.created_at, now)) " (" (rfc3339(row.created_at)) ")" }))
                 (fact("Sent", optional_time(row.sent_at, now)))
-                @if let Some(place) = sent_to {
-                    (fact("Sent to", html! { (history::sent_to_text(place)) }))
+                @if let Some(location) = sent_to {
+                    (fact("Sent to", html! { (history::sent_to_text(location)) }))
                 }
                 @if *by_fallback { (fact("How", html! { "by the fallback of its type" })) }
             }
@@ -92,7 +92,7 @@ fn neighbour_list(rows: &RowPage, id: RowId, now: Timestamp) -> Markup {
         ol class="chain" {
             @for row in &rows.rows {
                 li aria-current=[(row.id == id).then_some("true")] {
-                    a href={ "/console/outbox/" (row.id) } { "row " (row.id) } " " (state_label(row.status.as_str())) " " (row.kind)
+                    a href={ "/console/outbox/" (row.id) } { "row " (row.id) } " " (state_label(row.status.as_str())) " " (row.event_type)
                     " " span class="quiet" { (relative_time(row.created_at, now)) }
                 }
             }

@@ -122,7 +122,7 @@ fn deliveries_table(deliveries: &[WebhookDelivery], now: Timestamp) -> Markup {
                         td data-label="Outcome" { @if delivery.outcome == AttemptOutcome::Delivered { "delivered" } @else { strong { (delivery.outcome.as_str()) } } }
                         td data-label="Status" { @match delivery.status { Some(status) => (status), None => "–" } }
                         td data-label="Attempt" { (delivery.attempt) }
-                        td data-label="Type" { (delivery.kind) }
+                        td data-label="Type" { (delivery.event_type) }
                         td data-label="Key" { code { (delivery.key) } }
                         td data-label="Duration" { (duration(delivery.duration)) }
                         td data-label="Error" { (or_dash(delivery.error.as_deref())) }

@@ -188,12 +188,12 @@ async fn commands_carry_the_trace_context_unless_it_is_malformed() {
 
 #[actix_web::test]
 async fn command_failures_map_to_statuses_without_internal_details() {
-    use app::admission::gate::GateClosed;
+    use app::admission::write_gate::WriteGateClosed;
     use app::error::CommandError::*;
     let server = TestServer::new();
     let cases = [
-        (Gated(GateClosed::Passive), 503, "INFRASTRUCTURE_ERROR", "5"),
-        (Gated(GateClosed::Pressure), 503, "INFRASTRUCTURE_ERROR", "5"),
+        (Gated(WriteGateClosed::Passive), 503, "INFRASTRUCTURE_ERROR", "5"),
+        (Gated(WriteGateClosed::Pressure), 503, "INFRASTRUCTURE_ERROR", "5"),
         (KeyRunning, 409, "CONFLICT", "1"),
         (KeyReused, 422, "UNPROCESSABLE", ""),
         (NotFound, 404, "NOT_FOUND", ""),

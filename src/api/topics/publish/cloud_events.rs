@@ -118,7 +118,7 @@ fn event(
     if required("specversion")? != "1.0" {
         return Err(Problem::field(&field("specversion"), "must be 1.0"));
     }
-    let (id, source, kind) = (required("id")?, required("source")?, required("type")?);
+    let (id, source, event_type) = (required("id")?, required("source")?, required("type")?);
     let key = given("partitionkey").or_else(|| given("subject"));
     let key = key.ok_or_else(|| {
         Problem::field(&field("partitionkey"), "or subject is required: events of one key keep their order")
@@ -131,7 +131,7 @@ fn event(
         event_id: Some(EventId::parse(id).unwrap_or_else(|| derived_id(source, id))),
         topic: Arc::clone(topic),
         key: event_values::key(&field("partitionkey"), key)?,
-        kind: event_values::kind(&field("type"), kind)?,
+        event_type: event_values::event_type(&field("type"), event_type)?,
         payload: event_values::payload(&field("data"), payload)?,
         headers: event_values::headers(&field("attributes"), &kept)?,
         content_type: match given("datacontenttype") {

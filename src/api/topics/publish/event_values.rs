@@ -24,7 +24,7 @@ pub(super) fn key(field: &str, text: &str) -> Result<EventKey, Problem> {
     EventKey::parse(text).map_err(|rule| broken(field, rule))
 }
 
-pub(super) fn kind(field: &str, text: &str) -> Result<Arc<str>, Problem> {
+pub(super) fn event_type(field: &str, text: &str) -> Result<Arc<str>, Problem> {
     event_rules::check_type(text).map_err(|rule| broken(field, rule))?;
     Ok(text.into())
 }
@@ -64,7 +64,7 @@ pub(super) fn headers(field: &str, headers: &[(String, String)]) -> Result<Event
     if names.len() < headers.len() {
         return Err(Problem::field(field, "must have each name only once"));
     }
-    let headers = EventHeaders::of(headers.iter().map(|(name, value)| (name, value)));
+    let headers = EventHeaders::from_pairs(headers.iter().map(|(name, value)| (name, value)));
     headers.check().map_err(|rule| broken(field, rule))?;
     Ok(headers)
 }

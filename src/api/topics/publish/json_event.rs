@@ -75,7 +75,7 @@ pub(super) fn read(path: &str, member: JsonMember<'_>, trace: Option<TraceContex
     Ok(SubmittedEvent {
         topic: event_values::topic(&field("topic"), &required("topic", body.topic)?)?,
         key: event_values::key(&field("key"), &required("key", body.key)?)?,
-        kind: event_values::kind(&field("type"), &required("type", body.r#type)?)?,
+        event_type: event_values::event_type(&field("type"), &required("type", body.r#type)?)?,
         payload: match (body.payload.raw(), text(&field("payloadBase64"), body.payload_base64)?) {
             (Some(json), None) => event_values::payload(&field("payload"), json.as_bytes())?,
             (None, Some(base64)) => event_values::base64(&field("payloadBase64"), &base64)?,

@@ -98,7 +98,7 @@ impl<'a> DeliveryBody<'a> {
             id: &delivery.message_id,
             topic: &delivery.topic,
             key: &delivery.key,
-            r#type: &delivery.kind,
+            r#type: &delivery.event_type,
             attempt: delivery.attempt,
             at: rfc3339(delivery.at),
             duration_ms: u64::try_from(delivery.duration.as_millis()).unwrap_or(u64::MAX),

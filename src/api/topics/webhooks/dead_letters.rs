@@ -67,7 +67,7 @@ impl<'a> DeadLetterSummary<'a> {
             position: dead_letter.position().to_string(),
             topic: dead_letter.origin().map(|origin| origin.topic),
             key: &record.key,
-            r#type: dead_letter.kind(),
+            r#type: dead_letter.event_type(),
             event_id: dead_letter.event_id(),
             url: &webhook.url,
             status: last_status(dead_letter),

@@ -8,7 +8,7 @@ use ports::endpoint::webhooks::Webhook;
 use ports::endpoint::{EndpointError, EventRequest};
 
 use super::signature::signatures;
-use crate::consume::intake::IntakeFailure;
+use crate::consume::message_decision::MessageFailure;
 use crate::consume::order_topic::OrderTopic;
 use crate::consume::{post_handler, spring_headers};
 
@@ -21,7 +21,8 @@ pub fn receives(webhook: &Webhook, message: &ConsumerRecord) -> bool {
     if retry_stage(&message.position.topic).is_some() && record.header(WEBHOOK_HEADER).is_some() {
         return record.text(WEBHOOK_HEADER) == Some(&webhook.id.to_string());
     }
-    let has_type = || record.text("ce_type").is_some_and(|kind| webhook.types.iter().any(|wanted| wanted == kind));
+    let has_type =
+        || record.text("ce_type").is_some_and(|event_type| webhook.types.iter().any(|wanted| wanted == event_type));
     webhook.topics.iter().any(|topic| **topic == *message.position.topic) && (webhook.types.is_empty() || has_type())
 }
 
@@ -100,7 +101,7 @@ pub enum AttemptVerdict {
     /// Every other status, or no response.
     Failed {
         /// Failure that is written into the headers.
-        failure: IntakeFailure,
+        failure: MessageFailure,
         /// Conclusion about the endpoint.
         endpoint: EndpointState,
     },
@@ -128,7 +129,7 @@ pub fn status_of_failure(reason: &str) -> Option<u16> {
 /// The verdict on a call.
 pub fn verdict(result: &Result<u16, EndpointError>) -> AttemptVerdict {
     let failed = |failure_type, reason: String, endpoint| AttemptVerdict::Failed {
-        failure: IntakeFailure { failure_type, class: FAILURE_CLASS, reason },
+        failure: MessageFailure { failure_type, class: FAILURE_CLASS, reason },
         endpoint,
     };
     match result {
@@ -173,10 +174,12 @@ mod tests {
 
     fn webhook() -> Webhook {
         let at = Timestamp::from_millis(1_000);
-        let secret =
-            |byte: u8, valid_until| WebhookSecret { text: super::super::signature::secret_of([byte; 32]), valid_until };
+        let secret = |byte: u8, valid_until| WebhookSecret {
+            text: super::super::signature::encode_secret([byte; 32]),
+            valid_until,
+        };
         Webhook {
-            id: WebhookId::at(at, [1; 10]),
+            id: WebhookId::new_v7(at, [1; 10]),
             version: 1,
             url: "https://example.org".into(),
             topics: vec!["customers".into(), "order.events".into()],

@@ -46,7 +46,12 @@ impl EndpointHealth {
 
 /// Decides on an event whose attempt failed. `worked_since`: see [`EndpointHealth::worked_since`], before this attempt. Only an attempt that shows
 /// something about the event can be its last: an outage makes no event a dead letter.
-pub fn decide_after_failure(attempt: u32, endpoint: EndpointState, probing: bool, worked_since: bool) -> DeliveryDecision {
+pub fn decide_after_failure(
+    attempt: u32,
+    endpoint: EndpointState,
+    probing: bool,
+    worked_since: bool,
+) -> DeliveryDecision {
     use EndpointState::{Healthy, Overloaded, Unavailable};
     match (endpoint, probing) {
         // The probe shows nothing about the event.

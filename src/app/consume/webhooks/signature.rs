@@ -9,7 +9,7 @@ const PREFIX: &str = "whsec_";
 const KEY_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
 
 /// A new secret of these random bytes.
-pub fn secret_of(bytes: [u8; 32]) -> String {
+pub fn encode_secret(bytes: [u8; 32]) -> String {
     format!("{PREFIX}{}", STANDARD.encode(bytes))
 }
 
@@ -54,7 +54,7 @@ mod tests {
 
     #[test]
     fn every_valid_secret_signs() {
-        let other = secret_of([7; 32]);
+        let other = encode_secret([7; 32]);
 
         let both = signatures([other.as_str(), SECRET], "m", 1, b"x");
 
@@ -66,7 +66,7 @@ mod tests {
     fn secret_has_the_prefix_and_24_to_64_bytes() {
         let of_bytes = |count: usize| format!("{PREFIX}{}", STANDARD.encode(vec![1; count]));
 
-        for legal in [SECRET.to_owned(), secret_of([0; 32]), of_bytes(24), of_bytes(64)] {
+        for legal in [SECRET.to_owned(), encode_secret([0; 32]), of_bytes(24), of_bytes(64)] {
             assert!(is_secret(&legal), "{legal}");
         }
         for illegal in ["", "whsec_", "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_!", &of_bytes(23), &of_bytes(65)] {

@@ -37,7 +37,7 @@ pub struct DeadLetterOrigin {
 
 impl DeadLetter {
     /// Event type, from its headers.
-    pub fn kind(&self) -> Option<&str> {
+    pub fn event_type(&self) -> Option<&str> {
         self.text("ce_type")
     }
 
@@ -134,7 +134,7 @@ pub struct DeadLetterFilter {
     /// Record key of the dead letter.
     pub key: Option<String>,
     /// Event type by its name.
-    pub kind: Option<String>,
+    pub event_type: Option<String>,
     /// Class of the last failure.
     pub failure_type: Option<FailureType>,
     /// Dead-lettered at least this long ago.
@@ -149,10 +149,10 @@ pub struct DeadLetterFilter {
 
 impl DeadLetterFilter {
     pub(super) fn matches(&self, dead_letter: &DeadLetter, now: Timestamp) -> bool {
-        let Self { key, kind, failure_type, older_than, redriven, webhook, after: _ } = self;
+        let Self { key, event_type, failure_type, older_than, redriven, webhook, after: _ } = self;
         let record = &dead_letter.message.record;
         key.as_ref().is_none_or(|key| **key == *record.key)
-            && kind.as_ref().is_none_or(|kind| Some(&**kind) == dead_letter.kind())
+            && event_type.as_ref().is_none_or(|event_type| Some(&**event_type) == dead_letter.event_type())
             && failure_type.is_none_or(|failure| Some(failure) == dead_letter.failure_type())
             && older_than.is_none_or(|age| now.since(record.timestamp) >= age)
             && redriven.is_none_or(|redriven| redriven == dead_letter.is_redriven())

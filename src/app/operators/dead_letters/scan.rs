@@ -57,7 +57,8 @@ impl Scan {
 
     /// Partition and offset to read next; `None` at the end of the topic or after the time limit, unless there is no cursor to continue from.
     pub(super) fn position(&self, now: Timestamp) -> Option<(u32, u64)> {
-        let span = self.spans.front().filter(|_| self.last.is_none() || now.since(self.call_started_at) < self.time_max)?;
+        let span =
+            self.spans.front().filter(|_| self.last.is_none() || now.since(self.call_started_at) < self.time_max)?;
         Some((span.partition, span.from))
     }
 

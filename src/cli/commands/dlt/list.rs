@@ -95,7 +95,7 @@ fn cells(dead_letter: &DeadLetter) -> Vec<TableCell> {
     table_row![
         format!("{}/{}", message.position.partition, message.position.offset),
         rfc3339(message.record.timestamp),
-        dead_letter.kind().unwrap_or("-"),
+        dead_letter.event_type().unwrap_or("-"),
         &message.record.key,
         dead_letter.failure_type().map_or("-", FailureType::as_str),
         dead_letter.reason().unwrap_or("-"),

@@ -50,7 +50,7 @@ impl RowArguments {
 
     async fn confirm(&self, operations: &OutboxOperations, verb: &str) -> Result<(), Failure> {
         let row = find_row(operations, self.id).await?;
-        let shown = format!("row {} ({}, {} of key {})", row.id, row.status.as_str(), row.kind, row.key);
+        let shown = format!("row {} ({}, {} of key {})", row.id, row.status.as_str(), row.event_type, row.key);
         confirm::require_if_interactive(self.yes, &format!("{verb} {shown}?"))
     }
 }

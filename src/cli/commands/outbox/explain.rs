@@ -35,7 +35,7 @@ fn reason(diagnosis: &RowDiagnosis, broker: BrokerKind, now: Timestamp) -> Strin
     let RowDiagnosis { row, head, sent_to, .. } = diagnosis;
     match (row.status, head) {
         (RowStatus::Sent, _) => match sent_to {
-            Some(place) => format!("the broker has it in {place}"),
+            Some(location) => format!("the broker has it in {location}"),
             None => "the broker has it".to_owned(),
         },
         (RowStatus::InFlight, _) => "it is being published".to_owned(),
@@ -66,7 +66,7 @@ fn facts(diagnosis: &RowDiagnosis, now: Timestamp) -> Facts {
     let mut facts = Facts::default();
     facts.add("row", row.id);
     facts.add("event", row.event_id);
-    facts.add("type", &row.kind);
+    facts.add("type", &row.event_type);
     facts.add("key", &row.key);
     let owner = owner.as_ref().map_or("owned by no instance".to_owned(), |owner| format!("owned by {owner}"));
     facts.add("partition", format!("{}, {owner}", row.partition));
@@ -91,7 +91,7 @@ fn facts(diagnosis: &RowDiagnosis, now: Timestamp) -> Facts {
 
 fn waits_for(head: &RowView) -> String {
     let reason = head.last_failure_reason.as_deref().map(|reason| format!(", {reason}")).unwrap_or_default();
-    format!("row {}, {}, {}{reason}", head.id, head.status.as_str(), head.kind)
+    format!("row {}, {}, {}{reason}", head.id, head.status.as_str(), head.event_type)
 }
 
 /// The command that changes the row's state, or that shows what it depends on; `None` where the row leaves by itself.
@@ -122,7 +122,7 @@ fn next_step(diagnosis: &RowDiagnosis, broker: BrokerKind, now: Timestamp) -> Op
 
 #[cfg(test)]
 mod tests {
-    use app::port_types::{EventKey, InstanceId, SentTo};
+    use app::port_types::{EventKey, InstanceId, RecordLocation};
 
     use super::super::fixture::{KEY, diagnosis, parked_row};
     use super::*;
@@ -135,9 +135,9 @@ mod tests {
 
     #[test]
     fn key_of_the_suggested_command_is_one_argument_of_a_shell() {
-        let place = SentTo { topic: "customers".into(), place: Some((3, 17)) };
-        let row = RowView { key: EventKey::of_text("it's customer 7"), ..row(RowStatus::Sent) };
-        let sent = RowDiagnosis { sent_to: Some(place), ..diagnosis(row) };
+        let location = RecordLocation { topic: "customers".into(), partition_offset: Some((3, 17)) };
+        let row = RowView { key: EventKey::from_text("it's customer 7"), ..row(RowStatus::Sent) };
+        let sent = RowDiagnosis { sent_to: Some(location), ..diagnosis(row) };
 
         let command = next_step(&sent, BrokerKind::Kafka, NOW).expect("a command");
 
@@ -175,8 +175,8 @@ mod tests {
             head: Some(RowView { id: 5, ..row(head) }),
             ..owned(row(RowStatus::Pending))
         };
-        let place = SentTo { topic: "order.events".into(), place: Some((3, 17)) };
-        let sent = RowDiagnosis { sent_to: Some(place), ..owned(row(RowStatus::Sent)) };
+        let location = RecordLocation { topic: "order.events".into(), partition_offset: Some((3, 17)) };
+        let sent = RowDiagnosis { sent_to: Some(location), ..owned(row(RowStatus::Sent)) };
         let cases = [
             (diagnosis(waiting.clone()), BrokerKind::None, "broker.kind = none", Some("posthaste doctor")),
             (

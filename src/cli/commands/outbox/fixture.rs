@@ -8,9 +8,9 @@ pub(super) const KEY: &str = "0197a1f0-0000-7000-8000-00000000000a";
 pub(super) fn parked_row() -> RowView {
     RowView {
         id: 6,
-        event_id: EventId::at(Timestamp::from_millis(1_000), [1; 10]),
+        event_id: EventId::new_v7(Timestamp::from_millis(1_000), [1; 10]),
         key: EventKey::parse(KEY).expect("a key"),
-        kind: "ORDER_CREATED".into(),
+        event_type: "ORDER_CREATED".into(),
         partition: PartitionNo(7),
         status: RowStatus::Parked,
         lease_owner: None,

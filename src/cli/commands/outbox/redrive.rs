@@ -46,7 +46,8 @@ pub(crate) struct RedriveArguments {
 pub(super) async fn redrive(operations: &OutboxOperations, arguments: RedriveArguments) -> Result<(), Failure> {
     let RedriveArguments { key, kind, failure: failure_type, older_than, limit, reason, options } = arguments;
     let RedriveOptions { dry_run, rate, yes, output } = options;
-    let filter = RowFilter { status: Some(RowStatus::Parked), key, kind, failure_type, older_than, after: None };
+    let filter =
+        RowFilter { status: Some(RowStatus::Parked), key, event_type: kind, failure_type, older_than, after: None };
     let matched = operations.redrive(&filter, limit, false, &operator(), &reason).await?;
     print_message(format_args!("{}", counted(matched, "parked row matches", "parked rows match")));
     let (mut redriven, mut listed) = (0, Vec::new());

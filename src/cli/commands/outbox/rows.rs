@@ -64,8 +64,9 @@ fn print_rows(rows: &[RowView], filter: &RowFilter, json: bool) -> Result<(), Fa
 
 /// The message on stderr for an empty list.
 fn none_match(filter: &RowFilter) -> String {
-    let RowFilter { status, key, kind, failure_type, older_than, after } = filter;
-    let others = key.is_some() || kind.is_some() || failure_type.is_some() || older_than.is_some() || after.is_some();
+    let RowFilter { status, key, event_type, failure_type, older_than, after } = filter;
+    let others =
+        key.is_some() || event_type.is_some() || failure_type.is_some() || older_than.is_some() || after.is_some();
     match (status, others) {
         (Some(status), false) => format!("no rows are {}", status.as_str()),
         (Some(status), true) => format!("no rows that match are {}", status.as_str()),
@@ -79,7 +80,7 @@ pub(super) fn rows_table(rows: &[RowView], screen: Screen) -> String {
         table_row![
             row.id,
             TableCell::toned(row.status.as_str(), tone(row.status)),
-            &row.kind,
+            &row.event_type,
             &row.key,
             row.partition,
             row.retry_count,
@@ -164,7 +165,7 @@ mod tests {
     fn an_empty_list_says_what_there_is_none_of() {
         let all = RowFilter::default();
         let parked = RowFilter { status: Some(RowStatus::Parked), ..all.clone() };
-        let of_type = RowFilter { kind: Some("ORDER_CREATED".into()), ..all.clone() };
+        let of_type = RowFilter { event_type: Some("ORDER_CREATED".into()), ..all.clone() };
         let cases = [
             (all, "the outbox has no rows"),
             (parked.clone(), "no rows are PARKED"),

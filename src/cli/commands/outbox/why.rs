@@ -108,7 +108,7 @@ mod tests {
         assert_eq!(target("6"), Ok(Target::Row(6)));
         assert!(matches!(target(KEY), Ok(Target::KeyOrEvent(key, Some(_))) if key.to_string() == KEY));
         for text in ["-1", "x", "customer 7"] {
-            assert_eq!(target(text), Ok(Target::KeyOrEvent(EventKey::of_text(text), None)));
+            assert_eq!(target(text), Ok(Target::KeyOrEvent(EventKey::from_text(text), None)));
         }
         assert!(target("").is_err_and(|refused| refused.contains("must not be empty")));
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use domain::EventId;
 use ports::Error;
-use ports::outbox::events::{BatchCommit, EventBatch, EventStore};
+use ports::outbox::events::{EventBatch, EventBatchOutcome, EventStore};
 
 use crate::broken::flaw::Flaw;
 
@@ -15,13 +15,13 @@ pub(crate) struct BrokenEvents {
 
 #[async_trait]
 impl EventStore for BrokenEvents {
-    async fn publish(&self, mut batch: EventBatch) -> Result<BatchCommit, Error> {
+    async fn publish(&self, mut batch: EventBatch) -> Result<EventBatchOutcome, Error> {
         match self.flaw {
             Flaw::DropsRecordOfEvents => batch.idempotency_record = None,
             Flaw::ReversesBatches => batch.events.reverse(),
             Flaw::ScattersKeysOfEvents => {
                 for (number, event) in (0..).zip(&mut batch.events) {
-                    event.key = ports::outbox::EventKey::of_text(&format!("{}-{number}", event.key));
+                    event.key = ports::outbox::EventKey::from_text(&format!("{}-{number}", event.key));
                 }
             }
             Flaw::PublishesEventsTwice => {

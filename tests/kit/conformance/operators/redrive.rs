@@ -72,7 +72,8 @@ pub(super) async fn a_redriven_key_is_sent_in_order<B: Backend>(backend: &B) {
     worker.settle(&batch).await;
     given.committed(given.factory.change(&order, Status::Shipped, P0)).await;
 
-    let only_second = RowFilter { kind: Some(EventType::OrderStatusChanged.as_str().into()), ..RowFilter::default() };
+    let only_second =
+        RowFilter { event_type: Some(EventType::OrderStatusChanged.as_str().into()), ..RowFilter::default() };
     backend.operators().redrive(&only_second, 10, true, &audit()).await.expect("the call succeeds");
     worker.reacquire(AcquireReason::OutcomeUnknown).await;
     worker.expect_nothing_due().await;

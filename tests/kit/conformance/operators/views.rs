@@ -53,9 +53,9 @@ pub(super) async fn rows_are_filtered<B: Backend>(backend: &B) {
     assert_eq!(keys(RowFilter { status: Some(RowStatus::Pending), ..all() }).await, []);
     assert_eq!(keys(RowFilter { key: Some(event_key(second.id)), ..all() }).await, [second.id]);
     let changed = EventType::OrderStatusChanged.as_str().to_owned();
-    assert_eq!(keys(RowFilter { kind: Some(changed.clone()), ..all() }).await, [order.id]);
+    assert_eq!(keys(RowFilter { event_type: Some(changed.clone()), ..all() }).await, [order.id]);
     assert_eq!(keys(RowFilter { failure_type: Some(FailureType::System), ..all() }).await, [second.id]);
-    assert_eq!(keys(RowFilter { kind: Some(changed), key: Some(event_key(first.id)), ..all() }).await, []);
+    assert_eq!(keys(RowFilter { event_type: Some(changed), key: Some(event_key(first.id)), ..all() }).await, []);
 }
 
 pub(super) async fn rows_are_filtered_by_age<B: Backend>(backend: &B) {
@@ -76,14 +76,14 @@ pub(super) async fn rows_are_filtered_by_age<B: Backend>(backend: &B) {
 pub(super) async fn a_row_view_shows_the_row_as_written<B: Backend>(backend: &B) {
     let given = given(backend);
     let mut creation = given.factory.creation("ann", P1);
-    creation.events[0].kind = EventType::OrderCancelled.as_str().into();
+    creation.events[0].event_type = EventType::OrderCancelled.as_str().into();
     let event = creation.events[0].clone();
     given.committed(creation).await;
 
     let row = given.rows(RowFilter { key: Some(event.key.clone()), ..RowFilter::default() }).await.remove(0);
 
     assert_eq!((row.event_id, &row.key, row.partition), (event.event_id, &event.key, P1));
-    assert_eq!((row.kind.as_str(), row.status), ("ORDER_CANCELLED", RowStatus::Pending));
+    assert_eq!((row.event_type.as_str(), row.status), ("ORDER_CANCELLED", RowStatus::Pending));
     assert_eq!((row.retry_count, row.failure_type, row.sent_at), (0, None, None));
     assert_eq!((&row.last_failure_reason, row.next_attempt_at.is_some_and(|due| due > row.created_at)), (&None, false));
     assert_eq!(given.row(row.id).await, row);

@@ -4,7 +4,7 @@ use std::time::Duration;
 use domain::WebhookId;
 use futures::future::join_all;
 use ports::endpoint::webhooks::{AttemptOutcome, DELIVERIES_KEPT, Webhook, WebhookDelivery, WebhookSecret};
-use ports::inbox::DetourChange;
+use ports::inbox::RetryRouteChange;
 
 use crate::backend::Backend;
 use crate::conformance::fixture::given::{Given, given};
@@ -16,7 +16,7 @@ suite! { $ webhooks:
     a_new_webhook_replaces_none,
     one_of_many_concurrent_changes_is_stored,
     a_deleted_webhook_is_gone_with_its_deliveries,
-    a_deleted_webhook_is_gone_with_the_detours_of_its_group,
+    a_deleted_webhook_is_gone_with_the_retry_routes_of_its_group,
     deliveries_are_listed_newest_first,
     each_webhook_has_its_own_deliveries,
     only_the_latest_deliveries_are_kept,
@@ -28,7 +28,7 @@ impl<B: Backend> Given<'_, B> {
         let now = self.factory.instant();
         let secret = |text: &str, valid_until| WebhookSecret { text: text.into(), valid_until };
         Webhook {
-            id: WebhookId::at(now, [number; 10]),
+            id: WebhookId::new_v7(now, [number; 10]),
             version: 1,
             url: format!("https://example.org/hooks/{number}?token=é%20\"x\""),
             topics: vec!["order.events".into(), "customers".into()],
@@ -49,7 +49,7 @@ impl<B: Backend> Given<'_, B> {
             message_id: format!("message-{number}"),
             topic: "order.events".into(),
             key: "schlüssel".into(),
-            kind: "ORDER_CREATED".into(),
+            event_type: "ORDER_CREATED".into(),
             attempt: 2,
             at: self.factory.instant(),
             duration: Duration::from_millis(7),
@@ -151,23 +151,24 @@ async fn a_deleted_webhook_is_gone_with_its_deliveries<B: Backend>(backend: &B) 
     assert_eq!(given.deliveries(&webhook).await, [], "it begins without deliveries");
 }
 
-async fn a_deleted_webhook_is_gone_with_the_detours_of_its_group<B: Backend>(backend: &B) {
+async fn a_deleted_webhook_is_gone_with_the_retry_routes_of_its_group<B: Backend>(backend: &B) {
     let given = given(backend);
     let (webhook, other) = (given.webhook(1), given.webhook(2));
     let keys = ["a", "b", "schlüssel"];
     for webhook in [&webhook, &other] {
         given.save(webhook).await;
-        let enter = |key: &str| DetourChange::Enter { key: key.into(), stage: 0, offset: 1 };
+        let enter = |key: &str| RetryRouteChange::Enter { key: key.into(), stage: 0, offset: 1 };
         let changes = keys.map(enter).into();
-        backend.inbox().set_detours(&webhook.group(), changes).await.expect("the detours are stored");
+        backend.inbox().update_retry_routes(&webhook.group(), changes).await.expect("the retry routes are stored");
     }
 
     backend.webhooks().delete_webhook(webhook.id).await.expect("the call succeeds");
 
     for key in keys {
-        let detour = async |webhook: &Webhook| backend.inbox().detour(&webhook.group(), key).await.expect("it is read");
-        assert_eq!(detour(&webhook).await, None);
-        assert!(detour(&other).await.is_some(), "another webhook keeps its own");
+        let retry_route =
+            async |webhook: &Webhook| backend.inbox().retry_route(&webhook.group(), key).await.expect("it is read");
+        assert_eq!(retry_route(&webhook).await, None);
+        assert!(retry_route(&other).await.is_some(), "another webhook keeps its own");
     }
 }
 

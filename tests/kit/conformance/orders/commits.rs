@@ -49,7 +49,7 @@ pub(super) async fn an_event_reads_back_exactly_as_it_was_written<B: Backend>(ba
     let claimed = worker(backend, "a", P0).await.claim(ALL).await.rows.remove(0);
 
     assert_eq!((claimed.event_id, &claimed.key), (row.event_id, &row.key));
-    assert_eq!((&*claimed.kind, &*claimed.topic), (&*row.kind, &*row.topic));
+    assert_eq!((&*claimed.event_type, &*claimed.topic), (&*row.event_type, &*row.topic));
     assert_eq!(claimed.payload.as_deref(), Some(&*row.payload));
     assert_eq!((claimed.sequence, claimed.occurred_at), (row.sequence, row.occurred_at));
     assert_eq!((claimed.stamp, claimed.trace), (row.stamp, row.trace));
@@ -176,8 +176,8 @@ pub(super) async fn the_events_of_one_commit_keep_their_order<B: Backend>(backen
     let rows = worker(backend, "a", P0).await.drain(ALL).await;
 
     assert_eq!(rows.iter().map(|row| row.sequence).collect::<Vec<_>>(), [1, 2]);
-    let kinds = [EventType::OrderCreated, EventType::OrderStatusChanged].map(EventType::as_str);
-    assert_eq!(rows.iter().map(|row| &*row.kind).collect::<Vec<_>>(), kinds);
+    let event_types = [EventType::OrderCreated, EventType::OrderStatusChanged].map(EventType::as_str);
+    assert_eq!(rows.iter().map(|row| &*row.event_type).collect::<Vec<_>>(), event_types);
 }
 
 pub(super) async fn the_events_of_one_key_are_claimed_in_commit_order<B: Backend>(backend: &B) {

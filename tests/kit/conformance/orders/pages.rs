@@ -51,7 +51,7 @@ pub(super) async fn a_page_after_an_id_is_strictly_older_for_any_id<B: Backend>(
     assert_eq!(after(bobs.id).await, [first.id]);
     assert_eq!(after(never_written.id).await, [first.id]);
     assert_eq!(after(first.id).await, []);
-    let end_of_time = OrderId::at(last.created_at.plus(DAY), [0; 10]);
+    let end_of_time = OrderId::new_v7(last.created_at.plus(DAY), [0; 10]);
     assert_eq!(after(end_of_time).await, [last.id, first.id]);
 }
 
@@ -147,6 +147,6 @@ pub(super) async fn the_oldest_orders_of_a_status_come_first<B: Backend>(backend
     assert_eq!(oldest(Some(placed[2].id), 9).await, [placed[3].id, placed[4].id]);
     assert_eq!(oldest(Some(placed[1].id), 1).await, [placed[2].id], "also after an order that has left the status");
     assert_eq!(oldest(Some(placed[4].id), 9).await, []);
-    let beginning = OrderId::at(Timestamp::from_millis(0), [0; 10]);
+    let beginning = OrderId::new_v7(Timestamp::from_millis(0), [0; 10]);
     assert_eq!(oldest(Some(beginning), 1).await, [placed[0].id]);
 }

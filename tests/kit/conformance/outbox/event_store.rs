@@ -6,7 +6,7 @@ use futures::future::join_all;
 use ports::Error;
 use ports::operators::RowFilter;
 use ports::orders::IdempotencyRecord;
-use ports::outbox::events::{BatchCommit, EventBatch, ExternalEvent};
+use ports::outbox::events::{EventBatch, EventBatchOutcome, ExternalEvent};
 use ports::partitions::PartitionNo;
 
 use crate::backend::Backend;
@@ -36,7 +36,7 @@ impl<B: Backend> Given<'_, B> {
             event_id: row.event_id,
             topic: topic.into(),
             key: row.key,
-            kind: row.kind,
+            event_type: row.event_type,
             partition,
             payload: row.payload,
             headers: row.headers,
@@ -53,8 +53,8 @@ impl<B: Backend> Given<'_, B> {
 
     async fn publish(&self, events: &[ExternalEvent]) -> Vec<bool> {
         match self.publish_with(events, None).await {
-            BatchCommit::Done { is_new } => is_new,
-            other @ BatchCommit::KeyUsed(_) => panic!("{other:?} without an idempotency record"),
+            EventBatchOutcome::Done { is_new } => is_new,
+            other @ EventBatchOutcome::KeyUsed(_) => panic!("{other:?} without an idempotency record"),
         }
     }
 
@@ -62,7 +62,7 @@ impl<B: Backend> Given<'_, B> {
         &self,
         events: &[ExternalEvent],
         idempotency_record: Option<IdempotencyRecord>,
-    ) -> BatchCommit {
+    ) -> EventBatchOutcome {
         let batch = EventBatch { events: events.to_vec(), idempotency_record };
         self.backend.events().publish(batch).await.expect("the events are published")
     }
@@ -91,7 +91,7 @@ async fn an_event_is_claimed_as_it_was_handed_over<B: Backend>(backend: &B) {
 
     let claimed = worker(backend, "a", event.partition).await.claim(ALL).await.rows.remove(0);
     assert_eq!((claimed.event_id, &claimed.key), (event.event_id, &event.key));
-    assert_eq!((&claimed.kind, &claimed.topic, claimed.sequence), (&event.kind, &event.topic, 1));
+    assert_eq!((&claimed.event_type, &claimed.topic, claimed.sequence), (&event.event_type, &event.topic, 1));
     assert_eq!((claimed.payload.as_deref(), claimed.stamp), (Some(&*event.payload), None));
     assert_eq!((claimed.headers, claimed.content_type), (event.headers, event.content_type));
     assert_eq!((claimed.trace, claimed.request_id), (event.trace, event.request_id));
@@ -147,13 +147,13 @@ async fn a_used_idempotency_key_publishes_nothing_and_names_its_first_use<B: Bac
     let events = [0, 1].map(|_| given.external_event("customers", "7"));
     assert_eq!(
         given.publish_with(&events, Some(idempotency_record.clone())).await,
-        BatchCommit::Done { is_new: vec![true, true] }
+        EventBatchOutcome::Done { is_new: vec![true, true] }
     );
 
     let again = [given.external_event("customers", "7")];
     let other = IdempotencyRecord { fingerprint: [9; 32], ..idempotency_record.clone() };
 
-    assert_eq!(given.publish_with(&again, Some(other)).await, BatchCommit::KeyUsed(idempotency_record));
+    assert_eq!(given.publish_with(&again, Some(other)).await, EventBatchOutcome::KeyUsed(idempotency_record));
     assert_eq!(given.rows_written().await, 2);
 }
 
@@ -167,7 +167,7 @@ async fn an_idempotency_key_is_one_for_orders_and_events<B: Backend>(backend: &B
     let published =
         given.publish_with(&[given.external_event("customers", "7")], Some(idempotency_record.clone())).await;
 
-    assert_eq!(published, BatchCommit::KeyUsed(idempotency_record));
+    assert_eq!(published, EventBatchOutcome::KeyUsed(idempotency_record));
     assert_eq!(given.rows_written().await, 1, "only the order's event");
 }
 
@@ -213,10 +213,10 @@ async fn a_batch_without_events_is_accepted<B: Backend>(backend: &B) {
 
     assert_eq!(
         given.publish_with(&[], Some(idempotency_record.clone())).await,
-        BatchCommit::Done { is_new: Vec::new() }
+        EventBatchOutcome::Done { is_new: Vec::new() }
     );
     assert_eq!(
         given.publish_with(&[], Some(idempotency_record.clone())).await,
-        BatchCommit::KeyUsed(idempotency_record)
+        EventBatchOutcome::KeyUsed(idempotency_record)
     );
 }

@@ -23,7 +23,7 @@ pub(super) async fn an_event_of_another_service_is_claimed_as_it_was_written<B: 
     let claimed = worker(backend, "a", P0).await.claim(ALL).await.rows.remove(0);
 
     assert_eq!((claimed.event_id, &claimed.key), (row.event_id, &row.key));
-    assert_eq!((&claimed.kind, &claimed.topic, claimed.sequence), (&row.kind, &row.topic, 3));
+    assert_eq!((&claimed.event_type, &claimed.topic, claimed.sequence), (&row.event_type, &row.topic, 3));
     assert_eq!((claimed.payload.as_deref(), claimed.occurred_at), (Some(&*row.payload), row.occurred_at));
     assert_eq!((claimed.stamp, claimed.trace), (None, row.trace));
     assert_eq!((claimed.headers, claimed.content_type), (row.headers, row.content_type));
@@ -58,9 +58,9 @@ pub(super) async fn operators_find_rows_by_text_key_and_by_any_type<B: Backend>(
     let of_key = |key: &EventKey| RowFilter { key: Some(key.clone()), ..RowFilter::default() };
 
     assert_eq!(found(of_key(&first.key)).await, ["customer-7"]);
-    assert_eq!(found(of_key(&EventKey::of_text("customer-9"))).await, Vec::<String>::new());
-    assert_eq!(found(of_key(&EventKey::stored(first.key.group(), None))).await, Vec::<String>::new());
-    let of_type = RowFilter { kind: Some(first.kind.to_string()), ..RowFilter::default() };
+    assert_eq!(found(of_key(&EventKey::from_text("customer-9"))).await, Vec::<String>::new());
+    assert_eq!(found(of_key(&EventKey::from_stored(first.key.group(), None))).await, Vec::<String>::new());
+    let of_type = RowFilter { event_type: Some(first.event_type.to_string()), ..RowFilter::default() };
     assert_eq!(found(of_type).await, ["customer-7", "Customer-7"]);
     let diagnosis = given.diagnosis(RowSelector::Key(first.key.clone())).await;
     assert_eq!((diagnosis.row.event_id, diagnosis.row.key), (first.event_id, first.key));

@@ -28,7 +28,7 @@ pub(super) async fn a_row_parked_as_poison_blocks_its_key_under_block_key<B: Bac
     let (mut worker, row) = suspect(&given).await;
     change_of(&given, &row).await;
     let other_type =
-        PoisonPolicy::from_iter([(&*row.kind, PoisonAction::BlockKey), ("ANOTHER_TYPE", PoisonAction::SkipRow)]);
+        PoisonPolicy::from_iter([(&*row.event_type, PoisonAction::BlockKey), ("ANOTHER_TYPE", PoisonAction::SkipRow)]);
 
     die_in_two_trials(&given, &mut worker, &other_type).await;
 
@@ -40,7 +40,7 @@ pub(super) async fn a_row_parked_as_poison_does_not_block_its_key_under_skip_row
     let given = given(backend);
     let (mut worker, row) = suspect(&given).await;
     change_of(&given, &row).await;
-    let policy = PoisonPolicy::from_iter([(&*row.kind, PoisonAction::SkipRow)]);
+    let policy = PoisonPolicy::from_iter([(&*row.event_type, PoisonAction::SkipRow)]);
 
     die_in_two_trials(&given, &mut worker, &policy).await;
 
@@ -57,7 +57,7 @@ async fn key_goes_on<B: Backend>(backend: &B, of_topic: PoisonAction, of_type: P
     let given = given(backend);
     let (mut worker, row) = suspect(&given).await;
     change_of(&given, &row).await;
-    let mut policy = PoisonPolicy::from_iter([(&*row.kind, of_type)]);
+    let mut policy = PoisonPolicy::from_iter([(&*row.event_type, of_type)]);
     policy.insert_topic(&*row.topic, of_topic);
     policy.insert_topic("another.topic", of_type);
 
@@ -79,7 +79,7 @@ pub(super) async fn block_key_of_a_topic_comes_before_skip_row_of_the_event_type
 pub(super) async fn a_resolution_returns_the_rows_that_it_parked<B: Backend>(backend: &B) {
     let given = given(backend);
     let (mut worker, row) = suspect(&given).await;
-    let policy = PoisonPolicy::from_iter([(&*row.kind, PoisonAction::SkipRow)]);
+    let policy = PoisonPolicy::from_iter([(&*row.event_type, PoisonAction::SkipRow)]);
 
     let first = worker.trial().await;
     assert_eq!(worker.crash_under(first.token, &policy).await, [], "one death in a trial parks no row");
@@ -89,7 +89,7 @@ pub(super) async fn a_resolution_returns_the_rows_that_it_parked<B: Backend>(bac
 
     let [poison] = &parked[..] else { panic!("{parked:?}") };
     assert_eq!((poison.id, poison.event_id, &poison.key), (row.id, row.event_id, &row.key));
-    assert_eq!((&poison.kind, poison.attempts), (&row.kind, second.rows[0].attempt));
+    assert_eq!((&poison.event_type, poison.attempts), (&row.event_type, second.rows[0].attempt));
     assert_eq!((&poison.request_id, row.request_id.is_some()), (&row.request_id, true));
     assert_eq!(Some(&poison.reason), given.row(row.id).await.last_failure_reason.as_ref());
 }

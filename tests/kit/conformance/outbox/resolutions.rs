@@ -1,5 +1,5 @@
 //! Cases of `OutboxStore`: resolution of an open batch as published, not sent or left by a dead claimer.
-use ports::operators::{RowFilter, RowSelector, SentTo};
+use ports::operators::{RecordLocation, RowFilter, RowSelector};
 use ports::orders::event_key;
 use ports::outbox::{BatchOutcome, FencedOutcome, PoisonPolicy, RowStatus};
 use ports::partitions::AcquireReason;
@@ -21,7 +21,11 @@ pub(super) async fn a_batch_resolved_as_published_is_sent<B: Backend>(backend: &
     assert_eq!(given.view(P0).await.open_batch, None);
     let diagnosis = given.diagnosis(RowSelector::Event(batch.rows[0].event_id)).await;
     let topic = batch.rows[0].topic.clone();
-    assert_eq!(diagnosis.sent_to, Some(SentTo { topic, place: None }), "no settlement recorded a position");
+    assert_eq!(
+        diagnosis.sent_to,
+        Some(RecordLocation { topic, partition_offset: None }),
+        "no settlement recorded a position"
+    );
     worker.expect_nothing_due().await;
 }
 

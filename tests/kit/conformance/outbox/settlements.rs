@@ -1,5 +1,5 @@
 //! Cases of `OutboxStore`: a batch is settled once, and by its owner only.
-use ports::operators::{RowSelector, SentTo};
+use ports::operators::{RecordLocation, RowSelector};
 use ports::outbox::{BatchOutcome, Disposition, ExclusionOutcome, FencedOutcome, PoisonPolicy, RowStatus, Settlement};
 use ports::partitions::{AcquireReason, LeaseFence};
 
@@ -39,11 +39,12 @@ pub(super) async fn a_settlement_records_positions_and_fallbacks<B: Backend>(bac
     backend.outbox().settle(settlement).await.expect("the call succeeds");
 
     let first = given.diagnosis(RowSelector::Event(batch.rows[0].event_id)).await;
-    let to_first = SentTo { topic: position.topic, place: Some((position.partition, position.offset)) };
+    let to_first =
+        RecordLocation { topic: position.topic, partition_offset: Some((position.partition, position.offset)) };
     assert_eq!((first.sent_to, first.by_fallback), (Some(to_first), false));
     let second = given.diagnosis(RowSelector::Event(batch.rows[1].event_id)).await;
     let topic = format!("{}-dlt", batch.rows[1].topic).into();
-    let to_second = Some(SentTo { topic, place: None });
+    let to_second = Some(RecordLocation { topic, partition_offset: None });
     assert_eq!((second.sent_to, second.by_fallback, second.row.status), (to_second, true, RowStatus::Sent));
 }
 

@@ -1,6 +1,6 @@
 //! Cases of `PartitionLeases`: renewal and release of leases.
 use ports::outbox::{BatchOutcome, ClaimKind, Claimed};
-use ports::partitions::{AcquireReason, Acquisition, PartitionNo, Release, Renewal};
+use ports::partitions::{AcquireReason, Acquisition, PartitionNo, ReleaseOutcome, Renewal};
 
 use crate::backend::Backend;
 use crate::conformance::fixture::given::{HOUR, P0, P1, SECOND, given, instance};
@@ -72,7 +72,7 @@ pub(super) async fn a_released_partition_is_free_at_once<B: Backend>(backend: &B
     first.drain(ALL).await;
 
     let release = backend.leases().release(P0, &instance("a"), first.fence.epoch).await.expect("the call succeeds");
-    assert_eq!(release, Release::Done);
+    assert_eq!(release, ReleaseOutcome::Done);
     assert_eq!(given.view(P0).await.owner, None);
     assert!(matches!(first.try_claim(1, ClaimKind::Ordinary).await, Claimed::Fenced));
 
@@ -87,11 +87,11 @@ pub(super) async fn release_is_refused_while_a_batch_is_in_flight<B: Backend>(ba
     let release = async |epoch| backend.leases().release(P0, &instance("a"), epoch).await.expect("the call succeeds");
     let epoch = worker.fence.epoch;
 
-    assert_eq!(release(epoch).await, Release::InFlight);
+    assert_eq!(release(epoch).await, ReleaseOutcome::InFlight);
     assert_eq!(given.view(P0).await.owner, Some(instance("a")));
 
     worker.resolve(token, BatchOutcome::NotSent).await;
-    assert_eq!(release(epoch).await, Release::Done);
+    assert_eq!(release(epoch).await, ReleaseOutcome::Done);
 }
 
 pub(super) async fn a_release_needs_the_right_owner_and_epoch<B: Backend>(backend: &B) {
@@ -101,10 +101,10 @@ pub(super) async fn a_release_needs_the_right_owner_and_epoch<B: Backend>(backen
         backend.leases().release(P0, &instance(name), epoch).await.expect("the call succeeds")
     };
 
-    assert_eq!(release("b", fence.epoch).await, Release::NotHeld);
-    assert_eq!(release("a", fence.epoch + 1).await, Release::NotHeld);
+    assert_eq!(release("b", fence.epoch).await, ReleaseOutcome::NotHeld);
+    assert_eq!(release("a", fence.epoch + 1).await, ReleaseOutcome::NotHeld);
     assert_eq!(given.view(P0).await.owner, Some(instance("a")));
 
-    assert_eq!(release("a", fence.epoch).await, Release::Done);
-    assert_eq!(release("a", fence.epoch).await, Release::NotHeld);
+    assert_eq!(release("a", fence.epoch).await, ReleaseOutcome::Done);
+    assert_eq!(release("a", fence.epoch).await, ReleaseOutcome::NotHeld);
 }

@@ -25,7 +25,7 @@ impl WebhookStore for Reference {
     async fn delete_webhook(&self, id: WebhookId) -> Result<bool, Error> {
         let mut state = self.state.lock();
         state.deliveries.remove(&id);
-        state.detours.retain(|(of, _), _| *of != group(id));
+        state.retry_routes.retain(|(of, _), _| *of != group(id));
         Ok(state.webhooks.remove(&id).is_some())
     }
 

@@ -3,7 +3,7 @@ use async_trait::async_trait;
 use domain::{EventId, Timestamp};
 use ports::Error;
 use ports::outbox::RowId;
-use ports::outbox::events::{BatchCommit, EventBatch, EventStore};
+use ports::outbox::events::{EventBatch, EventBatchOutcome, EventStore};
 
 use crate::reference::state::{Reference, State};
 
@@ -15,14 +15,14 @@ impl State {
         first_row: RowId,
         now: Timestamp,
         is_known: fn(&State, EventId) -> bool,
-    ) -> Result<BatchCommit, Error> {
+    ) -> Result<EventBatchOutcome, Error> {
         if let Some(event) = batch.events.iter().find(|event| event.partition.0 as usize >= self.leases.len()) {
             return Err(Error::Rejected(format!("writing event {}: no partition {}", event.event_id, event.partition)));
         }
         if let Some(idempotency_record) = batch.idempotency_record {
             let key = (idempotency_record.subject.clone(), idempotency_record.key.clone());
             if let Some((used, _)) = self.idempotency_records.get(&key) {
-                return Ok(BatchCommit::KeyUsed(used.clone()));
+                return Ok(EventBatchOutcome::KeyUsed(used.clone()));
             }
             self.idempotency_records.insert(key, (idempotency_record, now));
         }
@@ -39,7 +39,7 @@ impl State {
             self.write(next_row, row, now);
             next_row += 1;
         }
-        Ok(BatchCommit::Done { is_new })
+        Ok(EventBatchOutcome::Done { is_new })
     }
 
     /// Whether a row has this event.
@@ -50,7 +50,7 @@ impl State {
 
 #[async_trait]
 impl EventStore for Reference {
-    async fn publish(&self, batch: EventBatch) -> Result<BatchCommit, Error> {
+    async fn publish(&self, batch: EventBatch) -> Result<EventBatchOutcome, Error> {
         let mut state = self.state.lock();
         let first_row = state.last_row + 1;
         state.commit_batch(batch, first_row, self.now(), State::has_event)

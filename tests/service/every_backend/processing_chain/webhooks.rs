@@ -1,7 +1,7 @@
 //! Webhooks: endpoints of other systems receive the events of their topics, signed, in order, and again after failures.
 use std::time::Duration;
 
-use app::consume::webhooks::signature::{secret_of, signatures};
+use app::consume::webhooks::signature::{encode_secret, signatures};
 use kit::wait::until;
 use serde_json::{Value, json};
 
@@ -114,7 +114,7 @@ fn a_subscribed_endpoint_receives_signed_events_from_now_on() {
 fn after_rotations_requests_are_signed_with_every_secret_that_is_valid() {
     let backend = Backend::new();
     let (service, endpoint) = (start(&backend), Endpoint::start(ACCEPTED));
-    let first = secret_of([7; 32]);
+    let first = encode_secret([7; 32]);
     let webhook = subscribe(&backend, &service, &endpoint, &json!({"secret": first}));
     assert_eq!(webhook["secret"], first);
 

@@ -6,7 +6,7 @@ use app::consume::event_handler::HandlerFault;
 use ports::FailureType;
 use ports::clock::Rng;
 
-/// Longest time that a slow handler takes, in milliseconds: longer than a partition's hand-over.
+/// Longest time that a slow handler takes, in milliseconds: longer than a partition's handover.
 const SLOWNESS_MAX: u64 = 2_000;
 
 /// The share of events with each kind of failure, 0.0..=1.0.

@@ -44,7 +44,7 @@ impl SimulatedHandler {
 
     /// Registers the handler for every event type.
     pub fn for_all_types(self: &Arc<Self>) -> Handlers {
-        for_all_types(&HandlerChain::of(self.clone()))
+        for_all_types(&HandlerChain::new(self.clone()))
     }
 }
 

@@ -69,7 +69,7 @@ impl ConsumerInvariants<'_> {
     async fn check_effects(&self, published: &[ConsumerRecord], applied: &[String]) -> Result<(), Violation> {
         for (key, version) in last_versions(published, applied) {
             let order = OrderId::parse(key).ok_or_else(|| format!("a record has the key {key:?}"))?;
-            let stamp = self.0.postgres.data().remote(order).await.expect("the reference answers");
+            let stamp = self.0.postgres.data().remote_stamp(order).await.expect("the reference answers");
             check_effect(key, version, stamp.as_ref())?;
         }
         Ok(())

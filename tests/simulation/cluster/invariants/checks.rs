@@ -66,7 +66,7 @@ pub fn check_duplicates(
 pub fn check_content(record: &Record, written: &ExternalEvent) -> Result<(), String> {
     let content_type = written.content_type.as_deref().unwrap_or("application/json");
     let tenant = written.headers.iter().find(|(name, _)| &***name == TENANT).map_or("", |(_, value)| &**value);
-    let texts = [("ce_type", &*written.kind), ("content-type", content_type), (TENANT, tenant)];
+    let texts = [("ce_type", &*written.event_type), ("content-type", content_type), (TENANT, tenant)];
     let other_header = texts.into_iter().find(|(name, text)| header(record, name) != *text).map(|(name, _)| name);
     let other = match other_header {
         _ if record.topic != written.topic => "topic",
@@ -144,29 +144,29 @@ mod tests {
             event_id: row.event_id,
             topic: row.topic,
             key: row.key,
-            kind: row.kind,
+            event_type: row.event_type,
             partition: row.partition,
             payload: row.payload,
-            headers: EventHeaders::of([(TENANT, "blue")]),
+            headers: EventHeaders::from_pairs([(TENANT, "blue")]),
             content_type: None,
             trace: None,
             request_id: None,
         };
-        let record = |kind: &str, content_type: &str, tenant: &str| Record {
+        let record = |event_type: &str, content_type: &str, tenant: &str| Record {
             topic: written.topic.clone(),
             key: "customer 7".into(),
-            headers: [("ce_type", kind), ("content-type", content_type), (TENANT, tenant)].into_iter().collect(),
+            headers: [("ce_type", event_type), ("content-type", content_type), (TENANT, tenant)].into_iter().collect(),
             value: written.payload.clone(),
             timestamp: row.occurred_at,
         };
-        let intact = record(&written.kind, "application/json", "blue");
+        let intact = record(&written.event_type, "application/json", "blue");
         let changes = [
             ("topic", Record { topic: "invoices".into(), ..intact.clone() }),
             ("key", Record { key: "customer-7".into(), ..intact.clone() }),
             ("value", Record { value: [0].as_slice().into(), ..intact.clone() }),
             ("ce_type", record("CustomerMoved", "application/json", "blue")),
-            ("content-type", record(&written.kind, "text/plain", "blue")),
-            (TENANT, record(&written.kind, "application/json", "red")),
+            ("content-type", record(&written.event_type, "text/plain", "blue")),
+            (TENANT, record(&written.event_type, "application/json", "red")),
         ];
 
         assert_eq!(check_content(&intact, &written), Ok(()));

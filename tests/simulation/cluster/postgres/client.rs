@@ -12,7 +12,7 @@ use ports::outbox::{
 };
 use ports::partitions::{
     AcquireReason, Acquisition, Epoch, InstanceId, InstanceRank, LeaseFence, LeaseSurvey, PartitionLeases, PartitionNo,
-    PartitionView, Release, Renewal, TimelineAcceptance, TimelineChange, Token,
+    PartitionView, ReleaseOutcome, Renewal, TimelineAcceptance, TimelineChange, Token,
 };
 
 use crate::cluster::flaw::Flaw;
@@ -221,7 +221,7 @@ impl PartitionLeases for PostgresClient {
         let (owner, held) = (owner.clone(), held.to_vec());
         self.execute("renew", move |server| async move { server.durable_data().renew(&owner, &held, ttl).await }).await
     }
-    async fn release(&self, partition: PartitionNo, owner: &InstanceId, epoch: Epoch) -> Result<Release, Error> {
+    async fn release(&self, partition: PartitionNo, owner: &InstanceId, epoch: Epoch) -> Result<ReleaseOutcome, Error> {
         let owner = owner.clone();
         let release = move |server: SimulatedPostgres| async move {
             server.durable_data().release(partition, &owner, epoch).await

@@ -8,7 +8,7 @@ use domain::EventId;
 use outbox::EventKey;
 use ports::Error;
 use ports::outbox::RowId;
-use ports::outbox::events::{BatchCommit, EventBatch, EventStore, ExternalEvent};
+use ports::outbox::events::{EventBatch, EventBatchOutcome, EventStore, ExternalEvent};
 use ports::partitions::PartitionNo;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 use tokio::time::sleep;
@@ -52,7 +52,7 @@ impl SimulatedPostgres {
     }
 
     /// Publishes a batch in a transaction, which commits after this time.
-    pub async fn publish(&self, batch: EventBatch, duration: Duration) -> Result<BatchCommit, Error> {
+    pub async fn publish(&self, batch: EventBatch, duration: Duration) -> Result<EventBatchOutcome, Error> {
         let transaction = self.lock_keys(&batch.events, batch.events.len()).await?;
         sleep(duration).await;
         let mut state = self.end(&transaction.running)?;
@@ -119,14 +119,14 @@ impl SimulatedPostgres {
     }
 
     /// Commits a batch. It is on disk then.
-    fn write(&self, state: &mut PrimaryState, batch: EventBatch, first_row: RowId) -> Result<BatchCommit, Error> {
+    fn write(&self, state: &mut PrimaryState, batch: EventBatch, first_row: RowId) -> Result<EventBatchOutcome, Error> {
         let events = batch.events.clone();
         state.before_settlements = None;
         let commit = match self.flaw() {
             Some(Flaw::EventIdsNotCompared) => self.data().publish_repetitions_with_ids(batch, first_row)?,
             _ => self.data().publish_with_ids(batch, first_row)?,
         };
-        let BatchCommit::Done { is_new } = &commit else {
+        let EventBatchOutcome::Done { is_new } = &commit else {
             self.0.trace.add("used key", first_row as u64, events.len() as u64);
             return Ok(commit);
         };
@@ -151,7 +151,7 @@ impl SimulatedPostgres {
 
 #[async_trait]
 impl EventStore for PostgresClient {
-    async fn publish(&self, batch: EventBatch) -> Result<BatchCommit, Error> {
+    async fn publish(&self, batch: EventBatch) -> Result<EventBatchOutcome, Error> {
         let duration = self.commit_duration();
         self.execute("publish_events", move |server| async move { server.publish(batch, duration).await }).await
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use domain::{EventId, OrderId};
 use ports::Error;
-use ports::inbox::{Detour, DetourChange, Inbox, InboxOutcome, ProcessedEvent, RemoteStamp};
+use ports::inbox::{Inbox, InboxOutcome, ProcessedEvent, RemoteStamp, RetryRoute, RetryRouteChange};
 
 use crate::cluster::flaw::Flaw;
 use crate::cluster::postgres::client::PostgresClient;
@@ -33,9 +33,9 @@ impl SimulatedPostgres {
         Ok(outcomes)
     }
 
-    async fn set_detours(&self, group: &str, changes: Vec<DetourChange>) -> Result<(), Error> {
+    async fn update_retry_routes(&self, group: &str, changes: Vec<RetryRouteChange>) -> Result<(), Error> {
         self.print(format_args!("detours: {changes:?}"));
-        self.durable_data().set_detours(group, changes).await
+        self.durable_data().update_retry_routes(group, changes).await
     }
 }
 
@@ -45,22 +45,22 @@ impl Inbox for PostgresClient {
         let group = group.to_owned();
         self.execute("inbox_commit", move |server| async move { server.consume(&group, events).await }).await
     }
-    async fn remote(&self, order_id: OrderId) -> Result<Option<RemoteStamp>, Error> {
-        self.execute("inbox_remote", move |server| async move { server.data().remote(order_id).await }).await
+    async fn remote_stamp(&self, order_id: OrderId) -> Result<Option<RemoteStamp>, Error> {
+        self.execute("inbox_remote", move |server| async move { server.data().remote_stamp(order_id).await }).await
     }
-    async fn detour(&self, group: &str, key: &str) -> Result<Option<Detour>, Error> {
+    async fn retry_route(&self, group: &str, key: &str) -> Result<Option<RetryRoute>, Error> {
         let (group, key) = (group.to_owned(), key.to_owned());
         let read = move |server: SimulatedPostgres| async move {
             match server.flaw() {
-                Some(Flaw::DetoursNotFound) => Ok(None),
-                _ => server.data().detour(&group, &key).await,
+                Some(Flaw::RetryRoutesNotFound) => Ok(None),
+                _ => server.data().retry_route(&group, &key).await,
             }
         };
         self.execute("detour", read).await
     }
-    async fn set_detours(&self, group: &str, changes: Vec<DetourChange>) -> Result<(), Error> {
+    async fn update_retry_routes(&self, group: &str, changes: Vec<RetryRouteChange>) -> Result<(), Error> {
         let group = group.to_owned();
-        let set = move |server: SimulatedPostgres| async move { server.set_detours(&group, changes).await };
+        let set = move |server: SimulatedPostgres| async move { server.update_retry_routes(&group, changes).await };
         self.execute("detour_set", set).await
     }
     async fn sweep(&self, keep: Duration, limit: u32) -> Result<u64, Error> {

@@ -5,7 +5,7 @@ use domain::Status;
 use kit::Factory;
 use ports::Error;
 use ports::orders::{Commit, Committed, OrderStore};
-use ports::outbox::events::{BatchCommit, EventBatch, EventStore, ExternalEvent};
+use ports::outbox::events::{EventBatch, EventBatchOutcome, EventStore, ExternalEvent};
 use ports::partitions::PartitionNo;
 use postgres::{Options, Postgres};
 use tokio_postgres::Client;
@@ -60,7 +60,7 @@ impl LockFixture {
             event_id: row.event_id,
             topic: "customers".into(),
             key: row.key,
-            kind: row.kind,
+            event_type: row.event_type,
             partition: P0,
             payload: row.payload,
             headers: row.headers,
@@ -159,7 +159,7 @@ async fn event_of_another_session_between_look_up_and_write_is_a_duplicate() {
     fixture.sql(&format!("SELECT posthaste.publish_all_now({values})")).await;
     fixture.sql("SELECT pg_advisory_unlock(4711)").await;
 
-    assert_eq!(published.await.unwrap().unwrap(), BatchCommit::Done { is_new: vec![false, true, false] });
+    assert_eq!(published.await.unwrap().unwrap(), EventBatchOutcome::Done { is_new: vec![false, true, false] });
 }
 
 #[tokio::test]
@@ -185,6 +185,6 @@ async fn events_that_wait_for_a_key_delay_no_commit() {
 
     fixture.sql("COMMIT").await;
     for event in events {
-        assert_eq!(event.await.unwrap().unwrap(), BatchCommit::Done { is_new: vec![true] });
+        assert_eq!(event.await.unwrap().unwrap(), EventBatchOutcome::Done { is_new: vec![true] });
     }
 }

@@ -59,7 +59,7 @@ async fn rust_and_sql_compute_the_same_partition_and_group_of_a_key() {
     assert_eq!(rows.len(), keys.len());
     for (key, row) in keys.iter().zip(&rows) {
         let computed = (PartitionNo(row.get::<_, i64>(0) as u32), *row.get::<_, Uuid>(1).as_bytes());
-        assert_eq!(computed, (partition::of_key(key, 64), EventKey::of_text(key).group()), "{key:?}");
+        assert_eq!(computed, (partition::of_key(key, 64), EventKey::from_text(key).group()), "{key:?}");
     }
 }
 
@@ -75,11 +75,11 @@ async fn published_event_is_claimed_with_all_values_of_its_writer() {
     let Claimed::Batch(batch) = fixture.claim(of_key.0 as usize).await else { panic!("the event is due") };
 
     let row = &batch.rows[0];
-    assert_eq!((row.event_id.bytes(), &row.key), (*event_id.as_bytes(), &EventKey::of_text("customer-7")));
-    assert_eq!((&*row.topic, &*row.kind, row.sequence), ("customers", "moved", 1));
+    assert_eq!((row.event_id.bytes(), &row.key), (*event_id.as_bytes(), &EventKey::from_text("customer-7")));
+    assert_eq!((&*row.topic, &*row.event_type, row.sequence), ("customers", "moved", 1));
     assert_eq!(row.payload.as_deref(), Some(&[0_u8, 255][..]));
     assert_eq!(row.content_type.as_deref(), Some("application/x-protobuf"));
-    assert_eq!(row.headers, EventHeaders::of([("tenant", "blue")]));
+    assert_eq!(row.headers, EventHeaders::from_pairs([("tenant", "blue")]));
     let trace = row.trace.as_ref().unwrap();
     assert_eq!((&*trace.parent, trace.state.as_deref()), (TRACE, Some("a=b")));
     assert_eq!((row.request_id.as_deref(), &row.stamp), (Some("request-7"), &None));

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use kit::Factory;
 use ports::outbox::{BatchOutcome, Disposition, ExclusionOutcome, FencedOutcome, OutboxStore, PoisonPolicy, RowStatus};
-use ports::partitions::{AcquireReason, Acquisition, InstanceId, PartitionLeases, Release, Renewal};
+use ports::partitions::{AcquireReason, Acquisition, InstanceId, PartitionLeases, ReleaseOutcome, Renewal};
 use redis::RedisStore;
 
 use crate::store_worker::{ALL, HOUR, P0, Worker, order_with_changes, rows};
@@ -51,7 +51,7 @@ async fn a_worker_that_lost_its_lease_in_a_batch_changes_nothing() {
         reason: String::new(),
     };
     assert_eq!(store.exclude(&former_owner.fence, batch.token, &[exclusion]).await.unwrap(), ExclusionOutcome::Stale);
-    assert_eq!(store.release(P0, owner, former_owner.fence.epoch).await.unwrap(), Release::NotHeld);
+    assert_eq!(store.release(P0, owner, former_owner.fence.epoch).await.unwrap(), ReleaseOutcome::NotHeld);
     assert_eq!(rows(&store).await, before);
     let view = store.overview().await.unwrap().swap_remove(0);
     assert_eq!((view.owner, view.open_batch), (Some(new_owner), Some(batch.token)), "the new owner's lease stays");

@@ -75,7 +75,7 @@ fn row(dead_letter: &DeadLetter, topic: (&str, &str), now: Timestamp) -> Markup 
         tr {
             th scope="row" { a href=(link(&format!("/console/dlt/{place}"), &[topic])) { (place) } }
             td data-label="State" { (redrive_state(dead_letter)) }
-            td data-label="Type" { (or_dash(dead_letter.kind())) }
+            td data-label="Type" { (or_dash(dead_letter.event_type())) }
             td data-label="Key" { code { (record.key) } }
             td data-label="Failure" { (or_dash(dead_letter.failure_type().map(|failure| failure.as_str()))) }
             td data-label="Reason" { (or_dash(dead_letter.reason())) }

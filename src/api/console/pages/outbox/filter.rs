@@ -8,7 +8,7 @@ use crate::request::query::Query;
 pub(super) struct RawRowFilter<'a> {
     pub(super) status: &'a str,
     pub(super) key: &'a str,
-    pub(super) kind: &'a str,
+    pub(super) event_type: &'a str,
     pub(super) failure: &'a str,
     pub(super) after: &'a str,
 }
@@ -25,19 +25,19 @@ impl<'a> RawRowFilter<'a> {
     }
 
     fn from_texts(text: impl Fn(&'static str) -> Result<&'a str, Problem>) -> Result<Self, Problem> {
-        let (status, key, kind) = (text("status")?, text("key")?, text("type")?);
-        Ok(Self { status, key, kind, failure: text("failureType")?, after: text("after")? })
+        let (status, key, event_type) = (text("status")?, text("key")?, text("type")?);
+        Ok(Self { status, key, event_type, failure: text("failureType")?, after: text("after")? })
     }
 
     /// The parameters under the names of the command line's options.
     pub(super) fn options(&self) -> [(&'static str, &'a str); 5] {
-        let [status, key, kind] = [("status", self.status), ("key", self.key), ("type", self.kind)];
-        [status, key, kind, ("failure", self.failure), ("after", self.after)]
+        let [status, key, event_type] = [("status", self.status), ("key", self.key), ("type", self.event_type)];
+        [status, key, event_type, ("failure", self.failure), ("after", self.after)]
     }
 
     /// The conditions that are not the status, under the names of the parameters.
     pub(super) fn conditions(&self) -> [(&'static str, &'a str); 3] {
-        [("key", self.key), ("type", self.kind), ("failureType", self.failure)]
+        [("key", self.key), ("type", self.event_type), ("failureType", self.failure)]
     }
 
     /// Whether rows are left out for another reason than their status.
@@ -56,7 +56,7 @@ impl<'a> RawRowFilter<'a> {
     }
 
     fn link_with(&self, path: &str, status: &str, after: &str) -> String {
-        let [key, kind, failure] = self.conditions();
-        link(path, &[("status", status), key, kind, failure, ("after", after)])
+        let [key, event_type, failure] = self.conditions();
+        link(path, &[("status", status), key, event_type, failure, ("after", after)])
     }
 }

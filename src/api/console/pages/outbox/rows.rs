@@ -62,7 +62,7 @@ fn table_row(row: &RowView, selectable: bool, now: Timestamp) -> Markup {
             }
             th scope="row" { a href={ "/console/outbox/" (row.id) } { (row.id) } }
             td data-label="Status" { (state_label(row.status.as_str())) }
-            td data-label="Type" { (row.kind) }
+            td data-label="Type" { (row.event_type) }
             td data-label="Key" { a href=(link("/console/outbox", &[("key", &key)])) { code { (key) } } }
             td class="number" data-label="Partition" { (row.partition.0) }
             td class="number" data-label="Attempts" { (row.retry_count) }

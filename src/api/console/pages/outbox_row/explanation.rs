@@ -67,9 +67,9 @@ mod tests {
     fn waiting(status: RowStatus, owner: Option<&str>, next_attempt_at: Option<i64>) -> RowDiagnosis {
         let row = RowView {
             id: 6,
-            event_id: EventId::at(Timestamp::from_millis(1_000), [1; 10]),
-            key: EventKey::of_text("k"),
-            kind: "ORDER_CREATED".into(),
+            event_id: EventId::new_v7(Timestamp::from_millis(1_000), [1; 10]),
+            key: EventKey::from_text("k"),
+            event_type: "ORDER_CREATED".into(),
             partition: PartitionNo(7),
             status,
             lease_owner: None,

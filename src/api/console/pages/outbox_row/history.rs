@@ -1,6 +1,6 @@
 //! The history of a row as a timeline: what its columns record, what operators did, and when it was parked.
 use app::dispatch::LiveEvent;
-use app::port_types::{AuditEntry, RowDiagnosis, SentTo};
+use app::port_types::{AuditEntry, RecordLocation, RowDiagnosis};
 use domain::Timestamp;
 use maud::{Markup, html};
 use serde_json::Value;
@@ -48,16 +48,16 @@ fn recorded(diagnosis: &RowDiagnosis, now: Timestamp) -> Vec<Moment> {
         None => format!("Attempt {}", row.retry_count.max(1)),
     };
     add(row.last_attempt_at, if failure.is_some() { "watch" } else { "" }, attempt);
-    let place = diagnosis.sent_to.as_ref();
-    let place = place.map(|place| format!(" to {}", sent_to_text(place)));
-    add(row.sent_at, "good", format!("Sent{}", place.unwrap_or_default()));
+    let location = diagnosis.sent_to.as_ref();
+    let location = location.map(|location| format!(" to {}", sent_to_text(location)));
+    add(row.sent_at, "good", format!("Sent{}", location.unwrap_or_default()));
     add(row.next_attempt_at.filter(|at| *at > now), "calm", "Next attempt is due".to_owned());
     moments
 }
 
 /// `order.events, partition 3, offset 17`, or the topic alone.
-pub(super) fn sent_to_text(SentTo { topic, place }: &SentTo) -> String {
-    place.map_or_else(
+pub(super) fn sent_to_text(RecordLocation { topic, partition_offset }: &RecordLocation) -> String {
+    partition_offset.map_or_else(
         || topic.to_string(),
         |(partition, offset)| format!("{topic}, partition {partition}, offset {offset}"),
     )

@@ -57,7 +57,7 @@ fn row(context: &RequestContext, id: WebhookId, dead_letter: &DeadLetter, now: T
         tr {
             th scope="row" { (position) }
             td data-label="State" { (redrive_state(dead_letter)) }
-            td data-label="Type" { (or_dash(dead_letter.kind())) }
+            td data-label="Type" { (or_dash(dead_letter.event_type())) }
             td data-label="Key" { code { (dead_letter.message.record.key) } }
             td class="number" data-label="Last status" { @match last_status(dead_letter) { Some(status) => (status), None => "–" } }
             td data-label="Last failure" { (or_dash(dead_letter.reason())) }

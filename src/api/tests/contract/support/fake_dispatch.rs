@@ -26,7 +26,7 @@ pub struct FakeDispatch {
     pub hangs: Mutex<bool>,
     /// Whether each command waits in its mailbox until its time limit.
     pub is_paused: Mutex<bool>,
-    pub keys: Mutex<Vec<(KeyedIntent, OrderId)>>,
+    pub keys: Mutex<Vec<(IdempotencyKey, OrderId)>>,
     pub seen: Mutex<Vec<CreateOrder>>,
     pub faults: Mutex<Vec<(String, InjectedFault, String)>>,
     pub published: Mutex<Vec<PublishEvents>>,
@@ -86,12 +86,11 @@ impl Dispatch for FakeDispatch {
     async fn create(&self, command: CreateOrder, time_limit: Duration) -> Result<Created, CommandError> {
         self.next_outcome(time_limit).await?;
         self.seen.lock().push(command.clone());
-        let known = command
-            .intent
-            .as_ref()
-            .and_then(|intent| self.keys.lock().iter().find(|(known, _)| known.key == intent.key).cloned());
+        let known = command.idempotency_key.as_ref().and_then(|idempotency_key| {
+            self.keys.lock().iter().find(|(known, _)| known.key == idempotency_key.key).cloned()
+        });
         if let Some((known, id)) = known {
-            if Some(known) != command.intent {
+            if Some(known) != command.idempotency_key {
                 return Err(CommandError::KeyReused);
             }
             return Ok(Created { order: Arc::new(self.find(id).unwrap()), replayed: true });
@@ -101,7 +100,7 @@ impl Dispatch for FakeDispatch {
         entropy[1] = self.orders.all.lock().len() as u8;
         let now = self.clock.now();
         let (order, _) = Order::place(NewOrder {
-            id: OrderId::at(now, entropy),
+            id: OrderId::new_v7(now, entropy),
             event_id: event(9),
             owner: command.subject,
             items: command.items,
@@ -110,8 +109,8 @@ impl Dispatch for FakeDispatch {
             received: Hlc::default(),
         });
         self.orders.all.lock().push(order.clone());
-        if let Some(intent) = command.intent {
-            self.keys.lock().push((intent, order.id));
+        if let Some(idempotency_key) = command.idempotency_key {
+            self.keys.lock().push((idempotency_key, order.id));
         }
         Ok(Created { order: Arc::new(order), replayed: false })
     }
@@ -136,7 +135,7 @@ impl Dispatch for FakeDispatch {
         }
         let refused = |refusal: domain::ChangeRefusal| CommandError::Conflict(refusal.to_string());
         if let Some(version) = command.preconditions.version {
-            order.at_version(version).map_err(refused)?;
+            order.check_version(version).map_err(refused)?;
         }
         let (region, now) = (RegionId::new("r1"), self.clock.now());
         let change = ChangeContext { event_id: event(9), region, now, received: Hlc::default() };

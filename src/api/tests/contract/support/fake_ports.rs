@@ -196,9 +196,8 @@ pub struct FakeOutbox {
 }
 
 pub const KEY: &str = "019a9c1e-7b1a-7c3e-9d55-2f6b1c0a4e11";
-
 pub fn event(n: u8) -> EventId {
-    EventId::at(Timestamp::from_millis(1_000), [n; 10])
+    EventId::new_v7(Timestamp::from_millis(1_000), [n; 10])
 }
 
 impl Default for FakeOutbox {
@@ -207,7 +206,7 @@ impl Default for FakeOutbox {
             id,
             event_id: event(id as u8),
             key: EventKey::parse(KEY).unwrap(),
-            kind: "ORDER_CREATED".into(),
+            event_type: "ORDER_CREATED".into(),
             partition: PartitionNo(7),
             status,
             lease_owner: Some(InstanceId("one".into())),
@@ -242,7 +241,7 @@ impl OutboxOperators for FakeOutbox {
         let matches = |row: &&RowView| {
             filter.status.is_none_or(|status| status == row.status)
                 && filter.key.as_ref().is_none_or(|key| *key == row.key)
-                && filter.kind.as_ref().is_none_or(|kind| *kind == row.kind)
+                && filter.event_type.as_ref().is_none_or(|event_type| *event_type == row.event_type)
                 && (filter.failure_type.is_none() || filter.failure_type == row.failure_type)
                 && filter.after.is_none_or(|after| row.id > after)
         };
@@ -263,7 +262,8 @@ impl OutboxOperators for FakeOutbox {
             owner: Some(InstanceId("one".into())),
             epoch: 4,
             deaths: 0,
-            sent_to: (row.id == 1).then(|| SentTo { topic: "order.events".into(), place: Some((3, 17)) }),
+            sent_to: (row.id == 1)
+                .then(|| RecordLocation { topic: "order.events".into(), partition_offset: Some((3, 17)) }),
             by_fallback: false,
             row,
         }))
@@ -383,7 +383,7 @@ impl PartitionLeases for UnusedPorts {
     async fn renew(&self, _: &InstanceId, _: &[(PartitionNo, Epoch)], _: Duration) -> Result<Renewal, Error> {
         unreachable!()
     }
-    async fn release(&self, _: PartitionNo, _: &InstanceId, _: Epoch) -> Result<Release, Error> {
+    async fn release(&self, _: PartitionNo, _: &InstanceId, _: Epoch) -> Result<ReleaseOutcome, Error> {
         unreachable!()
     }
     async fn overview(&self) -> Result<Vec<PartitionView>, Error> {

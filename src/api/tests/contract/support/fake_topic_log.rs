@@ -58,7 +58,7 @@ impl TopicLog for FakeTopicLog {
         let next = from.iter().find(|(partition, _)| *partition == 0).map_or(KEPT.end, |(_, next)| *next);
         Ok(NextRecords::Found((next..KEPT.end).take(limits.records as usize).map(consumer_record).collect()))
     }
-    async fn arrived(&self, _: &str, _: &[NextOffset]) -> Result<(), Error> {
+    async fn wait_for_records(&self, _: &str, _: &[NextOffset]) -> Result<(), Error> {
         std::future::pending().await
     }
     async fn committed(&self, group: &str, _: &str) -> Result<Vec<Option<u64>>, Error> {

@@ -8,10 +8,10 @@ use actix_web::http::header::HeaderMap;
 use actix_web::test::{TestRequest, call_service, init_service, read_body};
 use api::auth::{self, KeySource, Verifier};
 use api::{HttpState, Options, StateParts, Surface};
-use app::admission::gate::Gate;
 use app::admission::rate_limit::Admission;
+use app::admission::write_gate::WriteGate;
 use app::consume::topic_reads::TopicReads;
-use app::health::{Component, HealthBoard};
+use app::health::{Component, SharedHealth};
 use app::operators::dead_letters::DeadLetters;
 use app::operators::dead_letters_by_topic::DeadLettersByTopic;
 use app::operators::outbox::OutboxOperations;
@@ -43,7 +43,7 @@ pub struct TestServer {
     /// The broker with the dead letters.
     pub broker: Reference,
     pub redrives: Arc<FakeRedrives>,
-    pub health: HealthBoard,
+    pub health: SharedHealth,
     pub metrics: Arc<Metrics>,
     pub topic_log: Arc<FakeTopicLog>,
 }
@@ -96,7 +96,7 @@ impl TestServer {
         let orders = Arc::new(FakeOrderStore::default());
         let outbox = Arc::new(FakeOutbox::default());
         let rate_limiter = Arc::new(FakeRateLimiter { tokens: Mutex::new(config.tokens), requested: Mutex::default() });
-        let health = HealthBoard::default();
+        let health = SharedHealth::default();
         health.update(|snapshot| {
             snapshot.started = true;
             snapshot.breaker = "closed";
@@ -146,7 +146,7 @@ impl TestServer {
             topic_reads,
             admission: Arc::new(Admission::new(
                 rate_limiter.clone(),
-                Arc::new(Gate::default()),
+                Arc::new(WriteGate::default()),
                 clock,
                 app::admission::rate_limit::Options::default(),
             )),

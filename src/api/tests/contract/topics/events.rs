@@ -55,7 +55,7 @@ async fn an_event_in_json_is_published_as_it_was_written() {
     let command = server.dispatch.published.lock()[0].clone();
     let event = &command.events[0];
     assert_eq!(
-        (&*event.topic, event.key.to_string().as_str(), &*event.kind),
+        (&*event.topic, event.key.to_string().as_str(), &*event.event_type),
         ("customers", "müller/7", "CustomerMoved")
     );
     assert_eq!(&*event.payload, br#"{"b": 1.50, "a": [ ]}"#);
@@ -163,7 +163,7 @@ async fn a_cloud_event_in_structured_mode_is_published() {
     assert_eq!(first.json(), again.json(), "source and id identify an event");
     let event = server.dispatch.published.lock()[0].events[0].clone();
     assert_eq!(
-        (event.key.to_string().as_str(), &*event.kind, &*event.payload),
+        (event.key.to_string().as_str(), &*event.event_type, &*event.payload),
         ("7", "com.example.moved", &b"Main Street"[..])
     );
     let headers: Value = serde_json::from_str(&event.headers.to_json().expect("headers")).expect("JSON");
@@ -192,7 +192,8 @@ async fn attributes_in_headers_do_not_make_a_structured_cloud_event_a_binary_one
     assert_eq!((one.status, batch.status), (201, 201), "{} {}", one.text(), batch.text());
     let published: Vec<_> =
         server.dispatch.published.lock().iter().flat_map(|command| command.events.clone()).collect();
-    let facts = published.iter().map(|event| (event.key.to_string(), event.kind.to_string(), event.payload.to_vec()));
+    let facts =
+        published.iter().map(|event| (event.key.to_string(), event.event_type.to_string(), event.payload.to_vec()));
     assert_eq!(facts.collect::<Vec<_>>(), vec![("7".to_owned(), "moved".to_owned(), b"1".to_vec()); 3]);
     for unread in ["application/cloudevents+avro", "application/cloudevents+json; charset=latin1"] {
         send(unread, event("1")).await.problem(415, "UNSUPPORTED_MEDIA_TYPE");

@@ -38,7 +38,7 @@ pub enum EventOrigin {
 
 /// Decision on a message.
 #[derive(Clone, Debug, PartialEq)]
-pub enum IntakeStep {
+pub enum MessageDecision {
     /// Record the event in the inbox, with its effects.
     Process {
         /// The event and the effects that commit with it.
@@ -46,29 +46,29 @@ pub enum IntakeStep {
         /// Whether the region rule rejected it; it is then recorded without effects.
         stale: bool,
         /// Failure of the primary handler, where the fallback accepted the event.
-        fallback_after: Option<IntakeFailure>,
+        fallback_after: Option<MessageFailure>,
     },
     /// Send the message to a retry topic.
     Retry {
         /// Number of the retry topic, from 0.
         stage: u32,
         /// Failure that is written into the headers.
-        failure: IntakeFailure,
+        failure: MessageFailure,
     },
     /// Send the message through the last retry topic again, until a handler accepts it; the key's later messages wait.
     Block {
         /// Number of the retry topic, from 0; beyond the last one it counts the rounds.
         stage: u32,
         /// Failure that is written into the headers.
-        failure: IntakeFailure,
+        failure: MessageFailure,
     },
     /// Send the message to the dead-letter topic.
-    DeadLetter(IntakeFailure),
+    DeadLetter(MessageFailure),
 }
 
 /// Why a message was not processed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct IntakeFailure {
+pub struct MessageFailure {
     /// Class of the failure.
     pub failure_type: FailureType,
     /// Class name of the error, in the form of the Java consumers of this topic.
@@ -77,7 +77,7 @@ pub struct IntakeFailure {
     pub reason: String,
 }
 
-impl IntakeFailure {
+impl MessageFailure {
     /// The failure of a message that its handler did not accept.
     pub fn from_handler(fault: HandlerFault) -> Self {
         let reason = outbox::truncate_reason(&fault.reason);
@@ -89,7 +89,7 @@ impl IntakeFailure {
 ///
 /// # Errors
 /// The message cannot be decoded, now or later: it goes to the dead-letter topic without a retry.
-pub fn decode(message: &ConsumerRecord) -> Result<DecodedMessage, IntakeFailure> {
+pub fn decode(message: &ConsumerRecord) -> Result<DecodedMessage, MessageFailure> {
     let record = &message.record;
     let event = contract::decode(&record.value).map_err(|error| undecodable(error.to_string()))?;
     let other_id = record.text("ce_id").filter(|id| *id != event.event_id.to_string());
@@ -107,8 +107,8 @@ pub fn decode(message: &ConsumerRecord) -> Result<DecodedMessage, IntakeFailure>
     Ok(DecodedMessage { event, stamp, has_hlc, attempts_made })
 }
 
-fn undecodable(reason: String) -> IntakeFailure {
-    IntakeFailure {
+fn undecodable(reason: String) -> MessageFailure {
+    MessageFailure {
         failure_type: FailureType::Validation,
         class: "org.springframework.kafka.support.serializer.DeserializationException",
         reason: outbox::truncate_reason(&reason),
@@ -146,7 +146,7 @@ pub async fn decide(
     decoded: &DecodedMessage,
     origin: EventOrigin,
     latest_accepted_time: Timestamp,
-) -> IntakeStep {
+) -> MessageDecision {
     let event = &decoded.event;
     let processed = |effects| ProcessedEvent { event_id: event.event_id, position: message.position.clone(), effects };
     let decision = match &origin {
@@ -156,22 +156,22 @@ pub async fn decide(
         }
     };
     if decision != ConflictDecision::Apply {
-        return IntakeStep::Process { event: processed(Vec::new()), stale: true, fallback_after: None };
+        return MessageDecision::Process { event: processed(Vec::new()), stale: true, fallback_after: None };
     }
     let stage = decoded.attempts_made;
     let consumed = ConsumedEvent { event, record: &message.record, attempt: stage.saturating_add(1) };
-    match handlers.chain(event.kind).run(consumed).await {
+    match handlers.chain(event.event_type).run(consumed).await {
         ChainOutcome::Handled { mut effects, fallback_after } => {
             if origin != EventOrigin::Local {
                 let VersionStamp { hlc, region } = decoded.stamp.clone();
                 effects.push(Effect::StoreRemoteStamp { order_id: event.order_id, region, hlc });
             }
-            let fallback_after = fallback_after.map(IntakeFailure::from_handler);
-            IntakeStep::Process { event: processed(effects), stale: false, fallback_after }
+            let fallback_after = fallback_after.map(MessageFailure::from_handler);
+            MessageDecision::Process { event: processed(effects), stale: false, fallback_after }
         }
-        ChainOutcome::Retry(fault) => IntakeStep::Retry { stage, failure: IntakeFailure::from_handler(fault) },
-        ChainOutcome::Blocked(fault) => IntakeStep::Block { stage, failure: IntakeFailure::from_handler(fault) },
-        ChainOutcome::Failed(fault) => IntakeStep::DeadLetter(IntakeFailure::from_handler(fault)),
+        ChainOutcome::Retry(fault) => MessageDecision::Retry { stage, failure: MessageFailure::from_handler(fault) },
+        ChainOutcome::Blocked(fault) => MessageDecision::Block { stage, failure: MessageFailure::from_handler(fault) },
+        ChainOutcome::Failed(fault) => MessageDecision::DeadLetter(MessageFailure::from_handler(fault)),
     }
 }
 
@@ -205,7 +205,7 @@ mod tests {
         let event = DecodedEvent {
             schema_version: 2,
             event_id: EventId::from_bytes([3; 16]),
-            kind: EventType::OrderStatusChanged,
+            event_type: EventType::OrderStatusChanged,
             order_id: order().id,
             occurred_at: Timestamp::from_millis(stamp.hlc.millis),
             after: Some(OrderAfterEvent { status: Status::Processing, version: stamp.hlc.counter.into() }),

@@ -10,18 +10,18 @@ const PASSIVE: u8 = 0b100;
 
 /// Why writes are held back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum GateClosed {
+pub enum WriteGateClosed {
     /// The pressure level is CRITICAL.
     Pressure,
     /// The region is PASSIVE.
     Passive,
 }
 
-impl fmt::Display for GateClosed {
+impl fmt::Display for WriteGateClosed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            GateClosed::Pressure => "the service is under critical pressure",
-            GateClosed::Passive => "the region is passive",
+            WriteGateClosed::Pressure => "the service is under critical pressure",
+            WriteGateClosed::Passive => "the region is passive",
         })
     }
 }
@@ -29,21 +29,21 @@ impl fmt::Display for GateClosed {
 /// Gate before every write, with the pressure stage. One byte, so that a reader never sees a partial change.
 /// Relaxed loads suffice: they order no other memory, and a reader may be one sample behind.
 #[derive(Debug, Default)]
-pub struct Gate {
+pub struct WriteGate {
     state: AtomicU8,
 }
 
-impl Gate {
+impl WriteGate {
     /// Checks whether writes are allowed.
     ///
     /// # Errors
     /// Why writes are held back. A passive region is reported before pressure, because there a retry does not help.
-    pub fn check(&self) -> Result<(), GateClosed> {
+    pub fn check(&self) -> Result<(), WriteGateClosed> {
         let state = self.state.load(Relaxed);
         if state & PASSIVE != 0 {
-            Err(GateClosed::Passive)
+            Err(WriteGateClosed::Passive)
         } else if stage(state) == PressureStage::Rejection {
-            Err(GateClosed::Pressure)
+            Err(WriteGateClosed::Pressure)
         } else {
             Ok(())
         }
@@ -90,26 +90,26 @@ mod tests {
 
     #[test]
     fn each_writer_changes_only_its_own_condition() {
-        let gate = Gate::default();
+        let gate = WriteGate::default();
         assert_eq!(gate.check(), Ok(()));
 
         gate.set_stage(PressureStage::Rejection);
         gate.set_passive(true);
-        assert_eq!(gate.check(), Err(GateClosed::Passive));
+        assert_eq!(gate.check(), Err(WriteGateClosed::Passive));
 
         gate.set_passive(false);
-        assert_eq!(gate.check(), Err(GateClosed::Pressure));
+        assert_eq!(gate.check(), Err(WriteGateClosed::Pressure));
 
         gate.set_passive(true);
         gate.set_stage(PressureStage::Calm);
-        assert_eq!(gate.check(), Err(GateClosed::Passive));
+        assert_eq!(gate.check(), Err(WriteGateClosed::Passive));
         gate.set_passive(false);
         assert_eq!(gate.check(), Ok(()));
     }
 
     #[test]
     fn only_the_last_pressure_stage_rejects_writes() {
-        let gate = Gate::default();
+        let gate = WriteGate::default();
         for stage in [PressureStage::Calm, PressureStage::Limits, PressureStage::Retries, PressureStage::Rejection] {
             gate.set_stage(stage);
             assert_eq!(gate.stage(), stage);
