@@ -48,7 +48,7 @@ impl Throwaway {
         if self.config.store.kind != crate::config::StoreKind::Postgres {
             return Ok(None);
         }
-        let session = postgres::throwaway::session(&super::throwaway::options(&self.config)).await;
+        let session = postgres::throwaway::open_session(&super::throwaway::options(&self.config)).await;
         session.map(|session| Some(WriterSession { session })).map_err(super::store::from_postgres_error)
     }
 
@@ -74,7 +74,8 @@ impl Throwaway {
             TransactionKind::SnapshotReader => Held::SnapshotReader,
         };
         let options = super::throwaway::options(&self.config);
-        let open = postgres::throwaway::hold(&options, held).await.map_err(super::store::from_postgres_error)?;
+        let open =
+            postgres::throwaway::open_transaction(&options, held).await.map_err(super::store::from_postgres_error)?;
         Ok(HeldTransaction { _open: open })
     }
 

@@ -85,7 +85,7 @@ pub async fn create_missing_topics(config: &Config) -> Result<Vec<String>, Start
 }
 
 fn embedded_file(config: &Config) -> Result<SchemaState, StartError> {
-    let schema = Embedded::schema(&config.store.path).map_err(|error| StartError::Store(error.to_string()));
+    let schema = Embedded::schema_versions(&config.store.path).map_err(|error| StartError::Store(error.to_string()));
     schema.map(|(version, newest)| SchemaState::EmbeddedFile { folder: config.store.path.clone(), version, newest })
 }
 

@@ -126,7 +126,7 @@ impl StoreOpener<'_> {
         let opening = tokio::task::spawn_blocking(move || Embedded::open(options)).await;
         let opened = opening.unwrap_or_else(|panicked| std::panic::resume_unwind(panicked.into_panic()));
         let store = opened.map_err(|error| {
-            let kind = OpenFailureKind::of(matches!(error, OpenError::Held { .. }), error.may_pass());
+            let kind = OpenFailureKind::of(matches!(error, OpenError::Held { .. }), error.is_temporary());
             let is_config = matches!(error, OpenError::PartitionsChanged { .. });
             let start_error = if is_config { StartError::Config } else { StartError::Store };
             OpenFailure { error: start_error(error.to_string()), kind }

@@ -29,7 +29,7 @@ pub struct Options {
     /// The address on which this service listens, shown likewise. [`crate::Embedded::announce`] sets it later.
     pub address: String,
     /// The thread that runs write commands.
-    pub writing: WriterMode,
+    pub writer_mode: WriterMode,
     /// The number of outbox partitions. Fixed when the folder is first used: a key must not change its partition while its events wait.
     pub partitions: u32,
     /// The number of partitions of a topic that this store creates.
@@ -67,7 +67,7 @@ impl Options {
             clock,
             instance,
             address: String::new(),
-            writing: WriterMode::Thread,
+            writer_mode: WriterMode::Thread,
             partitions: 64,
             topic_partitions: 12,
             partitions_by_topic: HashMap::new(),
@@ -87,6 +87,9 @@ impl Options {
 
 impl std::fmt::Debug for Options {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Options").field("folder", &self.folder).field("writing", &self.writing).finish_non_exhaustive()
+        f.debug_struct("Options")
+            .field("folder", &self.folder)
+            .field("writer_mode", &self.writer_mode)
+            .finish_non_exhaustive()
     }
 }

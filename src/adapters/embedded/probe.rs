@@ -94,7 +94,7 @@ mod tests {
     async fn probe_of_a_full_disk_succeeds_only_after_free_space_is_found() {
         let folder = tempfile::tempdir().unwrap();
         let options = Options::new(folder.path(), InstanceId("here".into()), Arc::new(SystemClock::new()));
-        let store = Embedded::open(Options { writing: WriterMode::Inline, ..options }).unwrap();
+        let store = Embedded::open(Options { writer_mode: WriterMode::Inline, ..options }).unwrap();
         let result = store.write("order", |_| Err::<(), _>(WriteError::Port(Error::Full("no room".into())))).await;
         assert!(matches!(result, Err(Error::Full(_))));
         // Writes to the link fail with a full disk. The check removes the link, so the next one succeeds.

@@ -67,7 +67,7 @@ impl Embedded {
         let sql_error = |error: rusqlite::Error| OpenError::from_sqlite(&path, &error);
         let mut sql = settings::open(&path).map_err(sql_error)?;
         let found = migrations::supported_version(&sql, &path)?;
-        settings::for_writing(&sql, options.cache_kib, options.writing).map_err(sql_error)?;
+        settings::for_writing(&sql, options.cache_kib, options.writer_mode).map_err(sql_error)?;
         let installation =
             Installation { name: options.installation.as_deref(), partitions: options.partitions.max(1) };
         migrations::migrate(&mut sql, found, &installation).map_err(sql_error)?;
@@ -76,7 +76,7 @@ impl Embedded {
         bound_due_times(&sql, options.clock.now().plus(options.retry_delay_max.max(TRIAL_INTERVAL)))
             .map_err(sql_error)?;
         joined_groups::skip_downtime(&sql, options.clock.now()).map_err(sql_error)?;
-        let readers = match options.writing {
+        let readers = match options.writer_mode {
             WriterMode::Thread => open_readers(&path, options.readers)?,
             WriterMode::Inline => Vec::new(),
         };
@@ -103,7 +103,7 @@ impl Embedded {
         }
         settings::for_writing(&sql, 2 * 1024, WriterMode::Thread).map_err(sql_error)?;
         let mut options = Options::new(folder, InstanceId("operator".into()), clock);
-        options.writing = WriterMode::Inline;
+        options.writer_mode = WriterMode::Inline;
         Self::assemble(options, sql, Vec::new(), None, &path)
     }
 
@@ -112,7 +112,7 @@ impl Embedded {
     ///
     /// # Errors
     /// The file cannot be read, or is not a posthaste database.
-    pub fn schema(folder: &Path) -> Result<(Option<u32>, u32), OpenError> {
+    pub fn schema_versions(folder: &Path) -> Result<(Option<u32>, u32), OpenError> {
         let path = folder.join(settings::FILE);
         if !path.is_file() {
             return Ok((None, migrations::LATEST));
@@ -137,7 +137,7 @@ impl Embedded {
         crate::broker::log::load(&sql, &end_offsets).map_err(sql_error)?;
         let unindexed_orders = crate::orders::owner_index::unindexed_count(&sql).map_err(sql_error)?;
         let writer = WritingConnection::new(sql, options.clock.clone(), end_offsets.clone(), unindexed_orders);
-        let (writer, readers) = match options.writing {
+        let (writer, readers) = match options.writer_mode {
             WriterMode::Inline => (Writer::Inline(Mutex::new(Some(writer))), None),
             WriterMode::Thread => {
                 let writer = Writer::start_thread(writer, options.queue_max, options.group_max).map_err(io_error)?;

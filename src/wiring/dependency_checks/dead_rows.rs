@@ -21,9 +21,9 @@ pub(super) fn dead_rows(tables: &[DeadRows]) -> (bool, String) {
     (shown.is_empty(), detail)
 }
 
-fn describe(DeadRows { table, dead, live, vacuumed_before }: &DeadRows) -> String {
+fn describe(DeadRows { table, dead, live, since_vacuum }: &DeadRows) -> String {
     let vacuumed =
-        vacuumed_before.map_or_else(|| "never vacuumed".to_owned(), |age| format!("vacuumed {} s ago", age.as_secs()));
+        since_vacuum.map_or_else(|| "never vacuumed".to_owned(), |age| format!("vacuumed {} s ago", age.as_secs()));
     format!("{table} has {dead} dead and {live} live rows and was {vacuumed}")
 }
 
@@ -43,8 +43,8 @@ mod tests {
             (3_000_001, 300_000, day, Some("was vacuumed 86400 s ago")),
             (u64::MAX, u64::MAX, day, None),
         ];
-        for (dead, live, vacuumed_before, found) in cases {
-            let (ok, detail) = dead_rows(&[DeadRows { table: "outbox_lease".into(), dead, live, vacuumed_before }]);
+        for (dead, live, since_vacuum, found) in cases {
+            let (ok, detail) = dead_rows(&[DeadRows { table: "outbox_lease".into(), dead, live, since_vacuum }]);
             assert_eq!(ok, found.is_none(), "{detail}");
             assert!(found.is_none_or(|part| detail.contains(part)), "{detail}");
         }

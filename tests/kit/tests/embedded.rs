@@ -36,7 +36,7 @@ impl Store {
         let folder = tempfile::tempdir().expect("a folder is created");
         let clock = TestClock::default();
         let mut options = Options::new(folder.path(), InstanceId("kit".into()), Arc::new(clock.clone()));
-        options.writing = writing;
+        options.writer_mode = writing;
         options.close_timeout = scaled(options.close_timeout);
         let store = Embedded::open(options).expect("a store opens in an empty folder");
         let memory = Memory::new(&memory::Options::default(), Arc::new(clock.clone()));

@@ -186,7 +186,7 @@ impl Environment {
     fn store_options(&self) -> embedded::Options {
         let clock = Arc::clone(&self.clock);
         let mut options = embedded::Options::new(self.folder.path(), self.options.instance.clone(), clock);
-        options.writing = WriterMode::Inline;
+        options.writer_mode = WriterMode::Inline;
         options.partitions = self.options.partitions;
         options.topic_partitions = 3;
         options.installation = Some("sim".into());

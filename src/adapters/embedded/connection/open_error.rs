@@ -88,7 +88,7 @@ pub enum OpenError {
 
 impl OpenError {
     /// Whether a later attempt may succeed without a change by an operator: a full disk or an I/O error.
-    pub fn may_pass(&self) -> bool {
+    pub fn is_temporary(&self) -> bool {
         matches!(self, OpenError::Full { .. } | OpenError::Io { .. })
     }
 

@@ -101,9 +101,9 @@ fn foreign_databases_and_newer_schemas_are_refused() {
     rusqlite::Connection::open(&path).unwrap().pragma_update(None, "user_version", 99).unwrap();
     let error = Embedded::open(options(folder.path(), &clock)).err().unwrap();
     assert!(matches!(error, OpenError::NewerSchema { found: 99, .. }), "{error:?}");
-    let (found, known) = Embedded::schema(folder.path()).unwrap();
+    let (found, known) = Embedded::schema_versions(folder.path()).unwrap();
     assert!(found == Some(99) && known < 99, "the version of a newer file is returned");
-    assert_eq!(Embedded::schema(&folder.path().join("nowhere")).unwrap(), (None, known));
+    assert_eq!(Embedded::schema_versions(&folder.path().join("nowhere")).unwrap(), (None, known));
 }
 
 #[tokio::test]
@@ -171,7 +171,7 @@ async fn operator_that_closes_during_a_long_read_keeps_no_write_waiting() {
 #[tokio::test(start_paused = true)]
 async fn inline_commands_need_no_progress_of_the_clock() {
     let (folder, clock) = (tempfile::tempdir().unwrap(), ManualClock::new());
-    let store = Embedded::open(Options { writing: WriterMode::Inline, ..options(folder.path(), &clock) }).unwrap();
+    let store = Embedded::open(Options { writer_mode: WriterMode::Inline, ..options(folder.path(), &clock) }).unwrap();
     let started = tokio::time::Instant::now();
 
     place(&store, 1, 0).await;

@@ -67,7 +67,7 @@ async fn rows_that_failed_while_the_clock_was_ahead_are_due_soon_after_a_restart
 
     clock.turn_back(year);
     let store = Embedded::open(Options {
-        writing: WriterMode::Inline,
+        writer_mode: WriterMode::Inline,
         retry_delay_max: delay,
         ..options(folder.path(), &clock)
     });

@@ -55,7 +55,7 @@ pub fn options(folder: &Path, clock: &Arc<ManualClock>) -> Options {
 
 /// A store in inline mode, for virtual time.
 pub fn inline(folder: &Path, clock: &Arc<ManualClock>) -> Embedded {
-    Embedded::open(Options { writing: WriterMode::Inline, ..options(folder, clock) }).unwrap()
+    Embedded::open(Options { writer_mode: WriterMode::Inline, ..options(folder, clock) }).unwrap()
 }
 
 pub fn id(number: u16) -> OrderId {

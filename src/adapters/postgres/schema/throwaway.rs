@@ -85,7 +85,10 @@ pub struct OpenTransaction {
 ///
 /// # Errors
 /// The server cannot be reached, or the database has no schema.
-pub async fn hold(options: &Options, transaction: BlockingTransaction) -> Result<OpenTransaction, PostgresOpenError> {
+pub async fn open_transaction(
+    options: &Options,
+    transaction: BlockingTransaction,
+) -> Result<OpenTransaction, PostgresOpenError> {
     let (connection, location) = connect(options).await?;
     let begun = async {
         connection.client.batch_execute("SET idle_in_transaction_session_timeout = 0").await?;
@@ -122,7 +125,7 @@ impl ScriptSession {
 ///
 /// # Errors
 /// The server cannot be reached, or the database has no schema.
-pub async fn session(options: &Options) -> Result<ScriptSession, PostgresOpenError> {
+pub async fn open_session(options: &Options) -> Result<ScriptSession, PostgresOpenError> {
     let (connection, location) = connect(options).await?;
     let opened = async {
         // A script may wait for the lock of a key as long as the transaction of another one lasts.

@@ -17,7 +17,7 @@ pub struct DeadRows {
     /// Rows that statements see.
     pub live: u64,
     /// Time since the last VACUUM of the table; `None` if there was none since the statistics were reset.
-    pub vacuumed_before: Option<Duration>,
+    pub since_vacuum: Option<Duration>,
 }
 
 const DEAD_ROWS: &str = "SELECT relname::text, n_dead_tup, n_live_tup,
@@ -33,7 +33,7 @@ pub(crate) async fn dead_rows(session: &PooledSession) -> StatementResult<Vec<De
             table: get(row, 0)?,
             dead: get::<i64>(row, 1)?.unsigned_abs(),
             live: get::<i64>(row, 2)?.unsigned_abs(),
-            vacuumed_before: age.map(|age| Duration::try_from_secs_f64(age).unwrap_or_default()),
+            since_vacuum: age.map(|age| Duration::try_from_secs_f64(age).unwrap_or_default()),
         })
     };
     session.query(DEAD_ROWS, &[]).await?.iter().map(table).collect()
