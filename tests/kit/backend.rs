@@ -121,7 +121,7 @@ pub trait Backend: Send + Sync + Sized + 'static {
         not_offered("operators")
     }
     /// Deletes a row's payload without the port.
-    async fn lose_payload(&self, _row: RowId) {
+    async fn delete_payload(&self, _row: RowId) {
         not_offered("outbox")
     }
     /// Stores a policy for a tier and endpoint class.
@@ -129,7 +129,7 @@ pub trait Backend: Send + Sync + Sized + 'static {
         not_offered("rate_limit")
     }
     /// Makes every probed dependency unreachable.
-    async fn cut_off(&self) {
+    async fn disconnect(&self) {
         not_offered("probes")
     }
 }

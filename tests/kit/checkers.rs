@@ -10,7 +10,7 @@ use ports::broker::topics::TopicReader;
 /// The number of records per read.
 const PAGE: u32 = 500;
 /// The most findings of one kind that a report prints.
-const SHOWN: usize = 10;
+const FINDINGS_PRINTED_MAX: usize = 10;
 /// The CloudEvents header with the event's id.
 const EVENT_ID: &str = "ce_id";
 
@@ -181,7 +181,7 @@ impl fmt::Display for Findings {
         ];
         for (kind, found) in kinds.into_iter().filter(|(_, found)| !found.is_empty()) {
             writeln!(f, "{} {kind}:", found.len())?;
-            found.iter().take(SHOWN).try_for_each(|line| writeln!(f, "  {line}"))?;
+            found.iter().take(FINDINGS_PRINTED_MAX).try_for_each(|line| writeln!(f, "  {line}"))?;
         }
         Ok(())
     }

@@ -29,7 +29,7 @@ impl Factory {
     }
 
     /// The next timestamp: a millisecond later.
-    pub fn instant(&self) -> Timestamp {
+    pub fn next_timestamp(&self) -> Timestamp {
         Timestamp::from_millis(self.millis.fetch_add(1, Ordering::Relaxed))
     }
 
@@ -40,7 +40,7 @@ impl Factory {
 
     /// A new event id of the next instant.
     pub fn event_id(&self) -> EventId {
-        EventId::new_v7(self.instant(), self.rng.entropy())
+        EventId::new_v7(self.next_timestamp(), self.rng.entropy())
     }
 
     /// Items with `count` lines, some with special characters and extreme prices.
@@ -59,7 +59,7 @@ impl Factory {
 
     /// A new order of `owner`, and its event.
     pub fn placed(&self, owner: &str) -> (Order, OrderEvent) {
-        let now = self.instant();
+        let now = self.next_timestamp();
         Order::place(NewOrder {
             id: self.order_id(now),
             event_id: self.event_id(),
@@ -73,7 +73,7 @@ impl Factory {
 
     /// The order with its status changed, and the event.
     pub fn status_changed(&self, order: &Order, to: Status) -> (Order, OrderEvent) {
-        let (event_id, region, now) = (self.event_id(), RegionId::new("us-east-1"), self.instant());
+        let (event_id, region, now) = (self.event_id(), RegionId::new("us-east-1"), self.next_timestamp());
         let change = ChangeContext { event_id, region, now, received: Hlc::default() };
         order.change_status(to, change).expect("the status change is allowed")
     }
@@ -108,7 +108,7 @@ impl Factory {
             partition,
             payload: [0, 159, 146, 150].as_slice().into(),
             sequence,
-            occurred_at: self.instant(),
+            occurred_at: self.next_timestamp(),
             stamp: None,
             trace: None,
             request_id: Some("request-7".into()),
@@ -172,7 +172,7 @@ impl Factory {
             .into_iter()
             .collect(),
             value: value.as_bytes().into(),
-            timestamp: self.instant(),
+            timestamp: self.next_timestamp(),
         }
     }
 }

@@ -106,14 +106,14 @@ impl Backend for Reference {
     async fn audits(&self) -> Vec<Audit> {
         self.state.lock().audits.iter().map(|entry| entry.audit.clone()).collect()
     }
-    async fn lose_payload(&self, row: RowId) {
+    async fn delete_payload(&self, row: RowId) {
         let lost = self.state.lock().rows.get_mut(&row).and_then(|row| row.payload.take());
         assert!(lost.is_some(), "row {row} has no payload");
     }
     async fn set_policy(&self, tier: &str, class: &str, policy: &RateLimitPolicy) {
         self.state.lock().policies.insert((tier.to_owned(), class.to_owned()), policy.clone());
     }
-    async fn cut_off(&self) {
-        self.state.lock().cut_off = true;
+    async fn disconnect(&self) {
+        self.state.lock().is_disconnected = true;
     }
 }

@@ -20,13 +20,13 @@ pub fn pause(time: Duration) {
     std::thread::sleep(time);
 }
 
-/// Calls `poll` until it returns a value, for at most the [`scaled`] `limit`. `what` names the value in the panic message.
+/// Calls `poll` until it returns a value, for at most the [`scaled`] `limit`. `description` names the value in the panic message.
 ///
 /// # Panics
 /// When the limit has passed.
 #[track_caller]
-pub fn until<T>(what: &str, limit: Duration, poll: impl FnMut() -> Option<T>) -> T {
-    until_since(Instant::now(), what, limit, poll)
+pub fn until<T>(description: &str, limit: Duration, poll: impl FnMut() -> Option<T>) -> T {
+    until_since(Instant::now(), description, limit, poll)
 }
 
 /// As [`until`], with the limit counted from `start`: for several waits that share one deadline.
@@ -34,8 +34,8 @@ pub fn until<T>(what: &str, limit: Duration, poll: impl FnMut() -> Option<T>) ->
 /// # Panics
 /// When the limit has passed.
 #[track_caller]
-pub fn until_since<T>(start: Instant, what: &str, limit: Duration, mut poll: impl FnMut() -> Option<T>) -> T {
-    until_ok(start, limit, || poll().ok_or_else(|| what.to_owned()))
+pub fn until_since<T>(start: Instant, description: &str, limit: Duration, mut poll: impl FnMut() -> Option<T>) -> T {
+    until_ok(start, limit, || poll().ok_or_else(|| description.to_owned()))
 }
 
 /// Repeats a call while its dependency does not answer within the limits of the product, which a slow machine may exceed. Returns any other
@@ -47,10 +47,10 @@ pub async fn until_answered<T, F: Future<Output = Result<T, Error>>>(
     limit: Duration,
     mut call: impl FnMut() -> F,
 ) -> Result<T, Error> {
-    let (begun, limit) = (Instant::now(), scaled(limit));
+    let (started, limit) = (Instant::now(), scaled(limit));
     loop {
         match call().await {
-            Err(Error::Unreachable(_) | Error::Unknown(_) | Error::Overloaded(_)) if begun.elapsed() < limit => {}
+            Err(Error::Unreachable(_) | Error::Unknown(_) | Error::Overloaded(_)) if started.elapsed() < limit => {}
             result => return result,
         }
         std::thread::sleep(POLL_INTERVAL);

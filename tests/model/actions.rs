@@ -38,7 +38,7 @@ pub fn successors(config: &Configuration, from: &System, found: &mut Vec<(Label,
             resolve::broker_steps(&mut steps, instance, partition);
         }
         if from.instances[instance].timeline != from.store.timeline {
-            rewind::notice(&mut steps, instance);
+            rewind::detect_rewind(&mut steps, instance);
             continue;
         }
         rewind::fence_all(&mut steps, instance);

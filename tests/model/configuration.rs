@@ -135,7 +135,7 @@ impl Configuration {
     }
 
     /// The configuration with this rule switched off: the search looks for the damage.
-    pub fn without(self, rule: BrokenRule) -> Self {
+    pub fn breaking(self, rule: BrokenRule) -> Self {
         Self { broken: Some(rule), counts_prevention: false, drops_stale_statements: false, ..self }
     }
 

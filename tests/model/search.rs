@@ -29,7 +29,7 @@ pub struct Outcome {
 
 /// Searches until the first violation, or all states, or `states_max`.
 pub fn search(config: &Configuration, states_max: usize) -> Outcome {
-    let begun = Instant::now();
+    let started = Instant::now();
     let mut graph = Graph::default();
     let mut frontier = vec![(0, graph.begin(config))];
     let (mut depth, mut found) = (0, None);
@@ -53,7 +53,7 @@ pub fn search(config: &Configuration, states_max: usize) -> Outcome {
         states: graph.parents.len(),
         steps: graph.edges.len(),
         depth,
-        elapsed: begun.elapsed(),
+        elapsed: started.elapsed(),
         is_exhaustive,
         counterexample: found.map(|(number, violation)| graph.counterexample(config, number, violation)),
     }
@@ -121,11 +121,11 @@ impl Graph {
         let mut ends = vec![0_u32; count + 1];
         self.edges.iter().for_each(|(to, _)| ends[*to as usize + 1] += 1);
         (0..count).for_each(|number| ends[number + 1] += ends[number]);
-        let (mut places, mut sources) = (ends.clone(), vec![0_u32; self.edges.len()]);
+        let (mut next_indices, mut sources) = (ends.clone(), vec![0_u32; self.edges.len()]);
         for (to, from) in &self.edges {
-            let place = &mut places[*to as usize];
-            sources[*place as usize] = *from;
-            *place += 1;
+            let next_index = &mut next_indices[*to as usize];
+            sources[*next_index as usize] = *from;
+            *next_index += 1;
         }
         let mut reaches_good = self.is_good.clone();
         let mut open: Vec<u32> = (0..count as u32).filter(|number| reaches_good[*number as usize]).collect();

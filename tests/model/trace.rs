@@ -3,7 +3,7 @@ use std::fmt;
 
 use crate::invariants::Violation;
 use crate::state::broker::TransactionStatus;
-use crate::state::store::Status;
+use crate::state::store::RowStatus;
 use crate::state::system::System;
 use crate::successors::Label;
 
@@ -39,7 +39,7 @@ impl fmt::Display for Summary<'_> {
         out.write_str("rows")?;
         for row in &self.0.store.rows {
             match row.status {
-                Status::InFlight => write!(out, " InFlight/{}", row.token)?,
+                RowStatus::InFlight => write!(out, " InFlight/{}", row.token)?,
                 status => write!(out, " {status:?}")?,
             }
         }

@@ -79,7 +79,7 @@ impl Backend {
     }
 
     /// Sends one inline command to Redis and returns the lines of its reply.
-    pub fn ask_redis(&self, command: &str) -> Vec<String> {
+    pub fn redis_command(&self, command: &str) -> Vec<String> {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).expect("Redis listens");
         stream.write_all(format!("{command}\r\nQUIT\r\n").as_bytes()).expect("sent");
         let mut reply = String::new();
@@ -93,18 +93,18 @@ impl Backend {
 
     /// Gives every event in the outbox a value that breaks its contract.
     pub fn break_event_values(&self) {
-        let keys = self.ask_redis("KEYS *{store}:row:*");
+        let keys = self.redis_command("KEYS *{store}:row:*");
         for key in keys.iter().filter(|line| line.contains(":row:")) {
-            self.ask_redis(&format!("HSET {key} y {{}}"));
+            self.redis_command(&format!("HSET {key} y {{}}"));
         }
     }
 
     /// Gives the events of a type a content type that no record may have. No service runs.
     pub fn break_content_types(&self, kind: &str) {
-        let keys = self.ask_redis("KEYS *{store}:row:*");
+        let keys = self.redis_command("KEYS *{store}:row:*");
         let rows = keys.iter().filter(|line| line.contains(":row:"));
-        for key in rows.filter(|key| self.ask_redis(&format!("HGET {key} ty")).contains(&kind.to_owned())) {
-            self.ask_redis(&format!(r#"HSET {key} xm '[null,"\u0001",null]'"#));
+        for key in rows.filter(|key| self.redis_command(&format!("HGET {key} ty")).contains(&kind.to_owned())) {
+            self.redis_command(&format!(r#"HSET {key} xm '[null,"\u0001",null]'"#));
         }
     }
 

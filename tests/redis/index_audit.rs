@@ -21,15 +21,15 @@ fn events_without_an_index_are_found_by_the_audit_and_sent() {
     let unaudited = [("POSTHASTE__STORE__AUDIT_INTERVAL", "0"), ("POSTHASTE__OUTBOX__PUBLISHER__ENABLED", "false")];
     let writer = Posthaste::start(&backend, &unaudited);
     let user = writer.http.user();
-    let place =
+    let place_order =
         |n| writer.http.post("/orders", &user, &[], &tea_order(n)).json()["id"].as_str().expect("id").to_owned();
-    let orders = (1..=20).map(|n| (place(n), 1)).collect();
+    let orders = (1..=20).map(|n| (place_order(n), 1)).collect();
     assert_eq!(writer.rows(&["PENDING"]).len(), 20);
     assert!(writer.stop().success());
 
     let script = "for _, index in ipairs({ 'due:', 'queue:' }) do for _, name in ipairs(redis.call('KEYS', '*{store}:' .. index .. '*')) do \
                   redis.call('DEL', name) end end return redis.call('ZCARD', KEYS[1])";
-    assert_eq!(backend.ask_redis(&format!("EVAL \"{script}\" 1 posthaste:{{store}}:all")), [":20"]);
+    assert_eq!(backend.redis_command(&format!("EVAL \"{script}\" 1 posthaste:{{store}}:all")), [":20"]);
     let service = audited(&[]);
 
     until("the audit has repaired", WAIT_MAX, || (metric(&service.http, "outbox_repairs_total") >= 40.0).then_some(()));

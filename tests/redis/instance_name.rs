@@ -55,7 +55,7 @@ fn a_redis_that_is_reconfigured_to_forget_makes_readyz_fail() {
     };
     until("an order is accepted", Duration::from_secs(20), || (post() == 201).then_some(()));
 
-    backend.ask_redis("CONFIG SET appendonly no");
+    backend.redis_command("CONFIG SET appendonly no");
     until("/readyz responds with 503 and writes are refused", Duration::from_secs(20), || {
         (!service.is_ready() && post() == 503).then_some(())
     });
@@ -63,7 +63,7 @@ fn a_redis_that_is_reconfigured_to_forget_makes_readyz_fail() {
     assert!(health.text.contains("appendonly is no"), "{}", health.text);
     service.await_logged("store_not_durable", 1);
 
-    backend.ask_redis("CONFIG SET appendonly yes");
+    backend.redis_command("CONFIG SET appendonly yes");
     until("the service is ready again", Duration::from_secs(20), || {
         (service.is_ready() && post() == 201).then_some(())
     });
@@ -71,13 +71,13 @@ fn a_redis_that_is_reconfigured_to_forget_makes_readyz_fail() {
 }
 
 #[test]
-fn a_redis_reconfigured_to_forget_is_logged_where_the_config_accepts_it() {
+fn a_redis_reconfigured_to_lose_data_is_logged_where_the_config_accepts_it() {
     let backend = Backend::new();
     let settings = [("POSTHASTE__STORE__DURABILITY", "warn"), ("POSTHASTE__FAILOVER__PROBE_INTERVAL", "200ms")];
     let service = Posthaste::start(&backend, &settings);
     assert!(service.logged("store_not_durable").is_empty());
 
-    backend.ask_redis("CONFIG SET appendonly no");
+    backend.redis_command("CONFIG SET appendonly no");
     service.await_logged("store_not_durable", 1);
 
     assert!(service.is_ready());

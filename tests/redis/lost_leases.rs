@@ -45,7 +45,7 @@ fn rows_in_flight(backend: &Backend) -> usize {
                   local owner, token = unpack(redis.call('HMGET', KEYS[1] .. 'lease:' .. partition, 'owner', 'token')) \
                   if owner == 'one' and token then rows = rows + redis.call('ZCARD', KEYS[1] .. 'flight:' .. partition) end \
                   end return rows";
-    let rows = backend.ask_redis(&format!("EVAL \"{script}\" 1 posthaste:{{store}}: {}", Backend::PARTITIONS));
+    let rows = backend.redis_command(&format!("EVAL \"{script}\" 1 posthaste:{{store}}: {}", Backend::PARTITIONS));
     rows[0].trim_start_matches(':').parse().expect("a number")
 }
 
@@ -53,7 +53,7 @@ fn rows_in_flight(backend: &Backend) -> usize {
 fn freeze_in_a_batch(backend: &Backend, service: &Posthaste) -> usize {
     until("the process is frozen while a batch is open, or has sent everything", WAIT_MAX, || {
         // Read first: a row that is pending no more is in a batch until it is sent.
-        let pending = backend.ask_redis("ZCARD posthaste:{store}:status:PENDING");
+        let pending = backend.redis_command("ZCARD posthaste:{store}:status:PENDING");
         if rows_in_flight(backend) == 0 {
             return (pending == [":0"]).then_some(0);
         }

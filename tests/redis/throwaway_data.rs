@@ -16,7 +16,7 @@ fn bench_neither_publishes_nor_leaves_rows_in_the_configured_installation() {
     assert_eq!(code, 0, "{stderr}");
     assert_eq!((service.rows(&["PENDING"]), waiting.len()), (waiting, 1));
     assert_eq!(backend.events().len(), 0, "the order's event waits");
-    let keys = backend.ask_redis("KEYS *{store}:row:*");
+    let keys = backend.redis_command("KEYS *{store}:row:*");
     assert_eq!(keys.iter().filter(|line| line.contains(":row:")).count(), 1, "{keys:?}");
-    assert_eq!(backend.ask_redis("KEYS posthaste:bench_*"), ["*0"], "every throwaway key is deleted");
+    assert_eq!(backend.redis_command("KEYS posthaste:bench_*"), ["*0"], "every throwaway key is deleted");
 }

@@ -87,7 +87,7 @@ async fn random_action(environment: &Environment, process: Process, ledger: &mut
     match environment.rng.next_u64() % 100 {
         0..35 => ledger.create_concurrently(&process, 1 + environment.rng.next_u64() % 4).await,
         35..65 => change_random_order(environment, &process, ledger).await,
-        65..75 => ledger.publish_foreign(&process, &environment.rng).await,
+        65..75 => ledger.publish_external_events(&process, &environment.rng).await,
         75..85 => crash_random_actor(environment, &process),
         85..97 => process.advance(Duration::from_millis(environment.rng.next_u64() % 4_000)).await,
         _ => {

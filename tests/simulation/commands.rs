@@ -42,7 +42,7 @@ async fn command_that_waits_in_its_mailbox_is_dropped_at_the_end_of_its_requests
     for path in shards.iter().map(String::as_str).chain(["/event-intake"]) {
         process.bus().pause(path, "test").expect("it runs");
     }
-    let (begun, command) = (Instant::now(), external_event("1", Some("p")));
+    let (started, command) = (Instant::now(), external_event("1", Some("p")));
 
     let created = process.create_with_key_within("k", time_left).await.map(|_| ());
     let changed = process.change_within(id, Status::Cancelled, time_left).await.map(|_| ());
@@ -51,7 +51,7 @@ async fn command_that_waits_in_its_mailbox_is_dropped_at_the_end_of_its_requests
     for dropped in [created, changed, published] {
         assert!(matches!(dropped, Err(CommandError::Expired)), "{dropped:?}");
     }
-    assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(4), "{:?}", started.elapsed());
     for path in shards.iter().map(String::as_str).chain(["/event-intake"]) {
         process.bus().resume(path, "test").expect("it is paused");
     }
@@ -66,7 +66,7 @@ async fn cached_version(process: &Process, id: OrderId) -> Option<u64> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn cache_forgets_an_order_after_a_change_with_an_unknown_outcome() {
+async fn cache_evicts_an_order_after_a_change_with_an_unknown_outcome() {
     for fault in [InjectedFault::UnknownDone, InjectedFault::Slow(Duration::from_secs(12))] {
         let (environment, mut ledger) = (Environment::new(), Ledger::default());
         let process = environment.start().await;
@@ -85,7 +85,7 @@ async fn cache_forgets_an_order_after_a_change_with_an_unknown_outcome() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn cache_forgets_an_order_that_was_read_before_a_change_without_a_reply_ended() {
+async fn cache_evicts_an_order_that_was_read_before_a_change_without_a_reply_ended() {
     let (environment, mut ledger) = (Environment::new(), Ledger::default());
     let process = environment.start().await;
     let id = ledger.create_order(&process).await;

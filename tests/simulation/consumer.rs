@@ -119,14 +119,14 @@ async fn a_handler_that_recovers_consumes_the_message_from_its_retry_topic() {
 async fn a_retry_waits_for_springs_due_time_but_never_longer_than_the_longest_delay() {
     // Due times after the write, and what the handler waits: 3 s, and the limit of 8 s instead of a year.
     for (due_after, expected) in [(Duration::from_secs(3), 3.0), (Duration::from_secs(31_536_000), 8.0)] {
-        let (begun, handler) = (Instant::now(), RecordingHandler::new(false, 0, |_| false));
+        let (started, handler) = (Instant::now(), RecordingHandler::new(false, 0, |_| false));
         let environment = environment(&handler);
         let process = environment.start().await;
         let factory = Factory::seeded(seed(), TOPIC.into());
         let (_, placed) = factory.placed("ann");
         let mut record = from_region(&placed, "local", Hlc { millis: START_TIME.millis(), counter: 0 });
         record.topic = format!("{TOPIC}-retry-0").into();
-        record.timestamp = START_TIME.plus(begun.elapsed());
+        record.timestamp = START_TIME.plus(started.elapsed());
         let due = record.timestamp.plus(due_after).millis();
         // A positive BigInteger of fewer than 8 bytes: leading zeros carry no sign.
         let due_bytes: Vec<u8> = due.to_be_bytes().into_iter().skip_while(|byte| *byte == 0).collect();

@@ -19,7 +19,7 @@ use crate::support::process::{Process, TIMEOUT, TOPIC};
 use crate::support::record_faults::{RecordFault, header};
 use crate::support::recording_handler::RecordingHandler;
 
-const DEAD: &str = "order.events-dlt";
+const DEAD_LETTERS: &str = "order.events-dlt";
 
 fn audit() -> Audit {
     Audit { operator: "olga".into(), reason: "the handler is fixed".into() }
@@ -31,7 +31,7 @@ async fn redrive(dead_letters: &DeadLetters, limit: u32) -> Result<RedriveReport
 
 /// Writes `count` dead letters of `keys` keys, as consumers would. No consumer runs.
 async fn write_dead_letters(process: &Process, count: u32, keys: u32) {
-    let factory = Factory::seeded(seed(), DEAD.into());
+    let factory = Factory::seeded(seed(), DEAD_LETTERS.into());
     for n in 0..count {
         let mut record = factory.record(&format!("key-{}", n % keys), &n.to_string());
         let failure = if n % 2 == 0 { "SYSTEM" } else { "VALIDATION" };
@@ -58,13 +58,15 @@ async fn a_dead_letter_is_redriven_once_and_handled_after_the_handler_is_fixed()
     (environment.consumes, environment.handlers) = (true, handler.for_all_types());
     let process = environment.start().await;
     let id = ledger.create_order(&process).await;
-    process.wait_until("the message is a dead letter", TIMEOUT, async || process.records(DEAD).await.len() == 1).await;
+    process
+        .wait_until("the message is a dead letter", TIMEOUT, async || process.records(DEAD_LETTERS).await.len() == 1)
+        .await;
     let dead_letters = environment.dead_letters(&process);
 
     let dry = dead_letters.redrive(&DeadLetterFilter::default(), 1_000, false, &audit()).await.expect("counted");
     assert_eq!(dry, RedriveReport { matched: 1, ..RedriveReport::default() });
-    let place = dead_letters.list(&DeadLetterFilter::default(), 10).await.expect("listed").dead_letters[0].clone();
-    assert_eq!((place.redrive, process.records(TOPIC).await.len()), (None, 1), "a dry run changes nothing");
+    let before = dead_letters.list(&DeadLetterFilter::default(), 10).await.expect("listed").dead_letters[0].clone();
+    assert_eq!((before.redrive, process.records(TOPIC).await.len()), (None, 1), "a dry run changes nothing");
     let sent = redrive(&dead_letters, 1_000).await.expect("redriven");
     process.wait_until_consumed(TIMEOUT).await;
 
@@ -85,7 +87,7 @@ async fn a_dead_letter_is_redriven_once_and_handled_after_the_handler_is_fixed()
     let dead_letter =
         dead_letters.list(&DeadLetterFilter::default(), 10).await.expect("listed").dead_letters[0].clone();
     let record = dead_letter.redrive.as_ref().expect("known");
-    assert_eq!((&record.audit, record.confirmed, process.records(DEAD).await.len()), (&audit(), true, 1));
+    assert_eq!((&record.audit, record.confirmed, process.records(DEAD_LETTERS).await.len()), (&audit(), true, 1));
     let origin = dead_letter.origin().expect("the origin is known");
     assert_eq!((&*origin.topic, origin.offset, dead_letter.attempts()), (TOPIC, Some(0), Some(5)));
 }
@@ -97,7 +99,9 @@ async fn a_failed_append_frees_its_dead_letters_and_a_lost_reply_holds_them_for_
     (environment.consumes, environment.handlers) = (true, handler.for_all_types());
     let process = environment.start().await;
     let id = ledger.create_order(&process).await;
-    process.wait_until("the message is a dead letter", TIMEOUT, async || process.records(DEAD).await.len() == 1).await;
+    process
+        .wait_until("the message is a dead letter", TIMEOUT, async || process.records(DEAD_LETTERS).await.len() == 1)
+        .await;
     let dead_letters = environment.dead_letters(&process);
 
     environment.script.once(Call::Append, InjectedFault::Unreachable);
@@ -106,19 +110,19 @@ async fn a_failed_append_frees_its_dead_letters_and_a_lost_reply_holds_them_for_
     assert!(matches!(redrive(&dead_letters, 10).await, Err(QueryError::Unknown(_))), "the failure before released it");
     let held = redrive(&dead_letters, 10).await.expect("nothing can be done");
     assert_eq!((held.matched, held.redriven), (1, 0), "it may have been sent");
-    let place = app::operators::dead_letters::DeadLetterPosition {
-        partition: process.records(DEAD).await[0].position.partition,
+    let position = app::operators::dead_letters::DeadLetterPosition {
+        partition: process.records(DEAD_LETTERS).await[0].position.partition,
         offset: 0,
     };
-    assert!(matches!(dead_letters.redrive_one(place, true, &audit()).await, Err(QueryError::Conflict(_))));
+    assert!(matches!(dead_letters.redrive_one(position, true, &audit()).await, Err(QueryError::Conflict(_))));
     process.advance(RESERVATION_TIMEOUT).await;
-    assert!(dead_letters.redrive_one(place, true, &audit()).await.expect("free again").is_redriven());
+    assert!(dead_letters.redrive_one(position, true, &audit()).await.expect("free again").is_redriven());
     process.wait_until_consumed(TIMEOUT).await;
 
     assert_eq!(process.records(TOPIC).await.len(), 3, "it was sent twice");
     assert!(handler.handled(id).iter().all(|version| *version == 0), "a handler may see it again");
     assert_eq!(process.metrics.kafka_consumer_processed_count.get(), 1, "its effects are applied once");
-    assert!(matches!(dead_letters.redrive_one(place, true, &audit()).await, Err(QueryError::Conflict(_))));
+    assert!(matches!(dead_letters.redrive_one(position, true, &audit()).await, Err(QueryError::Conflict(_))));
 }
 
 #[tokio::test(start_paused = true)]
@@ -235,7 +239,7 @@ async fn dead_letters_are_redriven_page_by_page_in_key_order() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_redrive_does_not_repeat_messages_that_die_again_during_it() {
+async fn a_redrive_does_not_repeat_messages_that_fail_again_during_it() {
     let handler = RecordingHandler::new(false, usize::MAX, |_| true);
     let mut environment = Environment::new();
     (environment.consumes, environment.handlers) = (true, handler.for_all_types());
@@ -254,7 +258,7 @@ async fn a_redrive_does_not_repeat_messages_that_die_again_during_it() {
         }
     }
 
-    assert_eq!((sent, process.records(DEAD).await.len()), (30, 60));
+    assert_eq!((sent, process.records(DEAD_LETTERS).await.len()), (30, 60));
 }
 
 #[tokio::test(start_paused = true)]

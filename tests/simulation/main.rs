@@ -12,9 +12,9 @@ mod cluster {
         pub mod handler;
         pub mod invariants;
     }
+    pub mod external_writers;
     pub mod faults;
     pub mod flaw;
-    pub mod foreign_writers;
     pub mod instance;
     pub mod invariants;
     pub mod kafka {
@@ -44,10 +44,10 @@ mod cluster {
         pub mod scan_start;
         pub mod server;
     }
+    pub mod instances;
     pub mod run;
     mod seeds;
     pub mod trace;
-    pub mod world;
     pub mod writers;
 }
 mod commands;
@@ -81,7 +81,6 @@ mod relay {
     mod unknown_outcomes;
 }
 mod support {
-    pub mod ahead_clock;
     pub mod consumption;
     pub mod environment;
     pub mod external_events;
@@ -93,6 +92,7 @@ mod support {
     pub mod record_faults;
     pub mod recording_handler;
     pub mod scripted_endpoint;
+    pub mod skewed_clock;
     pub mod wake_hub;
 }
 mod sweeps;

@@ -78,9 +78,9 @@ async fn promotion_runs_at_a_fixed_rate_also_where_the_store_is_slow() {
     let (mut environment, mut ledger) = (Environment::new(), Ledger::default());
     environment.options.promotion_interval = Duration::from_secs(60);
     let process = environment.start().await;
-    let begun = Instant::now();
+    let started = Instant::now();
     let slow = || environment.script.always(Call::Commit, InjectedFault::Slow(Duration::from_secs(4)));
-    let second = async |second| process.advance(Duration::from_secs(second).saturating_sub(begun.elapsed())).await;
+    let second = async |second| process.advance(Duration::from_secs(second).saturating_sub(started.elapsed())).await;
 
     ledger.create_orders(&process, 8).await;
     slow();
@@ -120,7 +120,7 @@ async fn order_that_cannot_be_promoted_does_not_block_the_younger_ones() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn promotion_on_request_that_takes_minutes_is_not_taken_for_a_hung_one() {
+async fn promotion_on_request_that_takes_minutes_is_not_treated_as_hung() {
     let (environment, mut ledger) = (Environment::new(), Ledger::default());
     let process = environment.start().await;
     ledger.create_orders(&process, 90).await;

@@ -26,7 +26,7 @@ fn stamp(millis: i64, counter: u32) -> Hlc {
     Hlc { millis: START_TIME.millis() + millis, counter }
 }
 
-fn below(rng: &SeededRng, end: u32) -> u32 {
+fn random_below(rng: &SeededRng, end: u32) -> u32 {
     (rng.next_u64() % u64::from(end)) as u32
 }
 
@@ -36,9 +36,10 @@ fn updates(rng: &SeededRng, factory: &Factory) -> (Vec<Record>, Winners) {
     for _ in 0..ORDERS {
         let (order, _) = factory.placed("ann");
         for n in 0..UPDATES {
-            let region = if below(rng, 2) == 0 { "eu" } else { "us" };
-            let too_far_ahead = n > 0 && below(rng, 6) == 0;
-            let hlc = stamp(if too_far_ahead { 3_600_000 } else { i64::from(below(rng, 5)) }, below(rng, 2));
+            let region = if random_below(rng, 2) == 0 { "eu" } else { "us" };
+            let too_far_ahead = n > 0 && random_below(rng, 6) == 0;
+            let hlc =
+                stamp(if too_far_ahead { 3_600_000 } else { i64::from(random_below(rng, 5)) }, random_below(rng, 2));
             let (_, event) = factory.status_changed(&order, Status::Processing);
             records.push(from_region(&event, region, hlc));
             let change = (RegionId::new(region), hlc);
@@ -56,15 +57,15 @@ async fn receive(environment: &Environment, rng: &SeededRng, records: &[Record])
     let process = environment.start().await;
     let mut left = records.to_vec();
     while !left.is_empty() {
-        let at = below(rng, u32::try_from(left.len()).expect("few")) as usize;
+        let at = random_below(rng, u32::try_from(left.len()).expect("few")) as usize;
         let record = left.swap_remove(at);
-        let times = 1 + usize::from(below(rng, 5) == 0);
+        let times = 1 + usize::from(random_below(rng, 5) == 0);
         process.run(process.store.append(vec![record; times])).await.expect("appended");
-        if below(rng, 10) == 0 {
+        if random_below(rng, 10) == 0 {
             // An error means that it restarts already.
             let _ = process.bus().panic("/consumer-0", "test");
         }
-        process.advance(Duration::from_millis(below(rng, 30).into())).await;
+        process.advance(Duration::from_millis(random_below(rng, 30).into())).await;
     }
     process.wait_until_consumed(TIMEOUT).await;
     let restarts = process.metrics.actor_restarts_total.with(["ConsumerActor", "panic"]).get();

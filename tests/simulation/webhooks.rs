@@ -151,7 +151,7 @@ async fn wall_clock_that_was_ahead_neither_shortens_a_retry_nor_dates_a_signatur
     let failed_at = Instant::now();
     drop(process);
 
-    environment.clock.was_ahead(2 * HOUR);
+    environment.clock.jump_ahead_once(2 * HOUR);
     let process = environment.start().await;
     process.wait_until("it is tried again", 4 * TIMEOUT, async || endpoint.received().len() >= 2).await;
 

@@ -85,9 +85,9 @@ fn comment(line: &str) -> Option<&str> {
 /// Line and description of each forbidden word in a file.
 fn findings(file: &SourceFile) -> Vec<String> {
     let mut findings = Vec::new();
-    let mut add = |line: usize, place: &str, word: String, context: &str| {
+    let mut add = |line: usize, kind: &str, word: String, context: &str| {
         if !is_excepted(&word, context, &file.path) {
-            findings.push(format!("{}:{line}: {place} has the word {word:?}", file.path));
+            findings.push(format!("{}:{line}: {kind} has the word {word:?}", file.path));
         }
     };
     let stream: TokenStream = file.text.parse().expect("a file that was parsed before");

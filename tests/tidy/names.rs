@@ -110,14 +110,14 @@ impl<'ast> Visit<'ast> for Inspection {
 
 /// Files and lines of each type name that is defined more than once outside tests.
 fn types_defined_twice(files: &[SourceFile]) -> Vec<String> {
-    let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut definitions: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for file in files.iter().filter(|file| !file.is_test()) {
         for (name, line) in Inspection::of(file).types {
-            places.entry(name).or_default().push(format!("{}:{line}", file.path));
+            definitions.entry(name).or_default().push(format!("{}:{line}", file.path));
         }
     }
-    places.retain(|name, places| places.len() > 1 && !IDIOMS.contains(&name.as_str()));
-    places.into_iter().map(|(name, places)| format!("{name}: {}", places.join(", "))).collect()
+    definitions.retain(|name, definitions| definitions.len() > 1 && !IDIOMS.contains(&name.as_str()));
+    definitions.into_iter().map(|(name, definitions)| format!("{name}: {}", definitions.join(", "))).collect()
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn functions_test_names_and_docs_keep_to_their_limits() {
     let found: Vec<String> = parsed()
         .iter()
         .flat_map(|file| {
-            Inspection::of(file).findings.into_iter().map(|(line, what)| format!("{}:{line}: {what}", file.path))
+            Inspection::of(file).findings.into_iter().map(|(line, finding)| format!("{}:{line}: {finding}", file.path))
         })
         .collect();
 

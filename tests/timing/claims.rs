@@ -18,11 +18,11 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Longest wait for a state whose time is measured.
 const WAIT_MAX: Duration = Duration::from_secs(20);
 
-static ALONE: Mutex<()> = Mutex::new(());
+static EXCLUSIVE: Mutex<()> = Mutex::new(());
 
 /// Serialises the tests: the one that runs holds the lock.
-fn alone() -> MutexGuard<'static, ()> {
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+fn exclusive() -> MutexGuard<'static, ()> {
+    EXCLUSIVE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Measures until one run keeps to the stated time.
@@ -52,7 +52,7 @@ fn sent(service: &Posthaste) -> f64 {
 
 #[test]
 fn an_embedded_service_is_ready_within_a_second_also_after_a_kill() {
-    let _alone = alone();
+    let _exclusive = exclusive();
     let backend = Backend::new();
 
     assert_within("the first start", Duration::from_secs(1), || {
@@ -70,7 +70,7 @@ fn an_embedded_service_is_ready_within_a_second_also_after_a_kill() {
 
 #[test]
 fn an_actor_that_panics_or_stops_runs_again_within_a_second() {
-    let _alone = alone();
+    let _exclusive = exclusive();
     let service = Posthaste::start(&Backend::new(), &[]);
     until("the workers run", WAIT_MAX, || {
         (actor(&service, "/relay/partition-worker-7")["state"] == "running").then_some(())
@@ -94,7 +94,7 @@ fn an_actor_that_panics_or_stops_runs_again_within_a_second() {
 
 #[test]
 fn an_idle_service_stops_within_two_seconds() {
-    let _alone = alone();
+    let _exclusive = exclusive();
 
     assert_within("a stop", Duration::from_secs(2), || {
         let service = Posthaste::start(&Backend::new(), &[]);
@@ -108,7 +108,7 @@ fn an_idle_service_stops_within_two_seconds() {
 
 #[test]
 fn events_flow_within_five_seconds_of_a_restart_after_a_kill() {
-    let _alone = alone();
+    let _exclusive = exclusive();
     let backend = Backend::new();
 
     assert_within("the first event after a restart", Duration::from_secs(5), || {
@@ -125,7 +125,7 @@ fn events_flow_within_five_seconds_of_a_restart_after_a_kill() {
 
 #[test]
 fn an_idle_relay_publishes_an_event_in_single_digit_milliseconds() {
-    let _alone = alone();
+    let _exclusive = exclusive();
     let service = Posthaste::start(&Backend::new(), &[]);
     let total_age = || metric(&service.http, "outbox_commit_to_ack_seconds_sum");
     let publish = || {
@@ -145,7 +145,7 @@ fn an_idle_relay_publishes_an_event_in_single_digit_milliseconds() {
 
 #[test]
 fn a_commit_wakes_an_idle_worker_in_less_than_a_millisecond() {
-    let _alone = alone();
+    let _exclusive = exclusive();
     let service = Posthaste::start(&Backend::new(), &[]);
     let woken = || metric(&service.http, "outbox_wake_up_seconds_count");
     let total = || metric(&service.http, "outbox_wake_up_seconds_sum");
@@ -167,7 +167,7 @@ fn a_commit_wakes_an_idle_worker_in_less_than_a_millisecond() {
 
 #[test]
 fn a_second_process_on_a_data_folder_is_refused_within_five_seconds() {
-    let _alone = alone();
+    let _exclusive = exclusive();
     let backend = Backend::new();
     let _holder = Posthaste::start(&backend, &[]);
 

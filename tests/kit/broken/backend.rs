@@ -44,89 +44,89 @@ tokio::task_local! {
 
 /// A backend with one flaw.
 pub struct BrokenBackend<B> {
-    real: B,
+    inner: B,
     flaw: Flaw,
 }
 
 #[async_trait]
 impl<B: Backend> Backend for BrokenBackend<B> {
     async fn fresh() -> Self {
-        Self { real: B::fresh().await, flaw: FLAW.get() }
+        Self { inner: B::fresh().await, flaw: FLAW.get() }
     }
     async fn advance(&self, by: Duration) {
-        self.real.advance(by).await;
+        self.inner.advance(by).await;
     }
     fn runtime() -> Runtime {
         B::runtime()
     }
     fn partitions(&self) -> u32 {
-        self.real.partitions()
+        self.inner.partitions()
     }
     fn topic(&self) -> Arc<str> {
-        self.real.topic()
+        self.inner.topic()
     }
     fn settle(&self) {
-        self.real.settle();
+        self.inner.settle();
     }
     fn poll_timeout(&self) -> Duration {
-        self.real.poll_timeout()
+        self.inner.poll_timeout()
     }
     fn orders(&self) -> Arc<dyn OrderStore> {
-        Arc::new(BrokenOrders { real: self.real.orders(), flaw: self.flaw })
+        Arc::new(BrokenOrders { inner: self.inner.orders(), flaw: self.flaw })
     }
     fn outbox(&self) -> Arc<dyn OutboxStore> {
-        Arc::new(BrokenOutbox { real: self.real.outbox(), leases: self.real.leases(), flaw: self.flaw })
+        Arc::new(BrokenOutbox { inner: self.inner.outbox(), leases: self.inner.leases(), flaw: self.flaw })
     }
     fn events(&self) -> Arc<dyn EventStore> {
-        Arc::new(BrokenEvents { real: self.real.events(), flaw: self.flaw })
+        Arc::new(BrokenEvents { inner: self.inner.events(), flaw: self.flaw })
     }
     fn operators(&self) -> Arc<dyn OutboxOperators> {
-        Arc::new(BrokenOperators { real: self.real.operators(), flaw: self.flaw })
+        Arc::new(BrokenOperators { inner: self.inner.operators(), flaw: self.flaw })
     }
     fn redrives(&self) -> Arc<dyn RedriveLedger> {
-        Arc::new(BrokenRedrives { real: self.real.redrives(), flaw: self.flaw })
+        Arc::new(BrokenRedrives { inner: self.inner.redrives(), flaw: self.flaw })
     }
     fn webhooks(&self) -> Arc<dyn WebhookStore> {
-        Arc::new(BrokenWebhooks { real: self.real.webhooks(), flaw: self.flaw })
+        Arc::new(BrokenWebhooks { inner: self.inner.webhooks(), flaw: self.flaw })
     }
     fn leases(&self) -> Arc<dyn PartitionLeases> {
-        Arc::new(BrokenLeases { real: self.real.leases(), flaw: self.flaw })
+        Arc::new(BrokenLeases { inner: self.inner.leases(), flaw: self.flaw })
     }
     fn inbox(&self) -> Arc<dyn Inbox> {
-        Arc::new(BrokenInbox { real: self.real.inbox(), flaw: self.flaw })
+        Arc::new(BrokenInbox { inner: self.inner.inbox(), flaw: self.flaw })
     }
     fn broker(&self) -> Arc<dyn Broker> {
-        Arc::new(BrokenBroker { real: self.real.broker(), flaw: self.flaw })
+        Arc::new(BrokenBroker { inner: self.inner.broker(), flaw: self.flaw })
     }
     fn consumer_groups(&self) -> Arc<dyn ConsumerGroups> {
-        Arc::new(BrokenConsumerGroups { real: self.real.consumer_groups(), flaw: self.flaw })
+        Arc::new(BrokenConsumerGroups { inner: self.inner.consumer_groups(), flaw: self.flaw })
     }
     fn topics(&self) -> Arc<dyn TopicReader> {
-        Arc::new(BrokenTopics { real: self.real.topics(), flaw: self.flaw })
+        Arc::new(BrokenTopics { inner: self.inner.topics(), flaw: self.flaw })
     }
     fn idempotency(&self) -> Arc<dyn Idempotency> {
-        Arc::new(BrokenIdempotency { real: self.real.idempotency(), flaw: self.flaw })
+        Arc::new(BrokenIdempotency { inner: self.inner.idempotency(), flaw: self.flaw })
     }
     fn cache(&self) -> Arc<dyn OrderCache> {
-        Arc::new(BrokenCache { real: self.real.cache(), flaw: self.flaw })
+        Arc::new(BrokenCache { inner: self.inner.cache(), flaw: self.flaw })
     }
     fn rate_limit(&self) -> Arc<dyn RateLimiter> {
-        Arc::new(BrokenRateLimit { real: self.real.rate_limit(), flaw: self.flaw })
+        Arc::new(BrokenRateLimit { inner: self.inner.rate_limit(), flaw: self.flaw })
     }
     fn probes(&self) -> Vec<Arc<dyn Probe>> {
-        let broken = |real| Arc::new(BrokenProbe { real, flaw: self.flaw }) as Arc<dyn Probe>;
-        self.real.probes().into_iter().map(broken).collect()
+        let broken = |inner| Arc::new(BrokenProbe { inner, flaw: self.flaw }) as Arc<dyn Probe>;
+        self.inner.probes().into_iter().map(broken).collect()
     }
     async fn audits(&self) -> Vec<Audit> {
-        self.real.audits().await
+        self.inner.audits().await
     }
-    async fn lose_payload(&self, row: RowId) {
-        self.real.lose_payload(row).await;
+    async fn delete_payload(&self, row: RowId) {
+        self.inner.delete_payload(row).await;
     }
     async fn set_policy(&self, tier: &str, class: &str, policy: &RateLimitPolicy) {
-        self.real.set_policy(tier, class, policy).await;
+        self.inner.set_policy(tier, class, policy).await;
     }
-    async fn cut_off(&self) {
-        self.real.cut_off().await;
+    async fn disconnect(&self) {
+        self.inner.disconnect().await;
     }
 }

@@ -14,7 +14,7 @@ use ports::partitions::{PartitionNo, ProducerSessionId, Token};
 use crate::broken::flaw::Flaw;
 
 pub(crate) struct BrokenBroker {
-    pub(crate) real: Arc<dyn Broker>,
+    pub(crate) inner: Arc<dyn Broker>,
     pub(crate) flaw: Flaw,
 }
 
@@ -31,7 +31,7 @@ impl BrokenBroker {
     async fn append_each(&self, records: Vec<(RowId, Record)>) -> Vec<(RowId, Position)> {
         let mut appended = Vec::new();
         for (row, record) in records {
-            if let Ok(positions) = self.real.append(vec![record]).await {
+            if let Ok(positions) = self.inner.append(vec![record]).await {
                 appended.extend(positions.into_iter().map(|position| (row, position)));
             }
         }
@@ -42,14 +42,14 @@ impl BrokenBroker {
 #[async_trait]
 impl Broker for BrokenBroker {
     async fn open_session(&self, slot: u32) -> Result<ProducerSessionId, Error> {
-        self.real.open_session(slot).await
+        self.inner.open_session(slot).await
     }
     async fn publish(&self, session: &ProducerSessionId, mut batch: Batch) -> Published {
         batch.records.iter_mut().for_each(|(row, record)| self.alter(*row, record));
         if self.flaw == Flaw::CommitsAfterLease {
             batch.time_left = Duration::from_secs(3_600);
         }
-        match (self.real.publish(session, batch.clone()).await, self.flaw) {
+        match (self.inner.publish(session, batch.clone()).await, self.flaw) {
             (Published::SessionLost(_), Flaw::PublishesAfterFence) => {
                 Published::Committed(self.append_each(batch.records).await)
             }
@@ -65,46 +65,46 @@ impl Broker for BrokenBroker {
         partition: PartitionNo,
         fenced: Option<&ProducerSessionId>,
     ) -> Result<Option<Token>, Error> {
-        let watermark = self.real.watermark(partition, fenced).await?;
+        let watermark = self.inner.watermark(partition, fenced).await?;
         Ok(watermark.filter(|_| self.flaw != Flaw::HidesWatermark))
     }
     async fn fence(&self, session: &ProducerSessionId) -> Result<(), Error> {
-        self.real.fence(session).await
+        self.inner.fence(session).await
     }
     async fn fence_all(&self) -> Result<BTreeMap<PartitionNo, Token>, Error> {
         match self.flaw {
             Flaw::FencesNoSessionInAll => {
                 let mut watermarks = BTreeMap::new();
                 for partition in (0..8).map(PartitionNo) {
-                    watermarks.extend(self.real.watermark(partition, None).await?.map(|token| (partition, token)));
+                    watermarks.extend(self.inner.watermark(partition, None).await?.map(|token| (partition, token)));
                 }
                 Ok(watermarks)
             }
-            Flaw::ReturnsNoWatermarkOfAll => self.real.fence_all().await.map(|_| BTreeMap::new()),
-            _ => self.real.fence_all().await,
+            Flaw::ReturnsNoWatermarkOfAll => self.inner.fence_all().await.map(|_| BTreeMap::new()),
+            _ => self.inner.fence_all().await,
         }
     }
     async fn append(&self, records: Vec<Record>) -> Result<Vec<Position>, Error> {
-        let result = self.real.append(records.clone()).await;
+        let result = self.inner.append(records.clone()).await;
         if result.is_err() && self.flaw == Flaw::AppendsPartially {
             self.append_each((0..).zip(records).collect()).await;
         }
         result
     }
     fn record_bytes_max(&self) -> usize {
-        self.real.record_bytes_max()
+        self.inner.record_bytes_max()
     }
 }
 
 pub(crate) struct BrokenTopics {
-    pub(crate) real: Arc<dyn TopicReader>,
+    pub(crate) inner: Arc<dyn TopicReader>,
     pub(crate) flaw: Flaw,
 }
 
 #[async_trait]
 impl TopicReader for BrokenTopics {
     async fn list(&self) -> Result<Vec<TopicView>, Error> {
-        let mut views = self.real.list().await?;
+        let mut views = self.inner.list().await?;
         if self.flaw == Flaw::ListsUnsorted {
             views.reverse();
         }
@@ -113,10 +113,10 @@ impl TopicReader for BrokenTopics {
     async fn read(&self, topic: &str, partition: u32, offset: u64, limit: u32) -> Result<Vec<ConsumerRecord>, Error> {
         let offset = if self.flaw == Flaw::ReadIgnoresOffset { 0 } else { offset };
         let limit = if self.flaw == Flaw::ReadIgnoresLimit { 10_000 } else { limit };
-        self.real.read(topic, partition, offset, limit).await
+        self.inner.read(topic, partition, offset, limit).await
     }
     async fn group_offsets(&self, group: &str, topic: &str) -> Result<Vec<Option<u64>>, Error> {
         let group = if self.flaw == Flaw::GroupOffsetsOfAnotherGroup { "another" } else { group };
-        self.real.group_offsets(group, topic).await
+        self.inner.group_offsets(group, topic).await
     }
 }

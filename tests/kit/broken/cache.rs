@@ -10,35 +10,35 @@ use ports::orders::cache::{CachedList, ListGeneration, ListKey, ListLookup, List
 use crate::broken::flaw::Flaw;
 
 pub(crate) struct BrokenCache {
-    pub(crate) real: Arc<dyn OrderCache>,
+    pub(crate) inner: Arc<dyn OrderCache>,
     pub(crate) flaw: Flaw,
 }
 
 #[async_trait]
 impl OrderCache for BrokenCache {
     async fn get(&self, id: OrderId) -> Result<Option<Arc<Order>>, Error> {
-        self.real.get(self.entry_id(id)).await
+        self.inner.get(self.entry_id(id)).await
     }
     async fn put(&self, order: Arc<Order>, age: Duration) -> Result<(), Error> {
         let order = Arc::new(Order { id: self.entry_id(order.id), ..(*order).clone() });
         if self.flaw == Flaw::AcceptsOlderVersions {
-            self.real.evict(order.id).await?;
+            self.inner.evict(order.id).await?;
         }
-        self.real.put(order, age).await
+        self.inner.put(order, age).await
     }
     async fn evict(&self, id: OrderId) -> Result<(), Error> {
-        if self.flaw == Flaw::NeverEvicts { Ok(()) } else { self.real.evict(self.entry_id(id)).await }
+        if self.flaw == Flaw::NeverEvicts { Ok(()) } else { self.inner.evict(self.entry_id(id)).await }
     }
     async fn refuse_older(&self, id: OrderId, version: u64) -> Result<(), Error> {
         let id = self.entry_id(id);
         if self.flaw == Flaw::CachesOrdersReadBeforeUnknownCommits {
-            self.real.evict(id).await
+            self.inner.evict(id).await
         } else {
-            self.real.refuse_older(id, version).await
+            self.inner.refuse_older(id, version).await
         }
     }
     async fn get_list(&self, key: &ListKey) -> Result<ListLookup, Error> {
-        self.real.get_list(&self.list_key(key)).await
+        self.inner.get_list(&self.list_key(key)).await
     }
     async fn put_list(
         &self,
@@ -48,15 +48,15 @@ impl OrderCache for BrokenCache {
         age: Duration,
     ) -> Result<(), Error> {
         let key = self.list_key(key);
-        let newest = self.real.get_list(&key).await?.generation;
+        let newest = self.inner.get_list(&key).await?.generation;
         let generation = if self.flaw == Flaw::CachesListsReadBeforeChanges { newest } else { generation };
-        self.real.put_list(&key, generation, list, age).await
+        self.inner.put_list(&key, generation, list, age).await
     }
     async fn evict_lists(&self, owner: &Subject) -> Result<(), Error> {
-        if self.flaw == Flaw::KeepsListsOfChangedOwners { Ok(()) } else { self.real.evict_lists(owner).await }
+        if self.flaw == Flaw::KeepsListsOfChangedOwners { Ok(()) } else { self.inner.evict_lists(owner).await }
     }
     async fn evict_all(&self) -> Result<(), Error> {
-        if self.flaw == Flaw::KeepsEntriesOfLostVersions { Ok(()) } else { self.real.evict_all().await }
+        if self.flaw == Flaw::KeepsEntriesOfLostVersions { Ok(()) } else { self.inner.evict_all().await }
     }
 }
 

@@ -10,7 +10,7 @@ use ports::broker::consumer_groups::{AckOutcome, ConsumerGroups, ConsumerRecord,
 use crate::broken::flaw::Flaw;
 
 pub(crate) struct BrokenConsumerGroups {
-    pub(crate) real: Arc<dyn ConsumerGroups>,
+    pub(crate) inner: Arc<dyn ConsumerGroups>,
     pub(crate) flaw: Flaw,
 }
 
@@ -23,19 +23,19 @@ impl ConsumerGroups for BrokenConsumerGroups {
         member: u32,
         members: u32,
     ) -> Result<Arc<dyn GroupMember>, Error> {
-        let real = self.real.join(group, topics, member, members).await?;
-        Ok(Arc::new(BrokenMember { real, flaw: self.flaw }))
+        let inner = self.inner.join(group, topics, member, members).await?;
+        Ok(Arc::new(BrokenMember { inner, flaw: self.flaw }))
     }
     async fn begin_at_end(&self, group: &str, topics: &[String]) -> Result<(), Error> {
-        if self.flaw == Flaw::BeginsAtStart { Ok(()) } else { self.real.begin_at_end(group, topics).await }
+        if self.flaw == Flaw::BeginsAtStart { Ok(()) } else { self.inner.begin_at_end(group, topics).await }
     }
     async fn keep_offsets(&self, group: &str, topics: &[String]) -> Result<(), Error> {
-        self.real.keep_offsets(group, topics).await
+        self.inner.keep_offsets(group, topics).await
     }
 }
 
 struct BrokenMember {
-    real: Arc<dyn GroupMember>,
+    inner: Arc<dyn GroupMember>,
     flaw: Flaw,
 }
 
@@ -43,23 +43,23 @@ struct BrokenMember {
 impl GroupMember for BrokenMember {
     async fn poll(&self, limit: u32, timeout: Duration) -> Result<Vec<ConsumerRecord>, Error> {
         let limit = if self.flaw == Flaw::PollIgnoresLimit { 1_000 } else { limit };
-        let messages = self.real.poll(limit, timeout).await?;
+        let messages = self.inner.poll(limit, timeout).await?;
         if self.flaw == Flaw::AcknowledgesOnPoll {
             let positions: Vec<Position> = messages.iter().map(|message| message.position.clone()).collect();
-            self.real.acknowledge(&positions).await?;
+            self.inner.acknowledge(&positions).await?;
         }
         Ok(messages)
     }
     async fn acknowledge(&self, positions: &[Position]) -> Result<AckOutcome, Error> {
-        self.real.acknowledge(positions).await
+        self.inner.acknowledge(positions).await
     }
     async fn rewind(&self) -> Result<(), Error> {
-        if self.flaw == Flaw::NeverRewinds { Ok(()) } else { self.real.rewind().await }
+        if self.flaw == Flaw::NeverRewinds { Ok(()) } else { self.inner.rewind().await }
     }
     async fn pause(&self, from: &Position, resume_after: Duration) -> Result<(), Error> {
-        if self.flaw == Flaw::NeverPauses { Ok(()) } else { self.real.pause(from, resume_after).await }
+        if self.flaw == Flaw::NeverPauses { Ok(()) } else { self.inner.pause(from, resume_after).await }
     }
     async fn lag(&self) -> Result<Vec<Lag>, Error> {
-        if self.flaw == Flaw::ReportsNoLag { Ok(Vec::new()) } else { self.real.lag().await }
+        if self.flaw == Flaw::ReportsNoLag { Ok(Vec::new()) } else { self.inner.lag().await }
     }
 }

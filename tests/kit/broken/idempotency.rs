@@ -10,7 +10,7 @@ use ports::orders::idempotency::{BeginOutcome, Idempotency};
 use crate::broken::flaw::Flaw;
 
 pub(crate) struct BrokenIdempotency {
-    pub(crate) real: Arc<dyn Idempotency>,
+    pub(crate) inner: Arc<dyn Idempotency>,
     pub(crate) flaw: Flaw,
 }
 
@@ -31,7 +31,7 @@ impl Idempotency for BrokenIdempotency {
         lock: Duration,
     ) -> Result<BeginOutcome, Error> {
         let lock = if self.flaw == Flaw::LockNeverExpires { lock * 1_000 } else { lock };
-        match self.real.begin(&self.subject(subject), key, fingerprint, lock).await? {
+        match self.inner.begin(&self.subject(subject), key, fingerprint, lock).await? {
             BeginOutcome::InProgress if self.flaw == Flaw::AcquiresKeysInUse => Ok(BeginOutcome::Acquired),
             outcome => Ok(outcome),
         }
@@ -45,14 +45,14 @@ impl Idempotency for BrokenIdempotency {
         keep: Duration,
     ) -> Result<(), Error> {
         if self.flaw == Flaw::ForgetsCompletedKeys {
-            return self.real.abandon(subject, key).await;
+            return self.inner.abandon(subject, key).await;
         }
-        self.real.complete(&self.subject(subject), key, fingerprint, order_id, keep).await
+        self.inner.complete(&self.subject(subject), key, fingerprint, order_id, keep).await
     }
     async fn abandon(&self, subject: &Subject, key: &str) -> Result<(), Error> {
         if self.flaw == Flaw::KeepsAbandonedKeys {
             return Ok(());
         }
-        self.real.abandon(&self.subject(subject), key).await
+        self.inner.abandon(&self.subject(subject), key).await
     }
 }

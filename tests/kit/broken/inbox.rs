@@ -10,7 +10,7 @@ use ports::inbox::{Inbox, InboxOutcome, ProcessedEvent, RemoteStamp, RetryRoute,
 use crate::broken::flaw::Flaw;
 
 pub(crate) struct BrokenInbox {
-    pub(crate) real: Arc<dyn Inbox>,
+    pub(crate) inner: Arc<dyn Inbox>,
     pub(crate) flaw: Flaw,
 }
 
@@ -26,17 +26,17 @@ impl Inbox for BrokenInbox {
         if self.flaw == Flaw::DropsEffects {
             events.iter_mut().for_each(|event| event.effects.clear());
         }
-        let outcomes = self.real.commit(self.group(group), events).await?;
+        let outcomes = self.inner.commit(self.group(group), events).await?;
         if self.flaw == Flaw::ReportsDuplicatesAsNew {
             return Ok(vec![InboxOutcome::New; outcomes.len()]);
         }
         Ok(outcomes)
     }
     async fn remote_stamp(&self, order_id: OrderId) -> Result<Option<RemoteStamp>, Error> {
-        self.real.remote_stamp(order_id).await
+        self.inner.remote_stamp(order_id).await
     }
     async fn retry_route(&self, group: &str, key: &str) -> Result<Option<RetryRoute>, Error> {
-        self.real.retry_route(self.group(group), key).await
+        self.inner.retry_route(self.group(group), key).await
     }
     async fn update_retry_routes(&self, group: &str, mut changes: Vec<RetryRouteChange>) -> Result<(), Error> {
         if self.flaw == Flaw::NeverEndsRetryRoutes {
@@ -49,11 +49,11 @@ impl Inbox for BrokenInbox {
                 }
             }
         }
-        self.real.update_retry_routes(self.group(group), changes).await
+        self.inner.update_retry_routes(self.group(group), changes).await
     }
     async fn sweep(&self, keep: Duration, limit: u32) -> Result<u64, Error> {
         let limit = if self.flaw == Flaw::InboxSweepIgnoresLimit { 1_000 } else { limit };
         let keep = if self.flaw == Flaw::SweepsRecentEvents { keep / 1_000 } else { keep };
-        self.real.sweep(keep, limit).await
+        self.inner.sweep(keep, limit).await
     }
 }

@@ -13,7 +13,7 @@ use ports::outbox::{ClaimedRow, RowId};
 use crate::broken::flaw::Flaw;
 
 pub(crate) struct BrokenOperators {
-    pub(crate) real: Arc<dyn OutboxOperators>,
+    pub(crate) inner: Arc<dyn OutboxOperators>,
     pub(crate) flaw: Flaw,
 }
 
@@ -21,19 +21,19 @@ pub(crate) struct BrokenOperators {
 impl OutboxOperators for BrokenOperators {
     async fn rows(&self, filter: &RowFilter, limit: u32) -> Result<Vec<RowView>, Error> {
         let all = RowFilter { after: filter.after, ..RowFilter::default() };
-        self.real.rows(if self.flaw == Flaw::ListIgnoresFilter { &all } else { filter }, limit).await
+        self.inner.rows(if self.flaw == Flaw::ListIgnoresFilter { &all } else { filter }, limit).await
     }
     async fn row(&self, id: RowId) -> Result<Option<RowView>, Error> {
-        self.real.row(id).await
+        self.inner.row(id).await
     }
     async fn diagnose(&self, selector: RowSelector) -> Result<Option<RowDiagnosis>, Error> {
-        let diagnosis = self.real.diagnose(selector).await?;
+        let diagnosis = self.inner.diagnose(selector).await?;
         let hides = self.flaw == Flaw::HidesBlockingRow;
         Ok(diagnosis.map(|found| if hides { RowDiagnosis { head: None, ..found } } else { found }))
     }
     async fn event(&self, id: RowId) -> Result<Option<ClaimedRow>, Error> {
         let hides = self.flaw == Flaw::HidesPayload;
-        let event = self.real.event(id).await?;
+        let event = self.inner.event(id).await?;
         Ok(event.map(|event| if hides { ClaimedRow { payload: None, ..event } } else { event }))
     }
     async fn audit_entries(&self, filter: &AuditFilter, limit: u32) -> Result<Vec<AuditEntry>, Error> {
@@ -44,22 +44,22 @@ impl OutboxOperators for BrokenOperators {
             Flaw::AuditRepeatsFirstPage => &first,
             _ => filter,
         };
-        self.real.audit_entries(filter, limit).await
+        self.inner.audit_entries(filter, limit).await
     }
     async fn retry(&self, id: RowId, audit: &Audit) -> Result<OperatorOutcome, Error> {
         if self.flaw == Flaw::RetryChangesNothing {
             return Ok(OperatorOutcome::Done(1));
         }
-        self.real.retry(id, audit).await
+        self.inner.retry(id, audit).await
     }
     async fn park(&self, id: RowId, audit: &Audit) -> Result<OperatorOutcome, Error> {
         if self.flaw == Flaw::ParkChangesNothing {
             return Ok(OperatorOutcome::Done(1));
         }
-        self.real.park(id, audit).await
+        self.inner.park(id, audit).await
     }
     async fn redrive_row(&self, id: RowId, audit: &Audit) -> Result<OperatorOutcome, Error> {
-        self.real.redrive_row(id, audit).await
+        self.inner.redrive_row(id, audit).await
     }
     async fn redrive(
         &self,
@@ -69,6 +69,6 @@ impl OutboxOperators for BrokenOperators {
         audit: &Audit,
     ) -> Result<OperatorOutcome, Error> {
         let commit = commit || self.flaw == Flaw::DryRunRedrives;
-        self.real.redrive(filter, limit, commit, audit).await
+        self.inner.redrive(filter, limit, commit, audit).await
     }
 }

@@ -10,7 +10,7 @@ use ports::orders::{Commit, Committed, IdempotencyRecord, OrderFilter, OrderStor
 use crate::broken::flaw::Flaw;
 
 pub(crate) struct BrokenOrders {
-    pub(crate) real: Arc<dyn OrderStore>,
+    pub(crate) inner: Arc<dyn OrderStore>,
     pub(crate) flaw: Flaw,
 }
 
@@ -23,18 +23,18 @@ impl OrderStore for BrokenOrders {
         if self.flaw == Flaw::DropsEvents {
             commit.events.clear();
         }
-        match self.real.commit(commit.clone()).await? {
+        match self.inner.commit(commit.clone()).await? {
             Committed::Stale { current } if self.flaw == Flaw::OverwritesNewerVersion => {
-                self.real.commit(Commit { expected: Some(current), ..commit }).await
+                self.inner.commit(Commit { expected: Some(current), ..commit }).await
             }
             committed => Ok(committed),
         }
     }
     async fn find(&self, id: OrderId) -> Result<Option<Order>, Error> {
-        self.real.find(id).await
+        self.inner.find(id).await
     }
     async fn list(&self, filter: &OrderFilter, from: PageStart, limit: u32) -> Result<Vec<Order>, Error> {
-        let mut page = self.real.list(filter, from, limit).await?;
+        let mut page = self.inner.list(filter, from, limit).await?;
         if self.flaw == Flaw::ListsOldestFirst {
             page.reverse();
         }
@@ -42,10 +42,10 @@ impl OrderStore for BrokenOrders {
     }
     async fn count(&self, filter: &OrderFilter) -> Result<u64, Error> {
         let everything = OrderFilter::default();
-        self.real.count(if self.flaw == Flaw::CountIgnoresFilter { &everything } else { filter }).await
+        self.inner.count(if self.flaw == Flaw::CountIgnoresFilter { &everything } else { filter }).await
     }
     async fn oldest(&self, status: Status, after: Option<OrderId>, limit: u32) -> Result<Vec<OrderId>, Error> {
-        self.real.oldest(status, after, limit).await
+        self.inner.oldest(status, after, limit).await
     }
     async fn find_idempotency_record(
         &self,
@@ -53,10 +53,10 @@ impl OrderStore for BrokenOrders {
         key: &str,
         keep: Duration,
     ) -> Result<Option<IdempotencyRecord>, Error> {
-        self.real.find_idempotency_record(subject, key, keep).await
+        self.inner.find_idempotency_record(subject, key, keep).await
     }
     async fn sweep_idempotency_records(&self, keep: Duration, limit: u32) -> Result<u64, Error> {
         let keep = if self.flaw == Flaw::SweepsRecentMarks { keep / 1_000 } else { keep };
-        self.real.sweep_idempotency_records(keep, limit).await
+        self.inner.sweep_idempotency_records(keep, limit).await
     }
 }

@@ -15,7 +15,7 @@ use ports::partitions::{LeaseFence, PartitionLeases, Token};
 use crate::broken::flaw::Flaw;
 
 pub(crate) struct BrokenOutbox {
-    pub(crate) real: Arc<dyn OutboxStore>,
+    pub(crate) inner: Arc<dyn OutboxStore>,
     pub(crate) leases: Arc<dyn PartitionLeases>,
     pub(crate) flaw: Flaw,
 }
@@ -51,11 +51,11 @@ impl BrokenOutbox {
 impl OutboxStore for BrokenOutbox {
     async fn claim(&self, mut claim: Claim) -> Result<Claimed, Error> {
         claim.fence = self.fence(&claim.fence).await?;
-        let mut claimed = self.real.claim(claim.clone()).await?;
+        let mut claimed = self.inner.claim(claim.clone()).await?;
         if let (Claimed::Nothing { suspect_due: true, .. }, Flaw::ClaimsSuspectsInOrdinaryClaims) =
             (&claimed, self.flaw)
         {
-            claimed = self.real.claim(Claim { kind: ClaimKind::Trial, ..claim }).await?;
+            claimed = self.inner.claim(Claim { kind: ClaimKind::Trial, ..claim }).await?;
         }
         if let Claimed::Batch(batch) = &mut claimed {
             for row in &mut batch.rows {
@@ -81,7 +81,7 @@ impl OutboxStore for BrokenOutbox {
             }
         }
         let fence = self.fence(fence).await?;
-        let outcome = self.real.exclude(&fence, self.token(&fence, token).await?, &rows).await?;
+        let outcome = self.inner.exclude(&fence, self.token(&fence, token).await?, &rows).await?;
         Ok(match outcome {
             ExclusionOutcome::Done { rows, .. } if self.flaw == Flaw::ExclusionReturnsOldToken => {
                 ExclusionOutcome::Done { token, rows }
@@ -94,10 +94,10 @@ impl OutboxStore for BrokenOutbox {
         settlement.token = self.token(&settlement.fence, settlement.token).await?;
         if self.flaw == Flaw::SettleReturnsRows {
             let (fence, token) = (&settlement.fence, settlement.token);
-            let returned = self.real.resolve(fence, token, BatchOutcome::NotSent, &PoisonPolicy::default()).await?;
+            let returned = self.inner.resolve(fence, token, BatchOutcome::NotSent, &PoisonPolicy::default()).await?;
             return Ok(returned.closed);
         }
-        self.real.settle(settlement).await
+        self.inner.settle(settlement).await
     }
     async fn settle_and_claim(&self, settlement: Settlement, mut claim: Claim) -> Result<SettledClaim, Error> {
         if self.flaw == Flaw::ClaimsWithoutSettlement {
@@ -128,18 +128,18 @@ impl OutboxStore for BrokenOutbox {
         let fence = self.fence(fence).await?;
         let blocks_every_key = PoisonPolicy::default();
         let poison = if self.flaw == Flaw::IgnoresPoisonPolicy { &blocks_every_key } else { poison };
-        let mut resolved = self.real.resolve(&fence, self.token(&fence, token).await?, outcome, poison).await?;
+        let mut resolved = self.inner.resolve(&fence, self.token(&fence, token).await?, outcome, poison).await?;
         if self.flaw == Flaw::HidesParkedRows {
             resolved.parked.clear();
         }
         Ok(resolved)
     }
     async fn depth(&self) -> Result<RowCounts, Error> {
-        self.real.depth().await
+        self.inner.depth().await
     }
     async fn sweep(&self, keep: Duration, limit: u32) -> Result<u64, Error> {
         let limit = if self.flaw == Flaw::OutboxSweepIgnoresLimit { 1_000 } else { limit };
         let keep = if self.flaw == Flaw::SweepsRecentRows { keep / 1_000 } else { keep };
-        self.real.sweep(keep, limit).await
+        self.inner.sweep(keep, limit).await
     }
 }

@@ -8,7 +8,7 @@ use ports::rate_limit::{RateLimitDecision, RateLimitPolicy, RateLimiter};
 use crate::broken::flaw::Flaw;
 
 pub(crate) struct BrokenRateLimit {
-    pub(crate) real: Arc<dyn RateLimiter>,
+    pub(crate) inner: Arc<dyn RateLimiter>,
     pub(crate) flaw: Flaw,
 }
 
@@ -19,10 +19,10 @@ impl RateLimiter for BrokenRateLimit {
         let throttle = if self.flaw == Flaw::IgnoresThrottle { 1.0 } else { throttle };
         // 0.8 of 1.25 times the capacity is the capacity itself: no burst is left.
         let throttle = if self.flaw == Flaw::AllowsNoBurst { throttle * 0.8 } else { throttle };
-        let decision = self.real.take(bucket, policy, throttle).await?;
+        let decision = self.inner.take(bucket, policy, throttle).await?;
         Ok(RateLimitDecision { allowed: decision.allowed || self.flaw == Flaw::AllowsEverything, ..decision })
     }
     async fn policy(&self, tier: &str, class: &str) -> Result<Option<RateLimitPolicy>, Error> {
-        self.real.policy(tier, class).await
+        self.inner.policy(tier, class).await
     }
 }

@@ -10,7 +10,7 @@ use ports::operators::redrives::{DeadLetterId, RedriveLedger, RedriveRecord};
 use crate::broken::flaw::Flaw;
 
 pub(crate) struct BrokenRedrives {
-    pub(crate) real: Arc<dyn RedriveLedger>,
+    pub(crate) inner: Arc<dyn RedriveLedger>,
     pub(crate) flaw: Flaw,
 }
 
@@ -39,23 +39,23 @@ impl RedriveLedger for BrokenRedrives {
         };
         let unknown = Audit { operator: "unknown".into(), reason: String::new() };
         let audit = if self.flaw == Flaw::ForgetsOperator { &unknown } else { audit };
-        self.real.reserve(&self.altered(dead_letters), reservation_timeout, audit).await
+        self.inner.reserve(&self.altered(dead_letters), reservation_timeout, audit).await
     }
     async fn confirm(&self, dead_letters: &[DeadLetterId]) -> Result<(), Error> {
         if self.flaw == Flaw::ConfirmChangesNothing {
             Ok(())
         } else {
-            self.real.confirm(&self.altered(dead_letters)).await
+            self.inner.confirm(&self.altered(dead_letters)).await
         }
     }
     async fn release(&self, dead_letters: &[DeadLetterId]) -> Result<(), Error> {
         if self.flaw == Flaw::ReleaseChangesNothing {
             Ok(())
         } else {
-            self.real.release(&self.altered(dead_letters)).await
+            self.inner.release(&self.altered(dead_letters)).await
         }
     }
     async fn find(&self, dead_letters: &[DeadLetterId]) -> Result<Vec<Option<RedriveRecord>>, Error> {
-        self.real.find(&self.altered(dead_letters)).await
+        self.inner.find(&self.altered(dead_letters)).await
     }
 }

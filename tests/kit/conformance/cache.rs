@@ -8,7 +8,7 @@ use ports::orders::PageStart;
 use ports::orders::cache::{CachedList, ListGeneration, ListKey, ListQuery, ListScope};
 
 use crate::backend::Backend;
-use crate::conformance::fixture::given::{Given, P0, given};
+use crate::conformance::fixture::backend::{Fixture, P0, fixture};
 
 suite! { $ cache:
     an_order_never_put_is_not_found,
@@ -27,7 +27,7 @@ suite! { $ cache:
     an_emptied_cache_returns_nothing_and_caches_another_order_of_the_same_version,
 }
 
-impl<B: Backend> Given<'_, B> {
+impl<B: Backend> Fixture<'_, B> {
     async fn put(&self, order: &Order) {
         self.backend.cache().put(Arc::new(order.clone()), Duration::ZERO).await.expect("put");
     }
@@ -76,90 +76,90 @@ impl<B: Backend> Given<'_, B> {
 }
 
 async fn an_order_never_put_is_not_found<B: Backend>(backend: &B) {
-    let given = given(backend);
+    let fixture = fixture(backend);
 
-    assert_eq!(given.cached(given.versions()[0].id).await, None);
+    assert_eq!(fixture.cached(fixture.versions()[0].id).await, None);
 }
 
 async fn an_order_reads_back_exactly_as_it_was_put<B: Backend>(backend: &B) {
-    let given = given(backend);
-    let mut order = given.factory.placed("Zoë | \"O'Neil\" 🦀").0;
-    order.items = given.factory.items(100);
+    let fixture = fixture(backend);
+    let mut order = fixture.factory.placed("Zoë | \"O'Neil\" 🦀").0;
+    order.items = fixture.factory.items(100);
 
-    given.put(&order).await;
+    fixture.put(&order).await;
 
-    assert_eq!(given.cached(order.id).await, Some(order));
+    assert_eq!(fixture.cached(order.id).await, Some(order));
 }
 
 async fn a_newer_version_replaces_an_older_one<B: Backend>(backend: &B) {
-    let given = given(backend);
+    let fixture = fixture(backend);
 
-    for version in given.versions() {
-        given.put(&version).await;
-        assert_eq!(given.cached(version.id).await, Some(version));
+    for version in fixture.versions() {
+        fixture.put(&version).await;
+        assert_eq!(fixture.cached(version.id).await, Some(version));
     }
 }
 
 async fn an_older_version_never_replaces_a_newer_one<B: Backend>(backend: &B) {
-    let given = given(backend);
-    let [placed, processing, shipped, _] = given.versions();
-    given.put(&shipped).await;
+    let fixture = fixture(backend);
+    let [placed, processing, shipped, _] = fixture.versions();
+    fixture.put(&shipped).await;
 
     for older in [placed, processing] {
-        given.put(&older).await;
-        assert_eq!(given.cached(shipped.id).await, Some(shipped.clone()));
+        fixture.put(&older).await;
+        assert_eq!(fixture.cached(shipped.id).await, Some(shipped.clone()));
     }
 }
 
 async fn concurrent_puts_keep_the_newest_version<B: Backend>(backend: &B) {
-    let given = given(backend);
-    let versions = given.versions();
+    let fixture = fixture(backend);
+    let versions = fixture.versions();
     let order_of_puts = [1, 3, 0, 2, 3, 1, 0, 2];
 
-    join_all(order_of_puts.map(|at: usize| given.put(&versions[at]))).await;
+    join_all(order_of_puts.map(|at: usize| fixture.put(&versions[at]))).await;
 
-    assert_eq!(given.cached(versions[0].id).await, Some(versions[3].clone()));
+    assert_eq!(fixture.cached(versions[0].id).await, Some(versions[3].clone()));
 }
 
 async fn an_evicted_order_is_not_found<B: Backend>(backend: &B) {
-    let given = given(backend);
-    let [placed, ..] = given.versions();
-    given.put(&placed).await;
+    let fixture = fixture(backend);
+    let [placed, ..] = fixture.versions();
+    fixture.put(&placed).await;
 
     for _ in 0..2 {
         backend.cache().evict(placed.id).await.expect("evicted");
-        assert_eq!(given.cached(placed.id).await, None);
+        assert_eq!(fixture.cached(placed.id).await, None);
     }
 
-    given.put(&placed).await;
-    assert_eq!(given.cached(placed.id).await, Some(placed));
+    fixture.put(&placed).await;
+    assert_eq!(fixture.cached(placed.id).await, Some(placed));
 }
 
 async fn evicting_one_order_keeps_the_others<B: Backend>(backend: &B) {
-    let given = given(backend);
-    let ([evicted, ..], [kept, ..]) = (given.versions(), given.versions());
-    given.put(&evicted).await;
-    given.put(&kept).await;
+    let fixture = fixture(backend);
+    let ([evicted, ..], [kept, ..]) = (fixture.versions(), fixture.versions());
+    fixture.put(&evicted).await;
+    fixture.put(&kept).await;
 
     backend.cache().evict(evicted.id).await.expect("evicted");
 
-    assert_eq!((given.cached(evicted.id).await, given.cached(kept.id).await), (None, Some(kept)));
+    assert_eq!((fixture.cached(evicted.id).await, fixture.cached(kept.id).await), (None, Some(kept)));
 }
 
 async fn an_order_that_may_have_changed_refuses_older_versions<B: Backend>(backend: &B) {
-    let given = given(backend);
-    let [placed, processing, shipped, _] = given.versions();
-    given.put(&placed).await;
+    let fixture = fixture(backend);
+    let [placed, processing, shipped, _] = fixture.versions();
+    fixture.put(&placed).await;
 
     backend.cache().refuse_older(placed.id, processing.version).await.expect("refused");
-    given.put(&placed).await;
-    assert_eq!(given.cached(placed.id).await, None, "it was read before the commit took effect");
-    given.put(&processing).await;
-    assert_eq!(given.cached(placed.id).await, Some(processing.clone()));
+    fixture.put(&placed).await;
+    assert_eq!(fixture.cached(placed.id).await, None, "it was read before the commit took effect");
+    fixture.put(&processing).await;
+    assert_eq!(fixture.cached(placed.id).await, Some(processing.clone()));
 
-    given.put(&shipped).await;
+    fixture.put(&shipped).await;
     backend.cache().refuse_older(placed.id, processing.version).await.expect("refused");
-    assert_eq!(given.cached(placed.id).await, Some(shipped), "a newer version stays cached");
+    assert_eq!(fixture.cached(placed.id).await, Some(shipped), "a newer version stays cached");
 }
 
 fn first_part(scope: ListScope) -> ListKey {
@@ -171,32 +171,32 @@ fn list_of(owner: &Subject) -> ListKey {
 }
 
 async fn a_list_never_put_is_not_found<B: Backend>(backend: &B) {
-    let given = given(backend);
-    let key = list_of(&given.owner());
+    let fixture = fixture(backend);
+    let key = list_of(&fixture.owner());
 
-    assert_eq!((given.list(&key).await, given.list(&key).await), (None, None));
+    assert_eq!((fixture.list(&key).await, fixture.list(&key).await), (None, None));
 }
 
 async fn a_list_reads_back_exactly_as_it_was_put<B: Backend>(backend: &B) {
-    let given = given(backend);
-    let owner = given.owner();
+    let fixture = fixture(backend);
+    let owner = fixture.owner();
     let count = ListKey { query: ListQuery::Count { status: Some(Status::Pending) }, ..list_of(&owner) };
 
-    for list in [given.part(&owner), CachedList::Chunk([].into())] {
-        given.put_list(&list_of(&owner), list.clone()).await;
-        assert_eq!(given.list(&list_of(&owner)).await, Some(list));
+    for list in [fixture.part(&owner), CachedList::Chunk([].into())] {
+        fixture.put_list(&list_of(&owner), list.clone()).await;
+        assert_eq!(fixture.list(&list_of(&owner)).await, Some(list));
     }
-    given.put_list(&count, CachedList::Count(u64::from(u32::MAX) + 7)).await;
-    assert_eq!(given.list(&count).await, Some(CachedList::Count(u64::from(u32::MAX) + 7)));
+    fixture.put_list(&count, CachedList::Count(u64::from(u32::MAX) + 7)).await;
+    assert_eq!(fixture.list(&count).await, Some(CachedList::Count(u64::from(u32::MAX) + 7)));
 }
 
 async fn lists_of_other_scopes_and_queries_are_kept_apart<B: Backend>(backend: &B) {
-    let given = given(backend);
-    let (ann, bob) = (given.owner(), given.owner());
+    let fixture = fixture(backend);
+    let (ann, bob) = (fixture.owner(), fixture.owner());
     let first = list_of(&ann);
     let part = |status, from, limit| ListKey { query: ListQuery::Chunk { status, from, limit }, ..first.clone() };
-    let after = PageStart::After(given.versions()[0].id);
-    given.put_list(&first, given.part(&ann)).await;
+    let after = PageStart::After(fixture.versions()[0].id);
+    fixture.put_list(&first, fixture.part(&ann)).await;
 
     let others = [
         list_of(&bob),
@@ -208,53 +208,53 @@ async fn lists_of_other_scopes_and_queries_are_kept_apart<B: Backend>(backend: &
         ListKey { query: ListQuery::Count { status: None }, ..first.clone() },
     ];
     for other in others {
-        assert_eq!(given.list(&other).await, None, "{other:?}");
+        assert_eq!(fixture.list(&other).await, None, "{other:?}");
     }
 }
 
 async fn a_change_evicts_the_lists_of_its_owner_and_of_all_orders_only<B: Backend>(backend: &B) {
-    let given = given(backend);
-    let (ann, bob, all) = (given.owner(), given.owner(), first_part(ListScope::All));
-    let of_bob = given.part(&bob);
-    given.put_list(&list_of(&ann), given.part(&ann)).await;
-    given.put_list(&list_of(&bob), of_bob.clone()).await;
-    given.put_list(&all, given.part(&ann)).await;
+    let fixture = fixture(backend);
+    let (ann, bob, all) = (fixture.owner(), fixture.owner(), first_part(ListScope::All));
+    let of_bob = fixture.part(&bob);
+    fixture.put_list(&list_of(&ann), fixture.part(&ann)).await;
+    fixture.put_list(&list_of(&bob), of_bob.clone()).await;
+    fixture.put_list(&all, fixture.part(&ann)).await;
 
-    given.evict_lists(&ann).await;
+    fixture.evict_lists(&ann).await;
 
-    assert_eq!((given.list(&list_of(&ann)).await, given.list(&all).await), (None, None));
-    assert_eq!(given.list(&list_of(&bob)).await, Some(of_bob));
-    let next = given.part(&ann);
-    given.put_list(&list_of(&ann), next.clone()).await;
-    assert_eq!(given.list(&list_of(&ann)).await, Some(next), "the next list is cached again");
+    assert_eq!((fixture.list(&list_of(&ann)).await, fixture.list(&all).await), (None, None));
+    assert_eq!(fixture.list(&list_of(&bob)).await, Some(of_bob));
+    let next = fixture.part(&ann);
+    fixture.put_list(&list_of(&ann), next.clone()).await;
+    assert_eq!(fixture.list(&list_of(&ann)).await, Some(next), "the next list is cached again");
 }
 
 async fn a_list_that_was_read_before_a_change_is_not_cached_after_it<B: Backend>(backend: &B) {
-    let given = given(backend);
-    let owner = given.owner();
+    let fixture = fixture(backend);
+    let owner = fixture.owner();
     let key = list_of(&owner);
-    let (before, outdated) = (given.generation(&key).await, given.part(&owner));
+    let (before, outdated) = (fixture.generation(&key).await, fixture.part(&owner));
 
-    given.evict_lists(&owner).await;
+    fixture.evict_lists(&owner).await;
     for _ in 0..2 {
         backend.cache().put_list(&key, before, outdated.clone(), Duration::ZERO).await.expect("the call succeeds");
-        assert_eq!(given.list(&key).await, None);
+        assert_eq!(fixture.list(&key).await, None);
     }
 }
 
 async fn an_emptied_cache_returns_nothing_and_caches_another_order_of_the_same_version<B: Backend>(backend: &B) {
-    let given = given(backend);
-    let ([lost, ..], owner) = (given.versions(), given.owner());
-    let (before, key, all) = (given.part(&owner), list_of(&owner), first_part(ListScope::All));
-    given.put(&lost).await;
-    given.put_list(&key, before.clone()).await;
-    given.put_list(&all, before).await;
+    let fixture = fixture(backend);
+    let ([lost, ..], owner) = (fixture.versions(), fixture.owner());
+    let (before, key, all) = (fixture.part(&owner), list_of(&owner), first_part(ListScope::All));
+    fixture.put(&lost).await;
+    fixture.put_list(&key, before.clone()).await;
+    fixture.put_list(&all, before).await;
 
     backend.cache().evict_all().await.expect("evicted");
 
-    assert_eq!(given.cached(lost.id).await, None);
-    assert_eq!((given.list(&key).await, given.list(&all).await), (None, None));
+    assert_eq!(fixture.cached(lost.id).await, None);
+    assert_eq!((fixture.list(&key).await, fixture.list(&all).await), (None, None));
     let present = Order { status: Status::Cancelled, ..lost };
-    given.put(&present).await;
-    assert_eq!(given.cached(present.id).await, Some(present));
+    fixture.put(&present).await;
+    assert_eq!(fixture.cached(present.id).await, Some(present));
 }

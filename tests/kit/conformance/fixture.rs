@@ -1,5 +1,5 @@
 //! Fixtures of the cases: a backend with a factory, a worker of one partition, and helpers for the broker's cases.
 
+pub(crate) mod backend;
 pub(crate) mod broker;
-pub(crate) mod given;
 pub(crate) mod worker;

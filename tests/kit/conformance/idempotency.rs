@@ -6,7 +6,7 @@ use futures::future::join_all;
 use ports::orders::idempotency::BeginOutcome;
 
 use crate::backend::Backend;
-use crate::conformance::fixture::given::{DAY, Given, HOUR, SECOND, given};
+use crate::conformance::fixture::backend::{DAY, Fixture, HOUR, SECOND, fixture};
 
 suite! { $ idempotency:
     a_new_key_is_acquired,
@@ -31,7 +31,7 @@ fn ann() -> Subject {
     Subject::new("ann").expect("the name is valid")
 }
 
-impl<B: Backend> Given<'_, B> {
+impl<B: Backend> Fixture<'_, B> {
     async fn begin(&self, key: &str) -> BeginOutcome {
         self.backend.idempotency().begin(&ann(), key, &FINGERPRINT, LOCK).await.expect("the call succeeds")
     }
@@ -45,40 +45,40 @@ impl<B: Backend> Given<'_, B> {
 }
 
 async fn a_new_key_is_acquired<B: Backend>(backend: &B) {
-    assert_eq!(given(backend).begin("key").await, BeginOutcome::Acquired);
+    assert_eq!(fixture(backend).begin("key").await, BeginOutcome::Acquired);
 }
 
 async fn a_key_in_use_is_in_progress<B: Backend>(backend: &B) {
-    let given = given(backend);
-    given.begin("key").await;
+    let fixture = fixture(backend);
+    fixture.begin("key").await;
 
-    assert_eq!(given.begin("key").await, BeginOutcome::InProgress);
+    assert_eq!(fixture.begin("key").await, BeginOutcome::InProgress);
     let other = backend.idempotency().begin(&ann(), "key", &OTHER_FINGERPRINT, LOCK).await.expect("the call succeeds");
     assert_eq!(other, BeginOutcome::InProgress, "also for another fingerprint");
 }
 
 async fn one_of_many_concurrent_callers_acquires_the_key<B: Backend>(backend: &B) {
-    let given = given(backend);
+    let fixture = fixture(backend);
 
-    let results = join_all((0..16).map(|_| given.begin("key"))).await;
+    let results = join_all((0..16).map(|_| fixture.begin("key"))).await;
 
     assert_eq!(results.iter().filter(|result| **result == BeginOutcome::Acquired).count(), 1);
     assert_eq!(results.iter().filter(|result| **result == BeginOutcome::InProgress).count(), 15);
 }
 
 async fn a_completed_key_returns_its_order_and_fingerprint<B: Backend>(backend: &B) {
-    let given = given(backend);
-    given.begin("key").await;
+    let fixture = fixture(backend);
+    fixture.begin("key").await;
 
-    let order_id = given.complete("key").await;
+    let order_id = fixture.complete("key").await;
 
-    assert_eq!(given.begin("key").await, BeginOutcome::Completed { order_id, fingerprint: Some(FINGERPRINT) });
+    assert_eq!(fixture.begin("key").await, BeginOutcome::Completed { order_id, fingerprint: Some(FINGERPRINT) });
 }
 
 async fn a_completed_key_returns_the_first_fingerprint<B: Backend>(backend: &B) {
-    let given = given(backend);
-    given.begin("key").await;
-    let order_id = given.complete("key").await;
+    let fixture = fixture(backend);
+    fixture.begin("key").await;
+    let order_id = fixture.complete("key").await;
 
     let other = backend.idempotency().begin(&ann(), "key", &OTHER_FINGERPRINT, LOCK).await.expect("the call succeeds");
 
@@ -86,69 +86,69 @@ async fn a_completed_key_returns_the_first_fingerprint<B: Backend>(backend: &B) 
 }
 
 async fn an_abandoned_key_is_free<B: Backend>(backend: &B) {
-    let given = given(backend);
-    given.begin("key").await;
+    let fixture = fixture(backend);
+    fixture.begin("key").await;
 
     backend.idempotency().abandon(&ann(), "key").await.expect("the call succeeds");
 
-    assert_eq!(given.begin("key").await, BeginOutcome::Acquired);
+    assert_eq!(fixture.begin("key").await, BeginOutcome::Acquired);
 }
 
 async fn abandoning_does_not_delete_a_completed_key<B: Backend>(backend: &B) {
-    let given = given(backend);
-    given.begin("key").await;
-    let order_id = given.complete("key").await;
+    let fixture = fixture(backend);
+    fixture.begin("key").await;
+    let order_id = fixture.complete("key").await;
 
     backend.idempotency().abandon(&ann(), "key").await.expect("the call succeeds");
     backend.idempotency().abandon(&ann(), "never-begun").await.expect("the call succeeds");
 
-    assert_eq!(given.begin("key").await, BeginOutcome::Completed { order_id, fingerprint: Some(FINGERPRINT) });
+    assert_eq!(fixture.begin("key").await, BeginOutcome::Completed { order_id, fingerprint: Some(FINGERPRINT) });
 }
 
 async fn a_key_is_free_after_its_lock_expires<B: Backend>(backend: &B) {
-    let given = given(backend);
-    given.begin("key").await;
+    let fixture = fixture(backend);
+    fixture.begin("key").await;
 
-    given.advance(LOCK / 2).await;
-    assert_eq!(given.begin("key").await, BeginOutcome::InProgress);
-    given.advance(LOCK / 2 + SECOND).await;
+    fixture.advance(LOCK / 2).await;
+    assert_eq!(fixture.begin("key").await, BeginOutcome::InProgress);
+    fixture.advance(LOCK / 2 + SECOND).await;
 
-    assert_eq!(given.begin("key").await, BeginOutcome::Acquired, "a refused begin does not extend the lock");
+    assert_eq!(fixture.begin("key").await, BeginOutcome::Acquired, "a refused begin does not extend the lock");
 }
 
 async fn a_completed_key_outlives_its_lock<B: Backend>(backend: &B) {
-    let given = given(backend);
-    given.begin("key").await;
-    let order_id = given.complete("key").await;
+    let fixture = fixture(backend);
+    fixture.begin("key").await;
+    let order_id = fixture.complete("key").await;
 
-    given.advance(DAY - HOUR).await;
+    fixture.advance(DAY - HOUR).await;
 
-    assert_eq!(given.begin("key").await, BeginOutcome::Completed { order_id, fingerprint: Some(FINGERPRINT) });
+    assert_eq!(fixture.begin("key").await, BeginOutcome::Completed { order_id, fingerprint: Some(FINGERPRINT) });
 }
 
 async fn a_completed_key_expires_after_its_retention<B: Backend>(backend: &B) {
-    let given = given(backend);
-    given.begin("key").await;
-    given.complete("key").await;
+    let fixture = fixture(backend);
+    fixture.begin("key").await;
+    fixture.complete("key").await;
 
-    given.advance(DAY + SECOND).await;
+    fixture.advance(DAY + SECOND).await;
 
-    assert_eq!(given.begin("key").await, BeginOutcome::Acquired);
+    assert_eq!(fixture.begin("key").await, BeginOutcome::Acquired);
 }
 
 async fn a_key_can_be_completed_after_its_lock_expired<B: Backend>(backend: &B) {
-    let given = given(backend);
-    given.begin("key").await;
-    given.advance(LOCK + SECOND).await;
+    let fixture = fixture(backend);
+    fixture.begin("key").await;
+    fixture.advance(LOCK + SECOND).await;
 
-    let order_id = given.complete("key").await;
+    let order_id = fixture.complete("key").await;
 
-    assert_eq!(given.begin("key").await, BeginOutcome::Completed { order_id, fingerprint: Some(FINGERPRINT) });
+    assert_eq!(fixture.begin("key").await, BeginOutcome::Completed { order_id, fingerprint: Some(FINGERPRINT) });
 }
 
 async fn keys_of_different_subjects_are_independent<B: Backend>(backend: &B) {
-    let given = given(backend);
-    given.begin("key").await;
+    let fixture = fixture(backend);
+    fixture.begin("key").await;
     let begin = async |name: &str, key: &str| {
         let subject = Subject::new(name).expect("the name is valid");
         backend.idempotency().begin(&subject, key, &FINGERPRINT, LOCK).await.expect("the call succeeds")

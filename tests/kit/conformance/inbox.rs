@@ -5,7 +5,7 @@ use ports::broker::Position;
 use ports::inbox::{Effect, InboxOutcome, ProcessedEvent, RemoteStamp, RetryRoute, RetryRouteChange};
 
 use crate::backend::Backend;
-use crate::conformance::fixture::given::{DAY, Given, HOUR, P0, SECOND, given};
+use crate::conformance::fixture::backend::{DAY, Fixture, HOUR, P0, SECOND, fixture};
 
 suite! { $ inbox:
     a_first_delivery_is_new_and_a_second_is_a_duplicate,
@@ -31,7 +31,7 @@ suite! { $ inbox:
     a_swept_event_is_new_again,
 }
 
-impl<B: Backend> Given<'_, B> {
+impl<B: Backend> Fixture<'_, B> {
     fn event_at(&self, event_id: EventId, offset: u64) -> ProcessedEvent {
         let position = Position { topic: self.topic(), partition: 0, offset };
         ProcessedEvent { event_id, position, effects: Vec::new() }
@@ -77,53 +77,53 @@ fn leave(key: &str, offset: u64) -> RetryRouteChange {
 }
 
 async fn a_first_delivery_is_new_and_a_second_is_a_duplicate<B: Backend>(backend: &B) {
-    let given = given(backend);
-    let event = given.new_event(0);
+    let fixture = fixture(backend);
+    let event = fixture.new_event(0);
 
-    assert_eq!(given.consume("g", std::slice::from_ref(&event)).await, [InboxOutcome::New]);
-    assert_eq!(given.consume("g", std::slice::from_ref(&event)).await, [InboxOutcome::Duplicate]);
-    assert_eq!(given.consume("g", &[event]).await, [InboxOutcome::Duplicate]);
-    assert_eq!(given.consume("g", &[]).await, []);
+    assert_eq!(fixture.consume("g", std::slice::from_ref(&event)).await, [InboxOutcome::New]);
+    assert_eq!(fixture.consume("g", std::slice::from_ref(&event)).await, [InboxOutcome::Duplicate]);
+    assert_eq!(fixture.consume("g", &[event]).await, [InboxOutcome::Duplicate]);
+    assert_eq!(fixture.consume("g", &[]).await, []);
 }
 
 async fn an_event_repeated_at_another_position_is_a_duplicate<B: Backend>(backend: &B) {
-    let given = given(backend);
-    let event = given.new_event(0);
-    given.consume("g", std::slice::from_ref(&event)).await;
+    let fixture = fixture(backend);
+    let event = fixture.new_event(0);
+    fixture.consume("g", std::slice::from_ref(&event)).await;
 
-    let elsewhere = given.event_at(event.event_id, 9);
+    let elsewhere = fixture.event_at(event.event_id, 9);
 
-    assert_eq!(given.consume("g", &[elsewhere]).await, [InboxOutcome::Duplicate]);
+    assert_eq!(fixture.consume("g", &[elsewhere]).await, [InboxOutcome::Duplicate]);
 }
 
 async fn an_event_repeated_within_one_call_is_a_duplicate<B: Backend>(backend: &B) {
-    let given = given(backend);
-    let event = given.new_event(0);
+    let fixture = fixture(backend);
+    let event = fixture.new_event(0);
 
-    let results = given.consume("g", &[event.clone(), given.event_at(event.event_id, 1)]).await;
+    let results = fixture.consume("g", &[event.clone(), fixture.event_at(event.event_id, 1)]).await;
 
     assert_eq!(results, [InboxOutcome::New, InboxOutcome::Duplicate]);
 }
 
 async fn a_duplicate_does_not_fail_the_rest_of_its_call<B: Backend>(backend: &B) {
-    let given = given(backend);
-    let seen = given.new_event(0);
-    given.consume("g", std::slice::from_ref(&seen)).await;
-    let fresh = [given.new_event(1), given.new_event(2)];
+    let fixture = fixture(backend);
+    let seen = fixture.new_event(0);
+    fixture.consume("g", std::slice::from_ref(&seen)).await;
+    let fresh = [fixture.new_event(1), fixture.new_event(2)];
 
-    given.consume("g", &[fresh[0].clone(), seen, fresh[1].clone()]).await;
+    fixture.consume("g", &[fresh[0].clone(), seen, fresh[1].clone()]).await;
 
-    assert_eq!(given.consume("g", &fresh).await, [InboxOutcome::Duplicate; 2], "the other two events were recorded");
+    assert_eq!(fixture.consume("g", &fresh).await, [InboxOutcome::Duplicate; 2], "the other two events were recorded");
 }
 
 async fn outcomes_come_in_the_order_of_the_events<B: Backend>(backend: &B) {
-    let given = given(backend);
-    let events: Vec<ProcessedEvent> = (0..40).map(|offset| given.new_event(offset)).collect();
+    let fixture = fixture(backend);
+    let events: Vec<ProcessedEvent> = (0..40).map(|offset| fixture.new_event(offset)).collect();
     let mut odd: Vec<ProcessedEvent> = events.iter().skip(1).step_by(2).cloned().collect();
     odd.reverse();
-    given.consume("g", &odd).await;
+    fixture.consume("g", &odd).await;
 
-    let results = given.consume("g", &events).await;
+    let results = fixture.consume("g", &events).await;
 
     for (at, result) in results.into_iter().enumerate() {
         assert_eq!(result, if at % 2 == 1 { InboxOutcome::Duplicate } else { InboxOutcome::New }, "event {at}");
@@ -131,209 +131,209 @@ async fn outcomes_come_in_the_order_of_the_events<B: Backend>(backend: &B) {
 }
 
 async fn each_group_has_its_own_inbox<B: Backend>(backend: &B) {
-    let given = given(backend);
-    let event = given.new_event(0);
+    let fixture = fixture(backend);
+    let event = fixture.new_event(0);
 
     for group in ["g", "h", "G"] {
-        assert_eq!(given.consume(group, std::slice::from_ref(&event)).await, [InboxOutcome::New]);
+        assert_eq!(fixture.consume(group, std::slice::from_ref(&event)).await, [InboxOutcome::New]);
     }
 }
 
 async fn one_of_many_concurrent_consumers_of_an_event_wins<B: Backend>(backend: &B) {
-    let given = given(backend);
-    let events: Vec<ProcessedEvent> = (0..8).map(|offset| given.new_event(offset)).collect();
+    let fixture = fixture(backend);
+    let events: Vec<ProcessedEvent> = (0..8).map(|offset| fixture.new_event(offset)).collect();
     let mut backwards = events.clone();
     backwards.reverse();
     let calls = (0..12).map(|index| if index % 2 == 0 { &events } else { &backwards });
 
-    let results = join_all(calls.map(|events| given.consume("g", events))).await;
+    let results = join_all(calls.map(|events| fixture.consume("g", events))).await;
 
     let new = results.into_iter().flatten().filter(|result| *result == InboxOutcome::New).count();
     assert_eq!(new, 8, "each event was new to one consumer, and opposite orders did not deadlock");
 }
 
 async fn an_effect_commits_with_its_event<B: Backend>(backend: &B) {
-    let given = given(backend);
-    let order = given.factory.placed("ann").0.id;
-    assert_eq!(given.remote_stamp(order).await, None);
+    let fixture = fixture(backend);
+    let order = fixture.factory.placed("ann").0.id;
+    assert_eq!(fixture.remote_stamp(order).await, None);
 
-    given.consume("g", &[ProcessedEvent { effects: vec![effect(order, "us", 5)], ..given.new_event(0) }]).await;
+    fixture.consume("g", &[ProcessedEvent { effects: vec![effect(order, "us", 5)], ..fixture.new_event(0) }]).await;
 
-    assert_eq!(given.remote_stamp(order).await, Some(stamp("us", 5)));
+    assert_eq!(fixture.remote_stamp(order).await, Some(stamp("us", 5)));
 }
 
 async fn a_duplicates_effect_is_not_applied<B: Backend>(backend: &B) {
-    let given = given(backend);
-    let order = given.factory.placed("ann").0.id;
-    let event = ProcessedEvent { effects: vec![effect(order, "us", 5)], ..given.new_event(0) };
-    given.consume("g", std::slice::from_ref(&event)).await;
+    let fixture = fixture(backend);
+    let order = fixture.factory.placed("ann").0.id;
+    let event = ProcessedEvent { effects: vec![effect(order, "us", 5)], ..fixture.new_event(0) };
+    fixture.consume("g", std::slice::from_ref(&event)).await;
 
     let late = ProcessedEvent { effects: vec![effect(order, "ap", 9)], ..event };
-    assert_eq!(given.consume("g", &[late]).await, [InboxOutcome::Duplicate]);
+    assert_eq!(fixture.consume("g", &[late]).await, [InboxOutcome::Duplicate]);
 
-    assert_eq!(given.remote_stamp(order).await, Some(stamp("us", 5)));
+    assert_eq!(fixture.remote_stamp(order).await, Some(stamp("us", 5)));
 }
 
 async fn the_latest_remote_stamp_is_kept<B: Backend>(backend: &B) {
-    let given = given(backend);
-    let order = given.factory.placed("ann").0.id;
+    let fixture = fixture(backend);
+    let order = fixture.factory.placed("ann").0.id;
     let won = |region, millis, offset| ProcessedEvent {
         effects: vec![effect(order, region, millis)],
-        ..given.new_event(offset)
+        ..fixture.new_event(offset)
     };
 
-    given.consume("g", &[won("us", 5, 0), won("ap", 6, 1)]).await;
-    assert_eq!(given.remote_stamp(order).await, Some(stamp("ap", 6)), "effects apply in the order of the events");
+    fixture.consume("g", &[won("us", 5, 0), won("ap", 6, 1)]).await;
+    assert_eq!(fixture.remote_stamp(order).await, Some(stamp("ap", 6)), "effects apply in the order of the events");
 
-    given.consume("g", &[won("us", 7, 2)]).await;
-    assert_eq!(given.remote_stamp(order).await, Some(stamp("us", 7)));
+    fixture.consume("g", &[won("us", 7, 2)]).await;
+    assert_eq!(fixture.remote_stamp(order).await, Some(stamp("us", 7)));
 }
 
 async fn remote_stamps_are_kept_per_order<B: Backend>(backend: &B) {
-    let given = given(backend);
-    let orders = [given.factory.placed("ann").0.id, given.factory.placed("ann").0.id];
+    let fixture = fixture(backend);
+    let orders = [fixture.factory.placed("ann").0.id, fixture.factory.placed("ann").0.id];
     let effects = vec![effect(orders[0], "us", 5), effect(orders[1], "ap", 6)];
 
-    given.consume("g", &[ProcessedEvent { effects, ..given.new_event(0) }]).await;
+    fixture.consume("g", &[ProcessedEvent { effects, ..fixture.new_event(0) }]).await;
 
-    assert_eq!(given.remote_stamp(orders[0]).await, Some(stamp("us", 5)));
-    assert_eq!(given.remote_stamp(orders[1]).await, Some(stamp("ap", 6)));
+    assert_eq!(fixture.remote_stamp(orders[0]).await, Some(stamp("us", 5)));
+    assert_eq!(fixture.remote_stamp(orders[1]).await, Some(stamp("ap", 6)));
 }
 
 /// The regional rule compares an incoming update with both.
 async fn an_orders_own_last_change_and_its_remote_stamp_are_kept_apart<B: Backend>(backend: &B) {
-    let given = given(backend);
-    let placed = given.place_order(P0).await;
+    let fixture = fixture(backend);
+    let placed = fixture.place_order(P0).await;
     let find = async || backend.orders().find(placed.id).await.expect("the order is read");
-    let update = ProcessedEvent { effects: vec![effect(placed.id, "us", 5)], ..given.new_event(0) };
+    let update = ProcessedEvent { effects: vec![effect(placed.id, "us", 5)], ..fixture.new_event(0) };
 
-    given.consume("g", &[update]).await;
+    fixture.consume("g", &[update]).await;
     assert_eq!(find().await, Some(placed.clone()), "an update of another region changes no order");
 
-    let moved = given.committed(given.factory.change(&placed, Status::Shipped, P0)).await;
+    let moved = fixture.committed(fixture.factory.change(&placed, Status::Shipped, P0)).await;
     let found = find().await.expect("the order exists");
     let last_change = |order: &Order| (order.region.clone(), order.hlc, order.version, order.updated_at);
     assert_eq!(last_change(&found), last_change(&moved));
     assert!(found.hlc > placed.hlc && found.version > placed.version);
-    assert_eq!(given.remote_stamp(placed.id).await, Some(stamp("us", 5)), "a change of this region keeps the stamp");
+    assert_eq!(fixture.remote_stamp(placed.id).await, Some(stamp("us", 5)), "a change of this region keeps the stamp");
 }
 
 async fn a_key_without_a_retry_route_has_none<B: Backend>(backend: &B) {
-    let given = given(backend);
+    let fixture = fixture(backend);
 
-    assert_eq!(given.retry_route("g", "key").await, None);
-    given.change("g", Vec::new()).await;
-    assert_eq!(given.retry_route("g", "key").await, None);
+    assert_eq!(fixture.retry_route("g", "key").await, None);
+    fixture.change("g", Vec::new()).await;
+    assert_eq!(fixture.retry_route("g", "key").await, None);
 }
 
 async fn a_retry_route_ends_with_its_last_message<B: Backend>(backend: &B) {
-    let given = given(backend);
+    let fixture = fixture(backend);
 
-    given.change("g", vec![enter("key", 2, 7)]).await;
-    assert_eq!(given.retry_route("g", "key").await, Some((2, 7)));
-    given.change("g", vec![enter("key", 2, 8), enter("key", 3, 9)]).await;
-    assert_eq!(given.retry_route("g", "key").await, Some((3, 9)));
-    given.change("g", vec![leave("key", 7), leave("key", 8)]).await;
-    assert_eq!(given.retry_route("g", "key").await, Some((3, 9)));
-    given.change("g", vec![leave("key", 9)]).await;
-    assert_eq!(given.retry_route("g", "key").await, None);
+    fixture.change("g", vec![enter("key", 2, 7)]).await;
+    assert_eq!(fixture.retry_route("g", "key").await, Some((2, 7)));
+    fixture.change("g", vec![enter("key", 2, 8), enter("key", 3, 9)]).await;
+    assert_eq!(fixture.retry_route("g", "key").await, Some((3, 9)));
+    fixture.change("g", vec![leave("key", 7), leave("key", 8)]).await;
+    assert_eq!(fixture.retry_route("g", "key").await, Some((3, 9)));
+    fixture.change("g", vec![leave("key", 9)]).await;
+    assert_eq!(fixture.retry_route("g", "key").await, None);
     let beyond_32_bits = 5_000_000_000;
-    given.change("g", vec![enter("key", 0, beyond_32_bits)]).await;
+    fixture.change("g", vec![enter("key", 0, beyond_32_bits)]).await;
     assert_eq!(
-        given.retry_route("g", "key").await,
+        fixture.retry_route("g", "key").await,
         Some((0, beyond_32_bits)),
         "a new retry route starts with its own stage"
     );
 }
 
 async fn a_message_that_enters_a_retry_route_again_or_late_does_not_take_it_back<B: Backend>(backend: &B) {
-    let given = given(backend);
+    let fixture = fixture(backend);
 
-    given.change("g", vec![enter("key", 1, 7), enter("key", 1, 8)]).await;
-    given.change("g", vec![enter("key", 0, 7)]).await;
+    fixture.change("g", vec![enter("key", 1, 7), enter("key", 1, 8)]).await;
+    fixture.change("g", vec![enter("key", 0, 7)]).await;
 
-    assert_eq!(given.retry_route("g", "key").await, Some((1, 8)));
-    given.change("g", vec![leave("key", 8)]).await;
-    assert_eq!(given.retry_route("g", "key").await, None, "one end is enough");
+    assert_eq!(fixture.retry_route("g", "key").await, Some((1, 8)));
+    fixture.change("g", vec![leave("key", 8)]).await;
+    assert_eq!(fixture.retry_route("g", "key").await, None, "one end is enough");
 }
 
 async fn a_message_that_leaves_a_retry_route_again_does_not_end_it_for_later_ones<B: Backend>(backend: &B) {
-    let given = given(backend);
-    given.change("g", vec![enter("key", 0, 7), enter("key", 0, 8)]).await;
+    let fixture = fixture(backend);
+    fixture.change("g", vec![enter("key", 0, 7), enter("key", 0, 8)]).await;
 
     for _ in 0..3 {
-        given.change("g", vec![leave("key", 7)]).await;
+        fixture.change("g", vec![leave("key", 7)]).await;
     }
 
-    assert_eq!(given.retry_route("g", "key").await, Some((0, 8)));
+    assert_eq!(fixture.retry_route("g", "key").await, Some((0, 8)));
 }
 
 async fn retry_routes_belong_to_one_key_of_one_group<B: Backend>(backend: &B) {
-    let given = given(backend);
-    given.change("g", vec![enter("key", 1, 5)]).await;
+    let fixture = fixture(backend);
+    fixture.change("g", vec![enter("key", 1, 5)]).await;
 
-    assert_eq!(given.retry_route("h", "key").await, None);
-    assert_eq!(given.retry_route("g", "other").await, None);
-    given.change("h", vec![enter("key", 3, 5)]).await;
-    given.change("h", vec![leave("key", 5)]).await;
-    assert_eq!(given.retry_route("g", "key").await, Some((1, 5)));
+    assert_eq!(fixture.retry_route("h", "key").await, None);
+    assert_eq!(fixture.retry_route("g", "other").await, None);
+    fixture.change("h", vec![enter("key", 3, 5)]).await;
+    fixture.change("h", vec![leave("key", 5)]).await;
+    assert_eq!(fixture.retry_route("g", "key").await, Some((1, 5)));
 }
 
 async fn several_retry_routes_change_in_one_call<B: Backend>(backend: &B) {
-    let given = given(backend);
-    given.change("g", vec![enter("old", 1, 4)]).await;
+    let fixture = fixture(backend);
+    fixture.change("g", vec![enter("old", 1, 4)]).await;
 
     let changes = vec![enter("new", 0, 5), leave("old", 4), enter("other", 3, 6), enter("new", 0, 7)];
-    given.change("g", changes).await;
+    fixture.change("g", changes).await;
 
-    assert_eq!(given.retry_route("g", "old").await, None);
-    assert_eq!(given.retry_route("g", "new").await, Some((0, 7)));
-    assert_eq!(given.retry_route("g", "other").await, Some((3, 6)));
+    assert_eq!(fixture.retry_route("g", "old").await, None);
+    assert_eq!(fixture.retry_route("g", "new").await, Some((0, 7)));
+    assert_eq!(fixture.retry_route("g", "other").await, Some((3, 6)));
 }
 
 async fn a_sweep_deletes_only_old_events_up_to_its_limit<B: Backend>(backend: &B) {
-    let given = given(backend);
-    let old: Vec<ProcessedEvent> = (0..3).map(|offset| given.new_event(offset)).collect();
-    given.consume("g", &old).await;
-    given.advance(DAY + SECOND).await;
-    let young = given.new_event(3);
-    given.consume("g", std::slice::from_ref(&young)).await;
-    given.advance(HOUR).await;
+    let fixture = fixture(backend);
+    let old: Vec<ProcessedEvent> = (0..3).map(|offset| fixture.new_event(offset)).collect();
+    fixture.consume("g", &old).await;
+    fixture.advance(DAY + SECOND).await;
+    let young = fixture.new_event(3);
+    fixture.consume("g", std::slice::from_ref(&young)).await;
+    fixture.advance(HOUR).await;
     let sweep = async || backend.inbox().sweep(DAY, 2).await.expect("swept");
 
     assert_eq!((sweep().await, sweep().await, sweep().await), (2, 1, 0));
 
-    assert_eq!(given.consume("g", &[young]).await, [InboxOutcome::Duplicate]);
+    assert_eq!(fixture.consume("g", &[young]).await, [InboxOutcome::Duplicate]);
 }
 
 async fn a_swept_event_is_new_again<B: Backend>(backend: &B) {
-    let given = given(backend);
-    let order = given.factory.placed("ann").0.id;
-    let event = ProcessedEvent { effects: vec![effect(order, "us", 5)], ..given.new_event(0) };
-    given.consume("g", std::slice::from_ref(&event)).await;
-    given.advance(DAY + SECOND).await;
+    let fixture = fixture(backend);
+    let order = fixture.factory.placed("ann").0.id;
+    let event = ProcessedEvent { effects: vec![effect(order, "us", 5)], ..fixture.new_event(0) };
+    fixture.consume("g", std::slice::from_ref(&event)).await;
+    fixture.advance(DAY + SECOND).await;
 
     backend.inbox().sweep(DAY, 10).await.expect("swept");
 
-    assert_eq!(given.remote_stamp(order).await, Some(stamp("us", 5)), "a sweep does not undo effects");
-    assert_eq!(given.consume("g", &[event]).await, [InboxOutcome::New]);
+    assert_eq!(fixture.remote_stamp(order).await, Some(stamp("us", 5)), "a sweep does not undo effects");
+    assert_eq!(fixture.consume("g", &[event]).await, [InboxOutcome::New]);
 }
 
 /// Other programs choose the keys: Kafka's serialisers of numbers write zero bytes, and a key may be as long as a record.
 async fn keys_of_other_programs_take_retry_routes_too<B: Backend>(backend: &B) {
-    let given = given(backend);
+    let fixture = fixture(backend);
     let long: String =
         (0..4_000_u32).map(|at| char::from_u32(0x4e00 + at * 7 % 20_000).expect("a character")).collect();
     let keys = ["\0\0\0\u{7}", "\0\0\0\u{8}", "", &long, &format!("{long}.")];
 
     for (offset, key) in (1..).zip(keys) {
-        assert_eq!(given.retry_route("g", key).await, None);
-        given.change("g", vec![enter(key, 1, offset)]).await;
+        assert_eq!(fixture.retry_route("g", key).await, None);
+        fixture.change("g", vec![enter(key, 1, offset)]).await;
     }
 
     for (offset, key) in (1..).zip(keys) {
-        assert_eq!(given.retry_route("g", key).await, Some((1, offset)));
-        given.change("g", vec![leave(key, offset)]).await;
-        assert_eq!(given.retry_route("g", key).await, None);
+        assert_eq!(fixture.retry_route("g", key).await, Some((1, offset)));
+        fixture.change("g", vec![leave(key, offset)]).await;
+        assert_eq!(fixture.retry_route("g", key).await, None);
     }
 }

@@ -10,7 +10,7 @@ mod idempotency_records;
 mod pages;
 
 suite! { $ orders:
-    an_order_its_events_and_its_mark_become_visible_together,
+    an_order_its_events_and_its_idempotency_record_become_visible_together,
     an_order_reads_back_exactly_as_it_was_written,
     an_event_reads_back_exactly_as_it_was_written,
     a_missing_order_is_not_found,
@@ -18,7 +18,7 @@ suite! { $ orders:
     a_change_of_a_missing_order_changes_nothing,
     an_existing_order_is_not_inserted_again,
     a_change_replaces_the_order_at_the_expected_version,
-    a_used_mark_changes_nothing_and_is_returned,
+    a_used_idempotency_key_changes_nothing_and_returns_its_record,
     another_subjects_key_is_another_idempotency_record,
     a_commit_needs_neither_events_nor_an_idempotency_record,
     the_events_of_one_commit_keep_their_order,
@@ -35,7 +35,7 @@ suite! { $ orders:
     a_list_of_large_orders_ends_at_its_size_and_goes_on_behind,
     a_count_applies_its_filter,
     the_oldest_orders_of_a_status_come_first,
-    a_mark_is_found_until_its_retention_ends,
+    an_idempotency_record_is_found_until_its_retention_ends,
     a_sweep_deletes_only_old_idempotency_records_up_to_its_limit,
     a_swept_key_can_be_used_again,
 }

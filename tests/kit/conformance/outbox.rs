@@ -100,6 +100,6 @@ suite! { $ outbox:
     a_resolution_returns_the_rows_that_it_parked,
     a_repeated_resolution_returns_no_parked_rows,
     an_owners_death_clears_the_deaths_of_rows_not_in_flight,
-    reacquiring_as_uncertain_clears_no_deaths,
+    reacquiring_with_an_unknown_outcome_clears_no_deaths,
     a_service_killed_at_random_parks_no_row,
 }

@@ -2,7 +2,7 @@
 use ports::probe::{Probe, ProbeReport};
 
 use crate::backend::Backend;
-use crate::conformance::fixture::given::{MINUTE, SECOND};
+use crate::conformance::fixture::backend::{MINUTE, SECOND};
 use crate::wait::until_answered;
 
 suite! { $ probe:
@@ -49,7 +49,7 @@ async fn saturation_is_a_share_of_the_capacity_in_use<B: Backend>(backend: &B) {
 }
 
 async fn an_unreachable_dependency_fails_its_probe<B: Backend>(backend: &B) {
-    backend.cut_off().await;
+    backend.disconnect().await;
 
     for probe in backend.probes() {
         assert!(probe.check().await.is_err(), "{}", probe.name());

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use ports::broker::topics::TopicView;
 
 use crate::backend::Backend;
-use crate::conformance::fixture::given::{Given, MINUTE, P0, given};
+use crate::conformance::fixture::backend::{Fixture, MINUTE, P0, fixture};
 use crate::wait::until_answered;
 
 suite! { $ topics:
@@ -17,40 +17,40 @@ suite! { $ topics:
     the_offsets_of_a_group_are_where_it_continues,
 }
 
-async fn view<B: Backend>(given: &Given<'_, B>) -> TopicView {
-    let views = given.views().await;
-    views.into_iter().find(|view| view.name == *given.topic()).expect("the topic is listed")
+async fn view<B: Backend>(fixture: &Fixture<'_, B>) -> TopicView {
+    let views = fixture.views().await;
+    views.into_iter().find(|view| view.name == *fixture.topic()).expect("the topic is listed")
 }
 
 /// Appends `count` records of one key and returns their topic partition.
-async fn append_records<B: Backend>(given: &Given<'_, B>, count: usize) -> u32 {
-    let records = (0..count).map(|at| given.factory.record("k", &at.to_string())).collect();
-    let positions = given.append(records).await;
-    given.backend.settle();
+async fn append_records<B: Backend>(fixture: &Fixture<'_, B>, count: usize) -> u32 {
+    let records = (0..count).map(|at| fixture.factory.record("k", &at.to_string())).collect();
+    let positions = fixture.append(records).await;
+    fixture.backend.settle();
     positions[0].partition
 }
 
 async fn topics_are_listed_by_name<B: Backend>(backend: &B) {
-    let given = given(backend);
+    let fixture = fixture(backend);
     for suffix in ["-dlt", "", "-retry-0"] {
-        let mut record = given.factory.record("k", "1");
-        record.topic = Arc::from(format!("{}{suffix}", given.topic()));
-        given.append(vec![record]).await;
+        let mut record = fixture.factory.record("k", "1");
+        record.topic = Arc::from(format!("{}{suffix}", fixture.topic()));
+        fixture.append(vec![record]).await;
     }
 
-    let names: Vec<String> = given.views().await.into_iter().map(|view| view.name).collect();
+    let names: Vec<String> = fixture.views().await.into_iter().map(|view| view.name).collect();
 
     assert!(names.is_sorted(), "{names:?}");
     for suffix in ["", "-dlt", "-retry-0"] {
-        assert!(names.contains(&format!("{}{suffix}", given.topic())), "{names:?}");
+        assert!(names.contains(&format!("{}{suffix}", fixture.topic())), "{names:?}");
     }
 }
 
 async fn a_topic_shows_the_offsets_of_each_partition<B: Backend>(backend: &B) {
-    let given = given(backend);
-    let partition = append_records(&given, 3).await;
+    let fixture = fixture(backend);
+    let partition = append_records(&fixture, 3).await;
 
-    for (at, (first, next)) in (0..).zip(view(&given).await.partitions) {
+    for (at, (first, next)) in (0..).zip(view(&fixture).await.partitions) {
         let kept = next - first;
         // The markers of a transactional broker use offsets too.
         assert!(if at == partition { kept >= 3 } else { kept == 0 }, "partition {at}: {first}..{next}");
@@ -58,10 +58,10 @@ async fn a_topic_shows_the_offsets_of_each_partition<B: Backend>(backend: &B) {
 }
 
 async fn a_partition_is_read_from_an_offset_up_to_a_limit<B: Backend>(backend: &B) {
-    let given = given(backend);
-    let partition = append_records(&given, 5).await;
+    let fixture = fixture(backend);
+    let partition = append_records(&fixture, 5).await;
     let read = async |offset, limit| {
-        let read = given.read(partition, offset, limit).await;
+        let read = fixture.read(partition, offset, limit).await;
         read.into_iter().map(|message| (message.position.offset, message.record.value)).collect::<Vec<_>>()
     };
 
@@ -72,51 +72,51 @@ async fn a_partition_is_read_from_an_offset_up_to_a_limit<B: Backend>(backend: &
 }
 
 async fn reading_beyond_the_end_returns_nothing<B: Backend>(backend: &B) {
-    let given = given(backend);
-    let partition = append_records(&given, 2).await;
-    let (_, next) = view(&given).await.partitions[partition as usize];
+    let fixture = fixture(backend);
+    let partition = append_records(&fixture, 2).await;
+    let (_, next) = view(&fixture).await.partitions[partition as usize];
 
-    assert_eq!(given.read(partition, next, 10).await, []);
-    assert_eq!(given.read(partition, next + 1_000, 10).await, []);
+    assert_eq!(fixture.read(partition, next, 10).await, []);
+    assert_eq!(fixture.read(partition, next + 1_000, 10).await, []);
 }
 
 async fn reading_begins_at_the_first_retained_record<B: Backend>(backend: &B) {
-    let given = given(backend);
-    let partition = append_records(&given, 2).await;
-    let (first, _) = view(&given).await.partitions[partition as usize];
+    let fixture = fixture(backend);
+    let partition = append_records(&fixture, 2).await;
+    let (first, _) = view(&fixture).await.partitions[partition as usize];
 
-    let read = given.read(partition, 0, 1).await;
+    let read = fixture.read(partition, 0, 1).await;
 
     assert!(read[0].position.offset >= first);
 }
 
 async fn reading_acknowledges_nothing<B: Backend>(backend: &B) {
-    let given = given(backend);
-    let session = given.session(0).await;
-    given.published(&session, given.batch(P0, 1, given.records([("k", "1"), ("k", "2")]))).await;
-    let member = given.join("g").await;
+    let fixture = fixture(backend);
+    let session = fixture.session(0).await;
+    fixture.published(&session, fixture.batch(P0, 1, fixture.records([("k", "1"), ("k", "2")]))).await;
+    let member = fixture.join("g").await;
 
-    given.visible().await;
+    fixture.visible().await;
 
-    let polled = given.poll_all(&member, 2).await;
-    given.visible().await;
+    let polled = fixture.poll_all(&member, 2).await;
+    fixture.visible().await;
     assert_eq!(polled.len(), 2);
-    assert_eq!(given.lag_when(&member, 2).await, 2);
+    assert_eq!(fixture.lag_when(&member, 2).await, 2);
 }
 
 async fn the_offsets_of_a_group_are_where_it_continues<B: Backend>(backend: &B) {
-    let given = given(backend);
-    let partition = append_records(&given, 3).await as usize;
-    let (topics, topic) = (backend.topics(), given.topic());
+    let fixture = fixture(backend);
+    let partition = append_records(&fixture, 3).await as usize;
+    let (topics, topic) = (backend.topics(), fixture.topic());
     let offsets = async || {
         let read = || topics.group_offsets("g", &topic);
         until_answered(MINUTE, read).await.expect("the offsets are read")
     };
     assert_eq!(offsets().await.get(partition), Some(&None));
-    let member = given.join("g").await;
-    let polled = given.poll_all(&member, 3).await;
+    let member = fixture.join("g").await;
+    let polled = fixture.poll_all(&member, 3).await;
 
-    given.acknowledge(&member, &[polled[1].position.clone()]).await;
+    fixture.acknowledge(&member, &[polled[1].position.clone()]).await;
 
     let after = offsets().await;
     assert_eq!(after[partition], Some(polled[1].position.offset + 1));

@@ -11,21 +11,21 @@ use crate::faults::script::{Call, FaultScript, InjectedFault};
 
 /// A broker with injected faults: every other call reaches the wrapped broker.
 pub struct FaultyBroker {
-    real: Arc<dyn Broker>,
+    inner: Arc<dyn Broker>,
     script: FaultScript,
 }
 
 impl FaultyBroker {
     /// Wraps a broker with a fault script.
-    pub fn around(real: Arc<dyn Broker>, script: FaultScript) -> Self {
-        Self { real, script }
+    pub fn wrap(inner: Arc<dyn Broker>, script: FaultScript) -> Self {
+        Self { inner, script }
     }
 }
 
 #[async_trait]
 impl Broker for FaultyBroker {
     async fn open_session(&self, slot: u32) -> Result<ProducerSessionId, Error> {
-        self.script.around(Call::OpenSession, self.real.open_session(slot)).await
+        self.script.apply(Call::OpenSession, self.inner.open_session(slot)).await
     }
 
     async fn publish(&self, session: &ProducerSessionId, batch: Batch) -> Published {
@@ -35,23 +35,23 @@ impl Broker for FaultyBroker {
             .filter(|(_, record)| self.script.refuses(record))
             .map(|(row, _)| (*row, Error::Rejected(format!("injected: row {row} is refused"))))
             .collect();
-        match self.script.fault_of(Call::Publish).await {
-            None if refused.is_empty() => self.real.publish(session, batch).await,
+        match self.script.next_fault(Call::Publish).await {
+            None if refused.is_empty() => self.inner.publish(session, batch).await,
             None => Published::Aborted { refused, cause: None, reached: true },
-            Some(InjectedFault::UnknownDone) => match self.real.publish(session, batch).await {
+            Some(InjectedFault::UnknownDone) => match self.inner.publish(session, batch).await {
                 Published::Committed(_) => Published::Unknown(BrokerFailure::unknown("injected: the reply was lost")),
                 other => other,
             },
             Some(InjectedFault::UnknownNotDone) => {
                 Published::Unknown(BrokerFailure::unknown("injected: the batch was lost"))
             }
-            Some(InjectedFault::SessionLost) => match self.real.fence(session).await {
+            Some(InjectedFault::SessionLost) => match self.inner.fence(session).await {
                 Ok(()) => Published::SessionLost(BrokerFailure::unknown(format!("injected: {session} was fenced"))),
                 Err(error) => Published::Unknown(BrokerFailure::unknown(error.to_string())),
             },
             Some(
                 InjectedFault::Unreachable
-                | InjectedFault::Forgotten
+                | InjectedFault::LostByStore
                 | InjectedFault::Slow(_)
                 | InjectedFault::SlowReply(_)
                 | InjectedFault::Hang
@@ -68,26 +68,26 @@ impl Broker for FaultyBroker {
         partition: PartitionNo,
         fenced: Option<&ProducerSessionId>,
     ) -> Result<Option<Token>, Error> {
-        self.script.around(Call::Watermark, self.real.watermark(partition, fenced)).await
+        self.script.apply(Call::Watermark, self.inner.watermark(partition, fenced)).await
     }
 
     async fn fence(&self, session: &ProducerSessionId) -> Result<(), Error> {
-        self.script.around(Call::Fence, self.real.fence(session)).await
+        self.script.apply(Call::Fence, self.inner.fence(session)).await
     }
 
     async fn fence_all(&self) -> Result<BTreeMap<PartitionNo, Token>, Error> {
-        self.script.around(Call::FenceAll, self.real.fence_all()).await
+        self.script.apply(Call::FenceAll, self.inner.fence_all()).await
     }
 
     async fn remove_sessions(&self, members: &[InstanceId], limit: u32) -> Result<u32, Error> {
-        self.real.remove_sessions(members, limit).await
+        self.inner.remove_sessions(members, limit).await
     }
 
     async fn append(&self, records: Vec<Record>) -> Result<Vec<Position>, Error> {
         if let Some(record) = records.iter().find(|record| self.script.refuses(record)) {
             return Err(Error::Rejected(format!("injected: a record of {} is refused", record.key)));
         }
-        self.script.around(Call::Append, self.real.append(records)).await
+        self.script.apply(Call::Append, self.inner.append(records)).await
     }
 
     async fn recovered(&self) {
@@ -95,10 +95,10 @@ impl Broker for FaultyBroker {
     }
 
     async fn sweep(&self, limit: u32) -> Result<u64, Error> {
-        self.real.sweep(limit).await
+        self.inner.sweep(limit).await
     }
 
     fn record_bytes_max(&self) -> usize {
-        self.real.record_bytes_max()
+        self.inner.record_bytes_max()
     }
 }

@@ -11,33 +11,33 @@ use crate::faults::script::{Call, FaultScript};
 
 /// A cache with injected faults of `evict_all`.
 pub struct FaultyCache {
-    real: Arc<dyn OrderCache>,
+    inner: Arc<dyn OrderCache>,
     script: FaultScript,
 }
 
 impl FaultyCache {
     /// Wraps a port with a fault script.
-    pub fn around(real: Arc<dyn OrderCache>, script: FaultScript) -> Self {
-        Self { real, script }
+    pub fn wrap(inner: Arc<dyn OrderCache>, script: FaultScript) -> Self {
+        Self { inner, script }
     }
 }
 
 #[async_trait]
 impl OrderCache for FaultyCache {
     async fn get(&self, id: OrderId) -> Result<Option<Arc<Order>>, Error> {
-        self.real.get(id).await
+        self.inner.get(id).await
     }
     async fn put(&self, order: Arc<Order>, age: Duration) -> Result<(), Error> {
-        self.real.put(order, age).await
+        self.inner.put(order, age).await
     }
     async fn evict(&self, id: OrderId) -> Result<(), Error> {
-        self.real.evict(id).await
+        self.inner.evict(id).await
     }
     async fn refuse_older(&self, id: OrderId, version: u64) -> Result<(), Error> {
-        self.real.refuse_older(id, version).await
+        self.inner.refuse_older(id, version).await
     }
     async fn get_list(&self, key: &ListKey) -> Result<ListLookup, Error> {
-        self.real.get_list(key).await
+        self.inner.get_list(key).await
     }
     async fn put_list(
         &self,
@@ -46,12 +46,12 @@ impl OrderCache for FaultyCache {
         list: CachedList,
         age: Duration,
     ) -> Result<(), Error> {
-        self.real.put_list(key, generation, list, age).await
+        self.inner.put_list(key, generation, list, age).await
     }
     async fn evict_lists(&self, owner: &Subject) -> Result<(), Error> {
-        self.real.evict_lists(owner).await
+        self.inner.evict_lists(owner).await
     }
     async fn evict_all(&self) -> Result<(), Error> {
-        self.script.around(Call::EvictAll, self.real.evict_all()).await
+        self.script.apply(Call::EvictAll, self.inner.evict_all()).await
     }
 }

@@ -11,14 +11,14 @@ use crate::faults::script::{Call, FaultScript};
 
 /// A key store with injected faults of `begin`.
 pub struct FaultyIdempotency {
-    real: Arc<dyn Idempotency>,
+    inner: Arc<dyn Idempotency>,
     script: FaultScript,
 }
 
 impl FaultyIdempotency {
     /// Wraps a port with a fault script.
-    pub fn around(real: Arc<dyn Idempotency>, script: FaultScript) -> Self {
-        Self { real, script }
+    pub fn wrap(inner: Arc<dyn Idempotency>, script: FaultScript) -> Self {
+        Self { inner, script }
     }
 }
 
@@ -31,7 +31,7 @@ impl Idempotency for FaultyIdempotency {
         fingerprint: &[u8; 32],
         lock: Duration,
     ) -> Result<BeginOutcome, Error> {
-        self.script.around(Call::BeginKey, self.real.begin(subject, key, fingerprint, lock)).await
+        self.script.apply(Call::BeginKey, self.inner.begin(subject, key, fingerprint, lock)).await
     }
     async fn complete(
         &self,
@@ -41,9 +41,9 @@ impl Idempotency for FaultyIdempotency {
         order_id: OrderId,
         keep: Duration,
     ) -> Result<(), Error> {
-        self.real.complete(subject, key, fingerprint, order_id, keep).await
+        self.inner.complete(subject, key, fingerprint, order_id, keep).await
     }
     async fn abandon(&self, subject: &Subject, key: &str) -> Result<(), Error> {
-        self.real.abandon(subject, key).await
+        self.inner.abandon(subject, key).await
     }
 }

@@ -65,7 +65,7 @@ pub enum InjectedFault {
     UnknownDone,
     /// For `exclude`: the caller receives a success, and the store has lost it: it was rewound at that moment. For other calls as
     /// [`InjectedFault::Unreachable`].
-    Forgotten,
+    LostByStore,
     /// For `publish`: the session is fenced and the batch not published. For other calls as [`InjectedFault::Unreachable`].
     SessionLost,
     /// The call starts after this delay.
@@ -181,7 +181,7 @@ impl FaultScript {
     }
 
     /// The broker has recovered: one call of `Broker::recovered` returns.
-    pub fn show_broker(&self) {
+    pub fn signal_broker_recovery(&self) {
         self.0.broker_recovered.notify_one();
     }
 
@@ -210,7 +210,7 @@ impl FaultScript {
     }
 
     /// The fault that the caller must apply. Delays have passed and panics were raised when this returns.
-    pub(crate) async fn fault_of(&self, call: Call) -> Option<InjectedFault> {
+    pub(crate) async fn next_fault(&self, call: Call) -> Option<InjectedFault> {
         let mut released = std::pin::pin!(self.0.released.notified());
         // Registered before the draw, so that a release in between is not missed.
         released.as_mut().enable();
@@ -224,12 +224,12 @@ impl FaultScript {
     }
 
     /// Executes a call with the fault that the script injects into it, if there is one.
-    pub(crate) async fn around<T>(
+    pub(crate) async fn apply<T>(
         &self,
         call: Call,
         run: impl Future<Output = Result<T, Error>> + Send,
     ) -> Result<T, Error> {
-        outcome_under(call, self.fault_of(call).await, run).await
+        outcome_under(call, self.next_fault(call).await, run).await
     }
 }
 

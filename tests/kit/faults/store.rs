@@ -24,14 +24,14 @@ macro_rules! faulty {
     ($(#[$doc:meta])* $name:ident, $port:ident) => {
         $(#[$doc])*
         pub struct $name {
-            real: Arc<dyn $port>,
+            inner: Arc<dyn $port>,
             script: FaultScript,
         }
 
         impl $name {
             /// Wraps a port with a fault script.
-            pub fn around(real: Arc<dyn $port>, script: FaultScript) -> Self {
-                Self { real, script }
+            pub fn wrap(inner: Arc<dyn $port>, script: FaultScript) -> Self {
+                Self { inner, script }
             }
         }
     };
@@ -61,38 +61,38 @@ faulty!(
 #[async_trait]
 impl Inbox for FaultyInbox {
     async fn commit(&self, group: &str, events: Vec<ProcessedEvent>) -> Result<Vec<InboxOutcome>, Error> {
-        self.script.around(Call::Consume, self.real.commit(group, events)).await
+        self.script.apply(Call::Consume, self.inner.commit(group, events)).await
     }
     async fn remote_stamp(&self, order_id: OrderId) -> Result<Option<RemoteStamp>, Error> {
-        self.real.remote_stamp(order_id).await
+        self.inner.remote_stamp(order_id).await
     }
     async fn retry_route(&self, group: &str, key: &str) -> Result<Option<RetryRoute>, Error> {
-        self.real.retry_route(group, key).await
+        self.inner.retry_route(group, key).await
     }
     async fn update_retry_routes(&self, group: &str, changes: Vec<RetryRouteChange>) -> Result<(), Error> {
-        self.script.around(Call::UpdateRetryRoutes, self.real.update_retry_routes(group, changes)).await
+        self.script.apply(Call::UpdateRetryRoutes, self.inner.update_retry_routes(group, changes)).await
     }
     async fn sweep(&self, keep: Duration, limit: u32) -> Result<u64, Error> {
-        self.real.sweep(keep, limit).await
+        self.inner.sweep(keep, limit).await
     }
 }
 
 #[async_trait]
 impl OrderStore for FaultyOrders {
     async fn commit(&self, commit: Commit) -> Result<Committed, Error> {
-        self.script.around(Call::Commit, self.real.commit(commit)).await
+        self.script.apply(Call::Commit, self.inner.commit(commit)).await
     }
     async fn find(&self, id: OrderId) -> Result<Option<Order>, Error> {
-        self.script.around(Call::Read, self.real.find(id)).await
+        self.script.apply(Call::Read, self.inner.find(id)).await
     }
     async fn list(&self, filter: &OrderFilter, from: PageStart, limit: u32) -> Result<Vec<Order>, Error> {
-        self.script.around(Call::Read, self.real.list(filter, from, limit)).await
+        self.script.apply(Call::Read, self.inner.list(filter, from, limit)).await
     }
     async fn count(&self, filter: &OrderFilter) -> Result<u64, Error> {
-        self.script.around(Call::Read, self.real.count(filter)).await
+        self.script.apply(Call::Read, self.inner.count(filter)).await
     }
     async fn oldest(&self, status: Status, after: Option<OrderId>, limit: u32) -> Result<Vec<OrderId>, Error> {
-        self.script.around(Call::Read, self.real.oldest(status, after, limit)).await
+        self.script.apply(Call::Read, self.inner.oldest(status, after, limit)).await
     }
     async fn find_idempotency_record(
         &self,
@@ -100,38 +100,38 @@ impl OrderStore for FaultyOrders {
         key: &str,
         keep: Duration,
     ) -> Result<Option<IdempotencyRecord>, Error> {
-        self.script.around(Call::Read, self.real.find_idempotency_record(subject, key, keep)).await
+        self.script.apply(Call::Read, self.inner.find_idempotency_record(subject, key, keep)).await
     }
     async fn sweep_idempotency_records(&self, keep: Duration, limit: u32) -> Result<u64, Error> {
-        self.real.sweep_idempotency_records(keep, limit).await
+        self.inner.sweep_idempotency_records(keep, limit).await
     }
 }
 
 #[async_trait]
 impl EventStore for FaultyEvents {
     async fn publish(&self, batch: EventBatch) -> Result<EventBatchOutcome, Error> {
-        self.script.around(Call::PublishEvents, self.real.publish(batch)).await
+        self.script.apply(Call::PublishEvents, self.inner.publish(batch)).await
     }
 }
 
 #[async_trait]
 impl OutboxStore for FaultyOutbox {
     async fn claim(&self, claim: Claim) -> Result<Claimed, Error> {
-        self.script.around(Call::Claim, self.real.claim(claim)).await
+        self.script.apply(Call::Claim, self.inner.claim(claim)).await
     }
     async fn exclude(&self, fence: &LeaseFence, token: Token, rows: &[Exclusion]) -> Result<ExclusionOutcome, Error> {
-        let forgotten = ExclusionOutcome::Done { token: fence.next_token(), rows: rows.len() as u64 };
-        match self.script.fault_of(Call::Exclude).await {
-            Some(InjectedFault::Forgotten) => Ok(forgotten),
-            fault => outcome_under(Call::Exclude, fault, self.real.exclude(fence, token, rows)).await,
+        let done = ExclusionOutcome::Done { token: fence.next_token(), rows: rows.len() as u64 };
+        match self.script.next_fault(Call::Exclude).await {
+            Some(InjectedFault::LostByStore) => Ok(done),
+            fault => outcome_under(Call::Exclude, fault, self.inner.exclude(fence, token, rows)).await,
         }
     }
     async fn settle(&self, settlement: Settlement) -> Result<FencedOutcome, Error> {
-        self.script.around(Call::Settle, self.real.settle(settlement)).await
+        self.script.apply(Call::Settle, self.inner.settle(settlement)).await
     }
     async fn settle_and_claim(&self, settlement: Settlement, claim: Claim) -> Result<SettledClaim, Error> {
-        let claimed = self.script.around(Call::Claim, self.real.settle_and_claim(settlement, claim));
-        self.script.around(Call::Settle, claimed).await
+        let claimed = self.script.apply(Call::Claim, self.inner.settle_and_claim(settlement, claim));
+        self.script.apply(Call::Settle, claimed).await
     }
     async fn resolve(
         &self,
@@ -140,29 +140,29 @@ impl OutboxStore for FaultyOutbox {
         outcome: BatchOutcome,
         poison: &PoisonPolicy,
     ) -> Result<ResolvedBatch, Error> {
-        self.script.around(Call::Resolve, self.real.resolve(fence, token, outcome, poison)).await
+        self.script.apply(Call::Resolve, self.inner.resolve(fence, token, outcome, poison)).await
     }
     fn expect_requests(&self, count: u32) {
-        self.real.expect_requests(count);
+        self.inner.expect_requests(count);
     }
     async fn depth(&self) -> Result<RowCounts, Error> {
-        self.script.around(Call::RowCounts, self.real.depth()).await
+        self.script.apply(Call::RowCounts, self.inner.depth()).await
     }
     async fn sweep(&self, keep: Duration, limit: u32) -> Result<u64, Error> {
-        self.script.around(Call::SweepArchive, self.real.sweep(keep, limit)).await
+        self.script.apply(Call::SweepArchive, self.inner.sweep(keep, limit)).await
     }
 }
 
 #[async_trait]
 impl PartitionLeases for FaultyLeases {
     async fn heartbeat(&self, instance: &InstanceId, dead_after: Duration) -> Result<InstanceRank, Error> {
-        self.script.around(Call::Heartbeat, self.real.heartbeat(instance, dead_after)).await
+        self.script.apply(Call::Heartbeat, self.inner.heartbeat(instance, dead_after)).await
     }
     async fn survey(&self, instance: &InstanceId) -> Result<LeaseSurvey, Error> {
-        self.script.around(Call::Survey, self.real.survey(instance)).await
+        self.script.apply(Call::Survey, self.inner.survey(instance)).await
     }
     async fn leave(&self, instance: &InstanceId) -> Result<(), Error> {
-        self.real.leave(instance).await
+        self.inner.leave(instance).await
     }
     async fn acquire(
         &self,
@@ -176,10 +176,10 @@ impl PartitionLeases for FaultyLeases {
         if number != accepted {
             let changed = TimelineChange { timeline: number.to_string(), complete_until: None };
             let changed = async { Ok(Acquisition::TimelineChanged(changed)) };
-            return self.script.around(Call::Acquire, changed).await;
+            return self.script.apply(Call::Acquire, changed).await;
         }
         let watermark = watermark.max(watermarks.get(&partition).copied());
-        self.script.around(Call::Acquire, self.real.acquire(partition, owner, reason, watermark, ttl)).await
+        self.script.apply(Call::Acquire, self.inner.acquire(partition, owner, reason, watermark, ttl)).await
     }
     async fn accept_timeline(
         &self,
@@ -192,25 +192,25 @@ impl PartitionLeases for FaultyLeases {
                 return Ok(unanswered.unwrap_or(TimelineAcceptance::AlreadyDone));
             }
             let is_behind = |view: &&PartitionView| watermarks.get(&view.partition) > Some(&view.counter);
-            let behind = self.real.overview().await?.iter().filter(is_behind).count();
+            let behind = self.inner.overview().await?.iter().filter(is_behind).count();
             let done = TimelineAcceptance::Accepted { partitions_behind: u32::try_from(behind).unwrap_or(u32::MAX) };
             let (accepted, watermarks) = (number, watermarks.clone());
             self.script.set_timeline(Timeline { number, accepted, watermarks, unanswered: Some(done) });
             Ok(done)
         };
-        let result = self.script.around(Call::AcceptTimeline, accept).await;
+        let result = self.script.apply(Call::AcceptTimeline, accept).await;
         if result.is_ok() {
             self.script.set_timeline(Timeline { unanswered: None, ..self.script.timeline() });
         }
         result
     }
     async fn renew(&self, owner: &InstanceId, held: &[(PartitionNo, Epoch)], ttl: Duration) -> Result<Renewal, Error> {
-        self.script.around(Call::Renew, self.real.renew(owner, held, ttl)).await
+        self.script.apply(Call::Renew, self.inner.renew(owner, held, ttl)).await
     }
     async fn release(&self, partition: PartitionNo, owner: &InstanceId, epoch: Epoch) -> Result<ReleaseOutcome, Error> {
-        self.script.around(Call::Release, self.real.release(partition, owner, epoch)).await
+        self.script.apply(Call::Release, self.inner.release(partition, owner, epoch)).await
     }
     async fn overview(&self) -> Result<Vec<PartitionView>, Error> {
-        self.real.overview().await
+        self.inner.overview().await
     }
 }

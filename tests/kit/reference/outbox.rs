@@ -35,11 +35,11 @@ impl Row {
     /// Returns a row to PENDING, with its attempt, because an earlier row of its key was excluded.
     fn return_to_pending(&mut self) {
         (self.status, self.due) = (RowStatus::Pending, None);
-        self.give_attempt_back();
+        self.return_attempt();
     }
 
     /// Takes back the attempt that the claim counted.
-    fn give_attempt_back(&mut self) {
+    fn return_attempt(&mut self) {
         (self.attempts, self.last_attempts[0]) = (self.attempts - 1, self.last_attempts[1]);
     }
 
@@ -176,7 +176,7 @@ impl State {
             match outcome {
                 BatchOutcome::Published => row.mark_sent(now),
                 BatchOutcome::NotSent => {
-                    row.give_attempt_back();
+                    row.return_attempt();
                     row.make_due_again(now);
                 }
                 BatchOutcome::ClaimerDied => {

@@ -14,7 +14,7 @@ impl Probe for Reference {
     }
 
     async fn check(&self) -> Result<ProbeReport, Error> {
-        if self.state.lock().cut_off {
+        if self.state.lock().is_disconnected {
             return Err(Error::Unreachable("probing the reference".to_owned()));
         }
         Ok(ProbeReport { latency: Duration::ZERO })

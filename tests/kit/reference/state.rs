@@ -64,7 +64,7 @@ pub(crate) struct State {
     pub(crate) list_generations: HashMap<ListScope, u64>,
     pub(crate) buckets: BTreeMap<String, Bucket>,
     pub(crate) policies: BTreeMap<(String, String), RateLimitPolicy>,
-    pub(crate) cut_off: bool,
+    pub(crate) is_disconnected: bool,
 }
 
 #[derive(Clone)]

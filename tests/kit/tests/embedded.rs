@@ -125,7 +125,7 @@ macro_rules! backend {
                 let audit = |row: &rusqlite::Row<'_>| Ok(Audit { operator: row.get(0)?, reason: row.get(1)? });
                 audits.query_map([], audit).expect("a query").collect::<Result<_, _>>().expect("audit rows")
             }
-            async fn lose_payload(&self, row: RowId) {
+            async fn delete_payload(&self, row: RowId) {
                 let lost = self.0.file().execute("UPDATE outbox_event SET payload = NULL WHERE id = ?1", [row]);
                 assert_eq!(lost.expect("an event can be changed"), 1);
             }
@@ -133,7 +133,7 @@ macro_rules! backend {
                 let name = format!("{tier}:{class}").into();
                 self.0.memory.set_policies([RateLimitPolicy { name, ..policy.clone() }]);
             }
-            async fn cut_off(&self) {
+            async fn disconnect(&self) {
                 self.0.store.close().await.expect("the store closes");
             }
         }

@@ -12,17 +12,17 @@ use ports::partitions::PartitionNo;
 const P0: PartitionNo = PartitionNo(0);
 
 struct Fixture {
-    real: Reference,
+    reference: Reference,
     broker: Arc<FaultyBroker>,
     script: FaultScript,
     factory: Factory,
 }
 
 async fn fixture() -> Fixture {
-    let (real, script) = (Reference::fresh().await, FaultScript::seeded(7));
-    let broker = Arc::new(FaultyBroker::around(real.broker(), script.clone()));
-    let factory = Factory::seeded(7, real.topic());
-    Fixture { real, broker, script, factory }
+    let (reference, script) = (Reference::fresh().await, FaultScript::seeded(7));
+    let broker = Arc::new(FaultyBroker::wrap(reference.broker(), script.clone()));
+    let factory = Factory::seeded(7, reference.topic());
+    Fixture { reference, broker, script, factory }
 }
 
 impl Fixture {
@@ -38,7 +38,7 @@ impl Fixture {
     }
 
     async fn watermark(&self) -> Option<u64> {
-        self.real.broker().watermark(P0, None).await.expect("the watermark is read")
+        self.reference.broker().watermark(P0, None).await.expect("the watermark is read")
     }
 }
 
@@ -111,7 +111,7 @@ async fn selected_records_are_refused_until_cleared() {
 #[tokio::test]
 async fn a_store_call_fails_before_or_after_it_is_executed() {
     let fixture = fixture().await;
-    let orders = FaultyOrders::around(fixture.real.orders(), fixture.script.clone());
+    let orders = FaultyOrders::wrap(fixture.reference.orders(), fixture.script.clone());
     let (before, after) = (fixture.factory.creation("ann", P0), fixture.factory.creation("ann", P0));
     let (not_written, written) = (before.order.id, after.order.id);
     fixture.script.once(Call::Commit, InjectedFault::Unreachable);
@@ -128,9 +128,9 @@ async fn a_store_call_fails_before_or_after_it_is_executed() {
 #[tokio::test]
 async fn a_seed_reproduces_its_faults() {
     let run = async |seed| {
-        let real = Reference::fresh().await;
+        let reference = Reference::fresh().await;
         let script = FaultScript::seeded(seed);
-        let broker = FaultyBroker::around(real.broker(), script.clone());
+        let broker = FaultyBroker::wrap(reference.broker(), script.clone());
         script.sometimes(0.3, Call::Watermark, InjectedFault::Unreachable);
         let mut results = Vec::new();
         for _ in 0..64 {

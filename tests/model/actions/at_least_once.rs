@@ -2,14 +2,14 @@
 use crate::configuration::SendBehavior;
 use crate::invariants::BrokenRule;
 use crate::state::event_set::EventSet;
-use crate::state::instance::Stage;
+use crate::state::instance::BatchStage;
 use crate::successors::{Component, Successors};
 
 /// Sends of all claimed batches.
 pub fn steps(steps: &mut Successors<'_>, instance: usize) {
     for partition in 0..steps.config.partitions {
         let batch = steps.from.instances[instance].workers[partition].batch;
-        if batch.stage != Stage::Claimed || batch.refused.is_some() {
+        if batch.stage != BatchStage::Claimed || batch.refused.is_some() {
             continue;
         }
         let unsent = batch.rows.minus(batch.acknowledged);
@@ -30,7 +30,7 @@ fn send(steps: &mut Successors<'_>, instance: usize, partition: usize, row: usiz
         let batch = &mut next.instances[instance].workers[partition].batch;
         batch.acknowledged.insert(row);
         if batch.rows.minus(batch.acknowledged).is_empty() {
-            batch.stage = Stage::Committed;
+            batch.stage = BatchStage::Committed;
         }
     });
     if steps.from.faults.lost_replies > 0 {

@@ -3,8 +3,8 @@ use crate::actions::issue::{fence, issue};
 use crate::configuration::DeliveryGuarantee;
 use crate::invariants::BrokenRule;
 use crate::state::event_set::EventSet;
-use crate::state::instance::{Phase, ProducerStatus, Stage};
-use crate::state::statement::{Kind, Part, ScanStart, Statement};
+use crate::state::instance::{BatchStage, Phase, ProducerStatus};
+use crate::state::statement::{ScanStart, Statement, StatementKind, StatementPart};
 use crate::state::store::Store;
 use crate::successors::{Component, Successors};
 
@@ -52,9 +52,10 @@ fn may_claim(steps: &Successors<'_>, instance: usize) -> bool {
 fn settlement(steps: &Successors<'_>, instance: usize) -> Statement {
     let workers = &steps.from.instances[instance].workers;
     let producer = steps.from.instances[instance].next_producer;
-    let mut statement = Statement { kind: Kind::Cycle, instance: instance as u8, producer, ..Statement::default() };
+    let mut statement =
+        Statement { kind: StatementKind::Cycle, instance: instance as u8, producer, ..Statement::default() };
     for (partition, worker) in workers.iter().enumerate() {
-        if worker.phase == Phase::Ready && worker.batch.stage == Stage::Committed {
+        if worker.phase == Phase::Ready && worker.batch.stage == BatchStage::Committed {
             let part = &mut statement.parts[partition];
             *part = fence(worker);
             (part.token, part.failed) = (worker.batch.token, worker.batch.failed);
@@ -72,9 +73,9 @@ fn claims(steps: &Successors<'_>, instance: usize, settles: Statement) -> Statem
     let mut statement = settles;
     for (partition, worker) in steps.from.instances[instance].workers.iter().enumerate().take(steps.config.partitions) {
         let is_free = match worker.batch.stage {
-            Stage::Absent | Stage::Committed => true,
-            Stage::Sent => steps.breaks(BrokenRule::ClaimDespiteOpenBatch),
-            Stage::Claiming | Stage::Claimed => false,
+            BatchStage::Absent | BatchStage::Committed => true,
+            BatchStage::Sent => steps.breaks(BrokenRule::ClaimDespiteOpenBatch),
+            BatchStage::Claiming | BatchStage::Claimed => false,
         };
         if worker.phase != Phase::Ready || !is_free {
             continue;
@@ -84,7 +85,7 @@ fn claims(steps: &Successors<'_>, instance: usize, settles: Statement) -> Statem
         let store = settled(steps, partition, part.token, part.failed);
         let (rows, next_scan) = store.scan(steps.config, partition, scan);
         if !rows.is_empty() {
-            *part = Part { rows, next_scan, settled_scan: scan, ..*part };
+            *part = StatementPart { rows, next_scan, settled_scan: scan, ..*part };
             (part.is_present, part.epoch, part.counter) = (true, worker.epoch, worker.counter);
         }
     }
@@ -115,8 +116,11 @@ fn trials(steps: &mut Successors<'_>, instance: usize) {
     for partition in 0..steps.config.partitions {
         let worker = steps.from.instances[instance].workers[partition];
         let suspect = steps.from.store.due_suspect(steps.config, partition);
-        if let Some(suspect) = suspect.filter(|_| worker.phase == Phase::Ready && worker.batch.stage == Stage::Absent) {
-            let mut trial = Statement { kind: Kind::Cycle, instance: instance as u8, producer, ..Statement::default() };
+        if let Some(suspect) =
+            suspect.filter(|_| worker.phase == Phase::Ready && worker.batch.stage == BatchStage::Absent)
+        {
+            let mut trial =
+                Statement { kind: StatementKind::Cycle, instance: instance as u8, producer, ..Statement::default() };
             trial.parts[partition] = fence(&worker);
             let part = &mut trial.parts[partition];
             (part.rows, part.is_trial, part.next_scan) = (EventSet::of(suspect), true, worker.scan);

@@ -2,7 +2,7 @@
 use crate::actions::publish::commit_arrives;
 use crate::invariants::BrokenRule;
 use crate::state::broker::{IDS, TransactionStatus};
-use crate::state::store::Status;
+use crate::state::store::RowStatus;
 use crate::successors::{Component, Successors};
 
 /// The steps of writers, retries, leases, the coordinator and operators.
@@ -27,14 +27,16 @@ pub fn steps(steps: &mut Successors<'_>) {
 fn row_steps(steps: &mut Successors<'_>, event: usize) {
     let row = steps.from.store.rows[event];
     let actor = Component::Event(event);
-    let committed = |earlier: usize| steps.from.store.rows[earlier].status != Status::Uncommitted;
-    if row.status == Status::Uncommitted && steps.config.earlier_of_key(event).all(committed) {
-        steps.add(actor, "its transaction commits", None, |next, _| next.store.rows[event].status = Status::Pending);
+    let committed = |earlier: usize| steps.from.store.rows[earlier].status != RowStatus::Uncommitted;
+    if row.status == RowStatus::Uncommitted && steps.config.earlier_of_key(event).all(committed) {
+        steps.add(actor, "its transaction commits", None, |next, _| next.store.rows[event].status = RowStatus::Pending);
     }
-    if row.status == Status::Failed {
-        steps.add(actor, "its retry is due", None, |next, _| next.store.rows[event].status = Status::Due);
+    if row.status == RowStatus::Failed {
+        steps.add(actor, "its retry is due", None, |next, _| next.store.rows[event].status = RowStatus::Due);
     }
-    if row.status == Status::InFlight && steps.breaks(BrokenRule::RowBecomesDueByTime) && steps.from.faults.expiries > 0
+    if row.status == RowStatus::InFlight
+        && steps.breaks(BrokenRule::RowBecomesDueByTime)
+        && steps.from.faults.expiries > 0
     {
         steps.add(actor, "its own lease time is over", None, |next, _| {
             next.faults.expiries -= 1;
@@ -49,12 +51,12 @@ fn row_steps(steps: &mut Successors<'_>, event: usize) {
 /// Operators' statements touch only rows that wait, and raise the counter of the partition.
 fn operator_steps(steps: &mut Successors<'_>, event: usize) {
     let (text, status) = match steps.from.store.rows[event].status {
-        Status::Pending | Status::Failed | Status::Due => ("an operator parks it", Status::Parked),
-        Status::Parked => ("an operator retries it", Status::Due),
-        Status::InFlight if steps.breaks(BrokenRule::OperatorChangesRowInFlight) => {
-            ("an operator retries it", Status::Due)
+        RowStatus::Pending | RowStatus::Failed | RowStatus::Due => ("an operator parks it", RowStatus::Parked),
+        RowStatus::Parked => ("an operator retries it", RowStatus::Due),
+        RowStatus::InFlight if steps.breaks(BrokenRule::OperatorChangesRowInFlight) => {
+            ("an operator retries it", RowStatus::Due)
         }
-        Status::InFlight | Status::Sent | Status::Uncommitted | Status::Erased => return,
+        RowStatus::InFlight | RowStatus::Sent | RowStatus::Uncommitted | RowStatus::Erased => return,
     };
     steps.add(Component::Event(event), text, None, |next, config| {
         next.faults.operator_calls -= 1;

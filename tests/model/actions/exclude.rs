@@ -3,8 +3,8 @@ use crate::actions::issue::{fence, issue, remove_excluded, statement};
 use crate::configuration::SendBehavior;
 use crate::invariants::BrokenRule;
 use crate::state::event_set::EventSet;
-use crate::state::instance::{Batch, Phase, Stage};
-use crate::state::statement::{Kind, Part};
+use crate::state::instance::{Batch, BatchStage, Phase};
+use crate::state::statement::{StatementKind, StatementPart};
 use crate::state::system::System;
 use crate::successors::{Component, Successors};
 
@@ -15,7 +15,7 @@ pub fn steps(steps: &mut Successors<'_>, instance: usize, partition: usize) {
         return;
     }
     return_batch(steps, instance, partition);
-    if worker.batch.stage != Stage::Claimed {
+    if worker.batch.stage != BatchStage::Claimed {
         return;
     }
     if let Some(row) = worker.batch.refused {
@@ -49,8 +49,8 @@ fn exclude(steps: &mut Successors<'_>, instance: usize, partition: usize, row: u
         );
         return;
     }
-    let part = Part { token: worker.batch.token, row: row as u8, ..fence(&worker) };
-    let exclusion = statement(Kind::Exclude, instance, partition, part);
+    let part = StatementPart { token: worker.batch.token, row: row as u8, ..fence(&worker) };
+    let exclusion = statement(StatementKind::Exclude, instance, partition, part);
     issue(steps, "excludes a row", Component::Event(row), exclusion, |next: &mut System| next.faults.refusals -= cost);
 }
 
@@ -58,13 +58,13 @@ fn exclude(steps: &mut Successors<'_>, instance: usize, partition: usize, row: u
 fn return_batch(steps: &mut Successors<'_>, instance: usize, partition: usize) {
     let worker = steps.from.instances[instance].workers[partition];
     let is_returned = match worker.batch.stage {
-        Stage::Claimed => worker.batch.acknowledged == EventSet::default(),
-        Stage::Sent => steps.breaks(BrokenRule::RowsReturnedInOpenTransaction),
-        Stage::Absent | Stage::Claiming | Stage::Committed => false,
+        BatchStage::Claimed => worker.batch.acknowledged == EventSet::default(),
+        BatchStage::Sent => steps.breaks(BrokenRule::RowsReturnedInOpenTransaction),
+        BatchStage::Absent | BatchStage::Claiming | BatchStage::Committed => false,
     };
     if steps.from.faults.hand_overs > 0 && is_returned {
-        let part = Part { token: worker.batch.token, ..fence(&worker) };
-        let returned = statement(Kind::ResolveUnpublished, instance, partition, part);
+        let part = StatementPart { token: worker.batch.token, ..fence(&worker) };
+        let returned = statement(StatementKind::ResolveUnpublished, instance, partition, part);
         issue(
             steps,
             "returns its batch as not sent",

@@ -3,21 +3,21 @@ use crate::configuration::{Configuration, DeliveryGuarantee, PARTITIONS_MAX};
 use crate::invariants::BrokenRule;
 use crate::state::event_set::EventSet;
 use crate::state::execution::execute;
-use crate::state::instance::{Batch, Instance, Phase, Stage, Worker};
-use crate::state::statement::{Kind, Part, Reply, ScanStart, Statement};
+use crate::state::instance::{Batch, BatchStage, Instance, Phase, Worker};
+use crate::state::statement::{Reply, ScanStart, Statement, StatementKind, StatementPart};
 use crate::state::system::System;
 use crate::successors::{Component, Successors};
 
 /// A statement of this instance that names one partition.
-pub fn statement(kind: Kind, instance: usize, partition: usize, part: Part) -> Statement {
+pub fn statement(kind: StatementKind, instance: usize, partition: usize, part: StatementPart) -> Statement {
     let mut statement = Statement { kind, instance: instance as u8, ..Statement::default() };
-    statement.parts[partition] = Part { is_present: true, ..part };
+    statement.parts[partition] = StatementPart { is_present: true, ..part };
     statement
 }
 
 /// The fence that a worker names in each statement: its epoch and the counter after its latest statement.
-pub fn fence(worker: &Worker) -> Part {
-    Part { is_present: true, epoch: worker.epoch, counter: worker.counter, ..Part::default() }
+pub fn fence(worker: &Worker) -> StatementPart {
+    StatementPart { is_present: true, epoch: worker.epoch, counter: worker.counter, ..StatementPart::default() }
 }
 
 /// Adds the step with a reply and, while the faults permit, the one without. `before` changes the sender first.
@@ -32,7 +32,7 @@ pub fn issue(
     steps.add(actor, text, Some(object), |next, config| {
         before(next);
         let replies = execute(next, config, &statement);
-        deliver(next, config, &statement, &replies);
+        apply_replies(next, config, &statement, &replies);
     });
     let free = steps.from.statements.iter().position(Option::is_none);
     if let Some(free) = free.filter(|_| steps.from.faults.late_statements > 0) {
@@ -40,35 +40,35 @@ pub fn issue(
             before(next);
             next.faults.late_statements -= 1;
             next.statements[free] = Some(statement);
-            unanswered(next, config, &statement);
+            apply_lost_reply(next, config, &statement);
         });
     }
-    let only_claims = statement.kind == Kind::Cycle && statement.parts.iter().all(|part| part.token == 0);
+    let only_claims = statement.kind == StatementKind::Cycle && statement.parts.iter().all(|part| part.token == 0);
     if let Some(free) = free.filter(|_| only_claims && steps.from.faults.slow_claims > 0) {
         steps.add(actor, "claims, and the claim waits between its read and its write", Some(object), |next, _| {
             next.faults.slow_claims -= 1;
-            wait(next, free, statement);
+            hold_claim(next, free, statement);
         });
     }
 }
 
-fn wait(next: &mut System, free: usize, statement: Statement) {
+fn hold_claim(next: &mut System, free: usize, statement: Statement) {
     next.statements[free] = Some(Statement { is_answered: true, ..statement });
     let instance = &mut next.instances[statement.instance as usize];
     for partition in (0..PARTITIONS_MAX).filter(|partition| statement.parts[*partition].is_present) {
         let producer = statement.producer;
-        instance.workers[partition].batch = Batch { stage: Stage::Claiming, producer, ..Batch::default() };
+        instance.workers[partition].batch = Batch { stage: BatchStage::Claiming, producer, ..Batch::default() };
     }
 }
 
-fn late_text(kind: Kind) -> &'static str {
+fn late_text(kind: StatementKind) -> &'static str {
     match kind {
-        Kind::Acquire => "acquires, and the reply is lost",
-        Kind::Cycle => "settles or claims, and the reply is lost",
-        Kind::Exclude => "excludes a row, and the reply is lost",
-        Kind::ResolvePublished | Kind::ResolveUnpublished => "resolves, and the reply is lost",
-        Kind::RaiseCounter => "raises the counter, and the reply is lost",
-        Kind::Release => "releases, and the reply is lost",
+        StatementKind::Acquire => "acquires, and the reply is lost",
+        StatementKind::Cycle => "settles or claims, and the reply is lost",
+        StatementKind::Exclude => "excludes a row, and the reply is lost",
+        StatementKind::ResolvePublished | StatementKind::ResolveUnpublished => "resolves, and the reply is lost",
+        StatementKind::RaiseCounter => "raises the counter, and the reply is lost",
+        StatementKind::Release => "releases, and the reply is lost",
     }
 }
 
@@ -82,26 +82,27 @@ pub fn late_statements(steps: &mut Successors<'_>) {
             let mut replies = execute(next, config, &statement);
             for (partition, reply) in replies.iter_mut().enumerate() {
                 let worker = &next.instances[statement.instance as usize].workers[partition];
-                let waits = worker.batch.stage == Stage::Claiming && worker.epoch == statement.parts[partition].epoch;
+                let waits =
+                    worker.batch.stage == BatchStage::Claiming && worker.epoch == statement.parts[partition].epoch;
                 if !statement.is_answered || !waits {
                     *reply = Reply::Absent;
                 }
             }
-            deliver(next, config, &statement, &replies);
+            apply_replies(next, config, &statement, &replies);
         });
     }
 }
 
 /// The worker without a reply takes no action that is based on its previous state: it acquires and resolves. Only a settlement is repeated.
-fn unanswered(next: &mut System, config: &Configuration, statement: &Statement) {
+fn apply_lost_reply(next: &mut System, config: &Configuration, statement: &Statement) {
     let instance = &mut next.instances[statement.instance as usize];
     for partition in 0..PARTITIONS_MAX {
         let part = &statement.parts[partition];
-        let only_settles = statement.kind == Kind::Cycle && part.rows.is_empty();
+        let only_settles = statement.kind == StatementKind::Cycle && part.rows.is_empty();
         if !part.is_present || only_settles {
             continue;
         }
-        if statement.kind == Kind::Exclude && config.breaks(BrokenRule::UnansweredExclusionIgnored) {
+        if statement.kind == StatementKind::Exclude && config.breaks(BrokenRule::UnansweredExclusionIgnored) {
             remove_excluded(&mut instance.workers[partition].batch, config, part.row as usize);
         } else {
             instance.remove(partition);
@@ -109,7 +110,7 @@ fn unanswered(next: &mut System, config: &Configuration, statement: &Statement) 
     }
 }
 
-fn deliver(next: &mut System, config: &Configuration, statement: &Statement, replies: &[Reply; PARTITIONS_MAX]) {
+fn apply_replies(next: &mut System, config: &Configuration, statement: &Statement, replies: &[Reply; PARTITIONS_MAX]) {
     let (instance, rewinds) = (&mut next.instances[statement.instance as usize], config.rewinds());
     for (partition, reply) in replies.iter().enumerate() {
         let (part, worker) = (&statement.parts[partition], &mut instance.workers[partition]);
@@ -129,40 +130,40 @@ fn deliver(next: &mut System, config: &Configuration, statement: &Statement, rep
             }
             Reply::Claimed { token, rows } => {
                 (worker.counter, worker.scan) = (token, part.next_scan);
-                let stage = if rows.is_empty() { Stage::Committed } else { Stage::Claimed };
+                let stage = if rows.is_empty() { BatchStage::Committed } else { BatchStage::Claimed };
                 let (producer, is_trial) = (statement.producer, part.is_trial);
                 worker.batch = Batch { stage, token, rows, producer, is_trial, ..Batch::default() };
             }
             Reply::Done { counter } => {
                 worker.counter = counter;
-                done(instance, config, statement, partition);
+                apply_done(instance, config, statement, partition);
             }
         }
     }
 }
 
-fn done(instance: &mut Instance, config: &Configuration, statement: &Statement, partition: usize) {
+fn apply_done(instance: &mut Instance, config: &Configuration, statement: &Statement, partition: usize) {
     let (part, worker) = (&statement.parts[partition], &mut instance.workers[partition]);
     match statement.kind {
-        Kind::Cycle => {
+        StatementKind::Cycle => {
             let keeps_read = config.breaks(BrokenRule::RefusedClaimKeepsItsRead) && !part.rows.is_empty();
             worker.scan = if keeps_read { part.next_scan } else { part.settled_scan };
             worker.batch = Batch::default();
         }
-        Kind::Exclude => {
+        StatementKind::Exclude => {
             worker.batch.token =
                 if config.breaks(BrokenRule::ExclusionKeepsToken) { part.token } else { worker.counter };
             remove_excluded(&mut worker.batch, config, part.row as usize);
             reset_scan(worker, config);
         }
-        Kind::ResolvePublished | Kind::ResolveUnpublished => {
+        StatementKind::ResolvePublished | StatementKind::ResolveUnpublished => {
             let phase = if worker.phase == Phase::Ready { Phase::Ready } else { after_resolution(config.rewinds()) };
             let (epoch, counter, scan) = (worker.epoch, worker.counter, worker.scan);
             *worker = Worker { phase, epoch, counter, scan, ..Worker::default() };
             reset_scan(worker, config);
         }
-        Kind::RaiseCounter => worker.phase = Phase::Ready,
-        Kind::Acquire | Kind::Release => instance.remove(partition),
+        StatementKind::RaiseCounter => worker.phase = Phase::Ready,
+        StatementKind::Acquire | StatementKind::Release => instance.remove(partition),
     }
 }
 
@@ -188,7 +189,7 @@ pub fn remove_excluded(batch: &mut Batch, config: &Configuration, excluded: usiz
         .for_each(|row| leaving.insert(row));
     (batch.rows, batch.refused) = (batch.rows.minus(leaving), None);
     if batch.rows.minus(batch.acknowledged).is_empty() {
-        batch.stage = Stage::Committed;
+        batch.stage = BatchStage::Committed;
     }
     leaving
 }

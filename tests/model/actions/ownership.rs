@@ -1,8 +1,8 @@
 //! Leases: acquisition, renewal, loss, release.
 use crate::actions::issue::{fence, issue, statement};
 use crate::invariants::BrokenRule;
-use crate::state::instance::{Phase, Stage, Worker};
-use crate::state::statement::{Kind, Part};
+use crate::state::instance::{BatchStage, Phase, Worker};
+use crate::state::statement::{StatementKind, StatementPart};
 use crate::state::system::System;
 use crate::successors::{Component, Successors};
 
@@ -15,9 +15,9 @@ pub fn local_steps(steps: &mut Successors<'_>, instance: usize, partition: usize
     }
     let lease = &steps.from.store.leases[partition];
     if !lease.is_held(instance as u8, worker.epoch) {
-        steps.add(actor, "learns that its lease is lost", object, |next, _| lose(next, instance, partition));
+        steps.add(actor, "learns that its lease is lost", object, |next, _| reset_worker(next, instance, partition));
     }
-    let has_batch = !matches!(worker.batch.stage, Stage::Absent | Stage::Committed);
+    let has_batch = !matches!(worker.batch.stage, BatchStage::Absent | BatchStage::Committed);
     if has_batch && worker.phase == Phase::Ready && steps.from.faults.panics > 0 {
         let restarts_unfenced = steps.breaks(BrokenRule::RestartWithoutFence);
         steps.add(actor, "its worker panics", object, |next, _| {
@@ -35,10 +35,10 @@ pub fn local_steps(steps: &mut Successors<'_>, instance: usize, partition: usize
 }
 
 /// Resets the worker: its next step is an acquisition. If its batch is part of an open transaction, the whole transaction is aborted.
-pub fn lose(next: &mut System, instance: usize, partition: usize) {
+pub fn reset_worker(next: &mut System, instance: usize, partition: usize) {
     let instance = &mut next.instances[instance];
     let batch = instance.workers[partition].batch;
-    if batch.stage == Stage::Sent {
+    if batch.stage == BatchStage::Sent {
         instance.producers[batch.producer as usize].must_abort = true;
     }
     instance.remove(partition);
@@ -52,7 +52,7 @@ pub fn statements(steps: &mut Successors<'_>, instance: usize, partition: usize)
     if worker.phase == Phase::Vacant {
         let is_other = |owner: u8| owner as usize != instance && steps.from.instances[owner as usize].is_alive;
         if lease.is_expired || !lease.owner.is_some_and(is_other) {
-            let acquire = statement(Kind::Acquire, instance, partition, Part::default());
+            let acquire = statement(StatementKind::Acquire, instance, partition, StatementPart::default());
             issue(steps, "acquires", object, acquire, |_| {});
         }
         return;
@@ -63,10 +63,10 @@ pub fn statements(steps: &mut Successors<'_>, instance: usize, partition: usize)
             next.store.leases[partition].is_expired = false;
         });
     }
-    let is_drained = worker.batch.stage == Stage::Absent
-        || (worker.batch.stage == Stage::Sent && steps.breaks(BrokenRule::ReleaseWithOpenBatch));
+    let is_drained = worker.batch.stage == BatchStage::Absent
+        || (worker.batch.stage == BatchStage::Sent && steps.breaks(BrokenRule::ReleaseWithOpenBatch));
     if worker.phase == Phase::Ready && is_drained && steps.from.faults.hand_overs > 0 {
-        let release = statement(Kind::Release, instance, partition, fence(&worker));
+        let release = statement(StatementKind::Release, instance, partition, fence(&worker));
         issue(steps, "releases", object, release, |next| next.faults.hand_overs -= 1);
     }
 }

@@ -1,7 +1,7 @@
 //! Processes die and start again. A poison event kills the process that handles it.
 use crate::configuration::SendBehavior;
 use crate::invariants::BrokenRule;
-use crate::state::instance::{Instance, Stage};
+use crate::state::instance::{BatchStage, Instance};
 use crate::state::system::System;
 use crate::successors::{Component, Successors};
 
@@ -24,7 +24,7 @@ pub fn steps(steps: &mut Successors<'_>, instance: usize) {
             die(next, instance);
         });
     }
-    for worker in process.workers.iter().filter(|worker| worker.batch.stage == Stage::Claimed) {
+    for worker in process.workers.iter().filter(|worker| worker.batch.stage == BatchStage::Claimed) {
         let is_poison = |row: &usize| steps.config.events[*row].send_behavior == SendBehavior::Poison;
         if let Some(row) = worker.batch.rows.iter().find(is_poison) {
             let object = Some(Component::Event(row));

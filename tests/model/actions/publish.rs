@@ -2,7 +2,7 @@
 use crate::configuration::{Configuration, SendBehavior};
 use crate::invariants::BrokenRule;
 use crate::state::broker::TransactionStatus;
-use crate::state::instance::{Batch, Phase, ProducerStatus, Stage, transactional_id};
+use crate::state::instance::{Batch, BatchStage, Phase, ProducerStatus, transactional_id};
 use crate::state::system::System;
 use crate::successors::{Component, Successors};
 
@@ -35,7 +35,8 @@ fn open_session(steps: &mut Successors<'_>, instance: usize, producer: usize) {
 /// Begins a transaction with all claimed batches of the session. It waits for the markers of the id's last transaction.
 fn begin(steps: &mut Successors<'_>, instance: usize, producer: usize) {
     let id = transactional_id(instance, producer);
-    let claimed: Vec<usize> = steps.from.instances[instance].batches(steps.config, producer, Stage::Claimed).collect();
+    let claimed: Vec<usize> =
+        steps.from.instances[instance].batches(steps.config, producer, BatchStage::Claimed).collect();
     let can_be_sent = |partition: &usize| {
         let batch = &steps.from.instances[instance].workers[*partition].batch;
         let is_sendable = |row: usize| {
@@ -55,7 +56,7 @@ fn begin(steps: &mut Successors<'_>, instance: usize, producer: usize) {
         next.broker.transactions[id].status = TransactionStatus::Open;
         for partition in claimed {
             let batch = &mut next.instances[instance].workers[partition].batch;
-            batch.stage = Stage::Sent;
+            batch.stage = BatchStage::Sent;
             next.broker.transactions[id].tokens[partition] = batch.token;
             for row in batch.rows.iter() {
                 next.broker.append(config.events[row].key, row, Some(id as u8));
@@ -81,7 +82,7 @@ fn end(steps: &mut Successors<'_>, instance: usize, producer: usize) {
         next.broker.transactions[id].commit_request = session.epoch;
         next.instances[instance].producers[producer].status = ProducerStatus::Committing;
         if config.breaks(BrokenRule::SettlementBeforeCommit) {
-            set_stage(next, config, instance, producer, Stage::Committed);
+            set_stage(next, config, instance, producer, BatchStage::Committed);
         }
     });
     if steps.from.faults.refusals > 0 {
@@ -91,7 +92,7 @@ fn end(steps: &mut Successors<'_>, instance: usize, producer: usize) {
 
 /// The broker refuses a record: the transaction is aborted, and the row is excluded before the rest is sent again.
 fn refuse(steps: &mut Successors<'_>, instance: usize, producer: usize) {
-    for partition in steps.from.instances[instance].batches(steps.config, producer, Stage::Sent) {
+    for partition in steps.from.instances[instance].batches(steps.config, producer, BatchStage::Sent) {
         for row in steps.from.instances[instance].workers[partition].batch.rows.iter() {
             if steps.config.events[row].send_behavior != SendBehavior::MayFail {
                 continue;
@@ -117,12 +118,12 @@ fn abort(next: &mut System, config: &Configuration, instance: usize, producer: u
     next.broker.abort(id);
     let session = &mut next.instances[instance].producers[producer];
     (session.status, session.must_abort) = (ProducerStatus::Idle, false);
-    set_stage(next, config, instance, producer, Stage::Claimed);
+    set_stage(next, config, instance, producer, BatchStage::Claimed);
     true
 }
 
-fn set_stage(next: &mut System, config: &Configuration, instance: usize, producer: usize, stage: Stage) {
-    for partition in next.instances[instance].batches(config, producer, Stage::Sent) {
+fn set_stage(next: &mut System, config: &Configuration, instance: usize, producer: usize, stage: BatchStage) {
+    for partition in next.instances[instance].batches(config, producer, BatchStage::Sent) {
         next.instances[instance].workers[partition].batch.stage = stage;
     }
 }
@@ -140,7 +141,7 @@ fn give_up(steps: &mut Successors<'_>, instance: usize, producer: usize) {
     steps.add(Component::Instance(instance), "receives no reply to its commit", object, |next, config| {
         next.faults.lost_replies -= 1;
         if config.breaks(BrokenRule::UnknownCommitMeansAborted) {
-            set_stage(next, config, instance, producer, Stage::Claimed);
+            set_stage(next, config, instance, producer, BatchStage::Claimed);
             next.instances[instance].end_session(producer, true);
         } else {
             end_session(next, config, instance, producer);
@@ -164,10 +165,10 @@ pub fn commit_arrives(next: &mut System, config: &Configuration, id: usize) {
     }
     if is_committed {
         (session.status, session.must_abort) = (ProducerStatus::Idle, false);
-        for partition in next.instances[instance].batches(config, producer, Stage::Sent) {
+        for partition in next.instances[instance].batches(config, producer, BatchStage::Sent) {
             let worker = &mut next.instances[instance].workers[partition];
             match worker.phase {
-                Phase::Ready => worker.batch.stage = Stage::Committed,
+                Phase::Ready => worker.batch.stage = BatchStage::Committed,
                 _ => worker.batch = Batch::default(),
             }
         }

@@ -3,7 +3,7 @@ use crate::actions::issue::{fence, issue, statement};
 use crate::invariants::BrokenRule;
 use crate::state::broker::{IDS, TransactionStatus};
 use crate::state::instance::{Phase, transactional_id};
-use crate::state::statement::{Kind, Part};
+use crate::state::statement::{StatementKind, StatementPart};
 use crate::successors::{Component, Successors};
 
 /// The fence of the former id and the read of its watermark.
@@ -50,10 +50,10 @@ pub fn statements(steps: &mut Successors<'_>, instance: usize, partition: usize)
         let is_assumed = steps.breaks(BrokenRule::AtLeastOnceResolvesAsPublished);
         let is_published = worker.watermark == worker.open_token || is_higher || is_assumed;
         let (kind, text) = match is_published {
-            true => (Kind::ResolvePublished, "resolves the open batch as published"),
-            false => (Kind::ResolveUnpublished, "resolves the open batch as not published"),
+            true => (StatementKind::ResolvePublished, "resolves the open batch as published"),
+            false => (StatementKind::ResolveUnpublished, "resolves the open batch as not published"),
         };
-        let part = Part { token: worker.open_token, ..fence(&worker) };
+        let part = StatementPart { token: worker.open_token, ..fence(&worker) };
         issue(steps, text, Component::Partition(partition), statement(kind, instance, partition, part), |_| {});
     }
     if worker.phase == Phase::CounterUnchecked {
@@ -75,8 +75,8 @@ fn raise_counter(steps: &mut Successors<'_>, instance: usize, partition: usize) 
     }
     let watermark = steps.from.broker.highest_watermark(partition);
     if watermark > worker.counter && !steps.breaks(BrokenRule::CounterNotRaisedAfterRewind) {
-        let part = Part { token: watermark, ..fence(&worker) };
-        let raise = statement(Kind::RaiseCounter, instance, partition, part);
+        let part = StatementPart { token: watermark, ..fence(&worker) };
+        let raise = statement(StatementKind::RaiseCounter, instance, partition, part);
         issue(steps, "raises the counter above the watermarks", Component::Partition(partition), raise, |_| {});
     } else {
         let object = Some(Component::Partition(partition));

@@ -1,9 +1,9 @@
 //! A store that is rewound: replication stops, and later the store fails over to the replica, which lost every commit since.
-use crate::actions::ownership::lose;
+use crate::actions::ownership::reset_worker;
 use crate::configuration::{EVENTS_MAX, PRODUCERS_MAX};
 use crate::invariants::BrokenRule;
 use crate::state::broker::IDS;
-use crate::state::store::Status;
+use crate::state::store::RowStatus;
 use crate::state::system::{STATEMENTS_MAX, System};
 use crate::successors::{Component, Successors};
 
@@ -24,9 +24,9 @@ pub fn store_steps(steps: &mut Successors<'_>) {
             next.statements = [None; STATEMENTS_MAX];
             for event in 0..EVENTS_MAX {
                 let row = &mut next.store.rows[event];
-                if row.status == Status::Uncommitted && lost.rows[event].status != Status::Uncommitted {
-                    row.status = Status::Erased;
-                } else if *row != lost.rows[event] && row.status != Status::Sent {
+                if row.status == RowStatus::Uncommitted && lost.rows[event].status != RowStatus::Uncommitted {
+                    row.status = RowStatus::Erased;
+                } else if *row != lost.rows[event] && row.status != RowStatus::Sent {
                     next.may_repeat.insert(event);
                 }
             }
@@ -35,12 +35,12 @@ pub fn store_steps(steps: &mut Successors<'_>) {
 }
 
 /// A session finds another timeline: every worker is reset, remembered scan starts included.
-pub fn notice(steps: &mut Successors<'_>, instance: usize) {
+pub fn detect_rewind(steps: &mut Successors<'_>, instance: usize) {
     let keeps_scan = steps.breaks(BrokenRule::ScanStartKeptAfterRewind);
     steps.add(Component::Instance(instance), "notices that the store was rewound", None, |next, config| {
         for partition in 0..config.partitions {
             let scan = next.instances[instance].workers[partition].scan;
-            lose(next, instance, partition);
+            reset_worker(next, instance, partition);
             if keeps_scan {
                 next.instances[instance].workers[partition].scan = scan;
             }

@@ -4,15 +4,15 @@ use crate::invariants::{BrokenRule, Violation};
 use crate::state::broker::IDS;
 use crate::state::event_set::EventSet;
 use crate::state::instance::transactional_id;
-use crate::state::statement::{Kind, Part, Reply, Statement};
-use crate::state::store::{Row, Status, Store};
+use crate::state::statement::{Reply, Statement, StatementKind, StatementPart};
+use crate::state::store::{Row, RowStatus, Store};
 use crate::state::system::System;
 
 /// Executes the statement; one reply for each partition.
 pub fn execute(system: &mut System, config: &Configuration, statement: &Statement) -> [Reply; PARTITIONS_MAX] {
     let before = system.store;
     let mut replies = [Reply::Absent; PARTITIONS_MAX];
-    if statement.kind == Kind::Cycle {
+    if statement.kind == StatementKind::Cycle {
         execute_cycle(system, config, statement, &mut replies);
     } else {
         execute_parts(system, config, statement, &mut replies);
@@ -31,7 +31,7 @@ fn check_fences(system: &mut System, config: &Configuration, statement: &Stateme
         let rows_changed = config.events_of(partition).any(|event| before.rows[event] != system.store.rows[event]);
         rows_changed || before.leases[partition] != system.store.leases[partition]
     };
-    if statement.kind != Kind::Acquire && (0..PARTITIONS_MAX).filter(is_stale).any(has_changed) {
+    if statement.kind != StatementKind::Acquire && (0..PARTITIONS_MAX).filter(is_stale).any(has_changed) {
         system.report(config, Violation::StaleStatementTookEffect);
     }
 }
@@ -40,12 +40,14 @@ fn execute_parts(system: &mut System, config: &Configuration, statement: &Statem
     for (partition, reply) in replies.iter_mut().enumerate() {
         if statement.parts[partition].is_present {
             *reply = match statement.kind {
-                Kind::Acquire => acquire(system, config, statement, partition),
-                Kind::Exclude => exclude(system, config, statement, partition),
-                Kind::ResolvePublished | Kind::ResolveUnpublished => resolve(system, config, statement, partition),
-                Kind::RaiseCounter => raise_counter(system, config, statement, partition),
-                Kind::Release => release(system, config, statement, partition),
-                Kind::Cycle => Reply::Absent,
+                StatementKind::Acquire => acquire(system, config, statement, partition),
+                StatementKind::Exclude => exclude(system, config, statement, partition),
+                StatementKind::ResolvePublished | StatementKind::ResolveUnpublished => {
+                    resolve(system, config, statement, partition)
+                }
+                StatementKind::RaiseCounter => raise_counter(system, config, statement, partition),
+                StatementKind::Release => release(system, config, statement, partition),
+                StatementKind::Cycle => Reply::Absent,
             };
         }
     }
@@ -72,7 +74,7 @@ fn acquire(system: &mut System, config: &Configuration, statement: &Statement, p
     if lease.owner_died && config.counts_deaths {
         for event in config.events_of(partition) {
             let row = &mut system.store.rows[event];
-            if row.status != Status::InFlight {
+            if row.status != RowStatus::InFlight {
                 (row.deaths, row.trial_deaths) = (0, 0);
             }
         }
@@ -149,7 +151,7 @@ fn settle(system: &mut System, config: &Configuration, statement: &Statement, pa
     for event in system.store.rows_of_token(config, partition, lease.open_batch).iter() {
         let row = &mut system.store.rows[event];
         if part.failed.contains(event) {
-            *row = Row { status: Status::Failed, blocks_key: true, ..Row::default() };
+            *row = Row { status: RowStatus::Failed, blocks_key: true, ..Row::default() };
         } else {
             row.settle();
         }
@@ -198,12 +200,12 @@ fn claim(system: &mut System, config: &Configuration, statement: &Statement, par
     Reply::Claimed { token, rows: take_rows(system, &part, token) }
 }
 
-fn take_rows(system: &mut System, part: &Part, token: u8) -> EventSet {
+fn take_rows(system: &mut System, part: &StatementPart, token: u8) -> EventSet {
     let mut taken = EventSet::default();
     for event in part.rows.iter() {
         let row = &mut system.store.rows[event];
-        if matches!(row.status, Status::Pending | Status::Due) {
-            (row.status, row.token) = (Status::InFlight, token);
+        if matches!(row.status, RowStatus::Pending | RowStatus::Due) {
+            (row.status, row.token) = (RowStatus::InFlight, token);
             taken.insert(event);
         }
     }
@@ -227,7 +229,7 @@ fn exclude(system: &mut System, config: &Configuration, statement: &Statement, p
         let row = &mut system.store.rows[event];
         if event == excluded {
             row.token = 0;
-            row.status = if is_permanent { Status::Parked } else { Status::Failed };
+            row.status = if is_permanent { RowStatus::Parked } else { RowStatus::Failed };
             row.blocks_key = !(is_permanent && config.skips_parked_rows);
         } else if event > excluded && config.events[event].key == key {
             row.make_due();
@@ -251,11 +253,11 @@ fn resolve(system: &mut System, config: &Configuration, statement: &Statement, p
     let died = lease.claimer_died || config.breaks(BrokenRule::FencedClaimerCountsAsDead);
     for event in system.store.rows_of_token(config, partition, lease.open_batch).iter() {
         let row = &mut system.store.rows[event];
-        if statement.kind == Kind::ResolvePublished {
+        if statement.kind == StatementKind::ResolvePublished {
             row.settle();
         } else if died && config.counts_deaths && !config.breaks(BrokenRule::DeathsNotCounted) {
             count_death(row, config, lease.is_trial);
-            if row.status == Status::Parked && config.events[event].send_behavior != SendBehavior::Poison {
+            if row.status == RowStatus::Parked && config.events[event].send_behavior != SendBehavior::Poison {
                 system.report(config, Violation::HealthyEventParked);
             }
         } else {
@@ -275,7 +277,7 @@ fn count_death(row: &mut Row, config: &Configuration, is_trial: bool) {
     row.blocks_key |= row.is_suspect(config);
     row.make_due();
     if is_trial && row.trial_deaths >= TRIAL_DEATHS_MAX {
-        row.status = Status::Parked;
+        row.status = RowStatus::Parked;
     }
 }
 

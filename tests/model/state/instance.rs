@@ -29,7 +29,7 @@ pub struct Producer {
 
 /// Stage of a worker's batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Stage {
+pub enum BatchStage {
     /// The worker has no batch.
     #[default]
     Absent,
@@ -46,7 +46,7 @@ pub enum Stage {
 /// The batch of a worker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Batch {
-    pub stage: Stage,
+    pub stage: BatchStage,
     pub token: u8,
     /// Rows that the worker sends.
     pub rows: EventSet,
@@ -124,9 +124,9 @@ impl Instance {
         for partition in 0..PARTITIONS_MAX {
             let worker = &mut self.workers[partition];
             let is_open = match worker.batch.stage {
-                Stage::Sent | Stage::Claiming => true,
-                Stage::Claimed => !keeps_unsent_claims,
-                Stage::Absent | Stage::Committed => false,
+                BatchStage::Sent | BatchStage::Claiming => true,
+                BatchStage::Claimed => !keeps_unsent_claims,
+                BatchStage::Absent | BatchStage::Committed => false,
             };
             if is_open && worker.batch.producer as usize == producer {
                 worker.batch = Batch::default();
@@ -137,7 +137,7 @@ impl Instance {
 
     /// Whether a worker of this instance holds a batch, and whether one of them is a trial.
     pub fn work(&self) -> (bool, bool) {
-        let mut open = self.workers.iter().filter(|worker| worker.batch.stage != Stage::Absent).peekable();
+        let mut open = self.workers.iter().filter(|worker| worker.batch.stage != BatchStage::Absent).peekable();
         (open.peek().is_some(), open.any(|worker| worker.batch.is_trial))
     }
 
@@ -146,7 +146,7 @@ impl Instance {
         &self,
         config: &Configuration,
         producer: usize,
-        stage: Stage,
+        stage: BatchStage,
     ) -> impl Iterator<Item = usize> + use<> {
         let workers = self.workers;
         (0..config.partitions).filter(move |partition| {

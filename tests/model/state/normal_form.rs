@@ -3,7 +3,7 @@
 use crate::configuration::{Configuration, INSTANCES, PRODUCERS_MAX};
 use crate::state::broker::IDS;
 use crate::state::instance::{Phase, Worker};
-use crate::state::statement::{Kind, Statement};
+use crate::state::statement::{Statement, StatementKind};
 use crate::state::store::Store;
 use crate::state::system::System;
 
@@ -100,7 +100,9 @@ fn drop_stale_statements(system: &mut System) {
     for slot in &mut system.statements {
         let is_dead = |statement: &Statement| {
             let fenced = statement.parts.iter().filter(|part| part.is_present);
-            !statement.is_answered && statement.kind != Kind::Acquire && fenced.into_iter().all(|part| part.epoch == 0)
+            !statement.is_answered
+                && statement.kind != StatementKind::Acquire
+                && fenced.into_iter().all(|part| part.epoch == 0)
         };
         if slot.as_ref().is_some_and(is_dead) {
             *slot = None;

@@ -4,7 +4,7 @@ use crate::state::event_set::EventSet;
 
 /// The effect of a statement on the lease row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum StatementKind {
     /// Takes the lease with a higher epoch.
     #[default]
     Acquire,
@@ -33,7 +33,7 @@ pub struct ScanStart {
 
 /// The part of a statement that concerns one partition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Part {
+pub struct StatementPart {
     pub is_present: bool,
     pub epoch: u8,
     /// The counter that the sender knew before it read the rows.
@@ -56,11 +56,11 @@ pub struct Part {
 /// A statement to the store, with its reply still to come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Statement {
-    pub kind: Kind,
+    pub kind: StatementKind,
     pub instance: u8,
     /// Producer of the claims.
     pub producer: u8,
-    pub parts: [Part; PARTITIONS_MAX],
+    pub parts: [StatementPart; PARTITIONS_MAX],
     /// Whether its reply reaches the worker.
     pub is_answered: bool,
 }

@@ -6,7 +6,7 @@ use crate::state::statement::ScanStart;
 
 /// State of an outbox row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Status {
+pub enum RowStatus {
     /// Its transaction has drawn its id or will, and has not committed.
     #[default]
     Uncommitted,
@@ -29,7 +29,7 @@ pub enum Status {
 /// A row of the outbox.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Row {
-    pub status: Status,
+    pub status: RowStatus,
     /// The claim that holds it; zero unless it is in flight.
     pub token: u8,
     /// Whether later rows of its key wait for it: set by a failure, cleared when it is sent.
@@ -49,12 +49,12 @@ impl Row {
     /// Ends its claim. What it waited for before the claim, it waits for again.
     pub fn make_due(&mut self) {
         self.token = 0;
-        self.status = if self.blocks_key { Status::Due } else { Status::Pending };
+        self.status = if self.blocks_key { RowStatus::Due } else { RowStatus::Pending };
     }
 
     /// Settles it and forgets its failures.
     pub fn settle(&mut self) {
-        *self = Row { status: Status::Sent, ..Row::default() };
+        *self = Row { status: RowStatus::Sent, ..Row::default() };
     }
 }
 
@@ -110,7 +110,7 @@ impl Store {
     pub fn rows_of_token(&self, config: &Configuration, partition: usize, token: u8) -> EventSet {
         let mut rows = EventSet::default();
         for event in config.events_of(partition) {
-            if self.rows[event].status == Status::InFlight && self.rows[event].token == token {
+            if self.rows[event].status == RowStatus::InFlight && self.rows[event].token == token {
                 rows.insert(event);
             }
         }
@@ -120,15 +120,15 @@ impl Store {
     /// The read of an ordinary claim: rows in id order up to the batch size. Pending rows above the scan start whose key does not wait, and
     /// failed rows that are due and first of their key. Also returns the start of the next scan.
     pub fn scan(&self, config: &Configuration, partition: usize, scan: ScanStart) -> (EventSet, ScanStart) {
-        let is_committed = |event: &usize| self.rows[*event].status != Status::Uncommitted;
+        let is_committed = |event: &usize| self.rows[*event].status != RowStatus::Uncommitted;
         let first_late = scan.unfinished.iter().find(is_committed).unwrap_or(usize::MAX);
         let start = first_late.min(scan.position as usize);
         let (mut rows, mut is_complete, mut last_ready) = (EventSet::default(), true, None);
         let mut limit = config.batch;
         for event in config.events_of(partition) {
             let row = &self.rows[event];
-            let is_ready = row.status == Status::Pending && event >= start;
-            let is_head = row.status == Status::Due && !row.is_suspect(config);
+            let is_ready = row.status == RowStatus::Pending && event >= start;
+            let is_head = row.status == RowStatus::Due && !row.is_suspect(config);
             if !(is_ready || is_head) || self.waits_for_earlier(config, event) {
                 continue;
             }
@@ -153,7 +153,7 @@ impl Store {
         let position = if from_sequence && is_complete { drawn } else { position };
         let mut unfinished = EventSet::default();
         if !from_sequence && !config.breaks(BrokenRule::ScanStartForgetsLateCommitters) {
-            let is_unfinished = |event: &usize| self.rows[*event].status == Status::Uncommitted;
+            let is_unfinished = |event: &usize| self.rows[*event].status == RowStatus::Uncommitted;
             (0..position).filter(is_unfinished).for_each(|event| unfinished.insert(event));
         }
         ScanStart { position: position as u8, unfinished }
@@ -163,8 +163,8 @@ impl Store {
     pub fn due_suspect(&self, config: &Configuration, partition: usize) -> Option<usize> {
         config.events_of(partition).find(|event| {
             let row = &self.rows[*event];
-            let left = |earlier: usize| matches!(self.rows[earlier].status, Status::Sent | Status::Erased);
-            row.status == Status::Due && row.is_suspect(config) && config.earlier_of_key(*event).all(left)
+            let left = |earlier: usize| matches!(self.rows[earlier].status, RowStatus::Sent | RowStatus::Erased);
+            row.status == RowStatus::Due && row.is_suspect(config) && config.earlier_of_key(*event).all(left)
         })
     }
 
@@ -175,11 +175,11 @@ impl Store {
         }
         config
             .earlier_of_key(event)
-            .any(|earlier| self.rows[earlier].blocks_key || self.rows[earlier].status == Status::InFlight)
+            .any(|earlier| self.rows[earlier].blocks_key || self.rows[earlier].status == RowStatus::InFlight)
     }
 
     /// The largest id that was drawn: every smaller id belongs to a transaction that has ended or still runs.
     pub fn last_drawn_id(&self) -> Option<usize> {
-        (0..EVENTS_MAX).rev().find(|event| self.rows[*event].status != Status::Uncommitted)
+        (0..EVENTS_MAX).rev().find(|event| self.rows[*event].status != RowStatus::Uncommitted)
     }
 }

@@ -5,7 +5,7 @@ use crate::state::broker::Broker;
 use crate::state::event_set::EventSet;
 use crate::state::instance::Instance;
 use crate::state::statement::Statement;
-use crate::state::store::{Status, Store};
+use crate::state::store::{RowStatus, Store};
 
 /// Most statements that may be late at once.
 pub const STATEMENTS_MAX: usize = 2;
@@ -31,7 +31,7 @@ impl System {
         let mut system = Self { faults: config.faults, ..Self::default() };
         system.store.ids_fenced = true;
         for (event, row) in config.events.iter().zip(&mut system.store.rows) {
-            row.status = if event.is_committed { Status::Pending } else { Status::Uncommitted };
+            row.status = if event.is_committed { RowStatus::Pending } else { RowStatus::Uncommitted };
         }
         for instance in &mut system.instances {
             instance.is_alive = true;
@@ -65,8 +65,8 @@ impl System {
                 seen.insert(event);
                 let is_overtaken = |earlier: usize| {
                     let status = self.store.rows[earlier].status;
-                    let is_skipped = status == Status::Parked && config.skips_parked_rows;
-                    !seen.contains(earlier) && !is_skipped && status != Status::Erased
+                    let is_skipped = status == RowStatus::Parked && config.skips_parked_rows;
+                    !seen.contains(earlier) && !is_skipped && status != RowStatus::Erased
                 };
                 if config.earlier_of_key(event).any(is_overtaken) {
                     self.report(config, Violation::OutOfOrder);
@@ -78,7 +78,7 @@ impl System {
     /// Guarantee 2: each SENT event is committed on the broker.
     pub fn check_settled(&mut self, config: &Configuration) {
         let is_lost =
-            |event: usize| self.store.rows[event].status == Status::Sent && !self.broker.is_committed(config, event);
+            |event: usize| self.store.rows[event].status == RowStatus::Sent && !self.broker.is_committed(config, event);
         if (0..config.events.len()).any(is_lost) {
             self.report(config, Violation::Lost);
         }
@@ -86,13 +86,13 @@ impl System {
 
     /// A good end: each event is SENT, or parked, or waits behind a parked one, or was lost with the store's own past.
     pub fn is_good_end(&self, config: &Configuration) -> bool {
-        let is_parked = |event: usize| self.store.rows[event].status == Status::Parked;
+        let is_parked = |event: usize| self.store.rows[event].status == RowStatus::Parked;
         (0..config.events.len()).all(|event| match self.store.rows[event].status {
-            Status::Sent | Status::Erased | Status::Parked => true,
-            Status::Pending | Status::Failed | Status::Due => {
+            RowStatus::Sent | RowStatus::Erased | RowStatus::Parked => true,
+            RowStatus::Pending | RowStatus::Failed | RowStatus::Due => {
                 !config.skips_parked_rows && config.earlier_of_key(event).any(is_parked)
             }
-            Status::Uncommitted | Status::InFlight => false,
+            RowStatus::Uncommitted | RowStatus::InFlight => false,
         })
     }
 }

@@ -13,7 +13,7 @@ fn assert_found(cases: impl IntoIterator<Item = (BrokenRule, Configuration)>) {
     let prints = std::env::var_os("POSTHASTE_MODEL_TRACE").is_some();
     let mut unnoticed = Vec::new();
     for (rule, config) in cases {
-        let outcome = search(&config.without(rule), STATES_MAX);
+        let outcome = search(&config.breaking(rule), STATES_MAX);
         match outcome.counterexample {
             Some(example) => {
                 let (steps, violation) = (example.steps.len(), example.violation);
@@ -101,7 +101,7 @@ fn a_statement_of_a_former_owner_that_takes_effect_is_found() {
         (ReleaseWithoutFence, one_partition(hand_over)),
         (CounterRaisedWithoutFence, one_partition(rewind)),
     ] {
-        let config = Configuration { counts_prevention: true, ..config.without(rule) };
+        let config = Configuration { counts_prevention: true, ..config.breaking(rule) };
         let found = search(&config, STATES_MAX).counterexample.map(|example| example.violation);
         assert_eq!(found, Some(Violation::StaleStatementTookEffect), "{rule:?}");
     }

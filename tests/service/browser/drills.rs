@@ -115,10 +115,10 @@ fn a_row_is_parked_retried_and_sent_from_the_browser() {
 }
 
 #[test]
-fn a_dead_letter_is_read_and_sent_back_from_the_browser() {
+fn a_dead_letter_is_read_and_redriven_from_the_browser() {
     let backend = Backend::new();
     let service = Posthaste::start(&backend, &[]);
-    let Some(mut page) = OperatorPage::log_in("a_dead_letter_is_read_and_sent_back_from_the_browser", &service) else {
+    let Some(mut page) = OperatorPage::log_in("a_dead_letter_is_read_and_redriven_from_the_browser", &service) else {
         return;
     };
     backend.append_record("order.events", "019a9c1e-7b1a-7c3e-9d55-2f6b1c0a4e11", "{\"schemaVersion\":99}");

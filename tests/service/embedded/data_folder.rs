@@ -74,7 +74,7 @@ fn a_second_process_on_one_data_folder_is_refused_with_the_holders_name() {
 }
 
 #[test]
-fn signals_are_obeyed_while_the_start_waits_for_the_file() {
+fn signals_end_a_start_that_waits_for_the_store_file() {
     let backend = Backend::new();
     Posthaste::start(&backend, &[]).stop();
     let (lock, file) = (backend.data_folder().join("posthaste.lock"), backend.data_folder().join("posthaste.db"));

@@ -267,7 +267,7 @@ fn a_demo_that_cannot_finish_names_the_option_to_check() {
 }
 
 #[test]
-fn a_signal_during_the_show_drains_the_demo() {
+fn a_signal_during_the_demo_drains_its_service() {
     let backend = Backend::new();
     let mut process = demo(&backend).args(["--orders", "100000"]).stdout(Stdio::piped()).spawn().expect("it starts");
     let mut lines = BufReader::new(process.stdout.take().expect("a pipe")).lines().map_while(Result::ok);

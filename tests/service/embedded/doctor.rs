@@ -74,7 +74,7 @@ fn a_store_of_a_later_program_is_found() {
 }
 
 #[test]
-fn a_running_service_is_asked_and_its_development_secret_is_no_fault() {
+fn doctor_queries_a_running_service_and_accepts_its_development_secret() {
     let backend = Backend::new();
     let mut development = command(&backend, &["serve", "--dev"]);
     let service = Posthaste::start_prepared(development.env_remove("POSTHASTE__AUTH__HS256_SECRET"));

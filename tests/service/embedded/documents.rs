@@ -30,47 +30,47 @@ const COMMANDS_MAX: Duration = Duration::from_secs(60);
 
 #[test]
 fn commands_of_the_readme_work() {
-    Reader::new().follow("README.md");
+    DocumentRunner::new().execute_blocks("README.md");
 }
 
 #[test]
 fn commands_of_configure_md_work() {
-    Reader::new().follow("docs/configure.md");
+    DocumentRunner::new().execute_blocks("docs/configure.md");
 }
 
 #[test]
 fn commands_of_deploy_md_work() {
-    Reader::new().follow("docs/deploy.md");
+    DocumentRunner::new().execute_blocks("docs/deploy.md");
 }
 
 #[test]
 fn commands_of_failures_md_work() {
-    Reader::new().follow("docs/failures.md");
+    DocumentRunner::new().execute_blocks("docs/failures.md");
 }
 
 #[test]
 fn commands_of_operate_md_work() {
-    Reader::new().follow("docs/operate.md");
+    DocumentRunner::new().execute_blocks("docs/operate.md");
 }
 
 #[test]
 fn commands_of_publish_over_http_work() {
-    Reader::new().follow("docs/publish/over-http.md");
+    DocumentRunner::new().execute_blocks("docs/publish/over-http.md");
 }
 
 #[test]
 fn commands_of_topics_md_work() {
-    Reader::new().follow("docs/publish/topics.md");
+    DocumentRunner::new().execute_blocks("docs/publish/topics.md");
 }
 
 #[test]
 fn commands_of_read_md_work() {
-    Reader::new().follow("docs/read.md");
+    DocumentRunner::new().execute_blocks("docs/read.md");
 }
 
 #[test]
 fn commands_of_webhooks_md_work() {
-    Reader::new().follow("docs/publish/webhooks.md");
+    DocumentRunner::new().execute_blocks("docs/publish/webhooks.md");
 }
 
 #[test]
@@ -129,13 +129,13 @@ fn blocks(document: &str) -> Vec<Block> {
 }
 
 /// Executes the blocks of a document in an empty folder, with a free port, and the built binary on the PATH.
-struct Reader {
+struct DocumentRunner {
     folder: TempDir,
     address: String,
     service: Option<Service>,
 }
 
-impl Reader {
+impl DocumentRunner {
     fn new() -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         std::fs::create_dir(folder.path().join("clone")).expect("a folder");
@@ -146,7 +146,7 @@ impl Reader {
         Self { folder, address, service: None }
     }
 
-    fn follow(mut self, name: &str) {
+    fn execute_blocks(mut self, name: &str) {
         let blocks = blocks(&read(&root().join(name)));
         assert!(!blocks.is_empty(), "{name} has no command block");
         for block in blocks {

@@ -54,13 +54,13 @@ fn commit(http: &Http, body: &Value) -> Value {
 }
 
 /// Places orders and waits until their events are in the topic; returns the orders' ids.
-fn place(service: &Posthaste, count: u32) -> Vec<String> {
-    let place = |_| {
+fn place_orders(service: &Posthaste, count: u32) -> Vec<String> {
+    let place_order = |_| {
         let created = service.http.post("/orders", &service.http.user(), &[], &tea_order(1));
         assert_eq!(created.status, 201, "{}", created.text);
         created.json()["id"].as_str().expect("text").to_owned()
     };
-    let ids = (0..count).map(place).collect();
+    let ids = (0..count).map(place_order).collect();
     service.drain();
     ids
 }
@@ -69,7 +69,7 @@ fn place(service: &Posthaste, count: u32) -> Vec<String> {
 fn a_reader_resumes_after_kill_9_and_repeats_only_uncommitted_records() {
     let backend = Backend::new();
     let service = Posthaste::start(&backend, &[]);
-    let ids = place(&service, 12);
+    let ids = place_orders(&service, 12);
     let first = read(&service.http, "?group=billing&limit=5");
     commit(&service.http, &json!({"cursor": first.cursor}));
     let uncommitted = read(&service.http, &format!("?group=billing&limit=3&after={}", first.cursor));
@@ -93,7 +93,7 @@ fn a_reader_resumes_after_kill_9_and_repeats_only_uncommitted_records() {
 fn topic_tail_starts_where_a_group_continues_and_acknowledges_nothing() {
     let backend = Backend::new();
     let service = Posthaste::start(&backend, &[]);
-    place(&service, 5);
+    place_orders(&service, 5);
     let first = read(&service.http, "?group=billing&limit=2");
     commit(&service.http, &json!({"cursor": first.cursor}));
     let tail = |group: &str| {
@@ -112,7 +112,7 @@ fn topic_tail_starts_where_a_group_continues_and_acknowledges_nothing() {
 fn records_of_a_key_come_in_order_and_as_topic_tail_prints_them() {
     let backend = Backend::new();
     let service = Posthaste::start(&backend, &[]);
-    for id in place(&service, 3) {
+    for id in place_orders(&service, 3) {
         for (version, status) in ["PROCESSING", "SHIPPED", "DELIVERED"].into_iter().enumerate() {
             let body = json!({"status": status, "version": version});
             let changed = service.http.patch(&format!("/orders/{id}/status"), &service.http.admin(), &[], &body);
@@ -149,7 +149,7 @@ fn records_of_a_key_come_in_order_and_as_topic_tail_prints_them() {
 fn a_waiting_read_wakes_at_a_new_event_and_is_counted() {
     let backend = Backend::new();
     let service = Posthaste::start(&backend, &[]);
-    place(&service, 1);
+    place_orders(&service, 1);
     let (http, served) = (service.http.clone(), metric(&service.http, "topic_records_served_total"));
     let waiting = std::thread::spawn(move || (read(&http, "?after=end&wait=30s"), Instant::now()));
     await_metric(&service.http, "topic_readers", Duration::from_secs(10), |readers| readers == 1.0);
@@ -169,7 +169,7 @@ fn a_waiting_read_wakes_at_a_new_event_and_is_counted() {
 fn two_readers_of_a_group_get_the_same_records_unless_they_divide_the_partitions() {
     let backend = Backend::new();
     let service = Posthaste::start(&backend, &[]);
-    place(&service, 20);
+    place_orders(&service, 20);
     let http = &service.http;
 
     let (one, two) = (read(http, "?group=billing&limit=8"), read(http, "?group=billing"));
@@ -198,7 +198,7 @@ fn two_readers_of_a_group_get_the_same_records_unless_they_divide_the_partitions
 fn an_event_stream_resumes_at_the_id_of_its_last_event() {
     let backend = Backend::new();
     let service = Posthaste::start(&backend, &[]);
-    place(&service, 3);
+    place_orders(&service, 3);
     let stream = |limit: u32, resume: Option<&str>| {
         let mut headers = vec![("Accept", "text/event-stream")];
         headers.extend(resume.map(|id| ("Last-Event-ID", id)));
@@ -228,7 +228,7 @@ fn an_event_stream_resumes_at_the_id_of_its_last_event() {
 fn a_stop_ends_waiting_reads_with_a_complete_response() {
     let backend = Backend::new();
     let mut service = Posthaste::start(&backend, &[]);
-    place(&service, 1);
+    place_orders(&service, 1);
     let http = service.http.clone();
     let waiting = std::thread::spawn(move || read(&http, "?after=end&wait=14s"));
     await_metric(&service.http, "topic_readers", Duration::from_secs(10), |readers| readers == 1.0);
@@ -245,7 +245,7 @@ fn large_topics_are_read_in_bounded_responses() {
     let backend = Backend::new();
     let limits = [("POSTHASTE__READ__BYTES_MAX", "1000"), ("POSTHASTE__READ__RECORDS_MAX", "7")];
     let service = Posthaste::start(&backend, &limits);
-    place(&service, 20);
+    place_orders(&service, 20);
 
     assert!((1..7).contains(&read(&service.http, "?limit=1000000").records.len()), "1000 bytes end the response");
     assert_eq!(read(&service.http, "?limit=-1").records.len(), 1);
@@ -260,7 +260,7 @@ fn the_example_consumer_handles_every_event_and_survives_a_restart() {
     let address = format!("127.0.0.1:{}", free_port());
     let settings = [("POSTHASTE__HTTP__LISTEN", address.as_str())];
     let service = Posthaste::start(&backend, &settings);
-    let mut expected = place(&service, 3);
+    let mut expected = place_orders(&service, 3);
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/read/consumer.py");
     let arguments = [script, service.http.base(), &consumer(&service.http), "example"];
     let mut example =
@@ -288,7 +288,7 @@ fn the_example_consumer_handles_every_event_and_survives_a_restart() {
     });
     service.kill();
     let service = Posthaste::start(&backend, &settings);
-    expected.extend(place(&service, 2));
+    expected.extend(place_orders(&service, 2));
     let keys = await_keys(5);
     example.kill().expect("it runs");
     example.wait().expect("it is a child of this process");

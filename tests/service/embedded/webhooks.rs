@@ -45,7 +45,7 @@ fn test_event_to_an_endpoint_that_does_not_answer_is_reported_and_recorded() {
     assert_eq!(deliveries["deliveries"][0]["type"], "posthaste.test", "{deliveries}");
 }
 
-fn place(service: &Posthaste) -> String {
+fn place_order(service: &Posthaste) -> String {
     let created = service.http.post("/orders", &service.http.user(), &[], &tea_order(1));
     created.json()["id"].as_str().expect("an id").to_owned()
 }
@@ -101,7 +101,7 @@ fn webhook_is_created_changed_and_deleted_by_forms_of_the_console() {
     let webhook = only_webhook(&browser);
     let shown = browser.get(&webhook).text;
     assert!(shown.contains("crm") && shown.contains("ORDER_CREATED") && !shown.contains("whsec_"), "{shown}");
-    let id = place(&service);
+    let id = place_order(&service);
     until("the event arrives", WAIT_MAX, || (endpoint.accepted_for(&id) == [1]).then_some(()));
     let rotated = browser.send(&format!("{webhook}/rotate"), &[]);
     assert!(rotated.status == 200 && secret(&rotated.text).is_some_and(|secret| secret != first), "{}", rotated.text);
@@ -158,7 +158,7 @@ fn dead_letters_of_a_webhook_are_listed_and_redriven_one_by_one() {
         service.http.post("/webhooks", &admin, &[], &body).json()["id"].as_str().expect("an id").to_owned()
     };
     let (webhook, other) = (create(endpoint.url()), create(Endpoint::start(ACCEPTED).url()));
-    let orders: Vec<String> = (0..3).map(|_| place(&service)).collect();
+    let orders: Vec<String> = (0..3).map(|_| place_order(&service)).collect();
     let list = |query: &str| service.http.get(&format!("/webhooks/{webhook}/dead-letters{query}"), Some(&admin)).json();
     let found = until("all are dead letters", WAIT_MAX, || {
         Some(list("")["deadLetters"].as_array().expect("a list").clone()).filter(|found| found.len() == 3)

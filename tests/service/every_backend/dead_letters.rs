@@ -28,7 +28,7 @@ fn position(record: &Value) -> String {
 }
 
 #[test]
-fn a_dead_letter_is_explained_and_replayed_once() {
+fn a_dead_letter_is_explained_and_redriven_once() {
     let backend = Backend::new();
     let service = Posthaste::start(&backend, &[]);
     let admin = service.http.admin();

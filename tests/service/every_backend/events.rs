@@ -157,7 +157,7 @@ fn events_survive_kill_9_and_repeated_requests_publish_them_once() {
 }
 
 #[test]
-fn an_intake_that_died_is_restarted_and_takes_events() {
+fn a_failed_intake_is_restarted_and_accepts_events() {
     let backend = Backend::new();
     let topic = backend.topic("customers");
     let settings = [("POSTHASTE__BROKER__TOPICS", topic.as_str()), ("POSTHASTE__FAULT_INJECTION__ENABLED", "true")];

@@ -19,7 +19,7 @@ fn shown(http: &Http, path: &str, token: &str) -> (Vec<String>, Option<u64>) {
     (ids, body["totalElements"].as_u64())
 }
 
-fn place(http: &Http, token: &str) -> String {
+fn place_order(http: &Http, token: &str) -> String {
     http.post("/orders", token, &[], &tea_order(1)).json()["id"].as_str().expect("an id").to_owned()
 }
 
@@ -50,7 +50,7 @@ fn lists_are_cached_and_show_every_change_at_once() {
 
     for round in 0..6 {
         let (token, own) = if round % 2 == 0 { (&ann, &mut of_ann) } else { (&bob, &mut of_bob) };
-        let id = place(http, token);
+        let id = place_order(http, token);
         own.insert(0, id.clone());
         all.insert(0, id);
         list_twice(&ann, &of_ann);

@@ -49,9 +49,9 @@ fn every_change_emits_an_event_and_illegal_transitions_are_refused() {
     let backend = Backend::new();
     let service = Posthaste::start(&backend, &[]);
     let (user, admin) = (service.http.user(), service.http.admin());
-    let place =
+    let place_order =
         || service.http.post("/orders", &user, &[], &tea_order(1)).json()["id"].as_str().expect("an id").to_owned();
-    let (shipped, cancelled) = (place(), place());
+    let (shipped, cancelled) = (place_order(), place_order());
     let status = |id: &str, to: &str, version: u64| {
         service.http.patch(&format!("/orders/{id}/status"), &admin, &[], &json!({"status": to, "version": version}))
     };

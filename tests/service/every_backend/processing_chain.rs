@@ -39,7 +39,7 @@ fn start(backend: &Backend, endpoint: &Endpoint, more: &[(&str, &str)]) -> Posth
     Posthaste::start(backend, &[&settings, more].concat())
 }
 
-fn place(service: &Posthaste) -> String {
+fn place_order(service: &Posthaste) -> String {
     let created = service.http.post("/orders", &service.http.user(), &[], &tea_order(1));
     created.json()["id"].as_str().expect("an id").to_owned()
 }
@@ -91,7 +91,7 @@ fn scenario_1_time_outs_use_up_the_retries_and_the_fallback_completes_the_event(
         ("POSTHASTE__CONSUMER__POST__TIMEOUT", timeout.as_str()),
     ];
     let service = start(&backend, &primary, &more);
-    let id = place(&service);
+    let id = place_order(&service);
 
     until("the fallback has the event", WAIT_MAX, || (!fallback.received().is_empty()).then_some(()));
     service.drain();
@@ -123,7 +123,7 @@ fn scenario_2_a_refusal_goes_to_the_fallback_at_once() {
         ("POSTHASTE__CONSUMER__FALLBACK_URL__ORDER_CREATED", url.as_str()),
     ];
     let service = start(&backend, &primary, &more);
-    let id = place(&service);
+    let id = place_order(&service);
 
     until("the fallback has the event", WAIT_MAX, || (!fallback.received().is_empty()).then_some(()));
     service.drain();
@@ -142,7 +142,7 @@ fn scenario_3_without_a_fallback_the_event_becomes_a_dead_letter_to_replay() {
         _ => ACCEPTED,
     });
     let service = start(&backend, &endpoint, &[(RETRY_DELAYS, &long_delays())]);
-    let id = place(&service);
+    let id = place_order(&service);
     until("the first attempt has failed", WAIT_MAX, || (!endpoint.received().is_empty()).then_some(()));
     cancel(&service, &id);
 
@@ -176,7 +176,7 @@ fn a_failing_key_keeps_its_order_and_delays_no_other_key() {
     let delays = long_delays();
     let more = [(RETRY_DELAYS, delays.as_str()), ("POSTHASTE__CONSUMER__ATTEMPTS_MAX__ORDER_CREATED", "5")];
     let service = start(&backend, &endpoint, &more);
-    let slow = place(&service);
+    let slow = place_order(&service);
     until("the first attempt has failed", WAIT_MAX, || (!endpoint.received().is_empty()).then_some(()));
     let id = slow.clone();
     endpoint.set_response_with(
@@ -185,7 +185,7 @@ fn a_failing_key_keeps_its_order_and_delays_no_other_key() {
         },
     );
     cancel(&service, &slow);
-    let others: Vec<String> = (0..20).map(|_| place(&service)).collect();
+    let others: Vec<String> = (0..20).map(|_| place_order(&service)).collect();
     others.iter().for_each(|other| cancel(&service, other));
 
     until("the other orders' events are accepted", WAIT_MAX, || {
@@ -210,7 +210,7 @@ fn block_key_holds_the_later_events_until_the_endpoint_accepts_the_first() {
         ("POSTHASTE__CONSUMER__ATTEMPTS_MAX__ORDER_CREATED", "1"),
     ];
     let service = start(&backend, &endpoint, &more);
-    let id = place(&service);
+    let id = place_order(&service);
     until("the event is refused", WAIT_MAX, || (!endpoint.received().is_empty()).then_some(()));
     cancel(&service, &id);
     until("the event is refused again", WAIT_MAX, || (endpoint.received().len() >= 3).then_some(()));
@@ -228,7 +228,7 @@ fn events_that_a_killed_service_was_posting_arrive_again_in_their_order() {
     let backend = Backend::new();
     let endpoint = Endpoint::start(ACCEPTED);
     let service = start(&backend, &endpoint, &[]);
-    let ids: Vec<String> = (0..40).map(|_| place(&service)).collect();
+    let ids: Vec<String> = (0..40).map(|_| place_order(&service)).collect();
     ids.iter().for_each(|id| cancel(&service, id));
     until("some events have arrived", WAIT_MAX, || (endpoint.received().len() >= 10).then_some(()));
     service.kill();
@@ -259,7 +259,7 @@ fn an_event_that_is_posted_again_after_a_crash_has_the_same_id() {
     let backend = Backend::new();
     let endpoint = Endpoint::start(EndpointResponse::Silence);
     let service = start(&backend, &endpoint, &[]);
-    let id = place(&service);
+    let id = place_order(&service);
     until("the event has arrived", WAIT_MAX, || (!endpoint.received().is_empty()).then_some(()));
     service.kill();
     endpoint.set_response(ACCEPTED);

@@ -36,9 +36,9 @@ fn with_its_publisher_disabled_an_instance_relays_nothing() {
     let backend = Backend::new();
     let service = Posthaste::start(&backend, &[("POSTHASTE__OUTBOX__PUBLISHER__ENABLED", "false")]);
     let (user, admin) = (service.http.user(), service.http.admin());
-    let place =
+    let place_order =
         |n| service.http.post("/orders", &user, &[], &tea_order(n)).json()["id"].as_str().expect("id").to_owned();
-    let ids: Vec<String> = (1..=20).map(place).collect();
+    let ids: Vec<String> = (1..=20).map(place_order).collect();
     assert_eq!(service.rows(&["PENDING"]).len(), 20);
     service.await_logged("publisher_disabled", 1);
     until("it is ready", WAIT_MAX, || service.is_ready().then_some(()));
@@ -108,16 +108,16 @@ fn a_parked_row_blocks_its_key_until_an_operator_retries_it() {
 fn values_are_framed_for_a_schema_registry_and_read_with_or_without_framing() {
     let backend = Backend::new();
     let user = |service: &Posthaste| service.http.user();
-    let place = |service: &Posthaste| {
+    let place_order = |service: &Posthaste| {
         assert_eq!(service.http.post("/orders", &user(service), &[], &tea_order(1)).status, 201);
         service.drain();
     };
     let plain = Posthaste::start(&backend, &[]);
-    place(&plain);
+    place_order(&plain);
     assert!(plain.stop().success());
 
     let framing = Posthaste::start(&backend, &[("POSTHASTE__EVENTS__SCHEMA_IDS", "1:17,2:18")]);
-    place(&framing);
+    place_order(&framing);
 
     let topic = backend.topic("order.events");
     // A read ends before a transaction that was committed a moment ago.

@@ -46,13 +46,13 @@ impl ReceivedEvent {
     }
 }
 
-type Respond = dyn Fn(&BTreeMap<String, String>) -> EndpointResponse + Send + Sync;
+type Responder = dyn Fn(&BTreeMap<String, String>) -> EndpointResponse + Send + Sync;
 
 /// The endpoint. It runs until the test process ends.
 pub struct Endpoint {
     address: SocketAddr,
     received: Arc<Mutex<Vec<ReceivedEvent>>>,
-    respond: Arc<Mutex<Arc<Respond>>>,
+    respond: Arc<Mutex<Arc<Responder>>>,
 }
 
 impl Endpoint {
@@ -65,7 +65,7 @@ impl Endpoint {
     pub fn start_with(respond: impl Fn(&BTreeMap<String, String>) -> EndpointResponse + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("it is bound");
-        let (received, respond) = (Arc::default(), Arc::new(Mutex::new(Arc::new(respond) as Arc<Respond>)));
+        let (received, respond) = (Arc::default(), Arc::new(Mutex::new(Arc::new(respond) as Arc<Responder>)));
         let endpoint = Self { address, received: Arc::clone(&received), respond: Arc::clone(&respond) };
         std::thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
@@ -109,7 +109,7 @@ impl Endpoint {
     }
 }
 
-fn serve(stream: TcpStream, received: &Mutex<Vec<ReceivedEvent>>, respond: &Mutex<Arc<Respond>>) {
+fn serve(stream: TcpStream, received: &Mutex<Vec<ReceivedEvent>>, respond: &Mutex<Arc<Responder>>) {
     let mut reader = BufReader::new(stream);
     while let Some((headers, body)) = read_request(&mut reader) {
         let respond = Arc::clone(&respond.lock().expect("not poisoned"));

@@ -32,11 +32,11 @@ impl Load {
     /// Starts clients that create orders and change every second one until [`Load::finish`]. Refused requests and lost responses are
     /// expected; only acknowledged changes are recorded.
     pub fn start(http: &Http, clients: usize) -> Self {
-        Self::of(http, clients, |round| tea_order(1 + round % 9))
+        Self::start_with(http, clients, |round| tea_order(1 + round % 9))
     }
 
     /// Starts clients as [`Load::start`] does; `order` is the body of the order in each round.
-    pub fn of(http: &Http, clients: usize, order: fn(u32) -> Value) -> Self {
+    pub fn start_with(http: &Http, clients: usize, order: fn(u32) -> Value) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let acknowledged: Arc<Mutex<Acknowledged>> = Arc::default();
         let clients = (0..clients)

@@ -73,7 +73,7 @@ pub fn schedule(seed: u64) -> Vec<ScheduledFault> {
     let rng = SeededRng::new(seed);
     let mut faults: Vec<Fault> = (0..ROUND_FAULTS).map(|index| fault_at(index, &rng)).collect();
     for last in (1..faults.len()).rev() {
-        faults.swap(last, below(&rng, last as u64 + 1) as usize);
+        faults.swap(last, random_below(&rng, last as u64 + 1) as usize);
     }
     let mut at = Duration::ZERO;
     let step = |fault| {
@@ -84,7 +84,7 @@ pub fn schedule(seed: u64) -> Vec<ScheduledFault> {
 }
 
 fn fault_at(index: usize, rng: &SeededRng) -> Fault {
-    let instance = below(rng, INSTANCES as u64) as usize;
+    let instance = random_below(rng, INSTANCES as u64) as usize;
     let short = between(rng, Duration::ZERO, Duration::from_secs(1));
     let long = between(rng, Duration::from_millis(500), Duration::from_secs(6));
     match index {
@@ -101,12 +101,12 @@ fn fault_at(index: usize, rng: &SeededRng) -> Fault {
     }
 }
 
-fn below(rng: &SeededRng, limit: u64) -> u64 {
+fn random_below(rng: &SeededRng, limit: u64) -> u64 {
     rng.next_u64() % limit
 }
 
 fn between(rng: &SeededRng, least: Duration, most: Duration) -> Duration {
-    least + Duration::from_millis(below(rng, (most - least).as_millis() as u64))
+    least + Duration::from_millis(random_below(rng, (most - least).as_millis() as u64))
 }
 
 #[test]

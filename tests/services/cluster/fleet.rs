@@ -93,7 +93,7 @@ impl<'a> Fleet<'a> {
     }
 
     /// Calls a function with a running process.
-    pub fn with<T>(&self, member: usize, act: impl FnOnce(&mut Posthaste) -> T) -> T {
+    pub fn with_process<T>(&self, member: usize, act: impl FnOnce(&mut Posthaste) -> T) -> T {
         act(self.members[member].process.lock().expect("not poisoned").as_mut().expect("the process runs"))
     }
 
@@ -113,7 +113,7 @@ impl<'a> Fleet<'a> {
     /// Sends a signal to a process. One that ended by itself receives none; it is recorded as an unexpected exit.
     fn signal(&self, member: usize, name: &str) {
         self.record_unexpected_exits();
-        self.with(member, |process| {
+        self.with_process(member, |process| {
             if process.exit().is_none() {
                 process.signal(name);
             }
@@ -141,7 +141,7 @@ impl<'a> Fleet<'a> {
             until_since(started, &format!("{} is ready", self.name(member)), limit, || {
                 self.record_unexpected_exits();
                 self.assert_no_unexpected_exit();
-                self.with(member, |process| process.is_ready()).then_some(())
+                self.with_process(member, |process| process.is_ready()).then_some(())
             });
         }
         started.elapsed()

@@ -138,7 +138,7 @@ impl Backend {
     }
 
     /// Sends one inline command to the Redis database and returns the first line of the reply.
-    pub fn ask_redis(&self, command: &str) -> String {
+    pub fn redis_command(&self, command: &str) -> String {
         let mut stream = TcpStream::connect(host(&self.redis)).expect("Redis listens");
         stream.write_all(format!("SELECT {}\r\n{command}\r\nQUIT\r\n", self.redis_database).as_bytes()).expect("sent");
         let mut reply = String::new();

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use crate::harness::service_control::required_variable;
 
 /// Marks a folder of throwaway services: the scripts change no other folder.
-const MARK: &str = ".posthaste-services";
+const MARKER_FILE: &str = ".posthaste-services";
 
 /// A server in a folder of its own. Dropped, it is stopped, and its folder is deleted.
 pub struct DatabaseServer {
@@ -19,7 +19,7 @@ impl DatabaseServer {
         let name = format!("database-{:08x}", rand::random::<u32>());
         let folder = Path::new(&required_variable("POSTHASTE_TEST_SERVICES")).join(name);
         std::fs::create_dir(&folder).expect("the folder of the services is writable");
-        std::fs::write(folder.join(MARK), "").expect("the mark is written");
+        std::fs::write(folder.join(MARKER_FILE), "").expect("the marker file is written");
         let mut server = Self { folder, port: String::new() };
         let mut command = server.script("service.sh");
         command

@@ -27,19 +27,19 @@ pub struct Evidence {
 
 /// The delivery guarantee that the log must satisfy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Copies {
-    One,
+pub enum DeliveryGuarantee {
+    ExactlyOnce,
     /// Duplicates are allowed; first occurrences must be in order.
-    AtLeastOne,
+    AtLeastOnce,
 }
 
 /// Every violation of a guarantee, as text; empty when there is none.
-pub fn violations(evidence: &Evidence, copies: Copies) -> Vec<String> {
-    let mut violations = log_violations(&evidence.log, &acknowledged_events(evidence), copies);
+pub fn violations(evidence: &Evidence, guarantee: DeliveryGuarantee) -> Vec<String> {
+    let mut violations = log_violations(&evidence.log, &acknowledged_events(evidence), guarantee);
     check_orders(evidence, &mut violations);
     check_events(evidence, &mut violations);
     check_inbox(evidence, &mut violations);
-    check_external(evidence, copies, &mut violations);
+    check_external(evidence, guarantee, &mut violations);
     violations
 }
 
@@ -52,9 +52,13 @@ fn acknowledged_events(Evidence { orders, .. }: &Evidence) -> Vec<AcknowledgedEv
 }
 
 /// Each event is in the log once, in order, without a gap.
-pub fn log_violations(log: &[ConsumerRecord], acknowledged: &[AcknowledgedEvent], copies: Copies) -> Vec<String> {
+pub fn log_violations(
+    log: &[ConsumerRecord],
+    acknowledged: &[AcknowledgedEvent],
+    guarantee: DeliveryGuarantee,
+) -> Vec<String> {
     let mut findings = check(log, acknowledged);
-    if copies == Copies::AtLeastOne {
+    if guarantee == DeliveryGuarantee::AtLeastOnce {
         findings.duplicated.clear();
     }
     let kinds = [

@@ -6,7 +6,7 @@ use ports::broker::consumer_groups::ConsumerRecord;
 use ports::broker::{Position, Record};
 use serde_json::json;
 
-use crate::oracle::checks::{Copies, Evidence, violations};
+use crate::oracle::checks::{DeliveryGuarantee, Evidence, violations};
 use crate::oracle::client_orders::{ClientOrder, OrderView};
 
 fn event(key: &str, version: u64, status: Status, kind: &str, offset: u64) -> ConsumerRecord {
@@ -58,14 +58,14 @@ fn valid_evidence() -> Evidence {
 fn violations_after(defect: impl FnOnce(&mut Evidence)) -> String {
     let mut evidence = valid_evidence();
     defect(&mut evidence);
-    let violations = violations(&evidence, Copies::One);
+    let violations = violations(&evidence, DeliveryGuarantee::ExactlyOnce);
     assert!(!violations.is_empty(), "the defect was not found");
     violations.join("\n")
 }
 
 #[test]
 fn valid_evidence_has_no_violation() {
-    assert_eq!(violations(&valid_evidence(), Copies::One), Vec::<String>::new());
+    assert_eq!(violations(&valid_evidence(), DeliveryGuarantee::ExactlyOnce), Vec::<String>::new());
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn a_duplicate_is_a_violation_only_in_exactly_once_mode() {
     assert!(violations_after(duplicate).contains("doubled: event event-a-1"));
     let mut evidence = valid_evidence();
     duplicate(&mut evidence);
-    assert_eq!(violations(&evidence, Copies::AtLeastOne), Vec::<String>::new());
+    assert_eq!(violations(&evidence, DeliveryGuarantee::AtLeastOnce), Vec::<String>::new());
 }
 
 #[test]

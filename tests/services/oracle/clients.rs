@@ -43,7 +43,7 @@ impl Clients {
             let stop = Arc::clone(&stop);
             std::thread::spawn(move || {
                 while !stop.load(SeqCst) {
-                    client.place();
+                    client.create_and_change_order();
                 }
                 client.orders
             })
@@ -97,7 +97,7 @@ impl Client {
     }
 
     /// Sends a request to a random endpoint.
-    fn ask(&self, method: &str, path: &str, as_admin: bool, headers: &[(&str, &str)], body: &Value) -> Outcome {
+    fn send(&self, method: &str, path: &str, as_admin: bool, headers: &[(&str, &str)], body: &Value) -> Outcome {
         let endpoint = &self.endpoints[(self.rng.next_u64() % self.endpoints.len() as u64) as usize];
         let token = if as_admin { endpoint.admin() } else { endpoint.token(&self.name, "USER") };
         let outcome = match endpoint.try_send(method, path, Some(&token), headers, Some(body.to_string())) {
@@ -112,14 +112,14 @@ impl Client {
             Err(_) => Outcome::Unknown,
         };
         match &outcome {
-            Outcome::Done(order) => self.done(endpoint, &token, order),
+            Outcome::Done(order) => self.count_and_read_back(endpoint, &token, order),
             _ => pause(PAUSE),
         }
         outcome
     }
 
     /// Counts an acknowledgement, and sometimes reads the order from the instance that acknowledged it, which must show the change at once.
-    fn done(&self, endpoint: &Http, token: &str, order: &Value) {
+    fn count_and_read_back(&self, endpoint: &Http, token: &str, order: &Value) {
         self.acknowledged.fetch_add(1, SeqCst);
         if !self.one_in(8) {
             return;
@@ -139,7 +139,7 @@ impl Client {
     }
 
     /// Creates an order, then changes it a random number of times.
-    fn place(&mut self) {
+    fn create_and_change_order(&mut self) {
         let label = format!("{}-{}", self.name, self.orders.len());
         let keyed = !self.one_in(4);
         let order = if keyed { self.create_until_known(&label) } else { self.create_once(&label) };
@@ -151,7 +151,7 @@ impl Client {
         let started = Instant::now();
         loop {
             // A conflict means that an earlier attempt of this client still runs.
-            let outcome = self.ask("POST", "/orders", false, &[("Idempotency-Key", label)], &draft(label));
+            let outcome = self.send("POST", "/orders", false, &[("Idempotency-Key", label)], &draft(label));
             if let Outcome::Done(order) = outcome {
                 return created(label, &order);
             }
@@ -161,7 +161,7 @@ impl Client {
 
     fn create_once(&self, label: &str) -> ClientOrder {
         let unplaced = ClientOrder { label: label.to_owned(), ..ClientOrder::default() };
-        match self.ask("POST", "/orders", false, &[], &draft(label)) {
+        match self.send("POST", "/orders", false, &[], &draft(label)) {
             Outcome::Done(order) => created(label, &order),
             Outcome::Refused => unplaced,
             Outcome::Unknown => ClientOrder { unknown: Some(Status::Pending), ..unplaced },
@@ -191,7 +191,7 @@ impl Client {
         let (path, body) = if cancels { (format!("/orders/{id}/cancel"), json!({})) } else { by_status };
         let mut unknown = false;
         loop {
-            match self.ask("PATCH", &path, !cancels, &[], &body) {
+            match self.send("PATCH", &path, !cancels, &[], &body) {
                 Outcome::Done(shown) => {
                     let shown = OrderView::of(&shown);
                     assert_eq!(

@@ -106,15 +106,15 @@ impl EventClient {
         batches
     }
 
-    fn below(&self, limit: u64) -> u64 {
+    fn random_below(&self, limit: u64) -> u64 {
         self.rng.next_u64() % limit
     }
 
     /// Publishes a batch of random keys; repeats it until it is acknowledged, or gives up after a failure.
     fn publish(&self, number: u64) -> ClientBatch {
-        let (started, gives_up) = (Instant::now(), self.below(6) == 0);
+        let (started, gives_up) = (Instant::now(), self.random_below(6) == 0);
         let keys: Vec<&str> =
-            (0..=self.below(BATCH_MAX)).map(|_| KEYS[self.below(KEYS.len() as u64) as usize]).collect();
+            (0..=self.random_below(BATCH_MAX)).map(|_| KEYS[self.random_below(KEYS.len() as u64) as usize]).collect();
         let event = |(index, key): (usize, &&str)| {
             json!({"topic": self.topic, "key": key, "type": HTTP_TYPE, "headers": {"tenant": TENANT},
                 "payload": http_value(self.number, number, index)})
@@ -141,7 +141,7 @@ impl EventClient {
 
     /// Sends one request to a random endpoint.
     fn attempt(&self, number: u64, body: &str, unknown: bool) -> SubmissionOutcome {
-        let endpoint = &self.endpoints[self.below(self.endpoints.len() as u64) as usize];
+        let endpoint = &self.endpoints[self.random_below(self.endpoints.len() as u64) as usize];
         let token = endpoint.token(&format!("publisher-{}", self.number), "PUBLISHER");
         let key = format!("{}-{number}", self.number);
         let headers = [("Idempotency-Key", key.as_str())];

@@ -5,23 +5,23 @@ use ports::broker::Record;
 use ports::broker::consumer_groups::ConsumerRecord;
 use serde_json::Value;
 
-use crate::oracle::checks::{Copies, Evidence, log_violations};
+use crate::oracle::checks::{DeliveryGuarantee, Evidence, log_violations};
 use crate::oracle::event_clients::{ClientBatch, HTTP_TYPE, SubmissionOutcome, http_value};
 use crate::oracle::sql_writers::{SQL_CONTENT_TYPE, SQL_TYPE, SqlChange, TENANT, sql_value};
 
 /// Adds each violation of a guarantee by these events.
-pub fn check_external(evidence: &Evidence, copies: Copies, violations: &mut Vec<String>) {
-    violations.extend(log_violations(&evidence.events, &[], copies));
+pub fn check_external(evidence: &Evidence, guarantee: DeliveryGuarantee, violations: &mut Vec<String>) {
+    violations.extend(log_violations(&evidence.events, &[], guarantee));
     let mut check = ExternalCheck::of(evidence);
     let mut seen = BTreeSet::new();
     for ConsumerRecord { record, .. } in &evidence.events {
         let id = record.text("ce_id").unwrap_or_default();
         // A further copy may be at any position.
         if seen.insert(id) {
-            check.record(id, record);
+            check.check_record(id, record);
         }
     }
-    check.absent();
+    check.report_missing();
     violations.append(&mut check.violations);
 }
 
@@ -68,32 +68,32 @@ impl<'a> ExternalCheck<'a> {
     }
 
     /// Checks the first record of an event.
-    fn record(&mut self, id: &str, record: &Record) {
+    fn check_record(&mut self, id: &str, record: &Record) {
         if let Some(change) = self.changes.get(id).copied() {
-            self.change(change, record);
+            self.check_change(change, record);
             return;
         }
         let event = ClientEvent::of(record);
         let batch = event.and_then(|event| self.batches.get(&(event.client, event.number)).copied());
         match event.zip(batch) {
-            Some((event, batch)) if event.index < batch.keys.len() => self.client_event(id, event, batch, record),
+            Some((event, batch)) if event.index < batch.keys.len() => self.check_client_event(id, event, batch, record),
             _ => self.violations.push(format!("event {id} of {}: no writer committed it", record.key)),
         }
     }
 
-    fn change(&mut self, change: &'a SqlChange, record: &Record) {
+    fn check_change(&mut self, change: &'a SqlChange, record: &Record) {
         let (id, key, position) = (&*change.event_id, &*change.key, change.position);
         self.found_changes.insert(id);
-        self.written(id, record, (key, SQL_TYPE, SQL_CONTENT_TYPE), &sql_value(change.writer));
+        self.check_content(id, record, (key, SQL_TYPE, SQL_CONTENT_TYPE), &sql_value(change.writer));
         if let Some(before) = self.positions.insert(key, position).filter(|before| *before > position) {
             self.violations.push(format!("event {id} of {key}: position {position} follows {before}"));
         }
     }
 
-    fn client_event(&mut self, id: &str, event: ClientEvent, batch: &'a ClientBatch, record: &Record) {
+    fn check_client_event(&mut self, id: &str, event: ClientEvent, batch: &'a ClientBatch, record: &Record) {
         let ClientEvent { client, number, index } = event;
         let (name, key) = (format!("event {id}, {index} of batch {client}-{number}"), batch.keys[index]);
-        self.written(
+        self.check_content(
             &name,
             record,
             (key, HTTP_TYPE, "application/json"),
@@ -117,7 +117,13 @@ impl<'a> ExternalCheck<'a> {
     }
 
     /// Compares a record with its event as it was written.
-    fn written(&mut self, name: &str, record: &Record, (key, kind, content_type): (&str, &str, &str), value: &[u8]) {
+    fn check_content(
+        &mut self,
+        name: &str,
+        record: &Record,
+        (key, kind, content_type): (&str, &str, &str),
+        value: &[u8],
+    ) {
         if &*record.key != key {
             self.violations.push(format!("{name}: its key is {}, not {key}", record.key));
         }
@@ -133,7 +139,7 @@ impl<'a> ExternalCheck<'a> {
     }
 
     /// Reports the events that must be in the topic and are not.
-    fn absent(&mut self) {
+    fn report_missing(&mut self) {
         for (id, change) in &self.changes {
             if !self.found_changes.contains(id) {
                 self.violations.push(format!("lost: {change:?}"));

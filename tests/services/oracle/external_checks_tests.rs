@@ -3,7 +3,7 @@ use domain::Timestamp;
 use ports::broker::consumer_groups::ConsumerRecord;
 use ports::broker::{Position, Record};
 
-use crate::oracle::checks::{Copies, Evidence, violations};
+use crate::oracle::checks::{DeliveryGuarantee, Evidence, violations};
 use crate::oracle::event_clients::{ClientBatch, HTTP_TYPE, SubmissionOutcome, http_value};
 use crate::oracle::sql_writers::{SQL_CONTENT_TYPE, SQL_TYPE, SqlChange, TENANT, sql_value};
 
@@ -66,7 +66,7 @@ fn valid_evidence() -> Evidence {
 fn violations_after(defect: impl FnOnce(&mut Vec<ConsumerRecord>)) -> String {
     let mut evidence = valid_evidence();
     defect(&mut evidence.events);
-    violations(&evidence, Copies::One).join("\n")
+    violations(&evidence, DeliveryGuarantee::ExactlyOnce).join("\n")
 }
 
 #[track_caller]
@@ -77,7 +77,7 @@ fn assert_found(expected: &str, defect: impl FnOnce(&mut Vec<ConsumerRecord>)) {
 
 #[test]
 fn valid_external_events_have_no_violation() {
-    assert_eq!(violations(&valid_evidence(), Copies::One), Vec::<String>::new());
+    assert_eq!(violations(&valid_evidence(), DeliveryGuarantee::ExactlyOnce), Vec::<String>::new());
 }
 
 #[test]
@@ -87,13 +87,13 @@ fn the_last_event_of_a_key_that_is_missing_is_lost() {
 }
 
 #[test]
-fn a_doubled_external_event_is_a_violation_only_in_exactly_once_mode() {
+fn a_duplicate_external_event_is_a_violation_only_in_exactly_once_mode() {
     let repeat = |events: &mut Vec<ConsumerRecord>| events.push(events[1].clone());
 
     assert_found("doubled: event h0", repeat);
     let mut evidence = valid_evidence();
     repeat(&mut evidence.events);
-    assert_eq!(violations(&evidence, Copies::AtLeastOne), Vec::<String>::new());
+    assert_eq!(violations(&evidence, DeliveryGuarantee::AtLeastOnce), Vec::<String>::new());
 }
 
 #[test]

@@ -190,9 +190,9 @@ impl SqlWriter {
 
     /// Two different keys in the order of [`KEYS`].
     fn keys(&self) -> [&'static str; 2] {
-        let below = |limit: usize| (self.rng.next_u64() % limit as u64) as usize;
-        let first = below(KEYS.len() - 1);
-        [KEYS[first], KEYS[first + 1 + below(KEYS.len() - 1 - first)]]
+        let random_below = |limit: usize| (self.rng.next_u64() % limit as u64) as usize;
+        let first = random_below(KEYS.len() - 1);
+        [KEYS[first], KEYS[first + 1 + random_below(KEYS.len() - 1 - first)]]
     }
 }
 

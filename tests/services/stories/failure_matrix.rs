@@ -194,16 +194,16 @@ fn an_event_that_kafka_rejects_is_parked_and_blocks_only_its_own_key() {
     let backend = Backend::new();
     let service = Posthaste::start(&backend, &[LONG_LEASE]);
     let (user, admin) = (service.http.user(), service.http.admin());
-    let place =
+    let place_order =
         |tea: &Value| service.http.post("/orders", &user, &[], tea).json()["id"].as_str().expect("id").to_owned();
-    let mut placed = vec![place(&tea_order(1))];
+    let mut placed = vec![place_order(&tea_order(1))];
     service.drain();
     backend.configure("order.events", "max.message.bytes", "3000");
     let large = json!({"items": vec![json!({"productName": "T".repeat(250), "quantity": 1, "price": 1}); 20]});
 
     let row = until("an event is parked", WAIT_MAX, || {
         // Kafka applies the new limit after a moment.
-        placed.push(place(&large));
+        placed.push(place_order(&large));
         until("no row is waiting", WAIT_MAX, || {
             service.rows(&["PENDING", "IN_FLIGHT", "FAILED"]).is_empty().then_some(())
         });
@@ -213,7 +213,7 @@ fn an_event_that_kafka_rejects_is_parked_and_blocks_only_its_own_key() {
     assert_eq!(row["key"], json!(refused));
     let change = json!({"status": "SHIPPED", "version": 0});
     assert_eq!(service.http.patch(&format!("/orders/{refused}/status"), &admin, &[], &change).status, 200);
-    let other = place(&tea_order(1));
+    let other = place_order(&tea_order(1));
     until("the event of another key is sent", WAIT_MAX, || {
         let status = format!("SELECT status FROM outbox_rows WHERE key = '{other}'");
         (backend.database.rows(&status)[0][0] == "SENT").then_some(())

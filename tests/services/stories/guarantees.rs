@@ -10,7 +10,7 @@ use crate::chaos::injection::inject;
 use crate::chaos::schedule::{INSTANCES, ROUND_FAULTS, schedule};
 use crate::cluster::fleet::Fleet;
 use crate::harness::backend::Backend;
-use crate::oracle::checks::{Copies, violations};
+use crate::oracle::checks::{DeliveryGuarantee, violations};
 use crate::oracle::clients::{CLIENTS, Clients};
 use crate::oracle::event_clients::EventClients;
 use crate::oracle::evidence::{await_drained, collect, collect_external};
@@ -41,25 +41,25 @@ fn faults(default: usize) -> usize {
 
 #[test]
 fn under_random_failures_each_event_is_published_once_and_in_order() {
-    run(faults(2 * ROUND_FAULTS), "exactly-once", Copies::One);
+    run(faults(2 * ROUND_FAULTS), "exactly-once", DeliveryGuarantee::ExactlyOnce);
 }
 
 #[test]
 fn in_at_least_once_mode_nothing_is_lost_and_first_occurrences_are_in_order() {
-    run(faults(ROUND_FAULTS), "at-least-once", Copies::AtLeastOne);
+    run(faults(ROUND_FAULTS), "at-least-once", DeliveryGuarantee::AtLeastOnce);
 }
 
-fn run(faults: usize, delivery: &str, copies: Copies) {
+fn run(faults: usize, delivery: &str, guarantee: DeliveryGuarantee) {
     let seed = number("POSTHASTE_SEED").unwrap_or_else(rand::random);
     let rounds = faults.div_ceil(ROUND_FAULTS);
     eprintln!("{delivery}: {} faults, POSTHASTE_SEED={seed}", rounds * ROUND_FAULTS);
     for first in (0..rounds).step_by(ROUNDS_MAX) {
         let seeds = (first..rounds.min(first + ROUNDS_MAX)).map(|round| seed.wrapping_add(round as u64));
-        run_rounds(&seeds.collect::<Vec<u64>>(), delivery, copies);
+        run_rounds(&seeds.collect::<Vec<u64>>(), delivery, guarantee);
     }
 }
 
-fn run_rounds(seeds: &[u64], delivery: &str, copies: Copies) {
+fn run_rounds(seeds: &[u64], delivery: &str, guarantee: DeliveryGuarantee) {
     let started = Instant::now();
     let backend = Backend::exclusive();
     let mut settings = SETTINGS.to_vec();
@@ -99,7 +99,7 @@ fn run_rounds(seeds: &[u64], delivery: &str, copies: Copies) {
         evidence.changes.len(),
         started.elapsed()
     );
-    let violations = violations(&evidence, copies);
+    let violations = violations(&evidence, guarantee);
     let seeds = format!("seeds {seeds:?}");
     let first = &violations[..violations.len().min(40)];
     assert!(violations.is_empty(), "{} violations, {seeds}:\n{}", violations.len(), first.join("\n"));

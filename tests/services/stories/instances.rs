@@ -79,11 +79,11 @@ fn create_and_await_sent(
     limit: Duration,
 ) -> (Acknowledged, Duration) {
     let user = endpoint.user();
-    let place =
+    let place_order =
         |_| endpoint.post("/orders", &user, &[], &tea_order(1)).json()["id"].as_str().expect("an id").to_owned();
     let ids: Vec<String> = std::thread::scope(|scope| {
         let clients: Vec<_> =
-            (0..4).map(|_| scope.spawn(|| (0..PARTITIONS / 2).map(place).collect::<Vec<_>>())).collect();
+            (0..4).map(|_| scope.spawn(|| (0..PARTITIONS / 2).map(place_order).collect::<Vec<_>>())).collect();
         clients.into_iter().flat_map(|client| client.join().expect("every order is acknowledged")).collect()
     });
     let last = &backend.database.rows("SELECT max(id) FROM outbox_event")[0][0];
@@ -105,7 +105,7 @@ fn a_second_process_with_a_live_instance_id_is_refused_with_the_holders_pid() {
     let lives_long = ("POSTHASTE__PARTITIONS__DEAD_AFTER", "60s");
     let fleet = Fleet::start(&backend, 1, &[lives_long]);
     let address = fleet.endpoints()[0].base().trim_start_matches("http://").to_owned();
-    let pid = fleet.with(0, |process| process.pid().to_string());
+    let pid = fleet.with_process(0, |process| process.pid().to_string());
 
     let started = Instant::now();
     let mut second = command(&backend, &["serve"]);
@@ -119,7 +119,7 @@ fn a_second_process_with_a_live_instance_id_is_refused_with_the_holders_pid() {
 }
 
 #[test]
-fn producer_sessions_of_an_instance_that_left_are_forgotten() {
+fn producer_sessions_of_an_instance_that_left_are_removed() {
     let backend = Backend::new();
     let former = Posthaste::start(&backend, &[("POSTHASTE__INSTANCE__ID", "former")]);
     former.http.post("/orders", &former.http.user(), &[], &tea_order(1));

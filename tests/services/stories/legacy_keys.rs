@@ -26,7 +26,7 @@ fn keys_of_an_earlier_service_are_replayed_to_their_owner() {
         until("Redis answers in time", WAIT_MAX, || {
             keys += 1;
             let (key, before) = (format!("key-{keys}"), failures());
-            backend.ask_redis(&format!("SET idempotency:{key} {value}"));
+            backend.redis_command(&format!("SET idempotency:{key} {value}"));
             let response = post(&ann, &key);
             (failures() == before).then_some((key, response))
         })
@@ -47,7 +47,7 @@ fn keys_of_an_earlier_service_are_replayed_to_their_owner() {
 
     let (key, running) = ask_with("IN_FLIGHT:host-1");
     assert_eq!((running.status, running.header("retry-after")), (409, Some("1")));
-    backend.ask_redis(&format!("PEXPIRE idempotency:{key} 1"));
+    backend.redis_command(&format!("PEXPIRE idempotency:{key} 1"));
 
     let created =
         until("the key is free", WAIT_MAX, || Some(post(&ann, &key)).filter(|response| response.status == 201));

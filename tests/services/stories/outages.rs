@@ -24,8 +24,8 @@ fn while_kafka_is_down_the_backlog_grows_without_attempts_and_then_drains() {
     let backend = Backend::exclusive();
     let service = Posthaste::start(&backend, &[("POSTHASTE__BROKER__BREAKER__OPEN", "500ms")]);
     let user = service.http.user();
-    let place = || service.http.post("/orders", &user, &[], &tea_order(1));
-    let mut acknowledged = vec![place().json()["id"].as_str().expect("an id").to_owned()];
+    let place_order = || service.http.post("/orders", &user, &[], &tea_order(1));
+    let mut acknowledged = vec![place_order().json()["id"].as_str().expect("an id").to_owned()];
     service.drain();
     await_metric(&service.http, "kafka_breaker_state", WAIT_MAX, |state| state == 0.0);
     let opened = || service.logged("breaker_opened").len();
@@ -33,7 +33,7 @@ fn while_kafka_is_down_the_backlog_grows_without_attempts_and_then_drains() {
 
     backend.services().kill(Service::Kafka);
     until("the breaker opens", WAIT_MAX, || {
-        let created = place();
+        let created = place_order();
         assert_eq!(created.status, 201, "orders are accepted");
         acknowledged.push(created.json()["id"].as_str().expect("an id").to_owned());
         (opened() > 0).then_some(())
@@ -75,11 +75,11 @@ fn events_leave_once_a_client_sees_that_kafka_is_back() {
     let hour = ["POSTHASTE__BROKER__BREAKER__OPEN", "POSTHASTE__FAILOVER__PROBE_INTERVAL"].map(|key| (key, "1h"));
     let service = Posthaste::start(&backend, &[&hour[..], &[("POSTHASTE__OUTBOX__LEASE", "30s")]].concat());
     let user = service.http.user();
-    let place = || {
+    let place_order = || {
         let created = service.http.post("/orders", &user, &[], &tea_order(1));
         created.json()["id"].as_str().expect("an id").to_owned()
     };
-    let mut acknowledged = vec![place()];
+    let mut acknowledged = vec![place_order()];
     service.drain();
 
     let logged = |event: &str| service.logged(event).len();
@@ -89,7 +89,7 @@ fn events_leave_once_a_client_sees_that_kafka_is_back() {
         let opened = logged("breaker_opened");
         backend.services().kill(Service::Kafka);
         until("the breaker opens", WAIT_MAX, || {
-            acknowledged.push(place());
+            acknowledged.push(place_order());
             (logged("breaker_opened") > opened).then_some(())
         });
         let opened = logged("breaker_opened");
@@ -210,16 +210,16 @@ fn a_long_outage_of_a_dependency_makes_the_region_passive_until_it_is_back() {
     ];
     let service = Posthaste::start(&backend, &settings);
     let user = service.http.user();
-    let place = || service.http.post("/orders", &user, &[], &tea_order(1));
+    let place_order = || service.http.post("/orders", &user, &[], &tea_order(1));
     let readiness = || service.http.get("/actuator/health/readiness", None);
-    let order = place().json();
+    let order = place_order().json();
     let events = "failover_events_count_total";
     assert_eq!((metric(&service.http, events), readiness().status), (0.0, 200));
 
     backend.services().kill(Service::Redis);
     await_metric(&service.http, events, WAIT_MAX, |events| events == 1.0);
 
-    let refused = place();
+    let refused = place_order();
     assert_eq!((refused.status, refused.header("retry-after")), (503, Some("5")), "{}", refused.text);
     assert!(refused.json()["detail"].as_str().expect("text").contains("passive"), "{}", refused.text);
     assert_eq!((readiness().status, &readiness().json()["status"]), (503, &json!("OUT_OF_SERVICE")));
@@ -236,7 +236,7 @@ fn a_long_outage_of_a_dependency_makes_the_region_passive_until_it_is_back() {
     backend.services().start(Service::Redis);
     await_metric(&service.http, events, WAIT_MAX, |events| events == 2.0);
 
-    assert_eq!((place().status, readiness().status), (201, 200));
+    assert_eq!((place_order().status, readiness().status), (201, 200));
     let logged =
         until("it is logged", WAIT_MAX, || Some(service.logged("region_active").len()).filter(|lines| *lines > 0));
     assert_eq!(logged, 1);

@@ -19,14 +19,14 @@ const ORDERS: usize = 240;
 const ROUNDS_MAX: usize = 5;
 
 /// Pending orders, created by several clients.
-fn place(endpoints: &[Http]) -> BTreeMap<String, u64> {
+fn place_pending_orders(endpoints: &[Http]) -> BTreeMap<String, u64> {
     std::thread::scope(|scope| {
         let client = |endpoint: &Http| {
             let user = endpoint.user();
-            let place = |_| {
+            let place_order = |_| {
                 endpoint.post("/orders", &user, &[], &tea_order(1)).json()["id"].as_str().expect("an id").to_owned()
             };
-            (0..ORDERS / endpoints.len()).map(place).collect::<Vec<_>>()
+            (0..ORDERS / endpoints.len()).map(place_order).collect::<Vec<_>>()
         };
         let clients: Vec<_> = endpoints.iter().map(|endpoint| scope.spawn(move || client(endpoint))).collect();
         let ids = clients.into_iter().flat_map(|client| client.join().expect("every order is acknowledged"));
@@ -52,7 +52,7 @@ fn three_processes_that_promote_the_same_orders_at_once_change_each_once() {
         backend.database.rows(&statement)[0][0].parse::<usize>().expect("a number")
     };
     let promoted = |member: usize| {
-        let events = fleet.with(member, |process| process.logged("orders_promoted"));
+        let events = fleet.with_process(member, |process| process.logged("orders_promoted"));
         events.iter().map(|line| line["promoted"].as_u64().expect("a number")).sum::<u64>()
     };
     let mut placed = BTreeMap::new();
@@ -61,7 +61,7 @@ fn three_processes_that_promote_the_same_orders_at_once_change_each_once() {
     let is_shared = (0..ROUNDS_MAX).any(|_| {
         on_all(&endpoints, "pause");
         let before = placed.len();
-        placed.extend(place(&endpoints));
+        placed.extend(place_pending_orders(&endpoints));
         assert_eq!(count("PROCESSING"), before, "the new ones are pending");
 
         on_all(&endpoints, "resume");
@@ -84,7 +84,7 @@ fn three_processes_that_promote_the_same_orders_at_once_change_each_once() {
             ["not reachable", "not available", "exceeded its deadline"].iter().any(|text| error.contains(text))
         };
         let unexpected = |line: &Value| (is_error(line) || failed(line)) && !is_slow(line);
-        let lines = fleet.with(member, |process| process.log_lines(unexpected));
+        let lines = fleet.with_process(member, |process| process.log_lines(unexpected));
         assert!(lines.is_empty(), "an instance that loses the race logs nothing: {lines:?}");
     }
     let written = endpoints.iter().map(|endpoint| metric(endpoint, "outbox_entries_written_total")).sum::<f64>();

@@ -23,7 +23,7 @@ fn corrupt_counters(backend: &Backend, what: &str) {
         "local names = redis.call('KEYS', '*{what}:*') \
          for _, name in ipairs(names) do redis.call('DEL', name) redis.call('RPUSH', name, 'corrupt') end return #names"
     );
-    assert_eq!(backend.ask_redis(&format!("EVAL \"{script}\" 0")), ":1", "one caller, one {what}");
+    assert_eq!(backend.redis_command(&format!("EVAL \"{script}\" 0")), ":1", "one caller, one {what}");
 }
 
 #[test]
@@ -65,8 +65,8 @@ fn a_policy_is_changed_at_run_time_and_expires() {
     let until_policy = |wanted: &str| until(wanted, WAIT_MAX, || (policy().as_deref() == Some(wanted)).then_some(()));
     until_policy("\"gold:read\";q=600;w=60");
 
-    backend.ask_redis("SET rate_limit:config:gold:read:capacity 50000");
-    backend.ask_redis("SET rate_limit:config:gold:read:windowMs 90000");
+    backend.redis_command("SET rate_limit:config:gold:read:capacity 50000");
+    backend.redis_command("SET rate_limit:config:gold:read:windowMs 90000");
     until_policy("\"gold:read\";q=50000;w=90");
     // A request to which a slow Redis gives no answer is admitted without a limit.
     let of_others = until("a limit applies", WAIT_MAX, || {
@@ -75,7 +75,7 @@ fn a_policy_is_changed_at_run_time_and_expires() {
     });
     assert_eq!(of_others, "\"default\";q=4;w=86400");
 
-    backend.ask_redis("PEXPIRE rate_limit:config:gold:read:capacity 1");
-    backend.ask_redis("PEXPIRE rate_limit:config:gold:read:windowMs 1");
+    backend.redis_command("PEXPIRE rate_limit:config:gold:read:capacity 1");
+    backend.redis_command("PEXPIRE rate_limit:config:gold:read:windowMs 1");
     until_policy("\"gold:read\";q=600;w=60");
 }

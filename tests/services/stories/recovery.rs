@@ -113,7 +113,7 @@ fn an_outage_of_redis_loses_no_order_and_leaves_no_stale_read() {
 /// Waits until every instance is ready, accepts a write, and its event is sent.
 fn await_recovery(backend: &Backend, fleet: &Fleet<'_>, started: Instant) {
     let ready = fleet.await_ready_since(started, RECOVERY_MAX);
-    let place = |endpoint: &Http| {
+    let place_order = |endpoint: &Http| {
         let response =
             endpoint.try_send("POST", "/orders", Some(&endpoint.user()), &[], Some(tea_order(1).to_string()));
         response
@@ -124,7 +124,7 @@ fn await_recovery(backend: &Backend, fleet: &Fleet<'_>, started: Instant) {
     let ids: Vec<String> = fleet
         .endpoints_with_short_timeout()
         .iter()
-        .map(|endpoint| until_since(started, "a write is accepted", RECOVERY_MAX, || place(endpoint)))
+        .map(|endpoint| until_since(started, "a write is accepted", RECOVERY_MAX, || place_order(endpoint)))
         .collect();
     let writes = started.elapsed();
     for id in ids {

@@ -46,7 +46,7 @@ fn probe_error(http: &Http) -> Value {
 fn a_dependency_that_flaps_does_not_flap_the_region() {
     let backend = Backend::new();
     let (service, proxy) = start(&backend, &[]);
-    let place = || service.http.post("/orders", &service.http.user(), &[], &tea_order(1)).status;
+    let place_order = || service.http.post("/orders", &service.http.user(), &[], &tea_order(1)).status;
 
     for flap in 1..=FLAPS {
         let failures = metric(&service.http, FAILURES);
@@ -54,7 +54,7 @@ fn a_dependency_that_flaps_does_not_flap_the_region() {
         await_metric(&service.http, FAILURES, WAIT_MAX, |now| now > failures);
         proxy.resume();
         until("a probe succeeds", WAIT_MAX, || probe_error(&service.http).is_null().then_some(()));
-        assert_eq!(place(), 201, "flap {flap}");
+        assert_eq!(place_order(), 201, "flap {flap}");
     }
 
     assert!(metric(&service.http, FAILURES) >= f64::from(FLAPS), "each is counted");
@@ -62,10 +62,10 @@ fn a_dependency_that_flaps_does_not_flap_the_region() {
     assert!(service.logged("region_passive").is_empty());
     proxy.stall();
     await_metric(&service.http, EVENTS, WAIT_MAX, |events| events == 1.0);
-    assert_eq!(place(), 503);
+    assert_eq!(place_order(), 503);
     proxy.resume();
     await_metric(&service.http, EVENTS, WAIT_MAX, |events| events == 2.0);
-    assert_eq!(place(), 201);
+    assert_eq!(place_order(), 201);
 }
 
 #[test]

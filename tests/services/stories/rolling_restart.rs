@@ -6,7 +6,7 @@ use kit::wait::{scaled, until};
 
 use crate::cluster::fleet::Fleet;
 use crate::harness::backend::Backend;
-use crate::oracle::checks::{Copies, violations};
+use crate::oracle::checks::{DeliveryGuarantee, violations};
 use crate::oracle::clients::{CLIENTS, Clients};
 use crate::oracle::evidence::{await_drained, collect};
 use crate::stories::instances::LONG_TIMEOUTS;
@@ -41,7 +41,7 @@ fn a_rolling_restart_duplicates_reorders_and_delays_no_event() {
 
     await_drained(&backend);
     fleet.assert_no_unexpected_exit();
-    let violations = violations(&collect(&backend, &fleet.endpoints(), orders), Copies::One);
+    let violations = violations(&collect(&backend, &fleet.endpoints(), orders), DeliveryGuarantee::ExactlyOnce);
     assert!(violations.is_empty(), "{}", violations.join("\n"));
 }
 

@@ -70,7 +70,7 @@ fn fail_overs_to_an_asynchronous_standby_lose_nothing_that_it_has() {
     fleet.await_ready(RECOVERY_MAX);
     assert_doctor_names_the_standby(&backend, &url);
     backend.configure("order.events", "max.message.bytes", &RECORD_BYTES_MAX.to_string());
-    let load = |endpoint| [Load::start(endpoint, CLIENTS), Load::of(endpoint, 1, large_order)];
+    let load = |endpoint| [Load::start(endpoint, CLIENTS), Load::start_with(endpoint, 1, large_order)];
     let mut loads: Vec<Load> = fleet.endpoints_with_short_timeout().iter().flat_map(load).collect();
     let mut promotions = Vec::new();
 

@@ -81,8 +81,8 @@ impl Backend for SimulatedBackend {
     fn operators(&self) -> Arc<dyn OutboxOperators> {
         Arc::new(self.postgres.data().clone())
     }
-    async fn lose_payload(&self, row: RowId) {
-        self.postgres.data().lose_payload(row).await;
+    async fn delete_payload(&self, row: RowId) {
+        self.postgres.data().delete_payload(row).await;
     }
     fn leases(&self) -> Arc<dyn PartitionLeases> {
         self.store.clone()

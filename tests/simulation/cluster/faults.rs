@@ -6,8 +6,8 @@ use ports::clock::Rng;
 use tokio::time::Instant;
 
 use crate::cluster::instance::ClusterContext;
+use crate::cluster::instances::SimulatedInstances;
 use crate::cluster::network::Server;
-use crate::cluster::world::World;
 
 /// Most crashes of processes and actors: a row that is in flight in three, and in two more during trials, is parked although it is healthy.
 const DEATHS_MAX: u32 = 4;
@@ -40,43 +40,43 @@ impl Faults {
     }
 
     /// Injects faults for this much virtual time.
-    pub async fn inject(&mut self, world: &mut World, time: Duration) {
+    pub async fn inject(&mut self, instances: &mut SimulatedInstances, time: Duration) {
         let until = Instant::now() + time;
         while Instant::now() < until {
-            world.advance(Duration::from_millis(self.below(PAUSE_MAX))).await;
-            self.repair(world, Instant::now()).await;
-            self.next(world).await;
-            world.restart_those_that_gave_up().await;
+            instances.advance(Duration::from_millis(self.random_below(PAUSE_MAX))).await;
+            self.repair(instances, Instant::now()).await;
+            self.inject_random_fault(instances).await;
+            instances.restart_escalated().await;
         }
     }
 
     /// Ends all faults: every instance runs, is connected and is not frozen.
-    pub async fn end(&mut self, world: &mut World) {
+    pub async fn end(&mut self, instances: &mut SimulatedInstances) {
         self.cluster_context.network.heal();
         self.cluster_context.postgres.set_crashes_soon(false);
-        for number in 0..world.instances() {
-            world.set_frozen(number, false);
-            world.start(number).await;
+        for number in 0..instances.count() {
+            instances.set_frozen(number, false);
+            instances.start(number).await;
         }
     }
 
-    fn below(&self, limit: u64) -> u64 {
+    fn random_below(&self, limit: u64) -> u64 {
         self.rng.next_u64() % limit
     }
 
-    fn later(&mut self, longest: u64, repair: Repair) {
-        let after = Duration::from_millis(1 + self.below(longest));
+    fn schedule(&mut self, longest: u64, repair: Repair) {
+        let after = Duration::from_millis(1 + self.random_below(longest));
         self.repairs.push((Instant::now() + after, repair));
     }
 
-    async fn repair(&mut self, world: &mut World, now: Instant) {
+    async fn repair(&mut self, instances: &mut SimulatedInstances, now: Instant) {
         let (due, open) = std::mem::take(&mut self.repairs).into_iter().partition(|(at, _)| *at <= now);
         self.repairs = open;
         let due: Vec<(Instant, Repair)> = due;
         for (_, repair) in due {
             match repair {
-                Repair::Start(number) => world.start(number).await,
-                Repair::Thaw(number) => world.set_frozen(number, false),
+                Repair::Start(number) => instances.start(number).await,
+                Repair::Thaw(number) => instances.set_frozen(number, false),
                 Repair::Connect(number, server) => self.cluster_context.network.set_cut(number, server, false),
                 Repair::SpeedUp(number, server) => {
                     self.cluster_context.network.slow_down(number, server, Duration::ZERO)
@@ -85,65 +85,65 @@ impl Faults {
         }
     }
 
-    async fn next(&mut self, world: &mut World) {
-        let number = self.below(world.instances() as u64) as usize;
-        let server = if self.below(2) == 0 { Server::Postgres } else { Server::Kafka };
-        match self.below(100) {
+    async fn inject_random_fault(&mut self, instances: &mut SimulatedInstances) {
+        let number = self.random_below(instances.count() as u64) as usize;
+        let server = if self.random_below(2) == 0 { Server::Postgres } else { Server::Kafka };
+        match self.random_below(100) {
             0..15 if self.deaths < DEATHS_MAX => {
                 self.deaths += 1;
-                world.kill(number);
-                self.later(3_000, Repair::Start(number));
+                instances.kill(number);
+                self.schedule(3_000, Repair::Start(number));
             }
             15..30 => {
-                world.set_frozen(number, true);
+                instances.set_frozen(number, true);
                 // Sometimes longer than a lease.
-                self.later(9_000, Repair::Thaw(number));
+                self.schedule(9_000, Repair::Thaw(number));
             }
             30..38 => {
-                world.stop(number).await;
-                self.later(2_000, Repair::Start(number));
+                instances.stop(number).await;
+                self.schedule(2_000, Repair::Start(number));
             }
-            38..58 if self.deaths < DEATHS_MAX => self.crash_actor(world, number),
-            58..66 => self.isolate(world, number).await,
+            38..58 if self.deaths < DEATHS_MAX => self.crash_actor(instances, number),
+            58..66 => self.isolate(instances, number).await,
             66..74 => {
                 self.cluster_context.network.set_cut(number, server, true);
-                self.later(4_000, Repair::Connect(number, server));
+                self.schedule(4_000, Repair::Connect(number, server));
             }
             74..82 => {
-                let by = Duration::from_millis(self.below(2_800));
+                let by = Duration::from_millis(self.random_below(2_800));
                 self.cluster_context.network.slow_down(number, server, by);
-                self.later(5_000, Repair::SpeedUp(number, server));
+                self.schedule(5_000, Repair::SpeedUp(number, server));
             }
             82..85 => self.cluster_context.postgres.set_crashes_soon(true),
             85..89 => {
                 // In half of the cases the server restarts, which also breaks its connections.
-                if self.below(2) == 0 {
+                if self.random_below(2) == 0 {
                     self.cluster_context.network.break_all(server);
                 }
-                self.cluster_context.network.stall(server, Duration::from_millis(self.below(4_000)));
+                self.cluster_context.network.stall(server, Duration::from_millis(self.random_below(4_000)));
             }
-            89..100 if self.fail_overs > 0 => self.fail_over(world).await,
+            89..100 if self.fail_overs > 0 => self.fail_over(instances).await,
             _ => {}
         }
     }
 
     /// The network of an instance becomes slow, and then it loses the store: another instance takes its partitions while it still publishes.
-    async fn isolate(&mut self, world: &mut World, number: usize) {
-        let by = Duration::from_millis(1_400 + self.below(1_400));
+    async fn isolate(&mut self, instances: &mut SimulatedInstances, number: usize) {
+        let by = Duration::from_millis(1_400 + self.random_below(1_400));
         self.cluster_context.network.slow_down(number, Server::Kafka, by);
-        world.advance(Duration::from_millis(self.below(800))).await;
+        instances.advance(Duration::from_millis(self.random_below(800))).await;
         self.cluster_context.network.set_cut(number, Server::Postgres, true);
-        self.later(5_000, Repair::SpeedUp(number, Server::Kafka));
-        self.later(5_000, Repair::Connect(number, Server::Postgres));
+        self.schedule(5_000, Repair::SpeedUp(number, Server::Kafka));
+        self.schedule(5_000, Repair::Connect(number, Server::Postgres));
     }
 
-    fn crash_actor(&mut self, world: &World, number: usize) {
-        let Some(process) = world.process(number) else { return };
+    fn crash_actor(&mut self, instances: &SimulatedInstances, number: usize) {
+        let Some(process) = instances.process(number) else { return };
         let actors = process.bus().snapshot();
-        let Some(row) = actors.get(self.below(actors.len().max(1) as u64) as usize) else { return };
+        let Some(row) = actors.get(self.random_below(actors.len().max(1) as u64) as usize) else { return };
         self.deaths += 1;
         // An actor that restarts at this moment is not affected.
-        let _ = match self.below(3) {
+        let _ = match self.random_below(3) {
             0 => process.bus().panic(&row.path, "simulation"),
             1 => process.bus().kill(&row.path, "simulation"),
             _ => process.bus().stop(&row.path, "simulation"),
@@ -151,10 +151,10 @@ impl Faults {
     }
 
     /// The primary fails, and the standby that replaces it lacks what was committed in the last moments.
-    async fn fail_over(&mut self, world: &mut World) {
+    async fn fail_over(&mut self, instances: &mut SimulatedInstances) {
         self.fail_overs -= 1;
         let standby = self.cluster_context.postgres.standby();
-        world.advance(Duration::from_millis(self.below(1_500))).await;
+        instances.advance(Duration::from_millis(self.random_below(1_500))).await;
         self.cluster_context.postgres.fail_over(standby);
     }
 }

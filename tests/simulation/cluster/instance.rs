@@ -48,7 +48,7 @@ pub struct ClusterContext {
     /// Wake-ups between the instances, where they have a channel.
     pub wake_hub: Option<WakeHub>,
     /// Probability of a transaction that commits late.
-    pub late_commits: f64,
+    pub late_commit_probability: f64,
 }
 
 /// A running process of the service.
@@ -103,10 +103,24 @@ impl Instance {
 }
 
 fn dependencies(number: usize, name: &str, cluster_context: &ClusterContext) -> Dependencies {
-    let ClusterContext { postgres, kafka, network, rng, clock, options, mode, handler, wake_hub, late_commits } =
-        cluster_context.clone();
+    let ClusterContext {
+        postgres,
+        kafka,
+        network,
+        rng,
+        clock,
+        options,
+        mode,
+        handler,
+        wake_hub,
+        late_commit_probability,
+    } = cluster_context.clone();
     let groups = GroupClient::new(kafka.clone(), network.link(number, Server::Kafka), clock.clone());
-    let store = Arc::new(PostgresClient::new(postgres.clone(), network.link(number, Server::Postgres), late_commits));
+    let store = Arc::new(PostgresClient::new(
+        postgres.clone(),
+        network.link(number, Server::Postgres),
+        late_commit_probability,
+    ));
     let broker = KafkaClient::new(kafka, network.link(number, Server::Kafka), mode, name);
     let gate = Arc::new(WriteGate::default());
     let cache = memory::Options { order_ttl: CACHE_TTL, ..memory::Options::default() };

@@ -14,7 +14,7 @@ use ports::partitions::PartitionLeases;
 use tokio::time::Instant;
 
 use self::checks::{FailOvers, check_claims, check_content, check_duplicates, check_positions, event_of};
-use crate::cluster::foreign_writers::TOPICS;
+use crate::cluster::external_writers::TOPICS;
 use crate::cluster::instance::ClusterContext;
 use crate::cluster::kafka::delivery_guarantee::DeliveryGuarantee;
 use crate::cluster::kafka::refusals::Refusals;

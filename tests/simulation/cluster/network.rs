@@ -72,7 +72,7 @@ struct Shared {
 #[derive(Default)]
 struct NetworkState {
     /// Probability of each kind of fault.
-    fault_level: f64,
+    fault_probability: f64,
     cut: BTreeSet<(usize, Server)>,
     /// Additional time of each request from an instance to a server.
     slow: BTreeMap<(usize, Server), Duration>,
@@ -114,8 +114,8 @@ impl Network {
     }
 
     /// Sets the probability of each kind of fault, 0.0..=1.0.
-    pub fn set_fault_level(&self, level: f64) {
-        self.0.state.lock().fault_level = level;
+    pub fn set_fault_probability(&self, probability: f64) {
+        self.0.state.lock().fault_probability = probability;
     }
 
     /// Cuts an instance off from a server, or connects it again.
@@ -166,21 +166,21 @@ impl Network {
     }
 
     /// A random time between these milliseconds.
-    pub fn millis(&self, from: u64, to: u64) -> Duration {
+    pub fn random_millis(&self, from: u64, to: u64) -> Duration {
         Duration::from_millis(from + self.0.rng.next_u64() % (to - from).max(1))
     }
 
     /// True with this probability.
-    pub fn happens(&self, probability: f64) -> bool {
+    pub fn random_bool(&self, probability: f64) -> bool {
         probability > 0.0 && self.0.rng.fraction() < probability
     }
 
     fn draw(&self) -> NetworkFault {
-        let level = self.0.state.lock().fault_level;
-        if level == 0.0 {
+        let probability = self.0.state.lock().fault_probability;
+        if probability == 0.0 {
             return NetworkFault::Normal;
         }
-        let at = (self.0.rng.fraction() / level) as u64;
+        let at = (self.0.rng.fraction() / probability) as u64;
         match at {
             0 => NetworkFault::Slow,
             1 => NetworkFault::Refused,
@@ -218,9 +218,9 @@ impl Link {
         let network = &self.network;
         let slow = network.0.state.lock().slow.get(&(self.instance, self.server)).copied().unwrap_or_default();
         match fault {
-            NetworkFault::Slow => (network.millis(20, 900), network.millis(20, 900)),
-            NetworkFault::Late => (self.server.reply_timeout() + network.millis(1, 4_000), Duration::ZERO),
-            _ => (network.millis(1, 4) + slow, Duration::ZERO),
+            NetworkFault::Slow => (network.random_millis(20, 900), network.random_millis(20, 900)),
+            NetworkFault::Late => (self.server.reply_timeout() + network.random_millis(1, 4_000), Duration::ZERO),
+            _ => (network.random_millis(1, 4) + slow, Duration::ZERO),
         }
     }
 
@@ -239,7 +239,7 @@ impl Link {
             network.0.trace.add(fault.name(), self.instance as u64, 0);
         }
         if fault == NetworkFault::Refused || self.is_cut() {
-            sleep(network.millis(5, 200)).await;
+            sleep(network.random_millis(5, 200)).await;
             return Err(Error::Unreachable(format!("{name}: no connection")));
         }
         let (request, back) = self.delays(fault);

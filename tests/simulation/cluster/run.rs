@@ -13,10 +13,11 @@ use tokio::time::Instant;
 use crate::cluster::consumers::failure_plan::FailureRates;
 use crate::cluster::consumers::handler::SimulatedHandler;
 use crate::cluster::consumers::invariants::ConsumerInvariants;
+use crate::cluster::external_writers::{self, ExternalWriterContext};
 use crate::cluster::faults::Faults;
 use crate::cluster::flaw::Flaw;
-use crate::cluster::foreign_writers::{self, ForeignContext};
 use crate::cluster::instance::{self, ClusterContext};
+use crate::cluster::instances::SimulatedInstances;
 use crate::cluster::invariants::{Invariants, QUIESCENCE_LIMIT, Violation};
 use crate::cluster::kafka::broker::SimulatedKafka;
 use crate::cluster::kafka::delivery_guarantee::DeliveryGuarantee;
@@ -24,7 +25,6 @@ use crate::cluster::kafka::refusals::Refusals;
 use crate::cluster::network::Network;
 use crate::cluster::postgres::server::SimulatedPostgres;
 use crate::cluster::trace::{EventCounts, Trace};
-use crate::cluster::world::World;
 use crate::cluster::writers::{Replies, Writers};
 use crate::support::wake_hub::WakeHub;
 
@@ -51,10 +51,10 @@ pub fn run(seed: u64, mode: DeliveryGuarantee, flaw: Option<Flaw>) -> RunReport 
 }
 
 /// The parameters that a seed decides before the run begins.
-struct Setting {
+struct RunParameters {
     instances: usize,
-    fault_level: f64,
-    late_commits: f64,
+    fault_probability: f64,
+    late_commit_probability: f64,
     refusals: (f64, f64),
     fail_overs: u32,
     has_wake_channel: bool,
@@ -64,21 +64,21 @@ struct Setting {
     needs_order: bool,
     options: Options,
     /// Clients and writers with SQL of other services.
-    foreign: (u64, u64),
+    external_writers: (u64, u64),
 }
 
 fn pick<T: Copy>(rng: &SeededRng, from: &[T]) -> T {
     from[(rng.next_u64() % from.len() as u64) as usize]
 }
 
-impl Setting {
+impl RunParameters {
     fn draw(rng: &SeededRng) -> Self {
         let fail_overs = pick(rng, &[0, 0, 0, 1, 2]);
         let refusals = pick(rng, &[(0.0, 0.0), (0.05, 0.0), (0.1, 0.02)]);
         Self {
             instances: pick(rng, &[2, 2, 3]),
-            fault_level: pick(rng, &[0.0, 0.005, 0.01, 0.02]),
-            late_commits: pick(rng, &[0.0, 0.1, 0.3]),
+            fault_probability: pick(rng, &[0.0, 0.005, 0.01, 0.02]),
+            late_commit_probability: pick(rng, &[0.0, 0.1, 0.3]),
             refusals,
             fail_overs,
             has_wake_channel: pick(rng, &[true, false]),
@@ -91,7 +91,7 @@ impl Setting {
             },
             needs_order: pick(rng, &[true, true, false]),
             options: options(rng),
-            foreign: pick(rng, &[(0, 0), (2, 2), (1, 4)]),
+            external_writers: pick(rng, &[(0, 0), (2, 2), (1, 4)]),
         }
     }
 }
@@ -135,70 +135,70 @@ fn options(rng: &SeededRng) -> Options {
 
 async fn run_in(seed: u64, mode: DeliveryGuarantee, flaw: Option<Flaw>) -> RunReport {
     let rng = SeededRng::new(seed);
-    let mut setting = Setting::draw(&rng);
-    setting.options.relay.defers_settlement = mode == DeliveryGuarantee::ExactlyOnce;
+    let mut parameters = RunParameters::draw(&rng);
+    parameters.options.relay.defers_settlement = mode == DeliveryGuarantee::ExactlyOnce;
     let (trace, replies) = (Trace::new(), Replies::default());
     let network = Network::new(rng.next_u64(), trace.clone());
     let refusals = Refusals::new(rng.next_u64());
     let kafka = SimulatedKafka::new(network.clone(), flaw, refusals.clone());
     let postgres =
-        SimulatedPostgres::new(setting.options.partitions, kafka.clone(), network.clone(), flaw, trace.clone());
+        SimulatedPostgres::new(parameters.options.partitions, kafka.clone(), network.clone(), flaw, trace.clone());
     let cluster_context = ClusterContext {
         postgres: postgres.clone(),
         kafka,
         network: network.clone(),
         rng: Arc::new(SeededRng::new(rng.next_u64())),
         clock: instance::clock(),
-        options: setting.options,
+        options: parameters.options,
         mode,
-        handler: SimulatedHandler::new(rng.next_u64(), setting.failure_rates, setting.needs_order, trace.clone()),
-        wake_hub: setting.has_wake_channel.then(WakeHub::default),
-        late_commits: setting.late_commits,
+        handler: SimulatedHandler::new(rng.next_u64(), parameters.failure_rates, parameters.needs_order, trace.clone()),
+        wake_hub: parameters.has_wake_channel.then(WakeHub::default),
+        late_commit_probability: parameters.late_commit_probability,
     };
-    let mut world = World::new(setting.instances, cluster_context.clone(), trace.clone());
-    let mut faults = Faults::new(rng.next_u64(), cluster_context.clone(), setting.fail_overs);
-    for number in 0..setting.instances {
-        world.start(number).await;
+    let mut instances = SimulatedInstances::new(parameters.instances, cluster_context.clone(), trace.clone());
+    let mut faults = Faults::new(rng.next_u64(), cluster_context.clone(), parameters.fail_overs);
+    for number in 0..parameters.instances {
+        instances.start(number).await;
     }
-    network.set_fault_level(setting.fault_level);
-    refusals.set(setting.refusals.0, setting.refusals.1);
+    network.set_fault_probability(parameters.fault_probability);
+    refusals.set(parameters.refusals.0, parameters.refusals.1);
     let mut writers =
-        Writers::start(setting.writers, 2, setting.pause_max, rng.next_u64(), &world.directory(), &replies);
-    let foreign_context = ForeignContext {
-        pause_max: setting.pause_max,
-        directory: world.directory(),
+        Writers::start(parameters.writers, 2, parameters.pause_max, rng.next_u64(), &instances.registry(), &replies);
+    let writer_context = ExternalWriterContext {
+        pause_max: parameters.pause_max,
+        registry: instances.registry(),
         postgres,
         replies: replies.clone(),
         trace: trace.clone(),
     };
-    foreign_writers::start(&mut writers, setting.foreign, rng.next_u64(), &foreign_context);
+    external_writers::start(&mut writers, parameters.external_writers, rng.next_u64(), &writer_context);
 
-    faults.inject(&mut world, FAULTY_TIME).await;
-    faults.end(&mut world).await;
+    faults.inject(&mut instances, FAULTY_TIME).await;
+    faults.end(&mut instances).await;
     refusals.clear();
-    world.run(writers.finished()).await;
+    instances.run(writers.finished()).await;
 
     let invariants = Invariants { cluster_context: &cluster_context, refusals: &refusals };
-    let result = end(&mut world, &invariants, &replies, &trace).await;
+    let result = end(&mut instances, &invariants, &replies, &trace).await;
     RunReport { fingerprint: trace.fingerprint(), counts: trace.counts(), result }
 }
 
 /// Waits until all work is finished, and checks the invariants.
 async fn end(
-    world: &mut World,
+    instances: &mut SimulatedInstances,
     invariants: &Invariants<'_>,
     replies: &Replies,
     trace: &Trace,
 ) -> Result<(), Violation> {
-    let (began, consumers) = (Instant::now(), ConsumerInvariants(invariants.cluster_context));
+    let (started, consumers) = (Instant::now(), ConsumerInvariants(invariants.cluster_context));
     while !is_quiescent(invariants, &consumers).await {
         invariants.retry_parked().await?;
-        world.restart_those_that_gave_up().await;
-        if began.elapsed() > QUIESCENCE_LIMIT {
+        instances.restart_escalated().await;
+        if started.elapsed() > QUIESCENCE_LIMIT {
             let remaining = format!("{}\n{}", invariants.remaining_work().await, consumers.remaining_work());
             return Err(first_violation(trace).unwrap_or(remaining));
         }
-        world.advance(QUIESCENCE_PAUSE).await;
+        instances.advance(QUIESCENCE_PAUSE).await;
     }
     if let Some(violation) = first_violation(trace) {
         return Err(violation);

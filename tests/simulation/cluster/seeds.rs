@@ -20,12 +20,12 @@ const SEEDS: u64 = 1_000;
 /// Seeds of a normal test run without transactions: the mode has fewer steps.
 const AT_LEAST_ONCE_SEEDS: u64 = 300;
 /// Number of seeds between two progress lines.
-const PROGRESS: u64 = 10_000;
+const PROGRESS_INTERVAL: u64 = 10_000;
 /// Seeds within which each flaw must be found.
 const SEEDS_PER_FLAW: u64 = 400;
 
 /// Trace events that must occur in a hundred seeds: without one of them, the runs do not test the rule that it concerns.
-const EXPECTED: [&str; 33] = [
+const EXPECTED_EVENTS: [&str; 33] = [
     "abort_transaction",
     "accept_timeline",
     "applied",
@@ -62,7 +62,7 @@ const EXPECTED: [&str; 33] = [
 ];
 
 /// Trace events that must occur without transactions: no producer is fenced, and no batch is resolved as published.
-const EXPECTED_AT_LEAST_ONCE: [&str; 21] = [
+const EXPECTED_EVENTS_AT_LEAST_ONCE: [&str; 21] = [
     "applied",
     "cut",
     "duplicate",
@@ -108,7 +108,7 @@ fn run_all(
                 violation.lock().get_or_insert(format!("seed {seed}: {broken}\nrepeat with: {replay}"));
             }
             let runs = runs.fetch_add(1, SeqCst) + 1;
-            if runs.is_multiple_of(PROGRESS) {
+            if runs.is_multiple_of(PROGRESS_INTERVAL) {
                 // Not captured: a run without end reports its progress.
                 let _ = writeln!(std::io::stderr(), "{runs} seeds, the last one {seed}");
             }
@@ -136,7 +136,7 @@ fn assert_invariants(
 
 #[test]
 fn invariants_hold_on_a_simulated_postgres_and_kafka_for_a_thousand_seeds() {
-    assert_invariants(seeds(SEEDS), DeliveryGuarantee::ExactlyOnce, &EXPECTED, "invariants_hold");
+    assert_invariants(seeds(SEEDS), DeliveryGuarantee::ExactlyOnce, &EXPECTED_EVENTS, "invariants_hold");
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn at_least_once_loses_and_reorders_nothing_on_a_simulated_postgres_and_kafka() 
     assert_invariants(
         seeds(AT_LEAST_ONCE_SEEDS),
         DeliveryGuarantee::AtLeastOnce,
-        &EXPECTED_AT_LEAST_ONCE,
+        &EXPECTED_EVENTS_AT_LEAST_ONCE,
         "at_least_once",
     );
 }

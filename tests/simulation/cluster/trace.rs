@@ -25,7 +25,7 @@ fn hash_number(hash: u64, number: u64) -> u64 {
 pub struct Trace(Arc<Shared>);
 
 struct Shared {
-    began: Instant,
+    started_at: Instant,
     prints: bool,
     state: Mutex<TraceState>,
 }
@@ -45,12 +45,12 @@ impl Trace {
     pub fn new() -> Self {
         let prints = std::env::var_os("POSTHASTE_TRACE").is_some();
         let state = Mutex::new(TraceState { hash: FNV.0, counts: EventCounts::new(), violations: Vec::new() });
-        Self(Arc::new(Shared { began: Instant::now(), prints, state }))
+        Self(Arc::new(Shared { started_at: Instant::now(), prints, state }))
     }
 
     /// Adds an event: its kind and two numbers that distinguish it from others of the kind.
     pub fn add(&self, kind: &'static str, first: u64, second: u64) {
-        let at = self.0.began.elapsed();
+        let at = self.0.started_at.elapsed();
         let mut state = self.0.state.lock();
         *state.counts.entry(kind).or_default() += 1;
         let numbers = [at.as_nanos() as u64, first, second];
@@ -61,7 +61,7 @@ impl Trace {
     pub fn print(&self, line: fmt::Arguments<'_>) {
         if self.0.prints {
             // An error of the terminal must not change the run.
-            let _ = writeln!(std::io::stderr(), "{:>10.3} {line}", self.0.began.elapsed().as_secs_f64());
+            let _ = writeln!(std::io::stderr(), "{:>10.3} {line}", self.0.started_at.elapsed().as_secs_f64());
         }
     }
 

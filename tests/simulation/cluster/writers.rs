@@ -11,7 +11,7 @@ use ports::clock::Rng;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use crate::cluster::world::Directory;
+use crate::cluster::instances::InstanceRegistry;
 
 /// The status changes of an order after its creation.
 const CHANGES: [Status; 3] = [Status::Processing, Status::Shipped, Status::Delivered];
@@ -59,13 +59,13 @@ impl Writers {
         orders: u32,
         pause_max: Duration,
         seed: u64,
-        directory: &Directory,
+        registry: &InstanceRegistry,
         replies: &Replies,
     ) -> Self {
         let mut tasks = JoinSet::new();
         for number in 0..writers {
             let rng = SeededRng::new(seed.wrapping_mul(1_000).wrapping_add(number));
-            let writer = Writer { rng, pause_max, directory: directory.clone(), replies: replies.clone() };
+            let writer = Writer { rng, pause_max, registry: registry.clone(), replies: replies.clone() };
             tasks.spawn(async move { writer.write(orders).await });
         }
         Self(tasks)
@@ -85,7 +85,7 @@ impl Writers {
 struct Writer {
     rng: SeededRng,
     pause_max: Duration,
-    directory: Directory,
+    registry: InstanceRegistry,
     replies: Replies,
 }
 
@@ -107,7 +107,7 @@ impl Writer {
     }
 
     async fn create(&self) -> Option<Arc<Order>> {
-        let instance = self.directory.find(self.rng.next_u64())?;
+        let instance = self.registry.find(self.rng.next_u64())?;
         let command = CreateOrder {
             subject: subject(),
             items: items(),
@@ -124,7 +124,7 @@ impl Writer {
             let (viewer, preconditions) = (Viewer::Admin, ChangePreconditions::default());
             let command =
                 ChangeOrder { id: order.id, to, viewer, preconditions, trace: None, span: None, request_id: None };
-            let Some(instance) = self.directory.find(self.rng.next_u64()) else { continue };
+            let Some(instance) = self.registry.find(self.rng.next_u64()) else { continue };
             if let Ok(changed) = instance.change(command, Duration::MAX).await {
                 return self.replies.add(&changed);
             }

@@ -61,8 +61,8 @@ async fn stop_does_not_wait_for_the_pause_after_a_poll_that_failed() {
     ledger.create_order(&process).await;
     process.wait_until("the pauses are long", TIMEOUT, async || handler.calls().len() == 7).await;
 
-    let begun = Instant::now();
+    let started = Instant::now();
     process.stop().await;
 
-    assert!(begun.elapsed() < Duration::from_secs(3), "it stopped after {:?}", begun.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(3), "it stopped after {:?}", started.elapsed());
 }

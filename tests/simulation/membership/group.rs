@@ -96,7 +96,7 @@ impl Group {
             (Step::Join | Step::Stop | Step::Freeze | Step::Resume, _) => {}
             (Step::Heartbeat, _) => {
                 let next = self.members[member].membership.next_heartbeat(self.options.heartbeat);
-                self.later(next, member, Step::Heartbeat);
+                self.schedule(next, member, Step::Heartbeat);
                 self.scan(member);
             }
             (Step::Scan, _) => {
@@ -109,7 +109,7 @@ impl Group {
         }
     }
 
-    fn later(&mut self, after: Duration, member: MemberNo, step: Step) {
+    fn schedule(&mut self, after: Duration, member: MemberNo, step: Step) {
         let process = self.members[member].process;
         self.agenda.plan(self.clock.now().plus(after), member, Some(process), step);
     }
@@ -119,7 +119,7 @@ impl Group {
         let mut started = SimulatedMember::new(name, process, self.store.clone(), self.clock.clone(), &self.options);
         started.state = MemberState::Running;
         self.members[member] = started;
-        self.later(Duration::ZERO, member, Step::Heartbeat);
+        self.schedule(Duration::ZERO, member, Step::Heartbeat);
     }
 
     fn resume(&mut self, number: MemberNo) {
@@ -128,7 +128,7 @@ impl Group {
         member.state = MemberState::Running;
         let (local_leases, deferred) = (Arc::clone(&member.local_leases), std::mem::take(&mut member.deferred));
         self.ownership.resumed(number, now, |partition, epoch| !local_leases.time_left(partition, epoch).is_zero());
-        deferred.into_iter().for_each(|step| self.later(Duration::ZERO, number, step));
+        deferred.into_iter().for_each(|step| self.schedule(Duration::ZERO, number, step));
     }
 
     fn scan(&mut self, number: MemberNo) {
@@ -143,7 +143,7 @@ impl Group {
         for (partitions, longest) in [(acquire, self.options.acquire_max), (idle, POLL)] {
             for partition in partitions {
                 self.members[number].acquiring.insert(partition);
-                self.later(self.random(longest), number, Step::Acquire(partition));
+                self.schedule(self.random(longest), number, Step::Acquire(partition));
             }
         }
         release.into_iter().chain(lost).for_each(|partition| self.hand_over(number, partition));
@@ -154,7 +154,7 @@ impl Group {
 
     fn hand_over(&mut self, number: MemberNo, partition: PartitionNo) {
         if self.members[number].membership.begin_handover(partition) {
-            self.later(self.random(self.options.drain_max), number, Step::Release(partition));
+            self.schedule(self.random(self.options.drain_max), number, Step::Release(partition));
         }
     }
 
@@ -206,7 +206,7 @@ impl Group {
         self.members[number].state = MemberState::Leaving;
         let workers: Vec<PartitionNo> = self.members[number].workers.iter().copied().collect();
         workers.into_iter().for_each(|partition| self.hand_over(number, partition));
-        self.later(self.options.drain_max, number, Step::Leave);
+        self.schedule(self.options.drain_max, number, Step::Leave);
     }
 
     fn leave(&mut self, number: MemberNo) {
@@ -229,7 +229,7 @@ impl Group {
         let member = &mut self.members[number];
         let Some(delay) = scan_delay(member.membership.rank().rank, self.options.heartbeat) else { return };
         if member.peers.request_scan() {
-            self.later(WAKE_UP + delay, number, Step::Scan);
+            self.schedule(WAKE_UP + delay, number, Step::Scan);
         }
     }
 

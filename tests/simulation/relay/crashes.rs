@@ -96,7 +96,7 @@ async fn crash_repeatedly(call: Call, times: usize) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn repeated_crashes_at_every_relay_call_lose_and_double_no_event() {
+async fn repeated_crashes_at_every_relay_call_lose_and_duplicate_no_event() {
     let calls = [
         Call::Claim,
         Call::Publish,

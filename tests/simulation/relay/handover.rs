@@ -162,7 +162,7 @@ async fn services_that_compete_for_partitions_leave_none_without_an_owner() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn partitions_of_a_dead_process_are_shared_by_the_living_services() {
+async fn partitions_of_a_dead_process_are_shared_by_the_live_services() {
     let (environment, mut ledger) = (Environment::new(), Ledger::default());
     let process = environment.start().await;
     process.wait_until("all partitions are taken", TIMEOUT, async || owned_by(&process, "sim").await == 4).await;

@@ -78,7 +78,7 @@ async fn exit_of_a_worker_names_the_batch_that_it_had_in_progress() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_parked_by_an_exclusion_is_announced_with_its_request() {
+async fn an_event_parked_by_an_exclusion_is_reported_with_its_request() {
     let (environment, mut ledger, logs) = (Environment::new(), Ledger::default(), LogCapture::start());
     environment.record_faults.add(usize::MAX, RecordFault::RefusePermanent, |_| true);
     let process = environment.start().await;
@@ -93,7 +93,7 @@ async fn an_event_parked_by_an_exclusion_is_announced_with_its_request() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_parked_by_a_resolution_is_announced_with_its_request() {
+async fn an_event_parked_by_a_resolution_is_reported_with_its_request() {
     let (mut environment, mut ledger, logs) = (Environment::new(), Ledger::default(), LogCapture::start());
     environment.options.rules.poison.insert("ORDER_CREATED", PoisonAction::SkipRow);
     environment.record_faults.add(usize::MAX, RecordFault::KillSender, |_| true);

@@ -61,7 +61,7 @@ async fn an_hour_of_aborts_costs_no_more_attempts_than_it_takes_to_open_the_brea
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_hour_of_lost_publish_replies_loses_and_doubles_no_event() {
+async fn an_hour_of_lost_publish_replies_loses_and_duplicates_no_event() {
     let (environment, mut ledger) = (Environment::new(), Ledger::default());
     let process = environment.start().await;
     environment.script.always(Call::Publish, InjectedFault::UnknownNotDone);
@@ -84,13 +84,13 @@ async fn a_broker_that_shows_its_return_is_tried_at_once() {
     process.wait_until("the breaker opens", TIMEOUT, async || process.health().breaker == "open").await;
 
     // Still away: the probe fails, and the pause begins again.
-    environment.script.show_broker();
+    environment.script.signal_broker_recovery();
     process.advance(Duration::from_secs(1)).await;
     assert_eq!(process.health().breaker, "open");
     environment.script.clear();
     process.advance(Duration::from_secs(1)).await;
     assert_eq!(process.health().breaker, "open", "nothing shows that it is back");
-    environment.script.show_broker();
+    environment.script.signal_broker_recovery();
     process.wait_until_drained(Duration::from_millis(1_500)).await;
 
     assert_eq!(process.health().breaker, "closed");

@@ -53,7 +53,7 @@ async fn only_the_row_that_kills_its_worker_is_parked_after_two_trials() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_poison_row_that_is_skipped_is_counted_and_its_key_goes_on() {
+async fn a_poison_row_that_is_skipped_is_counted_and_its_key_continues() {
     let (mut environment, mut ledger) = (Environment::new(), Ledger::default());
     environment.options.partitions = 2;
     environment.options.rules.poison.insert("ORDER_CREATED", PoisonAction::SkipRow);

@@ -188,7 +188,7 @@ async fn scenario_3_an_operators_retry_that_fails_parks_it_again_after_as_many_a
 }
 
 #[tokio::test(start_paused = true)]
-async fn scenario_3_where_the_row_is_skipped_its_key_goes_on() {
+async fn scenario_3_where_the_row_is_skipped_its_key_continues() {
     let (environment, mut ledger) = (environment(Fallback::None, PoisonAction::SkipRow), Ledger::default());
     refuse_creations(&environment, usize::MAX, RecordFault::RefusePermanent);
     let process = environment.start().await;

@@ -135,11 +135,11 @@ async fn an_exclusion_that_the_store_lost_loses_no_row() {
     let process = environment.start().await;
     ledger.create_orders(&process, 24).await;
     environment.script.clear();
-    environment.script.once(Call::Exclude, InjectedFault::Forgotten);
+    environment.script.once(Call::Exclude, InjectedFault::LostByStore);
     environment.record_faults.add(1, RecordFault::RefuseTransient, |_| true);
     process.wait_until_drained(2 * TIMEOUT).await;
 
-    assert!(environment.script.injected().contains(&(Call::Exclude, InjectedFault::Forgotten)));
+    assert!(environment.script.injected().contains(&(Call::Exclude, InjectedFault::LostByStore)));
     let repeated = process.records(TOPIC).await.len() - ledger.orders.len();
     assert!(repeated > 0, "the rest of the batch was published before the store went back");
     assert_eq!(process.metrics.outbox_store_rewound_total.get(), 1);

@@ -27,12 +27,12 @@ async fn root_that_gives_up_frees_partitions_and_answers_writes_while_a_handler_
         let _ = process.bus().panic("/failover-manager", "test");
         process.advance(Duration::from_millis(10)).await;
     }
-    let begun = Instant::now();
+    let started = Instant::now();
     process.advance(Duration::from_millis(500)).await;
     let written = process.create().await;
 
     assert!(matches!(written, Err(CommandError::ActorDown)), "{written:?}");
-    assert!(begun.elapsed() < Duration::from_secs(1), "it was answered after {:?}", begun.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(1), "it was answered after {:?}", started.elapsed());
     assert_eq!(owned_by(&process, "sim").await, 0);
     let consumer = process.bus().snapshot().into_iter().find(|row| row.path == "/consumer-0").expect("it exists");
     assert_eq!(consumer.state, ActorState::Running, "its handler still runs");

@@ -57,7 +57,7 @@ async fn a_lost_producer_session_is_reopened_and_its_claims_are_resolved() {
 
 /// Two producer sessions alternate: one of them is lost, twice, while the other continues.
 #[tokio::test(start_paused = true)]
-async fn a_lost_session_of_two_in_turn_is_replaced_and_its_claims_are_resolved() {
+async fn a_lost_session_of_two_alternating_ones_is_replaced_and_its_claims_resolved() {
     for slots in [1, 2, 3] {
         for injected_fault in [InjectedFault::SessionLost, InjectedFault::UnknownDone, InjectedFault::UnknownNotDone] {
             let mut environment = Environment::new();

@@ -45,10 +45,10 @@ impl Consumption<'_> {
     /// # Errors
     /// An event was applied after a later one of its key.
     pub fn check_order(&self) -> Result<(), String> {
-        let places: BTreeMap<String, (&str, u64)> = self.published.iter().map(place).collect();
+        let sequences: BTreeMap<String, (&str, u64)> = self.published.iter().map(id_key_and_sequence).collect();
         let mut last: BTreeMap<&str, u64> = BTreeMap::new();
         for event in self.applied {
-            let Some((key, sequence)) = places.get(event) else { continue };
+            let Some((key, sequence)) = sequences.get(event) else { continue };
             let before = last.insert(key, *sequence).unwrap_or(0);
             if before > *sequence {
                 return Err(format!("key {key}: event {sequence} was applied after event {before}"));
@@ -63,7 +63,7 @@ fn ids(messages: &[ConsumerRecord]) -> BTreeSet<String> {
 }
 
 /// The id, the key and the number in its key of an event.
-fn place(message: &ConsumerRecord) -> (String, (&str, u64)) {
+fn id_key_and_sequence(message: &ConsumerRecord) -> (String, (&str, u64)) {
     let record = &message.record;
     let sequence = header(record, "x-sequence").parse().expect("a sequence is a number");
     (header(record, "ce_id"), (&*record.key, sequence))

@@ -25,13 +25,13 @@ use telemetry::traces::Tracer;
 use tempfile::TempDir;
 use tokio::task::LocalSet;
 
-use crate::support::ahead_clock::AheadClock;
 use crate::support::kept_offsets::KeptOffsets;
 use crate::support::late_partitions::LatePartitions;
 use crate::support::ledger::Ledger;
 use crate::support::log_capture;
 use crate::support::process::{Process, TIMEOUT, TOPIC};
 use crate::support::record_faults::{FaultyRecordBroker, RecordFaults};
+use crate::support::skewed_clock::SkewedClock;
 use crate::support::wake_hub::WakeHub;
 
 /// The seed of a run: `POSTHASTE_SEED`, or a fixed one.
@@ -60,7 +60,7 @@ pub struct Environment {
     seed: u64,
     folder: TempDir,
     /// Time of the processes.
-    pub clock: Arc<AheadClock>,
+    pub clock: Arc<SkewedClock>,
     /// The clock of the instances; the store's clock unless a test sets it.
     pub instance_clock: Arc<dyn Clock>,
     /// Seeded randomness of actors and tests.
@@ -108,7 +108,7 @@ impl Environment {
             threads: false,
             ..Options::default()
         };
-        let clock = Arc::new(AheadClock::starting_at(START_TIME));
+        let clock = Arc::new(SkewedClock::starting_at(START_TIME));
         Self {
             seed,
             folder: tempfile::tempdir().expect("a folder can be made"),
@@ -170,11 +170,11 @@ impl Environment {
 
     /// The operators' view of the dead letters; its broker calls meet the scripted faults and those of records.
     pub fn dead_letters(&self, process: &Process) -> DeadLetters {
-        let real = Arc::new(process.store.clone());
-        let broker = Arc::new(FaultyBroker::around(real.clone(), self.script.clone()));
-        let broker = Arc::new(FaultyRecordBroker::around(broker, self.record_faults.clone(), 0));
+        let shared_store = Arc::new(process.store.clone());
+        let broker = Arc::new(FaultyBroker::wrap(shared_store.clone(), self.script.clone()));
+        let broker = Arc::new(FaultyRecordBroker::wrap(broker, self.record_faults.clone(), 0));
         let spawn = Arc::new(|task| drop(tokio::spawn(task)));
-        DeadLetters::new(TOPIC, real.clone(), broker, real, self.clock.clone(), spawn)
+        DeadLetters::new(TOPIC, shared_store.clone(), broker, shared_store, self.clock.clone(), spawn)
     }
 
     async fn start_actors(&self, dependencies: Dependencies, options: Options) -> ActorSystem {
@@ -194,39 +194,40 @@ impl Environment {
     }
 
     fn dependencies(&self, store: &Embedded, first_producer: u32) -> Dependencies {
-        let (real, script) = (Arc::new(store.clone()), self.script.clone());
+        let (shared_store, script) = (Arc::new(store.clone()), self.script.clone());
         let gate = Arc::new(WriteGate::default());
-        let faulty = FaultyBroker::around(real.clone(), script.clone());
+        let faulty = FaultyBroker::wrap(shared_store.clone(), script.clone());
         let memory = Arc::new(Memory::new(&memory::Options::default(), self.clock.clone()));
         let commands = CommandContext {
-            orders: Arc::new(FaultyOrders::around(real.clone(), script.clone())),
-            idempotency: Arc::new(FaultyIdempotency::around(memory.clone(), script.clone())),
-            cache: Arc::new(FaultyCache::around(memory, script.clone())),
+            orders: Arc::new(FaultyOrders::wrap(shared_store.clone(), script.clone())),
+            idempotency: Arc::new(FaultyIdempotency::wrap(memory.clone(), script.clone())),
+            cache: Arc::new(FaultyCache::wrap(memory, script.clone())),
             clock: self.instance_clock.clone(),
             rng: self.rng.clone(),
-            inbox: real.clone(),
+            inbox: shared_store.clone(),
             regional_clock: Arc::default(),
             gate: gate.clone(),
             options: commands::Options { partitions: self.options.partitions, ..commands::Options::default() },
         };
         Dependencies {
             commands: Arc::new(commands),
-            outbox: Arc::new(FaultyOutbox::around(real.clone(), script.clone())),
-            events: Arc::new(FaultyEvents::around(real.clone(), script.clone())),
-            leases: Arc::new(FaultyLeases::around(real.clone(), script.clone())),
-            broker: Some(Arc::new(FaultyRecordBroker::around(
+            outbox: Arc::new(FaultyOutbox::wrap(shared_store.clone(), script.clone())),
+            events: Arc::new(FaultyEvents::wrap(shared_store.clone(), script.clone())),
+            leases: Arc::new(FaultyLeases::wrap(shared_store.clone(), script.clone())),
+            broker: Some(Arc::new(FaultyRecordBroker::wrap(
                 Arc::new(faulty),
                 self.record_faults.clone(),
                 first_producer,
             ))),
             consumer_groups: self.consumes.then(|| {
-                let real = Arc::new(KeptOffsets { real: real.clone(), kept: Arc::clone(&self.kept_offsets) });
-                Arc::new(LatePartitions { real, empty_polls: self.empty_polls }) as Arc<dyn ConsumerGroups>
+                let groups =
+                    Arc::new(KeptOffsets { inner: shared_store.clone(), kept: Arc::clone(&self.kept_offsets) });
+                Arc::new(LatePartitions { inner: groups, empty_polls: self.empty_polls }) as Arc<dyn ConsumerGroups>
             }),
-            webhooks: Arc::new(FaultyWebhooks::around(real.clone(), script.clone())),
+            webhooks: Arc::new(FaultyWebhooks::wrap(shared_store.clone(), script.clone())),
             webhook_client: self.webhook_client.clone(),
             wake_channel: self.wake_hub.as_ref().map(|hub| hub.connect()),
-            inbox: Arc::new(FaultyInbox::around(real, script)),
+            inbox: Arc::new(FaultyInbox::wrap(shared_store, script)),
             handlers: self.handlers.clone(),
             topic_consumers: self.topic_consumers.clone(),
             probes: self.probes.clone(),

@@ -9,7 +9,7 @@ use ports::broker::consumer_groups::{ConsumerGroups, GroupMember};
 /// Forwards every call to the real groups.
 pub struct KeptOffsets {
     /// The groups without the record.
-    pub real: Arc<dyn ConsumerGroups>,
+    pub inner: Arc<dyn ConsumerGroups>,
     /// The groups whose offsets were kept, in the order of the calls.
     pub kept: Arc<Mutex<Vec<String>>>,
 }
@@ -17,15 +17,15 @@ pub struct KeptOffsets {
 #[async_trait]
 impl ConsumerGroups for KeptOffsets {
     async fn join(&self, group: &str, topics: &[String], number: u32, of: u32) -> Result<Arc<dyn GroupMember>, Error> {
-        self.real.join(group, topics, number, of).await
+        self.inner.join(group, topics, number, of).await
     }
 
     async fn begin_at_end(&self, group: &str, topics: &[String]) -> Result<(), Error> {
-        self.real.begin_at_end(group, topics).await
+        self.inner.begin_at_end(group, topics).await
     }
 
     async fn keep_offsets(&self, group: &str, topics: &[String]) -> Result<(), Error> {
         self.kept.lock().push(group.to_owned());
-        self.real.keep_offsets(group, topics).await
+        self.inner.keep_offsets(group, topics).await
     }
 }

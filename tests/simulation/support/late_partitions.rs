@@ -11,29 +11,29 @@ use ports::broker::consumer_groups::{AckOutcome, ConsumerGroups, ConsumerRecord,
 /// Forwards every call, except the first polls of each member, and its lag until then.
 pub struct LatePartitions {
     /// The groups without the delay.
-    pub real: Arc<dyn ConsumerGroups>,
+    pub inner: Arc<dyn ConsumerGroups>,
     /// Polls of a new member before it has partitions.
     pub empty_polls: u32,
 }
 
 struct LateMember {
-    real: Arc<dyn GroupMember>,
+    inner: Arc<dyn GroupMember>,
     empty_polls: AtomicU32,
 }
 
 #[async_trait]
 impl ConsumerGroups for LatePartitions {
     async fn join(&self, group: &str, topics: &[String], number: u32, of: u32) -> Result<Arc<dyn GroupMember>, Error> {
-        let real = self.real.join(group, topics, number, of).await?;
-        Ok(Arc::new(LateMember { real, empty_polls: AtomicU32::new(self.empty_polls) }))
+        let inner = self.inner.join(group, topics, number, of).await?;
+        Ok(Arc::new(LateMember { inner, empty_polls: AtomicU32::new(self.empty_polls) }))
     }
 
     async fn begin_at_end(&self, group: &str, topics: &[String]) -> Result<(), Error> {
-        self.real.begin_at_end(group, topics).await
+        self.inner.begin_at_end(group, topics).await
     }
 
     async fn keep_offsets(&self, group: &str, topics: &[String]) -> Result<(), Error> {
-        self.real.keep_offsets(group, topics).await
+        self.inner.keep_offsets(group, topics).await
     }
 }
 
@@ -42,7 +42,7 @@ impl GroupMember for LateMember {
     async fn poll(&self, limit: u32, timeout: Duration) -> Result<Vec<ConsumerRecord>, Error> {
         let left = self.empty_polls.load(Relaxed);
         if left == 0 {
-            return self.real.poll(limit, timeout).await;
+            return self.inner.poll(limit, timeout).await;
         }
         tokio::time::sleep(timeout).await;
         self.empty_polls.store(left - 1, Relaxed);
@@ -50,18 +50,18 @@ impl GroupMember for LateMember {
     }
 
     async fn acknowledge(&self, positions: &[Position]) -> Result<AckOutcome, Error> {
-        self.real.acknowledge(positions).await
+        self.inner.acknowledge(positions).await
     }
 
     async fn rewind(&self) -> Result<(), Error> {
-        self.real.rewind().await
+        self.inner.rewind().await
     }
 
     async fn pause(&self, from: &Position, resume_after: Duration) -> Result<(), Error> {
-        self.real.pause(from, resume_after).await
+        self.inner.pause(from, resume_after).await
     }
 
     async fn lag(&self) -> Result<Vec<Lag>, Error> {
-        if self.empty_polls.load(Relaxed) == 0 { self.real.lag().await } else { Ok(Vec::new()) }
+        if self.empty_polls.load(Relaxed) == 0 { self.inner.lag().await } else { Ok(Vec::new()) }
     }
 }

@@ -16,7 +16,7 @@ use crate::support::record_faults::header;
 
 /// An order as its client knows it from the replies.
 #[derive(Clone, Debug)]
-pub struct Known {
+pub struct KnownOrder {
     /// Version of the last successful reply.
     pub version: Version,
     /// Status of the last successful reply.
@@ -29,10 +29,10 @@ pub struct Known {
 #[derive(Default)]
 pub struct Ledger {
     /// Every order with a successful reply.
-    pub orders: BTreeMap<OrderId, Known>,
+    pub orders: BTreeMap<OrderId, KnownOrder>,
     replies: Vec<AcknowledgedEvent>,
     /// The events of other services in successful replies.
-    foreign: Vec<EventId>,
+    external_events: Vec<EventId>,
 }
 
 impl Ledger {
@@ -87,18 +87,18 @@ impl Ledger {
     }
 
     /// Hands over some events of another service. A command that fails is repeated once.
-    pub async fn publish_foreign(&mut self, process: &Process, rng: &SeededRng) {
+    pub async fn publish_external_events(&mut self, process: &Process, rng: &SeededRng) {
         let command = random_batch(rng);
         let published = match process.publish(command.clone()).await {
             Ok(published) => Ok(published),
             Err(_) => process.publish(command).await,
         };
-        self.foreign.extend(published.iter().flat_map(|published| &published.events).map(|(id, _)| *id));
+        self.external_events.extend(published.iter().flat_map(|published| &published.events).map(|(id, _)| *id));
     }
 
     fn record(&mut self, order: &Order) {
         self.replies.push(AcknowledgedEvent::of(order.id, order.version));
-        self.orders.insert(order.id, Known { version: order.version, status: order.status, unknown: false });
+        self.orders.insert(order.id, KnownOrder { version: order.version, status: order.status, unknown: false });
     }
 
     /// Checks the guarantees once all rows are sent: no event lost, duplicated or reordered, no gaps, and topic and orders agree.
@@ -118,17 +118,18 @@ impl Ledger {
             expected.extend(part.iter().map(|order| (order.id.to_string(), order.version + 1)));
         }
         assert_eq!(events, expected, "an order and its events commit together");
-        let customers = self.assert_foreign_guarantees(process).await;
+        let customers = self.assert_external_events(process).await;
         let published = (records.len() + customers) as u64;
         assert_eq!(depth.sent, published, "exactly the rows in the topics are settled");
     }
 
     /// Checks the guarantees of the other services' topic. Returns the number of its records.
-    async fn assert_foreign_guarantees(&self, process: &Process) -> usize {
+    async fn assert_external_events(&self, process: &Process) -> usize {
         let records = process.records(CUSTOMERS).await;
         check(&records, &[]).assert_exactly_once();
         let published: BTreeSet<String> = records.iter().map(|message| header(&message.record, "ce_id")).collect();
-        let lost: Vec<&EventId> = self.foreign.iter().filter(|id| !published.contains(&id.to_string())).collect();
+        let lost: Vec<&EventId> =
+            self.external_events.iter().filter(|id| !published.contains(&id.to_string())).collect();
         assert!(lost.is_empty(), "events of another service were committed and are not in their topic: {lost:?}");
         records.len()
     }

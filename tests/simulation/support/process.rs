@@ -77,11 +77,11 @@ impl Process {
     ///
     /// # Panics
     /// It does not hold within `limit`.
-    pub async fn wait_until(&self, what: &str, limit: Duration, mut condition: impl AsyncFnMut() -> bool) {
+    pub async fn wait_until(&self, description: &str, limit: Duration, mut condition: impl AsyncFnMut() -> bool) {
         let (started, mut pause) = (Instant::now(), CHECK_MIN);
         self.run(async {
             while !condition().await {
-                assert!(started.elapsed() < limit, "not within {limit:?}: {what}");
+                assert!(started.elapsed() < limit, "not within {limit:?}: {description}");
                 sleep(pause).await;
                 pause = (pause * 5 / 4).min(CHECK_MAX);
             }

@@ -42,10 +42,10 @@ pub struct SendAttempt {
 /// No simulation has more partitions.
 const PARTITIONS_MAX: u32 = 64;
 
-type Matches = Box<dyn Fn(&Record) -> bool + Send>;
+type RecordPredicate = Box<dyn Fn(&Record) -> bool + Send>;
 
-struct Rule {
-    matches: Matches,
+struct FaultRule {
+    matches: RecordPredicate,
     fault: RecordFault,
     left: usize,
 }
@@ -56,7 +56,7 @@ pub struct RecordFaults(Arc<Shared>);
 
 #[derive(Default)]
 struct Shared {
-    rules: Mutex<Vec<Rule>>,
+    rules: Mutex<Vec<FaultRule>>,
     attempts: Mutex<Vec<SendAttempt>>,
     running: AtomicUsize,
     running_max: AtomicUsize,
@@ -67,7 +67,7 @@ struct Shared {
 impl RecordFaults {
     /// The next `times` records for which `matches` returns true meet this fault.
     pub fn add(&self, times: usize, fault: RecordFault, matches: impl Fn(&Record) -> bool + Send + 'static) {
-        self.0.rules.lock().push(Rule { matches: Box::new(matches), fault, left: times });
+        self.0.rules.lock().push(FaultRule { matches: Box::new(matches), fault, left: times });
     }
 
     /// Removes the faults of all records.
@@ -115,23 +115,23 @@ pub fn header(record: &Record, name: &str) -> String {
 
 /// The broker. Its producer slots start at `first_producer`, so that two services share one real broker but no producer.
 pub struct FaultyRecordBroker {
-    real: Arc<dyn Broker>,
+    inner: Arc<dyn Broker>,
     record_faults: RecordFaults,
     first_producer: u32,
 }
 
 impl FaultyRecordBroker {
     /// Adds the faults to this broker.
-    pub fn around(real: Arc<dyn Broker>, record_faults: RecordFaults, first_producer: u32) -> Self {
-        Self { real, record_faults, first_producer }
+    pub fn wrap(inner: Arc<dyn Broker>, record_faults: RecordFaults, first_producer: u32) -> Self {
+        Self { inner, record_faults, first_producer }
     }
 }
 
 impl FaultyRecordBroker {
     /// Publishes in a task of its own, as on a real connection: a caller that gives up does not stop the batch.
     async fn forward(&self, session: &ProducerSessionId, batch: Batch) -> Published {
-        let (real, session) = (Arc::clone(&self.real), session.clone());
-        let published = tokio::task::spawn_local(async move { real.publish(&session, batch).await });
+        let (inner, session) = (Arc::clone(&self.inner), session.clone());
+        let published = tokio::task::spawn_local(async move { inner.publish(&session, batch).await });
         match published.await {
             Ok(published) => published,
             Err(error) => match error.try_into_panic() {
@@ -154,8 +154,8 @@ impl FaultyRecordBroker {
             |(row, record): &(RowId, Record)| unanswered.iter().any(|(first, key)| *key == record.key && first <= row);
         let stored = batch.records.into_iter().filter(|record| !is_held_back(record));
         let (rows, records): (Vec<RowId>, Vec<Record>) = stored.unzip();
-        let stored = match self.real.fence(session).await {
-            Ok(()) => self.real.append(records).await,
+        let stored = match self.inner.fence(session).await {
+            Ok(()) => self.inner.append(records).await,
             Err(error) => Err(error),
         };
         match stored {
@@ -187,7 +187,7 @@ impl Drop for Running {
 #[async_trait]
 impl Broker for FaultyRecordBroker {
     async fn open_session(&self, slot: u32) -> Result<ProducerSessionId, Error> {
-        self.real.open_session(self.first_producer + slot).await
+        self.inner.open_session(self.first_producer + slot).await
     }
 
     async fn publish(&self, session: &ProducerSessionId, batch: Batch) -> Published {
@@ -228,17 +228,17 @@ impl Broker for FaultyRecordBroker {
         partition: PartitionNo,
         fenced: Option<&ProducerSessionId>,
     ) -> Result<Option<Token>, Error> {
-        let watermark = self.real.watermark(partition, fenced).await?;
+        let watermark = self.inner.watermark(partition, fenced).await?;
         let least = self.record_faults.0.watermark_min.load(SeqCst);
         Ok(watermark.max((least > 0).then_some(least)))
     }
 
     async fn fence(&self, session: &ProducerSessionId) -> Result<(), Error> {
-        self.real.fence(session).await
+        self.inner.fence(session).await
     }
 
     async fn fence_all(&self) -> Result<BTreeMap<PartitionNo, Token>, Error> {
-        let mut watermarks = self.real.fence_all().await?;
+        let mut watermarks = self.inner.fence_all().await?;
         let least = self.record_faults.0.watermark_min.load(SeqCst);
         for partition in (0..PARTITIONS_MAX).map(PartitionNo).filter(|_| least > 0) {
             let watermark = watermarks.entry(partition).or_default();
@@ -252,18 +252,18 @@ impl Broker for FaultyRecordBroker {
         if faults.contains(&Some(RecordFault::RefusePermanent)) {
             return Err(Error::Rejected("fault: never this record".into()));
         }
-        self.real.append(records).await
+        self.inner.append(records).await
     }
 
     async fn recovered(&self) {
-        self.real.recovered().await;
+        self.inner.recovered().await;
     }
 
     async fn sweep(&self, limit: u32) -> Result<u64, Error> {
-        self.real.sweep(limit).await
+        self.inner.sweep(limit).await
     }
 
     fn record_bytes_max(&self) -> usize {
-        self.real.record_bytes_max()
+        self.inner.record_bytes_max()
     }
 }

@@ -31,13 +31,13 @@ pub struct HandlerCall {
     pub succeeded: bool,
 }
 
-type FailsFor = Box<dyn Fn(&DecodedEvent) -> bool + Send + Sync>;
+type EventPredicate = Box<dyn Fn(&DecodedEvent) -> bool + Send + Sync>;
 
 /// The handler. It fails for events that `fails` selects, until its failures are used up.
 pub struct RecordingHandler {
     needs_order: bool,
     failures_left: Mutex<usize>,
-    fails: FailsFor,
+    fails: EventPredicate,
     /// Duration of each call.
     delay: Mutex<Duration>,
     calls: Mutex<Vec<HandlerCall>>,

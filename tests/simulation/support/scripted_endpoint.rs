@@ -8,11 +8,11 @@ use ports::endpoint::{EndpointError, EventRequest, WebhookClient};
 use ports::{FailureType, FaultClass};
 
 /// Decides the response to the body of a request.
-type Respond = Box<dyn FnMut(&str) -> Result<u16, EndpointError> + Send>;
+type Responder = Box<dyn FnMut(&str) -> Result<u16, EndpointError> + Send>;
 
 /// Records the bodies of all requests.
 pub struct ScriptedEndpoint {
-    respond: Mutex<Respond>,
+    respond: Mutex<Responder>,
     /// Time from a request to its response.
     delay: Mutex<Duration>,
     received: Mutex<Vec<String>>,

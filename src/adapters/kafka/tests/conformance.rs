@@ -96,7 +96,7 @@ impl Backend for Proxied {
     fn probes(&self) -> Vec<Arc<dyn Probe>> {
         vec![Arc::new(KafkaProbe(self.kafka.clone()))]
     }
-    async fn cut_off(&self) {
+    async fn disconnect(&self) {
         self.proxy.cut();
     }
 }

@@ -88,11 +88,11 @@ macro_rules! backend {
             async fn audits(&self) -> Vec<Audit> {
                 self.0.audits().await
             }
-            async fn lose_payload(&self, row: RowId) {
+            async fn delete_payload(&self, row: RowId) {
                 let lost = self.0.client.execute("DELETE FROM outbox_event WHERE id = $1", &[&row]).await;
                 assert_eq!(lost.expect("an event can be deleted"), 1);
             }
-            async fn cut_off(&self) {
+            async fn disconnect(&self) {
                 self.0.store.close().await.expect("the store closes");
             }
         }

@@ -68,7 +68,7 @@ impl Backend for SharedBackend {
         let () = command(&url(), &["SET", &format!("{key}:capacity"), &policy.capacity.to_string()]).await;
         let () = command(&url(), &["SET", &format!("{key}:windowMs"), &window]).await;
     }
-    async fn cut_off(&self) {
+    async fn disconnect(&self) {
         self.redis.close().await;
     }
 }

@@ -121,12 +121,12 @@ impl Backend for StoreBackend {
         };
         lines.iter().map(audit).collect()
     }
-    async fn lose_payload(&self, row: RowId) {
+    async fn delete_payload(&self, row: RowId) {
         let key = format!("{}{{store}}:row:{row}", self.prefix);
         let lost: u32 = command(&url(), &["HDEL", &key, "y"]).await;
         assert_eq!(lost, 1);
     }
-    async fn cut_off(&self) {
+    async fn disconnect(&self) {
         self.store.close().await.expect("the store closes");
     }
 }

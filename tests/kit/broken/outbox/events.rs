@@ -9,7 +9,7 @@ use ports::outbox::events::{EventBatch, EventBatchOutcome, EventStore};
 use crate::broken::flaw::Flaw;
 
 pub(crate) struct BrokenEvents {
-    pub(crate) real: Arc<dyn EventStore>,
+    pub(crate) inner: Arc<dyn EventStore>,
     pub(crate) flaw: Flaw,
 }
 
@@ -32,10 +32,10 @@ impl EventStore for BrokenEvents {
                     event.event_id = EventId::from_bytes(id);
                     event
                 });
-                self.real.publish(EventBatch { events: again.collect(), idempotency_record: None }).await?;
+                self.inner.publish(EventBatch { events: again.collect(), idempotency_record: None }).await?;
             }
             _ => {}
         }
-        self.real.publish(batch).await
+        self.inner.publish(batch).await
     }
 }

@@ -8,29 +8,29 @@ use ports::outbox::RowId;
 use ports::partitions::{PartitionNo, ProducerSessionId, Token};
 
 use crate::backend::Backend;
+use crate::conformance::fixture::backend::{Fixture, P0, P1, fixture};
 use crate::conformance::fixture::broker::row_of;
-use crate::conformance::fixture::given::{Given, P0, P1, given};
 
 /// A batch of four records, the second and fourth too large, and the rows that the broker refused.
 pub(super) async fn refused<B: Backend>(
-    given: &Given<'_, B>,
+    fixture: &Fixture<'_, B>,
     session: &ProducerSessionId,
 ) -> (Batch, Vec<(RowId, Error)>) {
-    let mut records = given.records([("a", "1"), ("b", ""), ("c", "3"), ("d", "")]);
-    records[1] = given.too_large("b");
-    records[3] = given.too_large("d");
-    let batch = given.batch(P0, 5, records);
-    match given.result(session, batch.clone()).await {
+    let mut records = fixture.records([("a", "1"), ("b", ""), ("c", "3"), ("d", "")]);
+    records[1] = fixture.too_large("b");
+    records[3] = fixture.too_large("d");
+    let batch = fixture.batch(P0, 5, records);
+    match fixture.result(session, batch.clone()).await {
         Published::Aborted { refused, .. } => (batch, refused),
         other => panic!("two records are too large: {other:?}"),
     }
 }
 
 pub(super) async fn a_refused_record_aborts_its_batch_and_is_named<B: Backend>(backend: &B) {
-    let given = given(backend);
-    let session = given.session(0).await;
+    let fixture = fixture(backend);
+    let session = fixture.session(0).await;
 
-    let (batch, refused) = refused(&given, &session).await;
+    let (batch, refused) = refused(&fixture, &session).await;
 
     let too_large = [batch.records[1].0, batch.records[3].0];
     assert!(!refused.is_empty(), "the broker names a refused row");
@@ -41,21 +41,21 @@ pub(super) async fn a_refused_record_aborts_its_batch_and_is_named<B: Backend>(b
 }
 
 pub(super) async fn an_aborted_batch_is_never_visible<B: Backend>(backend: &B) {
-    let given = given(backend);
-    let session = given.session(0).await;
-    refused(&given, &session).await;
+    let fixture = fixture(backend);
+    let session = fixture.session(0).await;
+    refused(&fixture, &session).await;
 
-    assert_eq!(given.values().await, [""; 0]);
-    assert_eq!(given.watermark(&session, P0).await, None);
+    assert_eq!(fixture.values().await, [""; 0]);
+    assert_eq!(fixture.watermark(&session, P0).await, None);
 
-    given.published(&session, given.batch(P0, 6, given.records([("a", "after")]))).await;
-    assert_eq!(given.values().await, ["after"]);
+    fixture.published(&session, fixture.batch(P0, 6, fixture.records([("a", "after")]))).await;
+    assert_eq!(fixture.values().await, ["after"]);
 }
 
 pub(super) async fn the_rest_of_an_aborted_batch_is_published_under_its_new_token<B: Backend>(backend: &B) {
-    let given = given(backend);
-    let session = given.session(0).await;
-    let (mut batch, mut refused) = refused(&given, &session).await;
+    let fixture = fixture(backend);
+    let session = fixture.session(0).await;
+    let (mut batch, mut refused) = refused(&fixture, &session).await;
     let mut rounds = 0;
 
     // A broker may name one refused row at a time.
@@ -64,69 +64,69 @@ pub(super) async fn the_rest_of_an_aborted_batch_is_published_under_its_new_toke
         assert!(rounds <= 2, "the broker refuses a valid row");
         batch.token += 1;
         batch.records.retain(|(row, _)| refused.iter().all(|(refused_row, _)| refused_row != row));
-        refused = match given.result(&session, batch.clone()).await {
+        refused = match fixture.result(&session, batch.clone()).await {
             Published::Aborted { refused, .. } => refused,
             Published::Committed(_) => Vec::new(),
             other => panic!("{other:?}"),
         };
     }
 
-    assert_eq!(given.values().await, ["1", "3"]);
-    assert_eq!(given.watermark(&session, P0).await, Some(batch.token));
+    assert_eq!(fixture.values().await, ["1", "3"]);
+    assert_eq!(fixture.watermark(&session, P0).await, Some(batch.token));
 }
 
 pub(super) async fn a_batch_without_lease_time_left_is_not_committed<B: Backend>(backend: &B) {
-    let given = given(backend);
-    let session = given.session(0).await;
-    let late = Batch { time_left: Duration::ZERO, ..given.batch(P0, 1, given.records([("a", "late")])) };
+    let fixture = fixture(backend);
+    let session = fixture.session(0).await;
+    let late = Batch { time_left: Duration::ZERO, ..fixture.batch(P0, 1, fixture.records([("a", "late")])) };
 
     let result = backend.broker().publish(&session, late).await;
 
     assert!(matches!(&result, Published::Aborted { refused, .. } if refused.is_empty()), "{result:?}");
-    assert_eq!(given.values().await, [""; 0]);
-    assert_eq!(given.watermark(&session, P0).await, None);
+    assert_eq!(fixture.values().await, [""; 0]);
+    assert_eq!(fixture.watermark(&session, P0).await, None);
 }
 
 pub(super) async fn concurrent_batches_each_get_their_own_result<B: Backend>(backend: &B) {
-    let given = given(backend);
-    let (first, second) = (given.session(0).await, given.session(1).await);
+    let fixture = fixture(backend);
+    let (first, second) = (fixture.session(0).await, fixture.session(1).await);
     let partitions = backend.partitions().min(8);
     let batches = (0..partitions).map(|partition| {
         let key = format!("key-{partition}");
-        given.batch(PartitionNo(partition), Token::from(partition) + 1, given.records([(&key, &key)]))
+        fixture.batch(PartitionNo(partition), Token::from(partition) + 1, fixture.records([(&key, &key)]))
     });
 
     let results = join_all(batches.map(|batch| {
         let session = if batch.partition.0.is_multiple_of(2) { &first } else { &second };
-        given.published(session, batch)
+        fixture.published(session, batch)
     }))
     .await;
 
-    assert_eq!(given.visible().await.len(), partitions as usize);
+    assert_eq!(fixture.visible().await.len(), partitions as usize);
     for (partition, positions) in (0_u32..).zip(results) {
         let session = if partition.is_multiple_of(2) { &first } else { &second };
         let token = Token::from(partition) + 1;
         assert_eq!(positions.len(), 1);
         assert_eq!(positions[0].0, row_of(token, 1), "each batch gets its own result");
-        assert_eq!(given.watermark(session, PartitionNo(partition)).await, Some(token));
+        assert_eq!(fixture.watermark(session, PartitionNo(partition)).await, Some(token));
     }
 }
 
 pub(super) async fn a_refused_record_loses_no_record_of_another_batch<B: Backend>(backend: &B) {
-    let given = given(backend);
-    let session = given.session(0).await;
-    let valid = given.batch(P0, 1, given.records([("a", "1"), ("b", "2")]));
-    let refused = given.batch(P1, 1, vec![given.too_large("c")]);
+    let fixture = fixture(backend);
+    let session = fixture.session(0).await;
+    let valid = fixture.batch(P0, 1, fixture.records([("a", "1"), ("b", "2")]));
+    let refused = fixture.batch(P1, 1, vec![fixture.too_large("c")]);
 
-    let (first, second) = futures::join!(given.result(&session, valid.clone()), given.result(&session, refused));
+    let (first, second) = futures::join!(fixture.result(&session, valid.clone()), fixture.result(&session, refused));
 
     assert!(matches!(&second, Published::Aborted { refused, .. } if refused.len() == 1), "{second:?}");
     match first {
         Published::Committed(_) => {}
         // The transaction that contained both batches was aborted: this batch is published again under its own token.
-        Published::Aborted { refused, .. } if refused.is_empty() => drop(given.published(&session, valid).await),
+        Published::Aborted { refused, .. } if refused.is_empty() => drop(fixture.published(&session, valid).await),
         other => panic!("a batch without refused records: {other:?}"),
     }
-    assert_eq!(given.values().await, ["1", "2"]);
-    assert_eq!((given.watermark(&session, P0).await, given.watermark(&session, P1).await), (Some(1), None));
+    assert_eq!(fixture.values().await, ["1", "2"]);
+    assert_eq!((fixture.watermark(&session, P0).await, fixture.watermark(&session, P1).await), (Some(1), None));
 }

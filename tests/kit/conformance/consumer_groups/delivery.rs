@@ -7,14 +7,14 @@ use ports::broker::consumer_groups::ConsumerRecord;
 
 use crate::backend::Backend;
 use crate::conformance::consumer_groups::fixture::sorted_values;
-use crate::conformance::fixture::given::{MINUTE, P0, given};
+use crate::conformance::fixture::backend::{MINUTE, P0, fixture};
 use crate::wait::until_answered;
 
 pub(super) async fn messages_are_delivered_in_order_per_partition<B: Backend>(backend: &B) {
-    let given = given(backend);
-    given.append_rounds(&["a", "b", "c", "d", "e"], 6).await;
+    let fixture = fixture(backend);
+    fixture.append_rounds(&["a", "b", "c", "d", "e"], 6).await;
 
-    let all = given.poll_all(&given.join("g").await, 30).await;
+    let all = fixture.poll_all(&fixture.join("g").await, 30).await;
 
     assert_eq!(all.len(), 30);
     let mut last = BTreeMap::new();
@@ -25,13 +25,13 @@ pub(super) async fn messages_are_delivered_in_order_per_partition<B: Backend>(ba
 }
 
 pub(super) async fn a_poll_returns_at_most_its_limit<B: Backend>(backend: &B) {
-    let given = given(backend);
-    given.append_rounds(&["a", "b", "c"], 4).await;
-    let member = given.join("g").await;
+    let fixture = fixture(backend);
+    fixture.append_rounds(&["a", "b", "c"], 4).await;
+    let member = fixture.join("g").await;
 
     let mut seen = Vec::new();
     while seen.len() < 12 {
-        let some = given.poll(&member, 5).await;
+        let some = fixture.poll(&member, 5).await;
         assert!(some.len() <= 5, "{} messages", some.len());
         seen.extend(some);
     }
@@ -40,54 +40,54 @@ pub(super) async fn a_poll_returns_at_most_its_limit<B: Backend>(backend: &B) {
 }
 
 pub(super) async fn a_message_is_delivered_once<B: Backend>(backend: &B) {
-    let given = given(backend);
-    given.append_rounds(&["a", "b"], 3).await;
-    let member = given.join("g").await;
+    let fixture = fixture(backend);
+    fixture.append_rounds(&["a", "b"], 3).await;
+    let member = fixture.join("g").await;
 
-    let mut seen = sorted_values(&given.poll_all(&member, 6).await);
+    let mut seen = sorted_values(&fixture.poll_all(&member, 6).await);
 
     let total = seen.len();
     seen.dedup();
     assert_eq!((total, seen.len()), (6, 6));
-    assert_eq!(given.poll_all(&member, 0).await, []);
+    assert_eq!(fixture.poll_all(&member, 0).await, []);
 }
 
 pub(super) async fn an_empty_topic_delivers_nothing<B: Backend>(backend: &B) {
-    let given = given(backend);
-    let member = given.join("g").await;
+    let fixture = fixture(backend);
+    let member = fixture.join("g").await;
 
-    assert_eq!(given.poll(&member, 10).await, []);
+    assert_eq!(fixture.poll(&member, 10).await, []);
     member.acknowledge(&[]).await.expect("an empty acknowledgement succeeds");
     member.rewind().await.expect("a rewind without deliveries succeeds");
 }
 
 pub(super) async fn one_member_reads_several_topics<B: Backend>(backend: &B) {
-    let given = given(backend);
-    let other: Arc<str> = format!("{}-retry-0", given.topic()).into();
-    let mut record = given.factory.record("a", "retried");
+    let fixture = fixture(backend);
+    let other: Arc<str> = format!("{}-retry-0", fixture.topic()).into();
+    let mut record = fixture.factory.record("a", "retried");
     record.topic = Arc::clone(&other);
-    given.append_rounds(&["a"], 1).await;
-    given.append(vec![record]).await;
+    fixture.append_rounds(&["a"], 1).await;
+    fixture.append(vec![record]).await;
     backend.settle();
 
-    let topics = [given.topic().to_string(), other.to_string()];
+    let topics = [fixture.topic().to_string(), other.to_string()];
     let groups = backend.consumer_groups();
     let member = until_answered(MINUTE, || groups.join("g", &topics, 0, 1)).await.expect("joined");
 
-    assert_eq!(sorted_values(&given.poll_all(&member, 2).await), ["a-000", "retried"]);
+    assert_eq!(sorted_values(&fixture.poll_all(&member, 2).await), ["a-000", "retried"]);
 }
 
 pub(super) async fn members_share_the_partitions<B: Backend>(backend: &B) {
-    let given = given(backend);
-    let members = [given.member("g", 0, 2).await, given.member("g", 1, 2).await];
-    given.wait_for_assignment(&members).await;
-    given.append_rounds(&["a", "b", "c", "d", "e", "f", "g", "h"], 2).await;
+    let fixture = fixture(backend);
+    let members = [fixture.member("g", 0, 2).await, fixture.member("g", 1, 2).await];
+    fixture.wait_for_assignment(&members).await;
+    fixture.append_rounds(&["a", "b", "c", "d", "e", "f", "g", "h"], 2).await;
 
     let (mut all, mut of_partition, begun) = (Vec::new(), BTreeMap::new(), Instant::now());
     let mut is_first = true;
-    while std::mem::take(&mut is_first) || all.len() < 16 && begun.elapsed() < given.delivery_max() {
+    while std::mem::take(&mut is_first) || all.len() < 16 && begun.elapsed() < fixture.delivery_max() {
         for (index, member) in members.iter().enumerate() {
-            for message in given.poll_all(member, 0).await {
+            for message in fixture.poll_all(member, 0).await {
                 let owner = of_partition.entry(message.position.partition).or_insert(index);
                 assert_eq!(*owner, index, "a partition has one member");
                 all.push(message);
@@ -101,23 +101,23 @@ pub(super) async fn members_share_the_partitions<B: Backend>(backend: &B) {
 }
 
 pub(super) async fn a_new_message_reaches_a_member_at_the_end<B: Backend>(backend: &B) {
-    let given = given(backend);
-    let member = given.join("g").await;
-    assert_eq!(given.poll_all(&member, 0).await, []);
+    let fixture = fixture(backend);
+    let member = fixture.join("g").await;
+    assert_eq!(fixture.poll_all(&member, 0).await, []);
 
-    given.append_rounds(&["a"], 1).await;
+    fixture.append_rounds(&["a"], 1).await;
 
-    assert_eq!(sorted_values(&given.poll_all(&member, 1).await), ["a-000"]);
+    assert_eq!(sorted_values(&fixture.poll_all(&member, 1).await), ["a-000"]);
 }
 
 pub(super) async fn an_aborted_batch_is_never_delivered<B: Backend>(backend: &B) {
-    let given = given(backend);
-    let session = given.session(0).await;
-    let mut batch = given.batch(P0, 1, given.records([("a", "aborted"), ("a", "")]));
+    let fixture = fixture(backend);
+    let session = fixture.session(0).await;
+    let mut batch = fixture.batch(P0, 1, fixture.records([("a", "aborted"), ("a", "")]));
     batch.records[1].1.value = vec![0; backend.broker().record_bytes_max() + 1].into();
-    given.result(&session, batch).await;
-    given.published(&session, given.batch(P0, 2, given.records([("a", "committed")]))).await;
+    fixture.result(&session, batch).await;
+    fixture.published(&session, fixture.batch(P0, 2, fixture.records([("a", "committed")]))).await;
     backend.settle();
 
-    assert_eq!(sorted_values(&given.poll_all(&given.join("g").await, 1).await), ["committed"]);
+    assert_eq!(sorted_values(&fixture.poll_all(&fixture.join("g").await, 1).await), ["committed"]);
 }

@@ -6,8 +6,8 @@ use ports::broker::Position;
 use ports::broker::consumer_groups::{ConsumerRecord, GroupMember};
 
 use crate::backend::Backend;
+use crate::conformance::fixture::backend::{Fixture, MINUTE};
 use crate::conformance::fixture::broker::value_text;
-use crate::conformance::fixture::given::{Given, MINUTE};
 use crate::murmur2::topic_partition;
 use crate::wait::{pause, scaled, until_answered};
 
@@ -18,7 +18,7 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// Polls of each member in which a group must assign its partitions, where the broker is not slow.
 const ASSIGNMENT_POLLS: u32 = 30;
 
-impl<B: Backend> Given<'_, B> {
+impl<B: Backend> Fixture<'_, B> {
     pub(crate) async fn join(&self, group: &str) -> Arc<dyn GroupMember> {
         self.member(group, 0, 1).await
     }
@@ -55,7 +55,7 @@ impl<B: Backend> Given<'_, B> {
     /// Polls until the members share all partitions: a backend that assigns them itself needs a moment, and redelivers
     /// messages that it delivered before.
     pub(super) async fn wait_for_assignment(&self, members: &[Arc<dyn GroupMember>]) {
-        let (views, begun) = (self.views().await, Instant::now());
+        let (views, started) = (self.views().await, Instant::now());
         let partitions = views.iter().find(|view| view.name == *self.topic()).map(|view| view.partitions.len());
         for polls in 1.. {
             let mut shares = Vec::new();
@@ -68,7 +68,7 @@ impl<B: Backend> Given<'_, B> {
             if complete && shares.iter().all(|share| *share > 0) {
                 return;
             }
-            let may_wait = polls < ASSIGNMENT_POLLS || begun.elapsed() < self.delivery_max();
+            let may_wait = polls < ASSIGNMENT_POLLS || started.elapsed() < self.delivery_max();
             assert!(may_wait, "the members did not share the partitions in {polls} polls");
         }
     }
@@ -76,11 +76,11 @@ impl<B: Backend> Given<'_, B> {
     /// Polls until nothing more is delivered. A poll that returns nothing counts from the time at which the member has its partitions, and has
     /// received as many messages as the case expects: a busy broker may need longer than a poll for each of them.
     pub(crate) async fn poll_all(&self, member: &Arc<dyn GroupMember>, expected: usize) -> Vec<ConsumerRecord> {
-        let (mut all, mut empty, begun) = (Vec::new(), 0, Instant::now());
-        while empty < EMPTY_POLLS || all.len() < expected && begun.elapsed() < self.delivery_max() {
+        let (mut all, mut empty, started) = (Vec::new(), 0, Instant::now());
+        while empty < EMPTY_POLLS || all.len() < expected && started.elapsed() < self.delivery_max() {
             let page = self.poll(member, 100).await;
             let is_waiting = page.is_empty() && !self.is_assigned(member).await;
-            assert!(!is_waiting || begun.elapsed() < scaled(MINUTE), "the member got no partition");
+            assert!(!is_waiting || started.elapsed() < scaled(MINUTE), "the member got no partition");
             empty = if page.is_empty() && !is_waiting { empty + 1 } else { 0 };
             all.extend(page);
             assert!(all.len() < 10_000, "messages are delivered without end");
@@ -96,10 +96,10 @@ impl<B: Backend> Given<'_, B> {
     /// The unacknowledged messages of a member's partitions, as soon as there are as many as the case expects: a busy broker may report late what
     /// its client has not fetched.
     pub(crate) async fn lag_when(&self, member: &Arc<dyn GroupMember>, expected: u64) -> u64 {
-        let begun = Instant::now();
+        let started = Instant::now();
         loop {
             let messages: u64 = member.lag().await.expect("the lag is read").iter().map(|lag| lag.messages).sum();
-            if messages == expected || begun.elapsed() >= self.delivery_max() {
+            if messages == expected || started.elapsed() >= self.delivery_max() {
                 return messages;
             }
             pause(PAUSE);
@@ -124,9 +124,9 @@ pub(super) fn sorted_values(messages: &[ConsumerRecord]) -> Vec<String> {
 }
 
 /// Two keys that belong to different partitions of the topic.
-pub(super) async fn keys_in_different_partitions<B: Backend>(given: &Given<'_, B>) -> [String; 2] {
-    let views = given.views().await;
-    let view = views.iter().find(|view| view.name == *given.topic());
+pub(super) async fn keys_in_different_partitions<B: Backend>(fixture: &Fixture<'_, B>) -> [String; 2] {
+    let views = fixture.views().await;
+    let view = views.iter().find(|view| view.name == *fixture.topic());
     let partitions = view.map_or(2, |view| u32::try_from(view.partitions.len()).expect("few"));
     let partition = |key: &String| topic_partition(key.as_bytes(), partitions);
     let mut keys = (0..1_000).map(|number| format!("key-{number}"));

@@ -3,7 +3,7 @@ use ports::operators::{Audit, AuditEntry, AuditFilter, OperatorAction, RowFilter
 use ports::outbox::{ClaimedRow, Disposition, RowId};
 
 use crate::backend::Backend;
-use crate::conformance::fixture::given::{HOUR, P0, RETRY, audit, given};
+use crate::conformance::fixture::backend::{HOUR, P0, RETRY, audit, fixture};
 use crate::conformance::fixture::worker::{ALL, exclusion, worker};
 use crate::conformance::operators::fixture::parked;
 
@@ -16,8 +16,8 @@ fn actions_and_rows(entries: &[AuditEntry]) -> Vec<(&str, Option<RowId>)> {
 }
 
 pub(super) async fn the_audit_table_is_read_newest_first_page_by_page<B: Backend>(backend: &B) {
-    let given = given(backend);
-    let (_, rows) = parked(&given, 2, Disposition::ParkKey).await;
+    let fixture = fixture(backend);
+    let (_, rows) = parked(&fixture, 2, Disposition::ParkKey).await;
     let operators = backend.operators();
     operators.retry(rows[0], &audit()).await.expect("the call succeeds");
     operators.park(rows[0], &audit()).await.expect("the call succeeds");
@@ -32,15 +32,15 @@ pub(super) async fn the_audit_table_is_read_newest_first_page_by_page<B: Backend
     assert_eq!(actions_and_rows(&seen), expected);
     assert!(seen.iter().all(|entry| entry.audit == audit()));
     assert!(seen.is_sorted_by(|newer, older| newer.id > older.id && newer.at >= older.at));
-    let created_at = given.row(rows[0]).await.created_at;
+    let created_at = fixture.row(rows[0]).await.created_at;
     assert!(seen[3].at >= created_at && seen[0].at.since(created_at) < HOUR, "the time is the store's: {seen:?}");
     let after = seen.last().map(|entry| entry.id);
     assert_eq!(entries(backend, AuditFilter { after, ..AuditFilter::default() }, 3).await, []);
 }
 
 pub(super) async fn audit_entries_are_filtered_by_row_action_and_operator<B: Backend>(backend: &B) {
-    let given = given(backend);
-    let (_, rows) = parked(&given, 2, Disposition::ParkKey).await;
+    let fixture = fixture(backend);
+    let (_, rows) = parked(&fixture, 2, Disposition::ParkKey).await;
     let operators = backend.operators();
     let other = Audit { operator: "otto".to_owned(), reason: String::new() };
     operators.retry(rows[0], &audit()).await.expect("the call succeeds");
@@ -60,9 +60,9 @@ pub(super) async fn audit_entries_are_filtered_by_row_action_and_operator<B: Bac
 }
 
 pub(super) async fn an_event_is_read_as_a_claim_returns_it<B: Backend>(backend: &B) {
-    let given = given(backend);
-    let order = given.place_order(P0).await;
-    let row = given.rows_of(order.id).await[0].id;
+    let fixture = fixture(backend);
+    let order = fixture.place_order(P0).await;
+    let row = fixture.rows_of(order.id).await[0].id;
     let event = async || backend.operators().event(row).await.expect("the event is read").expect("there is one");
     let form = |row: &ClaimedRow| format!("{row:?}");
 
@@ -72,7 +72,7 @@ pub(super) async fn an_event_is_read_as_a_claim_returns_it<B: Backend>(backend: 
     assert_eq!(form(&pending), form(&batch.rows[0]), "the first attempt");
     worker.exclude(&[exclusion(row, Disposition::Retry(RETRY))], &mut batch).await;
     worker.settle(&batch).await;
-    given.advance(RETRY * 2).await;
+    fixture.advance(RETRY * 2).await;
     let batch = worker.claim(ALL).await;
 
     assert_eq!(batch.rows[0].attempt, 2);
@@ -81,9 +81,9 @@ pub(super) async fn an_event_is_read_as_a_claim_returns_it<B: Backend>(backend: 
 }
 
 pub(super) async fn a_sent_event_is_read_until_the_archive_is_swept<B: Backend>(backend: &B) {
-    let given = given(backend);
-    let order = given.place_order(P0).await;
-    let row = given.rows_of(order.id).await[0].id;
+    let fixture = fixture(backend);
+    let order = fixture.place_order(P0).await;
+    let row = fixture.rows_of(order.id).await[0].id;
     let claimed = worker(backend, "a", P0).await.drain(ALL).await.remove(0);
 
     let event = backend.operators().event(row).await.expect("the event is read").expect("there is one");

@@ -2,17 +2,17 @@
 use ports::outbox::{Disposition, Exclusion, RowId};
 
 use crate::backend::Backend;
-use crate::conformance::fixture::given::{Given, P0};
+use crate::conformance::fixture::backend::{Fixture, P0};
 use crate::conformance::fixture::worker::{ALL, Worker, exclusion, ids, worker};
 
 /// Places `keys` orders of one row each and excludes every row with `disposition`; returns the row ids in order.
 pub(super) async fn parked<'b, B: Backend>(
-    given: &Given<'b, B>,
+    fixture: &Fixture<'b, B>,
     keys: usize,
     disposition: Disposition,
 ) -> (Worker<'b, B>, Vec<RowId>) {
-    given.place_orders(keys, P0).await;
-    let mut worker = worker(given.backend, "a", P0).await;
+    fixture.place_orders(keys, P0).await;
+    let mut worker = worker(fixture.backend, "a", P0).await;
     let mut batch = worker.claim(ALL).await;
     let excluded: Vec<Exclusion> = batch.rows.iter().map(|row| exclusion(row.id, disposition)).collect();
     worker.exclude(&excluded, &mut batch).await;

@@ -6,30 +6,30 @@ use ports::outbox::{Disposition, RowStatus};
 use ports::partitions::AcquireReason;
 
 use crate::backend::Backend;
-use crate::conformance::fixture::given::{P0, RETRY, SECOND, audit, given};
+use crate::conformance::fixture::backend::{P0, RETRY, SECOND, audit, fixture};
 use crate::conformance::fixture::worker::{ALL, exclusion, ids, worker};
 use crate::conformance::operators::fixture::parked;
 
 pub(super) async fn a_dry_redrive_counts_and_changes_nothing<B: Backend>(backend: &B) {
-    let given = given(backend);
-    let (mut worker, _) = parked(&given, 3, Disposition::ParkKey).await;
-    let before = (given.rows(RowFilter::default()).await, given.view(P0).await);
+    let fixture = fixture(backend);
+    let (mut worker, _) = parked(&fixture, 3, Disposition::ParkKey).await;
+    let before = (fixture.rows(RowFilter::default()).await, fixture.view(P0).await);
 
     let counted =
         backend.operators().redrive(&RowFilter::default(), 2, false, &audit()).await.expect("the call succeeds");
 
     assert_eq!(counted, OperatorOutcome::Done(3), "a dry run counts every matching row, without the limit");
-    assert_eq!((given.rows(RowFilter::default()).await, given.view(P0).await), before);
+    assert_eq!((fixture.rows(RowFilter::default()).await, fixture.view(P0).await), before);
     worker.expect_nothing_due().await;
 }
 
 pub(super) async fn a_redrive_makes_parked_rows_due_in_id_order_up_to_its_limit<B: Backend>(backend: &B) {
-    let given = given(backend);
-    let (mut worker, rows) = parked(&given, 3, Disposition::ParkKey).await;
+    let fixture = fixture(backend);
+    let (mut worker, rows) = parked(&fixture, 3, Disposition::ParkKey).await;
 
     backend.operators().redrive(&RowFilter::default(), 2, true, &audit()).await.expect("the call succeeds");
 
-    assert_eq!(given.row(rows[2]).await.status, RowStatus::Parked);
+    assert_eq!(fixture.row(rows[2]).await.status, RowStatus::Parked);
     worker.reacquire(AcquireReason::OutcomeUnknown).await;
     let batch = worker.claim(ALL).await;
     assert_eq!(ids(&batch.rows), rows[..2]);
@@ -40,10 +40,10 @@ pub(super) async fn a_redrive_makes_parked_rows_due_in_id_order_up_to_its_limit<
 }
 
 pub(super) async fn a_redrive_applies_its_filter_except_the_status<B: Backend>(backend: &B) {
-    let given = given(backend);
-    let (mut worker, rows) = parked(&given, 3, Disposition::ParkRow).await;
-    let key = given.row(rows[1]).await.key;
-    let waiting = given.place_order(P0).await;
+    let fixture = fixture(backend);
+    let (mut worker, rows) = parked(&fixture, 3, Disposition::ParkRow).await;
+    let key = fixture.row(rows[1]).await.key;
+    let waiting = fixture.place_order(P0).await;
     worker.exclude_head(waiting.id, Disposition::Retry(RETRY)).await;
 
     let one = RowFilter { key: Some(key), status: Some(RowStatus::Sent), ..RowFilter::default() };
@@ -59,18 +59,18 @@ pub(super) async fn a_redrive_applies_its_filter_except_the_status<B: Backend>(b
 
     worker.reacquire(AcquireReason::OutcomeUnknown).await;
     assert_eq!(ids(&worker.drain(ALL).await), [rows[1]]);
-    assert_eq!(given.statuses(waiting.id).await, [RowStatus::Failed], "only PARKED rows are redriven");
+    assert_eq!(fixture.statuses(waiting.id).await, [RowStatus::Failed], "only PARKED rows are redriven");
 }
 
 pub(super) async fn a_redriven_key_is_sent_in_order<B: Backend>(backend: &B) {
-    let given = given(backend);
-    let order = given.order_with_rows(2, P0).await;
+    let fixture = fixture(backend);
+    let order = fixture.order_with_rows(2, P0).await;
     let mut worker = worker(backend, "a", P0).await;
     let mut batch = worker.claim(ALL).await;
     let excluded = [0, 1].map(|at: usize| exclusion(batch.rows[at].id, Disposition::ParkKey));
     worker.exclude(&excluded, &mut batch).await;
     worker.settle(&batch).await;
-    given.committed(given.factory.change(&order, Status::Shipped, P0)).await;
+    fixture.committed(fixture.factory.change(&order, Status::Shipped, P0)).await;
 
     let only_second =
         RowFilter { event_type: Some(EventType::OrderStatusChanged.as_str().into()), ..RowFilter::default() };
@@ -82,15 +82,15 @@ pub(super) async fn a_redriven_key_is_sent_in_order<B: Backend>(backend: &B) {
 
     let sent = worker.drain(ALL).await;
     assert_eq!(sent.iter().map(|row| row.sequence).collect::<Vec<_>>(), [1, 2, 3]);
-    given.advance(SECOND).await;
+    fixture.advance(SECOND).await;
 }
 
 pub(super) async fn a_parked_row_is_redriven_alone<B: Backend>(backend: &B) {
-    let given = given(backend);
-    let (mut worker, rows) = parked(&given, 3, Disposition::ParkRow).await;
-    let waiting = given.place_order(P0).await;
+    let fixture = fixture(backend);
+    let (mut worker, rows) = parked(&fixture, 3, Disposition::ParkRow).await;
+    let waiting = fixture.place_order(P0).await;
     worker.exclude_head(waiting.id, Disposition::Retry(RETRY)).await;
-    let failed = given.rows_of(waiting.id).await[0].id;
+    let failed = fixture.rows_of(waiting.id).await[0].id;
     let (operators, audit) = (backend.operators(), audit());
 
     let redriven = operators.redrive_row(rows[1], &audit).await.expect("the call succeeds");
@@ -107,8 +107,8 @@ pub(super) async fn a_parked_row_is_redriven_alone<B: Backend>(backend: &B) {
 }
 
 pub(super) async fn each_operation_leaves_an_audit_row<B: Backend>(backend: &B) {
-    let given = given(backend);
-    let (_, rows) = parked(&given, 2, Disposition::ParkKey).await;
+    let fixture = fixture(backend);
+    let (_, rows) = parked(&fixture, 2, Disposition::ParkKey).await;
     let operators = backend.operators();
 
     operators.redrive(&RowFilter::default(), 1, false, &audit()).await.expect("the call succeeds");

@@ -10,12 +10,12 @@ use ports::outbox::{BatchOutcome, Disposition, Exclusion, RowId, RowStatus};
 use ports::partitions::AcquireReason;
 
 use crate::backend::Backend;
-use crate::conformance::fixture::given::{HOUR, P0, P1, RETRY, SECOND, given, instance};
+use crate::conformance::fixture::backend::{HOUR, P0, P1, RETRY, SECOND, fixture, instance};
 use crate::conformance::fixture::worker::{ALL, exclusion, worker};
 
 pub(super) async fn rows_are_listed_in_id_order_page_by_page<B: Backend>(backend: &B) {
-    let given = given(backend);
-    let placed = given.place_orders(5, P0).await;
+    let fixture = fixture(backend);
+    let placed = fixture.place_orders(5, P0).await;
     let page = async |after| {
         let filter = RowFilter { after, ..RowFilter::default() };
         backend.operators().rows(&filter, 2).await.expect("rows are listed")
@@ -32,9 +32,9 @@ pub(super) async fn rows_are_listed_in_id_order_page_by_page<B: Backend>(backend
 }
 
 pub(super) async fn rows_are_filtered<B: Backend>(backend: &B) {
-    let given = given(backend);
-    let order = given.order_with_rows(2, P0).await;
-    let (first, second) = (given.place_order(P0).await, given.place_order(P0).await);
+    let fixture = fixture(backend);
+    let order = fixture.order_with_rows(2, P0).await;
+    let (first, second) = (fixture.place_order(P0).await, fixture.place_order(P0).await);
     let mut worker = worker(backend, "a", P0).await;
     let mut batch = worker.claim(ALL).await;
     let failed =
@@ -44,7 +44,7 @@ pub(super) async fn rows_are_filtered<B: Backend>(backend: &B) {
         failed(3, Disposition::ParkKey, FailureType::System),
     ];
     worker.exclude(&excluded, &mut batch).await;
-    let keys = async |filter| orders_of(&given.rows(filter).await);
+    let keys = async |filter| orders_of(&fixture.rows(filter).await);
     let all = RowFilter::default;
 
     assert_eq!(keys(RowFilter { status: Some(RowStatus::InFlight), ..all() }).await, [order.id, order.id]);
@@ -59,12 +59,12 @@ pub(super) async fn rows_are_filtered<B: Backend>(backend: &B) {
 }
 
 pub(super) async fn rows_are_filtered_by_age<B: Backend>(backend: &B) {
-    let given = given(backend);
-    let old = given.place_order(P0).await;
-    given.advance(HOUR).await;
-    let young = given.place_order(P0).await;
+    let fixture = fixture(backend);
+    let old = fixture.place_order(P0).await;
+    fixture.advance(HOUR).await;
+    let young = fixture.place_order(P0).await;
     let older_than = async |age: Duration| {
-        let rows = given.rows(RowFilter { older_than: Some(age), ..RowFilter::default() }).await;
+        let rows = fixture.rows(RowFilter { older_than: Some(age), ..RowFilter::default() }).await;
         orders_of(&rows)
     };
 
@@ -74,28 +74,28 @@ pub(super) async fn rows_are_filtered_by_age<B: Backend>(backend: &B) {
 }
 
 pub(super) async fn a_row_view_shows_the_row_as_written<B: Backend>(backend: &B) {
-    let given = given(backend);
-    let mut creation = given.factory.creation("ann", P1);
+    let fixture = fixture(backend);
+    let mut creation = fixture.factory.creation("ann", P1);
     creation.events[0].event_type = EventType::OrderCancelled.as_str().into();
     let event = creation.events[0].clone();
-    given.committed(creation).await;
+    fixture.committed(creation).await;
 
-    let row = given.rows(RowFilter { key: Some(event.key.clone()), ..RowFilter::default() }).await.remove(0);
+    let row = fixture.rows(RowFilter { key: Some(event.key.clone()), ..RowFilter::default() }).await.remove(0);
 
     assert_eq!((row.event_id, &row.key, row.partition), (event.event_id, &event.key, P1));
     assert_eq!((row.event_type.as_str(), row.status), ("ORDER_CANCELLED", RowStatus::Pending));
     assert_eq!((row.retry_count, row.failure_type, row.sent_at), (0, None, None));
     assert_eq!((&row.last_failure_reason, row.next_attempt_at.is_some_and(|due| due > row.created_at)), (&None, false));
-    assert_eq!(given.row(row.id).await, row);
+    assert_eq!(fixture.row(row.id).await, row);
 }
 
 pub(super) async fn the_last_attempt_of_a_row_is_its_last_counted_claim<B: Backend>(backend: &B) {
-    let given = given(backend);
-    let order = given.order_with_rows(2, P0).await;
-    let [first, second] = given.rows_of(order.id).await.try_into().expect("two rows");
+    let fixture = fixture(backend);
+    let order = fixture.order_with_rows(2, P0).await;
+    let [first, second] = fixture.rows_of(order.id).await.try_into().expect("two rows");
     assert_eq!((first.last_attempt_at, second.last_attempt_at), (None, None), "no attempt was made");
     let mut worker = worker(backend, "a", P0).await;
-    let last_attempt = async |row: RowId| given.row(row).await.last_attempt_at;
+    let last_attempt = async |row: RowId| fixture.row(row).await.last_attempt_at;
 
     let mut batch = worker.claim(ALL).await;
     let claimed = last_attempt(first.id).await.expect("the row is in flight");
@@ -105,7 +105,7 @@ pub(super) async fn the_last_attempt_of_a_row_is_its_last_counted_claim<B: Backe
     assert_eq!(last_attempt(second.id).await, None, "the attempt was given back");
     worker.settle(&batch).await;
 
-    given.advance(RETRY + SECOND).await;
+    fixture.advance(RETRY + SECOND).await;
     let before = last_attempt(first.id).await.expect("one attempt was made");
     let batch = worker.claim(ALL).await;
     let again = last_attempt(first.id).await.expect("the row is in flight");
@@ -117,62 +117,62 @@ pub(super) async fn the_last_attempt_of_a_row_is_its_last_counted_claim<B: Backe
     let batch = worker.claim(ALL).await;
     let sent_with = last_attempt(first.id).await.expect("the row is in flight");
     worker.settle(&batch).await;
-    let row = given.row(first.id).await;
+    let row = fixture.row(first.id).await;
     assert_eq!((row.status, row.last_attempt_at), (RowStatus::Sent, Some(sent_with)));
     assert!(row.sent_at.is_some_and(|sent_at| sent_at >= sent_with));
 }
 
 pub(super) async fn a_missing_row_is_not_found<B: Backend>(backend: &B) {
-    given(backend).place_order(P0).await;
+    fixture(backend).place_order(P0).await;
 
     assert_eq!(backend.operators().row(RowId::MAX).await.expect("the call succeeds"), None);
     assert_eq!(backend.operators().row(-1).await.expect("the call succeeds"), None);
 }
 
 pub(super) async fn sent_rows_are_shown_until_the_archive_is_swept<B: Backend>(backend: &B) {
-    let given = given(backend);
-    given.place_order(P0).await;
+    let fixture = fixture(backend);
+    fixture.place_order(P0).await;
     let sent = worker(backend, "a", P0).await.drain(ALL).await.remove(0);
-    assert_eq!(given.row(sent.id).await.status, RowStatus::Sent);
+    assert_eq!(fixture.row(sent.id).await.status, RowStatus::Sent);
 
-    given.advance(HOUR).await;
+    fixture.advance(HOUR).await;
     for _ in 0..3 {
         backend.outbox().sweep(HOUR / 2, 10).await.expect("swept");
     }
 
     assert_eq!(backend.operators().row(sent.id).await.expect("the call succeeds"), None);
-    assert_eq!(given.rows(RowFilter::default()).await, []);
+    assert_eq!(fixture.rows(RowFilter::default()).await, []);
 }
 
 pub(super) async fn a_diagnosis_names_the_row_that_blocks_the_key<B: Backend>(backend: &B) {
-    let given = given(backend);
-    let order = given.order_with_rows(3, P0).await;
+    let fixture = fixture(backend);
+    let order = fixture.order_with_rows(3, P0).await;
     let mut worker = worker(backend, "a", P0).await;
     let head = worker.exclude_head(order.id, Disposition::Retry(RETRY)).await;
-    let last = given.rows_of(order.id).await.remove(2);
+    let last = fixture.rows_of(order.id).await.remove(2);
 
-    let diagnosis = given.diagnosis(RowSelector::Event(last.event_id)).await;
+    let diagnosis = fixture.diagnosis(RowSelector::Event(last.event_id)).await;
 
     assert_eq!(diagnosis.row, last);
-    assert_eq!(diagnosis.head, Some(given.row(head).await));
+    assert_eq!(diagnosis.head, Some(fixture.row(head).await));
     assert_eq!((diagnosis.deaths, diagnosis.sent_to, diagnosis.by_fallback), (0, None, false));
-    let first = given.diagnosis(RowSelector::Key(event_key(order.id))).await;
+    let first = fixture.diagnosis(RowSelector::Key(event_key(order.id))).await;
     assert_eq!((first.row.id, first.head), (head, None), "no row blocks the head");
 }
 
 pub(super) async fn a_keys_diagnosis_is_its_first_unsent_row_else_its_latest<B: Backend>(backend: &B) {
-    let given = given(backend);
-    let order = given.order_with_rows(3, P0).await;
+    let fixture = fixture(backend);
+    let order = fixture.order_with_rows(3, P0).await;
     let mut worker = worker(backend, "a", P0).await;
-    let rows = ids_of(&given.rows_of(order.id).await);
+    let rows = ids_of(&fixture.rows_of(order.id).await);
 
     for row in &rows {
-        assert_eq!(given.diagnosis(RowSelector::Key(event_key(order.id))).await.row.id, *row);
+        assert_eq!(fixture.diagnosis(RowSelector::Key(event_key(order.id))).await.row.id, *row);
         let one = worker.claim(1).await;
         worker.settle(&one).await;
     }
 
-    let latest = given.diagnosis(RowSelector::Key(event_key(order.id))).await;
+    let latest = fixture.diagnosis(RowSelector::Key(event_key(order.id))).await;
     assert_eq!((latest.row.id, latest.row.status, latest.head), (rows[2], RowStatus::Sent, None));
 }
 
@@ -181,19 +181,19 @@ pub(super) fn ids_of(rows: &[RowView]) -> Vec<RowId> {
 }
 
 pub(super) async fn a_diagnosis_names_the_partitions_owner<B: Backend>(backend: &B) {
-    let given = given(backend);
-    let order = given.place_order(P0).await;
-    assert_eq!(given.diagnosis(RowSelector::Key(event_key(order.id))).await.owner, None);
+    let fixture = fixture(backend);
+    let order = fixture.place_order(P0).await;
+    assert_eq!(fixture.diagnosis(RowSelector::Key(event_key(order.id))).await.owner, None);
 
     let worker = worker(backend, "a", P0).await;
 
-    let diagnosis = given.diagnosis(RowSelector::Key(event_key(order.id))).await;
+    let diagnosis = fixture.diagnosis(RowSelector::Key(event_key(order.id))).await;
     assert_eq!((diagnosis.owner, diagnosis.epoch), (Some(instance("a")), worker.fence.epoch));
 }
 
 pub(super) async fn an_unknown_key_or_event_has_no_diagnosis<B: Backend>(backend: &B) {
-    let given = given(backend);
-    let (never_written, event) = given.factory.placed("ann");
+    let fixture = fixture(backend);
+    let (never_written, event) = fixture.factory.placed("ann");
 
     for selector in [RowSelector::Key(event_key(never_written.id)), RowSelector::Event(event.id)] {
         assert_eq!(backend.operators().diagnose(selector).await.expect("the call succeeds"), None);

@@ -3,14 +3,14 @@ use domain::Subject;
 use ports::orders::{Commit, OrderFilter};
 
 use crate::backend::Backend;
-use crate::conformance::fixture::given::{DAY, HOUR, P0, SECOND, given};
+use crate::conformance::fixture::backend::{DAY, HOUR, P0, SECOND, fixture};
 
-pub(super) async fn a_mark_is_found_until_its_retention_ends<B: Backend>(backend: &B) {
-    let given = given(backend);
-    let mut creation = given.factory.creation("ann", P0);
-    let idempotency_record = given.factory.idempotency_record(&creation.order, "key");
+pub(super) async fn an_idempotency_record_is_found_until_its_retention_ends<B: Backend>(backend: &B) {
+    let fixture = fixture(backend);
+    let mut creation = fixture.factory.creation("ann", P0);
+    let idempotency_record = fixture.factory.idempotency_record(&creation.order, "key");
     creation.idempotency_record = Some(idempotency_record.clone());
-    given.committed(creation).await;
+    fixture.committed(creation).await;
     let find = async |keep| {
         backend
             .orders()
@@ -19,27 +19,27 @@ pub(super) async fn a_mark_is_found_until_its_retention_ends<B: Backend>(backend
             .expect("the call succeeds")
     };
 
-    given.advance(DAY - HOUR).await;
+    fixture.advance(DAY - HOUR).await;
     assert_eq!(find(DAY).await.as_ref(), Some(&idempotency_record));
 
-    given.advance(HOUR + SECOND).await;
+    fixture.advance(HOUR + SECOND).await;
     assert_eq!(find(DAY).await, None);
     assert_eq!(find(DAY * 2).await.as_ref(), Some(&idempotency_record), "the idempotency record was not swept");
 }
 
 pub(super) async fn a_sweep_deletes_only_old_idempotency_records_up_to_its_limit<B: Backend>(backend: &B) {
-    let given = given(backend);
+    let fixture = fixture(backend);
     let write = async |key: &str| {
-        let mut creation = given.factory.creation("ann", P0);
-        creation.idempotency_record = Some(given.factory.idempotency_record(&creation.order, key));
-        given.committed(creation).await;
+        let mut creation = fixture.factory.creation("ann", P0);
+        creation.idempotency_record = Some(fixture.factory.idempotency_record(&creation.order, key));
+        fixture.committed(creation).await;
     };
     for key in ["old-1", "old-2", "old-3"] {
         write(key).await;
     }
-    given.advance(DAY + SECOND).await;
+    fixture.advance(DAY + SECOND).await;
     write("young").await;
-    given.advance(HOUR).await;
+    fixture.advance(HOUR).await;
 
     let sweep = async || backend.orders().sweep_idempotency_records(DAY, 2).await.expect("swept");
     assert_eq!((sweep().await, sweep().await, sweep().await), (2, 1, 0));
@@ -58,17 +58,17 @@ pub(super) async fn a_sweep_deletes_only_old_idempotency_records_up_to_its_limit
 }
 
 pub(super) async fn a_swept_key_can_be_used_again<B: Backend>(backend: &B) {
-    let given = given(backend);
+    let fixture = fixture(backend);
     let marked = || {
-        let commit = given.factory.creation("ann", P0);
-        Commit { idempotency_record: Some(given.factory.idempotency_record(&commit.order, "key")), ..commit }
+        let commit = fixture.factory.creation("ann", P0);
+        Commit { idempotency_record: Some(fixture.factory.idempotency_record(&commit.order, "key")), ..commit }
     };
-    given.committed(marked()).await;
-    given.advance(DAY + SECOND).await;
+    fixture.committed(marked()).await;
+    fixture.advance(DAY + SECOND).await;
     backend.orders().sweep_idempotency_records(DAY, 10).await.expect("swept");
 
     let second = marked();
-    given.committed(second.clone()).await;
+    fixture.committed(second.clone()).await;
 
     let found =
         backend.orders().find_idempotency_record(&second.order.owner, "key", DAY).await.expect("the call succeeds");

@@ -3,11 +3,11 @@ use domain::{Item, Items, Money, OrderId, Status, Subject, Timestamp};
 use ports::orders::{OrderFilter, PageStart};
 
 use crate::backend::Backend;
-use crate::conformance::fixture::given::{DAY, P0, given};
+use crate::conformance::fixture::backend::{DAY, P0, fixture};
 
 pub(super) async fn orders_are_listed_newest_first<B: Backend>(backend: &B) {
-    let given = given(backend);
-    let mut placed = given.place_orders(5, P0).await;
+    let fixture = fixture(backend);
+    let mut placed = fixture.place_orders(5, P0).await;
     placed.reverse();
 
     let page =
@@ -19,10 +19,11 @@ pub(super) async fn orders_are_listed_newest_first<B: Backend>(backend: &B) {
 }
 
 pub(super) async fn a_list_is_filtered_by_owner_and_by_status<B: Backend>(backend: &B) {
-    let given = given(backend);
-    let anns = given.place_order(P0).await;
-    let anns_moved = given.committed(given.factory.change(&given.place_order(P0).await, Status::Processing, P0)).await;
-    let bobs = given.committed(given.factory.creation("bob", P0)).await;
+    let fixture = fixture(backend);
+    let anns = fixture.place_order(P0).await;
+    let anns_moved =
+        fixture.committed(fixture.factory.change(&fixture.place_order(P0).await, Status::Processing, P0)).await;
+    let bobs = fixture.committed(fixture.factory.creation("bob", P0)).await;
     let list = |owner: Option<&str>, status| {
         let filter = OrderFilter { owner: owner.and_then(Subject::new), status };
         async move { backend.orders().list(&filter, PageStart::Offset(0), 10).await.expect("a page") }
@@ -36,11 +37,11 @@ pub(super) async fn a_list_is_filtered_by_owner_and_by_status<B: Backend>(backen
 }
 
 pub(super) async fn a_page_after_an_id_is_strictly_older_for_any_id<B: Backend>(backend: &B) {
-    let given = given(backend);
-    let first = given.place_order(P0).await;
-    let never_written = given.factory.placed("eve").0;
-    let bobs = given.committed(given.factory.creation("bob", P0)).await;
-    let last = given.place_order(P0).await;
+    let fixture = fixture(backend);
+    let first = fixture.place_order(P0).await;
+    let never_written = fixture.factory.placed("eve").0;
+    let bobs = fixture.committed(fixture.factory.creation("bob", P0)).await;
+    let last = fixture.place_order(P0).await;
     let anns = OrderFilter { owner: Subject::new("ann"), status: None };
     let after = async |id| {
         let page = backend.orders().list(&anns, PageStart::After(id), 10).await.expect("a page");
@@ -56,13 +57,13 @@ pub(super) async fn a_page_after_an_id_is_strictly_older_for_any_id<B: Backend>(
 }
 
 pub(super) async fn keyset_pages_show_each_order_once_while_orders_arrive<B: Backend>(backend: &B) {
-    let given = given(backend);
-    let mut placed = given.place_orders(7, P0).await;
+    let fixture = fixture(backend);
+    let mut placed = fixture.place_orders(7, P0).await;
     placed.reverse();
 
     let mut seen = backend.orders().list(&OrderFilter::default(), PageStart::Offset(0), 2).await.expect("a page");
     loop {
-        given.place_order(P0).await;
+        fixture.place_order(P0).await;
         let after = PageStart::After(seen.last().expect("the first page is full").id);
         let page = backend.orders().list(&OrderFilter::default(), after, 2).await.expect("a page");
         if page.is_empty() {
@@ -76,15 +77,15 @@ pub(super) async fn keyset_pages_show_each_order_once_while_orders_arrive<B: Bac
 }
 
 pub(super) async fn orders_of_one_millisecond_are_paged_without_a_gap<B: Backend>(backend: &B) {
-    let given = given(backend);
-    let now = given.factory.instant();
+    let fixture = fixture(backend);
+    let now = fixture.factory.next_timestamp();
     let mut ids = Vec::new();
     for _ in 0..9 {
-        let mut creation = given.factory.creation("ann", P0);
-        creation.order.id = given.factory.order_id(now);
+        let mut creation = fixture.factory.creation("ann", P0);
+        creation.order.id = fixture.factory.order_id(now);
         (creation.order.created_at, creation.order.updated_at) = (now, now);
         ids.push(creation.order.id);
-        given.committed(creation).await;
+        fixture.committed(creation).await;
     }
     ids.sort();
     ids.reverse();
@@ -101,13 +102,13 @@ pub(super) async fn orders_of_one_millisecond_are_paged_without_a_gap<B: Backend
 }
 
 pub(super) async fn a_list_of_large_orders_ends_at_its_size_and_goes_on_behind<B: Backend>(backend: &B) {
-    let given = given(backend);
+    let fixture = fixture(backend);
     let item = Item::new(&"x".repeat(256), 1, Money::parse("1").expect("a price")).expect("an item");
     let mut ids = Vec::new();
     for _ in 0..5 {
-        let mut creation = given.factory.creation("ann", P0);
+        let mut creation = fixture.factory.creation("ann", P0);
         creation.order.items = Items::new(vec![item.clone(); 500]).expect("items");
-        ids.push(given.committed(creation).await.id);
+        ids.push(fixture.committed(creation).await.id);
     }
     ids.reverse();
     let list = async |from| {
@@ -122,9 +123,9 @@ pub(super) async fn a_list_of_large_orders_ends_at_its_size_and_goes_on_behind<B
 }
 
 pub(super) async fn a_count_applies_its_filter<B: Backend>(backend: &B) {
-    let given = given(backend);
-    given.place_orders(3, P0).await;
-    given.committed(given.factory.creation("bob", P0)).await;
+    let fixture = fixture(backend);
+    fixture.place_orders(3, P0).await;
+    fixture.committed(fixture.factory.creation("bob", P0)).await;
     let count = |owner: Option<&str>, status| {
         let filter = OrderFilter { owner: owner.and_then(Subject::new), status };
         async move { backend.orders().count(&filter).await.expect("counted") }
@@ -137,9 +138,9 @@ pub(super) async fn a_count_applies_its_filter<B: Backend>(backend: &B) {
 }
 
 pub(super) async fn the_oldest_orders_of_a_status_come_first<B: Backend>(backend: &B) {
-    let given = given(backend);
-    let placed = given.place_orders(5, P0).await;
-    given.committed(given.factory.change(&placed[1], Status::Processing, P0)).await;
+    let fixture = fixture(backend);
+    let placed = fixture.place_orders(5, P0).await;
+    fixture.committed(fixture.factory.change(&placed[1], Status::Processing, P0)).await;
     let oldest =
         |after, limit| async move { backend.orders().oldest(Status::Pending, after, limit).await.expect("ids") };
 

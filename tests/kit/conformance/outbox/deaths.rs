@@ -7,49 +7,49 @@ use ports::outbox::{BatchOutcome, ClaimKind, Claimed, ClaimedRow, PoisonPolicy, 
 use ports::partitions::{AcquireReason, Acquisition};
 
 use crate::backend::Backend;
-use crate::conformance::fixture::given::{Given, P0, P1, SECOND, given, instance};
+use crate::conformance::fixture::backend::{Fixture, P0, P1, SECOND, fixture, instance};
 use crate::conformance::fixture::worker::{ALL, DEAD_AFTER, LEASE, Worker, ids, worker};
 
 /// A store keeps 10 s between two trials of a row; a case waits longer than that.
 pub(super) const BETWEEN_TRIALS: Duration = Duration::from_secs(11);
 
 /// A row that is a suspect and due for its trial, in a partition without other rows.
-pub(super) async fn suspect<'b, B: Backend>(given: &Given<'b, B>) -> (Worker<'b, B>, ClaimedRow) {
-    given.place_order(P0).await;
-    let mut worker = worker(given.backend, "a", P0).await;
+pub(super) async fn suspect<'b, B: Backend>(fixture: &Fixture<'b, B>) -> (Worker<'b, B>, ClaimedRow) {
+    fixture.place_order(P0).await;
+    let mut worker = worker(fixture.backend, "a", P0).await;
     let mut row = None;
     for _ in 0..3 {
         let mut batch = worker.claim(ALL).await;
         worker.crash_with(batch.token).await;
         row = Some(batch.rows.remove(0));
     }
-    given.advance(BETWEEN_TRIALS).await;
+    fixture.advance(BETWEEN_TRIALS).await;
     (worker, row.expect("the row was claimed"))
 }
 
-pub(super) async fn deaths<B: Backend>(given: &Given<'_, B>, row: &ClaimedRow) -> u32 {
-    given.diagnosis(RowSelector::Event(row.event_id)).await.deaths
+pub(super) async fn deaths<B: Backend>(fixture: &Fixture<'_, B>, row: &ClaimedRow) -> u32 {
+    fixture.diagnosis(RowSelector::Event(row.event_id)).await.deaths
 }
 
 pub(super) async fn a_death_counts_for_every_row_and_keeps_the_attempts<B: Backend>(backend: &B) {
-    let given = given(backend);
-    given.place_orders(3, P0).await;
+    let fixture = fixture(backend);
+    fixture.place_orders(3, P0).await;
     let mut worker = worker(backend, "a", P0).await;
     let batch = worker.claim(2).await;
 
     worker.crash_with(batch.token).await;
 
     for row in &batch.rows {
-        assert_eq!((deaths(&given, row).await, given.row(row.id).await.retry_count), (1, 1));
-        assert_ne!(given.row(row.id).await.status, RowStatus::InFlight);
+        assert_eq!((deaths(&fixture, row).await, fixture.row(row.id).await.retry_count), (1, 1));
+        assert_ne!(fixture.row(row.id).await.status, RowStatus::InFlight);
     }
     let again = worker.claim(1).await;
     assert_eq!((again.rows[0].id, again.rows[0].attempt), (batch.rows[0].id, 2));
 }
 
 pub(super) async fn a_batch_resolved_as_not_sent_counts_no_death<B: Backend>(backend: &B) {
-    let given = given(backend);
-    given.place_orders(2, P0).await;
+    let fixture = fixture(backend);
+    fixture.place_orders(2, P0).await;
     let mut worker = worker(backend, "a", P0).await;
 
     for _ in 0..5 {
@@ -58,13 +58,13 @@ pub(super) async fn a_batch_resolved_as_not_sent_counts_no_death<B: Backend>(bac
         let open = worker.reacquire(AcquireReason::OutcomeUnknown).await.expect("the batch is open");
         assert!(!open.claimer_died);
         worker.resolve(open.token, BatchOutcome::NotSent).await;
-        assert_eq!(deaths(&given, &batch.rows[0]).await, 0);
+        assert_eq!(deaths(&fixture, &batch.rows[0]).await, 0);
     }
 }
 
 pub(super) async fn rows_with_deaths_are_claimed_in_ever_smaller_batches<B: Backend>(backend: &B) {
-    let given = given(backend);
-    given.place_orders(64, P0).await;
+    let fixture = fixture(backend);
+    fixture.place_orders(64, P0).await;
     let mut worker = worker(backend, "a", P0).await;
     let all = worker.claim(64).await;
     assert_eq!(all.rows.len(), 64);
@@ -84,7 +84,7 @@ pub(super) async fn rows_with_deaths_are_claimed_in_ever_smaller_batches<B: Back
         assert!(batches <= 64, "the same rows are claimed without end");
         let mut deaths_max = 0;
         for row in &batch.rows {
-            deaths_max = deaths_max.max(deaths(&given, row).await);
+            deaths_max = deaths_max.max(deaths(&fixture, row).await);
         }
         assert!(deaths_max < 3, "an ordinary claim contains a suspect");
         assert!(
@@ -94,26 +94,26 @@ pub(super) async fn rows_with_deaths_are_claimed_in_ever_smaller_batches<B: Back
         );
         worker.settle(&batch).await;
     }
-    assert_eq!(given.depth().await.sent, 63, "every row except the suspect");
+    assert_eq!(fixture.depth().await.sent, 63, "every row except the suspect");
 }
 
 pub(super) async fn a_row_with_three_deaths_is_never_in_an_ordinary_claim<B: Backend>(backend: &B) {
-    let given = given(backend);
-    let (mut worker, row) = suspect(&given).await;
+    let fixture = fixture(backend);
+    let (mut worker, row) = suspect(&fixture).await;
 
-    assert_eq!(deaths(&given, &row).await, 3);
+    assert_eq!(deaths(&fixture, &row).await, 3);
     assert_eq!(worker.expect_nothing_due().await, (None, true), "a suspect is due");
-    let other = given.place_order(P0).await;
+    let other = fixture.place_order(P0).await;
     let sent = worker.drain(ALL).await;
     assert_eq!(keys(&sent), [other.id]);
 }
 
 pub(super) async fn a_suspect_blocks_its_key_and_no_other<B: Backend>(backend: &B) {
-    let given = given(backend);
-    let (mut worker, row) = suspect(&given).await;
+    let fixture = fixture(backend);
+    let (mut worker, row) = suspect(&fixture).await;
     let order = backend.orders().find(keys(std::slice::from_ref(&row))[0]).await.expect("found").expect("it exists");
-    given.committed(given.factory.change(&order, domain::Status::Shipped, P0)).await;
-    given.place_orders(2, P0).await;
+    fixture.committed(fixture.factory.change(&order, domain::Status::Shipped, P0)).await;
+    fixture.place_orders(2, P0).await;
 
     let sent = worker.drain(ALL).await;
 
@@ -125,9 +125,9 @@ pub(super) async fn a_suspect_blocks_its_key_and_no_other<B: Backend>(backend: &
 }
 
 pub(super) async fn a_trial_claims_one_suspect_and_nothing_else<B: Backend>(backend: &B) {
-    let given = given(backend);
-    let (mut worker, row) = suspect(&given).await;
-    given.place_orders(3, P0).await;
+    let fixture = fixture(backend);
+    let (mut worker, row) = suspect(&fixture).await;
+    fixture.place_orders(3, P0).await;
 
     let trial = worker.trial().await;
 
@@ -136,8 +136,8 @@ pub(super) async fn a_trial_claims_one_suspect_and_nothing_else<B: Backend>(back
 }
 
 pub(super) async fn a_trial_without_a_suspect_finds_nothing<B: Backend>(backend: &B) {
-    let given = given(backend);
-    given.place_orders(2, P0).await;
+    let fixture = fixture(backend);
+    fixture.place_orders(2, P0).await;
     let mut worker = worker(backend, "a", P0).await;
 
     let claimed = worker.try_claim(ALL, ClaimKind::Trial).await;
@@ -147,63 +147,64 @@ pub(super) async fn a_trial_without_a_suspect_finds_nothing<B: Backend>(backend:
 }
 
 pub(super) async fn a_suspect_that_survives_its_trial_is_sent<B: Backend>(backend: &B) {
-    let given = given(backend);
-    let (mut worker, row) = suspect(&given).await;
+    let fixture = fixture(backend);
+    let (mut worker, row) = suspect(&fixture).await;
 
     let trial = worker.trial().await;
     assert_eq!(worker.settle(&trial).await, 1);
 
-    assert_eq!(given.row(row.id).await.status, RowStatus::Sent);
+    assert_eq!(fixture.row(row.id).await.status, RowStatus::Sent);
 }
 
 pub(super) async fn a_second_death_in_a_trial_parks_the_row<B: Backend>(backend: &B) {
-    let given = given(backend);
-    let (mut worker, row) = suspect(&given).await;
+    let fixture = fixture(backend);
+    let (mut worker, row) = suspect(&fixture).await;
 
     let first = worker.trial().await;
     worker.crash_with(first.token).await;
-    assert_ne!(given.row(row.id).await.status, RowStatus::Parked, "one death in a trial parks no row");
-    given.advance(BETWEEN_TRIALS).await;
+    assert_ne!(fixture.row(row.id).await.status, RowStatus::Parked, "one death in a trial parks no row");
+    fixture.advance(BETWEEN_TRIALS).await;
     let second = worker.trial().await;
     worker.crash_with(second.token).await;
 
-    let parked = given.row(row.id).await;
+    let parked = fixture.row(row.id).await;
     assert_eq!(parked.status, RowStatus::Parked);
     assert!(parked.last_failure_reason.is_some(), "the row shows why it was parked");
-    given.advance(BETWEEN_TRIALS).await;
+    fixture.advance(BETWEEN_TRIALS).await;
     assert_eq!(worker.expect_nothing_due().await, (None, false));
 }
 
 pub(super) async fn a_trial_resolved_as_not_sent_counts_no_death<B: Backend>(backend: &B) {
-    let given = given(backend);
-    let (mut worker, row) = suspect(&given).await;
+    let fixture = fixture(backend);
+    let (mut worker, row) = suspect(&fixture).await;
 
     for _ in 0..4 {
         let trial = worker.trial().await;
         let open = worker.reacquire(AcquireReason::OutcomeUnknown).await.expect("the batch is open");
         assert!(!open.claimer_died);
         worker.resolve(trial.token, BatchOutcome::NotSent).await;
-        given.advance(BETWEEN_TRIALS).await;
+        fixture.advance(BETWEEN_TRIALS).await;
     }
 
-    assert_ne!(given.row(row.id).await.status, RowStatus::Parked);
+    assert_ne!(fixture.row(row.id).await.status, RowStatus::Parked);
     assert_eq!(worker.trial().await.rows[0].id, row.id);
 }
 
 pub(super) async fn an_owners_death_clears_the_deaths_of_rows_not_in_flight<B: Backend>(backend: &B) {
-    let given = given(backend);
-    given.place_orders(2, P0).await;
+    let fixture = fixture(backend);
+    fixture.place_orders(2, P0).await;
     let mut worker = worker(backend, "a", P0).await;
     for limit in [2, 1] {
         let batch = worker.claim(limit).await;
         worker.crash_with(batch.token).await;
     }
     let claimed_row = worker.claim(1).await.rows.remove(0);
-    let other = given.rows(RowFilter::default()).await.remove(1);
+    let other = fixture.rows(RowFilter::default()).await.remove(1);
     assert_ne!(claimed_row.id, other.id);
-    let before = (deaths(&given, &claimed_row).await, given.diagnosis(RowSelector::Event(other.event_id)).await.deaths);
+    let before =
+        (deaths(&fixture, &claimed_row).await, fixture.diagnosis(RowSelector::Event(other.event_id)).await.deaths);
     assert!(before.0 >= 1 && before.1 == 1, "{before:?}");
-    given.advance(DEAD_AFTER + SECOND).await;
+    fixture.advance(DEAD_AFTER + SECOND).await;
 
     let b = instance("b");
     backend.leases().heartbeat(&b, DEAD_AFTER).await.expect("the heartbeat is stored");
@@ -219,16 +220,16 @@ pub(super) async fn an_owners_death_clears_the_deaths_of_rows_not_in_flight<B: B
         .await
         .expect("the call succeeds");
     assert_eq!(
-        given.diagnosis(RowSelector::Event(other.event_id)).await.deaths,
+        fixture.diagnosis(RowSelector::Event(other.event_id)).await.deaths,
         0,
         "a row not in flight loses its deaths"
     );
-    assert!(deaths(&given, &claimed_row).await > before.0.min(2), "a row in flight gets one more death");
+    assert!(deaths(&fixture, &claimed_row).await > before.0.min(2), "a row in flight gets one more death");
 }
 
-pub(super) async fn reacquiring_as_uncertain_clears_no_deaths<B: Backend>(backend: &B) {
-    let given = given(backend);
-    given.place_orders(2, P0).await;
+pub(super) async fn reacquiring_with_an_unknown_outcome_clears_no_deaths<B: Backend>(backend: &B) {
+    let fixture = fixture(backend);
+    fixture.place_orders(2, P0).await;
     let mut worker = worker(backend, "a", P0).await;
     let batch = worker.claim(ALL).await;
     worker.crash_with(batch.token).await;
@@ -236,21 +237,21 @@ pub(super) async fn reacquiring_as_uncertain_clears_no_deaths<B: Backend>(backen
     assert_eq!(worker.reacquire(AcquireReason::OutcomeUnknown).await, None);
 
     for row in &batch.rows {
-        assert_eq!(deaths(&given, row).await, 1);
+        assert_eq!(deaths(&fixture, row).await, 1);
     }
 }
 
 pub(super) async fn a_service_killed_at_random_parks_no_row<B: Backend>(backend: &B) {
-    let given = given(backend);
-    given.place_orders(40, P0).await;
-    given.place_order(P1).await;
+    let fixture = fixture(backend);
+    fixture.place_orders(40, P0).await;
+    fixture.place_order(P1).await;
     let (mut owners, mut killed_with_a_batch, mut killed_rows) = (0, 0, 0);
-    let mut left = given.depth().await.pending - 1;
+    let mut left = fixture.depth().await.pending - 1;
 
     // Every owner settles its first batch and dies in its second, so each owner sends some rows: 200 owners are enough.
     while left > 0 {
         owners += 1;
-        assert!(owners <= 200, "{left} rows are not sent: {:?}", given.depth().await);
+        assert!(owners <= 200, "{left} rows are not sent: {:?}", fixture.depth().await);
         let owner = instance(&format!("owner-{owners}"));
         backend.leases().heartbeat(&owner, DEAD_AFTER).await.expect("the heartbeat is stored");
         let acquired =
@@ -274,8 +275,8 @@ pub(super) async fn a_service_killed_at_random_parks_no_row<B: Backend>(backend:
                 (Claimed::Nothing { .. } | Claimed::Fenced, _) => {}
             }
         }
-        given.advance(DEAD_AFTER + SECOND).await;
-        let depth = given.depth().await;
+        fixture.advance(DEAD_AFTER + SECOND).await;
+        let depth = fixture.depth().await;
         assert_eq!(depth.parked, 0, "a healthy row was parked");
         left = depth.pending + depth.in_flight + depth.failed - 1;
     }

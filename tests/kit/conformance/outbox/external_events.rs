@@ -4,21 +4,21 @@ use ports::orders::NewRow;
 use ports::outbox::{Disposition, EventKey, RowStatus};
 
 use crate::backend::Backend;
-use crate::conformance::fixture::given::{Given, P0, RETRY, SECOND, given};
+use crate::conformance::fixture::backend::{Fixture, P0, RETRY, SECOND, fixture};
 use crate::conformance::fixture::worker::{ALL, exclusion, ids, worker};
 
 /// Commits rows together with an order that has no event of its own.
-async fn write<B: Backend>(given: &Given<'_, B>, rows: Vec<NewRow>) {
-    let mut commit = given.factory.creation("ann", P0);
+async fn write<B: Backend>(fixture: &Fixture<'_, B>, rows: Vec<NewRow>) {
+    let mut commit = fixture.factory.creation("ann", P0);
     commit.events = rows;
-    given.committed(commit).await;
+    fixture.committed(commit).await;
 }
 
 pub(super) async fn an_event_of_another_service_is_claimed_as_it_was_written<B: Backend>(backend: &B) {
-    let given = given(backend);
-    let mut row = given.factory.external_row("customer \"7\" / müller", 3, P0);
-    row.trace = Some(given.factory.trace());
-    write(&given, vec![row.clone()]).await;
+    let fixture = fixture(backend);
+    let mut row = fixture.factory.external_row("customer \"7\" / müller", 3, P0);
+    row.trace = Some(fixture.factory.trace());
+    write(&fixture, vec![row.clone()]).await;
 
     let claimed = worker(backend, "a", P0).await.claim(ALL).await.rows.remove(0);
 
@@ -31,9 +31,9 @@ pub(super) async fn an_event_of_another_service_is_claimed_as_it_was_written<B: 
 }
 
 pub(super) async fn later_rows_of_a_text_key_wait_for_their_head<B: Backend>(backend: &B) {
-    let given = given(backend);
-    let row = |key: &str, sequence| given.factory.external_row(key, sequence, P0);
-    write(&given, vec![row("customer-7", 1), row("customer-8", 1), row("customer-7", 2)]).await;
+    let fixture = fixture(backend);
+    let row = |key: &str, sequence| fixture.factory.external_row(key, sequence, P0);
+    write(&fixture, vec![row("customer-7", 1), row("customer-8", 1), row("customer-7", 2)]).await;
     let mut worker = worker(backend, "a", P0).await;
     let mut batch = worker.claim(ALL).await;
     let [head, other, follower] = ids(&batch.rows)[..] else { panic!("three rows are due: {:?}", batch.rows) };
@@ -44,17 +44,18 @@ pub(super) async fn later_rows_of_a_text_key_wait_for_their_head<B: Backend>(bac
 
     assert_eq!(returned, 2, "the head and its follower leave the batch");
     worker.expect_nothing_due().await;
-    assert_eq!(given.row(other).await.status, RowStatus::Sent);
-    given.advance(RETRY + SECOND).await;
+    assert_eq!(fixture.row(other).await.status, RowStatus::Sent);
+    fixture.advance(RETRY + SECOND).await;
     assert_eq!(ids(&worker.drain(ALL).await), [head, follower]);
 }
 
 pub(super) async fn operators_find_rows_by_text_key_and_by_any_type<B: Backend>(backend: &B) {
-    let given = given(backend);
+    let fixture = fixture(backend);
     let (first, second) =
-        (given.factory.external_row("customer-7", 1, P0), given.factory.external_row("Customer-7", 1, P0));
-    write(&given, vec![first.clone(), second]).await;
-    let found = async |filter| given.rows(filter).await.into_iter().map(|row| row.key.to_string()).collect::<Vec<_>>();
+        (fixture.factory.external_row("customer-7", 1, P0), fixture.factory.external_row("Customer-7", 1, P0));
+    write(&fixture, vec![first.clone(), second]).await;
+    let found =
+        async |filter| fixture.rows(filter).await.into_iter().map(|row| row.key.to_string()).collect::<Vec<_>>();
     let of_key = |key: &EventKey| RowFilter { key: Some(key.clone()), ..RowFilter::default() };
 
     assert_eq!(found(of_key(&first.key)).await, ["customer-7"]);
@@ -62,6 +63,6 @@ pub(super) async fn operators_find_rows_by_text_key_and_by_any_type<B: Backend>(
     assert_eq!(found(of_key(&EventKey::from_stored(first.key.group(), None))).await, Vec::<String>::new());
     let of_type = RowFilter { event_type: Some(first.event_type.to_string()), ..RowFilter::default() };
     assert_eq!(found(of_type).await, ["customer-7", "Customer-7"]);
-    let diagnosis = given.diagnosis(RowSelector::Key(first.key.clone())).await;
+    let diagnosis = fixture.diagnosis(RowSelector::Key(first.key.clone())).await;
     assert_eq!((diagnosis.row.event_id, diagnosis.row.key), (first.event_id, first.key));
 }

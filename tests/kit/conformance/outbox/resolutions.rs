@@ -5,21 +5,21 @@ use ports::outbox::{BatchOutcome, FencedOutcome, PoisonPolicy, RowStatus};
 use ports::partitions::AcquireReason;
 
 use crate::backend::Backend;
-use crate::conformance::fixture::given::{P0, given};
+use crate::conformance::fixture::backend::{P0, fixture};
 use crate::conformance::fixture::worker::{ALL, ids, worker};
 
 pub(super) async fn a_batch_resolved_as_published_is_sent<B: Backend>(backend: &B) {
-    let given = given(backend);
-    let order = given.order_with_rows(2, P0).await;
+    let fixture = fixture(backend);
+    let order = fixture.order_with_rows(2, P0).await;
     let mut worker = worker(backend, "a", P0).await;
     let batch = worker.claim(ALL).await;
     worker.reacquire(AcquireReason::OutcomeUnknown).await.expect("the batch is open");
 
     assert_eq!(worker.resolve(batch.token, BatchOutcome::Published).await, 2);
 
-    assert_eq!(given.statuses(order.id).await, [RowStatus::Sent, RowStatus::Sent]);
-    assert_eq!(given.view(P0).await.open_batch, None);
-    let diagnosis = given.diagnosis(RowSelector::Event(batch.rows[0].event_id)).await;
+    assert_eq!(fixture.statuses(order.id).await, [RowStatus::Sent, RowStatus::Sent]);
+    assert_eq!(fixture.view(P0).await.open_batch, None);
+    let diagnosis = fixture.diagnosis(RowSelector::Event(batch.rows[0].event_id)).await;
     let topic = batch.rows[0].topic.clone();
     assert_eq!(
         diagnosis.sent_to,
@@ -30,8 +30,8 @@ pub(super) async fn a_batch_resolved_as_published_is_sent<B: Backend>(backend: &
 }
 
 pub(super) async fn a_batch_resolved_as_not_sent_is_due_with_attempts_returned<B: Backend>(backend: &B) {
-    let given = given(backend);
-    let order = given.order_with_rows(2, P0).await;
+    let fixture = fixture(backend);
+    let order = fixture.order_with_rows(2, P0).await;
     let mut worker = worker(backend, "a", P0).await;
     let batch = worker.claim(ALL).await;
 
@@ -42,39 +42,39 @@ pub(super) async fn a_batch_resolved_as_not_sent_is_due_with_attempts_returned<B
     assert!(again.rows.iter().all(|row| row.attempt == 1));
     assert!(again.token > batch.token);
     assert_eq!(
-        given.diagnosis(RowSelector::Key(event_key(order.id))).await.deaths,
+        fixture.diagnosis(RowSelector::Key(event_key(order.id))).await.deaths,
         0,
         "a batch resolved as not sent counts no death"
     );
 }
 
 pub(super) async fn a_repeated_resolution_changes_nothing<B: Backend>(backend: &B) {
-    let given = given(backend);
-    given.place_orders(2, P0).await;
+    let fixture = fixture(backend);
+    fixture.place_orders(2, P0).await;
     let mut worker = worker(backend, "a", P0).await;
     let batch = worker.claim(ALL).await;
     let first = worker.fence.clone();
     worker.resolve(batch.token, BatchOutcome::ClaimerDied).await;
-    let before = given.rows(RowFilter::default()).await;
-    let deaths = given.diagnosis(RowSelector::Event(batch.rows[0].event_id)).await.deaths;
+    let before = fixture.rows(RowFilter::default()).await;
+    let deaths = fixture.diagnosis(RowSelector::Event(batch.rows[0].event_id)).await.deaths;
 
     for fence in [first, worker.fence.clone()] {
         let again =
             backend.outbox().resolve(&fence, batch.token, BatchOutcome::ClaimerDied, &PoisonPolicy::default()).await;
         if let FencedOutcome::Done { counter, rows } = again.expect("a repetition succeeds").closed {
-            assert_eq!((counter, rows), (given.view(P0).await.counter, 0));
+            assert_eq!((counter, rows), (fixture.view(P0).await.counter, 0));
             worker.fence.counter = counter;
         }
     }
 
-    assert_eq!(given.rows(RowFilter::default()).await, before);
-    assert_eq!(given.diagnosis(RowSelector::Event(batch.rows[0].event_id)).await.deaths, deaths);
+    assert_eq!(fixture.rows(RowFilter::default()).await, before);
+    assert_eq!(fixture.diagnosis(RowSelector::Event(batch.rows[0].event_id)).await.deaths, deaths);
     worker.claim(ALL).await;
 }
 
 pub(super) async fn a_stale_resolution_changes_nothing<B: Backend>(backend: &B) {
-    let given = given(backend);
-    given.place_order(P0).await;
+    let fixture = fixture(backend);
+    fixture.place_order(P0).await;
     let mut worker = worker(backend, "a", P0).await;
     let batch = worker.claim(ALL).await;
     let late = worker.fence.clone();
@@ -94,6 +94,6 @@ pub(super) async fn a_stale_resolution_changes_nothing<B: Backend>(backend: &B) 
         }
     }
 
-    assert_eq!(given.row(second.rows[0].id).await.status, RowStatus::InFlight);
+    assert_eq!(fixture.row(second.rows[0].id).await.status, RowStatus::InFlight);
     assert_eq!(worker.settle(&second).await, 1);
 }

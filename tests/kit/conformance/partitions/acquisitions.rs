@@ -4,7 +4,7 @@ use ports::outbox::{Claim, ClaimKind, Claimed};
 use ports::partitions::{AcquireReason, Acquisition, PartitionNo, ProducerSessionId, ReleaseOutcome, Renewal};
 
 use crate::backend::Backend;
-use crate::conformance::fixture::given::{HOUR, P0, P1, SECOND, given, instance};
+use crate::conformance::fixture::backend::{HOUR, P0, P1, SECOND, fixture, instance};
 use crate::conformance::fixture::worker::{ALL, Worker, acquire_free, worker};
 use crate::conformance::partitions::fixture::{
     LONG, MEMBER_DEAD_AFTER, acquire, fence, heartbeat, worker_with_open_batch,
@@ -19,29 +19,29 @@ pub(super) async fn the_overview_lists_every_partition_in_order_and_free<B: Back
 }
 
 pub(super) async fn an_acquired_partition_shows_its_owner<B: Backend>(backend: &B) {
-    let given = given(backend);
+    let fixture = fixture(backend);
     let fence = acquire_free(backend, "a", P1, LONG).await.fence;
 
-    let view = given.view(P1).await;
+    let view = fixture.view(P1).await;
 
     assert_eq!((view.owner, view.epoch, view.counter), (Some(instance("a")), fence.epoch, fence.counter));
     assert!(view.expires_at.is_some());
     assert_eq!((fence.partition, &*fence.owner.0), (P1, "a"));
-    assert_eq!(given.view(P0).await.owner, None);
+    assert_eq!(fixture.view(P0).await.owner, None);
 }
 
 pub(super) async fn a_live_owners_unexpired_lease_is_not_taken<B: Backend>(backend: &B) {
-    let given = given(backend);
+    let fixture = fixture(backend);
     let owned = acquire_free(backend, "a", P0, HOUR).await.fence;
     heartbeat(backend, "b").await;
-    let before = given.view(P0).await;
+    let before = fixture.view(P0).await;
 
     let held = acquire(backend, "b", AcquireReason::Unowned, Some(500)).await;
 
     let Acquisition::Held { by, remaining } = held else { panic!("{held:?}") };
     assert_eq!(by, instance("a"));
     assert!(remaining <= HOUR && remaining > HOUR - SECOND * 120, "{remaining:?}");
-    assert_eq!(given.view(P0).await, before);
+    assert_eq!(fixture.view(P0).await, before);
     assert_eq!(before.epoch, owned.epoch);
 }
 
@@ -58,23 +58,23 @@ pub(super) async fn one_of_many_concurrent_acquisitions_wins<B: Backend>(backend
 }
 
 pub(super) async fn an_expired_lease_is_taken_over_with_a_higher_epoch<B: Backend>(backend: &B) {
-    let given = given(backend);
+    let fixture = fixture(backend);
     let first = acquire_free(backend, "a", P0, HOUR).await.fence;
-    given.advance(HOUR + SECOND).await;
+    fixture.advance(HOUR + SECOND).await;
     heartbeat(backend, "a").await;
     heartbeat(backend, "b").await;
 
     let second = fence(acquire(backend, "b", AcquireReason::Unowned, None).await);
 
     assert!(second.epoch > first.epoch);
-    assert_eq!(given.view(P0).await.owner, Some(instance("b")));
+    assert_eq!(fixture.view(P0).await.owner, Some(instance("b")));
 }
 
 pub(super) async fn a_dead_owners_lease_is_taken_over_before_it_expires<B: Backend>(backend: &B) {
-    let given = given(backend);
+    let fixture = fixture(backend);
     let first = acquire_free(backend, "a", P0, LONG).await.fence;
     heartbeat(backend, "a").await;
-    given.advance(MEMBER_DEAD_AFTER + SECOND).await;
+    fixture.advance(MEMBER_DEAD_AFTER + SECOND).await;
     heartbeat(backend, "b").await;
 
     let second = fence(acquire(backend, "b", AcquireReason::Unowned, None).await);
@@ -83,8 +83,8 @@ pub(super) async fn a_dead_owners_lease_is_taken_over_before_it_expires<B: Backe
 }
 
 pub(super) async fn a_restarted_instance_reacquires_its_partition_at_once<B: Backend>(backend: &B) {
-    let given = given(backend);
-    let (worker, token) = worker_with_open_batch(&given, "a", LONG).await;
+    let fixture = fixture(backend);
+    let (worker, token) = worker_with_open_batch(&fixture, "a", LONG).await;
 
     let acquisition = acquire(backend, "a", AcquireReason::Unowned, None).await;
 
@@ -110,15 +110,15 @@ pub(super) async fn every_acquisition_raises_the_epoch<B: Backend>(backend: &B) 
 }
 
 pub(super) async fn an_acquisition_raises_the_counter_above_the_watermark<B: Backend>(backend: &B) {
-    let given = given(backend);
-    given.place_order(P0).await;
+    let fixture = fixture(backend);
+    fixture.place_order(P0).await;
     let first = fence(acquire(backend, "a", AcquireReason::Unowned, None).await);
 
     let second = fence(acquire(backend, "a", AcquireReason::Unowned, Some(1_000)).await);
 
     assert!(second.epoch > first.epoch);
     assert!(second.counter > 1_000, "{}", second.counter);
-    assert_eq!(given.view(P0).await.counter, second.counter);
+    assert_eq!(fixture.view(P0).await.counter, second.counter);
     assert!(Worker::of(backend, second).claim(ALL).await.token > 1_000);
 }
 
@@ -133,9 +133,9 @@ pub(super) async fn the_counter_never_decreases<B: Backend>(backend: &B) {
 }
 
 pub(super) async fn a_former_owner_does_not_retake_a_live_owners_partition<B: Backend>(backend: &B) {
-    let given = given(backend);
+    let fixture = fixture(backend);
     acquire_free(backend, "a", P0, HOUR).await;
-    given.advance(HOUR + SECOND).await;
+    fixture.advance(HOUR + SECOND).await;
     acquire_free(backend, "b", P0, LONG).await;
     heartbeat(backend, "a").await;
 
@@ -146,10 +146,10 @@ pub(super) async fn a_former_owner_does_not_retake_a_live_owners_partition<B: Ba
 }
 
 pub(super) async fn the_former_owner_is_fenced<B: Backend>(backend: &B) {
-    let given = given(backend);
-    given.place_order(P0).await;
+    let fixture = fixture(backend);
+    fixture.place_order(P0).await;
     let former = acquire_free(backend, "a", P0, HOUR).await.fence;
-    given.advance(HOUR + SECOND).await;
+    fixture.advance(HOUR + SECOND).await;
     worker(backend, "b", P0).await;
 
     let claim =
@@ -159,5 +159,5 @@ pub(super) async fn the_former_owner_is_fenced<B: Backend>(backend: &B) {
     assert_eq!(release, ReleaseOutcome::NotHeld);
     let renewed = backend.leases().renew(&former.owner, &[(P0, former.epoch)], LONG).await.expect("the call succeeds");
     assert_eq!(renewed, Renewal::default());
-    assert_eq!(given.view(P0).await.owner, Some(instance("b")));
+    assert_eq!(fixture.view(P0).await.owner, Some(instance("b")));
 }

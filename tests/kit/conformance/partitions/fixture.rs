@@ -4,7 +4,7 @@ use std::time::Duration;
 use ports::partitions::{AcquireReason, Acquisition, InstanceId, InstanceRank, LeaseFence, LeaseSurvey, Token};
 
 use crate::backend::Backend;
-use crate::conformance::fixture::given::{Given, P0, instance};
+use crate::conformance::fixture::backend::{Fixture, P0, instance};
 use crate::conformance::fixture::worker::{ALL, Worker, acquire_free};
 
 /// A lease time that no case outlives.
@@ -16,8 +16,8 @@ pub(super) const MEMBER_DEAD_AFTER: Duration = Duration::from_secs(15 * 60);
 pub(super) async fn heartbeat<B: Backend>(backend: &B, name: &str) -> Vec<InstanceId> {
     let rank = backend.leases().heartbeat(&instance(name), MEMBER_DEAD_AFTER).await.expect("the heartbeat is stored");
     let live: Vec<InstanceId> = survey(backend, name).await.members.into_iter().map(|member| member.instance).collect();
-    let place = live.iter().position(|member| *member == instance(name)).expect("the caller is alive");
-    assert_eq!(rank, InstanceRank { rank: place as u32, live: live.len() as u32 }, "{live:?}");
+    let position = live.iter().position(|member| *member == instance(name)).expect("the caller is alive");
+    assert_eq!(rank, InstanceRank { rank: position as u32, live: live.len() as u32 }, "{live:?}");
     live
 }
 
@@ -44,13 +44,13 @@ pub(super) fn fence(acquisition: Acquisition) -> LeaseFence {
 
 /// A worker that owns P0 and has one claimed batch open, and the batch's token.
 pub(super) async fn worker_with_open_batch<'b, B: Backend>(
-    given: &Given<'b, B>,
+    fixture: &Fixture<'b, B>,
     name: &str,
     ttl: Duration,
 ) -> (Worker<'b, B>, Token) {
-    given.place_order(P0).await;
-    let mut worker = Worker::of(given.backend, acquire_free(given.backend, name, P0, ttl).await.fence);
-    heartbeat(given.backend, name).await;
+    fixture.place_order(P0).await;
+    let mut worker = Worker::of(fixture.backend, acquire_free(fixture.backend, name, P0, ttl).await.fence);
+    heartbeat(fixture.backend, name).await;
     let token = worker.claim(ALL).await.token;
     (worker, token)
 }

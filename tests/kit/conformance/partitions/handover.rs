@@ -3,14 +3,14 @@ use ports::outbox::{BatchOutcome, ClaimKind, Claimed};
 use ports::partitions::{AcquireReason, Acquisition};
 
 use crate::backend::Backend;
-use crate::conformance::fixture::given::{HOUR, SECOND, given};
+use crate::conformance::fixture::backend::{HOUR, SECOND, fixture};
 use crate::conformance::fixture::worker::{ALL, DEAD_AFTER, Worker};
 use crate::conformance::partitions::fixture::{LONG, acquire, heartbeat, worker_with_open_batch};
 
 pub(super) async fn the_next_owner_receives_the_open_batch<B: Backend>(backend: &B) {
-    let given = given(backend);
-    let (former, token) = worker_with_open_batch(&given, "a", LONG).await;
-    given.advance(DEAD_AFTER + SECOND).await;
+    let fixture = fixture(backend);
+    let (former, token) = worker_with_open_batch(&fixture, "a", LONG).await;
+    fixture.advance(DEAD_AFTER + SECOND).await;
     heartbeat(backend, "b").await;
 
     let Acquisition::Acquired(acquired) = acquire(backend, "b", AcquireReason::Unowned, Some(token + 50)).await else {
@@ -29,11 +29,11 @@ pub(super) async fn the_next_owner_receives_the_open_batch<B: Backend>(backend: 
 }
 
 pub(super) async fn an_open_batch_survives_several_dead_owners_until_resolved<B: Backend>(backend: &B) {
-    let given = given(backend);
-    let (former, token) = worker_with_open_batch(&given, "a", LONG).await;
+    let fixture = fixture(backend);
+    let (former, token) = worker_with_open_batch(&fixture, "a", LONG).await;
 
     for name in ["b", "c", "d"] {
-        given.advance(DEAD_AFTER + SECOND).await;
+        fixture.advance(DEAD_AFTER + SECOND).await;
         heartbeat(backend, name).await;
         let Acquisition::Acquired(acquired) = acquire(backend, name, AcquireReason::Unowned, None).await else {
             panic!("the owner before {name} is dead")
@@ -48,9 +48,9 @@ pub(super) async fn an_open_batch_survives_several_dead_owners_until_resolved<B:
 }
 
 pub(super) async fn a_live_claimer_that_lost_its_lease_is_not_reported_dead<B: Backend>(backend: &B) {
-    let given = given(backend);
-    let (_, token) = worker_with_open_batch(&given, "a", HOUR).await;
-    given.advance(HOUR + SECOND).await;
+    let fixture = fixture(backend);
+    let (_, token) = worker_with_open_batch(&fixture, "a", HOUR).await;
+    fixture.advance(HOUR + SECOND).await;
     heartbeat(backend, "a").await;
     heartbeat(backend, "b").await;
 
@@ -63,11 +63,11 @@ pub(super) async fn a_live_claimer_that_lost_its_lease_is_not_reported_dead<B: B
 }
 
 pub(super) async fn the_acquire_reason_decides_whether_the_claimer_died<B: Backend>(backend: &B) {
-    let given = given(backend);
+    let fixture = fixture(backend);
     for (reason, died) in
         [(AcquireReason::WorkerDied, true), (AcquireReason::OutcomeUnknown, false), (AcquireReason::Unowned, true)]
     {
-        let (mut worker, token) = worker_with_open_batch(&given, "a", LONG).await;
+        let (mut worker, token) = worker_with_open_batch(&fixture, "a", LONG).await;
 
         let open = worker.reacquire(reason).await.expect("the batch is open");
 

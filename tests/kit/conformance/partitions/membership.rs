@@ -4,7 +4,7 @@ use std::time::Duration;
 use ports::partitions::InstanceRank;
 
 use crate::backend::Backend;
-use crate::conformance::fixture::given::{SECOND, given, instance};
+use crate::conformance::fixture::backend::{SECOND, fixture, instance};
 use crate::conformance::partitions::fixture::{MEMBER_DEAD_AFTER, heartbeat};
 
 pub(super) async fn members_see_each_other<B: Backend>(backend: &B) {
@@ -27,12 +27,12 @@ pub(super) async fn members_are_ranked_by_the_bytes_of_their_names<B: Backend>(b
 }
 
 pub(super) async fn a_member_without_heartbeat_is_dead<B: Backend>(backend: &B) {
-    let given = given(backend);
+    let fixture = fixture(backend);
     heartbeat(backend, "a").await;
-    given.advance(MEMBER_DEAD_AFTER / 2).await;
+    fixture.advance(MEMBER_DEAD_AFTER / 2).await;
     assert_eq!(heartbeat(backend, "b").await, [instance("a"), instance("b")]);
 
-    given.advance(MEMBER_DEAD_AFTER / 2 + SECOND).await;
+    fixture.advance(MEMBER_DEAD_AFTER / 2 + SECOND).await;
 
     assert_eq!(heartbeat(backend, "b").await, [instance("b")]);
     assert_eq!(
@@ -43,13 +43,13 @@ pub(super) async fn a_member_without_heartbeat_is_dead<B: Backend>(backend: &B) 
 }
 
 pub(super) async fn a_member_is_dead_by_its_own_limit<B: Backend>(backend: &B) {
-    let given = given(backend);
+    let fixture = fixture(backend);
     let heartbeat = async |name: &str, dead_after: Duration| {
         backend.leases().heartbeat(&instance(name), dead_after).await.expect("the heartbeat is stored")
     };
     heartbeat("patient", MEMBER_DEAD_AFTER * 4).await;
     heartbeat("hasty", MEMBER_DEAD_AFTER).await;
-    given.advance(MEMBER_DEAD_AFTER * 2).await;
+    fixture.advance(MEMBER_DEAD_AFTER * 2).await;
 
     let rank = heartbeat("z", SECOND).await;
 

@@ -3,7 +3,7 @@ use ports::outbox::{BatchOutcome, ClaimKind, Claimed};
 use ports::partitions::{AcquireReason, Acquisition, PartitionNo, ReleaseOutcome, Renewal};
 
 use crate::backend::Backend;
-use crate::conformance::fixture::given::{HOUR, P0, P1, SECOND, given, instance};
+use crate::conformance::fixture::backend::{HOUR, P0, P1, SECOND, fixture, instance};
 use crate::conformance::fixture::worker::{ALL, acquire_free, worker};
 use crate::conformance::partitions::fixture::{LONG, acquire, heartbeat, worker_with_open_batch};
 
@@ -23,10 +23,10 @@ pub(super) async fn a_renewal_returns_only_the_leases_still_held<B: Backend>(bac
 }
 
 pub(super) async fn a_renewal_extends_the_lease<B: Backend>(backend: &B) {
-    let given = given(backend);
+    let fixture = fixture(backend);
     let fence = acquire_free(backend, "a", P0, HOUR).await.fence;
     for _ in 0..3 {
-        given.advance(HOUR / 2).await;
+        fixture.advance(HOUR / 2).await;
         backend.leases().renew(&fence.owner, &[(P0, fence.epoch)], HOUR).await.expect("the call succeeds");
     }
     heartbeat(backend, "a").await;
@@ -42,13 +42,13 @@ pub(super) async fn a_renewal_extends_the_lease<B: Backend>(backend: &B) {
 }
 
 pub(super) async fn a_renewal_never_changes_the_counter<B: Backend>(backend: &B) {
-    let given = given(backend);
-    let (mut worker, _) = worker_with_open_batch(&given, "a", HOUR).await;
-    let before = given.view(P0).await;
+    let fixture = fixture(backend);
+    let (mut worker, _) = worker_with_open_batch(&fixture, "a", HOUR).await;
+    let before = fixture.view(P0).await;
 
     backend.leases().renew(&instance("a"), &[(P0, before.epoch)], HOUR * 2).await.expect("the call succeeds");
 
-    let after = given.view(P0).await;
+    let after = fixture.view(P0).await;
     assert_eq!((after.counter, after.epoch, after.open_batch), (before.counter, before.epoch, before.open_batch));
     assert!(after.expires_at > before.expires_at);
     worker.resolve(before.open_batch.expect("open"), BatchOutcome::NotSent).await;
@@ -56,9 +56,9 @@ pub(super) async fn a_renewal_never_changes_the_counter<B: Backend>(backend: &B)
 }
 
 pub(super) async fn an_expired_lease_is_not_renewed<B: Backend>(backend: &B) {
-    let given = given(backend);
+    let fixture = fixture(backend);
     let fence = acquire_free(backend, "a", P0, HOUR).await.fence;
-    given.advance(HOUR + SECOND).await;
+    fixture.advance(HOUR + SECOND).await;
 
     let renewed = backend.leases().renew(&fence.owner, &[(P0, fence.epoch)], HOUR).await.expect("the call succeeds");
 
@@ -66,14 +66,14 @@ pub(super) async fn an_expired_lease_is_not_renewed<B: Backend>(backend: &B) {
 }
 
 pub(super) async fn a_released_partition_is_free_at_once<B: Backend>(backend: &B) {
-    let given = given(backend);
-    given.place_order(P0).await;
+    let fixture = fixture(backend);
+    fixture.place_order(P0).await;
     let mut first = worker(backend, "a", P0).await;
     first.drain(ALL).await;
 
     let release = backend.leases().release(P0, &instance("a"), first.fence.epoch).await.expect("the call succeeds");
     assert_eq!(release, ReleaseOutcome::Done);
-    assert_eq!(given.view(P0).await.owner, None);
+    assert_eq!(fixture.view(P0).await.owner, None);
     assert!(matches!(first.try_claim(1, ClaimKind::Ordinary).await, Claimed::Fenced));
 
     let next = acquire_free(backend, "b", P0, LONG).await;
@@ -82,20 +82,20 @@ pub(super) async fn a_released_partition_is_free_at_once<B: Backend>(backend: &B
 }
 
 pub(super) async fn release_is_refused_while_a_batch_is_in_flight<B: Backend>(backend: &B) {
-    let given = given(backend);
-    let (mut worker, token) = worker_with_open_batch(&given, "a", LONG).await;
+    let fixture = fixture(backend);
+    let (mut worker, token) = worker_with_open_batch(&fixture, "a", LONG).await;
     let release = async |epoch| backend.leases().release(P0, &instance("a"), epoch).await.expect("the call succeeds");
     let epoch = worker.fence.epoch;
 
     assert_eq!(release(epoch).await, ReleaseOutcome::InFlight);
-    assert_eq!(given.view(P0).await.owner, Some(instance("a")));
+    assert_eq!(fixture.view(P0).await.owner, Some(instance("a")));
 
     worker.resolve(token, BatchOutcome::NotSent).await;
     assert_eq!(release(epoch).await, ReleaseOutcome::Done);
 }
 
 pub(super) async fn a_release_needs_the_right_owner_and_epoch<B: Backend>(backend: &B) {
-    let given = given(backend);
+    let fixture = fixture(backend);
     let fence = acquire_free(backend, "a", P0, LONG).await.fence;
     let release = async |name: &str, epoch| {
         backend.leases().release(P0, &instance(name), epoch).await.expect("the call succeeds")
@@ -103,7 +103,7 @@ pub(super) async fn a_release_needs_the_right_owner_and_epoch<B: Backend>(backen
 
     assert_eq!(release("b", fence.epoch).await, ReleaseOutcome::NotHeld);
     assert_eq!(release("a", fence.epoch + 1).await, ReleaseOutcome::NotHeld);
-    assert_eq!(given.view(P0).await.owner, Some(instance("a")));
+    assert_eq!(fixture.view(P0).await.owner, Some(instance("a")));
 
     assert_eq!(release("a", fence.epoch).await, ReleaseOutcome::Done);
     assert_eq!(release("a", fence.epoch).await, ReleaseOutcome::NotHeld);

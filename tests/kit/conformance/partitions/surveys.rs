@@ -2,7 +2,7 @@
 use ports::partitions::{AcquireReason, Acquisition, InstanceLoad, LeaseSurvey, PartitionNo};
 
 use crate::backend::Backend;
-use crate::conformance::fixture::given::{HOUR, P0, P1, SECOND, given, instance};
+use crate::conformance::fixture::backend::{HOUR, P0, P1, SECOND, fixture, instance};
 use crate::conformance::fixture::worker::acquire_free;
 use crate::conformance::partitions::fixture::{LONG, MEMBER_DEAD_AFTER, acquire, heartbeat, survey};
 
@@ -42,13 +42,13 @@ pub(super) async fn a_survey_shows_the_leases_of_each_live_member_and_what_is_fr
 }
 
 pub(super) async fn a_survey_offers_expired_leases_and_those_of_dead_owners<B: Backend>(backend: &B) {
-    let given = given(backend);
+    let fixture = fixture(backend);
     acquire_free(backend, "dead", P0, LONG).await;
     heartbeat(backend, "dead").await;
     acquire_free(backend, "late", P1, MEMBER_DEAD_AFTER).await;
     acquire_free(backend, "late", P2, LONG).await;
     assert_eq!(offered(&survey(backend, "late").await), all_but(backend, &[P0, P1, P2]));
-    given.advance(MEMBER_DEAD_AFTER + SECOND).await;
+    fixture.advance(MEMBER_DEAD_AFTER + SECOND).await;
     heartbeat(backend, "late").await;
 
     let of_late = survey(backend, "late").await;
@@ -59,7 +59,7 @@ pub(super) async fn a_survey_offers_expired_leases_and_those_of_dead_owners<B: B
 }
 
 pub(super) async fn only_partitions_in_a_survey_can_be_acquired<B: Backend>(backend: &B) {
-    let given = given(backend);
+    let fixture = fixture(backend);
     // An owner without a heartbeat is not known to be dead: its lease runs until it expires.
     acquire_free(backend, "left", P0, HOUR).await;
     backend.leases().leave(&instance("left")).await.expect("the call succeeds");
@@ -68,7 +68,7 @@ pub(super) async fn only_partitions_in_a_survey_can_be_acquired<B: Backend>(back
     let held = acquire(backend, "b", AcquireReason::Unowned, None).await;
     assert!(matches!(held, Acquisition::Held { .. }), "{held:?}");
 
-    given.advance(HOUR + SECOND).await;
+    fixture.advance(HOUR + SECOND).await;
 
     heartbeat(backend, "b").await;
     assert!(offered(&survey(backend, "b").await).contains(&P0));
@@ -78,15 +78,15 @@ pub(super) async fn only_partitions_in_a_survey_can_be_acquired<B: Backend>(back
 }
 
 pub(super) async fn a_survey_offers_the_partition_that_is_free_for_longest_first<B: Backend>(backend: &B) {
-    let given = given(backend);
+    let fixture = fixture(backend);
     acquire_free(backend, "dead", P0, LONG).await;
     heartbeat(backend, "dead").await;
     acquire_free(backend, "a", P1, HOUR).await;
     let released = acquire_free(backend, "a", P2, LONG).await.fence;
     // P0's owner dies, the lease of P1 expires, P2 is released.
-    given.advance(HOUR + SECOND).await;
+    fixture.advance(HOUR + SECOND).await;
     backend.leases().release(P2, &released.owner, released.epoch).await.expect("the call succeeds");
-    given.advance(HOUR).await;
+    fixture.advance(HOUR).await;
 
     let free = survey(backend, "a").await.free;
 

@@ -58,7 +58,7 @@ fn position(dead_letter: &Value) -> String {
 }
 
 #[test]
-fn dead_letters_of_a_topic_are_explained_and_sent_back_once_in_order() {
+fn dead_letters_of_a_topic_are_explained_and_redriven_once_in_order() {
     let endpoint = Endpoint::start(EndpointResponse::Status(400));
     let setup = Setup::start(&endpoint);
     let (topic, http, admin) = (setup.topic.as_str(), &setup.service.http, setup.service.http.admin());
@@ -74,8 +74,8 @@ fn dead_letters_of_a_topic_are_explained_and_sent_back_once_in_order() {
     assert_eq!(first["original"]["topic"], json!(topic));
     assert_eq!(first["headers"]["kafka_original-consumer-group"], json!(format!("posthaste-{topic}")));
     assert_eq!(setup.run(&["dlt", "list", "--topic", topic, "--json"]).0, all, "the command and HTTP print the same");
-    let place = position(first);
-    assert_eq!(setup.run(&["dlt", "show", &place, "--topic", topic, "--json"]).0, std::slice::from_ref(first));
+    let first_position = position(first);
+    assert_eq!(setup.run(&["dlt", "show", &first_position, "--topic", topic, "--json"]).0, std::slice::from_ref(first));
     let (of_orders, message) = setup.run(&["dlt", "list"]);
     assert_eq!(of_orders, Vec::<Value>::new());
     assert!(message.contains(&format!("4 of {topic} were not sent back yet: --topic {topic}")), "{message}");
@@ -83,7 +83,7 @@ fn dead_letters_of_a_topic_are_explained_and_sent_back_once_in_order() {
     assert_eq!(http.get("/admin/dlt?topic=unknown", Some(&admin)).status, 404);
 
     endpoint.set_response(EndpointResponse::Status(202));
-    let one = format!("/admin/dlt/{place}/redrive?topic={topic}");
+    let one = format!("/admin/dlt/{first_position}/redrive?topic={topic}");
     let body = json!({"dryRun": false, "reason": "the endpoint is fixed"});
     assert_eq!(http.post(&one, &admin, &[], &body).json()["redriven"]["by"], "root");
     assert_eq!(http.post(&one, &admin, &[], &body).status, 409, "it was sent back before");

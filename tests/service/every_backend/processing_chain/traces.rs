@@ -26,7 +26,7 @@ fn start(backend: &Backend, endpoint: &str, more: &[(&str, &str)]) -> Posthaste 
     Posthaste::start(backend, &[&[("POSTHASTE__TRACING__ENDPOINT", endpoint), LONG_LEASE], more].concat())
 }
 
-fn place(service: &Posthaste, headers: &[(&str, &str)]) -> Response {
+fn place_order(service: &Posthaste, headers: &[(&str, &str)]) -> Response {
     let created = service.http.post("/orders", &service.http.user(), headers, &tea_order(1));
     assert_eq!(created.status, 201, "{}", created.text);
     created
@@ -55,7 +55,7 @@ fn one_trace_runs_from_the_request_through_actor_commit_and_relay_to_the_consume
     let service = start(&backend, &collector.endpoint(), &secret);
     let topic = backend.topic("order.events");
 
-    let created = place(&service, &[("X-Request-Id", "place-1")]);
+    let created = place_order(&service, &[("X-Request-Id", "place-1")]);
 
     let request = until("the request's span", WAIT_MAX, || collector.named("POST /orders").pop());
     let trace = request.trace_id.as_str();
@@ -99,7 +99,7 @@ fn a_clients_trace_is_continued_and_its_headers_reach_the_record_unchanged() {
     let (parent, state) = (format!("00-{TRACE}-{CLIENT_SPAN}-01"), "rojo=00f067aa0ba902b7,congo=t61rcWkgMzE");
     let topic = backend.topic("order.events");
 
-    let created = place(&service, &[("traceparent", &parent), ("tracestate", state)]);
+    let created = place_order(&service, &[("traceparent", &parent), ("tracestate", state)]);
 
     let request = span(&collector, TRACE, "POST /orders");
     let actor = span(&collector, TRACE, "OrderAggregate create");
@@ -118,11 +118,11 @@ fn traces_that_are_not_sampled_export_nothing_and_are_passed_on_unchanged() {
     let unsampled = "00-11111111111111111111111111111111-2222222222222222-00";
     let sampled = format!("00-{TRACE}-{CLIENT_SPAN}-01");
 
-    let without = place(&service, &[]);
-    let malformed = place(&service, &[("traceparent", "00-nonsense"), ("tracestate", "a=1")]);
-    let refused = place(&service, &[("traceparent", unsampled), ("tracestate", "a=1")]);
+    let without = place_order(&service, &[]);
+    let malformed = place_order(&service, &[("traceparent", "00-nonsense"), ("tracestate", "a=1")]);
+    let refused = place_order(&service, &[("traceparent", unsampled), ("tracestate", "a=1")]);
     service.drain();
-    place(&service, &[("traceparent", &sampled)]);
+    place_order(&service, &[("traceparent", &sampled)]);
 
     span(&collector, TRACE, &format!("consume {}", backend.topic("order.events")));
     let spans = collector.spans();
@@ -183,7 +183,7 @@ fn every_attempt_of_a_failing_handler_is_a_span_of_the_trace() {
     let service = start(&backend, &collector.endpoint(), &settings);
     let topic = backend.topic("order.events");
 
-    place(&service, &[("traceparent", &format!("00-{TRACE}-{CLIENT_SPAN}-01"))]);
+    place_order(&service, &[("traceparent", &format!("00-{TRACE}-{CLIENT_SPAN}-01"))]);
 
     let first = span(&collector, TRACE, &format!("consume {topic}"));
     let second = span(&collector, TRACE, &format!("consume {topic}-retry-0"));
@@ -199,7 +199,7 @@ fn an_unavailable_collector_loses_only_spans_and_is_logged_once() {
     let service = start(&backend, &format!("http://{address}"), &[("POSTHASTE__TRACING__QUEUE", "8")]);
 
     for _ in 0..20 {
-        place(&service, &[]);
+        place_order(&service, &[]);
     }
 
     await_metric(&service.http, "spans_dropped_total{reason=\"queue\"}", WAIT_MAX, |dropped| dropped >= 1.0);
@@ -213,7 +213,7 @@ fn an_unavailable_collector_loses_only_spans_and_is_logged_once() {
 
     let collector = Collector::start_at(address);
     until("spans are exported again", WAIT_MAX, || {
-        place(&service, &[]);
+        place_order(&service, &[]);
         service.logged("span_export_recovered").pop()
     });
     let recovered = service.logged("span_export_recovered");
@@ -222,7 +222,7 @@ fn an_unavailable_collector_loses_only_spans_and_is_logged_once() {
 
     collector.set_status(400);
     until("the refusal is logged", WAIT_MAX, || {
-        place(&service, &[]);
+        place_order(&service, &[]);
         (service.logged("span_export_failed").len() == 2).then_some(())
     });
     let refused = service.logged("span_export_failed");
@@ -234,7 +234,7 @@ fn a_stop_exports_the_spans_that_wait() {
     let (backend, collector) = (Backend::new(), Collector::start());
     let service = start(&backend, &collector.endpoint(), &[]);
 
-    let orders: Vec<Response> = (0..5).map(|_| place(&service, &[])).collect();
+    let orders: Vec<Response> = (0..5).map(|_| place_order(&service, &[])).collect();
     assert!(service.stop().success());
 
     let exported = collector.named("OrderAggregate create");

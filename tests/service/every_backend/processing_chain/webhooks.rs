@@ -46,7 +46,7 @@ fn path(webhook: &Value, suffix: &str) -> String {
     format!("/webhooks/{}{suffix}", webhook["id"].as_str().expect("an id"))
 }
 
-fn place(service: &Posthaste) -> String {
+fn place_order(service: &Posthaste) -> String {
     let created = service.http.post("/orders", &service.http.user(), &[], &tea_order(1));
     created.json()["id"].as_str().expect("an id").to_owned()
 }
@@ -77,12 +77,12 @@ fn deliveries(service: &Posthaste, webhook: &Value) -> Vec<Value> {
 fn a_subscribed_endpoint_receives_signed_events_from_now_on() {
     let backend = Backend::new();
     let (service, endpoint, history) = (start(&backend), Endpoint::start(ACCEPTED), Endpoint::start(ACCEPTED));
-    let before = place(&service);
+    let before = place_order(&service);
     until("the event is published", WAIT_MAX, || service.rows(&["PENDING", "IN_FLIGHT"]).is_empty().then_some(()));
 
     let webhook = subscribe(&backend, &service, &endpoint, &json!({}));
     subscribe(&backend, &service, &history, &json!({"from": "beginning", "types": ["ORDER_CREATED"]}));
-    let after = place(&service);
+    let after = place_order(&service);
     cancel(&service, &after);
 
     await_accepted(&endpoint, &after, &[1, 2]);
@@ -138,7 +138,7 @@ fn the_events_of_a_key_wait_while_one_of_them_is_retried() {
     let settings = [&SETTINGS[..], &[("POSTHASTE__WEBHOOKS__RETRY_DELAYS", "1s,10s,15s,15s")]].concat();
     let (service, endpoint) = (Posthaste::start(&backend, &settings), Endpoint::start(EndpointResponse::Status(500)));
     subscribe(&backend, &service, &endpoint, &json!({}));
-    let (id, other) = (place(&service), place(&service));
+    let (id, other) = (place_order(&service), place_order(&service));
     cancel(&service, &id);
 
     until("the event is retried", WAIT_MAX, || (endpoint.received_for(&id).len() >= 2).then_some(()));
@@ -161,7 +161,7 @@ fn an_event_that_is_refused_for_good_is_a_dead_letter_until_it_is_redriven() {
     let backend = Backend::new();
     let (service, endpoint) = (start(&backend), Endpoint::start(ACCEPTED));
     let webhook = subscribe(&backend, &service, &endpoint, &json!({}));
-    let refused = place(&service);
+    let refused = place_order(&service);
     await_accepted(&endpoint, &refused, &[1]);
     endpoint.set_response(EndpointResponse::Status(422));
     cancel(&service, &refused);
@@ -175,7 +175,7 @@ fn an_event_that_is_refused_for_good_is_a_dead_letter_until_it_is_redriven() {
         (&json!("dead-lettered"), &json!(422), &json!(5))
     );
     endpoint.set_response(ACCEPTED);
-    let next = place(&service);
+    let next = place_order(&service);
     await_accepted(&endpoint, &next, &[1]);
 
     let redrive = |body: &Value| send(&service, "POST", &path(&webhook, "/redrive"), Some(body)).json();
@@ -198,7 +198,7 @@ fn while_an_endpoint_does_not_work_its_events_wait_and_none_is_given_up() {
         (start(&backend), Endpoint::start(EndpointResponse::Status(503)), Endpoint::start(ACCEPTED));
     subscribe(&backend, &service, &endpoint, &json!({}));
     subscribe(&backend, &service, &other, &json!({}));
-    let ids: Vec<String> = (0..12).map(|_| place(&service)).collect();
+    let ids: Vec<String> = (0..12).map(|_| place_order(&service)).collect();
     await_metric(&service.http, "webhook_endpoints_down", WAIT_MAX, |down| down == 1.0);
     for id in &ids {
         await_accepted(&other, id, &[1]);
@@ -225,7 +225,7 @@ fn kill_9_and_dead_actors_lose_no_delivery_and_keep_the_order() {
     let webhook = subscribe(&backend, &service, &endpoint, &json!({}));
     let mut ids = Vec::new();
     for _ in 0..2 {
-        let id = place(&service);
+        let id = place_order(&service);
         cancel(&service, &id);
         ids.push(id);
         service.kill();
@@ -239,7 +239,7 @@ fn kill_9_and_dead_actors_lose_no_delivery_and_keep_the_order() {
             actors.iter().any(|actor| actor["path"] == path).then_some(())
         });
         kill_and_await_restart(&service, path, "panic");
-        ids.push(place(&service));
+        ids.push(place_order(&service));
         cancel(&service, ids.last().expect("one"));
     }
 
@@ -261,7 +261,7 @@ fn an_endpoint_that_is_gone_ends_its_webhook_until_it_is_activated_again() {
     let backend = Backend::new();
     let (service, endpoint) = (start(&backend), Endpoint::start(EndpointResponse::Status(410)));
     let webhook = subscribe(&backend, &service, &endpoint, &json!({}));
-    let id = place(&service);
+    let id = place_order(&service);
     let disabled = until("the webhook is inactive", WAIT_MAX, || {
         Some(send(&service, "GET", &path(&webhook, ""), None).json()).filter(|webhook| webhook["active"] == false)
     });
@@ -284,14 +284,14 @@ fn a_change_of_the_url_takes_effect_and_a_deleted_webhook_receives_nothing() {
     let (first, second) = (Endpoint::start(ACCEPTED), Endpoint::start(ACCEPTED));
     let topics = json!([backend.topic("order.events"), topic]);
     let webhook = subscribe(&backend, &service, &first, &json!({"topics": topics}));
-    let id = place(&service);
+    let id = place_order(&service);
     await_accepted(&first, &id, &[1]);
 
     let changed = send(&service, "PATCH", &path(&webhook, ""), Some(&json!({"url": second.url()})));
     assert_eq!((changed.status, &changed.json()["version"]), (200, &json!(2)), "{}", changed.text);
     let arrived = |endpoint: &Endpoint, id: &str| !endpoint.received_for(id).is_empty();
     until("the new endpoint receives an order", WAIT_MAX, || {
-        let id = place(&service);
+        let id = place_order(&service);
         until("it arrives", WAIT_MAX, || (arrived(&first, &id) || arrived(&second, &id)).then_some(()));
         arrived(&second, &id).then_some(())
     });
@@ -304,16 +304,16 @@ fn a_change_of_the_url_takes_effect_and_a_deleted_webhook_receives_nothing() {
     let third = Endpoint::start(ACCEPTED);
     subscribe(&backend, &service, &third, &json!({}));
     // The service has read both changes once the third endpoint receives an order.
-    let read = place(&service);
+    let read = place_order(&service);
     await_accepted(&third, &read, &[1]);
-    let last = place(&service);
+    let last = place_order(&service);
     await_accepted(&third, &last, &[1]);
     assert!(!arrived(&first, &last) && !arrived(&second, &last));
     service.await_logged("webhook_changed", 4);
 }
 
 #[test]
-fn invalid_webhooks_are_refused_with_what_to_do() {
+fn invalid_webhooks_are_refused_with_the_rule_that_they_break() {
     let backend = Backend::new();
     let service = Posthaste::start(&backend, &[("POSTHASTE__WEBHOOKS__MAX", "1")]);
     let topic = backend.topic("order.events");

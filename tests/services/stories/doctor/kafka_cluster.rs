@@ -7,7 +7,7 @@ use crate::harness::backend::Backend;
 use crate::harness::service_control::required_variable;
 
 /// Marks a folder of throwaway services: the scripts change no other folder.
-const MARK: &str = ".posthaste-services";
+const MARKER_FILE: &str = ".posthaste-services";
 
 /// A Kafka node in a folder of its own. Dropped, it is stopped, and its folder is deleted.
 struct KafkaNode(PathBuf);
@@ -18,7 +18,7 @@ impl KafkaNode {
         let name = format!("kafka-{:08x}", rand::random::<u32>());
         let node = Self(Path::new(&required_variable("POSTHASTE_TEST_SERVICES")).join(name));
         std::fs::create_dir(&node.0).expect("the folder of the services is writable");
-        std::fs::write(node.0.join(MARK), "").expect("the mark is written");
+        std::fs::write(node.0.join(MARKER_FILE), "").expect("the marker file is written");
         let member_of = cluster.map(|first| ("POSTHASTE_KAFKA_MEMBER_OF", first.read("controller_port")));
         let created = script("service.sh").args(["create", "kafka"]).arg(&node.0).envs(member_of).status();
         assert!(created.expect("the script runs").success(), "a Kafka node did not start");

@@ -18,7 +18,7 @@ const LOCK: &str = "4711";
 /// Longer than the test holds the settlement.
 const LEASE: (&str, &str) = ("POSTHASTE__OUTBOX__LEASE", "120s");
 
-fn place(service: &Posthaste) -> String {
+fn place_order(service: &Posthaste) -> String {
     let created = service.http.post("/orders", &service.http.user(), &[], &tea_order(1));
     created.json()["id"].as_str().expect("an id").to_owned()
 }
@@ -50,7 +50,7 @@ fn hold_settlements(backend: &Backend, order: &str) -> String {
 fn a_settlement_that_hangs_stops_no_delivery_report_of_another_partition() {
     let backend = Backend::new();
     let service = Posthaste::start(&backend, &[LEASE]);
-    let slow = place(&service);
+    let slow = place_order(&service);
     service.drain();
     let partition = hold_settlements(&backend, &slow);
     let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
@@ -69,7 +69,7 @@ fn a_settlement_that_hangs_stops_no_delivery_report_of_another_partition() {
     });
     let acknowledged = || metric(&service.http, "outbox_commit_to_ack_seconds_count");
     let before = acknowledged();
-    let others: Vec<String> = (0..40).map(|_| place(&service)).collect();
+    let others: Vec<String> = (0..40).map(|_| place_order(&service)).collect();
     let of_partition = format!("SELECT count(*) FROM outbox_rows WHERE partition <> {partition} AND status <> 'SENT'");
     until("the events of the other partitions are settled", WAIT_MAX, || {
         (backend.database.rows(&of_partition)[0][0] == "0").then_some(())

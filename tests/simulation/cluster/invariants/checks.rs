@@ -7,7 +7,7 @@ use ports::broker::{Position, Record};
 use ports::outbox::events::ExternalEvent;
 use tokio::time::Instant;
 
-use crate::cluster::foreign_writers::TENANT;
+use crate::cluster::external_writers::TENANT;
 use crate::support::record_faults::header;
 
 /// The event of a record.

@@ -30,7 +30,7 @@ type Unsent = BTreeMap<(Arc<str>, Arc<str>), VecDeque<(RowId, Record)>>;
 
 /// The replies of the brokers for the records of a batch.
 #[derive(Default)]
-struct Answers {
+struct SendResults {
     sent: Vec<(RowId, Position)>,
     refused: Vec<(RowId, Error)>,
 }
@@ -57,13 +57,13 @@ impl AtLeastOnceSession {
             return Published::SessionLost(BrokerFailure::unknown("the session is over"));
         }
         let (deadline, count) = (Instant::now() + batch.time_left, batch.records.len());
-        let mut answers = Answers::default();
-        let failure = self.send_all(batch.records, deadline, &mut answers).await.err();
+        let mut send_results = SendResults::default();
+        let failure = self.send_all(batch.records, deadline, &mut send_results).await.err();
         if matches!(failure, Some(Error::Unknown(_))) {
             // A record without a reply could arrive after records that a later call sends.
             self.end();
         }
-        let Answers { sent, refused } = answers;
+        let SendResults { sent, refused } = send_results;
         match failure {
             _ if sent.len() == count => Published::Committed(sent),
             _ if !sent.is_empty() || !refused.is_empty() => Published::Partial { sent, refused },
@@ -80,7 +80,7 @@ impl AtLeastOnceSession {
         &self,
         records: Vec<(RowId, Record)>,
         deadline: Instant,
-        answers: &mut Answers,
+        send_results: &mut SendResults,
     ) -> Result<(), Error> {
         let mut unsent = Unsent::new();
         for (row, record) in records {
@@ -100,12 +100,12 @@ impl AtLeastOnceSession {
             };
             for ((row, record), result) in heads.into_iter().zip(results) {
                 match result {
-                    Ok(position) => answers.sent.push((row, position)),
+                    Ok(position) => send_results.sent.push((row, position)),
                     Err(error) => {
                         if self.0.kafka.flaw() != Some(Flaw::KeyGoesOnAfterRefusal) {
                             unsent.remove(&(record.topic, record.key));
                         }
-                        answers.refused.push((row, error));
+                        send_results.refused.push((row, error));
                     }
                 }
             }

@@ -174,7 +174,7 @@ impl SimulatedKafka {
 
     fn refused(&self, batches: &[BatchRecords]) -> Vec<(usize, RowId, Error)> {
         let records = batches.iter().enumerate().flat_map(|(at, batch)| batch.records.iter().map(move |one| (at, one)));
-        records.filter_map(|(at, (row, record))| Some((at, *row, self.0.refusals.of(record)?))).collect()
+        records.filter_map(|(at, (row, record))| Some((at, *row, self.0.refusals.error_for(record)?))).collect()
     }
 
     /// The open transaction of this producer, begun if its number is new.
@@ -235,9 +235,10 @@ impl SimulatedKafka {
             return if transaction.status == status { EndResult::Decided } else { EndResult::Fenced };
         }
         transaction.status = status;
-        let is_late = self.0.network.happens(0.1);
+        let is_late = self.0.network.random_bool(0.1);
         for marker in transaction.markers.values_mut() {
-            let delay = if is_late { self.0.network.millis(10, 1_500) } else { self.0.network.millis(0, 4) };
+            let delay =
+                if is_late { self.0.network.random_millis(10, 1_500) } else { self.0.network.random_millis(0, 4) };
             *marker = Some(now + delay);
         }
         if status == TransactionStatus::Committed {
@@ -255,7 +256,7 @@ impl SimulatedKafka {
         let mut state = self.0.state.lock();
         let now = Instant::now();
         let is_overdue = |transaction: &BrokerTransaction| {
-            transaction.status == TransactionStatus::Open && transaction.began + TRANSACTION_TIMEOUT <= now
+            transaction.status == TransactionStatus::Open && transaction.started_at + TRANSACTION_TIMEOUT <= now
         };
         let overdue: Vec<TransactionIndex> =
             (0..).zip(&state.logs.transactions).filter(|(_, one)| is_overdue(one)).map(|(at, _)| at).collect();
@@ -318,7 +319,7 @@ impl SimulatedKafka {
 
     /// Appends a record by itself, unless the brokers refuse it.
     pub fn append_or_refuse(&self, record: &Record) -> Result<Position, Error> {
-        self.0.refusals.of(record).map_or_else(|| Ok(self.append(record.clone())), Err)
+        self.0.refusals.error_for(record).map_or_else(|| Ok(self.append(record.clone())), Err)
     }
 
     /// Whether every transaction is decided, with all its markers.

@@ -74,7 +74,7 @@ impl LiveSession {
 type EpochRequest = fn(&SimulatedKafka, &Arc<str>) -> u32;
 
 /// The transactional id and the epoch in a session's id. An id without an epoch is older than all others.
-fn parts(session: &ProducerSessionId) -> (Arc<str>, u32) {
+fn parse_session_id(session: &ProducerSessionId) -> (Arc<str>, u32) {
     let (transactional_id, epoch) = session.0.rsplit_once('#').unwrap_or((&*session.0, "0"));
     (transactional_id.into(), epoch.parse().unwrap_or(0))
 }
@@ -117,8 +117,8 @@ impl KafkaClient {
         &self,
         read: impl Fn(&SimulatedKafka) -> Result<T, ()> + Clone + Send + Sync + 'static,
     ) -> Result<T, Error> {
-        let began = Instant::now();
-        while began.elapsed() < DECISION_TIMEOUT {
+        let started = Instant::now();
+        while started.elapsed() < DECISION_TIMEOUT {
             let (kafka, read) = (self.kafka.clone(), read.clone());
             let result = self.link.call("watermark", async move { read(&kafka) }).await;
             match result.map_err(|error| Error::Unreachable(error.to_string()))? {
@@ -150,7 +150,7 @@ impl Broker for KafkaClient {
     }
 
     async fn publish(&self, session: &ProducerSessionId, batch: Batch) -> Published {
-        let (transactional_id, epoch) = parts(session);
+        let (transactional_id, epoch) = parse_session_id(session);
         let live = self.state.lock().live.get(&transactional_id).filter(|live| live.number() == epoch).cloned();
         match live {
             Some(live) => live.publish(batch).await,
@@ -163,12 +163,12 @@ impl Broker for KafkaClient {
         partition: PartitionNo,
         fenced: Option<&ProducerSessionId>,
     ) -> Result<Option<Token>, Error> {
-        let awaited = fenced.map(|session| SimulatedKafka::watermark_partition(&parts(session).0));
+        let awaited = fenced.map(|session| SimulatedKafka::watermark_partition(&parse_session_id(session).0));
         self.decided(move |kafka| kafka.watermark(partition, awaited)).await
     }
 
     async fn fence(&self, session: &ProducerSessionId) -> Result<(), Error> {
-        let (transactional_id, epoch) = parts(session);
+        let (transactional_id, epoch) = parse_session_id(session);
         let initialisation = self.initialisation(&transactional_id);
         let _held = initialisation.lock().await;
         if self.mode == DeliveryGuarantee::AtLeastOnce {

@@ -35,7 +35,7 @@ pub enum TransactionStatus {
 /// A transaction, and when its markers reach its logs.
 pub struct BrokerTransaction {
     pub status: TransactionStatus,
-    pub began: Instant,
+    pub started_at: Instant,
     /// The logs that it wrote to; the time is that of the marker, once it is decided.
     pub markers: BTreeMap<LogId, Option<Instant>>,
 }
@@ -43,7 +43,7 @@ pub struct BrokerTransaction {
 impl BrokerTransaction {
     /// A transaction without records.
     pub fn begin(now: Instant) -> Self {
-        Self { status: TransactionStatus::Open, began: now, markers: BTreeMap::new() }
+        Self { status: TransactionStatus::Open, started_at: now, markers: BTreeMap::new() }
     }
 
     /// Whether its marker is in this log.
@@ -53,8 +53,8 @@ impl BrokerTransaction {
 
     /// When the last marker is written; `None` while it is open.
     pub fn completed_at(&self) -> Option<Instant> {
-        let markers = self.markers.values().map(|marker| marker.unwrap_or(self.began));
-        (self.status != TransactionStatus::Open).then(|| markers.max().unwrap_or(self.began))
+        let markers = self.markers.values().map(|marker| marker.unwrap_or(self.started_at));
+        (self.status != TransactionStatus::Open).then(|| markers.max().unwrap_or(self.started_at))
     }
 }
 

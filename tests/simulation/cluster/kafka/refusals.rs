@@ -52,7 +52,7 @@ impl Refusals {
     }
 
     /// Why the brokers refuse this record; `None` if they accept it.
-    pub fn of(&self, record: &Record) -> Option<Error> {
+    pub fn error_for(&self, record: &Record) -> Option<Error> {
         if record.value.len() > RECORD_BYTES_MAX {
             return Some(Error::Rejected("the record is too large".into()));
         }

@@ -164,10 +164,12 @@ impl ProducerSession {
         match self.produce(&identity, &batches).await {
             Ok(ProduceResult::Written(positions)) => self.commit(&identity, batches, positions).await,
             Ok(ProduceResult::Refused(refused)) => self.abort_refused(&identity, batches, refused).await,
-            Ok(ProduceResult::Fenced | ProduceResult::NotReady(_)) => Err(self.over(batches, SessionEnded::Lost)),
+            Ok(ProduceResult::Fenced | ProduceResult::NotReady(_)) => {
+                Err(self.end_with_batches(batches, SessionEnded::Lost))
+            }
             Err(Error::Unknown(_)) => {
-                if let Err(over) = self.abort(&identity).await {
-                    return Err(self.over(batches, over));
+                if let Err(ended) = self.abort(&identity).await {
+                    return Err(self.end_with_batches(batches, ended));
                 }
                 finish_aborted(batches, true)
             }
@@ -198,15 +200,15 @@ impl ProducerSession {
         let overdue: BTreeSet<PartitionNo> =
             batches.iter().filter(|batch| batch.deadline <= now).map(|batch| batch.content.partition).collect();
         if !overdue.is_empty() {
-            if let Err(over) = self.abort(identity).await {
-                return Err(self.over(batches, over));
+            if let Err(ended) = self.abort(identity).await {
+                return Err(self.end_with_batches(batches, ended));
             }
             let (expired, again) = batches.into_iter().partition(|batch| overdue.contains(&batch.content.partition));
             finish_aborted(expired, true)?;
             return Ok(again);
         }
         if self.0.state.lock().is_ended {
-            return Err(self.over(batches, SessionEnded::Lost));
+            return Err(self.end_with_batches(batches, SessionEnded::Lost));
         }
         match self.request_end(identity, TransactionStatus::Committed).await {
             Ok(EndResult::Decided) => {
@@ -216,8 +218,8 @@ impl ProducerSession {
                 }
                 Ok(Vec::new())
             }
-            Ok(EndResult::Fenced) => Err(self.over(batches, SessionEnded::Lost)),
-            Err(_) => Err(self.over(batches, SessionEnded::Unknown)),
+            Ok(EndResult::Fenced) => Err(self.end_with_batches(batches, SessionEnded::Lost)),
+            Err(_) => Err(self.end_with_batches(batches, SessionEnded::Unknown)),
         }
     }
 
@@ -228,8 +230,8 @@ impl ProducerSession {
         batches: Vec<QueuedBatch>,
         refused: Vec<(usize, RowId, Error)>,
     ) -> Attempt {
-        if let Err(over) = self.abort(identity).await {
-            return Err(self.over(batches, over));
+        if let Err(ended) = self.abort(identity).await {
+            return Err(self.end_with_batches(batches, ended));
         }
         let mut again = Vec::new();
         for (at, batch) in batches.into_iter().enumerate() {
@@ -263,15 +265,15 @@ impl ProducerSession {
     }
 
     /// Ends the session with these batches, all of which report one failure.
-    fn over(&self, batches: Vec<QueuedBatch>, over: SessionEnded) -> SessionEnded {
+    fn end_with_batches(&self, batches: Vec<QueuedBatch>, ended: SessionEnded) -> SessionEnded {
         self.end();
         let failure = BrokerFailure::unknown("the session is over");
-        let published = match over {
+        let published = match ended {
             SessionEnded::Unknown => Published::Unknown(failure),
             SessionEnded::Lost => Published::SessionLost(failure),
         };
         batches.into_iter().for_each(|batch| batch.finish(published.clone()));
-        over
+        ended
     }
 }
 

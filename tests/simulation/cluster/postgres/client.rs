@@ -33,23 +33,31 @@ pub struct PostgresClient {
     settlements: Rounds<Result<(FencedOutcome, bool), Error>>,
     settled_claims: Rounds<SettledClaimReply>,
     /// Probability of a transaction that commits late.
-    late_commits: f64,
+    late_commit_probability: f64,
 }
 
 impl PostgresClient {
     /// The client of a new process.
-    pub fn new(server: SimulatedPostgres, link: Link, late_commits: f64) -> Self {
+    pub fn new(server: SimulatedPostgres, link: Link, late_commit_probability: f64) -> Self {
         let (claims, settlements) = (Rounds::new(link.clone(), "claim"), Rounds::new(link.clone(), "settle"));
         let settled_claims = Rounds::new(link.clone(), "settle_and_claim");
-        Self { server, link, scan_starts: ScanStarts::default(), claims, settlements, settled_claims, late_commits }
+        Self {
+            server,
+            link,
+            scan_starts: ScanStarts::default(),
+            claims,
+            settlements,
+            settled_claims,
+            late_commit_probability,
+        }
     }
 
     /// How long the next transaction takes.
     pub(super) fn commit_duration(&self) -> Duration {
         let network = self.link.network();
-        match network.happens(self.late_commits) {
-            true => network.millis(20, 1_500),
-            false => network.millis(1, 4),
+        match network.random_bool(self.late_commit_probability) {
+            true => network.random_millis(20, 1_500),
+            false => network.random_millis(1, 4),
         }
     }
 
@@ -178,10 +186,10 @@ impl OutboxStore for PostgresClient {
 impl PartitionLeases for PostgresClient {
     async fn heartbeat(&self, instance: &InstanceId, dead_after: Duration) -> Result<InstanceRank, Error> {
         let instance = instance.clone();
-        let beat = move |server: SimulatedPostgres| async move {
+        let heartbeat = move |server: SimulatedPostgres| async move {
             server.durable_data().heartbeat(&instance, dead_after).await
         };
-        self.execute("heartbeat", beat).await
+        self.execute("heartbeat", heartbeat).await
     }
     async fn survey(&self, instance: &InstanceId) -> Result<LeaseSurvey, Error> {
         let instance = instance.clone();

@@ -278,7 +278,7 @@ impl SimulatedPostgres {
             state.before_settlements = Some((now, self.0.reference.snapshot()));
         }
         if std::mem::take(&mut state.crashes_soon) {
-            let (server, delay) = (self.clone(), self.0.network.millis(0, 6));
+            let (server, delay) = (self.clone(), self.0.network.random_millis(0, 6));
             tokio::spawn(async move {
                 tokio::time::sleep(delay).await;
                 server.crash();

@@ -15,7 +15,7 @@ pub struct Buffer {
     /// Every lower offset was acknowledged.
     pub acknowledged: u64,
     /// Until when the messages in flight may delay a revocation. No further message is delivered.
-    pub leaves_by: Option<Instant>,
+    pub revocation_deadline: Option<Instant>,
     /// No message is delivered until this time.
     pub paused_until: Option<Instant>,
 }
@@ -30,7 +30,7 @@ impl Buffer {
             fetched: next,
             delivered: 0,
             acknowledged: 0,
-            leaves_by: None,
+            revocation_deadline: None,
             paused_until: None,
         }
     }
@@ -45,7 +45,7 @@ impl Buffer {
 
     /// How many messages can be delivered now.
     pub fn ready(&self, now: Instant) -> usize {
-        let is_held = self.leaves_by.is_some() || self.paused_until.is_some_and(|until| until > now);
+        let is_held = self.revocation_deadline.is_some() || self.paused_until.is_some_and(|until| until > now);
         if is_held { 0 } else { self.waiting() }
     }
 
@@ -92,8 +92,8 @@ impl Buffer {
     }
 
     /// Whether the partition may be revoked now: no message is in flight, or the deadline has passed.
-    pub fn is_given_up(&self, now: Instant) -> bool {
-        self.leaves_by.is_some_and(|deadline| self.in_flight == 0 || deadline <= now)
+    pub fn can_be_revoked(&self, now: Instant) -> bool {
+        self.revocation_deadline.is_some_and(|deadline| self.in_flight == 0 || deadline <= now)
     }
 
     fn before(&self, offset: u64) -> usize {

@@ -81,7 +81,7 @@ impl Coordinator {
 
     /// Adds a member. It has no partitions until its first heartbeat.
     pub fn join(&self, group: &str, topics: &[Arc<str>]) -> MemberNo {
-        self.with(group, |group, now| {
+        self.with_group(group, |group, now| {
             group.joined += 1;
             group.generation += 1;
             let member = Membership { topics: topics.to_vec(), expires_at: now + SESSION_TIMEOUT };
@@ -92,7 +92,7 @@ impl Coordinator {
 
     /// Removes a member at its own request.
     pub fn leave(&self, group: &str, member: MemberNo) {
-        self.with(group, |group, _| group.remove(member));
+        self.with_group(group, |group, _| group.remove(member));
     }
 
     /// Continues a member's session. `released` are the partitions that it no longer reads. `None` if the session has ended.
@@ -101,11 +101,11 @@ impl Coordinator {
         group: &str,
         member: MemberNo,
         generation: Generation,
-        given_up: &[TopicPartition],
+        released: &[TopicPartition],
     ) -> Option<Assignment> {
-        self.with(group, |group, now| {
+        self.with_group(group, |group, now| {
             group.members.get_mut(&member)?.expires_at = now + SESSION_TIMEOUT;
-            for partition in given_up {
+            for partition in released {
                 if group.owns(partition, member, generation) {
                     group.owners.remove(partition);
                     group.generation += 1;
@@ -131,7 +131,7 @@ impl Coordinator {
         generation: Generation,
         offsets: &BTreeMap<TopicPartition, u64>,
     ) -> Result<(), NotOwner> {
-        self.with(group, |group, _| {
+        self.with_group(group, |group, _| {
             let is_owner = offsets.keys().all(|partition| group.owns(partition, member, generation));
             if !is_owner && self.0.flaw != Some(Flaw::FormerOwnerCommits) {
                 self.0.trace.add("refused commit", member, generation);
@@ -156,7 +156,7 @@ impl Coordinator {
 
     /// Sets the offsets of partitions that have none.
     pub fn begin_at(&self, group: &str, ends: BTreeMap<TopicPartition, u64>) {
-        self.with(group, |group, _| {
+        self.with_group(group, |group, _| {
             for (partition, end) in ends {
                 group.offsets.entry(partition).or_insert(end);
             }
@@ -165,16 +165,16 @@ impl Coordinator {
 
     /// The next offset of a partition; 0 before the first commit.
     pub fn committed(&self, group: &str, partition: &TopicPartition) -> u64 {
-        self.with(group, |group, _| group.next_offset(partition))
+        self.with_group(group, |group, _| group.next_offset(partition))
     }
 
     /// Removes the members with expired sessions, then runs on the group.
-    fn with<T>(&self, name: &str, run: impl FnOnce(&mut Group, Instant) -> T) -> T {
+    fn with_group<T>(&self, name: &str, run: impl FnOnce(&mut Group, Instant) -> T) -> T {
         let (mut groups, now) = (self.0.groups.lock(), Instant::now());
         let group = groups.entry(name.to_owned()).or_default();
-        let over: Vec<MemberNo> =
+        let expired: Vec<MemberNo> =
             group.members.iter().filter(|(_, one)| one.expires_at <= now).map(|(number, _)| *number).collect();
-        for member in over {
+        for member in expired {
             self.0.trace.add("session over", member, group.generation);
             self.0.trace.print(format_args!("the session of member {member} is over"));
             group.remove(member);

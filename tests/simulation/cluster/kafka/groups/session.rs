@@ -109,7 +109,7 @@ impl MemberShared {
                 buffer.acknowledge(next);
             }
         }
-        if membership.buffers.values().any(|buffer| buffer.leaves_by.is_some()) {
+        if membership.buffers.values().any(|buffer| buffer.revocation_deadline.is_some()) {
             self.due.notify_one();
         }
     }
@@ -119,7 +119,7 @@ impl MemberShared {
         while !self.membership().is_closed {
             let number = self.membership().number;
             let is_settled = match number {
-                Some(number) => self.beat(number).await,
+                Some(number) => self.send_heartbeat(number).await,
                 None => self.join().await,
             };
             if is_settled {
@@ -149,14 +149,14 @@ impl MemberShared {
     }
 
     /// Sends a heartbeat. Returns whether the next one may wait for its interval.
-    async fn beat(&self, number: MemberNo) -> bool {
-        let (given_up, generation, sent_at) = {
+    async fn send_heartbeat(&self, number: MemberNo) -> bool {
+        let (released, generation, sent_at) = {
             let mut membership = self.membership();
-            (membership.give_up(Instant::now()), membership.generation, Instant::now())
+            (membership.remove_revoked(Instant::now()), membership.generation, Instant::now())
         };
         let (kafka, group) = (self.kafka.clone(), self.group.clone());
-        let beat = async move { kafka.coordinator().heartbeat(&group, number, generation, &given_up) };
-        let result = self.link.call("group_heartbeat", beat).await;
+        let heartbeat = async move { kafka.coordinator().heartbeat(&group, number, generation, &released) };
+        let result = self.link.call("group_heartbeat", heartbeat).await;
         let mut membership = self.membership();
         match result {
             Ok(Some(assignment)) => {
@@ -205,17 +205,19 @@ impl Membership {
     }
 
     fn fetchable(&self) -> impl Iterator<Item = (&TopicPartition, &Buffer)> {
-        self.buffers.iter().filter(|(_, buffer)| buffer.leaves_by.is_none() && buffer.waiting() < PREFETCH_MAX)
+        self.buffers
+            .iter()
+            .filter(|(_, buffer)| buffer.revocation_deadline.is_none() && buffer.waiting() < PREFETCH_MAX)
     }
 
     /// Removes the revoked partitions without messages that delay their release, and returns them.
-    fn give_up(&mut self, now: Instant) -> Vec<TopicPartition> {
-        let over = self.buffers.iter().filter(|(_, buffer)| buffer.is_given_up(now));
-        let over: Vec<TopicPartition> = over.map(|(partition, _)| partition.clone()).collect();
-        for partition in &over {
+    fn remove_revoked(&mut self, now: Instant) -> Vec<TopicPartition> {
+        let released = self.buffers.iter().filter(|(_, buffer)| buffer.can_be_revoked(now));
+        let released: Vec<TopicPartition> = released.map(|(partition, _)| partition.clone()).collect();
+        for partition in &released {
             self.buffers.remove(partition);
         }
-        over
+        released
     }
 
     /// Takes over an assignment. Returns whether no revoked partition can be released at once.
@@ -225,10 +227,10 @@ impl Membership {
         for (partition, next) in assignment.partitions {
             let is_revoked = assignment.revoked.contains(&partition);
             let buffer = self.buffers.entry(partition).or_insert_with(|| Buffer::new(next));
-            if is_revoked && buffer.leaves_by.is_none() {
-                buffer.leaves_by = Some(now + HANDOVER_TIMEOUT);
+            if is_revoked && buffer.revocation_deadline.is_none() {
+                buffer.revocation_deadline = Some(now + HANDOVER_TIMEOUT);
             }
         }
-        !self.buffers.values().any(|buffer| buffer.is_given_up(now))
+        !self.buffers.values().any(|buffer| buffer.can_be_revoked(now))
     }
 }

@@ -11,10 +11,10 @@ use ports::clock::Rng;
 use ports::event_headers::EventHeaders;
 use ports::outbox::events::ExternalEvent;
 
+use crate::cluster::instances::InstanceRegistry;
 use crate::cluster::postgres::events::{SqlEvent, SqlTransaction};
 use crate::cluster::postgres::server::SimulatedPostgres;
 use crate::cluster::trace::Trace;
-use crate::cluster::world::Directory;
 use crate::cluster::writers::{REPETITIONS_MAX, Replies, Writers, pause};
 
 /// Topics of the events.
@@ -31,28 +31,33 @@ const TRANSACTIONS: u64 = 3;
 
 /// The context that all writers of other services share.
 #[derive(Clone)]
-pub struct ForeignContext {
+pub struct ExternalWriterContext {
     pub pause_max: Duration,
-    pub directory: Directory,
+    pub registry: InstanceRegistry,
     pub postgres: SimulatedPostgres,
     pub replies: Replies,
     pub trace: Trace,
 }
 
 /// Starts these numbers of clients and of writers with SQL.
-pub fn start(writers: &mut Writers, (clients, sql_writers): (u64, u64), seed: u64, foreign_context: &ForeignContext) {
+pub fn start(
+    writers: &mut Writers,
+    (clients, sql_writers): (u64, u64),
+    seed: u64,
+    writer_context: &ExternalWriterContext,
+) {
     let rng = |number| SeededRng::new(seed.wrapping_mul(1_000).wrapping_add(number));
     for number in 0..clients {
-        let publisher = HttpPublisher { number, rng: rng(number), foreign_context: foreign_context.clone() };
+        let publisher = HttpPublisher { number, rng: rng(number), writer_context: writer_context.clone() };
         writers.spawn(async move { publisher.write().await });
     }
     for number in clients..clients + sql_writers {
-        let writer = SqlWriter { rng: rng(number), foreign_context: foreign_context.clone() };
+        let writer = SqlWriter { rng: rng(number), writer_context: writer_context.clone() };
         writers.spawn(async move { writer.write().await });
     }
 }
 
-fn below(rng: &SeededRng, limit: u64) -> u64 {
+fn random_below(rng: &SeededRng, limit: u64) -> u64 {
     rng.next_u64() % limit
 }
 
@@ -62,16 +67,16 @@ fn new_event_id(rng: &SeededRng) -> EventId {
 
 /// An event without an id, of the key with this number.
 fn submitted_event(rng: &SeededRng, key: u64) -> SubmittedEvent {
-    let tenant = [None, Some("blue"), Some("müller & söhne")][below(rng, 3) as usize];
+    let tenant = [None, Some("blue"), Some("müller & söhne")][random_below(rng, 3) as usize];
     let payload = [&[0, 159, 146, 150][..], &rng.next_u64().to_be_bytes()].concat();
     SubmittedEvent {
         event_id: None,
-        topic: TOPICS[below(rng, TOPICS.len() as u64) as usize].into(),
+        topic: TOPICS[random_below(rng, TOPICS.len() as u64) as usize].into(),
         key: EventKey::from_text(KEYS[(key % KEYS.len() as u64) as usize]),
-        event_type: ["CustomerMoved", "com.example.invoice/sent v2"][below(rng, 2) as usize].into(),
+        event_type: ["CustomerMoved", "com.example.invoice/sent v2"][random_below(rng, 2) as usize].into(),
         payload: payload.into(),
         headers: EventHeaders::from_pairs(tenant.map(|tenant| (TENANT, tenant))),
-        content_type: (below(rng, 2) == 0).then(|| "application/x-protobuf".into()),
+        content_type: (random_below(rng, 2) == 0).then(|| "application/x-protobuf".into()),
         trace: None,
     }
 }
@@ -80,17 +85,17 @@ fn submitted_event(rng: &SeededRng, key: u64) -> SubmittedEvent {
 struct HttpPublisher {
     number: u64,
     rng: SeededRng,
-    foreign_context: ForeignContext,
+    writer_context: ExternalWriterContext,
 }
 
 impl HttpPublisher {
     async fn write(&self) {
-        let ForeignContext { postgres, replies, .. } = &self.foreign_context;
+        let ExternalWriterContext { postgres, replies, .. } = &self.writer_context;
         for batch in 0..BATCHES {
             let (command, fail_overs) = (self.command(batch), postgres.fail_overs());
             let Some(published) = self.publish(&command).await else { continue };
             published.events.iter().for_each(|(id, _)| replies.add_event(*id));
-            if below(&self.rng, 8) == 0 {
+            if random_below(&self.rng, 8) == 0 {
                 self.check_repetition(&command, fail_overs).await;
             }
         }
@@ -98,10 +103,10 @@ impl HttpPublisher {
 
     /// One to three events: either they have ids of their own, or the batch has an idempotency key.
     fn command(&self, batch: u64) -> PublishEvents {
-        let count = 1 + below(&self.rng, 3);
+        let count = 1 + random_below(&self.rng, 3);
         let mut events: Vec<SubmittedEvent> =
             (0..count).map(|_| submitted_event(&self.rng, self.rng.next_u64())).collect();
-        let has_key = below(&self.rng, 2) == 0;
+        let has_key = random_below(&self.rng, 2) == 0;
         if !has_key {
             events.iter_mut().for_each(|event| event.event_id = Some(new_event_id(&self.rng)));
         }
@@ -115,10 +120,10 @@ impl HttpPublisher {
 
     /// Publishes a batch, and retries on another instance if one fails. The command is the same each time.
     async fn publish(&self, command: &PublishEvents) -> Option<EventsPublished> {
-        let ForeignContext { pause_max, directory, .. } = &self.foreign_context;
+        let ExternalWriterContext { pause_max, registry, .. } = &self.writer_context;
         for _ in 0..=REPETITIONS_MAX {
             pause(&self.rng, *pause_max).await;
-            let Some(instance) = directory.find(self.rng.next_u64()) else { continue };
+            let Some(instance) = registry.find(self.rng.next_u64()) else { continue };
             if let Ok(published) = instance.publish(command.clone(), Duration::MAX).await {
                 return Some(published);
             }
@@ -128,7 +133,7 @@ impl HttpPublisher {
 
     /// Repeats a command that has succeeded after this many fail-overs: none of its events is new, unless a fail-over has lost them.
     async fn check_repetition(&self, command: &PublishEvents, fail_overs: u32) {
-        let ForeignContext { postgres, trace, .. } = &self.foreign_context;
+        let ExternalWriterContext { postgres, trace, .. } = &self.writer_context;
         let Some(repeated) = self.publish(command).await else { return };
         let has_new = repeated.events.iter().any(|(_, is_new)| *is_new);
         if has_new && postgres.fail_overs() == fail_overs {
@@ -140,12 +145,12 @@ impl HttpPublisher {
 /// A service that writes with SQL, in transactions of its own.
 struct SqlWriter {
     rng: SeededRng,
-    foreign_context: ForeignContext,
+    writer_context: ExternalWriterContext,
 }
 
 impl SqlWriter {
     async fn write(&self) {
-        let ForeignContext { pause_max, postgres, replies, .. } = &self.foreign_context;
+        let ExternalWriterContext { pause_max, postgres, replies, .. } = &self.writer_context;
         for _ in 0..TRANSACTIONS {
             pause(&self.rng, *pause_max).await;
             // A transaction that a failure of the primary undoes is not repeated.
@@ -156,16 +161,17 @@ impl SqlWriter {
 
     /// A short transaction, one with a rollback, one with a savepoint that is rolled back, a long one, or one with several keys.
     fn transaction(&self) -> SqlTransaction {
-        let (key, short) = (below(&self.rng, KEYS.len() as u64), Duration::from_millis(1 + below(&self.rng, 300)));
+        let (key, short) =
+            (random_below(&self.rng, KEYS.len() as u64), Duration::from_millis(1 + random_below(&self.rng, 300)));
         let committed = |events: Vec<SqlEvent>, held| SqlTransaction { events, held, commits: true };
-        match below(&self.rng, 5) {
+        match random_below(&self.rng, 5) {
             0 => committed(vec![self.event(key)], short),
             1 => SqlTransaction { commits: false, ..committed(vec![self.event(key), self.event(key)], short) },
             2 => {
                 let undone = SqlEvent { is_undone: true, ..self.event(key + 1) };
                 committed(vec![self.event(key), undone, self.event(key)], short)
             }
-            3 => committed(vec![self.event(key)], Duration::from_millis(1_000 + below(&self.rng, 6_000))),
+            3 => committed(vec![self.event(key)], Duration::from_millis(1_000 + random_below(&self.rng, 6_000))),
             _ => committed((key..key + 3).map(|key| self.event(key)).collect(), short),
         }
     }
@@ -173,7 +179,7 @@ impl SqlWriter {
     fn event(&self, key: u64) -> SqlEvent {
         let SubmittedEvent { topic, key, event_type, payload, headers, content_type, trace, .. } =
             submitted_event(&self.rng, key);
-        let (event_id, partition) = (new_event_id(&self.rng), self.foreign_context.postgres.partition_of(&key));
+        let (event_id, partition) = (new_event_id(&self.rng), self.writer_context.postgres.partition_of(&key));
         let event = ExternalEvent {
             event_id,
             topic,
