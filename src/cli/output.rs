@@ -7,8 +7,8 @@ use super::failure::Failure;
 pub(crate) mod facts;
 pub(crate) mod format;
 pub(crate) mod progress;
-pub(crate) mod screen;
 pub(crate) mod table;
+pub(crate) mod terminal;
 pub(crate) mod time;
 pub(crate) mod wrap;
 

@@ -13,7 +13,7 @@ use posthaste::Config;
 use super::super::confirm::require_if_interactive;
 use super::super::failure::Failure;
 use super::super::output::format::OutputArguments;
-use super::super::output::screen::Screen;
+use super::super::output::terminal::TerminalFeatures;
 use super::super::output::{print_line, print_message};
 use super::super::running_service::{RunningService, ServiceArguments};
 use super::super::runtime::block_on;
@@ -69,13 +69,13 @@ pub(crate) fn actors(config: &Config, verb: Verb) -> Result<u8, Failure> {
 
 async fn show(config: &Config, arguments: &TreeArguments) -> Result<u8, Failure> {
     let service = RunningService::new(config, &arguments.service)?;
-    let (screen, mut was_shown) = (Screen::of_stdout(), false);
+    let (terminal, mut was_shown) = (TerminalFeatures::of_stdout(), false);
     loop {
         let response = match service.json("GET", "/admin/actors").await {
             Ok(response) => response,
             // The operator watches a restart as well: the service that does not answer is asked again.
             Err(failure) if arguments.watch && was_shown => {
-                clear(screen)?;
+                clear(terminal)?;
                 print_message(failure.message);
                 tokio::time::sleep(WATCH_INTERVAL).await;
                 continue;
@@ -88,7 +88,7 @@ async fn show(config: &Config, arguments: &TreeArguments) -> Result<u8, Failure>
             actors.filter(is_shown).try_for_each(|actor| print_line(&actor.to_string()))?;
             return Ok(0);
         }
-        let text = render(ActorLine::all(&response), arguments, screen);
+        let text = render(ActorLine::all(&response), arguments, terminal);
         if !arguments.watch {
             match text {
                 Some(text) => print_line(&text)?,
@@ -96,7 +96,7 @@ async fn show(config: &Config, arguments: &TreeArguments) -> Result<u8, Failure>
             }
             return Ok(0);
         }
-        clear(screen)?;
+        clear(terminal)?;
         print_line(text.as_deref().unwrap_or("no actor has a problem"))?;
         stdout().flush()?;
         was_shown = true;
@@ -105,23 +105,23 @@ async fn show(config: &Config, arguments: &TreeArguments) -> Result<u8, Failure>
 }
 
 /// Begins a new frame on a terminal; a pipe gets the frames one after the other.
-fn clear(screen: Screen) -> Result<(), Failure> {
-    if screen.width.is_some() {
+fn clear(terminal: TerminalFeatures) -> Result<(), Failure> {
+    if terminal.width.is_some() {
         queue!(stdout(), Clear(ClearType::All), MoveTo(0, 0))?;
     }
     Ok(stdout().flush()?)
 }
 
 /// The actors as text; `None` if none is to be shown.
-fn render(mut actors: Vec<ActorLine>, arguments: &TreeArguments, screen: Screen) -> Option<String> {
+fn render(mut actors: Vec<ActorLine>, arguments: &TreeArguments, terminal: TerminalFeatures) -> Option<String> {
     if arguments.problems {
         actors.retain(ActorLine::is_problem);
     }
     if actors.is_empty() {
         return None;
     }
-    let is_flat = arguments.all || arguments.problems || screen.width.is_none();
-    Some(if is_flat { tree::flat(&actors, screen) } else { tree::tree(&actors, screen).join("\n") })
+    let is_flat = arguments.all || arguments.problems || terminal.width.is_none();
+    Some(if is_flat { tree::flat(&actors, terminal) } else { tree::tree(&actors, terminal).join("\n") })
 }
 
 async fn kill(config: &Config, service: &ServiceArguments, path: &str, json: bool) -> Result<u8, Failure> {

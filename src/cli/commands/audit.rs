@@ -7,19 +7,19 @@ use posthaste::Config;
 
 use super::super::failure::Failure;
 use super::super::output::format::OutputArguments;
-use super::super::output::screen::Screen;
 use super::super::output::table::{TableCell, TableColumn, table, table_row};
+use super::super::output::terminal::TerminalFeatures;
 use super::super::output::{print_line, print_message};
 use super::super::runtime::block_on;
 use super::super::value_parsers::{at_least_one, operator_action, row_id};
 
 const COLUMNS: [TableColumn; 6] = [
-    TableColumn::number("ID").rank(2),
+    TableColumn::number("ID").drop_priority(2),
     TableColumn::text("AT"),
     TableColumn::text("ACTION"),
     TableColumn::number("ROW"),
     TableColumn::text("BY"),
-    TableColumn::prose("REASON"),
+    TableColumn::wrapped("REASON"),
 ];
 
 #[derive(clap::Args)]
@@ -63,14 +63,14 @@ async fn list(operations: &OutboxOperations, arguments: Arguments) -> Result<(),
         let Some(last) = next else { break };
         filter.after = Some(last);
     }
-    print_entries(&entries, output.is_json(), Screen::of_stdout())?;
+    print_entries(&entries, output.is_json(), TerminalFeatures::of_stdout())?;
     if let Some(next) = next {
         print_message(format_args!("more: --after {next}"));
     }
     Ok(())
 }
 
-fn print_entries(entries: &[AuditEntry], json: bool, screen: Screen) -> Result<(), Failure> {
+fn print_entries(entries: &[AuditEntry], json: bool, terminal: TerminalFeatures) -> Result<(), Failure> {
     if entries.is_empty() {
         print_message(format_args!("no operator has changed a row that matches"));
         return Ok(());
@@ -78,15 +78,15 @@ fn print_entries(entries: &[AuditEntry], json: bool, screen: Screen) -> Result<(
     if json {
         return entries.iter().try_for_each(|entry| print_line(&audit_entry_document(entry).to_string()));
     }
-    print_line(&entries_table(entries, screen))
+    print_line(&entries_table(entries, terminal))
 }
 
-fn entries_table(entries: &[AuditEntry], screen: Screen) -> String {
+fn entries_table(entries: &[AuditEntry], terminal: TerminalFeatures) -> String {
     let row = |entry: &AuditEntry| -> Vec<TableCell> {
         let row = entry.row.map_or("-".to_owned(), |row| row.to_string());
         table_row![entry.id, rfc3339(entry.at), &entry.action, row, &entry.audit.operator, &entry.audit.reason]
     };
-    table(&COLUMNS, &entries.iter().map(row).collect::<Vec<_>>(), screen)
+    table(&COLUMNS, &entries.iter().map(row).collect::<Vec<_>>(), terminal)
 }
 
 #[cfg(test)]
@@ -106,7 +106,7 @@ mod tests {
             audit: Audit { operator: "olga".into(), reason: "the broker is back".into() },
         };
 
-        let text = entries_table(&[entry], Screen::PIPE);
+        let text = entries_table(&[entry], TerminalFeatures::PIPE);
 
         assert_eq!(
             text,

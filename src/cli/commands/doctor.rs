@@ -15,7 +15,7 @@ use posthaste::{Config, DependencyCheck, Environment, OperatorAccess};
 use super::super::failure::Failure;
 use super::super::output::format::OutputArguments;
 use super::super::output::print_line;
-use super::super::output::screen::Screen;
+use super::super::output::terminal::TerminalFeatures;
 use super::super::running_service::ServiceArguments;
 use super::super::runtime::block_on;
 use super::token::accepts_development_secret;
@@ -39,9 +39,9 @@ pub(crate) fn doctor(file: Option<&Path>, environment: &Environment, arguments: 
     if arguments.output.is_json() {
         findings.iter().try_for_each(|finding| print_line(&finding.document().to_string()))?;
     } else {
-        let screen = Screen::of_stdout();
-        findings.iter().try_for_each(|finding| print_line(&finding.line(screen)))?;
-        print_line(&finding::summary(&findings, screen))?;
+        let terminal = TerminalFeatures::of_stdout();
+        findings.iter().try_for_each(|finding| print_line(&finding.line(terminal)))?;
+        print_line(&finding::summary(&findings, terminal))?;
     }
     Ok(u8::from(findings.iter().any(|finding| !finding.ok)))
 }

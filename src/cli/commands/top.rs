@@ -15,7 +15,7 @@ use posthaste::Config;
 
 use super::super::failure::Failure;
 use super::super::output::print_line;
-use super::super::output::screen::Screen;
+use super::super::output::terminal::TerminalFeatures;
 use super::super::running_service::{RunningService, ServiceArguments};
 use super::super::runtime::block_on;
 use super::super::value_parsers::a_second_or_more;
@@ -41,7 +41,8 @@ pub(crate) fn top(config: &Config, arguments: &Arguments) -> Result<u8, Failure>
             let (before, begun) = (sample(&service).await?, Instant::now());
             tokio::time::sleep(arguments.interval).await;
             let now = sample(&service).await?;
-            let lines = frame(&service.url, &now, &before, begun.elapsed().as_secs_f64(), Screen::of_stdout());
+            let lines =
+                frame(&service.url, &now, &before, begun.elapsed().as_secs_f64(), TerminalFeatures::of_stdout());
             print_line(&lines.join("\n"))?;
         } else {
             live(&service, arguments.interval).await?;
@@ -54,14 +55,20 @@ pub(crate) fn top(config: &Config, arguments: &Arguments) -> Result<u8, Failure>
 async fn live(service: &RunningService<'_>, interval: Duration) -> Result<(), Failure> {
     let (mut before, mut begun) = (sample(service).await?, Instant::now());
     let _restored = AlternateScreen::enter()?;
-    draw(&frame(&service.url, &before, &before, 0.0, Screen::of_stdout()))?;
+    draw(&frame(&service.url, &before, &before, 0.0, TerminalFeatures::of_stdout()))?;
     loop {
         if quits(interval).await? {
             return Ok(());
         }
         match sample(service).await {
             Ok(now) => {
-                draw(&frame(&service.url, &now, &before, begun.elapsed().as_secs_f64(), Screen::of_stdout()))?;
+                draw(&frame(
+                    &service.url,
+                    &now,
+                    &before,
+                    begun.elapsed().as_secs_f64(),
+                    TerminalFeatures::of_stdout(),
+                ))?;
                 (before, begun) = (now, Instant::now());
             }
             Err(failure) => draw(&[failure.message])?,

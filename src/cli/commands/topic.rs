@@ -9,8 +9,8 @@ use serde_json::json;
 
 use super::super::failure::Failure;
 use super::super::output::format::OutputArguments;
-use super::super::output::screen::Screen;
 use super::super::output::table::{TableCell, TableColumn, table, table_row};
+use super::super::output::terminal::TerminalFeatures;
 use super::super::output::{print_line, print_message};
 use super::super::runtime::block_on;
 
@@ -60,7 +60,7 @@ async fn list(topics: &dyn TopicReader, json: bool) -> Result<u8, Failure> {
     } else {
         let cells =
             |view: &TopicView| -> Vec<TableCell> { table_row![&view.name, view.partitions.len(), offsets(view)] };
-        print_line(&table(&COLUMNS, &views.iter().map(cells).collect::<Vec<_>>(), Screen::of_stdout()))?;
+        print_line(&table(&COLUMNS, &views.iter().map(cells).collect::<Vec<_>>(), TerminalFeatures::of_stdout()))?;
     }
     Ok(0)
 }

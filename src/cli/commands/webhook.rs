@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use super::super::confirm::require_if_interactive;
 use super::super::failure::Failure;
 use super::super::output::format::OutputArguments;
-use super::super::output::screen::Screen;
+use super::super::output::terminal::TerminalFeatures;
 use super::super::output::{counted, print_line, print_message};
 use super::super::running_service::{RunningService, ServiceArguments};
 use super::super::runtime::block_on;
@@ -239,7 +239,7 @@ async fn list(config: &Config, common: &Common) -> Result<u8, Failure> {
     } else if common.output.is_json() {
         webhooks.iter().try_for_each(|webhook| print_line(&webhook.to_string()))?;
     } else {
-        print_line(&webhooks_table(&webhooks, Screen::of_stdout()))?;
+        print_line(&webhooks_table(&webhooks, TerminalFeatures::of_stdout()))?;
     }
     Ok(0)
 }
@@ -252,7 +252,7 @@ async fn deliveries(config: &Config, id: &str, common: &Common) -> Result<u8, Fa
     } else if common.output.is_json() {
         deliveries.iter().try_for_each(|delivery| print_line(&delivery.to_string()))?;
     } else {
-        print_line(&deliveries_table(&deliveries, Screen::of_stdout()))?;
+        print_line(&deliveries_table(&deliveries, TerminalFeatures::of_stdout()))?;
     }
     Ok(0)
 }
@@ -263,7 +263,7 @@ async fn dead_letters(config: &Config, path: &str, common: &Common) -> Result<u8
     if common.output.is_json() {
         dead_letters.iter().try_for_each(|dead_letter| print_line(&dead_letter.to_string()))?;
     } else if !dead_letters.is_empty() {
-        print_line(&dead_letters_table(&dead_letters, Screen::of_stdout()))?;
+        print_line(&dead_letters_table(&dead_letters, TerminalFeatures::of_stdout()))?;
     }
     match found["next"].as_str() {
         Some(next) => print_message(format_args!("there may be more: --after {next}")),

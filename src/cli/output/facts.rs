@@ -1,6 +1,6 @@
 //! Facts about one thing: a name and a value on each line.
-use super::screen::{Screen, Tone};
 use super::table::printable;
+use super::terminal::{TerminalFeatures, TextStyle};
 use super::wrap::wrap;
 
 /// Spaces before a fact's name.
@@ -25,15 +25,15 @@ impl Facts {
         }
     }
 
-    /// The lines; values are broken between words where the screen ends.
-    pub(crate) fn lines(&self, screen: Screen) -> Vec<String> {
+    /// The lines; values are wrapped between words at the width of the terminal.
+    pub(crate) fn lines(&self, terminal: TerminalFeatures) -> Vec<String> {
         let longest = self.0.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
         let start = INDENT + longest + GAP;
-        let width = screen.width.map(|width| width.saturating_sub(start).max(1));
+        let width = terminal.width.map(|width| width.saturating_sub(start).max(1));
         let line = |(name, value): &(&'static str, String)| {
             let value = wrap(value, width, 0).replace('\n', &format!("\n{}", " ".repeat(start)));
             let padding = " ".repeat(longest - name.len() + GAP);
-            format!("{}{}{padding}{value}", " ".repeat(INDENT), screen.paint(name, Tone::Dim))
+            format!("{}{}{padding}{value}", " ".repeat(INDENT), terminal.paint(name, TextStyle::Dim))
         };
         self.0.iter().map(line).collect()
     }
@@ -50,9 +50,9 @@ mod tests {
         facts.add_some("next attempt", None::<String>);
         facts.add("last failure reason", "the broker refused it");
 
-        let screen = Screen { width: Some(36), colour: false };
+        let terminal = TerminalFeatures { width: Some(36), colour: false };
 
         let expected = "  row                  6\n  last failure reason  the broker\n                       refused it";
-        assert_eq!(facts.lines(screen).join("\n"), expected);
+        assert_eq!(facts.lines(terminal).join("\n"), expected);
     }
 }

@@ -1,4 +1,4 @@
-//! Breaks sentences between words, so that no word is cut at the edge of the screen.
+//! Wraps sentences between words, so that no word is cut at the edge of the terminal.
 
 /// The text in lines of at most `width` characters, each broken at a space; a word that is longer has a line of its own. Lines after
 /// the first begin with `indent` spaces.

@@ -3,16 +3,16 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::super::super::output::screen::{Screen, Tone};
 use super::super::super::output::table::{TableCell, TableColumn, printable, table, table_row};
+use super::super::super::output::terminal::{TerminalFeatures, TextStyle};
 
 const COLUMNS: [TableColumn; 6] = [
     TableColumn::text("PATH"),
     TableColumn::text("STATE"),
-    TableColumn::number("GENERATION").rank(2),
+    TableColumn::number("GENERATION").drop_priority(2),
     TableColumn::number("RESTARTS"),
-    TableColumn::text("MAILBOX").rank(1),
-    TableColumn::prose("LAST EXIT").rank(3),
+    TableColumn::text("MAILBOX").drop_priority(1),
+    TableColumn::wrapped("LAST EXIT").drop_priority(3),
 ];
 
 /// An actor as `/admin/actors` shows it.
@@ -53,11 +53,11 @@ impl ActorLine {
         self.state != "running" || self.restarts > 0 || (self.capacity > 0 && self.depth * 5 >= self.capacity * 4)
     }
 
-    fn tone(&self) -> Tone {
+    fn style(&self) -> TextStyle {
         match self.state.as_str() {
-            "running" if self.restarts == 0 => Tone::Good,
-            "running" | "restarting" | "paused" => Tone::Notice,
-            _ => Tone::Bad,
+            "running" if self.restarts == 0 => TextStyle::Success,
+            "running" | "restarting" | "paused" => TextStyle::Warning,
+            _ => TextStyle::Error,
         }
     }
 
@@ -83,32 +83,32 @@ impl ActorLine {
 }
 
 /// One line for each actor with its whole path, for pipes and for `--all`.
-pub(super) fn flat(actors: &[ActorLine], screen: Screen) -> String {
+pub(super) fn flat(actors: &[ActorLine], terminal: TerminalFeatures) -> String {
     let cells = |actor: &ActorLine| -> Vec<TableCell> {
         table_row![
             &actor.path,
-            TableCell::toned(&actor.state, actor.tone()),
+            TableCell::styled(&actor.state, actor.style()),
             actor.generation,
             actor.restarts,
             format!("{}/{}", actor.depth, actor.capacity),
             actor.last_exit.as_deref().unwrap_or_default(),
         ]
     };
-    table(&COLUMNS, &actors.iter().map(cells).collect::<Vec<_>>(), screen)
+    table(&COLUMNS, &actors.iter().map(cells).collect::<Vec<_>>(), terminal)
 }
 
 /// A line of the tree: its name, its state, and the lines below it.
 #[derive(Debug)]
 struct Branch {
     name: String,
-    state: Option<(String, Tone)>,
+    state: Option<(String, TextStyle)>,
     below: Vec<Branch>,
 }
 
 /// The tree with its branches drawn.
-pub(super) fn tree(actors: &[ActorLine], screen: Screen) -> Vec<String> {
-    let mut lines = vec![screen.paint("posthaste", Tone::Strong)];
-    draw(&branches(actors), "", screen, &mut lines);
+pub(super) fn tree(actors: &[ActorLine], terminal: TerminalFeatures) -> Vec<String> {
+    let mut lines = vec![terminal.paint("posthaste", TextStyle::Bold)];
+    draw(&branches(actors), "", terminal, &mut lines);
     lines
 }
 
@@ -142,7 +142,7 @@ fn by_supervisor(actors: &[ActorLine]) -> Vec<(String, Vec<&ActorLine>)> {
 fn fold(siblings: &[&ActorLine]) -> Vec<Branch> {
     let single = |actor: &ActorLine| {
         let name = actor.path.rsplit_once('/').map_or(actor.path.as_str(), |(_, name)| name).to_owned();
-        Branch { name, state: Some((actor.facts(), actor.tone())), below: Vec::new() }
+        Branch { name, state: Some((actor.facts(), actor.style())), below: Vec::new() }
     };
     let mut branches: Vec<Branch> =
         siblings.iter().filter(|actor| actor.is_problem()).map(|actor| single(actor)).collect();
@@ -160,7 +160,7 @@ fn fold(siblings: &[&ActorLine]) -> Vec<Branch> {
             Some(numbers) if numbers.len() > 1 => {
                 let name = format!("{family}-{}", ranges(numbers.clone()));
                 let state = format!("{} running", numbers.len());
-                branches.push(Branch { name, state: Some((state, Tone::Good)), below: Vec::new() });
+                branches.push(Branch { name, state: Some((state, TextStyle::Success)), below: Vec::new() });
             }
             Some(_) => branches.push(single(actor)),
             None => {}
@@ -186,15 +186,15 @@ fn ranges(mut numbers: Vec<u64>) -> String {
     ranges.iter().map(text).collect::<Vec<_>>().join(",")
 }
 
-fn draw(branches: &[Branch], indent: &str, screen: Screen, lines: &mut Vec<String>) {
+fn draw(branches: &[Branch], indent: &str, terminal: TerminalFeatures, lines: &mut Vec<String>) {
     let widest = branches.iter().map(|branch| branch.name.chars().count()).max().unwrap_or_default();
     for (index, Branch { name, state, below }) in branches.iter().enumerate() {
         let last = index + 1 == branches.len();
         let padding = " ".repeat(widest - name.chars().count() + 2);
-        let state = state.as_ref().map(|(facts, tone)| format!("{padding}{}", screen.paint(facts, *tone)));
+        let state = state.as_ref().map(|(facts, style)| format!("{padding}{}", terminal.paint(facts, *style)));
         let corner = if last { "└─ " } else { "├─ " };
         lines.push(format!("{indent}{corner}{name}{}", state.unwrap_or_default()));
-        draw(below, &format!("{indent}{}", if last { "   " } else { "│  " }), screen, lines);
+        draw(below, &format!("{indent}{}", if last { "   " } else { "│  " }), terminal, lines);
     }
 }
 
@@ -217,7 +217,7 @@ mod tests {
 
     #[test]
     fn equal_siblings_are_one_line_and_trouble_stands_first() {
-        let text = tree(&actors(), Screen::PIPE).join("\n");
+        let text = tree(&actors(), TerminalFeatures::PIPE).join("\n");
 
         let expected = "posthaste\n\
             ├─ failover-manager     running\n\
@@ -247,7 +247,7 @@ mod tests {
 
     #[test]
     fn a_flat_list_names_the_whole_path_of_every_actor() {
-        let text = flat(&actors(), Screen::PIPE);
+        let text = flat(&actors(), TerminalFeatures::PIPE);
 
         assert!(text.starts_with("PATH ") && text.lines().count() == 1 + 71, "{text}");
         assert!(text.contains("/relay/partition-worker-63"), "{text}");

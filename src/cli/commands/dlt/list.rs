@@ -8,8 +8,8 @@ use app::operators::dead_letters_by_topic::{DeadLettersByTopic, WaitingDeadLette
 use app::port_types::FailureType;
 
 use super::super::super::failure::Failure;
-use super::super::super::output::screen::{Screen, Tone};
 use super::super::super::output::table::{TableCell, TableColumn, table, table_row};
+use super::super::super::output::terminal::{TerminalFeatures, TextStyle};
 use super::super::super::output::{print_line, print_message};
 
 /// Most dead letters of another topic that are counted.
@@ -17,12 +17,12 @@ const WAITING_MAX: u32 = 1_000;
 
 const COLUMNS: [TableColumn; 7] = [
     TableColumn::number("POSITION"),
-    TableColumn::text("TIMESTAMP").rank(5),
-    TableColumn::text("TYPE").rank(3),
+    TableColumn::text("TIMESTAMP").drop_priority(5),
+    TableColumn::text("TYPE").drop_priority(3),
     TableColumn::text("KEY"),
-    TableColumn::text("FAILURE TYPE").rank(4),
-    TableColumn::prose("REASON").rank(2),
-    TableColumn::prose("REDRIVEN").rank(1),
+    TableColumn::text("FAILURE TYPE").drop_priority(4),
+    TableColumn::wrapped("REASON").drop_priority(2),
+    TableColumn::wrapped("REDRIVEN").drop_priority(1),
 ];
 
 pub(super) async fn list(
@@ -38,7 +38,7 @@ pub(super) async fn list(
     } else if json {
         found.iter().try_for_each(|dead_letter| print_dead_letter(dead_letter, orders, true))?;
     } else if !found.is_empty() {
-        print_line(&dead_letters_table(&found, Screen::of_stdout()))?;
+        print_line(&dead_letters_table(&found, TerminalFeatures::of_stdout()))?;
     }
     if let Some(next) = next {
         print_message(format_args!("more: --after {next}"));
@@ -77,19 +77,20 @@ pub(super) async fn first(
     Ok(found)
 }
 
-pub(super) fn dead_letters_table(dead_letters: &[DeadLetter], screen: Screen) -> String {
-    table(&COLUMNS, &dead_letters.iter().map(cells).collect::<Vec<_>>(), screen)
+pub(super) fn dead_letters_table(dead_letters: &[DeadLetter], terminal: TerminalFeatures) -> String {
+    table(&COLUMNS, &dead_letters.iter().map(cells).collect::<Vec<_>>(), terminal)
 }
 
 fn cells(dead_letter: &DeadLetter) -> Vec<TableCell> {
     let DeadLetter { message, redrive } = dead_letter;
     let redriven = match redrive {
         Some(record) if record.confirmed => {
-            TableCell::toned(format!("by {} at {}", record.audit.operator, rfc3339(record.at)), Tone::Good)
+            TableCell::styled(format!("by {} at {}", record.audit.operator, rfc3339(record.at)), TextStyle::Success)
         }
-        Some(record) => {
-            TableCell::toned(format!("running, by {} at {}", record.audit.operator, rfc3339(record.at)), Tone::Notice)
-        }
+        Some(record) => TableCell::styled(
+            format!("running, by {} at {}", record.audit.operator, rfc3339(record.at)),
+            TextStyle::Warning,
+        ),
         None => "".into(),
     };
     table_row![
@@ -121,9 +122,9 @@ mod tests {
     fn eighty_columns_show_who_sent_a_dead_letter_back() {
         let cells =
             ["0/17", "", "ORDER_CREATED", &"k".repeat(36), "NETWORK", "the endpoint answers 503", "by olga at noon"];
-        let screen = Screen { width: Some(80), colour: false };
+        let terminal = TerminalFeatures { width: Some(80), colour: false };
 
-        let text = table(&COLUMNS, &[cells.iter().map(TableCell::from).collect()], screen);
+        let text = table(&COLUMNS, &[cells.iter().map(TableCell::from).collect()], terminal);
 
         let header = text.lines().next().unwrap_or_default();
         assert!(header.contains("KEY") && header.contains("REDRIVEN"), "{text}");

@@ -10,7 +10,7 @@ use super::super::super::confirm::{self, RedriveOptions};
 use super::super::super::failure::Failure;
 use super::super::super::operator::operator;
 use super::super::super::output::progress::progress_bar;
-use super::super::super::output::screen::Screen;
+use super::super::super::output::terminal::TerminalFeatures;
 use super::super::super::output::{counted, print_line, print_message};
 use super::list::{dead_letters_table, first, not_found, print_dead_letter};
 
@@ -147,7 +147,7 @@ impl DeadLetterReplay {
         if listed.is_empty() {
             return Ok(());
         }
-        print_line(&dead_letters_table(listed, Screen::of_stdout()))?;
+        print_line(&dead_letters_table(listed, TerminalFeatures::of_stdout()))?;
         let more = report.matched.saturating_sub(listed.len() as u64);
         if more > 0 {
             let at_least = if report.next.is_some() { "at least " } else { "" };

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::super::super::output::screen::{Screen, Tone};
+use super::super::super::output::terminal::{TerminalFeatures, TextStyle};
 use super::super::super::output::wrap::wrap;
 
 /// Columns of `ok   ` and `BAD  `, below which a finding's further lines begin.
@@ -46,24 +46,24 @@ impl Finding {
     }
 
     /// The finding as text, broken between words.
-    pub(super) fn line(&self, screen: Screen) -> String {
-        let (sign, tone) = match (self.ok, self.is_note) {
-            (true, false) => ("ok", Tone::Good),
-            (true, true) => ("note", Tone::Notice),
-            (false, _) => ("BAD", Tone::Bad),
+    pub(super) fn line(&self, terminal: TerminalFeatures) -> String {
+        let (sign, style) = match (self.ok, self.is_note) {
+            (true, false) => ("ok", TextStyle::Success),
+            (true, true) => ("note", TextStyle::Warning),
+            (false, _) => ("BAD", TextStyle::Error),
         };
-        let line = wrap(&format!("{sign:INDENT$}{}: {}", self.check, self.detail), screen.width, INDENT);
-        line.replacen(sign, &screen.paint(sign, tone), 1)
+        let line = wrap(&format!("{sign:INDENT$}{}: {}", self.check, self.detail), terminal.width, INDENT);
+        line.replacen(sign, &terminal.paint(sign, style), 1)
     }
 }
 
 /// How many of the checks found something.
-pub(super) fn summary(findings: &[Finding], screen: Screen) -> String {
+pub(super) fn summary(findings: &[Finding], terminal: TerminalFeatures) -> String {
     let checks = findings.len();
     match findings.iter().filter(|finding| !finding.ok).count() {
-        0 => screen.paint(&format!("{checks} checks, no problem"), Tone::Good),
-        1 => screen.paint(&format!("{checks} checks, 1 problem"), Tone::Bad),
-        problems => screen.paint(&format!("{checks} checks, {problems} problems"), Tone::Bad),
+        0 => terminal.paint(&format!("{checks} checks, no problem"), TextStyle::Success),
+        1 => terminal.paint(&format!("{checks} checks, 1 problem"), TextStyle::Error),
+        problems => terminal.paint(&format!("{checks} checks, {problems} problems"), TextStyle::Error),
     }
 }
 
@@ -74,12 +74,12 @@ mod tests {
     #[test]
     fn a_finding_is_one_line_in_a_pipe_and_is_broken_between_words_on_a_terminal() {
         let finding = Finding::new("auth", false, "the development secret is public; set your own");
-        let narrow = Screen { width: Some(30), colour: false };
+        let narrow = TerminalFeatures { width: Some(30), colour: false };
         let note = Finding::note("dead_letters", "2 wait");
 
-        assert_eq!(finding.line(Screen::PIPE), "BAD  auth: the development secret is public; set your own");
+        assert_eq!(finding.line(TerminalFeatures::PIPE), "BAD  auth: the development secret is public; set your own");
         assert_eq!(finding.line(narrow), "BAD  auth: the development\n     secret is public; set\n     your own");
-        assert_eq!((note.line(Screen::PIPE).as_str(), note.ok), ("note dead_letters: 2 wait", true));
+        assert_eq!((note.line(TerminalFeatures::PIPE).as_str(), note.ok), ("note dead_letters: 2 wait", true));
     }
 
     #[test]
@@ -91,7 +91,7 @@ mod tests {
             (vec![finding(false), finding(false)], "2 checks, 2 problems"),
         ];
         for (findings, expected) in cases {
-            assert_eq!(summary(&findings, Screen::PIPE), expected);
+            assert_eq!(summary(&findings, TerminalFeatures::PIPE), expected);
         }
     }
 }

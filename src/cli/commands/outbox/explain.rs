@@ -6,10 +6,10 @@ use domain::Timestamp;
 use posthaste::config::BrokerKind;
 
 use super::super::super::output::facts::Facts;
-use super::super::super::output::screen::Screen;
+use super::super::super::output::terminal::TerminalFeatures;
 use super::super::super::output::time::relative;
 use super::super::super::output::wrap::wrap;
-use super::rows::tone;
+use super::rows::status_style;
 
 /// The explanation, line by line: the verdict with its reason, the facts, `extra` lines, and the command to run next.
 pub(super) fn explanation(
@@ -17,14 +17,14 @@ pub(super) fn explanation(
     broker: BrokerKind,
     now: Timestamp,
     extra: &[String],
-    screen: Screen,
+    terminal: TerminalFeatures,
 ) -> Vec<String> {
     let verdict = diagnosis.verdict(now);
-    let painted = screen.paint(verdict, tone(diagnosis.row.status));
+    let painted = terminal.paint(verdict, status_style(diagnosis.row.status));
     // Colour has no width, so the line is broken before it is painted.
-    let sentence = wrap(&format!("{verdict}: {}", reason(diagnosis, broker, now)), screen.width, 2);
+    let sentence = wrap(&format!("{verdict}: {}", reason(diagnosis, broker, now)), terminal.width, 2);
     let mut lines = vec![sentence.replacen(verdict, &painted, 1)];
-    lines.extend(facts(diagnosis, now).lines(screen));
+    lines.extend(facts(diagnosis, now).lines(terminal));
     lines.extend(extra.iter().cloned());
     lines.extend(next_step(diagnosis, broker, now).map(|command| format!("→ {command}")));
     lines
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn a_parked_row_is_explained_with_the_command_that_retries_it() {
-        let lines = explanation(&diagnosis(parked_row()), BrokerKind::Embedded, NOW, &[], Screen::PIPE);
+        let lines = explanation(&diagnosis(parked_row()), BrokerKind::Embedded, NOW, &[], TerminalFeatures::PIPE);
 
         let event = parked_row().event_id;
         let expected = format!(
@@ -194,7 +194,7 @@ mod tests {
             (sent, BrokerKind::None, "in order.events 3/17", Some("posthaste topic tail order.events ")),
         ];
         for (diagnosis, broker, reason, step) in cases {
-            let lines = explanation(&diagnosis, broker, NOW, &[], Screen::PIPE);
+            let lines = explanation(&diagnosis, broker, NOW, &[], TerminalFeatures::PIPE);
             assert!(lines[0].contains(reason), "{reason} is missing in: {}", lines[0]);
             let last = lines.last().filter(|line| line.starts_with("→ ")).map(|line| line.trim_start_matches("→ "));
             assert_eq!(last.is_some(), step.is_some(), "{lines:?}");
@@ -205,8 +205,9 @@ mod tests {
     #[test]
     fn crashes_are_shown_only_where_there_were_some() {
         let deadly = RowDiagnosis { deaths: 2, ..diagnosis(parked_row()) };
-        let text =
-            |diagnosis: &RowDiagnosis| explanation(diagnosis, BrokerKind::Kafka, NOW, &[], Screen::PIPE).join("\n");
+        let text = |diagnosis: &RowDiagnosis| {
+            explanation(diagnosis, BrokerKind::Kafka, NOW, &[], TerminalFeatures::PIPE).join("\n")
+        };
 
         assert!(
             text(&deadly).contains("crashes              2 of the worker or the process, while it sent this event")

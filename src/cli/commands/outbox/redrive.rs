@@ -11,7 +11,7 @@ use super::super::super::confirm::{self, RedriveOptions};
 use super::super::super::failure::Failure;
 use super::super::super::operator::operator;
 use super::super::super::output::progress::progress_bar;
-use super::super::super::output::screen::Screen;
+use super::super::super::output::terminal::TerminalFeatures;
 use super::super::super::output::{counted, print_line, print_message};
 use super::super::super::value_parsers::{at_least_one, event_key, event_type, failure_type};
 use super::rows::rows_table;
@@ -89,7 +89,7 @@ fn print_listed(listed: &[RowView], matched: u64) -> Result<(), Failure> {
     if listed.is_empty() {
         return Ok(());
     }
-    print_line(&rows_table(listed, Screen::of_stdout()))?;
+    print_line(&rows_table(listed, TerminalFeatures::of_stdout()))?;
     let more = matched.saturating_sub(listed.len() as u64);
     if more > 0 {
         print_message(format_args!("and {more} more"));

@@ -5,28 +5,28 @@ use app::operators::outbox::OutboxOperations;
 use app::port_types::{PartitionView, RowFilter, RowId, RowStatus, RowView};
 
 use super::super::super::failure::Failure;
-use super::super::super::output::screen::{Screen, Tone};
 use super::super::super::output::table::{TableCell, TableColumn, table, table_row};
+use super::super::super::output::terminal::{TerminalFeatures, TextStyle};
 use super::super::super::output::{print_line, print_message};
 
 const ROW_COLUMNS: [TableColumn; 8] = [
     TableColumn::number("ID"),
     TableColumn::text("STATUS"),
-    TableColumn::text("TYPE").rank(2),
+    TableColumn::text("TYPE").drop_priority(2),
     TableColumn::text("KEY"),
-    TableColumn::number("PARTITION").rank(5),
-    TableColumn::number("ATTEMPTS").rank(4),
-    TableColumn::text("NEXT ATTEMPT AT").rank(3),
-    TableColumn::prose("LAST FAILURE REASON").rank(1),
+    TableColumn::number("PARTITION").drop_priority(5),
+    TableColumn::number("ATTEMPTS").drop_priority(4),
+    TableColumn::text("NEXT ATTEMPT AT").drop_priority(3),
+    TableColumn::wrapped("LAST FAILURE REASON").drop_priority(1),
 ];
 
 const PARTITION_COLUMNS: [TableColumn; 7] = [
     TableColumn::number("PARTITION"),
     TableColumn::text("OWNER"),
     TableColumn::number("EPOCH"),
-    TableColumn::number("COUNTER").rank(2),
-    TableColumn::number("IN FLIGHT").rank(1),
-    TableColumn::text("EXPIRES AT").rank(3),
+    TableColumn::number("COUNTER").drop_priority(2),
+    TableColumn::number("IN FLIGHT").drop_priority(1),
+    TableColumn::text("EXPIRES AT").drop_priority(3),
     TableColumn::number("DEPTH"),
 ];
 
@@ -59,7 +59,7 @@ fn print_rows(rows: &[RowView], filter: &RowFilter, json: bool) -> Result<(), Fa
     if json {
         return rows.iter().try_for_each(|row| print_line(&row_document(row).to_string()));
     }
-    print_line(&rows_table(rows, Screen::of_stdout()))
+    print_line(&rows_table(rows, TerminalFeatures::of_stdout()))
 }
 
 /// The message on stderr for an empty list.
@@ -75,11 +75,11 @@ fn none_match(filter: &RowFilter) -> String {
     }
 }
 
-pub(super) fn rows_table(rows: &[RowView], screen: Screen) -> String {
+pub(super) fn rows_table(rows: &[RowView], terminal: TerminalFeatures) -> String {
     let cells = |row: &RowView| -> Vec<TableCell> {
         table_row![
             row.id,
-            TableCell::toned(row.status.as_str(), tone(row.status)),
+            TableCell::styled(row.status.as_str(), status_style(row.status)),
             &row.event_type,
             &row.key,
             row.partition,
@@ -88,16 +88,16 @@ pub(super) fn rows_table(rows: &[RowView], screen: Screen) -> String {
             row.last_failure_reason.as_deref().unwrap_or_default(),
         ]
     };
-    table(&ROW_COLUMNS, &rows.iter().map(cells).collect::<Vec<_>>(), screen)
+    table(&ROW_COLUMNS, &rows.iter().map(cells).collect::<Vec<_>>(), terminal)
 }
 
 /// The tone of a row's status: what waits for a human is bad, what waits by itself is a notice.
-pub(super) fn tone(status: RowStatus) -> Tone {
+pub(super) fn status_style(status: RowStatus) -> TextStyle {
     match status {
-        RowStatus::Sent => Tone::Good,
-        RowStatus::Parked => Tone::Bad,
-        RowStatus::Failed => Tone::Notice,
-        RowStatus::Pending | RowStatus::InFlight => Tone::Plain,
+        RowStatus::Sent => TextStyle::Success,
+        RowStatus::Parked => TextStyle::Error,
+        RowStatus::Failed => TextStyle::Warning,
+        RowStatus::Pending | RowStatus::InFlight => TextStyle::Plain,
     }
 }
 
@@ -108,7 +108,7 @@ pub(super) async fn find_row(operations: &OutboxOperations, id: RowId) -> Result
 
 pub(super) fn print_row(row: &RowView, json: bool) -> Result<(), Failure> {
     let one = std::slice::from_ref(row);
-    print_line(&if json { row_document(row).to_string() } else { rows_table(one, Screen::of_stdout()) })
+    print_line(&if json { row_document(row).to_string() } else { rows_table(one, TerminalFeatures::of_stdout()) })
 }
 
 pub(super) async fn partitions(operations: &OutboxOperations, json: bool) -> Result<(), Failure> {
@@ -116,12 +116,12 @@ pub(super) async fn partitions(operations: &OutboxOperations, json: bool) -> Res
     if json {
         return views.into_iter().try_for_each(|view| print_line(&partition_document(view).to_string()));
     }
-    print_line(&partitions_table(&views, Screen::of_stdout()))
+    print_line(&partitions_table(&views, TerminalFeatures::of_stdout()))
 }
 
-fn partitions_table(views: &[PartitionView], screen: Screen) -> String {
+fn partitions_table(views: &[PartitionView], terminal: TerminalFeatures) -> String {
     let cells = |view: &PartitionView| -> Vec<TableCell> {
-        let no_owner = || TableCell::toned("-", Tone::Bad);
+        let no_owner = || TableCell::styled("-", TextStyle::Error);
         table_row![
             view.partition,
             view.owner.as_ref().map_or_else(no_owner, TableCell::from),
@@ -132,7 +132,7 @@ fn partitions_table(views: &[PartitionView], screen: Screen) -> String {
             view.depth,
         ]
     };
-    table(&PARTITION_COLUMNS, &views.iter().map(cells).collect::<Vec<_>>(), screen)
+    table(&PARTITION_COLUMNS, &views.iter().map(cells).collect::<Vec<_>>(), terminal)
 }
 
 #[cfg(test)]
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn a_row_is_a_line_with_its_attempts_and_its_last_failure() {
-        let text = rows_table(&[parked_row()], Screen::PIPE);
+        let text = rows_table(&[parked_row()], TerminalFeatures::PIPE);
 
         let expected = format!(
             "ID  STATUS  TYPE           KEY{}  PARTITION  ATTEMPTS  NEXT ATTEMPT AT  LAST FAILURE REASON\n \
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn eighty_columns_show_key_status_and_reason() {
-        let text = rows_table(&[parked_row()], Screen { width: Some(80), colour: false });
+        let text = rows_table(&[parked_row()], TerminalFeatures { width: Some(80), colour: false });
 
         let header = format!("ID  STATUS  KEY{}  LAST FAILURE REASON", " ".repeat(33));
         assert_eq!(text.lines().next(), Some(header.as_str()));

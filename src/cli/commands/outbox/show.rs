@@ -12,8 +12,8 @@ use serde_json::value::RawValue;
 use super::super::super::failure::Failure;
 use super::super::super::output::facts::Facts;
 use super::super::super::output::print_line;
-use super::super::super::output::screen::{Screen, Tone};
 use super::super::super::output::table::printable;
+use super::super::super::output::terminal::{TerminalFeatures, TextStyle};
 use super::explain::explanation;
 use super::why::of_row;
 
@@ -39,23 +39,23 @@ pub(super) async fn show(config: &Config, operations: &OutboxOperations, id: Row
         let document = serde_json::to_string(&ShownRow { row, record, why });
         return print_line(&document.expect("text and numbers always serialise"));
     }
-    let screen = Screen::of_stdout();
-    let record = record_lines(record.as_ref(), screen);
-    print_line(&explanation(&diagnosis, config.broker.kind, now, &record, screen).join("\n"))
+    let terminal = TerminalFeatures::of_stdout();
+    let record = record_lines(record.as_ref(), terminal);
+    print_line(&explanation(&diagnosis, config.broker.kind, now, &record, terminal).join("\n"))
 }
 
 /// The record: topic and sequence, headers, and the value with its lines.
-fn record_lines(record: Option<&OutboxRecordDocument>, screen: Screen) -> Vec<String> {
+fn record_lines(record: Option<&OutboxRecordDocument>, terminal: TerminalFeatures) -> Vec<String> {
     let Some(OutboxRecordDocument { topic, sequence, headers, value }) = record else {
         return vec!["  its event was deleted".to_owned()];
     };
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    let heading = |name: &str| screen.paint(name, Tone::Strong);
+    let heading = |name: &str| terminal.paint(name, TextStyle::Bold);
     let mut facts = Facts::default();
     facts.add("topic", topic);
     facts.add("sequence", sequence);
     let mut lines = vec![heading("record")];
-    lines.extend(facts.lines(screen));
+    lines.extend(facts.lines(terminal));
     lines.push(heading("headers"));
     lines.extend(headers.iter().map(|(name, value)| format!("  {name}: {}", text(value))));
     lines.push(heading("value"));
@@ -76,7 +76,7 @@ mod tests {
         let value = value.map(|json| RawValue::from_string(json.to_owned()).expect("JSON"));
         let headers = [("x-sequence".to_owned(), "1".into())].into_iter().collect();
         let record = OutboxRecordDocument { topic: "order.events".into(), sequence: 1, headers, value };
-        record_lines(Some(&record), Screen::PIPE).join("\n")
+        record_lines(Some(&record), TerminalFeatures::PIPE).join("\n")
     }
 
     #[test]
@@ -84,7 +84,7 @@ mod tests {
         let expected = "record\n  topic     order.events\n  sequence  1\nheaders\n  x-sequence: 1\nvalue\n  {\n    \"version\": 0.10\n  }";
         assert_eq!(lines_of(Some(r#"{"version":0.10}"#)), expected);
         assert!(lines_of(None).ends_with("the payload was deleted"));
-        assert_eq!(record_lines(None, Screen::PIPE), ["  its event was deleted"]);
+        assert_eq!(record_lines(None, TerminalFeatures::PIPE), ["  its event was deleted"]);
         assert!(lines_of(Some(r#""one\n\u001b[2Jtwo""#)).ends_with("  one\n   [2Jtwo"));
     }
 }

@@ -9,7 +9,7 @@ use posthaste::config::BrokerKind;
 use super::super::super::failure::Failure;
 use super::super::super::output::format::OutputArguments;
 use super::super::super::output::print_line;
-use super::super::super::output::screen::Screen;
+use super::super::super::output::terminal::TerminalFeatures;
 use super::super::super::value_parsers::{event_id, event_key};
 use super::explain::explanation;
 use super::rows::find_row;
@@ -60,7 +60,7 @@ pub(super) async fn why(
     if arguments.output.is_json() {
         return print_line(&row_diagnosis_document(&diagnosis, now).to_string());
     }
-    print_line(&explanation(&diagnosis, broker, now, &[], Screen::of_stdout()).join("\n"))
+    print_line(&explanation(&diagnosis, broker, now, &[], TerminalFeatures::of_stdout()).join("\n"))
 }
 
 async fn diagnose(operations: &OutboxOperations, selector: &SelectorArguments) -> Result<RowDiagnosis, Failure> {

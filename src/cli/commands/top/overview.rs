@@ -2,8 +2,8 @@
 use app::health::UNSENT_AGE_NOTABLE;
 use serde_json::Value;
 
-use super::super::super::output::screen::{Screen, Tone};
 use super::super::super::output::table::{TableCell, TableColumn, table, table_row};
+use super::super::super::output::terminal::{TerminalFeatures, TextStyle};
 use super::super::super::output::wrap::wrap;
 use super::metrics_page::MetricsPage;
 
@@ -30,28 +30,28 @@ struct OverviewProblem {
 }
 
 /// The lines of the frame. Rates and latencies are those since `before`, `seconds` ago.
-pub(super) fn frame(url: &str, now: &Sample, before: &Sample, seconds: f64, screen: Screen) -> Vec<String> {
+pub(super) fn frame(url: &str, now: &Sample, before: &Sample, seconds: f64, terminal: TerminalFeatures) -> Vec<String> {
     let text = |value: &Value| value.as_str().unwrap_or("?").to_owned();
     let (version, instance) = (text(&now.info["app"]["version"]), text(&now.info["instance"]["id"]));
-    let mut lines = vec![screen.paint(&format!("posthaste {version}, {instance}, {url}"), Tone::Strong)];
-    lines.extend(verdict(now, screen));
+    let mut lines = vec![terminal.paint(&format!("posthaste {version}, {instance}, {url}"), TextStyle::Bold)];
+    lines.extend(verdict(now, terminal));
     lines.push(String::new());
-    lines.extend(rates(now, before, seconds, screen).lines().map(str::to_owned));
+    lines.extend(rates(now, before, seconds, terminal).lines().map(str::to_owned));
     lines.push(String::new());
-    lines.extend(rows(now, screen).lines().map(str::to_owned));
+    lines.extend(rows(now, terminal).lines().map(str::to_owned));
     lines.push(String::new());
-    lines.extend(summary(now, before).into_iter().map(|line| wrap(&line, screen.width, 2)));
+    lines.extend(summary(now, before).into_iter().map(|line| wrap(&line, terminal.width, 2)));
     lines
 }
 
-fn verdict(sample: &Sample, screen: Screen) -> Vec<String> {
+fn verdict(sample: &Sample, terminal: TerminalFeatures) -> Vec<String> {
     let problems = problems(sample);
     if problems.is_empty() {
-        return vec![screen.paint("all is well", Tone::Good)];
+        return vec![terminal.paint("all is well", TextStyle::Success)];
     }
     let line = |OverviewProblem { text, command }: &OverviewProblem| {
-        let line = wrap(&format!("{text} → {command}"), screen.width, 2);
-        line.replacen(text.as_str(), &screen.paint(text, Tone::Bad), 1)
+        let line = wrap(&format!("{text} → {command}"), terminal.width, 2);
+        line.replacen(text.as_str(), &terminal.paint(text, TextStyle::Error), 1)
     };
     problems.iter().map(line).collect()
 }
@@ -80,7 +80,7 @@ fn problems(sample: &Sample) -> Vec<OverviewProblem> {
     checks.into_iter().filter(|(is_wrong, ..)| *is_wrong).map(problem).collect()
 }
 
-fn rates(now: &Sample, before: &Sample, seconds: f64, screen: Screen) -> String {
+fn rates(now: &Sample, before: &Sample, seconds: f64, terminal: TerminalFeatures) -> String {
     let row = |name: &str, metric: &str| -> Vec<TableCell> {
         let (total, earlier) = (now.metrics.sum(metric), before.metrics.sum(metric));
         let rate = if seconds > 0.0 { (total - earlier).max(0.0) / seconds } else { 0.0 };
@@ -93,22 +93,22 @@ fn rates(now: &Sample, before: &Sample, seconds: f64, screen: Screen) -> String 
         row("consumed", "kafka_consumer_processed_count_total"),
         row("dead-lettered", "kafka_consumer_dlq_count_total"),
     ];
-    table(&RATES, &rows, screen)
+    table(&RATES, &rows, terminal)
 }
 
-fn rows(now: &Sample, screen: Screen) -> String {
-    let row = |status: &str, tone: Tone| -> Vec<TableCell> {
+fn rows(now: &Sample, terminal: TerminalFeatures) -> String {
+    let row = |status: &str, style: TextStyle| -> Vec<TableCell> {
         let rows = now.metrics.value(&format!("outbox_rows{{status=\"{status}\"}}"));
-        let tone = if rows > 0.0 { tone } else { Tone::Plain };
-        table_row![TableCell::toned(status, tone), TableCell::toned(rows, tone)]
+        let style = if rows > 0.0 { style } else { TextStyle::Plain };
+        table_row![TableCell::styled(status, style), TableCell::styled(rows, style)]
     };
     let rows = [
-        row("PARKED", Tone::Bad),
-        row("FAILED", Tone::Notice),
-        row("PENDING", Tone::Plain),
-        row("IN_FLIGHT", Tone::Plain),
+        row("PARKED", TextStyle::Error),
+        row("FAILED", TextStyle::Warning),
+        row("PENDING", TextStyle::Plain),
+        row("IN_FLIGHT", TextStyle::Plain),
     ];
-    table(&ROWS, &rows, screen)
+    table(&ROWS, &rows, terminal)
 }
 
 fn summary(now: &Sample, before: &Sample) -> Vec<String> {
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn a_frame_shows_what_is_wrong_rates_and_waiting_rows() {
-        let lines = frame("http://127.0.0.1:8080", &sample(2, 30), &sample(0, 10), 2.0, Screen::PIPE);
+        let lines = frame("http://127.0.0.1:8080", &sample(2, 30), &sample(0, 10), 2.0, TerminalFeatures::PIPE);
 
         let text = lines.join("\n");
         for part in [
@@ -186,8 +186,11 @@ mod tests {
         let unready = Sample { is_ready: false, ..well.clone() };
         let late = Sample { metrics: MetricsPage::parse("outbox_oldest_pending_age_seconds 70.4\n"), ..well.clone() };
 
-        assert_eq!(verdict(&well, Screen::PIPE), ["all is well"]);
-        assert_eq!(verdict(&late, Screen::PIPE), ["the oldest unsent event waits for 70 s → posthaste doctor"]);
-        assert_eq!(verdict(&unready, Screen::PIPE), ["the service is not ready → posthaste doctor"]);
+        assert_eq!(verdict(&well, TerminalFeatures::PIPE), ["all is well"]);
+        assert_eq!(
+            verdict(&late, TerminalFeatures::PIPE),
+            ["the oldest unsent event waits for 70 s → posthaste doctor"]
+        );
+        assert_eq!(verdict(&unready, TerminalFeatures::PIPE), ["the service is not ready → posthaste doctor"]);
     }
 }

@@ -1,15 +1,15 @@
 //! Webhooks, their deliveries and their dead letters as tables.
 use serde_json::Value;
 
-use super::super::super::output::screen::{Screen, Tone};
 use super::super::super::output::table::{TableCell, TableColumn, table, table_row};
+use super::super::super::output::terminal::{TerminalFeatures, TextStyle};
 
 const WEBHOOKS: [TableColumn; 5] = [
     TableColumn::text("ID"),
     TableColumn::text("STATE"),
-    TableColumn::text("TOPICS").rank(2),
-    TableColumn::text("LAST DELIVERY").rank(1),
-    TableColumn::prose("URL"),
+    TableColumn::text("TOPICS").drop_priority(2),
+    TableColumn::text("LAST DELIVERY").drop_priority(1),
+    TableColumn::wrapped("URL"),
 ];
 
 const DELIVERIES: [TableColumn; 7] = [
@@ -17,47 +17,47 @@ const DELIVERIES: [TableColumn; 7] = [
     TableColumn::text("OUTCOME"),
     TableColumn::number("STATUS"),
     TableColumn::number("ATTEMPT"),
-    TableColumn::text("TYPE").rank(2),
-    TableColumn::text("KEY").rank(1),
-    TableColumn::prose("ERROR"),
+    TableColumn::text("TYPE").drop_priority(2),
+    TableColumn::text("KEY").drop_priority(1),
+    TableColumn::wrapped("ERROR"),
 ];
 
 const DEAD_LETTERS: [TableColumn; 7] = [
     TableColumn::text("DEAD LETTER"),
-    TableColumn::text("AT").rank(3),
+    TableColumn::text("AT").drop_priority(3),
     TableColumn::text("REDRIVEN"),
     TableColumn::number("STATUS"),
-    TableColumn::text("TYPE").rank(2),
-    TableColumn::text("KEY").rank(1),
-    TableColumn::prose("REASON"),
+    TableColumn::text("TYPE").drop_priority(2),
+    TableColumn::text("KEY").drop_priority(1),
+    TableColumn::wrapped("REASON"),
 ];
 
-pub(super) fn webhooks_table(webhooks: &[Value], screen: Screen) -> String {
+pub(super) fn webhooks_table(webhooks: &[Value], terminal: TerminalFeatures) -> String {
     let row = |webhook: &Value| -> Vec<TableCell> {
-        let (state, tone) = match (webhook["active"].as_bool(), webhook["disabledReason"].as_str()) {
-            (Some(true), _) => ("active", Tone::Good),
-            (_, Some(_)) => ("disabled", Tone::Bad),
-            _ => ("inactive", Tone::Notice),
+        let (state, style) = match (webhook["active"].as_bool(), webhook["disabledReason"].as_str()) {
+            (Some(true), _) => ("active", TextStyle::Success),
+            (_, Some(_)) => ("disabled", TextStyle::Error),
+            _ => ("inactive", TextStyle::Warning),
         };
         let topics: Vec<&str> = webhook["topics"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
         let last = webhook["lastDelivery"]["outcome"].as_str().unwrap_or("-");
-        table_row![text(webhook, "id"), TableCell::toned(state, tone), topics.join(","), last, text(webhook, "url")]
+        table_row![text(webhook, "id"), TableCell::styled(state, style), topics.join(","), last, text(webhook, "url")]
     };
-    table(&WEBHOOKS, &webhooks.iter().map(row).collect::<Vec<_>>(), screen)
+    table(&WEBHOOKS, &webhooks.iter().map(row).collect::<Vec<_>>(), terminal)
 }
 
-pub(super) fn deliveries_table(deliveries: &[Value], screen: Screen) -> String {
+pub(super) fn deliveries_table(deliveries: &[Value], terminal: TerminalFeatures) -> String {
     let row = |delivery: &Value| -> Vec<TableCell> {
         let outcome = text(delivery, "outcome");
-        let tone = match outcome {
-            "delivered" => Tone::Good,
-            "retried" => Tone::Notice,
-            _ => Tone::Bad,
+        let style = match outcome {
+            "delivered" => TextStyle::Success,
+            "retried" => TextStyle::Warning,
+            _ => TextStyle::Error,
         };
         let status = delivery["status"].as_u64().map_or("-".to_owned(), |status| status.to_string());
         table_row![
             text(delivery, "at"),
-            TableCell::toned(outcome, tone),
+            TableCell::styled(outcome, style),
             status,
             delivery["attempt"].as_u64().unwrap_or_default(),
             text(delivery, "type"),
@@ -65,10 +65,10 @@ pub(super) fn deliveries_table(deliveries: &[Value], screen: Screen) -> String {
             text(delivery, "error"),
         ]
     };
-    table(&DELIVERIES, &deliveries.iter().map(row).collect::<Vec<_>>(), screen)
+    table(&DELIVERIES, &deliveries.iter().map(row).collect::<Vec<_>>(), terminal)
 }
 
-pub(super) fn dead_letters_table(dead_letters: &[Value], screen: Screen) -> String {
+pub(super) fn dead_letters_table(dead_letters: &[Value], terminal: TerminalFeatures) -> String {
     let row = |dead_letter: &Value| -> Vec<TableCell> {
         let status = dead_letter["status"].as_u64().map_or("-".to_owned(), |status| status.to_string());
         table_row![
@@ -81,7 +81,7 @@ pub(super) fn dead_letters_table(dead_letters: &[Value], screen: Screen) -> Stri
             text(dead_letter, "reason"),
         ]
     };
-    table(&DEAD_LETTERS, &dead_letters.iter().map(row).collect::<Vec<_>>(), screen)
+    table(&DEAD_LETTERS, &dead_letters.iter().map(row).collect::<Vec<_>>(), terminal)
 }
 
 /// A text of a response; empty where it is absent.
@@ -102,16 +102,16 @@ mod tests {
         let delivery = json!({"at": "t", "outcome": "retried", "status": 503, "attempt": 2, "type": "A", "key": "k", "error": "status 503"});
 
         assert_eq!(
-            webhooks_table(&[webhook], Screen::PIPE),
+            webhooks_table(&[webhook], TerminalFeatures::PIPE),
             "ID    STATE     TOPICS  LAST DELIVERY  URL\n0190  disabled  a,b     retried        https://x/"
         );
         let dead_letter = json!({"position": "3/17", "at": "t", "redriven": false, "status": 503, "type": "A", "key": "k", "reason": "status 503"});
         assert_eq!(
-            dead_letters_table(&[dead_letter], Screen::PIPE),
+            dead_letters_table(&[dead_letter], TerminalFeatures::PIPE),
             "DEAD LETTER  AT  REDRIVEN  STATUS  TYPE  KEY  REASON\n3/17         t   no           503  A     k    status 503"
         );
         assert_eq!(
-            deliveries_table(&[delivery], Screen::PIPE),
+            deliveries_table(&[delivery], TerminalFeatures::PIPE),
             "AT  OUTCOME  STATUS  ATTEMPT  TYPE  KEY  ERROR\nt   retried     503        2  A     k    status 503"
         );
     }

@@ -1,42 +1,42 @@
-//! Abilities of stdout: its width, and colour.
+//! The features of the terminal at stdout: width and colour.
 use std::ffi::OsStr;
 use std::io::{IsTerminal, stdout};
 
 use clap::builder::styling::{AnsiColor, Color, Style};
 use rustix::termios::tcgetwinsize;
 
-/// Width and colour of the place to which a command prints.
+/// Width and colour support of stdout, which may be a pipe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Screen {
-    /// Columns of the terminal; `None` where lines are never broken, as in a pipe.
+pub(crate) struct TerminalFeatures {
+    /// Columns of the terminal; `None` where lines are not wrapped, as in a pipe.
     pub(crate) width: Option<usize>,
     /// Whether colours are shown.
     pub(crate) colour: bool,
 }
 
-/// The meaning of a text, which decides its colour.
+/// The style of a text by its meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Tone {
-    /// A text in the terminal's own colour.
+pub(crate) enum TextStyle {
+    /// The terminal's default colour.
     Plain,
-    /// As it should be: green.
-    Good,
-    /// In progress or waiting: yellow.
-    Notice,
-    /// A human must act: red.
-    Bad,
+    /// Done, or healthy: green.
+    Success,
+    /// In progress, or waiting without an operator's help: yellow.
+    Warning,
+    /// An operator must act: red.
+    Error,
     /// Less important than the rest: dim.
     Dim,
-    /// The heading of a part: bold.
-    Strong,
+    /// The heading of a part.
+    Bold,
 }
 
-impl Screen {
-    /// A screen without colour that breaks no line.
+impl TerminalFeatures {
+    /// Stdout that is a pipe: no colour, and no line is wrapped.
     #[cfg(test)]
     pub(crate) const PIPE: Self = Self { width: None, colour: false };
 
-    /// The screen that stdout is.
+    /// Detects the features of this process's stdout, which NO_COLOR and TERM restrict.
     pub(crate) fn of_stdout() -> Self {
         let is_terminal = stdout().is_terminal();
         let variable = |name: &str| std::env::var_os(name);
@@ -44,9 +44,9 @@ impl Screen {
         Self { width: if is_terminal { terminal_width() } else { None }, colour }
     }
 
-    /// The text in the colour of its tone.
-    pub(crate) fn paint(self, text: &str, tone: Tone) -> String {
-        match style(tone) {
+    /// The text between the escape sequences of its style; unchanged where colours are not shown.
+    pub(crate) fn paint(self, text: &str, style: TextStyle) -> String {
+        match ansi_style(style) {
             Some(style) if self.colour => format!("{}{text}{}", style.render(), style.render_reset()),
             Some(_) | None => text.to_owned(),
         }
@@ -64,15 +64,15 @@ fn has_colour(is_terminal: bool, no_color: Option<&OsStr>, term: Option<&OsStr>)
     is_terminal && no_color.is_none_or(OsStr::is_empty) && term.is_none_or(|term| term != "dumb")
 }
 
-fn style(tone: Tone) -> Option<Style> {
+fn ansi_style(style: TextStyle) -> Option<Style> {
     let colour = |colour: AnsiColor| Some(Style::new().fg_color(Some(Color::Ansi(colour))));
-    match tone {
-        Tone::Plain => None,
-        Tone::Good => colour(AnsiColor::Green),
-        Tone::Notice => colour(AnsiColor::Yellow),
-        Tone::Bad => colour(AnsiColor::Red),
-        Tone::Dim => Some(Style::new().dimmed()),
-        Tone::Strong => Some(Style::new().bold()),
+    match style {
+        TextStyle::Plain => None,
+        TextStyle::Success => colour(AnsiColor::Green),
+        TextStyle::Warning => colour(AnsiColor::Yellow),
+        TextStyle::Error => colour(AnsiColor::Red),
+        TextStyle::Dim => Some(Style::new().dimmed()),
+        TextStyle::Bold => Some(Style::new().bold()),
     }
 }
 
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn colour_needs_a_terminal_and_no_refusal() {
+    fn colour_needs_a_terminal_and_respects_no_color() {
         let cases = [
             (true, None, Some("xterm"), true),
             (true, None, None, true),
@@ -97,11 +97,11 @@ mod tests {
     }
 
     #[test]
-    fn a_text_is_painted_only_where_colour_is_shown() {
-        let colour = Screen { colour: true, ..Screen::PIPE };
+    fn text_is_painted_only_where_colour_is_shown() {
+        let colour = TerminalFeatures { colour: true, ..TerminalFeatures::PIPE };
 
-        assert_eq!(colour.paint("PARKED", Tone::Bad), "\u{1b}[31mPARKED\u{1b}[0m");
-        assert_eq!(colour.paint("text", Tone::Plain), "text");
-        assert_eq!(Screen::PIPE.paint("PARKED", Tone::Bad), "PARKED");
+        assert_eq!(colour.paint("PARKED", TextStyle::Error), "\u{1b}[31mPARKED\u{1b}[0m");
+        assert_eq!(colour.paint("text", TextStyle::Plain), "text");
+        assert_eq!(TerminalFeatures::PIPE.paint("PARKED", TextStyle::Error), "PARKED");
     }
 }
