@@ -20,7 +20,7 @@ use serde_json::json;
 
 use crate::error::Error;
 use crate::program::{BrokerUse, Program, ThrowawayData};
-use crate::report::{Reporter, Style};
+use crate::report::{ReportFormat, Reporter};
 use crate::store::throwaway::with_data;
 use clients::OrderClients;
 use event_clients::EventClients;
@@ -47,8 +47,8 @@ pub struct ChaosPlan {
     pub interval: Duration,
     /// The same seed injects the same faults in the same order.
     pub seed: u64,
-    /// One JSON object instead of text.
-    pub json: bool,
+    /// The format of the report.
+    pub format: ReportFormat,
 }
 
 /// Runs the plan and prints what was injected and found. Returns whether every guarantee held.
@@ -63,7 +63,7 @@ pub async fn chaos<P: Program>(program: &P, plan: &ChaosPlan) -> Result<bool, Er
 }
 
 async fn run<P: Program>(program: &P, plan: &ChaosPlan, data: &P::Data) -> Result<bool, Error> {
-    let reporter = Reporter::new("chaos", if plan.json { Style::JsonLines } else { Style::Text });
+    let reporter = Reporter::new("chaos", plan.format);
     reporter.progress(&format!("seed {}, starting", plan.seed));
     let addresses = Addresses::default();
     let topic = data.topic_named("customers");

@@ -15,4 +15,5 @@ pub use chaos::{ChaosPlan, chaos};
 pub use error::Error;
 pub use plan::{Plan, Scenario};
 pub use program::{BrokerUse, OpenStore, Program, SqlSession, StoreAndBroker, ThrowawayData, TransactionKind};
+pub use report::ReportFormat;
 pub use run::run;

@@ -1,7 +1,7 @@
 //! What a run measures, and what every scenario shares.
 use std::time::Duration;
 
-use crate::report::Reporter;
+use crate::report::{ReportFormat, Reporter};
 
 /// What one run measures, and how long.
 pub struct Plan {
@@ -21,8 +21,8 @@ pub struct Plan {
     pub rates: Vec<u32>,
     /// Shell command that runs another relay, for comparison.
     pub peer: Option<String>,
-    /// One JSON object a line instead of text.
-    pub json: bool,
+    /// The format of the report.
+    pub format: ReportFormat,
 }
 
 /// A measurement by itself.

@@ -10,10 +10,12 @@ use crate::error::Error;
 /// Interval between two frames of the spinner.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Form of the figures.
+/// The format in which figures are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Style {
+pub enum ReportFormat {
+    /// A line for each figure, for people.
     Text,
+    /// A JSON object for each scenario, on a line of its own.
     JsonLines,
 }
 
@@ -21,20 +23,20 @@ pub(crate) enum Style {
 pub(crate) struct Reporter {
     /// `bench` or `chaos`.
     command: &'static str,
-    style: Style,
+    format: ReportFormat,
     /// The step that is measured now, on a terminal.
     step: ProgressBar,
 }
 
 impl Reporter {
-    pub(crate) fn new(command: &'static str, style: Style) -> Self {
+    pub(crate) fn new(command: &'static str, format: ReportFormat) -> Self {
         let step = ProgressBar::new_spinner();
         // The template is a constant, so it is valid; otherwise the spinner has its default form.
         if let Ok(style) = ProgressStyle::with_template("{spinner} {prefix}: {msg}, {elapsed}") {
             step.set_style(style);
         }
         step.set_prefix(command);
-        Self { command, style, step }
+        Self { command, format, step }
     }
 
     /// Prints the figures of one scenario.
@@ -43,7 +45,7 @@ impl Reporter {
     }
 
     fn print(&self, scenario: &str, figures: &Value) -> Result<(), Error> {
-        if self.style == Style::JsonLines {
+        if self.format == ReportFormat::JsonLines {
             return print_line(&json!({(self.command): scenario, "figures": figures}).to_string());
         }
         print_line(scenario)?;

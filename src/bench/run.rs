@@ -4,7 +4,7 @@ use serde_json::json;
 use crate::error::Error;
 use crate::plan::{Bench, Plan, Scenario};
 use crate::program::Program;
-use crate::report::{Reporter, Style};
+use crate::report::Reporter;
 use crate::scenarios::{create, end_to_end, held, latency, overload, peers, publish, relay, waiting};
 
 /// Measures the plan's scenarios one after another and prints their figures to stdout, progress to stderr.
@@ -12,7 +12,7 @@ use crate::scenarios::{create, end_to_end, held, latency, overload, peers, publi
 /// # Errors
 /// Data cannot be created or removed, the service does not start, or a response is not understood.
 pub async fn run<P: Program>(program: &P, plan: &Plan) -> Result<(), Error> {
-    let reporter = Reporter::new("bench", if plan.json { Style::JsonLines } else { Style::Text });
+    let reporter = Reporter::new("bench", plan.format);
     let bench = Bench { program, plan, reporter };
     bench.settings().await?;
     let wanted = |scenario| plan.scenario.is_none_or(|only| only == scenario);

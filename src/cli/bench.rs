@@ -93,7 +93,7 @@ impl Arguments {
             keys,
             rates: self.rates.clone(),
             peer: self.peer.clone(),
-            json: output.is_json(),
+            format: output.format().into(),
         }
     }
 }

@@ -42,7 +42,7 @@ pub(crate) fn chaos(file: Option<&Path>, environment: &Environment, arguments: &
     }
     let &Arguments { time, clients, instances, interval, seed, output } = arguments;
     let seed = seed.unwrap_or_else(|| u64::from(rand::random::<u32>()));
-    let plan = ChaosPlan { time, clients, instances, interval, seed, json: output.is_json() };
+    let plan = ChaosPlan { time, clients, instances, interval, seed, format: output.format().into() };
     let holds = block_on(bench::chaos(&program, &plan)).map_err(Failure::new)?;
     if holds {
         print_message(format_args!("every guarantee held"));

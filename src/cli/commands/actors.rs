@@ -12,7 +12,7 @@ use posthaste::Config;
 
 use super::super::confirm::require_if_interactive;
 use super::super::failure::Failure;
-use super::super::output::format::OutputArguments;
+use super::super::output::format::{OutputArguments, OutputFormat};
 use super::super::output::terminal::TerminalFeatures;
 use super::super::output::{print_line, print_message};
 use super::super::running_service::{RunningService, ServiceArguments};
@@ -62,7 +62,7 @@ pub(crate) fn actors(config: &Config, verb: Verb) -> Result<u8, Failure> {
         Verb::Tree(arguments) => block_on(show(config, &arguments)),
         Verb::Kill { path, yes, output, service } => {
             require_if_interactive(yes, &format!("Make {path} panic?"))?;
-            block_on(kill(config, &service, &path, output.is_json()))
+            block_on(kill(config, &service, &path, output.format()))
         }
     }
 }
@@ -124,12 +124,12 @@ fn render(mut actors: Vec<ActorLine>, arguments: &TreeArguments, terminal: Termi
     Some(if is_flat { tree::flat(&actors, terminal) } else { tree::tree(&actors, terminal).join("\n") })
 }
 
-async fn kill(config: &Config, service: &ServiceArguments, path: &str, json: bool) -> Result<u8, Failure> {
+async fn kill(config: &Config, service: &ServiceArguments, path: &str, format: OutputFormat) -> Result<u8, Failure> {
     let path = path.trim_start_matches('/');
     let service = RunningService::new(config, service)?;
     let injected = service.json("POST", &format!("/admin/actors/{path}/panic")).await?;
     print_message(format_args!("/{path} was made to panic"));
-    if json {
+    if format.is_json() {
         print_line(&injected.to_string())?;
     }
     Ok(0)

@@ -6,7 +6,7 @@ use app::port_types::{AuditEntry, AuditFilter, AuditId, OperatorAction, RowId};
 use posthaste::Config;
 
 use super::super::failure::Failure;
-use super::super::output::format::OutputArguments;
+use super::super::output::format::{OutputArguments, OutputFormat};
 use super::super::output::table::{TableCell, TableColumn, table, table_row};
 use super::super::output::terminal::TerminalFeatures;
 use super::super::output::{print_line, print_message};
@@ -63,19 +63,19 @@ async fn list(operations: &OutboxOperations, arguments: Arguments) -> Result<(),
         let Some(last) = next else { break };
         filter.after = Some(last);
     }
-    print_entries(&entries, output.is_json(), TerminalFeatures::of_stdout())?;
+    print_entries(&entries, output.format(), TerminalFeatures::of_stdout())?;
     if let Some(next) = next {
         print_message(format_args!("more: --after {next}"));
     }
     Ok(())
 }
 
-fn print_entries(entries: &[AuditEntry], json: bool, terminal: TerminalFeatures) -> Result<(), Failure> {
+fn print_entries(entries: &[AuditEntry], format: OutputFormat, terminal: TerminalFeatures) -> Result<(), Failure> {
     if entries.is_empty() {
         print_message(format_args!("no operator has changed a row that matches"));
         return Ok(());
     }
-    if json {
+    if format.is_json() {
         return entries.iter().try_for_each(|entry| print_line(&audit_entry_document(entry).to_string()));
     }
     print_line(&entries_table(entries, terminal))

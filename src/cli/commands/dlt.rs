@@ -119,7 +119,7 @@ pub(crate) fn dlt(config: &Config, verb: Verb) -> Result<u8, Failure> {
         match verb {
             Verb::List { topic, filter, redriven, limit, output } => {
                 let dead_letters = of(topic)?;
-                list::list(dead_letters, filter.filter(redriven), limit, output.is_json(), &orders).await?;
+                list::list(dead_letters, filter.filter(redriven), limit, output.format(), &orders).await?;
                 if by_topic.has_others() && !output.is_json() {
                     list::print_other_topics(&by_topic, dead_letters.topic()).await?;
                 }
@@ -128,7 +128,7 @@ pub(crate) fn dlt(config: &Config, verb: Verb) -> Result<u8, Failure> {
                 let dead_letters = of(topic)?;
                 let map_err = |error| list::not_found(error, position, dead_letters.topic());
                 let dead_letter = dead_letters.find(position).await.map_err(map_err)?;
-                list::print_dead_letter(&dead_letter, &orders, output.is_json())?;
+                list::print_dead_letter(&dead_letter, &orders, output.format())?;
             }
             Verb::Redrive { position, topic, filter, limit, reason, options } => {
                 let redrive = redrive::DeadLetterReplay::new(of(topic)?.clone(), orders, options, reason);

@@ -78,13 +78,13 @@ async fn execute(config: &Config, operations: &OutboxOperations, verb: Verb) -> 
     match verb {
         Verb::List { status, key, kind, failure: failure_type, after, limit, output } => {
             let filter = RowFilter { status, key, event_type: kind, failure_type, after, older_than: None };
-            rows::list(operations, filter, limit, output.is_json()).await
+            rows::list(operations, filter, limit, output.format()).await
         }
-        Verb::Show { id, output } => show::show(config, operations, id, output.is_json()).await,
+        Verb::Show { id, output } => show::show(config, operations, id, output.format()).await,
         Verb::Why(arguments) => why::why(operations, config.broker.kind, &arguments).await,
         Verb::Retry(arguments) => actions::retry(operations, &arguments).await,
         Verb::Park(arguments) => actions::park(operations, &arguments).await,
         Verb::Redrive(arguments) => redrive::redrive(operations, arguments).await,
-        Verb::Partitions { output } => rows::partitions(operations, output.is_json()).await,
+        Verb::Partitions { output } => rows::partitions(operations, output.format()).await,
     }
 }

@@ -8,7 +8,7 @@ use posthaste::Config;
 use serde_json::json;
 
 use super::super::failure::Failure;
-use super::super::output::format::OutputArguments;
+use super::super::output::format::{OutputArguments, OutputFormat};
 use super::super::output::table::{TableCell, TableColumn, table, table_row};
 use super::super::output::terminal::TerminalFeatures;
 use super::super::output::{print_line, print_message};
@@ -34,7 +34,7 @@ pub(crate) fn topic(config: &Config, verb: Verb) -> Result<u8, Failure> {
         let access = posthaste::open_for_operator(config).await?;
         let topics = access.topics.ok_or_else(no_broker)?;
         match verb {
-            Verb::List { output } => list(&*topics, output.is_json()).await,
+            Verb::List { output } => list(&*topics, output.format()).await,
             Verb::Tail(arguments) => {
                 let orders = OrderTopic::new(&config.topic());
                 tail::tail(&*topics, &orders, access.operations.now(), &arguments).await
@@ -47,10 +47,10 @@ async fn topic_views(topics: &dyn TopicReader) -> Result<Vec<TopicView>, Failure
     topics.list().await.map_err(Failure::new)
 }
 
-async fn list(topics: &dyn TopicReader, json: bool) -> Result<u8, Failure> {
+async fn list(topics: &dyn TopicReader, format: OutputFormat) -> Result<u8, Failure> {
     let views = topic_views(topics).await?;
     let offsets = |view: &TopicView| view.partitions.iter().map(|(first, next)| next - first).sum::<u64>();
-    if json {
+    if format.is_json() {
         for view in &views {
             let (partitions, offsets) = (view.partitions.len(), offsets(view));
             print_line(&json!({"topic": view.name, "partitions": partitions, "offsets": offsets}).to_string())?;

@@ -1,7 +1,7 @@
 //! The options that choose the format of a command's output.
 use clap::ValueEnum;
 
-/// The form in which a command prints its data.
+/// The format in which a command prints its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OutputFormat {
     /// Tables and sentences, for people.
@@ -21,9 +21,28 @@ pub(crate) struct OutputArguments {
     json: bool,
 }
 
-impl OutputArguments {
-    /// Whether the output is JSON.
+impl OutputFormat {
     pub(crate) fn is_json(self) -> bool {
-        self.json || self.output == OutputFormat::Json
+        self == OutputFormat::Json
+    }
+}
+
+impl From<OutputFormat> for bench::ReportFormat {
+    fn from(format: OutputFormat) -> Self {
+        match format {
+            OutputFormat::Table => bench::ReportFormat::Text,
+            OutputFormat::Json => bench::ReportFormat::JsonLines,
+        }
+    }
+}
+
+impl OutputArguments {
+    /// The format that `--output` or `--json` selects.
+    pub(crate) fn format(self) -> OutputFormat {
+        if self.json { OutputFormat::Json } else { self.output }
+    }
+
+    pub(crate) fn is_json(self) -> bool {
+        self.format().is_json()
     }
 }

@@ -8,6 +8,7 @@ use app::operators::dead_letters_by_topic::{DeadLettersByTopic, WaitingDeadLette
 use app::port_types::FailureType;
 
 use super::super::super::failure::Failure;
+use super::super::super::output::format::OutputFormat;
 use super::super::super::output::table::{TableCell, TableColumn, table, table_row};
 use super::super::super::output::terminal::{TerminalFeatures, TextStyle};
 use super::super::super::output::{print_line, print_message};
@@ -29,14 +30,14 @@ pub(super) async fn list(
     dead_letters: &DeadLetters,
     filter: DeadLetterFilter,
     limit: u32,
-    json: bool,
+    format: OutputFormat,
     orders: &OrderTopic,
 ) -> Result<(), Failure> {
     let DeadLetterPage { dead_letters: found, next } = first(dead_letters, filter, limit).await?;
     if found.is_empty() && next.is_none() {
         print_message(format_args!("no dead letters match in {}", dead_letters.topic()));
-    } else if json {
-        found.iter().try_for_each(|dead_letter| print_dead_letter(dead_letter, orders, true))?;
+    } else if format.is_json() {
+        found.iter().try_for_each(|dead_letter| print_dead_letter(dead_letter, orders, format))?;
     } else if !found.is_empty() {
         print_line(&dead_letters_table(&found, TerminalFeatures::of_stdout()))?;
     }
@@ -104,9 +105,13 @@ fn cells(dead_letter: &DeadLetter) -> Vec<TableCell> {
     ]
 }
 
-pub(super) fn print_dead_letter(dead_letter: &DeadLetter, orders: &OrderTopic, json: bool) -> Result<(), Failure> {
+pub(super) fn print_dead_letter(
+    dead_letter: &DeadLetter,
+    orders: &OrderTopic,
+    format: OutputFormat,
+) -> Result<(), Failure> {
     let document = dead_letter_document(dead_letter, orders);
-    let pretty = if json { None } else { pretty_json(document.get()) };
+    let pretty = if format.is_json() { None } else { pretty_json(document.get()) };
     print_line(pretty.as_deref().unwrap_or(document.get()))
 }
 

@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 use super::super::super::confirm::{self, RedriveOptions};
 use super::super::super::failure::Failure;
 use super::super::super::operator::operator;
+use super::super::super::output::format::OutputFormat;
 use super::super::super::output::progress::progress_bar;
 use super::super::super::output::terminal::TerminalFeatures;
 use super::super::super::output::{counted, print_line, print_message};
@@ -25,7 +26,7 @@ pub(super) struct DeadLetterReplay {
     orders: OrderTopic,
     dry_run: bool,
     yes: bool,
-    json: bool,
+    format: OutputFormat,
     pace: Pace,
     audit: Audit,
 }
@@ -55,7 +56,7 @@ impl DeadLetterReplay {
     pub(super) fn new(dead_letters: DeadLetters, orders: OrderTopic, options: RedriveOptions, reason: String) -> Self {
         let RedriveOptions { dry_run, rate, yes, output } = options;
         let audit = Audit { operator: operator(), reason };
-        Self { dead_letters, orders, dry_run, yes, json: output.is_json(), pace: Pace::of_rate(rate), audit }
+        Self { dead_letters, orders, dry_run, yes, format: output.format(), pace: Pace::of_rate(rate), audit }
     }
 
     pub(super) async fn one(&self, position: DeadLetterPosition) -> Result<(), Failure> {
@@ -66,7 +67,7 @@ impl DeadLetterReplay {
             dead_letter = self.dead_letters.redrive_one(position, true, &self.audit).await.map_err(map_err)?;
         }
         print_message(format_args!("{position} {}", if self.dry_run { "would be sent back" } else { "was sent back" }));
-        if self.json { print_dead_letter(&dead_letter, &self.orders, true) } else { Ok(()) }
+        if self.format.is_json() { print_dead_letter(&dead_letter, &self.orders, self.format) } else { Ok(()) }
     }
 
     pub(super) async fn all(&self, filter: &DeadLetterFilter, limit: u32) -> Result<(), Failure> {
@@ -131,7 +132,7 @@ impl DeadLetterReplay {
     }
 
     fn print(&self, report: &RedriveReport, listed: &[DeadLetter]) -> Result<(), Failure> {
-        if self.json {
+        if self.format.is_json() {
             let listed = listed.iter().map(|dead_letter| dead_letter_document(dead_letter, &self.orders));
             let document = RedriveDocument {
                 dry_run: self.dry_run,

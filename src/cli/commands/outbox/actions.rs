@@ -44,8 +44,8 @@ impl RowArguments {
             result.map_err(|error| Failure::querying(error, format!("row {}", self.id)))?;
             print_message(format_args!("row {} {done}", self.id));
         }
-        let json = self.output.is_json();
-        if json || self.dry_run { print_row(&find_row(operations, self.id).await?, json) } else { Ok(()) }
+        let format = self.output.format();
+        if format.is_json() || self.dry_run { print_row(&find_row(operations, self.id).await?, format) } else { Ok(()) }
     }
 
     async fn confirm(&self, operations: &OutboxOperations, verb: &str) -> Result<(), Failure> {

@@ -5,6 +5,7 @@ use app::operators::outbox::OutboxOperations;
 use app::port_types::{PartitionView, RowFilter, RowId, RowStatus, RowView};
 
 use super::super::super::failure::Failure;
+use super::super::super::output::format::OutputFormat;
 use super::super::super::output::table::{TableCell, TableColumn, table, table_row};
 use super::super::super::output::terminal::{TerminalFeatures, TextStyle};
 use super::super::super::output::{print_line, print_message};
@@ -34,7 +35,7 @@ pub(super) async fn list(
     operations: &OutboxOperations,
     mut filter: RowFilter,
     limit: u32,
-    json: bool,
+    format: OutputFormat,
 ) -> Result<(), Failure> {
     let (mut rows, mut next) = (Vec::new(), None);
     while rows.len() < limit as usize {
@@ -44,19 +45,19 @@ pub(super) async fn list(
         let Some(last) = next else { break };
         filter.after = Some(last);
     }
-    print_rows(&rows, &filter, json)?;
+    print_rows(&rows, &filter, format)?;
     if let Some(next) = next {
         print_message(format_args!("more: --after {next}"));
     }
     Ok(())
 }
 
-fn print_rows(rows: &[RowView], filter: &RowFilter, json: bool) -> Result<(), Failure> {
+fn print_rows(rows: &[RowView], filter: &RowFilter, format: OutputFormat) -> Result<(), Failure> {
     if rows.is_empty() {
         print_message(format_args!("{}", none_match(filter)));
         return Ok(());
     }
-    if json {
+    if format.is_json() {
         return rows.iter().try_for_each(|row| print_line(&row_document(row).to_string()));
     }
     print_line(&rows_table(rows, TerminalFeatures::of_stdout()))
@@ -106,14 +107,18 @@ pub(super) async fn find_row(operations: &OutboxOperations, id: RowId) -> Result
     operations.row(id).await.map_err(|error| Failure::querying(error, format!("row {id}")))
 }
 
-pub(super) fn print_row(row: &RowView, json: bool) -> Result<(), Failure> {
+pub(super) fn print_row(row: &RowView, format: OutputFormat) -> Result<(), Failure> {
     let one = std::slice::from_ref(row);
-    print_line(&if json { row_document(row).to_string() } else { rows_table(one, TerminalFeatures::of_stdout()) })
+    print_line(&if format.is_json() {
+        row_document(row).to_string()
+    } else {
+        rows_table(one, TerminalFeatures::of_stdout())
+    })
 }
 
-pub(super) async fn partitions(operations: &OutboxOperations, json: bool) -> Result<(), Failure> {
+pub(super) async fn partitions(operations: &OutboxOperations, format: OutputFormat) -> Result<(), Failure> {
     let views = operations.partitions().await?;
-    if json {
+    if format.is_json() {
         return views.into_iter().try_for_each(|view| print_line(&partition_document(view).to_string()));
     }
     print_line(&partitions_table(&views, TerminalFeatures::of_stdout()))

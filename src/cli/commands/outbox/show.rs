@@ -11,6 +11,7 @@ use serde_json::value::RawValue;
 
 use super::super::super::failure::Failure;
 use super::super::super::output::facts::Facts;
+use super::super::super::output::format::OutputFormat;
 use super::super::super::output::print_line;
 use super::super::super::output::table::printable;
 use super::super::super::output::terminal::{TerminalFeatures, TextStyle};
@@ -26,7 +27,12 @@ struct ShownRow {
     why: Value,
 }
 
-pub(super) async fn show(config: &Config, operations: &OutboxOperations, id: RowId, json: bool) -> Result<(), Failure> {
+pub(super) async fn show(
+    config: &Config,
+    operations: &OutboxOperations,
+    id: RowId,
+    format: OutputFormat,
+) -> Result<(), Failure> {
     let diagnosis = of_row(operations, id).await?;
     let record = match operations.event(id).await {
         Ok(event) => Some(row_record_document(&event, &RegionId::new(&config.region.id))),
@@ -34,7 +40,7 @@ pub(super) async fn show(config: &Config, operations: &OutboxOperations, id: Row
         Err(error) => return Err(error.into()),
     };
     let now = operations.now();
-    if json {
+    if format.is_json() {
         let (row, why) = (row_document(&diagnosis.row), row_diagnosis_document(&diagnosis, now));
         let document = serde_json::to_string(&ShownRow { row, record, why });
         return print_line(&document.expect("text and numbers always serialise"));
