@@ -71,13 +71,13 @@ pub async fn start(config: Config) -> Result<Service, StartError> {
 /// # Errors
 /// Fails as [`start`] does; `register` is not called when the configured URLs are unusable.
 pub async fn start_with(config: Config, register: impl FnOnce(Handlers) -> Handlers) -> Result<Service, StartError> {
-    let begun = Instant::now();
+    let started = Instant::now();
     let wired = wiring::wire(&config, register).await?;
-    run(&config, wired, begun).await
+    run(&config, wired, started).await
 }
 
 /// Starts the actors and serves HTTP.
-async fn run(config: &Config, wired: wiring::Wired, begun: Instant) -> Result<Service, StartError> {
+async fn run(config: &Config, wired: wiring::Wired, started: Instant) -> Result<Service, StartError> {
     let stop_deadline = config.shutdown.deadline;
     let bus_options = wired.bus_options(config);
     let actors = ActorSystem::start(wired.dependencies, wired.actor_options, bus_options).await;
@@ -88,7 +88,7 @@ async fn run(config: &Config, wired: wiring::Wired, begun: Instant) -> Result<Se
         Err(error) => {
             // The actors outlive their handle.
             actors.stop(stop_deadline).await;
-            wired.handles.close_within(stop_deadline.saturating_sub(begun.elapsed())).await;
+            wired.handles.close_within(stop_deadline.saturating_sub(started.elapsed())).await;
             return Err(StartError::Listen(error));
         }
     };
@@ -96,7 +96,7 @@ async fn run(config: &Config, wired: wiring::Wired, begun: Instant) -> Result<Se
     wired.handles.announce(&addresses).await;
     // Every listener is bound, and the public one comes first.
     let address = addresses[0];
-    log_ready(config, &addresses, begun.elapsed());
+    log_ready(config, &addresses, started.elapsed());
     let (handles, health, span_exporter) = (wired.handles, wired.health, wired.span_exporter);
     Ok(Service { address, actors, http, handles, health, admission, stop_deadline, span_exporter })
 }
@@ -188,18 +188,18 @@ impl Service {
     /// replays of dead letters ended, the store closed, the last spans exported. Takes at most `shutdown.deadline`. A root that has given up hands
     /// its leases over and stops its actors by itself at the same time, within a `shutdown.deadline` of its own.
     pub async fn stop(self) -> Report {
-        let begun = Instant::now();
+        let started = Instant::now();
         self.health.update(|snapshot| snapshot.draining = true);
         tracing::info!(event = "stopping", "stopping: finishing requests and batches in flight");
         self.http.stop(self.stop_deadline / 2).await;
-        let remaining = self.stop_deadline.saturating_sub(begun.elapsed());
+        let remaining = self.stop_deadline.saturating_sub(started.elapsed());
         let stopped = self.actors.stop(remaining).await;
-        self.handles.close_within(self.stop_deadline.saturating_sub(begun.elapsed())).await;
-        flush_spans(self.span_exporter, self.stop_deadline.saturating_sub(begun.elapsed())).await;
+        self.handles.close_within(self.stop_deadline.saturating_sub(started.elapsed())).await;
+        flush_spans(self.span_exporter, self.stop_deadline.saturating_sub(started.elapsed())).await;
         let unfinished_actors: Vec<(String, usize)> =
             stopped.drained.unfinished.into_iter().map(|actor| (actor.path, actor.queued_or_in_flight)).collect();
         let report =
-            Report { elapsed: begun.elapsed(), unfinished_actors, unreleased_partitions: stopped.partitions_left };
+            Report { elapsed: started.elapsed(), unfinished_actors, unreleased_partitions: stopped.partitions_left };
         let (elapsed_ms, partitions_left) = (report.elapsed.as_millis() as u64, report.unreleased_partitions);
         tracing::info!(
             event = "stopped",

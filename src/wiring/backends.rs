@@ -209,10 +209,10 @@ impl BackendHandles {
     /// Waits for the tasks of requests, then closes as [`BackendHandles::close`] does: within this time, or with a second to close if less is
     /// left.
     pub(crate) async fn close_within(&self, time: Duration) {
-        let begun = Instant::now();
+        let started = Instant::now();
         // A replay that does not end in time leaves its reservations, which expire.
         let _ = tokio::time::timeout(time, self.tasks.ended()).await;
-        let time = time.saturating_sub(begun.elapsed());
+        let time = time.saturating_sub(started.elapsed());
         let late = |_| Err(Error::Unreachable("it did not close in time".into()));
         report_close(tokio::time::timeout(time.max(CLOSE_TIME_MIN), self.close_all()).await.unwrap_or_else(late));
     }

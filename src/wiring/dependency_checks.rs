@@ -323,7 +323,7 @@ async fn redis_cache(_: &Config) -> DependencyCheck {
 /// Repeats the probe until the dependency answers or the timeout has passed: a new client needs a moment to connect.
 #[cfg(any(feature = "kafka", feature = "redis"))]
 async fn probe_until_answer(name: &'static str, probe: &dyn Probe) -> DependencyCheck {
-    let begun = Instant::now();
+    let started = Instant::now();
     loop {
         let result = tokio::time::timeout(ANSWER_TIMEOUT, probe.check()).await;
         let error = match result {
@@ -334,7 +334,7 @@ async fn probe_until_answer(name: &'static str, probe: &dyn Probe) -> Dependency
             Ok(Err(error)) => error.to_string(),
             Err(_) => format!("no answer within {} s", ANSWER_TIMEOUT.as_secs()),
         };
-        if begun.elapsed() >= ANSWER_TIMEOUT {
+        if started.elapsed() >= ANSWER_TIMEOUT {
             return DependencyCheck::failed(name, error);
         }
         tokio::time::sleep(PROBE_PAUSE).await;

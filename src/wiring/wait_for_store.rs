@@ -65,7 +65,7 @@ pub(super) async fn open(
 ) -> Result<(WiredStore, StartupListeners), StartError> {
     let config = opener.config;
     let mut wait =
-        StoreWait { begun: Instant::now(), held_since: None, held_is_logged: false, outage_is_logged: false };
+        StoreWait { started: Instant::now(), held_since: None, held_is_logged: false, outage_is_logged: false };
     let mut pause = PAUSE_MIN;
     let mut probes = StartupProbes { listeners, server: None };
     loop {
@@ -109,7 +109,7 @@ pub(super) async fn open(
 
 /// Decides how much longer the start waits for the store.
 struct StoreWait {
-    begun: Instant,
+    started: Instant,
     /// Since when every attempt has found the name held; `None` if the last one did not.
     held_since: Option<Instant>,
     /// The log has the holder already.
@@ -169,8 +169,8 @@ impl StoreWait {
     fn remaining(&mut self, kind: OpenFailureKind, deadline: Duration, now: Instant) -> Duration {
         let (limit, since) = match kind {
             OpenFailureKind::NameHeld => (NAME_HELD_MAX.min(deadline), *self.held_since.get_or_insert(now)),
-            OpenFailureKind::Unavailable => (deadline, self.begun),
-            OpenFailureKind::Permanent => (Duration::ZERO, self.begun),
+            OpenFailureKind::Unavailable => (deadline, self.started),
+            OpenFailureKind::Permanent => (Duration::ZERO, self.started),
         };
         if kind != OpenFailureKind::NameHeld {
             self.held_since = None;
@@ -247,10 +247,10 @@ mod tests {
 
     #[test]
     fn a_name_that_is_held_after_an_outage_gets_its_own_wait() {
-        let begun = Instant::now();
-        let at = |seconds| begun + Duration::from_secs(seconds);
+        let started = Instant::now();
+        let at = |seconds| started + Duration::from_secs(seconds);
         let deadline = Duration::from_secs(60);
-        let mut wait = StoreWait { begun, held_since: None, held_is_logged: false, outage_is_logged: false };
+        let mut wait = StoreWait { started, held_since: None, held_is_logged: false, outage_is_logged: false };
 
         assert_eq!(wait.remaining(OpenFailureKind::Unavailable, deadline, at(20)), Duration::from_secs(40));
         assert_eq!(wait.remaining(OpenFailureKind::NameHeld, deadline, at(20)), NAME_HELD_MAX);

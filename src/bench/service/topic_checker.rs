@@ -42,10 +42,10 @@ pub(crate) async fn read_until_complete<T>(
     read: impl AsyncFn() -> Result<T, Error>,
     is_complete: impl Fn(&T) -> bool,
 ) -> Result<T, Error> {
-    let begun = Instant::now();
+    let started = Instant::now();
     loop {
         let result = read().await?;
-        if is_complete(&result) || begun.elapsed() > MARKERS_MAX {
+        if is_complete(&result) || started.elapsed() > MARKERS_MAX {
             return Ok(result);
         }
         tokio::time::sleep(REPEAT_PAUSE).await;
@@ -120,11 +120,11 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn events_that_stay_missing_are_reported() {
-        let begun = Instant::now();
+        let started = Instant::now();
 
         let result = read_until_complete(async || Ok(2_u64), |missing| *missing == 0).await;
 
         assert_eq!(result.expect("read"), 2);
-        assert!(begun.elapsed() > MARKERS_MAX && begun.elapsed() < 2 * MARKERS_MAX, "{:?}", begun.elapsed());
+        assert!(started.elapsed() > MARKERS_MAX && started.elapsed() < 2 * MARKERS_MAX, "{:?}", started.elapsed());
     }
 }

@@ -186,11 +186,11 @@ mod tests {
         let (queue, guard, losses) = with_limit(writer, 16, notice);
 
         (0..3).for_each(|_| write(&queue, "unread\n"));
-        let begun = Instant::now();
+        let started = Instant::now();
         drop(guard);
 
         assert_eq!(losses.total(), 3);
-        assert!(begun.elapsed() < FLUSH_TIMEOUT, "the writer thread ends although its stream is closed");
+        assert!(started.elapsed() < FLUSH_TIMEOUT, "the writer thread ends although its stream is closed");
     }
 
     #[test]
@@ -213,10 +213,10 @@ mod tests {
         let (queue, guard, losses) = with_limit(writer, 16, notice);
         overflow(&queue, &losses, 1_000);
 
-        let begun = Instant::now();
+        let started = Instant::now();
         drop(guard);
 
-        assert!(begun.elapsed() < 10 * FLUSH_TIMEOUT);
+        assert!(started.elapsed() < 10 * FLUSH_TIMEOUT);
     }
 
     struct SmallDisk {

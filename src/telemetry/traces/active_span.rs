@@ -16,13 +16,13 @@ pub struct ActiveSpan(Option<Box<Recording>>);
 
 struct Recording {
     data: SpanData,
-    begun: Instant,
+    started: Instant,
     recorder: Arc<Recorder>,
 }
 
 impl ActiveSpan {
     pub(super) fn recording(data: SpanData, recorder: &Arc<Recorder>) -> Self {
-        Self(Some(Box::new(Recording { data, begun: Instant::now(), recorder: Arc::clone(recorder) })))
+        Self(Some(Box::new(Recording { data, started: Instant::now(), recorder: Arc::clone(recorder) })))
     }
 
     /// The parent of spans that this one causes; `None` where the trace is not sampled.
@@ -56,8 +56,8 @@ impl ActiveSpan {
 impl Drop for ActiveSpan {
     fn drop(&mut self) {
         if let Some(recording) = self.0.take() {
-            let Recording { mut data, begun, recorder } = *recording;
-            data.duration = begun.elapsed();
+            let Recording { mut data, started, recorder } = *recording;
+            data.duration = started.elapsed();
             recorder.queue.push(data);
         }
     }

@@ -269,10 +269,10 @@ mod tests {
         queue.push(span(1));
         assert_eq!(calls.recv_timeout(WAIT_MAX), Ok(1));
 
-        let begun = Instant::now();
+        let started = Instant::now();
         exporter.close(WAIT_MAX);
 
-        assert!(begun.elapsed() < WAIT_MAX, "{:?}", begun.elapsed());
+        assert!(started.elapsed() < WAIT_MAX, "{:?}", started.elapsed());
         drop(replies);
     }
 }
