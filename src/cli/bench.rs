@@ -11,7 +11,7 @@ use super::configured_program::ConfiguredProgram;
 use super::failure::Failure;
 use super::output::format::OutputArguments;
 use super::runtime::block_on;
-use super::value_parsers::a_second_or_more;
+use super::value_parsers::at_least_one_second;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum BenchScenario {
@@ -46,7 +46,7 @@ pub(crate) struct Arguments {
     #[arg(long, default_value_t = 64, value_parser = RangedU64ValueParser::<usize>::new().range(1..=65_535))]
     clients: usize,
     /// Duration of the load in each round; at least a second.
-    #[arg(long, default_value = "4s", value_parser = a_second_or_more)]
+    #[arg(long, default_value = "4s", value_parser = at_least_one_second)]
     time: Duration,
     /// Rounds of each comparison, in turns; the median counts.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]

@@ -11,12 +11,12 @@ use super::failure::Failure;
 use super::output::format::OutputArguments;
 use super::output::print_message;
 use super::runtime::block_on;
-use super::value_parsers::a_second_or_more;
+use super::value_parsers::at_least_one_second;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// Duration of the load and of the faults; at least a second.
-    #[arg(long, default_value = "60s", value_parser = a_second_or_more)]
+    #[arg(long, default_value = "60s", value_parser = at_least_one_second)]
     time: Duration,
     /// Clients that each take one order after another through its life.
     #[arg(long, default_value_t = 8, value_parser = RangedU64ValueParser::<usize>::new().range(1..=1_024))]
@@ -25,7 +25,7 @@ pub(crate) struct Arguments {
     #[arg(long, default_value_t = 1, value_parser = RangedU64ValueParser::<usize>::new().range(1..=16))]
     instances: usize,
     /// Mean time between two faults; at least a second.
-    #[arg(long, default_value = "1s", value_parser = a_second_or_more)]
+    #[arg(long, default_value = "1s", value_parser = at_least_one_second)]
     interval: Duration,
     /// The same seed injects the same faults in the same order; a random one by default.
     #[arg(long)]

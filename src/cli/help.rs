@@ -131,7 +131,8 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
 
 /// The examples and exit codes of the command with this path, such as `posthaste outbox why`.
 fn sections(path: &str) -> Vec<(&'static str, Vec<String>)> {
-    let examples = EXAMPLES.iter().find(|(of, _)| *of == path).map(|(_, examples)| *examples).unwrap_or_default();
+    let examples =
+        EXAMPLES.iter().find(|(command, _)| *command == path).map(|(_, examples)| *examples).unwrap_or_default();
     let widest = examples.iter().map(|(command, _)| command.len()).max().unwrap_or_default();
     let lines = examples.iter().map(|(command, purpose)| format!("{command:widest$}  # {purpose}")).collect::<Vec<_>>();
     let mut sections = Vec::new();
@@ -158,10 +159,10 @@ pub(super) fn with_examples(command: Command) -> Command {
 }
 
 fn with_sections(mut command: Command, path: String) -> Command {
-    let names: Vec<String> = command.get_subcommands().map(|below| below.get_name().to_owned()).collect();
+    let names: Vec<String> = command.get_subcommands().map(|subcommand| subcommand.get_name().to_owned()).collect();
     for name in names {
         let path = format!("{path} {name}");
-        command = command.mut_subcommand(name, |below| with_sections(below, path));
+        command = command.mut_subcommand(name, |subcommand| with_sections(subcommand, path));
     }
     let section = |(title, lines): (&str, Vec<String>)| format!("{title}:\n  {}", lines.join("\n  "));
     let text: Vec<String> = sections(&path).into_iter().map(section).collect();
@@ -188,7 +189,9 @@ mod tests {
     /// Every command by its path.
     fn paths(command: &Command, path: &str, found: &mut Vec<String>) {
         found.push(path.to_owned());
-        command.get_subcommands().for_each(|below| paths(below, &format!("{path} {}", below.get_name()), found));
+        command
+            .get_subcommands()
+            .for_each(|subcommand| paths(subcommand, &format!("{path} {}", subcommand.get_name()), found));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Write, stderr, stdout};
 
 use super::failure::Failure;
 
-pub(crate) mod facts;
+pub(crate) mod field_list;
 pub(crate) mod format;
 pub(crate) mod progress;
 pub(crate) mod table;
@@ -21,8 +21,8 @@ pub(crate) fn print_line(text: &str) -> Result<(), Failure> {
 }
 
 /// A number with its noun: `1 row`, `2 rows`.
-pub(crate) fn counted(number: u64, one: &str, many: &str) -> String {
-    format!("{number} {}", if number == 1 { one } else { many })
+pub(crate) fn pluralize(number: u64, singular: &str, plural: &str) -> String {
+    format!("{number} {}", if number == 1 { singular } else { plural })
 }
 
 /// Prints a message. One that cannot be written (a full disk, a closed terminal) is dropped: the command's result and exit code do not depend

@@ -1,4 +1,4 @@
-//! The running service that a command asks: its address, and a token for its admin port.
+//! The running service to which a command sends requests: its address, and a token for its admin port.
 use std::time::Duration;
 
 use api::auth::KeySource;
@@ -15,7 +15,7 @@ const TOKEN_TTL: Duration = Duration::from_secs(60);
 
 const UNAUTHORIZED: u16 = 401;
 
-/// The options of every command that asks a running service.
+/// The options of every command that sends requests to a running service.
 #[derive(clap::Args)]
 pub(crate) struct ServiceArguments {
     /// The service's admin port, such as http://127.0.0.1:8080; by default the configured one.
@@ -85,8 +85,8 @@ impl<'a> RunningService<'a> {
 
     async fn request(&self, method: &'static str, path: &str, body: Option<String>) -> Result<Value, Failure> {
         let response = self.client.send(method, path, &self.token()?, body).await?;
-        let is_hint_due = response.status == UNAUTHORIZED && self.signs_with_development_secret();
-        response.success().map_err(|failure| if is_hint_due { with_hint(failure) } else { failure })
+        let needs_hint = response.status == UNAUTHORIZED && self.signs_with_development_secret();
+        response.success().map_err(|failure| if needs_hint { with_hint(failure) } else { failure })
     }
 
     /// Whether tokens are signed with the public secret because no key is configured.

@@ -7,20 +7,19 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use domain::EventId;
 
 /// A parser of one of these names, which help texts and completions list. With `ignore_case` of the argument, any case is accepted.
-fn names<T: Clone + Send + Sync + 'static>(values: Vec<(&'static str, T)>) -> impl TypedValueParser<Value = T> {
+fn one_of<T: Clone + Send + Sync + 'static>(values: Vec<(&'static str, T)>) -> impl TypedValueParser<Value = T> {
     PossibleValuesParser::new(values.iter().map(|(name, _)| *name).collect::<Vec<_>>()).map(move |text| {
         let value = values.iter().find(|(name, _)| name.eq_ignore_ascii_case(&text));
         value.expect("the text is one of the names").1.clone()
     })
 }
 
-/// The status of a row.
-pub(super) fn status() -> impl TypedValueParser<Value = RowStatus> {
-    names(RowStatus::ALL.map(|status| (status.as_str(), status)).to_vec())
+pub(super) fn row_status() -> impl TypedValueParser<Value = RowStatus> {
+    one_of(RowStatus::ALL.map(|status| (status.as_str(), status)).to_vec())
 }
 
 pub(super) fn failure_type() -> impl TypedValueParser<Value = FailureType> {
-    names(FailureType::ALL.map(|failure| (failure.as_str(), failure)).to_vec())
+    one_of(FailureType::ALL.map(|failure| (failure.as_str(), failure)).to_vec())
 }
 
 /// An event type, as rows carry it.
@@ -30,9 +29,8 @@ pub(super) fn event_type(text: &str) -> Result<String, String> {
         .map_err(|_| "a type must not be empty or contain control characters".to_owned())
 }
 
-/// An operator's action on rows.
 pub(super) fn operator_action() -> impl TypedValueParser<Value = OperatorAction> {
-    names(OperatorAction::ALL.map(|action| (action.as_str(), action)).to_vec())
+    one_of(OperatorAction::ALL.map(|action| (action.as_str(), action)).to_vec())
 }
 
 pub(super) fn row_id(text: &str) -> Result<RowId, String> {
@@ -53,7 +51,7 @@ pub(super) fn at_least_one() -> impl TypedValueParser<Value = u32> {
 }
 
 /// A duration of at least one second: the shortest useful measurement or token lifetime.
-pub(super) fn a_second_or_more(text: &str) -> Result<Duration, String> {
+pub(super) fn at_least_one_second(text: &str) -> Result<Duration, String> {
     let duration = units::duration(text)?;
     if duration < Duration::from_secs(1) { Err("at least 1s".to_owned()) } else { Ok(duration) }
 }
@@ -63,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_error_of_a_refused_value_names_the_accepted_ones() {
+    fn error_of_an_invalid_value_names_the_accepted_ones() {
         assert_eq!(event_type("com.example/moved v2").as_deref(), Ok("com.example/moved v2"));
         assert!(event_type("").is_err_and(|refused| refused.contains("empty")));
         assert_eq!(event_key("customer 7").map(|key| key.to_string()).as_deref(), Ok("customer 7"));
@@ -71,7 +69,7 @@ mod tests {
         assert_eq!(row_id("17"), Ok(17));
         assert!(row_id("x").is_err_and(|refused| refused.contains("number")));
         for (text, seconds) in [("1s", Some(1)), ("1000ms", Some(1)), ("1m", Some(60)), ("999ms", None), ("0", None)] {
-            assert_eq!(a_second_or_more(text).ok(), seconds.map(Duration::from_secs), "{text}");
+            assert_eq!(at_least_one_second(text).ok(), seconds.map(Duration::from_secs), "{text}");
         }
     }
 }

@@ -50,8 +50,8 @@ pub(crate) fn grouped(number: u64) -> String {
 }
 
 /// A number with its noun: `1 row is`, `2 rows are`.
-pub(crate) fn counted(number: u64, one: &str, many: &str) -> String {
-    format!("{} {}", grouped(number), if number == 1 { one } else { many })
+pub(crate) fn pluralize(number: u64, singular: &str, plural: &str) -> String {
+    format!("{} {}", grouped(number), if number == 1 { singular } else { plural })
 }
 
 /// A rate: whole numbers from 100 events a second on, otherwise one decimal.
@@ -79,7 +79,7 @@ mod tests {
     fn numbers_are_grouped_and_rates_rounded_to_their_size() {
         assert_eq!([0, 999, 1_000, 1_234_567].map(grouped), ["0", "999", "1\u{202f}000", "1\u{202f}234\u{202f}567"]);
         assert_eq!([0.0, 0.25, 99.94, 1_234.5].map(per_second), ["0", "0.2", "99.9", "1\u{202f}235"]);
-        assert_eq!(counted(1, "row is", "rows are"), "1 row is");
+        assert_eq!(pluralize(1, "row is", "rows are"), "1 row is");
     }
 
     #[test]

@@ -84,7 +84,7 @@ async fn show(config: &Config, arguments: &TreeArguments) -> Result<u8, Failure>
         };
         if arguments.output.is_json() {
             let actors = response["actors"].as_array().into_iter().flatten();
-            let is_shown = |actor: &&serde_json::Value| !arguments.problems || ActorLine::of(actor).is_problem();
+            let is_shown = |actor: &&serde_json::Value| !arguments.problems || ActorLine::from_json(actor).is_problem();
             actors.filter(is_shown).try_for_each(|actor| print_line(&actor.to_string()))?;
             return Ok(0);
         }

@@ -77,7 +77,7 @@ impl Arguments {
 
 pub(crate) fn adopt(config: &Config, arguments: &Arguments) -> Result<u8, Failure> {
     let mode = arguments.mode();
-    let working = spinner("changing the table's trigger");
+    let progress = spinner("changing the table's trigger");
     let table = &arguments.table;
     let result = block_on(async {
         // Before the table is adopted: an error afterwards would report a failure that did not happen.
@@ -85,7 +85,7 @@ pub(crate) fn adopt(config: &Config, arguments: &Arguments) -> Result<u8, Failur
         let statements = adopt_table(config, arguments.adoption(), mode).await.map_err(Failure::from)?;
         Ok::<_, Failure>((statements, warning))
     });
-    working.finish_and_clear();
+    progress.finish_and_clear();
     let (statements, warning) = result?;
     if let Some(warning) = warning {
         print_message(format_args!("posthaste: warning: {warning}"));

@@ -36,7 +36,7 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn demo(mut config: Config, file: Option<&Path>, arguments: &Arguments) -> Result<u8, Failure> {
-    let begun = Instant::now();
+    let started = Instant::now();
     logging::init_brief_on_stderr("warn").map_err(Failure::new)?;
     refuse_foreign_store(&config)?;
     for unused in make_embedded(&mut config) {
@@ -50,9 +50,9 @@ pub(crate) fn demo(mut config: Config, file: Option<&Path>, arguments: &Argument
         let Some((service, mut signals)) = start(config.clone(), Signals::listen()?).await? else {
             return Ok(STOPPED);
         };
-        let demo = Demo::new(&config, file, commands_can_mint, &service, begun)?;
+        let demo = Demo::new(&config, file, commands_can_mint, &service, started)?;
         let is_interrupted = tokio::select! {
-            // Dropping a show loses nothing: the service goes on with the orders that it has placed.
+            // Dropping this future loses nothing: the service continues with the orders that were placed.
             shown = demo.show(&service, arguments) => shown.map(|()| false)?,
             () = signals.next() => true,
         };
@@ -110,9 +110,9 @@ struct Demo<'a> {
     commands_can_mint: bool,
     client: AdminClient,
     base: String,
-    user: String,
-    admin: String,
-    begun: Instant,
+    user_token: String,
+    admin_token: String,
+    started: Instant,
 }
 
 /// A state that the demo waits for, and a hint for the case that it is not reached.
@@ -127,21 +127,30 @@ impl<'a> Demo<'a> {
         file: Option<&'a Path>,
         commands_can_mint: bool,
         service: &Service,
-        begun: Instant,
+        started: Instant,
     ) -> Result<Self, Failure> {
         let base = format!("http://{}", service.addr());
         let token = |sub: &str, role: &str| {
             let claims = CallerClaims { sub: sub.to_owned(), roles: vec![role.to_owned()], tier: None, ttl: TOKEN_TTL };
             mint(config, DEVELOPMENT_SECRET, &claims)
         };
-        let (user, admin) = (token("demo", "USER")?, token("operator", "ADMIN")?);
-        Ok(Self { config, file, commands_can_mint, client: AdminClient::new(&base), base, user, admin, begun })
+        let (user_token, admin_token) = (token("demo", "USER")?, token("operator", "ADMIN")?);
+        Ok(Self {
+            config,
+            file,
+            commands_can_mint,
+            client: AdminClient::new(&base),
+            base,
+            user_token,
+            admin_token,
+            started,
+        })
     }
 
     async fn show(&self, service: &Service, arguments: &Arguments) -> Result<(), Failure> {
         let path = &self.config.store.path;
         let folder = path.canonicalize().unwrap_or_else(|_| path.clone());
-        let (base, elapsed) = (&self.base, self.begun.elapsed().as_millis());
+        let (base, elapsed) = (&self.base, self.started.elapsed().as_millis());
         print_line(&format!("posthaste runs at {base} after {elapsed} ms,\nembedded in {}", folder.display()))?;
         for number in 1..=arguments.orders {
             self.place_order(number).await?;
@@ -155,7 +164,7 @@ impl<'a> Demo<'a> {
     async fn place_order(&self, number: u32) -> Result<(), Failure> {
         let body = format!(r#"{{"items":[{{"productName":"Tea no. {number}","quantity":{number},"price":"2.50"}}]}}"#);
         let sent = Instant::now();
-        let order = self.client.send("POST", "/orders", &self.user, Some(body)).await?.success()?;
+        let order = self.client.send("POST", "/orders", &self.user_token, Some(body)).await?.success()?;
         let response_time = sent.elapsed();
         let id = order["id"].as_str().unwrap_or_default();
         print_line(&format!("\norder {number}: {id}"))?;
@@ -177,7 +186,7 @@ impl<'a> Demo<'a> {
         self.poll("/actuator/metrics/kafka.consumer.processed.count", &consumed, all).await?;
         print_step(sent.elapsed(), "ConsumerActor → processed_events")?;
         if number == 1 {
-            let elapsed = ms(self.begun.elapsed());
+            let elapsed = ms(self.started.elapsed());
             print_line(&format!("  (the first event was delivered {elapsed} after the start)"))?;
         }
         Ok(())
@@ -190,13 +199,13 @@ impl<'a> Demo<'a> {
         awaited: &AwaitedState,
         condition: impl Fn(&Value) -> bool,
     ) -> Result<Value, Failure> {
-        let begun = Instant::now();
+        let started = Instant::now();
         loop {
-            let response = self.client.send("GET", path, &self.admin, None).await?;
+            let response = self.client.send("GET", path, &self.admin_token, None).await?;
             if condition(&response.body) {
                 return Ok(response.body);
             }
-            if begun.elapsed() > STEP_TIMEOUT {
+            if started.elapsed() > STEP_TIMEOUT {
                 let AwaitedState { description, hint } = awaited;
                 let refused = response.success().err().map(|failure| format!(" ({})", failure.message));
                 return Err(Failure::new(format!(
@@ -206,7 +215,7 @@ impl<'a> Demo<'a> {
                 )));
             }
             // The pause grows with the wait: a fast step is timed exactly, and a slow one stays within the rate limit.
-            tokio::time::sleep((begun.elapsed() / 4).max(POLL_MIN)).await;
+            tokio::time::sleep((started.elapsed() / 4).max(POLL_MIN)).await;
         }
     }
 
@@ -216,7 +225,7 @@ impl<'a> Demo<'a> {
         print_line(&format!(
             "\nNow {path} panics, on purpose. Two log lines (WARN and\nERROR) report it, and its supervisor restarts it:"
         ))?;
-        let begun = Instant::now();
+        let started = Instant::now();
         let injected: Result<(), InjectError> = service.actors().dispatch().inject(&path, InjectedFault::Panic, "demo");
         injected.map_err(Failure::new)?;
         let restarted = |tree: &Value| {
@@ -227,7 +236,7 @@ impl<'a> Demo<'a> {
         let awaited =
             AwaitedState { description: format!("{path} runs again"), hint: "posthaste actors tree".to_owned() };
         self.poll("/admin/actors", &awaited, restarted).await?;
-        let elapsed = ms(begun.elapsed());
+        let elapsed = ms(started.elapsed());
         print_line(&format!("  {elapsed:>9}  it runs again, and took over where it had stopped"))
     }
 
@@ -242,8 +251,8 @@ impl<'a> Demo<'a> {
             is_default_address: self.base == format!("http://{}", Config::defaults().http.listen),
             topic: self.config.topic(),
             actor: worker_to_kill(self.config),
-            user_token: (!self.commands_can_mint).then(|| self.user.clone()),
-            admin_token: self.admin.clone(),
+            user_token: (!self.commands_can_mint).then(|| self.user_token.clone()),
+            admin_token: self.admin_token.clone(),
             process: std::process::id(),
         };
         print_line(&steps.text())

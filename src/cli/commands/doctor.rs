@@ -59,7 +59,7 @@ fn config_origins(file: Option<&Path>, environment: &Environment) -> Result<Find
 
 /// Checks the store and what depends on it; `is_ready` is whether a running service is ready.
 async fn check_all(config: &Config, is_ready: bool) -> Vec<Finding> {
-    let begun = Instant::now();
+    let started = Instant::now();
     let access = match posthaste::open_for_operator(config).await {
         Ok(access) => access,
         Err(error) => {
@@ -68,7 +68,7 @@ async fn check_all(config: &Config, is_ready: bool) -> Vec<Finding> {
             return findings;
         }
     };
-    let (latency, path) = (begun.elapsed(), config.store.path.display());
+    let (latency, path) = (started.elapsed(), config.store.path.display());
     let ms = latency.as_millis();
     let detail = match config.store.kind {
         config::StoreKind::Embedded => {
@@ -94,7 +94,7 @@ async fn check_dependencies(config: &Config) -> Vec<Finding> {
 }
 
 async fn topics(config: &Config, access: &OperatorAccess) -> Finding {
-    let begun = Instant::now();
+    let started = Instant::now();
     let Some(topics) = &access.topics else {
         return Finding::new("topics", true, "no broker is configured: events stay PENDING");
     };
@@ -102,7 +102,7 @@ async fn topics(config: &Config, access: &OperatorAccess) -> Finding {
         Ok(views) => views,
         Err(error) => return Finding::failed("topics", error),
     };
-    let latency = begun.elapsed();
+    let latency = started.elapsed();
     let required = config.all_topics();
     let missing: Vec<&str> =
         required.iter().map(String::as_str).filter(|name| !views.iter().any(|view| view.name == *name)).collect();

@@ -11,7 +11,7 @@ use telemetry::logging;
 use super::super::failure::Failure;
 use super::super::output::format::OutputArguments;
 use super::super::output::progress::spinner;
-use super::super::output::{counted, print_line, print_message};
+use super::super::output::{pluralize, print_line, print_message};
 use super::super::runtime::block_on;
 
 #[derive(Args)]
@@ -42,9 +42,9 @@ pub(crate) fn migrate(config: &Config, arguments: &Arguments) -> Result<u8, Fail
             return Ok(code);
         }
         logging::init_brief_on_stderr("warn").map_err(Failure::new)?;
-        let applying = spinner("applying migrations");
+        let progress = spinner("applying migrations");
         let schema = posthaste::migrate(config).await;
-        applying.finish_and_clear();
+        progress.finish_and_clear();
         let code = report(schema?, arguments)?;
         if let Some(adopted) = posthaste::check_adopted_tables(config).await.filter(|check| !check.ok) {
             print_message(format_args!("{}", adopted.detail));
@@ -83,7 +83,7 @@ fn report_migrations(mut migrations: Vec<Migration>, arguments: &Arguments) -> R
     if migrations.is_empty() {
         print_message(format_args!("nothing to do: the schema is up to date"));
     } else if !arguments.is_read_only() {
-        let applied = counted(migrations.len() as u64, "migration was", "migrations were");
+        let applied = pluralize(migrations.len() as u64, "migration was", "migrations were");
         print_message(format_args!("the schema is up to date now: {applied} applied"));
     }
     Ok(0)

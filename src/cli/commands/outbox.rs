@@ -16,14 +16,14 @@ use posthaste::Config;
 use super::super::failure::Failure;
 use super::super::output::format::OutputArguments;
 use super::super::runtime::block_on;
-use super::super::value_parsers::{at_least_one, event_key, event_type, failure_type, row_id, status};
+use super::super::value_parsers::{at_least_one, event_key, event_type, failure_type, row_id, row_status};
 
 #[derive(Subcommand)]
 pub(crate) enum Verb {
     /// List rows, oldest first.
     List {
         /// Only rows with this status.
-        #[arg(short, long, value_parser = status(), ignore_case = true)]
+        #[arg(short, long, value_parser = row_status(), ignore_case = true)]
         status: Option<RowStatus>,
         /// Only rows of this key, such as an order id.
         #[arg(short, long, value_parser = event_key)]

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::super::failure::Failure;
 use super::super::output::{print_line, print_message};
-use super::super::value_parsers::a_second_or_more;
+use super::super::value_parsers::at_least_one_second;
 
 /// `serve --dev` and `demo` sign with this. It is public, so it protects nothing.
 pub(crate) const DEVELOPMENT_SECRET: &str = "posthaste-development-secret-known-to-everyone";
@@ -35,7 +35,7 @@ pub(crate) enum Verb {
         #[arg(long)]
         tier: Option<String>,
         /// Time until the token expires, such as 1h; at least a second.
-        #[arg(long, default_value = "1h", value_parser = a_second_or_more)]
+        #[arg(long, default_value = "1h", value_parser = at_least_one_second)]
         ttl: Duration,
     },
 }

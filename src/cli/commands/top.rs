@@ -18,7 +18,7 @@ use super::super::output::print_line;
 use super::super::output::terminal::TerminalFeatures;
 use super::super::running_service::{RunningService, ServiceArguments};
 use super::super::runtime::block_on;
-use super::super::value_parsers::a_second_or_more;
+use super::super::value_parsers::at_least_one_second;
 use metrics_page::MetricsPage;
 use overview::{Sample, frame};
 
@@ -27,7 +27,7 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     service: ServiceArguments,
     /// Time between two frames; at least a second.
-    #[arg(long, default_value = "2s", value_parser = a_second_or_more)]
+    #[arg(long, default_value = "2s", value_parser = at_least_one_second)]
     interval: Duration,
     /// Print one frame and stop, as without a terminal. Its rates are those of one interval.
     #[arg(long)]
@@ -38,11 +38,11 @@ pub(crate) fn top(config: &Config, arguments: &Arguments) -> Result<u8, Failure>
     block_on(async {
         let service = RunningService::new(config, &arguments.service)?;
         if arguments.once || !stdout().is_terminal() {
-            let (before, begun) = (sample(&service).await?, Instant::now());
+            let (before, started) = (sample(&service).await?, Instant::now());
             tokio::time::sleep(arguments.interval).await;
             let now = sample(&service).await?;
             let lines =
-                frame(&service.url, &now, &before, begun.elapsed().as_secs_f64(), TerminalFeatures::of_stdout());
+                frame(&service.url, &now, &before, started.elapsed().as_secs_f64(), TerminalFeatures::of_stdout());
             print_line(&lines.join("\n"))?;
         } else {
             live(&service, arguments.interval).await?;
@@ -53,7 +53,7 @@ pub(crate) fn top(config: &Config, arguments: &Arguments) -> Result<u8, Failure>
 
 /// Draws frames until `q`, Esc or Ctrl-C. A service that stops answering is shown as such, and asked again.
 async fn live(service: &RunningService<'_>, interval: Duration) -> Result<(), Failure> {
-    let (mut before, mut begun) = (sample(service).await?, Instant::now());
+    let (mut before, mut started) = (sample(service).await?, Instant::now());
     let _restored = AlternateScreen::enter()?;
     draw(&frame(&service.url, &before, &before, 0.0, TerminalFeatures::of_stdout()))?;
     loop {
@@ -66,10 +66,10 @@ async fn live(service: &RunningService<'_>, interval: Duration) -> Result<(), Fa
                     &service.url,
                     &now,
                     &before,
-                    begun.elapsed().as_secs_f64(),
+                    started.elapsed().as_secs_f64(),
                     TerminalFeatures::of_stdout(),
                 ))?;
-                (before, begun) = (now, Instant::now());
+                (before, started) = (now, Instant::now());
             }
             Err(failure) => draw(&[failure.message])?,
         }

@@ -13,7 +13,7 @@ use super::super::confirm::require_if_interactive;
 use super::super::failure::Failure;
 use super::super::output::format::OutputArguments;
 use super::super::output::terminal::TerminalFeatures;
-use super::super::output::{counted, print_line, print_message};
+use super::super::output::{pluralize, print_line, print_message};
 use super::super::running_service::{RunningService, ServiceArguments};
 use super::super::runtime::block_on;
 use super::super::value_parsers::at_least_one;
@@ -24,18 +24,18 @@ use tables::{dead_letters_table, deliveries_table, text, webhooks_table};
 /// Longest wait for the result of a test event: the service waits up to 10 s for the endpoint.
 const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Arguments of every verb.
+/// The arguments that every verb has.
 #[derive(clap::Args)]
-pub(crate) struct Common {
+pub(crate) struct CommonArguments {
     #[command(flatten)]
     output: OutputArguments,
     #[command(flatten)]
     service: ServiceArguments,
 }
 
-/// The values of a webhook.
+/// The values of a webhook that an operator may set.
 #[derive(clap::Args)]
-pub(crate) struct Values {
+pub(crate) struct WebhookArguments {
     /// Only events of this type. May be repeated.
     #[arg(long = "type", value_name = "TYPE")]
     types: Vec<String>,
@@ -50,7 +50,7 @@ pub(crate) struct Values {
     description: Option<String>,
 }
 
-impl Values {
+impl WebhookArguments {
     fn members(&self) -> Map<String, Value> {
         let mut members = Map::new();
         let mut put = |name: &str, value: Option<Value>| {
@@ -71,7 +71,7 @@ pub(crate) enum Verb {
     /// List the webhooks with their latest deliveries.
     List {
         #[command(flatten)]
-        common: Common,
+        common: CommonArguments,
     },
     /// Subscribe an endpoint to topics; prints the secret that signs its requests, once.
     Create {
@@ -81,12 +81,12 @@ pub(crate) enum Verb {
         #[arg(long = "topic", value_name = "TOPIC", required = true)]
         topics: Vec<String>,
         #[command(flatten)]
-        values: Values,
+        values: WebhookArguments,
         /// Deliver all events that the topics keep, instead of those from now on.
         #[arg(long)]
         from_beginning: bool,
         #[command(flatten)]
-        common: Common,
+        common: CommonArguments,
     },
     /// Change a webhook; values that are not given stay as they are.
     Change {
@@ -96,9 +96,9 @@ pub(crate) enum Verb {
         #[arg(long = "endpoint", value_name = "URL")]
         endpoint: Option<String>,
         #[command(flatten)]
-        values: Values,
+        values: WebhookArguments,
         #[command(flatten)]
-        common: Common,
+        common: CommonArguments,
     },
     /// Delete a webhook with its delivery log.
     Delete {
@@ -108,28 +108,28 @@ pub(crate) enum Verb {
         #[arg(short, long)]
         yes: bool,
         #[command(flatten)]
-        common: Common,
+        common: CommonArguments,
     },
     /// Replace the secret; for a time the former one signs as well.
     Rotate {
         /// Id of the webhook.
         id: String,
         #[command(flatten)]
-        common: Common,
+        common: CommonArguments,
     },
     /// Send a test event and show the response. Exits with 1 where the endpoint does not accept it.
     Test {
         /// Id of the webhook.
         id: String,
         #[command(flatten)]
-        common: Common,
+        common: CommonArguments,
     },
     /// List the latest 100 attempts to deliver events, newest first.
     Deliveries {
         /// Id of the webhook.
         id: String,
         #[command(flatten)]
-        common: Common,
+        common: CommonArguments,
     },
     /// List the dead letters of a webhook: what its endpoint did not accept in all attempts.
     DeadLetters {
@@ -142,7 +142,7 @@ pub(crate) enum Verb {
         #[arg(short = 'n', long, default_value_t = 100, value_parser = at_least_one())]
         limit: u32,
         #[command(flatten)]
-        common: Common,
+        common: CommonArguments,
     },
     /// Deliver the dead letters of a webhook again, all of them or one.
     Redrive {
@@ -164,7 +164,7 @@ pub(crate) enum Verb {
         #[arg(short, long)]
         yes: bool,
         #[command(flatten)]
-        common: Common,
+        common: CommonArguments,
     },
 }
 
@@ -219,11 +219,11 @@ pub(crate) fn webhook(config: &Config, verb: Verb) -> Result<u8, Failure> {
                 }
                 let mut run = count.confirmed();
                 if count.matched() > 0 {
-                    let dead_letters = counted(count.matched(), "dead letter", "dead letters");
+                    let dead_letters = pluralize(count.matched(), "dead letter", "dead letters");
                     require_if_interactive(yes, &format!("Deliver {dead_letters} again?"))?;
                     run = redrive(config, &common, &id, run).await?;
                 }
-                run.end_as(&count);
+                run.set_next_from(&count);
                 print(&run.report(), &common, || run.sentence())?;
                 run.left_behind().map_or(Ok(0), |left_behind| Err(Failure::new(left_behind)))
             }
@@ -231,7 +231,7 @@ pub(crate) fn webhook(config: &Config, verb: Verb) -> Result<u8, Failure> {
     })
 }
 
-async fn list(config: &Config, common: &Common) -> Result<u8, Failure> {
+async fn list(config: &Config, common: &CommonArguments) -> Result<u8, Failure> {
     let found = send(config, common, "GET", "/webhooks", None).await?;
     let webhooks = elements(&found, "webhooks");
     if webhooks.is_empty() {
@@ -244,7 +244,7 @@ async fn list(config: &Config, common: &Common) -> Result<u8, Failure> {
     Ok(0)
 }
 
-async fn deliveries(config: &Config, id: &str, common: &Common) -> Result<u8, Failure> {
+async fn deliveries(config: &Config, id: &str, common: &CommonArguments) -> Result<u8, Failure> {
     let found = send(config, common, "GET", &path(id, "/deliveries"), None).await?;
     let deliveries = elements(&found, "deliveries");
     if deliveries.is_empty() {
@@ -257,7 +257,7 @@ async fn deliveries(config: &Config, id: &str, common: &Common) -> Result<u8, Fa
     Ok(0)
 }
 
-async fn dead_letters(config: &Config, path: &str, common: &Common) -> Result<u8, Failure> {
+async fn dead_letters(config: &Config, path: &str, common: &CommonArguments) -> Result<u8, Failure> {
     let found = send(config, common, "GET", path, None).await?;
     let dead_letters = elements(&found, "deadLetters");
     if common.output.is_json() {
@@ -273,7 +273,7 @@ async fn dead_letters(config: &Config, path: &str, common: &Common) -> Result<u8
     Ok(0)
 }
 
-async fn test(config: &Config, id: &str, common: &Common) -> Result<u8, Failure> {
+async fn test(config: &Config, id: &str, common: &CommonArguments) -> Result<u8, Failure> {
     let service = RunningService::new(config, &common.service)?.with_timeout(TEST_TIMEOUT);
     let report = service.send("POST", &path(id, "/test"), None).await?;
     let accepted = report["accepted"] == true;
@@ -287,7 +287,7 @@ async fn test(config: &Config, id: &str, common: &Common) -> Result<u8, Failure>
 /// Sends the requests of a redrive until its limit or the end.
 async fn redrive(
     config: &Config,
-    common: &Common,
+    common: &CommonArguments,
     id: &str,
     mut redrive: WebhookRedrive,
 ) -> Result<WebhookRedrive, Failure> {
@@ -298,7 +298,7 @@ async fn redrive(
 
 async fn send(
     config: &Config,
-    common: &Common,
+    common: &CommonArguments,
     method: &'static str,
     path: &str,
     body: Option<Value>,
@@ -306,12 +306,12 @@ async fn send(
     RunningService::new(config, &common.service)?.send(method, path, body).await
 }
 
-fn print(response: &Value, common: &Common, sentence: impl FnOnce() -> String) -> Result<u8, Failure> {
+fn print(response: &Value, common: &CommonArguments, sentence: impl FnOnce() -> String) -> Result<u8, Failure> {
     print_line(&if common.output.is_json() { response.to_string() } else { sentence() })?;
     Ok(0)
 }
 
-fn print_secret(webhook: &Value, common: &Common) -> Result<u8, Failure> {
+fn print_secret(webhook: &Value, common: &CommonArguments) -> Result<u8, Failure> {
     print(webhook, common, || format!("webhook {}\nsecret  {}", text(webhook, "id"), text(webhook, "secret")))?;
     if !common.output.is_json() {
         print_message(format_args!("the secret is not shown again"));
@@ -319,7 +319,7 @@ fn print_secret(webhook: &Value, common: &Common) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// An id has only characters that a path may have; others are escaped by the service's refusal.
+/// The path of a webhook. Characters that no id has are removed, so that the id cannot name another route.
 fn path(id: &str, suffix: &str) -> String {
     let legal: String = id.chars().filter(|character| character.is_ascii_alphanumeric() || *character == '-').collect();
     format!("/webhooks/{legal}{suffix}")
@@ -334,7 +334,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_stays_within_its_place_in_the_path() {
+    fn an_id_cannot_leave_its_path_segment() {
         assert_eq!(path("../admin/x?y", "/test"), "/webhooks/adminxy/test");
     }
 }

@@ -7,7 +7,7 @@ use maud::{Markup, html};
 use crate::admin::actors::fault;
 use crate::admin::live_events::log_operator_action;
 use crate::console::form;
-use crate::console::format::counted;
+use crate::console::format::pluralize;
 use crate::console::layout::{self, Page};
 use crate::console::links::link;
 use crate::error::Problem;
@@ -63,7 +63,7 @@ fn search(wanted: &str, total: u64, troubled: u64) -> Markup {
             label { "Search " input type="search" name="q" value=(wanted) placeholder="partition-worker-7, panic" autocomplete="off"; }
             button { "Search" }
             @if !wanted.is_empty() { a href=(link("/console/actors", &[])) { "Clear" } }
-            span class="quiet" { (counted(total, "actor", "actors")) ", "
+            span class="quiet" { (pluralize(total, "actor", "actors")) ", "
                 @if troubled == 0 { "all run" } @else { strong class="bad" { (troubled) " not running" } } }
         }
     }

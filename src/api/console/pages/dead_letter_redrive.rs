@@ -7,7 +7,7 @@ use crate::admin::filters::dead_letter_filter;
 use crate::admin::live_events::log_unless_unchanged;
 use crate::admin::operator_body::{LIMIT_MAX, paced_redrive};
 use crate::console::form::{self, hidden_fields};
-use crate::console::format::counted;
+use crate::console::format::pluralize;
 use crate::console::layout::{self, Page};
 use crate::console::links::{link, shell_command};
 use crate::console::pages::dead_letters::{RawFilter, after, command_options, filter_fields, raw_filter, topic};
@@ -69,7 +69,7 @@ pub(crate) async fn redrive(context: RequestContext) -> RouteResult {
         dead_letters::log_redrive(&audit, dead_letters.topic(), sent.redriven);
     }
     context.state.counted_dead_letters.clear();
-    let mut note = counted(sent.redriven, "dead letter was", "dead letters were") + " sent back to the topic.";
+    let mut note = pluralize(sent.redriven, "dead letter was", "dead letters were") + " sent back to the topic.";
     if let Some(left_behind) = sent.left_behind() {
         note += &format!(" {left_behind}");
     }

@@ -5,7 +5,7 @@ use maud::{Markup, html};
 
 use crate::admin::live_events::log_operator_action;
 use crate::console::form;
-use crate::console::format::{counted, state_label};
+use crate::console::format::{pluralize, state_label};
 use crate::console::layout::{self, Page};
 use crate::error::Problem;
 use crate::request::context::RequestContext;
@@ -77,7 +77,7 @@ pub(crate) async fn count(context: RequestContext) -> RouteResult {
 fn confirmation(context: &RequestContext, action: BulkAction, rows: &[RowView]) -> Markup {
     let (fit, other): (Vec<&RowView>, Vec<&RowView>) = rows.iter().partition(|row| action.applies_to(row.status));
     html! {
-        p class="verdict" { strong { (fit.len()) } " of " (counted(rows.len() as u64, "selected row", "selected rows")) " can be changed by " (action.as_str()) ". Nothing was changed." }
+        p class="verdict" { strong { (fit.len()) } " of " (pluralize(rows.len() as u64, "selected row", "selected rows")) " can be changed by " (action.as_str()) ". Nothing was changed." }
         ul class="plain" {
             @for row in rows { li { a href={ "/console/outbox/" (row.id) } { "row " (row.id) } " " (state_label(row.status.as_str())) " " (row.event_type) } }
         }
@@ -87,7 +87,7 @@ fn confirmation(context: &RequestContext, action: BulkAction, rows: &[RowView]) 
                 (form::csrf_field(context))
                 input type="hidden" name="action" value=(action.as_str());
                 @for row in &fit { input type="hidden" name="row" value=(row.id); }
-                (form::reason_field()) " " button { (title(action)) " " (counted(fit.len() as u64, "row", "rows")) }
+                (form::reason_field()) " " button { (title(action)) " " (pluralize(fit.len() as u64, "row", "rows")) }
             }
         }
         p { a href="/console/outbox" { "Back to the outbox" } }
@@ -126,7 +126,7 @@ pub(crate) async fn change(context: RequestContext) -> RouteResult {
         let error = if changed.is_empty() { error } else { error.after(format!("{} of {on}", action.as_str())) };
         return Err(error.into());
     }
-    let mut note = format!("{}: {} changed.", action.as_str(), counted(changed.len() as u64, "row was", "rows were"));
+    let mut note = format!("{}: {} changed.", action.as_str(), pluralize(changed.len() as u64, "row was", "rows were"));
     if !refused.is_empty() {
         note = format!("{note} Not changed: {}.", refused.join("; "));
     }

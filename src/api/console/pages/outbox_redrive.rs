@@ -7,7 +7,7 @@ use crate::admin::filters::{older_than, row_filter};
 use crate::admin::live_events::log_unless_unchanged;
 use crate::admin::operator_body::{LIMIT_MAX, paced_redrive};
 use crate::console::form::{self, hidden_fields};
-use crate::console::format::counted;
+use crate::console::format::pluralize;
 use crate::console::layout::{self, Page};
 use crate::console::links::{link, shell_command};
 use crate::error::Problem;
@@ -59,10 +59,10 @@ pub(crate) async fn redrive(context: RequestContext) -> RouteResult {
     let note = if rows < u64::from(limit) {
         format!(
             "{rows} of {} due now. Redrive again for the others.",
-            counted(limit.into(), "parked row is", "parked rows are")
+            pluralize(limit.into(), "parked row is", "parked rows are")
         )
     } else {
-        format!("{} due now.", counted(rows, "parked row is", "parked rows are"))
+        format!("{} due now.", pluralize(rows, "parked row is", "parked rows are"))
     };
     Ok(layout::see_other_with_note(&context, "/console/outbox", note))
 }

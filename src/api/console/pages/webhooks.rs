@@ -9,7 +9,7 @@ use domain::Timestamp;
 use maud::{Markup, html};
 
 use crate::console::form;
-use crate::console::format::{counted, duration, or_dash, relative_time};
+use crate::console::format::{duration, or_dash, pluralize, relative_time};
 use crate::console::layout::{self, Page};
 use crate::error::Problem;
 use crate::request::context::RequestContext;
@@ -40,7 +40,7 @@ fn table(found: &[(Webhook, Option<WebhookDelivery>)], now: Timestamp) -> Markup
     }
     html! {
         div class="wide" { table class="cards" {
-            caption { (counted(found.len() as u64, "webhook", "webhooks")) }
+            caption { (pluralize(found.len() as u64, "webhook", "webhooks")) }
             thead { tr { @for name in ["Endpoint", "State", "Topics", "Last delivery", "When"] { th scope="col" { (name) } } } }
             tbody {
                 @for (webhook, last) in found {

@@ -1,4 +1,4 @@
-//! The supervision tree as people see it: siblings that are equal are one line, those in trouble have a line of their own.
+//! The supervision tree as text: equal siblings share one line, and each actor with a problem has a line of its own.
 use std::collections::BTreeMap;
 
 use serde_json::Value;
@@ -30,11 +30,11 @@ pub(super) struct ActorLine {
 impl ActorLine {
     /// The actors of a response of `/admin/actors`.
     pub(super) fn all(response: &Value) -> Vec<Self> {
-        response["actors"].as_array().into_iter().flatten().map(Self::of).collect()
+        response["actors"].as_array().into_iter().flatten().map(Self::from_json).collect()
     }
 
-    /// The actor of one JSON object; what it does not have is 0 or `-`.
-    pub(super) fn of(actor: &Value) -> Self {
+    /// The actor of one JSON object; a missing member is 0 or `-`.
+    pub(super) fn from_json(actor: &Value) -> Self {
         let text = |name: &str| actor[name].as_str().map(printable);
         let number = |name: &str| actor[name].as_u64().unwrap_or(0);
         Self {
@@ -61,17 +61,17 @@ impl ActorLine {
         }
     }
 
-    /// Its state in words, without what is 0.
-    fn facts(&self) -> String {
-        let mut facts = vec![self.state.clone()];
+    /// The state in words; numbers that are 0 are left out.
+    fn state_text(&self) -> String {
+        let mut parts = vec![self.state.clone()];
         if self.restarts > 0 {
-            facts.push(format!("{} restarts", self.restarts));
+            parts.push(format!("{} restarts", self.restarts));
         }
         if self.depth > 0 {
-            facts.push(format!("mailbox {}/{}", self.depth, self.capacity));
+            parts.push(format!("mailbox {}/{}", self.depth, self.capacity));
         }
-        facts.extend(self.last_exit.iter().map(|reason| format!("last exit: {reason}")));
-        facts.join(", ")
+        parts.extend(self.last_exit.iter().map(|reason| format!("last exit: {reason}")));
+        parts.join(", ")
     }
 
     /// The name without its number, and the number: `partition-worker-7` is (`partition-worker`, 7).
@@ -102,7 +102,7 @@ pub(super) fn flat(actors: &[ActorLine], terminal: TerminalFeatures) -> String {
 struct Branch {
     name: String,
     state: Option<(String, TextStyle)>,
-    below: Vec<Branch>,
+    children: Vec<Branch>,
 }
 
 /// The tree with its branches drawn.
@@ -119,7 +119,7 @@ fn branches(actors: &[ActorLine]) -> Vec<Branch> {
         let folded = fold(&siblings);
         match supervisor.trim_start_matches('/') {
             "" => top.extend(folded),
-            name => top.push(Branch { name: name.to_owned(), state: None, below: folded }),
+            name => top.push(Branch { name: name.to_owned(), state: None, children: folded }),
         }
     }
     top
@@ -138,11 +138,11 @@ fn by_supervisor(actors: &[ActorLine]) -> Vec<(String, Vec<&ActorLine>)> {
     groups
 }
 
-/// Siblings as branches: those in trouble first, then the others, where siblings of one family without trouble are one branch.
+/// Siblings as branches: those with a problem first, then the others, where siblings of one family are one branch.
 fn fold(siblings: &[&ActorLine]) -> Vec<Branch> {
     let single = |actor: &ActorLine| {
         let name = actor.path.rsplit_once('/').map_or(actor.path.as_str(), |(_, name)| name).to_owned();
-        Branch { name, state: Some((actor.facts(), actor.style())), below: Vec::new() }
+        Branch { name, state: Some((actor.state_text(), actor.style())), children: Vec::new() }
     };
     let mut branches: Vec<Branch> =
         siblings.iter().filter(|actor| actor.is_problem()).map(|actor| single(actor)).collect();
@@ -160,7 +160,7 @@ fn fold(siblings: &[&ActorLine]) -> Vec<Branch> {
             Some(numbers) if numbers.len() > 1 => {
                 let name = format!("{family}-{}", ranges(numbers.clone()));
                 let state = format!("{} running", numbers.len());
-                branches.push(Branch { name, state: Some((state, TextStyle::Success)), below: Vec::new() });
+                branches.push(Branch { name, state: Some((state, TextStyle::Success)), children: Vec::new() });
             }
             Some(_) => branches.push(single(actor)),
             None => {}
@@ -188,13 +188,13 @@ fn ranges(mut numbers: Vec<u64>) -> String {
 
 fn draw(branches: &[Branch], indent: &str, terminal: TerminalFeatures, lines: &mut Vec<String>) {
     let widest = branches.iter().map(|branch| branch.name.chars().count()).max().unwrap_or_default();
-    for (index, Branch { name, state, below }) in branches.iter().enumerate() {
+    for (index, Branch { name, state, children }) in branches.iter().enumerate() {
         let last = index + 1 == branches.len();
         let padding = " ".repeat(widest - name.chars().count() + 2);
-        let state = state.as_ref().map(|(facts, style)| format!("{padding}{}", terminal.paint(facts, *style)));
+        let state = state.as_ref().map(|(text, style)| format!("{padding}{}", terminal.paint(text, *style)));
         let corner = if last { "└─ " } else { "├─ " };
         lines.push(format!("{indent}{corner}{name}{}", state.unwrap_or_default()));
-        draw(below, &format!("{indent}{}", if last { "   " } else { "│  " }), terminal, lines);
+        draw(children, &format!("{indent}{}", if last { "   " } else { "│  " }), terminal, lines);
     }
 }
 
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_siblings_are_one_line_and_trouble_stands_first() {
+    fn equal_siblings_share_a_line_and_problems_come_first() {
         let text = tree(&actors(), TerminalFeatures::PIPE).join("\n");
 
         let expected = "posthaste\n\

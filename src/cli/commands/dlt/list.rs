@@ -47,10 +47,10 @@ pub(super) async fn list(
     Ok(())
 }
 
-/// Names the other topics whose dead letters wait, on stderr: an operator may not have them in mind.
+/// Names the other topics whose dead letters wait, on stderr: an operator may not know of them.
 pub(super) async fn print_other_topics(by_topic: &DeadLettersByTopic, listed: &str) -> Result<(), Failure> {
     let waiting = by_topic.waiting(WAITING_MAX).await?;
-    for WaitingDeadLetters { topic, waiting, more } in waiting.iter().filter(|of| of.topic != listed) {
+    for WaitingDeadLetters { topic, waiting, more } in waiting.iter().filter(|other| other.topic != listed) {
         print_message(format_args!(
             "{}{waiting} of {topic} were not sent back yet: --topic {topic}",
             if *more { "at least " } else { "" }

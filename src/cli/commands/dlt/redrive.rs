@@ -12,7 +12,7 @@ use super::super::super::operator::operator;
 use super::super::super::output::format::OutputFormat;
 use super::super::super::output::progress::progress_bar;
 use super::super::super::output::terminal::TerminalFeatures;
-use super::super::super::output::{counted, print_line, print_message};
+use super::super::super::output::{pluralize, print_line, print_message};
 use super::list::{dead_letters_table, first, not_found, print_dead_letter};
 
 /// Maximum number of dead letters that one call of a count examines.
@@ -21,7 +21,7 @@ const PAGE: u32 = 1_000;
 const LISTED_MAX: u32 = 10;
 
 /// One run of `dlt redrive` with its options.
-pub(super) struct DeadLetterReplay {
+pub(super) struct RedriveCommand {
     dead_letters: DeadLetters,
     orders: OrderTopic,
     dry_run: bool,
@@ -52,7 +52,7 @@ struct RedriveDocument {
     next: Option<String>,
 }
 
-impl DeadLetterReplay {
+impl RedriveCommand {
     pub(super) fn new(dead_letters: DeadLetters, orders: OrderTopic, options: RedriveOptions, reason: String) -> Self {
         let RedriveOptions { dry_run, rate, yes, output } = options;
         let audit = Audit { operator: operator(), reason };
@@ -76,11 +76,11 @@ impl DeadLetterReplay {
         match next {
             None => print_message(format_args!(
                 "{} in {topic}",
-                counted(report.matched, "dead letter matches", "dead letters match")
+                pluralize(report.matched, "dead letter matches", "dead letters match")
             )),
             Some(_) => print_message(format_args!(
                 "at least {} in {topic}: raise --limit for more",
-                counted(report.matched, "dead letter matches", "dead letters match")
+                pluralize(report.matched, "dead letter matches", "dead letters match")
             )),
         }
         let mut listed = Vec::new();
@@ -90,13 +90,13 @@ impl DeadLetterReplay {
         } else if report.matched > 0 {
             confirm::require(
                 self.yes,
-                &format!("Send {} back?", counted(report.matched, "dead letter", "dead letters")),
+                &format!("Send {} back?", pluralize(report.matched, "dead letter", "dead letters")),
             )?;
             // The operator has confirmed this number, so dead letters that arrived after the count are not sent.
             report = RedriveReport { next, ..self.send_back(filter, report.matched).await? }.ended();
             print_message(format_args!(
                 "{} sent back",
-                counted(report.redriven, "dead letter was", "dead letters were")
+                pluralize(report.redriven, "dead letter was", "dead letters were")
             ));
         }
         self.print(&report, &listed)?;

@@ -1,4 +1,4 @@
-//! The doctor's count of dead letters that were not sent back. They are a note, not a fault: each was set aside as configured.
+//! `doctor`: counts the dead letters that were not sent back. They are a note, not a problem: each was set aside as configured.
 use std::time::Duration;
 
 use app::operators::dead_letters_by_topic::WaitingDeadLetters;

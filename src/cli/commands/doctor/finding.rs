@@ -1,4 +1,4 @@
-//! The result of one of the doctor's checks, and the line that sums them up.
+//! The result of one check of `doctor`, and the line that sums all of them up.
 use std::fmt::Display;
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ pub(super) struct Finding {
     pub(super) ok: bool,
     pub(super) detail: String,
     pub(super) latency: Option<Duration>,
-    /// Whether an operator should know it although the check found no fault.
+    /// Whether an operator should know it although the check found no problem.
     pub(super) is_note: bool,
 }
 
@@ -25,12 +25,12 @@ impl Finding {
         Self { check, ok, detail: detail.into(), latency: None, is_note: false }
     }
 
-    /// A check that an error has ended.
+    /// The result of a check that could not be completed because of an error.
     pub(super) fn failed(check: &'static str, error: impl Display) -> Self {
         Self::new(check, false, error.to_string())
     }
 
-    /// What an operator should know and is no fault: it does not change the exit code.
+    /// Information for an operator that is not a problem: it does not change the exit code.
     pub(super) fn note(check: &'static str, detail: impl Into<String>) -> Self {
         Self { is_note: true, ..Self::new(check, true, detail) }
     }
@@ -57,7 +57,7 @@ impl Finding {
     }
 }
 
-/// How many of the checks found something.
+/// The number of checks, and of those that found a problem.
 pub(super) fn summary(findings: &[Finding], terminal: TerminalFeatures) -> String {
     let checks = findings.len();
     match findings.iter().filter(|finding| !finding.ok).count() {

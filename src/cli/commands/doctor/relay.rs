@@ -1,4 +1,4 @@
-//! The doctor's checks of the relay: do events wait too long, and does an instance own each partition?
+//! `doctor`: checks whether events wait too long, and whether each partition has an owner.
 use app::contract::rfc3339;
 use app::health::UNSENT_AGE_NOTABLE;
 use app::port_types::{PartitionView, RowCounts};

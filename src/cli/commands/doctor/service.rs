@@ -1,4 +1,4 @@
-//! The doctor's questions to the running service: does it answer, is it ready, which version is it, and does it run with `--dev`?
+//! `doctor`: checks whether the running service answers, is ready and runs with `--dev`, and reads its version.
 use std::time::Instant;
 
 use posthaste::Config;
@@ -8,16 +8,16 @@ use super::finding::Finding;
 
 /// Results of the requests that `doctor` sends to the running service.
 #[derive(Debug, Default)]
-pub(super) struct ServiceAnswers {
-    /// The status and text of `/readyz?verbose`; `None` without an answer.
+pub(super) struct ServiceResponses {
+    /// The status and text of `/readyz?verbose`; `None` without a response.
     ready: Option<(u16, String)>,
     /// The version that `/actuator/info` names.
     version: Option<String>,
-    /// Why there is no version, or no answer at all.
+    /// Why there is no version, or no response at all.
     refused: Option<String>,
 }
 
-/// The running service as its answers show it.
+/// The running service according to its responses.
 pub(super) struct CheckedService {
     pub(super) finding: Finding,
     /// Whether it accepts tokens signed with the development secret, as with `serve --dev` and `demo`.
@@ -26,9 +26,9 @@ pub(super) struct CheckedService {
     pub(super) is_ready: bool,
 }
 
-/// Asks the service. Without `--url`, a service that does not run is not a fault.
+/// Sends requests to the service. Without `--url`, a service that does not run is not a fault.
 pub(super) async fn check(config: &Config, arguments: &ServiceArguments) -> CheckedService {
-    let begun = Instant::now();
+    let started = Instant::now();
     let service = match RunningService::new(config, arguments) {
         Ok(service) => service,
         Err(failure) => {
@@ -36,28 +36,28 @@ pub(super) async fn check(config: &Config, arguments: &ServiceArguments) -> Chec
             return CheckedService { finding, is_development: false, is_ready: false };
         }
     };
-    let mut answers = ServiceAnswers::default();
+    let mut responses = ServiceResponses::default();
     match service.text("/readyz?verbose").await {
-        Ok(ready) => answers.ready = Some(ready),
-        Err(failure) => answers.refused = Some(failure.message),
+        Ok(ready) => responses.ready = Some(ready),
+        Err(failure) => responses.refused = Some(failure.message),
     }
-    if answers.ready.is_some() {
+    if responses.ready.is_some() {
         match service.json("GET", "/actuator/info").await {
-            Ok(info) => answers.version = info["app"]["version"].as_str().map(str::to_owned),
-            Err(failure) => answers.refused = Some(failure.message),
+            Ok(info) => responses.version = info["app"]["version"].as_str().map(str::to_owned),
+            Err(failure) => responses.refused = Some(failure.message),
         }
     }
-    let (ok, detail) = verdict(&answers, &service.url, arguments.names_url());
+    let (ok, detail) = verdict(&responses, &service.url, arguments.names_url());
     // Without a configured key, the token of the second request was signed with the development secret.
-    let is_development = config.auth.source().is_none() && !arguments.names_token() && answers.version.is_some();
-    let is_ready = matches!((&answers.ready, &answers.version), (Some((200, _)), Some(_)));
-    let finding = Finding::new("service", ok, detail).with_latency(begun.elapsed());
+    let is_development = config.auth.source().is_none() && !arguments.names_token() && responses.version.is_some();
+    let is_ready = matches!((&responses.ready, &responses.version), (Some((200, _)), Some(_)));
+    let finding = Finding::new("service", ok, detail).with_latency(started.elapsed());
     CheckedService { finding, is_development, is_ready }
 }
 
-/// Whether the answers are as they should be, and what to print.
-fn verdict(answers: &ServiceAnswers, url: &str, is_named: bool) -> (bool, String) {
-    let ServiceAnswers { ready, version, refused } = answers;
+/// Whether the check passes, and its sentence.
+fn verdict(responses: &ServiceResponses, url: &str, is_named: bool) -> (bool, String) {
+    let ServiceResponses { ready, version, refused } = responses;
     let reason = || refused.clone().unwrap_or_else(|| "it named no version".to_owned());
     match (ready, version) {
         (None, _) if is_named => (false, reason()),
@@ -84,27 +84,27 @@ mod tests {
 
     const URL: &str = "http://127.0.0.1:8080";
 
-    fn answers(ready: Option<(u16, &str)>, version: Option<&str>) -> ServiceAnswers {
+    fn responses(ready: Option<(u16, &str)>, version: Option<&str>) -> ServiceResponses {
         let refused = version.is_none().then(|| "the service answered 401: no token".to_owned());
         let ready = ready.map(|(status, text)| (status, text.to_owned()));
-        ServiceAnswers { ready, version: version.map(str::to_owned), refused }
+        ServiceResponses { ready, version: version.map(str::to_owned), refused }
     }
 
     #[test]
     fn a_service_must_be_ready_and_answer_where_its_url_is_named() {
         let unready = "[+]db UP\n[-]region OUT_OF_SERVICE\nnot ok\n";
         let cases = [
-            (answers(Some((404, "not found")), None), false, true, "another program answers"),
-            (answers(Some((200, "ok")), Some("0.1.0")), true, true, "ready at http://127.0.0.1:8080, version 0.1.0"),
-            (answers(None, None), false, true, "none answers"),
-            (answers(None, None), true, false, "401"),
-            (answers(Some((503, unready)), Some("0.1.0")), false, false, "(503): region OUT_OF_SERVICE"),
-            (answers(Some((200, "ok")), None), false, true, "its version is unknown"),
-            (answers(Some((200, "ok")), None), true, false, "401"),
+            (responses(Some((404, "not found")), None), false, true, "another program answers"),
+            (responses(Some((200, "ok")), Some("0.1.0")), true, true, "ready at http://127.0.0.1:8080, version 0.1.0"),
+            (responses(None, None), false, true, "none answers"),
+            (responses(None, None), true, false, "401"),
+            (responses(Some((503, unready)), Some("0.1.0")), false, false, "(503): region OUT_OF_SERVICE"),
+            (responses(Some((200, "ok")), None), false, true, "its version is unknown"),
+            (responses(Some((200, "ok")), None), true, false, "401"),
         ];
-        for (answers, is_named, ok, part) in cases {
-            let (actual, detail) = verdict(&answers, URL, is_named);
-            assert!(actual == ok && detail.contains(part), "{answers:?} {is_named}: {detail}");
+        for (responses, is_named, ok, part) in cases {
+            let (actual, detail) = verdict(&responses, URL, is_named);
+            assert!(actual == ok && detail.contains(part), "{responses:?} {is_named}: {detail}");
         }
     }
 }

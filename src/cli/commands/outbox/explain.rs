@@ -1,17 +1,17 @@
-//! The state of a row in words: what holds it, the facts, and the command to run next.
+//! The state of a row in words: why it is in it, its fields, and the command to run next.
 use api::shell_quoted;
 use app::contract::rfc3339;
 use app::port_types::{PartitionBlock, RowDiagnosis, RowStatus, RowView};
 use domain::Timestamp;
 use posthaste::config::BrokerKind;
 
-use super::super::super::output::facts::Facts;
+use super::super::super::output::field_list::FieldList;
 use super::super::super::output::terminal::TerminalFeatures;
 use super::super::super::output::time::relative;
 use super::super::super::output::wrap::wrap;
 use super::rows::status_style;
 
-/// The explanation, line by line: the verdict with its reason, the facts, `extra` lines, and the command to run next.
+/// The explanation, line by line: the verdict with its reason, the fields of the row, `extra` lines, and the command to run next.
 pub(super) fn explanation(
     diagnosis: &RowDiagnosis,
     broker: BrokerKind,
@@ -24,7 +24,7 @@ pub(super) fn explanation(
     // Colour has no width, so the line is broken before it is painted.
     let sentence = wrap(&format!("{verdict}: {}", reason(diagnosis, broker, now)), terminal.width, 2);
     let mut lines = vec![sentence.replacen(verdict, &painted, 1)];
-    lines.extend(facts(diagnosis, now).lines(terminal));
+    lines.extend(fields(diagnosis, now).lines(terminal));
     lines.extend(extra.iter().cloned());
     lines.extend(next_step(diagnosis, broker, now).map(|command| format!("→ {command}")));
     lines
@@ -35,7 +35,7 @@ fn reason(diagnosis: &RowDiagnosis, broker: BrokerKind, now: Timestamp) -> Strin
     let RowDiagnosis { row, head, sent_to, .. } = diagnosis;
     match (row.status, head) {
         (RowStatus::Sent, _) => match sent_to {
-            Some(location) => format!("the broker has it in {location}"),
+            Some(sent_to) => format!("the broker has it in {sent_to}"),
             None => "the broker has it".to_owned(),
         },
         (RowStatus::InFlight, _) => "it is being published".to_owned(),
@@ -60,33 +60,33 @@ fn partition_block(diagnosis: &RowDiagnosis, broker: BrokerKind) -> Option<Parti
     })
 }
 
-fn facts(diagnosis: &RowDiagnosis, now: Timestamp) -> Facts {
+fn fields(diagnosis: &RowDiagnosis, now: Timestamp) -> FieldList {
     let RowDiagnosis { row, head, owner, deaths, sent_to, by_fallback, .. } = diagnosis;
     let at = |at: Timestamp| format!("{} ({})", rfc3339(at), relative(at, now));
-    let mut facts = Facts::default();
-    facts.add("row", row.id);
-    facts.add("event", row.event_id);
-    facts.add("type", &row.event_type);
-    facts.add("key", &row.key);
+    let mut fields = FieldList::default();
+    fields.add("row", row.id);
+    fields.add("event", row.event_id);
+    fields.add("type", &row.event_type);
+    fields.add("key", &row.key);
     let owner = owner.as_ref().map_or("owned by no instance".to_owned(), |owner| format!("owned by {owner}"));
-    facts.add("partition", format!("{}, {owner}", row.partition));
-    facts.add("created", at(row.created_at));
-    facts.add_some("attempts", Some(row.retry_count).filter(|count| *count > 0));
-    facts.add_some("last attempt", row.last_attempt_at.map(at));
-    facts.add_some("next attempt", row.next_attempt_at.map(at));
+    fields.add("partition", format!("{}, {owner}", row.partition));
+    fields.add("created", at(row.created_at));
+    fields.add_some("attempts", Some(row.retry_count).filter(|count| *count > 0));
+    fields.add_some("last attempt", row.last_attempt_at.map(at));
+    fields.add_some("next attempt", row.next_attempt_at.map(at));
     let failure = row.failure_type.map(|failure| failure.as_str());
-    facts.add_some("failure type", failure);
-    facts.add_some("last failure reason", row.last_failure_reason.as_deref());
+    fields.add_some("failure type", failure);
+    fields.add_some("last failure reason", row.last_failure_reason.as_deref());
     if *deaths > 0 {
-        facts.add("crashes", format!("{deaths} of the worker or the process, while it sent this event"));
+        fields.add("crashes", format!("{deaths} of the worker or the process, while it sent this event"));
     }
-    facts.add_some("waits for", head.as_ref().map(waits_for));
-    facts.add_some("sent", row.sent_at.map(at));
-    facts.add_some("sent to", sent_to.as_ref());
+    fields.add_some("waits for", head.as_ref().map(waits_for));
+    fields.add_some("sent", row.sent_at.map(at));
+    fields.add_some("sent to", sent_to.as_ref());
     if *by_fallback {
-        facts.add("by fallback", "it was sent by the fallback of its type");
+        fields.add("by fallback", "it was sent by the fallback of its type");
     }
-    facts
+    fields
 }
 
 fn waits_for(head: &RowView) -> String {
@@ -135,9 +135,9 @@ mod tests {
 
     #[test]
     fn key_of_the_suggested_command_is_one_argument_of_a_shell() {
-        let location = RecordLocation { topic: "customers".into(), partition_offset: Some((3, 17)) };
+        let sent_to = RecordLocation { topic: "customers".into(), partition_offset: Some((3, 17)) };
         let row = RowView { key: EventKey::from_text("it's customer 7"), ..row(RowStatus::Sent) };
-        let sent = RowDiagnosis { sent_to: Some(location), ..diagnosis(row) };
+        let sent = RowDiagnosis { sent_to: Some(sent_to), ..diagnosis(row) };
 
         let command = next_step(&sent, BrokerKind::Kafka, NOW).expect("a command");
 
@@ -175,8 +175,8 @@ mod tests {
             head: Some(RowView { id: 5, ..row(head) }),
             ..owned(row(RowStatus::Pending))
         };
-        let location = RecordLocation { topic: "order.events".into(), partition_offset: Some((3, 17)) };
-        let sent = RowDiagnosis { sent_to: Some(location), ..owned(row(RowStatus::Sent)) };
+        let sent_to = RecordLocation { topic: "order.events".into(), partition_offset: Some((3, 17)) };
+        let sent = RowDiagnosis { sent_to: Some(sent_to), ..owned(row(RowStatus::Sent)) };
         let cases = [
             (diagnosis(waiting.clone()), BrokerKind::None, "broker.kind = none", Some("posthaste doctor")),
             (

@@ -12,7 +12,7 @@ use super::super::super::failure::Failure;
 use super::super::super::operator::operator;
 use super::super::super::output::progress::progress_bar;
 use super::super::super::output::terminal::TerminalFeatures;
-use super::super::super::output::{counted, print_line, print_message};
+use super::super::super::output::{pluralize, print_line, print_message};
 use super::super::super::value_parsers::{at_least_one, event_key, event_type, failure_type};
 use super::rows::rows_table;
 
@@ -49,20 +49,20 @@ pub(super) async fn redrive(operations: &OutboxOperations, arguments: RedriveArg
     let filter =
         RowFilter { status: Some(RowStatus::Parked), key, event_type: kind, failure_type, older_than, after: None };
     let matched = operations.redrive(&filter, limit, false, &operator(), &reason).await?;
-    print_message(format_args!("{}", counted(matched, "parked row matches", "parked rows match")));
+    print_message(format_args!("{}", pluralize(matched, "parked row matches", "parked rows match")));
     let (mut redriven, mut listed) = (0, Vec::new());
     if dry_run {
         listed = operations.rows(&filter, LISTED_MAX.min(limit.max(1))).await?.rows;
     } else if matched > 0 {
         // The operator confirms this number, so rows that were parked after the count are not retried.
         let limit = matched.min(u64::from(limit));
-        confirm::require(yes, &format!("Retry {}?", counted(limit, "parked row", "parked rows")))?;
+        confirm::require(yes, &format!("Retry {}?", pluralize(limit, "parked row", "parked rows")))?;
         let (bar, audit) = (progress_bar("redriving", limit), Audit { operator: operator(), reason });
         let progress = |seen| bar.set_position(seen);
         let redrive = PacedRedrive { limit, pace: Pace::of_rate(rate), time_max: None, progress: &progress };
         redriven = redrive.rows(operations, &filter, &audit).await?;
         bar.finish_and_clear();
-        print_message(format_args!("{} due now", counted(redriven, "row is", "rows are")));
+        print_message(format_args!("{} due now", pluralize(redriven, "row is", "rows are")));
         if matched > limit {
             print_message(format_args!(
                 "{} not changed: repeat the command for the others, or raise --limit",

@@ -10,13 +10,13 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::super::super::failure::Failure;
-use super::super::super::output::facts::Facts;
+use super::super::super::output::field_list::FieldList;
 use super::super::super::output::format::OutputFormat;
 use super::super::super::output::print_line;
 use super::super::super::output::table::printable;
 use super::super::super::output::terminal::{TerminalFeatures, TextStyle};
 use super::explain::explanation;
-use super::why::of_row;
+use super::why::diagnose_row;
 
 /// The output of `outbox show` with `--json`.
 #[derive(Serialize)]
@@ -33,7 +33,7 @@ pub(super) async fn show(
     id: RowId,
     format: OutputFormat,
 ) -> Result<(), Failure> {
-    let diagnosis = of_row(operations, id).await?;
+    let diagnosis = diagnose_row(operations, id).await?;
     let record = match operations.event(id).await {
         Ok(event) => Some(row_record_document(&event, &RegionId::new(&config.region.id))),
         Err(QueryError::NotFound) => None,
@@ -57,11 +57,11 @@ fn record_lines(record: Option<&OutboxRecordDocument>, terminal: TerminalFeature
     };
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     let heading = |name: &str| terminal.paint(name, TextStyle::Bold);
-    let mut facts = Facts::default();
-    facts.add("topic", topic);
-    facts.add("sequence", sequence);
+    let mut fields = FieldList::default();
+    fields.add("topic", topic);
+    fields.add("sequence", sequence);
     let mut lines = vec![heading("record")];
-    lines.extend(facts.lines(terminal));
+    lines.extend(fields.lines(terminal));
     lines.push(heading("headers"));
     lines.extend(headers.iter().map(|(name, value)| format!("  {name}: {}", text(value))));
     lines.push(heading("value"));

@@ -27,7 +27,7 @@ pub(crate) struct Arguments {
 struct SelectorArguments {
     /// The id of a row, or of an event, or a key such as an order id. Of a key, its first waiting event.
     #[arg(value_name = "ID|KEY|EVENT", value_parser = target)]
-    target: Option<Target>,
+    target: Option<DiagnosisTarget>,
     /// Explain the first waiting event of this key, such as an order id.
     #[arg(short, long, value_parser = event_key)]
     key: Option<EventKey>,
@@ -36,17 +36,17 @@ struct SelectorArguments {
     event: Option<EventId>,
 }
 
-/// The kind of thing that the positional argument names. The id of an order, which is a key, and that of an event have the same form.
+/// The object of the positional argument. An order id, which is a key, and an event id have the same form.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Target {
+enum DiagnosisTarget {
     Row(RowId),
     KeyOrEvent(EventKey, Option<EventId>),
 }
 
-fn target(text: &str) -> Result<Target, String> {
+fn target(text: &str) -> Result<DiagnosisTarget, String> {
     match text.parse().ok().filter(|id| *id >= 0) {
-        Some(row) => Ok(Target::Row(row)),
-        None => event_key(text).map(|key| Target::KeyOrEvent(key, EventId::parse(text))),
+        Some(row) => Ok(DiagnosisTarget::Row(row)),
+        None => event_key(text).map(|key| DiagnosisTarget::KeyOrEvent(key, EventId::parse(text))),
     }
 }
 
@@ -74,8 +74,8 @@ async fn diagnose(operations: &OutboxOperations, selector: &SelectorArguments) -
         SelectorArguments { event: Some(event), .. } => {
             named(RowSelector::Event(*event), format!("event {event}")).await
         }
-        SelectorArguments { target: Some(Target::Row(id)), .. } => of_row(operations, *id).await,
-        SelectorArguments { target: Some(Target::KeyOrEvent(key, event)), .. } => {
+        SelectorArguments { target: Some(DiagnosisTarget::Row(id)), .. } => diagnose_row(operations, *id).await,
+        SelectorArguments { target: Some(DiagnosisTarget::KeyOrEvent(key, event)), .. } => {
             match (operations.diagnose(RowSelector::Key(key.clone())).await, event) {
                 (Err(QueryError::NotFound), Some(event)) => {
                     named(RowSelector::Event(*event), format!("an event of key {key}, or event {event},")).await
@@ -90,7 +90,7 @@ async fn diagnose(operations: &OutboxOperations, selector: &SelectorArguments) -
 }
 
 /// The diagnosis of one row; of its key where its event was deleted.
-pub(super) async fn of_row(operations: &OutboxOperations, id: RowId) -> Result<RowDiagnosis, Failure> {
+pub(super) async fn diagnose_row(operations: &OutboxOperations, id: RowId) -> Result<RowDiagnosis, Failure> {
     let row = find_row(operations, id).await?;
     match operations.diagnose(RowSelector::Event(row.event_id)).await {
         Err(QueryError::NotFound) => Ok(operations.diagnose(RowSelector::Key(row.key)).await?),
@@ -105,10 +105,10 @@ mod tests {
 
     #[test]
     fn a_target_is_the_number_of_a_row_or_a_key_that_may_be_an_event() {
-        assert_eq!(target("6"), Ok(Target::Row(6)));
-        assert!(matches!(target(KEY), Ok(Target::KeyOrEvent(key, Some(_))) if key.to_string() == KEY));
+        assert_eq!(target("6"), Ok(DiagnosisTarget::Row(6)));
+        assert!(matches!(target(KEY), Ok(DiagnosisTarget::KeyOrEvent(key, Some(_))) if key.to_string() == KEY));
         for text in ["-1", "x", "customer 7"] {
-            assert_eq!(target(text), Ok(Target::KeyOrEvent(EventKey::from_text(text), None)));
+            assert_eq!(target(text), Ok(DiagnosisTarget::KeyOrEvent(EventKey::from_text(text), None)));
         }
         assert!(target("").is_err_and(|refused| refused.contains("must not be empty")));
     }

@@ -23,14 +23,14 @@ impl MetricsPage {
     /// The sum of all series of a metric.
     pub(super) fn sum(&self, metric: &str) -> f64 {
         // `sum` of no floats is -0.0.
-        self.of(metric).fold(0.0, |sum, (_, value)| sum + value)
+        self.series_of(metric).fold(0.0, |sum, (_, value)| sum + value)
     }
 
     /// The bound of the bucket in which a quantile of the observations since `before` lies, in the metric's unit; `None` without any.
     pub(super) fn quantile_since(&self, before: &Self, metric: &str, quantile: f64) -> Option<f64> {
         let buckets = format!("{metric}_bucket");
         let mut counts: Vec<(f64, f64)> = self
-            .of(&buckets)
+            .series_of(&buckets)
             .filter_map(|(series, count)| {
                 let (_, bound) = series.split_once("le=\"")?;
                 let bound = bound.split('"').next()?;
@@ -43,11 +43,14 @@ impl MetricsPage {
         counts.into_iter().find(|(_, count)| total > 0.0 && *count >= total * quantile).map(|(bound, _)| bound)
     }
 
-    fn of<'a>(&'a self, metric: &'a str) -> impl Iterator<Item = (&'a str, f64)> {
-        let is_of = move |series: &str| {
+    fn series_of<'a>(&'a self, metric: &'a str) -> impl Iterator<Item = (&'a str, f64)> {
+        let belongs_to_metric = move |series: &str| {
             series.strip_prefix(metric).is_some_and(|labels| labels.is_empty() || labels.starts_with('{'))
         };
-        self.0.iter().filter(move |(series, _)| is_of(series)).map(|(series, value)| (series.as_str(), *value))
+        self.0
+            .iter()
+            .filter(move |(series, _)| belongs_to_metric(series))
+            .map(|(series, value)| (series.as_str(), *value))
     }
 }
 
@@ -69,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quantile_counts_only_what_was_observed_since() {
+    fn a_quantile_counts_only_later_observations() {
         let (page, nothing) = (MetricsPage::parse(PAGE), MetricsPage::default());
 
         assert_eq!(page.quantile_since(&nothing, "ack_seconds", 0.5), Some(0.005));

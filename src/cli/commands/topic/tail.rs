@@ -62,19 +62,19 @@ impl Arguments {
         self.follow || (is_terminal && !self.no_follow && !self.output.is_json())
     }
 
-    /// Whether an option names a place before the end of the topic.
+    /// Whether an option names a position before the end of the topic.
     fn starts_in_the_past(&self) -> bool {
         self.from_beginning || self.since.is_some() || !self.after.is_empty() || self.group.is_some()
     }
 
     /// The offset to start from for each partition, given the first and the next offset of each, and where the group continues.
-    fn starts(&self, partitions: &[(u64, u64)], of_group: &[Option<u64>]) -> BTreeMap<u32, u64> {
+    fn starts(&self, partitions: &[(u64, u64)], group_offsets: &[Option<u64>]) -> BTreeMap<u32, u64> {
         let from_first = self.starts_in_the_past();
         let start = |(partition, (first, next)): (u32, &(u64, u64))| {
-            let after = self.after.iter().find(|(of, _)| *of == partition).map(|(_, offset)| offset + 1);
-            let after = after.or_else(|| of_group.get(partition as usize).copied().flatten());
+            let after = self.after.iter().find(|(named, _)| *named == partition).map(|(_, offset)| offset + 1);
+            let after = after.or_else(|| group_offsets.get(partition as usize).copied().flatten());
             let start = after.unwrap_or(if from_first { *first } else { *next });
-            // What was deleted cannot be read, and what does not exist yet is waited for.
+            // Deleted records cannot be read, and the command waits for records that do not exist yet.
             (partition, start.clamp(*first, (*next).max(*first)))
         };
         (0..).zip(partitions).map(start).collect()
@@ -87,26 +87,26 @@ fn position(text: &str) -> Result<(u32, u64), String> {
     Ok((position.partition, position.offset))
 }
 
-/// Which records are printed, and how many more.
+/// The records to print: their key, their age, and how many more.
 struct RecordSelection {
     key: Option<String>,
     oldest: Option<Timestamp>,
-    left: Option<u64>,
+    remaining: Option<u64>,
 }
 
 impl RecordSelection {
     /// Whether a record is printed; counts it if it is.
-    fn takes(&mut self, ConsumerRecord { record, .. }: &ConsumerRecord) -> bool {
+    fn selects(&mut self, ConsumerRecord { record, .. }: &ConsumerRecord) -> bool {
         let matches = self.key.as_ref().is_none_or(|key| **key == *record.key)
             && self.oldest.is_none_or(|oldest| record.timestamp >= oldest);
-        if let (true, Some(left)) = (matches, &mut self.left) {
-            *left = left.saturating_sub(1);
+        if let (true, Some(remaining)) = (matches, &mut self.remaining) {
+            *remaining = remaining.saturating_sub(1);
         }
         matches
     }
 
     fn is_complete(&self) -> bool {
-        self.left == Some(0)
+        self.remaining == Some(0)
     }
 }
 
@@ -123,18 +123,18 @@ pub(super) async fn tail(
         let names = if names.is_empty() { "none yet".to_owned() } else { names.join(", ") };
         return Err(Failure::new(format!("there is no topic {name}; there are: {names}")));
     };
-    if let Some((unknown, _)) = arguments.after.iter().find(|(of, _)| *of as usize >= view.partitions.len()) {
+    if let Some((unknown, _)) = arguments.after.iter().find(|(named, _)| *named as usize >= view.partitions.len()) {
         let count = view.partitions.len();
         return Err(Failure::new(format!("{name} has no partition {unknown}: it has {count}, numbered from 0")));
     }
     let millis = |age: Duration| i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
     let oldest = arguments.since.map(|age| Timestamp::from_millis(now.millis().saturating_sub(millis(age))));
-    let mut selection = RecordSelection { key: arguments.key.clone(), oldest, left: arguments.limit };
-    let of_group = match &arguments.group {
+    let mut selection = RecordSelection { key: arguments.key.clone(), oldest, remaining: arguments.limit };
+    let group_offsets = match &arguments.group {
         Some(group) => topics.group_offsets(group, name).await.map_err(Failure::new)?,
         None => Vec::new(),
     };
-    let mut next_offsets = arguments.starts(&view.partitions, &of_group);
+    let mut next_offsets = arguments.starts(&view.partitions, &group_offsets);
     let follows = arguments.follows(stdout().is_terminal());
     if follows {
         print_message(format_args!("following {name}; Ctrl-C ends"));
@@ -167,7 +167,7 @@ pub(super) async fn tail(
 #[derive(Clone, Copy)]
 struct TopicPart<'a> {
     name: &'a str,
-    /// The offset before which each partition ends; `None` to go on with what arrives.
+    /// The offset before which each partition ends; `None` to follow the topic.
     ends: Option<&'a [u64]>,
 }
 
@@ -177,7 +177,7 @@ impl TopicPart<'_> {
     }
 }
 
-/// Prints what is new in every partition; returns the number of records that were printed or left out.
+/// Prints the new records of every partition; returns the number of records that were printed or skipped.
 async fn print_new(
     topics: &dyn TopicReader,
     part: TopicPart<'_>,
@@ -196,7 +196,7 @@ async fn print_new(
                     return Ok(read);
                 }
                 *next_offset = message.position.offset + 1;
-                if selection.takes(message) {
+                if selection.selects(message) {
                     print(message)?;
                 }
             }
@@ -336,8 +336,8 @@ mod tests {
 
     #[test]
     fn a_group_starts_where_it_continues_and_a_new_one_at_the_first_record() {
-        let starts = |of_group: &[Option<u64>]| -> Vec<u64> {
-            parsed(&["--group", "billing"]).starts(&[(0, 10), (4, 8), (0, 0)], of_group).into_values().collect()
+        let starts = |group_offsets: &[Option<u64>]| -> Vec<u64> {
+            parsed(&["--group", "billing"]).starts(&[(0, 10), (4, 8), (0, 0)], group_offsets).into_values().collect()
         };
 
         assert_eq!(starts(&[Some(3), Some(1), None]), [3, 4, 0], "a deleted offset is passed over");

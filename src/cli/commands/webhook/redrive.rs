@@ -3,7 +3,7 @@ use api::RefusalsBody;
 use app::operators::dead_letters::{DeadLetterPosition, RefusedDeadLetter, RefusedDeadLetters, left_behind};
 use serde_json::{Value, json};
 
-use super::super::super::output::counted;
+use super::super::super::output::pluralize;
 
 /// Most dead letters of one request.
 const PAGE: u64 = 1_000;
@@ -32,8 +32,9 @@ impl WebhookRedrive {
         Self::new(false, u32::try_from(self.matched).unwrap_or(u32::MAX), self.reason.clone())
     }
 
-    /// Takes over where the count ended, as the run ends with its last dead letter. A run that held some back must begin at the start.
-    pub(super) fn end_as(&mut self, count: &Self) {
+    /// Sets the cursor of a further redrive to the end of the count, whose last dead letter is this run's last. A run that held some back is repeated
+    /// from the start.
+    pub(super) fn set_next_from(&mut self, count: &Self) {
         self.next = if self.held > 0 { Value::Null } else { count.next.clone() };
     }
 
@@ -47,7 +48,7 @@ impl WebhookRedrive {
         json!({"dryRun": self.dry_run, "limit": limit, "reason": self.reason, "after": self.next})
     }
 
-    /// Adds a response; whether another request has to follow.
+    /// Adds a response, and returns whether another request must follow.
     pub(super) fn add(&mut self, response: &Value) -> bool {
         self.matched += response["matched"].as_u64().unwrap_or(0);
         self.redriven += response["redriven"].as_u64().unwrap_or(0);
@@ -77,7 +78,7 @@ impl WebhookRedrive {
 
     pub(super) fn sentence(&self) -> String {
         let more = if self.next.is_null() { "" } else { "; there may be more: repeat the command, or raise --limit" };
-        let dead_letters = counted(self.matched, "dead letter", "dead letters");
+        let dead_letters = pluralize(self.matched, "dead letter", "dead letters");
         if self.dry_run {
             return format!("{dead_letters} would be delivered again{more}");
         }
@@ -129,7 +130,7 @@ mod tests {
         let mut run = count.confirmed();
         assert_eq!(run.request(), json!({"dryRun": false, "limit": 5, "reason": "fixed", "after": null}));
         assert!(!run.add(&response(5, Some("0/9@7"))), "a sixth one arrived meanwhile");
-        run.end_as(&count);
+        run.set_next_from(&count);
 
         assert_eq!(run.sentence(), "5 dead letters, 5 of them are delivered again");
     }

@@ -3,7 +3,7 @@ use app::dispatch::{ActorView, SupervisorView};
 use maud::{Markup, html};
 
 use super::tree::{ActorEntry, ActorTree};
-use crate::console::format::{counted, duration, or_dash, state_label};
+use crate::console::format::{duration, or_dash, pluralize, state_label};
 use crate::console::links::link;
 
 /// The faults: the value of the form field and the label of the button.
@@ -51,7 +51,7 @@ impl TreeView<'_> {
                                 (state_label(first.state)) " "
                                 strong { (name) (numbers.0) "…" (numbers.1) } " "
                                 span class="kind" { (first.actor) } " "
-                                span class="quiet" { (actors.len()) " equal" @if first.restarts > 0 { ", each with " (counted(first.restarts, "restart", "restarts")) }
+                                span class="quiet" { (actors.len()) " equal" @if first.restarts > 0 { ", each with " (pluralize(first.restarts, "restart", "restarts")) }
                                     @if waiting > 0 { ", " (waiting) " messages in mailboxes" } }
                             }
                             ul { @for actor in actors { (self.actor(actor, "actor")) } }
@@ -71,7 +71,7 @@ impl TreeView<'_> {
                         (state_label(actor.state)) " " strong { (actor.path) } " " span class="kind" { (actor.actor) } " "
                         span class="facts-line" {
                             span { "generation " (actor.generation) }
-                            @if actor.restarts > 0 { span class="watch" { (counted(actor.restarts, "restart", "restarts")) } }
+                            @if actor.restarts > 0 { span class="watch" { (pluralize(actor.restarts, "restart", "restarts")) } }
                             span { (mailbox(actor)) " " (actor.mailbox_depth) " of " (actor.mailbox_capacity) }
                         }
                     }

@@ -3,7 +3,7 @@ use app::operators::dead_letters::{DeadLetter, LatestDeadLetters};
 use domain::Timestamp;
 use maud::{Markup, html};
 
-use crate::console::format::{counted, or_dash, relative_time};
+use crate::console::format::{or_dash, pluralize, relative_time};
 use crate::console::links::link;
 use crate::console::redrive_state::redrive_state;
 
@@ -23,7 +23,7 @@ pub(super) fn list(latest: &LatestDeadLetters, topic: (&str, &str), now: Timesta
         @for group in groups(&waiting) {
             section class="card" {
                 h2 { (group.reason) }
-                p class="quiet" { (group.failure) " · " (counted(group.dead_letters.len() as u64, "dead letter", "dead letters"))
+                p class="quiet" { (group.failure) " · " (pluralize(group.dead_letters.len() as u64, "dead letter", "dead letters"))
                     ", the newest " (relative_time(group.dead_letters[0].message.record.timestamp, now)) }
                 (table("Newest first", &group.dead_letters, topic, now))
             }

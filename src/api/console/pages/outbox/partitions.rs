@@ -3,7 +3,7 @@ use app::port_types::PartitionView;
 use domain::Timestamp;
 use maud::{Markup, html};
 
-use crate::console::format::{counted, grouped, relative_time, state_label};
+use crate::console::format::{grouped, pluralize, relative_time, state_label};
 
 /// Steps of the colour.
 const HEAT_STEPS: u64 = 4;
@@ -17,7 +17,7 @@ pub(super) fn grid(all: &[PartitionView], now: Timestamp) -> Markup {
         ol class="heatmap" {
             @for one in all {
                 li class={ "heat-" (heat(one.depth, most)) @if one.owner.is_none() { " unowned" } }
-                    title={ "partition " (one.partition.0) ": " (counted(one.depth, "unsent row", "unsent rows")) } { (one.partition.0) }
+                    title={ "partition " (one.partition.0) ": " (pluralize(one.depth, "unsent row", "unsent rows")) } { (one.partition.0) }
             }
         }
         details id="leases" {
@@ -53,7 +53,7 @@ fn busiest(all: &[PartitionView]) -> Markup {
             " Most wait in "
             @for (at, one) in busy.iter().take(3).enumerate() {
                 @if at > 0 { ", " }
-                "partition " strong { (one.partition.0) } " (" (counted(one.depth, "row", "rows")) ")"
+                "partition " strong { (one.partition.0) } " (" (pluralize(one.depth, "row", "rows")) ")"
             }
             "."
         }

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use maud::{Markup, html};
 use telemetry::Metrics;
 
-use crate::console::format::{counted, grouped};
+use crate::console::format::{grouped, pluralize};
 use crate::state::HttpState;
 
 /// Topic partitions of the table; those that lag most come first.
@@ -62,7 +62,7 @@ fn lag_by_partition(all: &[PartitionLag]) -> Markup {
         @if all.is_empty() { p class="quiet" { "This instance reads no topic partition." } }
         @else {
             details id="consumer-lag" {
-                summary { "Lag by partition: " (behind) " of " (counted(all.len() as u64, "partition lags", "partitions lag")) }
+                summary { "Lag by partition: " (behind) " of " (pluralize(all.len() as u64, "partition lags", "partitions lag")) }
                 div class="wide" { table class="cards" {
                     caption { "The greatest lag first" }
                     thead { tr { th scope="col" { "Topic" } th scope="col" { "Partition" } th scope="col" { "Records behind" } } }

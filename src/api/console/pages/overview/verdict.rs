@@ -2,7 +2,7 @@
 use app::dispatch::{ActorView, SupervisorView};
 use app::health::{HealthSnapshot, UNSENT_AGE_NOTABLE};
 
-use crate::console::format::{counted, duration};
+use crate::console::format::{duration, pluralize};
 
 /// How urgent a finding is; the greater one comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -115,23 +115,25 @@ fn events(evidence: &Evidence<'_>, all: &mut Vec<AttentionItem>) {
     let depth = &evidence.snapshot.depth;
     let mut add = |urgency, sentence: String, href| all.push(AttentionItem { urgency, sentence, href });
     if depth.parked > 0 {
-        let rows = counted(depth.parked, "row is", "rows are");
+        let rows = pluralize(depth.parked, "row is", "rows are");
         add(Urgency::Act, format!("{rows} PARKED and must be retried by an operator"), "/console/outbox?status=PARKED");
     }
     if let Some(dead_letters) = evidence.dead_letters.filter(|count| *count > 0) {
-        let sentence =
-            format!("{} to be sent back or examined", counted(dead_letters, "dead letter waits", "dead letters wait"));
+        let sentence = format!(
+            "{} to be sent back or examined",
+            pluralize(dead_letters, "dead letter waits", "dead letters wait")
+        );
         add(Urgency::Act, sentence, "/console/dlt");
     }
     if !evidence.snapshot.broker_configured {
         let sentence = "No broker is configured (broker.kind = none): events wait";
         add(Urgency::Watch, sentence.into(), "/console/outbox?status=PENDING");
     } else if let Some(count) = evidence.partitions_without_owner.filter(|count| *count > 0) {
-        let partitions = counted(count as u64, "partition has", "partitions have");
+        let partitions = pluralize(count as u64, "partition has", "partitions have");
         add(Urgency::Watch, format!("{partitions} no owner: the events wait"), "/console/outbox");
     }
     if depth.failed > 0 {
-        let rows = counted(depth.failed, "row has", "rows have");
+        let rows = pluralize(depth.failed, "row has", "rows have");
         add(Urgency::Watch, format!("{rows} failed and will be retried"), "/console/outbox?status=FAILED");
     }
     if let Some(age) = depth.oldest_unsent.filter(|age| *age > UNSENT_AGE_NOTABLE) {

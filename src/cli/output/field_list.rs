@@ -1,24 +1,24 @@
-//! Facts about one thing: a name and a value on each line.
+//! A list of named values, one on each line.
 use super::table::printable;
 use super::terminal::{TerminalFeatures, TextStyle};
 use super::wrap::wrap;
 
-/// Spaces before a fact's name.
+/// Spaces before a field's name.
 const INDENT: usize = 2;
 /// Spaces between the longest name and the values.
 const GAP: usize = 2;
 
-/// A list of facts in the order in which they are printed.
+/// Named values in the order in which they are printed.
 #[derive(Debug, Default)]
-pub(crate) struct Facts(Vec<(&'static str, String)>);
+pub(crate) struct FieldList(Vec<(&'static str, String)>);
 
-impl Facts {
-    /// Adds a fact after those that were added before.
+impl FieldList {
+    /// Adds a field after those that were added before; control characters of the value become spaces.
     pub(crate) fn add(&mut self, name: &'static str, value: impl ToString) {
         self.0.push((name, printable(&value.to_string())));
     }
 
-    /// Adds a fact if it has a value.
+    /// Adds a field if it has a value.
     pub(crate) fn add_some(&mut self, name: &'static str, value: Option<impl ToString>) {
         if let Some(value) = value {
             self.add(name, value);
@@ -44,15 +44,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_stand_below_each_other_and_are_broken_between_words() {
-        let mut facts = Facts::default();
-        facts.add("row", 6);
-        facts.add_some("next attempt", None::<String>);
-        facts.add("last failure reason", "the broker refused it");
+    fn values_are_aligned_and_wrapped_between_words() {
+        let mut fields = FieldList::default();
+        fields.add("row", 6);
+        fields.add_some("next attempt", None::<String>);
+        fields.add("last failure reason", "the broker refused it");
 
         let terminal = TerminalFeatures { width: Some(36), colour: false };
 
         let expected = "  row                  6\n  last failure reason  the broker\n                       refused it";
-        assert_eq!(facts.lines(terminal).join("\n"), expected);
+        assert_eq!(fields.lines(terminal).join("\n"), expected);
     }
 }
