@@ -64,7 +64,7 @@ fn run_configured(
 ) -> Result<u8, Failure> {
     let format = config.log.format.unwrap_or_else(Format::of_stdout);
     let _log = logging::init(format, &config.log.level, &config.region.id).map_err(Failure::new)?;
-    raise_open_files();
+    raise_open_file_limit();
     config.store.migrate |= arguments.migrate;
     let console_token = if arguments.no_login_link { None } else { console_token(&config, format)? };
     if accepts_development_secret(&config) {
@@ -76,7 +76,8 @@ fn run_configured(
     block_on(async move {
         let signals = Signals::listen()?;
         let reloader = Reloader::listen(file.map(Path::to_path_buf), environment.clone())?;
-        let Some((service, signals)) = start(config, signals).await.map_err(|error| start_failure(error, format))?
+        let Some((service, signals)) =
+            start(config, signals).await.map_err(|error| log_start_failure(error, format))?
         else {
             return Ok(STOPPED);
         };
@@ -98,7 +99,7 @@ pub(crate) async fn start(config: Config, mut signals: Signals) -> Result<Option
         started = posthaste::start(config) => started.map(|service| Some((service, signals))),
         () = signals.next() => {
             // The runtime waits for calls that block, such as the resolution of a name.
-            end_at_the_latest(stop_deadline + STOP_GRACE, signals, STOPPED);
+            spawn_exit_watchdog(stop_deadline + STOP_GRACE, signals, STOPPED);
             Ok(None)
         }
     }
@@ -106,7 +107,7 @@ pub(crate) async fn start(config: Config, mut signals: Signals) -> Result<Option
 
 /// The token of the link that logs a developer in to the console. None where the key is a secret, and where stderr is part of a log in JSON.
 fn console_token(config: &Config, format: Format) -> Result<Option<String>, Failure> {
-    if !accepts_development_secret(config) || (format == Format::Json && is_same_file()) {
+    if !accepts_development_secret(config) || (format == Format::Json && shares_output_file()) {
         return Ok(None);
     }
     let claims = CallerClaims {
@@ -118,16 +119,16 @@ fn console_token(config: &Config, format: Format) -> Result<Option<String>, Fail
     mint(config, DEVELOPMENT_SECRET, &claims).map(Some)
 }
 
-/// The configuration of a service, which needs a key. All its mistakes are one report.
+/// Loads the configuration of a service, which needs a key. All errors are reported together.
 fn load(file: Option<&Path>, environment: &Environment, dev: bool) -> Result<Config, ConfigErrors> {
     let mut draft = posthaste::check_config(file, environment);
-    let file_was_read = !file.is_some_and(|file| is_unread(file, &draft.mistakes));
+    let file_was_read = !file.is_some_and(|file| is_read_error(file, &draft.mistakes));
     choose_key(&mut draft, dev, file_was_read);
     draft.into_valid()
 }
 
-/// Whether a mistake is that the file could not be read: the only kind that begins with its name.
-fn is_unread(file: &Path, ConfigErrors(mistakes): &ConfigErrors) -> bool {
+/// Whether the file could not be read: the only error that begins with the name of the file.
+fn is_read_error(file: &Path, ConfigErrors(mistakes): &ConfigErrors) -> bool {
     let name = format!("{}: ", file.display());
     mistakes.iter().any(|mistake| mistake.starts_with(&name))
 }
@@ -146,9 +147,9 @@ fn choose_key(draft: &mut ConfigDraft, dev: bool, file_was_read: bool) {
     }
 }
 
-/// The failure of a start. It is logged where the log has a reader of its own, or where that reader expects JSON.
-fn start_failure(error: StartError, format: Format) -> Failure {
-    let destination = destination(format, is_same_file());
+/// Converts the error of a start. Logs it where stdout and stderr are different files, or where the log is JSON.
+fn log_start_failure(error: StartError, format: Format) -> Failure {
+    let destination = start_failure_destination(format, shares_output_file());
     if destination != StartFailureDestination::Stderr {
         tracing::error!(event = "start_failed", error = %error, exit_code = error.exit_code(), "the service could not start: {error}");
     }
@@ -163,23 +164,23 @@ enum StartFailureDestination {
     Both,
 }
 
-/// Writes it once where stdout and stderr are one file, such as a terminal: as text, or as JSON where the log is that.
-fn destination(format: Format, same_file: bool) -> StartFailureDestination {
-    match (same_file, format) {
+/// Where stdout and stderr are one file, such as a terminal, the failure is written to it once, in the format of the log.
+fn start_failure_destination(format: Format, is_same_file: bool) -> StartFailureDestination {
+    match (is_same_file, format) {
         (false, _) => StartFailureDestination::Both,
         (true, Format::Json) => StartFailureDestination::Log,
         (true, Format::Pretty) => StartFailureDestination::Stderr,
     }
 }
 
-/// Whether stdout and stderr are one file. Where that cannot be found out, they count as two.
-fn is_same_file() -> bool {
+/// Whether stdout and stderr are the same file; false where fstat fails.
+fn shares_output_file() -> bool {
     let (Ok(out), Ok(err)) = (fstat(std::io::stdout()), fstat(std::io::stderr())) else { return false };
     (out.st_dev, out.st_ino) == (err.st_dev, err.st_ino)
 }
 
 /// Raises the limit of open files to the maximum: each connection needs one, and many shells grant 1,024.
-fn raise_open_files() {
+fn raise_open_file_limit() {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, ..limit };
     if let Err(error) = setrlimit(Resource::Nofile, raised) {
@@ -187,7 +188,7 @@ fn raise_open_files() {
     }
 }
 
-/// Waits for a signal or for the service to give up, then drains the service. Meanwhile the configuration is read again at each
+/// Waits for a signal or for the root supervisor to escalate, then drains the service. Meanwhile the configuration is read again at each
 /// SIGHUP, where there is a reloader.
 pub(crate) async fn run(service: Service, mut signals: Signals, mut reloader: Option<Reloader>) -> Result<u8, Failure> {
     let code = loop {
@@ -210,23 +211,23 @@ pub(crate) async fn run(service: Service, mut signals: Signals, mut reloader: Op
 
 /// Drains the service, and returns the code.
 pub(crate) async fn stop(service: Service, signals: Signals, code: u8) -> Result<u8, Failure> {
-    end_at_the_latest(service.stop_deadline() + STOP_GRACE, signals, code);
+    spawn_exit_watchdog(service.stop_deadline() + STOP_GRACE, signals, code);
     service.stop().await;
     Ok(code)
 }
 
-/// Ends the process at a second signal, and after this time at the latest. On a thread of its own, because a handler or a library call that does
-/// not return may block the others. Ends like a crash: the next start settles what is unfinished. `code` is that of the stop if it ends in time.
-fn end_at_the_latest(within: Duration, mut signals: Signals, code: u8) {
+/// Starts a thread that exits the process at a second signal, or after the limit. A thread of its own, because a handler or a library call that
+/// does not return may block the others. The exit is like a crash: the next start resolves open batches. `code` is the exit code of a stop in time.
+fn spawn_exit_watchdog(limit: Duration, mut signals: Signals, code: u8) {
     let wait = move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         // Without a runtime (no file descriptor is left) the process ends when its stop has ended.
         let Ok(runtime) = runtime else { return };
-        match runtime.block_on(async { tokio::time::timeout(within, signals.next()).await }) {
+        match runtime.block_on(async { tokio::time::timeout(limit, signals.next()).await }) {
             Ok(()) => std::process::exit(SECOND_SIGNAL),
             Err(_) => {
                 tracing::error!(event = "stop_timed_out", "a thread does not end; the process ends without it");
-                std::process::exit(code_of_late_stop(code));
+                std::process::exit(late_stop_exit_code(code));
             }
         }
     };
@@ -234,8 +235,8 @@ fn end_at_the_latest(within: Duration, mut signals: Signals, code: u8) {
     drop(std::thread::Builder::new().name("stop-limit".into()).spawn(wait));
 }
 
-/// The exit code of a stop that has not ended in time. It hides no other failure.
-fn code_of_late_stop(code: u8) -> i32 {
+/// The exit code of a stop that exceeds its limit; a failure before the stop keeps its own code.
+fn late_stop_exit_code(code: u8) -> i32 {
     match code {
         STOPPED => 1,
         failed => failed.into(),
@@ -277,16 +278,16 @@ mod tests {
     }
 
     #[test]
-    fn a_late_stop_is_a_failure_and_keeps_the_code_of_a_root_that_gave_up() {
-        assert_eq!(code_of_late_stop(STOPPED), 1);
-        assert_eq!(code_of_late_stop(ROOT_ESCALATED), 70);
+    fn late_stop_is_a_failure_and_keeps_the_code_of_an_escalated_root() {
+        assert_eq!(late_stop_exit_code(STOPPED), 1);
+        assert_eq!(late_stop_exit_code(ROOT_ESCALATED), 70);
     }
 
     #[test]
     fn a_failed_start_is_written_once_to_each_file() {
-        assert_eq!(destination(Format::Json, false), StartFailureDestination::Both);
-        assert_eq!(destination(Format::Pretty, false), StartFailureDestination::Both);
-        assert_eq!(destination(Format::Json, true), StartFailureDestination::Log);
-        assert_eq!(destination(Format::Pretty, true), StartFailureDestination::Stderr);
+        assert_eq!(start_failure_destination(Format::Json, false), StartFailureDestination::Both);
+        assert_eq!(start_failure_destination(Format::Pretty, false), StartFailureDestination::Both);
+        assert_eq!(start_failure_destination(Format::Json, true), StartFailureDestination::Log);
+        assert_eq!(start_failure_destination(Format::Pretty, true), StartFailureDestination::Stderr);
     }
 }

@@ -9,22 +9,22 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::cli::failure::Failure;
 
-/// The settings that are applied without a restart.
-const APPLIED: &str = "rate_limit.";
+/// Prefix of the keys that are applied without a restart.
+const RELOADABLE_PREFIX: &str = "rate_limit.";
 
-/// The layers of the configuration, and the settings that are in force.
+/// Re-reads the configuration at SIGHUP, and keeps the effective settings.
 pub(crate) struct Reloader {
     file: Option<PathBuf>,
     environment: Environment,
-    in_force: BTreeMap<String, String>,
+    effective: BTreeMap<String, String>,
     hangup: Signal,
 }
 
 impl Reloader {
-    /// Listens for SIGHUP from now on; until then it ends the process. The settings of now are those in force.
+    /// Installs the handler of SIGHUP, whose default action ends the process. The settings at this time are the effective ones.
     pub(crate) fn listen(file: Option<PathBuf>, environment: Environment) -> Result<Self, Failure> {
-        let in_force = settings(file.as_ref(), &environment)?;
-        Ok(Self { file, environment, in_force, hangup: signal(SignalKind::hangup())? })
+        let effective = settings(file.as_ref(), &environment)?;
+        Ok(Self { file, environment, effective, hangup: signal(SignalKind::hangup())? })
     }
 
     /// Waits for the next SIGHUP. Cancel-safe: a signal that arrives between two calls is not lost.
@@ -35,7 +35,7 @@ impl Reloader {
         }
     }
 
-    /// Reads all layers again. A configuration with a mistake changes nothing.
+    /// Reads all layers again. A configuration with an error changes nothing.
     pub(crate) fn reload(&mut self, service: &Service) {
         let read = posthaste::check_config(self.file.as_deref(), &self.environment)
             .into_valid()
@@ -52,9 +52,9 @@ impl Reloader {
         };
         service.apply(&config);
         let (applied, restart_needed): (Vec<String>, Vec<String>) =
-            changed(&self.in_force, &settings).into_iter().partition(|key| key.starts_with(APPLIED));
-        self.in_force.retain(|key, _| !key.starts_with(APPLIED));
-        self.in_force.extend(settings.into_iter().filter(|(key, _)| key.starts_with(APPLIED)));
+            changed(&self.effective, &settings).into_iter().partition(|key| key.starts_with(RELOADABLE_PREFIX));
+        self.effective.retain(|key, _| !key.starts_with(RELOADABLE_PREFIX));
+        self.effective.extend(settings.into_iter().filter(|(key, _)| key.starts_with(RELOADABLE_PREFIX)));
         tracing::info!(
             event = "configuration_reloaded",
             applied = applied.join(","),
@@ -64,15 +64,15 @@ impl Reloader {
     }
 }
 
-/// Every setting with its text; the texts of secrets are masked, so that a changed secret is not noticed.
+/// Every setting with its text. Secrets are masked, so a changed secret does not count as changed.
 fn settings(file: Option<&PathBuf>, environment: &Environment) -> Result<BTreeMap<String, String>, ConfigErrors> {
     let rows = masked(file.map(PathBuf::as_path), environment)?;
     Ok(rows.into_iter().map(|(key, text, _)| (key, text)).collect())
 }
 
-/// The keys whose texts differ, in either direction: the keys of a removed section are in the former settings only.
-fn changed(former: &BTreeMap<String, String>, present: &BTreeMap<String, String>) -> BTreeSet<String> {
-    former.keys().chain(present.keys()).filter(|key| former.get(*key) != present.get(*key)).cloned().collect()
+/// The keys whose texts differ, and those that only one of the two has: a removed section is in the previous settings only.
+fn changed(previous: &BTreeMap<String, String>, current: &BTreeMap<String, String>) -> BTreeSet<String> {
+    previous.keys().chain(current.keys()).filter(|key| previous.get(*key) != current.get(*key)).cloned().collect()
 }
 
 #[cfg(test)]
@@ -83,11 +83,11 @@ mod tests {
     fn settings_of_a_removed_section_count_as_changed() {
         let settings =
             |pairs: &[(&str, &str)]| pairs.iter().map(|(key, text)| (key.to_string(), text.to_string())).collect();
-        let former = settings(&[("a", "1"), ("b", "1"), ("topics.x.consumers", "2")]);
-        let present = settings(&[("a", "1"), ("b", "2"), ("topics.y.consumers", "2")]);
+        let previous = settings(&[("a", "1"), ("b", "1"), ("topics.x.consumers", "2")]);
+        let current = settings(&[("a", "1"), ("b", "2"), ("topics.y.consumers", "2")]);
 
         assert_eq!(
-            changed(&former, &present),
+            changed(&previous, &current),
             ["b", "topics.x.consumers", "topics.y.consumers"].map(String::from).into()
         );
     }
