@@ -51,7 +51,7 @@ pub struct Report {
 }
 
 /// Reads the configuration as [`Config::draft`] does, and has the adapters check what only they can parse: URLs of servers, files of
-/// certificates. Connects to nothing. A configuration without a key to verify tokens with is no mistake here.
+/// certificates. Connects to nothing. A configuration without a key to verify tokens with is no error here.
 pub fn check_config(file: Option<&Path>, environment: &Environment) -> ConfigDraft {
     let mut draft = Config::draft(file, environment);
     wiring::check_settings(&mut draft);

@@ -5,7 +5,7 @@ use app::error::QueryError;
 
 /// A start or a command failed.
 const FAILED: u8 = 1;
-/// The configuration has mistakes (sysexits' EX_CONFIG).
+/// The configuration has errors (sysexits' EX_CONFIG).
 const CONFIGURATION: u8 = 78;
 
 /// The message for stderr and the exit code.
@@ -31,8 +31,8 @@ impl Failure {
 }
 
 impl From<posthaste::ConfigErrors> for Failure {
-    fn from(mistakes: posthaste::ConfigErrors) -> Self {
-        let message = format!("the configuration has {} mistake(s):\n{mistakes}", mistakes.0.len());
+    fn from(errors: posthaste::ConfigErrors) -> Self {
+        let message = format!("the configuration has {} mistake(s):\n{errors}", errors.0.len());
         Self { code: CONFIGURATION, message, is_printed: false }
     }
 }

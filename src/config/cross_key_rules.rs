@@ -1,18 +1,18 @@
-//! Checks that values agree with each other. A mistake found here belongs to more than one key.
+//! Checks that values agree with each other. An error found here belongs to more than one key.
 use api::auth::Verifier;
 use secrecy::ExposeSecret;
 
 use super::consumer::endpoint_url;
 use super::sections::{AuthSettings, BrokerKind, CacheKind, Config, SaslSettings, StoreKind};
 
-/// All mistakes between values, each with the keys that it concerns.
-pub(super) fn mistakes(config: &Config) -> Vec<String> {
-    let mut mistakes: Vec<String> = [store(config), broker(config), cache(config), pairs(config)].concat();
-    mistakes.extend(endpoints(config));
-    mistakes.extend(super::topic_mistakes::mistakes(config));
-    mistakes.extend(auth(&config.auth));
-    mistakes.extend(sasl(&config.broker.sasl));
-    mistakes
+/// All errors between values, each with the keys that it concerns.
+pub(super) fn errors(config: &Config) -> Vec<String> {
+    let mut errors: Vec<String> = [store(config), broker(config), cache(config), pairs(config)].concat();
+    errors.extend(endpoints(config));
+    errors.extend(super::topic_validation::errors(config));
+    errors.extend(auth(&config.auth));
+    errors.extend(sasl(&config.broker.sasl));
+    errors
 }
 
 /// Keeps the messages of the requirements that do not hold.

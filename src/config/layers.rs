@@ -5,7 +5,7 @@ use std::path::Path;
 
 use domain::EventType;
 
-use super::text::Node;
+use super::text_format::Node;
 use super::topic_keys::{self, KnownTopics, ValueForm};
 
 /// The compiled-in defaults. They name every key that exists.
@@ -39,7 +39,7 @@ const BY_EVENT_TYPE: [&str; 8] = [
     "consumer.poison.",
 ];
 
-/// The mistakes of a configuration, one a line.
+/// The errors of a configuration, one a line.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", .0.join("\n"))]
 pub struct ConfigErrors(pub Vec<String>);
@@ -50,7 +50,7 @@ pub struct Environment(pub BTreeMap<String, String>);
 
 impl Environment {
     /// The variables of this process that begin with `POSTHASTE__`.
-    pub fn of_process() -> Self {
+    pub fn from_process() -> Self {
         let variables = std::env::vars_os().filter_map(|(name, value)| {
             let name = name.into_string().ok()?;
             name.starts_with(PREFIX).then(|| (name, value.to_string_lossy().into_owned()))
@@ -103,25 +103,25 @@ impl Setting {
     }
 }
 
-/// All settings by key, and the mistakes found so far.
+/// All settings by key, and the errors found so far.
 #[derive(Clone)]
 pub(super) struct Settings {
     pub by_key: BTreeMap<String, Setting>,
-    pub mistakes: Vec<String>,
+    pub errors: Vec<String>,
     defaults: BTreeMap<String, Setting>,
 }
 
-/// Reads the layers. A file that cannot be read at all is one mistake; those of the environment are still found.
+/// Reads the layers. A file that cannot be read at all is one error; those of the environment are still found.
 pub(super) fn load(file: Option<&Path>, environment: &Environment) -> Settings {
     let table: toml::Table = DEFAULTS.parse().expect("config/default.toml is tested");
     let defaults = flatten(table).into_iter().map(|(key, text)| (key, Setting::default_of(text)));
     let defaults: BTreeMap<String, Setting> = defaults.collect();
-    let mut settings = Settings { by_key: defaults.clone(), mistakes: Vec::new(), defaults };
+    let mut settings = Settings { by_key: defaults.clone(), errors: Vec::new(), defaults };
     if let Some(path) = file {
         let shown = path.display().to_string();
         match read_table(path) {
             Ok(table) => settings.overlay(flatten(table), |_| SettingOrigin::File(shown.clone())),
-            Err(error) => settings.mistakes.push(format!("{shown}: {error}")),
+            Err(error) => settings.errors.push(format!("{shown}: {error}")),
         }
     }
     let variables = environment.0.iter().filter_map(|(name, text)| {
@@ -129,7 +129,7 @@ pub(super) fn load(file: Option<&Path>, environment: &Environment) -> Settings {
         Some((key, text.clone()))
     });
     settings.overlay(variables.collect(), |key| SettingOrigin::Variable(variable(key)));
-    settings.complete_topics();
+    settings.add_topic_defaults();
     settings
 }
 
@@ -155,7 +155,7 @@ impl Settings {
     /// All values as sections of sections.
     pub(super) fn tree(&self) -> Node<'_> {
         let mut tree = Node::Section(BTreeMap::new());
-        for (key, setting) in self.by_key.iter().filter(|(key, _)| !topic_keys::is_description(key)) {
+        for (key, setting) in self.by_key.iter().filter(|(key, _)| !topic_keys::is_template(key)) {
             let path: Vec<&str> = match topic_keys::split(key) {
                 Some((name, field)) => vec!["topics", name, field],
                 None => key.split('.').collect(),
@@ -167,34 +167,34 @@ impl Settings {
 
     /// Reports a value that cannot be used, and puts the default in its place.
     pub(super) fn refuse(&mut self, key: &str, expected: &str) {
-        let described = topic_keys::described_by(key);
-        let default = self.defaults.get(described.as_deref().unwrap_or(key));
+        let template = topic_keys::template_of(key);
+        let default = self.defaults.get(template.as_deref().unwrap_or(key));
         let default = default.expect("config/default.toml is tested: it has every key").clone();
         let Some(Setting { text, origin, .. }) = self.by_key.insert(key.to_owned(), default) else { return };
         assert!(!matches!(origin, SettingOrigin::Default), "config/default.toml: {key} must be {expected}");
         let shown = if is_secret(key) { "***" } else { &text };
-        self.mistakes.push(format!("{key} = \"{shown}\" (from {origin}): must be {expected}"));
+        self.errors.push(format!("{key} = \"{shown}\" (from {origin}): must be {expected}"));
     }
 
     /// The topics that the layers name so far, and the fields that a topic may have.
     fn known_topics(&self) -> KnownTopics<'_> {
         let split = |key| topic_keys::split(key);
-        let named = self.by_key.keys().filter(|key| !topic_keys::is_description(key));
+        let named = self.by_key.keys().filter(|key| !topic_keys::is_template(key));
         let mut names: Vec<&str> = named.filter_map(|key| Some(split(key)?.0)).collect();
         names.sort_unstable();
         names.dedup();
-        let described = self.defaults.keys().filter(|key| topic_keys::is_description(key));
-        KnownTopics { names, fields: described.filter_map(|key| Some(split(key)?.1)).collect() }
+        let template = self.defaults.keys().filter(|key| topic_keys::is_template(key));
+        KnownTopics { names, fields: template.filter_map(|key| Some(split(key)?.1)).collect() }
     }
 
     /// Gives each topic that some layer names the defaults of the keys that it does not set.
-    fn complete_topics(&mut self) {
+    fn add_topic_defaults(&mut self) {
         let KnownTopics { names, fields } = self.known_topics();
         let keys_of = |name| fields.iter().map(move |field| topic_keys::key_of(name, field));
         let keys: Vec<String> = names.iter().copied().flat_map(keys_of).collect();
         for key in keys {
-            let described = topic_keys::described_by(&key).and_then(|described| self.defaults.get(&described));
-            if let Some(default) = described.cloned() {
+            let template = topic_keys::template_of(&key).and_then(|template| self.defaults.get(&template));
+            if let Some(default) = template.cloned() {
                 self.by_key.entry(key).or_insert(default);
             }
         }
@@ -203,7 +203,7 @@ impl Settings {
     }
 
     /// Applies a layer over the earlier ones. A secret may be set directly or by a file, but not both, even in different layers: one of the two is
-    /// probably a mistake.
+    /// probably unintended.
     fn overlay(&mut self, layer: Vec<(String, String)>, origin: impl Fn(&str) -> SettingOrigin) {
         let mut set_here = Vec::new();
         for (key, text) in layer {
@@ -220,13 +220,13 @@ impl Settings {
                         let mut origins = vec![origin.to_string(), setting.origin.to_string()];
                         origins.dedup();
                         let origins = origins.join(" and ");
-                        let mistake = format!("{key}: set both directly and by {key}_file; keep one (from {origins})");
-                        self.mistakes.push(mistake);
+                        let error = format!("{key}: set both directly and by {key}_file; keep one (from {origins})");
+                        self.errors.push(error);
                     }
                     self.by_key.insert(key.clone(), setting);
                     set_here.push(key);
                 }
-                Err(mistake) => self.mistakes.push(mistake),
+                Err(error) => self.errors.push(error),
             }
         }
     }
@@ -240,8 +240,8 @@ impl Settings {
     ) -> Result<(String, Setting), String> {
         let origin = origin(key);
         if key.starts_with("topics.") {
-            let of_variable = matches!(origin, SettingOrigin::Variable(_));
-            let (known, form) = self.known_topics().resolve(key, of_variable, &origin)?;
+            let from_environment = matches!(origin, SettingOrigin::Variable(_));
+            let (known, form) = self.known_topics().resolve(key, from_environment, &origin)?;
             let text = if form == ValueForm::InFile { read_secret(key, &text)? } else { text };
             return Ok((known, Setting { text, origin, form }));
         }
@@ -360,9 +360,9 @@ mod tests {
         ];
 
         for (file, variable, key) in refused {
-            let [mistake] = &load_both(file, variable).mistakes[..] else { panic!("one mistake: {file}") };
-            assert!(mistake.starts_with(&format!("{key}: set both directly and by {key}_file")), "{mistake}");
-            assert!(mistake.ends_with(&format!(" and {})", variable.0)) && !mistake.contains("other"), "{mistake}");
+            let [error] = &load_both(file, variable).errors[..] else { panic!("one error: {file}") };
+            assert!(error.starts_with(&format!("{key}: set both directly and by {key}_file")), "{error}");
+            assert!(error.ends_with(&format!(" and {})", variable.0)) && !error.contains("other"), "{error}");
         }
         let accepted = [
             (by_file.as_str(), (BY_FILE, path)),
@@ -373,7 +373,7 @@ mod tests {
         ];
         for (file, variable) in accepted {
             let settings = load_both(file, variable);
-            assert!(settings.mistakes.is_empty(), "{file}: {:?}", settings.mistakes);
+            assert!(settings.errors.is_empty(), "{file}: {:?}", settings.errors);
             assert_eq!(settings.by_key[SECRET].origin.to_string(), variable.0, "the variable that is set");
         }
     }

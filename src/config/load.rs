@@ -6,27 +6,27 @@ use super::layers::{self, ConfigErrors, Environment, Settings};
 use super::sections::Config;
 use super::{cross_key_rules, rules};
 
-/// A configuration and its mistakes. Each value that cannot be used is replaced by its default.
+/// A configuration and its errors. Each value that cannot be used is replaced by its default.
 pub struct ConfigDraft {
     pub config: Config,
-    pub mistakes: ConfigErrors,
+    pub errors: ConfigErrors,
 }
 
 impl ConfigDraft {
-    /// Adds a mistake, unless a known one already begins with this prefix.
-    pub fn add_error(&mut self, key_prefix: &str, mistake: impl Display) {
-        let ConfigErrors(known) = &mut self.mistakes;
+    /// Adds an error, unless a known one already begins with this prefix.
+    pub fn add_error(&mut self, key_prefix: &str, error: impl Display) {
+        let ConfigErrors(known) = &mut self.errors;
         if !known.iter().any(|known| known.starts_with(key_prefix)) {
-            known.push(mistake.to_string());
+            known.push(error.to_string());
         }
     }
 
-    /// The configuration, if it has no mistake.
+    /// The configuration, if it has no error.
     ///
     /// # Errors
-    /// The mistakes that it has, and those added.
+    /// The errors that it has, and those added.
     pub fn into_valid(self) -> Result<Config, ConfigErrors> {
-        if self.mistakes.0.is_empty() { Ok(self.config) } else { Err(self.mistakes) }
+        if self.errors.0.is_empty() { Ok(self.config) } else { Err(self.errors) }
     }
 }
 
@@ -34,7 +34,7 @@ impl Config {
     /// Reads all layers and checks every value.
     ///
     /// # Errors
-    /// Every mistake found, each with its key, its value unless that is secret, where it was set, and what is accepted.
+    /// Every error found, each with its key, its value unless that is secret, where it was set, and what is accepted.
     pub fn load(file: Option<&Path>, environment: &Environment) -> Result<Config, ConfigErrors> {
         Self::draft(file, environment).into_valid()
     }
@@ -62,7 +62,7 @@ impl Config {
 }
 
 /// Deserialising stops at the first value that does not fit. Each such value is reported and replaced by its default until everything
-/// fits, so that one run finds all mistakes.
+/// fits, so that one run finds all errors.
 pub(super) fn parse(mut settings: Settings) -> ConfigDraft {
     rules::check(&mut settings);
     let config: Config = loop {
@@ -73,8 +73,8 @@ pub(super) fn parse(mut settings: Settings) -> ConfigDraft {
             }
         }
     };
-    settings.mistakes.extend(cross_key_rules::mistakes(&config));
-    ConfigDraft { config, mistakes: ConfigErrors(settings.mistakes) }
+    settings.errors.extend(cross_key_rules::errors(&config));
+    ConfigDraft { config, errors: ConfigErrors(settings.errors) }
 }
 
 /// The accepted values, from serde's "unknown variant `x`, expected one of `a`, `b`" or from a message that is nothing else.

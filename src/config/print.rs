@@ -12,11 +12,14 @@ const MASK: &str = "***";
 /// Every key with its value and the layer that set it, secrets masked, as (key, value, origin) in the order of the keys.
 ///
 /// # Errors
-/// The same mistakes as [`super::Config::load`].
-pub fn masked(file: Option<&Path>, environment: &Environment) -> Result<Vec<(String, String, String)>, ConfigErrors> {
+/// The same errors as [`super::Config::load`].
+pub fn masked_settings(
+    file: Option<&Path>,
+    environment: &Environment,
+) -> Result<Vec<(String, String, String)>, ConfigErrors> {
     let settings = layers::load(file, environment);
     load::parse(settings.clone()).into_valid()?;
-    let set = settings.by_key.into_iter().filter(|(key, _)| !topic_keys::is_description(key));
+    let set = settings.by_key.into_iter().filter(|(key, _)| !topic_keys::is_template(key));
     let rows = set.map(|(key, setting)| {
         let secret = is_secret(&key) && !setting.text.is_empty();
         let text = if secret { MASK.to_owned() } else { setting.text };

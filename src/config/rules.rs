@@ -20,54 +20,54 @@ const SECOND: Duration = Duration::from_secs(1);
 const MILLISECOND: Duration = Duration::from_millis(1);
 const TOPIC_PREFIX_MAX: usize = 200;
 const KEY_PREFIX_MAX: usize = 200;
-/// A stop waits for the events that are being sent, and must end within its deadline.
+/// A stop waits for requests in progress, and must end within its deadline.
 const POST_TIMEOUT_MAX: Duration = Duration::from_secs(10);
 
 pub(super) const RULES: [(&str, Rule); 82] = [
     ("store.key_prefix", key_prefix),
-    ("store.pool", |text| whole(text, 9, 1_000)),
+    ("store.pool", |text| integer(text, 9, 1_000)),
     ("broker.topic_prefix", topic_prefix),
-    ("broker.topic_partitions", |text| whole(text, 1, 10_000)),
+    ("broker.topic_partitions", |text| integer(text, 1, 10_000)),
     ("broker.transaction_timeout", |text| at_least(text, SECOND)),
-    ("broker.lanes", |text| whole(text, 1, 64)),
+    ("broker.lanes", |text| integer(text, 1, 64)),
     ("broker.retention", |text| at_least(text, SECOND)),
     ("broker.sasl.mechanism", |text| one_of(text, &["", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])),
-    ("broker.breaker.failures", |text| whole(text, 1, 1_000_000)),
+    ("broker.breaker.failures", |text| integer(text, 1, 1_000_000)),
     ("broker.breaker.open", |text| at_least(text, MILLISECOND)),
     ("cache.order_ttl", |text| at_least(text, MILLISECOND)),
     ("cache.list_ttl", |text| at_least(text, MILLISECOND)),
-    ("cache.jitter", |text| share(text).map(drop)),
-    ("cache.breaker.failures", |text| whole(text, 1, 1_000_000)),
+    ("cache.jitter", |text| fraction(text).map(drop)),
+    ("cache.breaker.failures", |text| integer(text, 1, 1_000_000)),
     ("cache.breaker.open", |text| at_least(text, MILLISECOND)),
     ("idempotency.lock", |text| at_least(text, MILLISECOND)),
     ("idempotency.retention", |text| at_least(text, SECOND)),
-    ("failover.dependency_failures", |text| whole(text, 1, 1_000)),
-    ("failover.unhealthy_rounds", |text| whole(text, 1, 1_000)),
-    ("failover.healthy_rounds", |text| whole(text, 1, 1_000)),
-    ("events.schema_version", |text| whole(text, READABLE_MIN, LATEST)),
+    ("failover.dependency_failures", |text| integer(text, 1, 1_000)),
+    ("failover.unhealthy_rounds", |text| integer(text, 1, 1_000)),
+    ("failover.healthy_rounds", |text| integer(text, 1, 1_000)),
+    ("events.schema_version", |text| integer(text, READABLE_MIN, LATEST)),
     ("http.listen", address),
     ("http.admin_listen", |text| if text.is_empty() { Ok(()) } else { address(text) }),
     ("http.request_timeout", |text| at_least(text, MILLISECOND)),
     ("http.header_timeout", |text| at_least(text, MILLISECOND)),
     ("http.body_timeout", |text| at_least(text, MILLISECOND)),
-    ("http.max_connections", |text| whole(text, 1, 1_000_000)),
-    ("read.records_max", |text| whole(text, 1, 1_000_000)),
-    ("read.bytes_max", |text| accept(units::size(text)? >= 1, "at least 1 byte")),
+    ("http.max_connections", |text| integer(text, 1, 1_000_000)),
+    ("read.records_max", |text| integer(text, 1, 1_000_000)),
+    ("read.bytes_max", |text| ensure(units::size(text)? >= 1, "at least 1 byte")),
     ("read.wait_max", |text| at_least(text, MILLISECOND)),
-    ("read.readers_max", |text| whole(text, 0, 100_000)),
+    ("read.readers_max", |text| integer(text, 0, 100_000)),
     ("instance.id", identifier),
     ("region.id", |text| if text.is_empty() { Err("a name".to_owned()) } else { identifier(text) }),
     ("region.drift_max", |text| at_least(text, MILLISECOND)),
-    ("outbox.partitions", |text| whole(text, 1, 4_096)),
+    ("outbox.partitions", |text| integer(text, 1, 4_096)),
     ("outbox.lease", |text| at_least(text, SECOND)),
     ("outbox.poll_interval", |text| at_least(text, MILLISECOND)),
-    ("outbox.publisher.batch", |text| whole(text, 1, 100_000)),
-    ("outbox.publisher.max_in_flight", |text| whole(text, 1, 4_096)),
+    ("outbox.publisher.batch", |text| integer(text, 1, 100_000)),
+    ("outbox.publisher.max_in_flight", |text| integer(text, 1, 4_096)),
     ("outbox.publisher.cycle_spacing_max", |text| at_least(text, MILLISECOND)),
-    ("outbox.retry.attempts_max", |text| whole(text, 1, 1_000_000)),
+    ("outbox.retry.attempts_max", |text| integer(text, 1, 1_000_000)),
     ("outbox.retry.base", |text| at_least(text, MILLISECOND)),
     ("outbox.retry.max", |text| at_least(text, MILLISECOND)),
-    ("outbox.retry.jitter", |text| share(text).map(drop)),
+    ("outbox.retry.jitter", |text| fraction(text).map(drop)),
     ("inbox.retention", |text| at_least(text, SECOND)),
     ("partitions.heartbeat", |text| at_least(text, MILLISECOND)),
     ("partitions.dead_after", |text| at_least(text, MILLISECOND)),
@@ -76,48 +76,48 @@ pub(super) const RULES: [(&str, Rule); 82] = [
     ("failover.redis_latency_max", |text| at_least(text, MILLISECOND)),
     ("failover.gates", gates),
     ("broker.topics", topics),
-    ("backpressure.lag", |text| rising(text, units::duration)),
+    ("backpressure.lag", |text| ascending_pair(text, units::duration)),
     ("backpressure.backlog", |text| {
-        rising(text, |value| parsed::<u64>(value, "two whole numbers separated by a comma"))
+        ascending_pair(text, |value| parsed::<u64>(value, "two whole numbers separated by a comma"))
     }),
-    ("backpressure.saturation", |text| rising(text, share)),
-    ("promotion.batch", |text| whole(text, 1, 100_000)),
-    ("orders.list_max_rows", |text| whole(text, 1, 100_000)),
-    ("orders.shards", |text| whole(text, 1, 1_024)),
-    ("orders.mailbox", |text| whole(text, 1, 1_000_000)),
-    ("consumer.count", |text| whole(text, 0, 256)),
+    ("backpressure.saturation", |text| ascending_pair(text, fraction)),
+    ("promotion.batch", |text| integer(text, 1, 100_000)),
+    ("orders.list_max_rows", |text| integer(text, 1, 100_000)),
+    ("orders.shards", |text| integer(text, 1, 1_024)),
+    ("orders.mailbox", |text| integer(text, 1, 1_000_000)),
+    ("consumer.count", |text| integer(text, 0, 256)),
     ("consumer.attempts_max.ORDER_CREATED", attempts),
     ("consumer.attempts_max.ORDER_STATUS_CHANGED", attempts),
     ("consumer.attempts_max.ORDER_CANCELLED", attempts),
     ("consumer.post.timeout", post_timeout),
     ("consumer.retry_delays", retry_delays),
-    ("webhooks.max", |text| whole(text, 0, 1_000)),
-    ("webhooks.parallel", |text| whole(text, 1, 256)),
+    ("webhooks.max", |text| integer(text, 0, 1_000)),
+    ("webhooks.parallel", |text| integer(text, 1, 256)),
     ("webhooks.timeout", post_timeout),
     ("webhooks.retry_delays", retry_delays),
     ("webhooks.secret_overlap", |text| at_least(text, Duration::ZERO)),
     ("webhooks.refresh", |text| at_least(text, MILLISECOND)),
-    ("webhooks.breaker.failures", |text| whole(text, 1, 1_000_000)),
+    ("webhooks.breaker.failures", |text| integer(text, 1, 1_000_000)),
     ("webhooks.breaker.open", |text| at_least(text, MILLISECOND)),
-    ("rate_limit.capacity", |text| whole(text, 1, 1_000_000_000)),
+    ("rate_limit.capacity", |text| integer(text, 1, 1_000_000_000)),
     ("rate_limit.window", |text| at_least(text, MILLISECOND)),
     ("shutdown.deadline", |text| at_least(text, SECOND)),
     ("log.level", log_level),
-    ("tracing.endpoint", |text| if text.is_empty() { Ok(()) } else { form(traces_url(text)) }),
-    ("tracing.headers", |text| form(collector_headers(text))),
-    ("tracing.sample_ratio", |text| share(text).map(drop)),
-    ("tracing.queue", |text| whole(text, 1, 1_000_000)),
+    ("tracing.endpoint", |text| if text.is_empty() { Ok(()) } else { valid(traces_url(text)) }),
+    ("tracing.headers", |text| valid(collector_headers(text))),
+    ("tracing.sample_ratio", |text| fraction(text).map(drop)),
+    ("tracing.queue", |text| integer(text, 1, 1_000_000)),
     ("tracing.timeout", post_timeout),
 ];
 
 /// Rules of the keys of `[topics.NAME]`, by field. An empty value means that of another key where `config/default.toml` says so.
 pub(super) const TOPIC_RULES: [(&str, Rule); 7] = [
-    ("partitions", |text| or_empty(text, |text| whole(text, 1, 10_000))),
-    ("attempts_max", |text| or_empty(text, |text| whole(text, 1, 1_000_000))),
+    ("partitions", |text| or_empty(text, |text| integer(text, 1, 10_000))),
+    ("attempts_max", |text| or_empty(text, |text| integer(text, 1, 1_000_000))),
     ("retry_base", |text| or_empty(text, |text| at_least(text, MILLISECOND))),
     ("retry_max", |text| or_empty(text, |text| at_least(text, MILLISECOND))),
-    ("retry_jitter", |text| or_empty(text, |text| share(text).map(drop))),
-    ("consumers", |text| whole(text, 0, 256)),
+    ("retry_jitter", |text| or_empty(text, |text| fraction(text).map(drop))),
+    ("consumers", |text| integer(text, 0, 256)),
     ("consumer_attempts_max", attempts),
 ];
 
@@ -127,7 +127,7 @@ fn or_empty(text: &str, rule: Rule) -> Result<(), String> {
 
 fn post_timeout(text: &str) -> Result<(), String> {
     at_least(text, MILLISECOND)?;
-    accept(units::duration(text)? <= POST_TIMEOUT_MAX, "at most 10s")
+    ensure(units::duration(text)? <= POST_TIMEOUT_MAX, "at most 10s")
 }
 
 /// Refuses every value that breaks its rule.
@@ -137,22 +137,23 @@ pub(super) fn check(settings: &mut Settings) {
             settings.refuse(key, &expected);
         }
     }
-    let of_topics: Vec<String> =
+    let topic_keys_set: Vec<String> =
         settings.by_key.keys().filter(|key| topic_keys::split(key).is_some()).cloned().collect();
-    for key in of_topics {
-        let rule =
-            TOPIC_RULES.iter().find(|(field, _)| topic_keys::split(&key).is_some_and(|(_, of_key)| of_key == *field));
+    for key in topic_keys_set {
+        let rule = TOPIC_RULES
+            .iter()
+            .find(|(field, _)| topic_keys::split(&key).is_some_and(|(_, key_field)| key_field == *field));
         if let Some(Err(expected)) = rule.map(|(_, rule)| rule(settings.text(&key))) {
             settings.refuse(&key, &expected);
         }
     }
 }
 
-fn accept(accepted: bool, expected: impl Display) -> Result<(), String> {
-    if accepted { Ok(()) } else { Err(expected.to_string()) }
+fn ensure(holds: bool, expected: impl Display) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(expected.to_string()) }
 }
 
-fn form<T>(parsed: Result<T, &'static str>) -> Result<(), String> {
+fn valid<T>(parsed: Result<T, &'static str>) -> Result<(), String> {
     parsed.map(drop).map_err(str::to_owned)
 }
 
@@ -160,51 +161,51 @@ fn parsed<T: FromStr>(text: &str, expected: &str) -> Result<T, String> {
     text.parse().map_err(|_| expected.to_owned())
 }
 
-fn whole(text: &str, least: u32, most: u32) -> Result<(), String> {
+fn integer(text: &str, least: u32, most: u32) -> Result<(), String> {
     let fits = text.parse().is_ok_and(|number: u32| (least..=most).contains(&number));
-    accept(fits, format_args!("a whole number from {least} to {most}"))
+    ensure(fits, format_args!("a whole number from {least} to {most}"))
 }
 
 fn at_least(text: &str, least: Duration) -> Result<(), String> {
-    accept(units::duration(text)? >= least, format_args!("at least {} ms", least.as_millis()))
+    ensure(units::duration(text)? >= least, format_args!("at least {} ms", least.as_millis()))
 }
 
 /// The first attempt, and one in each retry topic.
 fn attempts(text: &str) -> Result<(), String> {
-    whole(text, 1, ATTEMPTS_MAX)
+    integer(text, 1, ATTEMPTS_MAX)
 }
 
-fn share(text: &str) -> Result<f64, String> {
+fn fraction(text: &str) -> Result<f64, String> {
     let number = text.parse().ok().filter(|number: &f64| (0.0..=1.0).contains(number));
     number.ok_or_else(|| "a number from 0 to 1".to_owned())
 }
 
-fn rising<T: PartialOrd + Default>(text: &str, parse: fn(&str) -> Result<T, String>) -> Result<(), String> {
+fn ascending_pair<T: PartialOrd + Default>(text: &str, parse: fn(&str) -> Result<T, String>) -> Result<(), String> {
     let expected = "two values above 0, separated by a comma, ELEVATED then CRITICAL, rising";
     let (low, high) = text.split_once(',').ok_or(expected)?;
     let (low, high) = (parse(low.trim())?, parse(high.trim())?);
-    accept(T::default() < low && low <= high, expected)
+    ensure(T::default() < low && low <= high, expected)
 }
 
 fn retry_delays(text: &str) -> Result<(), String> {
     let delays: Vec<_> = text.split(',').map(|delay| at_least(delay.trim(), MILLISECOND)).collect();
     let legal = delays.len() == RETRY_DELAYS.len() && delays.iter().all(Result::is_ok);
-    accept(legal, format_args!("{} durations of at least 1 ms, separated by commas", RETRY_DELAYS.len()))
+    ensure(legal, format_args!("{} durations of at least 1 ms, separated by commas", RETRY_DELAYS.len()))
 }
 
 fn one_of(text: &str, words: &[&str]) -> Result<(), String> {
     let listed: Vec<&str> = words.iter().copied().filter(|word| !word.is_empty()).collect();
-    accept(words.contains(&text), format_args!("one of {}", listed.join(", ")))
+    ensure(words.contains(&text), format_args!("one of {}", listed.join(", ")))
 }
 
 fn gates(text: &str) -> Result<(), String> {
     let known = |gate: &str| ["", "db", "redis", "broker"].contains(&gate.trim());
-    accept(text.split(',').all(known), "a list of db, redis, broker")
+    ensure(text.split(',').all(known), "a list of db, redis, broker")
 }
 
 fn topics(text: &str) -> Result<(), String> {
     let legal = |name: &str| name.is_empty() || outbox::event_rules::check_topic(name).is_ok();
-    accept(text.split(',').map(str::trim).all(legal), "a list of topic names")
+    ensure(text.split(',').map(str::trim).all(legal), "a list of topic names")
 }
 
 fn address(text: &str) -> Result<(), String> {
@@ -212,20 +213,20 @@ fn address(text: &str) -> Result<(), String> {
 }
 
 fn identifier(text: &str) -> Result<(), String> {
-    accept(text.bytes().all(|byte| byte.is_ascii_graphic()), "printable ASCII without spaces")
+    ensure(text.bytes().all(|byte| byte.is_ascii_graphic()), "printable ASCII without spaces")
 }
 
 fn topic_prefix(text: &str) -> Result<(), String> {
     let legal = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
     let expected = format!("at most {TOPIC_PREFIX_MAX} letters, digits, dots, underscores and hyphens");
-    accept(text.len() <= TOPIC_PREFIX_MAX && text.bytes().all(legal), expected)
+    ensure(text.len() <= TOPIC_PREFIX_MAX && text.bytes().all(legal), expected)
 }
 
 /// Braces would choose the slot of a Redis cluster.
 fn key_prefix(text: &str) -> Result<(), String> {
     let legal = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'{' | b'}');
     let expected = format!("1 to {KEY_PREFIX_MAX} printable ASCII characters without spaces and braces");
-    accept((1..=KEY_PREFIX_MAX).contains(&text.len()) && text.bytes().all(legal), expected)
+    ensure((1..=KEY_PREFIX_MAX).contains(&text.len()) && text.bytes().all(legal), expected)
 }
 
 fn log_level(text: &str) -> Result<(), String> {

@@ -1,4 +1,4 @@
-//! Tests of the loader: defaults, the order of layers, mistakes, secrets.
+//! Tests of the loader: defaults, the order of layers, errors, secrets.
 use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
@@ -26,9 +26,9 @@ pub(super) fn file(text: &str) -> tempfile::NamedTempFile {
     file
 }
 
-pub(super) fn mistakes(text: &str, pairs: &[(&str, &str)]) -> Vec<String> {
+pub(super) fn errors(text: &str, pairs: &[(&str, &str)]) -> Vec<String> {
     let file = file(text);
-    Config::load(Some(file.path()), &environment(pairs)).expect_err("it has mistakes").0
+    Config::load(Some(file.path()), &environment(pairs)).expect_err("it has errors").0
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn the_file_overrides_defaults_and_the_environment_overrides_both() {
         ("PATH", "/bin"),
     ]);
 
-    let config = Config::load(Some(file.path()), &variables).expect("no mistakes");
+    let config = Config::load(Some(file.path()), &variables).expect("no errors");
 
     assert_eq!(config.outbox.lease, Duration::from_secs(20));
     assert_eq!(config.outbox.poll_interval, Duration::from_secs(2));
@@ -126,7 +126,7 @@ fn a_value_may_be_text_or_a_toml_type() {
         ("POSTHASTE__STORE__CA_FILE", ""),
     ]);
 
-    let config = Config::load(Some(file.path()), &variables).expect("no mistakes");
+    let config = Config::load(Some(file.path()), &variables).expect("no errors");
 
     assert_eq!(config.failover.gates, ["db", "redis"]);
     assert_eq!((config.http.body_max, config.http.listen.to_string()), (2048, "[::1]:0".to_owned()));
@@ -142,8 +142,8 @@ fn a_value_may_be_text_or_a_toml_type() {
 }
 
 #[test]
-fn all_mistakes_are_reported_together_each_with_its_remedy() {
-    let found = mistakes(
+fn all_errors_are_reported_together_each_with_its_remedy() {
+    let found = errors(
         "[outbox]\nlease = \"0\"\nenabled = \"perhaps\"\n[store]\nkind = \"sqlite\"\n[ratelimit]\ncapacity = 5\n[htttp]\n[cache]\n",
         &[
             ("POSTHASTE__OUTBOX__", "x"),
@@ -186,11 +186,11 @@ fn all_mistakes_are_reported_together_each_with_its_remedy() {
     ] {
         assert!(all.contains(expected), "{expected:?} is missing in:\n{all}");
     }
-    assert_eq!(found.len(), 16, "each mistake once:\n{all}");
+    assert_eq!(found.len(), 16, "each error once:\n{all}");
 }
 
 #[test]
-fn an_unreadable_file_hides_no_mistake_of_the_environment() {
+fn an_unreadable_file_hides_no_error_of_the_environment() {
     let broken = file("[auth\n");
     let found = Config::load(Some(broken.path()), &environment(&[("POSTHASTE__NOPE", "1")])).expect_err("two").0;
     assert_eq!(found.len(), 2, "{found:?}");
@@ -202,14 +202,13 @@ fn an_unreadable_file_hides_no_mistake_of_the_environment() {
 fn a_secret_may_be_read_from_a_file_but_not_set_twice() {
     let secret = file("a top secret of thirty-two bytes\n");
     let path = secret.path().display().to_string();
-    let config =
-        Config::load(None, &environment(&[("POSTHASTE__AUTH__HS256_SECRET_FILE", &path)])).expect("no mistakes");
+    let config = Config::load(None, &environment(&[("POSTHASTE__AUTH__HS256_SECRET_FILE", &path)])).expect("no errors");
     assert_eq!(config.auth.hs256_secret.expect("it is set").expose_secret(), "a top secret of thirty-two bytes");
 
     let url = file("https://example.org/hook?token=x\n");
     let path_of_url = url.path().display().to_string();
     let by_type = environment(&[("POSTHASTE__CONSUMER__URL__ORDER_CREATED_FILE", &path_of_url)]);
-    let config = Config::load(None, &by_type).expect("no mistakes");
+    let config = Config::load(None, &by_type).expect("no errors");
     assert_eq!(config.consumer.url["ORDER_CREATED"].expose_secret(), "https://example.org/hook?token=x");
 
     let both =
@@ -253,7 +252,7 @@ fn debug_output_never_shows_a_secret() {
     ]);
     let variables = environment(&pairs);
     assert_eq!(variables.0.len(), layers::SECRETS.len(), "every secret is tried");
-    let config = Config::load(None, &variables).expect("no mistakes");
+    let config = Config::load(None, &variables).expect("no errors");
 
     for debug in [format!("{config:?}"), format!("{variables:?}"), format!("{:?}", config.auth.source())] {
         assert!(!debug.contains("hidden"), "{debug}");
@@ -319,7 +318,7 @@ fn contradicting_values_are_reported() {
         (&[("POSTHASTE__TRACING__TIMEOUT", "0")][..], "tracing.timeout = \"0\""),
     ];
     for (pairs, expected) in cases {
-        let found = mistakes("", pairs).join("\n");
+        let found = errors("", pairs).join("\n");
         assert!(found.contains(expected), "{expected:?} is missing in {found:?}");
     }
 }
@@ -348,10 +347,10 @@ fn security_of_kafka_needs_another_build_only_where_it_needs_openssl() {
 }
 
 #[test]
-fn shipped_configuration_files_have_no_mistakes() {
+fn shipped_configuration_files_have_no_errors() {
     for name in ["local.toml", "production.toml"] {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("config").join(name);
-        Config::load(Some(&path), &Environment::default()).unwrap_or_else(|mistakes| panic!("{name}: {mistakes}"));
+        Config::load(Some(&path), &Environment::default()).unwrap_or_else(|errors| panic!("{name}: {errors}"));
     }
 }
 

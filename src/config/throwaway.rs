@@ -5,7 +5,7 @@ use super::layers::{self, ConfigErrors, Environment, SettingOrigin, variable};
 use super::load;
 
 /// Keys, and sections that end with a dot, by which a service reaches topics and endpoints of other programs.
-const OUTWARD: [&str; 7] = [
+const EXTERNAL: [&str; 7] = [
     "topics.",
     "broker.topics",
     "consumer.handler.",
@@ -15,16 +15,16 @@ const OUTWARD: [&str; 7] = [
     "tracing.",
 ];
 
-/// What the file and the environment set, as variables, secrets in clear. Topics of other programs, the URLs that receive events and the
+/// The settings of the file and the environment as variables, secrets in clear. Topics of other programs, the URLs that receive events and the
 /// collector of spans are left out.
 ///
 /// # Errors
-/// The same mistakes as [`super::Config::load`].
+/// The same errors as [`super::Config::load`].
 pub fn throwaway_environment(file: Option<&Path>, environment: &Environment) -> Result<Environment, ConfigErrors> {
     let settings = layers::load(file, environment);
     load::parse(settings.clone()).into_valid()?;
     let set = settings.by_key.into_iter().filter(|(key, setting)| {
-        !matches!(setting.origin, SettingOrigin::Default) && !OUTWARD.iter().any(|outward| key.starts_with(outward))
+        !matches!(setting.origin, SettingOrigin::Default) && !EXTERNAL.iter().any(|external| key.starts_with(external))
     });
     Ok(Environment(set.map(|(key, setting)| (variable(&key), setting.text)).collect()))
 }

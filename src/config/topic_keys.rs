@@ -1,8 +1,8 @@
 //! Keys of the form `topics.NAME.field`: the name of a topic is a part of the key and may contain dots.
 use std::fmt::Display;
 
-/// Stands for the name of a topic in `config/default.toml`.
-const PLACEHOLDER: &str = "NAME";
+/// Name of the template section for topics in `config/default.toml`.
+const TEMPLATE_NAME: &str = "NAME";
 /// Fields that may also be read from a file, and that are masked when printed.
 const SECRET_FIELDS: [&str; 2] = ["consumer_url", "consumer_fallback_url"];
 
@@ -16,14 +16,14 @@ pub(super) fn key_of(name: &str, field: &str) -> String {
     format!("topics.{name}.{field}")
 }
 
-/// The key of `config/default.toml` that describes a key.
-pub(super) fn described_by(key: &str) -> Option<String> {
-    split(key).map(|(_, field)| key_of(PLACEHOLDER, field))
+/// The key of the template section `[topics.NAME]` in `config/default.toml`, which has the default of this key.
+pub(super) fn template_of(key: &str) -> Option<String> {
+    split(key).map(|(_, field)| key_of(TEMPLATE_NAME, field))
 }
 
-/// Whether a key is the description of a key, and no setting.
-pub(super) fn is_description(key: &str) -> bool {
-    split(key).is_some_and(|(name, _)| name == PLACEHOLDER)
+/// Whether a key belongs to the template section `[topics.NAME]`, which is no setting.
+pub(super) fn is_template(key: &str) -> bool {
+    split(key).is_some_and(|(name, _)| name == TEMPLATE_NAME)
 }
 
 /// Whether a key's value must not be shown.
@@ -47,21 +47,21 @@ pub(super) struct KnownTopics<'a> {
 }
 
 impl KnownTopics<'_> {
-    /// The key that a layer means, and the form of its value. `of_variable` is whether the layer is the environment.
+    /// The key that a layer sets, and the form of its value. `from_environment` is whether the layer is the environment.
     ///
     /// # Errors
-    /// The mistake: a name that no topic has, or a key that does not exist.
+    /// The error: a name that no topic has, or a key that does not exist.
     pub(super) fn resolve(
         &self,
         key: &str,
-        of_variable: bool,
+        from_environment: bool,
         origin: &impl Display,
     ) -> Result<(String, ValueForm), String> {
         let Some((name, field)) = split(key) else {
             return Err(format!("{key}: must be a section such as [topics.\"invoices\"] with keys"));
         };
-        let name = if of_variable { self.named_by_variable(name)? } else { name };
-        if name == PLACEHOLDER {
+        let name = if from_environment { self.named_by_variable(name)? } else { name };
+        if name == TEMPLATE_NAME {
             return Err(format!("{key}: NAME stands for the name of a topic, as in [topics.\"invoices\"]"));
         }
         let (field, form) = match field.strip_suffix("_file").filter(|secret| SECRET_FIELDS.contains(secret)) {

@@ -1,4 +1,4 @@
-//! Tests of the sections that name a topic: defaults, rules, variables, mistakes, secrets.
+//! Tests of the sections that name a topic: defaults, rules, variables, errors, secrets.
 use std::time::Duration;
 
 use app::consume::chain::PoisonMessageAction;
@@ -8,13 +8,13 @@ use secrecy::ExposeSecret;
 
 use super::consumer::FallbackKind;
 use super::layers::Environment;
-use super::print::masked;
+use super::print::masked_settings;
 use super::sections::Config;
-use super::tests::{environment, file, mistakes};
+use super::tests::{environment, errors, file};
 
 fn load(text: &str, pairs: &[(&str, &str)]) -> Config {
     let file = file(text);
-    Config::load(Some(file.path()), &environment(pairs)).expect("no mistakes")
+    Config::load(Some(file.path()), &environment(pairs)).expect("no errors")
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn variables_name_a_topic_in_capitals_with_two_underscores_for_a_dot() {
 }
 
 #[test]
-fn mistakes_in_topics_are_reported_together_each_with_its_remedy() {
+fn errors_in_topics_are_reported_together_each_with_its_remedy() {
     let cases = [
         ("[topics.invoices]\npartition = 3\n", "topics.invoices.partition: unknown key"),
         ("[topics.invoices]\npartition = 3\n", "did you mean topics.invoices.partitions?"),
@@ -137,14 +137,14 @@ fn mistakes_in_topics_are_reported_together_each_with_its_remedy() {
         ),
     ];
     for (text, expected) in cases {
-        let found = mistakes(text, &[]);
+        let found = errors(text, &[]);
         assert_eq!(found.len(), 1, "{text:?}: {found:?}");
         assert!(found[0].contains(expected), "{expected:?} is missing in {found:?}");
     }
     let all = cases.map(|(text, _)| text)[6..9].join("").replace("[topics.invoices]\n", "");
-    assert_eq!(mistakes(&format!("[topics.invoices]\n{all}"), &[("POSTHASTE__NOPE", "1")]).len(), 4, "together");
+    assert_eq!(errors(&format!("[topics.invoices]\n{all}"), &[("POSTHASTE__NOPE", "1")]).len(), 4, "together");
     let similar = "[topics.a-b]\n[topics.a_b]\n";
-    let found = mistakes(similar, &[("POSTHASTE__TOPICS__A_B__POISON", "skip-row")]);
+    let found = errors(similar, &[("POSTHASTE__TOPICS__A_B__POISON", "skip-row")]);
     assert_eq!(found, ["topics.a_b: a variable cannot distinguish a-b and a_b; set it in the file"]);
 }
 
@@ -153,11 +153,11 @@ fn urls_of_topics_are_secret() {
     let text = "[topics.invoices]\nconsumer_url = \"http://h/hidden\"\nconsumer_fallback_url = \"http://h/hidden\"\n";
     let file = file(text);
 
-    let rows = masked(Some(file.path()), &Environment::default()).expect("no mistakes");
+    let rows = masked_settings(Some(file.path()), &Environment::default()).expect("no errors");
 
     let of_topic: Vec<_> = rows.iter().filter(|(key, ..)| key.starts_with("topics.")).collect();
     assert_eq!(of_topic.len(), 13, "every key of the topic, and no description: {of_topic:?}");
     assert!(!format!("{rows:?} {:?}", load(text, &[])).contains("hidden"));
-    let refused = mistakes("[topics.invoices]\nconsumer_url = \"hidden\"\n", &[]).join("");
+    let refused = errors("[topics.invoices]\nconsumer_url = \"hidden\"\n", &[]).join("");
     assert!(!refused.contains("hidden"), "{refused}");
 }

@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use super::consumer::FallbackKind;
 
-/// The rules of one topic. What is absent is decided by the keys that `config/default.toml` names.
+/// The rules of one topic. An absent rule is that of the key that `config/default.toml` names.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TopicSettings {

@@ -83,7 +83,7 @@ pub fn init_brief_on_stderr(level: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// Checks a level as [`init`] does, so that the configuration can report all its mistakes together.
+/// Checks a level as [`init`] does, so that the configuration can report all its errors together.
 ///
 /// # Errors
 /// The level is invalid.

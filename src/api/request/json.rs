@@ -101,7 +101,7 @@ impl<'a> JsonMember<'a> {
     /// The value as a struct that refuses unknown members.
     ///
     /// # Errors
-    /// The mistake, as the end of a sentence that begins with the name of the value.
+    /// The error, as the end of a sentence that begins with the name of the value.
     pub(crate) fn strict_object<T: Deserialize<'a>>(self) -> Result<T, String> {
         match self.raw().filter(|text| text.starts_with('{')) {
             Some(text) => serde_json::from_str(text).map_err(|error| error.to_string()),

@@ -49,7 +49,7 @@ pub(crate) fn doctor(file: Option<&Path>, environment: &Environment, arguments: 
 /// Lists the keys that each layer of the configuration sets.
 fn config_origins(file: Option<&Path>, environment: &Environment) -> Result<Finding, Failure> {
     let mut counts: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for (key, _, origin) in config::masked(file, environment)? {
+    for (key, _, origin) in config::masked_settings(file, environment)? {
         counts.entry(origin).or_default().push(key);
     }
     let defaults = counts.remove("default").unwrap_or_default().len();

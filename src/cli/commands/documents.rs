@@ -26,7 +26,7 @@ pub(crate) fn config(file: Option<&Path>, environment: &Environment, verb: &Conf
     match verb {
         ConfigVerb::Print { output } => {
             posthaste::check_config(file, environment).into_valid()?;
-            for (key, value, origin) in config::masked(file, environment)? {
+            for (key, value, origin) in config::masked_settings(file, environment)? {
                 if output.is_json() {
                     print_line(&serde_json::json!({"key": key, "value": value, "origin": origin}).to_string())?;
                 } else {

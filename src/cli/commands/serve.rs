@@ -122,15 +122,15 @@ fn console_token(config: &Config, format: Format) -> Result<Option<String>, Fail
 /// Loads the configuration of a service, which needs a key. All errors are reported together.
 fn load(file: Option<&Path>, environment: &Environment, dev: bool) -> Result<Config, ConfigErrors> {
     let mut draft = posthaste::check_config(file, environment);
-    let file_was_read = !file.is_some_and(|file| is_read_error(file, &draft.mistakes));
+    let file_was_read = !file.is_some_and(|file| is_read_error(file, &draft.errors));
     choose_key(&mut draft, dev, file_was_read);
     draft.into_valid()
 }
 
 /// Whether the file could not be read: the only error that begins with the name of the file.
-fn is_read_error(file: &Path, ConfigErrors(mistakes): &ConfigErrors) -> bool {
+fn is_read_error(file: &Path, ConfigErrors(errors): &ConfigErrors) -> bool {
     let name = format!("{}: ", file.display());
-    mistakes.iter().any(|mistake| mistake.starts_with(&name))
+    errors.iter().any(|error| error.starts_with(&name))
 }
 
 /// With `--dev`, the development secret is used where no key is configured; without, it is refused. A file that was not read may have a key.
@@ -267,13 +267,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_cannot_be_read_is_one_mistake() {
+    fn a_file_that_cannot_be_read_is_one_error() {
         let missing = Path::new("/no/such.toml");
 
-        let ConfigErrors(mistakes) = load(Some(missing), &Environment::default(), false).expect_err("no file");
+        let ConfigErrors(errors) = load(Some(missing), &Environment::default(), false).expect_err("no file");
         let ConfigErrors(without_file) = load(None, &Environment::default(), false).expect_err("no key");
 
-        assert!(mistakes.len() == 1 && mistakes[0].starts_with("/no/such.toml: "), "{mistakes:?}");
+        assert!(errors.len() == 1 && errors[0].starts_with("/no/such.toml: "), "{errors:?}");
         assert_eq!(without_file, [NO_TOKEN_KEY]);
     }
 

@@ -34,7 +34,7 @@ fn roots(settings: &TracingSettings) -> Result<Option<RootCertificates>, StartEr
 /// The tracer of the process, with its exporter. Without an endpoint it is off, and nothing is started.
 ///
 /// # Errors
-/// The file of root certificates is unusable, or no thread can be started; a configuration that was loaded has no other mistake.
+/// The file of root certificates is unusable, or no thread can be started; a configuration that was loaded has no other error.
 pub(in crate::wiring) fn start(
     config: &Config,
     instance: &InstanceId,

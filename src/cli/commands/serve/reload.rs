@@ -3,7 +3,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::future::pending;
 use std::path::PathBuf;
 
-use posthaste::config::masked;
+use posthaste::config::masked_settings;
 use posthaste::{ConfigErrors, Environment, Service};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -42,9 +42,9 @@ impl Reloader {
             .and_then(|config| Ok((config, settings(self.file.as_ref(), &self.environment)?)));
         let (config, settings) = match read {
             Ok(read) => read,
-            Err(mistakes) => {
+            Err(errors) => {
                 tracing::error!(
-                    event = "configuration_rejected", error = %mistakes,
+                    event = "configuration_rejected", error = %errors,
                     "the configuration has mistakes: the settings stay as they were"
                 );
                 return;
@@ -66,7 +66,7 @@ impl Reloader {
 
 /// Every setting with its text. Secrets are masked, so a changed secret does not count as changed.
 fn settings(file: Option<&PathBuf>, environment: &Environment) -> Result<BTreeMap<String, String>, ConfigErrors> {
-    let rows = masked(file.map(PathBuf::as_path), environment)?;
+    let rows = masked_settings(file.map(PathBuf::as_path), environment)?;
     Ok(rows.into_iter().map(|(key, text, _)| (key, text)).collect())
 }
 

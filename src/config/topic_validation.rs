@@ -1,4 +1,4 @@
-//! Mistakes in `[topics.NAME]`, and what all such sections say together: the topics to create, and the rules of the relay.
+//! Validation of `[topics.NAME]`, and the values derived from all these sections: the topics to create, and the rules of the relay.
 use std::collections::{BTreeMap, HashMap};
 
 use outbox::TopicRules;
@@ -21,7 +21,7 @@ impl Config {
         if self.orders.enabled { all_topics(&self.topic()) } else { Vec::new() }
     }
 
-    /// The full names of the topics beside those of the orders, with the retry topics and dead letters that they use.
+    /// The full names of the topics other than those of the orders, with the retry topics and dead letters that they use.
     pub fn additional_topics(&self) -> Vec<String> {
         let own = self.order_topics();
         let listed = self.topics.iter().flat_map(|(name, topic)| topic.topics(name));
@@ -70,8 +70,8 @@ impl Config {
     }
 }
 
-/// Mistakes between the values of a topic, and between topics.
-pub(super) fn mistakes(config: &Config) -> Vec<String> {
+/// Errors between the values of a topic, and between topics.
+pub(super) fn errors(config: &Config) -> Vec<String> {
     let own = config.topic();
     let of_topic = |(name, topic): (&String, &TopicSettings)| {
         let mut found = Vec::new();
@@ -81,7 +81,7 @@ pub(super) fn mistakes(config: &Config) -> Vec<String> {
         if topic.retry(&config.outbox.retry).is_some_and(|retry| retry.max < retry.base) {
             found.push(format!("topics.{name}.retry_max: must not be shorter than the first delay (retry_base)"));
         }
-        found.extend(consumer_mistakes(name, topic, config));
+        found.extend(consumer_errors(name, topic, config));
         found
     };
     config.topics.iter().flat_map(of_topic).collect()
@@ -93,7 +93,7 @@ fn owner<'a>(name: &str, own: &'a str, topics: &'a BTreeMap<String, TopicSetting
     std::iter::once(own).chain(topics.keys().map(String::as_str)).find(around)
 }
 
-fn consumer_mistakes(name: &str, topic: &TopicSettings, config: &Config) -> Vec<String> {
+fn consumer_errors(name: &str, topic: &TopicSettings, config: &Config) -> Vec<String> {
     let (key, consumers) = (format!("topics.{name}"), topic.consumers);
     let mut found = Vec::new();
     if consumers > 0 && name == config.topic() {
