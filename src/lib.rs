@@ -35,13 +35,13 @@ pub struct Service {
     health: SharedHealth,
     admission: Arc<Admission>,
     stop_deadline: Duration,
-    /// Sends what is left when the service stops; `None` where tracing is off.
+    /// Exports the queued spans when the service stops; `None` where tracing is off.
     span_exporter: Option<SpanExporter>,
 }
 
-/// The result of a stop. Unfinished work is settled by the next start.
+/// The result of a stop. The next owner of each partition resolves its open batch.
 #[derive(Debug)]
-pub struct Report {
+pub struct ShutdownReport {
     /// Time from the call until the store was closed.
     pub elapsed: Duration,
     /// Actors that were killed with unfinished messages, as (path, number of messages).
@@ -77,7 +77,7 @@ pub async fn start_with(config: Config, register: impl FnOnce(Handlers) -> Handl
 }
 
 /// Starts the actors and serves HTTP.
-async fn run(config: &Config, wired: wiring::Wired, started: Instant) -> Result<Service, StartError> {
+async fn run(config: &Config, wired: wiring::WiredService, started: Instant) -> Result<Service, StartError> {
     let stop_deadline = config.shutdown.deadline;
     let bus_options = wired.bus_options(config);
     let actors = ActorSystem::start(wired.dependencies, wired.actor_options, bus_options).await;
@@ -101,7 +101,7 @@ async fn run(config: &Config, wired: wiring::Wired, started: Instant) -> Result<
     Ok(Service { address, actors, http, handles, health, admission, stop_deadline, span_exporter })
 }
 
-/// Logs the one line that says what runs and where. Nothing in it is secret: URLs of servers may contain passwords and stay out.
+/// Logs version, addresses, store and broker in one line, without secrets: URLs of servers may contain passwords and stay out.
 fn log_ready(config: &Config, addresses: &[SocketAddr], elapsed: Duration) {
     // The address for clients comes first, the one for operators last; they may be the same.
     let (Some(public), Some(admin)) = (addresses.first(), addresses.last()) else { return };
@@ -179,15 +179,15 @@ impl Service {
         tokio::select! {
             // Both only wait; dropping either loses nothing.
             reason = self.actors.escalated() => format!("{reason:?}"),
-            lost = self.handles.name_lost() => lost,
+            lost = self.handles.instance_name_lost() => lost,
             reason = self.http.ended() => reason,
         }
     }
 
     /// Stops in order: `/readyz` responds with 503, no new requests, no new claims, batches in flight finished and settled, leases released, the
-    /// replays of dead letters ended, the store closed, the last spans exported. Takes at most `shutdown.deadline`. A root that has given up hands
+    /// redrives of dead letters ended, the store closed, the last spans exported. Takes at most `shutdown.deadline`. A root that has given up hands
     /// its leases over and stops its actors by itself at the same time, within a `shutdown.deadline` of its own.
-    pub async fn stop(self) -> Report {
+    pub async fn stop(self) -> ShutdownReport {
         let started = Instant::now();
         self.health.update(|snapshot| snapshot.draining = true);
         tracing::info!(event = "stopping", "stopping: finishing requests and batches in flight");
@@ -198,8 +198,11 @@ impl Service {
         flush_spans(self.span_exporter, self.stop_deadline.saturating_sub(started.elapsed())).await;
         let unfinished_actors: Vec<(String, usize)> =
             stopped.drained.unfinished.into_iter().map(|actor| (actor.path, actor.queued_or_in_flight)).collect();
-        let report =
-            Report { elapsed: started.elapsed(), unfinished_actors, unreleased_partitions: stopped.partitions_left };
+        let report = ShutdownReport {
+            elapsed: started.elapsed(),
+            unfinished_actors,
+            unreleased_partitions: stopped.partitions_left,
+        };
         let (elapsed_ms, partitions_left) = (report.elapsed.as_millis() as u64, report.unreleased_partitions);
         tracing::info!(
             event = "stopped",
@@ -217,7 +220,7 @@ impl Service {
     }
 }
 
-/// Exports the spans that wait, on a blocking thread: the collector may be slow.
+/// Exports the queued spans on a blocking thread: the collector may be slow.
 async fn flush_spans(exporter: Option<SpanExporter>, within: Duration) {
     if let Some(exporter) = exporter {
         // A panic of the thread loses spans only, and the panic hook has logged it.
@@ -242,7 +245,7 @@ mod tests {
             ("AUTH__HS256_SECRET", "a-secret-of-at-least-thirty-two-bytes"),
         ];
         let settings = settings.map(|(name, value)| (format!("POSTHASTE__{name}"), value.to_owned()));
-        let config = Config::load(None, &Environment(settings.into())).expect("no mistakes");
+        let config = Config::load(None, &Environment(settings.into())).expect("no errors");
         actix_rt::System::new().block_on(async {
             let mut wired = wiring::wire(&config, |handlers| handlers).await.expect("all is usable");
             let no_socket = OwnedFd::from(File::open(folder.path()).expect("it exists"));

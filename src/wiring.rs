@@ -62,7 +62,7 @@ pub const NO_TOKEN_KEY: &str = "no key to verify tokens with: set auth.hs256_sec
      or try it with the development secret: posthaste serve --dev";
 
 /// The parts of a service that is ready to start.
-pub(crate) struct Wired {
+pub(crate) struct WiredService {
     pub dependencies: actors::Dependencies,
     pub actor_options: actors::Options,
     pub http: HttpParts,
@@ -72,7 +72,7 @@ pub(crate) struct Wired {
     pub span_exporter: Option<SpanExporter>,
 }
 
-impl Wired {
+impl WiredService {
     /// The options of the actors' bus for a process that starts now.
     pub(crate) fn bus_options(&self, config: &Config) -> supervision::Options {
         options::supervision(config, self.dependencies.clock.now())
@@ -132,7 +132,10 @@ impl HttpParts {
 ///
 /// # Errors
 /// The configuration, an address or the store is unusable; nothing stays open.
-pub(crate) async fn wire(config: &Config, register: impl FnOnce(Handlers) -> Handlers) -> Result<Wired, StartError> {
+pub(crate) async fn wire(
+    config: &Config,
+    register: impl FnOnce(Handlers) -> Handlers,
+) -> Result<WiredService, StartError> {
     let auth = verifier(config)?;
     let handlers = register(handlers::open(config)?);
     // The default instance name contains the port. With port 0 the system chooses it, so the address is bound before the store is opened.
@@ -159,7 +162,7 @@ pub(crate) async fn wire(config: &Config, register: impl FnOnce(Handlers) -> Han
     let backends = Backends { store: ports, store_probe: probe, broker, cache, wake_channel, handles };
     let shared = SharedParts { instance, metrics, tracer, clock, rng, handlers };
     let wired = assemble(config, backends, shared, auth, listeners)?;
-    Ok(Wired { span_exporter, ..wired })
+    Ok(WiredService { span_exporter, ..wired })
 }
 
 /// The parts that several components use.
@@ -183,7 +186,7 @@ fn assemble(
     shared: SharedParts,
     auth: api::auth::Verifier,
     listeners: api::Listeners,
-) -> Result<Wired, StartError> {
+) -> Result<WiredService, StartError> {
     let SharedParts { instance, metrics, tracer, clock, rng, handlers } = shared;
     let (gate, health) = (Arc::new(WriteGate::default()), SharedHealth::default());
     let probes = backends.probes().into_iter().map(|probe| monitored(probe, config)).collect();
@@ -245,7 +248,7 @@ fn assemble(
         options: options::http(config, &instance),
     };
     let actor_options = options::actors(config, instance, producer_slots);
-    Ok(Wired { dependencies, actor_options, http, listeners, handles, health, span_exporter: None })
+    Ok(WiredService { dependencies, actor_options, http, listeners, handles, health, span_exporter: None })
 }
 
 fn topic_reads(broker: &BrokerPorts) -> Option<Arc<TopicReads>> {

@@ -1,4 +1,4 @@
-//! Tables of other services whose rows are published: what `adopt` does.
+//! `adopt`: publishes the rows of another service's table, or stops publishing them.
 use super::start_error::StartError;
 use crate::config::{Config, StoreKind};
 
@@ -76,7 +76,7 @@ async fn rows_can_change_partition(config: &Config, table: &str) -> Result<bool,
 
 #[cfg(not(feature = "postgres"))]
 async fn rows_can_change_partition(_config: &Config, _table: &str) -> Result<bool, StartError> {
-    Err(super::store::not_built("store.kind", "postgres"))
+    Err(super::store::feature_missing("store.kind", "postgres"))
 }
 
 #[cfg(feature = "postgres")]
@@ -102,5 +102,5 @@ async fn run(config: &Config, adoption: TableAdoption, mode: AdoptMode) -> Resul
 
 #[cfg(not(feature = "postgres"))]
 async fn run(_config: &Config, _adoption: TableAdoption, _mode: AdoptMode) -> Result<Vec<String>, StartError> {
-    Err(super::store::not_built("store.kind", "postgres"))
+    Err(super::store::feature_missing("store.kind", "postgres"))
 }

@@ -49,7 +49,7 @@ pub(super) struct StorePorts {
 }
 
 impl StorePorts {
-    pub(super) fn of<S>(store: &S, idempotency: Arc<dyn Idempotency>) -> Self
+    pub(super) fn new<S>(store: &S, idempotency: Arc<dyn Idempotency>) -> Self
     where
         S: OrderStore
             + OutboxStore
@@ -163,7 +163,7 @@ impl BackendHandles {
         }
     }
 
-    /// Stores the service's addresses beside its instance name. A second process that finds the name in use reports them.
+    /// Stores the service's addresses with its instance name. A second process that finds the name in use reports them.
     pub(crate) async fn announce(&self, addresses: &[SocketAddr]) {
         let addresses: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
         let addresses = addresses.join(" ");
@@ -185,7 +185,7 @@ impl BackendHandles {
 
     /// Resolves when another process has taken over the instance name: from then on the store rejects this process's writes. Never resolves
     /// for the embedded store, whose file lock prevents it. Cancel-safe.
-    pub(crate) async fn name_lost(&self) -> String {
+    pub(crate) async fn instance_name_lost(&self) -> String {
         match &self.store {
             StoreHandle::Embedded(_) => std::future::pending().await,
             #[cfg(feature = "postgres")]
@@ -203,18 +203,18 @@ impl BackendHandles {
 
     /// Closes the cache, then the store. A failure is logged: the next start repairs an unclean store.
     pub(crate) async fn close(&self) {
-        report_close(self.close_all().await);
+        log_close_failure(self.close_all().await);
     }
 
     /// Waits for the tasks of requests, then closes as [`BackendHandles::close`] does: within this time, or with a second to close if less is
     /// left.
     pub(crate) async fn close_within(&self, time: Duration) {
         let started = Instant::now();
-        // A replay that does not end in time leaves its reservations, which expire.
+        // A redrive that does not end in time leaves its reservations, which expire.
         let _ = tokio::time::timeout(time, self.tasks.ended()).await;
         let time = time.saturating_sub(started.elapsed());
         let late = |_| Err(Error::Unreachable("it did not close in time".into()));
-        report_close(tokio::time::timeout(time.max(CLOSE_TIME_MIN), self.close_all()).await.unwrap_or_else(late));
+        log_close_failure(tokio::time::timeout(time.max(CLOSE_TIME_MIN), self.close_all()).await.unwrap_or_else(late));
     }
 
     async fn close_all(&self) -> Result<(), Error> {
@@ -232,7 +232,7 @@ impl BackendHandles {
     }
 }
 
-fn report_close(result: Result<(), Error>) {
+fn log_close_failure(result: Result<(), Error>) {
     if let Err(error) = result {
         tracing::warn!(event = "close_failed", error = %error, "the store was not closed cleanly; the next start repairs it");
     }

@@ -56,7 +56,7 @@ pub(super) async fn open(
         #[cfg(not(feature = "kafka"))]
         (BrokerKind::Kafka, _) => {
             let _ = (instance, clock);
-            Err(super::store::not_built("broker.kind", "kafka"))
+            Err(super::store::feature_missing("broker.kind", "kafka"))
         }
     }
 }
@@ -73,7 +73,7 @@ pub(super) fn check(config: &Config) -> Result<(), StartError> {
             kafka::Kafka::check(&options).map_err(|error| StartError::Config(error.to_string()))
         }
         #[cfg(not(feature = "kafka"))]
-        BrokerKind::Kafka => Err(super::store::not_built("broker.kind", "kafka")),
+        BrokerKind::Kafka => Err(super::store::feature_missing("broker.kind", "kafka")),
     }
 }
 

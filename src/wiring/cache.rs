@@ -54,7 +54,7 @@ pub(super) fn check(config: &Config) -> Result<(), StartError> {
             redis::Redis::check(&options).map_err(from_open_error)
         }
         #[cfg(not(feature = "redis"))]
-        CacheKind::Redis => Err(super::store::not_built("cache.kind", "redis")),
+        CacheKind::Redis => Err(super::store::feature_missing("cache.kind", "redis")),
     }
 }
 
@@ -91,5 +91,5 @@ fn open_redis(
     _metrics: &Arc<Metrics>,
     _handles: &mut BackendHandles,
 ) -> Result<CachePorts, StartError> {
-    Err(super::store::not_built("cache.kind", "redis"))
+    Err(super::store::feature_missing("cache.kind", "redis"))
 }

@@ -236,7 +236,7 @@ fn standbys(
 
 #[cfg(not(feature = "postgres"))]
 async fn postgres(_: &Config) -> Vec<DependencyCheck> {
-    vec![DependencyCheck::failed("database", super::store::not_built("store.kind", "postgres"))]
+    vec![DependencyCheck::failed("database", super::store::feature_missing("store.kind", "postgres"))]
 }
 
 #[cfg(feature = "kafka")]
@@ -275,7 +275,7 @@ async fn replicas(kafka: &kafka::Kafka) -> DependencyCheck {
 
 #[cfg(not(feature = "kafka"))]
 async fn kafka(_: &Config) -> Vec<DependencyCheck> {
-    vec![DependencyCheck::failed("broker", super::store::not_built("broker.kind", "kafka"))]
+    vec![DependencyCheck::failed("broker", super::store::feature_missing("broker.kind", "kafka"))]
 }
 
 #[cfg(feature = "redis")]
@@ -312,12 +312,12 @@ async fn redis_store(config: &Config) -> Vec<DependencyCheck> {
 
 #[cfg(not(feature = "redis"))]
 async fn redis_store(_: &Config) -> Vec<DependencyCheck> {
-    vec![DependencyCheck::failed("database", super::store::not_built("store.kind", "redis"))]
+    vec![DependencyCheck::failed("database", super::store::feature_missing("store.kind", "redis"))]
 }
 
 #[cfg(not(feature = "redis"))]
 async fn redis_cache(_: &Config) -> DependencyCheck {
-    DependencyCheck::failed("redis", super::store::not_built("cache.kind", "redis"))
+    DependencyCheck::failed("redis", super::store::feature_missing("cache.kind", "redis"))
 }
 
 /// Repeats the probe until the dependency answers or the timeout has passed: a new client needs a moment to connect.

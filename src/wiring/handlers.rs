@@ -22,7 +22,7 @@ use crate::config::{Config, ConsumerSettings, FallbackKind, PrimaryKind};
 /// # Errors
 /// The file of root certificates is unusable, or a URL; a configuration that was loaded has no such URL.
 pub(super) fn open(config: &Config) -> Result<Handlers, StartError> {
-    let endpoints = ConfiguredEndpoints::of(config)?;
+    let endpoints = ConfiguredEndpoints::from_config(config)?;
     EventType::ALL.into_iter().try_fold(Handlers::default(), |handlers, event_type| {
         Ok(handlers.with(event_type, chain(&config.consumer, event_type.as_str(), &endpoints)?))
     })
@@ -30,7 +30,7 @@ pub(super) fn open(config: &Config) -> Result<Handlers, StartError> {
 
 /// Checks the file of root certificates. The URLs of a configuration that was loaded are legal.
 pub(super) fn check(config: &Config) -> Result<(), StartError> {
-    ConfiguredEndpoints::of(config).map(drop)
+    ConfiguredEndpoints::from_config(config).map(drop)
 }
 
 fn chain(

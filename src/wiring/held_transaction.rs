@@ -34,7 +34,7 @@ impl bench::SqlSession for WriterSession {
 
     #[cfg(not(feature = "postgres"))]
     async fn execute(&mut self, _script: &str) -> Result<(), bench::Error> {
-        Err(bench::Error::new(super::store::not_built("store.kind", "postgres")))
+        Err(bench::Error::new(super::store::feature_missing("store.kind", "postgres")))
     }
 }
 
@@ -85,6 +85,6 @@ impl Throwaway {
     /// Always, with the feature that is missing.
     #[cfg(not(feature = "postgres"))]
     pub async fn hold_transaction(&self, _kind: TransactionKind) -> Result<HeldTransaction, StartError> {
-        Err(super::store::not_built("store.kind", "postgres"))
+        Err(super::store::feature_missing("store.kind", "postgres"))
     }
 }

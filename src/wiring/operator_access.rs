@@ -75,7 +75,7 @@ async fn open_store(config: &Config, clock: &Arc<dyn Clock>) -> Result<OperatorS
                 .map_err(|error| StartError::Store(error.to_string()))?;
             let installation = store.installation().into();
             Ok(OperatorStore {
-                ports: StorePorts::of(&store, super::store::in_memory(clock)),
+                ports: StorePorts::new(&store, super::store::in_memory(clock)),
                 installation,
                 broker: Some(OperatorBroker::new(store)),
             })
@@ -86,13 +86,13 @@ async fn open_store(config: &Config, clock: &Arc<dyn Clock>) -> Result<OperatorS
             let store =
                 postgres::Postgres::open_for_operator(options).await.map_err(super::store::from_postgres_error)?;
             Ok(OperatorStore {
-                ports: StorePorts::of(&store, Arc::new(store.clone())),
+                ports: StorePorts::new(&store, Arc::new(store.clone())),
                 installation: store.installation().into(),
                 broker: None,
             })
         }
         #[cfg(not(feature = "postgres"))]
-        StoreKind::Postgres => Err(super::store::not_built("store.kind", "postgres")),
+        StoreKind::Postgres => Err(super::store::feature_missing("store.kind", "postgres")),
         #[cfg(feature = "redis")]
         StoreKind::Redis => {
             let options = super::options::redis_store_for_operator(config);
@@ -100,13 +100,13 @@ async fn open_store(config: &Config, clock: &Arc<dyn Clock>) -> Result<OperatorS
                 .await
                 .map_err(super::store::from_redis_error)?;
             Ok(OperatorStore {
-                ports: StorePorts::of(&store, Arc::new(store.clone())),
+                ports: StorePorts::new(&store, Arc::new(store.clone())),
                 installation: store.installation().into(),
                 broker: None,
             })
         }
         #[cfg(not(feature = "redis"))]
-        StoreKind::Redis => Err(super::store::not_built("store.kind", "redis")),
+        StoreKind::Redis => Err(super::store::feature_missing("store.kind", "redis")),
     }
 }
 
@@ -124,7 +124,7 @@ fn kafka_broker(config: &Config, installation: &Arc<str>) -> Result<OperatorBrok
 
 #[cfg(not(feature = "kafka"))]
 fn kafka_broker(_: &Config, _: &Arc<str>) -> Result<OperatorBroker, StartError> {
-    Err(super::store::not_built("broker.kind", "kafka"))
+    Err(super::store::feature_missing("broker.kind", "kafka"))
 }
 
 #[cfg(feature = "kafka")]

@@ -1,4 +1,4 @@
-//! The state of the store's schema, and what `migrate` does: applies migrations and creates missing topics.
+//! `migrate`: shows the state of the store's schema, applies migrations and creates missing topics.
 use std::path::PathBuf;
 
 use domain::Timestamp;
@@ -104,7 +104,7 @@ async fn migrations(config: &Config, apply: bool) -> Result<SchemaState, StartEr
 
 #[cfg(not(feature = "postgres"))]
 async fn migrations(_config: &Config, _apply: bool) -> Result<SchemaState, StartError> {
-    Err(super::store::not_built("store.kind", "postgres"))
+    Err(super::store::feature_missing("store.kind", "postgres"))
 }
 
 #[cfg(feature = "redis")]
@@ -127,19 +127,19 @@ async fn install(config: &Config) -> Result<(), StartError> {
 
 #[cfg(not(feature = "redis"))]
 async fn install(_config: &Config) -> Result<(), StartError> {
-    Err(super::store::not_built("store.kind", "redis"))
+    Err(super::store::feature_missing("store.kind", "redis"))
 }
 
 #[cfg(not(feature = "redis"))]
 async fn is_installed(_config: &Config) -> Result<bool, StartError> {
-    Err(super::store::not_built("store.kind", "redis"))
+    Err(super::store::feature_missing("store.kind", "redis"))
 }
 
 #[cfg(feature = "kafka")]
 async fn create_kafka_topics(config: &Config) -> Result<Vec<String>, StartError> {
     let map_err = |error: ports::Error| StartError::Broker(format!("topics: {error}"));
     let installation = super::operator_access::installation(config).await?;
-    // A client with `create_topics` creates them as soon as it reaches the broker, so another client finds out which are missing.
+    // A client with `create_topics` creates them as soon as it reaches the broker, so another client lists the missing ones before.
     let missing = missing_topics(&super::operator_access::open_kafka(config, &installation, false)?).await;
     let missing = missing.map_err(map_err)?;
     let kafka = super::operator_access::open_kafka(config, &installation, true)?;
@@ -166,5 +166,5 @@ async fn missing_topics(kafka: &kafka::Kafka) -> Result<Vec<String>, ports::Erro
 
 #[cfg(not(feature = "kafka"))]
 async fn create_kafka_topics(_config: &Config) -> Result<Vec<String>, StartError> {
-    Err(super::store::not_built("broker.kind", "kafka"))
+    Err(super::store::feature_missing("broker.kind", "kafka"))
 }

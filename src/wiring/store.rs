@@ -52,13 +52,13 @@ pub(super) fn check(config: &Config) -> Result<(), StartError> {
             postgres::Postgres::check(super::options::postgres_for_operator(config)).map_err(from_postgres_error)
         }
         #[cfg(not(feature = "postgres"))]
-        StoreKind::Postgres => Err(not_built("store.kind", "postgres")),
+        StoreKind::Postgres => Err(feature_missing("store.kind", "postgres")),
         #[cfg(feature = "redis")]
         StoreKind::Redis => {
             redis::RedisStore::check(&super::options::redis_store_for_operator(config)).map_err(from_redis_error)
         }
         #[cfg(not(feature = "redis"))]
-        StoreKind::Redis => Err(not_built("store.kind", "redis")),
+        StoreKind::Redis => Err(feature_missing("store.kind", "redis")),
     }
 }
 
@@ -87,7 +87,7 @@ pub(super) enum OpenFailureKind {
 }
 
 impl OpenFailureKind {
-    fn of(name_held: bool, temporary: bool) -> Self {
+    fn new(name_held: bool, temporary: bool) -> Self {
         match (name_held, temporary) {
             (true, _) => OpenFailureKind::NameHeld,
             (false, true) => OpenFailureKind::Unavailable,
@@ -104,11 +104,11 @@ impl StoreOpener<'_> {
             #[cfg(feature = "postgres")]
             StoreKind::Postgres => self.postgres().await,
             #[cfg(not(feature = "postgres"))]
-            StoreKind::Postgres => Err(OpenFailure::permanent(not_built("store.kind", "postgres"))),
+            StoreKind::Postgres => Err(OpenFailure::permanent(feature_missing("store.kind", "postgres"))),
             #[cfg(feature = "redis")]
             StoreKind::Redis => self.redis().await,
             #[cfg(not(feature = "redis"))]
-            StoreKind::Redis => Err(OpenFailure::permanent(not_built("store.kind", "redis"))),
+            StoreKind::Redis => Err(OpenFailure::permanent(feature_missing("store.kind", "redis"))),
         }
     }
 
@@ -126,13 +126,13 @@ impl StoreOpener<'_> {
         let opening = tokio::task::spawn_blocking(move || Embedded::open(options)).await;
         let opened = opening.unwrap_or_else(|panicked| std::panic::resume_unwind(panicked.into_panic()));
         let store = opened.map_err(|error| {
-            let kind = OpenFailureKind::of(matches!(error, OpenError::Held { .. }), error.is_temporary());
+            let kind = OpenFailureKind::new(matches!(error, OpenError::Held { .. }), error.is_temporary());
             let is_config = matches!(error, OpenError::PartitionsChanged { .. });
             let start_error = if is_config { StartError::Config } else { StartError::Store };
             OpenFailure { error: start_error(error.to_string()), kind }
         })?;
         Ok(WiredStore {
-            ports: StorePorts::of(&store, in_memory(self.clock)),
+            ports: StorePorts::new(&store, in_memory(self.clock)),
             probe: Arc::new(StoreProbe(store.clone())),
             wake_channel: None,
             handles: BackendHandles::new(StoreHandle::Embedded(store.clone()), store.installation()),
@@ -144,11 +144,11 @@ impl StoreOpener<'_> {
         use postgres::{Postgres, PostgresOpenError, PostgresProbe};
         let options = super::options::postgres(self.config, self.instance, self.metrics);
         let store = Postgres::open(options).await.map_err(|error| {
-            let kind = OpenFailureKind::of(matches!(error, PostgresOpenError::Held { .. }), error.is_temporary());
+            let kind = OpenFailureKind::new(matches!(error, PostgresOpenError::Held { .. }), error.is_temporary());
             OpenFailure { error: from_postgres_error(error), kind }
         })?;
         Ok(WiredStore {
-            ports: StorePorts::of(&store, Arc::new(store.clone())),
+            ports: StorePorts::new(&store, Arc::new(store.clone())),
             probe: Arc::new(PostgresProbe(store.clone())),
             wake_channel: Some(Arc::new(store.clone())),
             handles: BackendHandles::new(StoreHandle::Postgres(store.clone()), store.installation()),
@@ -162,11 +162,11 @@ impl StoreOpener<'_> {
         use redis::{RedisStore, RedisStoreProbe, StoreOpenError};
         let options = super::options::redis_store(self.config, self.instance, self.metrics);
         let store = Box::pin(RedisStore::open(options)).await.map_err(|error| {
-            let kind = OpenFailureKind::of(matches!(error, StoreOpenError::Held { .. }), error.is_temporary());
+            let kind = OpenFailureKind::new(matches!(error, StoreOpenError::Held { .. }), error.is_temporary());
             OpenFailure { error: from_redis_error(error), kind }
         })?;
         Ok(WiredStore {
-            ports: StorePorts::of(&store, Arc::new(store.clone())),
+            ports: StorePorts::new(&store, Arc::new(store.clone())),
             probe: Arc::new(RedisStoreProbe(store.clone())),
             wake_channel: Some(Arc::new(store.clone())),
             handles: BackendHandles::new(StoreHandle::Redis(store.clone()), store.installation()),
@@ -182,7 +182,7 @@ pub(super) fn from_redis_error(error: redis::StoreOpenError) -> StartError {
 
 /// The error for a backend whose feature is not compiled in.
 #[cfg(not(all(feature = "postgres", feature = "kafka", feature = "redis")))]
-pub(super) fn not_built(key: &str, value: &str) -> StartError {
+pub(super) fn feature_missing(key: &str, value: &str) -> StartError {
     StartError::Config(format!("{key} = \"{value}\": this program was built without it"))
 }
 

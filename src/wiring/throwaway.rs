@@ -249,7 +249,7 @@ pub fn server_environment(_config: &Config) -> Result<Option<Vec<(&'static str, 
 
 #[cfg(not(feature = "postgres"))]
 async fn create_database(_config: &Config, _name: &str) -> Result<String, StartError> {
-    Err(super::store::not_built("store.kind", "postgres"))
+    Err(super::store::feature_missing("store.kind", "postgres"))
 }
 
 #[cfg(not(feature = "postgres"))]

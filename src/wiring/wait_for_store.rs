@@ -15,12 +15,12 @@ use super::store::{OpenFailure, OpenFailureKind, StoreOpener, WiredStore};
 use crate::config::{Config, StoreKind};
 
 /// Longest wait for a name or folder that another process holds: the system frees those of a killed process only when it has ended.
-const NAME_HELD_MAX: Duration = Duration::from_secs(2);
+const NAME_HELD_TIMEOUT: Duration = Duration::from_secs(2);
 /// First pause between two attempts; each next one is twice as long.
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 /// Longest pause between two attempts to open the store.
 const PAUSE_MAX: Duration = Duration::from_secs(2);
-/// Time after which an attempt that has not ended counts as a wait, and probes are answered. An ordinary start, migrations included, is shorter:
+/// Time after which probes are answered although an attempt has not ended. An ordinary start, migrations included, is shorter:
 /// there, requests of clients that know the address wait for the service instead of being refused.
 const SLOW_ATTEMPT: Duration = Duration::from_secs(2);
 
@@ -65,7 +65,7 @@ pub(super) async fn open(
 ) -> Result<(WiredStore, StartupListeners), StartError> {
     let config = opener.config;
     let mut wait =
-        StoreWait { started: Instant::now(), held_since: None, held_is_logged: false, outage_is_logged: false };
+        StoreWait { started: Instant::now(), held_since: None, held_was_logged: false, outage_was_logged: false };
     let mut pause = PAUSE_MIN;
     let mut probes = StartupProbes { listeners, server: None };
     loop {
@@ -89,15 +89,15 @@ pub(super) async fn open(
         if remaining.is_zero() {
             return Err(if kind == OpenFailureKind::NameHeld { with_remedy(error, config.store.kind) } else { error });
         }
-        if kind == OpenFailureKind::NameHeld && !wait.held_is_logged {
-            wait.held_is_logged = true;
+        if kind == OpenFailureKind::NameHeld && !wait.held_was_logged {
+            wait.held_was_logged = true;
             let (remedy, wait_ms) = (remedy(config.store.kind), remaining.as_millis() as u64);
             tracing::warn!(event = "instance_held", error = %error, wait_ms, "{error}; waiting {wait_ms} ms for it to end. To run both: {remedy}");
         }
         // A process that holds the data folder may also hold the port, so the startup server runs only while the store is unavailable.
         if kind == OpenFailureKind::Unavailable {
-            if !wait.outage_is_logged {
-                wait.outage_is_logged = true;
+            if !wait.outage_was_logged {
+                wait.outage_was_logged = true;
                 tracing::warn!(event = "store_unreachable", error = %error, "the store is not available yet; waiting for it: {error}");
             }
             probes.serve(opener)?;
@@ -112,10 +112,10 @@ struct StoreWait {
     started: Instant,
     /// Since when every attempt has found the name held; `None` if the last one did not.
     held_since: Option<Instant>,
-    /// The log has the holder already.
-    held_is_logged: bool,
-    /// The log has the outage already.
-    outage_is_logged: bool,
+    /// Whether the holder of the name was logged.
+    held_was_logged: bool,
+    /// Whether the outage was logged.
+    outage_was_logged: bool,
 }
 
 /// Answers probes until the store is open.
@@ -168,7 +168,7 @@ impl StoreWait {
     /// whose lost connection the store has not noticed. That wait therefore begins when the name is first found held.
     fn remaining(&mut self, kind: OpenFailureKind, deadline: Duration, now: Instant) -> Duration {
         let (limit, since) = match kind {
-            OpenFailureKind::NameHeld => (NAME_HELD_MAX.min(deadline), *self.held_since.get_or_insert(now)),
+            OpenFailureKind::NameHeld => (NAME_HELD_TIMEOUT.min(deadline), *self.held_since.get_or_insert(now)),
             OpenFailureKind::Unavailable => (deadline, self.started),
             OpenFailureKind::Permanent => (Duration::ZERO, self.started),
         };
@@ -250,13 +250,20 @@ mod tests {
         let started = Instant::now();
         let at = |seconds| started + Duration::from_secs(seconds);
         let deadline = Duration::from_secs(60);
-        let mut wait = StoreWait { started, held_since: None, held_is_logged: false, outage_is_logged: false };
+        let mut wait = StoreWait { started, held_since: None, held_was_logged: false, outage_was_logged: false };
 
         assert_eq!(wait.remaining(OpenFailureKind::Unavailable, deadline, at(20)), Duration::from_secs(40));
-        assert_eq!(wait.remaining(OpenFailureKind::NameHeld, deadline, at(20)), NAME_HELD_MAX);
-        assert_eq!(wait.remaining(OpenFailureKind::NameHeld, deadline, at(21)), NAME_HELD_MAX - Duration::from_secs(1));
+        assert_eq!(wait.remaining(OpenFailureKind::NameHeld, deadline, at(20)), NAME_HELD_TIMEOUT);
+        assert_eq!(
+            wait.remaining(OpenFailureKind::NameHeld, deadline, at(21)),
+            NAME_HELD_TIMEOUT - Duration::from_secs(1)
+        );
         assert_eq!(wait.remaining(OpenFailureKind::Unavailable, deadline, at(22)), Duration::from_secs(38));
-        assert_eq!(wait.remaining(OpenFailureKind::NameHeld, deadline, at(30)), NAME_HELD_MAX, "it was free between");
+        assert_eq!(
+            wait.remaining(OpenFailureKind::NameHeld, deadline, at(30)),
+            NAME_HELD_TIMEOUT,
+            "it was free between"
+        );
         assert_eq!(wait.remaining(OpenFailureKind::NameHeld, deadline, at(32)), Duration::ZERO);
         assert_eq!(wait.remaining(OpenFailureKind::Unavailable, deadline, at(60)), Duration::ZERO);
         assert_eq!(wait.remaining(OpenFailureKind::Permanent, deadline, at(1)), Duration::ZERO);

@@ -1,4 +1,4 @@
-//! Tasks that requests start and that end without them: a stop waits for their end.
+//! Background tasks that outlive the requests that started them: a stop waits for their end.
 use std::sync::Arc;
 
 use app::operators::dead_letters::SpawnTask;
@@ -40,7 +40,7 @@ impl RunningTasks {
     }
 }
 
-/// One task, counted until it is dropped: a panic ends it, too.
+/// Counts a task until it is dropped, also by a panic.
 struct RunningTask(watch::Sender<usize>);
 
 impl RunningTask {

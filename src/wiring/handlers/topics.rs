@@ -20,7 +20,7 @@ use crate::config::{Config, FallbackKind, TopicSettings};
 /// # Errors
 /// The file of root certificates is unusable, or a URL; a configuration that was loaded has no such URL.
 pub(in crate::wiring) fn consumers(config: &Config) -> Result<Vec<TopicConsumers>, StartError> {
-    let endpoints = ConfiguredEndpoints::of(config)?;
+    let endpoints = ConfiguredEndpoints::from_config(config)?;
     let consumed = config.topics.iter().filter(|(_, settings)| settings.consumers > 0);
     let consumers = consumed.map(|(topic, settings)| {
         let chain = chain(topic, settings, &endpoints)?;

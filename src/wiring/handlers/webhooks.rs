@@ -14,7 +14,7 @@ use super::super::start_error::StartError;
 use super::certificates::root_certificates;
 use crate::config::Config;
 
-/// Time of a request for a test event beside the call of the endpoint: the webhook is read and the result is recorded.
+/// Time of a request for a test event in addition to the call of the endpoint: the webhook is read and the result is recorded.
 const TEST_MARGIN: Duration = Duration::from_secs(1);
 
 /// The client that delivers events to the endpoints; `None` where webhooks are switched off.
