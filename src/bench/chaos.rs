@@ -31,11 +31,11 @@ use sql_writers::SqlWriters;
 use verdict::read_verdict;
 
 /// Longest time after the last fault until all orders are finished and no row waits.
-const RECOVERY_MAX: Duration = Duration::from_secs(120);
+const RECOVERY_TIMEOUT: Duration = Duration::from_secs(120);
 /// Clients that publish events of other services over HTTP, and as many writers that publish from SQL where the store is PostgreSQL.
 const PUBLISHERS: usize = 3;
 
-/// What one run does.
+/// The parameters of one run.
 pub struct ChaosPlan {
     /// Duration of the load and of the faults.
     pub time: Duration,
@@ -85,13 +85,14 @@ async fn run<P: Program>(program: &P, plan: &ChaosPlan, data: &P::Data) -> Resul
     }
 
     reporter.progress("recovery");
-    instances.start_ended().await?;
-    let unfinished = clients.finish(RECOVERY_MAX).await?;
+    instances.restart_exited().await?;
+    let unfinished = clients.finish(RECOVERY_TIMEOUT).await?;
     // A batch of a client may wait for a writer.
-    let unfinished_publishers = writers.finish(RECOVERY_MAX).await? + event_clients.finish(RECOVERY_MAX).await?;
+    let unfinished_publishers =
+        writers.finish(RECOVERY_TIMEOUT).await? + event_clients.finish(RECOVERY_TIMEOUT).await?;
     let depth = await_drained(data).await?;
     let slowest_start = instances.slowest_start();
-    let ended = instances.stop().await?;
+    let unexpected_exits = instances.stop().await?;
 
     let progress = progress.take();
     let mut verdict = read_verdict(data, &topic, &progress).await?;
@@ -100,7 +101,7 @@ async fn run<P: Program>(program: &P, plan: &ChaosPlan, data: &P::Data) -> Resul
     verdict.waiting = depth.waiting;
     verdict.unfinished_orders = unfinished as u64;
     verdict.unfinished_publishers = unfinished_publishers as u64;
-    verdict.unexpected_ends = ended;
+    verdict.unexpected_exits = unexpected_exits;
     let violations = verdict.violations(exactly_once);
     reporter.report(
         "result",
@@ -109,7 +110,7 @@ async fn run<P: Program>(program: &P, plan: &ChaosPlan, data: &P::Data) -> Resul
             "faults": counts.json(), "orders": progress.finished.len(),
             "foreign": {"http": progress.http.len(), "sql": progress.sql.len(), "rolledBack": progress.rolled_back.len()},
             "checked": verdict.json(),
-            "longestWithoutAnswerMs": progress.longest_pause.as_millis() as u64,
+            "longestWithoutAnswerMs": progress.longest_outage.as_millis() as u64,
             "slowestStartMs": slowest_start.as_millis() as u64, "violations": violations,
         }),
     )?;
@@ -117,18 +118,18 @@ async fn run<P: Program>(program: &P, plan: &ChaosPlan, data: &P::Data) -> Resul
 }
 
 /// Rows that are left when the time for recovery is over.
-struct LeftRows {
+struct RemainingRows {
     waiting: u64,
     parked: u64,
 }
 
-async fn await_drained(data: &impl ThrowawayData) -> Result<LeftRows, Error> {
+async fn await_drained(data: &impl ThrowawayData) -> Result<RemainingRows, Error> {
     let (operations, begin) = (data.operations().await?, Instant::now());
     loop {
         let depth = operations.depth().await.map_err(Error::new)?;
         let waiting = depth.pending + depth.in_flight + depth.failed;
-        if waiting == 0 || begin.elapsed() > RECOVERY_MAX {
-            return Ok(LeftRows { waiting, parked: depth.parked });
+        if waiting == 0 || begin.elapsed() > RECOVERY_TIMEOUT {
+            return Ok(RemainingRows { waiting, parked: depth.parked });
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }

@@ -1,9 +1,9 @@
-//! What a run measures, and what every scenario shares.
+//! The parameters of a run, and the values that all scenarios share.
 use std::time::Duration;
 
 use crate::report::{ReportFormat, Reporter};
 
-/// What one run measures, and how long.
+/// The scenarios of a run, and their parameters.
 pub struct Plan {
     /// `None` measures every scenario.
     pub scenario: Option<Scenario>,
@@ -38,9 +38,9 @@ pub enum Scenario {
     Latency,
     /// Claims and latency while another transaction stays open on PostgreSQL.
     Held,
-    /// Claims beside rows that are not due.
+    /// Claims while rows that are not due wait in the outbox.
     Waiting,
-    /// The SQL function of writers beside plain INSERTs.
+    /// The SQL function of writers compared with plain INSERTs.
     Publish,
     /// Another relay on the same services, in turns.
     Peers,
@@ -48,7 +48,7 @@ pub enum Scenario {
     Overload,
 }
 
-/// The program, the plan and where figures go: what every scenario needs.
+/// The program, the plan and the reporter, which every scenario uses.
 pub(crate) struct Bench<'a, P> {
     pub program: &'a P,
     pub plan: &'a Plan,

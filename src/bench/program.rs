@@ -1,4 +1,4 @@
-//! What the bench needs of the program that it measures; the composition root implements it.
+//! The interface of the program that the bench measures; the composition root implements it.
 #![allow(async_fn_in_trait, reason = "every implementation runs on the one thread of the bench's actix system")]
 use std::path::Path;
 use std::sync::Arc;
@@ -115,7 +115,7 @@ pub trait ThrowawayData {
     /// Opens the store that is its own broker, without relay and consumers; `None` where the store is not a broker.
     async fn open_store_and_broker(&self) -> Result<Option<StoreAndBroker>, Error>;
 
-    /// How outbox rows of orders are made.
+    /// The options with which orders are turned into outbox rows.
     fn row_options(&self) -> commands::Options;
 
     /// Time and randomness for the bench's own orders.
@@ -127,7 +127,7 @@ pub trait ThrowawayData {
     /// The topics, while the service is stopped.
     async fn topics(&self) -> Result<Arc<dyn TopicReader>, Error>;
 
-    /// The operators' queries, beside the running service.
+    /// The operators' queries, also while the service runs.
     async fn operations(&self) -> Result<OutboxOperations, Error>;
 
     /// Removes the data. The error names what could not be removed.

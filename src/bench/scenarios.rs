@@ -1,4 +1,4 @@
-//! One file for each measurement.
+//! The scenarios, with one file for each.
 pub(crate) mod create;
 pub(crate) mod end_to_end;
 pub(crate) mod held;

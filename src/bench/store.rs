@@ -1,4 +1,4 @@
-//! Data for a measurement, and the store's statements by themselves.
+//! Data for a measurement, and measurements of the store's statements alone.
 pub(crate) mod fill;
 pub(crate) mod idle_claims;
 pub(crate) mod pgbench;

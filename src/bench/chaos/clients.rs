@@ -9,7 +9,7 @@ use tokio::time::sleep;
 
 use super::instances::Addresses;
 use super::progress::Progress;
-use super::retrying_connection::{RETRY_INTERVAL, RetryingConnection, is_refused_for_good, unexpected};
+use super::retrying_connection::{RETRY_INTERVAL, RetryingConnection, is_permanent_refusal, unexpected_response};
 use super::tasks::finish_all;
 use crate::error::Error;
 use crate::load::client::HttpResponse;
@@ -18,7 +18,7 @@ use crate::program::ThrowawayData;
 /// The changes of an order after its creation; each emits an event.
 const CHANGES: [&str; 3] = ["PROCESSING", "SHIPPED", "DELIVERED"];
 /// Events of an order that reached its last state.
-pub(super) const EVENTS_OF_AN_ORDER: u64 = 1 + CHANGES.len() as u64;
+pub(super) const EVENTS_PER_ORDER: u64 = 1 + CHANGES.len() as u64;
 
 /// Clients that run until their time is over and their last order is finished.
 pub(super) struct OrderClients(Vec<JoinHandle<Result<(), Error>>>);
@@ -79,7 +79,7 @@ impl Client {
             let Some(response) = self.connection.attempt("POST", "/orders", &head, Some(&body)).await else { continue };
             match response.status {
                 201 => return order(&response, "id", |id| id.as_str().map(str::to_owned)),
-                status if is_refused_for_good(status) => return Err(unexpected("POST /orders", &response)),
+                status if is_permanent_refusal(status) => return Err(unexpected_response("POST /orders", &response)),
                 _ => sleep(RETRY_INTERVAL).await,
             }
         }
@@ -94,7 +94,9 @@ impl Client {
                 200 => return Ok(()),
                 409 if self.version(id).await? == version + 1 => return Ok(()),
                 409 => sleep(RETRY_INTERVAL).await,
-                status if is_refused_for_good(status) => return Err(unexpected(&format!("PATCH {path}"), &response)),
+                status if is_permanent_refusal(status) => {
+                    return Err(unexpected_response(&format!("PATCH {path}"), &response));
+                }
                 _ => sleep(RETRY_INTERVAL).await,
             }
         }
@@ -106,7 +108,9 @@ impl Client {
             let Some(response) = self.connection.attempt("GET", &path, "", None).await else { continue };
             match response.status {
                 200 => return order(&response, "version", Value::as_u64),
-                status if is_refused_for_good(status) => return Err(unexpected(&format!("GET {path}"), &response)),
+                status if is_permanent_refusal(status) => {
+                    return Err(unexpected_response(&format!("GET {path}"), &response));
+                }
                 _ => sleep(RETRY_INTERVAL).await,
             }
         }

@@ -11,7 +11,7 @@ use tokio::time::sleep;
 
 use super::instances::Addresses;
 use super::progress::{EVENT_KEYS, EVENT_TYPE, Progress, WrittenEvent};
-use super::retrying_connection::{RETRY_INTERVAL, RetryingConnection, is_refused_for_good, unexpected};
+use super::retrying_connection::{RETRY_INTERVAL, RetryingConnection, is_permanent_refusal, unexpected_response};
 use super::tasks::finish_all;
 use crate::error::Error;
 use crate::load::client::HttpResponse;
@@ -97,7 +97,7 @@ impl EventClient {
             let Some(response) = self.connection.attempt("POST", "/events", &head, Some(&body)).await else { continue };
             match response.status {
                 201 => return ids(&response, keys.len()),
-                status if is_refused_for_good(status) => return Err(unexpected("POST /events", &response)),
+                status if is_permanent_refusal(status) => return Err(unexpected_response("POST /events", &response)),
                 _ => sleep(RETRY_INTERVAL).await,
             }
         }

@@ -1,4 +1,4 @@
-//! Which fault hits what, and when: a schedule drawn from a seed.
+//! The schedule of faults, drawn from a seed.
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,7 @@ pub(super) enum FaultKind {
     Freeze,
 }
 
-/// All kinds with how often each is drawn.
+/// All kinds, each with its weight in the draw.
 const KINDS: [(FaultKind, u32); 6] = [
     (FaultKind::Panic, 5),
     (FaultKind::Stop, 2),
@@ -47,24 +47,24 @@ impl FaultKind {
     }
 }
 
-/// What is injected, when, where, and for how long.
+/// A fault with its time, its target and its duration.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct PlannedFault {
     pub at: Instant,
     pub kind: FaultKind,
-    /// Index of the instance that it hits.
+    /// Index of the affected instance.
     pub instance: usize,
-    /// From 0 to 1: how long it lasts, within the limits of its kind.
-    pub extent: f64,
-    /// From 0 to 1: the place of the actor that it hits, among those that run then.
+    /// From 0 to 1: the duration as a fraction of the longest one of its kind.
+    pub duration_fraction: f64,
+    /// From 0 to 1: the position of the affected actor among those that run at that time.
     pub target: f64,
 }
 
 impl PlannedFault {
-    /// The actor that it hits: the same one among the same paths. `None` if there are none.
+    /// The path of the affected actor: the same one among the same paths. `None` if there are none.
     pub(super) fn choose<'a>(&self, paths: &'a [String]) -> Option<&'a str> {
-        let place = (self.target * paths.len() as f64) as usize;
-        paths.get(place.min(paths.len().saturating_sub(1))).map(String::as_str)
+        let index = (self.target * paths.len() as f64) as usize;
+        paths.get(index.min(paths.len().saturating_sub(1))).map(String::as_str)
     }
 }
 
@@ -80,12 +80,12 @@ impl FaultPlan {
     }
 
     /// The next fault after half to one and a half intervals; `None` when that is after `end`. Every fault takes the same number of draws, so
-    /// what a fault meets changes no later one.
+    /// the state that a fault finds changes no later fault.
     pub(super) fn next(&mut self, instances: usize, end: Instant) -> Option<PlannedFault> {
         let at = Instant::now() + self.interval.mul_f64(self.rng.random_range(0.5..1.5));
         let (kind, instance) = (self.kind(), self.rng.random_range(0..instances));
-        let (extent, target) = (self.rng.random(), self.rng.random());
-        (at < end).then_some(PlannedFault { at, kind, instance, extent, target })
+        let (duration_fraction, target) = (self.rng.random(), self.rng.random());
+        (at < end).then_some(PlannedFault { at, kind, instance, duration_fraction, target })
     }
 
     fn kind(&mut self) -> FaultKind {
@@ -100,7 +100,7 @@ impl FaultPlan {
     }
 }
 
-/// How many faults of each kind were injected, and how many met an actor or process that was down already.
+/// The number of injected faults of each kind, and of those whose actor or process was already down.
 #[derive(Default)]
 pub(super) struct FaultCounts {
     hit: BTreeMap<FaultKind, u64>,
@@ -143,7 +143,7 @@ mod tests {
                 if listed {
                     assert!(fault.choose(&actors).is_some() && fault.choose(&[]).is_none());
                 }
-                Some((fault.kind, fault.instance, fault.extent.to_bits(), fault.target.to_bits()))
+                Some((fault.kind, fault.instance, fault.duration_fraction.to_bits(), fault.target.to_bits()))
             };
             (0..500).filter_map(next).collect::<Vec<_>>()
         };
@@ -156,8 +156,13 @@ mod tests {
 
     #[test]
     fn target_of_a_fault_selects_the_same_actor_among_the_same_paths() {
-        let fault =
-            |target| PlannedFault { at: Instant::now(), kind: FaultKind::Panic, instance: 0, extent: 0.5, target };
+        let fault = |target| PlannedFault {
+            at: Instant::now(),
+            kind: FaultKind::Panic,
+            instance: 0,
+            duration_fraction: 0.5,
+            target,
+        };
         let paths = ["/a", "/b", "/c"].map(str::to_owned);
         for (target, chosen) in [(0.0, "/a"), (0.34, "/b"), (0.99, "/c"), (1.0, "/c")] {
             assert_eq!(fault(target).choose(&paths), Some(chosen));

@@ -1,4 +1,4 @@
-//! The processes of the service, and the faults that hit them.
+//! The processes of the service, and the injection of faults into them.
 use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::process::ExitStatus;
@@ -24,11 +24,11 @@ const ENVIRONMENT: [(&str, &str); 4] = [
 /// Longest time for which a process is frozen: longer than the lease and the time after which the others take its partitions.
 const FREEZE_MAX: Duration = Duration::from_secs(10);
 /// Longest time for which a killed process stays down.
-const DOWN_MAX: Duration = Duration::from_secs(2);
+const DOWNTIME_MAX: Duration = Duration::from_secs(2);
 /// Longest time for which an actor is paused.
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 /// Longest wait for an answer to the injection of a fault.
-const INJECTION_MAX: Duration = Duration::from_secs(5);
+const INJECTION_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The addresses of the instances; `None` for one that is down. The clients read them.
 #[derive(Clone, Default)]
@@ -58,24 +58,24 @@ pub(super) struct Instances<'a, D> {
     /// Full name of the topic of the events of other services.
     topic: String,
     slowest_start: Duration,
-    /// How processes ended that should not have.
-    unexpected_ends: Vec<String>,
+    /// Descriptions of the exits that no fault explains.
+    unexpected_exits: Vec<String>,
 }
 
 impl<'a, D: ThrowawayData> Instances<'a, D> {
     /// Starts them one after the other.
     pub(super) async fn start(data: &'a D, count: usize, addresses: Addresses, topic: String) -> Result<Self, Error> {
         let running = (0..count).map(|_| None).collect();
-        let (slowest_start, unexpected_ends) = (Duration::ZERO, Vec::new());
-        let mut instances = Self { data, running, addresses, topic, slowest_start, unexpected_ends };
-        instances.start_ended().await?;
+        let (slowest_start, unexpected_exits) = (Duration::ZERO, Vec::new());
+        let mut instances = Self { data, running, addresses, topic, slowest_start, unexpected_exits };
+        instances.restart_exited().await?;
         Ok(instances)
     }
 
     /// Starts each instance that does not run.
-    pub(super) async fn start_ended(&mut self) -> Result<(), Error> {
+    pub(super) async fn restart_exited(&mut self) -> Result<(), Error> {
         for instance in 0..self.running.len() {
-            self.note_end(instance)?;
+            self.record_exit(instance)?;
             if self.running[instance].is_none() {
                 self.start_one(instance).await?;
             }
@@ -94,20 +94,20 @@ impl<'a, D: ThrowawayData> Instances<'a, D> {
         Ok(())
     }
 
-    /// Notes a process that ended by itself.
-    fn note_end(&mut self, instance: usize) -> Result<(), Error> {
+    /// Records the exit of a process that ended by itself.
+    fn record_exit(&mut self, instance: usize) -> Result<(), Error> {
         let Some(process) = &mut self.running[instance] else { return Ok(()) };
-        if let Some(status) = process.ended()? {
-            self.unexpected_ends.push(format!("instance {instance} ended with {status}"));
+        if let Some(status) = process.try_wait()? {
+            self.unexpected_exits.push(format!("instance {instance} ended with {status}"));
             self.running[instance] = None;
             self.addresses.set(instance, None);
         }
         Ok(())
     }
 
-    /// Injects a fault and waits until it is over; `false` when it met nothing that it could hit.
+    /// Injects a fault and waits until it is over; `false` where its target did not run.
     pub(super) async fn inject(&mut self, fault: &PlannedFault) -> Result<bool, Error> {
-        self.start_ended().await?;
+        self.restart_exited().await?;
         let instance = fault.instance;
         let Some(process) = &self.running[instance] else { return Ok(false) };
         match fault.kind {
@@ -116,13 +116,13 @@ impl<'a, D: ThrowawayData> Instances<'a, D> {
             }
             FaultKind::Freeze => {
                 process.signal("STOP").await?;
-                sleep(FREEZE_MAX.mul_f64(fault.extent)).await;
+                sleep(FREEZE_MAX.mul_f64(fault.duration_fraction)).await;
                 process.signal("CONT").await?;
                 Ok(true)
             }
             FaultKind::Kill => {
-                self.end(instance, "KILL").await?;
-                sleep(DOWN_MAX.mul_f64(fault.extent)).await;
+                self.end_one(instance, "KILL").await?;
+                sleep(DOWNTIME_MAX.mul_f64(fault.duration_fraction)).await;
                 self.start_one(instance).await?;
                 Ok(true)
             }
@@ -134,19 +134,19 @@ impl<'a, D: ThrowawayData> Instances<'a, D> {
         }
     }
 
-    /// Ends an instance with this signal, and waits for its end.
-    async fn end(&mut self, instance: usize, signal: &str) -> Result<ExitStatus, Error> {
+    /// Sends a signal that ends the process of an instance, and waits for its exit.
+    async fn end_one(&mut self, instance: usize, signal: &str) -> Result<ExitStatus, Error> {
         let process = self.running[instance].take().ok_or_else(|| Error::new("the instance does not run"))?;
-        let status = process.end(signal).await;
+        let status = process.signal_and_wait(signal).await;
         self.addresses.set(instance, None);
         status
     }
 
-    /// Stops an instance gracefully, and notes an exit that is not a success.
+    /// Stops an instance gracefully, and records an exit that is not a success.
     async fn stop_one(&mut self, instance: usize) -> Result<(), Error> {
-        let status = self.end(instance, "TERM").await?;
+        let status = self.end_one(instance, "TERM").await?;
         if !status.success() {
-            self.unexpected_ends.push(format!("instance {instance} ended with {status} after SIGTERM"));
+            self.unexpected_exits.push(format!("instance {instance} ended with {status} after SIGTERM"));
         }
         Ok(())
     }
@@ -161,7 +161,7 @@ impl<'a, D: ThrowawayData> Instances<'a, D> {
         let action = |action: &str| format!("/admin/actors{path}/{action}");
         let injected = self.request(fault.instance, "POST", &action(fault.kind.name())).await?;
         if fault.kind == FaultKind::Pause && injected.status == 202 {
-            sleep(PAUSE_MAX.mul_f64(fault.extent)).await;
+            sleep(PAUSE_MAX.mul_f64(fault.duration_fraction)).await;
             self.request(fault.instance, "POST", &action("resume")).await?;
         }
         Ok(injected.status == 202)
@@ -171,7 +171,7 @@ impl<'a, D: ThrowawayData> Instances<'a, D> {
         let address = self.addresses.get(instance).ok_or_else(|| Error::new("the instance is down"))?;
         let token = self.data.token("chaos", "ADMIN")?;
         let send = async { HttpConnection::connect(address).await?.send(method, path, &token, None).await };
-        timeout(INJECTION_MAX, send).await.map_err(|_| Error::new("no answer"))?
+        timeout(INJECTION_TIMEOUT, send).await.map_err(|_| Error::new("no answer"))?
     }
 
     /// Longest time from the start of a process until it listened.
@@ -179,14 +179,14 @@ impl<'a, D: ThrowawayData> Instances<'a, D> {
         self.slowest_start
     }
 
-    /// Stops all gracefully; returns how processes ended that should not have.
+    /// Stops all instances gracefully; returns the exits that no fault explains.
     pub(super) async fn stop(mut self) -> Result<Vec<String>, Error> {
         for instance in 0..self.running.len() {
-            self.note_end(instance)?;
+            self.record_exit(instance)?;
             if self.running[instance].is_some() {
                 self.stop_one(instance).await?;
             }
         }
-        Ok(self.unexpected_ends)
+        Ok(self.unexpected_exits)
     }
 }

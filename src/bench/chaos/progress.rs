@@ -1,4 +1,4 @@
-//! What the clients and writers of a run have achieved, and what they know of their events.
+//! The results of the clients and writers of a run: finished orders, committed events, and events that were rolled back.
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ pub(super) struct WrittenEvent {
     pub number: u64,
 }
 
-/// What all clients have achieved.
+/// The results of all clients and writers.
 pub(super) struct Progress {
     /// Orders that reached their last state.
     pub finished: BTreeSet<String>,
@@ -27,9 +27,9 @@ pub(super) struct Progress {
     pub sql: BTreeMap<String, WrittenEvent>,
     /// Ids of events of transactions and savepoints that were rolled back.
     pub rolled_back: BTreeSet<String>,
-    /// Longest time in which no client received an answer of success.
-    pub longest_pause: Duration,
-    last_answer: Instant,
+    /// Longest time in which no client received a successful response.
+    pub longest_outage: Duration,
+    last_success: Instant,
 }
 
 impl Default for Progress {
@@ -39,15 +39,15 @@ impl Default for Progress {
             http: BTreeMap::new(),
             sql: BTreeMap::new(),
             rolled_back: BTreeSet::new(),
-            longest_pause: Duration::ZERO,
-            last_answer: Instant::now(),
+            longest_outage: Duration::ZERO,
+            last_success: Instant::now(),
         }
     }
 }
 
 impl Progress {
-    pub(super) fn answered(&mut self) {
-        self.longest_pause = self.longest_pause.max(self.last_answer.elapsed());
-        self.last_answer = Instant::now();
+    pub(super) fn record_success(&mut self) {
+        self.longest_outage = self.longest_outage.max(self.last_success.elapsed());
+        self.last_success = Instant::now();
     }
 }

@@ -10,8 +10,8 @@ use super::progress::Progress;
 use crate::error::Error;
 use crate::load::client::{HttpConnection, HttpResponse};
 
-/// A request without an answer is repeated after this time, on another instance where there is one.
-const ANSWER_MAX: Duration = Duration::from_secs(3);
+/// A request without a response is repeated after this time, on another instance where there is one.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(3);
 /// Between two attempts of a request.
 pub(super) const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
@@ -31,7 +31,7 @@ impl RetryingConnection {
         Self { token, addresses, progress, connection: None, attempt }
     }
 
-    /// One attempt on one instance; `None` where it did not answer.
+    /// Sends a request once, to one instance; `None` where it did not respond.
     pub(super) async fn attempt(
         &mut self,
         method: &str,
@@ -39,11 +39,11 @@ impl RetryingConnection {
         head: &str,
         body: Option<&str>,
     ) -> Option<HttpResponse> {
-        let answered = timeout(ANSWER_MAX, self.send(method, path, head, body)).await;
+        let answered = timeout(RESPONSE_TIMEOUT, self.send(method, path, head, body)).await;
         match answered {
             Ok(Ok(response)) => {
                 if response.status < 300 {
-                    self.progress.borrow_mut().answered();
+                    self.progress.borrow_mut().record_success();
                 }
                 Some(response)
             }
@@ -68,13 +68,13 @@ impl RetryingConnection {
     }
 }
 
-/// Whether no fault explains the status: 4xx other than a conflict, a time-out and a rate limit.
-pub(super) fn is_refused_for_good(status: u16) -> bool {
+/// Whether no fault explains the status: 4xx other than a conflict, a timeout and a rate limit.
+pub(super) fn is_permanent_refusal(status: u16) -> bool {
     (400..500).contains(&status) && !matches!(status, 408 | 409 | 429)
 }
 
 /// The error of a response that ends the run.
-pub(super) fn unexpected(request: &str, response: &HttpResponse) -> Error {
+pub(super) fn unexpected_response(request: &str, response: &HttpResponse) -> Error {
     let body = String::from_utf8_lossy(&response.body);
     Error::new(format!("{request} was answered {}, which no fault explains: {body}", response.status))
 }

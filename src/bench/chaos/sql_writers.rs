@@ -60,9 +60,9 @@ impl SqlWriters {
     }
 }
 
-/// What a transaction does.
+/// The kind of transaction that a writer executes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ScriptKind {
+enum TransactionScript {
     Commit,
     Rollback,
     /// The event of another key, after a savepoint, is undone; the transaction commits.
@@ -72,9 +72,9 @@ enum ScriptKind {
     Long,
 }
 
-impl ScriptKind {
+impl TransactionScript {
     /// Few are long: the other writers and HTTP requests of the same key wait for each of them.
-    fn of(draw: u32) -> Self {
+    fn from_draw(draw: u32) -> Self {
         match draw % 64 {
             0 => Self::Long,
             1..=8 => Self::Rollback,
@@ -84,7 +84,7 @@ impl ScriptKind {
         }
     }
 
-    /// How many of its events the transaction writes and commits.
+    /// The numbers of events that the transaction writes, and that it commits.
     fn events(self) -> (usize, usize) {
         match self {
             Self::Commit | Self::Long => (1, 1),
@@ -146,7 +146,7 @@ struct SqlWriter<S> {
 impl<S: SqlSession> SqlWriter<S> {
     async fn run(mut self, end: Instant) -> Result<(), Error> {
         while Instant::now() < end {
-            let kind = ScriptKind::of(self.rng.random());
+            let kind = TransactionScript::from_draw(self.rng.random());
             let (written, committed) = kind.events();
             let mut events = self.new_events(written);
             let script = kind.script(self.session.functions(), &self.topic, &events);
@@ -186,11 +186,11 @@ mod tests {
     #[test]
     fn each_kind_writes_all_its_events_and_ends_its_transaction() {
         let kinds = [
-            (ScriptKind::Commit, "; COMMIT"),
-            (ScriptKind::Rollback, "; ROLLBACK"),
-            (ScriptKind::UndoneSavepoint, "; ROLLBACK TO s; COMMIT"),
-            (ScriptKind::Batch, "; COMMIT"),
-            (ScriptKind::Long, "; SELECT pg_sleep(6); COMMIT"),
+            (TransactionScript::Commit, "; COMMIT"),
+            (TransactionScript::Rollback, "; ROLLBACK"),
+            (TransactionScript::UndoneSavepoint, "; ROLLBACK TO s; COMMIT"),
+            (TransactionScript::Batch, "; COMMIT"),
+            (TransactionScript::Long, "; SELECT pg_sleep(6); COMMIT"),
         ];
         for (kind, end) in kinds {
             let event = |number| WrittenEvent { key: format!("k{number}"), writer: "sql-0".into(), number };
@@ -209,11 +209,15 @@ mod tests {
 
     #[test]
     fn every_kind_is_drawn() {
-        let drawn: Vec<ScriptKind> = (0..64).map(ScriptKind::of).collect();
+        let drawn: Vec<TransactionScript> = (0..64).map(TransactionScript::from_draw).collect();
 
-        for kind in
-            [ScriptKind::Commit, ScriptKind::Rollback, ScriptKind::UndoneSavepoint, ScriptKind::Batch, ScriptKind::Long]
-        {
+        for kind in [
+            TransactionScript::Commit,
+            TransactionScript::Rollback,
+            TransactionScript::UndoneSavepoint,
+            TransactionScript::Batch,
+            TransactionScript::Long,
+        ] {
             assert!(drawn.contains(&kind), "{kind:?}");
         }
     }

@@ -1,11 +1,11 @@
-//! Compares the topics with what the clients and writers know: their finished orders, their committed events, and those that were rolled back.
+//! Compares the topics with the records of the clients and writers: finished orders, committed events, and events that were rolled back.
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use ports::broker::consumer_groups::ConsumerRecord;
 use serde_json::{Value, json};
 
-use super::clients::EVENTS_OF_AN_ORDER;
+use super::clients::EVENTS_PER_ORDER;
 use super::progress::{EVENT_TYPE, Progress, WrittenEvent};
 use crate::error::Error;
 use crate::program::ThrowawayData;
@@ -21,7 +21,7 @@ struct PublishedEvent {
     event_id: String,
 }
 
-/// What must be in the topics, and what must not.
+/// The events that must be in the topics, and those that must not.
 struct Expected<'a> {
     orders: &'a BTreeSet<String>,
     /// The events of other services, by their ids.
@@ -40,7 +40,7 @@ pub(super) async fn read_verdict(
     let expected = Expected { orders: &progress.finished, events, rolled_back: &progress.rolled_back };
     let read = async || {
         let orders = read_topic(data, &data.topic()).await?;
-        Ok(ChaosVerdict::of(&expected, &orders, &read_topic(data, external_topic).await?))
+        Ok(ChaosVerdict::compare(&expected, &orders, &read_topic(data, external_topic).await?))
     };
     let last = RefCell::new(None);
     read_until_complete(read, |verdict| {
@@ -68,7 +68,7 @@ async fn read_topic(data: &impl ThrowawayData, topic: &str) -> Result<Vec<Publis
     Ok(events)
 }
 
-/// What is wrong, by kind; all zero when every guarantee held.
+/// The violations by kind; all zero when every guarantee held.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ChaosVerdict {
     /// Records of the order topic.
@@ -84,7 +84,7 @@ pub(super) struct ChaosVerdict {
     pub missing_events: u64,
     /// Events of transactions and savepoints that were rolled back.
     pub rolled_back_events: u64,
-    /// Events that no client and no writer knows.
+    /// Events that no client and no writer has published.
     pub unknown_events: u64,
     /// Events of one writer and key after a later one.
     pub writer_order: u64,
@@ -95,12 +95,12 @@ pub(super) struct ChaosVerdict {
     pub unfinished_orders: u64,
     /// Clients and writers of events whose last batch or transaction did not end.
     pub unfinished_publishers: u64,
-    pub unexpected_ends: Vec<String>,
+    pub unexpected_exits: Vec<String>,
 }
 
 impl ChaosVerdict {
     /// Compares the records of both topics with what is expected.
-    fn of(expected: &Expected<'_>, orders: &[PublishedEvent], external: &[PublishedEvent]) -> Self {
+    fn compare(expected: &Expected<'_>, orders: &[PublishedEvent], external: &[PublishedEvent]) -> Self {
         let mut verdict =
             Self { events: orders.len() as u64, external_events: external.len() as u64, ..Self::default() };
         let (orders, external) = (verdict.first_copies(orders), verdict.first_copies(external));
@@ -128,9 +128,8 @@ impl ChaosVerdict {
         for event in published {
             *events_by_order.entry(&event.key).or_default() += 1;
         }
-        let missing = |order: &String| {
-            EVENTS_OF_AN_ORDER.saturating_sub(events_by_order.get(order.as_str()).copied().unwrap_or(0))
-        };
+        let missing =
+            |order: &String| EVENTS_PER_ORDER.saturating_sub(events_by_order.get(order.as_str()).copied().unwrap_or(0));
         self.missing = finished.iter().map(missing).sum();
         self.unknown_orders = events_by_order.keys().filter(|order| !finished.contains(**order)).count() as u64;
     }
@@ -155,7 +154,7 @@ impl ChaosVerdict {
         self.missing_events = expected.events.len() as u64 - found;
     }
 
-    /// What a guarantee forbids, in words. A client that did not finish its last order leaves an order that is not known as finished.
+    /// The violated guarantees in words. A client that did not finish its last order leaves an order that is not known as finished.
     pub(super) fn violations(&self, exactly_once: bool) -> Vec<String> {
         let unknown = self.unknown_orders.saturating_sub(self.unfinished_orders);
         let counts = [
@@ -173,8 +172,11 @@ impl ChaosVerdict {
             (self.unfinished_orders, "orders could not be finished"),
             (self.unfinished_publishers, "clients and writers could not finish their last events"),
         ];
-        let counted = counts.into_iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}"));
-        counted.chain(self.unexpected_ends.iter().cloned()).collect()
+        let counted = counts
+            .into_iter()
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, description)| format!("{count} {description}"));
+        counted.chain(self.unexpected_exits.iter().cloned()).collect()
     }
 
     pub(super) fn json(&self) -> Value {
@@ -184,7 +186,7 @@ impl ChaosVerdict {
             "rolledBackEvents": self.rolled_back_events, "unknownEvents": self.unknown_events, "writerOrder": self.writer_order,
             "wrongEvents": self.wrong_events, "parked": self.parked, "waiting": self.waiting,
             "unfinishedOrders": self.unfinished_orders, "unfinishedPublishers": self.unfinished_publishers,
-            "unexpectedEnds": self.unexpected_ends,
+            "unexpectedEnds": self.unexpected_exits,
         })
     }
 }
@@ -199,12 +201,12 @@ mod tests {
     }
 
     fn of_order(key: &str) -> Vec<PublishedEvent> {
-        (1..=EVENTS_OF_AN_ORDER).map(|sequence| event(key, sequence)).collect()
+        (1..=EVENTS_PER_ORDER).map(|sequence| event(key, sequence)).collect()
     }
 
     fn verdict(published: &[PublishedEvent]) -> ChaosVerdict {
         let (orders, rolled_back) = (BTreeSet::from(["a".to_owned(), "b".to_owned()]), BTreeSet::new());
-        ChaosVerdict::of(
+        ChaosVerdict::compare(
             &Expected { orders: &orders, events: BTreeMap::new(), rolled_back: &rolled_back },
             published,
             &[],
@@ -218,7 +220,7 @@ mod tests {
         let (orders, rolled_back) = (BTreeSet::new(), BTreeSet::from(["k-9".to_owned()]));
         let events = events.iter().map(|(id, event)| (*id, event)).collect();
         let expected = Expected { orders: &orders, events, rolled_back: &rolled_back };
-        ChaosVerdict::of(&expected, &[], published).violations(true)
+        ChaosVerdict::compare(&expected, &[], published).violations(true)
     }
 
     /// The events that the writers committed, and this one.
@@ -237,7 +239,7 @@ mod tests {
 
         let verdict = verdict(&published);
 
-        assert_eq!(verdict, ChaosVerdict { events: 2 * EVENTS_OF_AN_ORDER, ..ChaosVerdict::default() });
+        assert_eq!(verdict, ChaosVerdict { events: 2 * EVENTS_PER_ORDER, ..ChaosVerdict::default() });
         assert_eq!(verdict.violations(true), Vec::<String>::new());
     }
 
@@ -308,7 +310,7 @@ mod tests {
             unfinished_orders: 1,
             unfinished_publishers: 1,
             unknown_orders: 1,
-            unexpected_ends: ended,
+            unexpected_exits: ended,
             ..ChaosVerdict::default()
         };
 

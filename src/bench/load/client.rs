@@ -1,4 +1,4 @@
-//! A small HTTP/1.1 client: keep-alive, JSON. The bench drives 64 of these beside the service on the same cores, so every microsecond that
+//! A small HTTP/1.1 client: keep-alive, JSON. The bench drives 64 of these on the cores of the service, so every microsecond that
 //! it takes is one that the service does not get; a general client costs more than what is measured.
 use std::net::SocketAddr;
 

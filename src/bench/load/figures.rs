@@ -26,8 +26,8 @@ pub(crate) fn rounded(values: &[f64]) -> Vec<u64> {
 /// Exact percentiles of sorted values in milliseconds.
 pub(crate) fn percentiles(sorted_ms: &[f64]) -> Value {
     let at = |share: f64| {
-        let place = ((sorted_ms.len() as f64 * share) as usize).min(sorted_ms.len().saturating_sub(1));
-        sorted_ms.get(place).copied().unwrap_or(0.0)
+        let index = ((sorted_ms.len() as f64 * share) as usize).min(sorted_ms.len().saturating_sub(1));
+        sorted_ms.get(index).copied().unwrap_or(0.0)
     };
     json!({"p50": at(0.50), "p95": at(0.95), "p99": at(0.99), "max": at(1.0)})
 }

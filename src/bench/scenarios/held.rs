@@ -1,4 +1,4 @@
-//! `held`: what claims and latency cost while another transaction stays open on PostgreSQL, in turns with a run without one.
+//! `held`: the cost of claims and the latency while another transaction stays open on PostgreSQL, in turns with a run without one.
 use serde_json::{Value, json};
 
 use crate::error::Error;
@@ -9,7 +9,7 @@ use crate::plan::Bench;
 use crate::program::{BrokerUse, Program, ThrowawayData, TransactionKind};
 use crate::store::throwaway::with_data;
 
-/// The measured variants; the first one is what the others are compared with.
+/// The measured variants; the first one is the baseline of the others.
 const VARIANTS: [(&str, Option<TransactionKind>); 4] = [
     ("no transaction held", None),
     ("unrelated writer held", Some(TransactionKind::UnrelatedWriter)),
@@ -37,7 +37,7 @@ pub(crate) async fn held<P: Program>(bench: &Bench<'_, P>) -> Result<(), Error> 
     Ok(())
 }
 
-/// One load, and what it cost.
+/// The figures of one load.
 struct HeldRun {
     /// Mean time of a claim, with its wait for a round and the settlement before it, if it has one.
     claim_ms: f64,

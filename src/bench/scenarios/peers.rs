@@ -35,7 +35,7 @@ pub(crate) async fn peers<P: Program>(bench: &Bench<'_, P>) -> Result<(), Error>
     )
 }
 
-/// What a peer needs: where the services are, under the names of PostgreSQL's own programs and as one string, and the load of the plan.
+/// The environment of a peer: the addresses of the services, as variables of libpq and as one string, and the load of the plan.
 fn environment<P: Program>(bench: &Bench<'_, P>, data: &P::Data) -> Result<Vec<(&'static str, String)>, Error> {
     let needs = || Error::new("a peer runs on PostgreSQL and Kafka: set store.kind and broker.kind");
     let mut variables = data.pgbench_environment()?.ok_or_else(needs)?;
@@ -87,8 +87,8 @@ async fn run(command: &str, variables: Vec<(&'static str, String)>) -> Result<Ve
     let run = Command::new("sh").args(["-c", command]).envs(variables).stdin(Stdio::null()).kill_on_drop(true).output();
     let output = run.await?;
     if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        return Err(Error::new(format!("the peer ended with {}: {}", output.status, said.trim())));
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        return Err(Error::new(format!("the peer ended with {}: {}", output.status, stderr.trim())));
     }
     Ok(String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect())
 }

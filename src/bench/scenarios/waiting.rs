@@ -1,4 +1,4 @@
-//! `waiting`: what a claim costs beside rows that are not due, in turns with claims of an empty outbox.
+//! `waiting`: the cost of a claim while rows that are not due wait, in turns with claims of an empty outbox.
 use serde_json::json;
 
 use crate::error::Error;
@@ -24,7 +24,7 @@ pub(crate) async fn waiting<P: Program>(bench: &Bench<'_, P>) -> Result<(), Erro
         without.push(percentiles(&empty));
         with_waiting.push(percentiles(&times));
     }
-    let p50 = |all: &[serde_json::Value]| all.iter().filter_map(|one| one["p50"].as_f64()).collect::<Vec<_>>();
+    let p50 = |all: &[serde_json::Value]| all.iter().filter_map(|round| round["p50"].as_f64()).collect::<Vec<_>>();
     bench.reporter.report(
         "waiting",
         &json!({

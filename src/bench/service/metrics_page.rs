@@ -32,8 +32,8 @@ pub(crate) fn since(after: &HistogramBuckets, before: &HistogramBuckets) -> Hist
 pub(crate) fn percentiles(buckets: &HistogramBuckets, to_ms: f64) -> Value {
     let total = buckets.last().map_or(0, |(_, count)| *count);
     let at = |share: f64| {
-        let place = (total as f64 * share).ceil() as u64;
-        let bound = buckets.iter().find(|(_, count)| *count >= place).map_or(0.0, |(bound, _)| *bound);
+        let rank = (total as f64 * share).ceil() as u64;
+        let bound = buckets.iter().find(|(_, count)| *count >= rank).map_or(0.0, |(bound, _)| *bound);
         if bound.is_finite() { json!(bound * to_ms) } else { json!("beyond the last bucket") }
     };
     json!({"p50AtMost": at(0.50), "p99AtMost": at(0.99), "observed": total})
@@ -47,7 +47,7 @@ pub(crate) struct StatementTimes {
 
 impl StatementTimes {
     /// The sums over these statements.
-    pub(crate) fn of(metrics: &str, names: &[&str]) -> Self {
+    pub(crate) fn parse(metrics: &str, names: &[&str]) -> Self {
         let sum = |part: &str| {
             let series = |name: &&str| format!("db_query_duration_seconds_{part}{{query=\"{name}\"}}");
             names.iter().map(|name| value(metrics, &series(name))).sum()
@@ -89,7 +89,7 @@ mod tests {
                     "db_query_duration_seconds_sum{{query=\"{name}\"}} {sum}\ndb_query_duration_seconds_count{{query=\"{name}\"}} {count}\n"
                 )
             });
-            StatementTimes::of(&lines.concat(), &["claim", "settle_and_claim"])
+            StatementTimes::parse(&lines.concat(), &["claim", "settle_and_claim"])
         };
         let (before, after) = (page([(1.0, 10), (2.0, 20)]), page([(1.5, 12), (5.5, 22)]));
 

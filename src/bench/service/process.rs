@@ -115,7 +115,7 @@ impl<'a, D: ThrowawayData> ServiceProcess<'a, D> {
 
     /// The time that these statements of the store have taken in all, and how often they ran.
     pub(crate) async fn statement_times(&self, names: &[&str]) -> Result<StatementTimes, Error> {
-        Ok(StatementTimes::of(&self.metrics().await?, names))
+        Ok(StatementTimes::parse(&self.metrics().await?, names))
     }
 
     /// The buckets of one of the service's histograms.
@@ -130,21 +130,21 @@ impl<'a, D: ThrowawayData> ServiceProcess<'a, D> {
         if sent.success() { Ok(()) } else { Err(Error::new(format!("{signal} could not be sent to the service"))) }
     }
 
-    /// Sends a signal that ends the process, and waits for its end.
-    pub(crate) async fn end(mut self, signal: &str) -> Result<ExitStatus, Error> {
+    /// Sends a signal that ends the process, and waits for its exit.
+    pub(crate) async fn signal_and_wait(mut self, signal: &str) -> Result<ExitStatus, Error> {
         self.signal(signal).await?;
         Ok(self.child.wait().await?)
     }
 
-    /// How the process has ended; `None` while it runs.
-    pub(crate) fn ended(&mut self) -> Result<Option<ExitStatus>, Error> {
+    /// The exit status of the process; `None` while it runs.
+    pub(crate) fn try_wait(&mut self) -> Result<Option<ExitStatus>, Error> {
         Ok(self.child.try_wait()?)
     }
 
     /// Stops the service gracefully and checks its topic.
     pub(crate) async fn stop_and_check(self, events: u64) -> Result<TopicReport, Error> {
         let data = self.data;
-        let status = self.end("TERM").await?;
+        let status = self.signal_and_wait("TERM").await?;
         if !status.success() {
             return Err(Error::new(format!("the service ended with {status}")));
         }

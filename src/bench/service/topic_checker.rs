@@ -11,7 +11,7 @@ use crate::program::ThrowawayData;
 
 const PAGE_RECORDS_MAX: u32 = 1_000;
 /// Longest wait for the markers of committed transactions: a broker that has just restarted needs some seconds.
-const MARKERS_MAX: Duration = Duration::from_secs(60);
+const MARKERS_TIMEOUT: Duration = Duration::from_secs(60);
 /// Pause before a topic is read again.
 const REPEAT_PAUSE: Duration = Duration::from_millis(500);
 
@@ -36,7 +36,7 @@ pub(crate) async fn check_topic(data: &impl ThrowawayData, expected: u64) -> Res
     read_until_complete(read, |report| report.missing == 0).await
 }
 
-/// Reads again until the result is complete, for at most [`MARKERS_MAX`], and returns the last result. A broker acknowledges a commit before it
+/// Reads again until the result is complete, for at most [`MARKERS_TIMEOUT`], and returns the last result. A broker acknowledges a commit before it
 /// writes the markers that make the records visible, and a read ends before the first record without its marker.
 pub(crate) async fn read_until_complete<T>(
     read: impl AsyncFn() -> Result<T, Error>,
@@ -45,7 +45,7 @@ pub(crate) async fn read_until_complete<T>(
     let started = Instant::now();
     loop {
         let result = read().await?;
-        if is_complete(&result) || started.elapsed() > MARKERS_MAX {
+        if is_complete(&result) || started.elapsed() > MARKERS_TIMEOUT {
             return Ok(result);
         }
         tokio::time::sleep(REPEAT_PAUSE).await;
@@ -125,6 +125,10 @@ mod tests {
         let result = read_until_complete(async || Ok(2_u64), |missing| *missing == 0).await;
 
         assert_eq!(result.expect("read"), 2);
-        assert!(started.elapsed() > MARKERS_MAX && started.elapsed() < 2 * MARKERS_MAX, "{:?}", started.elapsed());
+        assert!(
+            started.elapsed() > MARKERS_TIMEOUT && started.elapsed() < 2 * MARKERS_TIMEOUT,
+            "{:?}",
+            started.elapsed()
+        );
     }
 }

@@ -26,8 +26,9 @@ pub(crate) async fn fill(data: &impl ThrowawayData, events: u64, keys: u64) -> R
     let mut writers = JoinSet::new();
     for writer in 0..WRITERS.min(keys) {
         // The number of events of each of this writer's keys.
-        let shares = (writer..keys).step_by(WRITERS as usize).map(|key| events / keys + u64::from(key < events % keys));
-        writers.spawn(write(store.orders(), Arc::clone(&source), shares.collect()));
+        let event_counts =
+            (writer..keys).step_by(WRITERS as usize).map(|key| events / keys + u64::from(key < events % keys));
+        writers.spawn(write(store.orders(), Arc::clone(&source), event_counts.collect()));
     }
     let mut result = Ok(());
     while let Some(written) = writers.join_next().await {
@@ -38,14 +39,14 @@ pub(crate) async fn fill(data: &impl ThrowawayData, events: u64, keys: u64) -> R
 }
 
 /// Writes one event of each of the writer's orders, then the next of each, so that the keys of a commit group differ.
-async fn write(orders: Arc<dyn OrderStore>, source: Arc<EventSource>, shares: Vec<u64>) -> Result<(), Error> {
-    let mut current: Vec<Option<Order>> = vec![None; shares.len()];
-    for round in 0..shares.iter().copied().max().unwrap_or(0) {
-        for (place, _) in shares.iter().enumerate().filter(|(_, share)| round < **share) {
-            let expected = current[place].as_ref().map(|order| order.version);
-            let (order, event) = source.next(current[place].take())?;
+async fn write(orders: Arc<dyn OrderStore>, source: Arc<EventSource>, event_counts: Vec<u64>) -> Result<(), Error> {
+    let mut current: Vec<Option<Order>> = vec![None; event_counts.len()];
+    for round in 0..event_counts.iter().copied().max().unwrap_or(0) {
+        for (index, _) in event_counts.iter().enumerate().filter(|(_, count)| round < **count) {
+            let expected = current[index].as_ref().map(|order| order.version);
+            let (order, event) = source.next(current[index].take())?;
             let events = vec![source.rows.row(&event, None, None)];
-            current[place] = Some(order.clone());
+            current[index] = Some(order.clone());
             match orders.commit(Commit { order, expected, events, idempotency_record: None }).await {
                 Ok(Committed::Done) => {}
                 refused => return Err(Error::new(format!("the store refused a commit of the bench: {refused:?}"))),

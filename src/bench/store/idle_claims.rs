@@ -11,7 +11,7 @@ use ports::partitions::{LeaseFence, PartitionNo, ProducerSessionId};
 
 use crate::error::Error;
 use crate::program::{OpenStore, ThrowawayData};
-use crate::store::statements::{NAME, acquire};
+use crate::store::statements::{MEASUREMENT_NAME, acquire};
 
 /// Claims of a measurement, spread evenly over the partitions.
 const CLAIMS: usize = 2_000;
@@ -24,7 +24,7 @@ const RETRY: Duration = Duration::from_secs(3_600);
 /// # Errors
 /// The store cannot be opened, a statement fails, or a claim finds a row.
 pub(crate) async fn idle_claims_ms(data: &impl ThrowawayData) -> Result<(u64, Vec<f64>), Error> {
-    let store = data.open_store(NAME).await?;
+    let store = data.open_store(MEASUREMENT_NAME).await?;
     let (outbox, leases) = (store.outbox(), store.leases());
     let mut fences = Vec::new();
     for partition in 0..data.partitions() {
@@ -58,7 +58,7 @@ impl IdleClaims {
     }
 
     async fn claim(&self, at: usize) -> Result<Claimed, Error> {
-        let (fence, session) = (self.fences[at].clone(), ProducerSessionId(NAME.into()));
+        let (fence, session) = (self.fences[at].clone(), ProducerSessionId(MEASUREMENT_NAME.into()));
         Ok(self.outbox.claim(Claim { fence, session, limit: self.limit, kind: ClaimKind::Ordinary }).await?)
     }
 

@@ -9,20 +9,20 @@ use crate::program::ThrowawayData;
 
 const SCRIPT: &str = include_str!("../create_order.sql");
 
-/// What pgbench repeats: one transaction.
-pub(crate) struct Script {
+/// The transaction that pgbench repeats.
+pub(crate) struct PgbenchScript {
     /// Name of the file.
     pub(crate) name: &'static str,
     /// Statements and pgbench's own commands.
     pub(crate) text: &'static str,
 }
 
-/// How much pgbench does.
+/// The end of a pgbench run.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Amount {
-    /// As many transactions as it can in this time.
+pub(crate) enum RunLimit {
+    /// Stops after this time.
     Time(Duration),
-    /// This many transactions of each client.
+    /// Stops after this number of transactions of each client.
     Transactions(u32),
 }
 
@@ -32,29 +32,29 @@ pub(crate) async fn orders_per_second(
     clients: usize,
     time: Duration,
 ) -> Result<Option<f64>, Error> {
-    rate(data, &Script { name: "create_order.sql", text: SCRIPT }, clients, Amount::Time(time)).await
+    rate(data, &PgbenchScript { name: "create_order.sql", text: SCRIPT }, clients, RunLimit::Time(time)).await
 }
 
 /// Transactions per second, or `None` where pgbench is not installed or the store is another one.
 pub(crate) async fn rate(
     data: &impl ThrowawayData,
-    script: &Script,
+    script: &PgbenchScript,
     clients: usize,
-    amount: Amount,
+    limit: RunLimit,
 ) -> Result<Option<f64>, Error> {
     let Some(variables) = data.pgbench_environment()? else { return Ok(None) };
     let file = data.folder().join(script.name);
     std::fs::write(&file, script.text)?;
-    let amount = match amount {
-        Amount::Time(time) => format!("--time={}", time.as_secs().max(1)),
-        Amount::Transactions(count) => format!("--transactions={count}"),
+    let limit = match limit {
+        RunLimit::Time(time) => format!("--time={}", time.as_secs().max(1)),
+        RunLimit::Transactions(count) => format!("--transactions={count}"),
     };
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get).min(clients);
     let run = Command::new("pgbench")
         .args(["--no-vacuum", "--protocol=prepared"])
         .arg(format!("--client={clients}"))
         .arg(format!("--jobs={threads}"))
-        .arg(amount)
+        .arg(limit)
         .arg(format!("--file={}", file.display()))
         .envs(variables)
         .stdin(Stdio::null())

@@ -22,7 +22,7 @@ const POLL_RECORDS_MAX: u32 = 1_000;
 /// Longer than any measurement: no lease is renewed.
 const LEASE: Duration = Duration::from_secs(600);
 /// The consumer group and the instance of the measurement.
-pub(crate) const NAME: &str = "bench-statements";
+pub(crate) const MEASUREMENT_NAME: &str = "bench-statements";
 
 /// Events per second through the store's statements by themselves, until the outbox is empty. A store that is its own broker claims,
 /// publishes, settles and consumes, one after another as its one writer does. Another store claims and settles.
@@ -37,7 +37,7 @@ pub(crate) async fn events_per_second(data: &impl ThrowawayData) -> Result<f64, 
 }
 
 async fn store_only(data: &impl ThrowawayData) -> Result<f64, Error> {
-    let store = data.open_store(NAME).await?;
+    let store = data.open_store(MEASUREMENT_NAME).await?;
     let drain = Arc::new(StatementDrain {
         outbox: store.outbox(),
         leases: store.leases(),
@@ -49,7 +49,7 @@ async fn store_only(data: &impl ThrowawayData) -> Result<f64, Error> {
     let begin = Instant::now();
     let mut workers = JoinSet::new();
     for _ in 0..data.batches_in_flight() {
-        workers.spawn(Arc::clone(&drain).work());
+        workers.spawn(Arc::clone(&drain).drain_partitions());
     }
     let mut moved: Result<u64, Error> = Ok(0);
     while let Some(worker) = workers.join_next().await {
@@ -73,7 +73,7 @@ struct StatementDrain {
 
 impl StatementDrain {
     /// Drains one partition after another; returns the number of events.
-    async fn work(self: Arc<Self>) -> Result<u64, ports::Error> {
+    async fn drain_partitions(self: Arc<Self>) -> Result<u64, ports::Error> {
         let mut moved = 0;
         loop {
             let partition = self.next.fetch_add(1, Relaxed);
@@ -86,7 +86,7 @@ impl StatementDrain {
 
     async fn drain(&self, partition: PartitionNo) -> Result<u64, ports::Error> {
         let Some(mut fence) = acquire(&*self.leases, partition).await? else { return Ok(0) };
-        let (session, mut moved) = (ProducerSessionId(NAME.into()), 0);
+        let (session, mut moved) = (ProducerSessionId(MEASUREMENT_NAME.into()), 0);
         loop {
             let claim =
                 Claim { fence: fence.clone(), session: session.clone(), limit: self.batch, kind: ClaimKind::Ordinary };
@@ -108,7 +108,7 @@ pub(crate) async fn acquire(
     leases: &dyn PartitionLeases,
     partition: PartitionNo,
 ) -> Result<Option<LeaseFence>, ports::Error> {
-    let instance = InstanceId(NAME.into());
+    let instance = InstanceId(MEASUREMENT_NAME.into());
     match leases.acquire(partition, &instance, AcquireReason::Unowned, None, LEASE).await? {
         Acquisition::Acquired(AcquiredLease { fence, .. }) => Ok(Some(fence)),
         // A bench runs on a store of its own, which is never restored.
@@ -131,7 +131,7 @@ async fn settle(
 }
 
 async fn store_and_broker(data: &impl ThrowawayData, store: StoreAndBroker) -> Result<f64, Error> {
-    let member = store.groups.join(NAME, &[data.topic()], 0, 1).await?;
+    let member = store.groups.join(MEASUREMENT_NAME, &[data.topic()], 0, 1).await?;
     let begin = Instant::now();
     let mut moved = 0;
     for number in 0..data.partitions() {
@@ -149,7 +149,7 @@ async fn store_and_broker(data: &impl ThrowawayData, store: StoreAndBroker) -> R
             position: message.position.clone(),
             effects: Vec::new(),
         });
-        store.inbox.commit(NAME, marks.collect()).await?;
+        store.inbox.commit(MEASUREMENT_NAME, marks.collect()).await?;
         let positions: Vec<_> = messages.iter().map(|message| message.position.clone()).collect();
         member.acknowledge(&positions).await?;
         consumed += messages.len() as u64;
