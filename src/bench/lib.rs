@@ -1,5 +1,5 @@
-//! `posthaste bench` and `posthaste chaos`: load, fill, measurement, and faults under load. The crate knows ports and use cases, no adapter and no configuration: the program under
-//! measurement gives it data of its own and starts the service for it ([`Program`]).
+//! `posthaste bench` and `posthaste chaos`: load, fill, measurement, and faults under load. The crate uses ports and use cases, no adapter and
+//! no configuration: the program under measurement creates its data and starts the service ([`Program`]).
 mod chaos;
 mod error;
 mod load;

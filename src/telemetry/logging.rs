@@ -44,7 +44,7 @@ pub enum Format {
 
 impl Format {
     /// The default of `log.format`: pretty when standard output is a terminal, otherwise JSON.
-    pub fn of_stdout() -> Self {
+    pub fn for_stdout() -> Self {
         if io::stdout().is_terminal() { Format::Pretty } else { Format::Json }
     }
 }
@@ -62,16 +62,16 @@ pub fn init(format: Format, level: &str, region: &str) -> Result<LogGuard, Error
     let filter = filter::filter(level)?;
     let terminal = io::stdout().is_terminal();
     let region = Some(Arc::<str>::from(region));
-    let of_notice = region.clone();
+    let notice_region = region.clone();
     let (queue, guard) =
-        queue::open(io::stdout(), move |lines| loss_notice(format, terminal, of_notice.clone(), lines));
+        queue::open(io::stdout(), move |lines| loss_notice(format, terminal, notice_region.clone(), lines));
     set_global_default(tracing_subscriber::registry().with(layer(format, terminal, region, queue)).with(filter))?;
     panic_hook::log_panics();
     Ok(guard)
 }
 
-/// Installs the process's log on standard error, without a queue, for commands whose standard output people read: time, level and sentence
-/// of each event.
+/// Installs the process's log on standard error, without a queue, with time, level and sentence of each event: for commands whose standard
+/// output is for people.
 ///
 /// # Errors
 /// The level is invalid, or the process has a log already.

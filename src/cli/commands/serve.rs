@@ -62,7 +62,7 @@ fn run_configured(
     environment: &Environment,
     arguments: &Arguments,
 ) -> Result<u8, Failure> {
-    let format = config.log.format.unwrap_or_else(Format::of_stdout);
+    let format = config.log.format.unwrap_or_else(Format::for_stdout);
     let _log = logging::init(format, &config.log.level, &config.region.id).map_err(Failure::new)?;
     raise_open_file_limit();
     config.store.migrate |= arguments.migrate;

@@ -9,11 +9,11 @@ pub struct LogEvent {
     pub name: &'static str,
     /// The levels at which it is logged; empty when it is sent to the live event stream only.
     pub levels: &'static [Level],
-    /// The members of the line beside the standard ones. A line contains those that apply.
+    /// The members of the line in addition to the standard ones. A line contains those that apply.
     pub fields: &'static [&'static str],
     /// One or two sentences that say what happened.
     pub meaning: &'static str,
-    /// What an operator should do.
+    /// The action that an operator should take.
     pub action: &'static str,
 }
 

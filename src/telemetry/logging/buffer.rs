@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Collects what is written; clones share the content, which grows without bound.
+/// Collects the written bytes; clones share the content, which grows without bound.
 #[derive(Clone, Default)]
 pub(crate) struct LogBuffer(Arc<Mutex<Vec<u8>>>);
 

@@ -27,7 +27,7 @@ where
         .with_writer(writer)
 }
 
-/// As [`layer`], without the fields: for a person who reads along. The sentence of an event names what matters.
+/// As [`layer`], without the fields: the sentence of an event contains the values that an operator needs.
 pub(crate) fn brief_layer<S, W>(writer: W, colours: bool) -> impl Layer<S>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,

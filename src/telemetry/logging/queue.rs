@@ -37,7 +37,7 @@ fn with_limit(
     notice: impl Fn(u64) -> String + Send + 'static,
 ) -> (NonBlocking, LogGuard, Arc<LossCounter>) {
     let losses = Arc::new(LossCounter::default());
-    let writer = CountingWriter { stream, losses: Arc::clone(&losses), reported: 0, torn: false, notice };
+    let writer = CountingWriter { stream, losses: Arc::clone(&losses), reported: 0, last_write_failed: false, notice };
     let builder = NonBlockingBuilder::default().lossy(true).buffered_lines_limit(lines_max).thread_name("log");
     let (queue, guard) = builder.finish(writer);
     losses.dropped.get_or_init(|| queue.error_counter());
@@ -87,15 +87,15 @@ struct CountingWriter<W, N> {
     /// Losses that a notice in the log has reported.
     reported: u64,
     /// The last write failed, perhaps in the middle of a line.
-    torn: bool,
+    last_write_failed: bool,
     notice: N,
 }
 
 impl<W: Write, N> CountingWriter<W, N> {
     fn write_line(&mut self, line: &[u8]) -> io::Result<()> {
-        let separator: &[u8] = if self.torn { b"\n" } else { b"" };
+        let separator: &[u8] = if self.last_write_failed { b"\n" } else { b"" };
         let result = self.stream.write_all(separator).and_then(|()| self.stream.write_all(line));
-        self.torn = result.is_err();
+        self.last_write_failed = result.is_err();
         result
     }
 }
@@ -238,9 +238,10 @@ mod tests {
     }
 
     #[test]
-    fn torn_line_is_ended_before_the_next_one() {
+    fn incomplete_line_is_ended_before_the_next_one() {
         let stream = SmallDisk { content: Vec::new(), free: 3 };
-        let mut writer = CountingWriter { stream, losses: Arc::default(), reported: 0, torn: false, notice };
+        let mut writer =
+            CountingWriter { stream, losses: Arc::default(), reported: 0, last_write_failed: false, notice };
 
         assert!(writer.write_all(b"first\n").is_err());
         writer.stream.free = 100;

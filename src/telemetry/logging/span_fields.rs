@@ -1,4 +1,4 @@
-//! The fields of spans as JSON values, for the log lines of what happens inside them.
+//! The fields of spans as JSON values, for the log lines of the events inside them.
 
 use serde_json::Value;
 use tracing::Subscriber;

@@ -50,7 +50,7 @@ impl SizeDistribution {
     }
 }
 
-/// One instrument per combination of `N` label values. Each combination uses memory until it is removed, so label values
+/// An instrument for each combination of `N` label values. A combination uses memory until it is removed, so label values
 /// must come from small, closed sets.
 #[derive(Debug, Clone)]
 pub struct Family<M: Instrument, const N: usize>(M::Vec);

@@ -1,10 +1,10 @@
 //! The values that a label may have where they come from outside, such as topics and event types of other services.
 use std::collections::BTreeSet;
 
-/// The value of everything that is not known.
+/// The label of every value outside the set.
 const OTHER: &str = "other";
 
-/// A closed set of label values. Without it, each name that another service invents would be a series until the process ends.
+/// A closed set of label values. Without it, each name that another service chooses would create a series until the process ends.
 #[derive(Clone, Debug, Default)]
 pub struct KnownValues(BTreeSet<String>);
 

@@ -1,4 +1,4 @@
-//! A call of the collector: the client that makes it, and what its reply means for the batch.
+//! A call of the collector: the client that makes it, and the consequence of its reply for the batch.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ pub(super) enum CallOutcome {
     Refused(String),
 }
 
-/// The statuses after which OTLP asks for a repetition, and failed connections, may pass. Every other status refuses this batch.
+/// Failed connections and the statuses that OTLP defines as retryable are temporary. Every other status refuses this batch.
 pub(super) fn outcome(reply: Result<CollectorReply, String>) -> CallOutcome {
     match reply {
         Ok(CollectorReply { status: 200..=299, body }) => {

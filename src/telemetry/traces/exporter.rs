@@ -14,14 +14,14 @@ use super::queue::SpanQueue;
 use super::span_data::SpanData;
 use crate::metrics::Metrics;
 
-/// How long a span waits for others before it is sent.
+/// Longest time for which a span waits for a full batch.
 const LINGER: Duration = Duration::from_secs(1);
 /// Calls for one batch. A collector that restarts is back after them; a longer outage must not keep the latest spans from the queue.
 const ATTEMPTS_MAX: u32 = 3;
 /// Wait after the first failed call of a batch; it doubles with each further one.
-const PAUSE: Duration = Duration::from_millis(500);
+const RETRY_PAUSE_MIN: Duration = Duration::from_millis(500);
 
-/// The running export. [`SpanExporter::close`] sends what is left; dropping it sends nothing more.
+/// The running export. [`SpanExporter::close`] sends the queued spans; dropping it discards them.
 pub struct SpanExporter {
     queue: Arc<SpanQueue>,
     timeout: Duration,
@@ -36,7 +36,7 @@ impl SpanExporter {
         metrics: &Metrics,
     ) -> io::Result<Self> {
         let (end, ended) = channel();
-        let worker = Worker {
+        let worker = ExportWorker {
             client,
             queue: Arc::clone(&queue),
             timeout: options.timeout,
@@ -44,14 +44,14 @@ impl SpanExporter {
             exported: metrics.spans_exported_total.clone(),
             refused: metrics.spans_dropped_total.with(["collector"]),
             overflowed: metrics.spans_dropped_total.with(["queue"]),
-            lost_before_failure: None,
+            lost_at_failure: None,
             _end: end,
         };
         std::thread::Builder::new().name("span-export".to_owned()).spawn(move || worker.run())?;
         Ok(Self { queue, timeout: options.timeout, ended })
     }
 
-    /// Sends the spans that wait, and returns when they are sent or the time is over. It takes no longer than one call of the collector may.
+    /// Sends the queued spans, and returns when they are sent or the time is over. It takes no longer than one call of the collector may.
     pub fn close(self, within: Duration) {
         let within = within.min(self.timeout);
         self.queue.close(Instant::now() + within);
@@ -67,7 +67,7 @@ impl Drop for SpanExporter {
 }
 
 /// The state of the thread that exports.
-struct Worker<C> {
+struct ExportWorker<C> {
     client: C,
     queue: Arc<SpanQueue>,
     timeout: Duration,
@@ -78,12 +78,12 @@ struct Worker<C> {
     /// Spans that the queue did not take.
     overflowed: IntCounter,
     /// Lost spans when the export began to fail; `None` while it works.
-    lost_before_failure: Option<u64>,
+    lost_at_failure: Option<u64>,
     /// Dropped at the end of the thread, which [`SpanExporter::close`] waits for.
     _end: Sender<()>,
 }
 
-impl<C: OtlpClient> Worker<C> {
+impl<C: OtlpClient> ExportWorker<C> {
     fn run(mut self) {
         loop {
             let batch = self.queue.next_batch(LINGER);
@@ -97,7 +97,7 @@ impl<C: OtlpClient> Worker<C> {
     /// Sends a batch, or drops and counts it.
     fn export(&mut self, batch: &[SpanData]) {
         let (body, count) = (otlp::request(&self.resource, batch), batch.len() as u64);
-        let mut pause = PAUSE;
+        let mut pause = RETRY_PAUSE_MIN;
         for _ in 0..ATTEMPTS_MAX {
             let timeout = self.queue.time_left().map_or(self.timeout, |left| left.min(self.timeout));
             if timeout.is_zero() {
@@ -108,14 +108,14 @@ impl<C: OtlpClient> Worker<C> {
                     let rejected = rejected.min(count);
                     self.exported.inc_by(count - rejected);
                     self.refused.inc_by(rejected);
-                    return self.works();
+                    return self.log_recovery();
                 }
                 CallOutcome::Refused(error) => {
-                    self.fails(&error);
+                    self.log_failure(&error);
                     break;
                 }
                 CallOutcome::Unavailable(error) => {
-                    self.fails(&error);
+                    self.log_failure(&error);
                     self.queue.pause(pause);
                     pause *= 2;
                 }
@@ -128,9 +128,9 @@ impl<C: OtlpClient> Worker<C> {
         self.refused.get() + self.overflowed.get()
     }
 
-    fn fails(&mut self, error: &str) {
-        if self.lost_before_failure.is_none() {
-            self.lost_before_failure = Some(self.lost());
+    fn log_failure(&mut self, error: &str) {
+        if self.lost_at_failure.is_none() {
+            self.lost_at_failure = Some(self.lost());
             tracing::warn!(
                 event = "span_export_failed",
                 error,
@@ -139,8 +139,8 @@ impl<C: OtlpClient> Worker<C> {
         }
     }
 
-    fn works(&mut self) {
-        if let Some(before) = self.lost_before_failure.take() {
+    fn log_recovery(&mut self) {
+        if let Some(before) = self.lost_at_failure.take() {
             let dropped = self.lost() - before;
             tracing::info!(
                 event = "span_export_recovered",

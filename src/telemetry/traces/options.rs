@@ -7,7 +7,7 @@ use std::time::Duration;
 pub struct Options {
     /// Share of the traces without a parent that are recorded, from 0 to 1.
     pub sample_ratio: f64,
-    /// Most spans that wait for the collector; later ones are dropped.
+    /// Most queued spans; later ones are dropped.
     pub queue_max: usize,
     /// Longest time of one call of the collector.
     pub timeout: Duration,

@@ -23,7 +23,7 @@ pub(super) struct SpanQueue {
 #[derive(Default)]
 struct QueuedSpans {
     spans: VecDeque<SpanData>,
-    /// Set when the process stops: until then the exporter may send what is left.
+    /// Set when the process stops: until then the exporter may send the queued spans.
     closes_at: Option<Instant>,
 }
 
@@ -48,7 +48,7 @@ impl SpanQueue {
         state.spans.push_back(span);
         let count = state.spans.len();
         drop(state);
-        // Between these two numbers the exporter waits for its time only: it need not wake for each span.
+        // Between these two numbers the exporter waits for its linger time only: a wake-up for each span would be wasted.
         if count == 1 || count == BATCH_MAX {
             self.changed.notify_one();
         }

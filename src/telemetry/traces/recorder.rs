@@ -1,4 +1,4 @@
-//! Recorder: what all spans of a process share: the queue that takes them, and the source of their ids.
+//! Recorder: the state that all spans of a process share: their queue, and the source of their ids.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ impl Recorder {
     }
 
     /// Decides on a new trace by its id, as OpenTelemetry's TraceIdRatioBased sampler does.
-    pub(super) fn samples(&self, trace_id: u128) -> bool {
+    pub(super) fn is_sampled(&self, trace_id: u128) -> bool {
         let fraction = ((trace_id as u64) >> 11) as f64 / (1_u64 << 53) as f64;
         fraction < self.sample_ratio
     }

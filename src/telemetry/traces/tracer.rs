@@ -61,7 +61,7 @@ impl Tracer {
     pub fn root_or_child(&self, parent: Option<SpanContext>, kind: SpanKind, name: fmt::Arguments<'_>) -> ActiveSpan {
         let (Some(recorder), None) = (&self.0, parent) else { return self.child(parent, kind, name) };
         let trace_id = recorder.trace_id();
-        if !recorder.samples(trace_id) {
+        if !recorder.is_sampled(trace_id) {
             return ActiveSpan::default();
         }
         let context = SpanContext { trace_id, span_id: recorder.span_id(), is_sampled: true };
