@@ -134,8 +134,8 @@ impl HttpState {
     /// Records outbox depth and throughput for the console's charts. [`crate::serve`] calls this every two seconds.
     pub fn sample_depth(&self) {
         let now = self.operations.now();
-        self.depth_history.add(DepthSample::of(&self.operations.health().depth, self.restarts(), now));
-        self.throughput_history.add(ThroughputSample::of(&self.metrics, now));
+        self.depth_history.add(DepthSample::new(&self.operations.health().depth, self.restarts(), now));
+        self.throughput_history.add(ThroughputSample::new(&self.metrics, now));
     }
 
     /// Restarts of all actors since the process started.

@@ -102,7 +102,7 @@ struct RefusalBody {
 
 impl RefusalsBody {
     /// `None` where no dead letter was refused: documents leave it out.
-    pub fn of(refusals: &RefusedDeadLetters) -> Option<Self> {
+    pub fn from_refusals(refusals: &RefusedDeadLetters) -> Option<Self> {
         let named = refusals.named().iter();
         let named =
             named.map(|refused| RefusalBody { position: refused.position.to_string(), reason: refused.reason.clone() });
@@ -111,9 +111,9 @@ impl RefusalsBody {
 }
 
 impl DeadLetterBody {
-    pub(crate) fn of(dead_letter: &DeadLetter, orders: &OrderTopic) -> Self {
+    pub(crate) fn new(dead_letter: &DeadLetter, orders: &OrderTopic) -> Self {
         let ConsumerRecord { position, record } = &dead_letter.message;
-        let value = RecordValue::of(orders.unframed(&dead_letter.message).1);
+        let value = RecordValue::from_bytes(orders.unframed(&dead_letter.message).1);
         let text = |text: Option<&str>| text.map(str::to_owned);
         Self {
             topic: position.topic.to_string(),
@@ -165,10 +165,10 @@ mod tests {
         let position = DeadLetterPosition { partition: 3, offset: 17 };
         let refused = RefusedDeadLetter { position, reason: "too large".into() };
 
-        let body = RefusalsBody::of(&RefusedDeadLetters::new(1, vec![refused]));
+        let body = RefusalsBody::from_refusals(&RefusedDeadLetters::new(1, vec![refused]));
 
         let named = json!([{"position": "3/17", "reason": "too large"}]);
         assert_eq!(json!(body), json!({"count": 1, "deadLetters": named}));
-        assert!(RefusalsBody::of(&RefusedDeadLetters::default()).is_none());
+        assert!(RefusalsBody::from_refusals(&RefusedDeadLetters::default()).is_none());
     }
 }

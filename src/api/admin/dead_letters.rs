@@ -142,7 +142,7 @@ pub(crate) async fn list(context: RequestContext) -> RouteResult {
     let filter = dead_letter_filter(&query)?;
     let limit = query.integer("limit")?.unwrap_or(DEAD_LETTERS_DEFAULT).clamp(1, i64::from(DEAD_LETTERS_MAX)) as u32;
     let page = dead_letters(&context, &query)?.list(&filter, limit).await?;
-    let body = |dead_letter| DeadLetterBody::of(dead_letter, &context.state.options.order_topic);
+    let body = |dead_letter| DeadLetterBody::new(dead_letter, &context.state.options.order_topic);
     let next = page.next.map(|next| next.to_string());
     Ok(ok(&DeadLetterPageBody { dead_letters: page.dead_letters.iter().map(body).collect(), next }))
 }
@@ -196,7 +196,7 @@ pub(crate) async fn redrive(context: RequestContext) -> RouteResult {
     let dead_letters = dead_letters(&context, &query)?;
     let result = match rate.filter(|_| !dry_run) {
         Some(rate) => {
-            let redrive = paced_redrive(&context, limit.into(), Pace::of_rate(Some(rate)));
+            let redrive = paced_redrive(&context, limit.into(), Pace::from_rate(Some(rate)));
             redrive.dead_letters(dead_letters, &filter, &audit).await
         }
         None => dead_letters.redrive(&filter, limit, !dry_run, &audit).await,
@@ -214,7 +214,7 @@ pub(crate) async fn redrive(context: RequestContext) -> RouteResult {
         matched: sent.matched,
         redriven: sent.redriven,
         held: sent.held_if_any(),
-        refused: RefusalsBody::of(&sent.refusals),
+        refused: RefusalsBody::from_refusals(&sent.refusals),
         next: sent.next.map(|next| next.to_string()),
     }))
 }
@@ -252,7 +252,7 @@ pub(crate) async fn redrive_one(context: RequestContext) -> RouteResult {
 }
 
 fn dead_letter_response(context: &RequestContext, dead_letter: &DeadLetter) -> actix_web::HttpResponse {
-    ok(&DeadLetterBody::of(dead_letter, &context.state.options.order_topic))
+    ok(&DeadLetterBody::new(dead_letter, &context.state.options.order_topic))
 }
 
 /// The dead letters of the topic that a query or a form names; those of the orders by default.

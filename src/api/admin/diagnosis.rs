@@ -82,11 +82,11 @@ pub(crate) async fn diagnose(context: RequestContext) -> RouteResult {
         _ => return Err(Problem::bad_request("exactly one of key and event must be given")),
     };
     let diagnosis = context.state.operations.diagnose(selector).await?;
-    Ok(ok(&DiagnosisBody::of(&diagnosis, context.state.operations.now())))
+    Ok(ok(&DiagnosisBody::new(&diagnosis, context.state.operations.now())))
 }
 
 impl DiagnosisBody {
-    pub(crate) fn of(diagnosis: &RowDiagnosis, now: Timestamp) -> Self {
+    pub(crate) fn new(diagnosis: &RowDiagnosis, now: Timestamp) -> Self {
         let RowDiagnosis { row, head, owner, epoch, deaths, sent_to, by_fallback } = diagnosis;
         let sent_to = sent_to.as_ref();
         Self {

@@ -23,7 +23,7 @@ pub fn row_document(row: &RowView) -> Value {
 
 /// The diagnosis of a row as in `/admin/outbox/why`.
 pub fn row_diagnosis_document(diagnosis: &RowDiagnosis, now: Timestamp) -> Value {
-    serde_json::to_value(DiagnosisBody::of(diagnosis, now)).expect("text and numbers always serialise")
+    serde_json::to_value(DiagnosisBody::new(diagnosis, now)).expect("text and numbers always serialise")
 }
 
 /// The record that a row publishes.
@@ -47,7 +47,7 @@ pub fn row_record_document(event: &ClaimedRow, region: &RegionId) -> OutboxRecor
         topic: record.topic.to_string(),
         sequence: event.sequence,
         headers: header_map(&record.headers),
-        value: event.payload.as_ref().map(|payload| RecordValue::of(payload).json),
+        value: event.payload.as_ref().map(|payload| RecordValue::from_bytes(payload).json),
     }
 }
 
@@ -63,10 +63,10 @@ pub fn audit_entry_document(entry: &AuditEntry) -> Value {
 
 /// A dead letter as in `/admin/dlt`.
 pub fn dead_letter_document(dead_letter: &DeadLetter, orders: &OrderTopic) -> Box<RawValue> {
-    to_raw_value(&DeadLetterBody::of(dead_letter, orders)).expect("text and numbers always serialise")
+    to_raw_value(&DeadLetterBody::new(dead_letter, orders)).expect("text and numbers always serialise")
 }
 
 /// A record of any topic, with headers and value as in `/admin/dlt`, and `schemaId` if it has a schema registry's frame.
 pub fn record_document(message: &ConsumerRecord, orders: &OrderTopic) -> Box<RawValue> {
-    to_raw_value(&TopicRecordBody::of(message, orders)).expect("text and numbers always serialise")
+    to_raw_value(&TopicRecordBody::new(message, orders)).expect("text and numbers always serialise")
 }

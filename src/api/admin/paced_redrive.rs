@@ -21,7 +21,7 @@ pub struct Pace {
 
 impl Pace {
     /// The pace of a rate per second; as fast as possible without one.
-    pub fn of_rate(rate: Option<u32>) -> Self {
+    pub fn from_rate(rate: Option<u32>) -> Self {
         let Some(rate) = rate.filter(|rate| *rate > 0) else {
             return Self { step: STEP_MAX, interval: Duration::ZERO };
         };
@@ -155,17 +155,17 @@ mod tests {
             (Some(50_000), 500, 10),
         ];
         for (rate, step, interval_ms) in cases {
-            let pace = Pace::of_rate(rate);
+            let pace = Pace::from_rate(rate);
             assert_eq!(pace, Pace { step, interval: Duration::from_millis(interval_ms) }, "{rate:?}");
         }
-        assert_eq!((Pace::of_rate(None).next_step(7), Pace::of_rate(None).next_step(u64::MAX)), (7, 500));
+        assert_eq!((Pace::from_rate(None).next_step(7), Pace::from_rate(None).next_step(u64::MAX)), (7, 500));
     }
 
     #[tokio::test(start_paused = true)]
     async fn no_step_but_the_first_begins_too_late_to_end_in_time() {
         let redrive = PacedRedrive {
             limit: 100,
-            pace: Pace::of_rate(Some(10)),
+            pace: Pace::from_rate(Some(10)),
             time_max: Some(Duration::from_millis(250)),
             progress: &|_| {},
         };

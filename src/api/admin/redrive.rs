@@ -93,7 +93,7 @@ pub(crate) async fn redrive(context: RequestContext) -> RouteResult {
     let (operations, audit) = (&context.state.operations, audit(&context, reason)?);
     if let Some(rate) = rate.filter(|_| !dry_run) {
         let matched = operations.redrive(&filter, limit, false, &audit.operator, "").await?;
-        let redrive = paced_redrive(&context, matched.min(limit.into()), Pace::of_rate(Some(rate)));
+        let redrive = paced_redrive(&context, matched.min(limit.into()), Pace::from_rate(Some(rate)));
         let result = redrive.rows(operations, &filter, &audit).await;
         log_unless_unchanged(&context.state, &result, &audit, "redrive", "outbox");
         return Ok(ok(&RowsRedriven { dry_run, matched, redriven: result? }));

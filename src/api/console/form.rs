@@ -40,8 +40,8 @@ pub(crate) fn rate_field() -> Markup {
 
 /// The pace of a redrive by [`rate_field`].
 pub(crate) fn pace(form: &Query<'_>) -> Result<Pace, Problem> {
-    let Some(rate) = form.non_empty("rate")? else { return Ok(Pace::of_rate(None)) };
-    parse_count(rate).map(|rate| Pace::of_rate(Some(rate))).ok_or_else(|| Problem::field("rate", COUNT_MESSAGE))
+    let Some(rate) = form.non_empty("rate")? else { return Ok(Pace::from_rate(None)) };
+    parse_count(rate).map(|rate| Pace::from_rate(Some(rate))).ok_or_else(|| Problem::field("rate", COUNT_MESSAGE))
 }
 
 pub(crate) fn reason_field() -> Markup {
@@ -53,12 +53,12 @@ pub(crate) fn reason_field() -> Markup {
 /// The hidden field with the CSRF token, for every form that changes something.
 pub(crate) fn csrf_field(context: &RequestContext) -> Markup {
     html! {
-        @if let Some(session) = &context.session { (csrf_field_of(session)) }
+        @if let Some(session) = &context.session { (session_csrf_field(session)) }
     }
 }
 
 /// The hidden field with the CSRF token of a session.
-pub(crate) fn csrf_field_of(session: &ConsoleSession) -> Markup {
+pub(crate) fn session_csrf_field(session: &ConsoleSession) -> Markup {
     html! { input type="hidden" name=(CSRF_FIELD) value=(session.csrf_token()); }
 }
 

@@ -133,7 +133,7 @@ fn framed_error(
 ) -> String {
     let path = request.path();
     let tab = TABS.iter().rev().find(|(href, _)| path.starts_with(href)).map_or("", |(_, name)| *name);
-    let csrf = form::csrf_field_of(session);
+    let csrf = form::session_csrf_field(session);
     let body = html! {
         (header(state, tab, session.identity.subject.as_str(), Some(&csrf)))
         main id="main" tabindex="-1" { h1 { (title) } (main) }

@@ -103,7 +103,7 @@ impl ConsoleSessions {
     ) -> Option<ConsoleSession> {
         let ticket = self.key.verify(ticket)?;
         let (written, id_hash) = (ticket.written(), hash(id));
-        if !ticket.is_of(&id_hash) || written >= self.started || now.since(written) >= IDLE_MAX {
+        if !ticket.belongs_to(&id_hash) || written >= self.started || now.since(written) >= IDLE_MAX {
             return None;
         }
         let identity = ticket.into_identity().filter(|identity| is_valid(identity))?;

@@ -84,7 +84,7 @@ impl Ticket {
     }
 
     /// Whether it belongs to the session whose id has this hash.
-    pub(crate) fn is_of(&self, id_hash: &[u8; 32]) -> bool {
+    pub(crate) fn belongs_to(&self, id_hash: &[u8; 32]) -> bool {
         self.session == hexadecimal(id_hash)
     }
 
@@ -121,7 +121,11 @@ mod tests {
         let text = key("one").sign(&Ticket::new(&[7; 32], &identity, Timestamp::from_millis(5))).expect("signed");
 
         let ticket = key("one").verify(&text).expect("the same secret");
-        assert!(ticket.is_of(&[7; 32]) && !ticket.is_of(&[8; 32]) && ticket.written() == Timestamp::from_millis(5));
+        assert!(
+            ticket.belongs_to(&[7; 32])
+                && !ticket.belongs_to(&[8; 32])
+                && ticket.written() == Timestamp::from_millis(5)
+        );
         assert_eq!(ticket.into_identity().as_deref(), Some(&identity));
         assert!(key("two").verify(&text).is_none() && TicketKey::new(None, &[1; 32]).verify(&text).is_none());
         assert!(TicketKey::new(Some(&"one".into()), &[2; 32]).verify(&text).is_none(), "another key of tokens");

@@ -34,7 +34,7 @@ pub(crate) struct OrderBody<'a> {
 }
 
 impl<'a> OrderBody<'a> {
-    pub(crate) fn of(order: &'a Order) -> Self {
+    pub(crate) fn new(order: &'a Order) -> Self {
         Self {
             id: AsText(order.id),
             status: order.status.as_str(),
@@ -48,7 +48,7 @@ impl<'a> OrderBody<'a> {
 
     /// The order with an empty list of items, which the caller fills in.
     pub(crate) fn without_items(order: &'a Order) -> Self {
-        Self { items: ItemList(&[]), ..Self::of(order) }
+        Self { items: ItemList(&[]), ..Self::new(order) }
     }
 }
 
@@ -58,7 +58,7 @@ impl Serialize for ItemList<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut items = serializer.serialize_seq(Some(self.0.len()))?;
         for item in self.0 {
-            items.serialize_element(&ItemBody::of(item))?;
+            items.serialize_element(&ItemBody::new(item))?;
         }
         items.end()
     }
@@ -79,7 +79,7 @@ pub(crate) struct ItemBody<'a> {
 }
 
 impl<'a> ItemBody<'a> {
-    pub(crate) fn of(item: &'a Item) -> Self {
+    pub(crate) fn new(item: &'a Item) -> Self {
         Self { product_name: item.name(), quantity: item.quantity(), price: AsText(item.price()) }
     }
 }

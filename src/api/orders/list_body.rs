@@ -91,7 +91,7 @@ impl PartialOrder {
                 if self.items_written > 0 {
                     buffer.push(b',');
                 }
-                buffer.extend(json(&ItemBody::of(item)).into_bytes());
+                buffer.extend(json(&ItemBody::new(item)).into_bytes());
             }
             None if self.end.is_empty() => return false,
             None => buffer.extend(mem::take(&mut self.end).into_bytes()),

@@ -29,7 +29,7 @@ pub(crate) async fn measured(
 
 /// The order as JSON with its `ETag`.
 pub(crate) fn order_response(status: StatusCode, order: &Order) -> HttpResponse {
-    let mut response = json_response(status, &OrderBody::of(order));
+    let mut response = json_response(status, &OrderBody::new(order));
     response.headers_mut().insert(ETAG, etag(order.version));
     response
 }

@@ -19,7 +19,7 @@ pub(crate) fn trace_context(headers: &HeaderMap) -> Option<TraceContext> {
 }
 
 /// The trace context of texts that are not headers of the request.
-pub(crate) fn of_texts(parent: &str, state: Option<&str>) -> Option<TraceContext> {
+pub(crate) fn from_texts(parent: &str, state: Option<&str>) -> Option<TraceContext> {
     let state = state.filter(|state| state.len() <= STATE_BYTES_MAX && is_tracestate(state));
     is_traceparent(parent).then(|| TraceContext { parent: parent.into(), state: state.map(Arc::from) })
 }

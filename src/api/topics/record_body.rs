@@ -42,10 +42,10 @@ pub(crate) struct TopicRecordBody<'a> {
 }
 
 impl<'a> TopicRecordBody<'a> {
-    pub(crate) fn of(message: &'a ConsumerRecord, orders: &OrderTopic) -> Self {
+    pub(crate) fn new(message: &'a ConsumerRecord, orders: &OrderTopic) -> Self {
         let ConsumerRecord { position, record } = message;
         let (schema_id, value) = orders.unframed(message);
-        let value = RecordValue::of(value);
+        let value = RecordValue::from_bytes(value);
         Self {
             topic: &position.topic,
             partition: position.partition,
@@ -83,7 +83,7 @@ pub(crate) enum TopicLine<'a> {
 pub(crate) fn lines(records: &[ConsumerRecord], cursor: &TopicCursor, orders: &OrderTopic) -> Vec<u8> {
     let mut text = Vec::new();
     for record in records {
-        write_json(&mut text, &TopicRecordBody::of(record, orders));
+        write_json(&mut text, &TopicRecordBody::new(record, orders));
         text.push(b'\n');
     }
     write_json(&mut text, &CursorLine { cursor: cursor.to_string() });
@@ -100,7 +100,7 @@ pub(crate) fn events(records: &[ConsumerRecord], cursor: &TopicCursor, orders: &
             text.extend_from_slice(format!("id: {cursor}\n").as_bytes());
         }
         text.extend_from_slice(b"data: ");
-        write_json(&mut text, &TopicRecordBody::of(record, orders));
+        write_json(&mut text, &TopicRecordBody::new(record, orders));
         text.extend_from_slice(b"\n\n");
     }
     text

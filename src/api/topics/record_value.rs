@@ -15,7 +15,7 @@ pub(crate) struct RecordValue {
 }
 
 impl RecordValue {
-    pub(crate) fn of(bytes: &[u8]) -> Self {
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Self {
         match std::str::from_utf8(bytes) {
             Ok(text) => Self { json: on_one_line(text).unwrap_or_else(|| json_text(text)), base64: None },
             Err(_) => Self { json: json_text(&hexadecimal(bytes)), base64: Some(STANDARD.encode(bytes)) },
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     fn shown(bytes: &[u8]) -> (String, Option<String>) {
-        let RecordValue { json, base64 } = RecordValue::of(bytes);
+        let RecordValue { json, base64 } = RecordValue::from_bytes(bytes);
         (json.get().to_owned(), base64)
     }
 

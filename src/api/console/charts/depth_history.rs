@@ -36,7 +36,7 @@ pub(crate) struct DepthSample {
 }
 
 impl DepthSample {
-    pub(crate) fn of(depth: &RowCounts, restarts: u64, at: Timestamp) -> Self {
+    pub(crate) fn new(depth: &RowCounts, restarts: u64, at: Timestamp) -> Self {
         Self { at, rows: unsent_rows(depth), restarts }
     }
 }

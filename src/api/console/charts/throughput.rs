@@ -46,7 +46,7 @@ pub(crate) struct ThroughputHistory(Mutex<VecDeque<ThroughputSample>>);
 pub(crate) struct Throughput(Vec<ThroughputSample>);
 
 impl ThroughputSample {
-    pub(crate) fn of(metrics: &Metrics, at: Timestamp) -> Self {
+    pub(crate) fn new(metrics: &Metrics, at: Timestamp) -> Self {
         let totals = [
             metrics.outbox_entries_written.get(),
             metrics.outbox_publish_rate.get(),

@@ -123,7 +123,7 @@ fn event(
     let key = key.ok_or_else(|| {
         Problem::field(&field("partitionkey"), "or subject is required: events of one key keep their order")
     })?;
-    let own_trace = given("traceparent").and_then(|parent| trace_context::of_texts(parent, given("tracestate")));
+    let own_trace = given("traceparent").and_then(|parent| trace_context::from_texts(parent, given("tracestate")));
     let kept = attributes.iter().filter(|(name, _)| !CONSUMED.contains(&name.as_str()));
     let kept: Vec<(String, String)> =
         kept.map(|(name, value)| (format!("{KEPT_PREFIX}{name}"), value.clone())).collect();

@@ -65,7 +65,7 @@ pub(crate) struct DeliveryBody<'a> {
 }
 
 impl<'a> WebhookBody<'a> {
-    pub(crate) fn of(webhook: &'a Webhook) -> Self {
+    pub(crate) fn new(webhook: &'a Webhook) -> Self {
         Self {
             id: AsText(webhook.id),
             version: webhook.version,
@@ -84,16 +84,16 @@ impl<'a> WebhookBody<'a> {
     }
 
     pub(crate) fn with_secret(webhook: &'a Webhook) -> Self {
-        Self { secret: webhook.secrets.first().map(|secret| secret.text.as_str()), ..Self::of(webhook) }
+        Self { secret: webhook.secrets.first().map(|secret| secret.text.as_str()), ..Self::new(webhook) }
     }
 
     pub(crate) fn with_last_delivery(webhook: &'a Webhook, last: Option<&'a WebhookDelivery>) -> Self {
-        Self { last_delivery: last.map(DeliveryBody::of), ..Self::of(webhook) }
+        Self { last_delivery: last.map(DeliveryBody::new), ..Self::new(webhook) }
     }
 }
 
 impl<'a> DeliveryBody<'a> {
-    pub(crate) fn of(delivery: &'a WebhookDelivery) -> Self {
+    pub(crate) fn new(delivery: &'a WebhookDelivery) -> Self {
         Self {
             id: &delivery.message_id,
             topic: &delivery.topic,

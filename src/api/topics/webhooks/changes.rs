@@ -138,7 +138,7 @@ pub(crate) async fn change(context: RequestContext) -> RouteResult {
     reject_unknown_names(names.iter().map(String::as_str), &CHANGEABLE)?;
     let webhook = webhooks.change(id, values(&json::object(&context.body)?)?).await?;
     log_change(&context, "change", id)?;
-    Ok(ok(&WebhookBody::of(&webhook)))
+    Ok(ok(&WebhookBody::new(&webhook)))
 }
 
 /// Delete a webhook

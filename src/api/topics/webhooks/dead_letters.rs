@@ -61,7 +61,7 @@ struct DeadLetterSummary<'a> {
 }
 
 impl<'a> DeadLetterSummary<'a> {
-    fn of(dead_letter: &'a DeadLetter, webhook: &'a Webhook) -> Self {
+    fn new(dead_letter: &'a DeadLetter, webhook: &'a Webhook) -> Self {
         let record = &dead_letter.message.record;
         Self {
             position: dead_letter.position().to_string(),
@@ -101,7 +101,7 @@ pub(crate) async fn list(context: RequestContext) -> RouteResult {
     let limit = query.integer("limit")?.unwrap_or(DEAD_LETTERS_DEFAULT).clamp(1, i64::from(DEAD_LETTERS_MAX)) as u32;
     let webhook = actions.find(id).await?;
     let page = actions.dead_letters(id, cursor(&query)?, limit).await?;
-    let found = page.dead_letters.iter().map(|dead_letter| DeadLetterSummary::of(dead_letter, &webhook));
+    let found = page.dead_letters.iter().map(|dead_letter| DeadLetterSummary::new(dead_letter, &webhook));
     Ok(ok(&DeadLettersBody { dead_letters: found.collect(), next: page.next.map(|next| next.to_string()) }))
 }
 
@@ -142,5 +142,5 @@ pub(crate) async fn redrive(context: RequestContext) -> RouteResult {
     if !dry_run {
         log_redrive(&audit, actions.shared_topic(), 1);
     }
-    Ok(ok(&DeadLetterSummary::of(&dead_letter, &webhook)))
+    Ok(ok(&DeadLetterSummary::new(&dead_letter, &webhook)))
 }

@@ -91,7 +91,7 @@ struct RedrivenBody {
         (status = 501, description = "Webhooks are switched off", body = ProblemBody<'_>, content_type = "application/problem+json")))]
 pub(crate) async fn list(context: RequestContext) -> RouteResult {
     let found = webhooks(&context)?.deliveries(webhook_id(&context)?).await?;
-    Ok(ok(&DeliveriesBody { deliveries: found.iter().map(DeliveryBody::of).collect() }))
+    Ok(ok(&DeliveriesBody { deliveries: found.iter().map(DeliveryBody::new).collect() }))
 }
 
 /// Send a test event
@@ -148,7 +148,7 @@ pub(crate) async fn redrive(context: RequestContext) -> RouteResult {
         matched: report.matched,
         redriven: report.redriven,
         held: report.held_if_any(),
-        refused: RefusalsBody::of(&report.refusals),
+        refused: RefusalsBody::from_refusals(&report.refusals),
         next: report.next.map(|next| next.to_string()),
     }))
 }

@@ -37,7 +37,7 @@ pub(crate) async fn list(context: RequestContext) -> RouteResult {
         (status = 501, description = "Webhooks are switched off", body = ProblemBody<'_>, content_type = "application/problem+json")))]
 pub(crate) async fn find(context: RequestContext) -> RouteResult {
     let webhook = webhooks(&context)?.find(webhook_id(&context)?).await?;
-    Ok(ok(&WebhookBody::of(&webhook)))
+    Ok(ok(&WebhookBody::new(&webhook)))
 }
 
 /// What acts on webhooks, where they are on.

@@ -56,7 +56,7 @@ impl RedriveCommand {
     pub(super) fn new(dead_letters: DeadLetters, orders: OrderTopic, options: RedriveOptions, reason: String) -> Self {
         let RedriveOptions { dry_run, rate, yes, output } = options;
         let audit = Audit { operator: operator(), reason };
-        Self { dead_letters, orders, dry_run, yes, format: output.format(), pace: Pace::of_rate(rate), audit }
+        Self { dead_letters, orders, dry_run, yes, format: output.format(), pace: Pace::from_rate(rate), audit }
     }
 
     pub(super) async fn one(&self, position: DeadLetterPosition) -> Result<(), Failure> {
@@ -140,7 +140,7 @@ impl RedriveCommand {
                 matched: report.matched,
                 redriven: report.redriven,
                 held: report.held_if_any(),
-                refused: RefusalsBody::of(&report.refusals),
+                refused: RefusalsBody::from_refusals(&report.refusals),
                 next: report.next.map(|next| next.to_string()),
             };
             return print_line(&serde_json::to_string(&document).expect("text and numbers always serialise"));

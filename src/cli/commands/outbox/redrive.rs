@@ -59,7 +59,7 @@ pub(super) async fn redrive(operations: &OutboxOperations, arguments: RedriveArg
         confirm::require(yes, &format!("Retry {}?", pluralize(limit, "parked row", "parked rows")))?;
         let (bar, audit) = (progress_bar("redriving", limit), Audit { operator: operator(), reason });
         let progress = |seen| bar.set_position(seen);
-        let redrive = PacedRedrive { limit, pace: Pace::of_rate(rate), time_max: None, progress: &progress };
+        let redrive = PacedRedrive { limit, pace: Pace::from_rate(rate), time_max: None, progress: &progress };
         redriven = redrive.rows(operations, &filter, &audit).await?;
         bar.finish_and_clear();
         print_message(format_args!("{} due now", pluralize(redriven, "row is", "rows are")));

@@ -65,7 +65,7 @@ impl WebhookRedrive {
         if *held > 0 {
             report["held"] = json!(held);
         }
-        if let Some(refused) = RefusalsBody::of(refusals) {
+        if let Some(refused) = RefusalsBody::from_refusals(refusals) {
             report["refused"] = json!(refused);
         }
         report

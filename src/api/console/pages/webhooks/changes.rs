@@ -87,7 +87,7 @@ fn change_page(context: &RequestContext, id: &str, fields: &WebhookForm, problem
 pub(crate) async fn edit(context: RequestContext) -> RouteResult {
     let id = webhook_id(&context)?;
     let webhook = webhooks(&context)?.find(id).await?;
-    let main = change_page(&context, &id.to_string(), &WebhookForm::of(&webhook), None);
+    let main = change_page(&context, &id.to_string(), &WebhookForm::from_webhook(&webhook), None);
     layout::show(&context, &page("Change webhook", main, &format!("posthaste webhook change {id}")))
 }
 
@@ -102,7 +102,7 @@ pub(crate) async fn change(context: RequestContext) -> RouteResult {
         let webhook = actions.find(id).await?;
         if problem.code.status() == StatusCode::CONFLICT {
             // What was typed would undo the other change.
-            fields = WebhookForm::of(&webhook);
+            fields = WebhookForm::from_webhook(&webhook);
         }
         fields.keep_topics_of(&webhook);
         let main = change_page(&context, &id.to_string(), &fields, Some(&problem));

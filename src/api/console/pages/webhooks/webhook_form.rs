@@ -33,7 +33,7 @@ impl WebhookForm {
     }
 
     /// The form with the present values of a webhook.
-    pub(super) fn of(webhook: &Webhook) -> Self {
+    pub(super) fn from_webhook(webhook: &Webhook) -> Self {
         Self {
             version: Some(webhook.version),
             url: webhook.url.clone(),
