@@ -67,9 +67,9 @@ pub struct HttpState {
     pub(crate) concurrency_limiters: ConcurrencyLimiters,
     pub(crate) region: HeaderValue,
     pub(crate) requests_by_region: IntCounter,
-    pub(crate) streams: Arc<Semaphore>,
+    pub(crate) stream_permits: Arc<Semaphore>,
     /// Requests that may still read a topic.
-    pub(crate) readers: Arc<Semaphore>,
+    pub(crate) reader_permits: Arc<Semaphore>,
     pub(crate) sessions: ConsoleSessions,
     pub(crate) depth_history: DepthHistory,
     pub(crate) throughput_history: ThroughputHistory,
@@ -102,8 +102,8 @@ impl HttpState {
             // The configuration refuses a region that is not a legal header value.
             region: HeaderValue::from_str(&options.region).unwrap_or(HeaderValue::from_static("unnamed")),
             requests_by_region: metrics.http_server_requests_by_region.with([options.region.as_str()]),
-            streams: Arc::new(Semaphore::new(options.streams_max)),
-            readers: Arc::new(Semaphore::new(options.reads.readers_max)),
+            stream_permits: Arc::new(Semaphore::new(options.streams_max)),
+            reader_permits: Arc::new(Semaphore::new(options.reads.readers_max)),
             in_flight: Arc::default(),
             sessions: ConsoleSessions::new(
                 options.console_secret.as_ref(),

@@ -36,9 +36,10 @@ impl Response {
             return Ok(self.body);
         }
         let message = self.body["message"].as_str().or(self.body["detail"].as_str()).unwrap_or("no reason given");
-        let fault = |error: &Value| Some(format!("{} {}", error["field"].as_str()?, error["message"].as_str()?));
-        let faults: Vec<String> = self.body["errors"].as_array().into_iter().flatten().filter_map(fault).collect();
-        let message = if faults.is_empty() { message.to_owned() } else { faults.join("; ") };
+        let field_error = |error: &Value| Some(format!("{} {}", error["field"].as_str()?, error["message"].as_str()?));
+        let field_errors: Vec<String> =
+            self.body["errors"].as_array().into_iter().flatten().filter_map(field_error).collect();
+        let message = if field_errors.is_empty() { message.to_owned() } else { field_errors.join("; ") };
         Err(Failure::new(format!("the service answered {}: {message}", self.status)))
     }
 }

@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 
 use crate::admin::dead_letter_body::{DeadLetterBody, RefusalsBody};
 use crate::admin::filters::{CURSOR_MESSAGE, TEXT_MESSAGE, dead_letter_filter, printable};
-use crate::admin::live_events::log_unless_unchanged;
+use crate::admin::live_events::log_if_changed;
 use crate::admin::operator_body::{self, RedriveMembers, RedriveSettings, paced_redrive, text};
 use crate::admin::paced_redrive::Pace;
 use crate::error::{Problem, ProblemBody};
@@ -203,7 +203,7 @@ pub(crate) async fn redrive(context: RequestContext) -> RouteResult {
     };
     if !dry_run {
         let on = format!("dead letters of {}", dead_letters.topic());
-        log_unless_unchanged(&context.state, &result, &audit, "send back", &on);
+        log_if_changed(&context.state, &result, &audit, "send back", &on);
     }
     let sent = result?;
     if sent.redriven > 0 {
@@ -242,7 +242,7 @@ pub(crate) async fn redrive_one(context: RequestContext) -> RouteResult {
     let result = dead_letters.redrive_one(position, !dry_run, &audit).await;
     if !dry_run {
         let on = format!("dead letter {position} of {}", dead_letters.topic());
-        log_unless_unchanged(&context.state, &result, &audit, "send back", &on);
+        log_if_changed(&context.state, &result, &audit, "send back", &on);
     }
     let dead_letter = result?;
     if !dry_run {

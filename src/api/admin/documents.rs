@@ -1,4 +1,4 @@
-//! The JSON documents of the admin routes for the command line, so that both print the same.
+//! The JSON documents of the admin routes for the command line, so that the output of both is equal.
 use app::consume::order_topic::OrderTopic;
 use app::operators::dead_letters::DeadLetter;
 use app::port_types::{AuditEntry, ClaimedRow, ConsumerRecord, PartitionView, RowDiagnosis, RowView};
@@ -31,7 +31,7 @@ pub fn row_diagnosis_document(diagnosis: &RowDiagnosis, now: Timestamp) -> Value
 pub struct OutboxRecordDocument {
     /// Full name of the topic.
     pub topic: String,
-    /// Place of the event in its key, from 1.
+    /// Position of the event among the events of its key, from 1.
     pub sequence: u64,
     /// Readable headers by name: those of the last attempt by a service of this region.
     pub headers: Map<String, Value>,

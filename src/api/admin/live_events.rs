@@ -51,28 +51,28 @@ pub(crate) fn follow_with_token(context: &RequestContext) -> RouteResult {
 
 /// The stream of events. It ends when `is_authorized`, which is called at each keep-alive, returns false.
 pub(crate) fn follow(context: &RequestContext, is_authorized: impl Fn() -> bool + 'static) -> RouteResult {
-    follow_as(context, is_authorized, LiveEvent::clone)
+    follow_mapped(context, is_authorized, LiveEvent::clone)
 }
 
-/// As [`follow`], with each event in the form that `form` gives it.
-pub(crate) fn follow_as(
+/// As [`follow`], with each event mapped by `map`.
+pub(crate) fn follow_mapped(
     context: &RequestContext,
     is_authorized: impl Fn() -> bool + 'static,
-    form: impl Fn(&LiveEvent) -> LiveEvent + Send + 'static,
+    map: impl Fn(&LiveEvent) -> LiveEvent + Send + 'static,
 ) -> RouteResult {
     let mut response = HttpResponse::Ok();
     response.insert_header((CONTENT_TYPE, "text/event-stream")).insert_header((CACHE_CONTROL, "no-store"));
     if context.request.method() == Method::HEAD {
         return Ok(response.finish());
     }
-    let Ok(permit) = context.state.streams.clone().try_acquire_owned() else {
+    let Ok(permit) = context.state.stream_permits.clone().try_acquire_owned() else {
         return Err(Problem::unavailable("too many clients follow the live stream", 5));
     };
     // A malformed id counts as absent.
     let after = single_value(context.headers(), "last-event-id").and_then(|id| id.trim().parse().ok());
     let LiveFeed { backlog, next } = context.state.dispatch.live(after);
-    let backlog = backlog.iter().map(&form).collect();
-    let feed = LiveFeed { backlog, next: next.map(move |event| form(&event)).boxed() };
+    let backlog = backlog.iter().map(&map).collect();
+    let feed = LiveFeed { backlog, next: next.map(move |event| map(&event)).boxed() };
     let mut response = response.streaming(encode(feed, context.state.stopping(), permit, Box::new(is_authorized)));
     end_without_chunks(&context.request, &mut response);
     Ok(response)
@@ -139,8 +139,8 @@ pub(crate) fn log_operator_action(state: &HttpState, by: &str, action: &str, on:
     state.dispatch.announce("operator_action", given.map(|(name, text)| (name, text.to_owned())).collect());
 }
 
-/// As [`log_operator_action`], unless the result says that nothing was changed.
-pub(crate) fn log_unless_unchanged<T>(
+/// As [`log_operator_action`], if the action has changed something, or may have.
+pub(crate) fn log_if_changed<T>(
     state: &HttpState,
     result: &Result<T, QueryError>,
     audit: &Audit,

@@ -5,7 +5,7 @@ use utoipa::ToSchema;
 
 use crate::admin::dead_letters::audit;
 use crate::admin::filters::{row_filter, row_id};
-use crate::admin::live_events::log_unless_unchanged;
+use crate::admin::live_events::log_if_changed;
 use crate::admin::operator_body::{self, ReasonBody};
 use crate::admin::outbox_row::OutboxRowBody;
 use crate::error::{Problem, ProblemBody};
@@ -74,7 +74,7 @@ pub(crate) async fn row(context: RequestContext) -> RouteResult {
 pub(crate) async fn retry(context: RequestContext) -> RouteResult {
     let (id, audit) = (row_id(&context)?, audit(&context, reason(&context)?)?);
     let result = context.state.operations.retry(id, &audit.operator, &audit.reason).await;
-    log_unless_unchanged(&context.state, &result, &audit, "retry", &format!("row {id}"));
+    log_if_changed(&context.state, &result, &audit, "retry", &format!("row {id}"));
     result?;
     changed_row_response(&context, id, "made due").await
 }
@@ -92,7 +92,7 @@ pub(crate) async fn retry(context: RequestContext) -> RouteResult {
 pub(crate) async fn park(context: RequestContext) -> RouteResult {
     let (id, audit) = (row_id(&context)?, audit(&context, reason(&context)?)?);
     let result = context.state.operations.park(id, &audit.operator, &audit.reason).await;
-    log_unless_unchanged(&context.state, &result, &audit, "park", &format!("row {id}"));
+    log_if_changed(&context.state, &result, &audit, "park", &format!("row {id}"));
     result?;
     changed_row_response(&context, id, "parked").await
 }

@@ -44,7 +44,7 @@ pub struct PacedRedrive<'a> {
     /// No step begins after this time, or would end after it as far as a step has a time limit; the rest is left for a further call. The
     /// first step always begins.
     pub time_max: Option<Duration>,
-    /// Receives the number that was looked at, after each step.
+    /// Receives the number of examined rows or dead letters after each step.
     pub progress: &'a (dyn Fn(u64) + Sync),
 }
 

@@ -5,7 +5,7 @@ use utoipa::ToSchema;
 
 use crate::admin::dead_letters::audit;
 use crate::admin::filters::{KEY_MESSAGE, TEXT_MESSAGE, parse_key, printable};
-use crate::admin::live_events::log_unless_unchanged;
+use crate::admin::live_events::log_if_changed;
 use crate::admin::operator_body::{self, RedriveMembers, RedriveSettings, paced_redrive, text};
 use crate::admin::paced_redrive::Pace;
 use crate::error::ProblemBody;
@@ -95,12 +95,12 @@ pub(crate) async fn redrive(context: RequestContext) -> RouteResult {
         let matched = operations.redrive(&filter, limit, false, &audit.operator, "").await?;
         let redrive = paced_redrive(&context, matched.min(limit.into()), Pace::from_rate(Some(rate)));
         let result = redrive.rows(operations, &filter, &audit).await;
-        log_unless_unchanged(&context.state, &result, &audit, "redrive", "outbox");
+        log_if_changed(&context.state, &result, &audit, "redrive", "outbox");
         return Ok(ok(&RowsRedriven { dry_run, matched, redriven: result? }));
     }
     let result = operations.redrive(&filter, limit, !dry_run, &audit.operator, &audit.reason).await;
     if !dry_run {
-        log_unless_unchanged(&context.state, &result, &audit, "redrive", "outbox");
+        log_if_changed(&context.state, &result, &audit, "redrive", "outbox");
     }
     let rows = result?;
     Ok(ok(&RowsRedriven { dry_run, matched: rows, redriven: if dry_run { 0 } else { rows } }))

@@ -33,7 +33,7 @@ impl BearerClaims {
         if issuer.is_some_and(|expected| self.iss.as_ref().and_then(Value::as_str) != Some(expected)) {
             return None;
         }
-        if audience.is_some_and(|expected| !is_for(self.aud.as_ref(), expected)) {
+        if audience.is_some_and(|expected| !matches_audience(self.aud.as_ref(), expected)) {
             return None;
         }
         let roles = roles(self.roles.as_ref())?;
@@ -73,7 +73,7 @@ fn roles(claim: Option<&Value>) -> Option<Vec<&str>> {
     }
 }
 
-fn is_for(audience: Option<&Value>, expected: &str) -> bool {
+fn matches_audience(audience: Option<&Value>, expected: &str) -> bool {
     match audience {
         Some(Value::String(one)) => one == expected,
         Some(Value::Array(many)) => many.iter().any(|one| one.as_str() == Some(expected)),

@@ -15,7 +15,7 @@ const FETCH_INTERVAL_MIN: Duration = Duration::from_secs(30);
 /// The same before the first success: all requests are refused until then, so the recovery must be quick.
 const FIRST_FETCH_INTERVAL_MIN: Duration = Duration::from_secs(5);
 /// An older set is fetched again in the background, so that a withdrawn key becomes invalid.
-const FRESH_FOR: Duration = Duration::from_secs(300);
+const STALE_AFTER: Duration = Duration::from_secs(300);
 /// Limit of one fetch, connection included.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(3);
 /// Largest accepted key set.
@@ -109,7 +109,7 @@ impl JwksCache {
 
     fn is_stale(&self) -> bool {
         let cached = self.cached.read();
-        cached.fetched_at.is_some_and(|at| at.elapsed() >= FRESH_FOR) && cached.may_fetch()
+        cached.fetched_at.is_some_and(|at| at.elapsed() >= STALE_AFTER) && cached.may_fetch()
     }
 
     /// Fetches the set unless the fetch interval forbids it or another task has fetched the missing key meanwhile.

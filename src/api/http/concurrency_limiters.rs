@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::error::Problem;
 
-/// A refusal is delayed by this: a client that retries at once costs as much as one that is served. Undelayed refusals kept two cores
+/// Delay of a refusal: a client that retries at once costs as much as one that is served. Undelayed refusals kept two cores
 /// busy and made admitted requests four times slower.
 const REFUSAL_DELAY: Duration = Duration::from_millis(500);
 /// Upper bound of the random additional delay: clients that are refused together must not retry together.
@@ -21,7 +21,7 @@ fn refusal_delay(random: f64, request_timeout: Duration) -> Duration {
     (REFUSAL_DELAY + REFUSAL_JITTER.mul_f64(random)).mul_f64(share)
 }
 
-/// One limiter for each class of requests with its own duration: overload of one class does not refuse the others.
+/// A limiter for each class of requests with similar durations: overload of one class does not refuse the others.
 pub(crate) struct ConcurrencyLimiters {
     /// Limits creates and changes.
     pub(crate) changes: ConcurrencyLimiter,
@@ -46,7 +46,7 @@ impl ConcurrencyLimiters {
 pub(crate) struct ConcurrencyLimiter {
     started: Instant,
     request_timeout: Duration,
-    shedding: Mutex<AdaptiveLimit>,
+    adaptive_limit: Mutex<AdaptiveLimit>,
     refused: IntCounter,
     limit: IntGauge,
 }
@@ -58,10 +58,10 @@ impl ConcurrencyLimiter {
         metrics: &Metrics,
         request_timeout: Duration,
     ) -> Self {
-        let shedding = AdaptiveLimit::new(limits);
+        let adaptive_limit = AdaptiveLimit::new(limits);
         let (refused, limit) = (metrics.orders_shed_count.with([class]), metrics.orders_in_flight_limit.with([class]));
-        limit.set(shedding.limit().into());
-        Self { started: Instant::now(), request_timeout, shedding: Mutex::new(shedding), refused, limit }
+        limit.set(adaptive_limit.limit().into());
+        Self { started: Instant::now(), request_timeout, adaptive_limit: Mutex::new(adaptive_limit), refused, limit }
     }
 
     /// Acquires a permit without waiting for one.
@@ -78,12 +78,12 @@ impl ConcurrencyLimiter {
     }
 
     fn try_acquire(&self) -> Option<RequestPermit<'_>> {
-        let admitted = self.shedding.lock().try_acquire();
+        let admitted = self.adaptive_limit.lock().try_acquire();
         admitted.then(|| RequestPermit { limiter: self, acquired_at: Instant::now(), reached_store: false })
     }
 }
 
-/// One admitted request. Dropping it releases the permit, also when the client has disconnected.
+/// The permit of an admitted request. Dropping it releases the permit, also when the client has disconnected.
 pub(crate) struct RequestPermit<'a> {
     limiter: &'a ConcurrencyLimiter,
     acquired_at: Instant,
@@ -99,13 +99,13 @@ impl RequestPermit<'_> {
 
 impl Drop for RequestPermit<'_> {
     fn drop(&mut self) {
-        let ConcurrencyLimiter { started, shedding, limit, .. } = self.limiter;
+        let ConcurrencyLimiter { started, adaptive_limit, limit, .. } = self.limiter;
         let now = Instant::now();
-        let mut shedding = shedding.lock();
-        let before = shedding.limit();
-        shedding.release(now - *started, self.reached_store.then(|| now - self.acquired_at));
-        if shedding.limit() != before {
-            limit.set(shedding.limit().into());
+        let mut adaptive_limit = adaptive_limit.lock();
+        let before = adaptive_limit.limit();
+        adaptive_limit.release(now - *started, self.reached_store.then(|| now - self.acquired_at));
+        if adaptive_limit.limit() != before {
+            limit.set(adaptive_limit.limit().into());
         }
     }
 }

@@ -37,7 +37,7 @@ pub(crate) fn connection(
     let timeouts = timeouts(options.header_timeout, options.body_timeout);
     let timeout_response: TimeoutResponse = {
         let state = Arc::clone(state);
-        Arc::new(move || late_head_response(state.operations.now(), &state.options.region))
+        Arc::new(move || head_timeout_response(state.operations.now(), &state.options.region))
     };
     timed_connection(configure(Arc::clone(state), surface), timeouts, stopping, timeout_response)
 }
@@ -83,20 +83,20 @@ pub(crate) fn timed_connection<R: FnOnce(&mut ServiceConfig)>(
 /// Sets the options of an accepted socket. Each is optional: a failure leaves the connection usable.
 fn set_options(stream: &TcpStream, stall: Duration) {
     let _ = stream.set_nodelay(true);
-    // Without it Linux sends to a host that has vanished for some 15 minutes, and the connection holds its place all that time.
+    // Without it Linux retransmits to an unreachable host for some 15 minutes, and the connection counts against `http.max_connections` until then.
     #[cfg(target_os = "linux")]
-    let _ = socket2::SockRef::from(stream).set_tcp_user_timeout(Some(vanished_after(stall)));
+    let _ = socket2::SockRef::from(stream).set_tcp_user_timeout(Some(tcp_user_timeout(stall)));
 }
 
-/// Time without an acknowledgement after which a client counts as vanished. Linux also counts the time in which a slow reader announces no space for
-/// more, so it is much longer than the time for a write.
+/// Time without an acknowledgement after which the connection is closed (TCP_USER_TIMEOUT). Linux also counts the time in which a slow reader
+/// announces a window of zero, so it is much longer than the time for a write.
 #[cfg(target_os = "linux")]
-fn vanished_after(stall: Duration) -> Duration {
+fn tcp_user_timeout(stall: Duration) -> Duration {
     (stall * 4).max(Duration::from_secs(120))
 }
 
 /// The 408 response to an incomplete request head (RFC 9110, 15.5.9), as bytes.
-pub(crate) fn late_head_response(now: Timestamp, region: &str) -> Vec<u8> {
+pub(crate) fn head_timeout_response(now: Timestamp, region: &str) -> Vec<u8> {
     let problem =
         Problem::new(ErrorCode::RequestTimeout, "the request's head did not arrive in time; the connection is closed");
     let request_id = request_id(&HeaderMap::new());

@@ -95,8 +95,8 @@ impl ConnectionPhase {
         matches!(self.phase.get(), Phase::Head { .. })
     }
 
-    /// Whether no byte that arrives may reach the parser any more.
-    pub(crate) fn accepts_nothing(&self) -> bool {
+    /// Whether further input must not reach the parser: the rest of a refused body, or bytes after the last request.
+    pub(crate) fn blocks_input(&self) -> bool {
         matches!(self.phase.get(), Phase::Refusing | Phase::Closing { .. })
     }
 
@@ -128,12 +128,12 @@ mod tests {
             ConnectionPhase::new(ConnectionTimeouts { head: second, idle: second, stall: second, close: second });
         phase.request_started(false);
         phase.response_finished();
-        assert!(phase.is_idle() && !phase.accepts_nothing());
+        assert!(phase.is_idle() && !phase.blocks_input());
 
         phase.request_started(true);
-        assert!(!phase.accepts_nothing(), "its body may still arrive");
+        assert!(!phase.blocks_input(), "its body may still arrive");
         phase.response_finished();
 
-        assert!(phase.accepts_nothing() && phase.is_closing(), "also while the response waits for the client");
+        assert!(phase.blocks_input() && phase.is_closing(), "also while the response waits for the client");
     }
 }

@@ -18,7 +18,7 @@ use crate::console::access;
 use crate::error::{ErrorCode, Problem};
 use crate::http::exchange::{Exchange, is_about_orders, is_refresh};
 use crate::http::rate_limit;
-use crate::request::body::{ArrivingBody, UnreadBody, broken, discard_arrived, read_body};
+use crate::request::body::{IncomingBody, UnreadBody, broken, discard_received, read_body};
 use crate::request::context::RequestContext;
 use crate::request::media_types;
 use crate::request::response::{RouteResult, see_other};
@@ -39,7 +39,7 @@ pub(crate) async fn handle_request(
     request: HttpRequest,
     payload: Payload,
 ) -> HttpResponse {
-    let mut body = ArrivingBody::new(payload);
+    let mut body = IncomingBody::new(payload);
     let mut exchange = Exchange::begin(&state, &request, resource.template, resource.header_policy);
     let span = exchange.span();
     let processing = process(&state, &resource, &request, &mut body, &mut exchange);
@@ -66,7 +66,7 @@ pub(crate) async fn handle_unknown_route(
         Ok(()) if to_console && *request.method() == Method::GET => Ok(see_other("/console")),
         Ok(()) => Err(Problem::not_found("no such route")),
     };
-    complete(exchange, &state, &request, result, ArrivingBody::new(payload)).await
+    complete(exchange, &state, &request, result, IncomingBody::new(payload)).await
 }
 
 /// Completes the response, and decides whether its connection can serve another request.
@@ -75,9 +75,9 @@ async fn complete(
     state: &HttpState,
     request: &HttpRequest,
     result: RouteResult,
-    body: ArrivingBody,
+    body: IncomingBody,
 ) -> HttpResponse {
-    let unread = discard_arrived(body).await;
+    let unread = discard_received(body).await;
     let has_length = |response: &HttpResponse| matches!(response.body().size(), BodySize::Sized(1..));
     let result = match (&unread, result) {
         // Only reads have responses without a length or content, and only a response with both ends before its connection does.
@@ -91,7 +91,7 @@ async fn process(
     state: &Arc<HttpState>,
     resource: &Resource,
     request: &HttpRequest,
-    arriving: &mut ArrivingBody,
+    incoming: &mut IncomingBody,
     exchange: &mut Exchange,
 ) -> RouteResult {
     check_size(request)?;
@@ -117,14 +117,14 @@ async fn process(
     }
     // The body has a time limit of its own.
     let time_limit = deadline.saturating_duration_since(Instant::now());
-    let body = read(state, endpoint, request, arriving).await?;
+    let body = read_request_body(state, endpoint, request, incoming).await?;
     if let (BodyKind::Form, Some(session)) = (endpoint.body_kind, &session) {
         access::check_csrf_token(session, &body)?;
     }
     let (request_id, span) = (exchange.request_id(), exchange.trace_span.context());
-    let (state_of_handler, request) = (Arc::clone(state), request.clone());
+    let (handler_state, request) = (Arc::clone(state), request.clone());
     let context = RequestContext {
-        state: state_of_handler,
+        state: handler_state,
         request,
         request_id,
         span,
@@ -175,11 +175,11 @@ async fn authorize(
     if allowed { Ok(Some(caller)) } else { Err(Problem::forbidden()) }
 }
 
-async fn read(
+async fn read_request_body(
     state: &HttpState,
     endpoint: &Endpoint,
     request: &HttpRequest,
-    arriving: &mut ArrivingBody,
+    incoming: &mut IncomingBody,
 ) -> Result<Bytes, Problem> {
     if endpoint.format == ResponseFormat::Json && !media_types::accepts_json(request.headers()) {
         let message = "the response is application/json, which Accept excludes";
@@ -188,7 +188,7 @@ async fn read(
     let expected = match endpoint.body_kind {
         BodyKind::Nothing => false,
         BodyKind::Json | BodyKind::Any | BodyKind::Form => true,
-        BodyKind::OptionalJson => announces_body(request),
+        BodyKind::OptionalJson => has_body(request),
     };
     if !expected {
         return Ok(Bytes::new());
@@ -202,10 +202,10 @@ async fn read(
         let message = "the body must be application/json without a content encoding";
         return Err(Problem::new(ErrorCode::UnsupportedMediaType, message));
     }
-    read_body(arriving, request, &state.options).await
+    read_body(incoming, request, &state.options).await
 }
 
-fn announces_body(request: &HttpRequest) -> bool {
+fn has_body(request: &HttpRequest) -> bool {
     let length = request.headers().get(CONTENT_LENGTH);
     length.is_some_and(|length| length != "0") || request.headers().contains_key(TRANSFER_ENCODING)
 }

@@ -26,14 +26,14 @@ pub(crate) async fn admit(
 ) -> Option<AdmissionDecision> {
     let address = state.options.trusted_proxies.client_address(request);
     let ip = address.as_ref().map_or_else(|| "unknown".to_owned(), IpAddr::to_string);
-    let visit = RateLimitRequest {
+    let limit_request = RateLimitRequest {
         subject: caller.map(|caller| caller.subject.as_str()),
         tier: caller.map_or("default", |caller| &caller.tier),
         method: request.method().as_str(),
         route: resource.template,
         ip: &ip,
     };
-    if let Ok(Ok(admitted)) = timeout(BACKEND_TIMEOUT, state.admission.admit(visit)).await {
+    if let Ok(Ok(admitted)) = timeout(BACKEND_TIMEOUT, state.admission.admit(limit_request)).await {
         return admitted;
     }
     state.metrics.rate_limit_fail_open_count.inc();

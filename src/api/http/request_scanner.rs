@@ -1,4 +1,4 @@
-//! Finds the end of each request on a connection, and what actix's parser must not see: header names that are too long, on which it panics,
+//! Finds the end of each request on a connection, and hides input from actix's parser: header names that are too long, on which it panics,
 //! and the protocols of `Upgrade`.
 use crate::http::request_scanner::chunked_body::{ChunkedBody, count_arrived};
 
@@ -131,8 +131,8 @@ impl HeadScanner {
             b'a'..=b'z' | b'A'..=b'Z' if self.past_colon && self.name_is(UPGRADE) => *byte = NO_PROTOCOL,
             _ if self.past_colon => {}
             _ => {
-                if let Some(place) = self.name.get_mut(self.name_length) {
-                    *place = *byte;
+                if let Some(kept) = self.name.get_mut(self.name_length) {
+                    *kept = *byte;
                 }
                 self.name_length += 1;
             }
@@ -145,7 +145,7 @@ impl HeadScanner {
 
     fn body(&self) -> RequestPart {
         match self.announced {
-            // The parser accepts no other transfer coding, and none beside a length.
+            // The parser accepts no other transfer coding, and none together with a length.
             _ if self.is_chunked => RequestPart::ChunkedBody(ChunkedBody::default()),
             0 => RequestPart::Complete,
             length => RequestPart::SizedBody(length),

@@ -57,8 +57,8 @@ pub fn serve(state: &Arc<HttpState>) -> io::Result<RunningServer> {
 pub fn serve_on(state: &Arc<HttpState>, listeners: Listeners) -> io::Result<RunningServer> {
     let workers = state.options.workers;
     let depth_sampler = tokio::spawn(sample_depth(Arc::clone(state)));
-    let keys_of = Arc::clone(state);
-    tokio::spawn(async move { keys_of.auth.prefetch_keys().await });
+    let prefetch_state = Arc::clone(state);
+    tokio::spawn(async move { prefetch_state.auth.prefetch_keys().await });
     let (state, end) = (Arc::clone(state), ListenerEnd::default());
     let mut server = RunningServer { state, bound: Vec::new(), running: Vec::new(), end, depth_sampler };
     match listeners.admin {

@@ -19,11 +19,11 @@ use tokio::task::JoinHandle;
 
 use crate::error::{ErrorCode, Problem};
 use crate::health::status::with_retry_after;
-use crate::http::connection::{late_head_response, timed_connection, timeouts};
+use crate::http::connection::{head_timeout_response, timed_connection, timeouts};
 use crate::http::exchange::{add_private_headers, is_about_orders, is_probe, log_request, method_label};
 use crate::http::listeners::Listeners;
 use crate::http::tracked_body::{InFlightGuard, TrackedBody};
-use crate::request::body::{ArrivingBody, discard_arrived};
+use crate::request::body::{IncomingBody, discard_received};
 use crate::request::headers::request_id;
 use crate::request::response::{json_response, with_type};
 
@@ -71,9 +71,9 @@ fn listen(listener: TcpListener, context: &StartupContext) -> io::Result<(Server
     let connection = move || {
         let (context, count) = (context.clone(), Arc::clone(&count));
         let timeouts = timeouts(context.header_timeout, context.body_timeout);
-        let late_head = {
+        let timeout_response = {
             let context = context.clone();
-            Arc::new(move || late_head_response((context.now)(), &context.region))
+            Arc::new(move || head_timeout_response((context.now)(), &context.region))
         };
         let handler = move |request: HttpRequest, payload: Payload| {
             let (context, in_flight) = (context.clone(), InFlightGuard::begin(&count, &request));
@@ -89,7 +89,7 @@ fn listen(listener: TcpListener, context: &StartupContext) -> io::Result<(Server
         let routes = move |config: &mut web::ServiceConfig| {
             config.default_service(web::to(handler));
         };
-        timed_connection(routes, timeouts, &stopping, late_head)
+        timed_connection(routes, timeouts, &stopping, timeout_response)
     };
     let server = builder.listen("startup", listener, connection)?.run();
     Ok((server.handle(), tokio::spawn(server)))
@@ -97,7 +97,7 @@ fn listen(listener: TcpListener, context: &StartupContext) -> io::Result<(Server
 
 /// With an unread request body the response is the last one of its connection.
 async fn complete(mut response: HttpResponse, payload: Payload, in_flight: InFlightGuard) -> HttpResponse {
-    let unread = discard_arrived(ArrivingBody::new(payload)).await;
+    let unread = discard_received(IncomingBody::new(payload)).await;
     if unread.is_some() {
         response.head_mut().set_connection_type(ConnectionType::Close);
     }

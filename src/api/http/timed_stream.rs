@@ -189,7 +189,7 @@ impl AsyncRead for TimedStream {
         if this.rejected {
             return this.poll_discard(cx).map(Err);
         }
-        if this.phase.accepts_nothing() {
+        if this.phase.blocks_input() {
             // The response wakes the connection, and [`Self::poll_close`] reads after it.
             return Poll::Pending;
         }

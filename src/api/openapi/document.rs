@@ -103,18 +103,21 @@ impl Modify for NoNulls {
     fn modify(&self, document: &mut Document) {
         for item in document.paths.paths.values_mut() {
             for operation in [&mut item.get, &mut item.post, &mut item.patch, &mut item.delete].into_iter().flatten() {
-                let parameters = operation.parameters.iter_mut().flatten().filter_map(owned);
+                let parameters = operation.parameters.iter_mut().flatten().filter_map(inline_value);
                 parameters.filter_map(|parameter| parameter.schema.as_mut()).for_each(remove_null);
-                let contents =
-                    operation.request_body.iter_mut().filter_map(owned).flat_map(|body| body.content.values_mut());
-                contents.filter_map(owned).filter_map(|content| content.schema.as_mut()).for_each(remove_null);
+                let contents = operation
+                    .request_body
+                    .iter_mut()
+                    .filter_map(inline_value)
+                    .flat_map(|body| body.content.values_mut());
+                contents.filter_map(inline_value).filter_map(|content| content.schema.as_mut()).for_each(remove_null);
             }
         }
     }
 }
 
 /// A value that is inline, not a reference; annotations write no references here.
-fn owned<T>(part: &mut RefOr<T>) -> Option<&mut T> {
+fn inline_value<T>(part: &mut RefOr<T>) -> Option<&mut T> {
     match part {
         RefOr::T(part) => Some(part),
         RefOr::Ref(_) => None,

@@ -46,22 +46,22 @@ macro_rules! schemas {
 const KEY_DESCRIPTION: &str = "The order id, for an order's event. At most 1024 bytes in UTF-8.";
 
 schemas! {
-    OrderStatus = words(&Status::ALL.map(Status::as_str)).description(Some("The status of an order."));
-    OrderStatusFilter = words_or_empty(&Status::ALL.map(Status::as_str));
+    OrderStatus = enumeration(&Status::ALL.map(Status::as_str)).description(Some("The status of an order."));
+    OrderStatusFilter = enumeration_or_empty(&Status::ALL.map(Status::as_str));
     /// The status of an outbox row.
-    RowStatusName = words(&ROW_STATUSES.map(RowStatus::as_str));
+    RowStatusName = enumeration(&ROW_STATUSES.map(RowStatus::as_str));
     /// The status of an outbox row as a filter.
-    RowStatusFilter = words_or_empty(&ROW_STATUSES.map(RowStatus::as_str));
+    RowStatusFilter = enumeration_or_empty(&ROW_STATUSES.map(RowStatus::as_str));
     /// An operator's action on an outbox row as a filter.
-    OperatorActionFilter = words_or_empty(&OperatorAction::ALL.map(OperatorAction::as_str));
+    OperatorActionFilter = enumeration_or_empty(&OperatorAction::ALL.map(OperatorAction::as_str));
     /// The class of a failure.
-    FailureTypeName = words(&FailureType::ALL.map(FailureType::as_str));
+    FailureTypeName = enumeration(&FailureType::ALL.map(FailureType::as_str));
     /// The class of a failure as a filter.
-    FailureTypeFilter = words_or_empty(&FailureType::ALL.map(FailureType::as_str));
+    FailureTypeFilter = enumeration_or_empty(&FailureType::ALL.map(FailureType::as_str));
     /// Yes or no as a filter.
-    BooleanFilter = words_or_empty(&["true", "false"]);
+    BooleanFilter = enumeration_or_empty(&["true", "false"]);
     /// The effect of a fault on an actor.
-    FaultAction = words(&["panic", "stop", "pause", "resume"]);
+    FaultAction = enumeration(&["panic", "stop", "pause", "resume"]);
     /// An integer of any size; the routes clamp it.
     AnyInteger = ObjectBuilder::new().schema_type(Type::Integer);
     /// A version; one beyond 64 bits equals no order's.
@@ -109,13 +109,13 @@ schemas! {
     Amount = text(r"^(0|[1-9][0-9]*)(\.[0-9]+)?$");
 }
 
-fn words(words: &[&'static str]) -> ObjectBuilder {
-    ObjectBuilder::new().schema_type(Type::String).enum_values(Some(words.to_vec()))
+fn enumeration(values: &[&'static str]) -> ObjectBuilder {
+    ObjectBuilder::new().schema_type(Type::String).enum_values(Some(values.to_vec()))
 }
 
 /// Query parameters that are empty count as absent.
-fn words_or_empty(names: &[&'static str]) -> ObjectBuilder {
-    words(&[&[""], names].concat())
+fn enumeration_or_empty(names: &[&'static str]) -> ObjectBuilder {
+    enumeration(&[&[""], names].concat())
 }
 
 fn text(pattern: &str) -> ObjectBuilder {

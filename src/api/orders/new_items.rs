@@ -1,4 +1,4 @@
-//! The items of an order to create. All faults of the body are reported together, each with its field.
+//! The items of an order to create. All errors of the body are reported together, each with its field.
 use std::borrow::Cow;
 
 use domain::item::{ITEMS_MAX, check_name, check_quantity};
@@ -16,25 +16,25 @@ const INVALID: &str = "the body is not a valid order";
 /// 400 for malformed JSON, or with all fields that are not valid.
 pub(crate) fn new_items(body: &[u8]) -> Result<Items, Problem> {
     let body: CreateBody<'_> = json::object(body)?;
-    let mut faults = Faults::default();
+    let mut errors = FieldErrors::default();
     let items = match body.items.value() {
         Some(JsonValue::Array(items)) if items.is_empty() || items.len() > ITEMS_MAX => {
-            faults.add("items".to_owned(), ItemsError::Count.to_string());
+            errors.add("items".to_owned(), ItemsError::Count.to_string());
             Vec::new()
         }
         Some(JsonValue::Array(items)) => {
-            items.iter().enumerate().filter_map(|(index, item)| new_item(index, *item, &mut faults)).collect()
+            items.iter().enumerate().filter_map(|(index, item)| new_item(index, *item, &mut errors)).collect()
         }
         Some(_) => {
-            faults.add("items".to_owned(), "must be an array");
+            errors.add("items".to_owned(), "must be an array");
             Vec::new()
         }
         None => {
-            faults.add("items".to_owned(), "is required");
+            errors.add("items".to_owned(), "is required");
             Vec::new()
         }
     };
-    faults.into_result()?;
+    errors.into_result()?;
     Items::new(items).map_err(|error| {
         let error = FieldError { field: "items".to_owned(), message: error.to_string().into() };
         Problem::fields(INVALID, vec![error])
@@ -42,9 +42,9 @@ pub(crate) fn new_items(body: &[u8]) -> Result<Items, Problem> {
 }
 
 #[derive(Default)]
-struct Faults(Vec<FieldError>);
+struct FieldErrors(Vec<FieldError>);
 
-impl Faults {
+impl FieldErrors {
     fn add(&mut self, field: String, message: impl Into<Cow<'static, str>>) {
         if self.0.len() < FIELD_ERRORS_MAX {
             self.0.push(FieldError { field, message: message.into() });
@@ -56,15 +56,15 @@ impl Faults {
     }
 }
 
-fn new_item(index: usize, item: JsonMember<'_>, faults: &mut Faults) -> Option<Item> {
+fn new_item(index: usize, item: JsonMember<'_>, errors: &mut FieldErrors) -> Option<Item> {
     let Some(item) = item.object::<NewItemBody<'_>>() else {
-        faults.add(format!("items[{index}]"), "must be an object");
+        errors.add(format!("items[{index}]"), "must be an object");
         return None;
     };
-    let mut fault = |name: &str, message: String| faults.add(format!("items[{index}].{name}"), message);
-    let name = product_name(item.product_name).map_err(|message| fault("productName", message)).ok();
-    let quantity = quantity(item.quantity).map_err(|message| fault("quantity", message)).ok();
-    let price = price(item.price).map_err(|message| fault("price", message)).ok();
+    let mut add_error = |name: &str, message: String| errors.add(format!("items[{index}].{name}"), message);
+    let name = product_name(item.product_name).map_err(|message| add_error("productName", message)).ok();
+    let quantity = quantity(item.quantity).map_err(|message| add_error("quantity", message)).ok();
+    let price = price(item.price).map_err(|message| add_error("price", message)).ok();
     // The domain's own checks have passed, so the constructor cannot fail.
     Item::new(&name?, quantity?, price?).ok()
 }

@@ -1,4 +1,4 @@
-//! Reads a request body within the limits of size and time, and finds out whether it has ended.
+//! Reads a request body within the limits of size and time, and determines whether it is complete.
 use actix_web::HttpRequest;
 use actix_web::http::header::CONTENT_LENGTH;
 use actix_web::web::{Bytes, BytesMut, Payload};
@@ -15,14 +15,14 @@ const FIRST_BYTES: usize = 16 * 1024;
 /// Bytes of an unread body that are discarded to keep its connection; a longer body costs the connection.
 const DISCARD_MAX: usize = 16 * 1024;
 
-/// The body of a request while it arrives.
-pub(crate) struct ArrivingBody {
+/// The body of a request while it is received.
+pub(crate) struct IncomingBody {
     payload: Payload,
     /// The transfer coding is not valid, or the client closed before the end. actix reports it once.
     broken: bool,
 }
 
-impl ArrivingBody {
+impl IncomingBody {
     pub(crate) fn new(payload: Payload) -> Self {
         Self { payload, broken: false }
     }
@@ -36,19 +36,19 @@ impl ArrivingBody {
     }
 }
 
-/// A request body that has not been read to its end. Its connection serves no further request: the rest of the body is not one.
+/// A request body that was not read to its end. Its connection serves no further request, because the rest of the body would be parsed as one.
 pub(crate) enum UnreadBody {
     /// More of it may arrive.
     Rest {
         /// Held until the response is complete.
-        _body: ArrivingBody,
+        _body: IncomingBody,
     },
     /// Its transfer coding is not valid, so nothing that follows has a meaning.
     Broken,
 }
 
-/// Discards what has arrived of a body that its handler did not read, without waiting for more; `None` when the body has ended.
-pub(crate) async fn discard_arrived(mut body: ArrivingBody) -> Option<UnreadBody> {
+/// Discards the received bytes of a body that its handler did not read, without waiting for more; `None` when the body is complete.
+pub(crate) async fn discard_received(mut body: IncomingBody) -> Option<UnreadBody> {
     let (mut discarded, mut yielded) = (0, false);
     while !body.broken {
         match body.next().now_or_never() {
@@ -71,7 +71,7 @@ pub(crate) async fn discard_arrived(mut body: ArrivingBody) -> Option<UnreadBody
 /// # Errors
 /// 413 above `http.body_max`, 408 after `http.body_timeout`, 400 for a body that ends early.
 pub(crate) async fn read_body(
-    body: &mut ArrivingBody,
+    body: &mut IncomingBody,
     request: &HttpRequest,
     options: &Options,
 ) -> Result<Bytes, Problem> {
@@ -84,8 +84,8 @@ pub(crate) async fn read_body(
     timeout(options.body_timeout, collect(body, announced, options.body_max)).await.unwrap_or_else(late)
 }
 
-async fn collect(arriving: &mut ArrivingBody, announced: Option<usize>, max: usize) -> Result<Bytes, Problem> {
-    let Some(first) = arriving.next().await? else { return Ok(Bytes::new()) };
+async fn collect(incoming: &mut IncomingBody, announced: Option<usize>, max: usize) -> Result<Bytes, Problem> {
+    let Some(first) = incoming.next().await? else { return Ok(Bytes::new()) };
     if first.len() > max {
         return Err(too_large());
     }
@@ -95,7 +95,7 @@ async fn collect(arriving: &mut ArrivingBody, announced: Option<usize>, max: usi
     }
     let mut body = BytesMut::with_capacity(announced.unwrap_or(FIRST_BYTES).min(FIRST_BYTES).max(first.len()));
     body.extend_from_slice(&first);
-    while let Some(chunk) = arriving.next().await? {
+    while let Some(chunk) = incoming.next().await? {
         if body.len() + chunk.len() > max {
             return Err(too_large());
         }

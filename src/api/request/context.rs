@@ -38,7 +38,7 @@ pub(crate) struct RequestContext {
 }
 
 impl RequestContext {
-    /// What is left of the handler's time: a command that waits longer is answered by the pipeline, which knows less about its outcome.
+    /// The remaining time of the handler. A command that takes longer is answered by the pipeline, which has less information about its outcome.
     pub(crate) fn time_left(&self) -> Duration {
         self.deadline.saturating_duration_since(Instant::now())
     }

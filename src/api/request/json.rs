@@ -1,5 +1,5 @@
 //! JSON bodies. serde_json checks the grammar and fills the target struct, whose members are [`JsonMember`]s: raw texts that the handler
-//! interprets one by one, so that all faults are reported together and numbers never pass through a float.
+//! interprets one by one, so that all errors are reported together and numbers never pass through a float.
 //!
 //! serde_json accepts repeated members in ignored values, half surrogate pairs there, and any depth: [`check_members`] refuses these.
 use std::borrow::Cow;
@@ -134,7 +134,7 @@ fn checked(body: &[u8]) -> Result<&str, Problem> {
         |cause: &dyn std::fmt::Display| Problem::bad_request(format!("the body is not valid JSON: {cause}"));
     let text = std::str::from_utf8(body).map_err(|error| malformed(&error))?;
     serde_json::from_str::<IgnoredAny>(text).map_err(|error| malformed(&error))?;
-    check_members(text).map_err(|fault| malformed(&fault))?;
+    check_members(text).map_err(|reason| malformed(&reason))?;
     Ok(text)
 }
 

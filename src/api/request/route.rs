@@ -10,9 +10,9 @@ pub(crate) type Handler = fn(RequestContext) -> LocalBoxFuture<'static, RouteRes
 /// Which callers a route admits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
-    /// Everybody; a token is ignored.
+    /// All callers; a token is ignored.
     Open,
-    /// Everybody; a valid token adds information to the response.
+    /// All callers; a valid token adds information to the response.
     OptionalToken,
     /// Callers with the role USER or ADMIN.
     UserOrAdmin,

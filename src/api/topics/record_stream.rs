@@ -19,7 +19,7 @@ use crate::request::context::RequestContext;
 use crate::state::HttpState;
 use crate::topics::record_body;
 
-/// Limits of a piece: as much as a response has in memory at once, beside one record of any size.
+/// Limits of a piece: a response has at most so much in memory at once, plus one record of any size.
 const PIECE: ReadLimits = ReadLimits { records: 1_000, bytes: 256 * 1024 };
 /// Interval of the checks for an expired token and for records that another process has appended.
 const TICK: Duration = Duration::from_secs(1);

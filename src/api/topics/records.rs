@@ -47,7 +47,7 @@ pub(crate) async fn read(context: RequestContext) -> RouteResult {
     let resume = single_value(context.headers(), "last-event-id").filter(|id| events && !id.is_empty());
     let request = read_request(&context, &query, resume)?;
     let reads = topic_reads(&context)?;
-    let Ok(permit) = Arc::clone(&context.state.readers).try_acquire_owned() else {
+    let Ok(permit) = Arc::clone(&context.state.reader_permits).try_acquire_owned() else {
         return Err(Problem::unavailable("too many requests read topics", 5));
     };
     let cursor = reads.begin(&request).await?;

@@ -4,7 +4,7 @@ use domain::Timestamp;
 use maud::{Markup, html};
 
 use crate::admin::dead_letters;
-use crate::admin::live_events::log_unless_unchanged;
+use crate::admin::live_events::log_if_changed;
 use crate::console::form;
 use crate::console::format::{or_dash, relative_time};
 use crate::console::layout::{self, Page};
@@ -78,7 +78,7 @@ pub(crate) async fn redrive(context: RequestContext) -> RouteResult {
     let dead_letters = dead_letters::dead_letters(&context, &form)?;
     let result = dead_letters.redrive_one(position, true, &audit).await;
     let on = format!("dead letter {position} of {}", dead_letters.topic());
-    log_unless_unchanged(&context.state, &result, &audit, "send back", &on);
+    log_if_changed(&context.state, &result, &audit, "send back", &on);
     result?;
     dead_letters::log_redrive(&audit, dead_letters.topic(), 1);
     context.state.counted_dead_letters.clear();

@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 use crate::admin::dead_letters;
 use crate::admin::filters::dead_letter_filter;
-use crate::admin::live_events::log_unless_unchanged;
+use crate::admin::live_events::log_if_changed;
 use crate::admin::operator_body::{LIMIT_MAX, paced_redrive};
 use crate::console::form::{self, hidden_fields};
 use crate::console::format::pluralize;
@@ -63,7 +63,7 @@ pub(crate) async fn redrive(context: RequestContext) -> RouteResult {
     let dead_letters = dead_letters::dead_letters(&context, &form)?;
     let redrive = paced_redrive(&context, limit.into(), form::pace(&form)?);
     let result = redrive.dead_letters(dead_letters, &filter, &audit).await;
-    log_unless_unchanged(&context.state, &result, &audit, "send back", &link("dead letters", &raw));
+    log_if_changed(&context.state, &result, &audit, "send back", &link("dead letters", &raw));
     let sent = result?;
     if sent.redriven > 0 {
         dead_letters::log_redrive(&audit, dead_letters.topic(), sent.redriven);

@@ -11,7 +11,7 @@ use domain::Timestamp;
 use maud::{Markup, html};
 use serde_json::Value;
 
-use crate::admin::live_events::{follow_as, follow_with_token};
+use crate::admin::live_events::{follow_mapped, follow_with_token};
 use crate::console::format::state_label;
 use crate::console::layout::{self, Page};
 use crate::request::context::RequestContext;
@@ -57,7 +57,7 @@ pub(crate) async fn stream(context: RequestContext) -> RouteResult {
         state.sessions.is_active(&session, now, |identity| state.auth.is_within_validity(identity, now))
     };
     let state = Arc::clone(&context.state);
-    follow_as(&context, is_authorized, move |event| stream_line::stream_line(event, state.operations.now()))
+    follow_mapped(&context, is_authorized, move |event| stream_line::stream_line(event, state.operations.now()))
 }
 
 fn row(event: &LiveEvent, now: Timestamp) -> Markup {

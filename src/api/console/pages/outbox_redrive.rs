@@ -4,7 +4,7 @@ use maud::html;
 
 use crate::admin::dead_letters::audit;
 use crate::admin::filters::{older_than, row_filter};
-use crate::admin::live_events::log_unless_unchanged;
+use crate::admin::live_events::log_if_changed;
 use crate::admin::operator_body::{LIMIT_MAX, paced_redrive};
 use crate::console::form::{self, hidden_fields};
 use crate::console::format::pluralize;
@@ -54,7 +54,7 @@ pub(crate) async fn redrive(context: RequestContext) -> RouteResult {
     let redrive = paced_redrive(&context, limit.into(), pace);
     let on = link("outbox", &form::raw_values(&form, FIELDS)?);
     let result = redrive.rows(&context.state.operations, &filter, &audit).await;
-    log_unless_unchanged(&context.state, &result, &audit, "redrive", &on);
+    log_if_changed(&context.state, &result, &audit, "redrive", &on);
     let rows = result?;
     let note = if rows < u64::from(limit) {
         format!(

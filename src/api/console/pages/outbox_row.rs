@@ -12,7 +12,7 @@ use maud::{Markup, html};
 
 use crate::admin::dead_letters::audit;
 use crate::admin::filters::row_id;
-use crate::admin::live_events::log_unless_unchanged;
+use crate::admin::live_events::log_if_changed;
 use crate::console::form;
 use crate::console::format::{optional_time, or_dash, relative_time, state_label};
 use crate::console::layout::{self, Page};
@@ -137,7 +137,7 @@ fn acted_on_row(
     id: RowId,
     action: &str,
 ) -> RouteResult {
-    log_unless_unchanged(&context.state, &result, audit, action, &format!("row {id}"));
+    log_if_changed(&context.state, &result, audit, action, &format!("row {id}"));
     result?;
     let note = format!("Row {id}: {action} succeeded.");
     Ok(layout::see_other_with_note(context, &format!("/console/outbox/{id}"), note))

@@ -20,8 +20,9 @@ use crate::request::trace_context;
 const KEPT_PREFIX: &str = "x-ce-";
 /// How the media types of structured mode and of batches begin.
 const STRUCTURED: &str = "application/cloudevents";
-/// Attributes that become parts of the event.
-const CONSUMED: [&str; 6] = ["specversion", "type", "datacontenttype", "partitionkey", "traceparent", "tracestate"];
+/// Attributes that have a field of their own in the event.
+const MAPPED_ATTRIBUTES: [&str; 6] =
+    ["specversion", "type", "datacontenttype", "partitionkey", "traceparent", "tracestate"];
 
 /// The attributes of an event by their names.
 type Attributes = BTreeMap<String, String>;
@@ -33,9 +34,9 @@ pub(super) fn structured(
     topic: &Arc<str>,
     trace: Option<TraceContext>,
 ) -> Result<SubmittedEvent, Problem> {
-    let place = if path.is_empty() { "the event" } else { path.trim_end_matches('.') };
+    let element = if path.is_empty() { "the event" } else { path.trim_end_matches('.') };
     let mut members: BTreeMap<String, JsonMember<'_>> =
-        member.object().ok_or_else(|| Problem::field(place, "must be a CloudEvent, which is a JSON object"))?;
+        member.object().ok_or_else(|| Problem::field(element, "must be a CloudEvent, which is a JSON object"))?;
     let (data, base64) = (members.remove("data"), members.remove("data_base64"));
     let mut attributes = Attributes::new();
     for (name, member) in members {
@@ -124,7 +125,7 @@ fn event(
         Problem::field(&field("partitionkey"), "or subject is required: events of one key keep their order")
     })?;
     let own_trace = given("traceparent").and_then(|parent| trace_context::from_texts(parent, given("tracestate")));
-    let kept = attributes.iter().filter(|(name, _)| !CONSUMED.contains(&name.as_str()));
+    let kept = attributes.iter().filter(|(name, _)| !MAPPED_ATTRIBUTES.contains(&name.as_str()));
     let kept: Vec<(String, String)> =
         kept.map(|(name, value)| (format!("{KEPT_PREFIX}{name}"), value.clone())).collect();
     Ok(SubmittedEvent {

@@ -62,9 +62,9 @@ pub(crate) enum EventsBody<'a> {
 
 /// Reads an event. `path` is the prefix of field names in errors.
 pub(super) fn read(path: &str, member: JsonMember<'_>, trace: Option<TraceContext>) -> Result<SubmittedEvent, Problem> {
-    let place = path.trim_end_matches('.');
-    let place = if place.is_empty() { "the event" } else { place };
-    let body: EventBody<'_> = member.strict_object().map_err(|fault| Problem::field(place, fault))?;
+    let element = path.trim_end_matches('.');
+    let element = if element.is_empty() { "the event" } else { element };
+    let body: EventBody<'_> = member.strict_object().map_err(|reason| Problem::field(element, reason))?;
     let field = |name: &str| format!("{path}{name}");
     let required = |name: &str, member: JsonMember<'_>| match text(&field(name), member)? {
         Some(text) => Ok(text.into_owned()),

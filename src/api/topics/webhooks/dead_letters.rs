@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 
 use crate::admin::dead_letters::{RedriveDeadLetterBody, audit, log_redrive, position};
 use crate::admin::filters::CURSOR_MESSAGE;
-use crate::admin::live_events::log_unless_unchanged;
+use crate::admin::live_events::log_if_changed;
 use crate::admin::operator_body;
 use crate::error::{Problem, ProblemBody};
 use crate::openapi::schemas::{AnyInteger, CursorFilter};
@@ -136,7 +136,7 @@ pub(crate) async fn redrive(context: RequestContext) -> RouteResult {
     let result = actions.redrive_one(id, position, !dry_run, &audit).await;
     if !dry_run {
         let on = format!("dead letter {position} of webhook {id}");
-        log_unless_unchanged(&context.state, &result, &audit, "send back", &on);
+        log_if_changed(&context.state, &result, &audit, "send back", &on);
     }
     let dead_letter = result?;
     if !dry_run {

@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 use crate::admin::dead_letter_body::RefusalsBody;
 use crate::admin::dead_letters;
 use crate::admin::filters::CURSOR_MESSAGE;
-use crate::admin::live_events::log_unless_unchanged;
+use crate::admin::live_events::log_if_changed;
 use crate::admin::operator_body::{self, LIMIT_DEFAULT, LIMIT_MAX};
 use crate::error::{Problem, ProblemBody};
 use crate::openapi::schemas::{CursorText, ReasonText};
@@ -137,7 +137,7 @@ pub(crate) async fn redrive(context: RequestContext) -> RouteResult {
     let result = webhooks.redrive(id, after, limit, !dry_run, &audit).await;
     if !dry_run {
         let on = format!("dead letters of webhook {id}");
-        log_unless_unchanged(&context.state, &result, &audit, "send back", &on);
+        log_if_changed(&context.state, &result, &audit, "send back", &on);
     }
     let report = result?;
     if report.redriven > 0 {

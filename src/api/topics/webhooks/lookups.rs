@@ -40,7 +40,7 @@ pub(crate) async fn find(context: RequestContext) -> RouteResult {
     Ok(ok(&WebhookBody::new(&webhook)))
 }
 
-/// What acts on webhooks, where they are on.
+/// The use cases of webhooks, where they are enabled.
 ///
 /// # Errors
 /// 501 where webhooks are switched off, or without a broker.

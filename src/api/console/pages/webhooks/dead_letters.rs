@@ -5,7 +5,7 @@ use domain::{Timestamp, WebhookId};
 use maud::{Markup, html};
 
 use crate::admin::dead_letters;
-use crate::admin::live_events::log_unless_unchanged;
+use crate::admin::live_events::log_if_changed;
 use crate::console::form;
 use crate::console::format::{or_dash, relative_time};
 use crate::console::layout::{self, Page};
@@ -81,7 +81,7 @@ pub(crate) async fn redrive(context: RequestContext) -> RouteResult {
     let audit = dead_letters::audit(&context, form::reason(&form::read(&context.body)?)?)?;
     let result = actions.redrive_one(id, position, true, &audit).await;
     let on = format!("dead letter {position} of webhook {id}");
-    log_unless_unchanged(&context.state, &result, &audit, "send back", &on);
+    log_if_changed(&context.state, &result, &audit, "send back", &on);
     result?;
     dead_letters::log_redrive(&audit, actions.shared_topic(), 1);
     let to = format!("/console/webhooks/{id}/dead-letters");
