@@ -19,8 +19,8 @@ use tokio::sync::{Semaphore, watch};
 use crate::auth::verifier::Verifier;
 use crate::console::charts::depth_history::{DepthHistory, DepthSample};
 use crate::console::charts::throughput::{ThroughputHistory, ThroughputSample};
-use crate::console::dead_letter_count::CountedDeadLetters;
-use crate::console::pages::overview::partition_count::CountedPartitions;
+use crate::console::dead_letter_count::DeadLetterCountCache;
+use crate::console::pages::overview::partition_count::UnownedPartitionCache;
 use crate::console::session::ConsoleSessions;
 use crate::http::concurrency_limiters::ConcurrencyLimiters;
 use crate::http::options::Options;
@@ -73,8 +73,8 @@ pub struct HttpState {
     pub(crate) sessions: ConsoleSessions,
     pub(crate) depth_history: DepthHistory,
     pub(crate) throughput_history: ThroughputHistory,
-    pub(crate) counted_dead_letters: CountedDeadLetters,
-    pub(crate) counted_partitions: CountedPartitions,
+    pub(crate) dead_letter_counts: DeadLetterCountCache,
+    pub(crate) unowned_partitions: UnownedPartitionCache,
     /// Requests whose response is not completely handed to the server yet.
     pub(crate) in_flight: Arc<AtomicU64>,
     stopping: watch::Sender<bool>,
@@ -112,8 +112,8 @@ impl HttpState {
             ),
             depth_history: DepthHistory::default(),
             throughput_history: ThroughputHistory::default(),
-            counted_dead_letters: CountedDeadLetters::default(),
-            counted_partitions: CountedPartitions::default(),
+            dead_letter_counts: DeadLetterCountCache::default(),
+            unowned_partitions: UnownedPartitionCache::default(),
             concurrency_limiters: ConcurrencyLimiters::new(&metrics, options.request_timeout),
             stopping: watch::Sender::new(false),
             synced_totals: Mutex::default(),

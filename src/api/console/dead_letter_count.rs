@@ -1,4 +1,4 @@
-//! The number of dead letters that wait for an operator, counted at most every few seconds however many pages ask.
+//! The number of dead letters that wait for an operator, cached for a few seconds.
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -6,8 +6,8 @@ use app::operators::dead_letters_by_topic::{DeadLettersByTopic, WaitingDeadLette
 use domain::Timestamp;
 use parking_lot::Mutex;
 
-/// How long a count is shown: counting reads the topics.
-const FRESH: Duration = Duration::from_secs(10);
+/// Time for which a count is cached: counting reads the topics.
+const CACHE_TTL: Duration = Duration::from_secs(10);
 /// Most dead letters that are counted in each topic.
 const COUNT_MAX: u32 = 1_000;
 
@@ -23,8 +23,10 @@ pub(crate) struct DeadLetterCount {
 impl DeadLetterCount {
     /// The sum over all topics.
     pub(crate) fn total(by_topic: &[WaitingDeadLetters]) -> Self {
-        let add =
-            |sum: Self, of: &WaitingDeadLetters| Self { waiting: sum.waiting + of.waiting, more: sum.more | of.more };
+        let add = |sum: Self, topic: &WaitingDeadLetters| Self {
+            waiting: sum.waiting + topic.waiting,
+            more: sum.more | topic.more,
+        };
         by_topic.iter().fold(Self::default(), add)
     }
 }
@@ -32,11 +34,11 @@ impl DeadLetterCount {
 /// The dead letters that wait, by topic.
 type WaitingByTopic = Arc<[WaitingDeadLetters]>;
 
-/// The last count and its time.
+/// The cache: the last count and its time.
 #[derive(Default)]
-pub(crate) struct CountedDeadLetters(Mutex<Option<(Timestamp, Option<WaitingByTopic>)>>);
+pub(crate) struct DeadLetterCountCache(Mutex<Option<(Timestamp, Option<WaitingByTopic>)>>);
 
-impl CountedDeadLetters {
+impl DeadLetterCountCache {
     /// The dead letters that were not sent back, by topic; none without a broker, or while it does not answer.
     pub(crate) async fn waiting(
         &self,
@@ -44,7 +46,7 @@ impl CountedDeadLetters {
         now: Timestamp,
     ) -> Option<WaitingByTopic> {
         if let Some((at, counts)) = &*self.0.lock()
-            && now.since(*at) < FRESH
+            && now.since(*at) < CACHE_TTL
         {
             return counts.clone();
         }
@@ -53,7 +55,7 @@ impl CountedDeadLetters {
         counts
     }
 
-    /// Forgets the count, after an operator has changed it.
+    /// Invalidates the cache, after an operator has changed the count.
     pub(crate) fn clear(&self) {
         *self.0.lock() = None;
     }

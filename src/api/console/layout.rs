@@ -72,14 +72,14 @@ pub(crate) fn problem_notice(problem: &Problem) -> Markup {
 }
 
 fn respond(context: &RequestContext, status: StatusCode, page: &Page<'_>) -> RouteResult {
-    let note = if is_refresh(context) { None } else { take_note(context) };
+    let flash = if is_refresh(context) { None } else { take_flash(context) };
     let state = &context.state;
     let csrf = form::csrf_field(context);
     let session = context.session.as_ref().map(|_| &csrf);
     let body = html! {
         (header(state, page.tab, context.identity()?.subject.as_str(), session))
         p id="stale" class="warning" role="alert" hidden { "The service does not respond. This page shows old data." }
-        @if let Some(note) = note { p class="note" role="status" { (note) } }
+        @if let Some(flash) = flash { p class="note" role="status" { (flash) } }
         main id="main" tabindex="-1" data-refresh[page.refreshes] { h1 { (page.title) } (page.main) }
         footer {
             details {
@@ -148,10 +148,10 @@ pub(crate) fn add_headers(headers: &mut HeaderMap) {
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
 }
 
-/// 303 to a page that shows this note once.
-pub(crate) fn see_other_with_note(context: &RequestContext, to: &str, note: String) -> HttpResponse {
+/// 303 to a page that shows this flash message once.
+pub(crate) fn see_other_with_flash(context: &RequestContext, to: &str, flash: String) -> HttpResponse {
     if let Some(session) = &context.session {
-        context.state.sessions.leave_note(session, note);
+        context.state.sessions.set_flash(session, flash);
     }
     see_other(to)
 }
@@ -221,13 +221,13 @@ fn brand() -> Markup {
     }
 }
 
-/// Whether the script requested the page in the background; such a response must not consume the note.
+/// Whether the script requested the page in the background; such a response must not consume the flash message.
 fn is_refresh(context: &RequestContext) -> bool {
     context.headers().contains_key("x-refresh")
 }
 
-fn take_note(context: &RequestContext) -> Option<String> {
-    context.state.sessions.take_note(context.session.as_ref()?)
+fn take_flash(context: &RequestContext) -> Option<String> {
+    context.state.sessions.take_flash(context.session.as_ref()?)
 }
 
 /// The origin from the `Host` header, or the default one if the header contains characters that no host has.

@@ -32,7 +32,7 @@ pub(crate) fn value_view(value: &[u8], (schema, bytes): (Option<u32>, &[u8])) ->
     }
 }
 
-/// The headers by name, with big-endian numbers decoded beside their digits.
+/// The headers by name; big-endian numbers are shown decoded and as digits.
 pub(crate) fn header_table(headers: &RecordHeaders) -> Markup {
     html! {
         div class="wide" { table class="cards headers" {

@@ -44,7 +44,7 @@ struct SessionEntry {
     session: ConsoleSession,
     last_used: Timestamp,
     ticket_written: Timestamp,
-    note: Option<String>,
+    flash: Option<String>,
 }
 
 /// A session of an operator.
@@ -144,16 +144,16 @@ impl ConsoleSessions {
         self.table.lock().retain(|entry| entry.session.id_hash != session.id_hash);
     }
 
-    /// Stores a note for the next page of the session.
-    pub(crate) fn leave_note(&self, session: &ConsoleSession, note: String) {
+    /// Stores a flash message, which the next page of the session shows once.
+    pub(crate) fn set_flash(&self, session: &ConsoleSession, flash: String) {
         if let Some(entry) = self.table.lock().entry(session) {
-            entry.note = Some(note);
+            entry.flash = Some(flash);
         }
     }
 
-    /// Removes and returns the stored note.
-    pub(crate) fn take_note(&self, session: &ConsoleSession) -> Option<String> {
-        self.table.lock().entry(session)?.note.take()
+    /// Removes and returns the flash message.
+    pub(crate) fn take_flash(&self, session: &ConsoleSession) -> Option<String> {
+        self.table.lock().entry(session)?.flash.take()
     }
 }
 
@@ -164,7 +164,7 @@ impl SessionTable {
             let oldest = self.entries[0].session.id_hash;
             self.retain(|entry| entry.session.id_hash != oldest);
         }
-        self.entries.push(SessionEntry { session, last_used: now, ticket_written: Timestamp::default(), note: None });
+        self.entries.push(SessionEntry { session, last_used: now, ticket_written: Timestamp::default(), flash: None });
     }
 
     fn entry(&mut self, session: &ConsoleSession) -> Option<&mut SessionEntry> {

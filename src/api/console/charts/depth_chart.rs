@@ -3,7 +3,7 @@ use app::contract::rfc3339;
 use domain::Timestamp;
 use maud::{Markup, html};
 
-use crate::console::charts::depth_history::{DepthSample, SPAN, UNSENT_STATUSES};
+use crate::console::charts::depth_history::{DepthSample, TIME_RANGE, UNSENT_STATUSES};
 
 /// The size of the SVG view box.
 const WIDTH: f64 = 960.0;
@@ -119,7 +119,7 @@ fn points(samples: &[DepthSample], state: usize, top: u64, now: Timestamp) -> St
 }
 
 fn x(at: Timestamp, now: Timestamp) -> String {
-    let share = 1.0 - now.since(at).as_secs_f64() / SPAN.as_secs_f64();
+    let share = 1.0 - now.since(at).as_secs_f64() / TIME_RANGE.as_secs_f64();
     format!("{:.1}", LEFT + share.clamp(0.0, 1.0) * (RIGHT - LEFT))
 }
 

@@ -11,7 +11,7 @@ pub(crate) const PERIOD: Duration = Duration::from_secs(2);
 /// Samples of 15 minutes; older ones are dropped.
 const SAMPLES_MAX: usize = 450;
 /// The time range of the chart.
-pub(crate) const SPAN: Duration = Duration::from_secs(2 * SAMPLES_MAX as u64);
+pub(crate) const TIME_RANGE: Duration = Duration::from_secs(2 * SAMPLES_MAX as u64);
 
 /// The statuses of unsent rows, in the order of [`DepthSample::rows`].
 pub(crate) const UNSENT_STATUSES: [&str; 4] = ["PENDING", "IN_FLIGHT", "FAILED", "PARKED"];
@@ -50,9 +50,9 @@ impl DepthHistory {
         samples.push_back(sample);
     }
 
-    /// The samples of the last [`SPAN`].
+    /// The samples of the last [`TIME_RANGE`].
     pub(crate) fn recent(&self, now: Timestamp) -> Vec<DepthSample> {
-        self.0.lock().iter().filter(|sample| now.since(sample.at) <= SPAN).copied().collect()
+        self.0.lock().iter().filter(|sample| now.since(sample.at) <= TIME_RANGE).copied().collect()
     }
 }
 

@@ -1,10 +1,10 @@
-//! A sparkline: the shape of a series without axes. The number beside it is the value; the line only shows how it got there.
+//! A sparkline: the shape of a series without axes. The number next to it is the value; the line shows its course.
 use maud::{Markup, html};
 
 /// The size of the view box.
 const WIDTH: f64 = 120.0;
 const HEIGHT: f64 = 28.0;
-/// Room for the width of the line.
+/// Margin for the width of the line.
 const MARGIN: f64 = 2.0;
 
 /// The line through these values, from the oldest to the newest, scaled to their maximum. Decorative: readers of the page have the number.

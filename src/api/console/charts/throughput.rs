@@ -6,7 +6,7 @@ use domain::Timestamp;
 use parking_lot::Mutex;
 use telemetry::Metrics;
 
-use crate::console::charts::depth_history::SPAN;
+use crate::console::charts::depth_history::TIME_RANGE;
 
 /// Samples of 15 minutes, one every two seconds; older ones are dropped.
 const SAMPLES_MAX: usize = 450;
@@ -21,15 +21,15 @@ const POINTS: usize = 60;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ThroughputSample {
     pub(crate) at: Timestamp,
-    /// Events since the process started, indexed by [`Flow`].
+    /// Events since the process started, indexed by [`EventStage`].
     pub(crate) totals: [u64; 3],
     /// Bounds in seconds and cumulative counts of the time from commit to acknowledgement.
     pub(crate) latency: Vec<(f64, u64)>,
 }
 
-/// A stage that events pass, as an index of [`ThroughputSample::totals`].
+/// A stage of an event's path, as an index of [`ThroughputSample::totals`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Flow {
+pub(crate) enum EventStage {
     /// Rows written to the outbox with their order.
     Created,
     /// Rows that the broker acknowledged.
@@ -66,23 +66,23 @@ impl ThroughputHistory {
     }
 
     pub(crate) fn recent(&self, now: Timestamp) -> Throughput {
-        Throughput(self.0.lock().iter().filter(|sample| now.since(sample.at) <= SPAN).cloned().collect())
+        Throughput(self.0.lock().iter().filter(|sample| now.since(sample.at) <= TIME_RANGE).cloned().collect())
     }
 }
 
 impl Throughput {
     /// Events per second over the last ten seconds; none before there are two samples.
-    pub(crate) fn rate(&self, flow: Flow) -> Option<f64> {
+    pub(crate) fn rate(&self, stage: EventStage) -> Option<f64> {
         let last = self.0.last()?;
         let first = self.0.iter().find(|sample| last.at.since(sample.at) <= RATE_WINDOW)?;
-        per_second(first, last, flow)
+        per_second(first, last, stage)
     }
 
     /// Events per second over the whole time, as the points of a sparkline.
-    pub(crate) fn rates(&self, flow: Flow) -> Vec<f64> {
+    pub(crate) fn rates(&self, stage: EventStage) -> Vec<f64> {
         let step = self.0.len().div_ceil(POINTS).max(1);
         let kept: Vec<&ThroughputSample> = self.0.iter().step_by(step).collect();
-        kept.windows(2).filter_map(|pair| per_second(pair[0], pair[1], flow)).collect()
+        kept.windows(2).filter_map(|pair| per_second(pair[0], pair[1], stage)).collect()
     }
 
     /// The time from commit to acknowledgement that this share of the last minutes' events stayed below; none without events.
@@ -96,9 +96,9 @@ impl Throughput {
     }
 }
 
-fn per_second(first: &ThroughputSample, last: &ThroughputSample, flow: Flow) -> Option<f64> {
+fn per_second(first: &ThroughputSample, last: &ThroughputSample, stage: EventStage) -> Option<f64> {
     let seconds = last.at.since(first.at).as_secs_f64();
-    let events = last.totals[flow as usize].saturating_sub(first.totals[flow as usize]);
+    let events = last.totals[stage as usize].saturating_sub(first.totals[stage as usize]);
     (seconds > 0.0).then(|| events as f64 / seconds)
 }
 
@@ -133,13 +133,13 @@ mod tests {
     #[test]
     fn the_rate_is_that_of_the_last_ten_seconds() {
         let history = ThroughputHistory::default();
-        assert!(history.recent(Timestamp::from_millis(0)).rate(Flow::Created).is_none());
+        assert!(history.recent(Timestamp::from_millis(0)).rate(EventStage::Created).is_none());
         for second in 0..50 {
             history.add(sample(second, if second < 40 { 0 } else { (second as u64 - 39) * 3 }, 0));
         }
         let now = history.recent(Timestamp::from_millis(50_000));
-        assert_eq!((now.rate(Flow::Created), now.rate(Flow::Sent)), (Some(3.0), Some(0.0)));
-        assert_eq!(now.rates(Flow::Created).last(), Some(&3.0));
+        assert_eq!((now.rate(EventStage::Created), now.rate(EventStage::Sent)), (Some(3.0), Some(0.0)));
+        assert_eq!(now.rates(EventStage::Created).last(), Some(&3.0));
     }
 
     #[test]

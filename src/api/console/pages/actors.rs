@@ -1,4 +1,4 @@
-//! The supervision tree with its strategies and limits, what is in trouble first, and the injection of faults if it is enabled.
+//! The supervision tree with its strategies and limits, the actors that do not run, and the injection of faults if it is enabled.
 mod tree;
 mod tree_view;
 
@@ -13,29 +13,29 @@ use crate::console::links::link;
 use crate::error::Problem;
 use crate::request::context::RequestContext;
 use crate::request::response::RouteResult;
-use tree::{ActorTree, is_in_trouble};
+use tree::{ActorTree, is_running};
 use tree_view::TreeView;
 
 pub(crate) async fn show(context: RequestContext) -> RouteResult {
     let query = context.query();
-    let wanted = query.non_empty("q")?.unwrap_or_default();
+    let search_text = query.non_empty("q")?.unwrap_or_default();
     let dispatch = &context.state.dispatch;
     let faults = dispatch.faults_enabled();
     let all = dispatch.actors();
-    let (total, troubled) =
-        (all.len() as u64, all.iter().filter(|actor| is_in_trouble(actor)).cloned().collect::<Vec<_>>());
-    let tree = ActorTree::build(dispatch.supervisors(), all, wanted);
+    let (total, not_running) =
+        (all.len() as u64, all.iter().filter(|actor| !is_running(actor)).cloned().collect::<Vec<_>>());
+    let tree = ActorTree::build(dispatch.supervisors(), all, search_text);
     let csrf = form::csrf_field(&context);
-    let view = TreeView { csrf: faults.then_some(&csrf), opened: !wanted.is_empty() };
+    let view = TreeView { csrf: faults.then_some(&csrf), opened: !search_text.is_empty() };
     let main = html! {
         @if faults {
             p class="warning" { strong { "Fault injection is enabled: " } "an opened actor has buttons that make it fail, and its supervisor restarts it. Do not enable it in production." }
         }
-        (search(wanted, total, troubled.len() as u64))
-        @if !troubled.is_empty() && wanted.is_empty() {
+        (search(search_text, total, not_running.len() as u64))
+        @if !not_running.is_empty() && search_text.is_empty() {
             section class="card trouble" {
                 h2 { "Trouble" }
-                ul class="tree" { @for actor in &troubled { (view.actor(actor, "trouble")) } }
+                ul class="tree" { @for actor in &not_running { (view.actor(actor, "trouble")) } }
             }
         }
         section class="card" {
@@ -57,14 +57,14 @@ pub(crate) async fn show(context: RequestContext) -> RouteResult {
     layout::show(&context, &page)
 }
 
-fn search(wanted: &str, total: u64, troubled: u64) -> Markup {
+fn search(search_text: &str, total: u64, not_running: u64) -> Markup {
     html! {
         form method="get" action="/console/actors" class="filter" role="search" {
-            label { "Search " input type="search" name="q" value=(wanted) placeholder="partition-worker-7, panic" autocomplete="off"; }
+            label { "Search " input type="search" name="q" value=(search_text) placeholder="partition-worker-7, panic" autocomplete="off"; }
             button { "Search" }
-            @if !wanted.is_empty() { a href=(link("/console/actors", &[])) { "Clear" } }
+            @if !search_text.is_empty() { a href=(link("/console/actors", &[])) { "Clear" } }
             span class="quiet" { (pluralize(total, "actor", "actors")) ", "
-                @if troubled == 0 { "all run" } @else { strong class="bad" { (troubled) " not running" } } }
+                @if not_running == 0 { "all run" } @else { strong class="bad" { (not_running) " not running" } } }
         }
     }
 }
@@ -76,5 +76,5 @@ pub(crate) async fn inject(context: RequestContext) -> RouteResult {
     let operator = context.identity()?.subject.as_str();
     context.state.dispatch.inject(path, kind, operator).map_err(|error| Problem::not_found(error.to_string()))?;
     log_operator_action(&context.state, operator, action, path, "a drill");
-    Ok(layout::see_other_with_note(&context, "/console/actors", format!("{path}: {action} was injected.")))
+    Ok(layout::see_other_with_flash(&context, "/console/actors", format!("{path}: {action} was injected.")))
 }

@@ -17,7 +17,7 @@ const FIELDS: [&str; 4] = ["row", "action", "by", "after"];
 
 pub(crate) async fn show(context: RequestContext) -> RouteResult {
     let query = context.query();
-    // An illegal filter keeps what was typed: the form shows it again beside the error.
+    // The form shows the entered values of an invalid filter again, with the error.
     let raw = FIELDS.map(|name| (name, query.non_empty(name).ok().flatten().unwrap_or_default()));
     let filter = match form::raw_values(&query, FIELDS).and_then(|_| audit_filter(&query)) {
         Ok(filter) => filter,

@@ -81,9 +81,9 @@ pub(crate) async fn redrive(context: RequestContext) -> RouteResult {
     log_if_changed(&context.state, &result, &audit, "send back", &on);
     result?;
     dead_letters::log_redrive(&audit, dead_letters.topic(), 1);
-    context.state.counted_dead_letters.clear();
+    context.state.dead_letter_counts.clear();
     let parameter = [("topic", form.non_empty("topic")?.unwrap_or_default())];
-    Ok(layout::see_other_with_note(
+    Ok(layout::see_other_with_flash(
         &context,
         &link(&format!("/console/dlt/{position}"), &parameter),
         format!("Dead letter {position} was sent back to its topic."),

@@ -68,7 +68,7 @@ pub(crate) async fn redrive(context: RequestContext) -> RouteResult {
     if sent.redriven > 0 {
         dead_letters::log_redrive(&audit, dead_letters.topic(), sent.redriven);
     }
-    context.state.counted_dead_letters.clear();
+    context.state.dead_letter_counts.clear();
     let mut note = pluralize(sent.redriven, "dead letter was", "dead letters were") + " sent back to the topic.";
     if let Some(left_behind) = sent.left_behind() {
         note += &format!(" {left_behind}");
@@ -79,5 +79,5 @@ pub(crate) async fn redrive(context: RequestContext) -> RouteResult {
         Some(next) => link("/console/dlt/redrive", &after(&raw, next)),
         None => link("/console/dlt", &[topic(&raw)]),
     };
-    Ok(layout::see_other_with_note(&context, &to, note))
+    Ok(layout::see_other_with_flash(&context, &to, note))
 }

@@ -60,7 +60,7 @@ pub(crate) fn command_options<'a>(raw: &RawFilter<'a>) -> RawFilter<'a> {
 
 pub(crate) async fn show(context: RequestContext) -> RouteResult {
     let query = context.query();
-    // An illegal filter keeps what was typed: the form shows it again beside the error.
+    // The form shows the entered values of an invalid filter again, with the error.
     let (raw, filter) = match raw_filter(&query).and_then(|raw| Ok((raw, dead_letter_filter(&query)?))) {
         Ok(filter) => filter,
         Err(problem) => return refused(&context, &query, &problem),
@@ -73,7 +73,7 @@ pub(crate) async fn show(context: RequestContext) -> RouteResult {
         by_offset(&dead_letters.list(&filter, PAGE_SIZE).await?, &raw, now)
     };
     // Counting reads the topics, so a page of the only topic does without.
-    let waiting = context.state.counted_dead_letters.waiting(several_topics(&context), now).await;
+    let waiting = context.state.dead_letter_counts.waiting(several_topics(&context), now).await;
     let [key, event_type, failure, age, ..] = raw;
     let main = html! {
         (waiting_by_topic(waiting.as_deref().unwrap_or_default(), dead_letters.topic()))

@@ -24,7 +24,7 @@ pub(crate) async fn show(context: RequestContext) -> RouteResult {
     let query = context.query();
     let operations = &context.state.operations;
     let snapshot = operations.health();
-    // An illegal filter keeps what was typed: the form shows it again beside the error.
+    // The form shows the entered values of an invalid filter again, with the error.
     let (raw, filter) = match RawRowFilter::read(&query).and_then(|raw| Ok((raw, row_filter(&query)?))) {
         Ok(filter) => filter,
         Err(problem) => return refused(&context, &query, &snapshot, &problem),

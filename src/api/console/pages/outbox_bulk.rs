@@ -77,7 +77,8 @@ pub(crate) async fn count(context: RequestContext) -> RouteResult {
 fn confirmation(context: &RequestContext, action: BulkAction, rows: &[RowView]) -> Markup {
     let (fit, other): (Vec<&RowView>, Vec<&RowView>) = rows.iter().partition(|row| action.applies_to(row.status));
     html! {
-        p class="verdict" { strong { (fit.len()) } " of " (pluralize(rows.len() as u64, "selected row", "selected rows")) " can be changed by " (action.as_str()) ". Nothing was changed." }
+        p class="verdict" { strong { (fit.len()) } " of " (pluralize(rows.len() as u64, "selected row", "selected rows"))
+            " can be changed by " (action.as_str()) ". Nothing was changed." }
         ul class="plain" {
             @for row in rows { li { a href={ "/console/outbox/" (row.id) } { "row " (row.id) } " " (state_label(row.status.as_str())) " " (row.event_type) } }
         }
@@ -130,7 +131,7 @@ pub(crate) async fn change(context: RequestContext) -> RouteResult {
     if !refused.is_empty() {
         note = format!("{note} Not changed: {}.", refused.join("; "));
     }
-    Ok(layout::see_other_with_note(&context, "/console/outbox", note))
+    Ok(layout::see_other_with_flash(&context, "/console/outbox", note))
 }
 
 async fn change_row(

@@ -64,7 +64,7 @@ pub(crate) async fn redrive(context: RequestContext) -> RouteResult {
     } else {
         format!("{} due now.", pluralize(rows, "parked row is", "parked rows are"))
     };
-    Ok(layout::see_other_with_note(&context, "/console/outbox", note))
+    Ok(layout::see_other_with_flash(&context, "/console/outbox", note))
 }
 
 fn parked_row_filter(query: &Query<'_>) -> Result<RowFilter, Problem> {

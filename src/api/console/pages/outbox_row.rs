@@ -1,4 +1,4 @@
-//! One outbox row: why it is where it is and what to do next, its contents, its history, its neighbours, and the actions on it.
+//! An outbox row: why it is in its state and the next step, its contents, its history, the rows of its key, and the actions on it.
 mod contents;
 mod explanation;
 mod history;
@@ -21,7 +21,7 @@ use crate::request::context::RequestContext;
 use crate::request::response::RouteResult;
 
 /// Rows of the same key that are shown.
-const NEIGHBOURS_MAX: u32 = 20;
+const SAME_KEY_ROWS_MAX: u32 = 20;
 /// Actions of operators that are shown.
 const AUDIT_MAX: u32 = 50;
 
@@ -30,7 +30,8 @@ pub(crate) async fn show(context: RequestContext) -> RouteResult {
     let operations = &context.state.operations;
     let row = operations.row(id).await?;
     let diagnosis = operations.diagnose(RowSelector::Event(row.event_id)).await?;
-    let neighbours = operations.rows(&RowFilter { key: Some(row.key), ..RowFilter::default() }, NEIGHBOURS_MAX).await?;
+    let same_key_rows =
+        operations.rows(&RowFilter { key: Some(row.key), ..RowFilter::default() }, SAME_KEY_ROWS_MAX).await?;
     let audit = operations.audit_entries(&AuditFilter { row: Some(id), ..AuditFilter::default() }, AUDIT_MAX).await?;
     let (record, now) = (contents::contents(&context, id).await?, operations.now());
     let broker_configured = operations.health().broker_configured;
@@ -44,7 +45,7 @@ pub(crate) async fn show(context: RequestContext) -> RouteResult {
             section class="card" { h2 { "History" } (history::timeline(&context, &diagnosis, &audit.entries, now)) }
         }
         (record)
-        section class="card" { (neighbour_list(&neighbours, id, now)) }
+        section class="card" { (same_key_list(&same_key_rows, id, now)) }
         p { a href="/console/outbox" { "Back to the outbox" } }
     };
     let event = row.event_id.to_string();
@@ -76,8 +77,8 @@ fn facts(diagnosis: &RowDiagnosis, now: Timestamp) -> Markup {
                 @if *deaths > 0 { (fact("Instance deaths while publishing it", html! { (deaths) })) }
                 (fact("Created", html! { (relative_time(row.created_at, now)) " (" (rfc3339(row.created_at)) ")" }))
                 (fact("Sent", optional_time(row.sent_at, now)))
-                @if let Some(location) = sent_to {
-                    (fact("Sent to", html! { (history::sent_to_text(location)) }))
+                @if let Some(sent_to) = sent_to {
+                    (fact("Sent to", html! { (history::sent_to_text(sent_to)) }))
                 }
                 @if *by_fallback { (fact("How", html! { "by the fallback of its type" })) }
             }
@@ -86,7 +87,7 @@ fn facts(diagnosis: &RowDiagnosis, now: Timestamp) -> Markup {
 }
 
 /// The rows of the same key in their order: a row waits for the ones before it.
-fn neighbour_list(rows: &RowPage, id: RowId, now: Timestamp) -> Markup {
+fn same_key_list(rows: &RowPage, id: RowId, now: Timestamp) -> Markup {
     html! {
         h2 { "Rows of the same key" }
         ol class="chain" {
@@ -140,5 +141,5 @@ fn acted_on_row(
     log_if_changed(&context.state, &result, audit, action, &format!("row {id}"));
     result?;
     let note = format!("Row {id}: {action} succeeded.");
-    Ok(layout::see_other_with_note(context, &format!("/console/outbox/{id}"), note))
+    Ok(layout::see_other_with_flash(context, &format!("/console/outbox/{id}"), note))
 }

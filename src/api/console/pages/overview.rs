@@ -15,23 +15,23 @@ use crate::console::format::{grouped, optional_time};
 use crate::console::layout::{self, Page};
 use crate::request::context::RequestContext;
 use crate::request::response::RouteResult;
-use verdict::{AttentionItem, Evidence, Urgency};
+use verdict::{OverviewFinding, Urgency, VerdictInputs};
 
 pub(crate) async fn show(context: RequestContext) -> RouteResult {
     let state = &context.state;
     let (snapshot, now) = (state.operations.health(), state.operations.now());
     let (actors, supervisors) = (state.dispatch.actors(), state.dispatch.supervisors());
-    let by_topic = state.counted_dead_letters.waiting(state.dead_letters.as_deref(), now).await;
+    let by_topic = state.dead_letter_counts.waiting(state.dead_letters.as_deref(), now).await;
     let dead_letters = by_topic.map(|by_topic| DeadLetterCount::total(&by_topic));
-    let evidence = Evidence {
+    let inputs = VerdictInputs {
         snapshot: &snapshot,
         actors: &actors,
         supervisors: &supervisors,
         dead_letters: dead_letters.map(|count| count.waiting),
-        partitions_without_owner: state.counted_partitions.without_owner(&state.operations).await,
+        partitions_without_owner: state.unowned_partitions.count(&state.operations).await,
     };
     let main = html! {
-        (verdict_banner(&verdict::findings(&evidence)))
+        (verdict_banner(&verdict::findings(&inputs)))
         (flow::tiles(state, &snapshot, dead_letters, now))
         section class="card" {
             h2 { "Unsent rows" }
@@ -56,7 +56,7 @@ pub(crate) async fn show(context: RequestContext) -> RouteResult {
 }
 
 /// The verdict: one line when all is well, else the findings.
-fn verdict_banner(findings: &[AttentionItem]) -> Markup {
+fn verdict_banner(findings: &[OverviewFinding]) -> Markup {
     let class = match findings.first().map(|finding| finding.urgency) {
         None => "good",
         Some(Urgency::Watch) => "watch",

@@ -140,7 +140,7 @@ pub(crate) async fn test(context: RequestContext) -> RouteResult {
         None => "The endpoint accepted the test event.".to_owned(),
         Some(error) => format!("The endpoint did not accept the test event: {error}."),
     };
-    Ok(layout::see_other_with_note(&context, &format!("/console/webhooks/{id}"), note))
+    Ok(layout::see_other_with_flash(&context, &format!("/console/webhooks/{id}"), note))
 }
 
 pub(crate) async fn activate(context: RequestContext) -> RouteResult {
@@ -156,5 +156,5 @@ async fn set_active(context: RequestContext, active: bool, note: &str) -> RouteR
     let values = WebhookValues { active: Some(active), ..WebhookValues::default() };
     webhooks(&context)?.change(id, values).await?;
     log_change(&context, if active { "activate" } else { "deactivate" }, id)?;
-    Ok(layout::see_other_with_note(&context, &format!("/console/webhooks/{id}"), note.to_owned()))
+    Ok(layout::see_other_with_flash(&context, &format!("/console/webhooks/{id}"), note.to_owned()))
 }

@@ -1,40 +1,40 @@
-//! The supervision tree as data: supervisors with the actors below them, equal siblings folded into one entry.
+//! The supervision tree as data: supervisors with their actors, equal siblings folded into one entry.
 use app::dispatch::{ActorView, SupervisorView};
 
 /// Fewer equal siblings than this stay apart.
 const FOLD_MIN: usize = 4;
 
-/// A supervisor with what is below it.
+/// A supervisor with its actors and its subtrees.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct ActorTree {
     /// None for actors whose supervisor is not in the list.
     pub(super) supervisor: Option<SupervisorView>,
     pub(super) entries: Vec<ActorEntry>,
-    pub(super) below: Vec<ActorTree>,
+    pub(super) subtrees: Vec<ActorTree>,
 }
 
-/// An actor, or several that differ in nothing but their number.
+/// An actor, or several siblings that differ only in their number.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ActorEntry {
     One(ActorView),
     Equal(Vec<ActorView>),
 }
 
-/// Whether an operator should look at this actor first.
-pub(super) fn is_in_trouble(actor: &ActorView) -> bool {
-    actor.state != "running"
+/// Whether the actor runs. An operator must examine the others first.
+pub(super) fn is_running(actor: &ActorView) -> bool {
+    actor.state == "running"
 }
 
 impl ActorTree {
     /// The tree of all actors that match a search text; every actor matches an empty text.
-    pub(super) fn build(supervisors: Vec<SupervisorView>, actors: Vec<ActorView>, wanted: &str) -> Self {
-        let mut actors: Vec<ActorView> = actors.into_iter().filter(|actor| matches(actor, wanted)).collect();
-        actors.sort_by_key(|actor| (!is_in_trouble(actor), sort_key(&actor.path)));
+    pub(super) fn build(supervisors: Vec<SupervisorView>, actors: Vec<ActorView>, search_text: &str) -> Self {
+        let mut actors: Vec<ActorView> = actors.into_iter().filter(|actor| matches(actor, search_text)).collect();
+        actors.sort_by_key(|actor| (is_running(actor), sort_key(&actor.path)));
         let root = supervisors.iter().find(|supervisor| supervisor.parent.is_none()).cloned();
         let label = root.as_ref().map(|root| root.label.clone());
         let mut tree = match label {
             Some(label) => subtree(root, &label, &supervisors, &mut actors),
-            None => Self { supervisor: None, entries: Vec::new(), below: Vec::new() },
+            None => Self { supervisor: None, entries: Vec::new(), subtrees: Vec::new() },
         };
         // An actor whose supervisor has just ended is still shown.
         tree.entries.extend(folded(actors));
@@ -42,7 +42,7 @@ impl ActorTree {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.entries.is_empty() && self.below.is_empty()
+        self.entries.is_empty() && self.subtrees.is_empty()
     }
 }
 
@@ -55,11 +55,11 @@ fn subtree(
     let (own, rest) = std::mem::take(actors).into_iter().partition(|actor: &ActorView| actor.supervisor == label);
     *actors = rest;
     let children = all.iter().filter(|child| child.parent.as_deref() == Some(label));
-    let below: Vec<ActorTree> = children
+    let subtrees: Vec<ActorTree> = children
         .map(|child| subtree(Some(child.clone()), &child.label, all, actors))
         .filter(|tree| !tree.is_empty())
         .collect();
-    ActorTree { supervisor, entries: folded(own), below }
+    ActorTree { supervisor, entries: folded(own), subtrees }
 }
 
 /// Folds neighbours that are equal but for their number. The input is sorted.
@@ -80,7 +80,7 @@ fn folded(actors: Vec<ActorView>) -> Vec<ActorEntry> {
 
 /// Whether two siblings are the same to an operator. The depth of a mailbox changes from moment to moment, so it does not count.
 fn is_equal(one: &ActorView, other: &ActorView) -> bool {
-    !is_in_trouble(one)
+    is_running(one)
         && (&one.actor, one.state, one.generation, one.restarts, &one.last_exit)
             == (&other.actor, other.state, other.generation, other.restarts, &other.last_exit)
         && sort_key(&one.path).0 == sort_key(&other.path).0
@@ -92,10 +92,10 @@ fn sort_key(path: &str) -> (String, u64) {
     (name.to_owned(), path[name.len()..].parse().unwrap_or(0))
 }
 
-fn matches(actor: &ActorView, wanted: &str) -> bool {
-    let wanted = wanted.to_lowercase();
+fn matches(actor: &ActorView, search_text: &str) -> bool {
+    let search_text = search_text.to_lowercase();
     let texts = [&*actor.path, &*actor.actor, actor.state, actor.last_exit.as_deref().unwrap_or_default()];
-    texts.iter().any(|text| text.to_lowercase().contains(&wanted))
+    texts.iter().any(|text| text.to_lowercase().contains(&search_text))
 }
 
 #[cfg(test)]
@@ -141,7 +141,7 @@ mod tests {
         };
         let mut lines = vec![format!("{indent}{name}")];
         lines.extend(tree.entries.iter().map(entry));
-        lines.extend(tree.below.iter().flat_map(|tree| self::lines(tree, depth + 1)));
+        lines.extend(tree.subtrees.iter().flat_map(|tree| self::lines(tree, depth + 1)));
         lines
     }
 

@@ -26,7 +26,7 @@ impl TreeView<'_> {
     fn node(&self, tree: &ActorTree) -> Markup {
         let entries = html! {
             @for entry in &tree.entries { (self.entry(entry)) }
-            @for below in &tree.below { (self.node(below)) }
+            @for subtree in &tree.subtrees { (self.node(subtree)) }
         };
         html! {
             @match &tree.supervisor {
@@ -51,7 +51,8 @@ impl TreeView<'_> {
                                 (state_label(first.state)) " "
                                 strong { (name) (numbers.0) "…" (numbers.1) } " "
                                 span class="kind" { (first.actor) } " "
-                                span class="quiet" { (actors.len()) " equal" @if first.restarts > 0 { ", each with " (pluralize(first.restarts, "restart", "restarts")) }
+                                span class="quiet" { (actors.len()) " equal"
+                                    @if first.restarts > 0 { ", each with " (pluralize(first.restarts, "restart", "restarts")) }
                                     @if waiting > 0 { ", " (waiting) " messages in mailboxes" } }
                             }
                             ul { @for actor in actors { (self.actor(actor, "actor")) } }

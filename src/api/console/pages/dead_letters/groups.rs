@@ -70,10 +70,10 @@ pub(super) fn table(caption: &str, dead_letters: &[&DeadLetter], topic: (&str, &
 }
 
 fn row(dead_letter: &DeadLetter, topic: (&str, &str), now: Timestamp) -> Markup {
-    let (place, record) = (dead_letter.position(), &dead_letter.message.record);
+    let (position, record) = (dead_letter.position(), &dead_letter.message.record);
     html! {
         tr {
-            th scope="row" { a href=(link(&format!("/console/dlt/{place}"), &[topic])) { (place) } }
+            th scope="row" { a href=(link(&format!("/console/dlt/{position}"), &[topic])) { (position) } }
             td data-label="State" { (redrive_state(dead_letter)) }
             td data-label="Type" { (or_dash(dead_letter.event_type())) }
             td data-label="Key" { code { (record.key) } }

@@ -1,4 +1,4 @@
-//! The history of a row as a timeline: what its columns record, what operators did, and when it was parked.
+//! The history of a row as a timeline: the times in its columns, the actions of operators, and when it was parked.
 use app::dispatch::LiveEvent;
 use app::port_types::{AuditEntry, RecordLocation, RowDiagnosis};
 use domain::Timestamp;
@@ -9,8 +9,8 @@ use crate::console::format::relative_time;
 use crate::console::pages::events::sentence::describe;
 use crate::request::context::RequestContext;
 
-/// One entry of the timeline.
-struct Moment {
+/// An entry of the timeline: a time and a sentence.
+struct TimelineEntry {
     at: Timestamp,
     class: &'static str,
     text: String,
@@ -22,25 +22,25 @@ pub(super) fn timeline(
     audit: &[AuditEntry],
     now: Timestamp,
 ) -> Markup {
-    let mut moments = recorded(diagnosis, now);
-    moments.extend(audit.iter().map(|entry| Moment { at: entry.at, class: "", text: action_text(entry) }));
-    moments.extend(announced(context, diagnosis, now));
-    moments.sort_by_key(|moment| moment.at);
+    let mut entries = recorded(diagnosis, now);
+    entries.extend(audit.iter().map(|entry| TimelineEntry { at: entry.at, class: "", text: action_text(entry) }));
+    entries.extend(announced(context, diagnosis, now));
+    entries.sort_by_key(|entry| entry.at);
     html! {
         ol class="timeline" {
-            @for moment in &moments {
-                li class=(moment.class) { (relative_time(moment.at, now)) " " span { (moment.text) } }
+            @for entry in &entries {
+                li class=(entry.class) { (relative_time(entry.at, now)) " " span { (entry.text) } }
             }
         }
     }
 }
 
 /// The events that the row itself records.
-fn recorded(diagnosis: &RowDiagnosis, now: Timestamp) -> Vec<Moment> {
+fn recorded(diagnosis: &RowDiagnosis, now: Timestamp) -> Vec<TimelineEntry> {
     let row = &diagnosis.row;
-    let mut moments = vec![Moment { at: row.created_at, class: "", text: "Committed".to_owned() }];
+    let mut entries = vec![TimelineEntry { at: row.created_at, class: "", text: "Committed".to_owned() }];
     let mut add = |at: Option<Timestamp>, class, text: String| {
-        moments.extend(at.map(|at| Moment { at, class, text }));
+        entries.extend(at.map(|at| TimelineEntry { at, class, text }));
     };
     let failure = row.last_failure_reason.as_deref().filter(|_| row.sent_at.is_none());
     let attempt = match failure {
@@ -48,11 +48,11 @@ fn recorded(diagnosis: &RowDiagnosis, now: Timestamp) -> Vec<Moment> {
         None => format!("Attempt {}", row.retry_count.max(1)),
     };
     add(row.last_attempt_at, if failure.is_some() { "watch" } else { "" }, attempt);
-    let location = diagnosis.sent_to.as_ref();
-    let location = location.map(|location| format!(" to {}", sent_to_text(location)));
-    add(row.sent_at, "good", format!("Sent{}", location.unwrap_or_default()));
+    let sent_to = diagnosis.sent_to.as_ref();
+    let sent_to = sent_to.map(|sent_to| format!(" to {}", sent_to_text(sent_to)));
+    add(row.sent_at, "good", format!("Sent{}", sent_to.unwrap_or_default()));
     add(row.next_attempt_at.filter(|at| *at > now), "calm", "Next attempt is due".to_owned());
-    moments
+    entries
 }
 
 /// `order.events, partition 3, offset 17`, or the topic alone.
@@ -70,17 +70,17 @@ fn action_text(entry: &AuditEntry) -> String {
     format!("{}: {}{reason}", entry.audit.operator, entry.action)
 }
 
-/// When the relay parked the row, as far as the live stream still has it: no column keeps that time.
-fn announced(context: &RequestContext, diagnosis: &RowDiagnosis, now: Timestamp) -> Vec<Moment> {
+/// When the relay parked the row, if the live stream still has the event: no column records that time.
+fn announced(context: &RequestContext, diagnosis: &RowDiagnosis, now: Timestamp) -> Vec<TimelineEntry> {
     let id = diagnosis.row.id.to_string();
     let events = context.state.dispatch.live(Some(0)).backlog.into_iter();
-    let moment = |event: LiveEvent| {
+    let entry = |event: LiveEvent| {
         let data: Value = serde_json::from_str(&event.data).ok()?;
         (event.event == "event_parked" && data["row"] == id).then(|| {
             let (_, text) = describe(&event.event, &event.data);
             let at = Timestamp::from_millis(now.millis() - event.age.as_millis() as i64);
-            Moment { at, class: "bad", text }
+            TimelineEntry { at, class: "bad", text }
         })
     };
-    events.filter_map(moment).collect()
+    events.filter_map(entry).collect()
 }

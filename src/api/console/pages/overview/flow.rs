@@ -4,12 +4,12 @@ use domain::Timestamp;
 use maud::{Markup, html};
 
 use crate::console::charts::sparkline::sparkline;
-use crate::console::charts::throughput::{Flow, Throughput};
+use crate::console::charts::throughput::{EventStage, Throughput};
 use crate::console::dead_letter_count::DeadLetterCount;
 use crate::console::format::{duration, grouped, per_second};
 use crate::state::HttpState;
 
-/// A number with its unit, its metric and what belongs to it.
+/// A number with its unit, its metric and details.
 struct Tile {
     name: &'static str,
     metric: &'static str,
@@ -27,9 +27,9 @@ pub(super) fn tiles(
 ) -> Markup {
     let throughput = state.throughput_history.recent(now);
     let all = [
-        rate("Created", "outbox.entries.written", &throughput, Flow::Created),
-        rate("Sent", "outbox.publish.rate", &throughput, Flow::Sent),
-        rate("Consumed", "kafka.consumer.processed.count", &throughput, Flow::Consumed),
+        rate("Created", "outbox.entries.written", &throughput, EventStage::Created),
+        rate("Sent", "outbox.publish.rate", &throughput, EventStage::Sent),
+        rate("Consumed", "kafka.consumer.processed.count", &throughput, EventStage::Consumed),
         latency(&throughput),
         lag(state, snapshot),
         age(snapshot),
@@ -49,12 +49,12 @@ pub(super) fn tiles(
     }
 }
 
-fn rate(name: &'static str, metric: &'static str, throughput: &Throughput, flow: Flow) -> Tile {
-    let value = match throughput.rate(flow) {
+fn rate(name: &'static str, metric: &'static str, throughput: &Throughput, stage: EventStage) -> Tile {
+    let value = match throughput.rate(stage) {
         Some(rate) => html! { (per_second(rate)) small { " /s" } },
         None => html! { "–" },
     };
-    Tile { name, metric, class: "", value, details: sparkline(&throughput.rates(flow)) }
+    Tile { name, metric, class: "", value, details: sparkline(&throughput.rates(stage)) }
 }
 
 fn latency(throughput: &Throughput) -> Tile {

@@ -13,17 +13,17 @@ pub(crate) enum Urgency {
     Act,
 }
 
-/// One thing that is wrong.
+/// A problem, or a state that is worth knowing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct AttentionItem {
+pub(crate) struct OverviewFinding {
     pub(crate) urgency: Urgency,
     pub(crate) sentence: String,
     /// The page of the console that shows more or helps.
     pub(crate) href: &'static str,
 }
 
-/// The facts that the verdict is based on.
-pub(crate) struct Evidence<'a> {
+/// The values from which the verdict is computed.
+pub(crate) struct VerdictInputs<'a> {
     pub(crate) snapshot: &'a HealthSnapshot,
     pub(crate) actors: &'a [ActorView],
     pub(crate) supervisors: &'a [SupervisorView],
@@ -34,18 +34,18 @@ pub(crate) struct Evidence<'a> {
 }
 
 /// Everything that is wrong, the most urgent first; empty if all is well.
-pub(crate) fn findings(evidence: &Evidence<'_>) -> Vec<AttentionItem> {
+pub(crate) fn findings(inputs: &VerdictInputs<'_>) -> Vec<OverviewFinding> {
     let mut all = Vec::new();
-    service(evidence.snapshot, &mut all);
-    actors(evidence, &mut all);
-    events(evidence, &mut all);
+    service(inputs.snapshot, &mut all);
+    actors(inputs, &mut all);
+    events(inputs, &mut all);
     // Stable: findings of the same urgency keep the order of this file.
     all.sort_by_key(|finding| std::cmp::Reverse(finding.urgency));
     all
 }
 
-fn service(snapshot: &HealthSnapshot, all: &mut Vec<AttentionItem>) {
-    let mut add = |urgency, sentence: String, href| all.push(AttentionItem { urgency, sentence, href });
+fn service(snapshot: &HealthSnapshot, all: &mut Vec<OverviewFinding>) {
+    let mut add = |urgency, sentence: String, href| all.push(OverviewFinding { urgency, sentence, href });
     if let Some(reason) = &snapshot.storage_full {
         add(Urgency::Act, format!("The store has no space for writes: {reason}"), "/console");
     }
@@ -89,46 +89,46 @@ fn service(snapshot: &HealthSnapshot, all: &mut Vec<AttentionItem>) {
     }
 }
 
-fn actors(evidence: &Evidence<'_>, all: &mut Vec<AttentionItem>) {
+fn actors(inputs: &VerdictInputs<'_>, all: &mut Vec<OverviewFinding>) {
     for (state, urgency) in [("stopped", Urgency::Act), ("restarting", Urgency::Watch), ("paused", Urgency::Watch)] {
         let names: Vec<&str> =
-            evidence.actors.iter().filter(|actor| actor.state == state).map(|actor| actor.path.as_str()).collect();
+            inputs.actors.iter().filter(|actor| actor.state == state).map(|actor| actor.path.as_str()).collect();
         if let [first, rest @ ..] = &names[..] {
             let others = if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
             let verb = if rest.is_empty() { "is" } else { "are" };
-            all.push(AttentionItem {
+            all.push(OverviewFinding {
                 urgency,
                 sentence: format!("{first}{others} {verb} {state}"),
                 href: "/console/actors",
             });
         }
     }
-    for supervisor in evidence.supervisors.iter().filter(|one| one.restarts_in_window * 2 > one.restarts_max) {
+    for supervisor in inputs.supervisors.iter().filter(|one| one.restarts_in_window * 2 > one.restarts_max) {
         let SupervisorView { label, restarts_in_window, restarts_max, window, .. } = supervisor;
         let sentence =
             format!("{label} has used {restarts_in_window} of its {restarts_max} restarts in {}", duration(*window));
-        all.push(AttentionItem { urgency: Urgency::Watch, sentence, href: "/console/actors" });
+        all.push(OverviewFinding { urgency: Urgency::Watch, sentence, href: "/console/actors" });
     }
 }
 
-fn events(evidence: &Evidence<'_>, all: &mut Vec<AttentionItem>) {
-    let depth = &evidence.snapshot.depth;
-    let mut add = |urgency, sentence: String, href| all.push(AttentionItem { urgency, sentence, href });
+fn events(inputs: &VerdictInputs<'_>, all: &mut Vec<OverviewFinding>) {
+    let depth = &inputs.snapshot.depth;
+    let mut add = |urgency, sentence: String, href| all.push(OverviewFinding { urgency, sentence, href });
     if depth.parked > 0 {
         let rows = pluralize(depth.parked, "row is", "rows are");
         add(Urgency::Act, format!("{rows} PARKED and must be retried by an operator"), "/console/outbox?status=PARKED");
     }
-    if let Some(dead_letters) = evidence.dead_letters.filter(|count| *count > 0) {
+    if let Some(dead_letters) = inputs.dead_letters.filter(|count| *count > 0) {
         let sentence = format!(
             "{} to be sent back or examined",
             pluralize(dead_letters, "dead letter waits", "dead letters wait")
         );
         add(Urgency::Act, sentence, "/console/dlt");
     }
-    if !evidence.snapshot.broker_configured {
+    if !inputs.snapshot.broker_configured {
         let sentence = "No broker is configured (broker.kind = none): events wait";
         add(Urgency::Watch, sentence.into(), "/console/outbox?status=PENDING");
-    } else if let Some(count) = evidence.partitions_without_owner.filter(|count| *count > 0) {
+    } else if let Some(count) = inputs.partitions_without_owner.filter(|count| *count > 0) {
         let partitions = pluralize(count as u64, "partition has", "partitions have");
         add(Urgency::Watch, format!("{partitions} no owner: the events wait"), "/console/outbox");
     }
@@ -152,8 +152,8 @@ mod tests {
 
     fn sentences(snapshot: &HealthSnapshot, actors: &[ActorView]) -> Vec<String> {
         let (dead_letters, partitions_without_owner) = (Some(0), Some(0));
-        let evidence = Evidence { snapshot, actors, supervisors: &[], dead_letters, partitions_without_owner };
-        findings(&evidence).into_iter().map(|finding| finding.sentence).collect()
+        let inputs = VerdictInputs { snapshot, actors, supervisors: &[], dead_letters, partitions_without_owner };
+        findings(&inputs).into_iter().map(|finding| finding.sentence).collect()
     }
 
     fn healthy() -> HealthSnapshot {
@@ -184,9 +184,9 @@ mod tests {
     #[test]
     fn partitions_without_an_owner_and_a_missing_broker_are_named_once() {
         let sentences = |snapshot: &HealthSnapshot, partitions_without_owner| -> Vec<String> {
-            let evidence =
-                Evidence { snapshot, actors: &[], supervisors: &[], dead_letters: None, partitions_without_owner };
-            findings(&evidence).into_iter().map(|finding| finding.sentence).collect()
+            let inputs =
+                VerdictInputs { snapshot, actors: &[], supervisors: &[], dead_letters: None, partitions_without_owner };
+            findings(&inputs).into_iter().map(|finding| finding.sentence).collect()
         };
         let without_broker = HealthSnapshot { broker_configured: false, ..healthy() };
 
@@ -220,14 +220,14 @@ mod tests {
         };
         let supervisors = [supervisor(2), supervisor(3)];
         let snapshot = healthy();
-        let evidence = Evidence {
+        let inputs = VerdictInputs {
             snapshot: &snapshot,
             actors: &actors,
             supervisors: &supervisors,
             dead_letters: None,
             partitions_without_owner: None,
         };
-        let sentences: Vec<_> = findings(&evidence).into_iter().map(|finding| finding.sentence).collect();
+        let sentences: Vec<_> = findings(&inputs).into_iter().map(|finding| finding.sentence).collect();
         let expected = ["/b is stopped", "/a and 1 more are restarting", "/relay has used 3 of its 5 restarts in 30 s"];
         assert_eq!(sentences, expected);
     }

@@ -51,7 +51,7 @@ async fn created(context: &RequestContext, fields: &WebhookForm) -> Result<Webho
     Ok(webhook)
 }
 
-/// The same page with what was typed where the operator can repair it; other problems have a page of their own.
+/// The same page with the entered values where the operator can correct them; other problems have a page of their own.
 fn refused(context: &RequestContext, page: &Page<'_>, problem: Problem) -> RouteResult {
     match problem.code.status() {
         StatusCode::BAD_REQUEST | StatusCode::CONFLICT => layout::show_refused(context, page, &problem),
@@ -101,7 +101,7 @@ pub(crate) async fn change(context: RequestContext) -> RouteResult {
     if let Err(problem) = changed {
         let webhook = actions.find(id).await?;
         if problem.code.status() == StatusCode::CONFLICT {
-            // What was typed would undo the other change.
+            // The entered values would undo the other change.
             fields = WebhookForm::from_webhook(&webhook);
         }
         fields.keep_topics_of(&webhook);
@@ -110,7 +110,11 @@ pub(crate) async fn change(context: RequestContext) -> RouteResult {
         return refused(&context, &page("Change webhook", main, &command), problem);
     }
     log_change(&context, "change", id)?;
-    Ok(layout::see_other_with_note(&context, &format!("/console/webhooks/{id}"), "The webhook was changed.".to_owned()))
+    Ok(layout::see_other_with_flash(
+        &context,
+        &format!("/console/webhooks/{id}"),
+        "The webhook was changed.".to_owned(),
+    ))
 }
 
 /// Asks before a webhook is deleted.
@@ -131,7 +135,7 @@ pub(crate) async fn delete(context: RequestContext) -> RouteResult {
     let id = webhook_id(&context)?;
     webhooks(&context)?.delete(id).await?;
     log_change(&context, "delete", id)?;
-    Ok(layout::see_other_with_note(&context, "/console/webhooks", "The webhook was deleted.".to_owned()))
+    Ok(layout::see_other_with_flash(&context, "/console/webhooks", "The webhook was deleted.".to_owned()))
 }
 
 pub(crate) async fn rotate(context: RequestContext) -> RouteResult {

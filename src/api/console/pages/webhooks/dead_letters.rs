@@ -85,5 +85,5 @@ pub(crate) async fn redrive(context: RequestContext) -> RouteResult {
     result?;
     dead_letters::log_redrive(&audit, actions.shared_topic(), 1);
     let to = format!("/console/webhooks/{id}/dead-letters");
-    Ok(layout::see_other_with_note(&context, &to, format!("Dead letter {position} is delivered again.")))
+    Ok(layout::see_other_with_flash(&context, &to, format!("Dead letter {position} is delivered again.")))
 }

@@ -1,4 +1,4 @@
-//! The form of a webhook: what was typed, its fields, and the values that it means.
+//! The form of a webhook: the entered texts, its fields, and the parsed values.
 use app::consume::webhooks::{WebhookStart, WebhookValues};
 use app::port_types::Webhook;
 use maud::{Markup, html};
@@ -10,7 +10,7 @@ use crate::topics::webhooks::limits::{DESCRIPTION_MAX, URL_MAX, legal_names, leg
 
 const VERSION_MESSAGE: &str = "must be the version that the form contained: open it again";
 
-/// What was typed, legal or not, so that a refused form shows it again.
+/// The entered texts, valid or not, so that a refused form shows them again.
 pub(super) struct WebhookForm {
     /// Version of the webhook that the form shows; none of a new webhook.
     version: Option<u64>,
@@ -51,7 +51,7 @@ impl WebhookForm {
         self.topics = webhook.topics.join("\n");
     }
 
-    /// What a browser sent. It sends no checkbox that is not checked.
+    /// Reads the fields that a browser sent. It sends no checkbox that is not checked.
     pub(super) fn read(form: &Query<'_>) -> Result<Self, Problem> {
         let text = |name| form.get(name).map(|text| text.unwrap_or_default().to_owned());
         let checked = |name| form.non_empty(name).map(|value| value.is_some());
@@ -67,7 +67,7 @@ impl WebhookForm {
         })
     }
 
-    /// The values that the form means.
+    /// The parsed values of the form.
     pub(super) fn values(&self) -> Result<WebhookValues, Problem> {
         Ok(WebhookValues {
             version: self.version,

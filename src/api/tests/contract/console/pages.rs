@@ -350,12 +350,12 @@ async fn hostile_texts_are_escaped() {
         value: hostile.as_bytes().into(),
         timestamp: domain::Timestamp::from_millis(NOW),
     };
-    let place = server.broker.broker().append(vec![record]).await.expect("appended").remove(0);
+    let position = server.broker.broker().append(vec![record]).await.expect("appended").remove(0);
     server.outbox.rows.lock()[1].last_failure_reason = Some(hostile.to_owned());
     server.health.update(|snapshot| snapshot.storage_full = Some(hostile.to_owned()));
     let encoded = "%22%3E%3Cscript%3Ealert(1)%3C/script%3E";
 
-    let dead_letter = format!("/console/dlt/{}/{}", place.partition, place.offset);
+    let dead_letter = format!("/console/dlt/{}/{}", position.partition, position.offset);
     let paths = [
         "/console".to_owned(),
         "/console/dlt".to_owned(),
