@@ -1,4 +1,4 @@
--- What `posthaste bench create` is held against, for pgbench: an order, its event and its outbox row in one transaction of their own.
+-- The baseline of `posthaste bench create`, for pgbench: an order, its event and its outbox row in one transaction of their own.
 -- The statement is the store's own for a single order (src/adapters/postgres/orders/group_commit.rs), on the same schema with the same indexes; ids are
 -- version 7 as the service's are, values are of the same size. One statement is one transaction: nothing here waits for a second answer.
 \set client random(0, 63)

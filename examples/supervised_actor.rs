@@ -38,7 +38,7 @@ impl Handler<MailboxMessage<Divide>> for Divider {
     type Result = u64;
 
     fn handle(&mut self, message: MailboxMessage<Divide>, ctx: &mut Self::Context) -> u64 {
-        // The permit frees the place in the mailbox when it is dropped: that is the back-pressure.
+        // Dropping the permit frees a slot of the mailbox: that is the back-pressure.
         let (Divide { dividend, divisor }, _permit) = message.begin(ctx);
         self.answered += 1;
         println!("generation {}: message {} is {dividend} / {divisor}", self.generation, self.answered);
@@ -59,7 +59,7 @@ impl Observer for Printer {
 async fn main() -> Result<(), AskError> {
     let bus = SupervisionBus::new(Options::default(), Arc::new(Printer));
     let start = |incarnation: Incarnation| Divider { generation: incarnation.generation, answered: 0 };
-    // At most 64 messages wait; a caller that finds the mailbox full waits for a place.
+    // At most 64 messages wait; a caller that finds the mailbox full waits for a slot.
     let (divider, child) = actor(&bus, "/divider", 64, start);
     // More than three restarts in a minute end the tree, as in OTP.
     let spec = SupervisorSpec::new("root", Strategy::OneForOne, 3, Duration::from_secs(60)).child(child);

@@ -55,7 +55,7 @@ impl Reporter {
         Ok(())
     }
 
-    /// Shows on stderr what is measured now: a line for each step, or one that changes on a terminal.
+    /// Shows the current step on stderr: a line for each step, or one that changes on a terminal.
     pub(crate) fn progress(&self, step: &str) {
         if self.step.is_hidden() {
             // A step that cannot be shown changes no figure.

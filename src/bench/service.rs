@@ -1,4 +1,4 @@
-//! The service under measurement: its process, its metrics page, and the check of what it published.
+//! The service under measurement: its process, its metrics page, and the check of its published events.
 mod log_reader;
 pub(crate) mod metrics_page;
 pub(crate) mod process;

@@ -11,7 +11,7 @@ const EXIT_STATUS_OF_SERVICE: &str =
 const EXIT_STATUS_OF_DOCTOR: &str =
     "0 nothing is wrong, 1 a check found something, 2 wrong arguments, 78 mistakes in the configuration";
 
-/// Examples by command, each with what it is for.
+/// Examples by command, each with its purpose.
 const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
     (
         "posthaste",

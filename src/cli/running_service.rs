@@ -43,7 +43,7 @@ pub(crate) struct RunningService<'a> {
     client: AdminClient,
     config: &'a Config,
     token: Option<&'a str>,
-    /// The address as the operator knows it.
+    /// The URL that messages name.
     pub(crate) url: String,
 }
 

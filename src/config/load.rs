@@ -34,7 +34,7 @@ impl Config {
     /// Reads all layers and checks every value.
     ///
     /// # Errors
-    /// Every error found, each with its key, its value unless that is secret, where it was set, and what is accepted.
+    /// All errors, each with its key, its value unless that is secret, the layer that set it, and the accepted values.
     pub fn load(file: Option<&Path>, environment: &Environment) -> Result<Config, ConfigErrors> {
         Self::draft(file, environment).into_valid()
     }

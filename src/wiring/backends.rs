@@ -31,7 +31,7 @@ use ports::rate_limit::RateLimiter;
 use crate::config::Config;
 use running_tasks::RunningTasks;
 
-/// Least time that a store gets to close, also after the deadline of a stop.
+/// Shortest time limit for closing a store, also after the deadline of a stop.
 const CLOSE_TIME_MIN: Duration = Duration::from_secs(1);
 
 /// The ports that every store implements.

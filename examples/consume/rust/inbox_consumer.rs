@@ -1,4 +1,4 @@
-//! A consumer with an inbox: the effect of an event, the event that follows from it, and the note that it was consumed commit in one PostgreSQL
+//! A consumer with an inbox: the effect of an event, the event that follows from it, and the inbox row of the event commit in one PostgreSQL
 //! transaction. The broker delivers at least once; when it delivers an event again, the inbox has its id, and the effect happens once.
 use std::time::Duration;
 
@@ -12,8 +12,8 @@ use tokio_postgres::{Client, NoTls};
 const TABLES: &str = "CREATE TABLE IF NOT EXISTS customer_moves (customer text PRIMARY KEY, moves bigint NOT NULL);
     CREATE TABLE IF NOT EXISTS inbox (consumer text, event_id text, consumed_at timestamptz NOT NULL DEFAULT now(),
       PRIMARY KEY (consumer, event_id))";
-const NOTE: &str = "INSERT INTO inbox (consumer, event_id) VALUES ($1, $2) ON CONFLICT DO NOTHING";
-const EFFECT: &str = "INSERT INTO customer_moves VALUES ($1, 1)
+const INBOX_INSERT: &str = "INSERT INTO inbox (consumer, event_id) VALUES ($1, $2) ON CONFLICT DO NOTHING";
+const EFFECT_UPSERT: &str = "INSERT INTO customer_moves VALUES ($1, 1)
     ON CONFLICT (customer) DO UPDATE SET moves = customer_moves.moves + 1 RETURNING moves";
 
 /// Longest wait for a record.
@@ -22,7 +22,7 @@ const POLL: Duration = Duration::from_millis(200);
 /// Why the consumer stopped.
 pub type ConsumerFailure = Box<dyn std::error::Error + Send + Sync>;
 
-/// What became of a record.
+/// The result of consuming a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Consumed {
     /// Its effect is committed.
@@ -31,7 +31,7 @@ pub enum Consumed {
     Again,
     /// It has no id of an event, so it is not from an outbox.
     Foreign,
-    /// No record could be read, or this one not be acknowledged; the broker then delivers it again. The client connects again by itself.
+    /// No record could be read, or this one could not be acknowledged; the broker then delivers it again. The client reconnects by itself.
     Interrupted(KafkaError),
 }
 
@@ -86,7 +86,7 @@ impl InboxConsumer {
     }
 }
 
-/// Note, effect and the following event commit together, or none of them does.
+/// Commits the inbox row, the effect and the following event together, or none of them.
 async fn apply(
     database: &mut Client,
     group: &str,
@@ -94,10 +94,10 @@ async fn apply(
     customer: &str,
 ) -> Result<Consumed, ConsumerFailure> {
     let transaction = database.transaction().await?;
-    if transaction.execute(NOTE, &[&group, &event_id]).await? == 0 {
+    if transaction.execute(INBOX_INSERT, &[&group, &event_id]).await? == 0 {
         return Ok(Consumed::Again);
     }
-    let moves: i64 = transaction.query_one(EFFECT, &[&customer]).await?.get(0);
+    let moves: i64 = transaction.query_one(EFFECT_UPSERT, &[&customer]).await?.get(0);
     let payload = format!("{{\"moves\": {moves}}}");
     publish(&transaction, &NewEvent::new("customer.moves", customer, "CustomerMoveCounted", payload.as_bytes()))
         .await?;

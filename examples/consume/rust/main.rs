@@ -1,4 +1,4 @@
-//! Consumes a topic until it is stopped, and prints what became of each record. The database is one that `posthaste migrate up` has prepared.
+//! Consumes a topic until it is stopped, and prints the result of each record. The database is one that `posthaste migrate up` has prepared.
 //! Run it: `cargo run -p posthaste-postgres --example inbox_consumer localhost:9092 postgres://user@localhost/crm customers`.
 #![allow(clippy::print_stdout, reason = "an example shows what happens")]
 mod inbox_consumer;

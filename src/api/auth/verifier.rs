@@ -46,7 +46,7 @@ pub struct Verifier {
 /// Why a token is not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TokenError {
-    /// The text is all that the client learns.
+    /// The text is the whole reason that the response contains.
     Invalid(&'static str),
     /// The keys cannot be fetched, so the token cannot be verified.
     KeysUnavailable,

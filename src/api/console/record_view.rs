@@ -9,7 +9,7 @@ use crate::topics::record_value::{pretty_json, readable};
 const DUMP_BYTES_MAX: usize = 1_024;
 const BYTES_PER_LINE: usize = 16;
 
-/// A whole value, and what is shown of it: the schema's id of its frame and the bytes without the frame. The raw bytes are shown below it.
+/// Shows a value: the schema id of its frame and the bytes without the frame, with the raw bytes below them.
 pub(crate) fn value_view(value: &[u8], (schema, bytes): (Option<u32>, &[u8])) -> Markup {
     let text = std::str::from_utf8(bytes).ok();
     let (json, text) = (text.and_then(pretty_json), text.filter(|text| is_printable(text)));

@@ -23,7 +23,7 @@ pub(crate) struct ConnectionTimeouts {
 pub(crate) struct ConnectionPhase {
     timeouts: ConnectionTimeouts,
     phase: Cell<Phase>,
-    /// The client wants no response after that of the current request.
+    /// Whether the current request is the last one of the connection.
     is_last: Cell<bool>,
     /// Wakes the connection when the response is finished.
     waiting: Cell<Option<Waker>>,

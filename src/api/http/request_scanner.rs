@@ -42,7 +42,7 @@ enum RequestPart {
 }
 
 impl RequestScanner {
-    /// The next bytes are those of a new request, whatever the last one announced.
+    /// Resets the scanner: the next bytes are those of a new request.
     pub(crate) fn start_request(&mut self) {
         *self = Self::default();
     }

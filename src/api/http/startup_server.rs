@@ -63,7 +63,7 @@ pub fn serve_startup(listeners: &Listeners, context: &StartupContext) -> io::Res
     Ok(StartupServer { running })
 }
 
-/// Serves one listener as the real server does: one response to a request, whatever follows a body that nothing reads.
+/// Serves a listener as the real server does: one response to each request, also when the rest of an unread body follows.
 fn listen(listener: TcpListener, context: &StartupContext) -> io::Result<(ServerHandle, JoinHandle<io::Result<()>>)> {
     let builder = Server::build().workers(1).max_concurrent_connections(context.max_connections).disable_signals();
     let stopping = builder.graceful_shutdown_signal();

@@ -165,7 +165,7 @@ impl TimedStream {
     /// Writes as much of the 408 as fits in the send buffer. Never while another response is partly written.
     fn send_timeout_response(&self) {
         if self.phase.is_reading_head() && self.stall_timer.is_none() && !self.rejected {
-            // The connection is closed next, whatever was written.
+            // The connection is closed next, also if nothing was written.
             let _ = self.stream.try_write(&(self.timeout_response)());
         }
     }

@@ -1,4 +1,4 @@
-//! The body of a response, which knows when the response is complete and how its connection goes on then.
+//! The body of a response. Detects the end of the response, and decides whether its connection serves another request.
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;

@@ -46,7 +46,7 @@ pub(crate) async fn list_response(
     Ok(response)
 }
 
-/// The further pieces. The store is read when actix asks for a piece, which it does when the client has room for it.
+/// The further pieces. The store is read when actix polls for a piece, which it does when the send buffer has space.
 fn pieces(
     list: ListBody,
     state: Arc<HttpState>,

@@ -9,7 +9,7 @@ use tokio::time::timeout;
 use crate::error::{ErrorCode, Problem};
 use crate::http::options::Options;
 
-/// Bytes of the first allocation, whatever `Content-Length` announces.
+/// Largest first allocation in bytes, also where `Content-Length` is larger.
 const FIRST_BYTES: usize = 16 * 1024;
 
 /// Bytes of an unread body that are discarded to keep its connection; a longer body costs the connection.

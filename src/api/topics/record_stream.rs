@@ -113,7 +113,7 @@ impl RecordStream {
         Ok(stream)
     }
 
-    /// The response's bytes. The log is read when actix asks for a piece, which it does when the client has room for it.
+    /// The response's bytes. The log is read when actix polls for a piece, which it does when the send buffer has space.
     pub(crate) fn into_bytes(self) -> impl Stream<Item = io::Result<Bytes>> + 'static {
         let (span, first) = (tracing::Span::current(), self.beginning());
         let rest = stream::try_unfold(self, move |mut stream| {

@@ -1,4 +1,4 @@
-//! Clients that take orders through their lives, whatever fails meanwhile: each request is repeated until its outcome is known.
+//! Clients that take orders through their life cycle despite faults: each request is repeated until its outcome is known.
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::{Duration, Instant};

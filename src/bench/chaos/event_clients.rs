@@ -1,4 +1,4 @@
-//! Clients that publish events of other services over HTTP, whatever fails meanwhile: each batch is repeated until it is acknowledged.
+//! Clients that publish events of other services over HTTP despite faults: each batch is repeated until it is acknowledged.
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::{Duration, Instant};

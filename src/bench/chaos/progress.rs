@@ -9,7 +9,7 @@ pub(super) const EVENT_TYPE: &str = "CustomerMoved";
 pub(super) const EVENT_KEYS: [&str; 8] =
     ["customer 1", "customer 2", "customer 3", "customer 4", "customer 5", "k", "Ärger/ä", "東京"];
 
-/// A committed event of another service, as its client or writer knows it.
+/// A committed event of another service, as recorded by its client or writer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct WrittenEvent {
     pub key: String,

@@ -99,7 +99,7 @@ pub(super) struct ChaosVerdict {
 }
 
 impl ChaosVerdict {
-    /// Compares the records of both topics with what is expected.
+    /// Compares the records of both topics with the expected ones.
     fn compare(expected: &Expected<'_>, orders: &[PublishedEvent], external: &[PublishedEvent]) -> Self {
         let mut verdict =
             Self { events: orders.len() as u64, external_events: external.len() as u64, ..Self::default() };

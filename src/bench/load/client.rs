@@ -1,5 +1,5 @@
 //! A small HTTP/1.1 client: keep-alive, JSON. The bench drives 64 of these on the cores of the service, so every microsecond that
-//! it takes is one that the service does not get; a general client costs more than what is measured.
+//! it takes is one that the service does not get; a general client costs more than the measured request.
 use std::net::SocketAddr;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -17,7 +17,7 @@ use crate::program::ThrowawayData;
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(300);
 /// Longest wait for lines of the log that the service has written already.
 const LOG_TIMEOUT: Duration = Duration::from_secs(5);
-/// Between two reads of the metrics page: each costs the service a little of what is measured.
+/// Time between two reads of the metrics page: each read takes some of the measured capacity.
 const SCRAPE_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The log levels with which the service logs the age of each row at its acknowledgement.

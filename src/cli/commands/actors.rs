@@ -73,7 +73,7 @@ async fn show(config: &Config, arguments: &TreeArguments) -> Result<u8, Failure>
     loop {
         let response = match service.json("GET", "/admin/actors").await {
             Ok(response) => response,
-            // The operator watches a restart as well: the service that does not answer is asked again.
+            // A service that restarts does not respond for a while: the request is repeated.
             Err(failure) if arguments.watch && was_shown => {
                 clear(terminal)?;
                 print_message(failure.message);

@@ -116,7 +116,7 @@ async fn topics(config: &Config, access: &OperatorAccess) -> Finding {
     Finding::new("topics", missing.is_empty(), detail).with_latency(latency)
 }
 
-/// The key that verifies tokens. Without one, a service that runs with `--dev` is as its operator wants it.
+/// Checks the key that verifies tokens. It may be absent where the service runs with `--dev`.
 fn auth_key(config: &Config, is_development: bool) -> Finding {
     let (ok, detail) = match config.auth.source() {
         None if is_development => (

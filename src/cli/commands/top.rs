@@ -51,7 +51,7 @@ pub(crate) fn top(config: &Config, arguments: &Arguments) -> Result<u8, Failure>
     })
 }
 
-/// Draws frames until `q`, Esc or Ctrl-C. A service that stops answering is shown as such, and asked again.
+/// Draws frames until `q`, Esc or Ctrl-C. A failed request is shown, and repeated with the next frame.
 async fn live(service: &RunningService<'_>, interval: Duration) -> Result<(), Failure> {
     let (mut before, mut started) = (sample(service).await?, Instant::now());
     let _restored = AlternateScreen::enter()?;
@@ -117,7 +117,7 @@ fn draw(lines: &[String]) -> Result<(), Failure> {
     Ok(out.flush()?)
 }
 
-/// The terminal's alternate screen. Dropped, it gives the operator's screen back, also after an error.
+/// The terminal's alternate screen. Dropping it restores the main screen, also after an error.
 struct AlternateScreen;
 
 impl AlternateScreen {
@@ -130,7 +130,7 @@ impl AlternateScreen {
 
 impl Drop for AlternateScreen {
     fn drop(&mut self) {
-        // Nothing is left to do when the terminal is gone.
+        // Errors are ignored: the terminal may have been closed.
         let _ = execute!(stdout(), Show, LeaveAlternateScreen);
         let _ = disable_raw_mode();
     }

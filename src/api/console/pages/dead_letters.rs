@@ -86,7 +86,7 @@ pub(crate) async fn show(context: RequestContext) -> RouteResult {
     layout::show(&context, &page(main, &path, &command))
 }
 
-/// The page of a filter that is not valid: its form with the texts, and what is wrong with them.
+/// The page of an invalid filter: its form with the entered texts, and the errors.
 fn refused(context: &RequestContext, query: &Query<'_>, problem: &Problem) -> RouteResult {
     let raw = FIELDS.map(|name| (name, query.non_empty(name).ok().flatten().unwrap_or_default()));
     let main = html! { (filter_form(context, &raw)) (layout::problem_notice(problem)) };

@@ -42,7 +42,7 @@ pub(crate) async fn show(context: RequestContext) -> RouteResult {
     layout::show(&context, &page(main, true, &raw.link("/admin/outbox", raw.after), &command))
 }
 
-/// The page of a filter that is not valid: its form with the texts, and what is wrong with them.
+/// The page of an invalid filter: its form with the entered texts, and the errors.
 fn refused(context: &RequestContext, query: &Query<'_>, snapshot: &HealthSnapshot, problem: &Problem) -> RouteResult {
     let raw = RawRowFilter::lenient(query);
     let main = html! { (tabs(&raw, snapshot)) (filter_form(&raw)) (layout::problem_notice(problem)) };
@@ -53,7 +53,7 @@ fn page<'a>(main: Markup, refreshes: bool, path: &'a str, command: &'a str) -> P
     Page { tab: "Outbox", refreshes, title: "Outbox", main, path, command }
 }
 
-/// One tab for each status, what needs an operator first. The numbers are those of the last measurement.
+/// A tab for each status, those that need an operator first. The numbers are those of the last measurement.
 fn tabs(raw: &RawRowFilter<'_>, snapshot: &HealthSnapshot) -> Markup {
     let depth = &snapshot.depth;
     let unsent = depth.parked + depth.failed + depth.pending + depth.in_flight;

@@ -1,4 +1,4 @@
-//! One action on several selected rows, in two steps: what it would change, then the change, with a reason.
+//! An action on several selected rows in two steps: a preview of the changes, then the changes, with a reason.
 use app::error::QueryError;
 use app::port_types::{OperatorAction, RowId, RowStatus, RowView};
 use maud::{Markup, html};

@@ -1,4 +1,4 @@
-//! The overview: a verdict, the flow of events, what waits, and the state of the service around it.
+//! The overview: a verdict, the throughput, the unsent rows, and the state of the service.
 mod consumers;
 mod flow;
 pub(crate) mod partition_count;

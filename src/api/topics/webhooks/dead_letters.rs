@@ -1,4 +1,4 @@
-//! The dead letters of a webhook: what its endpoint did not accept in all attempts, and the redrive of one of them.
+//! The dead letters of a webhook: the events that its endpoint refused in all attempts, and the redrive of one of them.
 use app::consume::webhooks::delivery;
 use app::contract::rfc3339;
 use app::operators::dead_letters::{DEAD_LETTERS_MAX, DeadLetter, DeadLetterCursor};

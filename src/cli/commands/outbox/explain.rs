@@ -94,7 +94,7 @@ fn waits_for(head: &RowView) -> String {
     format!("row {}, {}, {}{reason}", head.id, head.status.as_str(), head.event_type)
 }
 
-/// The command that changes the row's state, or that shows what it depends on; `None` where the row leaves by itself.
+/// The command that changes the row's state, or that shows its cause; `None` where the row is sent without an operator.
 fn next_step(diagnosis: &RowDiagnosis, broker: BrokerKind, now: Timestamp) -> Option<String> {
     let RowDiagnosis { row, head, sent_to, .. } = diagnosis;
     let retry = |id| format!("posthaste outbox retry {id} --reason TEXT");

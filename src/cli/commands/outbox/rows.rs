@@ -92,7 +92,7 @@ pub(super) fn rows_table(rows: &[RowView], terminal: TerminalFeatures) -> String
     table(&ROW_COLUMNS, &rows.iter().map(cells).collect::<Vec<_>>(), terminal)
 }
 
-/// The tone of a row's status: what waits for a human is bad, what waits by itself is a notice.
+/// The style of a row's status: a parked row needs an operator, a failed one is retried.
 pub(super) fn status_style(status: RowStatus) -> TextStyle {
     match status {
         RowStatus::Sent => TextStyle::Success,

@@ -1,4 +1,4 @@
-//! The frame of `top`: what is wrong, rates, waiting rows and actors of a running service.
+//! The frame of `top`: problems, rates, waiting rows and actors of a running service.
 use app::health::UNSENT_AGE_NOTABLE;
 use serde_json::Value;
 

@@ -97,7 +97,7 @@ fn events_of(path: &str) -> String {
     link("/console/events", &[("q", &format!("\"{path}\""))])
 }
 
-/// The line of a supervisor: strategy, and what is left of its restarts.
+/// The line of a supervisor: strategy, and the restarts that remain in its window.
 fn supervisor_line(supervisor: &SupervisorView) -> Markup {
     let SupervisorView { label, strategy, restarts_max, window, restarts_in_window: used, .. } = supervisor;
     let class = match used {

@@ -1,7 +1,7 @@
 //! A live event as a severity and one sentence, for pages that people read.
 use serde_json::{Map, Value};
 
-/// How much an event asks of an operator.
+/// The severity of an event for an operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Severity {
     /// Part of normal operation.

@@ -18,7 +18,7 @@ impl<'a> RawRowFilter<'a> {
         Self::from_texts(|name| query.non_empty(name).map(Option::unwrap_or_default))
     }
 
-    /// As far as the parameters can be read: for the page that says what is wrong with them.
+    /// Reads the parameters that can be decoded, for the page that reports the errors of the others.
     pub(super) fn lenient(query: &'a Query<'_>) -> Self {
         let text = |name: &'static str| Ok::<_, Problem>(query.non_empty(name).ok().flatten().unwrap_or_default());
         Self::from_texts(text).unwrap_or_default()

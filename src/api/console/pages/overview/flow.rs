@@ -13,7 +13,7 @@ use crate::state::HttpState;
 struct Tile {
     name: &'static str,
     metric: &'static str,
-    /// The class of a value that asks for attention.
+    /// The CSS class of a value that needs attention.
     class: &'static str,
     value: Markup,
     details: Markup,

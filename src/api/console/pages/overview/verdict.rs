@@ -1,4 +1,4 @@
-//! The verdict of the overview: all well, or what is wrong, the most urgent first, each with the page that helps.
+//! The verdict of the overview: all well, or the problems, the most urgent first, each with the page that shows more.
 use app::dispatch::{ActorView, SupervisorView};
 use app::health::{HealthSnapshot, UNSENT_AGE_NOTABLE};
 
@@ -18,7 +18,7 @@ pub(crate) enum Urgency {
 pub(crate) struct OverviewFinding {
     pub(crate) urgency: Urgency,
     pub(crate) sentence: String,
-    /// The page of the console that shows more or helps.
+    /// The page of the console that shows more.
     pub(crate) href: &'static str,
 }
 
