@@ -75,9 +75,9 @@ impl From<telemetry::ActuatorMetric> for MetricReading {
             description: reading.description,
             base_unit: reading.base_unit,
             measurements: measurements
-                .map(|one| MetricMeasurement { statistic: one.statistic, value: one.value })
+                .map(|measurement| MetricMeasurement { statistic: measurement.statistic, value: measurement.value })
                 .collect(),
-            available_tags: tags.map(|one| MetricTag { tag: one.tag, values: one.values }).collect(),
+            available_tags: tags.map(|tag| MetricTag { tag: tag.tag, values: tag.values }).collect(),
         }
     }
 }

@@ -134,7 +134,7 @@ fn remove_null(schema: &mut RefOr<Schema>) {
         }
         RefOr::T(Schema::Object(object)) => {
             if let SchemaType::Array(types) = &mut object.schema_type {
-                types.retain(|one| *one != Type::Null);
+                types.retain(|schema_type| *schema_type != Type::Null);
                 if let [only] = types.as_slice() {
                     object.schema_type = only.clone().into();
                 }

@@ -9,15 +9,15 @@ use crate::console::format::{grouped, pluralize, relative_time, state_label};
 const HEAT_STEPS: u64 = 4;
 
 pub(super) fn grid(all: &[PartitionView], now: Timestamp) -> Markup {
-    let unsent: u64 = all.iter().map(|one| one.depth).sum();
-    let unowned = all.iter().filter(|one| one.owner.is_none()).count();
-    let most = all.iter().map(|one| one.depth).max().unwrap_or(0);
+    let unsent: u64 = all.iter().map(|view| view.depth).sum();
+    let unowned = all.iter().filter(|view| view.owner.is_none()).count();
+    let most = all.iter().map(|view| view.depth).max().unwrap_or(0);
     html! {
         p { (all.len()) " partitions, " (unowned) " without an owner, " (unsent) " unsent rows." (busiest(all)) }
         ol class="heatmap" {
-            @for one in all {
-                li class={ "heat-" (heat(one.depth, most)) @if one.owner.is_none() { " unowned" } }
-                    title={ "partition " (one.partition.0) ": " (pluralize(one.depth, "unsent row", "unsent rows")) } { (one.partition.0) }
+            @for view in all {
+                li class={ "heat-" (heat(view.depth, most)) @if view.owner.is_none() { " unowned" } }
+                    title={ "partition " (view.partition.0) ": " (pluralize(view.depth, "unsent row", "unsent rows")) } { (view.partition.0) }
             }
         }
         details id="leases" {
@@ -31,12 +31,12 @@ pub(super) fn grid(all: &[PartitionView], now: Timestamp) -> Markup {
 fn leases(all: &[PartitionView], most: u64, now: Timestamp) -> Markup {
     html! {
         ol class="grid" {
-            @for one in all {
-                li class={ "heat-" (heat(one.depth, most)) @if one.owner.is_none() { " unowned" } } {
-                    strong { (one.partition.0) } " " span class="depth" { (grouped(one.depth)) span class="unit" { " rows" } }
-                    div class="owner" { @match &one.owner { Some(owner) => { (owner) }, None => { (state_label("unowned")) } } }
-                    small { "epoch " (one.epoch) @if one.open_batch.is_some() { ", open batch" } }
-                    @if let Some(at) = one.expires_at.filter(|_| one.owner.is_some()) {
+            @for view in all {
+                li class={ "heat-" (heat(view.depth, most)) @if view.owner.is_none() { " unowned" } } {
+                    strong { (view.partition.0) } " " span class="depth" { (grouped(view.depth)) span class="unit" { " rows" } }
+                    div class="owner" { @match &view.owner { Some(owner) => { (owner) }, None => { (state_label("unowned")) } } }
+                    small { "epoch " (view.epoch) @if view.open_batch.is_some() { ", open batch" } }
+                    @if let Some(at) = view.expires_at.filter(|_| view.owner.is_some()) {
                         small { br; @if at > now { "expires " } @else { "expired " } (relative_time(at, now)) }
                     }
                 }
@@ -46,14 +46,14 @@ fn leases(all: &[PartitionView], most: u64, now: Timestamp) -> Markup {
 }
 
 fn busiest(all: &[PartitionView]) -> Markup {
-    let mut busy: Vec<&PartitionView> = all.iter().filter(|one| one.depth > 0).collect();
-    busy.sort_by_key(|one| (std::cmp::Reverse(one.depth), one.partition.0));
+    let mut busy: Vec<&PartitionView> = all.iter().filter(|view| view.depth > 0).collect();
+    busy.sort_by_key(|view| (std::cmp::Reverse(view.depth), view.partition.0));
     html! {
         @if !busy.is_empty() {
             " Most wait in "
-            @for (at, one) in busy.iter().take(3).enumerate() {
-                @if at > 0 { ", " }
-                "partition " strong { (one.partition.0) } " (" (pluralize(one.depth, "row", "rows")) ")"
+            @for (index, view) in busy.iter().take(3).enumerate() {
+                @if index > 0 { ", " }
+                "partition " strong { (view.partition.0) } " (" (pluralize(view.depth, "row", "rows")) ")"
             }
             "."
         }

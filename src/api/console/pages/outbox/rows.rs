@@ -22,7 +22,7 @@ pub(super) fn list(rows: &RowPage, raw: &RawRowFilter<'_>, now: Timestamp) -> Ma
                             th scope="col" { (name) }
                         }
                     } }
-                    tbody { @for one in &rows.rows { (table_row(one, selectable, now)) } }
+                    tbody { @for row in &rows.rows { (table_row(row, selectable, now)) } }
                 } }
                 @if selectable { (bulk_buttons()) }
             }

@@ -50,14 +50,18 @@ fn lags(metrics: &Metrics) -> Vec<PartitionLag> {
         records: gauge.get().max(0).unsigned_abs(),
     };
     let mut all: Vec<PartitionLag> = members.map(lag).collect();
-    all.sort_by_cached_key(|one| {
-        (Reverse(one.records), one.topic.clone(), one.partition.parse::<u32>().unwrap_or(u32::MAX))
+    all.sort_by_cached_key(|partition_lag| {
+        (
+            Reverse(partition_lag.records),
+            partition_lag.topic.clone(),
+            partition_lag.partition.parse::<u32>().unwrap_or(u32::MAX),
+        )
     });
     all
 }
 
 fn lag_by_partition(all: &[PartitionLag]) -> Markup {
-    let behind = all.iter().filter(|one| one.records > 0).count();
+    let behind = all.iter().filter(|partition_lag| partition_lag.records > 0).count();
     html! {
         @if all.is_empty() { p class="quiet" { "This instance reads no topic partition." } }
         @else {
@@ -67,11 +71,11 @@ fn lag_by_partition(all: &[PartitionLag]) -> Markup {
                     caption { "The greatest lag first" }
                     thead { tr { th scope="col" { "Topic" } th scope="col" { "Partition" } th scope="col" { "Records behind" } } }
                     tbody {
-                        @for one in all.iter().take(LISTED_MAX) {
-                            tr id={ "lag-" (one.topic) "-" (one.partition) } {
-                                th scope="row" { (one.topic) }
-                                td class="number" data-label="Partition" { (one.partition) }
-                                td class="number" data-label="Records behind" { (grouped(one.records)) }
+                        @for partition_lag in all.iter().take(LISTED_MAX) {
+                            tr id={ "lag-" (partition_lag.topic) "-" (partition_lag.partition) } {
+                                th scope="row" { (partition_lag.topic) }
+                                td class="number" data-label="Partition" { (partition_lag.partition) }
+                                td class="number" data-label="Records behind" { (grouped(partition_lag.records)) }
                             }
                         }
                     }

@@ -103,7 +103,9 @@ fn actors(inputs: &VerdictInputs<'_>, all: &mut Vec<OverviewFinding>) {
             });
         }
     }
-    for supervisor in inputs.supervisors.iter().filter(|one| one.restarts_in_window * 2 > one.restarts_max) {
+    for supervisor in
+        inputs.supervisors.iter().filter(|supervisor| supervisor.restarts_in_window * 2 > supervisor.restarts_max)
+    {
         let SupervisorView { label, restarts_in_window, restarts_max, window, .. } = supervisor;
         let sentence =
             format!("{label} has used {restarts_in_window} of its {restarts_max} restarts in {}", duration(*window));
