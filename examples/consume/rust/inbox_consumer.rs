@@ -28,9 +28,9 @@ pub enum Consumed {
     /// Its effect is committed.
     New,
     /// It was consumed before, and nothing was changed.
-    Again,
+    Duplicate,
     /// It has no id of an event, so it is not from an outbox.
-    Foreign,
+    WithoutEventId,
     /// No record could be read, or this one could not be acknowledged; the broker then delivers it again. The client reconnects by itself.
     Interrupted(KafkaError),
 }
@@ -72,7 +72,7 @@ impl InboxConsumer {
             Err(error) => return Ok(Some(Consumed::Interrupted(error))),
         };
         let consumed = match header(&message, "ce_id") {
-            None => Consumed::Foreign,
+            None => Consumed::WithoutEventId,
             Some(event_id) => {
                 let customer = String::from_utf8_lossy(message.key().unwrap_or_default()).into_owned();
                 apply(&mut self.database, &self.group, event_id, &customer).await?
@@ -95,7 +95,7 @@ async fn apply(
 ) -> Result<Consumed, ConsumerFailure> {
     let transaction = database.transaction().await?;
     if transaction.execute(INBOX_INSERT, &[&group, &event_id]).await? == 0 {
-        return Ok(Consumed::Again);
+        return Ok(Consumed::Duplicate);
     }
     let moves: i64 = transaction.query_one(EFFECT_UPSERT, &[&customer]).await?.get(0);
     let payload = format!("{{\"moves\": {moves}}}");
