@@ -33,7 +33,7 @@ pub struct Order {
     pub hlc: Hlc,
 }
 
-/// Input of [`Order::place`].
+/// A new order for [`Order::place`]: ids, owner, items and region; status, version and times follow from the placement.
 #[derive(Clone, Debug)]
 pub struct NewOrder {
     /// Id of the new order.
