@@ -81,7 +81,8 @@ main() {
   guard=$!
   disown "$guard"
 
-  run "$scripts/up.sh" "$folder" "${missing[@]}"
+  # No test kills the broker that all of them share.
+  run env POSTHASTE_KAFKA_SESSION_MS=60000 "$scripts/up.sh" "$folder" "${missing[@]}"
   [ -z "$signalled" ] || exit $((128 + $(kill -l "$signalled")))
   [ "$code" = 0 ] || die "the services could not be started"
   # shellcheck disable=SC1091

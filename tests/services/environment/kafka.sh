@@ -64,7 +64,8 @@ other_ports() {
 }
 
 # properties PORT CONTROLLER_PORT [SASL_PORT TLS_PORT].
-# A session of 2 s: after kill -9 the controller fences the new broker until the old session expires.
+# A session of 4 s: after kill -9 the controller fences the new broker until the old session expires. A broker that is never killed gets a longer
+# one: the controller also fences a broker that a busy machine pauses for longer, and then no partition has a leader.
 properties() {
   cat <<END
 process.roles=broker,controller
@@ -76,7 +77,7 @@ controller.listener.names=CONTROLLER
 inter.broker.listener.name=PLAINTEXT
 listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL:SASL_PLAINTEXT,TLS:SASL_SSL
 log.dirs=$PWD/data
-broker.session.timeout.ms=4000
+broker.session.timeout.ms=${POSTHASTE_KAFKA_SESSION_MS:-4000}
 broker.heartbeat.interval.ms=500
 offsets.topic.replication.factor=1
 offsets.topic.num.partitions=8

@@ -13,6 +13,8 @@ use crate::support::{
     Installation, P0, P1, TIMEOUT, batch, create_topic, delete_topic, is_aborted_for_now, opened, options, servers,
 };
 
+/// How long two appends may take on an idle machine: they take milliseconds, and one that waits for the partition takes seconds.
+const APPEND_MAX: Duration = Duration::from_secs(3);
 /// How long a publication may take on an idle machine: one that waits for a leader takes three seconds.
 const IDLE_MAX: Duration = Duration::from_secs(4);
 
@@ -261,13 +263,17 @@ async fn append_to_a_partition_without_replicas_blocks_no_other_append() {
     proxy.lose_replicas_of(Some(&topic));
     installation.kafka.append(other()).await.expect_err("it has too few replicas");
 
-    let begun = Instant::now();
-    for value in ["2", "3"] {
-        installation.kafka.append(own(value)).await.expect("appended");
+    // A busy machine may delay some rounds; an append that waits for the partition would delay all.
+    let (mut values, mut shortest) = (vec!["1".to_owned()], Duration::MAX);
+    while values.len() < 3 || (values.len() < 8 && shortest > APPEND_MAX) {
+        let (begun, value) = (Instant::now(), (values.len() + 1).to_string());
+        installation.kafka.append(own(&value)).await.expect("appended");
         installation.kafka.append(other()).await.expect_err("it is not tried again");
+        shortest = shortest.min(begun.elapsed());
+        values.push(value);
     }
-    assert!(begun.elapsed() < scaled(Duration::from_secs(3)), "{:?}", begun.elapsed());
-    assert_eq!(installation.values().await, ["1", "2", "3"]);
+    assert!(shortest < APPEND_MAX, "{shortest:?}");
+    assert_eq!(installation.values().await, values);
 
     // A restart does not know which transactional ids the broker refuses. Concurrent appends wait for each once. On a busy machine the first failure
     // may not show its reason: then the partition was tried twice.
@@ -278,15 +284,16 @@ async fn append_to_a_partition_without_replicas_blocks_no_other_append() {
     assert!(blocked_ids > 0, "the broker cannot end the transaction");
     for _ in 0..blocked_ids {
         let begun = Instant::now();
-        let results = join_all(["4", "4", "4"].map(|value| restarted.append(own(value)))).await;
+        let results = join_all(["refused"; 3].map(|value| restarted.append(own(value)))).await;
         assert!(results.iter().all(|result| matches!(result, Err(Error::Unreachable(_)))), "{results:?}");
         assert!(begun.elapsed() < scaled(Duration::from_secs(4)), "{:?}", begun.elapsed());
     }
-    restarted.append(own("5")).await.expect("the next transactional id");
+    restarted.append(own("last")).await.expect("the next transactional id");
+    values.push("last".into());
 
     proxy.lose_replicas_of(None);
     restarted.append(other()).await.expect("the partition takes records again");
-    assert_eq!(installation.values().await, ["1", "2", "3", "5"]);
+    assert_eq!(installation.values().await, values);
 }
 
 /// Whether a record was refused because its partition has no leader: on a busy machine the session may not learn the leader in time.
