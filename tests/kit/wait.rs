@@ -45,12 +45,33 @@ pub fn until_since<T>(start: Instant, description: &str, limit: Duration, mut po
 /// The other errors of the call, and its last one after the limit.
 pub async fn until_answered<T, F: Future<Output = Result<T, Error>>>(
     limit: Duration,
+    call: impl FnMut() -> F,
+) -> Result<T, Error> {
+    let is_unanswered =
+        |error: &Error| matches!(error, Error::Unreachable(_) | Error::Unknown(_) | Error::Overloaded(_));
+    repeat_while(is_unanswered, limit, call).await
+}
+
+/// As [`until_answered`], for a call that need not be idempotent: it is repeated only after an error that says that it had no effect.
+///
+/// # Errors
+/// The other errors of the call, and its last one after the limit.
+pub async fn until_accepted<T, F: Future<Output = Result<T, Error>>>(
+    limit: Duration,
+    call: impl FnMut() -> F,
+) -> Result<T, Error> {
+    repeat_while(|error| matches!(error, Error::Unreachable(_) | Error::Overloaded(_)), limit, call).await
+}
+
+async fn repeat_while<T, F: Future<Output = Result<T, Error>>>(
+    may_repeat: impl Fn(&Error) -> bool,
+    limit: Duration,
     mut call: impl FnMut() -> F,
 ) -> Result<T, Error> {
     let (started, limit) = (Instant::now(), scaled(limit));
     loop {
         match call().await {
-            Err(Error::Unreachable(_) | Error::Unknown(_) | Error::Overloaded(_)) if started.elapsed() < limit => {}
+            Err(error) if may_repeat(&error) && started.elapsed() < limit => {}
             result => return result,
         }
         std::thread::sleep(POLL_INTERVAL);

@@ -10,7 +10,7 @@ use crate::harness::backend::Backend;
 use crate::harness::event_log::sequences;
 use crate::harness::http::{Http, tea_order};
 use crate::harness::metrics::metric;
-use crate::harness::process::Posthaste;
+use crate::harness::process::{LONG_LEASE, Posthaste};
 
 /// Longest wait for any condition here; no test judges the duration.
 const WAIT_MAX: Duration = Duration::from_secs(60);
@@ -93,7 +93,7 @@ fn a_lease_that_is_lost_in_a_batch_ends_it_and_its_taker_sends_the_rest() {
         });
 
     // Only the loser loses its leases, however slow the machine is.
-    let taker = start(&backend, "two", &[("POSTHASTE__OUTBOX__LEASE", "60s")]);
+    let taker = start(&backend, "two", &[LONG_LEASE]);
     until("the other instance has sent the rest", WAIT_MAX, || {
         taker.rows(&["PENDING", "IN_FLIGHT", "FAILED"]).is_empty().then_some(())
     });

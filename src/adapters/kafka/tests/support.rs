@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kafka::{DeliveryGuarantee, Kafka, Options};
-use kit::wait::{scaled, until, until_answered};
+use kit::wait::{scaled, until, until_accepted, until_answered};
 use kit::{Factory, TestClock};
 use ports::broker::consumer_groups::ConsumerRecord;
 use ports::broker::topics::{TopicReader, TopicView};
@@ -170,13 +170,7 @@ impl Installation {
 
     /// The result of an append. Repeats the call after an error that says that the broker was too slow and has stored no record.
     pub async fn append_result(&self, records: Vec<Record>) -> Result<Vec<Position>, Error> {
-        let begun = Instant::now();
-        loop {
-            match self.kafka.append(records.clone()).await {
-                Err(Error::Unreachable(_) | Error::Overloaded(_)) if begun.elapsed() < scaled(TIMEOUT) => {}
-                result => return result,
-            }
-        }
+        until_accepted(TIMEOUT, || self.kafka.append(records.clone())).await
     }
 
     /// Appends records, as [`Self::append_result`] does.
@@ -227,7 +221,7 @@ impl Installation {
         let views = self.topics().await;
         let view = views.iter().find(|view| view.name == topic).expect("the topic exists");
         let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
-        for (partition, _) in (0..).zip(&view.partitions) {
+        for partition in 0..view.partitions.len() as u32 {
             for message in self.read(&topic, partition).await {
                 let value = String::from_utf8_lossy(&message.record.value).into_owned();
                 found.entry(message.record.key.to_string()).or_default().push(value);
