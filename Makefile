@@ -19,15 +19,17 @@ test: ## Everything, also against real PostgreSQL, Redis and Kafka: installs wha
 	tests/services/install.sh
 	cargo test --workspace --all-targets --no-run
 	$(encrypted) --no-run
-	tests/services/with.sh bash -c 'cargo test --workspace --all-targets && cargo test --workspace --doc && $(encrypted)'
+	tests/groups.sh
+	tests/services/with.sh bash -c 'cargo test --workspace --doc && $(encrypted)'
 
-# TLS and SCRAM are features of a build of their own, because OpenSSL takes long to build.
-encrypted := cargo test --package posthaste-kafka --features tls --test kafka secured
+# TLS and SCRAM are features of a build of their own, because OpenSSL takes long to build. Of the whole workspace: `--package` alone selects fewer
+# features of the other dependencies, and compiles 66 of them again.
+encrypted := cargo test --workspace --features posthaste-kafka/tls --test kafka secured
 
 services: ## PostgreSQL, Redis and Kafka for experiments, until Ctrl-C; prints how to use them.
 	@POSTHASTE_KAFKA_JIT=-XX:+TieredCompilation tests/services/with.sh tests/services/show.sh
 
-check: fmt dependencies manifests clippy docs api test openapi ## The same as CI.
+check: fmt dependencies manifests clippy docs api packages test openapi ## The same as CI.
 
 fmt:
 	cargo fmt --all --check
@@ -53,8 +55,8 @@ tidy: ## Only the rules of this repository that the compiler cannot check.
 openapi: ## Sends requests generated from the OpenAPI document and checks the responses against it. Installs the generator into the cache folder.
 	tests/openapi/check.sh
 
-packages: ## Every crate as it would be published, built from its package alone.
-	cargo package --workspace --exclude posthaste-kit --exclude posthaste-model --allow-dirty
+packages: ## Every crate, checked from its package as it would be published.
+	tests/api/packages.sh
 
 bench: ## Measures the service end to end, on a release build; prints its settings.
 	cargo run --release --quiet -- bench
