@@ -86,8 +86,8 @@ pub mod port_types {
     pub use ports::endpoint::webhooks::{AttemptOutcome, Webhook, WebhookDelivery};
     pub use ports::event_headers::EventHeaders;
     pub use ports::operators::{
-        Audit, AuditEntry, AuditFilter, AuditId, OperatorAction, PartitionBlock, RecordLocation, RowDiagnosis,
-        RowFilter, RowSelector, RowView,
+        Audit, AuditEntry, AuditFilter, AuditId, OperatorAction, PartitionBlock, RecordLocation, RedriveMode,
+        RowDiagnosis, RowFilter, RowSelector, RowView,
     };
     pub use ports::orders::TraceContext;
     pub use ports::outbox::{ClaimedRow, EventKey, EventKeyError, RowCounts, RowId, RowStatus};

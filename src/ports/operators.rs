@@ -17,6 +17,22 @@ pub mod redrives;
 
 pub use audit::{Audit, AuditEntry, AuditFilter, AuditId, OperatorAction};
 
+/// Whether a redrive changes anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RedriveMode {
+    /// Count or check what the redrive would change, and change nothing.
+    DryRun,
+    /// Send the rows or dead letters again.
+    Execute,
+}
+
+impl RedriveMode {
+    /// The mode of a request with this value of `dryRun` or `--dry-run`.
+    pub fn from_dry_run(dry_run: bool) -> Self {
+        if dry_run { Self::DryRun } else { Self::Execute }
+    }
+}
+
 /// An outbox row as the view `outbox_rows` shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowView {
@@ -221,8 +237,8 @@ pub trait OutboxOperators: Send + Sync {
     /// Makes one PARKED row due now, as [`OutboxOperators::redrive`] does.
     async fn redrive_row(&self, id: RowId, audit: &Audit) -> Result<OperatorOutcome, Error>;
 
-    /// Without `commit`, counts the PARKED rows that match the filter (its `status` is ignored). With `commit`, makes the first `limit` of
-    /// them due and returns how many it changed. A store may change them in several transactions.
+    /// [`RedriveMode::DryRun`] counts the PARKED rows that match the filter (its `status` is ignored). [`RedriveMode::Execute`] makes the
+    /// first `limit` of them due and returns how many it changed. A store may change them in several transactions.
     ///
     /// # Errors
     /// [`Error::Unknown`] also where a transaction fails after others have changed rows.
@@ -230,7 +246,7 @@ pub trait OutboxOperators: Send + Sync {
         &self,
         filter: &RowFilter,
         limit: u32,
-        commit: bool,
+        mode: RedriveMode,
         audit: &Audit,
     ) -> Result<OperatorOutcome, Error>;
 }

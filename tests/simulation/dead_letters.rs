@@ -11,7 +11,7 @@ use kit::Factory;
 use kit::faults::{Call, InjectedFault};
 use ports::broker::Broker;
 use ports::broker::consumer_groups::ConsumerRecord;
-use ports::operators::Audit;
+use ports::operators::{Audit, RedriveMode};
 
 use crate::support::environment::{Environment, seed};
 use crate::support::ledger::Ledger;
@@ -26,7 +26,7 @@ fn audit() -> Audit {
 }
 
 async fn redrive(dead_letters: &DeadLetters, limit: u32) -> Result<RedriveReport, QueryError> {
-    dead_letters.redrive(&DeadLetterFilter::default(), limit, true, &audit()).await
+    dead_letters.redrive(&DeadLetterFilter::default(), limit, RedriveMode::Execute, &audit()).await
 }
 
 /// Writes `count` dead letters of `keys` keys, as consumers would. No consumer runs.
@@ -63,7 +63,10 @@ async fn a_dead_letter_is_redriven_once_and_handled_after_the_handler_is_fixed()
         .await;
     let dead_letters = environment.dead_letters(&process);
 
-    let dry = dead_letters.redrive(&DeadLetterFilter::default(), 1_000, false, &audit()).await.expect("counted");
+    let dry = dead_letters
+        .redrive(&DeadLetterFilter::default(), 1_000, RedriveMode::DryRun, &audit())
+        .await
+        .expect("counted");
     assert_eq!(dry, RedriveReport { matched: 1, ..RedriveReport::default() });
     let before = dead_letters.list(&DeadLetterFilter::default(), 10).await.expect("listed").dead_letters[0].clone();
     assert_eq!((before.redrive, process.records(TOPIC).await.len()), (None, 1), "a dry run changes nothing");
@@ -114,15 +117,23 @@ async fn a_failed_append_frees_its_dead_letters_and_a_lost_reply_holds_them_for_
         partition: process.records(DEAD_LETTERS).await[0].position.partition,
         offset: 0,
     };
-    assert!(matches!(dead_letters.redrive_one(position, true, &audit()).await, Err(QueryError::Conflict(_))));
+    assert!(matches!(
+        dead_letters.redrive_one(position, RedriveMode::Execute, &audit()).await,
+        Err(QueryError::Conflict(_))
+    ));
     process.advance(RESERVATION_TIMEOUT).await;
-    assert!(dead_letters.redrive_one(position, true, &audit()).await.expect("free again").is_redriven());
+    assert!(
+        dead_letters.redrive_one(position, RedriveMode::Execute, &audit()).await.expect("free again").is_redriven()
+    );
     process.wait_until_consumed(TIMEOUT).await;
 
     assert_eq!(process.records(TOPIC).await.len(), 3, "it was sent twice");
     assert!(handler.handled(id).iter().all(|version| *version == 0), "a handler may see it again");
     assert_eq!(process.metrics.kafka_consumer_processed_count.get(), 1, "its effects are applied once");
-    assert!(matches!(dead_letters.redrive_one(position, true, &audit()).await, Err(QueryError::Conflict(_))));
+    assert!(matches!(
+        dead_letters.redrive_one(position, RedriveMode::Execute, &audit()).await,
+        Err(QueryError::Conflict(_))
+    ));
 }
 
 #[tokio::test(start_paused = true)]
@@ -174,7 +185,8 @@ async fn dead_letter_that_the_broker_refuses_stops_no_other() {
         let mut numbers: Vec<u32> = redriven_numbers(&process).await.into_values().flatten().collect();
         numbers.sort_unstable();
         assert_eq!(numbers, [0, 2], "each once");
-        let refused = dead_letters.redrive_one(second, true, &audit()).await.expect_err("it is refused");
+        let refused =
+            dead_letters.redrive_one(second, RedriveMode::Execute, &audit()).await.expect_err("it is refused");
         assert!(matches!(&refused, QueryError::Conflict(text) if text.contains("never this record")), "{refused}");
     }
 }
@@ -188,7 +200,7 @@ async fn later_dead_letters_of_a_key_wait_for_an_interrupted_redrive() {
         let dead_letters = environment.dead_letters(&process);
         let first = DeadLetterFilter { key: Some("key-0".into()), ..DeadLetterFilter::default() };
         environment.script.once(Call::Append, InjectedFault::UnknownNotDone);
-        let interrupted = dead_letters.redrive(&first, 1, true, &audit()).await;
+        let interrupted = dead_letters.redrive(&first, 1, RedriveMode::Execute, &audit()).await;
         assert!(matches!(interrupted, Err(QueryError::Unknown(_))), "{interrupted:?}");
 
         let (mut filter, mut keys, mut held) = (DeadLetterFilter::default(), HeldKeys::default(), 0);
@@ -225,7 +237,7 @@ async fn dead_letters_are_redriven_page_by_page_in_key_order() {
     let mut filter = DeadLetterFilter::default();
     let (mut pages, mut sent) = (0, 0);
     loop {
-        let page = dead_letters.redrive(&filter, 130, true, &audit()).await.expect("redriven");
+        let page = dead_letters.redrive(&filter, 130, RedriveMode::Execute, &audit()).await.expect("redriven");
         (pages, sent, filter.after) = (pages + 1, sent + page.redriven, page.next);
         if page.next.is_none() {
             break;
@@ -249,7 +261,7 @@ async fn a_redrive_does_not_repeat_messages_that_fail_again_during_it() {
 
     let (mut filter, mut sent) = (DeadLetterFilter::default(), 0);
     loop {
-        let page = dead_letters.redrive(&filter, 4, true, &audit()).await.expect("redriven");
+        let page = dead_letters.redrive(&filter, 4, RedriveMode::Execute, &audit()).await.expect("redriven");
         // They cannot be decoded, so they are dead letters again before the next page.
         process.wait_until_consumed(TIMEOUT).await;
         (sent, filter.after) = (sent + page.redriven, page.next);
@@ -292,7 +304,7 @@ async fn filters_select_dead_letters_and_paging_ends() {
     process.advance(TIMEOUT * 11).await;
     assert_eq!(count(DeadLetterFilter { older_than: Some(TIMEOUT * 10), ..all() }).await, 40);
     let of_one = DeadLetterFilter { key: Some("key-3".into()), ..all() };
-    assert_eq!(dead_letters.redrive(&of_one, 4, true, &audit()).await.expect("redriven").redriven, 4);
+    assert_eq!(dead_letters.redrive(&of_one, 4, RedriveMode::Execute, &audit()).await.expect("redriven").redriven, 4);
     assert_eq!(count(DeadLetterFilter { redriven: Some(true), ..all() }).await, 4);
     assert_eq!(count(DeadLetterFilter { redriven: Some(false), ..of_one }).await, 6);
     let (mut filter, mut seen) = (all(), 0);

@@ -3,7 +3,7 @@ use app::operators::dead_letters::{
     DEAD_LETTERS_MAX, DeadLetter, DeadLetterCursor, DeadLetterFilter, DeadLetterPosition, DeadLetters,
 };
 use app::operators::dead_letters_by_topic::DeadLettersByTopic;
-use app::port_types::Audit;
+use app::port_types::{Audit, RedriveMode};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -199,7 +199,7 @@ pub(crate) async fn redrive(context: RequestContext) -> RouteResult {
             let redrive = paced_redrive(&context, limit.into(), Pace::from_rate(Some(rate)));
             redrive.dead_letters(dead_letters, &filter, &audit).await
         }
-        None => dead_letters.redrive(&filter, limit, !dry_run, &audit).await,
+        None => dead_letters.redrive(&filter, limit, RedriveMode::from_dry_run(dry_run), &audit).await,
     };
     if !dry_run {
         let on = format!("dead letters of {}", dead_letters.topic());
@@ -239,7 +239,7 @@ pub(crate) async fn redrive_one(context: RequestContext) -> RouteResult {
     let dry_run = operator_body::dry_run(body.dry_run, &query)?;
     let audit = audit(&context, operator_body::reason(body.reason)?)?;
     let dead_letters = dead_letters(&context, &query)?;
-    let result = dead_letters.redrive_one(position, !dry_run, &audit).await;
+    let result = dead_letters.redrive_one(position, RedriveMode::from_dry_run(dry_run), &audit).await;
     if !dry_run {
         let on = format!("dead letter {position} of {}", dead_letters.topic());
         log_if_changed(&context.state, &result, &audit, "send back", &on);

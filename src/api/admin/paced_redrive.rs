@@ -4,7 +4,7 @@ use std::time::Duration;
 use app::error::QueryError;
 use app::operators::dead_letters::{DeadLetterFilter, DeadLetters, HeldKeys, RedriveReport, sent_back};
 use app::operators::outbox::OutboxOperations;
-use app::port_types::{Audit, RowFilter, RowStatus};
+use app::port_types::{Audit, RedriveMode, RowFilter, RowStatus};
 use tokio::time::{Instant, MissedTickBehavior};
 
 /// Rows or dead letters that one call changes when no rate is set.
@@ -69,7 +69,7 @@ impl PacedRedrive<'_> {
             let page = operations.rows(&filter, self.pace.next_step(self.limit - seen)).await.map_err(interrupted)?;
             let Some(last) = page.rows.last().map(|row| row.id) else { break };
             let step = page.rows.len() as u32;
-            let changed = operations.redrive(&filter, step, true, &audit.operator, &audit.reason).await;
+            let changed = operations.redrive(&filter, step, RedriveMode::Execute, &audit.operator, &audit.reason).await;
             redriven += changed.map_err(interrupted)?;
             filter.after = Some(last);
             seen += u64::from(step);

@@ -1,5 +1,5 @@
 //! `POST /admin/outbox/redrive`: makes parked rows due again. A dry run is the default.
-use app::port_types::RowFilter;
+use app::port_types::{RedriveMode, RowFilter};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -92,13 +92,14 @@ pub(crate) async fn redrive(context: RequestContext) -> RouteResult {
     let filter = RowFilter { failure_type, older_than, ..filter };
     let (operations, audit) = (&context.state.operations, audit(&context, reason)?);
     if let Some(rate) = rate.filter(|_| !dry_run) {
-        let matched = operations.redrive(&filter, limit, false, &audit.operator, "").await?;
+        let matched = operations.redrive(&filter, limit, RedriveMode::DryRun, &audit.operator, "").await?;
         let redrive = paced_redrive(&context, matched.min(limit.into()), Pace::from_rate(Some(rate)));
         let result = redrive.rows(operations, &filter, &audit).await;
         log_if_changed(&context.state, &result, &audit, "redrive", "outbox");
         return Ok(ok(&RowsRedriven { dry_run, matched, redriven: result? }));
     }
-    let result = operations.redrive(&filter, limit, !dry_run, &audit.operator, &audit.reason).await;
+    let result =
+        operations.redrive(&filter, limit, RedriveMode::from_dry_run(dry_run), &audit.operator, &audit.reason).await;
     if !dry_run {
         log_if_changed(&context.state, &result, &audit, "redrive", "outbox");
     }

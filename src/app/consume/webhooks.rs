@@ -17,6 +17,7 @@ use ports::broker::topics::TopicReader;
 use ports::clock::{Clock, Rng};
 use ports::endpoint::WebhookClient;
 use ports::endpoint::webhooks::{AttemptOutcome, Webhook, WebhookDelivery, WebhookSecret, WebhookStore};
+use ports::operators::RedriveMode;
 
 use crate::contract::rfc3339;
 use crate::error::QueryError;
@@ -257,18 +258,18 @@ impl Webhooks {
         Ok(report)
     }
 
-    /// Delivers the dead letters of a webhook after a position again; without `commit` only counts them. The report says where to continue.
+    /// Delivers the dead letters of a webhook after a position again; a dry run only counts them. The report says where to continue.
     pub async fn redrive(
         &self,
         id: WebhookId,
         after: Option<DeadLetterCursor>,
         limit: u32,
-        commit: bool,
+        mode: RedriveMode,
         audit: &ports::operators::Audit,
     ) -> Result<RedriveReport, QueryError> {
         self.find(id).await?;
         let filter = DeadLetterFilter { webhook: Some(id), after, ..DeadLetterFilter::default() };
-        self.ports.dead_letters.redrive(&filter, limit, commit, audit).await
+        self.ports.dead_letters.redrive(&filter, limit, mode, audit).await
     }
 
     /// Lists the dead letters of a webhook after a position.
@@ -283,7 +284,7 @@ impl Webhooks {
         self.ports.dead_letters.list(&filter, limit).await
     }
 
-    /// Delivers one dead letter of a webhook again; without `commit` only checks that it can be.
+    /// Delivers one dead letter of a webhook again; a dry run only checks that it can be.
     ///
     /// # Errors
     /// [`QueryError::NotFound`] also for a dead letter of another webhook.
@@ -291,14 +292,14 @@ impl Webhooks {
         &self,
         id: WebhookId,
         position: DeadLetterPosition,
-        commit: bool,
+        mode: RedriveMode,
         audit: &ports::operators::Audit,
     ) -> Result<DeadLetter, QueryError> {
         self.find(id).await?;
         if self.ports.dead_letters.find(position).await?.webhook() != Some(id) {
             return Err(QueryError::NotFound);
         }
-        self.ports.dead_letters.redrive_one(position, commit, audit).await
+        self.ports.dead_letters.redrive_one(position, mode, audit).await
     }
 
     /// The topic whose retry topics and dead letters all webhooks share.

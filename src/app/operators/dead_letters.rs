@@ -17,8 +17,8 @@ use ports::broker::Broker;
 use ports::broker::consumer_groups::ConsumerRecord;
 use ports::broker::topics::{TopicReader, TopicView};
 use ports::clock::Clock;
-use ports::operators::Audit;
 use ports::operators::redrives::{DeadLetterId, RedriveLedger};
+use ports::operators::{Audit, RedriveMode};
 
 pub use dead_letter::{DeadLetter, DeadLetterFilter, DeadLetterOrigin};
 pub use position::{DeadLetterCursor, DeadLetterPosition};
@@ -207,14 +207,14 @@ impl DeadLetters {
         self.with_redrives(at_offset.collect()).await?.pop().ok_or(QueryError::NotFound)
     }
 
-    /// Replays one dead letter; without `commit` only checks that it can be.
+    /// Replays one dead letter; a dry run only checks that it can be.
     ///
     /// # Errors
     /// [`QueryError::Conflict`] when it was replayed before, is reserved by another replay, has no value, or is refused by the broker.
     pub async fn redrive_one(
         &self,
         position: DeadLetterPosition,
-        commit: bool,
+        mode: RedriveMode,
         audit: &Audit,
     ) -> Result<DeadLetter, QueryError> {
         let dead_letter = self.find(position).await?;
@@ -227,7 +227,7 @@ impl DeadLetters {
                     .into(),
             ));
         }
-        if !commit {
+        if mode == RedriveMode::DryRun {
             return Ok(dead_letter);
         }
         let replayed = self.replayer.replay(vec![dead_letter.clone()], HeldKeys::default(), audit).await?;
@@ -251,17 +251,18 @@ impl DeadLetters {
         self.count_or_replay(filter, limit, None).await
     }
 
-    /// Counts the dead letters that match; with `commit`, replays the first `limit` of them, each key's in order: the later ones of a key are
-    /// held back where another replay has reserved an earlier one. A repeated call replays only those that were not replayed yet.
+    /// Counts the dead letters that match; [`RedriveMode::Execute`] replays the first `limit` of them, each key's in order: the later ones of
+    /// a key are held back where another replay has reserved an earlier one. A repeated call replays only those that were not replayed yet.
     pub async fn redrive(
         &self,
         filter: &DeadLetterFilter,
         limit: u32,
-        commit: bool,
+        mode: RedriveMode,
         audit: &Audit,
     ) -> Result<RedriveReport, QueryError> {
         let mut held = HeldKeys::default();
-        let report = self.count_or_replay(filter, limit, commit.then_some((audit, &mut held))).await?;
+        let replay = (mode == RedriveMode::Execute).then_some((audit, &mut held));
+        let report = self.count_or_replay(filter, limit, replay).await?;
         Ok(report.ended())
     }
 

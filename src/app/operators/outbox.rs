@@ -4,8 +4,8 @@ use std::sync::Arc;
 use domain::Timestamp;
 use ports::clock::Clock;
 use ports::operators::{
-    Audit, AuditEntry, AuditFilter, AuditId, OperatorOutcome, OutboxOperators, RowDiagnosis, RowFilter, RowSelector,
-    RowView,
+    Audit, AuditEntry, AuditFilter, AuditId, OperatorOutcome, OutboxOperators, RedriveMode, RowDiagnosis, RowFilter,
+    RowSelector, RowView,
 };
 use ports::outbox::{ClaimedRow, OutboxStore, RowCounts, RowId, RowStatus};
 use ports::partitions::{PartitionLeases, PartitionView};
@@ -126,17 +126,17 @@ impl OutboxOperations {
         changed_rows(self.operators.park(id, &audit).await?).map(|_| ())
     }
 
-    /// Counts the parked rows that match; with `commit`, makes the first `limit` of them due and returns their number.
+    /// Counts the parked rows that match; [`RedriveMode::Execute`] makes the first `limit` of them due and returns their number.
     pub async fn redrive(
         &self,
         filter: &RowFilter,
         limit: u32,
-        commit: bool,
+        mode: RedriveMode,
         operator: &str,
         reason: &str,
     ) -> Result<u64, QueryError> {
         let audit = audit(operator, reason);
-        changed_rows(self.operators.redrive(filter, limit, commit, &audit).await?)
+        changed_rows(self.operators.redrive(filter, limit, mode, &audit).await?)
     }
 
     /// Lists every partition with its lease and depth.

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use ports::Error;
 use ports::operators::{
-    Audit, AuditEntry, AuditFilter, OperatorOutcome, OutboxOperators, RowDiagnosis, RowFilter, RowSelector, RowView,
+    Audit, AuditEntry, AuditFilter, OperatorOutcome, OutboxOperators, RedriveMode, RowDiagnosis, RowFilter,
+    RowSelector, RowView,
 };
 use ports::outbox::{ClaimedRow, RowId};
 
@@ -65,10 +66,10 @@ impl OutboxOperators for BrokenOperators {
         &self,
         filter: &RowFilter,
         limit: u32,
-        commit: bool,
+        mode: RedriveMode,
         audit: &Audit,
     ) -> Result<OperatorOutcome, Error> {
-        let commit = commit || self.flaw == Flaw::DryRunRedrives;
-        self.inner.redrive(filter, limit, commit, audit).await
+        let mode = if self.flaw == Flaw::DryRunRedrives { RedriveMode::Execute } else { mode };
+        self.inner.redrive(filter, limit, mode, audit).await
     }
 }

@@ -5,8 +5,8 @@ use async_trait::async_trait;
 use domain::Timestamp;
 use ports::Error;
 use ports::operators::{
-    Audit, AuditEntry, AuditFilter, OperatorAction, OperatorOutcome, OutboxOperators, RecordLocation, RowDiagnosis,
-    RowFilter, RowSelector, RowView,
+    Audit, AuditEntry, AuditFilter, OperatorAction, OperatorOutcome, OutboxOperators, RecordLocation, RedriveMode,
+    RowDiagnosis, RowFilter, RowSelector, RowView,
 };
 use ports::outbox::{ClaimedRow, RowId, RowStatus};
 
@@ -171,7 +171,7 @@ impl OutboxOperators for Reference {
         &self,
         filter: &RowFilter,
         limit: u32,
-        commit: bool,
+        mode: RedriveMode,
         audit: &Audit,
     ) -> Result<OperatorOutcome, Error> {
         let now = self.now();
@@ -179,7 +179,7 @@ impl OutboxOperators for Reference {
         let mut state = self.state.lock();
         let parked: Vec<RowId> =
             state.rows.values().filter(|row| matches_filter(&filter, row, now)).map(|row| row.id).collect();
-        if !commit {
+        if mode == RedriveMode::DryRun {
             return Ok(OperatorOutcome::Done(parked.len() as u64));
         }
         let redriven = &parked[..parked.len().min(limit as usize)];

@@ -9,7 +9,7 @@ use domain::{OrderId, Status};
 use kit::faults::{Call, InjectedFault};
 use ports::broker::Record;
 use ports::inbox::Inbox;
-use ports::operators::Audit;
+use ports::operators::{Audit, RedriveMode};
 
 use crate::support::environment::Environment;
 use crate::support::ledger::Ledger;
@@ -45,11 +45,14 @@ async fn forward_that_the_broker_refuses_becomes_a_dead_letter_without_its_value
 
     let dead_letters = environment.dead_letters(&process);
     let audit = Audit { operator: "olga".into(), reason: "try".into() };
-    let all = dead_letters.redrive(&DeadLetterFilter::default(), 10, true, &audit).await.expect("none can be");
+    let all = dead_letters
+        .redrive(&DeadLetterFilter::default(), 10, RedriveMode::Execute, &audit)
+        .await
+        .expect("none can be");
     assert_eq!((all.matched, all.redriven, all.next), (0, 0, None), "an empty value is not replayed");
     let position =
         dead_letters.list(&DeadLetterFilter::default(), 10).await.expect("listed").dead_letters[0].position();
-    let refused = dead_letters.redrive_one(position, true, &audit).await.expect_err("it has no value");
+    let refused = dead_letters.redrive_one(position, RedriveMode::Execute, &audit).await.expect_err("it has no value");
     assert!(refused.to_string().contains("original position"), "{refused}");
 }
 

@@ -2,7 +2,7 @@
 use std::collections::BTreeSet;
 
 use outbox::{OperatorAction, OutboxRow, RowChange, operator};
-use ports::operators::{Audit, OperatorOutcome, RowFilter};
+use ports::operators::{Audit, OperatorOutcome, RedriveMode, RowFilter};
 use ports::outbox::{RowId, RowStatus};
 use rusqlite::{OptionalExtension, Row, params};
 
@@ -55,17 +55,17 @@ pub(crate) fn redrive_row(context: &mut WriteContext<'_>, id: RowId, audit: &Aud
     apply_to_row(context, OperatorAction::Redrive, id, audit)
 }
 
-/// Counts the parked rows that a filter selects, and with `commit` makes the first of them due.
+/// Counts the parked rows that a filter selects, or makes the first of them due.
 pub(crate) fn redrive(
     context: &mut WriteContext<'_>,
     filter: &RowFilter,
     limit: u32,
-    commit: bool,
+    mode: RedriveMode,
     audit: &Audit,
 ) -> CommandResult<OperatorOutcome> {
     let filter = RowFilter { status: Some(RowStatus::Parked), ..filter.clone() };
     let query = OutboxRowQuery::new(&filter, context.now);
-    if !commit {
+    if mode == RedriveMode::DryRun {
         return Ok(OperatorOutcome::Done(query.count(context.sql)?));
     }
     let views = query.rows(context.sql, limit)?;

@@ -2,7 +2,8 @@
 use async_trait::async_trait;
 use ports::Error;
 use ports::operators::{
-    Audit, AuditEntry, AuditFilter, OperatorOutcome, OutboxOperators, RowDiagnosis, RowFilter, RowSelector, RowView,
+    Audit, AuditEntry, AuditFilter, OperatorOutcome, OutboxOperators, RedriveMode, RowDiagnosis, RowFilter,
+    RowSelector, RowView,
 };
 use ports::outbox::{ClaimedRow, RowId};
 
@@ -56,10 +57,10 @@ impl OutboxOperators for Embedded {
         &self,
         filter: &RowFilter,
         limit: u32,
-        commit: bool,
+        mode: RedriveMode,
         audit: &Audit,
     ) -> Result<OperatorOutcome, Error> {
         let (filter, audit) = (filter.clone(), audit.clone());
-        self.write("outbox_redrive", move |context| actions::redrive(context, &filter, limit, commit, &audit)).await
+        self.write("outbox_redrive", move |context| actions::redrive(context, &filter, limit, mode, &audit)).await
     }
 }

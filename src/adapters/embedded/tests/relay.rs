@@ -5,7 +5,7 @@ use std::time::Duration;
 use embedded::{Embedded, Options, WriterMode};
 use ports::FailureType;
 use ports::broker::{Broker, Published};
-use ports::operators::{OperatorOutcome, OutboxOperators, RowFilter, RowSelector};
+use ports::operators::{OperatorOutcome, OutboxOperators, RedriveMode, RowFilter, RowSelector};
 use ports::outbox::{BatchOutcome, ClaimKind, Claimed, Disposition, Exclusion, OutboxStore, PoisonPolicy, RowStatus};
 use ports::partitions::{AcquireReason, PartitionLeases, PartitionNo};
 
@@ -244,9 +244,12 @@ async fn redriven_key_continues_in_order() {
     assert!(matches!(worker.try_claim(10, ClaimKind::Ordinary).await, Claimed::Nothing { next_due: None, .. }));
     let diagnosis = store.diagnose(RowSelector::Event(batch.rows[1].event_id)).await.unwrap().unwrap();
     assert_eq!((diagnosis.row.status, diagnosis.head.unwrap().status), (RowStatus::Pending, RowStatus::Parked));
-    let found = store.redrive(&RowFilter::default(), 10, false, &audit).await.unwrap();
+    let found = store.redrive(&RowFilter::default(), 10, RedriveMode::DryRun, &audit).await.unwrap();
     assert_eq!(found, OperatorOutcome::Done(1));
-    assert_eq!(store.redrive(&RowFilter::default(), 10, true, &audit).await.unwrap(), OperatorOutcome::Done(1));
+    assert_eq!(
+        store.redrive(&RowFilter::default(), 10, RedriveMode::Execute, &audit).await.unwrap(),
+        OperatorOutcome::Done(1)
+    );
     assert!(
         matches!(worker.try_claim(10, ClaimKind::Ordinary).await, Claimed::Fenced),
         "an operator raised the counter"

@@ -2,7 +2,8 @@
 use async_trait::async_trait;
 use ports::Error;
 use ports::operators::{
-    Audit, AuditEntry, AuditFilter, OperatorOutcome, OutboxOperators, RowDiagnosis, RowFilter, RowSelector, RowView,
+    Audit, AuditEntry, AuditFilter, OperatorOutcome, OutboxOperators, RedriveMode, RowDiagnosis, RowFilter,
+    RowSelector, RowView,
 };
 use ports::outbox::{ClaimedRow, RowId};
 
@@ -61,12 +62,12 @@ impl OutboxOperators for Postgres {
         &self,
         filter: &RowFilter,
         limit: u32,
-        commit: bool,
+        mode: RedriveMode,
         audit: &Audit,
     ) -> Result<OperatorOutcome, Error> {
         let (context, filter, audit) = (self.context(), filter.clone(), audit.clone());
         self.run("outbox_redrive", async move {
-            if !commit {
+            if mode == RedriveMode::DryRun {
                 return row_actions::count_parked(&context, &filter).await;
             }
             row_actions::redrive(&context, &filter, limit, &audit).await

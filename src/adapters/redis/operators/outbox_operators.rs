@@ -5,8 +5,8 @@ use async_trait::async_trait;
 use outbox::operator::{OperatorAction, parked_reason};
 use ports::Error;
 use ports::operators::{
-    Audit, AuditEntry, AuditFilter, OperatorOutcome, OutboxOperators, RecordLocation, RowDiagnosis, RowFilter,
-    RowSelector, RowView, redrive_error_after,
+    Audit, AuditEntry, AuditFilter, OperatorOutcome, OutboxOperators, RecordLocation, RedriveMode, RowDiagnosis,
+    RowFilter, RowSelector, RowView, redrive_error_after,
 };
 use ports::outbox::{ClaimedRow, OutboxStore, RowId, RowStatus};
 use ports::partitions::InstanceId;
@@ -90,11 +90,11 @@ impl OutboxOperators for RedisStore {
         &self,
         filter: &RowFilter,
         limit: u32,
-        commit: bool,
+        mode: RedriveMode,
         audit: &Audit,
     ) -> Result<OperatorOutcome, Error> {
         let filter = RowFilter { status: Some(RowStatus::Parked), ..filter.clone() };
-        if !commit {
+        if mode == RedriveMode::DryRun {
             return Ok(OperatorOutcome::Done(self.count_parked(&filter).await?));
         }
         let rows = self.rows(&filter, limit).await?;

@@ -1,5 +1,6 @@
 //! One dead letter: its failure, its headers, its value, and its redrive.
 use app::operators::dead_letters::DeadLetter;
+use app::port_types::RedriveMode;
 use domain::Timestamp;
 use maud::{Markup, html};
 
@@ -76,7 +77,7 @@ pub(crate) async fn redrive(context: RequestContext) -> RouteResult {
     let (position, form) = (dead_letters::position(&context)?, form::read(&context.body)?);
     let audit = dead_letters::audit(&context, form::reason(&form)?)?;
     let dead_letters = dead_letters::dead_letters(&context, &form)?;
-    let result = dead_letters.redrive_one(position, true, &audit).await;
+    let result = dead_letters.redrive_one(position, RedriveMode::Execute, &audit).await;
     let on = format!("dead letter {position} of {}", dead_letters.topic());
     log_if_changed(&context.state, &result, &audit, "send back", &on);
     result?;

@@ -1,5 +1,5 @@
 //! Redrives parked rows in two steps: a count, then a redrive of no more than the counted ones, with a reason.
-use app::port_types::RowFilter;
+use app::port_types::{RedriveMode, RowFilter};
 use maud::html;
 
 use crate::admin::dead_letters::audit;
@@ -21,7 +21,7 @@ pub(crate) async fn count(context: RequestContext) -> RouteResult {
     let query = context.query();
     let (filter, raw) = (parked_row_filter(&query)?, form::raw_values(&query, FIELDS)?);
     let operator = context.identity()?.subject.as_str();
-    let matched = context.state.operations.redrive(&filter, LIMIT_MAX, false, operator, "").await?;
+    let matched = context.state.operations.redrive(&filter, LIMIT_MAX, RedriveMode::DryRun, operator, "").await?;
     let [(_, key), (_, event_type), (_, failure), (_, age)] = raw;
     let main = html! {
         form method="get" action="/console/outbox/redrive" class="filter" {

@@ -2,7 +2,7 @@
 use app::consume::webhooks::delivery;
 use app::contract::rfc3339;
 use app::operators::dead_letters::{DEAD_LETTERS_MAX, DeadLetter, DeadLetterCursor};
-use app::port_types::Webhook;
+use app::port_types::{RedriveMode, Webhook};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -133,7 +133,7 @@ pub(crate) async fn redrive(context: RequestContext) -> RouteResult {
     let dry_run = operator_body::dry_run(body.dry_run, &query)?;
     let audit = audit(&context, operator_body::reason(body.reason)?)?;
     let webhook = actions.find(id).await?;
-    let result = actions.redrive_one(id, position, !dry_run, &audit).await;
+    let result = actions.redrive_one(id, position, RedriveMode::from_dry_run(dry_run), &audit).await;
     if !dry_run {
         let on = format!("dead letter {position} of webhook {id}");
         log_if_changed(&context.state, &result, &audit, "send back", &on);

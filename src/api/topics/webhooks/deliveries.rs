@@ -1,5 +1,6 @@
 //! The deliveries of a webhook: its log, a test event, and the redrive of its dead letters.
 use app::operators::dead_letters::DeadLetterCursor;
+use app::port_types::RedriveMode;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -134,7 +135,7 @@ pub(crate) async fn redrive(context: RequestContext) -> RouteResult {
     let limit = limit(body.limit)?;
     let dry_run = operator_body::dry_run(body.dry_run, &query)?;
     let audit = dead_letters::audit(&context, operator_body::reason(body.reason)?)?;
-    let result = webhooks.redrive(id, after, limit, !dry_run, &audit).await;
+    let result = webhooks.redrive(id, after, limit, RedriveMode::from_dry_run(dry_run), &audit).await;
     if !dry_run {
         let on = format!("dead letters of webhook {id}");
         log_if_changed(&context.state, &result, &audit, "send back", &on);

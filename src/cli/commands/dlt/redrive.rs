@@ -2,7 +2,7 @@
 use api::{Pace, PacedRedrive, RefusalsBody, dead_letter_document};
 use app::consume::order_topic::OrderTopic;
 use app::operators::dead_letters::{DeadLetter, DeadLetterFilter, DeadLetterPosition, DeadLetters, RedriveReport};
-use app::port_types::Audit;
+use app::port_types::{Audit, RedriveMode};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -61,10 +61,12 @@ impl RedriveCommand {
 
     pub(super) async fn one(&self, position: DeadLetterPosition) -> Result<(), Failure> {
         let map_err = |error| not_found(error, position, self.dead_letters.topic());
-        let mut dead_letter = self.dead_letters.redrive_one(position, false, &self.audit).await.map_err(map_err)?;
+        let mut dead_letter =
+            self.dead_letters.redrive_one(position, RedriveMode::DryRun, &self.audit).await.map_err(map_err)?;
         if !self.dry_run {
             confirm::require(self.yes, &format!("Send dead letter {position} back?"))?;
-            dead_letter = self.dead_letters.redrive_one(position, true, &self.audit).await.map_err(map_err)?;
+            dead_letter =
+                self.dead_letters.redrive_one(position, RedriveMode::Execute, &self.audit).await.map_err(map_err)?;
         }
         print_message(format_args!("{position} {}", if self.dry_run { "would be sent back" } else { "was sent back" }));
         if self.format.is_json() { print_dead_letter(&dead_letter, &self.orders, self.format) } else { Ok(()) }

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use api::{Pace, PacedRedrive, row_document};
 use app::operators::outbox::OutboxOperations;
-use app::port_types::{Audit, EventKey, FailureType, RowFilter, RowStatus, RowView};
+use app::port_types::{Audit, EventKey, FailureType, RedriveMode, RowFilter, RowStatus, RowView};
 use app::units::duration;
 use serde_json::{Value, json};
 
@@ -48,7 +48,7 @@ pub(super) async fn redrive(operations: &OutboxOperations, arguments: RedriveArg
     let RedriveOptions { dry_run, rate, yes, output } = options;
     let filter =
         RowFilter { status: Some(RowStatus::Parked), key, event_type: kind, failure_type, older_than, after: None };
-    let matched = operations.redrive(&filter, limit, false, &operator(), &reason).await?;
+    let matched = operations.redrive(&filter, limit, RedriveMode::DryRun, &operator(), &reason).await?;
     print_message(format_args!("{}", pluralize(matched, "parked row matches", "parked rows match")));
     let (mut redriven, mut listed) = (0, Vec::new());
     if dry_run {

@@ -1,6 +1,6 @@
 //! Cases of `OutboxOperators`: retry and park of one row.
 use crate::conformance::fixture::worker::keys;
-use ports::operators::{Audit, OperatorOutcome, RowFilter};
+use ports::operators::{Audit, OperatorOutcome, RedriveMode, RowFilter};
 use ports::outbox::{Disposition, RowStatus};
 use ports::partitions::AcquireReason;
 
@@ -166,7 +166,7 @@ pub(super) async fn an_operators_statement_raises_the_counter<B: Backend>(backen
     let after_retry = counter().await;
     operators.park(rows[0], &audit()).await.expect("the call succeeds");
     let after_park = counter().await;
-    operators.redrive(&RowFilter::default(), 10, true, &audit()).await.expect("the call succeeds");
+    operators.redrive(&RowFilter::default(), 10, RedriveMode::Execute, &audit()).await.expect("the call succeeds");
     let after_redrive = counter().await;
 
     assert!(at_first < after_retry && after_retry < after_park && after_park < after_redrive);

@@ -1,5 +1,5 @@
 //! Cases of `OutboxOperators`: the audit table, and the event of a row.
-use ports::operators::{Audit, AuditEntry, AuditFilter, OperatorAction, RowFilter};
+use ports::operators::{Audit, AuditEntry, AuditFilter, OperatorAction, RedriveMode, RowFilter};
 use ports::outbox::{ClaimedRow, Disposition, RowId};
 
 use crate::backend::Backend;
@@ -21,7 +21,7 @@ pub(super) async fn the_audit_table_is_read_newest_first_page_by_page<B: Backend
     let operators = backend.operators();
     operators.retry(rows[0], &audit()).await.expect("the call succeeds");
     operators.park(rows[0], &audit()).await.expect("the call succeeds");
-    operators.redrive(&RowFilter::default(), 10, true, &audit()).await.expect("the call succeeds");
+    operators.redrive(&RowFilter::default(), 10, RedriveMode::Execute, &audit()).await.expect("the call succeeds");
 
     let mut seen = entries(backend, AuditFilter::default(), 3).await;
     let after = seen.last().map(|entry| entry.id);

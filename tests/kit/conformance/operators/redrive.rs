@@ -1,7 +1,7 @@
 //! Cases of `OutboxOperators`: redrive by filter, and the audit table.
 use domain::{EventType, Status};
 use ports::FailureType;
-use ports::operators::{AuditFilter, OperatorOutcome, RowFilter};
+use ports::operators::{AuditFilter, OperatorOutcome, RedriveMode, RowFilter};
 use ports::outbox::{Disposition, RowStatus};
 use ports::partitions::AcquireReason;
 
@@ -15,8 +15,11 @@ pub(super) async fn a_dry_redrive_counts_and_changes_nothing<B: Backend>(backend
     let (mut worker, _) = parked(&fixture, 3, Disposition::ParkKey).await;
     let before = (fixture.rows(RowFilter::default()).await, fixture.view(P0).await);
 
-    let counted =
-        backend.operators().redrive(&RowFilter::default(), 2, false, &audit()).await.expect("the call succeeds");
+    let counted = backend
+        .operators()
+        .redrive(&RowFilter::default(), 2, RedriveMode::DryRun, &audit())
+        .await
+        .expect("the call succeeds");
 
     assert_eq!(counted, OperatorOutcome::Done(3), "a dry run counts every matching row, without the limit");
     assert_eq!((fixture.rows(RowFilter::default()).await, fixture.view(P0).await), before);
@@ -27,7 +30,11 @@ pub(super) async fn a_redrive_makes_parked_rows_due_in_id_order_up_to_its_limit<
     let fixture = fixture(backend);
     let (mut worker, rows) = parked(&fixture, 3, Disposition::ParkKey).await;
 
-    backend.operators().redrive(&RowFilter::default(), 2, true, &audit()).await.expect("the call succeeds");
+    backend
+        .operators()
+        .redrive(&RowFilter::default(), 2, RedriveMode::Execute, &audit())
+        .await
+        .expect("the call succeeds");
 
     assert_eq!(fixture.row(rows[2]).await.status, RowStatus::Parked);
     worker.reacquire(AcquireReason::OutcomeUnknown).await;
@@ -35,7 +42,11 @@ pub(super) async fn a_redrive_makes_parked_rows_due_in_id_order_up_to_its_limit<
     assert_eq!(ids(&batch.rows), rows[..2]);
     assert!(batch.rows.iter().all(|row| row.attempt == 1), "the attempts start again from 0");
     worker.settle(&batch).await;
-    let rest = backend.operators().redrive(&RowFilter::default(), 2, true, &audit()).await.expect("the call succeeds");
+    let rest = backend
+        .operators()
+        .redrive(&RowFilter::default(), 2, RedriveMode::Execute, &audit())
+        .await
+        .expect("the call succeeds");
     assert_eq!(rest, OperatorOutcome::Done(1));
 }
 
@@ -48,12 +59,12 @@ pub(super) async fn a_redrive_applies_its_filter_except_the_status<B: Backend>(b
 
     let one = RowFilter { key: Some(key), status: Some(RowStatus::Sent), ..RowFilter::default() };
     assert_eq!(
-        backend.operators().redrive(&one, 10, true, &audit()).await.expect("the call succeeds"),
+        backend.operators().redrive(&one, 10, RedriveMode::Execute, &audit()).await.expect("the call succeeds"),
         OperatorOutcome::Done(1)
     );
     let other = RowFilter { failure_type: Some(FailureType::Network), ..RowFilter::default() };
     assert_eq!(
-        backend.operators().redrive(&other, 10, true, &audit()).await.expect("the call succeeds"),
+        backend.operators().redrive(&other, 10, RedriveMode::Execute, &audit()).await.expect("the call succeeds"),
         OperatorOutcome::Done(0)
     );
 
@@ -74,10 +85,14 @@ pub(super) async fn a_redriven_key_is_sent_in_order<B: Backend>(backend: &B) {
 
     let only_second =
         RowFilter { event_type: Some(EventType::OrderStatusChanged.as_str().into()), ..RowFilter::default() };
-    backend.operators().redrive(&only_second, 10, true, &audit()).await.expect("the call succeeds");
+    backend.operators().redrive(&only_second, 10, RedriveMode::Execute, &audit()).await.expect("the call succeeds");
     worker.reacquire(AcquireReason::OutcomeUnknown).await;
     worker.expect_nothing_due().await;
-    backend.operators().redrive(&RowFilter::default(), 10, true, &audit()).await.expect("the call succeeds");
+    backend
+        .operators()
+        .redrive(&RowFilter::default(), 10, RedriveMode::Execute, &audit())
+        .await
+        .expect("the call succeeds");
     worker.reacquire(AcquireReason::OutcomeUnknown).await;
 
     let sent = worker.drain(ALL).await;
@@ -111,11 +126,11 @@ pub(super) async fn each_operation_leaves_an_audit_row<B: Backend>(backend: &B) 
     let (_, rows) = parked(&fixture, 2, Disposition::ParkKey).await;
     let operators = backend.operators();
 
-    operators.redrive(&RowFilter::default(), 1, false, &audit()).await.expect("the call succeeds");
+    operators.redrive(&RowFilter::default(), 1, RedriveMode::DryRun, &audit()).await.expect("the call succeeds");
     assert_eq!(backend.audits().await, [], "a dry run leaves no audit row");
     operators.retry(rows[0], &audit()).await.expect("the call succeeds");
     operators.park(rows[0], &audit()).await.expect("the call succeeds");
-    operators.redrive(&RowFilter::default(), 1, true, &audit()).await.expect("the call succeeds");
+    operators.redrive(&RowFilter::default(), 1, RedriveMode::Execute, &audit()).await.expect("the call succeeds");
 
     assert_eq!(backend.audits().await, [audit(), audit(), audit()]);
 }

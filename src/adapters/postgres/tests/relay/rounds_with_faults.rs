@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use kit::wait::scaled;
 use ports::Error;
-use ports::operators::{Audit, OperatorOutcome, OutboxOperators, RowFilter};
+use ports::operators::{Audit, OperatorOutcome, OutboxOperators, RedriveMode, RowFilter};
 use ports::outbox::{Claim, ClaimKind, Claimed, FencedOutcome, OutboxStore, RowStatus};
 use ports::partitions::{InstanceId, LeaseFence, PartitionLeases, ProducerSessionId};
 use postgres::{Options, Postgres};
@@ -274,7 +274,8 @@ async fn redrive_that_waits_for_a_row_holds_the_lease_of_no_other_partition() {
     let holder = fixture.database.client().await;
     holder.batch_execute("BEGIN; SELECT 1 FROM outbox WHERE partition = 1 FOR UPDATE").await.unwrap();
     let store = fixture.store.clone();
-    let redrive = tokio::spawn(async move { store.redrive(&RowFilter::default(), 100, true, &audit()).await });
+    let redrive =
+        tokio::spawn(async move { store.redrive(&RowFilter::default(), 100, RedriveMode::Execute, &audit()).await });
     fixture.until_waiting_for("transactionid").await;
 
     fixture.fences[0] = fixture.acquire(0, LEASE).await.fence;
@@ -291,7 +292,7 @@ async fn redrive_that_waits_for_a_row_holds_the_lease_of_no_other_partition() {
     assert!(interrupted.outcome_unknown(), "{interrupted}");
     assert!(interrupted.to_string().contains("1 rows were made due before"), "{interrupted}");
     holder.batch_execute("ROLLBACK").await.unwrap();
-    let rest = fixture.store.redrive(&RowFilter::default(), 100, true, &audit()).await;
+    let rest = fixture.store.redrive(&RowFilter::default(), 100, RedriveMode::Execute, &audit()).await;
     assert_eq!(rest.unwrap(), OperatorOutcome::Done(3));
 }
 
@@ -304,10 +305,13 @@ async fn redrive_reads_the_rows_of_a_partition_with_one_statement() {
     let proxy = Proxy::to(&fixture.database.url).await;
     let options = Options { url: proxy.url(&fixture.database.url).into(), ..fixture.database.options("b") };
     let store = Postgres::open(options).await.unwrap();
-    assert_eq!(store.redrive(&RowFilter::default(), 1, true, &audit()).await.unwrap(), OperatorOutcome::Done(1));
+    assert_eq!(
+        store.redrive(&RowFilter::default(), 1, RedriveMode::Execute, &audit()).await.unwrap(),
+        OperatorOutcome::Done(1)
+    );
 
     let before = proxy.requests();
-    let redriven = store.redrive(&RowFilter::default(), 1_000, true, &audit()).await.unwrap();
+    let redriven = store.redrive(&RowFilter::default(), 1_000, RedriveMode::Execute, &audit()).await.unwrap();
 
     assert_eq!((parked, redriven), (40, OperatorOutcome::Done(39)));
     let requests = proxy.requests() - before;

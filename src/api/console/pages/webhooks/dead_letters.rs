@@ -1,6 +1,6 @@
 //! The dead letters of a webhook one by one, each with its redrive.
 use app::operators::dead_letters::{DeadLetter, DeadLetterPosition};
-use app::port_types::Webhook;
+use app::port_types::{RedriveMode, Webhook};
 use domain::{Timestamp, WebhookId};
 use maud::{Markup, html};
 
@@ -79,7 +79,7 @@ fn redrive_form(context: &RequestContext, id: WebhookId, position: DeadLetterPos
 pub(crate) async fn redrive(context: RequestContext) -> RouteResult {
     let (actions, id, position) = (webhooks(&context)?, webhook_id(&context)?, dead_letters::position(&context)?);
     let audit = dead_letters::audit(&context, form::reason(&form::read(&context.body)?)?)?;
-    let result = actions.redrive_one(id, position, true, &audit).await;
+    let result = actions.redrive_one(id, position, RedriveMode::Execute, &audit).await;
     let on = format!("dead letter {position} of webhook {id}");
     log_if_changed(&context.state, &result, &audit, "send back", &on);
     result?;

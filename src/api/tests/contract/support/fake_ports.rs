@@ -302,10 +302,10 @@ impl OutboxOperators for FakeOutbox {
         &self,
         filter: &RowFilter,
         limit: u32,
-        commit: bool,
+        mode: RedriveMode,
         audit: &Audit,
     ) -> Result<OperatorOutcome, Error> {
-        if commit {
+        if mode == RedriveMode::Execute {
             self.audits.lock().push(audit.clone());
         }
         let parked =
