@@ -52,36 +52,36 @@ pub(crate) enum Command {
     Doctor(doctor::Arguments),
     /// List and explain outbox rows; retry, park or redrive them.
     #[command(subcommand)]
-    Outbox(outbox::Verb),
+    Outbox(outbox::OutboxCommand),
     /// List what operators did to outbox rows, newest first: who, when and why.
     Audit(audit::Arguments),
     /// List dead letters and send them back to their topic.
     #[command(subcommand)]
-    Dlt(dlt::Verb),
+    Dlt(dlt::DltCommand),
     /// Show the actors of a running service, or make one panic.
     #[command(subcommand)]
-    Actors(actors::Verb),
+    Actors(actors::ActorsCommand),
     /// Watch a running service: what is wrong, rates, latency, waiting rows, actors.
     Top(top::Arguments),
     /// List and read the broker's topics, also while the service runs.
     #[command(subcommand)]
-    Topic(topic::Verb),
+    Topic(topic::TopicCommand),
     /// Subscribe endpoints of other systems to topics, test them, and see what was delivered.
     #[command(subcommand)]
-    Webhook(webhook::Verb),
+    Webhook(webhook::WebhookCommand),
     /// Measure creates, the relay and end-to-end latency.
     Bench(bench::Arguments),
     /// Kill and freeze this program under load, on throwaway data, and check that no event is lost, doubled or out of order.
     Chaos(chaos::Arguments),
     /// Mint tokens for trying things out.
     #[command(subcommand)]
-    Token(token::Verb),
+    Token(token::TokenCommand),
     /// Print the effective configuration or its schema.
     #[command(subcommand)]
-    Config(documents::ConfigVerb),
+    Config(documents::ConfigCommand),
     /// Print the schemas of the events, for a registry and for consumers.
     #[command(subcommand)]
-    Schema(documents::SchemaVerb),
+    Schema(documents::SchemaCommand),
     /// Print the OpenAPI document.
     Openapi,
     /// Print a completion script for a shell, or the man pages.
@@ -119,18 +119,18 @@ fn execute(arguments: CommandLine) -> Result<u8, Failure> {
         Command::Migrate(arguments) => migrate::migrate(&config()?, &arguments),
         Command::Adopt(arguments) => adopt::adopt(&config()?, &arguments),
         Command::Doctor(arguments) => doctor::doctor(file, &environment, &arguments),
-        Command::Outbox(verb) => outbox::outbox(&config()?, verb),
+        Command::Outbox(command) => outbox::outbox(&config()?, command),
         Command::Audit(arguments) => audit::audit(&config()?, arguments),
-        Command::Dlt(verb) => dlt::dlt(&config()?, verb),
-        Command::Actors(verb) => actors::actors(&config()?, verb),
+        Command::Dlt(command) => dlt::dlt(&config()?, command),
+        Command::Actors(command) => actors::actors(&config()?, command),
         Command::Top(arguments) => top::top(&config()?, &arguments),
-        Command::Topic(verb) => topic::topic(&config()?, verb),
-        Command::Webhook(verb) => webhook::webhook(&config()?, verb),
+        Command::Topic(command) => topic::topic(&config()?, command),
+        Command::Webhook(command) => webhook::webhook(&config()?, command),
         Command::Bench(arguments) => bench::bench(file, &environment, &arguments),
         Command::Chaos(arguments) => chaos::chaos(file, &environment, &arguments),
-        Command::Token(verb) => token::token(&config()?, verb),
-        Command::Config(verb) => documents::config(file, &environment, &verb),
-        Command::Schema(verb) => documents::schema(&verb),
+        Command::Token(command) => token::token(&config()?, command),
+        Command::Config(command) => documents::config(file, &environment, &command),
+        Command::Schema(command) => documents::schema(&command),
         Command::Openapi => documents::openapi(),
         Command::Version(arguments) => version::version(&arguments),
         Command::Completions(arguments) => documents::completions::<CommandLine>(&arguments),

@@ -15,8 +15,7 @@ const TEST_NAME_MAX: usize = 80;
 const DOC_WORDS_MIN: usize = 4;
 
 /// Type names that several crates or modules may define: idioms of Rust, and the shape of a subcommand in the command line.
-const IDIOMS: [&str; 10] =
-    ["Options", "Error", "Result", "Builder", "Context", "Args", "State", "Inner", "Arguments", "Verb"];
+const IDIOMS: [&str; 9] = ["Options", "Error", "Result", "Builder", "Context", "Args", "State", "Inner", "Arguments"];
 
 /// The types that a file defines, and its violations of the limits.
 #[derive(Default)]

@@ -40,7 +40,7 @@ pub(crate) struct TreeArguments {
 }
 
 #[derive(Subcommand)]
-pub(crate) enum Verb {
+pub(crate) enum ActorsCommand {
     /// Show the supervision tree: state, restarts, mailbox and last exit of the actors.
     Tree(TreeArguments),
     /// Make an actor panic (needs fault_injection.enabled); its supervisor restarts it.
@@ -57,10 +57,10 @@ pub(crate) enum Verb {
     },
 }
 
-pub(crate) fn actors(config: &Config, verb: Verb) -> Result<u8, Failure> {
-    match verb {
-        Verb::Tree(arguments) => block_on(show(config, &arguments)),
-        Verb::Kill { path, yes, output, service } => {
+pub(crate) fn actors(config: &Config, command: ActorsCommand) -> Result<u8, Failure> {
+    match command {
+        ActorsCommand::Tree(arguments) => block_on(show(config, &arguments)),
+        ActorsCommand::Kill { path, yes, output, service } => {
             require_if_interactive(yes, &format!("Make {path} panic?"))?;
             block_on(kill(config, &service, &path, output.format()))
         }

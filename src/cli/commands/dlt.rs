@@ -18,7 +18,7 @@ use super::super::runtime::block_on;
 use super::super::value_parsers::{at_least_one, failure_type};
 
 #[derive(Subcommand)]
-pub(crate) enum Verb {
+pub(crate) enum DltCommand {
     /// List dead letters by partition and offset.
     List {
         #[command(flatten)]
@@ -109,28 +109,28 @@ pub(crate) fn cursor(text: &str) -> Result<DeadLetterCursor, String> {
     DeadLetterCursor::parse(text).ok_or_else(|| "a partition and an offset, such as 3/17".to_owned())
 }
 
-pub(crate) fn dlt(config: &Config, verb: Verb) -> Result<u8, Failure> {
+pub(crate) fn dlt(config: &Config, command: DltCommand) -> Result<u8, Failure> {
     block_on(async {
         let no_broker = || Failure::new("broker.kind = \"none\": there are no dead letters");
         let access = posthaste::open_for_operator(config).await?;
         let by_topic = access.dead_letters.ok_or_else(no_broker)?;
         let orders = OrderTopic::new(&config.topic());
         let dead_letters_of = |TopicArgument { topic }| by_topic.for_topic(topic.as_deref()).map_err(Failure::new);
-        match verb {
-            Verb::List { topic, filter, redriven, limit, output } => {
+        match command {
+            DltCommand::List { topic, filter, redriven, limit, output } => {
                 let dead_letters = dead_letters_of(topic)?;
                 list::list(dead_letters, filter.filter(redriven), limit, output.format(), &orders).await?;
                 if by_topic.has_others() && !output.is_json() {
                     list::print_other_topics(&by_topic, dead_letters.topic()).await?;
                 }
             }
-            Verb::Show { position, topic, output } => {
+            DltCommand::Show { position, topic, output } => {
                 let dead_letters = dead_letters_of(topic)?;
                 let map_err = |error| list::not_found(error, position, dead_letters.topic());
                 let dead_letter = dead_letters.find(position).await.map_err(map_err)?;
                 list::print_dead_letter(&dead_letter, &orders, output.format())?;
             }
-            Verb::Redrive { position, topic, filter, limit, reason, options } => {
+            DltCommand::Redrive { position, topic, filter, limit, reason, options } => {
                 let redrive = redrive::RedriveCommand::new(dead_letters_of(topic)?.clone(), orders, options, reason);
                 match position {
                     Some(position) => redrive.one(position).await?,

@@ -12,7 +12,7 @@ use super::super::output::format::OutputArguments;
 use super::super::output::print_line;
 
 #[derive(Subcommand)]
-pub(crate) enum ConfigVerb {
+pub(crate) enum ConfigCommand {
     /// Print every key with its value and the layer that set it; secrets are masked. Checks the configuration as `serve` does.
     Print {
         #[command(flatten)]
@@ -22,9 +22,9 @@ pub(crate) enum ConfigVerb {
     Schema,
 }
 
-pub(crate) fn config(file: Option<&Path>, environment: &Environment, verb: &ConfigVerb) -> Result<u8, Failure> {
-    match verb {
-        ConfigVerb::Print { output } => {
+pub(crate) fn config(file: Option<&Path>, environment: &Environment, command: &ConfigCommand) -> Result<u8, Failure> {
+    match command {
+        ConfigCommand::Print { output } => {
             posthaste::check_config(file, environment).into_valid()?;
             for (key, value, origin) in config::masked_settings(file, environment)? {
                 if output.is_json() {
@@ -34,13 +34,13 @@ pub(crate) fn config(file: Option<&Path>, environment: &Environment, verb: &Conf
                 }
             }
         }
-        ConfigVerb::Schema => print_line(&format!("{:#}", config::schema()))?,
+        ConfigCommand::Schema => print_line(&format!("{:#}", config::schema()))?,
     }
     Ok(0)
 }
 
 #[derive(Subcommand)]
-pub(crate) enum SchemaVerb {
+pub(crate) enum SchemaCommand {
     /// Print the JSON Schema of the events' values, of this version and all earlier ones.
     Show {
         /// The version; by default the newest.
@@ -52,7 +52,7 @@ pub(crate) enum SchemaVerb {
     },
 }
 
-pub(crate) fn schema(SchemaVerb::Show { version, registry }: &SchemaVerb) -> Result<u8, Failure> {
+pub(crate) fn schema(SchemaCommand::Show { version, registry }: &SchemaCommand) -> Result<u8, Failure> {
     let unknown = || Failure::new(format!("there is no version {version}; there are {READABLE_MIN} to {LATEST}"));
     let schema = contract::schema(*version).ok_or_else(unknown)?;
     print_line(&match registry {

@@ -19,7 +19,7 @@ use super::super::runtime::block_on;
 use super::super::value_parsers::{at_least_one, event_key, event_type, failure_type, row_id, row_status};
 
 #[derive(Subcommand)]
-pub(crate) enum Verb {
+pub(crate) enum OutboxCommand {
     /// List rows, oldest first.
     List {
         /// Only rows with this status.
@@ -66,25 +66,25 @@ pub(crate) enum Verb {
     },
 }
 
-pub(crate) fn outbox(config: &Config, verb: Verb) -> Result<u8, Failure> {
+pub(crate) fn outbox(config: &Config, command: OutboxCommand) -> Result<u8, Failure> {
     block_on(async {
         let operations = posthaste::open_for_operator(config).await?.operations;
-        execute(config, &operations, verb).await?;
+        execute(config, &operations, command).await?;
         Ok(0)
     })
 }
 
-async fn execute(config: &Config, operations: &OutboxOperations, verb: Verb) -> Result<(), Failure> {
-    match verb {
-        Verb::List { status, key, kind, failure: failure_type, after, limit, output } => {
+async fn execute(config: &Config, operations: &OutboxOperations, command: OutboxCommand) -> Result<(), Failure> {
+    match command {
+        OutboxCommand::List { status, key, kind, failure: failure_type, after, limit, output } => {
             let filter = RowFilter { status, key, event_type: kind, failure_type, after, older_than: None };
             rows::list(operations, filter, limit, output.format()).await
         }
-        Verb::Show { id, output } => show::show(config, operations, id, output.format()).await,
-        Verb::Why(arguments) => why::why(operations, config.broker.kind, &arguments).await,
-        Verb::Retry(arguments) => actions::retry(operations, &arguments).await,
-        Verb::Park(arguments) => actions::park(operations, &arguments).await,
-        Verb::Redrive(arguments) => redrive::redrive(operations, arguments).await,
-        Verb::Partitions { output } => rows::partitions(operations, output.format()).await,
+        OutboxCommand::Show { id, output } => show::show(config, operations, id, output.format()).await,
+        OutboxCommand::Why(arguments) => why::why(operations, config.broker.kind, &arguments).await,
+        OutboxCommand::Retry(arguments) => actions::retry(operations, &arguments).await,
+        OutboxCommand::Park(arguments) => actions::park(operations, &arguments).await,
+        OutboxCommand::Redrive(arguments) => redrive::redrive(operations, arguments).await,
+        OutboxCommand::Partitions { output } => rows::partitions(operations, output.format()).await,
     }
 }

@@ -22,7 +22,7 @@ pub(crate) fn accepts_development_secret(config: &Config) -> bool {
 }
 
 #[derive(Subcommand)]
-pub(crate) enum Verb {
+pub(crate) enum TokenCommand {
     /// Print a signed token for the service.
     Mint {
         /// The subject: the caller that the token identifies.
@@ -40,8 +40,8 @@ pub(crate) enum Verb {
     },
 }
 
-pub(crate) fn token(config: &Config, verb: Verb) -> Result<u8, Failure> {
-    let Verb::Mint { sub, role, tier, ttl } = verb;
+pub(crate) fn token(config: &Config, command: TokenCommand) -> Result<u8, Failure> {
+    let TokenCommand::Mint { sub, role, tier, ttl } = command;
     let claims = CallerClaims { sub, roles: role, tier, ttl };
     let token = match config.auth.source() {
         Some(KeySource::Secret(secret)) => mint(config, secret.expose_secret(), &claims)?,

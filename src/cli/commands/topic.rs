@@ -18,7 +18,7 @@ const COLUMNS: [TableColumn; 3] =
     [TableColumn::text("TOPIC"), TableColumn::number("PARTITIONS"), TableColumn::number("OFFSETS")];
 
 #[derive(Subcommand)]
-pub(crate) enum Verb {
+pub(crate) enum TopicCommand {
     /// List every topic with the number of offsets it keeps. On Kafka there are fewer records: each transaction's end marker takes an offset.
     List {
         #[command(flatten)]
@@ -28,14 +28,14 @@ pub(crate) enum Verb {
     Tail(tail::Arguments),
 }
 
-pub(crate) fn topic(config: &Config, verb: Verb) -> Result<u8, Failure> {
+pub(crate) fn topic(config: &Config, command: TopicCommand) -> Result<u8, Failure> {
     block_on(async {
         let no_broker = || Failure::new("broker.kind = \"none\": there are no topics");
         let access = posthaste::open_for_operator(config).await?;
         let topics = access.topics.ok_or_else(no_broker)?;
-        match verb {
-            Verb::List { output } => list(&*topics, output.format()).await,
-            Verb::Tail(arguments) => {
+        match command {
+            TopicCommand::List { output } => list(&*topics, output.format()).await,
+            TopicCommand::Tail(arguments) => {
                 let orders = OrderTopic::new(&config.topic());
                 tail::tail(&*topics, &orders, access.operations.now(), &arguments).await
             }

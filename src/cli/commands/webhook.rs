@@ -67,7 +67,7 @@ impl WebhookArguments {
 }
 
 #[derive(Subcommand)]
-pub(crate) enum Verb {
+pub(crate) enum WebhookCommand {
     /// List the webhooks with their latest deliveries.
     List {
         #[command(flatten)]
@@ -168,11 +168,11 @@ pub(crate) enum Verb {
     },
 }
 
-pub(crate) fn webhook(config: &Config, verb: Verb) -> Result<u8, Failure> {
+pub(crate) fn webhook(config: &Config, command: WebhookCommand) -> Result<u8, Failure> {
     block_on(async {
-        match verb {
-            Verb::List { common } => list(config, &common).await,
-            Verb::Create { endpoint, topics, values, from_beginning, common } => {
+        match command {
+            WebhookCommand::List { common } => list(config, &common).await,
+            WebhookCommand::Create { endpoint, topics, values, from_beginning, common } => {
                 let mut body = values.members();
                 body.insert("topics".to_owned(), topics.into());
                 body.insert("url".to_owned(), endpoint.into());
@@ -182,29 +182,29 @@ pub(crate) fn webhook(config: &Config, verb: Verb) -> Result<u8, Failure> {
                 let created = send(config, &common, "POST", "/webhooks", Some(body.into())).await?;
                 print_secret(&created, &common)
             }
-            Verb::Change { id, endpoint, values, common } => {
+            WebhookCommand::Change { id, endpoint, values, common } => {
                 let mut body = values.members();
                 body.extend(endpoint.map(|url| ("url".to_owned(), Value::from(url))));
                 let changed = send(config, &common, "PATCH", &path(&id, ""), Some(body.into())).await?;
                 print(&changed, &common, || format!("webhook {id} is at version {}", changed["version"]))
             }
-            Verb::Delete { id, yes, common } => {
+            WebhookCommand::Delete { id, yes, common } => {
                 require_if_interactive(yes, &format!("Delete webhook {id}?"))?;
                 send(config, &common, "DELETE", &path(&id, ""), None).await?;
                 print_message(format_args!("webhook {id} was deleted"));
                 Ok(0)
             }
-            Verb::Rotate { id, common } => {
+            WebhookCommand::Rotate { id, common } => {
                 let rotated = send(config, &common, "POST", &path(&id, "/secret"), Some(json!({}))).await?;
                 print_secret(&rotated, &common)
             }
-            Verb::Test { id, common } => test(config, &id, &common).await,
-            Verb::Deliveries { id, common } => deliveries(config, &id, &common).await,
-            Verb::DeadLetters { id, after, limit, common } => {
+            WebhookCommand::Test { id, common } => test(config, &id, &common).await,
+            WebhookCommand::Deliveries { id, common } => deliveries(config, &id, &common).await,
+            WebhookCommand::DeadLetters { id, after, limit, common } => {
                 let after = after.map(|after| format!("&after={after}")).unwrap_or_default();
                 dead_letters(config, &path(&id, &format!("/dead-letters?limit={limit}{after}")), &common).await
             }
-            Verb::Redrive { id, position: Some(position), dry_run, reason, yes, common, .. } => {
+            WebhookCommand::Redrive { id, position: Some(position), dry_run, reason, yes, common, .. } => {
                 let body = json!({"dryRun": dry_run, "reason": reason});
                 let path = path(&id, &format!("/dead-letters/{position}/redrive"));
                 require_if_interactive(yes || dry_run, &format!("Deliver dead letter {position} again?"))?;
@@ -212,7 +212,7 @@ pub(crate) fn webhook(config: &Config, verb: Verb) -> Result<u8, Failure> {
                 let effect = if dry_run { "can be delivered again" } else { "is delivered again" };
                 print(&dead_letter, &common, || format!("dead letter {position} {effect}"))
             }
-            Verb::Redrive { id, position: None, dry_run, limit, reason, yes, common } => {
+            WebhookCommand::Redrive { id, position: None, dry_run, limit, reason, yes, common } => {
                 let count = redrive(config, &common, &id, WebhookRedrive::new(true, limit, reason)).await?;
                 if dry_run {
                     return print(&count.report(), &common, || count.sentence());
