@@ -21,9 +21,9 @@ pub use config::{Config, ConfigDraft, ConfigErrors, Environment};
 use telemetry::traces::SpanExporter;
 pub use wiring::{
     AdoptMode, DependencyCheck, HeldTransaction, Migration, NO_TOKEN_KEY, OperatorAccess, SchemaState, StartError,
-    TableAdoption, Throwaway, ThrowawayStore, WriterSession, adopt_table, adoption_warning, check_adopted_tables,
-    check_dependencies, create_missing_topics, migrate, open_for_operator, schema_state, server_environment,
-    server_settings,
+    TableAdoption, ThrowawayInstallation, ThrowawayStore, WriterSession, adopt_table, adoption_warning,
+    check_adopted_tables, check_dependencies, create_missing_topics, migrate, open_for_operator, schema_state,
+    server_environment, server_settings,
 };
 
 /// A running service. Stop it with [`Service::stop`]; dropping it does not drain it.

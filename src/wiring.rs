@@ -51,7 +51,7 @@ pub use schema::{Migration, SchemaState, create_missing_topics, migrate, schema_
 pub use start_error::StartError;
 use store::{StoreOpener, WiredStore};
 use thread_rng::ThreadRng;
-pub use throwaway::{Throwaway, ThrowawayStore, server_environment, server_settings};
+pub use throwaway::{ThrowawayInstallation, ThrowawayStore, server_environment, server_settings};
 use wait_for_store::StartupListeners;
 
 use crate::config::{Config, ConfigDraft};

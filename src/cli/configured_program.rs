@@ -9,7 +9,7 @@ use bench::{BrokerUse, Program, StoreAndBroker, ThrowawayData, TransactionKind};
 use ports::broker::topics::TopicReader;
 use ports::clock::{Clock, Rng};
 use posthaste::config::{BrokerKind, CacheKind, DeliveryKind, StoreKind};
-use posthaste::{Config, ConfigErrors, Environment, Throwaway, ThrowawayStore};
+use posthaste::{Config, ConfigErrors, Environment, ThrowawayInstallation, ThrowawayStore};
 use secrecy::ExposeSecret;
 use serde_json::{Map, Value, json};
 use tokio::process::Command;
@@ -95,7 +95,7 @@ impl Program for ConfiguredProgram {
             let embedded = config.store.kind == StoreKind::Embedded;
             config.broker.kind = if embedded { BrokerKind::Embedded } else { BrokerKind::None };
         }
-        let throwaway = Box::pin(Throwaway::create(&config)).await.map_err(bench::Error::new)?;
+        let throwaway = Box::pin(ThrowawayInstallation::create(&config)).await.map_err(bench::Error::new)?;
         Ok(BenchData { environment: self.environment.clone(), throwaway })
     }
 
@@ -108,7 +108,7 @@ impl Program for ConfiguredProgram {
 /// Throwaway data and the settings of the service on them.
 pub(super) struct BenchData {
     environment: Environment,
-    throwaway: Throwaway,
+    throwaway: ThrowawayInstallation,
 }
 
 impl ThrowawayData for BenchData {
@@ -237,7 +237,7 @@ mod tests {
     #[tokio::test]
     async fn token_outlives_a_measurement_of_a_month() {
         let environment = Environment::default();
-        let throwaway = Box::pin(Throwaway::create(&Config::defaults())).await.expect("a folder");
+        let throwaway = Box::pin(ThrowawayInstallation::create(&Config::defaults())).await.expect("a folder");
         let data = BenchData { environment, throwaway };
 
         let token = data.token("bench", "ADMIN").expect("minted");

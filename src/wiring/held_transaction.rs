@@ -2,7 +2,7 @@
 use bench::TransactionKind;
 
 use super::start_error::StartError;
-use super::throwaway::Throwaway;
+use super::throwaway::ThrowawayInstallation;
 
 /// An open transaction; dropped, it is rolled back.
 pub struct HeldTransaction {
@@ -38,7 +38,7 @@ impl bench::SqlSession for WriterSession {
     }
 }
 
-impl Throwaway {
+impl ThrowawayInstallation {
     /// Opens a session on the database of these data; `None` for other stores.
     ///
     /// # Errors

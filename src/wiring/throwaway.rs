@@ -20,7 +20,7 @@ use super::thread_rng::ThreadRng;
 use crate::config::{BrokerKind, Config, StoreKind};
 
 /// A configuration with data that no other process uses.
-pub struct Throwaway {
+pub struct ThrowawayInstallation {
     /// The given configuration, with its paths, URLs and prefixes set to these data.
     pub config: Config,
     // Removed when dropped.
@@ -53,7 +53,7 @@ impl bench::OpenStore for ThrowawayStore {
     }
 }
 
-impl Throwaway {
+impl ThrowawayInstallation {
     /// Creates a folder, a database with its schema or keys, and topics, as far as the configured backends need them.
     ///
     /// # Errors

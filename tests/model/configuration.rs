@@ -68,7 +68,7 @@ pub struct Faults {
     /// The broker refuses a record, or the worker foresees it.
     pub refusals: u8,
     /// An owner drains a partition and releases it.
-    pub hand_overs: u8,
+    pub handovers: u8,
     /// A worker panics and its process continues.
     pub panics: u8,
     /// An operator parks or retries a row.

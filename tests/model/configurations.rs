@@ -10,7 +10,7 @@ pub const NO_FAULTS: Faults = Faults {
     late_statements: 0,
     slow_claims: 0,
     refusals: 0,
-    hand_overs: 0,
+    handovers: 0,
     panics: 0,
     operator_calls: 0,
     rewinds: 0,

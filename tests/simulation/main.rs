@@ -53,7 +53,6 @@ mod cluster {
 mod commands;
 mod consumer;
 mod dead_letters;
-mod detours;
 mod membership {
     pub mod agenda;
     pub mod counted_leases;
@@ -80,6 +79,7 @@ mod relay {
     mod slow_leases;
     mod unknown_outcomes;
 }
+mod retry_routes;
 mod support {
     pub mod consumption;
     pub mod environment;

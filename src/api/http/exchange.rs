@@ -27,7 +27,7 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const REGION_ID: HeaderName = HeaderName::from_static("x-region-id");
 
 /// A request from its arrival until its response is complete.
-pub(crate) struct Exchange {
+pub(crate) struct HttpExchange {
     started: Instant,
     pub(crate) now: Timestamp,
     request_id: Arc<str>,
@@ -44,7 +44,7 @@ pub(crate) struct Exchange {
     in_flight: InFlightGuard,
 }
 
-impl Exchange {
+impl HttpExchange {
     pub(crate) fn begin(
         state: &HttpState,
         request: &HttpRequest,

@@ -16,7 +16,7 @@ use crate::auth::identity::Identity;
 use crate::auth::verifier::Verifier;
 use crate::console::access;
 use crate::error::{ErrorCode, Problem};
-use crate::http::exchange::{Exchange, is_about_orders, is_refresh};
+use crate::http::exchange::{HttpExchange, is_about_orders, is_refresh};
 use crate::http::rate_limit;
 use crate::request::body::{IncomingBody, UnreadBody, broken, discard_received, read_body};
 use crate::request::context::RequestContext;
@@ -40,7 +40,7 @@ pub(crate) async fn handle_request(
     payload: Payload,
 ) -> HttpResponse {
     let mut body = IncomingBody::new(payload);
-    let mut exchange = Exchange::begin(&state, &request, resource.template, resource.header_policy);
+    let mut exchange = HttpExchange::begin(&state, &request, resource.template, resource.header_policy);
     let span = exchange.span();
     let processing = process(&state, &resource, &request, &mut body, &mut exchange);
     // actix would close the connection on a panic, and no supervisor restarts a handler.
@@ -59,7 +59,7 @@ pub(crate) async fn handle_unknown_route(
     payload: Payload,
 ) -> HttpResponse {
     let header_policy = if is_about_orders(request.path()) { HeaderPolicy::Private } else { HeaderPolicy::Plain };
-    let exchange = Exchange::begin(&state, &request, "UNKNOWN", header_policy);
+    let exchange = HttpExchange::begin(&state, &request, "UNKNOWN", header_policy);
     let to_console = has_console && request.path() == "/" && media_types::prefers_html(request.headers());
     let result = match check_size(&request) {
         Err(problem) => Err(problem),
@@ -71,7 +71,7 @@ pub(crate) async fn handle_unknown_route(
 
 /// Completes the response, and decides whether its connection can serve another request.
 async fn complete(
-    exchange: Exchange,
+    exchange: HttpExchange,
     state: &HttpState,
     request: &HttpRequest,
     result: RouteResult,
@@ -92,7 +92,7 @@ async fn process(
     resource: &Resource,
     request: &HttpRequest,
     incoming: &mut IncomingBody,
-    exchange: &mut Exchange,
+    exchange: &mut HttpExchange,
 ) -> RouteResult {
     check_size(request)?;
     if request.method() == Method::OPTIONS {
@@ -154,7 +154,7 @@ async fn authorize(
     state: &HttpState,
     endpoint: &Endpoint,
     request: &HttpRequest,
-    exchange: &Exchange,
+    exchange: &HttpExchange,
 ) -> Result<Option<Arc<Identity>>, Problem> {
     if endpoint.access == Access::Open {
         return Ok(None);

@@ -62,7 +62,7 @@ fn return_batch(steps: &mut Successors<'_>, instance: usize, partition: usize) {
         BatchStage::Sent => steps.breaks(BrokenRule::RowsReturnedInOpenTransaction),
         BatchStage::Absent | BatchStage::Claiming | BatchStage::Committed => false,
     };
-    if steps.from.faults.hand_overs > 0 && is_returned {
+    if steps.from.faults.handovers > 0 && is_returned {
         let part = StatementPart { token: worker.batch.token, ..fence(&worker) };
         let returned = statement(StatementKind::ResolveUnpublished, instance, partition, part);
         issue(
@@ -71,7 +71,7 @@ fn return_batch(steps: &mut Successors<'_>, instance: usize, partition: usize) {
             Component::Partition(partition),
             returned,
             |next: &mut System| {
-                next.faults.hand_overs -= 1;
+                next.faults.handovers -= 1;
                 next.instances[instance].workers[partition].batch = Batch::default();
             },
         );

@@ -65,8 +65,8 @@ pub fn statements(steps: &mut Successors<'_>, instance: usize, partition: usize)
     }
     let is_drained = worker.batch.stage == BatchStage::Absent
         || (worker.batch.stage == BatchStage::Sent && steps.breaks(BrokenRule::ReleaseWithOpenBatch));
-    if worker.phase == Phase::Ready && is_drained && steps.from.faults.hand_overs > 0 {
+    if worker.phase == Phase::Ready && is_drained && steps.from.faults.handovers > 0 {
         let release = statement(StatementKind::Release, instance, partition, fence(&worker));
-        issue(steps, "releases", object, release, |next| next.faults.hand_overs -= 1);
+        issue(steps, "releases", object, release, |next| next.faults.handovers -= 1);
     }
 }

@@ -52,7 +52,7 @@ fn each_rule_of_the_resolution_is_needed() {
 #[test]
 fn each_rule_of_settlement_and_exclusion_is_needed() {
     let (late, refusal) = (Faults { late_statements: 1, ..NO_FAULTS }, Faults { refusals: 1, ..NO_FAULTS });
-    let hand_over = Faults { hand_overs: 1, ..NO_FAULTS };
+    let handover = Faults { handovers: 1, ..NO_FAULTS };
     assert_found([
         (SettlementWithoutToken, one_partition(late)),
         (SettlementWithoutEpochAndToken, one_partition(Faults { expiries: 1, ..late })),
@@ -60,8 +60,8 @@ fn each_rule_of_settlement_and_exclusion_is_needed() {
         (ExclusionAfterCommit, one_partition(Faults { crashes: 1, ..refusal })),
         (ExclusionKeepsToken, one_partition(Faults { rewinds: 1, ..refusal })),
         (UnansweredExclusionIgnored, one_partition(Faults { late_statements: 1, ..refusal })),
-        (RowsReturnedInOpenTransaction, one_partition(hand_over)),
-        (ReleaseWithOpenBatch, one_partition(hand_over)),
+        (RowsReturnedInOpenTransaction, one_partition(handover)),
+        (ReleaseWithOpenBatch, one_partition(handover)),
         (RowBecomesDueByTime, one_partition(Faults { expiries: 1, ..NO_FAULTS })),
     ]);
 }
@@ -80,7 +80,7 @@ fn each_rule_of_the_claim_is_needed() {
         (ScanStartForgetsLateCommitters, one_partition(NO_FAULTS)),
         (ScanStartFromSequence, one_partition(NO_FAULTS)),
         (ScanStartKeptAfterUnblock, late_committers(refusal)),
-        (ScanStartKeptAfterReturn, one_partition(Faults { hand_overs: 1, ..refusal })),
+        (ScanStartKeptAfterReturn, one_partition(Faults { handovers: 1, ..refusal })),
         (RefusedClaimKeepsItsRead, one_partition(expiry)),
     ]);
 }
@@ -90,7 +90,7 @@ fn each_rule_of_the_claim_is_needed() {
 fn a_statement_of_a_former_owner_that_takes_effect_is_found() {
     let late = Faults { late_statements: 1, expiries: 1, ..NO_FAULTS };
     let refusal = Faults { refusals: 1, ..late };
-    let hand_over = Faults { hand_overs: 1, ..late };
+    let handover = Faults { handovers: 1, ..late };
     let rewind = Faults { rewinds: 1, ..late };
     for (rule, config) in [
         (ClaimWithoutFence, one_partition(late)),
@@ -98,7 +98,7 @@ fn a_statement_of_a_former_owner_that_takes_effect_is_found() {
         (StaleLeasePassesInCycle, two_partitions(late)),
         (ResolutionWithoutFence, one_partition(Faults { panics: 1, ..late })),
         (ExclusionWithoutFence, one_partition(refusal)),
-        (ReleaseWithoutFence, one_partition(hand_over)),
+        (ReleaseWithoutFence, one_partition(handover)),
         (CounterRaisedWithoutFence, one_partition(rewind)),
     ] {
         let config = Configuration { counts_prevention: true, ..config.breaking(rule) };

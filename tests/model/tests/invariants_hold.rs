@@ -42,7 +42,7 @@ fn faults(config: &Configuration) -> String {
 fn invariants_hold_in_one_partition_with_two_owners() {
     assert_invariants_hold([
         one_partition(Faults { crashes: 1, expiries: 1, refusals: 1, lost_replies: 1, ..NO_FAULTS }),
-        one_partition(Faults { expiries: 1, panics: 1, hand_overs: 1, refusals: 1, ..NO_FAULTS }),
+        one_partition(Faults { expiries: 1, panics: 1, handovers: 1, refusals: 1, ..NO_FAULTS }),
         one_partition(Faults { expiries: 1, timeouts: 1, lost_replies: 1, panics: 1, ..NO_FAULTS }),
         one_partition(Faults { expiries: 1, refusals: 1, slow_claims: 1, operator_calls: 2, ..NO_FAULTS }),
     ]);
@@ -66,7 +66,7 @@ fn stale_statements_that_execute_late_change_nothing() {
     let all = [
         one_partition(expiry),
         one_partition(Faults { refusals: 1, ..expiry }),
-        one_partition(Faults { hand_overs: 1, ..expiry }),
+        one_partition(Faults { handovers: 1, ..expiry }),
         one_partition(Faults { late_statements: 1, rewinds: 1, ..NO_FAULTS }),
     ];
     assert_invariants_hold(all.map(|config| Configuration { drops_stale_statements: false, ..config }));
@@ -76,7 +76,7 @@ fn stale_statements_that_execute_late_change_nothing() {
 fn invariants_hold_for_late_committers_and_remembered_scan_starts() {
     assert_invariants_hold([
         late_committers(Faults { crashes: 1, expiries: 1, ..NO_FAULTS }),
-        late_committers(Faults { refusals: 2, hand_overs: 1, ..NO_FAULTS }),
+        late_committers(Faults { refusals: 2, handovers: 1, ..NO_FAULTS }),
         late_committers(Faults { slow_claims: 1, operator_calls: 1, expiries: 1, ..NO_FAULTS }),
     ]);
 }

@@ -110,8 +110,8 @@ fn topics_and_headers_of_the_service_are_refused() {
     assert!(refused.status == 400 && refused.text.contains("x-webhook"), "{}", refused.text);
 }
 
-/// Sends each value of a key until it is acknowledged, and repeats requests without a response with their key.
-fn hand_over(http: &Http, topic: &str, key: &str, value: u32) -> bool {
+/// Publishes a value with an idempotency key of its own, and returns whether the service acknowledged it. Without a response it may be repeated.
+fn publish_value(http: &Http, topic: &str, key: &str, value: u32) -> bool {
     let request = format!("{key}-{value}").escape_default().to_string();
     publish(http, Some(&request), &event(topic, key, value)).is_some_and(|response| {
         // 408: this machine delayed the client for longer than `http.header_timeout`.
@@ -132,16 +132,16 @@ fn events_survive_kill_9_and_repeated_requests_publish_them_once() {
         std::thread::scope(|scope| {
             for key in KEYS {
                 let (http, topic, values) = (service.http.clone(), &topic, values.clone());
-                scope.spawn(move || values.for_each(|value| while !hand_over(&http, topic, key, value) {}));
+                scope.spawn(move || values.for_each(|value| while !publish_value(&http, topic, key, value) {}));
             }
         });
         let (http, killed_topic) = (service.http.clone(), topic.clone());
-        let unanswered = std::thread::spawn(move || hand_over(&http, &killed_topic, "k", (kill + 1) * 10));
+        let unanswered = std::thread::spawn(move || publish_value(&http, &killed_topic, "k", (kill + 1) * 10));
         service.kill();
         let _ = unanswered.join();
         service = Posthaste::start(&backend, &settings);
         until("the event is acknowledged", WAIT_MAX, || {
-            hand_over(&service.http, &topic, "k", (kill + 1) * 10).then_some(())
+            publish_value(&service.http, &topic, "k", (kill + 1) * 10).then_some(())
         });
     }
 

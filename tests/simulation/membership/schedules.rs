@@ -28,13 +28,13 @@ fn options(partitions: u32) -> GroupOptions {
 
 /// Longest time without a running owner where every former owner hands over: each other instance scans within a heartbeat, and an instance
 /// whose acquisition was refused scans again after the next one, twice at most.
-fn idle_max_after_hand_over(options: &GroupOptions) -> Duration {
+fn idle_max_after_handover(options: &GroupOptions) -> Duration {
     3 * options.heartbeat + options.drain_max + options.acquire_max
 }
 
 /// Longest time without a running owner where owners die or freeze, which is detected only after `dead_after`.
 fn idle_max_after_death(options: &GroupOptions) -> Duration {
-    options.dead_after + idle_max_after_hand_over(options)
+    options.dead_after + idle_max_after_handover(options)
 }
 
 /// The limit that the documents state. It also holds where the instance that should acquire a partition next dies or freezes before it does.
@@ -126,7 +126,7 @@ impl Schedule {
 fn run(seed: u64, members: usize, partitions: u32) {
     let mut schedule = Schedule::new(seed, members, partitions);
     let options = schedule.group.options.clone();
-    let (handed_over, died) = (idle_max_after_hand_over(&options), idle_max_after_death(&options));
+    let (handed_over, died) = (idle_max_after_handover(&options), idle_max_after_death(&options));
     let tenth = members.div_ceil(10);
     let span = 10 * SECOND;
 

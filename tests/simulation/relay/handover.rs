@@ -106,7 +106,7 @@ async fn two_services_share_the_partitions_and_one_takes_all_after_the_other_sto
 }
 
 #[tokio::test(start_paused = true)]
-async fn hand_overs_that_hang_are_counted_at_a_stop() {
+async fn handovers_that_hang_are_counted_at_a_stop() {
     let environment = Environment::new();
     let process = environment.start().await;
     process.wait_until("all partitions are taken", TIMEOUT, async || owned_by(&process, "sim").await == 4).await;
