@@ -14,6 +14,15 @@ pub use ::outbox::{
     Token,
 };
 
+/// Another process has taken over the instance id of this one: the store refuses this process's writes from now on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InstanceIdTakenOver {
+    /// Id that this process held, its `instance.id`.
+    pub instance: String,
+    /// Process that holds it now, as far as known, or installation that replaced the one of this process.
+    pub by: String,
+}
+
 /// An acquired partition lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AcquiredLease {

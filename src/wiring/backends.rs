@@ -190,13 +190,13 @@ impl BackendHandles {
             StoreHandle::Embedded(_) => std::future::pending().await,
             #[cfg(feature = "postgres")]
             StoreHandle::Postgres(store) => {
-                let postgres::InstanceIdLost { instance, by } = store.lost().await;
-                format!("the instance name {instance} was taken over by {by}")
+                let taken_over = store.instance_id_taken_over().await;
+                format!("the instance name {} was taken over by {}", taken_over.instance, taken_over.by)
             }
             #[cfg(feature = "redis")]
             StoreHandle::Redis(store) => {
-                let redis::InstanceIdTakenOver { instance, by } = store.lost().await;
-                format!("the instance name {instance} was taken over by {by}")
+                let taken_over = store.instance_id_taken_over().await;
+                format!("the instance name {} was taken over by {}", taken_over.instance, taken_over.by)
             }
         }
     }

@@ -126,7 +126,6 @@ mod connection {
 }
 
 pub use connection::open_error::PostgresOpenError;
-pub use leases::instance_id_lease::InstanceIdLost;
 pub use publish::adopt::{AdoptError, AdoptedTable, adopt, adoption_statements, release_adopted};
 pub use publish::new_event::{EventRefusal, NewEvent};
 pub use publish::partition_moves::rows_can_change_partition;

@@ -25,7 +25,6 @@ pub use connection::client::Redis;
 pub use connection::open_error::RedisOpenError;
 pub use connection::options::Options;
 pub use store::client::RedisStore;
-pub use store::instance_id_taken_over::InstanceIdTakenOver;
 pub use store::open_error::StoreOpenError;
 pub use store::options::{Durability, StoreOptions};
 pub use store::probe::RedisStoreProbe;

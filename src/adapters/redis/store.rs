@@ -8,7 +8,6 @@ pub(crate) mod call;
 pub(crate) mod client;
 mod durability;
 mod instance_id;
-pub(crate) mod instance_id_taken_over;
 mod open;
 pub(crate) mod open_error;
 pub(crate) mod options;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ports::partitions::InstanceIdTakenOver;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use uuid::Uuid;
@@ -18,18 +19,9 @@ use crate::store::context::StoreContext;
 /// Longest wait for the release of the instance id when the store closes.
 const RELEASE_WAIT_MAX: Duration = Duration::from_secs(2);
 
-/// Another process took the instance id while this one ran.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InstanceIdLost {
-    /// The instance id that was taken.
-    pub instance: String,
-    /// The process that has it now, as far as known.
-    pub by: String,
-}
-
 /// The held instance id, and the task that keeps it.
 pub(crate) struct InstanceIdLease {
-    lost: watch::Receiver<Option<InstanceIdLost>>,
+    taken_over: watch::Receiver<Option<InstanceIdTakenOver>>,
     stop: watch::Sender<bool>,
     stopped: watch::Receiver<bool>,
 }
@@ -46,7 +38,7 @@ impl InstanceIdLease {
             .map_err(|error| PostgresOpenError::from_port(connector.location(), &error.into_port()))?;
         let claimant =
             InstanceIdClaimant { connector: connector.clone(), options: Arc::clone(&context.options), session };
-        let (lost_sender, lost) = watch::channel(None);
+        let (taken_over_sender, taken_over) = watch::channel(None);
         let (stop, mut stopping) = watch::channel(false);
         let (stopped_sender, stopped) = watch::channel(false);
         let lock = if claimant.options.pooler {
@@ -62,20 +54,21 @@ impl InstanceIdLease {
                 None => claimant.keep_row(&context, &mut stopping).await,
             };
             if let Err(by) = kept {
-                lost_sender.send_replace(Some(InstanceIdLost { instance: claimant.instance_id().into(), by }));
+                taken_over_sender
+                    .send_replace(Some(InstanceIdTakenOver { instance: claimant.instance_id().into(), by }));
             }
             // Fails if the store was dropped meanwhile.
             let _ = stopped_sender.send(true);
         }));
-        Ok(Self { lost, stop, stopped })
+        Ok(Self { taken_over, stop, stopped })
     }
 
     /// Waits until another process has the instance id. Cancel-safe.
-    pub(crate) async fn lost(&self) -> InstanceIdLost {
-        let mut receiver = self.lost.clone();
-        let lost = receiver.wait_for(Option::is_some).await.ok().and_then(|lost| lost.clone());
-        match lost {
-            Some(lost) => lost,
+    pub(crate) async fn taken_over(&self) -> InstanceIdTakenOver {
+        let mut receiver = self.taken_over.clone();
+        let taken_over = receiver.wait_for(Option::is_some).await.ok().and_then(|value| value.clone());
+        match taken_over {
+            Some(taken_over) => taken_over,
             None => std::future::pending().await,
         }
     }

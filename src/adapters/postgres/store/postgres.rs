@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 use ports::Error;
+use ports::partitions::InstanceIdTakenOver;
 use tokio::runtime::{Handle, Runtime};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -14,7 +15,6 @@ use tracing::Instrument;
 use crate::connection::connector::Connector;
 use crate::connection::open_error::PostgresOpenError;
 use crate::connection::statement_error::StatementResult;
-use crate::leases::instance_id_lease::InstanceIdLost;
 use crate::store::context::StoreContext;
 use crate::store::open::{self, OpenedStore};
 use crate::store::options::Options;
@@ -116,11 +116,11 @@ impl Postgres {
         .await
     }
 
-    /// Waits until another process has taken this instance id, and returns its description. This process may then no longer act
-    /// under the id: drain and exit. Never returns otherwise. Cancel-safe.
-    pub async fn lost(&self) -> InstanceIdLost {
+    /// Resolves when another process has taken over the instance id. This process may then no longer act under the id: drain and exit.
+    /// Never resolves otherwise. Cancel-safe.
+    pub async fn instance_id_taken_over(&self) -> InstanceIdTakenOver {
         match &self.inner.opened.instance_id {
-            Some(lease) => lease.lost().await,
+            Some(lease) => lease.taken_over().await,
             None => std::future::pending().await,
         }
     }

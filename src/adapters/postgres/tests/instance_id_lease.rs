@@ -81,7 +81,9 @@ async fn holder_with_an_expired_heartbeat_is_ended_by_a_claimant_of_the_instance
 
         held(Postgres::open(Options { pooler, dead_after: HOUR, ..database.options("here") }).await);
         if !pooler {
-            let lost = tokio::time::timeout(scaled(LIMIT), first.lost()).await.expect("the loss is reported");
+            let lost = tokio::time::timeout(scaled(LIMIT), first.instance_id_taken_over())
+                .await
+                .expect("the loss is reported");
             assert_eq!(lost.instance, "here");
         }
         second.close().await.unwrap();
@@ -97,7 +99,7 @@ async fn late_heartbeat_behind_a_pooler_reports_the_lost_instance_id() {
 
     client.batch_execute("UPDATE instance SET session = gen_random_uuid(), seen_at = clock_timestamp()").await.unwrap();
 
-    let lost = tokio::time::timeout(scaled(LIMIT), first.lost()).await.expect("the loss is reported");
+    let lost = tokio::time::timeout(scaled(LIMIT), first.instance_id_taken_over()).await.expect("the loss is reported");
     assert_eq!(lost.instance, "here");
 }
 
@@ -120,7 +122,7 @@ async fn holder_reacquires_its_instance_id_after_its_connection_broke() {
 
     until("another session to hold the instance id", async || (backend().await != before).then_some(())).await;
     held(Postgres::open(Options { dead_after: HOUR, ..database.options("here") }).await);
-    let lost = tokio::time::timeout(Duration::from_millis(50), first.lost()).await;
+    let lost = tokio::time::timeout(Duration::from_millis(50), first.instance_id_taken_over()).await;
     assert!(lost.is_err(), "no other process had it: {lost:?}");
 }
 
@@ -143,7 +145,7 @@ async fn instance_id_is_not_lost_to_a_session_that_belongs_to_no_process() {
     });
     took.unwrap();
 
-    let lost = tokio::time::timeout(Duration::from_secs(3), first.lost()).await;
+    let lost = tokio::time::timeout(Duration::from_secs(3), first.instance_id_taken_over()).await;
     assert!(lost.is_err(), "no other process has the instance id: {lost:?}");
     orphan.batch_execute("SELECT pg_advisory_unlock_all()").await.unwrap();
     until("the process to hold its instance id again", async || (backend().await != before).then_some(())).await;

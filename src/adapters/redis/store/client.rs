@@ -2,10 +2,10 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use ports::partitions::InstanceIdTakenOver;
 use tokio::sync::watch;
 
 use crate::connection::client::Redis;
-use crate::store::instance_id_taken_over::InstanceIdTakenOver;
 use crate::store::options::Durability;
 use crate::store::scripts::StoreScripts;
 use crate::wake::queues::WakeQueues;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use deadpool_redis::redis::{Value, cmd};
 use ports::Error;
+use ports::partitions::InstanceIdTakenOver;
 use tokio::time::{Instant, sleep};
 use uuid::Builder;
 
@@ -11,7 +12,6 @@ use crate::connection::client::Redis;
 use crate::store::arguments::ScriptArguments;
 use crate::store::call::{millis, run_script};
 use crate::store::client::RedisStore;
-use crate::store::instance_id_taken_over::InstanceIdTakenOver;
 use crate::store::open_error::StoreOpenError;
 use crate::store::options::StoreOptions;
 use crate::store::reply::Reply;
@@ -37,8 +37,9 @@ impl RedisStore {
         self.inner.redis.inner.store_command("announce", set).await
     }
 
-    /// Resolves when another process has taken over the instance id. Cancel-safe.
-    pub async fn lost(&self) -> InstanceIdTakenOver {
+    /// Resolves when another process has taken over the instance id. This process may then no longer act under the id: drain and exit.
+    /// Never resolves otherwise. Cancel-safe.
+    pub async fn instance_id_taken_over(&self) -> InstanceIdTakenOver {
         let mut receiver = self.inner.instance_id_taken_over.subscribe();
         match receiver.wait_for(Option::is_some).await.map(|value| value.clone()) {
             Ok(Some(taken_over)) => taken_over,

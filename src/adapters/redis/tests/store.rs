@@ -99,7 +99,7 @@ async fn a_holder_that_sends_nothing_loses_its_instance_id() {
     let lost = async {
         loop {
             holder.heartbeat(&InstanceId("one".into()), LIMIT).await.unwrap_err();
-            if let Ok(lost) = tokio::time::timeout(Duration::from_millis(100), holder.lost()).await {
+            if let Ok(lost) = tokio::time::timeout(Duration::from_millis(100), holder.instance_id_taken_over()).await {
                 return lost;
             }
         }
@@ -118,7 +118,7 @@ async fn a_taken_over_instance_id_is_reported_by_the_next_heartbeat() {
     let _: u32 = command(&url(), &["HSET", &holder, "boot", "another"]).await;
 
     store.heartbeat(&instance, dead_after).await.unwrap_err();
-    assert_eq!(tokio::time::timeout(scaled(LIMIT), store.lost()).await.unwrap().instance, "one");
+    assert_eq!(tokio::time::timeout(scaled(LIMIT), store.instance_id_taken_over()).await.unwrap().instance, "one");
 }
 
 #[tokio::test]
@@ -166,7 +166,7 @@ async fn an_instance_ends_when_its_redis_has_another_installation() {
 
     store.heartbeat(&one, LIMIT).await.unwrap_err();
 
-    let lost = tokio::time::timeout(scaled(LIMIT), store.lost()).await.unwrap();
+    let lost = tokio::time::timeout(scaled(LIMIT), store.instance_id_taken_over()).await.unwrap();
     assert!(lost.by.contains(second.installation()) && lost.by.contains(store.installation()), "{lost:?}");
     second.heartbeat(&InstanceId("two".into()), LIMIT).await.unwrap();
     RedisStore::open(store_options(&url(), &prefix, "one")).await.unwrap();

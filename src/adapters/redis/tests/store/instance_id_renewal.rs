@@ -43,7 +43,7 @@ async fn a_holder_without_heartbeats_notices_that_its_instance_id_was_taken_over
     let holder = format!("{prefix}{{store}}:holder:one");
     let _: u32 = command(&url(), &["HSET", &holder, "boot", "another"]).await;
 
-    assert_eq!(tokio::time::timeout(scaled(LIMIT), store.lost()).await.unwrap().instance, "one");
+    assert_eq!(tokio::time::timeout(scaled(LIMIT), store.instance_id_taken_over()).await.unwrap().instance, "one");
     let boot: String = command(&url(), &["HGET", &holder, "boot"]).await;
     assert_eq!(boot, "another");
 }
