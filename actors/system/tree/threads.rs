@@ -65,15 +65,15 @@ mod tests {
     fn blocked_thread_does_not_delay_the_stop() {
         let threads = || Threads { relay: Some(Arbiter::new()), orders: Some(Arbiter::new()) };
         actix_rt::System::new().block_on(async {
-            let ((begin, begun), (unblock, blocked)) = (channel(), channel::<()>());
+            let ((entered, has_entered), (release, released)) = (channel(), channel::<()>());
             let held = threads();
             held.relay().expect("there is one").spawn_fn(move || {
-                begin.send(()).expect("the test waits");
-                assert!(blocked.recv().is_err());
+                entered.send(()).expect("the test waits");
+                assert!(released.recv().is_err());
             });
-            begun.recv().expect("the thread is blocked now");
+            has_entered.recv().expect("the thread is blocked now");
             assert!(!held.stop(Duration::from_millis(1)).await);
-            drop(unblock);
+            drop(release);
 
             assert!(threads().stop(Duration::from_secs(30)).await);
         });

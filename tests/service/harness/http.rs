@@ -107,10 +107,10 @@ impl Http {
         headers: &[(&str, &str)],
         body: Option<String>,
     ) -> Response {
-        let begun = Instant::now();
+        let started = Instant::now();
         loop {
             let response = self.try_send(method, path, token, headers, body.clone()).expect("a response");
-            if !response.is_delayed() || begun.elapsed() >= scaled(REPEAT_MAX) {
+            if !response.is_delayed() || started.elapsed() >= scaled(REPEAT_MAX) {
                 return response;
             }
             pause(REPEAT_PAUSE);

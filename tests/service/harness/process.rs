@@ -58,12 +58,12 @@ pub fn call_setting(limit: Duration) -> String {
 /// Runs a command to its end; returns exit code, stdout and stderr. It is repeated while a store or a broker does not respond within its limits,
 /// which a busy machine exceeds: the command has changed nothing then.
 pub fn run(backend: &Backend, arguments: &[&str]) -> (i32, String, String) {
-    let begun = Instant::now();
+    let started = Instant::now();
     loop {
         let (code, stdout, stderr) = finish(&mut command(backend, arguments));
         let is_unanswered = UNANSWERED.iter().any(|text| stderr.contains(text));
         let is_delayed = stdout.is_empty() && is_unanswered && !stderr.contains("then it failed");
-        if !is_delayed || begun.elapsed() >= scaled(REPEAT_MAX) {
+        if !is_delayed || started.elapsed() >= scaled(REPEAT_MAX) {
             return (code, stdout, stderr);
         }
     }

@@ -179,9 +179,9 @@ async fn close_finishes_the_queue_and_does_not_wait_for_ever() {
     held.await.unwrap().unwrap();
     write.await.unwrap().unwrap();
     // The checkpoint at the end waits for the disk, perhaps for longer than `close_timeout`.
-    let begun = std::time::Instant::now();
+    let started = std::time::Instant::now();
     while let Err(error) = store.close().await {
-        assert!(begun.elapsed() < Duration::from_secs(120), "{error}");
+        assert!(started.elapsed() < Duration::from_secs(120), "{error}");
     }
     drop(store);
     assert_eq!(notes(&open_again(&folder)).await, 1);

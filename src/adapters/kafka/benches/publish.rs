@@ -94,9 +94,9 @@ async fn publish(kafka: &Kafka, session: &ProducerSessionId, batch: Batch) -> us
 
 async fn latency() {
     let kafka = open(DeliveryGuarantee::ExactlyOnce, Compression::None).await;
-    let begun = Instant::now();
+    let started = Instant::now();
     let sessions = [kafka.open_session(0).await.expect("opened"), kafka.open_session(1).await.expect("opened")];
-    println!("two sessions opened in {:?}", begun.elapsed());
+    println!("two sessions opened in {:?}", started.elapsed());
     for pause in [0, 20] {
         for count in [1, 2] {
             let mut took = Vec::new();
@@ -107,9 +107,9 @@ async fn latency() {
                     pause * 10_000 + count as u64 * 1_000 + token,
                     vec![record(&kafka, token as usize, 14)],
                 );
-                let begun = Instant::now();
+                let started = Instant::now();
                 publish(&kafka, session, one).await;
-                took.push(begun.elapsed());
+                took.push(started.elapsed());
                 tokio::time::sleep(Duration::from_millis(pause)).await;
             }
             took.sort();
@@ -130,20 +130,20 @@ async fn cohorts() {
         let group = async |number: usize| {
             let (session, mut took) = (&sessions[number % count], Vec::new());
             for token in 1..=TRANSACTIONS {
-                let begun = Instant::now();
+                let started = Instant::now();
                 let batches = (0..COHORT).map(|at| {
                     let records = vec![record(kafka, (token * 64) as usize + at as usize, 14)];
                     let partition = number as u32 * COHORT + at;
                     Batch { expected_batches: COHORT - 1 - at, ..batch(partition, round * 10_000 + token, records) }
                 });
                 futures::future::join_all(batches.map(|one| publish(kafka, session, one))).await;
-                took.push(begun.elapsed());
+                took.push(started.elapsed());
             }
             took
         };
-        let begun = Instant::now();
+        let started = Instant::now();
         let (one, other) = futures::join!(group(0), group(1));
-        let elapsed = begun.elapsed();
+        let elapsed = started.elapsed();
         let mut took = [one, other].concat();
         took.sort();
         let rate = f64::from(COHORT) * took.len() as f64 / elapsed.as_secs_f64();
@@ -174,7 +174,7 @@ impl Variant {
     }
 
     async fn round(&mut self, round: u64) {
-        let (begun, mut in_flight, mut sent) = (Instant::now(), FuturesUnordered::new(), 0);
+        let (started, mut in_flight, mut sent) = (Instant::now(), FuturesUnordered::new(), 0);
         for partition in 0..PARTITIONS {
             if in_flight.len() >= IN_FLIGHT {
                 sent += in_flight.next().await.unwrap_or_default();
@@ -186,7 +186,7 @@ impl Variant {
             sent += count;
         }
         drop(in_flight);
-        self.rates.push(sent as f64 / begun.elapsed().as_secs_f64());
+        self.rates.push(sent as f64 / started.elapsed().as_secs_f64());
     }
 }
 
@@ -218,24 +218,24 @@ async fn recovery() {
     for partition in 0..PARTITIONS {
         publish(&kafka, &session, batch(partition, 7, vec![record(&kafka, 1, 14)])).await;
     }
-    let begun = Instant::now();
+    let started = Instant::now();
     let watermarks = futures::future::join_all(
         (0..PARTITIONS).map(|partition| kafka.watermark(PartitionNo(partition), Some(&session))),
     )
     .await;
     assert!(watermarks.iter().all(|watermark| matches!(watermark, Ok(Some(7)))), "{watermarks:?}");
-    println!("64 watermarks at once, cold: {:?}", begun.elapsed());
-    let begun = Instant::now();
+    println!("64 watermarks at once, cold: {:?}", started.elapsed());
+    let started = Instant::now();
     for partition in 0..PARTITIONS {
         kafka.watermark(PartitionNo(partition), Some(&session)).await.expect("read");
     }
-    println!("64 watermarks one by one: {:?} each", begun.elapsed() / PARTITIONS);
+    println!("64 watermarks one by one: {:?} each", started.elapsed() / PARTITIONS);
     let mut took = Vec::new();
     for slot in 0..10 {
         let session = kafka.open_session(slot).await.expect("opened");
-        let begun = Instant::now();
+        let started = Instant::now();
         kafka.fence(&session).await.expect("fenced");
-        took.push(begun.elapsed());
+        took.push(started.elapsed());
     }
     took.sort();
     println!("a fence: p50 {:?}, worst {:?}", took[5], took[9]);

@@ -229,12 +229,12 @@ async fn missing_topic_is_refused_although_the_lease_ends_before_the_client_repo
     records[0].topic = installation.kafka.options().topic("never.created").into();
     let short = Batch { time_left: Duration::from_millis(400), ..batch(P0, 1, records) };
 
-    let begun = Instant::now();
+    let started = Instant::now();
     let (sent, refused) = loop {
         match installation.publish(&session, short.clone()).await {
             Published::Partial { sent, refused } => break (sent, refused),
             // The broker did not answer in time whether the topic exists, which ends the session.
-            other => assert!(begun.elapsed() < scaled(TIMEOUT), "{other:?}"),
+            other => assert!(started.elapsed() < scaled(TIMEOUT), "{other:?}"),
         }
         session = installation.session(0).await;
     };
@@ -260,14 +260,14 @@ async fn only_records_of_a_partition_without_a_leader_are_refused() {
     let mut alone = batch(P0, 1, records);
 
     for sent_before in [2, 0] {
-        let begun = Instant::now();
+        let started = Instant::now();
         let result = installation.result(&session, alone.clone()).await;
 
         let Published::Partial { sent, refused } = result else { panic!("{result:?}") };
         assert_eq!(sent.len(), sent_before);
         assert_eq!(refused.iter().map(|(row, _)| *row).collect::<Vec<_>>(), [1_002]);
         assert_eq!(refused[0].1.fault(), FaultClass::Transient, "it is tried again without limit: {refused:?}");
-        assert!(begun.elapsed() < installation.kafka.options().delivery_timeout / 2, "{:?}", begun.elapsed());
+        assert!(started.elapsed() < installation.kafka.options().delivery_timeout / 2, "{:?}", started.elapsed());
         alone.records.retain(|(row, _)| *row == 1_002);
     }
     installation.committed(&session, batch(P0, 2, installation.records(&[("a", "3")]))).await;

@@ -75,11 +75,11 @@ async fn concurrent_fences_of_one_session_do_not_fence_each_other() {
     installation.committed(&former, batch(P0, 1, installation.records(&[("a", "1")]))).await;
     let other = installation.other_instance(DeliveryGuarantee::ExactlyOnce).await;
 
-    let begun = Instant::now();
+    let started = Instant::now();
     let fences = join_all((0..16).map(|_| other.kafka.fence(&former))).await;
 
     assert!(fences.iter().all(Result::is_ok), "{fences:?}");
-    assert!(begun.elapsed() < scaled(Duration::from_secs(30)), "{:?}", begun.elapsed());
+    assert!(started.elapsed() < scaled(Duration::from_secs(30)), "{:?}", started.elapsed());
     let late = installation.result(&former, batch(P1, 2, installation.records(&[("b", "late")]))).await;
     assert!(matches!(late, Published::SessionLost(_)), "{late:?}");
 }
@@ -170,9 +170,9 @@ async fn failures_of_one_transaction() -> [Published; 2] {
 async fn batches_of_one_unanswered_transaction_report_one_failure() {
     for _ in 0..10 {
         match failures_of_one_transaction().await {
-            [Published::Unknown(first), Published::Unknown(second)] => return assert_eq!(first.id, second.id),
+            [Published::Unknown(a), Published::Unknown(b)] => return assert_eq!(a.id, b.id),
             // The machine was too busy to queue the second batch within a millisecond: it was in no transaction.
-            [Published::Unknown(first), Published::SessionLost(second)] => assert_ne!(first.id, second.id),
+            [Published::Unknown(a), Published::SessionLost(b)] => assert_ne!(a.id, b.id),
             // It was too busy to begin the commit.
             [first, _] if is_aborted_for_now(&first) => {}
             other => panic!("the commit never reached the broker: {other:?}"),
@@ -292,11 +292,11 @@ async fn equally_large_records_are_refused_at_once_until_the_refusal_expires() {
         assert!(sent_before.elapsed() >= REFUSAL_TTL && token < 50, "{refused:?}");
     }
     installation.set("max.message.bytes", "1000000").await;
-    let begun = Instant::now();
+    let started = Instant::now();
     for token in token + 1.. {
         match installation.publish(&session, mixed(token)).await {
             Published::Committed(_) => break,
-            other => assert!(begun.elapsed() < scaled(Duration::from_secs(30)), "{other:?}"),
+            other => assert!(started.elapsed() < scaled(Duration::from_secs(30)), "{other:?}"),
         }
     }
 }

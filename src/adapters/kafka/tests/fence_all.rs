@@ -24,9 +24,9 @@ async fn sessions_of_every_instance_end_and_the_watermarks_are_final() {
     installation.committed(&own, batch(P0, 5, installation.records(&[("a", "1")]))).await;
     other.committed(&foreign, batch(P1, 7, other.records(&[("b", "2")]))).await;
 
-    let begun = Instant::now();
+    let started = Instant::now();
     let watermarks = installation.fence_all().await;
-    eprintln!("three ids were fenced in {:?}", begun.elapsed());
+    eprintln!("three ids were fenced in {:?}", started.elapsed());
 
     assert_eq!(watermarks, BTreeMap::from([(P0, 5), (P1, 7)]));
     for (instance, session) in [(&installation, &own), (&installation, &unused), (&other, &foreign)] {
@@ -58,11 +58,11 @@ async fn open_transaction_of_a_forgotten_session_is_aborted() {
     dead.flush(TIMEOUT).expect("delivered");
 
     let other = installation.other_instance(DeliveryGuarantee::ExactlyOnce).await;
-    let begun = Instant::now();
+    let started = Instant::now();
     let watermarks = other.fence_all().await;
 
     assert_eq!(watermarks, BTreeMap::from([(P0, 5)]), "the token of the open transaction was never committed");
-    assert!(begun.elapsed() < scaled(Duration::from_secs(30)), "{:?}", begun.elapsed());
+    assert!(started.elapsed() < scaled(Duration::from_secs(30)), "{:?}", started.elapsed());
     assert!(dead.commit_transaction(TIMEOUT).is_err(), "it was fenced");
     assert_eq!(other.fence_all().await, watermarks);
 }

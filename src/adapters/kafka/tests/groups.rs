@@ -29,10 +29,10 @@ async fn join(installation: &Installation) -> Arc<dyn GroupMember> {
 }
 
 async fn polled(source: &Arc<dyn GroupMember>, at_least: usize) -> Vec<ConsumerRecord> {
-    let (begun, mut all) = (Instant::now(), Vec::new());
+    let (started, mut all) = (Instant::now(), Vec::new());
     while all.len() < at_least {
         all.extend(source.poll(100, POLL_TIMEOUT).await.expect("the poll succeeds"));
-        assert!(begun.elapsed() < scaled(TIMEOUT), "{} of {at_least} came", all.len());
+        assert!(started.elapsed() < scaled(TIMEOUT), "{} of {at_least} came", all.len());
     }
     all
 }
@@ -79,17 +79,17 @@ async fn in_flight_messages_finish_before_their_partition_is_revoked() {
     let mut early = second.poll(100, POLL_TIMEOUT * 3).await.expect("polled");
     assert_eq!(early.len(), 0, "no partition moves while its messages are in flight");
     acknowledged(&first, &positions(&in_flight)).await;
-    let begun = Instant::now();
+    let started = Instant::now();
     while (assigned_partitions(&first).await, assigned_partitions(&second).await) != (1, 1) {
         early.extend(second.poll(100, POLL_TIMEOUT).await.expect("polled"));
-        assert!(begun.elapsed() < scaled(TIMEOUT), "the partitions were never rebalanced");
+        assert!(started.elapsed() < scaled(TIMEOUT), "the partitions were never rebalanced");
     }
     fill(&installation, 5, 1).await;
-    let (mut all, begun) = (early, Instant::now());
+    let (mut all, started) = (early, Instant::now());
     while all.len() < 8 {
         all.extend(first.poll(100, POLL_TIMEOUT).await.expect("polled"));
         all.extend(second.poll(100, POLL_TIMEOUT).await.expect("polled"));
-        assert!(begun.elapsed() < scaled(TIMEOUT), "{} of 8 came", all.len());
+        assert!(started.elapsed() < scaled(TIMEOUT), "{} of 8 came", all.len());
     }
 
     let before: BTreeSet<Position> = positions(&in_flight).into_iter().collect();
@@ -139,9 +139,9 @@ async fn acknowledgement_of_a_message_delivered_before_a_revocation_is_refused()
     polled(&second, of_it.len().saturating_sub(taken.len())).await;
     acknowledged(&second, &of_it).await;
     drop(second);
-    let begun = Instant::now();
+    let started = Instant::now();
     while assigned_partitions(&slow).await != 2 {
-        assert!(begun.elapsed() < scaled(TIMEOUT), "the partition never came back");
+        assert!(started.elapsed() < scaled(TIMEOUT), "the partition never came back");
     }
 
     let late = slow.acknowledge(&of_it[..1]).await.expect("the member goes on");
@@ -179,14 +179,14 @@ async fn no_acknowledgement_fails_while_members_join_and_leave() {
 
     let rebalances = async {
         for _ in 0..3 {
-            let (third, begun) = (join(&installation).await, Instant::now());
+            let (third, started) = (join(&installation).await, Instant::now());
             while assigned_partitions(&third).await == 0 {
-                assert!(begun.elapsed() < scaled(TIMEOUT), "the third member never got a partition");
+                assert!(started.elapsed() < scaled(TIMEOUT), "the third member never got a partition");
                 third.poll(1, POLL_TIMEOUT).await.expect("polled");
             }
             drop(third);
             while assigned_partitions(&first).await + assigned_partitions(&second).await < 3 {
-                assert!(begun.elapsed() < scaled(TIMEOUT * 2), "its partition never came back");
+                assert!(started.elapsed() < scaled(TIMEOUT * 2), "its partition never came back");
                 tokio::task::yield_now().await;
             }
         }
@@ -207,7 +207,7 @@ async fn member_reads_all_messages_of_a_topic_that_was_created_again() {
     create_topic(&topic, 2, &[]).await;
     fill(&installation, 5, 3).await;
 
-    let (mut read, begun) = (Vec::new(), Instant::now());
+    let (mut read, started) = (Vec::new(), Instant::now());
     while read.len() < 24 {
         match member.poll(100, POLL_TIMEOUT).await {
             Ok(some) => read.extend(some),
@@ -215,7 +215,7 @@ async fn member_reads_all_messages_of_a_topic_that_was_created_again() {
             Err(_) if read.is_empty() => member = join(&installation).await,
             Err(error) => panic!("{error}"),
         }
-        assert!(begun.elapsed() < scaled(TIMEOUT), "{} of 24 came", read.len());
+        assert!(started.elapsed() < scaled(TIMEOUT), "{} of 24 came", read.len());
     }
 
     assert_eq!(read.len(), 24);
@@ -241,7 +241,7 @@ async fn begin_during_a_commit() -> (Duration, Vec<String>) {
     producer.send(record).map_err(|(error, _)| error).expect("sent");
     producer.flush(TIMEOUT).expect("delivered");
 
-    let (group, topics, begun) = (group_id(&installation), [topic], Instant::now());
+    let (group, topics, started) = (group_id(&installation), [topic], Instant::now());
     let begin = || installation.kafka.begin_at_end(&group, &topics);
     let (set, ()) = tokio::join!(until_answered(TIMEOUT, begin), async {
         // The list waits half a second for open transactions.
@@ -249,7 +249,7 @@ async fn begin_during_a_commit() -> (Duration, Vec<String>) {
         producer.commit_transaction(TIMEOUT).expect("committed");
     });
     set.expect("the offsets are set");
-    let took = begun.elapsed();
+    let took = started.elapsed();
     installation.append(installation.records(&[("a", "sent after")])).await;
     let read = polled(&join(&installation).await, 1).await;
     (took, read.iter().map(|message| String::from_utf8_lossy(&message.record.value).into_owned()).collect())
@@ -276,18 +276,18 @@ async fn leaving_member_gives_up_its_partitions_at_once() {
     fill(&installation, 0, 2).await;
     let first = join(&installation).await;
     let second = join(&installation).await;
-    let begun = Instant::now();
+    let started = Instant::now();
     while (assigned_partitions(&first).await, assigned_partitions(&second).await) != (1, 1) {
         first.poll(1, POLL_TIMEOUT).await.expect("polled");
         first.rewind().await.expect("rewound");
-        assert!(begun.elapsed() < scaled(TIMEOUT), "the partitions were never rebalanced");
+        assert!(started.elapsed() < scaled(TIMEOUT), "the partitions were never rebalanced");
     }
 
     drop(first);
-    let begun = Instant::now();
+    let started = Instant::now();
     polled(&second, 16).await;
 
-    assert!(begun.elapsed() < scaled(Duration::from_secs(5)), "it took {:?}", begun.elapsed());
+    assert!(started.elapsed() < scaled(Duration::from_secs(5)), "it took {:?}", started.elapsed());
 }
 
 #[tokio::test]
@@ -299,18 +299,18 @@ async fn partition_that_was_paused_when_it_was_revoked_is_read_again() {
     first.rewind().await.expect("rewound: its buffers are full, and no message is in flight");
 
     let second = join(&installation).await;
-    let begun = Instant::now();
+    let started = Instant::now();
     while (assigned_partitions(&first).await, assigned_partitions(&second).await) != (1, 1) {
-        assert!(begun.elapsed() < scaled(TIMEOUT), "the partitions were never rebalanced");
+        assert!(started.elapsed() < scaled(TIMEOUT), "the partitions were never rebalanced");
     }
     drop(second);
 
-    let (mut read, begun) = (BTreeSet::new(), Instant::now());
+    let (mut read, started) = (BTreeSet::new(), Instant::now());
     while read.len() < 800 {
         let some = positions(&first.poll(100, POLL_TIMEOUT).await.expect("polled"));
         acknowledged(&first, &some).await;
         read.extend(some);
-        assert!(begun.elapsed() < scaled(TIMEOUT), "{} of 800 came", read.len());
+        assert!(started.elapsed() < scaled(TIMEOUT), "{} of 800 came", read.len());
     }
 }
 
@@ -384,12 +384,12 @@ async fn more_messages_than_the_prefetch_limit_arrive_in_order() {
     fill(&installation, 0, 100).await;
     let source = join(&installation).await;
 
-    let (mut all, begun) = (Vec::new(), Instant::now());
+    let (mut all, started) = (Vec::new(), Instant::now());
     while all.len() < 800 {
         let some = source.poll(7, POLL_TIMEOUT).await.expect("polled");
         acknowledged(&source, &positions(&some)).await;
         all.extend(some);
-        assert!(begun.elapsed() < scaled(TIMEOUT * 2), "{} of 800 came", all.len());
+        assert!(started.elapsed() < scaled(TIMEOUT * 2), "{} of 800 came", all.len());
     }
 
     for partition in 0..2 {

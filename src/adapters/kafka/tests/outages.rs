@@ -20,11 +20,11 @@ use crate::support::{Installation, P0, TIMEOUT, batch, opened, options, servers}
 const CALL_TIMEOUT: Duration = Duration::from_secs(8);
 
 async fn reopen_session(installation: &Installation) -> ports::partitions::ProducerSessionId {
-    let begun = Instant::now();
+    let started = Instant::now();
     loop {
         match installation.kafka.open_session(0).await {
             Ok(session) => return session,
-            Err(error) => assert!(begun.elapsed() < scaled(TIMEOUT), "no session can be opened: {error}"),
+            Err(error) => assert!(started.elapsed() < scaled(TIMEOUT), "no session can be opened: {error}"),
         }
     }
 }
@@ -33,9 +33,9 @@ async fn reopen_session(installation: &Installation) -> ports::partitions::Produ
 async fn adapter_opens_without_a_broker_and_creates_the_topics_later() {
     let proxy = Proxy::to(&servers());
     proxy.cut();
-    let begun = Instant::now();
+    let started = Instant::now();
     let installation = Installation::of(Kafka::open(options(&proxy.address, &TestClock::default())).expect("opened"));
-    assert!(begun.elapsed() < installation.kafka.options().connect_timeout, "opening does not wait for a broker");
+    assert!(started.elapsed() < installation.kafka.options().connect_timeout, "opening does not wait for a broker");
 
     let refused = installation.kafka.open_session(0).await;
     assert!(matches!(refused, Err(Error::Unreachable(_))), "{refused:?}");
@@ -43,7 +43,7 @@ async fn adapter_opens_without_a_broker_and_creates_the_topics_later() {
     assert!(matches!(installation.kafka.append(installation.records(&[("a", "1")])).await, Err(Error::Unreachable(_))));
     assert!(installation.kafka.join("g", &["t".into()], 0, 1).await.is_err());
     assert!(KafkaProbe(installation.kafka.clone()).check().await.is_err());
-    assert!(begun.elapsed() < scaled(CALL_TIMEOUT * 3), "{:?}", begun.elapsed());
+    assert!(started.elapsed() < scaled(CALL_TIMEOUT * 3), "{:?}", started.elapsed());
 
     proxy.mend();
     let session = reopen_session(&installation).await;
@@ -76,7 +76,7 @@ async fn batch_that_never_reached_a_broker_is_reported_as_unreached() {
     proxy.cut();
     // A failed probe proves that the client has noticed the outage.
     assert!(KafkaProbe(installation.kafka.clone()).check().await.is_err());
-    let begun = Instant::now();
+    let started = Instant::now();
 
     let result = installation.publish(&session, batch(P0, 2, installation.records(&[("a", "2")]))).await;
 
@@ -84,9 +84,9 @@ async fn batch_that_never_reached_a_broker_is_reported_as_unreached() {
         Published::Aborted { refused, reached, .. } => assert!(refused.is_empty() && !reached, "{reached}"),
         other => panic!("no record can have reached the broker: {other:?}"),
     }
-    assert!(begun.elapsed() < scaled(CALL_TIMEOUT), "{:?}", begun.elapsed());
+    assert!(started.elapsed() < scaled(CALL_TIMEOUT), "{:?}", started.elapsed());
     proxy.mend();
-    let begun = Instant::now();
+    let started = Instant::now();
     loop {
         match installation.publish(&session, batch(P0, 2, installation.records(&[("a", "2")]))).await {
             Published::Committed(_) => break,
@@ -94,9 +94,9 @@ async fn batch_that_never_reached_a_broker_is_reported_as_unreached() {
             Published::Aborted { refused, .. } if refused.is_empty() => {}
             other => panic!("{other:?}"),
         }
-        assert!(begun.elapsed() < scaled(TIMEOUT), "no batch was committed");
+        assert!(started.elapsed() < scaled(TIMEOUT), "no batch was committed");
     }
-    assert!(begun.elapsed() < scaled(Duration::from_secs(5)), "committed after {:?}", begun.elapsed());
+    assert!(started.elapsed() < scaled(Duration::from_secs(5)), "committed after {:?}", started.elapsed());
     assert_eq!(installation.values().await, ["1", "2"]);
 }
 
@@ -158,13 +158,13 @@ async fn clients_are_replaced_after_metadata_without_brokers() {
         proxy.hide_brokers(true);
         proxy.cut();
         proxy.mend();
-        let begun = Instant::now();
+        let started = Instant::now();
         while proxy.connections_without_brokers() < CLIENTS {
             let reads = async { tokio::join!(installation.kafka.list(), installation.kafka.watermark(P0, None)) };
             // A client without brokers blocks until its timeout.
             drop(tokio::time::timeout(Duration::from_millis(200), reads).await);
             assert!(
-                begun.elapsed() < scaled(TIMEOUT),
+                started.elapsed() < scaled(TIMEOUT),
                 "only {} clients received such metadata",
                 proxy.connections_without_brokers()
             );
@@ -248,11 +248,11 @@ async fn batch_that_one_leader_refused_and_the_next_never_received_is_aborted() 
     proxy.delay_writes(Duration::from_secs(1));
     proxy.move_leaders_away(&["order.events", WATERMARK_TOPIC].map(|topic| installation.kafka.options().topic(topic)));
 
-    let begun = Instant::now();
+    let started = Instant::now();
     let result = loop {
         match installation.publish(&session, batch(P0, 2, installation.records(&[("a", "2")]))).await {
             // The transaction ended before its records were sent.
-            Published::Aborted { reached: false, .. } if begun.elapsed() < scaled(TIMEOUT) => {}
+            Published::Aborted { reached: false, .. } if started.elapsed() < scaled(TIMEOUT) => {}
             result => break result,
         }
     };
@@ -281,12 +281,12 @@ fn unreached(result: &Published) -> Option<()> {
 const CLIENTS: u64 = 8;
 
 async fn eventually<T>(what: &str, mut attempt: impl AsyncFnMut() -> Option<T>) -> T {
-    let begun = Instant::now();
+    let started = Instant::now();
     loop {
         if let Some(done) = attempt().await {
             return done;
         }
-        assert!(begun.elapsed() < scaled(TIMEOUT), "it never happened: {what}");
+        assert!(started.elapsed() < scaled(TIMEOUT), "it never happened: {what}");
     }
 }
 

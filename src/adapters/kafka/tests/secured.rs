@@ -48,12 +48,12 @@ async fn assert_publishes_and_consumes(listener_name: &str, security: Security) 
     let group = installation.kafka.options().topic("group");
     let join = || installation.kafka.join(&group, std::slice::from_ref(&topic), 0, 1);
     let member = until_answered(TIMEOUT, join).await.expect("joined");
-    let (begun, mut values) = (Instant::now(), Vec::new());
+    let (started, mut values) = (Instant::now(), Vec::new());
     while values.len() < 2 {
         for message in member.poll(10, TIMEOUT).await.expect("polled") {
             values.push(String::from_utf8_lossy(&message.record.value).into_owned());
         }
-        assert!(begun.elapsed() < scaled(TIMEOUT), "{values:?}");
+        assert!(started.elapsed() < scaled(TIMEOUT), "{values:?}");
     }
     assert_eq!(values, ["1", "2"]);
     assert_eq!(installation.values().await, ["1", "2"]);
@@ -72,11 +72,11 @@ async fn assert_refused(listener_name: &str, security: Security, reason: &str) {
 
 /// The call fails until its error contains the reason: a handshake may last longer than the call, which then reports a time-out.
 async fn assert_fails<T: Debug, F: Future<Output = Result<T, Error>>>(reason: &str, call: impl Fn() -> F) {
-    let begun = Instant::now();
+    let started = Instant::now();
     loop {
         match call().await {
             Err(Error::Unreachable(text)) if text.contains(reason) => return,
-            Err(Error::Unreachable(_) | Error::Unknown(_)) if begun.elapsed() < scaled(TIMEOUT) => {}
+            Err(Error::Unreachable(_) | Error::Unknown(_)) if started.elapsed() < scaled(TIMEOUT) => {}
             other => panic!("the error does not contain {reason}: {other:?}"),
         }
     }
@@ -126,9 +126,9 @@ mod encrypted {
         let mut options = options(&listener("tls"), &TestClock::default());
         options.security = encrypted(credentials(mechanism, SCRAM_USER));
         let kafka = Kafka::open(options).expect("the options are legal");
-        let begun = Instant::now();
+        let started = Instant::now();
         while let Err(error) = kafka.open_session(0).await {
-            assert!(begun.elapsed() < scaled(TIMEOUT), "{error}");
+            assert!(started.elapsed() < scaled(TIMEOUT), "{error}");
         }
     }
 

@@ -142,10 +142,10 @@ impl Installation {
 
     /// The result of a batch. Publishes it again after an abort for a reason that passes by itself, as that of a broker that was too slow.
     pub async fn result(&self, session: &ProducerSessionId, batch: Batch) -> Published {
-        let begun = Instant::now();
+        let started = Instant::now();
         loop {
             let result = self.publish(session, batch.clone()).await;
-            if !is_aborted_for_now(&result) || begun.elapsed() > scaled(TIMEOUT) {
+            if !is_aborted_for_now(&result) || started.elapsed() > scaled(TIMEOUT) {
                 return result;
             }
         }
@@ -153,13 +153,13 @@ impl Installation {
 
     /// Publishes a batch, as [`Self::result`] does.
     pub async fn committed(&self, session: &ProducerSessionId, mut batch: Batch) {
-        let begun = Instant::now();
+        let started = Instant::now();
         loop {
             match self.result(session, batch.clone()).await {
                 Published::Committed(_) => return,
                 // At least once, the records of a partition wait alone if its leader begins later than those of the others.
                 Published::Partial { sent, refused }
-                    if refused.iter().all(may_pass) && begun.elapsed() < scaled(TIMEOUT) =>
+                    if refused.iter().all(may_pass) && started.elapsed() < scaled(TIMEOUT) =>
                 {
                     batch.records.retain(|(row, _)| sent.iter().all(|(other, _)| other != row));
                 }
@@ -307,14 +307,14 @@ pub fn admin() -> AdminClient<DefaultClientContext> {
 
 /// Deletes a topic, and waits until the broker lists it no more.
 pub async fn delete_topic(name: &str) {
-    let (admin, begun) = (admin(), Instant::now());
+    let (admin, started) = (admin(), Instant::now());
     admin.delete_topics(&[name], &AdminOptions::new()).await.expect("deleted");
     let is_listed = || {
         let metadata = admin.inner().fetch_metadata(None, TIMEOUT).expect("the broker answers");
         metadata.topics().iter().any(|topic| topic.name() == name)
     };
     while is_listed() {
-        assert!(begun.elapsed() < scaled(TIMEOUT), "{name} is still listed");
+        assert!(started.elapsed() < scaled(TIMEOUT), "{name} is still listed");
     }
 }
 
@@ -323,7 +323,7 @@ pub async fn delete_topic(name: &str) {
 pub async fn create_topic(name: &str, partitions: i32, settings: &[(&str, &str)]) {
     let new = NewTopic::new(name, partitions, TopicReplication::Fixed(1));
     let new = settings.iter().fold(new, |new, (key, value)| new.set(key, value));
-    let (admin, begun) = (admin(), Instant::now());
+    let (admin, started) = (admin(), Instant::now());
     let created = admin.create_topics(&[new], &AdminOptions::new()).await.expect("created");
     created[0].as_ref().expect("created");
     loop {
@@ -335,7 +335,7 @@ pub async fn create_topic(name: &str, partitions: i32, settings: &[(&str, &str)]
         if is_complete && (0..partitions).all(is_empty) {
             return;
         }
-        assert!(begun.elapsed() < scaled(TIMEOUT), "{name} is not listed");
+        assert!(started.elapsed() < scaled(TIMEOUT), "{name} is not listed");
     }
 }
 

@@ -34,7 +34,7 @@ async fn instance_with_a_clock_that_is_ahead_tries_its_records_again() {
     let mut records = installation.records(&[("k", "1")]);
     records[0].timestamp = FAR_AHEAD;
 
-    let begun = Instant::now();
+    let started = Instant::now();
     let errors = loop {
         let result = installation.publish(&session, batch(P0, 2, records.clone())).await;
         let Published::Aborted { refused, cause, .. } = result else { panic!("{result:?}") };
@@ -42,7 +42,7 @@ async fn instance_with_a_clock_that_is_ahead_tries_its_records_again() {
         let errors: Vec<Error> = errors.collect();
         // The broker was too slow to refuse the record.
         let is_late = !errors.is_empty() && errors.iter().all(|error| error.fault() == FaultClass::Transient);
-        if !is_late || begun.elapsed() > scaled(TIMEOUT) {
+        if !is_late || started.elapsed() > scaled(TIMEOUT) {
             break errors;
         }
     };

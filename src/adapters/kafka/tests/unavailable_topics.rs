@@ -27,9 +27,9 @@ async fn behind_proxy() -> (Proxy, Installation, String) {
     // The coordinator of transactions may learn of a new topic later than the client that created it.
     let records = installation.records(&[("k", "0")]);
     let first = || records.iter().map(|record| Record { topic: topic.as_str().into(), ..record.clone() }).collect();
-    let begun = Instant::now();
+    let started = Instant::now();
     while let Err(error) = installation.append_result(first()).await {
-        assert!(begun.elapsed() < scaled(TIMEOUT), "{error}");
+        assert!(started.elapsed() < scaled(TIMEOUT), "{error}");
     }
     (proxy, installation, topic)
 }
@@ -62,12 +62,12 @@ async fn commit_own(
 ) -> Published {
     let first = Instant::now();
     loop {
-        let begun = Instant::now();
+        let started = Instant::now();
         let (own, other) = publish_both(installation, session, topic, event).await;
         if matches!(own, Published::Committed(_)) {
             return other;
         }
-        let is_late = begun.elapsed() > IDLE_MAX && is_aborted_for_now(&own) && is_aborted_for_now(&other);
+        let is_late = started.elapsed() > IDLE_MAX && is_aborted_for_now(&own) && is_aborted_for_now(&other);
         assert!(is_late && first.elapsed() < scaled(TIMEOUT), "{own:?}, {other:?}");
     }
 }
@@ -86,10 +86,10 @@ fn refusal(published: &Published) -> FaultClass {
 async fn refuse_at_once(installation: &Installation, session: &ProducerSessionId, topic: &str, first: Token) -> Token {
     let mut shortest = Duration::MAX;
     for token in first..first + 10 {
-        let begun = Instant::now();
+        let started = Instant::now();
         let other = commit_own(installation, session, topic, (token, "early")).await;
         assert_eq!(refusal(&other), FaultClass::Transient);
-        shortest = shortest.min(begun.elapsed());
+        shortest = shortest.min(started.elapsed());
         if shortest < Duration::from_secs(2) {
             return token + 1;
         }
@@ -99,13 +99,13 @@ async fn refuse_at_once(installation: &Installation, session: &ProducerSessionId
 
 /// Publishes both events, under this token and later ones, until the other topic takes its own. Returns the next token.
 async fn commit_both(installation: &Installation, session: &ProducerSessionId, topic: &str, first: Token) -> Token {
-    let (begun, before, mut token) = (Instant::now(), installation.values().await.len() as u64, first);
+    let (started, before, mut token) = (Instant::now(), installation.values().await.len() as u64, first);
     loop {
         let other = commit_own(installation, session, topic, (token, "later")).await;
         if matches!(other, Published::Committed(_)) {
             break;
         }
-        assert!(begun.elapsed() < scaled(TIMEOUT), "the partition takes records again: {other:?}");
+        assert!(started.elapsed() < scaled(TIMEOUT), "the partition takes records again: {other:?}");
         token += 1;
     }
     let published = installation.values().await.len() as u64;
@@ -195,7 +195,7 @@ async fn partition_with_a_moving_leader_is_awaited_together_with_a_failed_one() 
     assert_eq!(refusal(&other), FaultClass::Transient);
 
     proxy.show_in_sync_replicas();
-    let (before, begun) = (proxy.refusals(), Instant::now());
+    let (before, started) = (proxy.refusals(), Instant::now());
     for token in 2.. {
         proxy.move_leader_of(&own_topic);
         let other = commit_own(&installation, &session, &topic, (token, "2")).await;
@@ -204,7 +204,7 @@ async fn partition_with_a_moving_leader_is_awaited_together_with_a_failed_one() 
         if proxy.refusals() > before {
             break;
         }
-        assert!(begun.elapsed() < scaled(TIMEOUT), "the failed partition is tried again");
+        assert!(started.elapsed() < scaled(TIMEOUT), "the failed partition is tried again");
     }
 }
 
@@ -215,13 +215,13 @@ async fn transaction_that_the_broker_cannot_end_ends_only_its_own_session() {
     let other_session = installation.session(1).await;
     proxy.lose_replicas_of(Some(&topic));
 
-    let (begun, mut slot) = (Instant::now(), 2);
+    let (started, mut slot) = (Instant::now(), 2);
     let (session, own, other) = loop {
         let session = installation.session(slot).await;
         let (own, other) = publish_both(&installation, &session, &topic, (1, "1")).await;
         // On a busy machine the transaction may end without the broker's answer. Its session may be over then.
         let is_unanswered = matches!(&other, Published::Aborted { refused, .. } if refused.is_empty());
-        if !is_unanswered || begun.elapsed() > scaled(TIMEOUT) {
+        if !is_unanswered || started.elapsed() > scaled(TIMEOUT) {
             break (session, own, other);
         }
         slot += 1;
@@ -266,10 +266,10 @@ async fn append_to_a_partition_without_replicas_blocks_no_other_append() {
     // A busy machine may delay some rounds; an append that waits for the partition would delay all.
     let (mut values, mut shortest) = (vec!["1".to_owned()], Duration::MAX);
     while values.len() < 3 || (values.len() < 8 && shortest > APPEND_MAX) {
-        let (begun, value) = (Instant::now(), (values.len() + 1).to_string());
+        let (started, value) = (Instant::now(), (values.len() + 1).to_string());
         installation.kafka.append(own(&value)).await.expect("appended");
         installation.kafka.append(other()).await.expect_err("it is not tried again");
-        shortest = shortest.min(begun.elapsed());
+        shortest = shortest.min(started.elapsed());
         values.push(value);
     }
     assert!(shortest < APPEND_MAX, "{shortest:?}");
@@ -283,10 +283,10 @@ async fn append_to_a_partition_without_replicas_blocks_no_other_append() {
     let blocked_ids = proxy.blocked_transactional_ids();
     assert!(blocked_ids > 0, "the broker cannot end the transaction");
     for _ in 0..blocked_ids {
-        let begun = Instant::now();
+        let started = Instant::now();
         let results = join_all(["refused"; 3].map(|value| restarted.append(own(value)))).await;
         assert!(results.iter().all(|result| matches!(result, Err(Error::Unreachable(_)))), "{results:?}");
-        assert!(begun.elapsed() < scaled(Duration::from_secs(4)), "{:?}", begun.elapsed());
+        assert!(started.elapsed() < scaled(Duration::from_secs(4)), "{:?}", started.elapsed());
     }
     restarted.append(own("last")).await.expect("the next transactional id");
     values.push("last".into());
@@ -313,23 +313,23 @@ async fn topic_with_an_unverified_transaction_is_not_refused_later() {
     let token = commit_both(&installation, &session, &topic, 1).await;
     proxy.fail_verification_of(Some(&topic));
 
-    let (begun, mut tokens) = (Instant::now(), token..);
+    let (started, mut tokens) = (Instant::now(), token..);
     let mut publish = async |value| {
         let token = tokens.next().expect("there is always another token");
         publish_both(&installation, &session, &topic, (token, value)).await.1
     };
     let failed = loop {
         let failed = publish("1").await;
-        if !is_leaderless(&failed) || begun.elapsed() > scaled(TIMEOUT) {
+        if !is_leaderless(&failed) || started.elapsed() > scaled(TIMEOUT) {
             break failed;
         }
     };
     proxy.fail_verification_of(None);
-    let begun = Instant::now();
+    let started = Instant::now();
     let next = loop {
         match publish("2").await {
             // No record is refused: the broker was too slow.
-            Published::Aborted { refused, .. } if refused.is_empty() && begun.elapsed() < scaled(TIMEOUT) => {}
+            Published::Aborted { refused, .. } if refused.is_empty() && started.elapsed() < scaled(TIMEOUT) => {}
             next => break next,
         }
     };

@@ -163,11 +163,11 @@ async fn resolution_waits_for_another_id_that_shares_its_partition() {
     let kafka = installation.kafka.clone();
     let fenced = session.clone();
     let resolution = tokio::spawn(async move {
-        let begun = Instant::now();
+        let started = Instant::now();
         loop {
             match kafka.watermark(P0, Some(&fenced)).await {
                 // It waits for some seconds, which a busy machine may need for what follows.
-                Err(_) if begun.elapsed() < scaled(TIMEOUT) => {}
+                Err(_) if started.elapsed() < scaled(TIMEOUT) => {}
                 result => return result,
             }
         }

@@ -18,12 +18,12 @@ const HELD: &str = "FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pi
 /// that writers pass, and tried again until the limit is reached. One of the attempts waits longer if autovacuum may be what uses the table.
 pub(crate) async fn apply(client: &Client, table: &str, statements: &[String], limit: Duration) -> Result<(), Error> {
     let statements = statements.join("; ");
-    let (begun, mut wait, mut has_waited_for_vacuum) = (Instant::now(), TABLE_WAIT, false);
+    let (started, mut wait, mut has_waited_for_vacuum) = (Instant::now(), TABLE_WAIT, false);
     loop {
         match client.batch_execute(&format!("BEGIN; {wait}; {statements}; COMMIT")).await {
             Err(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => {
                 client.batch_execute("ROLLBACK").await?;
-                if begun.elapsed() >= limit {
+                if started.elapsed() >= limit {
                     return Err(error);
                 }
                 wait = TABLE_WAIT;

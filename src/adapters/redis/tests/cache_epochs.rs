@@ -210,12 +210,12 @@ async fn the_ttl_of_an_entry_is_the_option_minus_at_most_a_fifth() {
     let mut ttls = Vec::new();
     for seed in 0..16 {
         let order = kit::Factory::seeded(seed, "orders".into()).placed("ann").0;
-        let begun = Instant::now();
+        let started = Instant::now();
         put(&redis, &order).await;
         let entry = format!("{prefix}{{cache}}:order:{}", order.id);
         let ttl = command::<i64>(&url(), &["PTTL", &entry]).await;
         // The time from then on has passed of the smallest one.
-        let passed = i64::try_from(begun.elapsed().as_millis()).unwrap();
+        let passed = i64::try_from(started.elapsed().as_millis()).unwrap();
         assert!(ttl <= 300_000 && ttl + passed >= 239_000, "{ttl} after {passed}");
         ttls.push(ttl);
     }

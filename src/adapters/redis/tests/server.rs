@@ -52,13 +52,13 @@ impl Server {
             panic!("{program} cannot be started: {error}; run `make services` first, or `make test`")
         });
         let mut server = Self { child, folder: Arc::clone(folder), port };
-        let (url, process, begun) = (server.url(), server.child.id(), Instant::now());
+        let (url, process, started) = (server.url(), server.child.id(), Instant::now());
         let mut interval = tokio::time::interval(Duration::from_millis(5));
         while server.child.try_wait().unwrap().is_none() {
             if process_of(&url).await == Some(process) {
                 return Some(server);
             }
-            assert!(begun.elapsed() < scaled(LIMIT * 4), "the server does not listen");
+            assert!(started.elapsed() < scaled(LIMIT * 4), "the server does not listen");
             interval.tick().await;
         }
         None

@@ -83,9 +83,9 @@ pub(super) async fn members_share_the_partitions<B: Backend>(backend: &B) {
     fixture.wait_for_assignment(&members).await;
     fixture.append_rounds(&["a", "b", "c", "d", "e", "f", "g", "h"], 2).await;
 
-    let (mut all, mut of_partition, begun) = (Vec::new(), BTreeMap::new(), Instant::now());
+    let (mut all, mut of_partition, started) = (Vec::new(), BTreeMap::new(), Instant::now());
     let mut is_first = true;
-    while std::mem::take(&mut is_first) || all.len() < 16 && begun.elapsed() < fixture.delivery_max() {
+    while std::mem::take(&mut is_first) || all.len() < 16 && started.elapsed() < fixture.delivery_max() {
         for (index, member) in members.iter().enumerate() {
             for message in fixture.poll_all(member, 0).await {
                 let owner = of_partition.entry(message.position.partition).or_insert(index);
