@@ -1,5 +1,5 @@
-//! The actors: each concern is one actor, all of them supervised and started in `system/tree.rs`. They exchange messages; a mailbox's bound is the
-//! backpressure; no fact lives only in an actor.
+//! The supervised actors of the service: relay, consumers, webhooks, commands, fail-over and backpressure. `system/tree.rs` starts all of them. A
+//! bounded mailbox is the backpressure on its senders, and no actor holds the only copy of a fact.
 
 mod backpressure_manager;
 mod consumer_actor;

@@ -1,4 +1,4 @@
-//! How many events the relay publishes, per second, smoothed.
+//! EventRate: the publish rate of the relay in events per second, smoothed.
 use std::time::Duration;
 
 use tokio::time::Instant;

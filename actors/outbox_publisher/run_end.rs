@@ -1,4 +1,4 @@
-//! How a run of a partition ended, as the schedule needs it.
+//! RunEnd: whether a partition has an open batch after a run, which decides when the schedule runs it again.
 use crate::partition_worker::report::BatchReport;
 
 /// Whether a batch of the partition may still be open after a run.

@@ -1,4 +1,4 @@
-//! A batch's part in a cycle of the publisher.
+//! CycleGuard: keeps a cycle of the publisher open until all of its batches are reported.
 use std::sync::Arc;
 
 use tokio::sync::mpsc::UnboundedSender;

@@ -1,4 +1,4 @@
-//! Local count of how long this instance's leases last: from before the request, on a clock that also runs while the machine sleeps.
+//! LocalLeases: the local expiry of this instance's leases, counted from before the request on a clock that also runs while the machine is suspended.
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;

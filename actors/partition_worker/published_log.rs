@@ -1,4 +1,4 @@
-//! The log lines of published events, for those who follow one request through the relay.
+//! The log lines of published events, which make a request traceable through the relay.
 use ports::broker::Position;
 use ports::orders::order_of_event;
 use ports::outbox::{ClaimedRow, RowId};

@@ -1,4 +1,4 @@
-//! Why a partition's session could not begin.
+//! SessionFailure: the error for which a partition's session could not begin, and what it shows about the broker.
 use ports::Error;
 use ports::broker::BrokerFailure;
 

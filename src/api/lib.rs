@@ -1,4 +1,4 @@
-//! The HTTP side: sockets, authentication, routes, the OpenAPI document, the console, and the mapping of errors to statuses (`error.rs`).
+//! The HTTP API: sockets, authentication, routes, the OpenAPI document, the console, and the mapping of errors to statuses (`error.rs`).
 //!
 //! `http/pipeline.rs` checks each request in the contract's order and calls its handler; `http/exchange.rs` completes each response.
 //! The routes are tables: `orders/routes.rs`, `admin/routes.rs`, `console/routes.rs`, `health/` and `openapi/ui.rs`.

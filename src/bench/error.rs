@@ -1,4 +1,4 @@
-//! Why a measurement could not be made.
+//! The error of a benchmark or chaos run: a message for the command line.
 
 /// The message that the command line prints. No caller distinguishes causes: a bench that failed is repeated by hand.
 #[derive(Debug, thiserror::Error)]

@@ -1,4 +1,4 @@
-//! Clients that apply load over HTTP, and the figures of what they measured.
+//! HTTP clients that generate load, and the statistics of their measurements.
 pub(crate) mod client;
 pub(crate) mod figures;
 pub(crate) mod generator;

@@ -1,4 +1,4 @@
-//! The scenarios of one run, in turn, and the settings that they share.
+//! Runs the scenarios of a plan one after another, and prints the settings that they share.
 use serde_json::json;
 
 use crate::error::Error;

@@ -1,4 +1,4 @@
-//! `bench`: what to measure, and how long.
+//! `bench`: measures the program with the scenarios and durations of the arguments.
 use std::path::Path;
 use std::time::Duration;
 

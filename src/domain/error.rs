@@ -1,4 +1,4 @@
-//! Why an order refuses a change. A refused change leaves the order as it was.
+//! Changes that the rules of an order refuse. A refused change leaves the order as it was.
 use crate::state::Status;
 
 /// A change that the order's rules forbid.

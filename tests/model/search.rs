@@ -1,4 +1,4 @@
-//! Breadth-first search over all states of a configuration, and backwards from the good ends.
+//! Breadth-first search over all states of a configuration, then backwards from the goal states.
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use crate::trace::{Counterexample, Step};
 
 /// The result of one search.
 #[derive(Debug)]
-pub struct Outcome {
+pub struct SearchResult {
     /// Number of distinct states found.
     pub states: usize,
     /// Number of steps between them.
@@ -28,7 +28,7 @@ pub struct Outcome {
 }
 
 /// Searches until the first violation, or all states, or `states_max`.
-pub fn search(config: &Configuration, states_max: usize) -> Outcome {
+pub fn search(config: &Configuration, states_max: usize) -> SearchResult {
     let started = Instant::now();
     let mut graph = Graph::default();
     let mut frontier = vec![(0, graph.begin(config))];
@@ -47,9 +47,9 @@ pub fn search(config: &Configuration, states_max: usize) -> Outcome {
     }
     let is_exhaustive = frontier.is_empty() && graph.parents.len() < states_max;
     if found.is_none() && is_exhaustive {
-        found = graph.first_without_good_end().map(|number| (number, Violation::Stuck));
+        found = graph.first_without_path_to_goal().map(|number| (number, Violation::Stuck));
     }
-    Outcome {
+    SearchResult {
         states: graph.parents.len(),
         steps: graph.edges.len(),
         depth,
@@ -67,7 +67,7 @@ struct Graph {
     parents: Vec<u32>,
     /// Which successor of its parent the state is.
     ordinals: Vec<u8>,
-    is_good: Vec<bool>,
+    is_goal: Vec<bool>,
     /// Each step, as (to, from).
     edges: Vec<(u32, u32)>,
 }
@@ -87,7 +87,7 @@ impl Graph {
         if number == new {
             self.parents.push(parent);
             self.ordinals.push(ordinal as u8);
-            self.is_good.push(system.is_good_end(config));
+            self.is_goal.push(system.is_goal(config));
         }
         (number, number == new)
     }
@@ -115,8 +115,8 @@ impl Graph {
         None
     }
 
-    /// Guarantee 2: the first state from which no path leads to a good end.
-    fn first_without_good_end(&self) -> Option<u32> {
+    /// Guarantee 2: the first state from which no path leads to a goal state.
+    fn first_without_path_to_goal(&self) -> Option<u32> {
         let count = self.parents.len();
         let mut ends = vec![0_u32; count + 1];
         self.edges.iter().for_each(|(to, _)| ends[*to as usize + 1] += 1);
@@ -127,17 +127,17 @@ impl Graph {
             sources[*next_index as usize] = *from;
             *next_index += 1;
         }
-        let mut reaches_good = self.is_good.clone();
-        let mut open: Vec<u32> = (0..count as u32).filter(|number| reaches_good[*number as usize]).collect();
+        let mut reaches_goal = self.is_goal.clone();
+        let mut open: Vec<u32> = (0..count as u32).filter(|number| reaches_goal[*number as usize]).collect();
         while let Some(number) = open.pop() {
             let (begin, end) = (ends[number as usize] as usize, ends[number as usize + 1] as usize);
             for source in &sources[begin..end] {
-                if !std::mem::replace(&mut reaches_good[*source as usize], true) {
+                if !std::mem::replace(&mut reaches_goal[*source as usize], true) {
                     open.push(*source);
                 }
             }
         }
-        reaches_good.iter().position(|good| !good).map(|number| number as u32)
+        reaches_goal.iter().position(|reaches| !reaches).map(|number| number as u32)
     }
 
     fn counterexample(&self, config: &Configuration, end: u32, violation: Violation) -> Counterexample {

@@ -1,4 +1,4 @@
-//! The parts of a state, from the rows in the store to the requests that have not arrived.
+//! The parts of a model state: store, broker, instances and the requests that have not arrived.
 pub mod broker;
 pub mod event_set;
 pub mod execution;

@@ -1,3 +1,3 @@
-//! Random failures under load: a schedule from a seed, and its execution.
+//! Random faults under load: a schedule drawn from a seed, and its execution.
 pub mod injection;
 pub mod schedule;

@@ -1,4 +1,4 @@
-//! Which of the producer sessions in use takes the next claim. While the broker ends the transaction of one, new claims gather for the other.
+//! SessionRotation: selects the producer session of the next claim. While the broker ends the transaction of one, new claims gather for the other.
 /// How many sessions are used in turn. The coordinator still writes the markers of a transaction when the next one of the same id begins;
 /// two ids hide that delay from each other, and a third would only split the claims into more transactions.
 const ACTIVE_SESSIONS: usize = 2;

@@ -1,4 +1,4 @@
-//! Fault injection: what an operator, a drill or a test does to an actor by its path.
+//! Fault injection by the path of an actor (panic, kill, stop, pause), for operators, drills and tests.
 
 use std::sync::atomic::Ordering::SeqCst;
 

@@ -1,4 +1,4 @@
-//! How a supervisor waits for the signal of one child while signals of other children arrive.
+//! Waits for a signal of one child (started, exited) while signals of other children arrive.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! How a supervisor starts a child: it waits until the child has started, and aborts a start that takes too long.
+//! Starts a child: waits until it has started, and aborts a start that takes too long.
 
 use tokio::time::Instant;
 use tracing::Level;

@@ -1,4 +1,4 @@
-//! How a supervisor stops its children: in reverse start order, each drained within its own limit, then killed.
+//! Stops the children in reverse start order: each is drained within its own limit, then killed.
 
 use std::time::Duration;
 

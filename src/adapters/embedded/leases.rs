@@ -1,3 +1,3 @@
-//! Members and partition leases.
+//! Cluster membership and partition leases in SQLite: rules and statements of the port `PartitionLeases`.
 pub(crate) mod lease;
 pub(crate) mod store;

@@ -1,4 +1,4 @@
-//! Orders, their commits and the index by owner.
+//! Orders in SQLite: their rows, atomic commits and the index by owner.
 pub(crate) mod commit;
 pub(crate) mod owner_index;
 pub(crate) mod row;

@@ -1,4 +1,4 @@
-//! Durations as the file's milliseconds.
+//! Converts durations to the milliseconds that the columns store.
 use std::time::Duration;
 
 /// The duration in milliseconds. A duration that exceeds the column is limited so that adding it to a time does not overflow.

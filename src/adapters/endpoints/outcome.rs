@@ -1,4 +1,4 @@
-//! What a response or a failed call means for the event.
+//! Classifies the status of a response, or a transport error, as accepted, temporary or permanent.
 use outbox::{FailureType, FaultClass};
 use ports::endpoint::EndpointError;
 

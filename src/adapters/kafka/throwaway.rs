@@ -1,4 +1,4 @@
-//! Deletion of topics that were created only to measure.
+//! Deletes the topics of a throwaway installation, after a benchmark or a chaos run.
 use std::sync::Arc;
 use std::time::Duration;
 

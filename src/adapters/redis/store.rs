@@ -1,4 +1,4 @@
-//! A store whose only home is Redis: orders, outbox, leases and inbox in one slot. Every change is one script, so it happens as a whole or
+//! A store that keeps its data only in Redis: orders, outbox, leases and inbox in one slot. Every change is one script, so it happens as a whole or
 //! not at all. Each statement of the relay names owner, epoch and counter or token, as in every other store.
 //!
 //! A partition's lease replaces the lock that such stores usually give to one poller: it is acquired with a token, renewed and released by

@@ -1,4 +1,4 @@
-//! The options of the HTTP side, with defaults that run.
+//! The options of the HTTP servers, with defaults that run.
 use std::time::Duration;
 
 use app::consume::order_topic::OrderTopic;

@@ -1,4 +1,4 @@
-//! Parameters of the routes for readers.
+//! Path and query parameters of the routes that read topics and commit offsets.
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Rate-limit policies by tier of callers and class of requests, as the configuration writes them.
+//! Rate-limit policies by tier of callers and class of requests, as the configuration states them.
 use std::collections::BTreeMap;
 
 use ports::rate_limit::{CAPACITY_BOUNDS, RateLimitPolicy, WINDOW_BOUNDS};

@@ -1,4 +1,4 @@
-//! The chain of one event type: primary handler, then retries, then the fallback, then what its poison rule says.
+//! The chain of one event type: primary handler, then retries, then the fallback, then its poison rule.
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Tests of the contracts: the registry, the codecs and the schemas hold each other and the released samples.
+//! Tests of the contracts: the registry, the codecs and the schemas agree with each other and with the released samples.
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 

@@ -1,4 +1,5 @@
-//! Which of two regions' updates of one order wins: the higher stamp and, at equal stamps, the region with the greater name.
+//! Conflict resolution between regions (last writer wins): of two updates of one order the higher stamp wins and, at equal stamps, the
+//! region with the greater name.
 use domain::{Hlc, Order, RegionId, Timestamp};
 
 /// Stamp and region of an update. Ordered by stamp, then by region name, so that every region chooses the same winner.

@@ -1,4 +1,5 @@
-//! Which partitions an instance should hold: its quota, and which free ones it takes. The partition of a key is a rule of crate `outbox`.
+//! Assignment of partitions to instances: the quota of an instance, and which free partitions it takes. The partition of a
+//! key is a rule of crate `outbox`.
 use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
 

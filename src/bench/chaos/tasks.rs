@@ -1,4 +1,4 @@
-//! The end of the tasks of clients and writers.
+//! Waits for the tasks of clients and writers to end, and aborts the late ones.
 use std::time::{Duration, Instant};
 
 use tokio::task::JoinHandle;

@@ -1,4 +1,4 @@
-//! How long rows took from their commit to their settlement, exactly: both times are the store's own.
+//! Latency of rows from their commit to their settlement. Both times are by the store's clock.
 use std::collections::VecDeque;
 
 use crate::error::Error;

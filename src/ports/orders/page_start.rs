@@ -1,4 +1,4 @@
-//! Where a page of orders begins.
+//! PageStart: the start of a page of orders, an offset or the last id of the page before.
 use domain::OrderId;
 
 /// Start of a page. Orders are listed newest first by (created_at, id); ids carry created_at, so an id alone is a position.

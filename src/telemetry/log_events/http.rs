@@ -1,4 +1,4 @@
-//! Events of the HTTP API and the console.
+//! Log events of the HTTP API and the console.
 
 use tracing::Level;
 

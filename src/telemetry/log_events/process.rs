@@ -1,4 +1,4 @@
-//! Events of the process and of the log itself.
+//! Log events of the process and of the log itself.
 
 use tracing::Level;
 

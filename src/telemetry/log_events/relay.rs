@@ -1,4 +1,4 @@
-//! Events of the outbox and the relay.
+//! Log events of the outbox and the relay.
 
 use tracing::Level;
 

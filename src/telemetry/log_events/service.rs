@@ -1,4 +1,4 @@
-//! Events of the consumer, the orders and the region.
+//! Log events of the consumer, the orders and the region.
 
 use tracing::Level;
 

@@ -1,4 +1,4 @@
-//! Events of the stores and the cache.
+//! Log events of the stores and the cache.
 
 use tracing::Level;
 

@@ -1,4 +1,4 @@
-//! Events of the supervision tree.
+//! Log events of the supervision tree.
 
 use tracing::Level;
 

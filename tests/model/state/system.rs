@@ -1,4 +1,4 @@
-//! The whole state of one moment.
+//! System: one state of the whole model.
 use crate::configuration::{Configuration, DeliveryGuarantee, Faults, INSTANCES, KEYS_MAX};
 use crate::invariants::Violation;
 use crate::state::broker::Broker;
@@ -84,8 +84,8 @@ impl System {
         }
     }
 
-    /// A good end: each event is SENT, or parked, or waits behind a parked one, or was lost with the store's own past.
-    pub fn is_good_end(&self, config: &Configuration) -> bool {
+    /// Whether this is a goal state: each event is SENT, or parked, or waits behind a parked one, or was lost with the store's own past.
+    pub fn is_goal(&self, config: &Configuration) -> bool {
         let is_parked = |event: usize| self.store.rows[event].status == RowStatus::Parked;
         (0..config.events.len()).all(|event| match self.store.rows[event].status {
             RowStatus::Sent | RowStatus::Erased | RowStatus::Parked => true,

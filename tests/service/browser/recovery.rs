@@ -1,4 +1,4 @@
-//! The console of a service that is killed and starts again: the page says so, continues, and the operator is still logged in.
+//! The console of a service that is killed and starts again: the page shows the outage, then continues, and the operator is still logged in.
 use super::operator_page::OperatorPage;
 use crate::harness::actors;
 use crate::harness::backend::Backend;

@@ -1,4 +1,4 @@
-//! Faults and their times: pure data from a seed. Nothing here breaks anything.
+//! The schedule of faults: pure data drawn from a seed. `injection.rs` executes it.
 use std::time::Duration;
 
 use kit::clock::SeededRng;

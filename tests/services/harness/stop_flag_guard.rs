@@ -1,4 +1,4 @@
-//! The end of threads that work until a flag is set.
+//! StopFlagGuard: sets the stop flag of threads when it is dropped.
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 /// Sets the flag when it is dropped, also by a failed assertion: a scope waits for its threads.

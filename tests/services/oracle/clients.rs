@@ -81,7 +81,7 @@ struct Client {
 }
 
 /// The outcome of a request, as far as its response states it.
-enum Outcome {
+enum RequestOutcome {
     Done(Value),
     /// The contract says that nothing was changed.
     Refused,
@@ -97,22 +97,22 @@ impl Client {
     }
 
     /// Sends a request to a random endpoint.
-    fn send(&self, method: &str, path: &str, as_admin: bool, headers: &[(&str, &str)], body: &Value) -> Outcome {
+    fn send(&self, method: &str, path: &str, as_admin: bool, headers: &[(&str, &str)], body: &Value) -> RequestOutcome {
         let endpoint = &self.endpoints[(self.rng.next_u64() % self.endpoints.len() as u64) as usize];
         let token = if as_admin { endpoint.admin() } else { endpoint.token(&self.name, "USER") };
         let outcome = match endpoint.try_send(method, path, Some(&token), headers, Some(body.to_string())) {
             Ok(response) => match response.status {
-                200 | 201 => Outcome::Done(response.json()),
+                200 | 201 => RequestOutcome::Done(response.json()),
                 // 408: this machine delayed the client for longer than `http.header_timeout`.
-                408 | 503 => Outcome::Refused,
-                409 => Outcome::Conflict,
-                500 => Outcome::Unknown,
+                408 | 503 => RequestOutcome::Refused,
+                409 => RequestOutcome::Conflict,
+                500 => RequestOutcome::Unknown,
                 _ => panic!("{} received {response:?} for {method} {path}", self.name),
             },
-            Err(_) => Outcome::Unknown,
+            Err(_) => RequestOutcome::Unknown,
         };
         match &outcome {
-            Outcome::Done(order) => self.count_and_read_back(endpoint, &token, order),
+            RequestOutcome::Done(order) => self.count_and_read_back(endpoint, &token, order),
             _ => pause(PAUSE),
         }
         outcome
@@ -152,7 +152,7 @@ impl Client {
         loop {
             // A conflict means that an earlier attempt of this client still runs.
             let outcome = self.send("POST", "/orders", false, &[("Idempotency-Key", label)], &draft(label));
-            if let Outcome::Done(order) = outcome {
+            if let RequestOutcome::Done(order) = outcome {
                 return created(label, &order);
             }
             assert!(started.elapsed() < scaled(RETRY_MAX), "{label} was not created within {RETRY_MAX:?}");
@@ -162,10 +162,10 @@ impl Client {
     fn create_once(&self, label: &str) -> ClientOrder {
         let unplaced = ClientOrder { label: label.to_owned(), ..ClientOrder::default() };
         match self.send("POST", "/orders", false, &[], &draft(label)) {
-            Outcome::Done(order) => created(label, &order),
-            Outcome::Refused => unplaced,
-            Outcome::Unknown => ClientOrder { unknown: Some(Status::Pending), ..unplaced },
-            Outcome::Conflict => panic!("{label}: a create without a key cannot conflict"),
+            RequestOutcome::Done(order) => created(label, &order),
+            RequestOutcome::Refused => unplaced,
+            RequestOutcome::Unknown => ClientOrder { unknown: Some(Status::Pending), ..unplaced },
+            RequestOutcome::Conflict => panic!("{label}: a create without a key cannot conflict"),
         }
     }
 
@@ -192,7 +192,7 @@ impl Client {
         let mut unknown = false;
         loop {
             match self.send("PATCH", &path, !cancels, &[], &body) {
-                Outcome::Done(shown) => {
+                RequestOutcome::Done(shown) => {
                     let shown = OrderView::of(&shown);
                     assert_eq!(
                         (shown.status, shown.version),
@@ -202,14 +202,14 @@ impl Client {
                     );
                     return order.acknowledged.push(to);
                 }
-                Outcome::Conflict => {
+                RequestOutcome::Conflict => {
                     assert!(unknown, "{}: no other client changes it, yet {path} {body} conflicts", order.label);
                     return order.acknowledged.push(to);
                 }
-                Outcome::Unknown if gives_up => return order.unknown = Some(to),
-                Outcome::Refused if gives_up && !unknown => return,
-                Outcome::Unknown => unknown = true,
-                Outcome::Refused => {}
+                RequestOutcome::Unknown if gives_up => return order.unknown = Some(to),
+                RequestOutcome::Refused if gives_up && !unknown => return,
+                RequestOutcome::Unknown => unknown = true,
+                RequestOutcome::Refused => {}
             }
             assert!(
                 started.elapsed() < scaled(RETRY_MAX),

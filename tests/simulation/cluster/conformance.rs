@@ -1,4 +1,4 @@
-//! The simulated servers pass the conformance suites of their ports: an unintended flaw would hide or invent damage.
+//! The simulated servers pass the conformance suites of their ports: an unintended flaw would hide violations or report false ones.
 use std::sync::Arc;
 use std::time::Duration;
 

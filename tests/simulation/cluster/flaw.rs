@@ -1,4 +1,4 @@
-//! Flaws of the simulated store and broker: the simulation must find the damage of each.
+//! Flaws of the simulated store and broker: the simulation must find a violation for each.
 use crate::cluster::kafka::delivery_guarantee::DeliveryGuarantee;
 
 /// A rule of PostgreSQL, of Kafka or of their adapters that the simulated part breaks.

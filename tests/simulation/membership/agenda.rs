@@ -1,4 +1,4 @@
-//! Agenda: what the members of a simulated group do and when.
+//! Agenda: the planned steps of a simulated group's members, by time.
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 

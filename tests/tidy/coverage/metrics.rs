@@ -1,4 +1,4 @@
-//! Every metric is moved by a story that asserts it, and the names that the requirements fix have not changed.
+//! Every metric is changed and asserted by a test, and the names that the requirements fix have not changed.
 use std::collections::BTreeMap;
 
 use telemetry::CATALOGUE;

@@ -1,4 +1,4 @@
-//! Connections and their settings.
+//! Opens SQLite connections, and sets the pragmas of the writing and the reading ones.
 use std::path::Path;
 use std::time::Duration;
 

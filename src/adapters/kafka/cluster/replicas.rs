@@ -1,4 +1,4 @@
-//! Replication of topics: how many replicas a cluster of some size allows.
+//! The replication factor of topics: three, or the number of brokers in a smaller cluster.
 
 /// With this many brokers or more, topics get three replicas, two of which must acknowledge a write.
 pub(crate) const REPLICAS_MAX: usize = 3;

@@ -1,4 +1,4 @@
-//! The topics that are missing or refused, and the errors.
+//! TopicFailures: the topics that are missing or have wrong settings, with the errors.
 use std::collections::BTreeSet;
 
 use ports::Error;

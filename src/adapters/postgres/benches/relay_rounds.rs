@@ -1,4 +1,4 @@
-//! Measures what many partitions ask of the store at the same time, on the server of POSTHASTE_TEST_POSTGRES: claim and settle of each
+//! Benchmark of claims and settlements of many partitions at the same time, on the server of POSTHASTE_TEST_POSTGRES: those of each
 //! partition in transactions of their own, and in rounds. The variants run in turns; compare the figures of one run only. The processor time
 //! of the server's processes is read from /proc, so it needs a server on the same machine, and is zero with any other.
 use std::time::{Duration, Instant};

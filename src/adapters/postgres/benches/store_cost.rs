@@ -1,4 +1,4 @@
-//! Measures the store on the server of POSTHASTE_TEST_POSTGRES: creates in groups against one transaction each, and claim + settle.
+//! Benchmark of the store on the server of POSTHASTE_TEST_POSTGRES: creates in groups against one transaction each, and claim + settle.
 //! Compare the figures of one run with each other, not with those of another machine.
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -1,4 +1,4 @@
-//! Which event ids a transaction can have drawn, by its xid.
+//! IdSamples: a lower bound of the event ids that a transaction can have drawn, by its xid.
 //!
 //! Event ids are the values of one sequence, drawn in ascending order, and a writer has its xid before it draws one. A *sample* is a pair of an xid
 //! and a sequence value that was drawn before that xid was assigned. Therefore a transaction with xid > X can only have drawn sequence values

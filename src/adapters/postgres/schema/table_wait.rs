@@ -1,4 +1,4 @@
-//! How long a change of the schema waits for a table that others use.
+//! Lock timeouts of schema changes on tables that other sessions or autovacuum use.
 use std::time::Duration;
 
 use tokio_postgres::{Client, Error};

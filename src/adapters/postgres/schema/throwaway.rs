@@ -1,4 +1,4 @@
-//! Databases for measurements, on the server of the configured one: created, described, dropped with their content.
+//! Throwaway databases for benchmarks and chaos runs, on the server of the configured database: create, describe, drop.
 use std::sync::Arc;
 
 use secrecy::ExposeSecret;

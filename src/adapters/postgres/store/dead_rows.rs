@@ -1,4 +1,4 @@
-//! How many dead rows the tables of the outbox have that change most, as the server's statistics estimate them.
+//! Dead rows of the outbox tables that change most, as the server's statistics estimate them.
 use std::time::Duration;
 
 use tokio_postgres::Row;

@@ -1,4 +1,4 @@
-//! Instances that reach for the same partitions at the same time pass each other: none waits for a row that another one has locked. Nor
+//! Instances that acquire the same partitions at the same time do not block each other: none waits for a row that another one has locked. Nor
 //! does a renewal; and a dead instance is no member.
 use std::time::Duration;
 

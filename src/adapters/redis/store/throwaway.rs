@@ -1,4 +1,4 @@
-//! Deletion of the keys of a store that was created only to measure.
+//! Deletes the keys of a throwaway store, after a benchmark or a chaos run.
 use deadpool_redis::redis::aio::MultiplexedConnection;
 use deadpool_redis::redis::{AsyncConnectionConfig, Client, RedisError, cmd};
 

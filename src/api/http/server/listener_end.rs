@@ -1,4 +1,4 @@
-//! The end of a listener, which nothing but a failure causes before the service stops.
+//! ListenerEnd: why a listener ended. Before the service stops, only a failure ends one.
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;

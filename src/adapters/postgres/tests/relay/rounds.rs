@@ -1,4 +1,4 @@
-//! Claims and settlements of several partitions in one transaction: each gets its own result, and none spoils another's.
+//! Claims and settlements of several partitions in one transaction: each gets its own result, and the failure of one does not affect the others.
 use std::time::Duration;
 
 use kit::wait::scaled;
