@@ -106,7 +106,7 @@ impl OutboxPublisher {
         }
     }
 
-    fn owns(&self, partition: PartitionNo) -> bool {
+    fn has_worker(&self, partition: PartitionNo) -> bool {
         self.workers.as_ref().is_some_and(|workers| workers.find(partition).is_some())
     }
 
@@ -289,11 +289,11 @@ impl OutboxPublisher {
             return;
         };
         self.schedule.remove(partition);
-        let (peers, deadline, held) = (self.peers.clone(), self.options.relay.lease, self.membership.holds(partition));
-        let handover = hand_over((partition, worker), held, workers, peers, deadline);
+        let (lease, held) = (self.options.relay.lease, self.membership.holds_lease(partition));
+        let handover = hand_over((partition, worker), held, workers, self.peers.clone(), lease);
         ctx.spawn(handover.into_actor(self).map(move |(), this, ctx| {
             this.membership.end_handover(partition);
-            if !this.owns(partition) {
+            if !this.has_worker(partition) {
                 this.schedule.resolved(partition);
             }
             this.schedule.wake(partition);
@@ -302,7 +302,7 @@ impl OutboxPublisher {
     }
 
     fn publish_ownership(&mut self) {
-        self.status.publish_ownership(self.membership.owned(), &self.dependencies);
+        self.status.publish_ownership(self.membership.lease_count(), &self.dependencies);
     }
 
     fn sweep(&mut self, ctx: &mut Context<Self>) {
@@ -341,7 +341,7 @@ impl Handler<MailboxMessage<Wake>> for OutboxPublisher {
 
     fn handle(&mut self, message: MailboxMessage<Wake>, ctx: &mut Self::Context) {
         let (Wake { partition }, _permit) = message.begin(ctx);
-        if !self.owns(partition) {
+        if !self.has_worker(partition) {
             self.dirty.clear(partition);
             return self.peers.notify(WakeUp::Due(partition));
         }
@@ -374,8 +374,8 @@ impl Handler<PeersNotified> for OutboxPublisher {
     fn handle(&mut self, PeersNotified(wake_ups): PeersNotified, ctx: &mut Self::Context) {
         for wake_up in wake_ups {
             match wake_up {
-                WakeUp::Due(partition) if self.owns(partition) => self.schedule.wake(partition),
-                WakeUp::Free(partition) if !self.owns(partition) => self.scan_soon(ctx),
+                WakeUp::Due(partition) if self.has_worker(partition) => self.schedule.wake(partition),
+                WakeUp::Free(partition) if !self.has_worker(partition) => self.scan_soon(ctx),
                 WakeUp::Due(_) | WakeUp::Free(_) => {}
             }
         }

@@ -25,7 +25,7 @@ pub const NAME: &str = "retry-handler";
 
 /// Excludes failed rows from an open batch. Each failed row is named once; the store returns the later rows of their keys with them.
 #[derive(Message)]
-#[rtype(result = "Result<Excluded, Error>")]
+#[rtype(result = "Result<ExclusionReply, Error>")]
 pub struct Exclude {
     /// The lease that the batch was claimed under.
     pub fence: LeaseFence,
@@ -39,7 +39,7 @@ pub struct Exclude {
 
 /// Result of an exclusion.
 #[derive(Debug)]
-pub enum Excluded {
+pub enum ExclusionReply {
     /// The store has written the exclusion.
     Done {
         /// The counter for the next fenced write.
@@ -79,8 +79,8 @@ impl RetryHandler {
     }
 
     /// Decides what follows for each failed row.
-    fn decide(&self, rows: &[ClaimedRow], refused: Vec<RefusedRow>) -> Decided {
-        let Decided { mut exclusions, mut fallback, mut steps } = Decided::default();
+    fn decide(&self, rows: &[ClaimedRow], refused: Vec<RefusedRow>) -> ExclusionDecisions {
+        let ExclusionDecisions { mut exclusions, mut fallback, mut steps } = ExclusionDecisions::default();
         let rows = by_id(rows);
         for refused in refused {
             let Some(row) = rows.get(&refused.row) else { continue };
@@ -101,7 +101,7 @@ impl RetryHandler {
                 }),
             }
         }
-        Decided { exclusions, fallback, steps }
+        ExclusionDecisions { exclusions, fallback, steps }
     }
 }
 
@@ -112,7 +112,7 @@ fn by_id(rows: &[ClaimedRow]) -> HashMap<RowId, &ClaimedRow> {
 
 /// The decisions on the failed rows of a batch.
 #[derive(Default)]
-struct Decided {
+struct ExclusionDecisions {
     /// Rows that leave the batch.
     exclusions: Vec<Exclusion>,
     /// Rows that stay in the batch and go to their fallback.
@@ -152,26 +152,26 @@ impl Actor for RetryHandler {
 supervision::supervised!(RetryHandler);
 
 impl Handler<MailboxMessage<Exclude>> for RetryHandler {
-    type Result = ResponseActFuture<Self, Result<Excluded, Error>>;
+    type Result = ResponseActFuture<Self, Result<ExclusionReply, Error>>;
 
     fn handle(&mut self, message: MailboxMessage<Exclude>, ctx: &mut Self::Context) -> Self::Result {
         let (Exclude { fence, token, rows, refused }, permit) = message.begin(ctx);
-        let Decided { exclusions, fallback, steps } = self.decide(&rows, refused);
+        let ExclusionDecisions { exclusions, fallback, steps } = self.decide(&rows, refused);
         let (outbox, metrics, events) = (Arc::clone(&self.outbox), Arc::clone(&self.metrics), self.events.clone());
         let exclude = async move {
             let _permit = permit;
             let excluded: Vec<RowId> = exclusions.iter().map(|exclusion| exclusion.row).collect();
             if exclusions.is_empty() {
                 count(&metrics, &steps);
-                return Ok(Excluded::Done { counter: fence.counter, token, excluded, fallback });
+                return Ok(ExclusionReply::Done { counter: fence.counter, token, excluded, fallback });
             }
             match outbox.exclude(&fence, token, &exclusions).await {
                 Ok(ExclusionOutcome::Done { token, .. }) => {
                     count(&metrics, &steps);
                     report(&exclusions, &rows, &events);
-                    Ok(Excluded::Done { counter: token, token, excluded, fallback })
+                    Ok(ExclusionReply::Done { counter: token, token, excluded, fallback })
                 }
-                Ok(ExclusionOutcome::Stale) => Ok(Excluded::Stale),
+                Ok(ExclusionOutcome::Stale) => Ok(ExclusionReply::Stale),
                 Err(error) => {
                     if error.outcome_unknown() {
                         report_unknown(&exclusions, &rows);

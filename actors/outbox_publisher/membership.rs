@@ -186,12 +186,12 @@ impl Membership {
     }
 
     /// Whether this instance holds the lease of a partition, by its own count.
-    pub fn holds(&self, partition: PartitionNo) -> bool {
+    pub fn holds_lease(&self, partition: PartitionNo) -> bool {
         self.ports.local_leases.epoch(partition).is_some()
     }
 
     /// How many leases this instance holds, by its own count.
-    pub fn owned(&self) -> usize {
+    pub fn lease_count(&self) -> usize {
         self.ports.local_leases.held().len()
     }
 }

@@ -20,7 +20,7 @@ use super::published_log;
 use super::report::{BatchReport, BrokerSignal};
 use super::run_result::RunResult;
 use super::settlement;
-use crate::retry_handler::{Exclude, Excluded};
+use crate::retry_handler::{Exclude, ExclusionReply};
 use publish_spans::PublishSpans;
 
 /// Longest wait for the RetryHandler; past it the outcome is unknown and the batch is resolved.
@@ -169,14 +169,14 @@ impl BatchSender {
         let (fence, token, rows) = (partition_session.fence.clone(), batch.token, Arc::clone(&batch.rows));
         let reply = self.0.retry.ask(Exclude { fence, token, rows, refused }, EXCLUDE_DEADLINE).await;
         match reply {
-            Ok(Ok(Excluded::Done { counter, token, excluded, fallback })) => {
+            Ok(Ok(ExclusionReply::Done { counter, token, excluded, fallback })) => {
                 partition_session.fence.counter = counter;
                 batch.token = token;
                 batch.remove_excluded(&excluded);
                 batch.send_to_fallback(fallback, &self.0.envelope);
                 Ok(())
             }
-            Ok(Ok(Excluded::Stale)) => {
+            Ok(Ok(ExclusionReply::Stale)) => {
                 self.0.metrics.outbox_stale_settlement_total.inc();
                 Err(RunResult::unknown(BatchReport { more: true, ..BatchReport::default() }))
             }
@@ -282,7 +282,7 @@ impl BatchSender {
     }
 }
 
-/// The cause that each row of a batch gets whose failure names no row: none of them is known to be invalid, so all are tried again.
+/// The cause for each row of a batch whose failure names no row: none of them is known to be invalid, so all are tried again.
 fn cause_of_a_row(cause: &Error) -> Error {
     match cause {
         Error::Rejected(reason) => Error::Broken(reason.clone()),

@@ -23,7 +23,7 @@ pub(crate) async fn run(bus: SupervisionBus) {
         tokio::time::sleep(bus.options().inspection_interval).await;
         let now = Instant::now();
         if was_suspended(now.duration_since(last), bus.options()) {
-            forgive(&bus, now);
+            restart_progress_timers(&bus, now);
         }
         inspect(&bus, now);
         last = now;
@@ -36,8 +36,8 @@ fn was_suspended(since_last: Duration, options: &Options) -> bool {
     since_last > options.inspection_interval + options.arbiter_stalled_after
 }
 
-/// Begins the time without progress of every actor anew.
-fn forgive(bus: &SupervisionBus, now: Instant) {
+/// Measures the time without progress of every actor from now on.
+fn restart_progress_timers(bus: &SupervisionBus, now: Instant) {
     bus.registry().with_entries(|entries| {
         entries.values().filter_map(|entry| entry.mailbox.as_ref()).for_each(|mailbox| mailbox.record_progress(now));
     });

@@ -11,17 +11,17 @@ use crate::relay::value_contract::{TopicContracts, ValueContract};
 
 /// Every value is an event of a registered type and version, and the event of its row. One that has the checksum of its encoding is not parsed.
 #[derive(Clone, Copy, Debug)]
-struct OrderValues {
+struct OrderValueContract {
     /// Registry ids of the schemas; with them, values have a frame for consumers that use a schema registry.
     schemas: Option<SchemaIds>,
 }
 
 /// The contract of order events for their topic, named in full.
 pub fn order_values(topic: Arc<str>, schemas: Option<SchemaIds>) -> TopicContracts {
-    TopicContracts::default().with(topic, Arc::new(OrderValues { schemas }))
+    TopicContracts::default().with(topic, Arc::new(OrderValueContract { schemas }))
 }
 
-impl ValueContract for OrderValues {
+impl ValueContract for OrderValueContract {
     fn check(&self, row: &ClaimedRow, payload: &[u8]) -> Result<(), String> {
         if row.contract_checksum.is_some_and(|sum| sum == checksum(row.event_id, &row.key, &row.event_type, payload)) {
             return Ok(());

@@ -26,7 +26,7 @@ pub use refusals::{RefusedDeadLetter, RefusedDeadLetters};
 pub use replay::{HeldKeys, RESERVATION_TIMEOUT, SpawnTask, sent_back};
 
 use crate::error::QueryError;
-use replay::{Replayed, Replayer, held_back};
+use replay::{ReplayReport, Replayer, held_back};
 use scan::Scan;
 
 /// Limit of dead letters on a page.
@@ -310,7 +310,7 @@ impl DeadLetters {
         dead_letters.retain(|dead_letter| !dead_letter.lacks_value());
         report.matched += dead_letters.len() as u64;
         if let Some((audit, keys)) = replay.filter(|_| !dead_letters.is_empty()) {
-            let Replayed { sent, held_back, held, refusals } =
+            let ReplayReport { sent, held_back, held, refusals } =
                 self.replayer.replay(dead_letters, keys.clone(), audit).await?;
             report.redriven += sent;
             report.held += held_back;

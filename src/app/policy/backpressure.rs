@@ -39,7 +39,7 @@ impl PressureLevel {
         self as i64
     }
 
-    fn below(self) -> PressureLevel {
+    fn next_lower(self) -> PressureLevel {
         match self {
             PressureLevel::Critical => PressureLevel::Elevated,
             PressureLevel::Elevated | PressureLevel::Normal => PressureLevel::Normal,
@@ -93,7 +93,7 @@ impl PressureStage {
         }
     }
 
-    fn above(self) -> Self {
+    fn next_higher(self) -> Self {
         match self {
             PressureStage::Calm => PressureStage::Limits,
             PressureStage::Limits => PressureStage::Retries,
@@ -195,7 +195,7 @@ impl Pressure {
         let steady = self.recent.iter().copied().min().unwrap_or_default();
         if PressureStage::highest_of(steady) > self.stage {
             self.calm_since = None;
-            self.stage = self.stage.above();
+            self.stage = self.stage.next_higher();
             return self.stage;
         }
         let level = self.stage.level();
@@ -205,7 +205,7 @@ impl Pressure {
         }
         let since = *self.calm_since.get_or_insert(now);
         if now.saturating_sub(since) >= CALM {
-            self.stage = PressureStage::highest_of(level.below());
+            self.stage = PressureStage::highest_of(level.next_lower());
             self.calm_since = Some(now);
         }
         self.stage

@@ -1,4 +1,4 @@
-//! Interrupts a read whose caller has gone or that takes too long: it would keep a reader from the reads that wait.
+//! Interrupts a read that takes too long or whose caller is gone: other reads wait for its connection.
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 

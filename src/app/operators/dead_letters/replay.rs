@@ -37,7 +37,7 @@ impl HeldKeys {
 }
 
 /// Result of a replay.
-pub(super) struct Replayed {
+pub(super) struct ReplayReport {
     /// Number of dead letters that were sent.
     pub(super) sent: u64,
     /// Number of dead letters that wait for another replay: of themselves, or of an earlier one of their key.
@@ -60,7 +60,7 @@ enum Reservation {
 }
 
 /// Division of dead letters into those that a replay sends, releases and holds back.
-struct Selected<'a> {
+struct ReplaySelection<'a> {
     to_send: Vec<&'a DeadLetter>,
     /// Reserved, but their keys are held.
     to_release: Vec<DeadLetterId>,
@@ -87,7 +87,7 @@ impl Replayer {
         dead_letters: Vec<DeadLetter>,
         held: HeldKeys,
         audit: &Audit,
-    ) -> Result<Replayed, QueryError> {
+    ) -> Result<ReplayReport, QueryError> {
         let (result, received) = oneshot::channel();
         let (replayer, audit) = (self.clone(), audit.clone());
         (self.spawn)(Box::pin(async move {
@@ -102,20 +102,20 @@ impl Replayer {
         dead_letters: &[DeadLetter],
         held: HeldKeys,
         audit: &Audit,
-    ) -> Result<Replayed, QueryError> {
-        let Selected { to_send, to_release, held_back, held } = self.reserve(dead_letters, held, audit).await?;
+    ) -> Result<ReplayReport, QueryError> {
+        let ReplaySelection { to_send, to_release, held_back, held } = self.reserve(dead_letters, held, audit).await?;
         if !to_release.is_empty() {
             // Otherwise these reservations expire; nothing of them is sent.
             let _ = self.redrives.release(&to_release).await;
         }
         if to_send.is_empty() {
-            return Ok(Replayed { sent: 0, held_back, held, refusals: RefusedDeadLetters::default() });
+            return Ok(ReplayReport { sent: 0, held_back, held, refusals: RefusedDeadLetters::default() });
         }
         let now = self.clock.now();
         let record = |dead_letter: &&DeadLetter| dead_letter.redrive_record(&self.topic, &audit.operator, now);
         let records: Vec<Record> = to_send.iter().map(record).collect();
-        let Appended { sent, unsent, refusals, failure } =
-            Appended::from_results(&to_send, self.broker.append_individually(records).await);
+        let AppendReport { sent, unsent, refusals, failure } =
+            AppendReport::from_results(&to_send, self.broker.append_individually(records).await);
         let sent_count = sent.len() as u64;
         if !unsent.is_empty() {
             // Otherwise these reservations expire; nothing of them was sent.
@@ -128,7 +128,7 @@ impl Replayer {
             self.redrives.confirm(&sent).await.map_err(unrecorded)?;
         }
         match failure.map(QueryError::from) {
-            None => Ok(Replayed { sent: sent_count, held_back, held, refusals }),
+            None => Ok(ReplayReport { sent: sent_count, held_back, held, refusals }),
             Some(error) if sent_count == 0 => Err(error),
             Some(error) => Err(error.after(sent_back(sent_count))),
         }
@@ -139,7 +139,7 @@ impl Replayer {
         dead_letters: &'a [DeadLetter],
         held: HeldKeys,
         audit: &Audit,
-    ) -> Result<Selected<'a>, QueryError> {
+    ) -> Result<ReplaySelection<'a>, QueryError> {
         let candidates: Vec<&DeadLetter> =
             dead_letters.iter().filter(|candidate| !held.has_key_of(candidate)).collect();
         let reserved = match candidates.is_empty() {
@@ -161,13 +161,13 @@ impl Replayer {
         let reservations: Vec<Reservation> = reserved.into_iter().map(reservation).collect();
         let skipped = (dead_letters.len() - candidates.len()) as u64;
         let selected = select(candidates.into_iter().zip(reservations), held);
-        Ok(Selected { held_back: selected.held_back + skipped, ..selected })
+        Ok(ReplaySelection { held_back: selected.held_back + skipped, ..selected })
     }
 }
 
 /// Results of appending the records of dead letters.
 #[derive(Default)]
-struct Appended {
+struct AppendReport {
     sent: Vec<DeadLetterId>,
     /// Dead letters that were certainly not appended.
     unsent: Vec<DeadLetterId>,
@@ -176,7 +176,7 @@ struct Appended {
     failure: Option<Error>,
 }
 
-impl Appended {
+impl AppendReport {
     /// A record of unknown outcome may have been appended: it is neither sent nor unsent, and its reservation stays until it expires.
     fn from_results(dead_letters: &[&DeadLetter], results: Vec<Result<Position, Error>>) -> Self {
         let mut appended = Self::default();
@@ -199,8 +199,8 @@ impl Appended {
 
 /// Selects the dead letters to send, in their order: none of a key after one that another replay has reserved. That replay, or a later one after
 /// its death, sends the earlier dead letter, so a later one would overtake it.
-fn select<'a>(candidates: impl Iterator<Item = (&'a DeadLetter, Reservation)>, held: HeldKeys) -> Selected<'a> {
-    let mut selected = Selected { to_send: Vec::new(), to_release: Vec::new(), held_back: 0, held };
+fn select<'a>(candidates: impl Iterator<Item = (&'a DeadLetter, Reservation)>, held: HeldKeys) -> ReplaySelection<'a> {
+    let mut selected = ReplaySelection { to_send: Vec::new(), to_release: Vec::new(), held_back: 0, held };
     for (dead_letter, reservation) in candidates {
         match reservation {
             Reservation::Confirmed => {}

@@ -96,7 +96,7 @@ fn stamp(event: &ConsumerRecord) -> Hlc {
     Hlc::parse(event.record.text("x-hlc").expect("a stamp")).expect("millis.counter")
 }
 
-/// The event as a region writes it whose clock is this far ahead.
+/// The event as written by a region whose clock is this far ahead.
 fn ahead(mut event: ConsumerRecord, seconds: i64) -> (ConsumerRecord, Hlc) {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_millis();
     let hlc = Hlc { millis: i64::try_from(now).expect("it fits") + seconds * 1_000, counter: 3 };
