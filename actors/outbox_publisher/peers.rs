@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures::{Stream, stream};
 use ports::partitions::wake::{WakeChannel, WakeUp};
 
-/// Least time between two lease scans beside the heartbeats: 300 ms, so that many moves become one scan.
+/// Least time between two lease scans that no heartbeat makes: 300 ms, so that many moves become one scan.
 const SCAN_SPACING: Duration = Duration::from_millis(300);
 /// Most instances that scan in one such interval: 16, so that a move in a large group costs its store 53 scans a second instead of one for
 /// each instance.

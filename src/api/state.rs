@@ -47,11 +47,11 @@ pub struct StateParts {
     pub tracer: Tracer,
     /// Verifies the callers' bearer tokens.
     pub auth: Verifier,
-    /// The options of the HTTP side.
+    /// The options of the HTTP servers.
     pub options: Options,
 }
 
-/// The HTTP side of one process, shared by all its threads and listeners.
+/// The state of the HTTP API in one process, shared by all its threads and listeners.
 pub struct HttpState {
     pub(crate) dispatch: Arc<dyn Dispatch>,
     pub(crate) queries: Arc<Queries>,

@@ -3,7 +3,7 @@ use std::fmt;
 
 use crate::topics::WEBHOOK_HEADER;
 
-/// Most headers that a writer may add to an event: 64, so that the headers of a record stay small beside its value.
+/// Most headers that a writer may add to an event: 64, so that the headers of a record stay small compared with its value.
 pub const HEADERS_MAX: usize = 64;
 /// Most bytes of all names and values of the headers that a writer adds: 16 KiB.
 pub const HEADER_BYTES_MAX: usize = 16 * 1024;

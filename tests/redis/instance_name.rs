@@ -45,12 +45,12 @@ fn a_redis_that_may_lose_data_is_refused_unless_the_config_accepts_it() {
 }
 
 #[test]
-fn a_redis_that_is_reconfigured_to_forget_makes_readyz_fail() {
+fn a_redis_that_is_reconfigured_to_lose_data_makes_readyz_fail() {
     let backend = Backend::new();
     let service = Posthaste::start(&backend, &[("POSTHASTE__FAILOVER__PROBE_INTERVAL", "200ms")]);
     let (user, admin) = (service.http.user(), service.http.admin());
     let post = || {
-        let created = service.http.try_send("POST", "/orders", Some(&user), &[], Some(tea_order(1).to_string()));
+        let created = service.http.send_once("POST", "/orders", Some(&user), &[], Some(tea_order(1).to_string()));
         created.expect("a response").status
     };
     until("an order is accepted", Duration::from_secs(20), || (post() == 201).then_some(()));

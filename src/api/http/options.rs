@@ -6,7 +6,7 @@ use secrecy::SecretString;
 
 use crate::http::trusted_proxies::TrustedProxies;
 
-/// Options of the HTTP side.
+/// Options of the HTTP servers.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// `http.listen`. Port 0 picks a free port.

@@ -37,7 +37,7 @@ const CHANGE_ATTEMPTS: u32 = 5;
 pub struct Options {
     /// Most webhooks. 100: each one is a consumer of its own in every instance.
     pub webhooks_max: usize,
-    /// How long the former secret signs beside the new one after a rotation.
+    /// How long requests are also signed with the former secret after a rotation.
     pub secret_overlap: Duration,
     /// `broker.topic_prefix`, used unchanged.
     pub topic_prefix: String,

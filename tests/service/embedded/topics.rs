@@ -203,7 +203,7 @@ fn an_event_stream_resumes_at_the_id_of_its_last_event() {
         let mut headers = vec![("Accept", "text/event-stream")];
         headers.extend(resume.map(|id| ("Last-Event-ID", id)));
         let path = format!("{RECORDS}?limit={limit}");
-        let response = service.http.try_send("GET", &path, Some(&consumer(&service.http)), &headers, None);
+        let response = service.http.send_once("GET", &path, Some(&consumer(&service.http)), &headers, None);
         let response = response.expect("a response");
         assert_eq!(response.header("content-type"), Some("text/event-stream"));
         let values = |name: &str| -> Vec<String> {

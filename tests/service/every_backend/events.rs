@@ -24,7 +24,7 @@ const KILLS: u32 = 3;
 
 fn publish(http: &Http, key: Option<&str>, events: &Value) -> Option<Response> {
     let headers: Vec<(&str, &str)> = key.iter().map(|key| ("Idempotency-Key", *key)).collect();
-    http.try_send("POST", "/events", Some(&http.token("shop", "PUBLISHER")), &headers, Some(events.to_string())).ok()
+    http.send_once("POST", "/events", Some(&http.token("shop", "PUBLISHER")), &headers, Some(events.to_string())).ok()
 }
 
 /// As [`publish`], where the service runs: repeated while the store is too slow.

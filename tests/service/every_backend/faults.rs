@@ -116,7 +116,7 @@ fn crash_until_logged(service: &Posthaste, event: &str, count: usize) {
     until(event, Duration::from_secs(60), || {
         let path = "/admin/actors/failover-manager/panic";
         // The request fails once the service stops.
-        let _ = service.http.try_send("POST", path, Some(&service.http.admin()), &[], Some("{}".into()));
+        let _ = service.http.send_once("POST", path, Some(&service.http.admin()), &[], Some("{}".into()));
         (service.logged(event).len() >= count).then_some(())
     });
 }
@@ -145,7 +145,7 @@ fn process_takes_no_traffic_once_its_root_gives_up_although_a_handler_still_wait
         crash_until_root_gives_up(&service);
         until("/readyz responds with 503", WAIT_MAX, || (!service.is_ready()).then_some(()));
         let (asked, order) = (Instant::now(), tea_order(1).to_string());
-        let written = service.http.try_send("POST", "/orders", Some(&service.http.user()), &[], Some(order));
+        let written = service.http.send_once("POST", "/orders", Some(&service.http.user()), &[], Some(order));
 
         // The listener may be closed already.
         assert!(!written.is_ok_and(|response| response.status != 503), "no order is accepted");

@@ -33,7 +33,7 @@ fn a_configured_policy_limits_its_tier_and_class_only() {
     let mut subjects = 0;
 
     let once = |token: &str| {
-        let created = service.http.try_send("POST", "/orders", Some(token), &[], Some(tea_order(1).to_string()));
+        let created = service.http.send_once("POST", "/orders", Some(token), &[], Some(tea_order(1).to_string()));
         created.expect("a response")
     };
 

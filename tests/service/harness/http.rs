@@ -97,8 +97,8 @@ impl Http {
         self.send("PATCH", path, Some(token), headers, Some(body.to_string()))
     }
 
-    /// Sends a request. It is repeated, as clients do, while its response says that a dependency was too slow and that nothing was changed; after
-    /// the limit the last response is returned.
+    /// Sends a request, and again, as clients do, while the response says that a dependency was too slow and that nothing was changed; after
+    /// the limit returns the last response. [`Http::send_once`] does not repeat.
     pub fn send(
         &self,
         method: &str,
@@ -109,7 +109,7 @@ impl Http {
     ) -> Response {
         let started = Instant::now();
         loop {
-            let response = self.try_send(method, path, token, headers, body.clone()).expect("a response");
+            let response = self.send_once(method, path, token, headers, body.clone()).expect("a response");
             if !response.is_delayed() || started.elapsed() >= scaled(REPEAT_MAX) {
                 return response;
             }
@@ -118,7 +118,7 @@ impl Http {
     }
 
     /// Sends a request once; an error when no response arrives.
-    pub fn try_send(
+    pub fn send_once(
         &self,
         method: &str,
         path: &str,

@@ -70,7 +70,7 @@ fn client(http: &Http, number: usize, order: fn(u32) -> Value, stop: &AtomicBool
         let (mut body, product) = (order(round), format!("Tea {label:016x}/{round}"));
         body["items"][0]["productName"] = json!(product);
         let body = body.to_string();
-        let Ok(created) = http.try_send("POST", "/orders", Some(&user), &[], Some(body)) else { continue };
+        let Ok(created) = http.send_once("POST", "/orders", Some(&user), &[], Some(body)) else { continue };
         match created.status {
             201 => {}
             // The outcome is unknown.
@@ -86,7 +86,7 @@ fn client(http: &Http, number: usize, order: fn(u32) -> Value, stop: &AtomicBool
         acknowledged.lock().expect("not poisoned").insert(id.clone(), 1);
         if round % 2 == 0 {
             let body = json!({"status": "PROCESSING", "version": 0}).to_string();
-            let changed = http.try_send("PATCH", &format!("/orders/{id}/status"), Some(&admin), &[], Some(body));
+            let changed = http.send_once("PATCH", &format!("/orders/{id}/status"), Some(&admin), &[], Some(body));
             match changed.map(|response| response.status) {
                 Ok(200) => drop(acknowledged.lock().expect("not poisoned").insert(id, 2)),
                 Ok(408 | 503) => drop(REFUSED.lock().expect("not poisoned").changes.insert(id)),

@@ -188,7 +188,7 @@ impl Posthaste {
     }
 
     pub fn is_ready(&self) -> bool {
-        self.http.try_send("GET", "/readyz", None, &[], None).is_ok_and(|response| response.status == 200)
+        self.http.send_once("GET", "/readyz", None, &[], None).is_ok_and(|response| response.status == 200)
     }
 
     pub fn pid(&self) -> u32 {

@@ -100,7 +100,7 @@ impl Client {
     fn send(&self, method: &str, path: &str, as_admin: bool, headers: &[(&str, &str)], body: &Value) -> RequestOutcome {
         let endpoint = &self.endpoints[(self.rng.next_u64() % self.endpoints.len() as u64) as usize];
         let token = if as_admin { endpoint.admin() } else { endpoint.token(&self.name, "USER") };
-        let outcome = match endpoint.try_send(method, path, Some(&token), headers, Some(body.to_string())) {
+        let outcome = match endpoint.send_once(method, path, Some(&token), headers, Some(body.to_string())) {
             Ok(response) => match response.status {
                 200 | 201 => RequestOutcome::Done(response.json()),
                 // 408: this machine delayed the client for longer than `http.header_timeout`.
@@ -125,7 +125,7 @@ impl Client {
             return;
         }
         let path = format!("/orders/{}", order["id"].as_str().expect("an id"));
-        if let Ok(response) = endpoint.try_send("GET", &path, Some(token), &[], None)
+        if let Ok(response) = endpoint.send_once("GET", &path, Some(token), &[], None)
             && response.status < 500
             && response.status != 408
         {

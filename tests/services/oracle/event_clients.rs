@@ -145,7 +145,7 @@ impl EventClient {
         let token = endpoint.token(&format!("publisher-{}", self.number), "PUBLISHER");
         let key = format!("{}-{number}", self.number);
         let headers = [("Idempotency-Key", key.as_str())];
-        match endpoint.try_send("POST", "/events", Some(&token), &headers, Some(body.to_owned())) {
+        match endpoint.send_once("POST", "/events", Some(&token), &headers, Some(body.to_owned())) {
             Ok(response) => match response.status {
                 201 => SubmissionOutcome::Acknowledged(ids(&response)),
                 // 408: this machine delayed the client for longer than `http.header_timeout`.

@@ -131,7 +131,7 @@ fn an_exhausted_pool_raises_the_level_and_refuses_writes_before_they_queue() {
         for _ in 0..4 {
             scope.spawn(|| {
                 while !done.load(SeqCst) {
-                    let response = service.http.try_send("GET", "/orders", Some(&user), &[], None);
+                    let response = service.http.send_once("GET", "/orders", Some(&user), &[], None);
                     let response = response.expect("a response");
                     // 408: this machine delayed the client for longer than `http.header_timeout`.
                     assert!([200, 408, 503].contains(&response.status), "{response:?}");

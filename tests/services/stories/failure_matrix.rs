@@ -39,7 +39,7 @@ fn rejected_order() -> Value {
 /// Sends the create of the rejected order once.
 fn create_rejected(http: &Http) -> Response {
     let (user, headers) = (http.user(), [("Idempotency-Key", "rejected")]);
-    let created = http.try_send("POST", "/orders", Some(&user), &headers, Some(rejected_order().to_string()));
+    let created = http.send_once("POST", "/orders", Some(&user), &headers, Some(rejected_order().to_string()));
     created.expect("a response")
 }
 

@@ -115,7 +115,7 @@ fn await_recovery(backend: &Backend, fleet: &Fleet<'_>, started: Instant) {
     let ready = fleet.await_ready_since(started, RECOVERY_MAX);
     let place_order = |endpoint: &Http| {
         let response =
-            endpoint.try_send("POST", "/orders", Some(&endpoint.user()), &[], Some(tea_order(1).to_string()));
+            endpoint.send_once("POST", "/orders", Some(&endpoint.user()), &[], Some(tea_order(1).to_string()));
         response
             .ok()
             .filter(|response| response.status == 201)

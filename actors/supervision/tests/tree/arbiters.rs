@@ -22,7 +22,7 @@ fn bus_with_short_limits() -> SupervisionBus {
 }
 
 /// A worker `/w` that may need long for its start and its end.
-fn patient_worker(bus: &SupervisionBus, env: &WorkerEnv) -> (Mailbox<Worker>, ChildSpec) {
+fn worker_with_long_limits(bus: &SupervisionBus, env: &WorkerEnv) -> (Mailbox<Worker>, ChildSpec) {
     let (mailbox, spec) = fixture::worker(bus, env, "/w");
     (mailbox, spec.start_timeout(LONG).shutdown(Shutdown::Timeout(LONG)))
 }
@@ -35,7 +35,7 @@ fn child_on_another_thread_is_supervised_like_any_other() {
         let bus = bus_with_short_limits();
         let mut events = EventReader::subscribe(&bus);
         let arbiter = actix_rt::Arbiter::new();
-        let (w, spec) = patient_worker(&bus, &env);
+        let (w, spec) = worker_with_long_limits(&bus, &env);
         let spec = supervisor(Strategy::OneForOne, 3).child(spec.arbiter(Some(arbiter.handle())));
         let root = RootSupervisor::start(spec, bus).await;
 
@@ -62,7 +62,7 @@ fn child_of_an_ended_thread_is_lost_and_escalates() {
         let bus = bus_with_short_limits();
         let mut events = EventReader::subscribe(&bus);
         let arbiter = actix_rt::Arbiter::new();
-        let (w, spec) = patient_worker(&bus, &env);
+        let (w, spec) = worker_with_long_limits(&bus, &env);
         let spec = supervisor(Strategy::OneForOne, 1).child(spec.arbiter(Some(arbiter.handle())));
         let root = RootSupervisor::start(spec, bus).await;
         assert_eq!(w.ask(Ping, LONG).await, Ok((1, 1)));
@@ -106,7 +106,7 @@ fn shutdown_does_not_wait_for_a_blocked_thread_and_reports_its_actors() {
         let env = WorkerEnv::default();
         let bus = bus_with_short_limits();
         let arbiter = actix_rt::Arbiter::new();
-        let (w, spec) = patient_worker(&bus, &env);
+        let (w, spec) = worker_with_long_limits(&bus, &env);
         let spec = supervisor(Strategy::OneForOne, 1).child(spec.arbiter(Some(arbiter.handle())));
         let root = RootSupervisor::start(spec, bus).await;
         let (release, blocked) = mpsc::channel::<()>();

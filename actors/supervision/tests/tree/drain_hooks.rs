@@ -104,7 +104,7 @@ impl Handler<MailboxMessage<Wait>> for Stoppable {
     }
 }
 
-/// Works for this many milliseconds beside other messages.
+/// Works for this many milliseconds, concurrently with other messages.
 #[derive(Message)]
 #[rtype(result = "()")]
 struct Work(u64);

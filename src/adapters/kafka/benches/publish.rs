@@ -29,7 +29,7 @@ fn main() {
 
 async fn all() {
     latency().await;
-    cohorts().await;
+    partition_groups().await;
     throughput().await;
     recovery().await;
 }
@@ -119,8 +119,8 @@ async fn latency() {
 }
 
 /// Two groups of 32 partitions that publish small batches one after another: on one session, and on a session each.
-async fn cohorts() {
-    const COHORT: u32 = 32;
+async fn partition_groups() {
+    const GROUP_SIZE: u32 = 32;
     const TRANSACTIONS: u64 = 150;
     let kafka = open(DeliveryGuarantee::ExactlyOnce, Compression::None).await;
     let sessions = [kafka.open_session(0).await.expect("opened"), kafka.open_session(1).await.expect("opened")];
@@ -131,10 +131,10 @@ async fn cohorts() {
             let (session, mut took) = (&sessions[number % count], Vec::new());
             for token in 1..=TRANSACTIONS {
                 let started = Instant::now();
-                let batches = (0..COHORT).map(|at| {
+                let batches = (0..GROUP_SIZE).map(|at| {
                     let records = vec![record(kafka, (token * 64) as usize + at as usize, 14)];
-                    let partition = number as u32 * COHORT + at;
-                    Batch { expected_batches: COHORT - 1 - at, ..batch(partition, round * 10_000 + token, records) }
+                    let partition = number as u32 * GROUP_SIZE + at;
+                    Batch { expected_batches: GROUP_SIZE - 1 - at, ..batch(partition, round * 10_000 + token, records) }
                 });
                 futures::future::join_all(batches.map(|one| publish(kafka, session, one))).await;
                 took.push(started.elapsed());
@@ -146,9 +146,9 @@ async fn cohorts() {
         let elapsed = started.elapsed();
         let mut took = [one, other].concat();
         took.sort();
-        let rate = f64::from(COHORT) * took.len() as f64 / elapsed.as_secs_f64();
+        let rate = f64::from(GROUP_SIZE) * took.len() as f64 / elapsed.as_secs_f64();
         println!(
-            "two groups of {COHORT} batches, {count} session(s): p50 {:?}, p99 {:?}, {rate:.0} events/s",
+            "two groups of {GROUP_SIZE} batches, {count} session(s): p50 {:?}, p99 {:?}, {rate:.0} events/s",
             took[took.len() / 2],
             took[took.len() * 99 / 100]
         );

@@ -68,7 +68,7 @@ impl Database {
     }
 
     /// A database without a schema in which the lower case of `I` is not `i`.
-    pub async fn turkish() -> Self {
+    pub async fn with_turkish_locale() -> Self {
         Self::copy("template0 ENCODING 'UTF8' LOCALE_PROVIDER icu ICU_LOCALE 'tr-TR'", false).await
     }
 

@@ -215,7 +215,7 @@ async fn a_damaged_index_is_corrected_also_by_the_claim_that_meets_it() {
 }
 
 #[tokio::test]
-async fn a_redis_that_is_reconfigured_to_forget_fails_its_probe_or_warns() {
+async fn a_redis_that_is_reconfigured_to_lose_data_fails_its_probe_or_warns() {
     let server = Server::start().await;
     let set = async |value: &str| {
         let () = command(&server.url(), &["CONFIG", "SET", "appendonly", value]).await;

@@ -90,7 +90,7 @@ async fn header_of_the_relay_is_refused_in_a_database_of_any_collation() {
     if !server.query_one(version, &[]).await.unwrap().get::<_, bool>(0) {
         return;
     }
-    let database = Database::turkish().await;
+    let database = Database::with_turkish_locale().await;
     migrate(&database.options("a")).await.unwrap();
     let client = database.client().await;
     let lower: String = client.query_one("SELECT lower('ID')", &[]).await.unwrap().get(0);
