@@ -101,7 +101,7 @@ impl ActorSystem {
         &self.bus
     }
 
-    /// Resolves when the root supervisor gives up: it hands the partitions over and drains its children from then on. Stop the system then.
+    /// Resolves when the root supervisor escalates: it hands the partitions over and drains its children from then on. Stop the system then.
     pub async fn escalated(&self) -> ExitReason {
         self.root.escalated().await
     }

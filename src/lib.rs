@@ -173,8 +173,8 @@ impl Service {
         self.admission.set_options(config.rate_limit.clone());
     }
 
-    /// Resolves with the reason when the root supervisor gives up, another process has taken over the instance name, or a listener has failed.
-    /// The caller stops the service at once and exits with 70: a root that gives up is draining its actors already.
+    /// Resolves with the reason when the root supervisor escalates, another process has taken over the instance name, or a listener has failed.
+    /// The caller stops the service at once and exits with 70: a root that escalates is draining its actors already.
     pub async fn escalated(&self) -> String {
         tokio::select! {
             // Both only wait; dropping either loses nothing.

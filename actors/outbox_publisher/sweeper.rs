@@ -38,7 +38,7 @@ pub struct Sweeper {
 /// The sweeps by name, as log lines and the metric have them.
 const SWEEPS: [&str; 5] = ["archive", "keys", "inbox", "log", "sessions"];
 
-/// Time between two rounds that forget the producer sessions of former members, and how many slots a round forgets: tens of thousands a day, while
+/// Time between two rounds that remove the producer sessions of former members, and how many slots a round removes: tens of thousands a day, while
 /// each fence takes the broker some milliseconds.
 const REMOVAL_INTERVAL: Duration = Duration::from_secs(600);
 const REMOVED_SESSIONS_MAX: u32 = 256;
@@ -63,16 +63,16 @@ impl Sweeper {
     }
 
     /// The next page of each store, as [`Sweeper::sweep_page`] sweeps it. `is_first`: this instance is the first of the live members, which alone
-    /// forgets the producer sessions of former members. It does so at most once in [`REMOVAL_INTERVAL`].
+    /// removes the producer sessions of former members. It does so at most once in [`REMOVAL_INTERVAL`].
     pub fn next_page(&mut self, is_first: bool) -> impl Future<Output = bool> + use<> {
         let now = Instant::now();
-        let forgets = is_first && self.next_removal.is_none_or(|next| next <= now);
-        if forgets {
+        let removes_sessions = is_first && self.next_removal.is_none_or(|next| next <= now);
+        if removes_sessions {
             self.next_removal = Some(now + REMOVAL_INTERVAL);
         }
         let sweeper = self.clone();
         async move {
-            if forgets {
+            if removes_sessions {
                 sweeper.failures.record("sessions", &sweeper.remove_sessions().await);
             }
             sweeper.sweep_page().await

@@ -45,7 +45,7 @@ impl PartitionHandover {
                 Err(AskError::Timeout | AskError::Overloaded) => return self.local_leases.held().len(),
             }
         }
-        // The relay is what made the tree give up, or the tree has stopped.
+        // The relay has made the root escalate, or the tree has stopped.
         drop(tokio::time::timeout_at(deadline, self.release_leases()).await);
         self.local_leases.held().len()
     }

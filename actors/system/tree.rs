@@ -1,7 +1,7 @@
 //! The supervision tree as one table: parents and children, restart limits, shutdown rules. No other file starts an actor.
 //!
 //! ```text
-//! root                 one_for_one   3 / 60 s   gives up = drain, exit 70
+//! root                 one_for_one   3 / 60 s   escalates: drain, exit 70
 //! ├ FailoverManager    one child     5 / 30 s   first: the gate is set before any writer starts
 //! ├ BackpressureManager one child    5 / 30 s
 //! ├ relay              rest_for_one  5 / 30 s

@@ -11,7 +11,7 @@ pub enum AcquireReason {
     Unowned,
     /// This instance holds it, and its own worker died (a panic, a kill) with the batch in flight.
     WorkerDied,
-    /// This instance holds it and lives, but does not know what an unanswered statement did, or lost its producer session.
+    /// This instance holds it and is alive, but the outcome of a statement is unknown, or its producer session is lost.
     OutcomeUnknown,
 }
 

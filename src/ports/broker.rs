@@ -124,15 +124,15 @@ pub trait Broker: Send + Sync {
 
     /// Fences every producer session that any process of the installation has ever opened, waits until all their transactions are decided,
     /// and then reads the highest committed token of each partition. No session that was open before the call can raise them afterwards.
-    /// For a store that was rewound: it no longer knows which sessions exist. Idempotent; not atomic, so repeat it after an error.
+    /// For a store that was rewound: it no longer contains every session. Idempotent; not atomic, so repeat it after an error.
     ///
     /// # Errors
     /// Fails as [`Broker::fence`] and [`Broker::watermark`] do.
     async fn fence_all(&self) -> Result<BTreeMap<PartitionNo, Token>, Error>;
 
-    /// Fences the producer sessions of every instance that is not among `members`, as [`Broker::fence_all`] does, and forgets them, so that a
+    /// Fences the producer sessions of every instance that is not among `members`, as [`Broker::fence_all`] does, and removes them, so that a
     /// later [`Broker::fence_all`] need not fence them again. At most `limit` producer slots in one call; returns their number. An instance
-    /// that opens a session afterwards is known again. Idempotent; not atomic.
+    /// that opens a session afterwards is fenced by it again. Idempotent; not atomic.
     ///
     /// # Errors
     /// Fails as [`Broker::fence`] does; the slots before the failure are removed.

@@ -96,7 +96,7 @@ async fn random_action(environment: &Environment, process: Process, ledger: &mut
             return start(environment).await;
         }
     }
-    // The platform restarts a process whose tree gives up.
+    // The platform restarts a process whose root supervisor escalates.
     if process.escalated().await {
         drop(process);
         return start(environment).await;

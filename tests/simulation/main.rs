@@ -74,7 +74,7 @@ mod relay {
     mod promptness;
     mod retries;
     mod rewound_store;
-    mod root_gives_up;
+    mod root_escalation;
     mod slow_broker;
     mod slow_leases;
     mod unknown_outcomes;

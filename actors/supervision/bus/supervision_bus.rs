@@ -211,7 +211,7 @@ impl SupervisionBus {
         self.0.shutdown_deadline.subscribe()
     }
 
-    pub(crate) fn give_up(&self, reason: ExitReason) {
+    pub(crate) fn record_root_escalation(&self, reason: ExitReason) {
         self.0.escalated.send_replace(Some(reason));
     }
 

@@ -170,7 +170,7 @@ impl SupervisorSpec {
         self
     }
 
-    /// Sets work that the root of a tree awaits when it gives up, while its children still run. It receives the longest time that it may take, half
+    /// Sets work that the root of a tree awaits when it escalates, while its children still run. It receives the longest time that it may take, half
     /// of [`Options::escalation_timeout`](crate::Options::escalation_timeout), and is dropped after it. A nested supervisor ignores it.
     pub fn before_escalation<W>(mut self, work: impl FnOnce(Duration) -> W + Send + 'static) -> Self
     where

@@ -50,7 +50,7 @@ impl Supervisor {
         }
     }
 
-    /// Stops all children and exits as escalated; the supervisor above then decides, as in OTP. Above the root there is none: the tree gives up.
+    /// Stops all children and exits as escalated; the supervisor above then decides, as in OTP. Above the root there is none: the tree ends.
     async fn escalate(&mut self, index: usize, reason: &ExitReason) {
         let exceeded = self.child_event(index, "intensity_exceeded", Level::ERROR).with_reason(reason);
         self.bus.publish(self.with_intensity(exceeded));
@@ -62,7 +62,7 @@ impl Supervisor {
         let (escalated, request) =
             (ExitReason::Escalated { detail }, DrainRequest { reason: sibling, is_final: self.is_root(), deadline });
         if self.is_root() {
-            self.give_up(index, &escalated, &request).await;
+            self.begin_root_escalation(index, &escalated, &request).await;
         }
         self.stop_all(&request).await;
         self.intensity.clear();
@@ -72,10 +72,10 @@ impl Supervisor {
 
     /// Begins the shutdown of the tree. The failed child ends first, because no message to it can be handled any more; the others run until the work
     /// of the tree's owner is done.
-    async fn give_up(&mut self, failed: usize, reason: &ExitReason, request: &DrainRequest) {
+    async fn begin_root_escalation(&mut self, failed: usize, reason: &ExitReason, request: &DrainRequest) {
         let limit = self.bus.options().escalation_timeout;
         self.bus.begin_shutdown(Instant::now() + limit);
-        self.bus.give_up(reason.clone());
+        self.bus.record_root_escalation(reason.clone());
         self.stop_child(failed, request).await;
         if let Some(work) = self.before_escalation.take() {
             // The children need the other half. After the limit the work is dropped unfinished: the shutdown must not wait for it.

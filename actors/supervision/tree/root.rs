@@ -58,7 +58,7 @@ impl RootSupervisor {
         reason_of(self.done.clone()).await
     }
 
-    /// Resolves with the reason as soon as the root gives up, while its children still drain, or when the tree has ended otherwise. Cancel-safe, and
+    /// Resolves with the reason as soon as the root escalates, while its children still drain, or when the tree has ended otherwise. Cancel-safe, and
     /// may be called again.
     pub async fn escalated(&self) -> ExitReason {
         // Both only wait; dropping either loses nothing.
@@ -83,8 +83,8 @@ impl RootSupervisor {
         let request = DrainRequest::without_deadline(ExitReason::Shutdown, true);
         // An error means that the tree has ended already; `done` has the reason.
         let _ = self.commands.send(ChildCommand::Drain(request));
-        let give_up_at = deadline + self.bus.options().kill_timeout;
-        let end = tokio::time::timeout_at(give_up_at, reason_of(self.done.clone()));
+        let wait_until = deadline + self.bus.options().kill_timeout;
+        let end = tokio::time::timeout_at(wait_until, reason_of(self.done.clone()));
         let reason = end.await.unwrap_or(ExitReason::ShutdownTimeout);
         let mut unfinished = self.bus.take_unfinished();
         unfinished.extend(still_running(&self.bus, &unfinished));

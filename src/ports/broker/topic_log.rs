@@ -62,7 +62,7 @@ pub trait TopicLog: Send + Sync {
     async fn view(&self, topic: &str) -> Result<Option<TopicView>, Error>;
 
     /// Counts those of the topics that do not exist yet against the limit of topics, all of them or none, until
-    /// [`TopicLog::release_topics`]. A restart forgets topics without a record.
+    /// [`TopicLog::release_topics`]. Topics without a record no longer count after a restart.
     async fn admit_topics(&self, names: &[&str]) -> Result<TopicAdmission, Error>;
 
     /// Reverses one call of [`TopicLog::admit_topics`] for these topics, because no record was written to them. A topic that another call has

@@ -13,7 +13,7 @@ pub fn steps(steps: &mut Successors<'_>, instance: usize) {
             ProducerStatus::Closed => open_session(steps, instance, producer),
             ProducerStatus::Idle => begin(steps, instance, producer),
             ProducerStatus::InTransaction => end(steps, instance, producer),
-            ProducerStatus::Committing => give_up(steps, instance, producer),
+            ProducerStatus::Committing => lose_commit_reply(steps, instance, producer),
         }
     }
 }
@@ -133,7 +133,7 @@ fn end_session(next: &mut System, config: &Configuration, instance: usize, produ
 }
 
 /// The reply to the commit does not arrive in time: the outcome is unknown, so the session ends and its batches are resolved.
-fn give_up(steps: &mut Successors<'_>, instance: usize, producer: usize) {
+fn lose_commit_reply(steps: &mut Successors<'_>, instance: usize, producer: usize) {
     if steps.from.faults.lost_replies == 0 {
         return;
     }

@@ -121,12 +121,12 @@ fn crash_until_logged(service: &Posthaste, event: &str, count: usize) {
     });
 }
 
-fn crash_until_root_gives_up(service: &Posthaste) {
+fn crash_until_root_escalates(service: &Posthaste) {
     crash_until_logged(service, "root_gave_up", 1);
 }
 
 #[test]
-fn process_takes_no_traffic_once_its_root_gives_up_although_a_handler_still_waits() {
+fn process_takes_no_traffic_once_its_root_escalates_although_a_handler_still_waits() {
     let (backend, endpoint) = (Backend::new(), Endpoint::start(EndpointResponse::Silence));
     let url = endpoint.url();
     let settings = [
@@ -142,7 +142,7 @@ fn process_takes_no_traffic_once_its_root_gives_up_although_a_handler_still_wait
         assert_eq!(service.http.post("/orders", &service.http.user(), &[], &tea_order(1)).status, 201);
         until("the handler waits", Duration::from_secs(30), || (endpoint.received().len() > received).then_some(()));
 
-        crash_until_root_gives_up(&service);
+        crash_until_root_escalates(&service);
         until("/readyz responds with 503", WAIT_MAX, || (!service.is_ready()).then_some(()));
         let (asked, order) = (Instant::now(), tea_order(1).to_string());
         let written = service.http.send_once("POST", "/orders", Some(&service.http.user()), &[], Some(order));
@@ -163,7 +163,7 @@ fn a_crash_loop_escalates_and_the_process_exits_with_70_after_draining() {
     let mut service = Posthaste::start(&backend, &[]);
     let created = service.http.post("/orders", &service.http.user(), &[], &tea_order(1)).json();
 
-    crash_until_root_gives_up(&service);
+    crash_until_root_escalates(&service);
     let status = service.await_exit(Duration::from_secs(30));
 
     assert_eq!(status.code(), Some(70));

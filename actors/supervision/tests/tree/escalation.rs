@@ -63,7 +63,7 @@ virtual_time_test!(escalating_root_drains_its_other_children, {
     assert_eq!(events.wait_for("child_exited", "/a").await.reason, Some("sibling"));
 });
 
-virtual_time_test!(root_that_gives_up_reports_it_and_closes_each_mailbox_while_another_child_drains, {
+virtual_time_test!(root_that_escalates_reports_it_and_closes_each_mailbox_while_another_drains, {
     let env = WorkerEnv::default();
     let bus = bus_without_jitter();
     let (slow, spec_slow) = worker(&bus, &env, "/slow");

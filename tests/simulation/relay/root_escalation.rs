@@ -1,4 +1,4 @@
-//! The root gives up: partitions and writes wait neither for a handler of a consumed event nor for the relay, if that is what failed.
+//! The root supervisor escalates: partitions and writes wait neither for a handler of a consumed event nor for the relay, if that is what failed.
 use std::time::Duration;
 
 use app::error::CommandError;
@@ -12,7 +12,7 @@ use crate::support::process::TIMEOUT;
 use crate::support::recording_handler::RecordingHandler;
 
 #[tokio::test(start_paused = true)]
-async fn root_that_gives_up_frees_partitions_and_answers_writes_while_a_handler_runs() {
+async fn root_that_escalates_frees_partitions_and_answers_writes_while_a_handler_runs() {
     let handler = RecordingHandler::new(false, 0, |_| false);
     let (mut environment, mut ledger) = (Environment::new(), Ledger::default());
     (environment.consumes, environment.handlers) = (true, handler.for_all_types());
@@ -40,7 +40,7 @@ async fn root_that_gives_up_frees_partitions_and_answers_writes_while_a_handler_
 }
 
 #[tokio::test(start_paused = true)]
-async fn root_that_gives_up_after_its_relay_failed_frees_partitions_too() {
+async fn root_that_escalates_after_its_relay_failed_frees_partitions_too() {
     let environment = Environment::new();
     let process = environment.start().await;
     process.wait_until("all partitions are taken", TIMEOUT, async || owned_by(&process, "sim").await == 4).await;
