@@ -58,15 +58,20 @@ impl ConsumerSettings {
 
     /// Each URL with its key, and the key and whether its handler uses it.
     pub(super) fn urls(&self) -> impl Iterator<Item = (String, &SecretString, String, bool)> {
-        EventType::ALL.into_iter().map(EventType::as_str).flat_map(|kind| {
+        EventType::ALL.into_iter().map(EventType::as_str).flat_map(|event_type| {
             let (primary, fallback) =
-                (self.handler[kind] == PrimaryKind::Post, self.fallback[kind] == FallbackKind::Post);
+                (self.handler[event_type] == PrimaryKind::Post, self.fallback[event_type] == FallbackKind::Post);
             [
-                (format!("consumer.url.{kind}"), &self.url[kind], format!("consumer.handler.{kind}"), primary),
                 (
-                    format!("consumer.fallback_url.{kind}"),
-                    &self.fallback_url[kind],
-                    format!("consumer.fallback.{kind}"),
+                    format!("consumer.url.{event_type}"),
+                    &self.url[event_type],
+                    format!("consumer.handler.{event_type}"),
+                    primary,
+                ),
+                (
+                    format!("consumer.fallback_url.{event_type}"),
+                    &self.fallback_url[event_type],
+                    format!("consumer.fallback.{event_type}"),
                     fallback,
                 ),
             ]

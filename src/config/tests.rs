@@ -239,7 +239,7 @@ fn debug_output_never_shows_a_secret() {
     let endpoint = |name: &str| (format!("POSTHASTE__CONSUMER__{name}"), format!("https://h/hidden-{name}"));
     let endpoints: Vec<_> = ["URL", "FALLBACK_URL"]
         .into_iter()
-        .flat_map(|key| domain::EventType::ALL.map(|kind| endpoint(&format!("{key}__{}", kind.as_str()))))
+        .flat_map(|key| domain::EventType::ALL.map(|event_type| endpoint(&format!("{key}__{}", event_type.as_str()))))
         .collect();
     let mut pairs: Vec<(&str, &str)> = endpoints.iter().map(|(name, url)| (name.as_str(), url.as_str())).collect();
     pairs.extend([
