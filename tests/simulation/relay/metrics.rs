@@ -15,7 +15,7 @@ use crate::support::record_faults::RecordFault;
 const SLOW: Duration = Duration::from_millis(200);
 
 #[tokio::test(start_paused = true)]
-async fn publish_latency_runs_from_the_hand_over_to_the_acknowledgement() {
+async fn publish_latency_runs_from_the_handover_to_the_acknowledgement() {
     let (environment, mut ledger) = (Environment::new(), Ledger::default());
     let process = environment.start().await;
     process.advance(Duration::from_secs(1)).await;

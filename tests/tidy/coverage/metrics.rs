@@ -151,7 +151,7 @@ const STORIES: &[(&str, &[&str])] = &[
         &["log.lines.lost.count"],
     ),
     (
-        "tests/simulation/relay/metrics.rs::publish_latency_runs_from_the_hand_over_to_the_acknowledgement",
+        "tests/simulation/relay/metrics.rs::publish_latency_runs_from_the_handover_to_the_acknowledgement",
         &["outbox.publish.latency", "outbox_commit_to_ack_seconds"],
     ),
     (

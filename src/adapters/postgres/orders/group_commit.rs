@@ -73,21 +73,21 @@ const CHANGE: &str = concat!(
 
 const VERSIONS: &str = "SELECT id, version FROM orders WHERE id = ANY($1)";
 
-/// The result of one commit of a group that was committed.
+/// The result of one commit in a group whose transaction was committed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum CommitResult {
-    /// The result that the caller gets.
+pub(crate) enum CommitAttempt {
+    /// The caller receives this outcome.
     Final(Committed),
     /// Its record was taken, and deleted before it could be read: the commit has to be tried again.
     Retry,
-    /// Another transaction has locked its order: the commit has to be tried again, and keeps no other commit waiting.
+    /// Another transaction has locked its order: the commit has to be tried again, and delays no other commit.
     Locked,
 }
 
 /// The outcome of a group's transaction.
 pub(crate) enum GroupOutcome {
     /// It is durable; one result per commit, in their order.
-    Committed(Vec<CommitResult>),
+    Committed(Vec<CommitAttempt>),
     /// The transaction was rolled back and changed nothing.
     Failed(StatementError),
     /// COMMIT was sent and no reply arrived.
@@ -112,7 +112,7 @@ pub(crate) async fn commit(context: &StoreContext, commits: &[&Commit]) -> Group
     }
 }
 
-async fn write(context: &StoreContext, commits: &[&Commit]) -> StatementResult<(Transaction, i64, Vec<CommitResult>)> {
+async fn write(context: &StoreContext, commits: &[&Commit]) -> StatementResult<(Transaction, i64, Vec<CommitAttempt>)> {
     let mut group = GroupTransaction::new(context, commits);
     group.insert_records().await?;
     group.create_orders().await?;
@@ -121,7 +121,7 @@ async fn write(context: &StoreContext, commits: &[&Commit]) -> StatementResult<(
     let (Some(transaction), Some(xid)) = (group.transaction, group.xid) else {
         return Err(broken("a group without a statement"));
     };
-    let results = group.results.into_iter().map(|result| result.unwrap_or(CommitResult::Retry)).collect();
+    let results = group.results.into_iter().map(|result| result.unwrap_or(CommitAttempt::Retry)).collect();
     Ok((transaction, xid, results))
 }
 
@@ -130,7 +130,7 @@ struct GroupTransaction<'a> {
     context: &'a StoreContext,
     commits: &'a [&'a Commit],
     /// The result of each commit, as far as known.
-    results: Vec<Option<CommitResult>>,
+    results: Vec<Option<CommitAttempt>>,
     transaction: Option<Transaction>,
     xid: Option<i64>,
 }
@@ -198,13 +198,13 @@ impl<'a> GroupTransaction<'a> {
                         .as_slice()
                         .try_into()
                         .map_err(|_| broken("a fingerprint that is not 32 bytes long"))?;
-                    CommitResult::Final(Committed::KeyUsed(IdempotencyRecord {
+                    CommitAttempt::Final(Committed::KeyUsed(IdempotencyRecord {
                         fingerprint,
                         order_id: *order_id,
                         ..(*idempotency_record).clone()
                     }))
                 }
-                None => CommitResult::Retry,
+                None => CommitAttempt::Retry,
             };
             self.results[*index] = Some(result);
         }
@@ -257,7 +257,7 @@ impl<'a> GroupTransaction<'a> {
         let (written, unwritten): (Vec<usize>, Vec<usize>) =
             attempted.iter().partition(|index| written.contains(&self.commits[**index].order.id));
         for index in written {
-            self.results[index] = Some(CommitResult::Final(Committed::Done));
+            self.results[index] = Some(CommitAttempt::Final(Committed::Done));
         }
         self.record_unwritten(&unwritten).await
     }
@@ -277,9 +277,9 @@ impl<'a> GroupTransaction<'a> {
         for index in unwritten {
             let commit = self.commits[*index];
             self.results[*index] = Some(match versions.get(&commit.order.id).copied() {
-                None => CommitResult::Final(Committed::Missing),
-                current if current == commit.expected => CommitResult::Locked,
-                Some(current) => CommitResult::Final(Committed::Stale { current }),
+                None => CommitAttempt::Final(Committed::Missing),
+                current if current == commit.expected => CommitAttempt::Locked,
+                Some(current) => CommitAttempt::Final(Committed::Stale { current }),
             });
         }
         Ok(())
@@ -289,7 +289,7 @@ impl<'a> GroupTransaction<'a> {
         let is_unwritten = |index: &usize| {
             matches!(
                 self.results[*index],
-                Some(CommitResult::Locked | CommitResult::Final(Committed::Stale { .. } | Committed::Missing))
+                Some(CommitAttempt::Locked | CommitAttempt::Final(Committed::Stale { .. } | Committed::Missing))
             )
         };
         let idempotency_records: Vec<&IdempotencyRecord> = (0..self.commits.len())
