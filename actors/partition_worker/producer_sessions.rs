@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use session_rotation::{ClaimEnd, SessionRotation};
 
-/// How claims share producer slots.
+/// Distribution of the claims over producer slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProducerSlots {
     /// Partitions spread over this many slots: a failure in one slot affects no other. For a broker whose producers cost nothing.

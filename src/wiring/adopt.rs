@@ -2,7 +2,7 @@
 use super::start_error::StartError;
 use crate::config::{Config, StoreKind};
 
-/// How the rows of a table are published; see the options of `posthaste adopt`.
+/// Mapping of the columns of a table to the events that its rows become; see the options of `posthaste adopt`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableAdoption {
     /// The table, with its schema where the search path does not have it.

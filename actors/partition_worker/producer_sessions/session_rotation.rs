@@ -27,7 +27,7 @@ struct ActiveSession {
     changed: u64,
 }
 
-/// How a claim ended.
+/// The end of a claim, as the rotation counts it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClaimEnd {
     /// It found no rows, or its batch was not published.

@@ -18,7 +18,7 @@ pub(crate) enum ChildCommand {
     Exit,
 }
 
-/// How a child is to drain.
+/// A request to drain, with the reason that becomes the exit reason of the child.
 #[derive(Clone, Debug)]
 pub(crate) struct DrainRequest {
     pub(crate) reason: ExitReason,

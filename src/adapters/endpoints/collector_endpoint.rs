@@ -8,7 +8,7 @@ use crate::http_endpoint::{RESPONSE_BYTES_MAX, client_config, host, is_loopback,
 use crate::outcome;
 use crate::root_certificates::RootCertificates;
 
-/// How a collector is called.
+/// URL, headers and certificates of the calls to a collector.
 #[derive(Clone, Debug)]
 pub struct CollectorOptions {
     /// Absolute URL that receives requests of OTLP over HTTP, such as `http://127.0.0.1:4318/v1/traces`.

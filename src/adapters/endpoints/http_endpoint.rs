@@ -17,7 +17,7 @@ use ureq::{Agent, Body};
 use crate::outcome;
 use crate::root_certificates::RootCertificates;
 
-/// How an endpoint is called.
+/// URL, limits and certificates of the calls to an endpoint.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Absolute URL with the scheme `http` or `https`.

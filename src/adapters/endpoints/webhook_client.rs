@@ -12,7 +12,7 @@ use crate::address_policy::{AddressPolicy, PermittedResolver};
 use crate::http_endpoint::{RESPONSE_BYTES_MAX, client_config, is_endpoint_url, post};
 use crate::root_certificates::RootCertificates;
 
-/// How the endpoints of webhooks are called.
+/// Limits and certificates of the calls to the endpoints of webhooks.
 #[derive(Clone, Debug)]
 pub struct WebhookClientOptions {
     /// Limit of one call, from the resolution of the name to the end of the response.

@@ -10,7 +10,7 @@ use ports::clock::Clock;
 use ports::partitions::InstanceId;
 use secrecy::SecretString;
 
-/// How often consumers see an event when a process is killed at the worst moment.
+/// Delivery guarantee of published events, also when a process is killed at the worst moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeliveryGuarantee {
     /// `read_committed` consumers see each event once: every batch is a transaction that includes its watermark.
@@ -59,7 +59,7 @@ pub struct Security {
     pub sasl: Option<Sasl>,
 }
 
-/// How the adapter reaches and uses the broker.
+/// Addresses, credentials, names and limits with which the adapter uses the broker.
 #[derive(Clone)]
 pub struct Options {
     /// `host:port` of one or more brokers, separated by commas.

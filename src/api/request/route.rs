@@ -7,7 +7,7 @@ use crate::request::response::RouteResult;
 
 pub(crate) type Handler = fn(RequestContext) -> LocalBoxFuture<'static, RouteResult>;
 
-/// Which callers a route admits.
+/// Authorization of a route: the callers that it admits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
     /// All callers; a token is ignored.

@@ -11,7 +11,7 @@ use ports::broker::topics::TopicView;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TopicCursor(BTreeMap<u32, u64>);
 
-/// Where a reader begins.
+/// Start position of a reader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReadStart {
     /// The first records that are kept.

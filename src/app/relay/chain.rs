@@ -8,7 +8,7 @@ use ports::FaultClass;
 use outbox::topic_rules::applicable;
 use outbox::{PoisonAction, PoisonPolicy, RetryDecision, RetryPolicy, TopicRules};
 
-/// Where an event goes when its topic will not accept it.
+/// Destination of an event that its topic does not accept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Fallback {
@@ -28,7 +28,7 @@ pub struct ChainRules {
     pub retry_by_topic: HashMap<String, RetryPolicy>,
     /// Effect of a parked row.
     pub poison: PoisonPolicy,
-    /// Where a row goes after its last attempt.
+    /// Destination of a row after its last attempt.
     pub fallback: TopicRules<Fallback>,
 }
 

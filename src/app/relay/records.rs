@@ -14,7 +14,7 @@ use crate::consume::spring_headers;
 use crate::contract::rfc3339;
 use crate::relay::value_contract::{TopicContracts, ValueContract};
 
-/// How the relay claims and publishes.
+/// Options of the relay: its region and contracts, and the limits of claims and records.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Region of this service, the `ce_source` of its records.

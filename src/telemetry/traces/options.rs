@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// How traces are sampled and exported.
+/// Sampling of traces, and limits of their export.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Share of the traces without a parent that are recorded, from 0 to 1.

@@ -43,7 +43,7 @@ impl WriteContext<'_> {
     }
 }
 
-/// How the changes of a failing command are undone.
+/// Whether a savepoint undoes the changes of a failing command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SavepointMode {
     /// By a savepoint of its own: the command may fail after it has written.

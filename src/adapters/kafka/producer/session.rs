@@ -41,7 +41,7 @@ const QUICK_FAILURE_PAUSE: Duration = Duration::from_millis(100);
 /// How often it is repeated before the relay receives the failure: for one second, within which a new topic gets its leaders.
 const QUICK_FAILURES_MAX: u32 = 10;
 
-/// How a session sends.
+/// The producer of a session, by its delivery guarantee.
 pub(crate) enum SessionProducer {
     /// In transactions, with all watermarks in this partition of the watermark topic.
     Transactional(Box<TransactionalProducer>, u32),

@@ -22,7 +22,7 @@ const POOLER_BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL sync
 /// Time that the client waits longer than the server's `statement_timeout` before it gives the connection up: 2 s for the reply.
 const REPLY_GRACE: Duration = Duration::from_secs(2);
 
-/// How sessions run statements.
+/// Settings and time limits of the statements of a session.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SessionSettings {
     /// Whether a pooler in transaction mode is between client and server, so that no state may be kept in a session.

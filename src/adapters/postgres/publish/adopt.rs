@@ -20,7 +20,7 @@ use crate::store::options::Options;
 /// The function that the trigger calls, in the schema of the functions.
 const PUBLISH: &str = "publish(text, text, text, bytea, jsonb, text, uuid)";
 
-/// How the rows of a table are published.
+/// Mapping of the columns of a table to the events that its rows become.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AdoptedTable {
     /// The table, with its schema where the search path does not have it.

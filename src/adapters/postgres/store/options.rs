@@ -11,7 +11,7 @@ use crate::connection::session::CommitWait;
 /// Fewest connections for everything but commits, events and the relay.
 const SERVICE_CONNECTIONS_MIN: usize = 2;
 
-/// How the store is opened.
+/// Options with which [`crate::Postgres::open`] opens the store.
 #[derive(Clone)]
 pub struct Options {
     /// `postgres://user:password@host:port/database?sslmode=…` or libpq's `key=value` form. Never logged, never part of an error.

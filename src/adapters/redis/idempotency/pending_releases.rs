@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use parking_lot::Mutex;
 
-/// How a process gives up a key that it has taken.
+/// Release of a key that this process has taken, by the result of its request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum KeyRelease {
     /// The request created an order: the value to write and its time to live.

@@ -3,7 +3,7 @@ use ports::endpoint::webhooks::Webhook;
 
 use crate::error::QueryError;
 
-/// Which events a new webhook receives first.
+/// Start position of a new webhook in its topics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WebhookStart {
     /// Events that are published from now on.
