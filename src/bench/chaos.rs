@@ -5,6 +5,7 @@ mod event_clients;
 mod faults;
 mod instances;
 mod progress;
+mod remaining_rows;
 mod retrying_connection;
 mod sql_writers;
 mod tasks;
@@ -27,6 +28,7 @@ use event_clients::EventClients;
 use faults::{FaultCounts, FaultPlan};
 use instances::{Addresses, Instances};
 use progress::Progress;
+use remaining_rows::await_drained;
 use sql_writers::SqlWriters;
 use verdict::read_verdict;
 
@@ -90,15 +92,16 @@ async fn run<P: Program>(program: &P, plan: &ChaosPlan, data: &P::Data) -> Resul
     // A batch of a client may wait for a writer.
     let unfinished_publishers =
         writers.finish(RECOVERY_TIMEOUT).await? + event_clients.finish(RECOVERY_TIMEOUT).await?;
-    let depth = await_drained(data).await?;
+    let operations = data.operations().await?;
+    let remaining = await_drained(async || operations.depth().await, RECOVERY_TIMEOUT).await?;
     let slowest_start = instances.slowest_start();
     let unexpected_exits = instances.stop().await?;
 
     let progress = progress.take();
     let mut verdict = read_verdict(data, &topic, &progress).await?;
     let exactly_once = program.settings()["delivery"] == "exactly-once";
-    verdict.parked = depth.parked;
-    verdict.waiting = depth.waiting;
+    verdict.parked = remaining.parked;
+    verdict.waiting = remaining.waiting;
     verdict.unfinished_orders = unfinished as u64;
     verdict.unfinished_publishers = unfinished_publishers as u64;
     verdict.unexpected_exits = unexpected_exits;
@@ -115,22 +118,4 @@ async fn run<P: Program>(program: &P, plan: &ChaosPlan, data: &P::Data) -> Resul
         }),
     )?;
     Ok(violations.is_empty())
-}
-
-/// Rows that are left when the time for recovery is over.
-struct RemainingRows {
-    waiting: u64,
-    parked: u64,
-}
-
-async fn await_drained(data: &impl ThrowawayData) -> Result<RemainingRows, Error> {
-    let (operations, begin) = (data.operations().await?, Instant::now());
-    loop {
-        let depth = operations.depth().await.map_err(Error::new)?;
-        let waiting = depth.pending + depth.in_flight + depth.failed;
-        if waiting == 0 || begin.elapsed() > RECOVERY_TIMEOUT {
-            return Ok(RemainingRows { waiting, parked: depth.parked });
-        }
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
 }

@@ -2,7 +2,7 @@
 //! makes the load has no time for that while it saturates the processors.
 use std::io::{BufRead, BufReader, PipeReader};
 use std::net::SocketAddr;
-use std::sync::mpsc::{self, Receiver};
+use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::thread;
 
 use serde_json::Value;
@@ -17,6 +17,7 @@ pub(crate) struct LogReader {
     problems: Receiver<String>,
     /// The ages of the rows in the lines that were parsed, in milliseconds.
     ages_ms: Vec<f64>,
+    has_ended: bool,
 }
 
 impl LogReader {
@@ -42,7 +43,7 @@ impl LogReader {
                 }
             }
         })?;
-        Ok((Self { acknowledgements, problems, ages_ms: Vec::new() }, listening))
+        Ok((Self { acknowledgements, problems, ages_ms: Vec::new(), has_ended: false }, listening))
     }
 
     /// The last warnings, errors and resolved batches that were read since the last call: they may explain a figure that is missing.
@@ -53,8 +54,20 @@ impl LogReader {
 
     /// Number of rows whose acknowledgement was read since the last [`LogReader::take_newest_ms`].
     pub(crate) fn rows(&mut self) -> usize {
-        self.ages_ms.extend(self.acknowledgements.try_iter().flat_map(|line| acknowledged_ages(&line)));
-        self.ages_ms.len()
+        loop {
+            match self.acknowledgements.try_recv() {
+                Ok(line) => self.ages_ms.extend(acknowledged_ages(&line)),
+                Err(error) => {
+                    self.has_ended = error == TryRecvError::Disconnected;
+                    return self.ages_ms.len();
+                }
+            }
+        }
+    }
+
+    /// Whether the last [`LogReader::rows`] reached the end of the log: the service has ended.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.has_ended
     }
 
     /// The ages of the newest rows in milliseconds, sorted; forgets all rows that were read so far.
@@ -104,7 +117,15 @@ mod tests {
             tokio::task::yield_now().await;
         }
         assert_eq!(reader.take_newest_ms(2), [3.0, 7.25]);
-        assert_eq!(reader.rows(), 0);
+        assert!(reader.rows() == 0 && !reader.has_ended());
+
+        writeln!(service, r#"{{"event":"batch_acknowledged","ages_ms":"1"}}"#).expect("written");
+        drop(service);
+        while !reader.has_ended() {
+            reader.rows();
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(reader.take_newest_ms(1), [1.0], "the last line of a service that has ended");
     }
 
     #[tokio::test]

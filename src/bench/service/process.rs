@@ -13,10 +13,8 @@ use crate::error::Error;
 use crate::load::client::HttpConnection;
 use crate::program::ThrowawayData;
 
-/// Longest wait until events are drained.
+/// Longest wait until events are drained, and until the log shows them: the thread that reads it has the processors that the load leaves.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(300);
-/// Longest wait for lines of the log that the service has written already.
-const LOG_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time between two reads of the metrics page: each read takes some of the measured capacity.
 const SCRAPE_INTERVAL: Duration = Duration::from_millis(20);
 
@@ -51,7 +49,7 @@ impl<'a, D: ThrowawayData> ServiceProcess<'a, D> {
     pub(crate) async fn take_acknowledged_ms(&self, rows: u64) -> Result<Vec<f64>, Error> {
         let begin = Instant::now();
         while (self.log.borrow_mut().rows() as u64) < rows {
-            if begin.elapsed() > LOG_TIMEOUT {
+            if self.log.borrow().has_ended() || begin.elapsed() > DRAIN_TIMEOUT {
                 let mut log = self.log.borrow_mut();
                 let (seen, problems) = (log.rows(), log.take_problems().join("\n"));
                 return Err(Error::new(format!("the service logged {seen} of {rows} acknowledgements\n{problems}")));
