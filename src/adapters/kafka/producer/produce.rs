@@ -103,7 +103,15 @@ impl TransactionalProducer {
             self.produce_once(&mut encoded, &mut outcomes, deadline);
             let with_moving_leader =
                 || encoded.iter().zip(&outcomes).filter(|(_, outcome)| may_have_new_leader(outcome));
-            with_moving_leader().for_each(|(chunk, _)| self.cluster.remove(chunk.topic));
+            for (chunk, outcome) in with_moving_leader() {
+                match outcome {
+                    // The leader has answered: it stays in use while no broker returns newer metadata.
+                    Some(outcome) if outcome.lacks_replicas() => {
+                        self.cluster.expire(chunk.topic, Instant::now(), Duration::ZERO);
+                    }
+                    _ => self.cluster.remove(chunk.topic),
+                }
+            }
             let is_final = |outcome: &Option<ChunkOutcome>| {
                 !may_have_new_leader(outcome) && !matches!(outcome, Some(ChunkOutcome::Appended(_)))
             };
@@ -126,20 +134,24 @@ impl TransactionalProducer {
     }
 
     fn record_availability(&mut self, chunks: &[Chunk<'_>], outcomes: &[ChunkOutcome]) {
-        let lacks_replicas =
-            |outcome: &ChunkOutcome| matches!(outcome, ChunkOutcome::Refused { code: Code::NotEnoughReplicas, .. });
-        let refused = chunks.iter().zip(outcomes).filter(|(_, outcome)| lacks_replicas(outcome));
-        // How many replicas are in sync now. Where no broker answers, the partition is refused as one without a leader is.
-        drop(self.cluster.load(refused.map(|(chunk, _)| &*chunk.topic), Instant::now() + OUTAGE_WAIT));
+        let refused = chunks.iter().zip(outcomes).filter(|(_, outcome)| outcome.lacks_replicas());
+        let began = Instant::now();
+        // How many replicas are in sync now. Where no broker answers, a later attempt reads it.
+        drop(self.cluster.load(refused.map(|(chunk, _)| &*chunk.topic), began + OUTAGE_WAIT));
         let now = Instant::now();
         for (chunk, outcome) in chunks.iter().zip(outcomes) {
-            let in_sync = || self.cluster.in_sync(&chunk.topic, chunk.partition);
+            let (topic, partition) = (&chunk.topic, chunk.partition);
             match outcome {
                 ChunkOutcome::Appended(_) if self.unavailable.is_empty() => {}
-                ChunkOutcome::Appended(_) => self.unavailable.remove(&chunk.topic, chunk.partition, in_sync()),
+                ChunkOutcome::Appended(_) => {
+                    self.unavailable.remove(topic, partition, self.cluster.in_sync(topic, partition));
+                }
+                outcome if outcome.lacks_replicas() => match self.cluster.in_sync_since(topic, partition, began) {
+                    Some(too_few) => self.unavailable.insert(topic, partition, Some(too_few), now),
+                    None => self.unavailable.insert_uncounted(topic, partition, now),
+                },
                 ChunkOutcome::Refused { code, .. } if is_partition_unavailable(*code) => {
-                    let too_few = in_sync().filter(|_| lacks_replicas(outcome));
-                    self.unavailable.insert(&chunk.topic, chunk.partition, too_few, now);
+                    self.unavailable.insert(topic, partition, None, now);
                 }
                 _ => {}
             }
@@ -235,6 +247,11 @@ impl ChunkOutcome {
     /// Whether the partition may take the chunk in a moment.
     fn is_retriable(&self) -> bool {
         matches!(self, ChunkOutcome::Refused { code, .. } if is_retriable(*code))
+    }
+
+    /// Whether the partition's leader answered that too few replicas are in sync.
+    fn lacks_replicas(&self) -> bool {
+        matches!(self, ChunkOutcome::Refused { code: Code::NotEnoughReplicas, .. })
     }
 }
 

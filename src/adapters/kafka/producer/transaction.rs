@@ -245,6 +245,9 @@ impl SendProgress {
             let in_sync = producer.cluster.in_sync(topic, partition);
             producer.unavailable.is_refused(topic, partition, in_sync, now)
         };
+        producer
+            .unavailable
+            .count_in_sync(|topic, partition, since| producer.cluster.in_sync_since(topic, partition, since), now);
         producer.unavailable.lower_in_sync_counts(|topic, partition| producer.cluster.in_sync(topic, partition));
         if producer.unavailable.is_empty() || is_refused(context.watermark_topic, context.watermark_partition) {
             return Ok(());

@@ -35,6 +35,8 @@ struct PartitionFailure {
     refusal: RefusalPeriod,
     /// The number of its in-sync replicas, if they were too few.
     too_few: Option<usize>,
+    /// They were too few, and no broker returned how many are in sync.
+    is_uncounted: bool,
 }
 
 /// The number of in-sync replicas with which a partition of a topic refused records (NOT_ENOUGH_REPLICAS).
@@ -79,13 +81,35 @@ impl UnavailablePartitions {
         // are too few.
         let refusal = before.filter(|_| too_few == Some(ALL_IN_SYNC)).map(|before| before.after_failure(now));
         let refusal = refusal.unwrap_or(RefusalPeriod { began_at: now, ttl: FAILURE_TTL });
-        known.partitions.insert(key, PartitionFailure { refusal, too_few });
+        known.partitions.insert(key, PartitionFailure { refusal, too_few, is_uncounted: false });
         if let Some(in_sync) = too_few.filter(|in_sync| *in_sync < ALL_IN_SYNC) {
             let failed =
                 InsufficientReplicas { partition, in_sync, refusal: RefusalPeriod { began_at: now, ttl: TOO_FEW_TTL } };
             let is_repeated = before.is_some_and(|before| !before.is_same_attempt(now));
             let count = known.insufficient_replicas.entry(Arc::clone(topic)).or_insert(failed);
             *count = count.with_failure(failed, is_repeated);
+        }
+    }
+
+    /// A partition had too few replicas in sync, and no broker returned how many. Its records are refused until [`Self::count_in_sync`].
+    pub(crate) fn insert_uncounted(&self, topic: &Arc<str>, partition: u32, now: Instant) {
+        let refusal = RefusalPeriod { began_at: now, ttl: TOO_FEW_TTL };
+        let failure = PartitionFailure { refusal, too_few: None, is_uncounted: true };
+        self.0.lock().partitions.insert((Arc::clone(topic), partition), failure);
+    }
+
+    /// Completes the failures without a count from metadata that was read since. `in_sync_since` returns nothing where there is none. A failure that
+    /// is older than an attempt stays without a count, and its partition is tried again: enough replicas may have joined.
+    pub(crate) fn count_in_sync(&self, in_sync_since: impl Fn(&str, u32, Instant) -> Option<usize>, now: Instant) {
+        let mut counted = Vec::new();
+        for ((topic, partition), failure) in self.0.lock().partitions.iter_mut().filter(|(_, last)| last.is_uncounted) {
+            if let Some(in_sync) = in_sync_since(topic, *partition, failure.refusal.began_at) {
+                (failure.is_uncounted, failure.refusal.ttl) = (false, FAILURE_TTL);
+                counted.push((Arc::clone(topic), *partition, in_sync, failure.refusal));
+            }
+        }
+        for (topic, partition, in_sync, refusal) in counted.into_iter().filter(|(.., refusal)| refusal.contains(now)) {
+            self.insert(&topic, partition, Some(in_sync), refusal.began_at);
         }
     }
 
@@ -276,6 +300,41 @@ mod tests {
 
         failed.lower_in_sync_counts(|_, partition| (partition == 3).then_some(1));
         assert!(!failed.is_refused(&topic, 3, Some(2), start), "the metadata at the failure was old");
+    }
+
+    #[test]
+    fn partition_is_refused_until_metadata_shows_how_many_replicas_it_has() {
+        let (topic, start): (Arc<str>, _) = (Arc::from("order.events"), Instant::now());
+        let at = |second| start + Duration::from_secs(second);
+        // Replicas in sync in metadata that was read in some second, and whether the partition is then refused in later seconds.
+        for (in_sync, read_second, expected) in [
+            (1, 4, [(5, true), (299, true), (300, false)]),
+            (ALL_IN_SYNC, 1, [(4, true), (5, false), (300, false)]),
+            (1, 5, [(5, false), (6, false), (300, false)]),
+            (ALL_IN_SYNC, 250, [(250, false), (251, false), (300, false)]),
+        ] {
+            let failed = UnavailablePartitions::default();
+            failed.insert_uncounted(&topic, 3, start);
+            failed.count_in_sync(|_, _, _| None, at(read_second));
+            assert!(
+                failed.is_refused(&topic, 3, Some(ALL_IN_SYNC), at(read_second)),
+                "no broker has returned metadata"
+            );
+            assert!(!failed.is_refused(&topic, 4, Some(1), at(read_second)), "another partition");
+
+            failed.count_in_sync(|_, _, since| (since == start).then_some(in_sync), at(read_second));
+            for (second, is_refused) in expected {
+                let result = failed.is_refused(&topic, 3, Some(in_sync), at(second));
+                assert_eq!(result, is_refused, "{in_sync} in sync, read in second {read_second}, second {second}");
+            }
+            assert!(!failed.is_refused(&topic, 3, Some(2), at(6)), "more replicas have joined");
+        }
+
+        let failed = UnavailablePartitions::default();
+        failed.insert_uncounted(&topic, 3, start);
+        assert!(!failed.is_refused(&topic, 3, None, start + TOO_FEW_TTL), "it is tried without metadata in the end");
+        failed.remove(&topic, 3, Some(1));
+        assert!(failed.is_empty(), "it works again");
     }
 
     #[test]

@@ -219,6 +219,12 @@ impl Cluster {
         self.topics.get(topic)?.in_sync.get(partition as usize).copied()
     }
 
+    /// As [`Self::in_sync`], from metadata that was read at this time or later.
+    pub(crate) fn in_sync_since(&self, topic: &str, partition: u32, since: Instant) -> Option<usize> {
+        self.topics.get(topic).filter(|known| known.read_at >= since)?;
+        self.in_sync(topic, partition)
+    }
+
     /// Removes the metadata of a topic: it is read again before its next use.
     pub(crate) fn remove(&mut self, topic: &str) {
         self.topics.remove(topic);

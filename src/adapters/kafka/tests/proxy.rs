@@ -4,6 +4,7 @@ mod connection;
 mod ends;
 mod frames;
 mod raised_end;
+mod replicas;
 
 use std::collections::HashSet;
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -63,6 +64,8 @@ struct ProxyState {
     open: Mutex<Vec<TcpStream>>,
     producers: Mutex<Vec<TcpStream>>,
     hides_brokers: AtomicBool,
+    /// Whether a connection is cut at its next metadata response.
+    loses_metadata: AtomicBool,
     /// The topic without enough replicas.
     under_replicated_topic: Mutex<Option<String>>,
     /// Whether metadata shows no in-sync replica of the under-replicated topic.
@@ -117,6 +120,7 @@ impl Proxy {
             open: Mutex::default(),
             producers: Mutex::default(),
             hides_brokers: AtomicBool::new(false),
+            loses_metadata: AtomicBool::new(false),
             under_replicated_topic: Mutex::default(),
             hides_in_sync_replicas: AtomicBool::new(false),
             accepts_no_markers: AtomicBool::new(false),
@@ -167,34 +171,6 @@ impl Proxy {
     /// Whether metadata responses list the topics and no brokers, like those of a broker that has just started.
     pub fn hide_brokers(&self, hides_brokers: bool) {
         self.state.hides_brokers.store(hides_brokers, Ordering::SeqCst);
-    }
-
-    /// The topic, of one partition, whose records are refused because it has too few replicas in sync.
-    pub fn refuse_records_of(&self, topic: Option<&str>) {
-        *self.state.under_replicated_topic.lock() = topic.map(str::to_owned);
-        self.state.hides_in_sync_replicas.store(topic.is_some(), Ordering::SeqCst);
-    }
-
-    /// Metadata shows the topic's replicas in sync again. Its records are still refused.
-    pub fn show_in_sync_replicas(&self) {
-        self.state.hides_in_sync_replicas.store(false, Ordering::SeqCst);
-    }
-
-    /// As [`Self::refuse_records_of`]; the broker also cannot complete a transaction to which the topic belongs.
-    pub fn lose_replicas_of(&self, topic: Option<&str>) {
-        self.refuse_records_of(topic);
-        self.state.accepts_no_markers.store(topic.is_some(), Ordering::SeqCst);
-        self.state.blocked_transactional_ids.lock().clear();
-    }
-
-    /// How many transactional ids the broker cannot initialise, because it cannot end their last transaction.
-    pub fn blocked_transactional_ids(&self) -> usize {
-        self.state.blocked_transactional_ids.lock().len()
-    }
-
-    /// How often records of the under-replicated topic were refused.
-    pub fn refusals(&self) -> u64 {
-        self.state.refusals.load(Ordering::SeqCst)
     }
 
     /// The topic, of one partition, whose leader cannot ask the coordinator about transactions, so that it refuses all records.
@@ -339,6 +315,9 @@ impl ProxyState {
         }
         let mut address = &self.own_address;
         if connection.metadata.lock().remove(&correlation_id(frame)) {
+            if self.loses_metadata.load(Ordering::SeqCst) {
+                return FrameAction::Drop;
+            }
             self.change_metadata(frame, connection);
             if self.new_leader_is_unreachable.load(Ordering::SeqCst) && self.moved_topics.lock().is_empty() {
                 address = &self.unused_address;

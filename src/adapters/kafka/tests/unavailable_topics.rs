@@ -18,6 +18,9 @@ const APPEND_MAX: Duration = Duration::from_secs(3);
 /// How long a publication may take on an idle machine: one that waits for a leader takes three seconds.
 const IDLE_MAX: Duration = Duration::from_secs(4);
 
+/// By this time after the first attempt, the count of replicas belongs to it.
+const COUNTED_MAX: Duration = Duration::from_secs(7);
+
 /// An installation behind a proxy, and the topic of another service.
 async fn behind_proxy() -> (Proxy, Installation, String) {
     let proxy = Proxy::to(&servers());
@@ -206,6 +209,43 @@ async fn partition_with_a_moving_leader_is_awaited_together_with_a_failed_one() 
         }
         assert!(started.elapsed() < scaled(TIMEOUT), "the failed partition is tried again");
     }
+}
+
+/// No broker returns how many replicas are in sync when the leader refuses the records, which takes three seconds. The next transaction reads it. Each
+/// attempt could use up a transactional id, so the partition is not tried again five seconds later.
+#[tokio::test]
+async fn partition_is_not_tried_again_once_its_replicas_are_counted() {
+    let (proxy, installation, topic) = behind_proxy().await;
+    let session = installation.session(0).await;
+    let (first, mut token) = (Instant::now(), 1);
+
+    let (begun, refusals) = loop {
+        proxy.refuse_records_of(None);
+        token = commit_both(&installation, &session, &topic, token).await;
+        proxy.refuse_records_of(Some(&topic));
+        proxy.lose_metadata(true);
+        let begun = Instant::now();
+        let uncounted = commit_own(&installation, &session, &topic, (token, "early")).await;
+        assert_eq!(refusal(&uncounted), FaultClass::Transient);
+        proxy.lose_metadata(false);
+        let refusals = proxy.refusals();
+        let counted = commit_own(&installation, &session, &topic, (token + 1, "early")).await;
+        assert_eq!(refusal(&counted), FaultClass::Transient);
+        token += 2;
+        if begun.elapsed() < COUNTED_MAX {
+            break (begun, refusals);
+        }
+        assert!(first.elapsed() < scaled(TIMEOUT), "the machine is too busy: {:?}", begun.elapsed());
+    };
+    while begun.elapsed() < COUNTED_MAX * 2 {
+        let other = commit_own(&installation, &session, &topic, (token, "early")).await;
+        assert_eq!(refusal(&other), FaultClass::Transient);
+        assert_eq!(proxy.refusals(), refusals, "it was tried again after {:?}", begun.elapsed());
+        token += 1;
+    }
+
+    proxy.refuse_records_of(None);
+    commit_both(&installation, &session, &topic, token).await;
 }
 
 /// The broker aborts the transaction, and cannot end it before the partition has its replicas again. The session is over, and nothing waits for it.
