@@ -125,7 +125,6 @@ async fn topics_that_only_the_service_writes_are_refused_from_its_start_on() {
     let publish = |topic| format!("SELECT posthaste.publish('{topic}', 'k', 't', 'x'::text)");
     let publish_all = "SELECT posthaste.publish_all(ARRAY['ours', 'ours-dlt'], ARRAY['k', 'k'], ARRAY['t', 't'], ARRAY['x', 'x']::bytea[])";
     client.batch_execute(&publish("ours-dlt")).await.expect("no service has started, so no topic is known as internal");
-    client.batch_execute("DELETE FROM outbox_sequence").await.unwrap();
 
     let mut options = database.options("a");
     options.internal_topics = vec!["ours-dlt".into(), "ours-retry-0".into()];
@@ -140,4 +139,50 @@ async fn topics_that_only_the_service_writes_are_refused_from_its_start_on() {
     client.batch_execute(&publish("ours")).await.expect("a topic of another service");
     assert_eq!(numbers(&client, "k").await, [1, 1], "the event before the start, and the one after it");
     service.close().await.expect("closed");
+}
+
+#[tokio::test]
+async fn topic_that_is_internal_no_more_continues_its_numbers() {
+    let database = Database::migrated().await;
+    let client = database.client().await;
+    let publish = "SELECT posthaste.publish('ours-dlt', 'k', 't', 'x'::text)";
+    let start = async |internal_topics: &[&str]| {
+        let mut options = database.options("a");
+        options.internal_topics = internal_topics.iter().map(|topic| (*topic).into()).collect();
+        Postgres::open(options).await.expect("opened").close().await.expect("closed");
+    };
+    client.batch_execute(publish).await.expect("published");
+
+    start(&["ours-dlt", "theirs-dlt"]).await;
+    start(&["ours-dlt"]).await;
+    client.batch_execute(publish).await.expect_err("internal");
+    start(&["theirs-dlt"]).await;
+    client.batch_execute(publish).await.expect("published");
+
+    assert_eq!(numbers(&client, "k").await, [1, 2]);
+    start(&["ours-dlt"]).await;
+    client.batch_execute(publish).await.expect_err("internal again");
+}
+
+#[tokio::test]
+async fn start_does_not_wait_for_a_transaction_that_publishes_to_an_internal_topic() {
+    let database = Database::migrated().await;
+    let (client, writer) = (database.client().await, database.client().await);
+    let publish = |key| format!("SELECT posthaste.publish('ours-dlt', '{key}', 't', 'x'::text)");
+    client.batch_execute(&(publish("free") + ";" + &publish("held"))).await.expect("published");
+    let start = async || {
+        let mut options = database.options("a");
+        options.internal_topics = vec!["ours-dlt".into()];
+        Postgres::open(options).await.expect("opened").close().await.expect("closed");
+    };
+
+    writer.batch_execute(&format!("BEGIN; {}", publish("held"))).await.expect("published");
+    start().await;
+    writer.batch_execute("COMMIT").await.expect("committed");
+
+    client.batch_execute(&publish("free")).await.expect_err("internal");
+    client.batch_execute(&publish("held")).await.expect("the relay parks it");
+    assert_eq!(numbers(&client, "held").await, [1, 2, 3]);
+    start().await;
+    client.batch_execute(&publish("held")).await.expect_err("internal");
 }
