@@ -55,6 +55,16 @@ const EVENTS: &[LogEvent] = &[
                  sync (`unclean.leader.election.enable`).",
     },
     LogEvent {
+        name: "unread_records_removed",
+        levels: &[Level::WARN],
+        fields: &["group", "topic", "partition", "read_until", "offset"],
+        meaning: "A consumer group of the embedded broker had read a topic partition up to `read_until`, and the next \
+                  record that the log still has is that at `offset`: the group had no member for longer than \
+                  `broker.retention`, or the data folder is damaged. The group continues at `offset`.",
+        action: "Choose a `broker.retention` that is longer than the service may be stopped. Look for errors of the disk if \
+                 it was not stopped that long.",
+    },
+    LogEvent {
         name: "broker_client",
         levels: &[Level::DEBUG],
         fields: &["level", "facility", "line"],

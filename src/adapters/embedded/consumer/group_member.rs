@@ -26,12 +26,14 @@ pub(crate) struct MemberPartition {
     next: u64,
     /// The first offset that the group has not acknowledged.
     acknowledged: u64,
+    /// The end of the last gap in the records that was logged: a group that reads again logs it once.
+    logged_gap_end: u64,
     paused_until: Option<Instant>,
 }
 
 impl MemberPartition {
     pub(crate) fn new(name: Arc<str>, topic: LogTopic, partition: u32) -> Self {
-        Self { name, topic, partition, next: 0, acknowledged: 0, paused_until: None }
+        Self { name, topic, partition, next: 0, acknowledged: 0, logged_gap_end: 0, paused_until: None }
     }
 
     /// The partition's number among those of all topics.
@@ -42,6 +44,24 @@ impl MemberPartition {
     /// Sets the offset at which the group continues.
     pub(crate) fn start_at(&mut self, offset: u64) {
         (self.next, self.acknowledged) = (offset, offset);
+    }
+
+    /// Logs that records were missing in a read.
+    fn log_gap(&mut self, group: &str, (read_until, offset): (u64, u64)) {
+        if offset <= self.logged_gap_end {
+            return;
+        }
+        self.logged_gap_end = offset;
+        let (topic, partition) = (&*self.name, self.partition);
+        tracing::warn!(
+            event = "unread_records_removed",
+            group,
+            topic,
+            partition,
+            read_until,
+            offset,
+            "records of {topic}/{partition} were removed before the group {group} read them; it continues at offset {offset}"
+        );
     }
 
     fn contains(&self, position: &Position) -> bool {
@@ -93,6 +113,9 @@ impl LogGroupMember {
             let is_same = |partition: &&mut MemberPartition| partition.number() == before.number();
             let Some(partition) = owned.iter_mut().find(is_same) else { continue };
             if partition.next == before.next && partition.paused_until == before.paused_until {
+                if let Some(gap) = gap(before.next, messages_read.iter().map(|message| message.position.offset)) {
+                    partition.log_gap(&self.joined.group, gap);
+                }
                 partition.next = last.position.offset + 1;
                 messages.extend(messages_read);
             }
@@ -206,6 +229,19 @@ impl GroupMember for LogGroupMember {
     }
 }
 
+/// The first missing offset of a read from `next` on, and the first one after the gap. The log numbers its records without gaps, and removes them
+/// from its start. A group that begins has read nothing, so it misses nothing that was removed before.
+fn gap(next: u64, offsets: impl Iterator<Item = u64>) -> Option<(u64, u64)> {
+    let mut expected = (next > 0).then_some(next);
+    for offset in offsets {
+        if let Some(expected) = expected.filter(|expected| *expected < offset) {
+            return Some((expected, offset));
+        }
+        expected = Some(offset + 1);
+    }
+    None
+}
+
 /// Reads from the partitions in their order until the limit of records, or that of bytes, is reached.
 fn fetch(sql: &Connection, owned: &[MemberPartition], limit: u32) -> CommandResult<Vec<Vec<ConsumerRecord>>> {
     let mut left = log::read_limits(limit);
@@ -219,4 +255,23 @@ fn fetch(sql: &Connection, owned: &[MemberPartition], limit: u32) -> CommandResu
         Ok(messages)
     };
     owned.iter().map(records).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gap_begins_at_the_first_record_that_the_group_cannot_read() {
+        for (next, offsets, expected) in [
+            (0, &[0, 1, 2][..], None),
+            (0, &[7, 8], None),
+            (5, &[5, 6], None),
+            (5, &[7, 8], Some((5, 7))),
+            (5, &[5, 6, 9, 12], Some((7, 9))),
+            (5, &[], None),
+        ] {
+            assert_eq!(gap(next, offsets.iter().copied()), expected, "from {next}: {offsets:?}");
+        }
+    }
 }
