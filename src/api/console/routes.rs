@@ -19,6 +19,8 @@ pub(crate) fn resources() -> Vec<Resource> {
         page("/console/outbox", handler!(outbox::show)),
         page("/console/outbox/redrive", handler!(outbox_redrive::count)).on(form(handler!(outbox_redrive::redrive))),
         page("/console/outbox/bulk", handler!(outbox_bulk::count)).on(form(handler!(outbox_bulk::change))),
+        page("/console/outbox/matching", handler!(outbox_bulk::matching::count))
+            .on(form(handler!(outbox_bulk::matching::change))),
         page("/console/outbox/{id}", handler!(outbox_row::show)),
         action("/console/outbox/{id}/retry", handler!(outbox_row::retry)),
         action("/console/outbox/{id}/park", handler!(outbox_row::park)),

@@ -55,6 +55,7 @@ fn every_page_fits_phones_and_wide_screens_and_is_accessible() {
         ("overview", "/console"),
         ("actors", "/console/actors"),
         ("outbox", "/console/outbox"),
+        ("matching-rows", "/console/outbox/matching?action=park&status=FAILED"),
         ("row", "/console/outbox/1"),
         ("redrive", "/console/outbox/redrive"),
         ("dead-letters", "/console/dlt"),

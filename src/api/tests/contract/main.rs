@@ -21,6 +21,7 @@ mod connections {
 mod console {
     pub mod access;
     pub mod dashboard;
+    pub mod matching_rows;
     pub mod pages;
     pub mod request_log;
 }
@@ -30,4 +31,5 @@ mod support {
     pub mod fake_ports;
     pub mod fake_topic_log;
     pub mod test_server;
+    pub mod unused_ports;
 }

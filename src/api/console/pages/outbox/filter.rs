@@ -55,6 +55,12 @@ impl<'a> RawRowFilter<'a> {
         self.link_with("/console/outbox", status, "")
     }
 
+    /// A link to an action on all rows with a status that meet the other conditions.
+    pub(super) fn matching_link(&self, action: &str, status: &str) -> String {
+        let [key, event_type, failure] = self.conditions();
+        link("/console/outbox/matching", &[("action", action), ("status", status), key, event_type, failure])
+    }
+
     fn link_with(&self, path: &str, status: &str, after: &str) -> String {
         let [key, event_type, failure] = self.conditions();
         link(path, &[("status", status), key, event_type, failure, ("after", after)])

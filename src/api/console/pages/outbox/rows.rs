@@ -8,6 +8,10 @@ use super::filter::RawRowFilter;
 use crate::console::format::{optional_time, or_dash, relative_time, state_label};
 use crate::console::links::link;
 
+/// The actions on all rows of a filter, for the statuses whose rows they change. Parked rows have the redrive.
+const MATCHING_ACTIONS: [(&str, &str, &str); 3] =
+    [("retry", "Retry", "FAILED"), ("park", "Park", "FAILED"), ("park", "Park", "PENDING")];
+
 pub(super) fn list(rows: &RowPage, raw: &RawRowFilter<'_>, now: Timestamp) -> Markup {
     let selectable = rows.rows.iter().any(|row| is_selectable(row.status));
     html! {
@@ -31,6 +35,9 @@ pub(super) fn list(rows: &RowPage, raw: &RawRowFilter<'_>, now: Timestamp) -> Ma
             @if !raw.after.is_empty() { a href=(raw.link("/console/outbox", "")) { "First page" } " " }
             @if let Some(next) = rows.next { a rel="next" href=(raw.link("/console/outbox", &next.to_string())) { "Next page" } " " }
             a href=(link("/console/outbox/redrive", &raw.conditions())) { "Redrive all parked rows that match…" }
+            @for (action, title, status) in MATCHING_ACTIONS {
+                @if raw.status.is_empty() || raw.status == status { " " a href=(raw.matching_link(action, status)) { (title) " all " (status) " rows that match…" } }
+            }
         }
     }
 }

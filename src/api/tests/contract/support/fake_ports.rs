@@ -193,6 +193,8 @@ pub struct FakeOutbox {
     pub redriven_rows: Mutex<Vec<RowId>>,
     /// Reads until the store is unreachable.
     pub reads_left: AtomicU32,
+    /// Time that a retry or park of one row takes.
+    pub action_time: Mutex<Duration>,
 }
 
 pub const KEY: &str = "019a9c1e-7b1a-7c3e-9d55-2f6b1c0a4e11";
@@ -230,6 +232,7 @@ impl Default for FakeOutbox {
             audits: Mutex::default(),
             redriven_rows: Mutex::default(),
             reads_left: AtomicU32::new(u32::MAX),
+            action_time: Mutex::default(),
         }
     }
 }
@@ -293,9 +296,11 @@ impl OutboxOperators for FakeOutbox {
         self.set_status(id, RowStatus::Pending, audit)
     }
     async fn retry(&self, id: RowId, audit: &Audit) -> Result<OperatorOutcome, Error> {
+        self.await_action().await;
         self.set_status(id, RowStatus::Pending, audit)
     }
     async fn park(&self, id: RowId, audit: &Audit) -> Result<OperatorOutcome, Error> {
+        self.await_action().await;
         self.set_status(id, RowStatus::Parked, audit)
     }
     async fn redrive(
@@ -316,6 +321,14 @@ impl OutboxOperators for FakeOutbox {
 }
 
 impl FakeOutbox {
+    async fn await_action(&self) {
+        let time = *self.action_time.lock();
+        if !time.is_zero() {
+            let waited = tokio::time::timeout(time, std::future::pending::<()>()).await;
+            waited.expect_err("the time is over");
+        }
+    }
+
     fn set_status(&self, id: RowId, to: RowStatus, audit: &Audit) -> Result<OperatorOutcome, Error> {
         let mut rows = self.rows.lock();
         let Some(row) = rows.iter_mut().find(|row| row.id == id) else { return Ok(OperatorOutcome::Missing) };
@@ -325,76 +338,5 @@ impl FakeOutbox {
         row.status = to;
         self.audits.lock().push(audit.clone());
         Ok(OperatorOutcome::Done(1))
-    }
-}
-
-/// The ports that only the relay uses; calling them fails the test.
-pub struct UnusedPorts;
-
-#[async_trait]
-impl OutboxStore for UnusedPorts {
-    async fn claim(&self, _: Claim) -> Result<Claimed, Error> {
-        unreachable!()
-    }
-    async fn exclude(&self, _: &LeaseFence, _: Token, _: &[Exclusion]) -> Result<ExclusionOutcome, Error> {
-        unreachable!()
-    }
-    async fn settle(&self, _: Settlement) -> Result<FencedOutcome, Error> {
-        unreachable!()
-    }
-    async fn resolve(
-        &self,
-        _: &LeaseFence,
-        _: Token,
-        _: BatchOutcome,
-        _: &PoisonPolicy,
-    ) -> Result<ResolvedBatch, Error> {
-        unreachable!()
-    }
-    async fn depth(&self) -> Result<RowCounts, Error> {
-        Ok(RowCounts::default())
-    }
-    async fn sweep(&self, _: Duration, _: u32) -> Result<u64, Error> {
-        unreachable!()
-    }
-}
-
-#[async_trait]
-impl PartitionLeases for UnusedPorts {
-    async fn heartbeat(&self, _: &InstanceId, _: Duration) -> Result<InstanceRank, Error> {
-        unreachable!()
-    }
-    async fn survey(&self, _: &InstanceId) -> Result<LeaseSurvey, Error> {
-        unreachable!()
-    }
-    async fn leave(&self, _: &InstanceId) -> Result<(), Error> {
-        unreachable!()
-    }
-    async fn acquire(
-        &self,
-        _: PartitionNo,
-        _: &InstanceId,
-        _: AcquireReason,
-        _: Option<Token>,
-        _: Duration,
-    ) -> Result<Acquisition, Error> {
-        unreachable!()
-    }
-    async fn renew(&self, _: &InstanceId, _: &[(PartitionNo, Epoch)], _: Duration) -> Result<Renewal, Error> {
-        unreachable!()
-    }
-    async fn release(&self, _: PartitionNo, _: &InstanceId, _: Epoch) -> Result<ReleaseOutcome, Error> {
-        unreachable!()
-    }
-    async fn overview(&self) -> Result<Vec<PartitionView>, Error> {
-        Ok(vec![PartitionView {
-            partition: PartitionNo(0),
-            owner: Some(InstanceId("one".into())),
-            epoch: 3,
-            counter: 12,
-            open_batch: Some(12),
-            expires_at: Some(Timestamp::from_millis(5_000)),
-            depth: 2,
-        }])
     }
 }

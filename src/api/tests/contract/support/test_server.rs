@@ -25,10 +25,9 @@ use telemetry::Metrics;
 use telemetry::traces::Tracer;
 
 use crate::support::fake_dispatch::FakeDispatch;
-use crate::support::fake_ports::{
-    EmptyCache, FakeClock, FakeOrderStore, FakeOutbox, FakeRateLimiter, FakeRedrives, UnusedPorts,
-};
+use crate::support::fake_ports::{EmptyCache, FakeClock, FakeOrderStore, FakeOutbox, FakeRateLimiter, FakeRedrives};
 use crate::support::fake_topic_log::FakeTopicLog;
+use crate::support::unused_ports::UnusedPorts;
 
 pub const SECRET: &str = "a secret that only these tests use";
 /// 2026-01-31T12:00:00.120Z
