@@ -133,6 +133,7 @@ mod console {
     pub(crate) mod session_ticket;
 
     pub(crate) mod charts {
+        pub(crate) mod actor_load;
         pub(crate) mod depth_chart;
         pub(crate) mod depth_history;
         pub(crate) mod sparkline;

@@ -17,6 +17,7 @@ use telemetry::{IntCounter, Metrics};
 use tokio::sync::{Semaphore, watch};
 
 use crate::auth::verifier::Verifier;
+use crate::console::charts::actor_load::ActorLoadHistory;
 use crate::console::charts::depth_history::{DepthHistory, DepthSample};
 use crate::console::charts::throughput::{ThroughputHistory, ThroughputSample};
 use crate::console::dead_letter_count::DeadLetterCountCache;
@@ -73,6 +74,7 @@ pub struct HttpState {
     pub(crate) sessions: ConsoleSessions,
     pub(crate) depth_history: DepthHistory,
     pub(crate) throughput_history: ThroughputHistory,
+    pub(crate) actor_load: ActorLoadHistory,
     pub(crate) dead_letter_counts: DeadLetterCountCache,
     pub(crate) unowned_partitions: UnownedPartitionCache,
     /// Requests whose response is not completely handed to the server yet.
@@ -112,6 +114,7 @@ impl HttpState {
             ),
             depth_history: DepthHistory::default(),
             throughput_history: ThroughputHistory::default(),
+            actor_load: ActorLoadHistory::default(),
             dead_letter_counts: DeadLetterCountCache::default(),
             unowned_partitions: UnownedPartitionCache::default(),
             concurrency_limiters: ConcurrencyLimiters::new(&metrics, options.request_timeout),
@@ -131,11 +134,12 @@ impl HttpState {
         })
     }
 
-    /// Records outbox depth and throughput for the console's charts. [`crate::serve`] calls this every two seconds.
+    /// Records outbox depth, throughput and the load of the actors for the console. [`crate::serve`] calls this every two seconds.
     pub fn sample_depth(&self) {
         let now = self.operations.now();
         self.depth_history.add(DepthSample::new(&self.operations.health().depth, self.restarts(), now));
         self.throughput_history.add(ThroughputSample::new(&self.metrics, now));
+        self.actor_load.add(&self.metrics, now);
     }
 
     /// Restarts of all actors since the process started.

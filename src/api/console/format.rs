@@ -41,6 +41,15 @@ pub(crate) fn duration(duration: Duration) -> String {
     }
 }
 
+/// A duration below a second in its own unit, as that of a message: 250 µs, 2.5 ms.
+pub(crate) fn short_duration(short: Duration) -> String {
+    match short.as_micros() {
+        micros @ 0..1_000 => format!("{micros} µs"),
+        micros @ 1_000..1_000_000 => format!("{:.1} ms", micros as f64 / 1_000.0),
+        _ => duration(short),
+    }
+}
+
 /// A number with its digits in groups of three.
 pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
@@ -73,6 +82,8 @@ mod tests {
         let millis = [0, 999, 1_000, 119_000, 120_000, 7_200_000, 172_800_000];
         let texts = millis.map(|ms| duration(Duration::from_millis(ms)));
         assert_eq!(texts, ["0 ms", "999 ms", "1 s", "119 s", "2 min", "2 h", "2 d"]);
+        let short = [40, 2_450, 1_000_000].map(|micros| short_duration(Duration::from_micros(micros)));
+        assert_eq!(short, ["40 µs", "2.5 ms", "1 s"]);
     }
 
     #[test]

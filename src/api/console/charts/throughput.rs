@@ -103,7 +103,7 @@ fn per_second(first: &ThroughputSample, last: &ThroughputSample, stage: EventSta
 }
 
 /// A percentile of a histogram with cumulative counts, interpolated within its bucket as Prometheus does. Beyond the last bound: that bound.
-fn percentile(buckets: &[(f64, u64)], share: f64) -> Option<f64> {
+pub(super) fn percentile(buckets: &[(f64, u64)], share: f64) -> Option<f64> {
     let all = buckets.last().map(|bucket| bucket.1).filter(|all| *all > 0)?;
     let rank = share * all as f64;
     let (mut bound_below, mut count_below) = (0.0, 0);

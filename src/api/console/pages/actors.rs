@@ -1,4 +1,5 @@
 //! The supervision tree with its strategies and limits, the actors that do not run, and the injection of faults if it is enabled.
+mod load;
 mod tree;
 mod tree_view;
 
@@ -24,6 +25,7 @@ pub(crate) async fn show(context: RequestContext) -> RouteResult {
     let all = dispatch.actors();
     let (total, not_running) =
         (all.len() as u64, all.iter().filter(|actor| !is_running(actor)).cloned().collect::<Vec<_>>());
+    let load = load::load_table(&all, &context.state.actor_load.by_kind());
     let tree = ActorTree::build(dispatch.supervisors(), all, search_text);
     let csrf = form::csrf_field(&context);
     let view = TreeView { csrf: faults.then_some(&csrf), opened: !search_text.is_empty() };
@@ -43,6 +45,7 @@ pub(crate) async fn show(context: RequestContext) -> RouteResult {
             @if tree.is_empty() { p { "No actor matches." } }
             (view.tree(&tree))
         }
+        @if search_text.is_empty() { section class="card" { h2 { "Messages" } (load) } }
         p class="quiet" { a href="/actuator/metrics/actor_restarts_total" { "actor_restarts_total" } " · "
             a href="/actuator/metrics/actor_mailbox_depth" { "actor_mailbox_depth" } }
     };

@@ -20,6 +20,7 @@ mod connections {
 
 mod console {
     pub mod access;
+    pub mod actor_pages;
     pub mod dashboard;
     pub mod matching_rows;
     pub mod pages;
