@@ -16,6 +16,7 @@ pub(crate) fn resources() -> Vec<Resource> {
         page("/console", handler!(overview::show)),
         page("/console/actors", handler!(actors::show)),
         action("/console/actors/fault", handler!(actors::inject)),
+        page("/console/actors/{path}", handler!(actors::actor_page::show)).matched_by("/console/actors/{path:.+}"),
         page("/console/outbox", handler!(outbox::show)),
         page("/console/outbox/redrive", handler!(outbox_redrive::count)).on(form(handler!(outbox_redrive::redrive))),
         page("/console/outbox/bulk", handler!(outbox_bulk::count)).on(form(handler!(outbox_bulk::change))),

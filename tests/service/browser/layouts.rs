@@ -54,6 +54,7 @@ fn every_page_fits_phones_and_wide_screens_and_is_accessible() {
     let pages = [
         ("overview", "/console"),
         ("actors", "/console/actors"),
+        ("actor", "/console/actors/relay/partition-worker-7"),
         ("outbox", "/console/outbox"),
         ("matching-rows", "/console/outbox/matching?action=park&status=FAILED"),
         ("row", "/console/outbox/1"),

@@ -1,4 +1,5 @@
 //! The supervision tree with its strategies and limits, the actors that do not run, and the injection of faults if it is enabled.
+pub(crate) mod actor_page;
 mod load;
 mod tree;
 mod tree_view;

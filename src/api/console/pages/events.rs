@@ -1,23 +1,20 @@
 //! The live events: time, severity and one sentence each. The page contains the recent ones, the script adds those of the stream.
+pub(crate) mod event_row;
 mod filter;
 pub(crate) mod sentence;
 mod stream_line;
 
 use std::sync::Arc;
 
-use app::contract::rfc3339;
 use app::dispatch::LiveEvent;
-use domain::Timestamp;
-use maud::{Markup, html};
-use serde_json::Value;
+use maud::html;
 
 use crate::admin::live_events::{follow_mapped, follow_with_token};
-use crate::console::format::state_label;
 use crate::console::layout::{self, Page};
 use crate::request::context::RequestContext;
 use crate::request::response::RouteResult;
+use event_row::event_row;
 use filter::EventFilter;
-use sentence::describe;
 
 /// Events of a page; older ones are left out.
 const EVENTS_MAX: usize = 200;
@@ -38,8 +35,8 @@ pub(crate) async fn show(context: RequestContext) -> RouteResult {
         div class="wide" { table class="cards events" id="log" data-stream="/console/events/stream" data-last=[last]
             data-only=(filter.event) data-severity=(filter.severity_name()) data-q=(filter.text) {
             caption { @if shown.is_empty() { "No events match; new ones appear here" } @else { "Newest first" } }
-            thead { tr { th scope="col" { "Time" } th scope="col" { "Severity" } th scope="col" { "What happened" } th scope="col" { "Event" } } }
-            tbody { @for event in shown { (row(event, now)) } }
+            (event_row::head())
+            tbody { @for event in shown { (event_row(event, now)) } }
         } }
     };
     layout::show(
@@ -58,19 +55,4 @@ pub(crate) async fn stream(context: RequestContext) -> RouteResult {
     };
     let state = Arc::clone(&context.state);
     follow_mapped(&context, is_authorized, move |event| stream_line::stream_line(event, state.operations.now()))
-}
-
-fn row(event: &LiveEvent, now: Timestamp) -> Markup {
-    let (severity, sentence) = describe(&event.event, &event.data);
-    let at = rfc3339(Timestamp::from_millis(now.millis() - event.age.as_millis() as i64));
-    let json =
-        serde_json::from_str::<Value>(&event.data).map_or_else(|_| event.data.clone(), |json| format!("{json:#}"));
-    html! {
-        tr id={ "event-" (event.seq) } data-seq=(event.seq) data-event=(event.event) data-json=(event.data) {
-            td data-label="Time" { time datetime=(at) title=(at) { (at.get(11..19).unwrap_or(&at)) } }
-            td data-label="Severity" { (state_label(severity.as_str())) }
-            td data-label="What happened" { details { summary { (sentence) } pre tabindex="0" { code { (json) } } } }
-            td data-label="Event" { code { (event.event) } }
-        }
-    }
 }

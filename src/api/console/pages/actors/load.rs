@@ -44,6 +44,11 @@ pub(super) fn load_table(actors: &[ActorView], load: &BTreeMap<String, ActorLoad
     }
 }
 
+/// `12 per second, p95 250 µs`.
+pub(super) fn load_text(load: Option<ActorLoad>) -> String {
+    format!("{} per second, p95 {}", rate(load.as_ref()), p95(load.as_ref()))
+}
+
 fn rate(load: Option<&ActorLoad>) -> String {
     load.map_or_else(|| "–".to_owned(), |load| per_second(load.per_second))
 }

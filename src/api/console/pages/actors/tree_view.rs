@@ -83,7 +83,10 @@ impl TreeView<'_> {
                             dt { "Restarts" } dd { (actor.restarts) }
                             @if let Some(uptime) = actor.uptime { dt { "Runs for" } dd { (duration(uptime)) } }
                         }
-                        p { a href=(events_of(&actor.path)) { "Events of this actor" } }
+                        p {
+                            a href={ "/console/actors" (actor.path) } { "Details and last events" } " · "
+                            a href=(events_of(&actor.path)) { "Events of this actor" }
+                        }
                         @if let Some(csrf) = self.csrf { (fault_buttons(csrf, &actor.path)) }
                     }
                 }
@@ -93,35 +96,42 @@ impl TreeView<'_> {
 }
 
 /// The events of one actor. The quotation marks are those of the event's JSON: worker-1 is not the beginning of worker-10.
-fn events_of(path: &str) -> String {
+pub(super) fn events_of(path: &str) -> String {
     link("/console/events", &[("q", &format!("\"{path}\""))])
 }
 
 /// The line of a supervisor: strategy, and the restarts that remain in its window.
 fn supervisor_line(supervisor: &SupervisorView) -> Markup {
-    let SupervisorView { label, strategy, restarts_max, window, restarts_in_window: used, .. } = supervisor;
+    html! {
+        div class="supervisor-line" {
+            strong { (supervisor.label) } " "
+            span class="chip" { (supervisor.strategy) } " "
+            (restart_budget(supervisor))
+        }
+    }
+}
+
+/// The restarts of a supervisor's window, of those that it permits.
+pub(super) fn restart_budget(supervisor: &SupervisorView) -> Markup {
+    let SupervisorView { label, restarts_max, window, restarts_in_window: used, .. } = supervisor;
     let class = match used {
         0 => "quiet",
         used if used * 2 > *restarts_max => "bad",
         _ => "watch",
     };
     html! {
-        div class="supervisor-line" {
-            strong { (label) } " "
-            span class="chip" { (strategy) } " "
-            span class={ "budget " (class) } {
-                meter min="0" max=(restarts_max) value=(used) aria-label={ "restarts of " (label) } {}
-                " " (used) " of " (restarts_max) " restarts in " (duration(*window))
-            }
+        span class={ "budget " (class) } {
+            meter min="0" max=(restarts_max) value=(used) aria-label={ "restarts of " (label) } {}
+            " " (used) " of " (restarts_max) " restarts in " (duration(*window))
         }
     }
 }
 
-fn mailbox(actor: &ActorView) -> Markup {
+pub(super) fn mailbox(actor: &ActorView) -> Markup {
     html! { meter class="mailbox" min="0" max=(actor.mailbox_capacity.max(1)) value=(actor.mailbox_depth) aria-label={ "mailbox of " (actor.path) } {} }
 }
 
-fn fault_buttons(csrf: &Markup, path: &str) -> Markup {
+pub(super) fn fault_buttons(csrf: &Markup, path: &str) -> Markup {
     html! {
         form method="post" action="/console/actors/fault" class="buttons" {
             (csrf)

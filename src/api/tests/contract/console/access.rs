@@ -11,7 +11,17 @@ use serde_json::json;
 
 use crate::support::test_server::*;
 
-pub const PAGES: [&str; 8] = ["", "/actors", "/outbox", "/outbox/2", "/outbox/redrive", "/dlt", "/audit", "/events"];
+pub const PAGES: [&str; 9] = [
+    "",
+    "/actors",
+    "/actors/relay/partition-worker-7",
+    "/outbox",
+    "/outbox/2",
+    "/outbox/redrive",
+    "/dlt",
+    "/audit",
+    "/events",
+];
 const MINUTE: i64 = 60_000;
 
 /// A form encoded as browsers do.

@@ -1,9 +1,60 @@
-//! What actors do: the load of each kind.
+//! What actors do and what happened to them: the load of each kind, and the page of one actor.
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
-use crate::console::access::Browser;
+use app::dispatch::LiveEvent;
+
+use crate::console::access::{Browser, page};
 use crate::support::test_server::*;
+
+const WORKER: &str = "/relay/partition-worker-7";
+
+fn life_of(child: &str, seq: u64, event: &str) -> LiveEvent {
+    let data = serde_json::json!({"child": child, "actor": "PartitionWorker", "generation": seq}).to_string();
+    LiveEvent { seq, event: event.to_owned(), data, age: Duration::from_secs(1) }
+}
+
+#[actix_web::test]
+async fn an_actor_has_a_page_with_its_state_and_its_last_fifty_events() {
+    let server = TestServer::new();
+    let browser = Browser::log_in(&server).await;
+    let mut events = vec![life_of("/relay/partition-worker-70", 100, "child_started")];
+    events.extend((101..=160).map(|seq| life_of(WORKER, seq, "child_restarted")));
+    *server.dispatch.lifecycle.lock() = events;
+    let tree = browser.get("/console/actors").await.text();
+    let href = format!("/console/actors{WORKER}");
+    assert!(tree.contains(&format!("href=\"{href}\"")), "{tree}");
+
+    let text = page(&browser.get(&href).await, 200);
+
+    for expected in [
+        "running</span> for 2 min, generation 2.",
+        "PartitionWorker",
+        "partitions, one_for_one",
+        "0 of 5 restarts in 30 s",
+        "Kill (panic)",
+        "is back as generation 160",
+        "is back as generation 111",
+    ] {
+        assert!(text.contains(expected), "{expected} is not in {text}");
+    }
+    assert!(!text.contains("is back as generation 110") && !text.contains("partition-worker-70"), "{text}");
+    assert!(text.find("generation 160") < text.find("generation 111"), "newest first");
+}
+
+#[actix_web::test]
+async fn an_actor_that_was_removed_keeps_its_events() {
+    let server = TestServer::new();
+    let browser = Browser::log_in(&server).await;
+    let path = "/relay/partition-worker-9";
+    page(&browser.get(&format!("/console/actors{path}")).await, 404);
+
+    server.dispatch.lifecycle.lock().push(life_of(path, 9, "child_terminated"));
+    let text = page(&browser.get(&format!("/console/actors{path}")).await, 200);
+
+    assert!(text.contains("not in the tree") && text.contains("ended and is not restarted"), "{text}");
+    assert!(!text.contains("Kill (panic)"), "{text}");
+}
 
 #[actix_web::test]
 async fn actors_show_what_each_kind_handles_a_second_and_its_p95() {
@@ -22,4 +73,6 @@ async fn actors_show_what_each_kind_handles_a_second_and_its_p95() {
     assert!(text.contains("id=\"load-PartitionWorker\""), "{text}");
     assert!(text.contains("data-label=\"Handled per second\">15.0<"), "{text}");
     assert!(text.contains("data-label=\"p95 of a message\">4.9 ms<"), "within its bucket: {text}");
+    let one = browser.get(&format!("/console/actors{WORKER}")).await.text();
+    assert!(one.contains("15.0 per second, p95 4.9 ms"), "{one}");
 }

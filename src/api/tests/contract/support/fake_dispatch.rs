@@ -35,6 +35,8 @@ pub struct FakeDispatch {
     pub faults_enabled: bool,
     /// Whether a reader of the live stream misses 25 events and is disconnected.
     pub reader_is_slow: Mutex<bool>,
+    /// Events of the stream behind the first three.
+    pub lifecycle: Mutex<Vec<LiveEvent>>,
     /// Events that were added to the live stream.
     pub announced: Mutex<Vec<AnnouncedEvent>>,
 }
@@ -59,6 +61,7 @@ impl FakeDispatch {
             known_events: Mutex::default(),
             faults_enabled: true,
             reader_is_slow: Mutex::default(),
+            lifecycle: Mutex::default(),
             announced: Mutex::default(),
         }
     }
@@ -203,7 +206,9 @@ impl Dispatch for FakeDispatch {
             data: format!("{{\"n\":{seq}}}"),
             age: Duration::from_secs(1),
         };
-        let backlog = after.map_or(Vec::new(), |after| (after + 1..=3).map(event).collect());
+        let mut backlog: Vec<LiveEvent> = after.map_or(Vec::new(), |after| (after + 1..=3).map(event).collect());
+        let later = self.lifecycle.lock().clone();
+        backlog.extend(later.into_iter().filter(|event| after.is_some_and(|after| event.seq > after)));
         let next = stream::iter([event(4)]);
         if !*self.reader_is_slow.lock() {
             return LiveFeed { backlog, next: next.chain(stream::pending()).boxed() };
