@@ -1,4 +1,5 @@
 //! `top`: a live overview of a running service in the terminal.
+mod dead_letters;
 mod metrics_page;
 mod overview;
 
@@ -19,6 +20,7 @@ use super::super::output::terminal::TerminalFeatures;
 use super::super::running_service::{RunningService, ServiceArguments};
 use super::super::runtime::block_on;
 use super::super::value_parsers::at_least_one_second;
+use dead_letters::DeadLetterCounter;
 use metrics_page::MetricsPage;
 use overview::{Sample, frame};
 
@@ -37,30 +39,35 @@ pub(crate) struct Arguments {
 pub(crate) fn top(config: &Config, arguments: &Arguments) -> Result<u8, Failure> {
     block_on(async {
         let service = RunningService::new(config, &arguments.service)?;
+        let mut dead_letters = DeadLetterCounter::new(config.external_topics());
         if arguments.once || !stdout().is_terminal() {
-            let (before, started) = (sample(&service).await?, Instant::now());
+            let (before, started) = (sample(&service, &mut dead_letters).await?, Instant::now());
             tokio::time::sleep(arguments.interval).await;
-            let now = sample(&service).await?;
+            let now = sample(&service, &mut dead_letters).await?;
             let lines =
                 frame(&service.url, &now, &before, started.elapsed().as_secs_f64(), TerminalFeatures::of_stdout());
             print_line(&lines.join("\n"))?;
         } else {
-            live(&service, arguments.interval).await?;
+            live(&service, &mut dead_letters, arguments.interval).await?;
         }
         Ok(0)
     })
 }
 
 /// Draws frames until `q`, Esc or Ctrl-C. A failed request is shown, and repeated with the next frame.
-async fn live(service: &RunningService<'_>, interval: Duration) -> Result<(), Failure> {
-    let (mut before, mut started) = (sample(service).await?, Instant::now());
+async fn live(
+    service: &RunningService<'_>,
+    dead_letters: &mut DeadLetterCounter,
+    interval: Duration,
+) -> Result<(), Failure> {
+    let (mut before, mut started) = (sample(service, dead_letters).await?, Instant::now());
     let _restored = AlternateScreen::enter()?;
     draw(&frame(&service.url, &before, &before, 0.0, TerminalFeatures::of_stdout()))?;
     loop {
         if quits(interval).await? {
             return Ok(());
         }
-        match sample(service).await {
+        match sample(service, dead_letters).await {
             Ok(now) => {
                 draw(&frame(
                     &service.url,
@@ -76,7 +83,7 @@ async fn live(service: &RunningService<'_>, interval: Duration) -> Result<(), Fa
     }
 }
 
-async fn sample(service: &RunningService<'_>) -> Result<Sample, Failure> {
+async fn sample(service: &RunningService<'_>, dead_letters: &mut DeadLetterCounter) -> Result<Sample, Failure> {
     let (ready, _) = service.text("/readyz").await?;
     let (_, metrics) = service.text("/metrics").await?;
     Ok(Sample {
@@ -84,6 +91,7 @@ async fn sample(service: &RunningService<'_>) -> Result<Sample, Failure> {
         actors: service.json("GET", "/admin/actors").await?,
         info: service.json("GET", "/actuator/info").await?,
         is_ready: ready == 200,
+        dead_letters: dead_letters.sum(service).await,
     })
 }
 

@@ -294,7 +294,14 @@ fn one_frame_of_the_live_overview_shows_rates_rows_and_actors() {
 
     assert_eq!(code, 0, "{stderr}");
     let squeezed = frame.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect::<Vec<_>>();
-    for line in ["all is well", "EVENTS PER SECOND TOTAL", "sent 0.0 1", "consumed 0.0 1", "PARKED 0"] {
+    for line in [
+        "all is well",
+        "EVENTS PER SECOND TOTAL",
+        "sent 0.0 1",
+        "consumed 0.0 1",
+        "PARKED 0",
+        "dead letters not sent back: 0",
+    ] {
         assert!(squeezed.iter().any(|printed| printed == line), "{line} is missing in: {frame}");
     }
     assert!(frame.starts_with("posthaste 0.1.0, "), "{frame}");

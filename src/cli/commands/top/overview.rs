@@ -5,6 +5,7 @@ use serde_json::Value;
 use super::super::super::output::table::{TableCell, TableColumn, table, table_row};
 use super::super::super::output::terminal::{TerminalFeatures, TextStyle};
 use super::super::super::output::wrap::wrap;
+use super::dead_letters::DeadLetterSum;
 use super::metrics_page::MetricsPage;
 
 const RATES: [TableColumn; 3] =
@@ -20,6 +21,8 @@ pub(super) struct Sample {
     /// `/actuator/info`.
     pub(super) info: Value,
     pub(super) is_ready: bool,
+    /// The dead letters that were not sent back; `None` without a broker, or while they cannot be counted.
+    pub(super) dead_letters: Option<DeadLetterSum>,
 }
 
 /// A reason to act, and the command that shows more.
@@ -122,7 +125,7 @@ fn summary(now: &Sample, before: &Sample) -> Vec<String> {
     };
     let running = actors(now).filter(|actor| actor["state"] == "running").count();
     let restarts: u64 = actors(now).filter_map(|actor| actor["restarts"].as_u64()).sum();
-    vec![
+    let mut lines = vec![
         format!("commit to acknowledgement: p50 {}, p99 {}", quantile(0.50), quantile(0.99)),
         format!(
             "oldest unsent event: {:.1} s, consumer lag: {} records",
@@ -133,7 +136,16 @@ fn summary(now: &Sample, before: &Sample) -> Vec<String> {
             "actors: {running} running, {restarts} restarts, partitions owned: {}",
             now.metrics.sum("outbox_partitions_owned")
         ),
-    ]
+    ];
+    lines.extend(now.dead_letters.map(dead_letters));
+    lines
+}
+
+/// Dead letters are no problem of the service: each was set aside as configured.
+fn dead_letters(DeadLetterSum { waiting, more }: DeadLetterSum) -> String {
+    let (at_least, next) =
+        (if more { "at least " } else { "" }, if waiting > 0 { " → posthaste dlt list" } else { "" });
+    format!("dead letters not sent back: {at_least}{waiting}{next}")
 }
 
 fn actors(sample: &Sample) -> impl Iterator<Item = &Value> {
@@ -157,6 +169,7 @@ mod tests {
             actors: json!({"actors": [{"state": "running", "restarts": 1}, {"state": "paused", "restarts": 0}]}),
             info: json!({"app": {"version": "0.1.0"}, "instance": {"id": "vm:8080"}}),
             is_ready: true,
+            dead_letters: None,
         }
     }
 
@@ -177,7 +190,24 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part:?} is missing in: {text}");
         }
-        assert!(!text.contains("all is well"));
+        assert!(!text.contains("all is well") && !text.contains("dead letters"), "they are not known: {text}");
+    }
+
+    #[test]
+    fn dead_letters_are_a_line_with_their_command_and_no_problem() {
+        let frame = |waiting, more| {
+            let now =
+                Sample { dead_letters: Some(DeadLetterSum { waiting, more }), is_ready: true, ..Sample::default() };
+            frame("http://127.0.0.1:8080", &now, &now, 2.0, TerminalFeatures::PIPE)
+        };
+
+        assert_eq!(frame(3, false).last().unwrap(), "dead letters not sent back: 3 → posthaste dlt list");
+        assert_eq!(
+            frame(1_000, true).last().unwrap(),
+            "dead letters not sent back: at least 1000 → posthaste dlt list"
+        );
+        assert_eq!(frame(0, false).last().unwrap(), "dead letters not sent back: 0");
+        assert_eq!(frame(3, false)[1], "all is well");
     }
 
     #[test]
