@@ -56,6 +56,7 @@ fn every_page_fits_phones_and_wide_screens_and_is_accessible() {
         ("actors", "/console/actors"),
         ("actor", "/console/actors/relay/partition-worker-7"),
         ("outbox", "/console/outbox"),
+        ("partition", "/console/outbox?partition=7"),
         ("matching-rows", "/console/outbox/matching?action=park&status=FAILED"),
         ("row", "/console/outbox/1"),
         ("redrive", "/console/outbox/redrive"),

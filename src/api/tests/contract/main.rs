@@ -24,6 +24,7 @@ mod console {
     pub mod dashboard;
     pub mod matching_rows;
     pub mod pages;
+    pub mod partition_rows;
     pub mod request_log;
 }
 

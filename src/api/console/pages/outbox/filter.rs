@@ -10,6 +10,7 @@ pub(super) struct RawRowFilter<'a> {
     pub(super) key: &'a str,
     pub(super) event_type: &'a str,
     pub(super) failure: &'a str,
+    pub(super) partition: &'a str,
     pub(super) after: &'a str,
 }
 
@@ -26,28 +27,35 @@ impl<'a> RawRowFilter<'a> {
 
     fn from_texts(text: impl Fn(&'static str) -> Result<&'a str, Problem>) -> Result<Self, Problem> {
         let (status, key, event_type) = (text("status")?, text("key")?, text("type")?);
-        Ok(Self { status, key, event_type, failure: text("failureType")?, after: text("after")? })
+        let (failure, partition) = (text("failureType")?, text("partition")?);
+        Ok(Self { status, key, event_type, failure, partition, after: text("after")? })
     }
 
-    /// The parameters under the names of the command line's options.
+    /// The parameters under the names of the command line's options, which has none for the partition.
     pub(super) fn options(&self) -> [(&'static str, &'a str); 5] {
         let [status, key, event_type] = [("status", self.status), ("key", self.key), ("type", self.event_type)];
         [status, key, event_type, ("failure", self.failure), ("after", self.after)]
     }
 
-    /// The conditions that are not the status, under the names of the parameters.
+    /// The conditions of the store that are not the status, under the names of the parameters.
     pub(super) fn conditions(&self) -> [(&'static str, &'a str); 3] {
         [("key", self.key), ("type", self.event_type), ("failureType", self.failure)]
     }
 
     /// Whether rows are left out for another reason than their status.
     pub(super) fn has_conditions(&self) -> bool {
-        self.conditions().iter().any(|(_, value)| !value.is_empty())
+        !self.partition.is_empty() || self.conditions().iter().any(|(_, value)| !value.is_empty())
     }
 
     /// A link to the same filter with another `after`.
-    pub(super) fn link(&self, path: &str, after: &str) -> String {
-        self.link_with(path, self.status, after)
+    pub(super) fn page_link(&self, after: &str) -> String {
+        self.link_with("/console/outbox", self.status, after)
+    }
+
+    /// The same rows in the HTTP API, which has no filter by partition.
+    pub(super) fn api_link(&self) -> String {
+        let [key, event_type, failure] = self.conditions();
+        link("/admin/outbox", &[("status", self.status), key, event_type, failure, ("after", self.after)])
     }
 
     /// A link to the first page of the same filter with another status.
@@ -63,6 +71,7 @@ impl<'a> RawRowFilter<'a> {
 
     fn link_with(&self, path: &str, status: &str, after: &str) -> String {
         let [key, event_type, failure] = self.conditions();
-        link(path, &[("status", status), key, event_type, failure, ("after", after)])
+        let partition = ("partition", self.partition);
+        link(path, &[("status", status), key, event_type, failure, partition, ("after", after)])
     }
 }

@@ -3,6 +3,7 @@ use app::port_types::PartitionView;
 use domain::Timestamp;
 use maud::{Markup, html};
 
+use super::partition_rows::partition_link;
 use crate::console::format::{grouped, pluralize, relative_time, state_label};
 
 /// Steps of the colour.
@@ -17,7 +18,9 @@ pub(super) fn grid(all: &[PartitionView], now: Timestamp) -> Markup {
         ol class="heatmap" {
             @for view in all {
                 li class={ "heat-" (heat(view.depth, most)) @if view.owner.is_none() { " unowned" } }
-                    title={ "partition " (view.partition.0) ": " (pluralize(view.depth, "unsent row", "unsent rows")) } { (view.partition.0) }
+                    title={ "partition " (view.partition.0) ": " (pluralize(view.depth, "unsent row", "unsent rows")) } {
+                    a href=(partition_link(view.partition)) { (view.partition.0) }
+                }
             }
         }
         details id="leases" {
@@ -33,7 +36,8 @@ fn leases(all: &[PartitionView], most: u64, now: Timestamp) -> Markup {
         ol class="grid" {
             @for view in all {
                 li class={ "heat-" (heat(view.depth, most)) @if view.owner.is_none() { " unowned" } } {
-                    strong { (view.partition.0) } " " span class="depth" { (grouped(view.depth)) span class="unit" { " rows" } }
+                    strong { a href=(partition_link(view.partition)) { (view.partition.0) } } " "
+                    span class="depth" { (grouped(view.depth)) span class="unit" { " rows" } }
                     div class="owner" { @match &view.owner { Some(owner) => { (owner) }, None => { (state_label("unowned")) } } }
                     small { "epoch " (view.epoch) @if view.open_batch.is_some() { ", open batch" } }
                     @if let Some(at) = view.expires_at.filter(|_| view.owner.is_some()) {
@@ -53,7 +57,7 @@ fn busiest(all: &[PartitionView]) -> Markup {
             " Most wait in "
             @for (index, view) in busy.iter().take(3).enumerate() {
                 @if index > 0 { ", " }
-                "partition " strong { (view.partition.0) } " (" (pluralize(view.depth, "row", "rows")) ")"
+                a href=(partition_link(view.partition)) { "partition " strong { (view.partition.0) } } " (" (pluralize(view.depth, "row", "rows")) ")"
             }
             "."
         }

@@ -5,16 +5,18 @@ use domain::Timestamp;
 use maud::{Markup, html};
 
 use super::filter::RawRowFilter;
-use crate::console::format::{optional_time, or_dash, relative_time, state_label};
+use super::partition_rows::{SEARCHED_MAX, partition_link};
+use crate::console::format::{grouped, optional_time, or_dash, relative_time, state_label};
 use crate::console::links::link;
 
-/// The actions on all rows of a filter, for the statuses whose rows they change. Parked rows have the redrive.
+/// The actions on all rows of a filter, each with a status that it applies to. Parked rows have the redrive.
 const MATCHING_ACTIONS: [(&str, &str, &str); 3] =
     [("retry", "Retry", "FAILED"), ("park", "Park", "FAILED"), ("park", "Park", "PENDING")];
 
 pub(super) fn list(rows: &RowPage, raw: &RawRowFilter<'_>, now: Timestamp) -> Markup {
     let selectable = rows.rows.iter().any(|row| is_selectable(row.status));
     html! {
+        @if !raw.partition.is_empty() { (search_note(rows, raw)) }
         @if rows.rows.is_empty() { p class="empty" { "No rows match" @if raw.status.is_empty() { "." } @else { ": none is " (raw.status) "." } } }
         @else {
             form method="get" action="/console/outbox/bulk" {
@@ -32,11 +34,32 @@ pub(super) fn list(rows: &RowPage, raw: &RawRowFilter<'_>, now: Timestamp) -> Ma
             }
         }
         p class="pages" {
-            @if !raw.after.is_empty() { a href=(raw.link("/console/outbox", "")) { "First page" } " " }
-            @if let Some(next) = rows.next { a rel="next" href=(raw.link("/console/outbox", &next.to_string())) { "Next page" } " " }
-            a href=(link("/console/outbox/redrive", &raw.conditions())) { "Redrive all parked rows that match…" }
-            @for (action, title, status) in MATCHING_ACTIONS {
-                @if raw.status.is_empty() || raw.status == status { " " a href=(raw.matching_link(action, status)) { (title) " all " (status) " rows that match…" } }
+            @if !raw.after.is_empty() { a href=(raw.page_link("")) { "First page" } " " }
+            @if let Some(next) = rows.next { a rel="next" href=(raw.page_link(&next.to_string())) { "Next page" } " " }
+            // They would also change the rows of other partitions.
+            @if raw.partition.is_empty() { (matching_actions(raw)) }
+        }
+    }
+}
+
+fn matching_actions(raw: &RawRowFilter<'_>) -> Markup {
+    html! {
+        a href=(link("/console/outbox/redrive", &raw.conditions())) { "Redrive all parked rows that match…" }
+        @for (action, title, status) in MATCHING_ACTIONS {
+            @if raw.status.is_empty() || raw.status == status {
+                " " a href=(raw.matching_link(action, status)) { (title) " all " (status) " rows that match…" }
+            }
+        }
+    }
+}
+
+/// That the rows of a partition were looked for among some rows only.
+fn search_note(rows: &RowPage, raw: &RawRowFilter<'_>) -> Markup {
+    html! {
+        p class="quiet" {
+            "Rows of partition " strong { (raw.partition) } "; the page is not updated by itself."
+            @if rows.next.is_some() {
+                " At most " (grouped(SEARCHED_MAX as u64)) " rows are searched for a page: the next page continues behind them."
             }
         }
     }
@@ -71,7 +94,7 @@ fn table_row(row: &RowView, selectable: bool, now: Timestamp) -> Markup {
             td data-label="Status" { (state_label(row.status.as_str())) }
             td data-label="Type" { (row.event_type) }
             td data-label="Key" { a href=(link("/console/outbox", &[("key", &key)])) { code { (key) } } }
-            td class="number" data-label="Partition" { (row.partition.0) }
+            td class="number" data-label="Partition" { a href=(partition_link(row.partition)) { (row.partition.0) } }
             td class="number" data-label="Attempts" { (row.retry_count) }
             td data-label="Next attempt" { (optional_time(row.next_attempt_at, now)) }
             td data-label="Failure" { (or_dash(row.failure_type.map(FailureType::as_str))) }
