@@ -39,7 +39,7 @@ pub(crate) async fn show(context: RequestContext) -> RouteResult {
     let now = operations.now();
     let main = html! {
         (tabs(&raw, &snapshot))
-        section class="card" { h2 { "Partitions" } (partitions::grid(&operations.partitions().await?, now)) }
+        section class="card" { h2 { "Partitions" } (partitions::grid(&operations.partitions().await?, &context.state.dispatch.actors(), now)) }
         (filter_form(&raw))
         (rows::list(&rows, &raw, now))
         p class="quiet" { a href="/actuator/metrics/outbox_rows" { "outbox_rows" } " · "

@@ -1,15 +1,17 @@
 //! The partitions as a grid: the more unsent rows, the stronger the colour. The busiest come first in words.
-use app::port_types::PartitionView;
+use app::dispatch::ActorView;
+use app::port_types::{PartitionNo, PartitionView};
 use domain::Timestamp;
 use maud::{Markup, html};
 
 use super::partition_rows::partition_link;
-use crate::console::format::{grouped, pluralize, relative_time, state_label};
+use crate::console::format::{duration, grouped, pluralize, relative_time, state_label};
+use crate::console::links::link;
 
 /// Steps of the colour.
 const HEAT_STEPS: u64 = 4;
 
-pub(super) fn grid(all: &[PartitionView], now: Timestamp) -> Markup {
+pub(super) fn grid(all: &[PartitionView], actors: &[ActorView], now: Timestamp) -> Markup {
     let unsent: u64 = all.iter().map(|view| view.depth).sum();
     let unowned = all.iter().filter(|view| view.owner.is_none()).count();
     let most = all.iter().map(|view| view.depth).max().unwrap_or(0);
@@ -25,13 +27,14 @@ pub(super) fn grid(all: &[PartitionView], now: Timestamp) -> Markup {
         }
         details id="leases" {
             summary { "Owners and leases" }
-            (leases(all, most, now))
+            (leases(all, actors, most, now))
+            p { a href=(link("/console/events", &[("q", "/relay/partition-worker-")])) { "Events of the workers here" } }
         }
     }
 }
 
 /// Every partition with its owner, and the epoch and the expiry of its lease. The owner renews a lease long before it expires.
-fn leases(all: &[PartitionView], most: u64, now: Timestamp) -> Markup {
+fn leases(all: &[PartitionView], actors: &[ActorView], most: u64, now: Timestamp) -> Markup {
     html! {
         ol class="grid" {
             @for view in all {
@@ -43,8 +46,23 @@ fn leases(all: &[PartitionView], most: u64, now: Timestamp) -> Markup {
                     @if let Some(at) = view.expires_at.filter(|_| view.owner.is_some()) {
                         small { br; @if at > now { "expires " } @else { "expired " } (relative_time(at, now)) }
                     }
+                    @if let Some(worker) = worker_of(view.partition, actors) { (worker_state(worker)) }
                 }
             }
+        }
+    }
+}
+
+/// The partition's worker in this process: it runs since it took the partition over, or since its restart.
+fn worker_of(partition: PartitionNo, actors: &[ActorView]) -> Option<&ActorView> {
+    let name = format!("/partition-worker-{}", partition.0);
+    actors.iter().find(|actor| actor.path.ends_with(&name))
+}
+
+fn worker_state(worker: &ActorView) -> Markup {
+    html! {
+        small { br; a href={ "/console/actors" (worker.path) } { "worker here" } " "
+            @match worker.uptime { Some(uptime) => { "for " (duration(uptime)) }, None => { (worker.state) } }
         }
     }
 }
@@ -71,7 +89,9 @@ fn heat(depth: u64, most: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use app::port_types::{InstanceId, PartitionNo};
+    use std::time::Duration;
+
+    use app::port_types::InstanceId;
 
     use super::*;
 
@@ -88,12 +108,39 @@ mod tests {
                 expires_at: Some(Timestamp::from_millis(expires_at)),
                 depth: 0,
             };
-            grid(&[view], now).into_string()
+            grid(&[view], &[], now).into_string()
         };
 
         assert!(text(Some("one"), 31_000).contains("expires <time"), "{}", text(Some("one"), 31_000));
         assert!(text(Some("one"), 31_000).contains(">in 21 s</time>"));
         assert!(text(Some("one"), 7_000).contains("expired <time") && !text(None, 31_000).contains("expire"));
+    }
+
+    #[test]
+    fn a_partition_shows_since_when_its_worker_runs_here() {
+        let worker = |number: u32, uptime: Option<Duration>| ActorView {
+            path: format!("/relay/partition-worker-{number}"),
+            actor: "PartitionWorker".into(),
+            state: "restarting",
+            generation: 2,
+            restarts: 1,
+            uptime,
+            mailbox_depth: 0,
+            mailbox_capacity: 16,
+            last_exit: None,
+            supervisor: "partitions".into(),
+            parent: None,
+        };
+        let actors = [worker(17, Some(Duration::from_secs(9))), worker(7, Some(Duration::from_secs(125)))];
+        let found = worker_of(PartitionNo(7), &actors).expect("it runs here");
+
+        let text = worker_state(found).into_string();
+        assert!(
+            text.contains("href=\"/console/actors/relay/partition-worker-7\"") && text.contains("for 2 min"),
+            "{text}"
+        );
+        assert!(worker_state(&worker(7, None)).into_string().contains("restarting"));
+        assert!(worker_of(PartitionNo(1), &actors).is_none());
     }
 
     #[test]
