@@ -7,6 +7,7 @@ use kit::wait::pause;
 use crate::chaos::schedule::{Fault, ScheduledFault};
 use crate::cluster::fleet::Fleet;
 use crate::harness::backend::Backend;
+use crate::harness::proxy::Proxy;
 use crate::harness::service_control::{Service, ServiceControl};
 
 /// Executes the whole schedule. Faults of one target run in order, none before its time; those of different targets run in parallel.
@@ -32,18 +33,22 @@ fn inject_one(fault: Fault, backend: &Backend, fleet: &Fleet<'_>) {
             pause(downtime);
             fleet.launch(instance);
         }
+        Fault::Stop { instance, downtime } => {
+            fleet.stop(instance);
+            pause(downtime);
+            fleet.launch(instance);
+        }
+        Fault::FailActor { instance, actor } => actor.inject(&fleet.endpoints_with_short_timeout()[instance]),
         Fault::Freeze { instance, duration } => {
             fleet.freeze(instance);
             pause(duration);
             fleet.resume(instance);
         }
         Fault::CutStore { instance } => fleet.store(instance).cut(),
-        Fault::StallStore { instance, duration } => {
-            fleet.store(instance).stall();
-            pause(duration);
-            fleet.store(instance).resume();
-        }
+        Fault::StallStore { instance, duration } => stall(fleet.store(instance), duration),
         Fault::CutCache { instance } => fleet.cache(instance).cut(),
+        Fault::CutBroker { instance } => fleet.broker(instance).cut(),
+        Fault::StallBroker { instance, duration } => stall(fleet.broker(instance), duration),
         Fault::KillStore { downtime } => kill(backend.services(), Service::Postgres, downtime),
         Fault::KillBroker { downtime } => kill(backend.services(), Service::Kafka, downtime),
         Fault::KillCache { downtime } => kill(backend.services(), Service::Redis, downtime),
@@ -54,6 +59,12 @@ fn inject_one(fault: Fault, backend: &Backend, fleet: &Fleet<'_>) {
         }
         Fault::FlushCache => backend.flush_redis(),
     }
+}
+
+fn stall(proxy: &Proxy, duration: Duration) {
+    proxy.stall();
+    pause(duration);
+    proxy.resume();
 }
 
 fn kill(services: &ServiceControl, service: Service, downtime: Duration) {

@@ -1,4 +1,4 @@
-//! Several instances on one backend. Each keeps its port, and reaches PostgreSQL and Redis through proxies of its own.
+//! Several instances on one backend. Each keeps its port, and reaches PostgreSQL, Redis and Kafka through proxies of its own.
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -16,6 +16,8 @@ const TIMEOUT: Duration = Duration::from_secs(15);
 const SHORT_TIMEOUT: Duration = Duration::from_secs(3);
 /// Longest until a new installation is ready: its schema and its topics are created meanwhile.
 const START_MAX: Duration = Duration::from_secs(60);
+/// Longest graceful stop, as the contract says.
+const STOP_MAX: Duration = Duration::from_secs(25);
 const NAMES: [&str; 3] = ["one", "two", "three"];
 
 /// Instances of the service that share one backend.
@@ -31,6 +33,7 @@ struct Member {
     settings: Vec<(String, String)>,
     store: Proxy,
     cache: Proxy,
+    broker: Proxy,
     process: Mutex<Option<Posthaste>>,
 }
 
@@ -92,6 +95,28 @@ impl<'a> Fleet<'a> {
         }
     }
 
+    /// Stops an instance with SIGTERM, if it runs; an exit that is not a success is recorded as an unexpected one. Panics where it does not stop
+    /// in time.
+    pub fn stop(&self, member: usize) {
+        // Before it serves its first request, the process may not handle the signal yet.
+        let endpoint = &self.endpoints_with_short_timeout()[member];
+        until(&format!("{} serves requests", self.name(member)), START_MAX, || {
+            let is_serving = endpoint.send_once("GET", "/livez", None, &[], None).is_ok();
+            (is_serving || self.with_process(member, |process| process.exit().is_some())).then_some(())
+        });
+        self.record_unexpected_exits();
+        let mut process = self.take(member);
+        if process.exit().is_some() {
+            return;
+        }
+        process.signal("TERM");
+        let status = process.await_exit(STOP_MAX);
+        if !status.success() {
+            let exit = format!("{} ended with {status} after SIGTERM: {}", self.name(member), process.stderr());
+            self.unexpected_exits.lock().expect("not poisoned").push(exit);
+        }
+    }
+
     /// Calls a function with a running process.
     pub fn with_process<T>(&self, member: usize, act: impl FnOnce(&mut Posthaste) -> T) -> T {
         act(self.members[member].process.lock().expect("not poisoned").as_mut().expect("the process runs"))
@@ -128,6 +153,11 @@ impl<'a> Fleet<'a> {
     /// The proxy between an instance and Redis.
     pub fn cache(&self, member: usize) -> &Proxy {
         &self.members[member].cache
+    }
+
+    /// The proxy between an instance and Kafka.
+    pub fn broker(&self, member: usize) -> &Proxy {
+        &self.members[member].broker
     }
 
     /// Waits until every instance is ready; returns how long that took.
@@ -187,15 +217,17 @@ impl Member {
     fn new(backend: &Backend, name: &'static str, settings: &[(&str, &str)]) -> Self {
         let (postgres, redis) = backend.addresses();
         let (store, cache) = (Proxy::to(&postgres), Proxy::to(&redis));
+        let broker = Proxy::to_broker(backend.broker_address());
         let address = format!("127.0.0.1:{}", free_port());
         let required = [
             ("POSTHASTE__INSTANCE__ID", name.to_owned()),
             ("POSTHASTE__HTTP__LISTEN", address.clone()),
             ("POSTHASTE__STORE__URL", backend.postgres_url(&store.address())),
             ("POSTHASTE__REDIS__URL", backend.redis_url(&cache.address())),
+            ("POSTHASTE__BROKER__BOOTSTRAP_SERVERS", broker.address()),
         ];
         let additional = settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
         let settings = required.into_iter().map(|(name, value)| (name.to_owned(), value)).chain(additional).collect();
-        Self { name, address, settings, store, cache, process: Mutex::default() }
+        Self { name, address, settings, store, cache, broker, process: Mutex::default() }
     }
 }

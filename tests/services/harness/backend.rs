@@ -162,6 +162,11 @@ impl Backend {
         (host(&self.database.url()), host(&self.redis))
     }
 
+    /// Host and port of Kafka.
+    pub fn broker_address(&self) -> &str {
+        &self.kafka
+    }
+
     /// Empties the Redis database of this backend.
     pub fn flush_redis(&self) {
         flush(&self.redis, self.redis_database);

@@ -78,6 +78,13 @@ fn await_no_open_transaction(servers: &str, topic: &str, partitions: &[i32]) {
     });
 }
 
+/// The addresses of the brokers, as Kafka states them to its clients.
+pub fn brokers(servers: &str) -> Vec<String> {
+    let client = consumer(servers, "read_committed");
+    let metadata = until("Kafka responds", TIMEOUT, || client.fetch_metadata(None, TIMEOUT).ok());
+    metadata.brokers().iter().map(|broker| format!("{}:{}", broker.host(), broker.port())).collect()
+}
+
 /// Sets one key of a topic's configuration; all others are reset to their defaults.
 pub fn configure(servers: &str, topic: &str, key: &str, value: &str) {
     let admin: AdminClient<DefaultClientContext> = config(servers, "read_committed").create().expect("a client");

@@ -1,8 +1,12 @@
 //! A TCP proxy between the service and a dependency. A test cuts its connections or stalls their data.
-use std::io::{Read, Write};
+mod broker_address;
+
+use std::io::{Read, Result, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex};
+
+use crate::harness::proxy::broker_address::AddressReplacement;
 
 /// Forwards connections to one address. Dropped, every connection ends.
 pub struct Proxy {
@@ -12,6 +16,8 @@ pub struct Proxy {
 
 struct ProxyState {
     target: Mutex<String>,
+    /// Applied to what the target sends; none for a target that states no address.
+    replacement: Option<AddressReplacement>,
     ended: AtomicBool,
     stalled: Mutex<bool>,
     changed: Condvar,
@@ -20,10 +26,25 @@ struct ProxyState {
 
 impl Proxy {
     pub fn to(target: &str) -> Self {
+        Self::forwarding(target, |_| None)
+    }
+
+    /// A proxy to the only broker of a local Kafka. Clients that know only the proxy's address stay behind it, because the proxy replaces the
+    /// broker's address in each response. Clients of another Kafka bypass the proxy once they know its address.
+    pub fn to_broker(target: &str) -> Self {
+        let broker = target.parse::<SocketAddr>().ok();
+        Self::forwarding(target, |proxy| {
+            let local = broker.filter(|broker| broker.ip() == proxy.ip());
+            local.map(|broker| AddressReplacement::new(broker, proxy))
+        })
+    }
+
+    fn forwarding(target: &str, replacement: impl FnOnce(SocketAddr) -> Option<AddressReplacement>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("bound");
         let state = Arc::new(ProxyState {
             target: Mutex::new(target.to_owned()),
+            replacement: replacement(address),
             ended: AtomicBool::new(false),
             stalled: Mutex::new(false),
             changed: Condvar::new(),
@@ -89,17 +110,18 @@ impl ProxyState {
             let _ = end.set_nodelay(true);
             self.connections.lock().expect("not poisoned").extend(end.try_clone());
         }
-        for (from, to) in [(client, server_writer), (server, client_writer)] {
+        for (from, to, replacement) in [(client, server_writer, None), (server, client_writer, self.replacement)] {
             let state = Arc::clone(self);
-            std::thread::spawn(move || state.copy(from, to));
+            std::thread::spawn(move || state.copy(from, to, replacement));
         }
     }
 
-    fn copy(&self, mut from: TcpStream, mut to: TcpStream) {
-        let mut buffer = [0; 64 * 1024];
-        while let Ok(read @ 1..) = from.read(&mut buffer) {
+    fn copy(&self, mut from: TcpStream, mut to: TcpStream, replacement: Option<AddressReplacement>) {
+        while let Ok(data) = read(&mut from, replacement)
+            && !data.is_empty()
+        {
             drop(self.changed.wait_while(self.stalled.lock().expect("not poisoned"), |stalled| *stalled));
-            if to.write_all(&buffer[..read]).is_err() {
+            if to.write_all(&data).is_err() {
                 break;
             }
         }
@@ -108,6 +130,17 @@ impl ProxyState {
             let _ = end.shutdown(Shutdown::Both);
         }
     }
+}
+
+/// The next data of a connection; empty at its end.
+fn read(from: &mut TcpStream, replacement: Option<AddressReplacement>) -> Result<Vec<u8>> {
+    let Some(replacement) = replacement else {
+        let mut data = vec![0; 64 * 1024];
+        let length = from.read(&mut data)?;
+        data.truncate(length);
+        return Ok(data);
+    };
+    replacement.read_response(from)
 }
 
 #[test]
@@ -132,4 +165,12 @@ fn a_cut_ends_connections_and_a_stall_holds_their_data() {
     proxy.cut();
     assert_eq!(client.read(&mut byte).ok(), Some(0), "both ends are closed");
     assert_eq!(server.read(&mut byte).ok(), Some(0), "both ends are closed");
+}
+
+#[test]
+fn a_client_that_knows_only_the_proxy_of_the_broker_stays_behind_it() {
+    let backend = crate::harness::backend::Backend::new();
+    let proxy = Proxy::to_broker(backend.broker_address());
+
+    assert_eq!(crate::harness::kafka::brokers(&proxy.address()), [proxy.address()]);
 }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use kit::wait::until_since;
 
+use crate::chaos::actor_fault::await_all_running;
 use crate::chaos::injection::inject;
 use crate::chaos::schedule::{INSTANCES, ROUND_FAULTS, schedule};
 use crate::cluster::fleet::Fleet;
@@ -79,6 +80,7 @@ fn run_rounds(seeds: &[u64], delivery: &str, guarantee: DeliveryGuarantee) {
         until_since(repaired, "writes are acknowledged again", RECOVERY_MAX, || {
             progress().into_iter().zip(before).all(|(now, before)| now > before + CLIENTS).then_some(())
         });
+        endpoints.iter().for_each(|instance| await_all_running(instance, repaired, RECOVERY_MAX));
         eprintln!("  seed {seed}: ready {ready:?} after the last repair, {before:?} acknowledgements so far");
     }
     // A batch of a client may wait for a writer.
