@@ -2,7 +2,7 @@
 use std::sync::Arc;
 
 use actix::prelude::*;
-use app::commands::publish_events::{PublishOutcome, publish_events};
+use app::commands::publish_events::{PublishEventsOutcome, publish_events};
 use app::commands::{CommandContext, CommitProgress};
 use app::dispatch::{EventsPublished, PublishEvents};
 use app::error::CommandError;
@@ -49,7 +49,7 @@ impl EventIntake {
         Self { context, events, wake_ups, metrics, health, tracer }
     }
 
-    fn committed(&self, outcome: &PublishOutcome) {
+    fn committed(&self, outcome: &PublishEventsOutcome) {
         let new = outcome.partitions.len() as u64;
         let known = outcome.published.events.len() as u64 - new;
         self.metrics.outbox_entries_written.inc_by(new);

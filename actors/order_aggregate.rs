@@ -11,7 +11,7 @@ use actix::prelude::*;
 use app::commands::change_order::{self, change_order};
 use app::commands::create_order::{self, create_order};
 use app::commands::{CommandContext, CommitProgress, IdempotencyGuard};
-use app::dispatch::{ChangeOrder, CreateOrder, Created};
+use app::dispatch::{ChangeOrder, CreateOrder, CreatedOrder};
 use app::error::CommandError;
 use app::health::SharedHealth;
 use domain::{Order, OrderId};
@@ -29,7 +29,7 @@ use wake_ups::WakeUps;
 
 /// Asks the shard to create an order.
 #[derive(Message)]
-#[rtype(result = "Result<Created, CommandError>")]
+#[rtype(result = "Result<CreatedOrder, CommandError>")]
 pub struct Create {
     /// The client's validated create command.
     pub command: CreateOrder,
@@ -136,7 +136,7 @@ impl Actor for OrderAggregate {
 supervision::supervised!(OrderAggregate);
 
 impl Handler<MailboxMessage<Create>> for OrderAggregate {
-    type Result = ResponseActFuture<Self, Result<Created, CommandError>>;
+    type Result = ResponseActFuture<Self, Result<CreatedOrder, CommandError>>;
 
     fn handle(&mut self, message: MailboxMessage<Create>, ctx: &mut Self::Context) -> Self::Result {
         let (Create { command, key, progress }, permit) = message.begin(ctx);

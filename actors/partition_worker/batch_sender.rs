@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use app::relay::RefusedRow;
-use ports::broker::{Batch, BrokerFailure, Position, Published, Record};
+use ports::broker::{Batch, BrokerFailure, Position, PublishOutcome, Record};
 use ports::outbox::{BatchOutcome, ClaimKind, ClaimedBatch, FencedOutcome, RowId, Settlement};
 use ports::partitions::{PartitionNo, Token};
 use ports::{Error, FaultClass};
@@ -65,27 +65,27 @@ impl BatchSender {
                 return RunResult::unknown(BatchReport { more: true, ..BatchReport::default() });
             }
             let refused = match self.publish_unsent(fence.partition, &mut batch, &mut producer, time_left).await {
-                Published::Committed(positions) => {
+                PublishOutcome::Committed(positions) => {
                     // The producer session takes the next claims while this batch waits for its settlement.
                     drop(producer);
                     return self.acknowledge(partition_session, batch, positions).await;
                 }
-                Published::Aborted { refused, cause, reached } if refused.is_empty() => {
+                PublishOutcome::Aborted { refused, cause, reached } if refused.is_empty() => {
                     let without_cause = || Error::Unreachable("the broker aborted without a cause".into()).into();
                     let cause = cause.unwrap_or_else(without_cause);
                     return self.return_unsent(partition_session, batch, cause, reached).await;
                 }
-                Published::Aborted { refused, .. } => refused,
-                Published::Partial { sent, refused } => {
+                PublishOutcome::Aborted { refused, .. } => refused,
+                PublishOutcome::Partial { sent, refused } => {
                     batch.record_sent(sent);
                     refused
                 }
-                Published::Unknown(failure) => {
+                PublishOutcome::Unknown(failure) => {
                     let broker = BrokerSignal::Failed(failure.id);
                     return self.end_producer(partition_session, batch, &producer, (failure, broker)).await;
                 }
                 // The producer session was fenced or ended, often because of another batch: this says nothing about the broker.
-                Published::SessionLost(failure) => {
+                PublishOutcome::SessionLost(failure) => {
                     return self.end_producer(partition_session, batch, &producer, (failure, BrokerSignal::None)).await;
                 }
             };
@@ -122,14 +122,14 @@ impl BatchSender {
         batch: &mut InFlightBatch,
         producer: &mut ProducerClaim,
         time_left: Duration,
-    ) -> Published {
+    ) -> PublishOutcome {
         let spans = PublishSpans::begin(&self.0, batch, partition);
         let records = std::mem::take(&mut batch.unsent);
         let (sent_at, count) = (Instant::now(), records.len());
         let published = self.publish(partition, producer, batch.token, records, time_left).await;
         self.record_latency(&published, count, sent_at.elapsed());
         spans.end(&published);
-        if !matches!(published, Published::Committed(_)) {
+        if !matches!(published, PublishOutcome::Committed(_)) {
             batch.rebuild_unsent(&self.0.envelope);
         }
         published
@@ -142,9 +142,9 @@ impl BatchSender {
         token: Token,
         records: Vec<(RowId, Record)>,
         time_left: Duration,
-    ) -> Published {
+    ) -> PublishOutcome {
         if records.is_empty() {
-            return Published::Committed(Vec::new());
+            return PublishOutcome::Committed(Vec::new());
         }
         let expected_batches = producer.begin_publish();
         let batch = Batch { partition, token, records, time_left, expected_batches };
@@ -152,7 +152,7 @@ impl BatchSender {
         let deadline = time_left + self.0.options.margin;
         let reply = tokio::time::timeout(deadline, self.0.broker.publish(producer.session(), batch)).await;
         reply.unwrap_or_else(|_| {
-            Published::Unknown(BrokerFailure::unknown(format!(
+            PublishOutcome::Unknown(BrokerFailure::unknown(format!(
                 "the broker did not reply within {} s",
                 deadline.as_secs()
             )))
@@ -217,11 +217,11 @@ impl BatchSender {
     }
 
     /// Records the time of each acknowledged row since the handover of its records to the broker.
-    fn record_latency(&self, published: &Published, sent_count: usize, latency: Duration) {
+    fn record_latency(&self, published: &PublishOutcome, sent_count: usize, latency: Duration) {
         let acknowledged = match published {
-            Published::Committed(_) => sent_count,
-            Published::Partial { sent, .. } => sent.len(),
-            Published::Aborted { .. } | Published::Unknown(_) | Published::SessionLost(_) => 0,
+            PublishOutcome::Committed(_) => sent_count,
+            PublishOutcome::Partial { sent, .. } => sent.len(),
+            PublishOutcome::Aborted { .. } | PublishOutcome::Unknown(_) | PublishOutcome::SessionLost(_) => 0,
         };
         (0..acknowledged).for_each(|_| self.0.metrics.outbox_publish_latency.record(latency));
     }

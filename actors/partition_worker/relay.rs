@@ -2,7 +2,7 @@
 use std::sync::Arc;
 
 use ports::broker::BrokerFailure;
-use ports::outbox::{Claim, ClaimKind, Claimed};
+use ports::outbox::{Claim, ClaimKind, ClaimOutcome};
 use ports::partitions::{AcquireReason, PartitionNo};
 
 use super::batch_request::RunBatch;
@@ -89,15 +89,15 @@ impl Relay {
             Err(failure) => return RunResult::unsettled(failure, BatchReport::default()),
         };
         match claimed {
-            Ok(Claimed::Batch(batch)) => {
+            Ok(ClaimOutcome::Batch(batch)) => {
                 partition_session.fence.counter = batch.token;
                 metrics.outbox_batch_size.record(batch.rows.len());
                 self.sender.send(partition_session, producer, batch, (kind, probe)).await
             }
-            Ok(Claimed::Nothing { next_due, suspect_due }) => {
+            Ok(ClaimOutcome::NoneDue { next_due, suspect_due }) => {
                 RunResult::known(partition_session, BatchReport { next_due, suspect_due, ..BatchReport::default() })
             }
-            Ok(Claimed::Fenced) => {
+            Ok(ClaimOutcome::Fenced) => {
                 metrics.outbox_fenced_total.inc();
                 local_leases.remove(partition_session.fence.partition);
                 RunResult::unknown(BatchReport { more: true, ..BatchReport::default() })

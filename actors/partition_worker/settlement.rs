@@ -2,7 +2,7 @@
 use std::time::Duration;
 
 use ports::Error;
-use ports::outbox::{Claim, Claimed, FencedOutcome, SettledClaim};
+use ports::outbox::{Claim, ClaimOutcome, FencedOutcome, SettledClaim};
 
 use super::context::RelayContext;
 use super::partition_session::PartitionSession;
@@ -46,7 +46,7 @@ pub async fn settle_and_claim(
     context: &RelayContext,
     session: &mut PartitionSession,
     claim: Claim,
-) -> Result<Result<Claimed, Error>, SettleFailure> {
+) -> Result<Result<ClaimOutcome, Error>, SettleFailure> {
     let Some(batch) = session.unsettled.take() else { return Ok(context.outbox.claim(claim).await) };
     match context.outbox.settle_and_claim(batch.settlement.clone(), claim).await {
         Ok(SettledClaim { settled, claimed }) => record(context, session, settled, batch.sent).map(|()| claimed),

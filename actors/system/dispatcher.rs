@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use app::commands::CommitProgress;
 use app::dispatch::{
-    ActorView, ChangeOrder, CreateOrder, Created, Dispatch, EventsPublished, InjectError, InjectedFault, LiveFeed,
+    ActorView, ChangeOrder, CreateOrder, CreatedOrder, Dispatch, EventsPublished, InjectError, InjectedFault, LiveFeed,
     PublishEvents, SupervisorView,
 };
 use app::error::CommandError;
@@ -34,7 +34,7 @@ impl Dispatcher {
 
 #[async_trait]
 impl Dispatch for Dispatcher {
-    async fn create(&self, command: CreateOrder, time_limit: Duration) -> Result<Created, CommandError> {
+    async fn create(&self, command: CreateOrder, time_limit: Duration) -> Result<CreatedOrder, CommandError> {
         self.shards.create(command, time_limit).await
     }
 

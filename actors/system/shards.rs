@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use app::commands::{CommandContext, CommitProgress, IdempotencyGuard, UnknownChange};
-use app::dispatch::{ChangeOrder, CreateOrder, Created};
+use app::dispatch::{ChangeOrder, CreateOrder, CreatedOrder};
 use app::error::CommandError;
 use domain::{Order, OrderId};
 use supervision::{AskError, Mailbox};
@@ -34,7 +34,7 @@ impl Shards {
     }
 
     /// Creates an order. No other command can name the new order yet, so any shard may create it: they take turns.
-    pub async fn create(&self, command: CreateOrder, time_limit: Duration) -> Result<Created, CommandError> {
+    pub async fn create(&self, command: CreateOrder, time_limit: Duration) -> Result<CreatedOrder, CommandError> {
         let shard = &self.shards[self.next.fetch_add(1, Relaxed) % self.shards.len()];
         let progress = CommitProgress::default();
         let key = IdempotencyGuard::new(&self.context, &command);

@@ -112,7 +112,7 @@ pub struct ChangeOrder {
 
 /// Result of a [`CreateOrder`] command.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Created {
+pub struct CreatedOrder {
     /// The order in its present state.
     pub order: Arc<Order>,
     /// Whether an earlier request with the same key placed it.
@@ -258,7 +258,7 @@ pub struct LiveFeed {
 pub trait Dispatch: Send + Sync {
     /// Places an order. Returns within `time_limit`, what is left of the request timeout; the outcome is then known unless the command had
     /// reached the store.
-    async fn create(&self, command: CreateOrder, time_limit: Duration) -> Result<Created, CommandError>;
+    async fn create(&self, command: CreateOrder, time_limit: Duration) -> Result<CreatedOrder, CommandError>;
 
     /// Changes or cancels an order. Returns within `time_limit`, as [`create`](Dispatch::create) does.
     async fn change(&self, command: ChangeOrder, time_limit: Duration) -> Result<Arc<Order>, CommandError>;

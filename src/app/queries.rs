@@ -139,7 +139,7 @@ mod tests {
     use futures::FutureExt;
     use ports::Error;
     use ports::orders::cache::{CachedList, ListGeneration, ListKey, ListLookup, ListScope};
-    use ports::orders::{Commit, Committed, IdempotencyRecord};
+    use ports::orders::{Commit, CommitOutcome, IdempotencyRecord};
 
     use super::*;
 
@@ -178,7 +178,7 @@ mod tests {
 
     #[async_trait]
     impl OrderStore for CountedStore {
-        async fn commit(&self, _: Commit) -> Result<Committed, Error> {
+        async fn commit(&self, _: Commit) -> Result<CommitOutcome, Error> {
             Err(Error::Broken("this store is read-only".into()))
         }
         async fn find(&self, id: OrderId) -> Result<Option<Order>, Error> {

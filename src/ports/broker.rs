@@ -72,7 +72,7 @@ impl From<Error> for BrokerFailure {
 
 /// Result of publishing a batch. With exactly-once delivery there is no partial success: records and watermark commit together or not at all.
 #[derive(Clone, Debug)]
-pub enum Published {
+pub enum PublishOutcome {
     /// All records and the watermark are durable and visible to `read_committed`.
     Committed(Vec<(RowId, Position)>),
     /// Confirmed abort: no record is visible, nor ever will be.
@@ -105,7 +105,7 @@ pub trait Broker: Send + Sync {
 
     /// Publishes a batch with its watermark. The adapter may put several batches into one transaction; each gets its own result.
     /// Not cancel-safe: after a dropped call the outcome is unknown until [`Broker::fence`] returns.
-    async fn publish(&self, session: &ProducerSessionId, batch: Batch) -> Published;
+    async fn publish(&self, session: &ProducerSessionId, batch: Batch) -> PublishOutcome;
 
     /// Reads the highest token of this partition that was ever committed. With `fenced`, it first waits until every transaction of that
     /// session is decided: after [`Broker::fence`] the result is final for the session's batches, and a resolution relies on it. Without a

@@ -106,7 +106,7 @@ pub struct IdempotencyRecord {
 
 /// Result of a [`Commit`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Committed {
+pub enum CommitOutcome {
     /// All parts are durable.
     Done,
     /// Nothing changed: the order is at another version.
@@ -156,7 +156,7 @@ pub trait OrderStore: Send + Sync {
     ///
     /// # Errors
     /// [`Error::Unknown`] when the outcome is unknown; every other error means that nothing changed.
-    async fn commit(&self, commit: Commit) -> Result<Committed, Error>;
+    async fn commit(&self, commit: Commit) -> Result<CommitOutcome, Error>;
 
     /// Reads an order as committed at the time of the call or later.
     async fn find(&self, id: OrderId) -> Result<Option<Order>, Error>;

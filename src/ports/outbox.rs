@@ -45,11 +45,11 @@ pub enum ClaimKind {
 
 /// Result of a claim.
 #[derive(Clone, Debug)]
-pub enum Claimed {
+pub enum ClaimOutcome {
     /// Claimed rows in id order; their attempts are counted and the claim is durable.
     Batch(ClaimedBatch),
     /// No row is due. The counter is unchanged.
-    Nothing {
+    NoneDue {
         /// Time until the next waiting row is due, if one waits.
         next_due: Option<Duration>,
         /// Whether a suspect is due, so that the caller should claim a trial.
@@ -128,8 +128,8 @@ pub struct Settlement {
 pub struct SettledClaim {
     /// The outcome of the settlement.
     pub settled: FencedOutcome,
-    /// The result of the claim; [`Claimed::Fenced`] after a stale settlement.
-    pub claimed: Result<Claimed, Error>,
+    /// The result of the claim; [`ClaimOutcome::Fenced`] after a stale settlement.
+    pub claimed: Result<ClaimOutcome, Error>,
 }
 
 /// Result of a resolution.
@@ -216,7 +216,7 @@ pub trait OutboxStore: Send + Sync {
     ///
     /// # Errors
     /// After [`Error::Unknown`] the fence is not reliable: the worker acquires the lease again and resolves.
-    async fn claim(&self, claim: Claim) -> Result<Claimed, Error>;
+    async fn claim(&self, claim: Claim) -> Result<ClaimOutcome, Error>;
 
     /// Removes rows from an open batch before it is published. Each row of `exclusions` gets its disposition; later rows of the same keys
     /// return to PENDING with their attempt subtracted, also under `ParkRow`, and the caller drops them from its batch. The batch stays
@@ -250,7 +250,7 @@ pub trait OutboxStore: Send + Sync {
                 claim.fence.counter = counter;
                 self.claim(claim).await
             }
-            FencedOutcome::Stale => Ok(Claimed::Fenced),
+            FencedOutcome::Stale => Ok(ClaimOutcome::Fenced),
         };
         Ok(SettledClaim { settled, claimed })
     }

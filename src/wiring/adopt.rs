@@ -14,7 +14,7 @@ pub struct TableAdoption {
     /// Column with the key of the record.
     pub key: String,
     /// Column with the type of the event.
-    pub kind: String,
+    pub event_type: String,
     /// Column whose value selects the topic.
     pub route: String,
     /// Column with the value of the record.
@@ -90,8 +90,8 @@ fn from_adopt_error(error: postgres::AdoptError) -> StartError {
 #[cfg(feature = "postgres")]
 async fn run(config: &Config, adoption: TableAdoption, mode: AdoptMode) -> Result<Vec<String>, StartError> {
     let options = super::options::postgres_for_operator(config);
-    let TableAdoption { table, topic, id, key, kind, route, payload, headers, content_type } = adoption;
-    let adoption = postgres::AdoptedTable { table, topic, id, key, kind, route, payload, headers, content_type };
+    let TableAdoption { table, topic, id, key, event_type, route, payload, headers, content_type } = adoption;
+    let adoption = postgres::AdoptedTable { table, topic, id, key, event_type, route, payload, headers, content_type };
     let result = match mode {
         AdoptMode::DryRun => postgres::adoption_statements(&options, &adoption).await,
         AdoptMode::Adopt => postgres::adopt(&options, &adoption).await,

@@ -10,7 +10,7 @@ use kit::clock::{START_TIME, SeededRng};
 use ports::broker::{Broker, Record};
 use ports::clock::Rng;
 use ports::inbox::Inbox;
-use ports::orders::{Commit, Committed, OrderStore};
+use ports::orders::{Commit, CommitOutcome, OrderStore};
 
 use crate::support::environment::{Environment, seed, seeds};
 use crate::support::process::{Process, TIMEOUT, TOPIC};
@@ -111,7 +111,7 @@ async fn changed_elsewhere(process: &Process, factory: &Factory, ahead: Duration
     order.hlc = stamp(i64::try_from(ahead.as_millis()).expect("it fits"), 3);
     let commit = Commit { order: order.clone(), expected: None, events: Vec::new(), idempotency_record: None };
     let committed = process.run(OrderStore::commit(&process.store, commit)).await.expect("the store answers");
-    assert_eq!(committed, Committed::Done);
+    assert_eq!(committed, CommitOutcome::Done);
     order
 }
 

@@ -1,7 +1,7 @@
 //! PublishSpans: a span for each traced event of a batch, from the handover to the broker until its answer.
 use std::collections::HashMap;
 
-use ports::broker::{Position, Published, Record};
+use ports::broker::{Position, PublishOutcome, Record};
 use ports::outbox::{ClaimedRow, RowId};
 use ports::partitions::PartitionNo;
 use telemetry::traces::{ActiveSpan, SpanContext, SpanKind};
@@ -32,16 +32,16 @@ impl PublishSpans {
     }
 
     /// Ends the spans with the broker's answer.
-    pub fn end(self, published: &Published) {
+    pub fn end(self, published: &PublishOutcome) {
         if self.0.is_empty() {
             return;
         }
         let (sent, error_type) = match published {
-            Published::Committed(positions) => (positions.as_slice(), "not_sent"),
-            Published::Partial { sent, .. } => (sent.as_slice(), "refused"),
-            Published::Aborted { .. } => (Default::default(), "aborted"),
-            Published::Unknown(_) => (Default::default(), "unknown_outcome"),
-            Published::SessionLost(_) => (Default::default(), "session_lost"),
+            PublishOutcome::Committed(positions) => (positions.as_slice(), "not_sent"),
+            PublishOutcome::Partial { sent, .. } => (sent.as_slice(), "refused"),
+            PublishOutcome::Aborted { .. } => (Default::default(), "aborted"),
+            PublishOutcome::Unknown(_) => (Default::default(), "unknown_outcome"),
+            PublishOutcome::SessionLost(_) => (Default::default(), "session_lost"),
         };
         let sent: HashMap<RowId, &Position> = sent.iter().map(|(row, position)| (*row, position)).collect();
         for (row, mut span) in self.0 {

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use async_trait::async_trait;
 use ports::Error;
-use ports::broker::{Batch, Broker, BrokerFailure, Position, Published, Record};
+use ports::broker::{Batch, Broker, BrokerFailure, Position, PublishOutcome, Record};
 use ports::outbox::RowId;
 use ports::partitions::{InstanceId, PartitionNo, ProducerSessionId, Token};
 use tokio::sync::oneshot;
@@ -30,11 +30,11 @@ impl Broker for Kafka {
         run_blocking("kafka-open-session", move || inner.sessions.open(&slot.to_string())).await
     }
 
-    async fn publish(&self, session: &ProducerSessionId, batch: Batch) -> Published {
+    async fn publish(&self, session: &ProducerSessionId, batch: Batch) -> PublishOutcome {
         let (reply, result) = oneshot::channel();
         self.inner.sessions.enqueue(session, SessionBatch::from_claim(batch, reply));
         result.await.unwrap_or_else(|_| {
-            Published::SessionLost(BrokerFailure::unknown(format!(
+            PublishOutcome::SessionLost(BrokerFailure::unknown(format!(
                 "the session {session} ended before it sent a result"
             )))
         })
@@ -106,7 +106,7 @@ impl Broker for Kafka {
             if unsent.is_empty() {
                 return results.into_results();
             }
-            results.add(self.append_once(unsent).await.unwrap_or_else(|error| Published::Unknown(error.into())));
+            results.add(self.append_once(unsent).await.unwrap_or_else(|error| PublishOutcome::Unknown(error.into())));
         }
     }
 
@@ -127,12 +127,12 @@ impl Kafka {
     }
 
     /// Sends records without a watermark. The row ids are the caller's.
-    async fn append_once(&self, records: Vec<(RowId, Record)>) -> Result<Published, Error> {
+    async fn append_once(&self, records: Vec<(RowId, Record)>) -> Result<PublishOutcome, Error> {
         let session = self.append_session().await?;
         let (reply, result) = oneshot::channel();
         let deadline = Instant::now() + self.inner.options.delivery_timeout;
         self.inner.sessions.enqueue(&session, SessionBatch::from_append(records, deadline, reply));
-        let ended = |_| Published::Unknown(BrokerFailure::unknown("the session that appends ended"));
+        let ended = |_| PublishOutcome::Unknown(BrokerFailure::unknown("the session that appends ended"));
         Ok(result.await.unwrap_or_else(ended))
     }
 
@@ -154,7 +154,7 @@ impl Kafka {
 }
 
 /// The result of an append of `count` records.
-fn append_result(published: Published, count: usize) -> Result<Vec<Position>, Error> {
+fn append_result(published: PublishOutcome, count: usize) -> Result<Vec<Position>, Error> {
     let append_error = |refused: Vec<(RowId, Error)>, cause: Option<BrokerFailure>| {
         let first = refused.into_iter().next().map(|(_, error)| error);
         first
@@ -162,13 +162,13 @@ fn append_result(published: Published, count: usize) -> Result<Vec<Position>, Er
             .unwrap_or_else(|| Error::Unreachable("the append was aborted".into()))
     };
     match published {
-        Published::Committed(rows) => Ok(rows.into_iter().map(|(_, position)| position).collect()),
-        Published::Aborted { refused, cause, .. } => Err(append_error(refused, cause)),
+        PublishOutcome::Committed(rows) => Ok(rows.into_iter().map(|(_, position)| position).collect()),
+        PublishOutcome::Aborted { refused, cause, .. } => Err(append_error(refused, cause)),
         // Of a record that is neither sent nor refused, it may be unknown whether the broker has it.
-        Published::Partial { refused, .. } if refused.len() < count => {
+        PublishOutcome::Partial { refused, .. } if refused.len() < count => {
             Err(Error::Unknown("only some of the records could be appended".into()))
         }
-        Published::Partial { refused, .. } => Err(append_error(refused, None)),
-        Published::Unknown(failure) | Published::SessionLost(failure) => Err(failure.error),
+        PublishOutcome::Partial { refused, .. } => Err(append_error(refused, None)),
+        PublishOutcome::Unknown(failure) | PublishOutcome::SessionLost(failure) => Err(failure.error),
     }
 }

@@ -2,7 +2,7 @@
 use std::sync::Arc;
 
 use domain::{ChangeContext, ChangeRefusal, Hlc, Order};
-use ports::orders::{Commit, Committed, NewRow};
+use ports::orders::{Commit, CommitOutcome, NewRow};
 
 use super::context::{CommandContext, CommitProgress};
 use crate::dispatch::{ChangeOrder, ChangePreconditions, IfMatch};
@@ -44,17 +44,17 @@ pub async fn change_order(
             }
         };
         match commit(context, &current, &order, &rows, progress).await? {
-            Committed::Done => {
+            CommitOutcome::Done => {
                 let order = Arc::new(order);
                 context.update_cache(&order, started_at).await;
                 return Ok(ChangeOutcome { order, rows });
             }
-            Committed::Missing => return Err(CommandError::NotFound),
-            Committed::KeyUsed(_) => {
+            CommitOutcome::Missing => return Err(CommandError::NotFound),
+            CommitOutcome::KeyUsed(_) => {
                 return Err(CommandError::Unknown("the store reported an idempotency key for a change".into()));
             }
-            Committed::Stale { .. } if concurrent_changes < CONCURRENT_CHANGES_MAX => concurrent_changes += 1,
-            Committed::Stale { current } => {
+            CommitOutcome::Stale { .. } if concurrent_changes < CONCURRENT_CHANGES_MAX => concurrent_changes += 1,
+            CommitOutcome::Stale { current } => {
                 return Err(CommandError::Conflict(format!("the order changed meanwhile; it is at version {current}")));
             }
         }
@@ -100,7 +100,7 @@ async fn commit(
     order: &Order,
     rows: &[NewRow],
     progress: &CommitProgress,
-) -> Result<Committed, CommandError> {
+) -> Result<CommitOutcome, CommandError> {
     let events = if context.options.outbox { rows.to_vec() } else { Vec::new() };
     let commit = Commit { order: order.clone(), expected: Some(current.version), events, idempotency_record: None };
     let call = progress.begin_commit()?;
@@ -109,7 +109,7 @@ async fn commit(
     let unknown = matches!(&committed, Err(error) if error.outcome_unknown());
     if unknown {
         context.evict_order_and_lists(order.id, order.version, &order.owner).await;
-    } else if !matches!(&committed, Ok(Committed::Done)) {
+    } else if !matches!(&committed, Ok(CommitOutcome::Done)) {
         progress.nothing_changed();
     }
     Ok(committed?)

@@ -3,19 +3,19 @@ use std::sync::Arc;
 
 use domain::{Items, NewOrder, Order};
 use ports::orders::idempotency::BeginOutcome;
-use ports::orders::{Commit, Committed, IdempotencyRecord, NewRow};
+use ports::orders::{Commit, CommitOutcome, IdempotencyRecord, NewRow};
 use sha2::{Digest, Sha256};
 
 use super::context::{CommandContext, CommitProgress};
 use super::idempotency_key::IdempotencyGuard;
-use crate::dispatch::{CreateOrder, Created, IdempotencyKey};
+use crate::dispatch::{CreateOrder, CreatedOrder, IdempotencyKey};
 use crate::error::CommandError;
 
 /// Result of a create, with the rows to publish directly where there is no outbox.
 #[derive(Clone, Debug)]
 pub struct CreateOutcome {
     /// The order, and whether it is a replay.
-    pub created: Created,
+    pub created: CreatedOrder,
     /// Committed rows; empty when the order was placed by an earlier request.
     pub rows: Vec<NewRow>,
 }
@@ -128,19 +128,19 @@ async fn place(
         context.orders.commit(Commit { order: order.clone(), expected: None, events, idempotency_record }).await;
     drop(call);
     match committed {
-        Ok(Committed::Done) => {
+        Ok(CommitOutcome::Done) => {
             let order = Arc::new(order);
             context.update_cache(&order, now).await;
-            Ok(CreateOutcome { created: Created { order, replayed: false }, rows })
+            Ok(CreateOutcome { created: CreatedOrder { order, replayed: false }, rows })
         }
-        Ok(Committed::KeyUsed(idempotency_record)) => {
+        Ok(CommitOutcome::KeyUsed(idempotency_record)) => {
             progress.nothing_changed();
             let idempotency_key = command.idempotency_key.as_ref();
             let idempotency_key = idempotency_key
                 .ok_or_else(|| CommandError::Unknown("the store reported a key that was not sent".into()))?;
             replay_of(context, &idempotency_record, idempotency_key).await
         }
-        Ok(Committed::Stale { .. } | Committed::Missing) => {
+        Ok(CommitOutcome::Stale { .. } | CommitOutcome::Missing) => {
             progress.nothing_changed();
             Err(CommandError::Unavailable("the new order's id is taken; try again".into()))
         }
@@ -172,5 +172,5 @@ async fn replay_of(
 /// The order of an earlier request. That may have ended without a reply after its commit, so lists from before it are evicted.
 async fn replay(context: &CommandContext, order: Order) -> CreateOutcome {
     context.evict_lists(&order.owner).await;
-    CreateOutcome { created: Created { order: Arc::new(order), replayed: true }, rows: Vec::new() }
+    CreateOutcome { created: CreatedOrder { order: Arc::new(order), replayed: true }, rows: Vec::new() }
 }

@@ -13,7 +13,7 @@ use crate::error::CommandError;
 
 /// Result of publishing, with the partitions that have new rows.
 #[derive(Clone, Debug)]
-pub struct PublishOutcome {
+pub struct PublishEventsOutcome {
     /// The reply to the client.
     pub published: EventsPublished,
     /// Partitions of the new rows; each may occur several times.
@@ -49,7 +49,7 @@ pub async fn publish_events(
     store: &dyn EventStore,
     command: PublishEvents,
     progress: &CommitProgress,
-) -> Result<PublishOutcome, CommandError> {
+) -> Result<PublishEventsOutcome, CommandError> {
     context.gate.check().map_err(CommandError::Gated)?;
     let PublishEvents { subject, events, idempotency_key, request_id, .. } = command;
     let events: Vec<ExternalEvent> = (0..)
@@ -83,14 +83,14 @@ pub async fn publish_events(
             let partitions = partitions.into_iter().zip(&is_new).filter(|(_, is_new)| **is_new);
             let partitions = partitions.map(|(partition, _)| partition).collect();
             let events = ids.into_iter().zip(is_new).collect();
-            Ok(PublishOutcome { published: EventsPublished { events, replayed: false }, partitions })
+            Ok(PublishEventsOutcome { published: EventsPublished { events, replayed: false }, partitions })
         }
         EventBatchOutcome::KeyUsed(idempotency_record)
             if idempotency_key
                 .is_some_and(|idempotency_key| idempotency_key.fingerprint == idempotency_record.fingerprint) =>
         {
             let events = ids.into_iter().map(|id| (id, false)).collect();
-            Ok(PublishOutcome { published: EventsPublished { events, replayed: true }, partitions: Vec::new() })
+            Ok(PublishEventsOutcome { published: EventsPublished { events, replayed: true }, partitions: Vec::new() })
         }
         EventBatchOutcome::KeyUsed(_) => Err(CommandError::KeyReused),
     }

@@ -86,8 +86,8 @@ impl RedriveReport {
     }
 
     /// Which dead letters that match were not sent, for operators; `None` if none was left behind.
-    pub fn left_behind(&self) -> Option<String> {
-        left_behind(self.held, &self.refusals)
+    pub fn unsent_summary(&self) -> Option<String> {
+        unsent_summary(self.held, &self.refusals)
     }
 
     /// The report of a run that has ended. A further run does not know the keys of dead letters that were held back, so it must begin at the
@@ -370,7 +370,7 @@ impl DeadLetters {
 }
 
 /// Which dead letters of a redrive were not sent: the number of those held back, and the refused ones. `None` if there is none.
-pub fn left_behind(held: u64, refusals: &RefusedDeadLetters) -> Option<String> {
+pub fn unsent_summary(held: u64, refusals: &RefusedDeadLetters) -> Option<String> {
     let held = (held > 0).then(|| held_back(held));
     let sentences: Vec<String> = held.into_iter().chain(refusals.sentence()).collect();
     (!sentences.is_empty()).then(|| sentences.join("; "))

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use app::{commands, contract};
 use domain::{ChangeContext, EventId, Hlc, Item, Items, Money, NewOrder, Order, OrderEvent, OrderId, Status, Subject};
 use ports::clock::{Clock, Rng};
-use ports::orders::{Commit, Committed, OrderStore};
+use ports::orders::{Commit, CommitOutcome, OrderStore};
 use tokio::task::JoinSet;
 
 use crate::error::Error;
@@ -48,7 +48,7 @@ async fn write(orders: Arc<dyn OrderStore>, source: Arc<EventSource>, event_coun
             let events = vec![source.rows.row(&event, None, None)];
             current[index] = Some(order.clone());
             match orders.commit(Commit { order, expected, events, idempotency_record: None }).await {
-                Ok(Committed::Done) => {}
+                Ok(CommitOutcome::Done) => {}
                 refused => return Err(Error::new(format!("the store refused a commit of the bench: {refused:?}"))),
             }
         }

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use ports::FailureType;
 use ports::outbox::{
-    BatchOutcome, Claim, ClaimKind, Claimed, ClaimedBatch, Disposition, Exclusion, ExclusionOutcome, FencedOutcome,
-    OutboxStore, PoisonPolicy,
+    BatchOutcome, Claim, ClaimKind, ClaimOutcome, ClaimedBatch, Disposition, Exclusion, ExclusionOutcome,
+    FencedOutcome, OutboxStore, PoisonPolicy,
 };
 use ports::partitions::{LeaseFence, PartitionNo, ProducerSessionId};
 
@@ -49,7 +49,7 @@ impl IdleClaims {
     async fn delay_all_rows(&mut self) -> Result<u64, Error> {
         let mut waiting = 0;
         for at in 0..self.fences.len() {
-            while let Claimed::Batch(batch) = self.claim(at).await? {
+            while let ClaimOutcome::Batch(batch) = self.claim(at).await? {
                 waiting += batch.rows.len() as u64;
                 self.fences[at].counter = self.exclude(at, &batch).await?;
             }
@@ -57,7 +57,7 @@ impl IdleClaims {
         Ok(waiting)
     }
 
-    async fn claim(&self, at: usize) -> Result<Claimed, Error> {
+    async fn claim(&self, at: usize) -> Result<ClaimOutcome, Error> {
         let (fence, session) = (self.fences[at].clone(), ProducerSessionId(MEASUREMENT_NAME.into()));
         Ok(self.outbox.claim(Claim { fence, session, limit: self.limit, kind: ClaimKind::Ordinary }).await?)
     }
@@ -90,7 +90,7 @@ impl IdleClaims {
             let begin = Instant::now();
             let claimed = self.claim(number % self.fences.len()).await?;
             times.push(begin.elapsed().as_secs_f64() * 1e3);
-            if !matches!(claimed, Claimed::Nothing { .. }) {
+            if !matches!(claimed, ClaimOutcome::NoneDue { .. }) {
                 return Err(Error::new("a row is due, or another process uses the bench's data"));
             }
         }

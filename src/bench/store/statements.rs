@@ -7,9 +7,9 @@ use app::consume::message_decision;
 use app::contract::order_values;
 use app::relay::{RecordEnvelope, plan};
 use domain::RegionId;
-use ports::broker::{Batch, Position, Published};
+use ports::broker::{Batch, Position, PublishOutcome};
 use ports::inbox::ProcessedEvent;
-use ports::outbox::{Claim, ClaimKind, Claimed, ClaimedBatch, FencedOutcome, OutboxStore, RowId, Settlement};
+use ports::outbox::{Claim, ClaimKind, ClaimOutcome, ClaimedBatch, FencedOutcome, OutboxStore, RowId, Settlement};
 use ports::partitions::{
     AcquireReason, AcquiredLease, Acquisition, InstanceId, LeaseFence, PartitionLeases, PartitionNo, ProducerSessionId,
 };
@@ -90,7 +90,7 @@ impl StatementDrain {
         loop {
             let claim =
                 Claim { fence: fence.clone(), session: session.clone(), limit: self.batch, kind: ClaimKind::Ordinary };
-            let Claimed::Batch(batch) = self.outbox.claim(claim).await? else { return Ok(moved) };
+            let ClaimOutcome::Batch(batch) = self.outbox.claim(claim).await? else { return Ok(moved) };
             moved += batch.rows.len() as u64;
             fence.counter = settle(&*self.outbox, &fence, &batch, self.positions(&batch)).await?;
         }
@@ -169,11 +169,11 @@ async fn publish_all(
     let mut moved = 0;
     loop {
         let claim = Claim { fence: fence.clone(), session: session.clone(), limit, kind: ClaimKind::Ordinary };
-        let Claimed::Batch(batch) = store.outbox.claim(claim).await? else { return Ok(moved) };
+        let ClaimOutcome::Batch(batch) = store.outbox.claim(claim).await? else { return Ok(moved) };
         fence.counter = batch.token;
         let records = plan(&batch.rows, &envelope, store.broker.record_bytes_max()).send;
         let outgoing = Batch { partition, token: batch.token, records, time_left: LEASE, expected_batches: 0 };
-        let Published::Committed(positions) = store.broker.publish(&session, outgoing).await else {
+        let PublishOutcome::Committed(positions) = store.broker.publish(&session, outgoing).await else {
             return Err(ports::Error::Broken("a batch was not published".into()));
         };
         moved += positions.len() as u64;

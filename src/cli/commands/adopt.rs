@@ -66,7 +66,7 @@ impl Arguments {
             topic: self.topic.clone(),
             id: self.id.clone(),
             key: self.key.clone(),
-            kind: self.kind.clone(),
+            event_type: self.kind.clone(),
             route: self.route.clone(),
             payload: self.payload.clone(),
             headers: self.headers.iter().map(header).collect(),

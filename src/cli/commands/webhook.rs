@@ -225,7 +225,7 @@ pub(crate) fn webhook(config: &Config, command: WebhookCommand) -> Result<u8, Fa
                 }
                 run.set_next_from(&count);
                 print(&run.report(), &common, || run.sentence())?;
-                run.left_behind().map_or(Ok(0), |left_behind| Err(Failure::new(left_behind)))
+                run.unsent_summary().map_or(Ok(0), |unsent_summary| Err(Failure::new(unsent_summary)))
             }
         }
     })

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use ports::Error;
 use ports::broker::consumer_groups::ConsumerRecord;
 use ports::broker::topics::{TopicReader, TopicView};
-use ports::broker::{Batch, Broker, Position, Published, Record};
+use ports::broker::{Batch, Broker, Position, PublishOutcome, Record};
 use ports::outbox::RowId;
 use ports::partitions::{PartitionNo, ProducerSessionId, Token};
 
@@ -44,16 +44,16 @@ impl Broker for BrokenBroker {
     async fn open_session(&self, slot: u32) -> Result<ProducerSessionId, Error> {
         self.inner.open_session(slot).await
     }
-    async fn publish(&self, session: &ProducerSessionId, mut batch: Batch) -> Published {
+    async fn publish(&self, session: &ProducerSessionId, mut batch: Batch) -> PublishOutcome {
         batch.records.iter_mut().for_each(|(row, record)| self.alter(*row, record));
         if self.flaw == Flaw::CommitsAfterLease {
             batch.time_left = Duration::from_secs(3_600);
         }
         match (self.inner.publish(session, batch.clone()).await, self.flaw) {
-            (Published::SessionLost(_), Flaw::PublishesAfterFence) => {
-                Published::Committed(self.append_each(batch.records).await)
+            (PublishOutcome::SessionLost(_), Flaw::PublishesAfterFence) => {
+                PublishOutcome::Committed(self.append_each(batch.records).await)
             }
-            (aborted @ Published::Aborted { .. }, Flaw::ShowsAbortedRecords) => {
+            (aborted @ PublishOutcome::Aborted { .. }, Flaw::ShowsAbortedRecords) => {
                 self.append_each(batch.records).await;
                 aborted
             }

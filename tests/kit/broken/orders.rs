@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use domain::{Order, OrderId, Status, Subject};
 use ports::Error;
-use ports::orders::{Commit, Committed, IdempotencyRecord, OrderFilter, OrderStore, PageStart};
+use ports::orders::{Commit, CommitOutcome, IdempotencyRecord, OrderFilter, OrderStore, PageStart};
 
 use crate::broken::flaw::Flaw;
 
@@ -16,7 +16,7 @@ pub(crate) struct BrokenOrders {
 
 #[async_trait]
 impl OrderStore for BrokenOrders {
-    async fn commit(&self, mut commit: Commit) -> Result<Committed, Error> {
+    async fn commit(&self, mut commit: Commit) -> Result<CommitOutcome, Error> {
         if self.flaw == Flaw::DropsMark {
             commit.idempotency_record = None;
         }
@@ -24,7 +24,7 @@ impl OrderStore for BrokenOrders {
             commit.events.clear();
         }
         match self.inner.commit(commit.clone()).await? {
-            Committed::Stale { current } if self.flaw == Flaw::OverwritesNewerVersion => {
+            CommitOutcome::Stale { current } if self.flaw == Flaw::OverwritesNewerVersion => {
                 self.inner.commit(Commit { expected: Some(current), ..commit }).await
             }
             committed => Ok(committed),

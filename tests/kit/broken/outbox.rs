@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ports::Error;
 use ports::outbox::{
-    BatchOutcome, Claim, ClaimKind, Claimed, Disposition, Exclusion, ExclusionOutcome, FencedOutcome, OutboxStore,
+    BatchOutcome, Claim, ClaimKind, ClaimOutcome, Disposition, Exclusion, ExclusionOutcome, FencedOutcome, OutboxStore,
     PoisonPolicy, ResolvedBatch, RowCounts, SettledClaim, Settlement,
 };
 use ports::partitions::{LeaseFence, PartitionLeases, Token};
@@ -49,15 +49,15 @@ impl BrokenOutbox {
 
 #[async_trait]
 impl OutboxStore for BrokenOutbox {
-    async fn claim(&self, mut claim: Claim) -> Result<Claimed, Error> {
+    async fn claim(&self, mut claim: Claim) -> Result<ClaimOutcome, Error> {
         claim.fence = self.fence(&claim.fence).await?;
         let mut claimed = self.inner.claim(claim.clone()).await?;
-        if let (Claimed::Nothing { suspect_due: true, .. }, Flaw::ClaimsSuspectsInOrdinaryClaims) =
+        if let (ClaimOutcome::NoneDue { suspect_due: true, .. }, Flaw::ClaimsSuspectsInOrdinaryClaims) =
             (&claimed, self.flaw)
         {
             claimed = self.inner.claim(Claim { kind: ClaimKind::Trial, ..claim }).await?;
         }
-        if let Claimed::Batch(batch) = &mut claimed {
+        if let ClaimOutcome::Batch(batch) = &mut claimed {
             for row in &mut batch.rows {
                 match self.flaw {
                     Flaw::ReportsFirstAttempt => row.attempt = 1,
@@ -106,7 +106,7 @@ impl OutboxStore for BrokenOutbox {
         }
         let settled = self.settle(settlement).await?;
         let FencedOutcome::Done { counter, .. } = settled else {
-            return Ok(SettledClaim { settled, claimed: Ok(Claimed::Fenced) });
+            return Ok(SettledClaim { settled, claimed: Ok(ClaimOutcome::Fenced) });
         };
         if self.flaw != Flaw::ClaimsUnderOldCounter {
             claim.fence.counter = counter;

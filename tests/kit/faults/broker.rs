@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use ports::Error;
-use ports::broker::{Batch, Broker, BrokerFailure, Position, Published, Record};
+use ports::broker::{Batch, Broker, BrokerFailure, Position, PublishOutcome, Record};
 use ports::partitions::{InstanceId, PartitionNo, ProducerSessionId, Token};
 
 use crate::faults::script::{Call, FaultScript, InjectedFault};
@@ -28,7 +28,7 @@ impl Broker for FaultyBroker {
         self.script.apply(Call::OpenSession, self.inner.open_session(slot)).await
     }
 
-    async fn publish(&self, session: &ProducerSessionId, batch: Batch) -> Published {
+    async fn publish(&self, session: &ProducerSessionId, batch: Batch) -> PublishOutcome {
         let refused: Vec<_> = batch
             .records
             .iter()
@@ -37,17 +37,21 @@ impl Broker for FaultyBroker {
             .collect();
         match self.script.next_fault(Call::Publish).await {
             None if refused.is_empty() => self.inner.publish(session, batch).await,
-            None => Published::Aborted { refused, cause: None, reached: true },
+            None => PublishOutcome::Aborted { refused, cause: None, reached: true },
             Some(InjectedFault::UnknownDone) => match self.inner.publish(session, batch).await {
-                Published::Committed(_) => Published::Unknown(BrokerFailure::unknown("injected: the reply was lost")),
+                PublishOutcome::Committed(_) => {
+                    PublishOutcome::Unknown(BrokerFailure::unknown("injected: the reply was lost"))
+                }
                 other => other,
             },
             Some(InjectedFault::UnknownNotDone) => {
-                Published::Unknown(BrokerFailure::unknown("injected: the batch was lost"))
+                PublishOutcome::Unknown(BrokerFailure::unknown("injected: the batch was lost"))
             }
             Some(InjectedFault::SessionLost) => match self.inner.fence(session).await {
-                Ok(()) => Published::SessionLost(BrokerFailure::unknown(format!("injected: {session} was fenced"))),
-                Err(error) => Published::Unknown(BrokerFailure::unknown(error.to_string())),
+                Ok(()) => {
+                    PublishOutcome::SessionLost(BrokerFailure::unknown(format!("injected: {session} was fenced")))
+                }
+                Err(error) => PublishOutcome::Unknown(BrokerFailure::unknown(error.to_string())),
             },
             Some(
                 InjectedFault::Unreachable
@@ -58,7 +62,7 @@ impl Broker for FaultyBroker {
                 | InjectedFault::Panic,
             ) => {
                 let cause = Error::Unreachable("injected: the broker is unreachable".to_owned());
-                Published::Aborted { refused: Vec::new(), cause: Some(cause.into()), reached: false }
+                PublishOutcome::Aborted { refused: Vec::new(), cause: Some(cause.into()), reached: false }
             }
         }
     }

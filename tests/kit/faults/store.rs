@@ -7,11 +7,11 @@ use async_trait::async_trait;
 use domain::{Order, OrderId, Status, Subject};
 use ports::Error;
 use ports::inbox::{Inbox, InboxOutcome, ProcessedEvent, RemoteStamp, RetryRoute, RetryRouteChange};
-use ports::orders::{Commit, Committed, IdempotencyRecord, OrderFilter, OrderStore, PageStart};
+use ports::orders::{Commit, CommitOutcome, IdempotencyRecord, OrderFilter, OrderStore, PageStart};
 use ports::outbox::events::{EventBatch, EventBatchOutcome, EventStore};
 use ports::outbox::{
-    BatchOutcome, Claim, Claimed, Exclusion, ExclusionOutcome, FencedOutcome, OutboxStore, PoisonPolicy, ResolvedBatch,
-    RowCounts, SettledClaim, Settlement,
+    BatchOutcome, Claim, ClaimOutcome, Exclusion, ExclusionOutcome, FencedOutcome, OutboxStore, PoisonPolicy,
+    ResolvedBatch, RowCounts, SettledClaim, Settlement,
 };
 use ports::partitions::{
     AcquireReason, Acquisition, Epoch, InstanceId, InstanceRank, LeaseFence, LeaseSurvey, PartitionLeases, PartitionNo,
@@ -79,7 +79,7 @@ impl Inbox for FaultyInbox {
 
 #[async_trait]
 impl OrderStore for FaultyOrders {
-    async fn commit(&self, commit: Commit) -> Result<Committed, Error> {
+    async fn commit(&self, commit: Commit) -> Result<CommitOutcome, Error> {
         self.script.apply(Call::Commit, self.inner.commit(commit)).await
     }
     async fn find(&self, id: OrderId) -> Result<Option<Order>, Error> {
@@ -116,7 +116,7 @@ impl EventStore for FaultyEvents {
 
 #[async_trait]
 impl OutboxStore for FaultyOutbox {
-    async fn claim(&self, claim: Claim) -> Result<Claimed, Error> {
+    async fn claim(&self, claim: Claim) -> Result<ClaimOutcome, Error> {
         self.script.apply(Call::Claim, self.inner.claim(claim)).await
     }
     async fn exclude(&self, fence: &LeaseFence, token: Token, rows: &[Exclusion]) -> Result<ExclusionOutcome, Error> {

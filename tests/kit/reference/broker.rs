@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use ports::Error;
 use ports::broker::consumer_groups::ConsumerRecord;
 use ports::broker::topics::{TopicReader, TopicView};
-use ports::broker::{Batch, Broker, BrokerFailure, Position, Published, Record};
+use ports::broker::{Batch, Broker, BrokerFailure, Position, PublishOutcome, Record};
 use ports::outbox::RowId;
 use ports::partitions::{PartitionNo, ProducerSessionId, Token};
 
@@ -31,13 +31,13 @@ impl State {
         self.topics.entry(topic.to_owned()).or_insert_with(|| (0..TOPIC_PARTITIONS).map(|_| Vec::new()).collect())
     }
 
-    fn publish(&mut self, session: &ProducerSessionId, batch: Batch) -> Published {
+    fn publish(&mut self, session: &ProducerSessionId, batch: Batch) -> PublishOutcome {
         if !self.sessions.values().any(|valid| valid == session) {
-            return Published::SessionLost(BrokerFailure::unknown(format!("{session} was fenced")));
+            return PublishOutcome::SessionLost(BrokerFailure::unknown(format!("{session} was fenced")));
         }
         if batch.time_left.is_zero() {
             let cause = Error::Unreachable(format!("batch {}: its lease has expired", batch.token));
-            return Published::Aborted { refused: Vec::new(), cause: Some(cause.into()), reached: false };
+            return PublishOutcome::Aborted { refused: Vec::new(), cause: Some(cause.into()), reached: false };
         }
         let refused: Vec<(RowId, Error)> = batch
             .records
@@ -46,11 +46,11 @@ impl State {
             .map(|(row, _)| (*row, Error::Rejected(format!("row {row} is too large"))))
             .collect();
         if !refused.is_empty() {
-            return Published::Aborted { refused, cause: None, reached: true };
+            return PublishOutcome::Aborted { refused, cause: None, reached: true };
         }
         let watermark = self.watermarks.entry(batch.partition).or_default();
         *watermark = batch.token.max(*watermark);
-        Published::Committed(batch.records.into_iter().map(|(row, record)| (row, self.append(record))).collect())
+        PublishOutcome::Committed(batch.records.into_iter().map(|(row, record)| (row, self.append(record))).collect())
     }
 }
 
@@ -64,7 +64,7 @@ impl Broker for Reference {
         Ok(session)
     }
 
-    async fn publish(&self, session: &ProducerSessionId, batch: Batch) -> Published {
+    async fn publish(&self, session: &ProducerSessionId, batch: Batch) -> PublishOutcome {
         self.state.lock().publish(session, batch)
     }
 

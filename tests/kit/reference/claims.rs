@@ -3,7 +3,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use domain::Timestamp;
-use ports::outbox::{Claim, ClaimKind, Claimed, ClaimedBatch, ClaimedRow, RowId, RowStatus};
+use ports::outbox::{Claim, ClaimKind, ClaimOutcome, ClaimedBatch, ClaimedRow, RowId, RowStatus};
 use ports::partitions::PartitionNo;
 
 use crate::reference::state::{OpenClaim, Row, State};
@@ -25,16 +25,16 @@ struct Scan {
 
 impl State {
     /// Claims. PENDING rows up to id `start` are not seen: a scan that remembers where it begins does not read them.
-    pub(crate) fn claim(&mut self, claim: Claim, start: RowId, now: Timestamp) -> Claimed {
+    pub(crate) fn claim(&mut self, claim: Claim, start: RowId, now: Timestamp) -> ClaimOutcome {
         let Claim { fence, session, limit, kind } = claim;
         let lease = self.lease(fence.partition);
         let may_claim = lease.is_held_by(&fence.owner, fence.epoch) && lease.is_valid(now);
         if !may_claim || lease.counter != fence.counter || lease.open.is_some() {
-            return Claimed::Fenced;
+            return ClaimOutcome::Fenced;
         }
         let scan = self.scan((fence.partition, start), kind, limit, now);
         if scan.rows.is_empty() {
-            return Claimed::Nothing { next_due: scan.next_due, suspect_due: scan.suspect_due };
+            return ClaimOutcome::NoneDue { next_due: scan.next_due, suspect_due: scan.suspect_due };
         }
         let token = fence.counter + 1;
         let lease = self.lease(fence.partition);
@@ -51,7 +51,7 @@ impl State {
             claimed(row)
         };
         let rows = scan.rows.iter().map(take).collect();
-        Claimed::Batch(ClaimedBatch { token, rows, more: scan.more, store_time: now })
+        ClaimOutcome::Batch(ClaimedBatch { token, rows, more: scan.more, store_time: now })
     }
 
     fn scan(&self, (partition, start): (PartitionNo, RowId), kind: ClaimKind, limit: u32, now: Timestamp) -> Scan {

@@ -4,25 +4,25 @@ use std::time::Duration;
 use async_trait::async_trait;
 use domain::{Order, OrderId, Status, Subject, Timestamp};
 use ports::Error;
-use ports::orders::{Commit, Committed, IdempotencyRecord, ListBudget, NewRow, OrderFilter, OrderStore, PageStart};
+use ports::orders::{Commit, CommitOutcome, IdempotencyRecord, ListBudget, NewRow, OrderFilter, OrderStore, PageStart};
 use ports::outbox::{RowId, RowStatus};
 
 use crate::reference::state::{Reference, Row, State};
 
 impl State {
     /// Commits, and gives the events the ids from `first_row` on.
-    pub(crate) fn commit(&mut self, commit: Commit, first_row: RowId, now: Timestamp) -> Committed {
+    pub(crate) fn commit(&mut self, commit: Commit, first_row: RowId, now: Timestamp) -> CommitOutcome {
         let current = self.orders.get(&commit.order.id).map(|order| order.version);
         match (commit.expected, current) {
-            (Some(expected), Some(current)) if expected != current => return Committed::Stale { current },
-            (None, Some(current)) => return Committed::Stale { current },
-            (Some(_), None) => return Committed::Missing,
+            (Some(expected), Some(current)) if expected != current => return CommitOutcome::Stale { current },
+            (None, Some(current)) => return CommitOutcome::Stale { current },
+            (Some(_), None) => return CommitOutcome::Missing,
             (Some(_), Some(_)) | (None, None) => {}
         }
         if let Some(idempotency_record) = commit.idempotency_record {
             let key = (idempotency_record.subject.clone(), idempotency_record.key.clone());
             if let Some((used, _)) = self.idempotency_records.get(&key) {
-                return Committed::KeyUsed(used.clone());
+                return CommitOutcome::KeyUsed(used.clone());
             }
             self.idempotency_records.insert(key, (idempotency_record, now));
         }
@@ -30,7 +30,7 @@ impl State {
         for (id, event) in (first_row..).zip(commit.events) {
             self.write(id, event, now);
         }
-        Committed::Done
+        CommitOutcome::Done
     }
 
     pub(crate) fn write(&mut self, id: RowId, event: NewRow, now: Timestamp) {
@@ -76,7 +76,7 @@ fn within_budget(mut orders: Vec<Order>) -> Vec<Order> {
 
 #[async_trait]
 impl OrderStore for Reference {
-    async fn commit(&self, commit: Commit) -> Result<Committed, Error> {
+    async fn commit(&self, commit: Commit) -> Result<CommitOutcome, Error> {
         if let Some(row) = commit.events.iter().find(|row| row.partition.0 >= crate::reference::state::PARTITIONS) {
             return Err(Error::Rejected(format!("writing event {}: no partition {}", row.event_id, row.partition)));
         }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use domain::Timestamp;
 use ports::outbox::{
-    BatchOutcome, Claim, Claimed, Disposition, Exclusion, ExclusionOutcome, FencedOutcome, OutboxStore, PoisonAction,
-    PoisonPolicy, PoisonRow, ResolvedBatch, RowCounts, RowId, RowStatus, Settlement,
+    BatchOutcome, Claim, ClaimOutcome, Disposition, Exclusion, ExclusionOutcome, FencedOutcome, OutboxStore,
+    PoisonAction, PoisonPolicy, PoisonRow, ResolvedBatch, RowCounts, RowId, RowStatus, Settlement,
 };
 use ports::partitions::{LeaseFence, PartitionNo, Token};
 use ports::{Error, FailureType};
@@ -212,7 +212,7 @@ impl State {
 
 #[async_trait]
 impl OutboxStore for Reference {
-    async fn claim(&self, claim: Claim) -> Result<Claimed, Error> {
+    async fn claim(&self, claim: Claim) -> Result<ClaimOutcome, Error> {
         Ok(self.state.lock().claim(claim, 0, self.now()))
     }
 

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use domain::EventId;
 use ports::Error;
-use ports::orders::{Commit, Committed};
+use ports::orders::{Commit, CommitOutcome};
 use ports::outbox::events::{EventBatch, EventBatchOutcome};
-use ports::outbox::{Claim, Claimed, RowId, RowStatus};
+use ports::outbox::{Claim, ClaimOutcome, RowId, RowStatus};
 use ports::partitions::{PartitionNo, Token};
 
 use crate::reference::state::{Reference, State};
@@ -24,7 +24,7 @@ impl Reference {
     }
 
     /// Commits a transaction that has drawn its rows' ids before, from `first_row` on.
-    pub fn commit_with_ids(&self, commit: Commit, first_row: RowId) -> Committed {
+    pub fn commit_with_ids(&self, commit: Commit, first_row: RowId) -> CommitOutcome {
         self.state.lock().commit(commit, first_row, self.now())
     }
 
@@ -49,7 +49,7 @@ impl Reference {
     }
 
     /// Claims as the port does, by a scan that sees no PENDING row up to id `start`.
-    pub fn claim_above(&self, claim: Claim, start: RowId) -> Claimed {
+    pub fn claim_above(&self, claim: Claim, start: RowId) -> ClaimOutcome {
         self.state.lock().claim(claim, start, self.now())
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use kit::faults::{Call, FaultScript, FaultyBroker, FaultyOrders, InjectedFault};
 use kit::{Backend, Factory, Reference};
 use ports::Error;
-use ports::broker::{Batch, Broker, Published};
+use ports::broker::{Batch, Broker, PublishOutcome};
 use ports::orders::OrderStore;
 use ports::partitions::PartitionNo;
 
@@ -49,11 +49,11 @@ async fn an_unknown_outcome_is_either_done_or_not_done() {
     fixture.script.once(Call::Publish, InjectedFault::UnknownNotDone);
     fixture.script.once(Call::Publish, InjectedFault::UnknownDone);
 
-    assert!(matches!(fixture.broker.publish(&session, fixture.batch(1)).await, Published::Unknown(_)));
+    assert!(matches!(fixture.broker.publish(&session, fixture.batch(1)).await, PublishOutcome::Unknown(_)));
     assert_eq!(fixture.watermark().await, None);
-    assert!(matches!(fixture.broker.publish(&session, fixture.batch(2)).await, Published::Unknown(_)));
+    assert!(matches!(fixture.broker.publish(&session, fixture.batch(2)).await, PublishOutcome::Unknown(_)));
     assert_eq!(fixture.watermark().await, Some(2));
-    assert!(matches!(fixture.broker.publish(&session, fixture.batch(3)).await, Published::Committed(_)));
+    assert!(matches!(fixture.broker.publish(&session, fixture.batch(3)).await, PublishOutcome::Committed(_)));
 }
 
 #[tokio::test]
@@ -63,7 +63,7 @@ async fn a_lost_session_stays_lost() {
     fixture.script.once(Call::Publish, InjectedFault::SessionLost);
 
     for token in [1, 2] {
-        assert!(matches!(fixture.broker.publish(&session, fixture.batch(token)).await, Published::SessionLost(_)));
+        assert!(matches!(fixture.broker.publish(&session, fixture.batch(token)).await, PublishOutcome::SessionLost(_)));
     }
 }
 
@@ -78,7 +78,7 @@ async fn a_publish_released_after_a_fence_is_rejected() {
     fixture.broker.fence(&session).await.expect("fenced");
     fixture.script.release();
 
-    assert!(matches!(hung.await, Published::SessionLost(_)));
+    assert!(matches!(hung.await, PublishOutcome::SessionLost(_)));
     assert_eq!(fixture.watermark().await, None);
 }
 
@@ -89,7 +89,7 @@ async fn a_delay_takes_virtual_time() {
     let start = tokio::time::Instant::now();
     fixture.script.once(Call::Publish, InjectedFault::Slow(Duration::from_secs(60)));
 
-    assert!(matches!(fixture.broker.publish(&session, fixture.batch(1)).await, Published::Committed(_)));
+    assert!(matches!(fixture.broker.publish(&session, fixture.batch(1)).await, PublishOutcome::Committed(_)));
 
     assert_eq!(start.elapsed(), Duration::from_secs(60));
 }
@@ -101,11 +101,11 @@ async fn selected_records_are_refused_until_cleared() {
     fixture.script.refuse(|record| &*record.key == "key");
 
     let published = fixture.broker.publish(&session, fixture.batch(1)).await;
-    assert!(matches!(&published, Published::Aborted { refused, .. } if refused.len() == 1), "{published:?}");
+    assert!(matches!(&published, PublishOutcome::Aborted { refused, .. } if refused.len() == 1), "{published:?}");
     assert!(fixture.broker.append(vec![fixture.factory.record("key", "1")]).await.is_err());
 
     fixture.script.clear();
-    assert!(matches!(fixture.broker.publish(&session, fixture.batch(1)).await, Published::Committed(_)));
+    assert!(matches!(fixture.broker.publish(&session, fixture.batch(1)).await, PublishOutcome::Committed(_)));
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use ports::Error;
-use ports::broker::{Batch, Broker, BrokerFailure, Position, Published, Record};
+use ports::broker::{Batch, Broker, BrokerFailure, Position, PublishOutcome, Record};
 use ports::outbox::RowId;
 use ports::partitions::{PartitionNo, ProducerSessionId, Token};
 use tokio::time::Instant;
@@ -129,14 +129,14 @@ impl FaultyRecordBroker {
 
 impl FaultyRecordBroker {
     /// Publishes in a task of its own, as on a real connection: a caller that gives up does not stop the batch.
-    async fn forward(&self, session: &ProducerSessionId, batch: Batch) -> Published {
+    async fn forward(&self, session: &ProducerSessionId, batch: Batch) -> PublishOutcome {
         let (inner, session) = (Arc::clone(&self.inner), session.clone());
         let published = tokio::task::spawn_local(async move { inner.publish(&session, batch).await });
         match published.await {
             Ok(published) => published,
             Err(error) => match error.try_into_panic() {
                 Ok(panic) => std::panic::resume_unwind(panic),
-                Err(_) => Published::Unknown(BrokerFailure::unknown("the broker's task was stopped")),
+                Err(_) => PublishOutcome::Unknown(BrokerFailure::unknown("the broker's task was stopped")),
             },
         }
     }
@@ -149,7 +149,7 @@ impl FaultyRecordBroker {
         unanswered: &[(RowId, Arc<str>)],
         session: &ProducerSessionId,
         batch: Batch,
-    ) -> Published {
+    ) -> PublishOutcome {
         let is_held_back =
             |(row, record): &(RowId, Record)| unanswered.iter().any(|(first, key)| *key == record.key && first <= row);
         let stored = batch.records.into_iter().filter(|record| !is_held_back(record));
@@ -160,9 +160,9 @@ impl FaultyRecordBroker {
         };
         match stored {
             Ok(positions) if !rows.is_empty() => {
-                Published::Partial { sent: rows.into_iter().zip(positions).collect(), refused: Vec::new() }
+                PublishOutcome::Partial { sent: rows.into_iter().zip(positions).collect(), refused: Vec::new() }
             }
-            Ok(_) | Err(_) => Published::Unknown(BrokerFailure::unknown("fault: no broker answers in time")),
+            Ok(_) | Err(_) => PublishOutcome::Unknown(BrokerFailure::unknown("fault: no broker answers in time")),
         }
     }
 }
@@ -190,7 +190,7 @@ impl Broker for FaultyRecordBroker {
         self.inner.open_session(self.first_producer + slot).await
     }
 
-    async fn publish(&self, session: &ProducerSessionId, batch: Batch) -> Published {
+    async fn publish(&self, session: &ProducerSessionId, batch: Batch) -> PublishOutcome {
         let _running = Running::start(&self.record_faults);
         self.record_faults.record_attempts(&batch);
         let (mut refused, mut unanswered) = (Vec::new(), Vec::new());
@@ -208,7 +208,7 @@ impl Broker for FaultyRecordBroker {
                 }
                 Some(RecordFault::AbortBatch) => {
                     let cause = Some(Error::Unreachable("fault: the batch was aborted".into()).into());
-                    return Published::Aborted { refused: Vec::new(), cause, reached: true };
+                    return PublishOutcome::Aborted { refused: Vec::new(), cause, reached: true };
                 }
                 Some(RecordFault::NoAnswer) => unanswered.push((*row, Arc::clone(&record.key))),
                 Some(RecordFault::KillSender) => panic!("fault: row {row} kills its sender"),
@@ -220,7 +220,7 @@ impl Broker for FaultyRecordBroker {
         if refused.is_empty() {
             return self.forward(session, batch).await;
         }
-        Published::Aborted { refused, cause: None, reached: true }
+        PublishOutcome::Aborted { refused, cause: None, reached: true }
     }
 
     async fn watermark(

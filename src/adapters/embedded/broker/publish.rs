@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use async_trait::async_trait;
 use domain::Timestamp;
 use ports::Error;
-use ports::broker::{Batch, Broker, BrokerFailure, Position, Published, Record};
+use ports::broker::{Batch, Broker, BrokerFailure, Position, PublishOutcome, Record};
 use ports::outbox::RowId;
 use ports::partitions::{PartitionNo, ProducerSessionId, Token};
 use rusqlite::{OptionalExtension, params};
@@ -34,11 +34,11 @@ impl Broker for Embedded {
         self.write("producer_session_open", move |context| sessions::open(context, &base)).await
     }
 
-    async fn publish(&self, session: &ProducerSessionId, batch: Batch) -> Published {
+    async fn publish(&self, session: &ProducerSessionId, batch: Batch) -> PublishOutcome {
         let deadline = self.inner.clock.now().plus(batch.time_left);
         let refused = self.too_large(&batch.records);
         if !refused.is_empty() {
-            return Published::Aborted { refused, cause: None, reached: true };
+            return PublishOutcome::Aborted { refused, cause: None, reached: true };
         }
         let outgoing = match self.prepare_batch(session, batch, deadline).await {
             Ok(outgoing) => outgoing,
@@ -47,7 +47,7 @@ impl Broker for Embedded {
         };
         match self.write("publish", move |context| publish(context, &outgoing)).await {
             Ok(published) => published,
-            Err(Error::Unknown(message)) => Published::Unknown(BrokerFailure::unknown(message)),
+            Err(Error::Unknown(message)) => PublishOutcome::Unknown(BrokerFailure::unknown(message)),
             Err(cause) => aborted(cause),
         }
     }
@@ -134,14 +134,14 @@ fn too_large(record: &Record, limit: usize) -> Error {
     Error::Rejected(format!("key {}: {} bytes; a record may have {limit}", record.key, record.value.len()))
 }
 
-fn aborted(cause: Error) -> Published {
-    Published::Aborted { refused: Vec::new(), cause: Some(cause.into()), reached: false }
+fn aborted(cause: Error) -> PublishOutcome {
+    PublishOutcome::Aborted { refused: Vec::new(), cause: Some(cause.into()), reached: false }
 }
 
-fn publish(context: &mut WriteContext<'_>, outgoing: &OutgoingBatch) -> CommandResult<Published> {
+fn publish(context: &mut WriteContext<'_>, outgoing: &OutgoingBatch) -> CommandResult<PublishOutcome> {
     if !sessions::is_open(context, &outgoing.session)? {
         let reason = format!("{} is not the open session of its slot", outgoing.session);
-        return Ok(Published::SessionLost(BrokerFailure::unknown(reason)));
+        return Ok(PublishOutcome::SessionLost(BrokerFailure::unknown(reason)));
     }
     if context.now >= outgoing.deadline {
         return Ok(aborted(Error::Unreachable("the lease expired before the batch could be written".into())));
@@ -149,14 +149,14 @@ fn publish(context: &mut WriteContext<'_>, outgoing: &OutgoingBatch) -> CommandR
     if let Some(last) = watermark(context, outgoing.partition)?.filter(|last| *last >= outgoing.token) {
         // Published before, or a later batch was: resolution by the watermark decides.
         let reason = format!("token {} is not above the watermark {last}", outgoing.token);
-        return Ok(Published::Unknown(BrokerFailure::unknown(reason)));
+        return Ok(PublishOutcome::Unknown(BrokerFailure::unknown(reason)));
     }
     let positions = log::append(context, &outgoing.records)?;
     let mut set_watermark = context.sql.prepare_cached(
         "INSERT INTO relay_watermark (partition, token) VALUES (?1, ?2) ON CONFLICT DO UPDATE SET token = excluded.token",
     )?;
     set_watermark.execute(params![outgoing.partition.0, outgoing.token as i64])?;
-    Ok(Published::Committed(outgoing.rows.iter().copied().zip(positions).collect()))
+    Ok(PublishOutcome::Committed(outgoing.rows.iter().copied().zip(positions).collect()))
 }
 
 fn watermark(context: &WriteContext<'_>, partition: PartitionNo) -> CommandResult<Option<Token>> {

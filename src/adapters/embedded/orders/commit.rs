@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use domain::{OrderId, Status};
 use ports::Error;
-use ports::orders::{Commit, Committed, IdempotencyRecord, NewRow};
+use ports::orders::{Commit, CommitOutcome, IdempotencyRecord, NewRow};
 use rusqlite::{OptionalExtension, params};
 
 use crate::connection::group_commit::WriteContext;
@@ -13,7 +13,7 @@ use crate::outbox::counts::code;
 
 /// Commits the change, or returns the reason to refuse it. Checks every reason before the first write, as
 /// [`crate::connection::group_commit::SavepointMode::NoSavepoint`] requires.
-pub(crate) fn commit(context: &mut WriteContext<'_>, commit: &Commit) -> CommandResult<Committed> {
+pub(crate) fn commit(context: &mut WriteContext<'_>, commit: &Commit) -> CommandResult<CommitOutcome> {
     for (index, event) in commit.events.iter().enumerate() {
         refuse_known_event(context, event, &commit.events[..index])?;
     }
@@ -28,7 +28,7 @@ pub(crate) fn commit(context: &mut WriteContext<'_>, commit: &Commit) -> Command
     for event in &commit.events {
         insert_event(context, event)?;
     }
-    Ok(Committed::Done)
+    Ok(CommitOutcome::Done)
 }
 
 /// Refuses an event whose id is already stored or occurs twice in the commit.
@@ -42,18 +42,18 @@ fn refuse_known_event(context: &WriteContext<'_>, event: &NewRow, before: &[NewR
 }
 
 /// The reason for which the record or the stored version refuses the commit, if there is one.
-fn refusal(context: &WriteContext<'_>, commit: &Commit) -> CommandResult<Option<Committed>> {
+fn refusal(context: &WriteContext<'_>, commit: &Commit) -> CommandResult<Option<CommitOutcome>> {
     if let Some(idempotency_record) = &commit.idempotency_record
         && let Some(taken) = taken_idempotency_record(context, idempotency_record)?
     {
-        return Ok(Some(Committed::KeyUsed(taken)));
+        return Ok(Some(CommitOutcome::KeyUsed(taken)));
     }
     let stored = read_version(context, commit.order.id)?;
     Ok(match (commit.expected, stored) {
         (None, None) => None,
         (Some(expected), Some(current)) if expected == current => None,
-        (_, Some(current)) => Some(Committed::Stale { current }),
-        (Some(_), None) => Some(Committed::Missing),
+        (_, Some(current)) => Some(CommitOutcome::Stale { current }),
+        (Some(_), None) => Some(CommitOutcome::Missing),
     })
 }
 

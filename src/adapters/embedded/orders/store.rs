@@ -4,7 +4,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use domain::{Order, OrderId, Status, Subject};
 use ports::Error;
-use ports::orders::{Commit, Committed, IdempotencyRecord, ListBudget, OrderFilter, OrderStore, PageStart};
+use ports::orders::{Commit, CommitOutcome, IdempotencyRecord, ListBudget, OrderFilter, OrderStore, PageStart};
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, params, params_from_iter};
 
@@ -16,7 +16,7 @@ use crate::store::Embedded;
 
 #[async_trait]
 impl OrderStore for Embedded {
-    async fn commit(&self, commit: Commit) -> Result<Committed, Error> {
+    async fn commit(&self, commit: Commit) -> Result<CommitOutcome, Error> {
         if let Some(row) = commit.events.iter().find(|row| row.partition.0 >= self.inner.partitions) {
             return Err(Error::Rejected(format!("event {}: there is no partition {}", row.event_id, row.partition)));
         }

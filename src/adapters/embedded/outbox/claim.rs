@@ -4,7 +4,7 @@ use std::sync::Arc;
 use domain::{EventId, Hlc, RegionId, Timestamp};
 use ports::event_headers::EventHeaders;
 use ports::orders::{RegionStamp, TraceContext};
-use ports::outbox::{Claim, ClaimKind, Claimed, ClaimedBatch, ClaimedRow, EventKey, RowId};
+use ports::outbox::{Claim, ClaimKind, ClaimOutcome, ClaimedBatch, ClaimedRow, EventKey, RowId};
 use rusqlite::{Connection, OptionalExtension, Row, Rows, params};
 
 use crate::connection::group_commit::WriteContext;
@@ -73,10 +73,10 @@ struct Candidate {
 }
 
 /// Claims due rows under the fence.
-pub(crate) fn claim(context: &mut WriteContext<'_>, claim: &Claim) -> CommandResult<Claimed> {
+pub(crate) fn claim(context: &mut WriteContext<'_>, claim: &Claim) -> CommandResult<ClaimOutcome> {
     let fence = &claim.fence;
     if !lease::read(context, fence.partition)?.is_some_and(|row| row.lease.may_claim(fence)) {
-        return Ok(Claimed::Fenced);
+        return Ok(ClaimOutcome::Fenced);
     }
     match claim.kind {
         ClaimKind::Ordinary => claim_ordinary(context, claim),
@@ -84,7 +84,7 @@ pub(crate) fn claim(context: &mut WriteContext<'_>, claim: &Claim) -> CommandRes
     }
 }
 
-fn claim_ordinary(context: &mut WriteContext<'_>, claim: &Claim) -> CommandResult<Claimed> {
+fn claim_ordinary(context: &mut WriteContext<'_>, claim: &Claim) -> CommandResult<ClaimOutcome> {
     let (partition, limit) = (claim.fence.partition.0, claim.limit.max(1) as usize);
     let scan_start = context.scan_starts.get(&partition).copied().unwrap_or(0);
     let blocked = blocked_keys::any(context, partition)?;
@@ -120,19 +120,19 @@ fn claim_ordinary(context: &mut WriteContext<'_>, claim: &Claim) -> CommandResul
     if candidates.is_empty() {
         let (next_due, suspect_due) =
             (blocked_keys::next_due(context, partition)?, blocked_keys::suspect_due(context, partition)?);
-        return Ok(Claimed::Nothing { next_due, suspect_due });
+        return Ok(ClaimOutcome::NoneDue { next_due, suspect_due });
     }
     open_batch(context, claim, candidates, more)
 }
 
-fn claim_trial(context: &mut WriteContext<'_>, claim: &Claim) -> CommandResult<Claimed> {
+fn claim_trial(context: &mut WriteContext<'_>, claim: &Claim) -> CommandResult<ClaimOutcome> {
     let partition = claim.fence.partition.0;
     match due_suspect(context, partition)? {
         Some(suspect) => {
             take_each(context, claim, std::slice::from_ref(&suspect), true)?;
             open_batch(context, claim, vec![suspect], false)
         }
-        None => Ok(Claimed::Nothing { next_due: blocked_keys::next_due(context, partition)?, suspect_due: false }),
+        None => Ok(ClaimOutcome::NoneDue { next_due: blocked_keys::next_due(context, partition)?, suspect_due: false }),
     }
 }
 
@@ -296,7 +296,7 @@ fn open_batch(
     claim: &Claim,
     candidates: Vec<Candidate>,
     more: bool,
-) -> CommandResult<Claimed> {
+) -> CommandResult<ClaimOutcome> {
     let token = claim.fence.counter + 1;
     let rows: Vec<ClaimedRow> = candidates.into_iter().map(|candidate| candidate.row).collect();
     let (first, last) = (rows.first().map(|row| row.id), rows.last().map(|row| row.id));
@@ -307,5 +307,5 @@ fn open_batch(
     let trial = claim.kind == ClaimKind::Trial;
     let now = context.now.millis();
     name.execute(params![claim.fence.partition.0, token as i64, &*claim.session.0, trial, first, last, now])?;
-    Ok(Claimed::Batch(ClaimedBatch { token, rows, more, store_time: context.now }))
+    Ok(ClaimOutcome::Batch(ClaimedBatch { token, rows, more, store_time: context.now }))
 }

@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use domain::Timestamp;
 use ports::Error;
 use ports::outbox::{
-    BatchOutcome, Claim, Claimed, Exclusion, ExclusionOutcome, FencedOutcome, OutboxStore, PoisonPolicy, ResolvedBatch,
-    RowCounts, SettledClaim, Settlement,
+    BatchOutcome, Claim, ClaimOutcome, Exclusion, ExclusionOutcome, FencedOutcome, OutboxStore, PoisonPolicy,
+    ResolvedBatch, RowCounts, SettledClaim, Settlement,
 };
 use ports::partitions::{LeaseFence, Token};
 use rusqlite::{Connection, OptionalExtension, params};
@@ -22,7 +22,7 @@ use crate::store::Embedded;
 
 #[async_trait]
 impl OutboxStore for Embedded {
-    async fn claim(&self, claim: Claim) -> Result<Claimed, Error> {
+    async fn claim(&self, claim: Claim) -> Result<ClaimOutcome, Error> {
         let claimed = self.write("claim", move |context| claim::claim(context, &claim)).await?;
         Ok(self.with_current_time(claimed))
     }
@@ -39,7 +39,7 @@ impl OutboxStore for Embedded {
     async fn settle_and_claim(&self, settlement: Settlement, mut claim: Claim) -> Result<SettledClaim, Error> {
         let both = self.write("settle_and_claim", move |context| {
             let settled = settle::settle(context, &settlement)?;
-            let FencedOutcome::Done { counter, .. } = settled else { return Ok((settled, Claimed::Fenced)) };
+            let FencedOutcome::Done { counter, .. } = settled else { return Ok((settled, ClaimOutcome::Fenced)) };
             claim.fence.counter = counter;
             Ok((settled, claim::claim(context, &claim)?))
         });
@@ -75,8 +75,8 @@ impl OutboxStore for Embedded {
 
 impl Embedded {
     /// Sets the store time of a batch to now: the commit of the claim may have taken long.
-    fn with_current_time(&self, mut claimed: Claimed) -> Claimed {
-        if let Claimed::Batch(batch) = &mut claimed {
+    fn with_current_time(&self, mut claimed: ClaimOutcome) -> ClaimOutcome {
+        if let ClaimOutcome::Batch(batch) = &mut claimed {
             batch.store_time = self.inner.clock.now();
         }
         claimed

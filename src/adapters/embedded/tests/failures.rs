@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use domain::Subject;
 use embedded::{Embedded, Options};
-use ports::orders::{Committed, IdempotencyRecord, OrderFilter, OrderStore, PageStart};
+use ports::orders::{CommitOutcome, IdempotencyRecord, OrderFilter, OrderStore, PageStart};
 
 use crate::support::*;
 
@@ -19,8 +19,8 @@ async fn concurrent_commits_all_return_and_a_refusal_affects_no_other() {
     let mut done = 0;
     for commit in commits.collect::<Vec<_>>() {
         match commit.await.unwrap().unwrap() {
-            Committed::Done => done += 1,
-            other => assert_eq!(other, Committed::Missing),
+            CommitOutcome::Done => done += 1,
+            other => assert_eq!(other, CommitOutcome::Missing),
         }
     }
 
@@ -42,14 +42,14 @@ async fn used_key_changes_nothing_and_returns_its_order() {
     };
     let mut first = change(1, 0);
     first.idempotency_record = Some(idempotency_record(1));
-    assert_eq!(OrderStore::commit(&store, first).await.unwrap(), Committed::Done);
+    assert_eq!(OrderStore::commit(&store, first).await.unwrap(), CommitOutcome::Done);
 
     let mut second = change(2, 0);
     second.idempotency_record = Some(idempotency_record(2));
-    assert_eq!(OrderStore::commit(&store, second).await.unwrap(), Committed::KeyUsed(idempotency_record(1)));
+    assert_eq!(OrderStore::commit(&store, second).await.unwrap(), CommitOutcome::KeyUsed(idempotency_record(1)));
     let mut stale = change(1, 5);
     stale.idempotency_record = Some(IdempotencyRecord { key: "free".into(), ..idempotency_record(1) });
-    assert_eq!(OrderStore::commit(&store, stale).await.unwrap(), Committed::Stale { current: 0 });
+    assert_eq!(OrderStore::commit(&store, stale).await.unwrap(), CommitOutcome::Stale { current: 0 });
 
     assert_eq!(store.find(id(2)).await.unwrap(), None);
     let subject = Subject::new("ann").unwrap();
@@ -73,7 +73,7 @@ async fn full_queue_refuses_at_once_and_every_caller_gets_a_result() {
             let (store, refused) = (store.clone(), refused.clone());
             tokio::spawn(async move {
                 match OrderStore::commit(&store, change(number, 0)).await {
-                    Ok(committed) => assert_eq!(committed, Committed::Done),
+                    Ok(committed) => assert_eq!(committed, CommitOutcome::Done),
                     Err(ports::Error::Overloaded(_)) => {
                         refused.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
                     }

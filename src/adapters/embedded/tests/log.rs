@@ -8,7 +8,7 @@ use outbox::partition::topic_partition;
 use ports::broker::consumer_groups::{ConsumerGroups, GroupMember};
 use ports::broker::topic_log::{OffsetCommitOutcome, TopicLog};
 use ports::broker::topics::TopicReader;
-use ports::broker::{Batch, Broker, Published, Record};
+use ports::broker::{Batch, Broker, PublishOutcome, Record};
 use ports::partitions::PartitionNo;
 
 use crate::support::*;
@@ -120,18 +120,18 @@ async fn new_session_fences_the_former_one_across_restarts() {
         expected_batches: 0,
     };
     let first = store.open_session(0).await.unwrap();
-    assert!(matches!(store.publish(&first, batch(1)).await, Published::Committed(_)));
+    assert!(matches!(store.publish(&first, batch(1)).await, PublishOutcome::Committed(_)));
     drop(store);
 
     let store = inline(folder.path(), &clock);
     let second = store.open_session(0).await.unwrap();
     assert_ne!(first, second);
-    assert!(matches!(store.publish(&first, batch(2)).await, Published::SessionLost(_)));
+    assert!(matches!(store.publish(&first, batch(2)).await, PublishOutcome::SessionLost(_)));
     store.fence(&first).await.unwrap();
-    assert!(matches!(store.publish(&second, batch(2)).await, Published::Committed(_)));
+    assert!(matches!(store.publish(&second, batch(2)).await, PublishOutcome::Committed(_)));
     store.fence(&second).await.unwrap();
     store.fence(&second).await.unwrap();
-    assert!(matches!(store.publish(&second, batch(3)).await, Published::SessionLost(_)));
+    assert!(matches!(store.publish(&second, batch(3)).await, PublishOutcome::SessionLost(_)));
 }
 
 #[tokio::test]
@@ -149,8 +149,8 @@ async fn late_or_too_large_batch_leaves_no_record() {
     };
 
     let late = store.publish(&session, batch("v", Duration::ZERO)).await;
-    assert!(matches!(late, Published::Aborted { reached: false, .. }), "{late:?}");
-    let Published::Aborted { refused, .. } = store.publish(&session, batch(&large, TTL)).await else { panic!() };
+    assert!(matches!(late, PublishOutcome::Aborted { reached: false, .. }), "{late:?}");
+    let PublishOutcome::Aborted { refused, .. } = store.publish(&session, batch(&large, TTL)).await else { panic!() };
     assert_eq!(refused.iter().map(|(row, _)| *row).collect::<Vec<_>>(), [2]);
     assert!(store.append(vec![record("k", &large)]).await.is_err());
 

@@ -3,7 +3,7 @@ use ports::orders::event_key;
 use std::time::Duration;
 
 use ports::operators::{OutboxOperators, RowFilter};
-use ports::outbox::{BatchOutcome, ClaimKind, Claimed, OutboxStore, PoisonPolicy, RowStatus};
+use ports::outbox::{BatchOutcome, ClaimKind, ClaimOutcome, OutboxStore, PoisonPolicy, RowStatus};
 use ports::partitions::AcquireReason;
 
 use crate::support::*;
@@ -39,7 +39,7 @@ async fn only_the_poison_row_is_parked_and_the_others_are_sent() {
     let mut sent = Vec::new();
     loop {
         match worker.try_claim(100, ClaimKind::Ordinary).await {
-            Claimed::Batch(batch) => {
+            ClaimOutcome::Batch(batch) => {
                 worker.fence.counter = batch.token;
                 if texts(&batch).iter().any(poison) {
                     sizes.push(batch.rows.len());
@@ -50,7 +50,7 @@ async fn only_the_poison_row_is_parked_and_the_others_are_sent() {
                     worker.settle(&batch, published).await;
                 }
             }
-            Claimed::Nothing { suspect_due: true, .. } => {
+            ClaimOutcome::NoneDue { suspect_due: true, .. } => {
                 let batch = worker.claim_as(100, ClaimKind::Trial).await;
                 assert_eq!(batch.rows.len(), 1);
                 if texts(&batch).iter().any(poison) {
@@ -61,9 +61,9 @@ async fn only_the_poison_row_is_parked_and_the_others_are_sent() {
                     worker.settle(&batch, published).await;
                 }
             }
-            Claimed::Nothing { next_due: Some(due), .. } => clock.advance(due),
-            Claimed::Nothing { next_due: None, .. } => break,
-            Claimed::Fenced => panic!("fenced"),
+            ClaimOutcome::NoneDue { next_due: Some(due), .. } => clock.advance(due),
+            ClaimOutcome::NoneDue { next_due: None, .. } => break,
+            ClaimOutcome::Fenced => panic!("fenced"),
         }
     }
 
@@ -91,7 +91,10 @@ async fn death_outside_a_suspects_batch_clears_the_suspect() {
         worker.claim().await;
         worker = die(worker).await;
     }
-    assert!(matches!(worker.try_claim(10, ClaimKind::Ordinary).await, Claimed::Nothing { suspect_due: false, .. }));
+    assert!(matches!(
+        worker.try_claim(10, ClaimKind::Ordinary).await,
+        ClaimOutcome::NoneDue { suspect_due: false, .. }
+    ));
 
     let acquired = acquire(&store, AcquireReason::Unowned).await;
     let mut worker = Worker::new(&store, acquired).await;

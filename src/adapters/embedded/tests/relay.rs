@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use embedded::{Embedded, Options, WriterMode};
 use ports::FailureType;
-use ports::broker::{Broker, Published};
+use ports::broker::{Broker, PublishOutcome};
 use ports::operators::{OperatorOutcome, OutboxOperators, RedriveMode, RowFilter, RowSelector};
-use ports::outbox::{BatchOutcome, ClaimKind, Claimed, Disposition, Exclusion, OutboxStore, PoisonPolicy, RowStatus};
+use ports::outbox::{
+    BatchOutcome, ClaimKind, ClaimOutcome, Disposition, Exclusion, OutboxStore, PoisonPolicy, RowStatus,
+};
 use ports::partitions::{AcquireReason, PartitionLeases, PartitionNo};
 
 use crate::support::*;
@@ -29,7 +31,7 @@ async fn events_are_claimed_in_order_and_counted() {
     assert_eq!(texts(&batch), ["1/0", "2/0", "1/1", "2/1"]);
     assert!(batch.rows.iter().all(|row| row.contract_checksum == Some(u32::MAX)), "as it was written: {batch:?}");
     assert!(batch.more);
-    assert!(matches!(worker.try_claim(4, ClaimKind::Ordinary).await, Claimed::Fenced), "a batch is open");
+    assert!(matches!(worker.try_claim(4, ClaimKind::Ordinary).await, ClaimOutcome::Fenced), "a batch is open");
     let published = worker.publish(&batch).await;
     assert_eq!(store.watermark(PartitionNo(0), None).await.unwrap(), Some(batch.token));
     assert_eq!(worker.settle(&batch, published).await, 4);
@@ -74,7 +76,7 @@ async fn rows_that_failed_while_the_clock_was_ahead_are_due_soon_after_a_restart
     let store = store.unwrap();
     let mut worker = Worker::new(&store, acquire(&store, AcquireReason::Unowned).await).await;
     let early = worker.try_claim(10, ClaimKind::Ordinary).await;
-    assert!(matches!(early, Claimed::Nothing { .. }), "{early:?}");
+    assert!(matches!(early, ClaimOutcome::NoneDue { .. }), "{early:?}");
 
     clock.advance(outbox::limits::TRIAL_INTERVAL);
     let due = worker.claim().await;
@@ -105,7 +107,7 @@ async fn later_events_of_a_failed_key_wait_and_other_keys_continue() {
     let published = worker.publish(&others).await;
     worker.settle(&others, published).await;
     let waiting = worker.try_claim(10, ClaimKind::Ordinary).await;
-    let Claimed::Nothing { next_due, suspect_due } = waiting else { panic!("{waiting:?}") };
+    let ClaimOutcome::NoneDue { next_due, suspect_due } = waiting else { panic!("{waiting:?}") };
     assert_eq!((next_due, suspect_due), (Some(Duration::from_secs(5)), false));
 
     clock.advance(Duration::from_secs(5));
@@ -124,7 +126,7 @@ async fn crash_between_publish_and_settle_is_resolved_by_the_watermark() {
     place(&store, 1, 0).await;
     let mut worker = Worker::start(&store).await;
     let batch = worker.claim().await;
-    assert!(matches!(worker.publish(&batch).await, Published::Committed(_)));
+    assert!(matches!(worker.publish(&batch).await, PublishOutcome::Committed(_)));
     drop((worker, store));
 
     let store = inline(folder.path(), &clock);
@@ -142,7 +144,7 @@ async fn crash_between_publish_and_settle_is_resolved_by_the_watermark() {
     let mut worker = Worker::new(&store, acquired).await;
     assert_eq!(worker.done(changed), 1);
 
-    assert!(matches!(worker.try_claim(10, ClaimKind::Ordinary).await, Claimed::Nothing { next_due: None, .. }));
+    assert!(matches!(worker.try_claim(10, ClaimKind::Ordinary).await, ClaimOutcome::NoneDue { next_due: None, .. }));
     assert_eq!(store.depth().await.unwrap().sent, 1);
 }
 
@@ -170,7 +172,7 @@ async fn crash_between_claim_and_publish_makes_the_rows_due_again() {
     worker.done(changed);
 
     let late = Worker { session: former, ..Worker::new(&store, acquire_again(&worker)).await };
-    assert!(matches!(late.publish(&batch).await, Published::SessionLost(_)));
+    assert!(matches!(late.publish(&batch).await, PublishOutcome::SessionLost(_)));
     let again = worker.claim().await;
     assert_eq!((again.rows[0].attempt, again.token > batch.token), (2, true));
 }
@@ -218,8 +220,8 @@ async fn token_is_published_once() {
     let mut worker = Worker::start(&store).await;
     let batch = worker.claim().await;
 
-    assert!(matches!(worker.publish(&batch).await, Published::Committed(_)));
-    assert!(matches!(worker.publish(&batch).await, Published::Unknown(_)));
+    assert!(matches!(worker.publish(&batch).await, PublishOutcome::Committed(_)));
+    assert!(matches!(worker.publish(&batch).await, PublishOutcome::Unknown(_)));
 }
 
 #[tokio::test]
@@ -241,7 +243,7 @@ async fn redriven_key_continues_in_order() {
         .closed;
     worker.done(changed);
 
-    assert!(matches!(worker.try_claim(10, ClaimKind::Ordinary).await, Claimed::Nothing { next_due: None, .. }));
+    assert!(matches!(worker.try_claim(10, ClaimKind::Ordinary).await, ClaimOutcome::NoneDue { next_due: None, .. }));
     let diagnosis = store.diagnose(RowSelector::Event(batch.rows[1].event_id)).await.unwrap().unwrap();
     assert_eq!((diagnosis.row.status, diagnosis.head.unwrap().status), (RowStatus::Pending, RowStatus::Parked));
     let found = store.redrive(&RowFilter::default(), 10, RedriveMode::DryRun, &audit).await.unwrap();
@@ -251,7 +253,7 @@ async fn redriven_key_continues_in_order() {
         OperatorOutcome::Done(1)
     );
     assert!(
-        matches!(worker.try_claim(10, ClaimKind::Ordinary).await, Claimed::Fenced),
+        matches!(worker.try_claim(10, ClaimKind::Ordinary).await, ClaimOutcome::Fenced),
         "an operator raised the counter"
     );
 

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use domain::{EventId, EventType, Hlc, Item, Items, Money, Order, OrderId, RegionId, Subject, Timestamp};
 use embedded::{Embedded, Options, WriterMode};
-use ports::broker::{Batch, Broker, Published, Record};
+use ports::broker::{Batch, Broker, PublishOutcome, Record};
 use ports::clock::Clock;
 use ports::event_headers::EventHeaders;
-use ports::orders::{Commit, Committed, NewRow, OrderStore, RegionStamp, event_key};
+use ports::orders::{Commit, CommitOutcome, NewRow, OrderStore, RegionStamp, event_key};
 use ports::outbox::{
-    Claim, ClaimKind, Claimed, ClaimedBatch, ExclusionOutcome, FencedOutcome, OutboxStore, Settlement,
+    Claim, ClaimKind, ClaimOutcome, ClaimedBatch, ExclusionOutcome, FencedOutcome, OutboxStore, Settlement,
 };
 use ports::partitions::{
     AcquireReason, AcquiredLease, Acquisition, InstanceId, LeaseFence, PartitionLeases, PartitionNo, ProducerSessionId,
@@ -102,7 +102,7 @@ pub fn change(number: u16, version: u64) -> Commit {
 
 pub async fn place(store: &Embedded, number: u16, version: u64) {
     let committed = OrderStore::commit(store, change(number, version)).await.unwrap();
-    assert_eq!(committed, Committed::Done);
+    assert_eq!(committed, CommitOutcome::Done);
 }
 
 /// A worker of partition 0.
@@ -124,14 +124,14 @@ impl Worker {
         Self { store: store.clone(), fence: acquired.fence, session }
     }
 
-    pub async fn try_claim(&self, limit: u32, kind: ClaimKind) -> Claimed {
+    pub async fn try_claim(&self, limit: u32, kind: ClaimKind) -> ClaimOutcome {
         let claim = Claim { fence: self.fence.clone(), session: self.session.clone(), limit, kind };
         self.store.claim(claim).await.unwrap()
     }
 
     pub async fn claim_as(&mut self, limit: u32, kind: ClaimKind) -> ClaimedBatch {
         match self.try_claim(limit, kind).await {
-            Claimed::Batch(batch) => {
+            ClaimOutcome::Batch(batch) => {
                 self.fence.counter = batch.token;
                 batch
             }
@@ -143,7 +143,7 @@ impl Worker {
         self.claim_as(100, ClaimKind::Ordinary).await
     }
 
-    pub async fn publish(&self, batch: &ClaimedBatch) -> Published {
+    pub async fn publish(&self, batch: &ClaimedBatch) -> PublishOutcome {
         let records = batch.rows.iter().map(|row| {
             let record = Record {
                 topic: row.topic.clone(),
@@ -160,8 +160,8 @@ impl Worker {
         self.store.publish(&self.session, batch).await
     }
 
-    pub async fn settle(&mut self, batch: &ClaimedBatch, published: Published) -> u64 {
-        let Published::Committed(positions) = published else { panic!("{published:?}") };
+    pub async fn settle(&mut self, batch: &ClaimedBatch, published: PublishOutcome) -> u64 {
+        let PublishOutcome::Committed(positions) = published else { panic!("{published:?}") };
         let settlement = Settlement {
             fence: self.fence.clone(),
             token: batch.token,

@@ -9,7 +9,7 @@ use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use kafka::{Compression, DeliveryGuarantee, Kafka, Options};
 use kit::TestClock;
-use ports::broker::{Batch, Broker, Published, Record};
+use ports::broker::{Batch, Broker, PublishOutcome, Record};
 use ports::partitions::{InstanceId, PartitionNo, ProducerSessionId};
 
 const PARTITIONS: u32 = 64;
@@ -87,7 +87,7 @@ fn batch(partition: u32, token: u64, records: Vec<Record>) -> Batch {
 
 async fn publish(kafka: &Kafka, session: &ProducerSessionId, batch: Batch) -> usize {
     match kafka.publish(session, batch).await {
-        Published::Committed(positions) => positions.len(),
+        PublishOutcome::Committed(positions) => positions.len(),
         other => panic!("{other:?}"),
     }
 }

@@ -1,6 +1,6 @@
 //! The results of records that are appended without a watermark, each accepted or refused by itself. A round sends the records that have no result.
 use ports::Error;
-use ports::broker::{Position, Published, Record};
+use ports::broker::{Position, PublishOutcome, Record};
 use ports::outbox::RowId;
 
 /// The records of one call and their results. The row id of a record is its index.
@@ -22,12 +22,14 @@ impl AppendResults {
 
     /// Adds the result of a round. Another round follows one in which the broker permanently refused records, or stored only some: it sends the
     /// others. After any other failure they get its error, because a record of a later round would overtake one that is sent again later.
-    pub(super) fn add(&mut self, published: Published) {
+    pub(super) fn add(&mut self, published: PublishOutcome) {
         let (sent, refused, cause) = match published {
-            Published::Committed(sent) => (sent, Vec::new(), None),
-            Published::Partial { sent, refused } => (sent, refused, None),
-            Published::Aborted { refused, cause, .. } => (Vec::new(), refused, cause),
-            Published::Unknown(failure) | Published::SessionLost(failure) => (Vec::new(), Vec::new(), Some(failure)),
+            PublishOutcome::Committed(sent) => (sent, Vec::new(), None),
+            PublishOutcome::Partial { sent, refused } => (sent, refused, None),
+            PublishOutcome::Aborted { refused, cause, .. } => (Vec::new(), refused, cause),
+            PublishOutcome::Unknown(failure) | PublishOutcome::SessionLost(failure) => {
+                (Vec::new(), Vec::new(), Some(failure))
+            }
         };
         let is_final = |(_, error): &(RowId, Error)| matches!(error, Error::Rejected(_));
         let has_another_round =
@@ -88,14 +90,14 @@ mod tests {
     #[test]
     fn records_without_a_result_are_sent_after_others_were_refused() {
         let mut exactly_once = results(3);
-        exactly_once.add(Published::Aborted { refused: vec![refused(1)], cause: None, reached: true });
+        exactly_once.add(PublishOutcome::Aborted { refused: vec![refused(1)], cause: None, reached: true });
         assert_eq!(unsent(&exactly_once), [0, 2]);
-        exactly_once.add(Published::Committed(vec![stored(0), stored(2)]));
+        exactly_once.add(PublishOutcome::Committed(vec![stored(0), stored(2)]));
 
         let mut at_least_once = results(3);
-        at_least_once.add(Published::Partial { sent: vec![stored(0)], refused: vec![refused(1)] });
+        at_least_once.add(PublishOutcome::Partial { sent: vec![stored(0)], refused: vec![refused(1)] });
         assert_eq!(unsent(&at_least_once), [2], "it waited behind the refused one");
-        at_least_once.add(Published::Committed(vec![stored(2)]));
+        at_least_once.add(PublishOutcome::Committed(vec![stored(2)]));
 
         for results in [exactly_once, at_least_once] {
             assert!(results.unsent().is_empty());
@@ -108,12 +110,12 @@ mod tests {
         let unavailable = || (1, Error::Unreachable("no leader".into()));
         let cause = || BrokerFailure::from(Error::Unreachable("no broker".into()));
         let failures = [
-            Published::Partial { sent: vec![stored(0)], refused: vec![unavailable()] },
-            Published::Partial { sent: Vec::new(), refused: Vec::new() },
-            Published::Aborted { refused: vec![refused(0), unavailable()], cause: None, reached: true },
-            Published::Aborted { refused: Vec::new(), cause: Some(cause()), reached: false },
-            Published::Unknown(BrokerFailure::unknown("no reply")),
-            Published::SessionLost(BrokerFailure::unknown("it ended")),
+            PublishOutcome::Partial { sent: vec![stored(0)], refused: vec![unavailable()] },
+            PublishOutcome::Partial { sent: Vec::new(), refused: Vec::new() },
+            PublishOutcome::Aborted { refused: vec![refused(0), unavailable()], cause: None, reached: true },
+            PublishOutcome::Aborted { refused: Vec::new(), cause: Some(cause()), reached: false },
+            PublishOutcome::Unknown(BrokerFailure::unknown("no reply")),
+            PublishOutcome::SessionLost(BrokerFailure::unknown("it ended")),
         ];
         for failure in failures {
             let mut results = results(3);

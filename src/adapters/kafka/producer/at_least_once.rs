@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use outbox::partition::topic_partition;
 use ports::Error;
-use ports::broker::{BrokerFailure, FailureId, Published, Record};
+use ports::broker::{BrokerFailure, FailureId, PublishOutcome, Record};
 use ports::outbox::RowId;
 use rdkafka::error::RDKafkaErrorCode as Code;
 use rdkafka::producer::{Producer, PurgeConfig};
@@ -232,15 +232,15 @@ fn finish(sender: &RecordSender, batches: Vec<SessionBatch>, failed: &BTreeMap<u
             failed.range(indexes.clone()).map(|(index, code)| (index - first, *code)).collect();
         first = indexes.end;
         let result = match send_outcome(&batch, positions.len(), &codes, &sender.own_topics) {
-            SendOutcome::AllSent => Published::Committed(positions),
-            SendOutcome::PartlySent(refused) => Published::Partial { sent: positions, refused },
+            SendOutcome::AllSent => PublishOutcome::Committed(positions),
+            SendOutcome::PartlySent(refused) => PublishOutcome::Partial { sent: positions, refused },
             SendOutcome::Unknown => {
                 let error = Error::Unknown("no broker acknowledged the records in time".into());
-                Published::Unknown(BrokerFailure { id, error })
+                PublishOutcome::Unknown(BrokerFailure { id, error })
             }
             SendOutcome::NotSent(error) => {
                 let cause = Some(BrokerFailure { id, error });
-                Published::Aborted { refused: Vec::new(), cause, reached: false }
+                PublishOutcome::Aborted { refused: Vec::new(), cause, reached: false }
             }
         };
         batch.finish(result);

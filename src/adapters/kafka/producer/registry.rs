@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use ports::Error;
-use ports::broker::{BrokerFailure, Published};
+use ports::broker::{BrokerFailure, PublishOutcome};
 use ports::partitions::ProducerSessionId;
 
 use crate::connection::blocking_call::client_stopped;
@@ -152,18 +152,20 @@ impl SessionRegistry {
                 self.dead.insert_ended(session.clone());
             }
             drop(sessions);
-            return batch.finish(Published::SessionLost(BrokerFailure::unknown(format!(
+            return batch.finish(PublishOutcome::SessionLost(BrokerFailure::unknown(format!(
                 "{session} is not the live session of its slot"
             ))));
         };
         match queue.try_send(batch) {
             Ok(()) => {}
             Err(TrySendError::Disconnected(batch)) => {
-                batch.finish(Published::SessionLost(BrokerFailure::unknown(format!("the session {session} is over"))));
+                batch.finish(PublishOutcome::SessionLost(BrokerFailure::unknown(format!(
+                    "the session {session} is over"
+                ))));
             }
             Err(TrySendError::Full(batch)) => {
                 let cause = Some(Error::Overloaded(format!("the queue of {session} is full")).into());
-                batch.finish(Published::Aborted { refused: Vec::new(), cause, reached: false });
+                batch.finish(PublishOutcome::Aborted { refused: Vec::new(), cause, reached: false });
             }
         }
     }

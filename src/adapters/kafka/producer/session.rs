@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use ports::Error;
-use ports::broker::{BrokerFailure, Published, Record};
+use ports::broker::{BrokerFailure, PublishOutcome, Record};
 use ports::outbox::RowId;
 use ports::partitions::{PartitionNo, ProducerSessionId, Token};
 use rdkafka::producer::Producer;
@@ -136,7 +136,7 @@ impl SessionThread {
             }
         };
         self.is_ended.store(true, Ordering::Relaxed);
-        let lost = Published::SessionLost(BrokerFailure::unknown(reason));
+        let lost = PublishOutcome::SessionLost(BrokerFailure::unknown(reason));
         finish_all(self.held_back.take().into_iter().chain(queue.try_iter()), &lost);
     }
 
@@ -177,7 +177,7 @@ impl SessionThread {
             remaining = match self.publish_once(current) {
                 Ok(again) => waiting.into_iter().chain(again).collect(),
                 Err(SessionEnded(reason)) => {
-                    finish_all(waiting, &Published::SessionLost(BrokerFailure::unknown(&reason)));
+                    finish_all(waiting, &PublishOutcome::SessionLost(BrokerFailure::unknown(&reason)));
                     return Err(SessionEnded(reason));
                 }
             };
@@ -214,15 +214,15 @@ impl SessionThread {
                 self.dead_sessions.insert_fenced(self.id.clone());
                 self.is_ended.store(true, Ordering::Relaxed);
                 let remaining = finish_aborted(batches, report);
-                finish_all(remaining, &Published::SessionLost(BrokerFailure::unknown(&reason)));
+                finish_all(remaining, &PublishOutcome::SessionLost(BrokerFailure::unknown(&reason)));
                 Err(SessionEnded(reason))
             }
             TransactionEnd::Unknown(reason) => {
-                finish_all(batches, &Published::Unknown(BrokerFailure::unknown(&reason)));
+                finish_all(batches, &PublishOutcome::Unknown(BrokerFailure::unknown(&reason)));
                 Err(SessionEnded(reason))
             }
             TransactionEnd::SessionLost(reason) => {
-                finish_all(batches, &Published::SessionLost(BrokerFailure::unknown(&reason)));
+                finish_all(batches, &PublishOutcome::SessionLost(BrokerFailure::unknown(&reason)));
                 Err(SessionEnded(reason))
             }
         }
@@ -249,7 +249,7 @@ impl SessionThread {
             let positions = batch.positions(outcomes, first);
             first += batch.record_count();
             self.committed.extend(batch.watermark);
-            batch.finish(Published::Committed(positions));
+            batch.finish(PublishOutcome::Committed(positions));
         }
     }
 }
@@ -272,11 +272,11 @@ impl SessionThread {
                 batch.finish(overdue.clone());
             } else if let Some((token, last)) = stale {
                 // The batch was published before, or a later one overtook it: only the watermark decides which.
-                batch.finish(Published::Unknown(BrokerFailure::unknown(format!(
+                batch.finish(PublishOutcome::Unknown(BrokerFailure::unknown(format!(
                     "token {token} is not above the watermark {last}"
                 ))));
             } else if !refused.is_empty() {
-                batch.finish(Published::Aborted { refused, cause: None, reached: true });
+                batch.finish(PublishOutcome::Aborted { refused, cause: None, reached: true });
             } else {
                 admitted.push(batch);
             }
@@ -325,13 +325,13 @@ fn oversized(batch: &SessionBatch, bytes_max: usize) -> Vec<(RowId, Error)> {
 }
 
 /// The result of batches whose lease expired at the same time.
-fn lease_expired(reached: bool) -> Published {
+fn lease_expired(reached: bool) -> PublishOutcome {
     let cause = Error::Unreachable("the lease expired before the batch could be committed".into());
-    Published::Aborted { refused: Vec::new(), cause: Some(cause.into()), reached }
+    PublishOutcome::Aborted { refused: Vec::new(), cause: Some(cause.into()), reached }
 }
 
 /// Finishes batches with one result: a failure keeps its id.
-fn finish_all(batches: impl IntoIterator<Item = SessionBatch>, result: &Published) {
+fn finish_all(batches: impl IntoIterator<Item = SessionBatch>, result: &PublishOutcome) {
     batches.into_iter().for_each(|batch| batch.finish(result.clone()));
 }
 
@@ -346,11 +346,11 @@ fn finish_aborted(batches: Vec<SessionBatch>, report: AbortReport) -> Vec<Sessio
             .map(|(_, row, error)| (row, error))
             .collect();
         if !own.is_empty() {
-            batch.finish(Published::Aborted { refused: own, cause: None, reached: true });
+            batch.finish(PublishOutcome::Aborted { refused: own, cause: None, reached: true });
         } else if expired_batches.contains(&index) {
             batch.finish(overdue.clone());
         } else if let Some(cause) = &cause {
-            batch.finish(Published::Aborted { refused: Vec::new(), cause: Some(cause.clone()), reached });
+            batch.finish(PublishOutcome::Aborted { refused: Vec::new(), cause: Some(cause.clone()), reached });
         } else {
             batch.sends_one_by_one |= unidentified_refusals.contains(&index);
             again.push(batch);

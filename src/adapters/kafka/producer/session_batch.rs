@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use domain::Timestamp;
-use ports::broker::{Batch, Position, Published, Record};
+use ports::broker::{Batch, Position, PublishOutcome, Record};
 use ports::outbox::RowId;
 use ports::partitions::{PartitionNo, Token};
 use tokio::sync::oneshot;
@@ -26,12 +26,12 @@ pub(crate) struct SessionBatch {
     pub(crate) sends_one_by_one: bool,
     /// How many other batches of the session are expected soon.
     pub(crate) expected_batches: u32,
-    reply: oneshot::Sender<Published>,
+    reply: oneshot::Sender<PublishOutcome>,
 }
 
 impl SessionBatch {
     /// A claimed batch. Its remaining lease time counts from now.
-    pub(crate) fn from_claim(batch: Batch, reply: oneshot::Sender<Published>) -> Self {
+    pub(crate) fn from_claim(batch: Batch, reply: oneshot::Sender<PublishOutcome>) -> Self {
         let Batch { partition, token, records, time_left, expected_batches } = batch;
         Self { expected_batches, ..Self::new(records, Some((partition, token)), Instant::now() + time_left, reply) }
     }
@@ -40,7 +40,7 @@ impl SessionBatch {
     pub(crate) fn from_append(
         records: Vec<(RowId, Record)>,
         deadline: Instant,
-        reply: oneshot::Sender<Published>,
+        reply: oneshot::Sender<PublishOutcome>,
     ) -> Self {
         Self::new(records, None, deadline, reply)
     }
@@ -49,7 +49,7 @@ impl SessionBatch {
         records: Vec<(RowId, Record)>,
         watermark: Option<(PartitionNo, Token)>,
         deadline: Instant,
-        reply: oneshot::Sender<Published>,
+        reply: oneshot::Sender<PublishOutcome>,
     ) -> Self {
         let bytes = records.iter().map(|(_, record)| record.value.len()).sum();
         Self { records, watermark, deadline, bytes, sends_one_by_one: false, expected_batches: 0, reply }
@@ -89,7 +89,7 @@ impl SessionBatch {
     }
 
     /// Sends the result to the caller. When the caller was dropped, the relay resolves the batch by its watermark.
-    pub(crate) fn finish(self, result: Published) {
+    pub(crate) fn finish(self, result: PublishOutcome) {
         drop(self.reply.send(result));
     }
 }

@@ -5,7 +5,7 @@ use kafka::{DeliveryGuarantee, Options};
 use kit::TestClock;
 use kit::wait::scaled;
 use outbox::topics::WATERMARK_TOPIC;
-use ports::broker::{Batch, Broker, Position, Published};
+use ports::broker::{Batch, Broker, Position, PublishOutcome};
 use ports::{Error, FaultClass};
 
 use crate::proxy::Proxy;
@@ -27,7 +27,7 @@ async fn batch_is_published_in_order_without_a_watermark() {
 
     let result = installation.result(&session, batch(P0, 1, records)).await;
 
-    assert!(matches!(&result, Published::Committed(positions) if positions.len() == 150), "{result:?}");
+    assert!(matches!(&result, PublishOutcome::Committed(positions) if positions.len() == 150), "{result:?}");
     let by_key = installation.by_key().await;
     assert_eq!(by_key.len(), 3);
     for (key, seen) in by_key {
@@ -46,7 +46,7 @@ async fn key_stops_at_its_refused_record_and_other_keys_go_on() {
 
     let result = installation.result(&session, batch.clone()).await;
 
-    let Published::Partial { mut sent, refused } = result else { panic!("{result:?}") };
+    let PublishOutcome::Partial { mut sent, refused } = result else { panic!("{result:?}") };
     sent.sort();
     let rows = |indexes: &[usize]| indexes.iter().map(|index| batch.records[*index].0).collect::<Vec<_>>();
     assert_eq!(sent.iter().map(|(row, _)| *row).collect::<Vec<_>>(), rows(&[0, 1, 4]));
@@ -105,8 +105,8 @@ async fn valid_records_are_not_refused_with_an_invalid_one() {
     let mut refused_rows = Vec::new();
     for _ in 0..5 {
         match installation.result(&session, left.clone()).await {
-            Published::Committed(_) => break,
-            Published::Partial { sent, refused } => {
+            PublishOutcome::Committed(_) => break,
+            PublishOutcome::Partial { sent, refused } => {
                 refused_rows.extend(refused.iter().map(|(row, _)| *row));
                 let gone = |row: &i64| refused_rows.contains(row) || sent.iter().any(|(other, _)| other == row);
                 left.records.retain(|(row, _)| !gone(row));
@@ -128,7 +128,7 @@ async fn fenced_session_sends_nothing() {
     installation.fence(&session).await;
 
     let late = installation.result(&session, batch(P0, 2, installation.records(&[("a", "late")]))).await;
-    assert!(matches!(late, Published::SessionLost(_)), "{late:?}");
+    assert!(matches!(late, PublishOutcome::SessionLost(_)), "{late:?}");
     assert_eq!(installation.values().await, ["1"]);
 }
 
@@ -143,7 +143,7 @@ async fn batch_left_open_by_exactly_once_is_resolved_at_least_once() {
 
     assert_eq!(after.watermark(&session, P0).await, Some(5));
     let late = before.result(&session, batch(P1, 6, before.records(&[("b", "late")]))).await;
-    assert!(matches!(late, Published::SessionLost(_)), "{late:?}");
+    assert!(matches!(late, PublishOutcome::SessionLost(_)), "{late:?}");
     let next = after.session(0).await;
     after.committed(&next, batch(P0, 6, after.records(&[("a", "6")]))).await;
     assert_eq!(after.by_key().await["a"], ["5", "6"]);
@@ -189,7 +189,7 @@ async fn fence_of_a_dead_session_does_not_end_its_successor() {
     installation.committed(&successor, batch(P0, 1, installation.records(&[("a", "1")]))).await;
     installation.fence(&successor).await;
     let late = installation.result(&successor, batch(P0, 2, installation.records(&[("a", "late")]))).await;
-    assert!(matches!(late, Published::SessionLost(_)), "{late:?}");
+    assert!(matches!(late, PublishOutcome::SessionLost(_)), "{late:?}");
 }
 
 /// A topic of another service that was never created must not stop the relay, and one of the installation's own must not park its events.
@@ -207,7 +207,7 @@ async fn only_records_of_a_missing_topic_of_another_service_are_refused() {
 
     let result = installation.result(&session, mixed.clone()).await;
 
-    let Published::Partial { sent, refused } = result else { panic!("{result:?}") };
+    let PublishOutcome::Partial { sent, refused } = result else { panic!("{result:?}") };
     assert_eq!(sent.len(), 2, "{sent:?}");
     assert_eq!(refused.iter().map(|(row, _)| *row).collect::<Vec<_>>(), [mixed.records[1].0]);
     assert_eq!(refused[0].1.fault(), FaultClass::SemiTransient, "it is tried again: {refused:?}");
@@ -216,7 +216,10 @@ async fn only_records_of_a_missing_topic_of_another_service_are_refused() {
     let mut own = batch(P0, 2, installation.records(&[("d", "3")]));
     own.records[0].1.topic = own_topic.into();
     let result = installation.publish(&session, own).await;
-    assert!(matches!(&result, Published::Aborted { refused, cause: Some(_), .. } if refused.is_empty()), "{result:?}");
+    assert!(
+        matches!(&result, PublishOutcome::Aborted { refused, cause: Some(_), .. } if refused.is_empty()),
+        "{result:?}"
+    );
 }
 
 /// The client waits for a missing topic for a second, and the rest of a lease may be shorter. Only the broker can say that this is no outage, which
@@ -232,7 +235,7 @@ async fn missing_topic_is_refused_although_the_lease_ends_before_the_client_repo
     let started = Instant::now();
     let (sent, refused) = loop {
         match installation.publish(&session, short.clone()).await {
-            Published::Partial { sent, refused } => break (sent, refused),
+            PublishOutcome::Partial { sent, refused } => break (sent, refused),
             // The broker did not answer in time whether the topic exists, which ends the session.
             other => assert!(started.elapsed() < scaled(TIMEOUT), "{other:?}"),
         }
@@ -263,7 +266,7 @@ async fn only_records_of_a_partition_without_a_leader_are_refused() {
         let started = Instant::now();
         let result = installation.result(&session, alone.clone()).await;
 
-        let Published::Partial { sent, refused } = result else { panic!("{result:?}") };
+        let PublishOutcome::Partial { sent, refused } = result else { panic!("{result:?}") };
         assert_eq!(sent.len(), sent_before);
         assert_eq!(refused.iter().map(|(row, _)| *row).collect::<Vec<_>>(), [1_002]);
         assert_eq!(refused[0].1.fault(), FaultClass::Transient, "it is tried again without limit: {refused:?}");

@@ -8,7 +8,7 @@ use kit::TestClock;
 use kit::wait::scaled;
 use outbox::topics::WATERMARK_TOPIC;
 use ports::Error;
-use ports::broker::{Batch, Broker, Published};
+use ports::broker::{Batch, Broker, PublishOutcome};
 use ports::outbox::RowId;
 use ports::partitions::{PartitionNo, ProducerSessionId};
 use rdkafka::ClientConfig;
@@ -20,9 +20,9 @@ use crate::support::{
     watermark_partition,
 };
 
-fn refused(published: &Published) -> Vec<RowId> {
+fn refused(published: &PublishOutcome) -> Vec<RowId> {
     match published {
-        Published::Aborted { refused, .. } => refused.iter().map(|(row, _)| *row).collect(),
+        PublishOutcome::Aborted { refused, .. } => refused.iter().map(|(row, _)| *row).collect(),
         other => panic!("it should have been aborted: {other:?}"),
     }
 }
@@ -40,7 +40,7 @@ async fn zombie_commits_nothing_after_another_instance_fenced_its_session() {
         zombie.result(&session, batch(P1, 3, zombie.records(&[("b", "late")]))).await,
     ];
 
-    assert!(results.iter().all(|result| matches!(result, Published::SessionLost(_))), "{results:?}");
+    assert!(results.iter().all(|result| matches!(result, PublishOutcome::SessionLost(_))), "{results:?}");
     assert_eq!(other.values().await, ["1"]);
     assert_eq!((other.watermark(&session, P0).await, other.watermark(&session, P1).await), (Some(1), None));
     let next = zombie.session(0).await;
@@ -59,11 +59,11 @@ async fn fencing_a_dead_session_again_does_not_end_its_successor() {
     installation.fence(&former).await;
     installation.committed(&next, batch(P0, 2, installation.records(&[("a", "2")]))).await;
     let late = installation.result(&former, batch(P1, 3, installation.records(&[("b", "late")]))).await;
-    assert!(matches!(late, Published::SessionLost(_)), "{late:?}");
+    assert!(matches!(late, PublishOutcome::SessionLost(_)), "{late:?}");
 
     installation.fence(&next).await;
     let late = installation.result(&next, batch(P1, 4, installation.records(&[("b", "late")]))).await;
-    assert!(matches!(late, Published::SessionLost(_)), "{late:?}");
+    assert!(matches!(late, PublishOutcome::SessionLost(_)), "{late:?}");
     assert_eq!(installation.values().await, ["1", "2"]);
 }
 
@@ -81,7 +81,7 @@ async fn concurrent_fences_of_one_session_do_not_fence_each_other() {
     assert!(fences.iter().all(Result::is_ok), "{fences:?}");
     assert!(started.elapsed() < scaled(Duration::from_secs(30)), "{:?}", started.elapsed());
     let late = installation.result(&former, batch(P1, 2, installation.records(&[("b", "late")]))).await;
-    assert!(matches!(late, Published::SessionLost(_)), "{late:?}");
+    assert!(matches!(late, PublishOutcome::SessionLost(_)), "{late:?}");
 }
 
 /// A producer that stops with its transaction open: the broker has all records and the watermark, and the commit never arrives.
@@ -136,9 +136,9 @@ async fn publish_with_unknown_outcome(when: CutAt) -> (Option<u64>, Vec<String>)
 
     let result = installation.result(&session, cut_short(batch(P0, 2, installation.records(&[("a", "2")])))).await;
 
-    assert!(matches!(result, Published::Unknown(_) | Published::SessionLost(_)), "{result:?}");
+    assert!(matches!(result, PublishOutcome::Unknown(_) | PublishOutcome::SessionLost(_)), "{result:?}");
     let late = installation.result(&session, batch(P1, 3, installation.records(&[("b", "late")]))).await;
-    assert!(matches!(late, Published::SessionLost(_)), "{late:?}");
+    assert!(matches!(late, PublishOutcome::SessionLost(_)), "{late:?}");
     let other = installation.other_instance(DeliveryGuarantee::ExactlyOnce).await;
     other.fence(&session).await;
     (other.watermark(&session, P0).await, other.values().await)
@@ -155,7 +155,7 @@ async fn commit_with_a_lost_response_is_done() {
 }
 
 /// The failures of two batches that are expected together, when the commit of the first transaction never reaches the broker.
-async fn failures_of_one_transaction() -> [Published; 2] {
+async fn failures_of_one_transaction() -> [PublishOutcome; 2] {
     let proxy = Proxy::to(&servers());
     let installation = Installation::of(opened(options(&proxy.address, &TestClock::default())).await);
     let session = installation.session(0).await;
@@ -170,9 +170,9 @@ async fn failures_of_one_transaction() -> [Published; 2] {
 async fn batches_of_one_unanswered_transaction_report_one_failure() {
     for _ in 0..10 {
         match failures_of_one_transaction().await {
-            [Published::Unknown(a), Published::Unknown(b)] => return assert_eq!(a.id, b.id),
+            [PublishOutcome::Unknown(a), PublishOutcome::Unknown(b)] => return assert_eq!(a.id, b.id),
             // The machine was too busy to queue the second batch within a millisecond: it was in no transaction.
-            [Published::Unknown(a), Published::SessionLost(b)] => assert_ne!(a.id, b.id),
+            [PublishOutcome::Unknown(a), PublishOutcome::SessionLost(b)] => assert_ne!(a.id, b.id),
             // It was too busy to begin the commit.
             [first, _] if is_aborted_for_now(&first) => {}
             other => panic!("the commit never reached the broker: {other:?}"),
@@ -204,9 +204,9 @@ async fn commit_response_that_arrives_at_the_commit_timeout_ends_no_process() {
         proxy.stop_delaying_ends();
         for (slot, result) in results {
             match result {
-                Published::Committed(_) => committed.push((slot.to_string(), round.to_string())),
-                Published::Aborted { .. } => aborted.push((slot.to_string(), round.to_string())),
-                Published::Unknown(_) => {}
+                PublishOutcome::Committed(_) => committed.push((slot.to_string(), round.to_string())),
+                PublishOutcome::Aborted { .. } => aborted.push((slot.to_string(), round.to_string())),
+                PublishOutcome::Unknown(_) => {}
                 other => panic!("session {slot}: {other:?}"),
             }
         }
@@ -257,7 +257,7 @@ async fn record_above_the_brokers_limit_is_refused_and_the_others_are_published(
     let (first, second) = join!(installation.result(&session, mixed.clone()), installation.result(&session, valid));
 
     assert_eq!(refused(&first), [mixed.records[2].0]);
-    assert!(matches!(second, Published::Committed(_)), "{second:?}");
+    assert!(matches!(second, PublishOutcome::Committed(_)), "{second:?}");
     let mut rest = mixed;
     rest.records.remove(2);
     installation.committed(&session, rest).await;
@@ -295,7 +295,7 @@ async fn equally_large_records_are_refused_at_once_until_the_refusal_expires() {
     let started = Instant::now();
     for token in token + 1.. {
         match installation.publish(&session, mixed(token)).await {
-            Published::Committed(_) => break,
+            PublishOutcome::Committed(_) => break,
             other => assert!(started.elapsed() < scaled(Duration::from_secs(30)), "{other:?}"),
         }
     }
@@ -330,8 +330,8 @@ async fn lease_that_expires_in_a_shared_transaction_aborts_only_its_batch() {
         installation.publish(&session, short),
     );
 
-    assert!(matches!(first, Published::Committed(_)), "{first:?}");
-    assert!(matches!(second, Published::Committed(_)), "{second:?}");
+    assert!(matches!(first, PublishOutcome::Committed(_)), "{first:?}");
+    assert!(matches!(second, PublishOutcome::Committed(_)), "{second:?}");
     assert_eq!(refused(&third), [0; 0]);
     assert_eq!(installation.values().await, ["1", "2", "2"]);
     assert_eq!(
@@ -362,7 +362,7 @@ async fn batch_with_a_token_not_above_the_last_one_is_not_published() {
 
     let again = installation.publish(&session, batch(P0, 5, installation.records(&[("a", "again")]))).await;
 
-    assert!(matches!(again, Published::Unknown(_)), "{again:?}");
+    assert!(matches!(again, PublishOutcome::Unknown(_)), "{again:?}");
     assert_eq!(installation.values().await, ["1"]);
 }
 

@@ -6,7 +6,7 @@ use kafka::DeliveryGuarantee;
 use kit::wait::{scaled, until_answered};
 use outbox::topics::WATERMARK_TOPIC;
 use ports::broker::consumer_groups::ConsumerRecord;
-use ports::broker::{Broker, Published};
+use ports::broker::{Broker, PublishOutcome};
 use ports::partitions::InstanceId;
 use rdkafka::ClientConfig;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
@@ -31,7 +31,7 @@ async fn sessions_of_every_instance_end_and_the_watermarks_are_final() {
     assert_eq!(watermarks, BTreeMap::from([(P0, 5), (P1, 7)]));
     for (instance, session) in [(&installation, &own), (&installation, &unused), (&other, &foreign)] {
         let late = instance.result(session, batch(P2, 9, instance.records(&[("c", "late")]))).await;
-        assert!(matches!(late, Published::SessionLost(_)), "{late:?}");
+        assert!(matches!(late, PublishOutcome::SessionLost(_)), "{late:?}");
     }
     let next = other.session(0).await;
     other.committed(&next, batch(P2, 10, other.records(&[("c", "3")]))).await;
@@ -116,12 +116,12 @@ async fn sessions_of_an_instance_that_is_no_member_are_fenced_and_forgotten() {
     assert_eq!(registered(&installation).await, [own_id.clone()].into());
     assert_eq!(forget().await, 0);
     let late = other.result(&gone, batch(P1, 7, other.records(&[("b", "late")]))).await;
-    assert!(matches!(late, Published::SessionLost(_)), "{late:?}");
+    assert!(matches!(late, PublishOutcome::SessionLost(_)), "{late:?}");
     installation.committed(&own, batch(P0, 5, installation.records(&[("a", "1")]))).await;
     // The instance lives after all: its next session is known, and a fence of all sessions ends it.
     let next = other.session(0).await;
     assert_eq!(registered(&installation).await, [own_id, gone_id].into());
     installation.fence_all().await;
     let fenced = other.result(&next, batch(P1, 8, other.records(&[("b", "2")]))).await;
-    assert!(matches!(fenced, Published::SessionLost(_)), "{fenced:?}");
+    assert!(matches!(fenced, PublishOutcome::SessionLost(_)), "{fenced:?}");
 }

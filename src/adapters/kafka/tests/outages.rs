@@ -10,7 +10,7 @@ use outbox::topics::WATERMARK_TOPIC;
 use ports::Error;
 use ports::broker::consumer_groups::{ConsumerGroups, GroupMember};
 use ports::broker::topics::TopicReader;
-use ports::broker::{Broker, Published};
+use ports::broker::{Broker, PublishOutcome};
 use ports::probe::Probe;
 
 use crate::proxy::Proxy;
@@ -81,7 +81,7 @@ async fn batch_that_never_reached_a_broker_is_reported_as_unreached() {
     let result = installation.publish(&session, batch(P0, 2, installation.records(&[("a", "2")]))).await;
 
     match result {
-        Published::Aborted { refused, reached, .. } => assert!(refused.is_empty() && !reached, "{reached}"),
+        PublishOutcome::Aborted { refused, reached, .. } => assert!(refused.is_empty() && !reached, "{reached}"),
         other => panic!("no record can have reached the broker: {other:?}"),
     }
     assert!(started.elapsed() < scaled(CALL_TIMEOUT), "{:?}", started.elapsed());
@@ -89,9 +89,9 @@ async fn batch_that_never_reached_a_broker_is_reported_as_unreached() {
     let started = Instant::now();
     loop {
         match installation.publish(&session, batch(P0, 2, installation.records(&[("a", "2")]))).await {
-            Published::Committed(_) => break,
+            PublishOutcome::Committed(_) => break,
             // The first transaction after the outage may still fail.
-            Published::Aborted { refused, .. } if refused.is_empty() => {}
+            PublishOutcome::Aborted { refused, .. } if refused.is_empty() => {}
             other => panic!("{other:?}"),
         }
         assert!(started.elapsed() < scaled(TIMEOUT), "no batch was committed");
@@ -179,9 +179,9 @@ async fn clients_are_replaced_after_metadata_without_brokers() {
             drop(KafkaProbe(installation.kafka.clone()).check().await);
             token += 1;
             match installation.publish(&session, batch(P0, token, installation.records(&[("a", "2")]))).await {
-                Published::Committed(_) => return Some(()),
-                Published::SessionLost(_) => session = reopen_session(&installation).await,
-                Published::Aborted { refused, .. } if refused.is_empty() => {}
+                PublishOutcome::Committed(_) => return Some(()),
+                PublishOutcome::SessionLost(_) => session = reopen_session(&installation).await,
+                PublishOutcome::Aborted { refused, .. } if refused.is_empty() => {}
                 other => panic!("no record can have reached the broker: {other:?}"),
             }
             None
@@ -207,7 +207,7 @@ async fn at_least_once_session_with_a_failed_client_ends_and_the_next_one_publis
         token += 1;
         let unacknowledged = batch(P0, token, installation.records(&[("a", "unacknowledged")]));
         match installation.publish(&session, unacknowledged).await {
-            Published::SessionLost(_) => Some(()),
+            PublishOutcome::SessionLost(_) => Some(()),
             other => unreached(&other),
         }
     })
@@ -252,12 +252,12 @@ async fn batch_that_one_leader_refused_and_the_next_never_received_is_aborted() 
     let result = loop {
         match installation.publish(&session, batch(P0, 2, installation.records(&[("a", "2")]))).await {
             // The transaction ended before its records were sent.
-            Published::Aborted { reached: false, .. } if started.elapsed() < scaled(TIMEOUT) => {}
+            PublishOutcome::Aborted { reached: false, .. } if started.elapsed() < scaled(TIMEOUT) => {}
             result => break result,
         }
     };
 
-    assert!(matches!(result, Published::Aborted { reached: true, .. }), "{result:?}");
+    assert!(matches!(result, PublishOutcome::Aborted { reached: true, .. }), "{result:?}");
     assert_eq!(other.values().await, ["1"]);
 }
 
@@ -270,9 +270,9 @@ async fn behind_a_proxy(guarantee: DeliveryGuarantee) -> (Proxy, Installation) {
 }
 
 /// Checks that no record of a batch can have reached the broker.
-fn unreached(result: &Published) -> Option<()> {
+fn unreached(result: &PublishOutcome) -> Option<()> {
     match result {
-        Published::Aborted { refused, reached: false, .. } if refused.is_empty() => None,
+        PublishOutcome::Aborted { refused, reached: false, .. } if refused.is_empty() => None,
         other => panic!("a record may have reached the broker: {other:?}"),
     }
 }
@@ -331,10 +331,10 @@ async fn published_values_and_watermark_agree_after_outages_during_publishing() 
                 .publish(&session, batch(P0, token, installation.records(&[("k", &value), ("k", &value)])))
                 .await
             {
-                Published::Committed(_) => committed += 1,
-                Published::Aborted { .. } => break false,
-                Published::Unknown(_) | Published::SessionLost(_) => break true,
-                other @ Published::Partial { .. } => panic!("{other:?}"),
+                PublishOutcome::Committed(_) => committed += 1,
+                PublishOutcome::Aborted { .. } => break false,
+                PublishOutcome::Unknown(_) | PublishOutcome::SessionLost(_) => break true,
+                other @ PublishOutcome::Partial { .. } => panic!("{other:?}"),
             }
         };
         proxy.mend();

@@ -1,6 +1,6 @@
 //! Requests that end a transaction and are sent again, because their response is lost: the first one may still arrive.
 use kit::TestClock;
-use ports::broker::{Batch, Published};
+use ports::broker::{Batch, PublishOutcome};
 use ports::partitions::Token;
 
 use crate::proxy::{EndFault, Proxy};
@@ -78,6 +78,6 @@ async fn transaction_that_was_committed_before_its_abort_is_not_reported_as_abor
     let result = installation.publish(&session, of_two_rounds(&installation, 2, &values)).await;
 
     assert_eq!(proxy.late_end_code(), Some(0), "the broker has committed the first round");
-    assert!(matches!(result, Published::Unknown(_)), "{result:?}");
+    assert!(matches!(result, PublishOutcome::Unknown(_)), "{result:?}");
     assert_eq!(installation.by_key().await["k"], values[..2]);
 }

@@ -8,7 +8,7 @@ use kit::wait::{scaled, until, until_accepted, until_answered};
 use kit::{Factory, TestClock};
 use ports::broker::consumer_groups::ConsumerRecord;
 use ports::broker::topics::{TopicReader, TopicView};
-use ports::broker::{Batch, Broker, Position, Published, Record};
+use ports::broker::{Batch, Broker, Position, PublishOutcome, Record};
 use ports::outbox::RowId;
 use ports::partitions::{InstanceId, PartitionNo, ProducerSessionId, Token};
 use ports::{Error, FaultClass};
@@ -136,12 +136,12 @@ impl Installation {
         keys_and_values.iter().map(|(key, value)| self.factory.record(key, value)).collect()
     }
 
-    pub async fn publish(&self, session: &ProducerSessionId, batch: Batch) -> Published {
+    pub async fn publish(&self, session: &ProducerSessionId, batch: Batch) -> PublishOutcome {
         self.kafka.publish(session, batch).await
     }
 
     /// The result of a batch. Publishes it again after an abort for a reason that passes by itself, as that of a broker that was too slow.
-    pub async fn result(&self, session: &ProducerSessionId, batch: Batch) -> Published {
+    pub async fn result(&self, session: &ProducerSessionId, batch: Batch) -> PublishOutcome {
         let started = Instant::now();
         loop {
             let result = self.publish(session, batch.clone()).await;
@@ -156,9 +156,9 @@ impl Installation {
         let started = Instant::now();
         loop {
             match self.result(session, batch.clone()).await {
-                Published::Committed(_) => return,
+                PublishOutcome::Committed(_) => return,
                 // At least once, the records of a partition wait alone if its leader begins later than those of the others.
-                Published::Partial { sent, refused }
+                PublishOutcome::Partial { sent, refused }
                     if refused.iter().all(may_pass) && started.elapsed() < scaled(TIMEOUT) =>
                 {
                     batch.records.retain(|(row, _)| sent.iter().all(|(other, _)| other != row));
@@ -252,8 +252,8 @@ fn may_pass((_, error): &(RowId, Error)) -> bool {
 }
 
 /// Whether a batch was aborted for a reason that passes by itself. It may be published again under its token.
-pub fn is_aborted_for_now(result: &Published) -> bool {
-    let Published::Aborted { refused, cause, .. } = result else { return false };
+pub fn is_aborted_for_now(result: &PublishOutcome) -> bool {
+    let PublishOutcome::Aborted { refused, cause, .. } = result else { return false };
     let cause_may_pass = cause.iter().all(|failure| failure.error.fault() != FaultClass::Permanent);
     refused.iter().all(may_pass) && cause_may_pass
 }

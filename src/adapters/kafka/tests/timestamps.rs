@@ -3,7 +3,7 @@ use std::time::Instant;
 
 use kit::TestClock;
 use kit::wait::scaled;
-use ports::broker::Published;
+use ports::broker::PublishOutcome;
 use ports::{Error, FaultClass};
 
 use crate::support::{Installation, P0, TIMEOUT, batch, opened, options, servers};
@@ -37,7 +37,7 @@ async fn instance_with_a_clock_that_is_ahead_tries_its_records_again() {
     let started = Instant::now();
     let errors = loop {
         let result = installation.publish(&session, batch(P0, 2, records.clone())).await;
-        let Published::Aborted { refused, cause, .. } = result else { panic!("{result:?}") };
+        let PublishOutcome::Aborted { refused, cause, .. } = result else { panic!("{result:?}") };
         let errors = refused.into_iter().map(|(_, error)| error).chain(cause.map(|failure| failure.error));
         let errors: Vec<Error> = errors.collect();
         // The broker was too slow to refuse the record.

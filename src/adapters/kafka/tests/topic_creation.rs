@@ -6,7 +6,7 @@ use kit::wait::until_answered;
 use outbox::topics::WATERMARK_TOPIC;
 use ports::broker::consumer_groups::ConsumerGroups;
 use ports::broker::topics::TopicReader;
-use ports::broker::{Broker, Published};
+use ports::broker::{Broker, PublishOutcome};
 use ports::probe::Probe;
 use ports::{Error, FaultClass};
 
@@ -185,10 +185,10 @@ async fn event_to_a_missing_topic_is_refused_alone() {
 
     let (first, second) = join!(installation.result(&session, mixed.clone()), installation.result(&session, other));
 
-    let Published::Aborted { refused, .. } = first else { panic!("it should have been aborted: {first:?}") };
+    let PublishOutcome::Aborted { refused, .. } = first else { panic!("it should have been aborted: {first:?}") };
     assert_eq!(refused.iter().map(|(row, _)| *row).collect::<Vec<_>>(), [mixed.records[1].0]);
     assert_eq!(refused[0].1.fault(), FaultClass::SemiTransient, "it is tried again: {refused:?}");
-    assert!(matches!(second, Published::Committed(_)), "{second:?}");
+    assert!(matches!(second, PublishOutcome::Committed(_)), "{second:?}");
     let mut rest = mixed;
     rest.records.remove(1);
     installation.committed(&session, rest).await;

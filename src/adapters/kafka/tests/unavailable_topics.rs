@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 use futures::future::join_all;
 use kit::TestClock;
 use kit::wait::scaled;
-use ports::broker::{Batch, Broker, Published, Record};
+use ports::broker::{Batch, Broker, PublishOutcome, Record};
 use ports::partitions::{PartitionNo, ProducerSessionId, Token};
 use ports::{Error, FaultClass};
 
@@ -43,7 +43,7 @@ async fn publish_both(
     session: &ProducerSessionId,
     topic: &str,
     (token, value): (Token, &str),
-) -> (Published, Published) {
+) -> (PublishOutcome, PublishOutcome) {
     let own = installation.records(&[("k", value)]);
     let other = own.iter().map(|record| Record { topic: topic.into(), ..record.clone() }).collect();
     let of = |partition: PartitionNo, records: Vec<Record>| Batch {
@@ -62,12 +62,12 @@ async fn commit_own(
     session: &ProducerSessionId,
     topic: &str,
     event: (Token, &str),
-) -> Published {
+) -> PublishOutcome {
     let first = Instant::now();
     loop {
         let started = Instant::now();
         let (own, other) = publish_both(installation, session, topic, event).await;
-        if matches!(own, Published::Committed(_)) {
+        if matches!(own, PublishOutcome::Committed(_)) {
             return other;
         }
         let is_late = started.elapsed() > IDLE_MAX && is_aborted_for_now(&own) && is_aborted_for_now(&other);
@@ -76,9 +76,9 @@ async fn commit_own(
 }
 
 /// The fault of the only refused record.
-fn refusal(published: &Published) -> FaultClass {
+fn refusal(published: &PublishOutcome) -> FaultClass {
     match published {
-        Published::Aborted { refused, .. } => refused.first().map(|(_, error)| error.fault()),
+        PublishOutcome::Aborted { refused, .. } => refused.first().map(|(_, error)| error.fault()),
         _ => None,
     }
     .unwrap_or_else(|| panic!("a record is refused: {published:?}"))
@@ -105,7 +105,7 @@ async fn commit_both(installation: &Installation, session: &ProducerSessionId, t
     let (started, before, mut token) = (Instant::now(), installation.values().await.len() as u64, first);
     loop {
         let other = commit_own(installation, session, topic, (token, "later")).await;
-        if matches!(other, Published::Committed(_)) {
+        if matches!(other, PublishOutcome::Committed(_)) {
             break;
         }
         assert!(started.elapsed() < scaled(TIMEOUT), "the partition takes records again: {other:?}");
@@ -260,7 +260,7 @@ async fn transaction_that_the_broker_cannot_end_ends_only_its_own_session() {
         let session = installation.session(slot).await;
         let (own, other) = publish_both(&installation, &session, &topic, (1, "1")).await;
         // On a busy machine the transaction may end without the broker's answer. Its session may be over then.
-        let is_unanswered = matches!(&other, Published::Aborted { refused, .. } if refused.is_empty());
+        let is_unanswered = matches!(&other, PublishOutcome::Aborted { refused, .. } if refused.is_empty());
         if !is_unanswered || started.elapsed() > scaled(TIMEOUT) {
             break (session, own, other);
         }
@@ -269,18 +269,18 @@ async fn transaction_that_the_broker_cannot_end_ends_only_its_own_session() {
 
     assert_eq!(refusal(&other), FaultClass::Transient);
     let is_returned =
-        matches!(&own, Published::Aborted { refused, cause: Some(_), reached: false } if refused.is_empty());
+        matches!(&own, PublishOutcome::Aborted { refused, cause: Some(_), reached: false } if refused.is_empty());
     assert!(is_returned, "{own:?}");
     let late = installation.publish(&session, batch(P0, 2, installation.records(&[("k", "late")]))).await;
-    assert!(matches!(late, Published::SessionLost(_)), "{late:?}");
+    assert!(matches!(late, PublishOutcome::SessionLost(_)), "{late:?}");
     installation.fence(&session).await;
     assert_eq!(installation.watermark(&session, P0).await, None);
     // The partition is not tried again before more of its replicas are in sync. Where a busy machine did not answer how many are, it is tried once
     // more, which ends that session too.
     let (mut session, mut token, mut slots) = (other_session, 3, slot + 1..slot + 4);
-    while let (own, Published::Aborted { .. } | Published::SessionLost(_)) =
+    while let (own, PublishOutcome::Aborted { .. } | PublishOutcome::SessionLost(_)) =
         publish_both(&installation, &session, &topic, (token, "early")).await
-        && !matches!(own, Published::Committed(_))
+        && !matches!(own, PublishOutcome::Committed(_))
     {
         let next_slot = slots.next().unwrap_or_else(|| panic!("the partition is tried again and again: {own:?}"));
         (session, token) = (installation.session(next_slot).await, token + 1);
@@ -337,8 +337,8 @@ async fn append_to_a_partition_without_replicas_blocks_no_other_append() {
 }
 
 /// Whether a record was refused because its partition has no leader: on a busy machine the session may not learn the leader in time.
-fn is_leaderless(published: &Published) -> bool {
-    let Published::Aborted { refused, .. } = published else { return false };
+fn is_leaderless(published: &PublishOutcome) -> bool {
+    let PublishOutcome::Aborted { refused, .. } = published else { return false };
     refused
         .iter()
         .any(|(_, error)| ["LeaderNotAvailable", "no leader"].iter().any(|text| error.to_string().contains(text)))
@@ -369,14 +369,14 @@ async fn topic_with_an_unverified_transaction_is_not_refused_later() {
     let next = loop {
         match publish("2").await {
             // No record is refused: the broker was too slow.
-            Published::Aborted { refused, .. } if refused.is_empty() && started.elapsed() < scaled(TIMEOUT) => {}
+            PublishOutcome::Aborted { refused, .. } if refused.is_empty() && started.elapsed() < scaled(TIMEOUT) => {}
             next => break next,
         }
     };
 
     match &failed {
-        Published::Aborted { refused, cause: Some(_), .. } => assert!(refused.is_empty(), "{failed:?}"),
+        PublishOutcome::Aborted { refused, cause: Some(_), .. } => assert!(refused.is_empty(), "{failed:?}"),
         other => panic!("the failure is the broker's: {other:?}"),
     }
-    assert!(matches!(next, Published::Committed(_)), "{next:?}");
+    assert!(matches!(next, PublishOutcome::Committed(_)), "{next:?}");
 }

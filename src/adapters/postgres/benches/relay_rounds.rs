@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
-use ports::outbox::{Claim, ClaimKind, Claimed, FencedOutcome, OutboxStore, Settlement};
+use ports::outbox::{Claim, ClaimKind, ClaimOutcome, FencedOutcome, OutboxStore, Settlement};
 use ports::partitions::{
     AcquireReason, Acquisition, InstanceId, LeaseFence, PartitionLeases, PartitionNo, ProducerSessionId,
 };
@@ -68,7 +68,9 @@ impl Variant {
             loop {
                 let session = ProducerSessionId("bench".into());
                 let claim = Claim { fence: fence.clone(), session, limit: 1_000, kind: ClaimKind::Ordinary };
-                let Claimed::Batch(batch) = store.claim(claim).await.expect("the server replied") else { return rows };
+                let ClaimOutcome::Batch(batch) = store.claim(claim).await.expect("the server replied") else {
+                    return rows;
+                };
                 rows += batch.rows.len();
                 fence.counter = batch.token;
                 let settlement = Settlement {

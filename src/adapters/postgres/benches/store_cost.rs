@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use futures::future::join_all;
 use kit::Factory;
 use ports::orders::OrderStore;
-use ports::outbox::{Claim, ClaimKind, Claimed, FencedOutcome, OutboxStore, Settlement};
+use ports::outbox::{Claim, ClaimKind, ClaimOutcome, FencedOutcome, OutboxStore, Settlement};
 use ports::partitions::{AcquireReason, Acquisition, InstanceId, PartitionLeases, PartitionNo, ProducerSessionId};
 use postgres::{Options, Postgres};
 
@@ -80,7 +80,7 @@ async fn drain(store: &Postgres, owner: &InstanceId, partition: PartitionNo) -> 
             limit: 1_000,
             kind: ClaimKind::Ordinary,
         };
-        let Claimed::Batch(batch) = store.claim(claim).await.expect("the server replied") else { return settled };
+        let ClaimOutcome::Batch(batch) = store.claim(claim).await.expect("the server replied") else { return settled };
         settled += batch.rows.len();
         let settlement =
             Settlement { fence: fence.clone(), token: batch.token, positions: [].into(), by_fallback: Vec::new() };

@@ -6,7 +6,7 @@ use std::time::Duration;
 use domain::{OrderId, Subject};
 use parking_lot::Mutex;
 use ports::Error;
-use ports::orders::{Commit, Committed};
+use ports::orders::{Commit, CommitOutcome};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, timeout_at};
 
@@ -21,7 +21,7 @@ const LOCKED_RETRY_INTERVAL: Duration = Duration::from_millis(25);
 /// A commit and the caller that waits for its result.
 pub(crate) struct QueuedCommit {
     pub(crate) commit: Commit,
-    reply: oneshot::Sender<Result<Committed, Error>>,
+    reply: oneshot::Sender<Result<CommitOutcome, Error>>,
     /// Groups that this commit was returned from because its key was contended.
     pub(crate) requeues: u32,
     /// When a group first found the commit's order locked by another transaction.
@@ -30,7 +30,7 @@ pub(crate) struct QueuedCommit {
 
 impl QueuedCommit {
     /// Sends the result to the caller.
-    pub(crate) fn reply(self, result: Result<Committed, Error>) {
+    pub(crate) fn reply(self, result: Result<CommitOutcome, Error>) {
         // Fails if the caller has gone.
         let _ = self.reply.send(result);
     }
@@ -69,7 +69,7 @@ impl CommitQueue {
     }
 
     /// Adds a commit. The receiver gets its result; dropping the receiver does not stop the commit.
-    pub(crate) fn push(&self, commit: Commit) -> Result<oneshot::Receiver<Result<Committed, Error>>, Error> {
+    pub(crate) fn push(&self, commit: Commit) -> Result<oneshot::Receiver<Result<CommitOutcome, Error>>, Error> {
         let (reply, result) = oneshot::channel();
         let mut state = self.state.lock();
         if state.is_closed {

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use domain::{OrderId, Version};
 use ports::Error;
-use ports::orders::{Commit, Committed, IdempotencyRecord};
+use ports::orders::{Commit, CommitOutcome, IdempotencyRecord};
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 use uuid::Uuid;
@@ -77,7 +77,7 @@ const VERSIONS: &str = "SELECT id, version FROM orders WHERE id = ANY($1)";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum CommitAttempt {
     /// The caller receives this outcome.
-    Final(Committed),
+    Final(CommitOutcome),
     /// Its record was taken, and deleted before it could be read: the commit has to be tried again.
     Retry,
     /// Another transaction has locked its order: the commit has to be tried again, and delays no other commit.
@@ -198,7 +198,7 @@ impl<'a> GroupTransaction<'a> {
                         .as_slice()
                         .try_into()
                         .map_err(|_| broken("a fingerprint that is not 32 bytes long"))?;
-                    CommitAttempt::Final(Committed::KeyUsed(IdempotencyRecord {
+                    CommitAttempt::Final(CommitOutcome::KeyUsed(IdempotencyRecord {
                         fingerprint,
                         order_id: *order_id,
                         ..(*idempotency_record).clone()
@@ -257,7 +257,7 @@ impl<'a> GroupTransaction<'a> {
         let (written, unwritten): (Vec<usize>, Vec<usize>) =
             attempted.iter().partition(|index| written.contains(&self.commits[**index].order.id));
         for index in written {
-            self.results[index] = Some(CommitAttempt::Final(Committed::Done));
+            self.results[index] = Some(CommitAttempt::Final(CommitOutcome::Done));
         }
         self.record_unwritten(&unwritten).await
     }
@@ -277,9 +277,9 @@ impl<'a> GroupTransaction<'a> {
         for index in unwritten {
             let commit = self.commits[*index];
             self.results[*index] = Some(match versions.get(&commit.order.id).copied() {
-                None => CommitAttempt::Final(Committed::Missing),
+                None => CommitAttempt::Final(CommitOutcome::Missing),
                 current if current == commit.expected => CommitAttempt::Locked,
-                Some(current) => CommitAttempt::Final(Committed::Stale { current }),
+                Some(current) => CommitAttempt::Final(CommitOutcome::Stale { current }),
             });
         }
         Ok(())
@@ -289,7 +289,9 @@ impl<'a> GroupTransaction<'a> {
         let is_unwritten = |index: &usize| {
             matches!(
                 self.results[*index],
-                Some(CommitAttempt::Locked | CommitAttempt::Final(Committed::Stale { .. } | Committed::Missing))
+                Some(
+                    CommitAttempt::Locked | CommitAttempt::Final(CommitOutcome::Stale { .. } | CommitOutcome::Missing)
+                )
             )
         };
         let idempotency_records: Vec<&IdempotencyRecord> = (0..self.commits.len())

@@ -4,7 +4,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use domain::{Order, OrderId, Status, Subject};
 use ports::Error;
-use ports::orders::{Commit, Committed, IdempotencyRecord, ListBudget, OrderFilter, OrderStore, PageStart};
+use ports::orders::{Commit, CommitOutcome, IdempotencyRecord, ListBudget, OrderFilter, OrderStore, PageStart};
 use tokio::time::Instant;
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
@@ -18,7 +18,7 @@ use crate::store::postgres::Postgres;
 
 #[async_trait]
 impl OrderStore for Postgres {
-    async fn commit(&self, commit: Commit) -> Result<Committed, Error> {
+    async fn commit(&self, commit: Commit) -> Result<CommitOutcome, Error> {
         let started = Instant::now();
         let result = match self.enqueue(commit) {
             // The committer drops the sender without a reply only when the store is dropped.
@@ -133,7 +133,7 @@ const DELETE_EXPIRED_KEYS: &str = "DELETE FROM idempotency WHERE ctid = ANY(ARRA
        WHERE until <= statement_timestamp() ORDER BY until LIMIT $1 FOR UPDATE SKIP LOCKED))";
 
 impl Postgres {
-    fn enqueue(&self, commit: Commit) -> Result<tokio::sync::oneshot::Receiver<Result<Committed, Error>>, Error> {
+    fn enqueue(&self, commit: Commit) -> Result<tokio::sync::oneshot::Receiver<Result<CommitOutcome, Error>>, Error> {
         if let Some(row) = commit.events.iter().find(|row| row.partition.0 >= self.partitions()) {
             return Err(Error::Rejected(format!("event {}: there is no partition {}", row.event_id, row.partition)));
         }

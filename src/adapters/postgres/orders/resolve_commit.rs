@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use domain::{EventId, Hlc, OrderId};
 use ports::Error;
-use ports::orders::{Commit, Committed};
+use ports::orders::{Commit, CommitOutcome};
 use tokio::time::Instant;
 use tokio_postgres::types::Type;
 use uuid::Uuid;
@@ -29,7 +29,7 @@ pub(crate) async fn resolve(
     xid: i64,
     commits: &[&Commit],
     unknown: &Error,
-) -> Vec<Result<Committed, Error>> {
+) -> Vec<Result<CommitOutcome, Error>> {
     let deadline = Instant::now() + context.options.resolve_timeout;
     loop {
         match try_resolve(context, xid, commits).await {
@@ -45,7 +45,7 @@ async fn try_resolve(
     context: &StoreContext,
     xid: i64,
     commits: &[&Commit],
-) -> StatementResult<Option<Vec<Result<Committed, Error>>>> {
+) -> StatementResult<Option<Vec<Result<CommitOutcome, Error>>>> {
     let session = context.commit_session().await?;
     let rows = session.query(MAY_COMMIT, &[(&xid, Type::INT8)]).await?;
     if rows.first().map(|row| get::<bool>(row, 0)).transpose()? != Some(false) {
@@ -91,7 +91,7 @@ async fn stored_orders(session: &PooledSession, commits: &[&Commit]) -> Statemen
 }
 
 /// The result of a commit without events, which left no trace but its order's version and stamp.
-fn result_by_order(commit: &Commit, stored: Option<&StoredOrder>) -> Result<Committed, Error> {
+fn result_by_order(commit: &Commit, stored: Option<&StoredOrder>) -> Result<CommitOutcome, Error> {
     let order = &commit.order;
     match stored {
         None => rolled_back(),
@@ -104,10 +104,10 @@ fn result_by_order(commit: &Commit, stored: Option<&StoredOrder>) -> Result<Comm
     }
 }
 
-fn committed() -> Result<Committed, Error> {
-    Ok(Committed::Done)
+fn committed() -> Result<CommitOutcome, Error> {
+    Ok(CommitOutcome::Done)
 }
 
-fn rolled_back() -> Result<Committed, Error> {
+fn rolled_back() -> Result<CommitOutcome, Error> {
     Err(Error::Unreachable("the connection broke, and the transaction was rolled back".into()))
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use outbox::limits::BATCH_BYTES_MAX;
 use outbox::{Counter, Epoch};
-use ports::outbox::{Claim, ClaimKind, Claimed, ClaimedBatch};
+use ports::outbox::{Claim, ClaimKind, ClaimOutcome, ClaimedBatch};
 use tokio::time::Instant;
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
@@ -181,16 +181,16 @@ impl<'a> ClaimScan<'a> {
         session: &PooledSession,
         (rows, sent): (&[Row], Instant),
         sample: SampleId,
-    ) -> StatementResult<Claimed> {
+    ) -> StatementResult<ClaimOutcome> {
         let (fence, partition) = (&self.claim.fence, self.claim.fence.partition.0);
         let is_ordinary = self.claim.kind == ClaimKind::Ordinary;
         let is_summary = |row: &&Row| matches!(get::<Option<i64>>(row, EVENT_ID), Ok(None));
-        let Some(summary) = rows.iter().find(is_summary) else { return Ok(Claimed::Fenced) };
+        let Some(summary) = rows.iter().find(is_summary) else { return Ok(ClaimOutcome::Fenced) };
         let snapshot = scan_snapshot(summary, sample)?;
         context.scan_starts.record_snapshot(&snapshot);
         if !get::<bool>(summary, "is_due")? {
             let nothing = nothing_due(session, self.claim).await?;
-            if is_ordinary && matches!(nothing, Claimed::Nothing { .. }) {
+            if is_ordinary && matches!(nothing, ClaimOutcome::NoneDue { .. }) {
                 context.scan_starts.record_scan(
                     partition,
                     &snapshot,
@@ -199,7 +199,7 @@ impl<'a> ClaimScan<'a> {
             }
             return Ok(nothing);
         }
-        let Some(token) = get::<Option<i64>>(summary, "counter")? else { return Ok(Claimed::Fenced) };
+        let Some(token) = get::<Option<i64>>(summary, "counter")? else { return Ok(ClaimOutcome::Fenced) };
         let rows = claimed_row::read_batch(summary, rows, EVENT_ID)?;
         let store_time = get_time(summary, "begun_at")?.plus(sent.elapsed());
         let batch = ClaimedBatch { token: token as u64, rows, more: get(summary, "more")?, store_time };
@@ -212,12 +212,12 @@ impl<'a> ClaimScan<'a> {
             start.record_taken_head(batch.token);
             context.scan_starts.put(partition, start);
         }
-        Ok(Claimed::Batch(batch))
+        Ok(ClaimOutcome::Batch(batch))
     }
 }
 
 /// Claims the rows that are due, under the fence.
-pub(crate) async fn claim(context: &StoreContext, claim: &Claim) -> StatementResult<Claimed> {
+pub(crate) async fn claim(context: &StoreContext, claim: &Claim) -> StatementResult<ClaimOutcome> {
     let session = context.relay_session().await?;
     let known = context.scan_starts.take(claim.fence.partition.0).filter(|start| start.is_valid_for(&claim.fence));
     let scan = ClaimScan::new(context, claim, known);
@@ -227,7 +227,7 @@ pub(crate) async fn claim(context: &StoreContext, claim: &Claim) -> StatementRes
         session.execute(text, &values).await
     };
     match executed {
-        Err(StatementError::LeaseExpired) => Ok(Claimed::Fenced),
+        Err(StatementError::LeaseExpired) => Ok(ClaimOutcome::Fenced),
         rows => scan.result(context, &session, (&rows?, sent), SampleId::FromSnapshot).await,
     }
 }
@@ -245,7 +245,7 @@ pub(crate) fn scan_result(summary: &Row, epoch: Epoch, counter: Counter) -> Stat
     Ok(ScanResult { epoch, counter, start, last, complete, took_heads })
 }
 
-async fn nothing_due(session: &PooledSession, claim: &Claim) -> StatementResult<Claimed> {
+async fn nothing_due(session: &PooledSession, claim: &Claim) -> StatementResult<ClaimOutcome> {
     let fence = &claim.fence;
     let values: [SqlValue<'_>; 4] = [
         (&(fence.partition.0 as i32), Type::INT4),
@@ -254,12 +254,12 @@ async fn nothing_due(session: &PooledSession, claim: &Claim) -> StatementResult<
         (&(fence.counter as i64), Type::INT8),
     ];
     let rows = session.query(NOTHING_DUE, &values).await?;
-    let Some(row) = rows.first() else { return Ok(Claimed::Fenced) };
+    let Some(row) = rows.first() else { return Ok(ClaimOutcome::Fenced) };
     if !get::<bool>(row, "holds_lease")? {
-        return Ok(Claimed::Fenced);
+        return Ok(ClaimOutcome::Fenced);
     }
     let suspect_due = claim.kind == ClaimKind::Ordinary && get(row, "suspect_due")?;
-    Ok(Claimed::Nothing { next_due: next_due(get(row, "next_due")?), suspect_due })
+    Ok(ClaimOutcome::NoneDue { next_due: next_due(get(row, "next_due")?), suspect_due })
 }
 
 /// The time until the next head is due, from its seconds.

@@ -5,8 +5,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ports::Error;
 use ports::outbox::{
-    BatchOutcome, Claim, ClaimKind, Claimed, Exclusion, ExclusionOutcome, FencedOutcome, OutboxStore, PoisonPolicy,
-    ResolvedBatch, RowCounts, SettledClaim, Settlement,
+    BatchOutcome, Claim, ClaimKind, ClaimOutcome, Exclusion, ExclusionOutcome, FencedOutcome, OutboxStore,
+    PoisonPolicy, ResolvedBatch, RowCounts, SettledClaim, Settlement,
 };
 use ports::partitions::{LeaseFence, Token};
 
@@ -16,7 +16,7 @@ use crate::store::postgres::Postgres;
 
 #[async_trait]
 impl OutboxStore for Postgres {
-    async fn claim(&self, claim: Claim) -> Result<Claimed, Error> {
+    async fn claim(&self, claim: Claim) -> Result<ClaimOutcome, Error> {
         let (context, relay) = (self.context(), Arc::clone(&self.inner.opened.relay));
         let partition = claim.fence.partition.0;
         if claim.kind == ClaimKind::Ordinary && !relay.is_full(partition) {

@@ -3,7 +3,7 @@
 //! The settlement locks the lease row, so the claim after it sees everything that was committed before, and nothing can change in between.
 //! The claim expects the counter that the settlement of an undisturbed batch leaves. After another statement, an operator's for instance, it
 //! finds a higher one, takes nothing, and is repeated by itself.
-use ports::outbox::{Claim, Claimed, FencedOutcome, SettledClaim, Settlement};
+use ports::outbox::{Claim, ClaimOutcome, FencedOutcome, SettledClaim, Settlement};
 use tokio::time::Instant;
 
 use crate::connection::session::CommitWait;
@@ -28,7 +28,7 @@ pub(crate) async fn settle_and_claim(
     match retry_conflicts!(in_one_transaction(context, settlement, claim)) {
         Ok((settled, claimed)) => finish(context, settlement, claim, settled, claimed).await,
         // The claim has rolled the settlement back.
-        Err(StatementError::LeaseExpired) => finish(context, settlement, claim, None, Claimed::Fenced).await,
+        Err(StatementError::LeaseExpired) => finish(context, settlement, claim, None, ClaimOutcome::Fenced).await,
         Err(error) => Err(error),
     }
 }
@@ -37,7 +37,7 @@ async fn in_one_transaction(
     context: &StoreContext,
     settlement: &Settlement,
     claim: &Claim,
-) -> StatementResult<(Option<FencedOutcome>, Claimed)> {
+) -> StatementResult<(Option<FencedOutcome>, ClaimOutcome)> {
     let session = context.relay_session().await?;
     let (fence, sample) = (&claim.fence, SampleId::BeforeTransaction(context.scan_starts.highest()));
     let known = context.scan_starts.take(fence.partition.0).filter(|start| start.is_valid_after_settlement(fence));
@@ -54,11 +54,11 @@ async fn in_one_transaction(
 }
 
 /// Whether [`finish`] needs no further statement.
-pub(crate) fn is_finished(claim: &Claim, settled: Option<FencedOutcome>, claimed: &Claimed) -> bool {
+pub(crate) fn is_finished(claim: &Claim, settled: Option<FencedOutcome>, claimed: &ClaimOutcome) -> bool {
     match (settled, claimed) {
-        (Some(FencedOutcome::Done { counter, .. }), Claimed::Fenced) => counter == claim.fence.counter,
-        (settled, Claimed::Fenced) => settled.is_some(),
-        (_, Claimed::Batch(_) | Claimed::Nothing { .. }) => true,
+        (Some(FencedOutcome::Done { counter, .. }), ClaimOutcome::Fenced) => counter == claim.fence.counter,
+        (settled, ClaimOutcome::Fenced) => settled.is_some(),
+        (_, ClaimOutcome::Batch(_) | ClaimOutcome::NoneDue { .. }) => true,
     }
 }
 
@@ -68,16 +68,16 @@ pub(crate) async fn finish(
     settlement: &Settlement,
     claim: &Claim,
     settled: Option<FencedOutcome>,
-    claimed: Claimed,
+    claimed: ClaimOutcome,
 ) -> StatementResult<SettledClaim> {
     let settled = match (settled, &claimed) {
         (Some(settled), _) => settled,
-        (None, Claimed::Fenced) => settle::settle(context, settlement).await?,
+        (None, ClaimOutcome::Fenced) => settle::settle(context, settlement).await?,
         // The claim found the expected counter and no open batch: the settlement was a repetition.
         (None, _) => FencedOutcome::Done { counter: claim.fence.counter, rows: 0 },
     };
     let claimed = match (settled, claimed) {
-        (FencedOutcome::Done { counter, .. }, Claimed::Fenced) if counter != claim.fence.counter => {
+        (FencedOutcome::Done { counter, .. }, ClaimOutcome::Fenced) if counter != claim.fence.counter => {
             let mut claim = claim.clone();
             claim.fence.counter = counter;
             claim::claim(context, &claim).await.map_err(StatementError::into_port)

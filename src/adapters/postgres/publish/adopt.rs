@@ -32,7 +32,7 @@ pub struct AdoptedTable {
     /// Column with the key of the record.
     pub key: String,
     /// Column with the type of the event. A table without it has the value of `route` as the type.
-    pub kind: String,
+    pub event_type: String,
     /// Column whose value selects the topic.
     pub route: String,
     /// Column with the value of the record.
@@ -50,7 +50,7 @@ impl Default for AdoptedTable {
             topic: format!("outbox.event.{ROUTE}"),
             id: "id".into(),
             key: "aggregateid".into(),
-            kind: "type".into(),
+            event_type: "type".into(),
             route: "aggregatetype".into(),
             payload: "payload".into(),
             headers: Vec::new(),
@@ -283,19 +283,20 @@ async fn plan(client: &Client, adoption: &AdoptedTable) -> Result<(Table, Vec<St
     let table = Table::find(client, &adoption.table).await?;
     table.check_owner(client).await?;
     let route = table.text(&adoption.route, "route")?;
-    let lacks_kind = adoption.kind == AdoptedTable::default().kind && !table.columns.contains_key(&adoption.kind);
-    let kind_column = if lacks_kind { &adoption.route } else { &adoption.kind };
+    let lacks_event_type =
+        adoption.event_type == AdoptedTable::default().event_type && !table.columns.contains_key(&adoption.event_type);
+    let type_column = if lacks_event_type { &adoption.route } else { &adoption.event_type };
     let (payload, content_type) = payload(&table, adoption)?;
     let arguments = [
         trigger_function::topic(&adoption.topic, route),
         table.text(&adoption.key, "key")?.to_owned(),
-        table.text(kind_column, "type")?.to_owned(),
+        table.text(type_column, "type")?.to_owned(),
         payload,
         headers(&table, &adoption.headers)?,
         literal(&content_type),
         event_id(&table, &adoption.id)?,
     ];
-    let read = [&adoption.id, &adoption.key, &adoption.route, &adoption.payload, kind_column].into_iter();
+    let read = [&adoption.id, &adoption.key, &adoption.route, &adoption.payload, type_column].into_iter();
     let type_check = table.type_check(&read.chain(adoption.headers.iter().map(|(column, _)| column)).collect());
     let (function, functions, name) = (&table.function, &table.functions, &table.name);
     let arguments = arguments.join(", ");

@@ -5,7 +5,7 @@ use domain::Status;
 use futures::future::join_all;
 use kit::Factory;
 use ports::Error;
-use ports::orders::{Commit, Committed, OrderFilter, OrderStore};
+use ports::orders::{Commit, CommitOutcome, OrderFilter, OrderStore};
 use ports::partitions::PartitionNo;
 
 use crate::support::Database;
@@ -38,9 +38,9 @@ async fn instances_with_the_same_commits_in_opposite_orders_do_not_deadlock() {
     };
     let (first, second) = futures::join!(commit_all(0, one), commit_all(1, other));
 
-    let results: Vec<Committed> = first.into_iter().chain(second).map(|result| result.unwrap()).collect();
+    let results: Vec<CommitOutcome> = first.into_iter().chain(second).map(|result| result.unwrap()).collect();
     assert_eq!(
-        results.iter().filter(|result| **result == Committed::Done).count(),
+        results.iter().filter(|result| **result == CommitOutcome::Done).count(),
         24,
         "each idempotency record and each change once"
     );
@@ -63,8 +63,8 @@ async fn commit_that_cannot_be_written_fails_alone() {
         match number {
             7 => assert!(matches!(result, Err(Error::Rejected(_))), "{result:?}"),
             // Of two events with one id either may be the first.
-            3 | 20 => assert!(matches!(result, Ok(Committed::Done) | Err(Error::Rejected(_))), "{result:?}"),
-            _ => assert_eq!(result.as_ref().unwrap(), &Committed::Done, "commit {number}"),
+            3 | 20 => assert!(matches!(result, Ok(CommitOutcome::Done) | Err(Error::Rejected(_))), "{result:?}"),
+            _ => assert_eq!(result.as_ref().unwrap(), &CommitOutcome::Done, "commit {number}"),
         }
     }
     assert_eq!(store.count(&OrderFilter::default()).await.unwrap(), 30);
@@ -80,7 +80,7 @@ async fn full_queue_refuses_at_once() {
     let results = join_all((0..64).map(|_| store.commit(factory.creation("ann", P0)))).await;
 
     let refused = results.iter().filter(|result| matches!(result, Err(Error::Overloaded(_)))).count();
-    let done = results.iter().filter(|result| matches!(result, Ok(Committed::Done))).count();
+    let done = results.iter().filter(|result| matches!(result, Ok(CommitOutcome::Done))).count();
     assert!(refused > 0 && refused + done == 64, "{refused} refused, {done} done");
 }
 
@@ -95,6 +95,6 @@ async fn commits_queued_before_closing_are_committed() {
     let (results, closed) = futures::join!(queued, store.close());
 
     closed.unwrap();
-    assert!(results.into_iter().all(|result| result.unwrap() == Committed::Done));
+    assert!(results.into_iter().all(|result| result.unwrap() == CommitOutcome::Done));
     assert!(matches!(store.commit(factory.creation("ann", P0)).await, Err(Error::Unreachable(_))));
 }

@@ -6,8 +6,8 @@ use domain::{Status, Subject};
 use kit::Factory;
 use ports::Error;
 use ports::orders::idempotency::{BeginOutcome, Idempotency};
-use ports::orders::{Commit, Committed, OrderStore};
-use ports::outbox::{Claim, ClaimKind, Claimed, FencedOutcome, OutboxStore, Settlement};
+use ports::orders::{Commit, CommitOutcome, OrderStore};
+use ports::outbox::{Claim, ClaimKind, ClaimOutcome, FencedOutcome, OutboxStore, Settlement};
 use ports::partitions::{
     AcquireReason, Acquisition, InstanceId, LeaseFence, PartitionLeases, PartitionNo, ProducerSessionId,
 };
@@ -49,7 +49,7 @@ impl OutageFixture {
         }
     }
 
-    async fn claim(&self, fence: &LeaseFence, session: &str) -> Result<Claimed, Error> {
+    async fn claim(&self, fence: &LeaseFence, session: &str) -> Result<ClaimOutcome, Error> {
         let claim = Claim {
             fence: fence.clone(),
             session: ProducerSessionId(session.into()),
@@ -74,7 +74,7 @@ async fn commit_with_a_lost_reply_is_resolved_as_committed() {
 
     for (number, commit) in [with_events, without, change].into_iter().enumerate() {
         fixture.proxy.cut_at(b"COMMIT\0", Cut::AfterReply);
-        assert_eq!(fixture.store.commit(commit.clone()).await.unwrap(), Committed::Done);
+        assert_eq!(fixture.store.commit(commit.clone()).await.unwrap(), CommitOutcome::Done);
         assert_eq!(fixture.proxy.cuts(), number as u32 + 1, "the reply was lost");
         assert!(fixture.is_stored(&commit).await);
     }
@@ -93,7 +93,11 @@ async fn commit_that_never_arrived_is_reported_as_unreachable() {
 
         assert!(matches!(result, Err(Error::Unreachable(_))), "{result:?}");
         assert!(!fixture.is_stored(&commit).await);
-        assert_eq!(fixture.store.commit(commit).await.unwrap(), Committed::Done, "the next one uses a new connection");
+        assert_eq!(
+            fixture.store.commit(commit).await.unwrap(),
+            CommitOutcome::Done,
+            "the next one uses a new connection"
+        );
     }
 }
 
@@ -118,7 +122,7 @@ async fn commit_that_still_runs_is_waited_for() {
     }
     client.batch_execute("SELECT pg_advisory_unlock(4711)").await.unwrap();
 
-    assert_eq!(result.await.unwrap().unwrap(), Committed::Done);
+    assert_eq!(result.await.unwrap().unwrap(), CommitOutcome::Done);
     assert!(fixture.is_stored(&commit).await);
 }
 
@@ -137,7 +141,7 @@ async fn commit_that_cannot_be_resolved_is_unknown() {
 
     fixture.proxy.up();
     // It may have been resolved before the proxy went down; any other result is wrong.
-    assert!(matches!(result, Err(Error::Unknown(_)) | Ok(Committed::Done)), "{result:?}");
+    assert!(matches!(result, Err(Error::Unknown(_)) | Ok(CommitOutcome::Done)), "{result:?}");
     assert!(fixture.is_stored(&commit).await);
 }
 
@@ -146,7 +150,7 @@ async fn claim_with_a_lost_reply_is_unknown_and_its_batch_is_open() {
     let fixture = fixture().await;
     fixture.store.commit(fixture.factory.creation("ann", P0)).await.unwrap();
     let mut fence = fixture.fence().await;
-    let Claimed::Batch(first) = fixture.claim(&fence, "session").await.unwrap() else { panic!("a row is due") };
+    let ClaimOutcome::Batch(first) = fixture.claim(&fence, "session").await.unwrap() else { panic!("a row is due") };
     fence.counter = crate::relay::fixture::settle(&fixture.store, &fence, &first).await;
     fixture.store.commit(fixture.factory.creation("ann", P0)).await.unwrap();
     fixture.proxy.cut_at(b"lost-session", Cut::AfterReply);
@@ -169,7 +173,7 @@ async fn settlement_with_a_lost_reply_can_be_repeated() {
     let fixture = fixture().await;
     fixture.store.commit(fixture.factory.creation("ann", P0)).await.unwrap();
     let fence = fixture.fence().await;
-    let Claimed::Batch(open) = fixture.claim(&fence, "session").await.unwrap() else { panic!("a row is due") };
+    let ClaimOutcome::Batch(open) = fixture.claim(&fence, "session").await.unwrap() else { panic!("a row is due") };
     let settlement = Settlement { fence, token: open.token, positions: [].into(), by_fallback: vec![open.rows[0].id] };
     // The message with the token executes the statement; the one that prepares it contains no values.
     fixture.proxy.cut_at(&open.token.to_be_bytes(), Cut::AfterReply);
@@ -197,7 +201,7 @@ async fn unreachable_server_is_reported_and_used_again_when_it_is_back() {
     until("the server to be used again", async || fixture.store.find(commit.order.id).await.ok()).await;
     // Another connection of the pool may be found to be broken only now.
     let committed = until("a commit to succeed", async || fixture.store.commit(commit.clone()).await.ok()).await;
-    assert_eq!(committed, Committed::Done);
+    assert_eq!(committed, CommitOutcome::Done);
     let probe = PostgresProbe(fixture.store.clone());
     until("the probe to succeed", async || probe.check().await.ok()).await;
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ports::outbox::Claimed;
+use ports::outbox::ClaimOutcome;
 use ports::partitions::{
     AcquireReason, Acquisition, InstanceId, PartitionLeases, PartitionNo, Renewal, TimelineAcceptance, TimelineChange,
     Token,
@@ -70,7 +70,7 @@ async fn sessions_of_the_former_timeline_claim_nothing() {
 
     for fence in &fixture.fences {
         let claimed = until("a new connection claims", async || claim(&fixture.store, fence, 10).await.ok()).await;
-        assert!(matches!(claimed, Claimed::Fenced), "{claimed:?}");
+        assert!(matches!(claimed, ClaimOutcome::Fenced), "{claimed:?}");
     }
     let raised: Vec<String> = before.iter().map(|epoch| (epoch.parse::<u64>().unwrap() + 1).to_string()).collect();
     assert_eq!(epochs(&fixture.database).await, raised, "once, whatever the number of connections");

@@ -6,7 +6,7 @@ use deadpool_redis::redis::{Value, cmd};
 use domain::{Order, OrderId, Status, Subject};
 use ports::Error;
 use ports::orders::idempotency::BeginOutcome;
-use ports::orders::{Commit, Committed, IdempotencyRecord, LIST_BYTES, NewRow, OrderFilter, OrderStore, PageStart};
+use ports::orders::{Commit, CommitOutcome, IdempotencyRecord, LIST_BYTES, NewRow, OrderFilter, OrderStore, PageStart};
 
 use crate::idempotency::stored_value;
 use crate::orders::order_json;
@@ -18,7 +18,7 @@ use crate::store::reply::{Reply, broken};
 
 #[async_trait]
 impl OrderStore for RedisStore {
-    async fn commit(&self, commit: Commit) -> Result<Committed, Error> {
+    async fn commit(&self, commit: Commit) -> Result<CommitOutcome, Error> {
         let partitions = self.partitions();
         if let Some(row) = commit.events.iter().find(|row| row.partition.0 >= partitions) {
             return Err(Error::Rejected(format!("writing event {}: no partition {}", row.event_id, row.partition)));
@@ -26,15 +26,15 @@ impl OrderStore for RedisStore {
         let arguments = commit_arguments(&commit)?;
         let mut reply = self.write_list("commit", &self.inner.scripts.commit, arguments).await?;
         match &*reply.text(0)? {
-            "DONE" => Ok(Committed::Done),
-            "STALE" => Ok(Committed::Stale { current: reply.number(1)? }),
-            "MISSING" => Ok(Committed::Missing),
+            "DONE" => Ok(CommitOutcome::Done),
+            "STALE" => Ok(CommitOutcome::Stale { current: reply.number(1)? }),
+            "MISSING" => Ok(CommitOutcome::Missing),
             "TAKEN" => {
                 let stored = reply.text(1)?;
                 let idempotency_record = commit
                     .idempotency_record
                     .ok_or_else(|| broken("an idempotency record for a commit without one"))?;
-                Ok(Committed::KeyUsed(parse_stored_value(
+                Ok(CommitOutcome::KeyUsed(parse_stored_value(
                     idempotency_record.subject,
                     &idempotency_record.key,
                     &stored,

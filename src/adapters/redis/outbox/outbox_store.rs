@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use outbox::truncate_reason;
 use ports::Error;
 use ports::outbox::{
-    BatchOutcome, Claim, ClaimKind, Claimed, ClaimedBatch, Disposition, Exclusion, ExclusionOutcome, FencedOutcome,
-    OutboxStore, PoisonAction, PoisonPolicy, ResolvedBatch, RowCounts, RowId, Settlement,
+    BatchOutcome, Claim, ClaimKind, ClaimOutcome, ClaimedBatch, Disposition, Exclusion, ExclusionOutcome,
+    FencedOutcome, OutboxStore, PoisonAction, PoisonPolicy, ResolvedBatch, RowCounts, RowId, Settlement,
 };
 use ports::partitions::{LeaseFence, Token};
 use tokio::time::Instant;
@@ -25,15 +25,15 @@ fn fence_arguments(fence: &LeaseFence) -> ScriptArguments {
 
 #[async_trait]
 impl OutboxStore for RedisStore {
-    async fn claim(&self, claim: Claim) -> Result<Claimed, Error> {
+    async fn claim(&self, claim: Claim) -> Result<ClaimOutcome, Error> {
         let Claim { fence, session, limit, kind } = claim;
         let kind = if kind == ClaimKind::Trial { "trial" } else { "ordinary" };
         let arguments = fence_arguments(&fence).number(fence.counter).text(&session.0).number(limit).text(kind);
         let sent = Instant::now();
         let mut reply = self.write_list("claim", &self.inner.scripts.claim, arguments).await?;
         match &*reply.text(0)? {
-            "FENCED" => Ok(Claimed::Fenced),
-            "NOTHING" => Ok(Claimed::Nothing {
+            "FENCED" => Ok(ClaimOutcome::Fenced),
+            "NOTHING" => Ok(ClaimOutcome::NoneDue {
                 next_due: reply.optional_number(1)?.map(Duration::from_millis),
                 suspect_due: reply.flag(2)?,
             }),
@@ -42,7 +42,7 @@ impl OutboxStore for RedisStore {
                 let rows = rows.into_iter().map(row::claimed_row).collect::<Result<_, _>>()?;
                 let executed = reply.time(4)?.ok_or_else(|| broken("a claim without a time"))?;
                 let (token, more, store_time) = (reply.number(1)?, reply.flag(2)?, executed.plus(sent.elapsed()));
-                Ok(Claimed::Batch(ClaimedBatch { token, rows, more, store_time }))
+                Ok(ClaimOutcome::Batch(ClaimedBatch { token, rows, more, store_time }))
             }
             other => Err(broken(format!("the result of a claim is {other:?}"))),
         }

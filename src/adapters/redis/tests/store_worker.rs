@@ -5,9 +5,9 @@ use domain::{Order, Status};
 use kit::Factory;
 use ports::FailureType;
 use ports::operators::{OutboxOperators, RowFilter, RowView};
-use ports::orders::{Committed, OrderStore};
+use ports::orders::{CommitOutcome, OrderStore};
 use ports::outbox::{
-    Claim, ClaimKind, Claimed, ClaimedBatch, Disposition, Exclusion, ExclusionOutcome, FencedOutcome, OutboxStore,
+    Claim, ClaimKind, ClaimOutcome, ClaimedBatch, Disposition, Exclusion, ExclusionOutcome, FencedOutcome, OutboxStore,
     RowId, Settlement,
 };
 use ports::partitions::{
@@ -36,11 +36,11 @@ impl<'s> Worker<'s> {
         }
     }
 
-    pub async fn try_claim(&mut self, limit: u32, kind: ClaimKind) -> Claimed {
+    pub async fn try_claim(&mut self, limit: u32, kind: ClaimKind) -> ClaimOutcome {
         let session = ProducerSessionId(format!("{}-session", self.fence.owner).into());
         let claim = Claim { fence: self.fence.clone(), session, limit, kind };
         let claimed = self.store.claim(claim).await.unwrap();
-        if let Claimed::Batch(batch) = &claimed {
+        if let ClaimOutcome::Batch(batch) = &claimed {
             self.fence.counter = batch.token;
         }
         claimed
@@ -48,7 +48,7 @@ impl<'s> Worker<'s> {
 
     pub async fn claim(&mut self, limit: u32) -> ClaimedBatch {
         match self.try_claim(limit, ClaimKind::Ordinary).await {
-            Claimed::Batch(batch) => batch,
+            ClaimOutcome::Batch(batch) => batch,
             other => panic!("nothing was claimed: {other:?}"),
         }
     }
@@ -85,7 +85,7 @@ impl<'s> Worker<'s> {
     /// Claims and settles until nothing is due; returns the ids in the order of the claims.
     pub async fn drain(&mut self) -> Vec<RowId> {
         let mut sent = Vec::new();
-        while let Claimed::Batch(batch) = self.try_claim(ALL, ClaimKind::Ordinary).await {
+        while let ClaimOutcome::Batch(batch) = self.try_claim(ALL, ClaimKind::Ordinary).await {
             sent.extend(batch.rows.iter().map(|row| row.id));
             self.settle(&batch).await;
         }
@@ -97,7 +97,7 @@ impl<'s> Worker<'s> {
 pub async fn order_with_changes(store: &RedisStore, factory: &Factory, changes: usize) -> Order {
     let commit = factory.creation("ann", P0);
     let mut order = commit.order.clone();
-    assert_eq!(store.commit(commit).await.unwrap(), Committed::Done);
+    assert_eq!(store.commit(commit).await.unwrap(), CommitOutcome::Done);
     for _ in 0..changes {
         order = change(store, factory, order).await;
     }
@@ -109,7 +109,7 @@ pub async fn change(store: &RedisStore, factory: &Factory, order: Order) -> Orde
     let order = Order { status: Status::Pending, ..order };
     let commit = factory.change(&order, Status::Processing, P0);
     let next = commit.order.clone();
-    assert_eq!(store.commit(commit).await.unwrap(), Committed::Done);
+    assert_eq!(store.commit(commit).await.unwrap(), CommitOutcome::Done);
     next
 }
 

@@ -70,8 +70,8 @@ pub(crate) async fn redrive(context: RequestContext) -> RouteResult {
     }
     context.state.dead_letter_counts.clear();
     let mut note = pluralize(sent.redriven, "dead letter was", "dead letters were") + " sent back to the topic.";
-    if let Some(left_behind) = sent.left_behind() {
-        note += &format!(" {left_behind}");
+    if let Some(unsent_summary) = sent.unsent_summary() {
+        note += &format!(" {unsent_summary}");
     }
     // The next count starts where this redrive ended: records that were dead-lettered again since are skipped.
     let next = sent.next.filter(|_| sent.redriven > 0).map(|next| next.to_string());

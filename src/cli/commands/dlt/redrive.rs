@@ -102,7 +102,7 @@ impl RedriveCommand {
             ));
         }
         self.print(&report, &listed)?;
-        report.left_behind().map_or(Ok(()), |left_behind| Err(Failure::new(left_behind)))
+        report.unsent_summary().map_or(Ok(()), |unsent_summary| Err(Failure::new(unsent_summary)))
     }
 
     /// Repeats the call, which examines a bounded number of dead letters, until the limit or the end is reached.

@@ -1,6 +1,6 @@
 //! `webhook redrive` of all dead letters: requests that each examine what fits into a few seconds, until the limit or the end.
 use api::RefusalsBody;
-use app::operators::dead_letters::{DeadLetterPosition, RefusedDeadLetter, RefusedDeadLetters, left_behind};
+use app::operators::dead_letters::{DeadLetterPosition, RefusedDeadLetter, RefusedDeadLetters, unsent_summary};
 use serde_json::{Value, json};
 
 use super::super::super::output::pluralize;
@@ -72,8 +72,8 @@ impl WebhookRedrive {
     }
 
     /// Which dead letters were not delivered again, for operators.
-    pub(super) fn left_behind(&self) -> Option<String> {
-        left_behind(self.held, &self.refusals)
+    pub(super) fn unsent_summary(&self) -> Option<String> {
+        unsent_summary(self.held, &self.refusals)
     }
 
     pub(super) fn sentence(&self) -> String {
@@ -142,7 +142,7 @@ mod tests {
         assert!(!redrive.add(&json!({"dryRun": false, "matched": 9, "redriven": 7, "held": 2, "next": null})));
 
         assert_eq!(redrive.report()["held"], 2);
-        assert!(redrive.left_behind().is_some_and(|text| text.starts_with("2 dead letters were held back")));
+        assert!(redrive.unsent_summary().is_some_and(|text| text.starts_with("2 dead letters were held back")));
     }
 
     #[test]
@@ -156,7 +156,7 @@ mod tests {
         assert!(redrive.add(&with_refused("0/9", Some("0/9@7"))) && !redrive.add(&with_refused("1/3", None)));
 
         assert_eq!((&redrive.report()["redriven"], &redrive.report()["refused"]["count"]), (&json!(4), &json!(2)));
-        let text = redrive.left_behind().expect("two were refused");
+        let text = redrive.unsent_summary().expect("two were refused");
         assert!(text.ends_with("0/9 (too large), 1/3 (too large)"), "{text}");
     }
 

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use ports::Error;
-use ports::broker::{Batch, Published};
+use ports::broker::{Batch, PublishOutcome};
 use ports::outbox::RowId;
 use ports::partitions::{PartitionNo, ProducerSessionId, Token};
 
@@ -21,7 +21,7 @@ pub(super) async fn refused<B: Backend>(
     records[3] = fixture.too_large("d");
     let batch = fixture.batch(P0, 5, records);
     match fixture.result(session, batch.clone()).await {
-        Published::Aborted { refused, .. } => (batch, refused),
+        PublishOutcome::Aborted { refused, .. } => (batch, refused),
         other => panic!("two records are too large: {other:?}"),
     }
 }
@@ -65,8 +65,8 @@ pub(super) async fn the_rest_of_an_aborted_batch_is_published_under_its_new_toke
         batch.token += 1;
         batch.records.retain(|(row, _)| refused.iter().all(|(refused_row, _)| refused_row != row));
         refused = match fixture.result(&session, batch.clone()).await {
-            Published::Aborted { refused, .. } => refused,
-            Published::Committed(_) => Vec::new(),
+            PublishOutcome::Aborted { refused, .. } => refused,
+            PublishOutcome::Committed(_) => Vec::new(),
             other => panic!("{other:?}"),
         };
     }
@@ -82,7 +82,7 @@ pub(super) async fn a_batch_without_lease_time_left_is_not_committed<B: Backend>
 
     let result = backend.broker().publish(&session, late).await;
 
-    assert!(matches!(&result, Published::Aborted { refused, .. } if refused.is_empty()), "{result:?}");
+    assert!(matches!(&result, PublishOutcome::Aborted { refused, .. } if refused.is_empty()), "{result:?}");
     assert_eq!(fixture.values().await, [""; 0]);
     assert_eq!(fixture.watermark(&session, P0).await, None);
 }
@@ -120,11 +120,11 @@ pub(super) async fn a_refused_record_loses_no_record_of_another_batch<B: Backend
 
     let (first, second) = futures::join!(fixture.result(&session, valid.clone()), fixture.result(&session, refused));
 
-    assert!(matches!(&second, Published::Aborted { refused, .. } if refused.len() == 1), "{second:?}");
+    assert!(matches!(&second, PublishOutcome::Aborted { refused, .. } if refused.len() == 1), "{second:?}");
     match first {
-        Published::Committed(_) => {}
+        PublishOutcome::Committed(_) => {}
         // The transaction that contained both batches was aborted: this batch is published again under its own token.
-        Published::Aborted { refused, .. } if refused.is_empty() => drop(fixture.published(&session, valid).await),
+        PublishOutcome::Aborted { refused, .. } if refused.is_empty() => drop(fixture.published(&session, valid).await),
         other => panic!("a batch without refused records: {other:?}"),
     }
     assert_eq!(fixture.values().await, ["1", "2"]);

@@ -1,7 +1,7 @@
 //! Cases of `Broker`: producer sessions and their fences.
 use std::collections::BTreeMap;
 
-use ports::broker::Published;
+use ports::broker::PublishOutcome;
 use ports::partitions::ProducerSessionId;
 
 use crate::backend::Backend;
@@ -25,7 +25,7 @@ pub(super) async fn a_new_session_ends_the_former_session_of_its_slot<B: Backend
     // A backend may give both sessions one id; then they are the same session, which may publish.
     if former != present {
         let late = fixture.result(&former, fixture.batch(P0, 2, fixture.records([("a", "late")]))).await;
-        assert!(matches!(late, Published::SessionLost(_)), "{late:?}");
+        assert!(matches!(late, PublishOutcome::SessionLost(_)), "{late:?}");
     }
 
     fixture.published(&present, fixture.batch(P0, 3, fixture.records([("a", "3")]))).await;
@@ -53,7 +53,7 @@ pub(super) async fn a_fenced_session_cannot_publish<B: Backend>(backend: &B) {
 
     for token in [2, 3] {
         let late = fixture.result(&session, fixture.batch(P0, token, fixture.records([("a", "late")]))).await;
-        assert!(matches!(late, Published::SessionLost(_)), "{late:?}");
+        assert!(matches!(late, PublishOutcome::SessionLost(_)), "{late:?}");
     }
     assert_eq!(fixture.values().await, ["1"]);
     assert_eq!(fixture.watermark(&session, P0).await, Some(1));
@@ -101,7 +101,7 @@ pub(super) async fn a_fence_of_all_sessions_ends_each_of_them<B: Backend>(backen
 
     for (token, session) in (2..).zip(&sessions) {
         let late = fixture.result(session, fixture.batch(P0, token, fixture.records([("a", "late")]))).await;
-        assert!(matches!(late, Published::SessionLost(_)), "{late:?}");
+        assert!(matches!(late, PublishOutcome::SessionLost(_)), "{late:?}");
     }
     let next = fixture.session(0).await;
     fixture.published(&next, fixture.batch(P0, 4, fixture.records([("a", "4")]))).await;

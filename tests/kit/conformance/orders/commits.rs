@@ -1,7 +1,7 @@
 //! Cases of `OrderStore`: one commit, and the rows it writes.
 use domain::{EventType, Status};
 use ports::orders::event_key;
-use ports::orders::{Committed, OrderFilter};
+use ports::orders::{CommitOutcome, OrderFilter};
 
 use crate::backend::Backend;
 use crate::conformance::fixture::backend::{DAY, P0, fixture};
@@ -75,7 +75,7 @@ pub(super) async fn a_stale_version_changes_nothing<B: Backend>(backend: &B) {
     let mut late = fixture.factory.change(&placed, Status::Cancelled, P0);
     late.idempotency_record = Some(fixture.factory.idempotency_record(&placed, "late"));
 
-    assert_eq!(fixture.commit(late).await, Committed::Stale { current: 1 });
+    assert_eq!(fixture.commit(late).await, CommitOutcome::Stale { current: 1 });
 
     assert_eq!(backend.orders().find(placed.id).await.expect("found"), Some(current));
     assert_eq!(fixture.depth().await.pending, 2);
@@ -91,7 +91,7 @@ pub(super) async fn a_change_of_a_missing_order_changes_nothing<B: Backend>(back
     let mut change = fixture.factory.change(&never_written, Status::Processing, P0);
     change.idempotency_record = Some(fixture.factory.idempotency_record(&never_written, "key"));
 
-    assert_eq!(fixture.commit(change).await, Committed::Missing);
+    assert_eq!(fixture.commit(change).await, CommitOutcome::Missing);
 
     assert_eq!(backend.orders().find(never_written.id).await.expect("the call succeeds"), None);
     assert_eq!(fixture.depth().await.pending, 0);
@@ -108,7 +108,7 @@ pub(super) async fn an_existing_order_is_not_inserted_again<B: Backend>(backend:
     again.order.id = creation.order.id;
     let placed = fixture.committed(creation).await;
 
-    assert_eq!(fixture.commit(again).await, Committed::Stale { current: 0 });
+    assert_eq!(fixture.commit(again).await, CommitOutcome::Stale { current: 0 });
 
     assert_eq!(backend.orders().find(placed.id).await.expect("found"), Some(placed));
     assert_eq!(fixture.depth().await.pending, 1);
@@ -136,7 +136,7 @@ pub(super) async fn a_used_idempotency_key_changes_nothing_and_returns_its_recor
     second.idempotency_record = Some(other);
     let id = second.order.id;
 
-    assert_eq!(fixture.commit(second).await, Committed::KeyUsed(used));
+    assert_eq!(fixture.commit(second).await, CommitOutcome::KeyUsed(used));
 
     assert_eq!(backend.orders().find(id).await.expect("the call succeeds"), None);
     assert_eq!(fixture.depth().await.pending, 1);

@@ -1,7 +1,7 @@
 //! Cases of `OrderStore`: concurrent commits of one order, one record, or nothing in common.
 use domain::Status;
 use futures::future::join_all;
-use ports::orders::{Commit, Committed, OrderFilter};
+use ports::orders::{Commit, CommitOutcome, OrderFilter};
 
 use crate::backend::Backend;
 use crate::conformance::fixture::backend::{P0, P1, fixture};
@@ -30,13 +30,13 @@ pub(super) async fn a_failing_commit_does_not_fail_concurrent_commits<B: Backend
     for (index, (result, commit)) in results.iter().zip(&commits).enumerate() {
         let found = backend.orders().find(commit.order.id).await.expect("the call succeeds");
         match index % 8 {
-            1 => assert_eq!((result, found), (&Committed::Stale { current: 1 }, Some(current.clone()))),
-            3 => assert_eq!((result, found), (&Committed::Missing, None)),
+            1 => assert_eq!((result, found), (&CommitOutcome::Stale { current: 1 }, Some(current.clone()))),
+            3 => assert_eq!((result, found), (&CommitOutcome::Missing, None)),
             5 => assert_eq!(
                 (Some(result), found),
-                (marked.idempotency_record.clone().map(Committed::KeyUsed).as_ref(), None)
+                (marked.idempotency_record.clone().map(CommitOutcome::KeyUsed).as_ref(), None)
             ),
-            _ => assert_eq!((result, found), (&Committed::Done, Some(commit.order.clone()))),
+            _ => assert_eq!((result, found), (&CommitOutcome::Done, Some(commit.order.clone()))),
         }
     }
     assert_eq!(worker(backend, "a", P0).await.drain(ALL).await.len(), 40, "one row for each successful commit");
@@ -49,8 +49,8 @@ pub(super) async fn one_of_many_concurrent_changes_of_a_version_wins<B: Backend>
 
     let results = join_all(commits.into_iter().map(|commit| fixture.commit(commit))).await;
 
-    assert_eq!(results.iter().filter(|result| **result == Committed::Done).count(), 1);
-    assert_eq!(results.iter().filter(|result| **result == Committed::Stale { current: 1 }).count(), 15);
+    assert_eq!(results.iter().filter(|result| **result == CommitOutcome::Done).count(), 1);
+    assert_eq!(results.iter().filter(|result| **result == CommitOutcome::Stale { current: 1 }).count(), 15);
     assert_eq!(fixture.depth().await.pending, 2);
 }
 
@@ -69,13 +69,13 @@ pub(super) async fn one_of_many_concurrent_commits_with_one_idempotency_key_wins
     let winners: Vec<&Commit> = commits
         .iter()
         .zip(&results)
-        .filter(|(_, result)| **result == Committed::Done)
+        .filter(|(_, result)| **result == CommitOutcome::Done)
         .map(|(commit, _)| commit)
         .collect();
     let [winner] = winners[..] else { panic!("{} commits succeeded with one idempotency record", winners.len()) };
-    let losers = results.iter().filter(|result| **result != Committed::Done);
+    let losers = results.iter().filter(|result| **result != CommitOutcome::Done);
     let key_used =
-        Committed::KeyUsed(winner.idempotency_record.clone().expect("every commit has an idempotency record"));
+        CommitOutcome::KeyUsed(winner.idempotency_record.clone().expect("every commit has an idempotency record"));
     assert!(
         losers.clone().all(|result| *result == key_used),
         "each loser receives the winner's idempotency record: {results:?}"
@@ -95,5 +95,5 @@ pub(super) async fn commits_with_records_in_opposite_orders_do_not_deadlock<B: B
 
     let results = join_all(commits.into_iter().map(|commit| fixture.commit(commit))).await;
 
-    assert_eq!(results.iter().filter(|result| **result == Committed::Done).count(), 24);
+    assert_eq!(results.iter().filter(|result| **result == CommitOutcome::Done).count(), 24);
 }

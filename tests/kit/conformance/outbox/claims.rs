@@ -1,5 +1,5 @@
 //! Cases of `OutboxStore`: the rows that a claim takes, and the fence it needs.
-use ports::outbox::{Claim, ClaimKind, Claimed, Disposition, RowStatus};
+use ports::outbox::{Claim, ClaimKind, ClaimOutcome, Disposition, RowStatus};
 use ports::partitions::{AcquireReason, LeaseFence, ProducerSessionId};
 
 use crate::backend::Backend;
@@ -104,7 +104,7 @@ pub(super) async fn a_claim_needs_the_right_owner_epoch_and_counter<B: Backend>(
     for fence in wrong {
         let claim = Claim { fence, session: worker.session.clone(), limit: ALL, kind: ClaimKind::Ordinary };
         let claimed = backend.outbox().claim(claim.clone()).await.expect("the call succeeds");
-        assert!(matches!(claimed, Claimed::Fenced), "{claim:?} → {claimed:?}");
+        assert!(matches!(claimed, ClaimOutcome::Fenced), "{claim:?} → {claimed:?}");
     }
     assert_eq!(fixture.depth().await.in_flight, 0);
     assert_eq!(worker.claim(ALL).await.rows[0].attempt, 1, "a refused claim counts no attempt");
@@ -120,7 +120,7 @@ pub(super) async fn a_claim_needs_an_unexpired_lease<B: Backend>(backend: &B) {
         Claim { fence: acquired.fence, session: ProducerSessionId("a-0".into()), limit: 1, kind: ClaimKind::Ordinary };
     let claimed = backend.outbox().claim(claim).await.expect("the call succeeds");
 
-    assert!(matches!(claimed, Claimed::Fenced), "{claimed:?}");
+    assert!(matches!(claimed, ClaimOutcome::Fenced), "{claimed:?}");
     assert_eq!(fixture.depth().await.pending, 1);
 }
 
@@ -130,7 +130,7 @@ pub(super) async fn no_second_batch_is_claimed_while_one_is_open<B: Backend>(bac
     let mut worker = worker(backend, "a", P0).await;
     let open = worker.claim(1).await;
 
-    assert!(matches!(worker.try_claim(1, ClaimKind::Ordinary).await, Claimed::Fenced));
+    assert!(matches!(worker.try_claim(1, ClaimKind::Ordinary).await, ClaimOutcome::Fenced));
 
     assert_eq!(fixture.depth().await.pending, 1);
     assert_eq!(worker.settle(&open).await, 1);

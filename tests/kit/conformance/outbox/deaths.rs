@@ -3,7 +3,7 @@ use crate::conformance::fixture::worker::keys;
 use std::time::Duration;
 
 use ports::operators::{RowFilter, RowSelector};
-use ports::outbox::{BatchOutcome, ClaimKind, Claimed, ClaimedRow, PoisonPolicy, RowStatus};
+use ports::outbox::{BatchOutcome, ClaimKind, ClaimOutcome, ClaimedRow, PoisonPolicy, RowStatus};
 use ports::partitions::{AcquireReason, Acquisition};
 
 use crate::backend::Backend;
@@ -79,7 +79,7 @@ pub(super) async fn rows_with_deaths_are_claimed_in_ever_smaller_batches<B: Back
     worker.crash_with(one.token).await;
 
     let mut batches = 0;
-    while let Claimed::Batch(batch) = worker.try_claim(64, ClaimKind::Ordinary).await {
+    while let ClaimOutcome::Batch(batch) = worker.try_claim(64, ClaimKind::Ordinary).await {
         batches += 1;
         assert!(batches <= 64, "the same rows are claimed without end");
         let mut deaths_max = 0;
@@ -142,7 +142,7 @@ pub(super) async fn a_trial_without_a_suspect_finds_nothing<B: Backend>(backend:
 
     let claimed = worker.try_claim(ALL, ClaimKind::Trial).await;
 
-    assert!(matches!(claimed, Claimed::Nothing { suspect_due: false, .. }), "{claimed:?}");
+    assert!(matches!(claimed, ClaimOutcome::NoneDue { suspect_due: false, .. }), "{claimed:?}");
     assert_eq!(worker.claim(ALL).await.rows.len(), 2, "the counter did not change");
 }
 
@@ -264,15 +264,15 @@ pub(super) async fn a_service_killed_at_random_parks_no_row<B: Backend>(backend:
         }
         for dies in [false, true] {
             let claimed = match worker.try_claim(8, ClaimKind::Ordinary).await {
-                Claimed::Nothing { suspect_due: true, .. } => worker.try_claim(8, ClaimKind::Trial).await,
+                ClaimOutcome::NoneDue { suspect_due: true, .. } => worker.try_claim(8, ClaimKind::Trial).await,
                 other => other,
             };
             match (claimed, dies) {
-                (Claimed::Batch(batch), false) => drop(worker.settle(&batch).await),
-                (Claimed::Batch(batch), true) => {
+                (ClaimOutcome::Batch(batch), false) => drop(worker.settle(&batch).await),
+                (ClaimOutcome::Batch(batch), true) => {
                     (killed_with_a_batch, killed_rows) = (killed_with_a_batch + 1, killed_rows + batch.rows.len());
                 }
-                (Claimed::Nothing { .. } | Claimed::Fenced, _) => {}
+                (ClaimOutcome::NoneDue { .. } | ClaimOutcome::Fenced, _) => {}
             }
         }
         fixture.advance(DEAD_AFTER + SECOND).await;

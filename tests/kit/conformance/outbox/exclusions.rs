@@ -2,7 +2,8 @@
 use ports::FailureType;
 use ports::operators::RowFilter;
 use ports::outbox::{
-    BatchOutcome, ClaimKind, Claimed, ClaimedBatch, Disposition, Exclusion, ExclusionOutcome, FencedOutcome, RowStatus,
+    BatchOutcome, ClaimKind, ClaimOutcome, ClaimedBatch, Disposition, Exclusion, ExclusionOutcome, FencedOutcome,
+    RowStatus,
 };
 use ports::partitions::AcquireReason;
 
@@ -114,7 +115,7 @@ pub(super) async fn exclusion_gives_the_rest_of_the_batch_a_new_token<B: Backend
     assert!(claimed < first && first < batch.token, "{claimed} {first} {}", batch.token);
     let view = fixture.view(P0).await;
     assert_eq!((view.open_batch, view.counter), (Some(batch.token), batch.token));
-    assert!(matches!(worker.try_claim(1, ClaimKind::Ordinary).await, Claimed::Fenced));
+    assert!(matches!(worker.try_claim(1, ClaimKind::Ordinary).await, ClaimOutcome::Fenced));
     for (row, token) in [(0, batch.token), (1, claimed), (2, first), (3, batch.token)] {
         assert_eq!(fixture.row(rows[row]).await.lease_version, token, "row {row}");
     }

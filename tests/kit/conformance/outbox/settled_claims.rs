@@ -1,6 +1,6 @@
 //! Cases of `OutboxStore`: a batch is settled and the next one claimed in one call.
 use ports::operators::RowFilter;
-use ports::outbox::{Claim, ClaimKind, Claimed, Disposition, FencedOutcome, RowStatus, SettledClaim, Settlement};
+use ports::outbox::{Claim, ClaimKind, ClaimOutcome, Disposition, FencedOutcome, RowStatus, SettledClaim, Settlement};
 
 use crate::backend::Backend;
 use crate::conformance::fixture::backend::{P0, RETRY, audit, fixture};
@@ -25,7 +25,7 @@ pub(super) async fn a_settlement_and_the_claim_after_it_are_one_call<B: Backend>
     let (settled, claimed) = worker.settle_and_claim(&second, ALL).await;
 
     assert_eq!(settled, 1);
-    assert!(matches!(claimed, Claimed::Nothing { next_due: None, suspect_due: false }), "{claimed:?}");
+    assert!(matches!(claimed, ClaimOutcome::NoneDue { next_due: None, suspect_due: false }), "{claimed:?}");
     let view = fixture.view(P0).await;
     assert_eq!((view.open_batch, view.counter, view.depth), (None, worker.fence.counter, 0));
 }
@@ -43,7 +43,7 @@ pub(super) async fn a_stale_settlement_claims_nothing<B: Backend>(backend: &B) {
     let result = backend.outbox().settle_and_claim(stale, claim).await.expect("the call succeeds");
 
     assert!(
-        matches!(result, SettledClaim { settled: FencedOutcome::Stale, claimed: Ok(Claimed::Fenced) }),
+        matches!(result, SettledClaim { settled: FencedOutcome::Stale, claimed: Ok(ClaimOutcome::Fenced) }),
         "{result:?}"
     );
     assert_eq!(fixture.view(P0).await, before);

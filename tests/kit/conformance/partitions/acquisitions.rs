@@ -1,6 +1,6 @@
 //! Cases of `PartitionLeases`: acquisition of free, expired and abandoned partitions, and the epochs and counters it gives.
 use futures::future::join_all;
-use ports::outbox::{Claim, ClaimKind, Claimed};
+use ports::outbox::{Claim, ClaimKind, ClaimOutcome};
 use ports::partitions::{AcquireReason, Acquisition, PartitionNo, ProducerSessionId, ReleaseOutcome, Renewal};
 
 use crate::backend::Backend;
@@ -154,7 +154,7 @@ pub(super) async fn the_former_owner_is_fenced<B: Backend>(backend: &B) {
 
     let claim =
         Claim { fence: former.clone(), session: ProducerSessionId("a-0".into()), limit: 1, kind: ClaimKind::Ordinary };
-    assert!(matches!(backend.outbox().claim(claim).await.expect("the call succeeds"), Claimed::Fenced));
+    assert!(matches!(backend.outbox().claim(claim).await.expect("the call succeeds"), ClaimOutcome::Fenced));
     let release = backend.leases().release(P0, &former.owner, former.epoch).await.expect("the call succeeds");
     assert_eq!(release, ReleaseOutcome::NotHeld);
     let renewed = backend.leases().renew(&former.owner, &[(P0, former.epoch)], LONG).await.expect("the call succeeds");

@@ -1,5 +1,5 @@
 //! Cases of `PartitionLeases`: the next owner receives the open batch with its token, its session and whether its claimer died.
-use ports::outbox::{BatchOutcome, ClaimKind, Claimed};
+use ports::outbox::{BatchOutcome, ClaimKind, ClaimOutcome};
 use ports::partitions::{AcquireReason, Acquisition};
 
 use crate::backend::Backend;
@@ -21,7 +21,7 @@ pub(super) async fn the_next_owner_receives_the_open_batch<B: Backend>(backend: 
     assert_eq!((open.token, open.session), (token, former.session));
     let mut next = Worker::of(backend, acquired.fence);
     assert!(
-        matches!(next.try_claim(1, ClaimKind::Ordinary).await, Claimed::Fenced),
+        matches!(next.try_claim(1, ClaimKind::Ordinary).await, ClaimOutcome::Fenced),
         "the open batch is resolved before the next claim"
     );
     assert_eq!(next.resolve(token, BatchOutcome::NotSent).await, 1);

@@ -1,5 +1,5 @@
 //! Cases of `PartitionLeases`: renewal and release of leases.
-use ports::outbox::{BatchOutcome, ClaimKind, Claimed};
+use ports::outbox::{BatchOutcome, ClaimKind, ClaimOutcome};
 use ports::partitions::{AcquireReason, Acquisition, PartitionNo, ReleaseOutcome, Renewal};
 
 use crate::backend::Backend;
@@ -74,7 +74,7 @@ pub(super) async fn a_released_partition_is_free_at_once<B: Backend>(backend: &B
     let release = backend.leases().release(P0, &instance("a"), first.fence.epoch).await.expect("the call succeeds");
     assert_eq!(release, ReleaseOutcome::Done);
     assert_eq!(fixture.view(P0).await.owner, None);
-    assert!(matches!(first.try_claim(1, ClaimKind::Ordinary).await, Claimed::Fenced));
+    assert!(matches!(first.try_claim(1, ClaimKind::Ordinary).await, ClaimOutcome::Fenced));
 
     let next = acquire_free(backend, "b", P0, LONG).await;
     assert!(next.fence.epoch > first.fence.epoch && next.fence.counter >= first.fence.counter);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 use ports::Error;
-use ports::broker::{Batch, BrokerFailure, Position, Published, Record};
+use ports::broker::{Batch, BrokerFailure, Position, PublishOutcome, Record};
 use ports::outbox::RowId;
 use tokio::time::Instant;
 
@@ -52,9 +52,9 @@ impl AtLeastOnceSession {
     }
 
     /// Sends the records of a batch, and waits for the answers.
-    pub async fn publish(&self, batch: Batch) -> Published {
+    pub async fn publish(&self, batch: Batch) -> PublishOutcome {
         if self.0.is_ended.load(SeqCst) {
-            return Published::SessionLost(BrokerFailure::unknown("the session is over"));
+            return PublishOutcome::SessionLost(BrokerFailure::unknown("the session is over"));
         }
         let (deadline, count) = (Instant::now() + batch.time_left, batch.records.len());
         let mut send_results = SendResults::default();
@@ -65,12 +65,12 @@ impl AtLeastOnceSession {
         }
         let SendResults { sent, refused } = send_results;
         match failure {
-            _ if sent.len() == count => Published::Committed(sent),
-            _ if !sent.is_empty() || !refused.is_empty() => Published::Partial { sent, refused },
-            Some(Error::Unknown(reason)) => Published::Unknown(BrokerFailure::unknown(reason)),
+            _ if sent.len() == count => PublishOutcome::Committed(sent),
+            _ if !sent.is_empty() || !refused.is_empty() => PublishOutcome::Partial { sent, refused },
+            Some(Error::Unknown(reason)) => PublishOutcome::Unknown(BrokerFailure::unknown(reason)),
             failure => {
                 let cause = failure.unwrap_or_else(|| Error::Unreachable("the lease has expired".into()));
-                Published::Aborted { refused: Vec::new(), cause: Some(cause.into()), reached: false }
+                PublishOutcome::Aborted { refused: Vec::new(), cause: Some(cause.into()), reached: false }
             }
         }
     }

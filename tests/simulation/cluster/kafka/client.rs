@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use ports::Error;
-use ports::broker::{Batch, Broker, BrokerFailure, Position, Published, Record};
+use ports::broker::{Batch, Broker, BrokerFailure, Position, PublishOutcome, Record};
 use ports::partitions::{PartitionNo, ProducerSessionId, Token};
 use tokio::time::{Instant, sleep};
 
@@ -62,7 +62,7 @@ impl LiveSession {
         }
     }
 
-    async fn publish(&self, batch: Batch) -> Published {
+    async fn publish(&self, batch: Batch) -> PublishOutcome {
         match self {
             LiveSession::Transactional(session) => session.publish(batch).await,
             LiveSession::AtLeastOnce(session) => session.publish(batch).await,
@@ -149,12 +149,12 @@ impl Broker for KafkaClient {
         Ok(ProducerSessionId(format!("{transactional_id}#{epoch}").into()))
     }
 
-    async fn publish(&self, session: &ProducerSessionId, batch: Batch) -> Published {
+    async fn publish(&self, session: &ProducerSessionId, batch: Batch) -> PublishOutcome {
         let (transactional_id, epoch) = parse_session_id(session);
         let live = self.state.lock().live.get(&transactional_id).filter(|live| live.number() == epoch).cloned();
         match live {
             Some(live) => live.publish(batch).await,
-            None => Published::SessionLost(BrokerFailure::unknown(format!("{session} is not live"))),
+            None => PublishOutcome::SessionLost(BrokerFailure::unknown(format!("{session} is not live"))),
         }
     }
 

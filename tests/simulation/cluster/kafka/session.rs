@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use ports::Error;
-use ports::broker::{Batch, BrokerFailure, Position, Published};
+use ports::broker::{Batch, BrokerFailure, Position, PublishOutcome};
 use ports::outbox::RowId;
 use ports::partitions::{PartitionNo, Token};
 use tokio::sync::oneshot;
@@ -46,11 +46,11 @@ struct SessionState {
 struct QueuedBatch {
     content: BatchRecords,
     deadline: Instant,
-    reply: oneshot::Sender<Published>,
+    reply: oneshot::Sender<PublishOutcome>,
 }
 
 impl QueuedBatch {
-    fn finish(self, published: Published) {
+    fn finish(self, published: PublishOutcome) {
         // The caller may have given up.
         let _ = self.reply.send(published);
     }
@@ -87,8 +87,8 @@ impl ProducerSession {
     }
 
     /// Queues a batch and waits for its result.
-    pub async fn publish(&self, batch: Batch) -> Published {
-        let lost = || Published::SessionLost(BrokerFailure::unknown("the session is over"));
+    pub async fn publish(&self, batch: Batch) -> PublishOutcome {
+        let lost = || PublishOutcome::SessionLost(BrokerFailure::unknown("the session is over"));
         let (reply, published) = oneshot::channel();
         let starts = {
             let mut state = self.0.state.lock();
@@ -138,7 +138,7 @@ impl ProducerSession {
             if batch.deadline <= now {
                 batch.finish(aborted(Vec::new(), Some(failed("the lease has expired")), false));
             } else if last.is_some_and(|last| last >= batch.content.token) {
-                batch.finish(Published::Unknown(BrokerFailure::unknown("the token is not above the watermark")));
+                batch.finish(PublishOutcome::Unknown(BrokerFailure::unknown("the token is not above the watermark")));
             } else {
                 admitted.push(batch);
             }
@@ -214,7 +214,7 @@ impl ProducerSession {
             Ok(EndResult::Decided) => {
                 for (batch, positions) in batches.into_iter().zip(positions) {
                     self.0.state.lock().committed.insert(batch.content.partition, batch.content.token);
-                    batch.finish(Published::Committed(positions));
+                    batch.finish(PublishOutcome::Committed(positions));
                 }
                 Ok(Vec::new())
             }
@@ -269,16 +269,16 @@ impl ProducerSession {
         self.end();
         let failure = BrokerFailure::unknown("the session is over");
         let published = match ended {
-            SessionEnded::Unknown => Published::Unknown(failure),
-            SessionEnded::Lost => Published::SessionLost(failure),
+            SessionEnded::Unknown => PublishOutcome::Unknown(failure),
+            SessionEnded::Lost => PublishOutcome::SessionLost(failure),
         };
         batches.into_iter().for_each(|batch| batch.finish(published.clone()));
         ended
     }
 }
 
-fn aborted(refused: Vec<(RowId, Error)>, cause: Option<BrokerFailure>, reached: bool) -> Published {
-    Published::Aborted { refused, cause, reached }
+fn aborted(refused: Vec<(RowId, Error)>, cause: Option<BrokerFailure>, reached: bool) -> PublishOutcome {
+    PublishOutcome::Aborted { refused, cause, reached }
 }
 
 /// Finishes the batches of a transaction that was aborted without a fault of theirs.

@@ -5,10 +5,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use domain::{Order, OrderId, Status, Subject};
 use ports::Error;
-use ports::orders::{Commit, Committed, IdempotencyRecord, OrderFilter, OrderStore, PageStart};
+use ports::orders::{Commit, CommitOutcome, IdempotencyRecord, OrderFilter, OrderStore, PageStart};
 use ports::outbox::{
-    BatchOutcome, Claim, Claimed, Disposition, Exclusion, ExclusionOutcome, FencedOutcome, OutboxStore, PoisonPolicy,
-    ResolvedBatch, RowCounts, RowId, SettledClaim, Settlement,
+    BatchOutcome, Claim, ClaimOutcome, Disposition, Exclusion, ExclusionOutcome, FencedOutcome, OutboxStore,
+    PoisonPolicy, ResolvedBatch, RowCounts, RowId, SettledClaim, Settlement,
 };
 use ports::partitions::{
     AcquireReason, Acquisition, Epoch, InstanceId, InstanceRank, LeaseFence, LeaseSurvey, PartitionLeases, PartitionNo,
@@ -22,14 +22,14 @@ use crate::cluster::postgres::scan_start::{ScanStart, ScanStarts};
 use crate::cluster::postgres::server::SimulatedPostgres;
 
 /// The results of a settlement and of the claim after it, and where the next scan begins.
-type SettledClaimReply = Result<(FencedOutcome, Claimed, Option<ScanStart>), Error>;
+type SettledClaimReply = Result<(FencedOutcome, ClaimOutcome, Option<ScanStart>), Error>;
 
 /// The connections of one process. What it remembers of scans ends with it.
 pub struct PostgresClient {
     server: SimulatedPostgres,
     link: Link,
     scan_starts: ScanStarts,
-    claims: Rounds<(Claimed, Option<ScanStart>)>,
+    claims: Rounds<(ClaimOutcome, Option<ScanStart>)>,
     settlements: Rounds<Result<(FencedOutcome, bool), Error>>,
     settled_claims: Rounds<SettledClaimReply>,
     /// Probability of a transaction that commits late.
@@ -78,7 +78,7 @@ impl PostgresClient {
 
 #[async_trait]
 impl OrderStore for PostgresClient {
-    async fn commit(&self, commit: Commit) -> Result<Committed, Error> {
+    async fn commit(&self, commit: Commit) -> Result<CommitOutcome, Error> {
         let duration = self.commit_duration();
         self.execute("commit", move |server| async move { server.commit(commit, duration).await }).await
     }
@@ -110,7 +110,7 @@ impl OrderStore for PostgresClient {
 
 #[async_trait]
 impl OutboxStore for PostgresClient {
-    async fn claim(&self, claim: Claim) -> Result<Claimed, Error> {
+    async fn claim(&self, claim: Claim) -> Result<ClaimOutcome, Error> {
         let (server, partition) = (self.server.clone(), claim.fence.partition);
         let start = self.scan_starts.take(&claim.fence);
         let (claimed, next) = self.claims.call(async move { server.claim(claim, start) }).await?;

@@ -11,10 +11,11 @@ use parking_lot::{Mutex, MutexGuard};
 use ports::Error;
 use ports::clock::Clock;
 use ports::inbox::InboxOutcome;
-use ports::orders::{Commit, Committed};
+use ports::orders::{Commit, CommitOutcome};
 use ports::outbox::events::ExternalEvent;
 use ports::outbox::{
-    BatchOutcome, Claim, ClaimKind, Claimed, FencedOutcome, OutboxStore, PoisonPolicy, ResolvedBatch, RowId, Settlement,
+    BatchOutcome, Claim, ClaimKind, ClaimOutcome, FencedOutcome, OutboxStore, PoisonPolicy, ResolvedBatch, RowId,
+    Settlement,
 };
 use ports::partitions::{LeaseFence, PartitionLeases, PartitionNo, TimelineAcceptance, TimelineChange, Token};
 use tokio::time::Instant;
@@ -107,7 +108,7 @@ impl SimulatedPostgres {
     }
 
     /// A transaction of a command: it locks the order's row, draws ids, and commits after this time.
-    pub async fn commit(&self, commit: Commit, duration: Duration) -> Result<Committed, Error> {
+    pub async fn commit(&self, commit: Commit, duration: Duration) -> Result<CommitOutcome, Error> {
         let row = Arc::clone(self.0.state.lock().order_rows.entry(commit.order.id).or_default());
         let _locked = row.lock().await;
         let events: Vec<EventId> = commit.events.iter().map(|event| event.event_id).collect();
@@ -116,7 +117,7 @@ impl SimulatedPostgres {
         let mut state = self.end(&transaction)?;
         state.before_settlements = None;
         let committed = self.data().commit_with_ids(commit, transaction.first_row);
-        if committed == Committed::Done {
+        if committed == CommitOutcome::Done {
             state.committed.extend(events);
         }
         Ok(committed)
@@ -140,7 +141,7 @@ impl SimulatedPostgres {
     }
 
     /// A claim, by a scan that begins at `start`. Returns where the next scan begins.
-    pub fn claim(&self, claim: Claim, start: Option<ScanStart>) -> (Claimed, Option<ScanStart>) {
+    pub fn claim(&self, claim: Claim, start: Option<ScanStart>) -> (ClaimOutcome, Option<ScanStart>) {
         let ids = self.ids();
         let from = start.map_or(0, |start| match self.0.flaw {
             Some(Flaw::ScanPassesLateCommitters) => start.id_without_late_commits(&ids),
@@ -149,14 +150,14 @@ impl SimulatedPostgres {
         let (fence, kind) = (claim.fence.clone(), claim.kind);
         let claimed = self.durable_data().claim_above(claim, from);
         self.0.trace.print(format_args!("claim {fence:?} above {from}: {}", summary(&claimed)));
-        if let Claimed::Batch(batch) = &claimed {
+        if let ClaimOutcome::Batch(batch) = &claimed {
             let mut state = self.0.state.lock();
             batch.rows.iter().for_each(|row| *state.claims.entry(row.event_id).or_default() += 1);
         }
         let (counter, last) = match &claimed {
-            Claimed::Batch(batch) => (batch.token, batch.rows.last().map(|row| row.id).filter(|_| batch.more)),
-            Claimed::Nothing { .. } => (fence.counter, None),
-            Claimed::Fenced => {
+            ClaimOutcome::Batch(batch) => (batch.token, batch.rows.last().map(|row| row.id).filter(|_| batch.more)),
+            ClaimOutcome::NoneDue { .. } => (fence.counter, None),
+            ClaimOutcome::Fenced => {
                 self.0.trace.add("fenced claim", u64::from(fence.partition.0), fence.epoch);
                 return (claimed, None);
             }
@@ -191,9 +192,9 @@ impl SimulatedPostgres {
         settlement: Settlement,
         mut claim: Claim,
         start: Option<ScanStart>,
-    ) -> Result<(FencedOutcome, Claimed, Option<ScanStart>), Error> {
+    ) -> Result<(FencedOutcome, ClaimOutcome, Option<ScanStart>), Error> {
         let (settled, has_head) = self.settle(settlement).await?;
-        let FencedOutcome::Done { counter, .. } = settled else { return Ok((settled, Claimed::Fenced, None)) };
+        let FencedOutcome::Done { counter, .. } = settled else { return Ok((settled, ClaimOutcome::Fenced, None)) };
         claim.fence.counter = counter;
         let start = start.filter(|_| !has_head).and_then(|start| start.after_settlement(counter));
         let (claimed, next) = self.claim(claim, start);
@@ -373,13 +374,13 @@ pub(super) fn connection_lost() -> Error {
 }
 
 /// A short description of a claim's result, for the trace.
-fn summary(claimed: &Claimed) -> String {
+fn summary(claimed: &ClaimOutcome) -> String {
     match claimed {
-        Claimed::Batch(batch) => {
+        ClaimOutcome::Batch(batch) => {
             let rows: Vec<RowId> = batch.rows.iter().map(|row| row.id).collect();
             format!("batch {} of rows {rows:?}", batch.token)
         }
-        Claimed::Nothing { .. } => "nothing".to_owned(),
-        Claimed::Fenced => "fenced".to_owned(),
+        ClaimOutcome::NoneDue { .. } => "nothing".to_owned(),
+        ClaimOutcome::Fenced => "fenced".to_owned(),
     }
 }

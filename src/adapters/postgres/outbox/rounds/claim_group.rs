@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use domain::Timestamp;
 use outbox::LeaseFence;
 use outbox::limits::BATCH_BYTES_MAX;
-use ports::outbox::{Claim, Claimed, ClaimedBatch};
+use ports::outbox::{Claim, ClaimOutcome, ClaimedBatch};
 use tokio::time::Instant;
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
@@ -169,7 +169,7 @@ impl<'a> ClaimGroup<'a> {
         context: &StoreContext,
         rows: Vec<Row>,
         sent: Instant,
-    ) -> StatementResult<Vec<StatementResult<Claimed>>> {
+    ) -> StatementResult<Vec<StatementResult<ClaimOutcome>>> {
         let mut snapshot = None;
         let mut parts: HashMap<u32, PartitionResult<'_>> = HashMap::new();
         for row in &rows {
@@ -184,7 +184,7 @@ impl<'a> ClaimGroup<'a> {
         context.scan_starts.record_snapshot(&snapshot);
         let result = |claim: &&Claim| match parts.get(&claim.fence.partition.0) {
             Some(part) => part.claimed(context, &claim.fence, (&snapshot, store_time)),
-            None => Ok(Claimed::Fenced),
+            None => Ok(ClaimOutcome::Fenced),
         };
         Ok(self.claims.iter().map(result).collect())
     }
@@ -203,8 +203,8 @@ impl PartitionResult<'_> {
         context: &StoreContext,
         fence: &LeaseFence,
         (snapshot, store_time): (&ScanSnapshot, Timestamp),
-    ) -> StatementResult<Claimed> {
-        let Some(summary) = self.summary else { return Ok(Claimed::Fenced) };
+    ) -> StatementResult<ClaimOutcome> {
+        let Some(summary) = self.summary else { return Ok(ClaimOutcome::Fenced) };
         let partition = fence.partition.0;
         let record = |counter| -> StatementResult<()> {
             context.scan_starts.record_scan(partition, snapshot, &scan_result(summary, fence.epoch, counter)?);
@@ -212,20 +212,20 @@ impl PartitionResult<'_> {
         };
         if !get::<bool>(summary, "is_due")? {
             if get::<Option<bool>>(summary, "holds_lease")? != Some(true) {
-                return Ok(Claimed::Fenced);
+                return Ok(ClaimOutcome::Fenced);
             }
             record(fence.counter)?;
-            return Ok(Claimed::Nothing {
+            return Ok(ClaimOutcome::NoneDue {
                 next_due: next_due(get(summary, "next_due")?),
                 suspect_due: get(summary, "suspect_due")?,
             });
         }
-        let Some(token) = get::<Option<i64>>(summary, "counter")? else { return Ok(Claimed::Fenced) };
+        let Some(token) = get::<Option<i64>>(summary, "counter")? else { return Ok(ClaimOutcome::Fenced) };
         let rows = claimed_row::read_all(self.rows.iter().copied(), ROW_ID)?;
         if rows.is_empty() {
             return Err(broken(format!("claim {token} of partition {partition} selected rows and returned none")));
         }
         record(token as u64)?;
-        Ok(Claimed::Batch(ClaimedBatch { token: token as u64, rows, more: get(summary, "more")?, store_time }))
+        Ok(ClaimOutcome::Batch(ClaimedBatch { token: token as u64, rows, more: get(summary, "more")?, store_time }))
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use ports::Error;
-use ports::outbox::{Claim, Claimed, FencedOutcome, SettledClaim, Settlement};
+use ports::outbox::{Claim, ClaimOutcome, FencedOutcome, SettledClaim, Settlement};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
@@ -21,7 +21,7 @@ pub(crate) type RequestResult<T> = Result<T, Error>;
 
 /// A claim, a settlement, or both of one partition, and the caller that waits for its result.
 pub(crate) enum RelayRequest {
-    Claim(Claim, oneshot::Sender<RequestResult<Claimed>>),
+    Claim(Claim, oneshot::Sender<RequestResult<ClaimOutcome>>),
     Settle(Settlement, oneshot::Sender<RequestResult<FencedOutcome>>),
     SettleAndClaim(Settlement, Claim, oneshot::Sender<RequestResult<SettledClaim>>),
 }
@@ -103,7 +103,7 @@ impl RelayQueue {
     }
 
     /// Adds a claim. The receiver gets its result; dropping it does not stop a claim that has begun.
-    pub(crate) fn claim(&self, claim: Claim) -> RequestResult<oneshot::Receiver<RequestResult<Claimed>>> {
+    pub(crate) fn claim(&self, claim: Claim) -> RequestResult<oneshot::Receiver<RequestResult<ClaimOutcome>>> {
         let (reply, result) = oneshot::channel();
         self.push(RelayRequest::Claim(claim, reply)).map(|()| result)
     }
@@ -156,8 +156,8 @@ impl RelayQueue {
     }
 
     /// Records whether a partition's batch was full: it was large or left rows behind, so the next one will be full too.
-    pub(crate) fn record_claim(&self, partition: u32, claimed: &Claimed) {
-        let full = matches!(claimed, Claimed::Batch(batch) if batch.more || batch.rows.len() > LARGE_BATCH);
+    pub(crate) fn record_claim(&self, partition: u32, claimed: &ClaimOutcome) {
+        let full = matches!(claimed, ClaimOutcome::Batch(batch) if batch.more || batch.rows.len() > LARGE_BATCH);
         let mut state = self.state.lock();
         if full {
             state.full.insert(partition);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ports::Error;
-use ports::outbox::{Claim, Claimed, FencedOutcome, SettledClaim, Settlement};
+use ports::outbox::{Claim, ClaimOutcome, FencedOutcome, SettledClaim, Settlement};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -54,7 +54,7 @@ impl<Request, Response> PendingRequest<Request, Response> {
     }
 }
 
-type PendingClaim = PendingRequest<Claim, Claimed>;
+type PendingClaim = PendingRequest<Claim, ClaimOutcome>;
 type PendingSettle = PendingRequest<Settlement, FencedOutcome>;
 type PendingSettleAndClaim = PendingRequest<(Settlement, Claim), SettledClaim>;
 
@@ -142,7 +142,7 @@ async fn settle_and_claim_alone(context: &StoreContext, queue: &RelayQueue, pend
     reply_to_both(queue, pending, result.map_err(StatementError::into_port));
 }
 
-fn reply_to_claim(queue: &RelayQueue, pending: PendingClaim, result: RequestResult<Claimed>) {
+fn reply_to_claim(queue: &RelayQueue, pending: PendingClaim, result: RequestResult<ClaimOutcome>) {
     if let Ok(claimed) = &result {
         queue.record_claim(pending.request.fence.partition.0, claimed);
     }
@@ -187,7 +187,7 @@ async fn complete(
     queue: &Arc<RelayQueue>,
     pending: PendingSettleAndClaim,
     settled: Option<FencedOutcome>,
-    claimed: StatementResult<Claimed>,
+    claimed: StatementResult<ClaimOutcome>,
 ) {
     let claimed = match claimed {
         Ok(claimed) => claimed,
@@ -217,7 +217,7 @@ fn may_succeed_alone(error: &StatementError) -> bool {
 
 /// The results of a round in the order of its requests: those of both kinds come last.
 struct GroupResults {
-    claimed: Vec<StatementResult<Claimed>>,
+    claimed: Vec<StatementResult<ClaimOutcome>>,
     settled: Vec<Option<FencedOutcome>>,
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 use domain::Status;
 use kit::Factory;
 use ports::Error;
-use ports::orders::{Commit, Committed, OrderStore};
+use ports::orders::{Commit, CommitOutcome, OrderStore};
 use ports::outbox::events::{EventBatch, EventBatchOutcome, EventStore, ExternalEvent};
 use ports::partitions::PartitionNo;
 use postgres::{Options, Postgres};
@@ -32,7 +32,7 @@ impl LockFixture {
         let store = Postgres::open(change(database.options("a"))).await.expect("the store opens");
         let (client, factory) = (database.client().await, Factory::seeded(3, "orders".into()));
         let placed = factory.creation("ann", P0);
-        assert_eq!(store.commit(placed.clone()).await.unwrap(), Committed::Done);
+        assert_eq!(store.commit(placed.clone()).await.unwrap(), CommitOutcome::Done);
         Self { store, client, factory, placed, database }
     }
 
@@ -51,7 +51,7 @@ impl LockFixture {
     }
 
     async fn create_one(&self) {
-        assert_eq!(self.store.commit(self.factory.creation("bob", P0)).await.unwrap(), Committed::Done);
+        assert_eq!(self.store.commit(self.factory.creation("bob", P0)).await.unwrap(), CommitOutcome::Done);
     }
 
     fn event(&self) -> ExternalEvent {
@@ -86,9 +86,12 @@ async fn locked_order_delays_only_its_own_change() {
     assert!(!change.is_finished(), "its order is locked");
     fixture.sql("COMMIT").await;
 
-    assert_eq!(change.await.unwrap().unwrap(), Committed::Done);
+    assert_eq!(change.await.unwrap().unwrap(), CommitOutcome::Done);
     let again = fixture.store.commit(fixture.change_with_idempotency_record()).await.unwrap();
-    assert!(matches!(again, Committed::KeyUsed(_)), "the idempotency record was written with the change: {again:?}");
+    assert!(
+        matches!(again, CommitOutcome::KeyUsed(_)),
+        "the idempotency record was written with the change: {again:?}"
+    );
 }
 
 #[tokio::test]
@@ -100,19 +103,19 @@ async fn change_of_an_order_that_stays_locked_fails_and_leaves_no_idempotency_re
 
     assert!(matches!(refused, Err(Error::Unreachable(_))), "{refused:?}");
     fixture.sql("COMMIT").await;
-    assert_eq!(fixture.store.commit(fixture.change_with_idempotency_record()).await.unwrap(), Committed::Done);
+    assert_eq!(fixture.store.commit(fixture.change_with_idempotency_record()).await.unwrap(), CommitOutcome::Done);
 }
 
 #[tokio::test]
 async fn change_of_a_locked_order_with_another_version_is_stale_at_once() {
     let fixture = LockFixture::new(|options| options).await;
     let first = fixture.store.commit(fixture.factory.change(&fixture.placed.order, Status::Processing, P0)).await;
-    assert_eq!(first.unwrap(), Committed::Done);
+    assert_eq!(first.unwrap(), CommitOutcome::Done);
     fixture.lock_the_order().await;
 
     let second = fixture.store.commit(fixture.change_with_idempotency_record()).await.unwrap();
 
-    assert!(matches!(second, Committed::Stale { .. }), "{second:?}");
+    assert!(matches!(second, CommitOutcome::Stale { .. }), "{second:?}");
 }
 
 #[tokio::test]
@@ -127,7 +130,7 @@ async fn store_closes_after_its_commits_of_locked_orders() {
     let (closed, ()) = futures::join!(fixture.store.close(), fixture.sql("COMMIT"));
 
     closed.unwrap();
-    assert_eq!(change.await.unwrap().unwrap(), Committed::Done);
+    assert_eq!(change.await.unwrap().unwrap(), CommitOutcome::Done);
 }
 
 /// The function for batches waits for this lock before it looks which of the events are known.

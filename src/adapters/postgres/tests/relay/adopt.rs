@@ -88,7 +88,7 @@ async fn other_columns_headers_and_ids_that_are_no_uuids_are_reported() {
         topic: "shop".into(),
         id: "Nr".into(),
         key: "k".into(),
-        kind: "kind".into(),
+        event_type: "kind".into(),
         route: "kind".into(),
         payload: "body".into(),
         headers: vec![("tenant".into(), "x-tenant".into())],

@@ -1,6 +1,6 @@
 //! The claim's SQL restates the size of a batch; this holds it to the cases of the crate `outbox`: claimed alone, and several in one round.
 use outbox::cases::{ClaimSizeCase, claim_size_cases};
-use ports::outbox::Claimed;
+use ports::outbox::ClaimOutcome;
 
 use crate::relay::fixture::{LEASE, RelayFixture, claim};
 
@@ -17,8 +17,8 @@ async fn reset(fixture: &mut RelayFixture, partition: i32, first_id: i64, case: 
     fixture.fences[partition as usize] = fixture.acquire(partition as u32, LEASE).await.fence;
 }
 
-fn assert_taken(claimed: Claimed, first_id: i64, case: &ClaimSizeCase) {
-    let Claimed::Batch(batch) = claimed else { panic!("rows are due: {case:?}") };
+fn assert_taken(claimed: ClaimOutcome, first_id: i64, case: &ClaimSizeCase) {
+    let ClaimOutcome::Batch(batch) = claimed else { panic!("rows are due: {case:?}") };
     let expected: Vec<i64> = (1..=case.taken as i64).map(|offset| first_id + offset).collect();
     assert_eq!(batch.rows.iter().map(|row| row.id).collect::<Vec<_>>(), expected, "{case:?}");
     assert_eq!(batch.more, case.taken < case.deaths.len(), "{case:?}");

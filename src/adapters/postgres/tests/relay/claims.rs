@@ -6,8 +6,8 @@ use domain::Status;
 use kit::Factory;
 use kit::wait::scaled;
 use ports::operators::{OutboxOperators, RowFilter};
-use ports::orders::{Commit, Committed, OrderStore};
-use ports::outbox::{Claim, ClaimKind, Claimed, ClaimedBatch, FencedOutcome, OutboxStore, RowStatus};
+use ports::orders::{Commit, CommitOutcome, OrderStore};
+use ports::outbox::{Claim, ClaimKind, ClaimOutcome, ClaimedBatch, FencedOutcome, OutboxStore, RowStatus};
 use ports::partitions::{
     AcquireReason, Acquisition, InstanceId, LeaseFence, PartitionLeases, PartitionNo, ProducerSessionId,
 };
@@ -37,7 +37,7 @@ impl ClaimFixture {
         let head = factory.creation("ann", P0);
         let follower = factory.change(&head.order, Status::Processing, P0);
         for commit in [head, follower, factory.creation("bob", P0)] {
-            assert_eq!(store.commit(commit).await.unwrap(), Committed::Done);
+            assert_eq!(store.commit(commit).await.unwrap(), CommitOutcome::Done);
         }
         let fence = acquire(&store, LEASE).await;
         Self { store, client, factory, fence, database }
@@ -52,12 +52,12 @@ impl ClaimFixture {
     }
 
     /// Starts a claim in a task, and returns it once it waits for a lock.
-    async fn claim_that_waits(&self) -> JoinHandle<Claimed> {
+    async fn claim_that_waits(&self) -> JoinHandle<ClaimOutcome> {
         self.claim_that_may_wait().await.expect("the claim waits")
     }
 
     /// As [`Self::claim_that_waits`]; nothing if the claim ends without a wait.
-    async fn claim_that_may_wait(&self) -> Option<JoinHandle<Claimed>> {
+    async fn claim_that_may_wait(&self) -> Option<JoinHandle<ClaimOutcome>> {
         let (store, fence) = (self.store.clone(), self.fence.clone());
         let claim = tokio::spawn(async move { claim(&store, fence, 10).await });
         let waits = until("the claim to wait for a lock", async || {
@@ -81,7 +81,7 @@ async fn acquire(store: &Postgres, ttl: Duration) -> LeaseFence {
     }
 }
 
-async fn claim(store: &Postgres, fence: LeaseFence, limit: u32) -> Claimed {
+async fn claim(store: &Postgres, fence: LeaseFence, limit: u32) -> ClaimOutcome {
     store
         .claim(Claim { fence, session: ProducerSessionId("session".into()), limit, kind: ClaimKind::Ordinary })
         .await
@@ -99,7 +99,7 @@ async fn follower_is_not_claimed_while_its_head_is_in_flight() {
 
     for counter in [fixture.fence.counter, first.token] {
         let again = claim(&fixture.store, LeaseFence { counter, ..fixture.fence.clone() }, 10).await;
-        assert!(matches!(again, Claimed::Fenced), "{again:?}");
+        assert!(matches!(again, ClaimOutcome::Fenced), "{again:?}");
     }
 
     use RowStatus::{InFlight, Pending};
@@ -134,7 +134,7 @@ async fn claim_that_waited_while_a_key_was_blocked_takes_nothing() {
     let claimed = fixture.claim_that_waits().await;
     fixture.sql("COMMIT").await;
 
-    assert!(matches!(claimed.await.unwrap(), Claimed::Fenced), "its snapshot is older than the block");
+    assert!(matches!(claimed.await.unwrap(), ClaimOutcome::Fenced), "its snapshot is older than the block");
     let again = batch(claim(&fixture.store, acquire(&fixture.store, LEASE).await, 10).await);
     assert_eq!(ids(&again), rows[2..], "the other key alone");
 }
@@ -177,7 +177,7 @@ async fn claim_that_waited_while_the_partition_was_taken_over_takes_nothing() {
     let claimed = fixture.claim_that_waits().await;
     fixture.sql("COMMIT").await;
 
-    assert!(matches!(claimed.await.unwrap(), Claimed::Fenced));
+    assert!(matches!(claimed.await.unwrap(), ClaimOutcome::Fenced));
     assert_eq!(fixture.statuses().await, [RowStatus::Pending; 3]);
 }
 
@@ -203,7 +203,7 @@ async fn claim_takes_nothing_when_its_lease_expired_during_the_wait() {
     .await;
     fixture.sql("ROLLBACK").await;
 
-    assert!(matches!(claimed.await.unwrap(), Claimed::Fenced));
+    assert!(matches!(claimed.await.unwrap(), ClaimOutcome::Fenced));
 }
 
 #[tokio::test]
@@ -220,7 +220,7 @@ async fn row_that_was_committed_late_is_found_below_claimed_ids() {
         assert!(sent.rows.iter().all(|row| row.key != event_key(key)));
         fence.counter = settle(&fixture.store, &fence, &sent).await;
         let nothing = claim(&fixture.store, fence.clone(), 10).await;
-        assert!(matches!(nothing, Claimed::Nothing { .. }), "{nothing:?}");
+        assert!(matches!(nothing, ClaimOutcome::NoneDue { .. }), "{nothing:?}");
     }
 
     fixture.sql("COMMIT").await;
@@ -243,7 +243,7 @@ async fn row_of_a_younger_transaction_is_found_below_an_older_ones_row() {
     let sent = batch(claim(&fixture.store, fence.clone(), 10).await);
     assert_eq!(sent.rows.last().map(|row| row.key.clone()), Some(event_key(early.order.id)));
     fence.counter = settle(&fixture.store, &fence, &sent).await;
-    assert!(matches!(claim(&fixture.store, fence.clone(), 10).await, Claimed::Nothing { .. }));
+    assert!(matches!(claim(&fixture.store, fence.clone(), 10).await, ClaimOutcome::NoneDue { .. }));
     fixture.sql("COMMIT").await;
 
     let found = batch(claim(&fixture.store, fence, 10).await);
@@ -274,7 +274,7 @@ async fn ids_of_a_key_are_assigned_after_its_order_is_locked() {
     tokio::task::yield_now().await;
     fixture.store.commit(fixture.factory.creation("bob", P0)).await.unwrap();
     fixture.sql("COMMIT").await;
-    assert_eq!(change.await.unwrap().unwrap(), Committed::Done);
+    assert_eq!(change.await.unwrap().unwrap(), CommitOutcome::Done);
 
     let rows = fixture.store.rows(&RowFilter::default(), 100).await.unwrap();
     assert_eq!(rows.last().map(|row| row.key.clone()), Some(event_key(order.id)), "the change drew its id last");

@@ -7,8 +7,8 @@ use kit::Factory;
 use kit::wait::scaled;
 use ports::Error;
 use ports::operators::{OutboxOperators, RowFilter};
-use ports::orders::{Committed, OrderStore};
-use ports::outbox::{Claim, ClaimKind, Claimed, ClaimedBatch, FencedOutcome, OutboxStore, RowStatus, Settlement};
+use ports::orders::{CommitOutcome, OrderStore};
+use ports::outbox::{Claim, ClaimKind, ClaimOutcome, ClaimedBatch, FencedOutcome, OutboxStore, RowStatus, Settlement};
 use ports::partitions::{
     AcquireReason, AcquiredLease, Acquisition, InstanceId, LeaseFence, PartitionLeases, PartitionNo, ProducerSessionId,
 };
@@ -68,7 +68,7 @@ impl RelayFixture {
     pub async fn create(&self, partition: u32, orders: usize) {
         for _ in 0..orders {
             let commit = self.factory.creation("ann", PartitionNo(partition));
-            assert_eq!(self.store.commit(commit).await.unwrap(), Committed::Done);
+            assert_eq!(self.store.commit(commit).await.unwrap(), CommitOutcome::Done);
         }
     }
 
@@ -79,7 +79,7 @@ impl RelayFixture {
         }
     }
 
-    pub async fn claim(&self, partition: usize) -> Claimed {
+    pub async fn claim(&self, partition: usize) -> ClaimOutcome {
         claim(&self.store, &self.fences[partition], 100).await.unwrap()
     }
 
@@ -143,7 +143,7 @@ impl RelayFixture {
 /// A round that waits for a table.
 pub struct BlockedRound {
     client: Client,
-    claimed: tokio::task::JoinHandle<Result<Claimed, Error>>,
+    claimed: tokio::task::JoinHandle<Result<ClaimOutcome, Error>>,
 }
 
 impl BlockedRound {
@@ -162,7 +162,7 @@ pub async fn acquire(store: &Postgres, partition: u32, ttl: Duration) -> Acquire
     }
 }
 
-pub async fn claim(store: &Postgres, fence: &LeaseFence, limit: u32) -> Result<Claimed, Error> {
+pub async fn claim(store: &Postgres, fence: &LeaseFence, limit: u32) -> Result<ClaimOutcome, Error> {
     let session = ProducerSessionId("session".into());
     store.claim(Claim { fence: fence.clone(), session, limit, kind: ClaimKind::Ordinary }).await
 }
@@ -179,9 +179,9 @@ pub async fn settle(store: &Postgres, fence: &LeaseFence, batch: &ClaimedBatch) 
     }
 }
 
-pub fn batch(claimed: Claimed) -> ClaimedBatch {
+pub fn batch(claimed: ClaimOutcome) -> ClaimedBatch {
     match claimed {
-        Claimed::Batch(batch) => batch,
+        ClaimOutcome::Batch(batch) => batch,
         other => panic!("{other:?}"),
     }
 }

@@ -10,7 +10,7 @@ use kit::wait::scaled;
 use outbox::{EventKey, partition};
 use ports::clock::Rng;
 use ports::event_headers::EventHeaders;
-use ports::outbox::{Claimed, ClaimedRow};
+use ports::outbox::{ClaimOutcome, ClaimedRow};
 use ports::partitions::PartitionNo;
 use ports::partitions::wake::{WakeChannel, WakeUp};
 use tokio_postgres::Client;
@@ -72,7 +72,7 @@ async fn published_event_is_claimed_with_all_values_of_its_writer() {
     let event_id: Uuid = fixture.client.query_one(text, &[&TRACE]).await.unwrap().get(0);
 
     let of_key = partition::of_key("customer-7", PARTITIONS);
-    let Claimed::Batch(batch) = fixture.claim(of_key.0 as usize).await else { panic!("the event is due") };
+    let ClaimOutcome::Batch(batch) = fixture.claim(of_key.0 as usize).await else { panic!("the event is due") };
 
     let row = &batch.rows[0];
     assert_eq!((row.event_id.bytes(), &row.key), (*event_id.as_bytes(), &EventKey::from_text("customer-7")));
@@ -321,7 +321,7 @@ async fn write(client: &Client, rng: &SeededRng) {
 /// Claims and settles all partitions once.
 async fn relay(fixture: &mut RelayFixture, sent: &mut Vec<ClaimedRow>) {
     for partition in 0..PARTITIONS as usize {
-        if let Claimed::Batch(batch) = fixture.claim(partition).await {
+        if let ClaimOutcome::Batch(batch) = fixture.claim(partition).await {
             fixture.fences[partition].counter = batch.token;
             fixture.fences[partition].counter = settle(&fixture.store, &fixture.fences[partition], &batch).await;
             sent.extend(batch.rows);

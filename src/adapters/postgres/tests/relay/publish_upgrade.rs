@@ -4,7 +4,7 @@ use std::time::Duration;
 use kit::clock::SeededRng;
 use kit::wait::scaled;
 use ports::clock::Rng;
-use ports::outbox::Claimed;
+use ports::outbox::ClaimOutcome;
 use postgres::{Postgres, migrate};
 use tokio::time::timeout;
 use tokio_postgres::Client;
@@ -149,7 +149,7 @@ async fn claimed_rows(store: &Postgres) -> usize {
     let mut rows = 0;
     for partition in 0..PARTITIONS {
         let fence = acquire(store, partition, LEASE).await.fence;
-        if let Claimed::Batch(batch) = claim(store, &fence, 100).await.unwrap() {
+        if let ClaimOutcome::Batch(batch) = claim(store, &fence, 100).await.unwrap() {
             rows += batch.rows.len();
         }
     }

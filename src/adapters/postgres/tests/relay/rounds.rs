@@ -4,7 +4,7 @@ use std::time::Duration;
 use kit::wait::scaled;
 use ports::Error;
 use ports::broker::Position;
-use ports::outbox::{Claim, ClaimKind, Claimed, FencedOutcome, OutboxStore, RowStatus, SettledClaim, Settlement};
+use ports::outbox::{Claim, ClaimKind, ClaimOutcome, FencedOutcome, OutboxStore, RowStatus, SettledClaim, Settlement};
 use ports::partitions::{LeaseFence, ProducerSessionId};
 use postgres::Options;
 
@@ -40,7 +40,7 @@ async fn settlements_and_claims_share_a_transaction() {
     assert_eq!(first.rows[0].contract_checksum, Some(0x8000_0001), "as the factory wrote it");
 
     enum Either {
-        Claimed(Claimed),
+        Claimed(ClaimOutcome),
         Settled(FencedOutcome),
     }
     let settle = async |partition: usize, batch| {
@@ -85,8 +85,8 @@ async fn partitions_settle_and_claim_in_one_transaction() {
     assert_eq!((first.settled, second.settled, third.settled), (done(0), done(1), FencedOutcome::Stale));
     let next = batch(first.claimed.unwrap());
     assert_eq!((next.token, next.rows.len()), (open[0].token + 2, 2));
-    assert!(matches!(second.claimed, Ok(Claimed::Nothing { next_due: None, suspect_due: false })), "{second:?}");
-    assert!(matches!(third.claimed, Ok(Claimed::Fenced)), "another owner's partition: {third:?}");
+    assert!(matches!(second.claimed, Ok(ClaimOutcome::NoneDue { next_due: None, suspect_due: false })), "{second:?}");
+    assert!(matches!(third.claimed, Ok(ClaimOutcome::Fenced)), "another owner's partition: {third:?}");
     assert_eq!(fixture.writers(&[0, 1]).await, 1);
     assert_eq!(fixture.store.depth().await.unwrap().sent, 2);
 }
@@ -102,7 +102,10 @@ async fn stale_and_expired_leases_fail_no_neighbour() {
 
     let claimed: Vec<_> = claimed.into_iter().map(Result::unwrap).collect();
     assert!(
-        matches!(claimed[..], [Claimed::Batch(_), Claimed::Fenced, Claimed::Fenced, Claimed::Batch(_)]),
+        matches!(
+            claimed[..],
+            [ClaimOutcome::Batch(_), ClaimOutcome::Fenced, ClaimOutcome::Fenced, ClaimOutcome::Batch(_)]
+        ),
         "{claimed:?}"
     );
     assert_eq!(fixture.writers(&[0, 3]).await, 1);
@@ -120,7 +123,7 @@ async fn claim_of_a_partition_with_an_open_batch_is_fenced_in_a_round() {
     let claimed =
         fixture.in_one_round(fixture.fences.iter().take(2).map(|fence| claim(&fixture.store, fence, 100))).await;
 
-    assert!(matches!(claimed[..], [Ok(Claimed::Fenced), Ok(Claimed::Batch(_))]), "{claimed:?}");
+    assert!(matches!(claimed[..], [Ok(ClaimOutcome::Fenced), Ok(ClaimOutcome::Batch(_))]), "{claimed:?}");
     let settled = fixture.store.settle(settlement(&fixture.fences[0], &open)).await.unwrap();
     assert!(matches!(settled, FencedOutcome::Done { rows: 1, .. }), "the first batch is still open: {settled:?}");
 }
@@ -144,12 +147,19 @@ async fn an_empty_claim_returns_the_time_of_the_next_due_row() {
     let claimed = fixture.in_one_round(fixture.fences.iter().map(|fence| claim(&fixture.store, fence, 100))).await;
 
     let claimed: Vec<_> = claimed.into_iter().map(Result::unwrap).collect();
-    let Claimed::Nothing { next_due: Some(next_due), suspect_due: false } = claimed[1] else { panic!("{claimed:?}") };
+    let ClaimOutcome::NoneDue { next_due: Some(next_due), suspect_due: false } = claimed[1] else {
+        panic!("{claimed:?}")
+    };
     assert!(next_due > Duration::from_secs(3_000) && next_due <= Duration::from_secs(3_600));
     assert!(
         matches!(
             claimed[..],
-            [Claimed::Batch(_), _, Claimed::Nothing { next_due: None, suspect_due: true }, Claimed::Fenced]
+            [
+                ClaimOutcome::Batch(_),
+                _,
+                ClaimOutcome::NoneDue { next_due: None, suspect_due: true },
+                ClaimOutcome::Fenced
+            ]
         ),
         "{claimed:?}"
     );
@@ -195,7 +205,7 @@ async fn worker_without_the_lease_changes_nothing_in_a_round() {
     zombie = fixture.fences[3].clone();
     let both =
         fixture.in_one_round([claim(&fixture.store, &zombie, 10), claim(&fixture.store, &fixture.fences[3], 10)]).await;
-    assert!(matches!(both[..], [Ok(Claimed::Batch(_)), Ok(Claimed::Fenced)]), "{both:?}");
+    assert!(matches!(both[..], [Ok(ClaimOutcome::Batch(_)), Ok(ClaimOutcome::Fenced)]), "{both:?}");
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::time::Duration;
 use kit::wait::scaled;
 use ports::Error;
 use ports::operators::{Audit, OperatorOutcome, OutboxOperators, RedriveMode, RowFilter};
-use ports::outbox::{Claim, ClaimKind, Claimed, FencedOutcome, OutboxStore, RowStatus};
+use ports::outbox::{Claim, ClaimKind, ClaimOutcome, FencedOutcome, OutboxStore, RowStatus};
 use ports::partitions::{InstanceId, LeaseFence, PartitionLeases, ProducerSessionId};
 use postgres::{Options, Postgres};
 
@@ -39,7 +39,10 @@ async fn leases_that_expire_while_a_round_waits_drop_out_of_it() {
 
     let claimed: Vec<_> = claimed.into_iter().map(Result::unwrap).collect();
     assert!(
-        matches!(claimed[..], [Claimed::Fenced, Claimed::Fenced, Claimed::Batch(_), Claimed::Batch(_)]),
+        matches!(
+            claimed[..],
+            [ClaimOutcome::Fenced, ClaimOutcome::Fenced, ClaimOutcome::Batch(_), ClaimOutcome::Batch(_)]
+        ),
         "{claimed:?}"
     );
 }
@@ -66,7 +69,10 @@ async fn partition_that_changed_while_a_round_waits_drops_out_of_it() {
 
     let claimed: Vec<_> = claims.into_iter().map(Result::unwrap).collect();
     assert!(
-        matches!(claimed[..], [Claimed::Batch(_), Claimed::Fenced, Claimed::Batch(_), Claimed::Batch(_)]),
+        matches!(
+            claimed[..],
+            [ClaimOutcome::Batch(_), ClaimOutcome::Fenced, ClaimOutcome::Batch(_), ClaimOutcome::Batch(_)]
+        ),
         "{claimed:?}"
     );
     assert_eq!(fixture.writers(&[0, 2, 3]).await, 1);
@@ -179,7 +185,9 @@ async fn full_batches_leave_a_connection_for_everything_else() {
 }
 
 /// A round through a proxy that cuts its connection at the COMMIT.
-async fn round_without_a_reply(cut: Cut) -> (RelayFixture, Vec<Result<Claimed, Error>>, Result<FencedOutcome, Error>) {
+async fn round_without_a_reply(
+    cut: Cut,
+) -> (RelayFixture, Vec<Result<ClaimOutcome, Error>>, Result<FencedOutcome, Error>) {
     let mut fixture = RelayFixture::new().await;
     fixture.create_in_all().await;
     let open = fixture.claim_batch(0).await;
@@ -337,7 +345,7 @@ async fn rounds_that_claim_wait_for_the_disk_also_where_settlements_need_not() {
     assert!(futures::poll!(&mut settled).is_pending());
     blocked_round.commit().await;
     let (claimed, settled) = tokio::join!(claimed, settled);
-    assert!(matches!((claimed, settled), (Ok(Claimed::Batch(_)), Ok(FencedOutcome::Done { .. }))));
+    assert!(matches!((claimed, settled), (Ok(ClaimOutcome::Batch(_)), Ok(FencedOutcome::Done { .. }))));
 
     let session = ProducerSessionId("session".into());
     let next = Claim { fence: fixture.fences[1].clone(), session, limit: 10, kind: ClaimKind::Ordinary };

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use domain::Status;
 use ports::orders::OrderStore;
-use ports::outbox::{Claim, ClaimKind, Claimed, ClaimedBatch, FencedOutcome, OutboxStore};
+use ports::outbox::{Claim, ClaimKind, ClaimOutcome, ClaimedBatch, FencedOutcome, OutboxStore};
 use ports::partitions::{LeaseFence, PartitionNo, ProducerSessionId};
 use postgres::Postgres;
 use tokio_postgres::Client;
@@ -68,7 +68,7 @@ async fn settle_and_claim(
     fence: LeaseFence,
     open: Option<&ClaimedBatch>,
     limit: u32,
-) -> (u64, Claimed) {
+) -> (u64, ClaimOutcome) {
     let Some(open) = open else { return (fence.counter, claim(store, &fence, limit).await.unwrap()) };
     let session = ProducerSessionId("session".into());
     let next = Claim { fence: fence.clone(), session, limit, kind: ClaimKind::Ordinary };
@@ -93,13 +93,13 @@ impl RelayFixture {
                 self.fences[*partition].counter = counter;
                 open.remove(partition);
                 match claimed {
-                    Claimed::Batch(batch) => {
+                    ClaimOutcome::Batch(batch) => {
                         relayed += batch.rows.len();
                         self.fences[*partition].counter = batch.token;
                         open.insert(*partition, batch);
                     }
-                    Claimed::Nothing { .. } => {}
-                    Claimed::Fenced => panic!("partition {partition} is fenced"),
+                    ClaimOutcome::NoneDue { .. } => {}
+                    ClaimOutcome::Fenced => panic!("partition {partition} is fenced"),
                 }
             }
             if relayed == before {
@@ -116,9 +116,9 @@ impl RelayFixture {
             let mut open = Vec::new();
             for (partition, claimed) in partitions.iter().zip(futures::future::join_all(claims).await) {
                 match claimed.unwrap() {
-                    Claimed::Batch(batch) => open.push((*partition, batch)),
-                    Claimed::Nothing { .. } => {}
-                    Claimed::Fenced => panic!("partition {partition} is fenced"),
+                    ClaimOutcome::Batch(batch) => open.push((*partition, batch)),
+                    ClaimOutcome::NoneDue { .. } => {}
+                    ClaimOutcome::Fenced => panic!("partition {partition} is fenced"),
                 }
             }
             if open.is_empty() {
@@ -229,7 +229,7 @@ async fn reads_during(held: Held) -> (i64, usize) {
     holder.batch_execute("COMMIT").await.unwrap();
     let rest = reopened(fixture.database.options("a")).await;
     let late = claim(&rest, &fixture.fences[0], 100).await.unwrap();
-    let late = if let Claimed::Batch(batch) = late { batch.rows.len() } else { 0 };
+    let late = if let ClaimOutcome::Batch(batch) = late { batch.rows.len() } else { 0 };
     (reads, late)
 }
 

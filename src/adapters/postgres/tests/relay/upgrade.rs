@@ -1,6 +1,8 @@
 //! Batches that an earlier version opened: their rows are marked in the outbox, and the lease row does not name them.
 use ports::operators::{OutboxOperators, RowFilter, RowView};
-use ports::outbox::{BatchOutcome, Claim, ClaimKind, Claimed, FencedOutcome, OutboxStore, PoisonPolicy, RowStatus};
+use ports::outbox::{
+    BatchOutcome, Claim, ClaimKind, ClaimOutcome, FencedOutcome, OutboxStore, PoisonPolicy, RowStatus,
+};
 use ports::partitions::{LeaseFence, ProducerSessionId};
 use postgres::{Options, Postgres, migrate};
 use tokio_postgres::Client;
@@ -93,7 +95,7 @@ async fn batch_that_is_open_at_the_upgrade_is_resolved_by_its_outcome() {
         let mut sent = Vec::new();
         while sent.len() < 10 {
             let claimed = claim(&store, &fence, 100).await.unwrap();
-            let Claimed::Batch(claimed) = claimed else { break };
+            let ClaimOutcome::Batch(claimed) = claimed else { break };
             sent.extend(claimed.rows.iter().map(|row| row.id));
             fence.counter = settle(&store, &fence, &claimed).await;
         }

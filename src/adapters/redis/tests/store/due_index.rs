@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use kit::{Factory, SeededRng};
 use ports::clock::Rng;
 use ports::operators::{Audit, OutboxOperators, RowSelector};
-use ports::outbox::{BatchOutcome, ClaimKind, Claimed, Disposition, OutboxStore, PoisonPolicy, RowStatus};
+use ports::outbox::{BatchOutcome, ClaimKind, ClaimOutcome, Disposition, OutboxStore, PoisonPolicy, RowStatus};
 use redis::{Durability, RedisStore, StoreOptions};
 
 use crate::server::Server;
@@ -69,7 +69,7 @@ async fn rows_that_are_not_due_cost_a_claim_nothing() {
     let factory = Factory::seeded(1, "orders".into());
     let mut worker = Worker::acquire(&store, "one", HOUR).await;
     // The first claim loads the script.
-    assert!(matches!(worker.try_claim(ALL, ClaimKind::Ordinary).await, Claimed::Nothing { next_due: None, .. }));
+    assert!(matches!(worker.try_claim(ALL, ClaimKind::Ordinary).await, ClaimOutcome::NoneDue { next_due: None, .. }));
     let before = commands_run(&server.url()).await;
     worker.try_claim(ALL, ClaimKind::Ordinary).await;
     let of_an_empty_claim = commands_run(&server.url()).await - before;
@@ -88,7 +88,7 @@ async fn rows_that_are_not_due_cost_a_claim_nothing() {
     let claimed = worker.try_claim(ALL, ClaimKind::Ordinary).await;
     let with_800_rows = commands_run(&server.url()).await - before;
 
-    assert!(matches!(claimed, Claimed::Nothing { next_due: Some(due), .. } if due <= HOUR && due > HOUR / 2));
+    assert!(matches!(claimed, ClaimOutcome::NoneDue { next_due: Some(due), .. } if due <= HOUR && due > HOUR / 2));
     assert_eq!(with_800_rows, of_an_empty_claim);
 }
 
@@ -164,7 +164,7 @@ async fn random_statements(seed: u64) {
 async fn random_batch(store: &RedisStore, worker: &mut Worker<'_>, below: &impl Fn(usize) -> usize) {
     let before = rows(store).await;
     let kind = if below(4) == 0 { ClaimKind::Trial } else { ClaimKind::Ordinary };
-    let Claimed::Batch(mut batch) = worker.try_claim(1 + below(8) as u32, kind).await else { return };
+    let ClaimOutcome::Batch(mut batch) = worker.try_claim(1 + below(8) as u32, kind).await else { return };
     let mut first_unsent = BTreeMap::new();
     for row in before.iter().filter(|row| row.status != RowStatus::Sent) {
         first_unsent.entry(row.key.clone()).or_insert_with(Vec::new).push(row);

@@ -6,7 +6,7 @@ use deadpool_redis::redis as client;
 use kit::Factory;
 use kit::wait::scaled;
 use ports::outbox::{
-    BatchOutcome, ClaimKind, Claimed, Disposition, FencedOutcome, OutboxStore, PoisonPolicy, RowStatus,
+    BatchOutcome, ClaimKind, ClaimOutcome, Disposition, FencedOutcome, OutboxStore, PoisonPolicy, RowStatus,
 };
 use ports::probe::Probe;
 use redis::{Durability, RedisStore, RedisStoreProbe, StoreOptions};
@@ -209,7 +209,7 @@ async fn a_damaged_index_is_corrected_also_by_the_claim_that_meets_it() {
 
     assert_eq!(worker.drain().await, [1, 2]);
 
-    assert!(matches!(worker.try_claim(ALL, ClaimKind::Ordinary).await, Claimed::Nothing { next_due: None, .. }));
+    assert!(matches!(worker.try_claim(ALL, ClaimKind::Ordinary).await, ClaimOutcome::NoneDue { next_due: None, .. }));
     let left: i64 = command(&url(), &["ZCARD", &name("due:0")]).await;
     assert_eq!(left, 0);
 }

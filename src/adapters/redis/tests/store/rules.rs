@@ -7,7 +7,7 @@ use deadpool_redis::redis as client;
 use outbox::cases::{ClaimSizeCase, ResolutionCase, claim_size_cases, resolution_cases};
 use outbox::{BatchOutcome, ExclusionOutcome, FencedOutcome, PoisonAction, RowChange, RowId, RowState, RowStatus};
 use ports::FailureType;
-use ports::outbox::{Claim, ClaimKind, Claimed, Disposition, Exclusion, OutboxStore, PoisonPolicy};
+use ports::outbox::{Claim, ClaimKind, ClaimOutcome, Disposition, Exclusion, OutboxStore, PoisonPolicy};
 use ports::partitions::{InstanceId, LeaseFence, PartitionNo, ProducerSessionId};
 use redis::{RedisStore, StoreOptions};
 
@@ -222,7 +222,7 @@ async fn the_claim_script_takes_as_many_rows_as_the_rule_does() {
 
         let session = ProducerSessionId("session".into());
         let claim = Claim { fence: Fixture::fence(partition), session, limit: *limit, kind: ClaimKind::Ordinary };
-        let Claimed::Batch(batch) = fixture.store.claim(claim).await.unwrap() else {
+        let ClaimOutcome::Batch(batch) = fixture.store.claim(claim).await.unwrap() else {
             panic!("nothing claimed: {case:?}")
         };
 

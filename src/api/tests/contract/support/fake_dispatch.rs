@@ -86,7 +86,7 @@ impl FakeDispatch {
 
 #[async_trait]
 impl Dispatch for FakeDispatch {
-    async fn create(&self, command: CreateOrder, time_limit: Duration) -> Result<Created, CommandError> {
+    async fn create(&self, command: CreateOrder, time_limit: Duration) -> Result<CreatedOrder, CommandError> {
         self.next_outcome(time_limit).await?;
         self.seen.lock().push(command.clone());
         let known = command.idempotency_key.as_ref().and_then(|idempotency_key| {
@@ -96,7 +96,7 @@ impl Dispatch for FakeDispatch {
             if Some(known) != command.idempotency_key {
                 return Err(CommandError::KeyReused);
             }
-            return Ok(Created { order: Arc::new(self.find(id).unwrap()), replayed: true });
+            return Ok(CreatedOrder { order: Arc::new(self.find(id).unwrap()), replayed: true });
         }
         let mut entropy = [0; 10];
         // The first byte shares its place with the version of the UUID.
@@ -115,7 +115,7 @@ impl Dispatch for FakeDispatch {
         if let Some(idempotency_key) = command.idempotency_key {
             self.keys.lock().push((idempotency_key, order.id));
         }
-        Ok(Created { order: Arc::new(order), replayed: false })
+        Ok(CreatedOrder { order: Arc::new(order), replayed: false })
     }
 
     async fn publish(&self, command: PublishEvents, time_limit: Duration) -> Result<EventsPublished, CommandError> {

@@ -12,7 +12,7 @@ use ports::clock::Clock;
 use ports::operators::redrives::{DeadLetterId, RedriveLedger, RedriveRecord};
 use ports::operators::*;
 use ports::orders::cache::{CachedList, ListGeneration, ListKey, ListLookup, OrderCache};
-use ports::orders::{Commit, Committed, IdempotencyRecord, ListBudget, OrderFilter, OrderStore, PageStart};
+use ports::orders::{Commit, CommitOutcome, IdempotencyRecord, ListBudget, OrderFilter, OrderStore, PageStart};
 use ports::outbox::*;
 use ports::partitions::*;
 use ports::rate_limit::{RateLimitDecision, RateLimitPolicy, RateLimiter};
@@ -55,7 +55,7 @@ impl FakeOrderStore {
 
 #[async_trait]
 impl OrderStore for FakeOrderStore {
-    async fn commit(&self, _: Commit) -> Result<Committed, Error> {
+    async fn commit(&self, _: Commit) -> Result<CommitOutcome, Error> {
         unreachable!("commands use FakeDispatch")
     }
     /// Waits once, as a read of a real store does.

@@ -12,7 +12,7 @@ pub struct UnusedPorts;
 
 #[async_trait]
 impl OutboxStore for UnusedPorts {
-    async fn claim(&self, _: Claim) -> Result<Claimed, Error> {
+    async fn claim(&self, _: Claim) -> Result<ClaimOutcome, Error> {
         unreachable!()
     }
     async fn exclude(&self, _: &LeaseFence, _: Token, _: &[Exclusion]) -> Result<ExclusionOutcome, Error> {
