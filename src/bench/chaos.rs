@@ -15,8 +15,6 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use rand::SeedableRng;
-use rand::rngs::StdRng;
 use serde_json::json;
 
 use crate::error::Error;
@@ -25,7 +23,6 @@ use crate::report::{ReportFormat, Reporter};
 use crate::store::throwaway::with_data;
 use clients::OrderClients;
 use event_clients::EventClients;
-use faults::{FaultCounts, FaultPlan};
 use instances::{Addresses, Instances};
 use progress::Progress;
 use remaining_rows::await_drained;
@@ -45,9 +42,9 @@ pub struct ChaosPlan {
     pub clients: usize,
     /// Processes of the service on the same data.
     pub instances: usize,
-    /// Mean time between two faults.
+    /// Mean time between two faults. Those of one instance follow each other, those of several overlap.
     pub interval: Duration,
-    /// The same seed injects the same faults in the same order.
+    /// The same seed injects the same faults in the same order into each instance.
     pub seed: u64,
     /// The format of the report.
     pub format: ReportFormat,
@@ -78,13 +75,7 @@ async fn run<P: Program>(program: &P, plan: &ChaosPlan, data: &P::Data) -> Resul
     let writers = SqlWriters::start(data, publishers, &topic, &progress, end).await?;
 
     reporter.progress(&format!("seed {}, faults under load for {:?}", plan.seed, plan.time));
-    let mut faults = FaultPlan::new(StdRng::seed_from_u64(plan.seed), plan.interval);
-    let mut counts = FaultCounts::default();
-    while let Some(next) = faults.next(plan.instances, end) {
-        tokio::time::sleep_until(next.at.into()).await;
-        let hit = instances.inject(&next).await?;
-        counts.add(next.kind, hit);
-    }
+    let counts = instances.inject(plan.seed, plan.interval, end).await?;
 
     reporter.progress("recovery");
     instances.restart_exited().await?;

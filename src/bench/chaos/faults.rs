@@ -2,8 +2,8 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use rand::Rng;
 use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
 use serde_json::{Value, json};
 
 /// A kind of fault.
@@ -47,13 +47,11 @@ impl FaultKind {
     }
 }
 
-/// A fault with its time, its target and its duration.
+/// A fault of one instance with its time, its target and its duration.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct PlannedFault {
     pub at: Instant,
     pub kind: FaultKind,
-    /// Index of the affected instance.
-    pub instance: usize,
     /// From 0 to 1: the duration as a fraction of the longest one of its kind.
     pub duration_fraction: f64,
     /// From 0 to 1: the position of the affected actor among those that run at that time.
@@ -68,24 +66,26 @@ impl PlannedFault {
     }
 }
 
-/// The schedule of one run, drawn as it goes.
+/// The schedule of one instance, drawn as it goes: those of several instances do not wait for each other, so that their faults overlap.
 pub(super) struct FaultPlan {
     rng: StdRng,
     interval: Duration,
 }
 
 impl FaultPlan {
-    pub(super) fn new(rng: StdRng, interval: Duration) -> Self {
-        Self { rng, interval }
+    /// The plans of all instances, which together begin a fault once per interval.
+    pub(super) fn of_instances(seed: u64, interval: Duration, instances: usize) -> Vec<Self> {
+        let rng = |instance: usize| StdRng::seed_from_u64(seed.wrapping_add(instance as u64));
+        (0..instances).map(|instance| Self { rng: rng(instance), interval: interval * instances as u32 }).collect()
     }
 
     /// The next fault after half to one and a half intervals; `None` when that is after `end`. Every fault takes the same number of draws, so
     /// the state that a fault finds changes no later fault.
-    pub(super) fn next(&mut self, instances: usize, end: Instant) -> Option<PlannedFault> {
+    pub(super) fn next(&mut self, end: Instant) -> Option<PlannedFault> {
         let at = Instant::now() + self.interval.mul_f64(self.rng.random_range(0.5..1.5));
-        let (kind, instance) = (self.kind(), self.rng.random_range(0..instances));
+        let kind = self.kind();
         let (duration_fraction, target) = (self.rng.random(), self.rng.random());
-        (at < end).then_some(PlannedFault { at, kind, instance, duration_fraction, target })
+        (at < end).then_some(PlannedFault { at, kind, duration_fraction, target })
     }
 
     fn kind(&mut self) -> FaultKind {
@@ -116,6 +116,13 @@ impl FaultCounts {
         }
     }
 
+    pub(super) fn add_all(&mut self, other: &Self) {
+        for (kind, hit) in &other.hit {
+            *self.hit.entry(*kind).or_default() += hit;
+        }
+        self.missed += other.missed;
+    }
+
     pub(super) fn json(&self) -> Value {
         let mut counts = json!({"missed": self.missed});
         for (kind, _) in KINDS {
@@ -127,42 +134,35 @@ impl FaultCounts {
 
 #[cfg(test)]
 mod tests {
-    use rand::SeedableRng;
-
     use super::*;
 
     #[test]
-    fn a_seed_draws_the_same_faults_and_every_kind_of_them() {
+    fn a_seed_draws_the_same_faults_and_every_kind_of_them_for_each_instance() {
         let actors = ["/a", "/b", "/c"].map(str::to_owned);
         // `listed` says whether the actors of an instance can be listed at the moment of the fault, which differs between two runs.
         let draw = |listed: bool| {
-            let mut plan = FaultPlan::new(StdRng::seed_from_u64(7), Duration::ZERO);
             let end = Instant::now() + Duration::from_secs(60);
-            let next = |_| {
-                let fault = plan.next(3, end)?;
+            let next = |plan: &mut FaultPlan| {
+                let fault = plan.next(end)?;
                 if listed {
                     assert!(fault.choose(&actors).is_some() && fault.choose(&[]).is_none());
                 }
-                Some((fault.kind, fault.instance, fault.duration_fraction.to_bits(), fault.target.to_bits()))
+                Some((fault.kind, fault.duration_fraction.to_bits(), fault.target.to_bits()))
             };
-            (0..500).filter_map(next).collect::<Vec<_>>()
+            let faults = |mut plan: FaultPlan| (0..200).filter_map(|_| next(&mut plan)).collect::<Vec<_>>();
+            FaultPlan::of_instances(7, Duration::ZERO, 3).into_iter().map(faults).collect::<Vec<_>>()
         };
         let faults = draw(true);
 
         assert_eq!(faults, draw(false));
-        assert!(KINDS.iter().all(|(kind, _)| faults.iter().any(|fault| fault.0 == *kind)));
-        assert!((0..3).all(|instance| faults.iter().any(|fault| fault.1 == instance)));
+        assert!(faults.iter().all(|drawn| KINDS.iter().all(|(kind, _)| drawn.iter().any(|fault| fault.0 == *kind))));
+        assert_ne!(faults[0], faults[1]);
     }
 
     #[test]
     fn target_of_a_fault_selects_the_same_actor_among_the_same_paths() {
-        let fault = |target| PlannedFault {
-            at: Instant::now(),
-            kind: FaultKind::Panic,
-            instance: 0,
-            duration_fraction: 0.5,
-            target,
-        };
+        let fault =
+            |target| PlannedFault { at: Instant::now(), kind: FaultKind::Panic, duration_fraction: 0.5, target };
         let paths = ["/a", "/b", "/c"].map(str::to_owned);
         for (target, chosen) in [(0.0, "/a"), (0.34, "/b"), (0.99, "/c"), (1.0, "/c")] {
             assert_eq!(fault(target).choose(&paths), Some(chosen));
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn no_fault_begins_after_the_end() {
-        let mut plan = FaultPlan::new(StdRng::seed_from_u64(7), Duration::from_secs(10));
-        assert_eq!(plan.next(1, Instant::now() + Duration::from_secs(4)), None);
+        let mut plan = FaultPlan::of_instances(7, Duration::from_secs(10), 1).remove(0);
+        assert_eq!(plan.next(Instant::now() + Duration::from_secs(4)), None);
     }
 }
