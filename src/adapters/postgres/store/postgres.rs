@@ -3,7 +3,6 @@ use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use parking_lot::Mutex;
 use ports::Error;
 use ports::partitions::InstanceIdTakenOver;
 use tokio::runtime::{Handle, Runtime};
@@ -32,7 +31,20 @@ pub(crate) struct PostgresInner {
     pub(crate) opened: OpenedStore,
     closed: AtomicBool,
     handle: Handle,
-    runtime: Mutex<Option<Runtime>>,
+    /// Dropped after the tasks are aborted.
+    _threads: StoreThreads,
+}
+
+/// The runtime of a store. Dropped, it ends without waiting: the last handle, or an open that is not finished, may be dropped inside another
+/// runtime, where blocking is not allowed.
+struct StoreThreads(Option<Runtime>);
+
+impl Drop for StoreThreads {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
 }
 
 impl Postgres {
@@ -75,17 +87,14 @@ impl Postgres {
             location: location.clone(),
             reason: format!("its threads cannot be started: {error}"),
         })?;
-        let result = match runtime.handle().spawn(open(options, connector)).await {
-            Ok(result) => result,
-            Err(panic) => Err(PostgresOpenError::Refused { location, reason: panic.to_string() }),
+        let (handle, threads) = (runtime.handle().clone(), StoreThreads(Some(runtime)));
+        let opened = match handle.spawn(open(options, connector)).await {
+            Ok(result) => result?,
+            Err(panic) => return Err(PostgresOpenError::Refused { location, reason: panic.to_string() }),
         };
-        match result {
-            Ok(opened) => Ok(Self { inner: Arc::new(PostgresInner::new(opened, runtime)) }),
-            Err(error) => {
-                runtime.shutdown_background();
-                Err(error)
-            }
-        }
+        Ok(Self {
+            inner: Arc::new(PostgresInner { opened, closed: AtomicBool::new(false), handle, _threads: threads }),
+        })
     }
 
     /// The installation's id, a UUID drawn when the schema was installed.
@@ -226,20 +235,9 @@ fn start_runtime(threads: usize) -> std::io::Result<Runtime> {
         .build()
 }
 
-impl PostgresInner {
-    fn new(opened: OpenedStore, runtime: Runtime) -> Self {
-        let handle = runtime.handle().clone();
-        Self { opened, closed: AtomicBool::new(false), handle, runtime: Mutex::new(Some(runtime)) }
-    }
-}
-
 impl Drop for PostgresInner {
     fn drop(&mut self) {
         self.opened.tasks.abort();
         self.opened.context.close();
-        if let Some(runtime) = self.runtime.lock().take() {
-            // The last handle may be dropped inside another runtime, where blocking is not allowed.
-            runtime.shutdown_background();
-        }
     }
 }

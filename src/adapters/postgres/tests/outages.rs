@@ -65,6 +65,23 @@ impl OutageFixture {
 }
 
 #[tokio::test]
+async fn an_open_can_be_dropped_inside_a_runtime_while_the_server_is_silent() {
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("postgres://posthaste@{}/postgres", silent.local_addr().unwrap());
+    let options = Options { url: url.into(), ..Database::empty().await.options("a") };
+    let mut opening = Box::pin(Postgres::open(options));
+    let connection = tokio::select! {
+        // The open only waits.
+        _ = &mut opening => panic!("the server is silent"),
+        accepted = silent.accept() => accepted,
+    };
+
+    drop(opening);
+
+    assert!(connection.is_ok());
+}
+
+#[tokio::test]
 async fn commit_with_a_lost_reply_is_resolved_as_committed() {
     let fixture = fixture().await;
     fixture.store.commit(fixture.factory.creation("ann", P0)).await.unwrap();
