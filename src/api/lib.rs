@@ -136,6 +136,7 @@ mod console {
         pub(crate) mod actor_load;
         pub(crate) mod depth_chart;
         pub(crate) mod depth_history;
+        pub(crate) mod histogram;
         pub(crate) mod sparkline;
         pub(crate) mod throughput;
     }

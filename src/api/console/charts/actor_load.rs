@@ -6,15 +6,14 @@ use domain::Timestamp;
 use parking_lot::Mutex;
 use telemetry::Metrics;
 
-use super::throughput::percentile;
+use super::histogram::{Buckets, increase, percentile};
+use super::throughput::RATE_WINDOW;
 
 /// Samples of a minute, one every two seconds, and the one before them; older ones are dropped.
 const SAMPLES_MAX: usize = 31;
-/// The window of the present rate, as that of the throughput.
-const RATE_WINDOW: Duration = Duration::from_secs(10);
 
-/// For each kind of actor the bounds in seconds and cumulative counts of the time of one message, since the process started.
-type MessageTimes = BTreeMap<String, Vec<(f64, u64)>>;
+/// The time of one message in seconds, by kind of actor.
+type MessageTimes = BTreeMap<String, Buckets>;
 
 /// Samples, the oldest first.
 #[derive(Default)]
@@ -48,21 +47,17 @@ impl ActorLoadHistory {
         let recent = samples.iter().find(|(at, _)| last_at.since(*at) <= RATE_WINDOW);
         let Some((recent_at, recent)) = recent.filter(|(at, _)| at < last_at) else { return BTreeMap::new() };
         let seconds = last_at.since(*recent_at).as_secs_f64();
-        let load = |(kind, times): (&String, &Vec<(f64, u64)>)| {
+        let load = |(kind, times): (&String, &Buckets)| {
+            // A kind that an earlier sample lacks had handled no message by then.
+            let since = |before: &MessageTimes| increase(times, before.get(kind).map_or(&[], Vec::as_slice));
             let load = ActorLoad {
-                per_second: since(times, recent.get(kind)).last().map_or(0, |bucket| bucket.1) as f64 / seconds,
-                p95: percentile(&since(times, first.get(kind)), 0.95).map(Duration::from_secs_f64),
+                per_second: since(recent).last().map_or(0, |bucket| bucket.1) as f64 / seconds,
+                p95: percentile(&since(first), 0.95).map(Duration::from_secs_f64),
             };
             (kind.clone(), load)
         };
         last.iter().map(load).collect()
     }
-}
-
-/// The cumulative counts without those of an earlier sample; a kind that had none has handled no message by then.
-fn since(times: &[(f64, u64)], before: Option<&Vec<(f64, u64)>>) -> Vec<(f64, u64)> {
-    let count_before = |at: usize| before.and_then(|before| before.get(at)).map_or(0, |bucket| bucket.1);
-    times.iter().enumerate().map(|(at, (bound, count))| (*bound, count.saturating_sub(count_before(at)))).collect()
 }
 
 #[cfg(test)]

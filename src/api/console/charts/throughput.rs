@@ -7,11 +7,12 @@ use parking_lot::Mutex;
 use telemetry::Metrics;
 
 use crate::console::charts::depth_history::TIME_RANGE;
+use crate::console::charts::histogram::{Buckets, increase, percentile};
 
 /// Samples of 15 minutes, one every two seconds; older ones are dropped.
 const SAMPLES_MAX: usize = 450;
 /// The window of the present rate: short enough to follow, long enough not to flicker.
-const RATE_WINDOW: Duration = Duration::from_secs(10);
+pub(super) const RATE_WINDOW: Duration = Duration::from_secs(10);
 /// The window of the latency's percentiles.
 const LATENCY_WINDOW: Duration = Duration::from_secs(300);
 /// Points of a sparkline.
@@ -23,8 +24,8 @@ pub(crate) struct ThroughputSample {
     pub(crate) at: Timestamp,
     /// Events since the process started, indexed by [`EventStage`].
     pub(crate) totals: [u64; 3],
-    /// Bounds in seconds and cumulative counts of the time from commit to acknowledgement.
-    pub(crate) latency: Vec<(f64, u64)>,
+    /// The time from commit to acknowledgement in seconds.
+    pub(crate) latency: Buckets,
 }
 
 /// A stage of an event's path, as an index of [`ThroughputSample::totals`].
@@ -89,10 +90,7 @@ impl Throughput {
     pub(crate) fn latency(&self, share: f64) -> Option<Duration> {
         let last = self.0.last()?;
         let first = self.0.iter().find(|sample| last.at.since(sample.at) <= LATENCY_WINDOW)?;
-        let before = |bound: usize| first.latency.get(bound).map_or(0, |bucket| bucket.1);
-        let buckets =
-            last.latency.iter().enumerate().map(|(at, (bound, count))| (*bound, count.saturating_sub(before(at))));
-        percentile(&buckets.collect::<Vec<_>>(), share).map(Duration::from_secs_f64)
+        percentile(&increase(&last.latency, &first.latency), share).map(Duration::from_secs_f64)
     }
 }
 
@@ -100,24 +98,6 @@ fn per_second(first: &ThroughputSample, last: &ThroughputSample, stage: EventSta
     let seconds = last.at.since(first.at).as_secs_f64();
     let events = last.totals[stage as usize].saturating_sub(first.totals[stage as usize]);
     (seconds > 0.0).then(|| events as f64 / seconds)
-}
-
-/// A percentile of a histogram with cumulative counts, interpolated within its bucket as Prometheus does. Beyond the last bound: that bound.
-pub(super) fn percentile(buckets: &[(f64, u64)], share: f64) -> Option<f64> {
-    let all = buckets.last().map(|bucket| bucket.1).filter(|all| *all > 0)?;
-    let rank = share * all as f64;
-    let (mut bound_below, mut count_below) = (0.0, 0);
-    for (bound, count) in buckets {
-        if *count as f64 >= rank && *count > count_below {
-            if bound.is_infinite() {
-                return Some(bound_below);
-            }
-            let within = (rank - count_below as f64) / (count - count_below) as f64;
-            return Some(bound_below + (bound - bound_below) * within);
-        }
-        (bound_below, count_below) = (if bound.is_finite() { *bound } else { bound_below }, *count);
-    }
-    None
 }
 
 #[cfg(test)]
