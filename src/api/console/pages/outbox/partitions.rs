@@ -1,4 +1,6 @@
 //! The partitions as a grid: the more unsent rows, the stronger the colour. The busiest come first in words.
+use std::collections::HashMap;
+
 use app::dispatch::ActorView;
 use app::port_types::{PartitionNo, PartitionView};
 use domain::Timestamp;
@@ -35,6 +37,7 @@ pub(super) fn grid(all: &[PartitionView], actors: &[ActorView], now: Timestamp) 
 
 /// Every partition with its owner, and the epoch and the expiry of its lease. The owner renews a lease long before it expires.
 fn leases(all: &[PartitionView], actors: &[ActorView], most: u64, now: Timestamp) -> Markup {
+    let workers = workers(actors);
     html! {
         ol class="grid" {
             @for view in all {
@@ -46,17 +49,17 @@ fn leases(all: &[PartitionView], actors: &[ActorView], most: u64, now: Timestamp
                     @if let Some(at) = view.expires_at.filter(|_| view.owner.is_some()) {
                         small { br; @if at > now { "expires " } @else { "expired " } (relative_time(at, now)) }
                     }
-                    @if let Some(worker) = worker_of(view.partition, actors) { (worker_state(worker)) }
+                    @if let Some(worker) = workers.get(&view.partition) { (worker_state(worker)) }
                 }
             }
         }
     }
 }
 
-/// The partition's worker in this process: it runs since it took the partition over, or since its restart.
-fn worker_of(partition: PartitionNo, actors: &[ActorView]) -> Option<&ActorView> {
-    let name = format!("/partition-worker-{}", partition.0);
-    actors.iter().find(|actor| actor.path.ends_with(&name))
+/// The workers in this process, by their partition. One runs since it took the partition over, or since its restart.
+fn workers(actors: &[ActorView]) -> HashMap<PartitionNo, &ActorView> {
+    let partition = |actor: &ActorView| actor.path.rsplit_once("/partition-worker-")?.1.parse().ok().map(PartitionNo);
+    actors.iter().filter_map(|actor| Some((partition(actor)?, actor))).collect()
 }
 
 fn worker_state(worker: &ActorView) -> Markup {
@@ -132,15 +135,16 @@ mod tests {
             parent: None,
         };
         let actors = [worker(17, Some(Duration::from_secs(9))), worker(7, Some(Duration::from_secs(125)))];
-        let found = worker_of(PartitionNo(7), &actors).expect("it runs here");
+        let found = workers(&actors);
+        let found = |partition| found.get(&PartitionNo(partition)).copied();
 
-        let text = worker_state(found).into_string();
+        let text = worker_state(found(7).expect("it runs here")).into_string();
         assert!(
             text.contains("href=\"/console/actors/relay/partition-worker-7\"") && text.contains("for 2 min"),
             "{text}"
         );
         assert!(worker_state(&worker(7, None)).into_string().contains("restarting"));
-        assert!(worker_of(PartitionNo(1), &actors).is_none());
+        assert!(found(1).is_none());
     }
 
     #[test]
