@@ -1,5 +1,5 @@
 //! An action on several selected rows in two steps: a preview of the changes, then the changes, with a reason.
-mod action;
+pub(crate) mod action;
 pub(crate) mod matching;
 
 use app::port_types::{RowId, RowView};

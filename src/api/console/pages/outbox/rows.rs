@@ -8,10 +8,14 @@ use super::filter::RawRowFilter;
 use super::partition_rows::{SEARCHED_MAX, partition_link};
 use crate::console::format::{grouped, optional_time, or_dash, relative_time, state_label};
 use crate::console::links::link;
+use crate::console::pages::outbox_bulk::action::BulkAction;
 
 /// The actions on all rows of a filter, each with a status that it applies to. Parked rows have the redrive.
-const MATCHING_ACTIONS: [(&str, &str, &str); 3] =
-    [("retry", "Retry", "FAILED"), ("park", "Park", "FAILED"), ("park", "Park", "PENDING")];
+const MATCHING_ACTIONS: [(BulkAction, RowStatus); 3] = [
+    (BulkAction::Retry, RowStatus::Failed),
+    (BulkAction::Park, RowStatus::Failed),
+    (BulkAction::Park, RowStatus::Pending),
+];
 
 pub(super) fn list(rows: &RowPage, raw: &RawRowFilter<'_>, now: Timestamp) -> Markup {
     let selectable = rows.rows.iter().any(|row| is_selectable(row.status));
@@ -45,9 +49,9 @@ pub(super) fn list(rows: &RowPage, raw: &RawRowFilter<'_>, now: Timestamp) -> Ma
 fn matching_actions(raw: &RawRowFilter<'_>) -> Markup {
     html! {
         a href=(link("/console/outbox/redrive", &raw.conditions())) { "Redrive all parked rows that match…" }
-        @for (action, title, status) in MATCHING_ACTIONS {
+        @for (action, status) in MATCHING_ACTIONS.map(|(action, status)| (action, status.as_str())) {
             @if raw.status.is_empty() || raw.status == status {
-                " " a href=(raw.matching_link(action, status)) { (title) " all " (status) " rows that match…" }
+                " " a href=(raw.matching_link(action.as_str(), status)) { (action.title()) " all " (status) " rows that match…" }
             }
         }
     }

@@ -14,7 +14,7 @@ const NAMED_MAX: usize = 10;
 
 /// The action on the rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum BulkAction {
+pub(crate) enum BulkAction {
     /// Makes waiting and parked rows due.
     Retry,
     /// Makes parked rows due, and no other.
@@ -33,7 +33,7 @@ impl BulkAction {
         }
     }
 
-    pub(super) fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Retry => "retry",
             Self::Redrive => "redrive",
@@ -42,7 +42,7 @@ impl BulkAction {
     }
 
     /// The label of its button.
-    pub(super) fn title(self) -> &'static str {
+    pub(crate) fn title(self) -> &'static str {
         match self {
             Self::Retry => "Retry",
             Self::Redrive => "Redrive",
