@@ -50,6 +50,32 @@ pub struct ShutdownReport {
     pub unreleased_partitions: usize,
 }
 
+impl ShutdownReport {
+    /// Logs the end of the stop; a warning if work is unfinished, because the next owner of a partition may wait for its lease to expire.
+    fn log(&self) {
+        let (elapsed_ms, partitions_left) = (self.elapsed.as_millis() as u64, self.unreleased_partitions);
+        let actors_left = self.unfinished_actors.len();
+        if actors_left == 0 && partitions_left == 0 {
+            tracing::info!(
+                event = "stopped",
+                elapsed_ms,
+                actors_left,
+                partitions_left,
+                "stopped after {elapsed_ms} ms"
+            );
+        } else {
+            tracing::warn!(
+                event = "stopped",
+                elapsed_ms,
+                actors_left,
+                partitions_left,
+                "stopped after {elapsed_ms} ms: {actors_left} actors did not end, and {partitions_left} partitions were not handed over; \
+                 the next owner of each partition resolves its open batch once the lease has expired"
+            );
+        }
+    }
+}
+
 /// Reads the configuration as [`Config::draft`] does, and has the adapters check what only they can parse: URLs of servers, files of
 /// certificates. Connects to nothing. A configuration without a key to verify tokens with is no error here.
 pub fn check_config(file: Option<&Path>, environment: &Environment) -> ConfigDraft {
@@ -203,19 +229,7 @@ impl Service {
             unfinished_actors,
             unreleased_partitions: stopped.partitions_left,
         };
-        let (elapsed_ms, partitions_left) = (report.elapsed.as_millis() as u64, report.unreleased_partitions);
-        tracing::info!(
-            event = "stopped",
-            elapsed_ms,
-            actors_left = report.unfinished_actors.len(),
-            partitions_left,
-            "stopped after {elapsed_ms} ms{}",
-            if report.unfinished_actors.is_empty() && partitions_left == 0 {
-                ""
-            } else {
-                " with unfinished work; the next owner of each partition resolves its open batch"
-            }
-        );
+        report.log();
         report
     }
 }

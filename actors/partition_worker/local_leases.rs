@@ -1,5 +1,5 @@
 //! LocalLeases: the local expiry of this instance's leases, counted from before the request on a clock that also runs while the machine is suspended.
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,12 +13,14 @@ pub struct LocalLeases {
     clock: Arc<dyn Clock>,
     ttl: Duration,
     held: Mutex<BTreeMap<PartitionNo, (Epoch, Timestamp)>>,
+    /// Partitions that the store may have leased to this instance under an epoch that it does not know.
+    unknown: Mutex<BTreeSet<PartitionNo>>,
 }
 
 impl LocalLeases {
     /// No leases yet; each last `ttl`.
     pub fn new(clock: Arc<dyn Clock>, ttl: Duration) -> Self {
-        Self { clock, ttl, held: Mutex::default() }
+        Self { clock, ttl, held: Mutex::default(), unknown: Mutex::default() }
     }
 
     /// How long a lease lasts from its request.
@@ -31,9 +33,26 @@ impl LocalLeases {
         self.clock.now()
     }
 
+    /// Records that the epoch of a lease is unknown from now on: an acquisition is under way, or the store has refused the epoch.
+    pub fn set_epoch_unknown(&self, partition: PartitionNo) {
+        self.unknown.lock().insert(partition);
+    }
+
+    /// Whether the store may have leased the partition to this instance under an epoch that it does not know: the reply to an acquisition
+    /// was lost, or the store refused the epoch of a claim.
+    pub fn is_epoch_unknown(&self, partition: PartitionNo) -> bool {
+        self.unknown.lock().contains(&partition)
+    }
+
     /// Records an acquired lease, which lasts from its request.
     pub fn acquired(&self, partition: PartitionNo, epoch: Epoch, requested: Timestamp) {
+        self.unknown.lock().remove(&partition);
         self.held.lock().insert(partition, (epoch, requested.plus(self.ttl)));
+    }
+
+    /// Records that the store has certainly not leased the partition to this instance since its last recorded epoch.
+    pub fn not_acquired(&self, partition: PartitionNo) {
+        self.unknown.lock().remove(&partition);
     }
 
     /// Records a renewal. A lease whose epoch changed since the request stays as it is, as does one whose row was locked.

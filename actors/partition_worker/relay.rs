@@ -100,6 +100,7 @@ impl Relay {
             Ok(ClaimOutcome::Fenced) => {
                 metrics.outbox_fenced_total.inc();
                 local_leases.remove(partition_session.fence.partition);
+                local_leases.set_epoch_unknown(partition_session.fence.partition);
                 RunResult::unknown(BatchReport { more: true, ..BatchReport::default() })
             }
             Err(error) if error.outcome_unknown() => RunResult::failed(None, error),

@@ -78,10 +78,10 @@ impl PartitionSessions {
         reason: &mut AcquireReason,
         watermark: Option<Token>,
     ) -> Result<Option<LeaseFence>, SessionFailure> {
-        let RelayContext { leases, local_leases, instance, .. } = &*self.context;
+        let RelayContext { local_leases, .. } = &*self.context;
         for _ in 0..TIMELINE_CHANGES_MAX {
             let (requested, started) = (local_leases.request_time(), Instant::now());
-            let acquisition = leases.acquire(partition, instance, *reason, watermark, local_leases.ttl()).await?;
+            let acquisition = self.request_lease(partition, *reason, watermark).await?;
             let AcquiredLease { mut fence, open_batch } = match acquisition {
                 Acquisition::Acquired(acquired) => acquired,
                 Acquisition::Held { .. } => {
@@ -101,6 +101,27 @@ impl PartitionSessions {
             return Ok(Some(fence));
         }
         Err(Error::Unreachable("the store's timeline changes again and again".into()).into())
+    }
+
+    /// Sends one acquisition. Without a reply, the epoch of the lease is unknown.
+    async fn request_lease(
+        &self,
+        partition: PartitionNo,
+        reason: AcquireReason,
+        watermark: Option<Token>,
+    ) -> Result<Acquisition, Error> {
+        let RelayContext { leases, local_leases, instance, .. } = &*self.context;
+        local_leases.set_epoch_unknown(partition);
+        let acquisition = leases.acquire(partition, instance, reason, watermark, local_leases.ttl()).await;
+        let may_be_acquired = match &acquisition {
+            Ok(Acquisition::Acquired(_)) => true,
+            Ok(Acquisition::Held { .. } | Acquisition::TimelineChanged(_)) => false,
+            Err(error) => error.outcome_unknown(),
+        };
+        if !may_be_acquired {
+            local_leases.not_acquired(partition);
+        }
+        acquisition
     }
 
     /// Fences first: only after that can nothing of the open batch commit any more, so that the watermark is final.
@@ -164,6 +185,14 @@ impl PartitionSessions {
             && settlement::settle(&self.context, held).await.is_err()
         {
             session = None;
+        }
+        if session.is_none() && local_leases.is_epoch_unknown(partition) {
+            // A lease whose epoch is unknown cannot be released: acquired again, it has an epoch that is known.
+            match self.acquire(partition, reason, None).await {
+                Ok(Some(fence)) => session = Some(PartitionSession { fence, unsettled: None }),
+                Ok(None) => return (true, None),
+                Err(_) => return (false, None),
+            }
         }
         loop {
             let known = session.as_ref().map(|session| session.fence.epoch);

@@ -119,11 +119,12 @@ const EVENTS: &[LogEvent] = &[
     },
     LogEvent {
         name: "stopped",
-        levels: &[Level::INFO],
+        levels: &[Level::INFO, Level::WARN],
         fields: &["elapsed_ms", "actors_left", "partitions_left"],
         meaning: "The process has drained. `actors_left` and `partitions_left` count what did not stop before \
-                  `shutdown.deadline`; the next owner resolves it.",
-        action: "Raise `shutdown.deadline` if the counts are often above 0.",
+                  `shutdown.deadline`, a warning if there are any. A partition that was not handed over has its next \
+                  owner when its lease expires, `outbox.lease` later at the latest.",
+        action: "Raise `shutdown.deadline` if the counts are often above 0: half of it is for the handover.",
     },
     LogEvent {
         name: "thread_left_behind",

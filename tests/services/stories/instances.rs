@@ -16,9 +16,14 @@ use crate::harness::process::{Posthaste, command, finish, setting};
 /// The default number of partitions.
 const PARTITIONS: usize = 64;
 const DEFAULT_PARTITIONS: (&str, &str) = ("POSTHASTE__OUTBOX__PARTITIONS", "64");
-/// Timeouts longer than any wait of a test: an event that waits for one of them fails the test.
-pub const LONG_TIMEOUTS: [(&str, &str); 3] =
-    [DEFAULT_PARTITIONS, ("POSTHASTE__OUTBOX__LEASE", "120s"), ("POSTHASTE__PARTITIONS__DEAD_AFTER", "60s")];
+/// Timeouts longer than any wait of a test: an event that waits for one of them fails the test. A stop that was cut short by its deadline
+/// would leave leases that no other instance takes.
+pub const LONG_TIMEOUTS: [(&str, &str); 4] = [
+    DEFAULT_PARTITIONS,
+    ("POSTHASTE__OUTBOX__LEASE", "120s"),
+    ("POSTHASTE__PARTITIONS__DEAD_AFTER", "60s"),
+    ("POSTHASTE__SHUTDOWN__DEADLINE", "120s"),
+];
 /// The relay's longest stall after a kill with the backend's settings: dead_after + one lease + 3 s.
 const STALL_MAX: Duration = Duration::from_secs(2 + 3 + 3);
 /// Longest until no row waits after the load has ended; the contract has no limit for this.

@@ -115,6 +115,21 @@ async fn handovers_that_hang_are_counted_at_a_stop() {
     assert_eq!(process.stop().await, 4);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_lease_acquired_without_a_reply_is_handed_over_at_a_stop() {
+    let environment = Environment::new();
+    environment.script.always(Call::Acquire, InjectedFault::UnknownDone);
+    let process = environment.start().await;
+    process.wait_until("all partitions are taken", TIMEOUT, async || owned_by(&process, "sim").await == 4).await;
+    environment.script.clear();
+    let store = process.store.clone();
+
+    assert_eq!(process.stop().await, 0);
+
+    let views = store.overview().await.expect("partitions can be read");
+    assert!(views.iter().all(|view| view.owner.is_none()), "the next owner need not wait: {views:?}");
+}
+
 /// The death of an actor before them ends the publisher and its workers, which restart while the tree still runs.
 #[tokio::test(start_paused = true)]
 async fn publisher_that_dies_during_a_stop_hands_its_partitions_over_and_leaves() {
