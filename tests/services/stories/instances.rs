@@ -20,8 +20,8 @@ const DEFAULT_PARTITIONS: (&str, &str) = ("POSTHASTE__OUTBOX__PARTITIONS", "64")
 /// would leave leases that no other instance takes.
 pub const LONG_TIMEOUTS: [(&str, &str); 4] = [
     DEFAULT_PARTITIONS,
-    ("POSTHASTE__OUTBOX__LEASE", "120s"),
-    ("POSTHASTE__PARTITIONS__DEAD_AFTER", "60s"),
+    ("POSTHASTE__OUTBOX__LEASE", "1200s"),
+    ("POSTHASTE__PARTITIONS__DEAD_AFTER", "600s"),
     ("POSTHASTE__SHUTDOWN__DEADLINE", "120s"),
 ];
 /// The relay's longest stall after a kill with the backend's settings: dead_after + one lease + 3 s.
@@ -302,5 +302,6 @@ fn a_list_on_one_instance_shows_the_change_that_another_one_answered() {
     assert_eq!(one.post("/orders", &user, &[], &tea_order(1)).status, 201);
     assert_eq!(listed(other), 21);
     fleet.cache(1).resume();
-    assert_eq!(listed(other), 21);
+    // An invalidation that Redis answered late leaves the older list for a moment.
+    until("the list is new", SECONDS_MAX, || (listed(other) == 21).then_some(()));
 }

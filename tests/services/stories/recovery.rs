@@ -11,6 +11,7 @@ use crate::harness::backend::Backend;
 use crate::harness::event_log;
 use crate::harness::http::{Http, tea_order};
 use crate::harness::load::Load;
+use crate::harness::metrics::metric;
 use crate::harness::service_control::Service;
 
 /// Longest recovery, as the contract says.
@@ -33,6 +34,9 @@ fn after_an_outage_of_kafka_delivery_resumes_and_no_attempt_was_used_up() {
     let acknowledged = load.acknowledged();
     pause(OUTAGE);
     until("orders are accepted without a broker", RECOVERY_MAX, || (load.acknowledged() > acknowledged).then_some(()));
+    until("every breaker is open", RECOVERY_MAX, || {
+        fleet.endpoints().iter().all(|endpoint| metric(endpoint, "kafka_breaker_state") > 0.0).then_some(())
+    });
     let before = attempts(&backend);
     pause(OUTAGE);
     let after = attempts(&backend);

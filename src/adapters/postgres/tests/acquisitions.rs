@@ -9,7 +9,8 @@ use tokio_postgres::Client;
 
 use crate::support::{Database, until};
 
-const LEASE: Duration = Duration::from_secs(30);
+/// Longer than any test.
+const LEASE: Duration = Duration::from_secs(3_600);
 const LOCK: &str = "BEGIN; SELECT FROM outbox_lease WHERE partition = 0 FOR UPDATE";
 
 async fn acquire(store: &Postgres, partition: u32, name: &str, reason: AcquireReason) -> Acquisition {

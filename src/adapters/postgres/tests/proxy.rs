@@ -12,7 +12,7 @@ use tokio::sync::watch;
 pub enum Cut {
     /// Before the server receives the request.
     BeforeRequest,
-    /// After the server has replied; the reply is lost.
+    /// After the server has replied, and ended the transaction of the request; all replies are lost.
     AfterReply,
     /// While the server runs the request. The server's side of the connection stays open until it replies.
     DuringRequest,
@@ -113,8 +113,7 @@ async fn forward(mut client: TcpStream, mut server: TcpStream, plan: Arc<CutPlan
                     return;
                 }
                 if cut == Some(Cut::AfterReply) {
-                    // The first reply proves that the server ran the request; it is not forwarded.
-                    let _ = server.read(&mut reply).await;
+                    complete(&mut client, &mut server).await;
                     plan.cuts.fetch_add(1, SeqCst);
                     return;
                 }
@@ -124,6 +123,29 @@ async fn forward(mut client: TcpStream, mut server: TcpStream, plan: Arc<CutPlan
                 if client.write_all(&reply[..size]).await.is_err() {
                     return;
                 }
+            }
+        }
+    }
+}
+
+/// ReadyForQuery outside a transaction: the server has ended the transaction that the requests before it belong to.
+const IDLE: &[u8] = b"Z\0\0\0\x05I";
+
+/// Forwards the requests of a transaction that are still to come, and reads its replies until the server has ended it. A server that cannot send
+/// a reply would roll back what it has not committed yet.
+async fn complete(client: &mut TcpStream, server: &mut TcpStream) {
+    let (mut request, mut reply, mut last) = (vec![0; 65_536], vec![0; 65_536], Vec::new());
+    while !last.ends_with(IDLE) {
+        tokio::select! {
+            read = client.read(&mut request) => {
+                let Ok(size @ 1..) = read else { return };
+                if server.write_all(&request[..size]).await.is_err() {
+                    return;
+                }
+            }
+            read = server.read(&mut reply) => {
+                let Ok(size @ 1..) = read else { return };
+                last.extend_from_slice(&reply[..size]);
             }
         }
     }

@@ -122,11 +122,11 @@ impl Database {
             pool: 6,
             committers: 2,
             relay_connections: 2,
-            // Tests hold locks against these, also while a busy machine pauses them.
+            // Tests hold locks against these, also while a busy machine pauses them, and many callers wait for few connections.
             lock_timeout: scaled(options.lock_timeout * 2),
             statement_timeout: scaled(options.statement_timeout * 2),
             resolve_timeout: scaled(options.resolve_timeout),
-            checkout_timeout: scaled(options.checkout_timeout),
+            checkout_timeout: scaled(options.checkout_timeout * 10),
             connect_timeout: scaled(options.connect_timeout),
             close_timeout: scaled(options.close_timeout),
             ..options

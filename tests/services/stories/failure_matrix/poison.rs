@@ -30,16 +30,25 @@ fn release_claims(backend: &Backend) {
     backend.database.rows("SELECT pg_advisory_unlock(1)");
 }
 
-/// Kills the process while its claim commits: PostgreSQL completes the commit, and nothing of the batch has reached Kafka.
-fn kill_at_claim(backend: &Backend, service: Posthaste) {
-    until("a claim waits", WAIT_MAX, || {
-        let waiting = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted
-            AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
-        (!backend.database.rows(waiting).is_empty()).then_some(())
-    });
-    service.kill();
-    release_claims(backend);
-    hold_claims(backend);
+/// Kills the process while its claim commits: PostgreSQL completes the commit, and nothing of the batch has reached Kafka. Returns the next
+/// process.
+fn restart_at_claim(backend: &Backend, mut service: Posthaste, settings: &[(&str, &str)]) -> Posthaste {
+    loop {
+        until("a claim waits", WAIT_MAX, || {
+            let waiting = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted
+                AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
+            (!backend.database.rows(waiting).is_empty()).then_some(())
+        });
+        service.kill();
+        release_claims(backend);
+        hold_claims(backend);
+        // PostgreSQL rolls a claim back that waits for a second or two longer than its client lives.
+        let claimed = !backend.database.rows("SELECT 1 FROM outbox_lease WHERE in_flight IS NOT NULL").is_empty();
+        service = Posthaste::start(backend, settings);
+        if claimed {
+            return service;
+        }
+    }
 }
 
 fn events_of(backend: &Backend, id: &str) -> Vec<Value> {
@@ -58,8 +67,7 @@ fn park_first_event(backend: &Backend, policy: &str) -> (String, Posthaste) {
     let order = service.http.post("/orders", &service.http.user(), &[("X-Request-Id", "poison-1")], &tea_order(1));
     let id = order.json()["id"].as_str().expect("an id").to_owned();
     for deaths in 1..=KILLS {
-        kill_at_claim(backend, service);
-        service = Posthaste::start(backend, &settings);
+        service = restart_at_claim(backend, service, &settings);
         if deaths == 3 {
             let cancelled = service.http.patch(&format!("/orders/{id}/cancel"), &service.http.user(), &[], &json!({}));
             assert_eq!(cancelled.status, 200, "{}", cancelled.text);

@@ -335,7 +335,10 @@ async fn rounds_that_claim_wait_for_the_disk_also_where_settlements_need_not() {
     let proxy = Proxy::to(&fixture.database.url).await;
     fixture.store.close().await.unwrap();
     let url = proxy.url(&fixture.database.url).into();
-    fixture.store = reopened(Options { url, flush_settlements: false, ..fixture.database.options("a") }).await;
+    // After the lock time-out the settlement would not wait for the round that is blocked, and would go without the claim.
+    let relay_lock_timeout = scaled(LOCK_WAIT);
+    let options = Options { url, relay_lock_timeout, flush_settlements: false, ..fixture.database.options("a") };
+    fixture.store = reopened(options).await;
     proxy.cut_at(b"synchronous_commit = off", Cut::BeforeRequest);
 
     let blocked_round = fixture.blocked_round().await;
