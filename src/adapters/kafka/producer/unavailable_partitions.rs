@@ -33,10 +33,17 @@ struct KnownFailures {
 /// The last failure of a partition since it last took records.
 struct PartitionFailure {
     refusal: RefusalPeriod,
-    /// The number of its in-sync replicas, if they were too few.
-    too_few: Option<usize>,
-    /// They were too few, and no broker returned how many are in sync.
-    is_uncounted: bool,
+    cause: FailureCause,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum FailureCause {
+    /// It had no leader, or took no records for a reason that has nothing to do with its replicas.
+    Unavailable,
+    /// It had this number of replicas in sync, which was too few.
+    TooFewInSync(usize),
+    /// It had too few replicas in sync, and no broker returned how many.
+    TooFewUncounted,
 }
 
 /// The number of in-sync replicas with which a partition of a topic refused records (NOT_ENOUGH_REPLICAS).
@@ -76,12 +83,13 @@ impl UnavailablePartitions {
     pub(crate) fn insert(&self, topic: &Arc<str>, partition: u32, too_few: Option<usize>, now: Instant) {
         let known = &mut *self.0.lock();
         let key = (Arc::clone(topic), partition);
-        let before = known.partitions.get(&key).filter(|before| before.too_few == too_few).map(|before| before.refusal);
+        let cause = too_few.map_or(FailureCause::Unavailable, FailureCause::TooFewInSync);
+        let before = known.partitions.get(&key).filter(|before| before.cause == cause).map(|before| before.refusal);
         // The metadata shows all replicas in sync: usually the last one joined just after the record was refused. If it happens again, all replicas
         // are too few.
         let refusal = before.filter(|_| too_few == Some(ALL_IN_SYNC)).map(|before| before.after_failure(now));
         let refusal = refusal.unwrap_or(RefusalPeriod { began_at: now, ttl: FAILURE_TTL });
-        known.partitions.insert(key, PartitionFailure { refusal, too_few, is_uncounted: false });
+        known.partitions.insert(key, PartitionFailure { refusal, cause });
         if let Some(in_sync) = too_few.filter(|in_sync| *in_sync < ALL_IN_SYNC) {
             let failed =
                 InsufficientReplicas { partition, in_sync, refusal: RefusalPeriod { began_at: now, ttl: TOO_FEW_TTL } };
@@ -94,7 +102,7 @@ impl UnavailablePartitions {
     /// A partition had too few replicas in sync, and no broker returned how many. Its records are refused until [`Self::count_in_sync`].
     pub(crate) fn insert_uncounted(&self, topic: &Arc<str>, partition: u32, now: Instant) {
         let refusal = RefusalPeriod { began_at: now, ttl: TOO_FEW_TTL };
-        let failure = PartitionFailure { refusal, too_few: None, is_uncounted: true };
+        let failure = PartitionFailure { refusal, cause: FailureCause::TooFewUncounted };
         self.0.lock().partitions.insert((Arc::clone(topic), partition), failure);
     }
 
@@ -102,12 +110,15 @@ impl UnavailablePartitions {
     /// is older than an attempt stays without a count, and its partition is tried again: enough replicas may have joined.
     pub(crate) fn count_in_sync(&self, in_sync_since: impl Fn(&str, u32, Instant) -> Option<usize>, now: Instant) {
         let mut counted = Vec::new();
-        for ((topic, partition), failure) in self.0.lock().partitions.iter_mut().filter(|(_, last)| last.is_uncounted) {
+        let mut known = self.0.lock();
+        let is_uncounted = |failure: &PartitionFailure| failure.cause == FailureCause::TooFewUncounted;
+        for ((topic, partition), failure) in known.partitions.iter_mut().filter(|(_, last)| is_uncounted(last)) {
             if let Some(in_sync) = in_sync_since(topic, *partition, failure.refusal.began_at) {
-                (failure.is_uncounted, failure.refusal.ttl) = (false, FAILURE_TTL);
+                (failure.cause, failure.refusal.ttl) = (FailureCause::Unavailable, FAILURE_TTL);
                 counted.push((Arc::clone(topic), *partition, in_sync, failure.refusal));
             }
         }
+        drop(known);
         for (topic, partition, in_sync, refusal) in counted.into_iter().filter(|(.., refusal)| refusal.contains(now)) {
             self.insert(&topic, partition, Some(in_sync), refusal.began_at);
         }
@@ -133,7 +144,9 @@ impl UnavailablePartitions {
             known_count.in_sync = known_count.in_sync.min(present(topic, known_count.partition));
         }
         for ((topic, partition), failure) in &mut known.partitions {
-            failure.too_few = failure.too_few.map(|too_few| too_few.min(present(topic, *partition)));
+            if let FailureCause::TooFewInSync(in_sync) = &mut failure.cause {
+                *in_sync = (*in_sync).min(present(topic, *partition));
+            }
         }
     }
 
@@ -143,9 +156,11 @@ impl UnavailablePartitions {
         let is_too_few = |count: &InsufficientReplicas| {
             count.refusal.contains(now) && in_sync.is_some_and(|in_sync| in_sync <= count.in_sync)
         };
-        let has_more_in_sync =
-            |count: Option<usize>| in_sync.zip(count).is_some_and(|(in_sync, count)| in_sync > count);
-        let has_failed = |last: &PartitionFailure| last.refusal.contains(now) && !has_more_in_sync(last.too_few);
+        let has_more_in_sync = |last: &PartitionFailure| match last.cause {
+            FailureCause::TooFewInSync(count) => in_sync.is_some_and(|in_sync| in_sync > count),
+            FailureCause::Unavailable | FailureCause::TooFewUncounted => false,
+        };
+        let has_failed = |last: &PartitionFailure| last.refusal.contains(now) && !has_more_in_sync(last);
         known.insufficient_replicas.get(topic).is_some_and(is_too_few)
             || known.partitions.get(&(Arc::clone(topic), partition)).is_some_and(has_failed)
     }
