@@ -272,7 +272,7 @@ async fn group_that_begins_at_the_end_skips_the_events_of_ending_transactions() 
 
 #[tokio::test]
 async fn leaving_member_gives_up_its_partitions_at_once() {
-    let installation = Installation::new().await;
+    let installation = Installation::with(long_session).await;
     fill(&installation, 0, 2).await;
     let first = join(&installation).await;
     let second = join(&installation).await;
@@ -292,7 +292,11 @@ async fn leaving_member_gives_up_its_partitions_at_once() {
 
 #[tokio::test]
 async fn partition_that_was_paused_when_it_was_revoked_is_read_again() {
-    let installation = Installation::with(|options| options.prefetch_max = 16).await;
+    let installation = Installation::with(|options| {
+        long_session(options);
+        options.prefetch_max = 16;
+    })
+    .await;
     fill(&installation, 0, 100).await;
     let first = join(&installation).await;
     polled(&first, 1).await;
@@ -380,7 +384,11 @@ async fn record_that_is_appended_again_keeps_its_key_its_value_and_its_partition
 
 #[tokio::test]
 async fn more_messages_than_the_prefetch_limit_arrive_in_order() {
-    let installation = Installation::with(|options| options.prefetch_max = 16).await;
+    let installation = Installation::with(|options| {
+        long_session(options);
+        options.prefetch_max = 16;
+    })
+    .await;
     fill(&installation, 0, 100).await;
     let source = join(&installation).await;
 

@@ -1,15 +1,19 @@
 //! Databases on the test server, and moving the store's clock forward.
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Mutex, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use kit::wait::scaled;
 use ports::partitions::InstanceId;
 use postgres::{Options, Postgres};
+use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, NoTls};
 
 /// Fewer partitions than the default, so that a database is created quickly.
 pub const PARTITIONS: u32 = 4;
+
+/// Longest time for which the template of the databases may be in use.
+const TEMPLATE_IN_USE_MAX: Duration = Duration::from_secs(20);
 
 /// The URL of the test server.
 ///
@@ -94,8 +98,13 @@ impl Database {
     async fn copy(template: &str, reusable: bool) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let name = format!("posthaste_test_{}_{}", std::process::id(), NUMBER.fetch_add(1, Relaxed));
-        let text = format!("CREATE DATABASE {name} TEMPLATE {template}");
-        connect(&server()).await.batch_execute(&text).await.expect("databases can be created");
+        let (text, client) = (format!("CREATE DATABASE {name} TEMPLATE {template}"), connect(&server()).await);
+        // A session that has just left the template, or an autovacuum worker, may still be in it. PostgreSQL waits for it for five seconds.
+        let started = Instant::now();
+        while let Err(error) = client.batch_execute(&text).await {
+            let is_in_use = error.code() == Some(&SqlState::OBJECT_IN_USE);
+            assert!(is_in_use && started.elapsed() < scaled(TEMPLATE_IN_USE_MAX), "databases can be created: {error}");
+        }
         Self { url: url(&name), name, reusable }
     }
 
@@ -238,7 +247,7 @@ pub async fn until<T>(what: &str, attempt: impl AsyncFnMut() -> Option<T>) -> T 
 /// # Panics
 /// If it returns nothing for the scaled limit.
 pub async fn until_within<T>(limit: Duration, what: &str, mut attempt: impl AsyncFnMut() -> Option<T>) -> T {
-    let started = std::time::Instant::now();
+    let started = Instant::now();
     let mut ticks = tokio::time::interval(Duration::from_millis(5));
     loop {
         ticks.tick().await;
