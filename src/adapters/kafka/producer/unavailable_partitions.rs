@@ -33,13 +33,13 @@ struct KnownFailures {
 /// The last failure of a partition since it last took records.
 struct PartitionFailure {
     refusal: RefusalPeriod,
-    cause: FailureCause,
+    cause: Unavailability,
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum FailureCause {
+enum Unavailability {
     /// It had no leader, or took no records for a reason that has nothing to do with its replicas.
-    Unavailable,
+    Other,
     /// It had this number of replicas in sync, which was too few.
     TooFewInSync(usize),
     /// It had too few replicas in sync, and no broker returned how many.
@@ -83,7 +83,7 @@ impl UnavailablePartitions {
     pub(crate) fn insert(&self, topic: &Arc<str>, partition: u32, too_few: Option<usize>, now: Instant) {
         let known = &mut *self.0.lock();
         let key = (Arc::clone(topic), partition);
-        let cause = too_few.map_or(FailureCause::Unavailable, FailureCause::TooFewInSync);
+        let cause = too_few.map_or(Unavailability::Other, Unavailability::TooFewInSync);
         let before = known.partitions.get(&key).filter(|before| before.cause == cause).map(|before| before.refusal);
         // The metadata shows all replicas in sync: usually the last one joined just after the record was refused. If it happens again, all replicas
         // are too few.
@@ -102,7 +102,7 @@ impl UnavailablePartitions {
     /// A partition had too few replicas in sync, and no broker returned how many. Its records are refused until [`Self::count_in_sync`].
     pub(crate) fn insert_uncounted(&self, topic: &Arc<str>, partition: u32, now: Instant) {
         let refusal = RefusalPeriod { began_at: now, ttl: TOO_FEW_TTL };
-        let failure = PartitionFailure { refusal, cause: FailureCause::TooFewUncounted };
+        let failure = PartitionFailure { refusal, cause: Unavailability::TooFewUncounted };
         self.0.lock().partitions.insert((Arc::clone(topic), partition), failure);
     }
 
@@ -111,10 +111,10 @@ impl UnavailablePartitions {
     pub(crate) fn count_in_sync(&self, in_sync_since: impl Fn(&str, u32, Instant) -> Option<usize>, now: Instant) {
         let mut counted = Vec::new();
         let mut known = self.0.lock();
-        let is_uncounted = |failure: &PartitionFailure| failure.cause == FailureCause::TooFewUncounted;
+        let is_uncounted = |failure: &PartitionFailure| failure.cause == Unavailability::TooFewUncounted;
         for ((topic, partition), failure) in known.partitions.iter_mut().filter(|(_, last)| is_uncounted(last)) {
             if let Some(in_sync) = in_sync_since(topic, *partition, failure.refusal.began_at) {
-                (failure.cause, failure.refusal.ttl) = (FailureCause::Unavailable, FAILURE_TTL);
+                (failure.cause, failure.refusal.ttl) = (Unavailability::Other, FAILURE_TTL);
                 counted.push((Arc::clone(topic), *partition, in_sync, failure.refusal));
             }
         }
@@ -144,7 +144,7 @@ impl UnavailablePartitions {
             known_count.in_sync = known_count.in_sync.min(present(topic, known_count.partition));
         }
         for ((topic, partition), failure) in &mut known.partitions {
-            if let FailureCause::TooFewInSync(in_sync) = &mut failure.cause {
+            if let Unavailability::TooFewInSync(in_sync) = &mut failure.cause {
                 *in_sync = (*in_sync).min(present(topic, *partition));
             }
         }
@@ -157,8 +157,8 @@ impl UnavailablePartitions {
             count.refusal.contains(now) && in_sync.is_some_and(|in_sync| in_sync <= count.in_sync)
         };
         let has_more_in_sync = |last: &PartitionFailure| match last.cause {
-            FailureCause::TooFewInSync(count) => in_sync.is_some_and(|in_sync| in_sync > count),
-            FailureCause::Unavailable | FailureCause::TooFewUncounted => false,
+            Unavailability::TooFewInSync(count) => in_sync.is_some_and(|in_sync| in_sync > count),
+            Unavailability::Other | Unavailability::TooFewUncounted => false,
         };
         let has_failed = |last: &PartitionFailure| last.refusal.contains(now) && !has_more_in_sync(last);
         known.insufficient_replicas.get(topic).is_some_and(is_too_few)

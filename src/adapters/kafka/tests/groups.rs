@@ -42,10 +42,14 @@ async fn acknowledged(member: &Arc<dyn GroupMember>, positions: &[Position]) -> 
     until_answered(TIMEOUT, || member.acknowledge(positions)).await.expect("acknowledged")
 }
 
-/// The group takes the partitions of a member that is silent for this long. A member of a test about assigned partitions is paused with its process,
-/// and a longer time delays the start of each rebalance.
-fn long_session(options: &mut kafka::Options) {
-    options.session_timeout = scaled(options.session_timeout).min(options.session_timeout * 2);
+/// The group takes the partitions of a member that is silent for a session time-out. A member is paused with its process, so the time-out is longer
+/// here; a still longer one would delay the start of each rebalance.
+async fn long_sessions(set: impl FnOnce(&mut kafka::Options)) -> Installation {
+    Installation::with(|options| {
+        options.session_timeout = scaled(options.session_timeout).min(options.session_timeout * 2);
+        set(options);
+    })
+    .await
 }
 
 fn positions(messages: &[ConsumerRecord]) -> Vec<Position> {
@@ -66,11 +70,7 @@ async fn assigned_partitions(source: &Arc<dyn GroupMember>) -> usize {
 
 #[tokio::test]
 async fn in_flight_messages_finish_before_their_partition_is_revoked() {
-    let long_handover = |options: &mut kafka::Options| {
-        long_session(options);
-        options.handover_timeout = scaled(options.handover_timeout);
-    };
-    let installation = Installation::with(long_handover).await;
+    let installation = long_sessions(|options| options.handover_timeout = scaled(options.handover_timeout)).await;
     fill(&installation, 0, 5).await;
     let first = join(&installation).await;
     let in_flight = polled(&first, 40).await;
@@ -99,11 +99,7 @@ async fn in_flight_messages_finish_before_their_partition_is_revoked() {
 
 #[tokio::test]
 async fn slow_member_loses_its_partition_and_keeps_the_others() {
-    let short_handover = |options: &mut kafka::Options| {
-        long_session(options);
-        options.handover_timeout = Duration::from_millis(500);
-    };
-    let installation = Installation::with(short_handover).await;
+    let installation = long_sessions(|options| options.handover_timeout = Duration::from_millis(500)).await;
     fill(&installation, 0, 2).await;
     let slow = join(&installation).await;
     let in_flight = polled(&slow, 16).await;
@@ -123,11 +119,7 @@ async fn slow_member_loses_its_partition_and_keeps_the_others() {
 
 #[tokio::test]
 async fn acknowledgement_of_a_message_delivered_before_a_revocation_is_refused() {
-    let short_handover = |options: &mut kafka::Options| {
-        long_session(options);
-        options.handover_timeout = Duration::from_millis(500);
-    };
-    let installation = Installation::with(short_handover).await;
+    let installation = long_sessions(|options| options.handover_timeout = Duration::from_millis(500)).await;
     fill(&installation, 0, 2).await;
     let slow = join(&installation).await;
     let in_flight = polled(&slow, 16).await;
@@ -169,11 +161,7 @@ async fn consume(installation: &Installation, member: &Arc<dyn GroupMember>, end
 /// A member that has joined again waits for the others, and commits meanwhile in the generation that ends then.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_acknowledgement_fails_while_members_join_and_leave() {
-    let three_partitions = |options: &mut kafka::Options| {
-        long_session(options);
-        options.topic_partitions = 3;
-    };
-    let installation = Installation::with(three_partitions).await;
+    let installation = long_sessions(|options| options.topic_partitions = 3).await;
     let [first, second] = [join(&installation).await, join(&installation).await];
     let ends = AtomicBool::new(false);
 
@@ -272,7 +260,7 @@ async fn group_that_begins_at_the_end_skips_the_events_of_ending_transactions() 
 
 #[tokio::test]
 async fn leaving_member_gives_up_its_partitions_at_once() {
-    let installation = Installation::with(long_session).await;
+    let installation = long_sessions(|_| {}).await;
     fill(&installation, 0, 2).await;
     let first = join(&installation).await;
     let second = join(&installation).await;
@@ -292,11 +280,7 @@ async fn leaving_member_gives_up_its_partitions_at_once() {
 
 #[tokio::test]
 async fn partition_that_was_paused_when_it_was_revoked_is_read_again() {
-    let installation = Installation::with(|options| {
-        long_session(options);
-        options.prefetch_max = 16;
-    })
-    .await;
+    let installation = long_sessions(|options| options.prefetch_max = 16).await;
     fill(&installation, 0, 100).await;
     let first = join(&installation).await;
     polled(&first, 1).await;
@@ -384,11 +368,7 @@ async fn record_that_is_appended_again_keeps_its_key_its_value_and_its_partition
 
 #[tokio::test]
 async fn more_messages_than_the_prefetch_limit_arrive_in_order() {
-    let installation = Installation::with(|options| {
-        long_session(options);
-        options.prefetch_max = 16;
-    })
-    .await;
+    let installation = long_sessions(|options| options.prefetch_max = 16).await;
     fill(&installation, 0, 100).await;
     let source = join(&installation).await;
 
