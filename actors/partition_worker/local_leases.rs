@@ -33,9 +33,10 @@ impl LocalLeases {
         self.clock.now()
     }
 
-    /// Records that the epoch of a lease is unknown from now on: an acquisition is under way, or the store has refused the epoch.
-    pub fn set_epoch_unknown(&self, partition: PartitionNo) {
-        self.unknown.lock().insert(partition);
+    /// Records that the epoch of a lease is unknown from now on: an acquisition is under way, or the store has refused the epoch. Returns
+    /// whether it was unknown before.
+    pub fn set_epoch_unknown(&self, partition: PartitionNo) -> bool {
+        !self.unknown.lock().insert(partition)
     }
 
     /// Whether the store may have leased the partition to this instance under an epoch that it does not know: the reply to an acquisition
@@ -50,7 +51,7 @@ impl LocalLeases {
         self.held.lock().insert(partition, (epoch, requested.plus(self.ttl)));
     }
 
-    /// Records that the store has certainly not leased the partition to this instance since its last recorded epoch.
+    /// Records that the store has certainly not leased the partition to this instance under another epoch than the recorded one.
     pub fn not_acquired(&self, partition: PartitionNo) {
         self.unknown.lock().remove(&partition);
     }

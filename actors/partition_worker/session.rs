@@ -111,12 +111,14 @@ impl PartitionSessions {
         watermark: Option<Token>,
     ) -> Result<Acquisition, Error> {
         let RelayContext { leases, local_leases, instance, .. } = &*self.context;
-        local_leases.set_epoch_unknown(partition);
+        let was_unknown = local_leases.set_epoch_unknown(partition);
         let acquisition = leases.acquire(partition, instance, reason, watermark, local_leases.ttl()).await;
+        // A request that took no effect says nothing about an earlier one without a reply.
         let may_be_acquired = match &acquisition {
             Ok(Acquisition::Acquired(_)) => true,
-            Ok(Acquisition::Held { .. } | Acquisition::TimelineChanged(_)) => false,
-            Err(error) => error.outcome_unknown(),
+            Ok(Acquisition::Held { .. }) => false,
+            Ok(Acquisition::TimelineChanged(_)) => was_unknown,
+            Err(error) => was_unknown || error.outcome_unknown(),
         };
         if !may_be_acquired {
             local_leases.not_acquired(partition);

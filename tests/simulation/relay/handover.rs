@@ -121,6 +121,10 @@ async fn a_lease_acquired_without_a_reply_is_handed_over_at_a_stop() {
     environment.script.always(Call::Acquire, InjectedFault::UnknownDone);
     let process = environment.start().await;
     process.wait_until("all partitions are taken", TIMEOUT, async || owned_by(&process, "sim").await == 4).await;
+    // Later requests that the store never receives change nothing about it.
+    environment.script.clear();
+    environment.script.always(Call::Acquire, InjectedFault::Unreachable);
+    process.advance(Duration::from_secs(5)).await;
     environment.script.clear();
     let store = process.store.clone();
 
