@@ -122,6 +122,7 @@ async fn postgres(config: &Config) -> Vec<DependencyCheck> {
     let healthy = server.is_empty() && used + CONNECTIONS_RESERVE < connections_max;
     let mut checks = vec![
         DependencyCheck::new("database", healthy, detail).with_latency(report.latency),
+        writes(report.write_error.as_deref()),
         DependencyCheck::new("commits", commits.is_empty(), others),
         clock(skew),
         DependencyCheck::new("xmin", transaction_age <= TRANSACTION_AGE_MAX, oldest_transaction),
@@ -133,6 +134,17 @@ async fn postgres(config: &Config) -> Vec<DependencyCheck> {
     ];
     checks.extend(encoding(&report.encoding));
     checks
+}
+
+/// Checks that the server accepts a write that needs disk space. Reads, and writes into allocated pages, succeed on a full disk too.
+#[cfg(feature = "postgres")]
+fn writes(error: Option<&str>) -> DependencyCheck {
+    match error {
+        None => DependencyCheck::new("writes", true, "a write that needs disk space succeeds".to_owned()),
+        Some(error) => {
+            DependencyCheck::failed("writes", format!("orders and events are refused until writes succeed: {error}"))
+        }
+    }
 }
 
 /// The problem of a database that an earlier version installed into without a check of its encoding; `None` where it is the right one.

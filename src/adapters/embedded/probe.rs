@@ -74,7 +74,7 @@ fn check_free_space(path: &Path) -> Result<(), Error> {
     // A file that could not be removed is overwritten by the next check.
     let _ = std::fs::remove_file(path);
     written.map_err(|error| match error.kind() {
-        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Error::Full(format!("no space left: {error}")),
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Error::Full(format!("{}: {error}", path.display())),
         _ => Error::Unreachable(format!("{}: {error}", path.display())),
     })
 }

@@ -179,6 +179,19 @@ fn a_table_with_far_more_dead_rows_than_live_ones_is_found() {
 }
 
 #[test]
+fn a_full_disk_of_the_database_is_found_although_it_answers() {
+    let backend = installed();
+    backend.database.rows(
+        "CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS
+           $$ BEGIN RAISE EXCEPTION 'could not extend file' USING ERRCODE = '53100'; END $$",
+    );
+
+    backend.database.rows("CREATE TRIGGER full_disk BEFORE INSERT ON room EXECUTE FUNCTION full_disk()");
+
+    assert_found(&backend, &[], "writes", "no space left: write: could not extend file");
+}
+
+#[test]
 fn a_missing_index_is_found() {
     let backend = installed();
 

@@ -8,6 +8,7 @@ use ports::probe::{Probe, ProbeReport};
 use tokio::time::Instant;
 use tokio_postgres::types::Type;
 
+use crate::connection::session::PooledSession;
 use crate::connection::sql_value::get;
 use crate::connection::statement_error::StatementResult;
 use crate::store::context::StoreContext;
@@ -21,8 +22,7 @@ pub struct PostgresProbe(pub Postgres);
 const HEARTBEAT: &str = "INSERT INTO heartbeat (instance, beaten_at) VALUES ($1, clock_timestamp())
      ON CONFLICT (instance) DO UPDATE SET beaten_at = excluded.beaten_at";
 
-/// Allocates 256 KiB, which must succeed before a disk that was full counts as repaired: the heartbeat fits into allocated pages, and
-/// would succeed on a disk where no order can be written.
+/// Larger than the free part of any allocated page.
 const ALLOCATE: &str = "INSERT INTO room SELECT repeat('x', 262144)";
 
 #[async_trait]
@@ -45,8 +45,7 @@ impl Probe for PostgresProbe {
 
 async fn probe(context: &Arc<StoreContext>) -> StatementResult<()> {
     if context.disk_full.load(Relaxed) {
-        let (transaction, _) = context.relay_session().await?.begin_with(ALLOCATE, &[]).await?;
-        transaction.rollback().await?;
+        allocate(context.relay_session().await?).await?;
         context.disk_full.store(false, Relaxed);
     }
     context.relay_session().await?.execute(HEARTBEAT, &[(&&*context.options.instance.0, Type::TEXT)]).await?;
@@ -56,6 +55,16 @@ async fn probe(context: &Arc<StoreContext>) -> StatementResult<()> {
         tokio::spawn(async move { drop(sample_transaction_age(&context).await) });
     }
     Ok(())
+}
+
+/// Allocates 256 KiB in a transaction that is rolled back. A disk that was full counts as repaired only after this: the heartbeat fits into allocated
+/// pages, and would succeed on a disk where no order can be written.
+///
+/// # Errors
+/// The class `DiskFull` if the server has no space.
+pub(crate) async fn allocate(session: PooledSession) -> StatementResult<()> {
+    let (transaction, _) = session.begin_with(ALLOCATE, &[]).await?;
+    transaction.rollback().await
 }
 
 async fn sample_transaction_age(context: &StoreContext) -> StatementResult<()> {

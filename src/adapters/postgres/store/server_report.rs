@@ -16,6 +16,7 @@ use crate::store::dead_rows::{DeadRows, dead_rows};
 use crate::store::oldest_transaction;
 use crate::store::options::Options;
 use crate::store::postgres::Postgres;
+use crate::store::probe;
 
 /// The state of the server that `posthaste doctor` checks.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,6 +44,8 @@ pub struct ServerReport {
     pub connections: (u64, u64),
     /// The standbys that replicate from this server.
     pub standbys: StandbyReport,
+    /// The error of a write that needs disk space and is rolled back.
+    pub write_error: Option<String>,
 }
 
 /// A setting with which a commit that was acknowledged can be lost, or a page can be torn.
@@ -105,7 +108,7 @@ const WEAK_SETTINGS: &str = "SELECT name, source FROM pg_settings
      WHERE name IN ('fsync', 'full_page_writes', 'synchronous_commit') AND setting = 'off' ORDER BY name";
 
 impl Postgres {
-    /// Reads the server's state. Changes nothing.
+    /// Reads the server's state. Changes nothing: its only write is rolled back.
     ///
     /// # Errors
     /// [`Error::Unreachable`] or [`Error::Overloaded`] if the server does not reply.
@@ -113,7 +116,11 @@ impl Postgres {
         let context = self.context();
         let weak = weak_settings(&context.options).await;
         let weak_settings = weak.map_err(|error| Error::Unreachable(error.to_string()))?;
-        self.run("server_report", async move { report(&context, weak_settings).await }).await
+        let mut report = self.run("server_report", async move { report(&context, weak_settings).await }).await?;
+        let context = self.context();
+        let written = self.run("write", async move { probe::allocate(context.service_session().await?).await });
+        report.write_error = written.await.err().map(|error| error.to_string());
+        Ok(report)
     }
 }
 
@@ -153,6 +160,7 @@ async fn report(context: &StoreContext, weak_settings: Vec<WeakSetting>) -> Stat
             synchronous: get::<i64>(row, 6)?.unsigned_abs(),
             hidden: get::<i64>(row, 7)?.unsigned_abs(),
         },
+        write_error: None,
     })
 }
 
