@@ -56,7 +56,6 @@ pub(crate) struct DeadLetterBody {
 
 /// The position that a dead letter had before its first failure.
 #[derive(Serialize, ToSchema)]
-#[schema(as = OriginalPlace)]
 pub(crate) struct OriginalPosition {
     #[schema(example = "order.events")]
     topic: String,
@@ -68,7 +67,6 @@ pub(crate) struct OriginalPosition {
 
 /// A redrive of a dead letter: the operator, the reason and the time.
 #[derive(Serialize, ToSchema)]
-#[schema(as = RedriveNote)]
 pub(crate) struct DeadLetterRedrive {
     by: String,
     reason: String,

@@ -38,7 +38,7 @@ pub(crate) struct DeadLetterPageBody {
 
 /// The result of a redrive of dead letters.
 #[derive(Serialize, ToSchema)]
-#[schema(as = RedrivenLetters)]
+#[schema(as = RedrivenDeadLetters)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct DeadLettersRedriven {
     #[schema(example = false)]
@@ -64,7 +64,7 @@ pub(crate) struct DeadLettersRedriven {
 
 /// The dead letters to send back.
 #[derive(Default, Deserialize, ToSchema)]
-#[schema(as = RedriveLetters)]
+#[schema(as = RedriveDeadLetters)]
 #[serde(deny_unknown_fields)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct RedriveDeadLettersBody<'a> {
@@ -107,7 +107,7 @@ pub(crate) struct RedriveDeadLettersBody<'a> {
 
 /// Whether to send one dead letter back, and the reason.
 #[derive(Default, Deserialize, ToSchema)]
-#[schema(as = RedriveLetter)]
+#[schema(as = RedriveDeadLetter)]
 #[serde(deny_unknown_fields)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct RedriveDeadLetterBody<'a> {

@@ -96,7 +96,7 @@ async fn request_examples_succeed_and_match_their_schemas() {
     assert_matches(&document, "post", "/admin/dlt/redrive", &redriven);
 
     for (name, body) in [
-        ("RedriveLetters", dead_letters),
+        ("RedriveDeadLetters", dead_letters),
         ("CreateOrder", example("post", "/orders")),
         ("ChangeStatus", change),
         ("Redrive", redrive),
