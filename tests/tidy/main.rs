@@ -4,6 +4,7 @@ mod configure;
 mod coverage {
     mod conformance;
     mod metrics;
+    mod migrations;
 }
 mod documents;
 mod files;

@@ -50,7 +50,7 @@ pub(crate) fn files(folder: &Path, ending: &str, found: &mut Vec<PathBuf>) {
 }
 
 /// Path from the root and text of every file with this ending, in path order.
-fn texts(ending: &str) -> Vec<(String, String)> {
+pub(crate) fn texts(ending: &str) -> Vec<(String, String)> {
     let mut found = Vec::new();
     files(&root(), ending, &mut found);
     found.sort();

@@ -55,7 +55,7 @@ pub enum PostgresOpenError {
         /// The latest schema version of this program.
         known: u32,
     },
-    /// An applied migration differs from the file in this program: a released file was changed.
+    /// The database has recorded another checksum of an applied migration than this program contains: its statements are not those of this program.
     #[error(
         "migration {version} of {location} was applied with another content than this program's; released migrations never change"
     )]

@@ -46,6 +46,20 @@ async fn migrations_are_applied_once_and_opening_may_apply_them() {
     assert_eq!((store.partitions(), store.installation().len()), (crate::support::PARTITIONS, 36));
 }
 
+/// Earlier programs recorded the SHA-256 of each whole text, and its comments have changed since. The literal is the checksum of what they recorded:
+/// this program opens their databases, and they open its databases.
+#[tokio::test]
+async fn recorded_checksums_are_those_of_the_texts_that_were_released_first() {
+    let database = Database::own().await;
+
+    let text = "SELECT encode(sha256(string_agg(version || ' ' || checksum, E'\n' ORDER BY version)::bytea), 'hex')
+        FROM posthaste_migration WHERE version <= 19";
+    let recorded: String = database.client().await.query_one(text, &[]).await.unwrap().get(0);
+
+    assert!(Postgres::open(database.options("a")).await.is_ok());
+    assert_eq!(recorded, "013e1d01796e7fd5b8b59c33ef39335909201e9ee98da52c5ea5b6f6e4ec3e21");
+}
+
 #[tokio::test]
 async fn database_that_is_not_utf_8_is_refused_before_anything_is_installed() {
     let database = Database::ascii().await;

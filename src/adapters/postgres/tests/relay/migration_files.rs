@@ -18,9 +18,9 @@ pub async fn database_of_version(version: usize) -> Database {
     client.batch_execute("SET search_path = public").await.unwrap();
     for file in &FILES[..version] {
         client.batch_execute(file.text).await.unwrap();
-        let record = "INSERT INTO posthaste_migration VALUES ($1, $2, encode(sha256($3), 'hex'))";
+        let record = "INSERT INTO posthaste_migration VALUES ($1, $2, $3)";
         let number = i32::try_from(file.version).unwrap();
-        client.execute(record, &[&number, &file.name, &file.text.as_bytes()]).await.unwrap();
+        client.execute(record, &[&number, &file.name, &file.checksum]).await.unwrap();
         if number == 1 {
             let install = format!(
                 "INSERT INTO installation (partitions) VALUES ({PARTITIONS});
