@@ -1,11 +1,12 @@
--- Why: operators asked when an event was tried last. The lease row has the time of its open batch's claim, which is the last attempt of each
--- row in it. A row that leaves the batch with its attempt counted, or as SENT, takes the time along. Rows from before this file have no time.
+-- Why: operators need the time of an event's last attempt. The lease row has the time of the claim of its open batch, which is the last attempt of
+-- each row of the batch. The time is copied to a row that leaves the batch with its attempt counted, and to the archive. Rows of earlier
+-- versions have no time.
 -- Version 4.
 ALTER TABLE outbox_lease ADD COLUMN claimed_at INTEGER;
 ALTER TABLE outbox ADD COLUMN last_attempt_at INTEGER;
 ALTER TABLE outbox_archive ADD COLUMN last_attempt_at INTEGER;
 DROP VIEW outbox_rows;
--- For people: every row, living or archived, in one shape and with readable names and times.
+-- The same view with the time of the last attempt.
 CREATE VIEW outbox_rows AS
 WITH every AS (
   SELECT q.id, e.event_id, q.key, e.type, q.partition,

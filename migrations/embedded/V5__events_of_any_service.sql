@@ -1,14 +1,14 @@
 -- Why: rows were events of orders. Now a row is an event of any service: its key is any text, and it may have headers, another content type
--- than JSON, and the id of the request that wrote it. `key` stays the value by which the relay keeps a key's order: of a key that is a UUID
--- the UUID itself, of every other text 16 bytes of its SHA-256; `key_text` has that text. An event that regions do not exchange has an empty
--- region. No row is rewritten.
+-- than JSON, and the id of the request that wrote it. `key` is still the value by which the relay keeps the order of a key's events: for a key
+-- that is a UUID it is that UUID, for every other text it is 16 bytes of the SHA-256 of the text, and `key_text` has the text. The region of an
+-- event that regions do not exchange is empty. No row is rewritten.
 -- Version 5.
 ALTER TABLE outbox_event ADD COLUMN key_text TEXT;
 ALTER TABLE outbox_event ADD COLUMN headers TEXT;
 ALTER TABLE outbox_event ADD COLUMN content_type TEXT;
 ALTER TABLE outbox_event ADD COLUMN request_id TEXT;
 DROP VIEW outbox_rows;
--- For people: every row, living or archived, in one shape and with readable names and times.
+-- The same view with the key as text, and the topic.
 CREATE VIEW outbox_rows AS
 WITH every AS (
   SELECT q.id, e.event_id, q.key, e.key_text, e.type, q.partition,
@@ -35,8 +35,8 @@ SELECT id,
   strftime('%Y-%m-%dT%H:%M:%fZ', last_attempt_at / 1000.0, 'unixepoch') AS last_attempt_at, topic
 FROM every;
 DROP VIEW outbox_debezium;
--- For readers that expect Debezium's outbox table. The aggregate of an order's event is `order`; that of another event follows from its
--- topic as Debezium's router names topics.
+-- The same view for events of any service. The aggregate type of an order's event is `order`; that of another event is its topic without the prefix
+-- `outbox.event.` of Debezium's outbox event router.
 CREATE VIEW outbox_debezium AS
 SELECT
   lower(printf('%s-%s-%s-%s-%s', substr(hex(event_id), 1, 8), substr(hex(event_id), 9, 4), substr(hex(event_id), 13, 4),

@@ -1,4 +1,5 @@
--- Why: other services hand events over by HTTP, and the store numbers them.
+-- Why: other services publish events over HTTP, and the store numbers them.
 -- Version 6.
--- The last number of each key in each topic: `x-sequence`. The key is its group, as in `outbox`.
+
+-- `outbox_sequence`: a row is the last number of a key in a topic, which records have in the header `x-sequence`. `key` is that of `outbox`.
 CREATE TABLE outbox_sequence (topic TEXT NOT NULL, key BLOB NOT NULL, last INTEGER NOT NULL, PRIMARY KEY (topic, key)) WITHOUT ROWID;

@@ -1,10 +1,11 @@
--- Why: `publish` with 64 connections on few processors is bound by them, and most of what it adds to its three rows is preparation: PL/pgSQL
--- initialises each expression once in a transaction, the executor each statement and table each time, both by the function and operator calls
--- in them, however cheap the evaluation is. So these functions do what those of V8 do, with fewer expressions, statements and calls. Signatures,
--- rights and errors stay, as do the rows; a transaction that is open during the migration goes on with the new functions.
+-- Why: with 64 connections on few processors, the processors limit `publish`, and most of what it adds to the insertion of its three rows is
+-- preparation: PL/pgSQL initialises each expression once in a transaction, and the executor each statement and table at each execution. Both take
+-- longer the more function and operator calls an expression has, even if its evaluation is cheap. These functions do what those of V8 do, with
+-- fewer expressions, statements and calls. Signatures, rights, errors and rows are the same; a transaction that is open during the migration
+-- uses the new functions afterwards.
 
--- The words are read and the last bytes are mixed in one loop, over bytes with zeros behind them. Products are cut to 32 bits once for each word:
--- a product of two numbers below 2^32 and 2^31 fits a bigint.
+-- One loop reads the 32-bit words and the last bytes, from the data with three zero bytes appended. It reduces products to 32 bits once for each
+-- word, because a product of two numbers below 2^32 and 2^31 fits a bigint.
 CREATE OR REPLACE FUNCTION outbox_murmur2(data bytea) RETURNS bigint LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
 DECLARE
   bytes CONSTANT integer := octet_length(data);
@@ -25,14 +26,14 @@ BEGIN
   RETURN (hash # (hash >> 15)) & 2147483647;
 END $$;
 
--- One expression, which the planner puts into the statement that calls it: therefore not STRICT, and STABLE as `convert_to` is. The 13th digit of
--- 16 bytes in hexadecimal is the version of a UUID.
+-- The planner can inline this function, because it is one expression, is not STRICT, and is STABLE as `convert_to` is. The 13th hexadecimal digit
+-- is the version of a UUID.
 CREATE OR REPLACE FUNCTION outbox_key_group(key text) RETURNS uuid LANGUAGE sql STABLE PARALLEL SAFE AS $$
 SELECT CASE WHEN key ~ '^[0-9a-f]{8}-[0-9a-f]{4}-[0-79a-f][0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}$' THEN key
   ELSE overlay(left(encode(sha256(convert_to(key, 'UTF8')), 'hex'), 32) PLACING '8' FROM 13 FOR 1) END::uuid $$;
 
--- The functions where the installation has them. Its number of partitions never changes, so it is a constant in `publish`; `publish_all` reads it
--- once for a batch, and stays as it is: its time goes into its rows, not into preparation.
+-- Replaces the functions in the schema of the installation. The number of partitions never changes, so it is a constant in `publish`. `publish_all`
+-- reads it once for a batch and is not replaced, because it spends its time on rows, not on preparation.
 DO $do$
 DECLARE
   own CONSTANT text := current_schema();

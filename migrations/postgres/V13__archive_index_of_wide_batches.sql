@@ -1,8 +1,9 @@
--- Why: under load most batches are small and each writes an archive row, and most of what such a row costs was its entry in the GiST index over the
--- spans of ids. A batch is narrow nearly always: its ids lie close to each other. Such a batch is found by its first id, whose index is cheap.
--- Only wide ones, full batches and those with a row that was tried again, need the index over spans: few, or with many events.
--- Creating it reads the archive once and writes next to nothing: some seconds for 10 million batches of a day, for which settlements of that day
--- wait. The next migration drops the index over all spans.
+-- Why: under load most batches are small, each of them inserts an archive row, and most of the cost of such a row was its entry in the GiST index
+-- on the range of its ids. Nearly every batch is narrow: its ids are close to each other. A query finds such a batch by its first id, whose
+-- B-tree index is cheap. Only wide batches need the GiST index: full batches, and those with a row that was tried again. They are few, or have
+-- many events.
+-- The migration reads the archive once and writes almost nothing: some seconds for a day with 10 million batches, for which settlements of that
+-- day wait. The next migration drops the index on all ranges.
 DO $do$
 DECLARE
   child regclass;

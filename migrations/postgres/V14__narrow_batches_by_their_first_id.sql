@@ -1,5 +1,5 @@
--- Why: see V13, which has created the index that this function uses for wide batches. A migration of its own, because dropping an index waits for
--- every reader of the archive, a backup for instance, and creating one should not have to be repeated then.
+-- Why: V13 has created the index that this function uses for wide batches. This is a migration of its own, because it waits for every reader of the
+-- archive, a backup for instance, before it drops an index, and a retry should not create the new index again.
 CREATE OR REPLACE FUNCTION outbox_sent(of_partition integer, of_id bigint) RETURNS TABLE (
   token bigint, sent_at timestamptz, owner text, attempts integer, deaths smallint, topic_partition integer, topic_offset bigint,
   by_fallback boolean, topic text, failure_type text, reason text, claimed_at timestamptz) LANGUAGE sql STABLE ROWS 1 AS $$

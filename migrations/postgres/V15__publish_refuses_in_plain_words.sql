@@ -1,5 +1,5 @@
--- Why: `publish` refuses what the relay would park, and says it in plain words. `x-webhook` is new among the refused headers: in a retry topic it names
--- the webhook whose secret signs the event. Otherwise these functions are those of V8.
+-- Why: `publish` raises errors in plain English for events that the relay would park. `x-webhook` is a new reserved header: in a retry topic it
+-- names the webhook whose secret signs the event. Otherwise these functions are those of V8.
 CREATE OR REPLACE FUNCTION outbox_refuse(topic text, key text, type text, bytes integer, content_type text) RETURNS void
 LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
@@ -56,8 +56,9 @@ BEGIN
   RETURN nullif(own, '{}');
 END $$;
 
--- The functions of adopted tables run with the rights of their owner, and firing their triggers takes no right to execute them. With that right any
--- role could have written to topics through a table of its own. A function of another owner keeps it until `posthaste adopt` runs again.
+-- The function of an adopted table runs with the rights of its owner, and a trigger needs no EXECUTE right of the session that fires it. With that
+-- right, which PUBLIC had, any role could publish to topics by a trigger on a table of its own. PUBLIC keeps the right on functions of other owners
+-- until `posthaste adopt` runs again.
 DO $do$
 DECLARE
   adopted regprocedure;

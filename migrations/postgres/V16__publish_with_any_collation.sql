@@ -1,7 +1,8 @@
--- Why: `publish` and `publish_all` failed for an argument whose collation is neither the default one nor "C": its comparison with a column of
--- "C" is ambiguous. `publish_all` failed for an event with `"headers": null`. A tracestate of more than 4096 bytes is dropped, as over HTTP: the
--- broker could refuse its record. `x-omitted-value-bytes` is a reserved header: a dead letter with it could not be replayed. Otherwise these
--- functions are those of V8, V11 and V15. The functions of adopted tables check their columns.
+-- Why: `publish` and `publish_all` failed for an argument with another collation than the default one and "C", because its comparison with a
+-- column of collation "C" is ambiguous. `publish_all` failed for an event with `"headers": null`. A tracestate of more than 4096 bytes is dropped,
+-- as over HTTP, because the broker could refuse its record. `x-omitted-value-bytes` is a reserved header, because a dead-letter record with a
+-- forged one could not be replayed. Otherwise these functions are those of V8, V11 and V15. The functions of adopted tables check the types of
+-- their columns.
 CREATE FUNCTION outbox_tracestate(headers jsonb) RETURNS text LANGUAGE sql IMMUTABLE AS $$
 SELECT CASE WHEN octet_length(headers ->> 'tracestate') <= 4096 THEN headers ->> 'tracestate' END $$;
 
@@ -38,7 +39,7 @@ BEGIN
   RETURN nullif(own, '{}');
 END $$;
 
--- Up to version 16 of PostgreSQL a parallel worker cannot run a block with EXCEPTION, so that the view outbox_debezium failed on a large table.
+-- Up to PostgreSQL 16 a parallel worker cannot run a block with EXCEPTION, so the view outbox_debezium failed on a large table.
 ALTER FUNCTION outbox_json(bytea) PARALLEL UNSAFE;
 
 DO $do$
@@ -197,7 +198,7 @@ END $b$$f$]
 END $do$;
 
 -- The columns of a table, with the SQL by which the function of an adopted table reads them. That function runs with the rights of its owner, so
--- it must call nothing that the owner of the table can define, even after a change of the table. pg_typeof and format run no cast, and only a
+-- it must not call code that the owner of the table can define, even after a change of the table. pg_typeof and format run no cast, and only a
 -- superuser defines a type's output function. A domain over character, boolean or inet is cast to its base type first, because its text differs
 -- from its output. has_custom_cast: the column's cast to text is a function that the owner of its type may have written.
 CREATE FUNCTION outbox_columns_read(relation oid)
@@ -222,17 +223,18 @@ SELECT resolved.name, shown, known AND resolved.type = base, resolved.value_expr
   NOT known AND has_function
 FROM resolved $$;
 
--- The adopted tables with a function that does not begin with a check of the types. A trigger can have been renamed by the owner of the table.
+-- The adopted tables with a function that does not begin with a check of the types. It finds them by the function, because the owner of the table
+-- can rename the trigger.
 CREATE FUNCTION outbox_tables_without_type_check() RETURNS TABLE (relation oid, function regprocedure, owner oid, body text)
 LANGUAGE sql STABLE AS $$
 SELECT DISTINCT t.tgrelid, p.oid::regprocedure, p.proowner, p.prosrc FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid
 WHERE t.tgparentid = 0 AND p.prosecdef AND p.proname LIKE 'outbox\_adopted\_%' AND p.prosrc NOT LIKE ' BEGIN IF %'
   AND p.pronamespace = (SELECT relnamespace FROM pg_class WHERE oid = to_regclass('installation')) $$;
 
--- The owner of an adopted table can give a column a type with a user-defined cast to text, which ran with the rights of the function's owner. So
--- the function reads its columns as above, after a check of their types, as `posthaste adopt` writes it. It is left unchanged where that could
--- change a text, where it belongs to another role or to several tables, and where it reads a column that the table does not have now:
--- `migrate up` and `doctor` name these tables.
+-- The owner of an adopted table can give a column a type with a user-defined cast to text, which ran with the rights of the function's owner. This
+-- block rewrites each function as `posthaste adopt` now creates it: it checks the types of its columns and then reads them as above. The block
+-- leaves a function unchanged if the new form could change a text, if the function belongs to another role or to several tables, or if it reads a
+-- column that the table does not have now. `migrate up` and `doctor` name the tables of these functions.
 DO $do$
 DECLARE
   adopted record; read_column record; new_body text; any_type_has_changed text; is_left_unchanged boolean;

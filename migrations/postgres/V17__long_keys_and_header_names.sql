@@ -1,5 +1,5 @@
--- Why: `outbox_headers` compared a header's name in lower case by the collation of the database. Under a Turkish or Azeri one the lower case of `ID`
--- is not `id`: it let through headers that the relay refuses. Otherwise the function is that of V16.
+-- Why: `outbox_headers` converted the name of a header to lower case by the collation of the database. With a Turkish or Azeri collation the lower
+-- case of `ID` is not `id`, so the function accepted headers that the relay refuses. Otherwise the function is that of V16.
 CREATE OR REPLACE FUNCTION outbox_headers(headers jsonb) RETURNS jsonb LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
   name text; value jsonb; bytes integer := 0; own jsonb;
@@ -34,8 +34,9 @@ BEGIN
   RETURN nullif(own, '{}');
 END $$;
 
--- Why: the view cut keys, types and topics to 255 characters, so that different keys could look the same. Debezium's `varchar(255)` is the least that
--- its table needs; these columns have no length now. A view's column types cannot be replaced in place. Rights on the view are granted again.
+-- Why: the view cut keys, types and topics to 255 characters, so that different keys could look the same. Debezium documents `varchar(255)` as the
+-- smallest type; these columns have no length limit now. PostgreSQL cannot change the types of a view's columns in place, so the block drops and
+-- creates the view, and grants the rights on it again.
 DO $do$
 DECLARE
   grants CONSTANT text[] := ARRAY(

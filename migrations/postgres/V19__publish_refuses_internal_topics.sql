@@ -1,7 +1,7 @@
--- Why: `publish` accepted an event for a topic that only the service writes (a retry topic, a dead letter topic, the watermarks), and the relay parked
--- it later. Each service that starts stores the names of its internal topics here; the key's first event in such a topic is refused in the
--- caller's transaction. A trigger on the rows of new keys costs nothing for a key that has published before: if its topic becomes internal
--- afterwards, the relay parks its events as before.
+-- Why: `publish` accepted an event for a topic that only the service writes (a retry topic, a dead-letter topic, the topic of watermarks), and the
+-- relay parked it later. Each service that starts stores the names of its internal topics here, and a trigger raises an error for the first event
+-- of a key in such a topic, in the transaction of the caller. The trigger fires only for the rows of new keys, so it costs nothing for a key that
+-- has published before; if the topic of such a key becomes internal afterwards, the relay parks its events as before.
 ALTER TABLE installation ADD COLUMN internal_topics text[] COLLATE "C" NOT NULL DEFAULT '{}';
 
 DO $do$
@@ -24,7 +24,7 @@ END $do$;
 CREATE TRIGGER refuse_internal_topics AFTER INSERT ON outbox_sequence REFERENCING NEW TABLE AS new_keys
   FOR EACH STATEMENT EXECUTE FUNCTION outbox_refuse_internal_topics();
 
--- Why: with `standard_conforming_strings = off` in the caller's session the literal '\x000000' of V11 is an escape string with a NUL byte, so that
+-- Why: with `standard_conforming_strings = off` in the session of the caller, the literal '\x000000' of V11 is an escape string with a NUL byte, and
 -- the first event of each key failed. Otherwise the function is that of V11.
 CREATE OR REPLACE FUNCTION outbox_murmur2(data bytea) RETURNS bigint LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
 DECLARE

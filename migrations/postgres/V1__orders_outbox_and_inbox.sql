@@ -1,25 +1,32 @@
--- Why: the first schema of the store on PostgreSQL. An order, its events and its idempotency mark commit together. What an event says is
--- written once; where it stands is a narrow row beside it, half of whose page is kept free, so that a claim moves it within the page and
--- touches no index; of what has left each batch is one archive row. This shape took twice as many events a second as one wide table with a status,
--- and a third of its WAL. Forward only: a released file never changes, the next step is a new one.
--- Times are the database's own (clock_timestamp()). The tables of an installation live in one schema, the first of the search path.
+-- Why: the first schema of the store on PostgreSQL. An order, its events and its idempotency record commit together. The content of an event is
+-- written once into a table of its own; its state is a narrow row of another table, with half of each page free, so that a claim is a HOT
+-- update that changes no index; the archive has one row for each batch that was sent. This schema sent twice as many events a second as one wide
+-- table with a status column, and wrote a third of the WAL. Migrations only go forward: a later change is another file, and the statements of a
+-- released file never change.
+-- Times are those of the database (clock_timestamp()). The tables of an installation are in one schema, the first of the search path.
+
+-- `installation`: the only row has the properties of the installation.
 
 CREATE TABLE installation (
   one boolean PRIMARY KEY DEFAULT true CHECK (one), id uuid NOT NULL DEFAULT gen_random_uuid(), partitions integer NOT NULL,
   installed_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-  archive_forgotten bigint NOT NULL DEFAULT 0      -- rows that left the archive again: what is in it = what the leases archived - this
+  archive_forgotten bigint NOT NULL DEFAULT 0      -- events deleted from the archive; it contains sum(outbox_lease.archived) minus this
 );
--- Who holds which instance id. With a session lock beside it, the row tells who that is; behind a pooler the row itself is the lock.
+-- `instance`: a row is the holder of an instance id. Where the connection is a session of the server, an advisory lock of the session is the lock,
+-- and the row describes its holder; behind a pooler, the row itself is the lock.
 CREATE TABLE instance (
   name text COLLATE "C" PRIMARY KEY, session uuid NOT NULL, pid integer NOT NULL, address text NOT NULL, backend integer,
   taken_at timestamptz NOT NULL, seen_at timestamptz NOT NULL
 ) WITH (fillfactor = 50);
--- Rows that the probe rewrites: a sign of life that needs the whole way to the disk. One for each instance, so that none waits for another.
+-- `heartbeat`: a row is the time of the last write by an instance's store probe. The probe rewrites it to check that a commit reaches the disk;
+-- each instance has its own row, so that no probe waits for the lock of another.
 CREATE TABLE heartbeat (instance text COLLATE "C" PRIMARY KEY, beaten_at timestamptz NOT NULL) WITH (fillfactor = 50);
--- Where the probe looks for room after a disk was full; what it writes is always rolled back.
+-- `room`: always empty. After the disk was full, the store probe checks for free space by inserting rows here, which it rolls back. EXTERNAL:
+-- without compression, so that the rows need their full size.
 CREATE TABLE room (filler text NOT NULL);
 ALTER TABLE room ALTER COLUMN filler SET STORAGE EXTERNAL;
 
+-- `orders`: a row is the current state of an order.
 CREATE TABLE orders (
   id uuid PRIMARY KEY, owner text COLLATE "C" NOT NULL, status text COLLATE "C" NOT NULL, version bigint NOT NULL,
   created_at timestamptz NOT NULL, updated_at timestamptz NOT NULL,
@@ -29,19 +36,22 @@ CREATE TABLE orders (
 CREATE INDEX orders_by_owner ON orders (owner, id);
 CREATE INDEX orders_by_status ON orders (status, id);
 
+-- `mark`: a row is the idempotency record of a create: the client's key, the fingerprint of its request, and the order.
 CREATE TABLE mark (
   subject text COLLATE "C" NOT NULL, key text COLLATE "C" NOT NULL, fingerprint bytea NOT NULL, order_id uuid NOT NULL,
   created_at timestamptz NOT NULL DEFAULT clock_timestamp(), PRIMARY KEY (subject, key)
 );
 CREATE INDEX mark_by_age ON mark (created_at);
--- The quick first line of idempotent creates, where no Redis is configured. It may forget in a crash, so it costs no WAL and no fsync.
+-- `idempotency`: a row is an idempotency key that a create reserves or has used, until a time: the fast check before `mark`, where no Redis is
+-- configured. UNLOGGED: it may lose its rows in a crash, so it needs no WAL and no fsync.
 CREATE UNLOGGED TABLE idempotency (
   subject text COLLATE "C" NOT NULL, key text COLLATE "C" NOT NULL, fingerprint bytea NOT NULL, order_id uuid, instance text NOT NULL,
   until timestamptz NOT NULL, PRIMARY KEY (subject, key)
 ) WITH (fillfactor = 70);
 CREATE INDEX idempotency_by_end ON idempotency (until);
 
--- What an event says; written once, never changed. CACHE 1, or ids would not be drawn in the order in which a key's orders are locked.
+-- `outbox_event`: a row is the content of an event. Rows are inserted once and never updated. CACHE 1: with a larger cache, sessions would assign
+-- ids in another order than they lock the orders of a key.
 CREATE TABLE outbox_event (
   id bigint GENERATED BY DEFAULT AS IDENTITY (CACHE 1) PRIMARY KEY, event_id uuid NOT NULL UNIQUE, key uuid NOT NULL,
   partition integer NOT NULL, sequence bigint NOT NULL, occurred_at timestamptz NOT NULL,
@@ -49,11 +59,15 @@ CREATE TABLE outbox_event (
   type text NOT NULL, topic text NOT NULL, region text NOT NULL, traceparent text, tracestate text, payload bytea
 );
 CREATE INDEX outbox_event_by_key ON outbox_event (key, id);
--- Never updated, deleted from its front in pages: vacuum by share would come once in millions of rows.
+-- The sweep deletes the oldest rows in batches. With a scale factor, autovacuum would run only once in millions of rows, so the thresholds are
+-- numbers of rows.
 ALTER TABLE outbox_event SET (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 50000,
   autovacuum_vacuum_insert_scale_factor = 0, autovacuum_vacuum_insert_threshold = 200000, autovacuum_vacuum_cost_delay = 0);
 
--- Where an event stands. Holds only what has not left. No index may name a column that a claim writes (status, owner, token, attempts).
+-- `outbox`: a row is the state of an event that is not sent yet. No index may name a column that a claim writes (status, owner, token, attempts),
+-- because the update would not be HOT then. `deaths` is the number of claimers that died with the row in flight, `trial_deaths` of those that had
+-- claimed it alone. Every row is inserted, updated and deleted within a short time: the free half of a page has space for the updated rows, and
+-- autovacuum removes dead rows after a number of them, not after a share of the table.
 -- status: 0 PENDING, 1 IN_FLIGHT, 2 FAILED, 3 PARKED with its key, 4 PARKED alone.
 CREATE TABLE outbox (
   id bigint NOT NULL, key uuid NOT NULL, lease_version bigint NOT NULL DEFAULT 0, next_attempt_at timestamptz,
@@ -65,8 +79,8 @@ CREATE TABLE outbox (
   autovacuum_vacuum_insert_threshold = 50000);
 CREATE INDEX outbox_died ON outbox (partition, id) WHERE deaths > 0;
 
--- Rows that are FAILED or PARKED, also while such a row is claimed again: few. `blocks`: later rows of the key wait for it; the key's
--- first such row is its head. No due time = parked. A suspect is claimed alone.
+-- `outbox_waiting`: a row is the entry of an outbox row that is FAILED or PARKED, also while that row is claimed again. There are few. `blocks`:
+-- later rows of the key wait for this one; the first such row of a key is its head. `due` is NULL if the row is parked. A suspect is claimed alone.
 CREATE TABLE outbox_waiting (
   partition integer NOT NULL, key uuid NOT NULL, id bigint NOT NULL, due timestamptz, blocks boolean NOT NULL, suspect boolean NOT NULL,
   PRIMARY KEY (partition, key, id)
@@ -74,54 +88,63 @@ CREATE TABLE outbox_waiting (
 CREATE INDEX outbox_waiting_by_id ON outbox_waiting (id);
 CREATE INDEX outbox_waiting_by_due ON outbox_waiting (partition, due);
 
--- The only point of concurrency of a partition. `claim_epoch` says under which acquisition the open batch was claimed, `died` what the
--- first taker after that found out about its claimer, first_id and last_id where its rows lie; `closed` is the batch closed last, and
--- `archived` counts what left. Written with every batch: one row a page.
+-- `outbox_lease`: a row is the lease of a partition with its open batch. Every claim and settlement of the partition updates this row, which
+-- serialises them. `counter` is the last token, `in_flight` the token of the open batch, `lane` the producer session that publishes it,
+-- `claim_epoch` the epoch under which it was claimed, first_id and last_id the range of its ids. `died`: the next owner determined that the
+-- claimer had died. `trial`: the batch is one suspect row. `closed`: the token of the last closed batch. `archived`: the number of events that were
+-- sent. fillfactor 10: a page has about one row, and the rest of it is free for the updates of this row.
 CREATE TABLE outbox_lease (
   partition integer PRIMARY KEY, owner text COLLATE "C", epoch bigint NOT NULL DEFAULT 0, expires_at timestamptz,
   counter bigint NOT NULL DEFAULT 0, in_flight bigint, lane text, claim_epoch bigint, died boolean NOT NULL DEFAULT false,
   trial boolean NOT NULL DEFAULT false, first_id bigint, last_id bigint, closed bigint, archived bigint NOT NULL DEFAULT 0
 ) WITH (fillfactor = 10, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
+-- `member`: a row is a running instance of the relay. Its leases expire when it has not updated the row for `dead_after`.
 CREATE TABLE member (
   instance text COLLATE "C" PRIMARY KEY, seen_at timestamptz NOT NULL, dead_after interval NOT NULL
 ) WITH (fillfactor = 50);
 
--- What has left, by day, so that a day is forgotten as a whole. Days are made ahead; the default one takes what finds none, so that a
--- missing day fails no settlement. One row for each batch, ids ascending: a row for each event, with an index, was a fifth of all that the
--- relay asked of the server. The other arrays stand beside `ids`, place by place; one that is missing says the usual of all of them:
--- first attempt, no deaths, no fallback, the event's own topic, no failure.
+-- `outbox_archive`: a row is a batch of events that were sent, with ascending ids. A row and an index entry for each event were a fifth of the
+-- work that the relay caused on the server. The table is partitioned by day, so that the sweep drops a day as a whole. The service creates days
+-- ahead; a batch without its day goes to the default partition, so that a missing day fails no settlement. An element of another array belongs to
+-- the event at the same position of `ids`. An array that is NULL means the usual value for all events: first attempt, no deaths, no fallback,
+-- the event's own topic, no failure.
 CREATE TABLE outbox_archive (
   token bigint NOT NULL, first_id bigint NOT NULL, last_id bigint NOT NULL, sent_at timestamptz NOT NULL, partition integer NOT NULL,
   events integer NOT NULL, owner text, ids bigint[] NOT NULL, topic_partitions integer[], topic_offsets bigint[], attempts integer[],
   deaths smallint[], by_fallback boolean[], topics text[], failure_types text[], reasons text[]
 ) PARTITION BY RANGE (sent_at);
--- Numbers in a row: trying to compress them costs more than they take.
+-- EXTERNAL: compressing these numbers costs more time than it saves space.
 ALTER TABLE outbox_archive ALTER ids SET STORAGE EXTERNAL, ALTER topic_partitions SET STORAGE EXTERNAL,
   ALTER topic_offsets SET STORAGE EXTERNAL, ALTER attempts SET STORAGE EXTERNAL;
 CREATE INDEX outbox_archive_by_span ON outbox_archive USING gist (int8range(first_id, last_id, '[]'));
 CREATE INDEX outbox_archive_by_first ON outbox_archive (first_id);
 CREATE TABLE outbox_archive_default PARTITION OF outbox_archive DEFAULT;
 
+-- `audit`: a row is an action of an operator: `who` is the operator, `why` the reason that the operator gave.
 CREATE TABLE audit (
   id bigint GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY, acted_at timestamptz NOT NULL DEFAULT clock_timestamp(), action text NOT NULL,
   row_id bigint, who text NOT NULL, why text NOT NULL
 );
 
--- The inbox.
+-- `processed_events`: the inbox; a row is an event that a consumer group has processed.
 CREATE TABLE processed_events (
   consumer_group text COLLATE "C" NOT NULL, event_id uuid NOT NULL, topic text NOT NULL, partition integer NOT NULL,
   "offset" bigint NOT NULL, processed_at timestamptz NOT NULL DEFAULT clock_timestamp(), PRIMARY KEY (consumer_group, event_id)
 );
 CREATE INDEX processed_events_by_age ON processed_events (processed_at);
+-- `remote_stamp`: a row is the stamp of the latest event of an order from another region: region and hybrid logical clock.
 CREATE TABLE remote_stamp (
   order_id uuid PRIMARY KEY, region text COLLATE "C" NOT NULL, hlc_millis bigint NOT NULL, hlc_counter bigint NOT NULL
 ) WITH (fillfactor = 80);
+-- `detour`: a row is the retry route of a key: the retry topic (`stage`) through which the later messages of the key follow one that failed, and
+-- how many messages of the key are in it.
 CREATE TABLE detour (
   consumer_group text COLLATE "C" NOT NULL, key text COLLATE "C" NOT NULL, stage integer NOT NULL, outstanding integer NOT NULL,
   PRIMARY KEY (consumer_group, key)
 );
 
--- How an event has left: one row, or none. Batches of other partitions span its id too; their arrays are not read.
+-- The values that the archive has for an event: one row, or none if it is not archived. Batches of other partitions span its id too; the function
+-- does not read their arrays.
 CREATE FUNCTION outbox_sent(of_partition integer, of_id bigint) RETURNS TABLE (
   token bigint, sent_at timestamptz, owner text, attempts integer, deaths smallint, topic_partition integer, topic_offset bigint,
   by_fallback boolean, topic text, failure_type text, reason text) LANGUAGE sql STABLE ROWS 1 AS $$
@@ -132,8 +155,8 @@ FROM outbox_archive a CROSS JOIN LATERAL
   (SELECT CASE WHEN a.partition = of_partition THEN array_position(a.ids, of_id) END AS place) n
 WHERE int8range(a.first_id, a.last_id, '[]') @> of_id AND n.place IS NOT NULL LIMIT 1 $$;
 
--- For people: every row, living or archived, in one shape and with readable names. Reads the whole archive (a second for some millions);
--- `posthaste outbox show` finds one event at once.
+-- `outbox_rows`, for operators: a row is an event of the outbox or of the archive, with the names of statuses. A query reads the whole archive (one
+-- second for some millions of events); `posthaste outbox show` reads a single event by an index.
 CREATE VIEW outbox_rows AS
 SELECT q.id, e.event_id, q.key, e.type, q.partition,
   CASE q.status WHEN 0 THEN 'PENDING' WHEN 1 THEN 'IN_FLIGHT' WHEN 2 THEN 'FAILED' ELSE 'PARKED' END AS status,
@@ -146,7 +169,7 @@ SELECT i.id, e.event_id, e.key, e.type, a.partition, 'SENT', a.owner, a.token, c
 FROM outbox_archive a CROSS JOIN LATERAL unnest(a.ids, a.attempts, a.failure_types, a.reasons) AS i (id, attempts, failure_type, reason)
   LEFT JOIN outbox_event e ON e.id = i.id;
 
--- For readers that expect Debezium's outbox table. Payloads are JSON in UTF-8.
+-- `outbox_debezium`: a row is an event with the columns of Debezium's outbox table, for programs that read that table. A payload is JSON in UTF-8.
 CREATE VIEW outbox_debezium AS
 SELECT event_id AS id, 'order'::text AS aggregatetype, key::text AS aggregateid, type, convert_from(payload, 'UTF8') AS payload
 FROM outbox_event;

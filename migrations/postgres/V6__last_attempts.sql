@@ -1,6 +1,6 @@
--- Why: operators asked when an event was tried last. A claim writes the lease row alone, so its time is there: the time of the last attempt of
--- each row in the open batch. A row that leaves the batch with its attempt counted takes the time along, and a batch that was sent keeps it in
--- the archive. No statement of the relay writes another row than before. Batches from before this file have no time.
+-- Why: operators need the time of an event's last attempt. A claim writes only the lease row, so the lease row has the time: that of the last attempt
+-- of each row in the open batch. The relay copies it to a row that leaves the batch with its attempt counted, and to the archive row of a
+-- batch that was sent. No statement of the relay writes more rows than before. Batches of earlier versions have no time.
 ALTER TABLE outbox_lease ADD COLUMN claimed_at timestamptz;
 ALTER TABLE outbox ADD COLUMN last_attempt_at timestamptz;
 ALTER TABLE outbox_archive ADD COLUMN claimed_at timestamptz;

@@ -1,19 +1,20 @@
--- Why: a service in any language publishes events from its own transaction: `posthaste.publish(…)` writes the event and its place in the
--- outbox as the order service's own commit does, and `posthaste.publish_all(…)` many of them. docs/publish.md describes both.
--- The functions are SECURITY DEFINER with a fixed search path: a writer needs the role `posthaste_publisher` and no right on a table.
+-- Why: a service in any language publishes events in its own transaction: `posthaste.publish(…)` inserts the content and the outbox row of an event,
+-- as a commit of the order service does, and `posthaste.publish_all(…)` those of many events. docs/publish.md describes both.
+-- The functions are SECURITY DEFINER with a fixed search path: a caller needs the role `posthaste_publisher` and no right on a table.
 
--- The last number of each key in each topic: `x-sequence`. A writer locks the row and counts it up; so the events of a key are written one
--- transaction after the other, their ids are drawn in the order of their commits, and a rollback leaves no gap. The partition and the group
--- of the key are computed once. `wakes`: the first such row of a transaction, whose trigger wakes the relay at the commit.
+-- `outbox_sequence`: a row is the last number of a key in a topic, which records have in the header `x-sequence`. A transaction that publishes
+-- increments the number and so locks the row until it ends: transactions with the same key run one after the other, event ids have the order of
+-- the commits, and a rollback leaves no gap. The partition and the group of a key are computed once, for its first event. `wakes`: this is the
+-- first such row of its transaction, whose trigger wakes the relay at the commit.
 CREATE TABLE outbox_sequence (
   topic text COLLATE "C" NOT NULL, key text COLLATE "C" NOT NULL, last bigint NOT NULL, partition integer NOT NULL, key_group uuid NOT NULL,
   wakes boolean NOT NULL, PRIMARY KEY (topic, key)
 ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
 
--- Milliseconds of the last wake-up. A sequence, because its value is seen by all sessions at once and costs no lock of a row.
+-- The time of the last wake-up in milliseconds. It is a sequence, because all sessions see a new value before the commit and setting it locks no row.
 CREATE SEQUENCE outbox_wake_time MINVALUE 0 START 0;
 
--- The schema that has the functions of this installation.
+-- `functions`: the schema of `publish` and `publish_all` of this installation.
 ALTER TABLE installation ADD COLUMN functions text;
 
 -- MurmurHash2 as Kafka's Java clients compute it, without the sign.
@@ -39,7 +40,7 @@ BEGIN
   RETURN (hash # (hash >> 15)) & 2147483647;
 END $$;
 
--- The group of a key: see V7.
+-- The group of a key: `outbox_event.key`, which V7 describes.
 CREATE FUNCTION outbox_key_group(key text) RETURNS uuid LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
 DECLARE digest bytea;
 BEGIN
@@ -48,12 +49,13 @@ BEGIN
   RETURN encode(set_byte(digest, 6, (get_byte(digest, 6) & 15) | 128), 'hex')::uuid;
 END $$;
 
--- A UUID of version 7: ids of events grow with time, so that their index is written at its end.
+-- A UUID of version 7. Such ids grow with time, so that new entries of their index are at its end.
 CREATE FUNCTION outbox_event_id() RETURNS uuid LANGUAGE sql VOLATILE PARALLEL SAFE AS $$
 SELECT encode(set_bit(set_bit(overlay(uuid_send(gen_random_uuid())
   PLACING substring(int8send(floor(date_part('epoch', clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6), 52, 1), 53, 1), 'hex')::uuid $$;
 
--- Whether the relay would send such an event, which has at most 960 KiB. What it would park is refused in the writer's own transaction.
+-- Whether the relay can send such an event; a payload has at most 960 KiB. `publish` raises an error in the transaction of its caller for an event
+-- that the relay would park.
 CREATE FUNCTION outbox_is_legal(topic text, key text, type text, bytes integer, content_type text) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
 SELECT octet_length(topic) BETWEEN 1 AND 249 AND topic !~ '[^A-Za-z0-9._-]' AND topic <> '.' AND topic <> '..'
@@ -61,6 +63,7 @@ SELECT octet_length(topic) BETWEEN 1 AND 249 AND topic !~ '[^A-Za-z0-9._-]' AND 
   AND octet_length(type) BETWEEN 1 AND 1024 AND type !~ '[\u0001-\u001F\u007F-\u009F]'
   AND (content_type = 'application/json' OR octet_length(content_type) BETWEEN 1 AND 256 AND content_type !~ '[^ -~]') AND bytes <= 983040 $$;
 
+-- Raises the error that describes why an event is not legal.
 CREATE FUNCTION outbox_refuse(topic text, key text, type text, bytes integer, content_type text) RETURNS void
 LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
@@ -85,7 +88,7 @@ BEGIN
   END IF;
 END $$;
 
--- The headers that a record gets as they are: those of the writer without the trace context and the request's id, which have columns.
+-- The headers that the relay copies to the record: those of the caller without the trace context and the request id, which have columns of their own.
 CREATE FUNCTION outbox_headers(headers jsonb) RETURNS jsonb LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
   name text; value jsonb; bytes integer := 0; own jsonb := headers - 'traceparent' - 'tracestate' - 'x-request-id';
@@ -118,7 +121,7 @@ BEGIN
   RETURN nullif(own, '{}');
 END $$;
 
--- A trace context that is not well formed is dropped, with its state.
+-- A trace context that is not well formed is dropped together with its tracestate, and so is a malformed request id.
 CREATE FUNCTION outbox_traceparent(headers jsonb) RETURNS text LANGUAGE sql IMMUTABLE AS $$
 SELECT CASE WHEN headers ->> 'traceparent' ~ '^(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}$'
   THEN headers ->> 'traceparent' END $$;
@@ -126,7 +129,7 @@ CREATE FUNCTION outbox_request_id(headers jsonb) RETURNS text LANGUAGE sql IMMUT
 SELECT CASE WHEN headers ->> 'x-request-id' !~ '[^A-Za-z0-9._-]'
   AND octet_length(headers ->> 'x-request-id') BETWEEN 1 AND 128 THEN headers ->> 'x-request-id' END $$;
 
--- Where the functions stand: in the schema `posthaste`, unless another installation of this database has it; then beside the tables.
+-- The functions are in the schema `posthaste`. If another installation of this database uses that schema, they are in the schema of the tables.
 DO $do$
 DECLARE
   own CONSTANT text := current_schema();

@@ -1,6 +1,8 @@
--- Why: endpoints of other systems subscribe to topics, and operators see what was delivered to them.
+-- Why: HTTP endpoints of other systems subscribe to topics, and operators see the deliveries.
+
+-- `webhook`: a row is a subscription; `document` is its JSON.
 CREATE TABLE webhook (id uuid PRIMARY KEY, version bigint NOT NULL, document text NOT NULL);
--- The latest deliveries of each webhook; the numbers grow.
+-- `webhook_delivery`: a row is one of the latest deliveries of a webhook. A later delivery has a larger number.
 CREATE TABLE webhook_delivery (
   webhook uuid NOT NULL REFERENCES webhook ON DELETE CASCADE, number bigint GENERATED ALWAYS AS IDENTITY, document text NOT NULL,
   PRIMARY KEY (webhook, number)

@@ -60,7 +60,7 @@ fn forbidden_in_name(name: &str) -> Option<String> {
     (0..words.len()).find(|&at| is_forbidden_in_names(&words[at]) && !dead_letter(at)).map(|at| words[at].clone())
 }
 
-fn forbidden_in_text(text: &str) -> Option<String> {
+pub(crate) fn forbidden_in_text(text: &str) -> Option<String> {
     let mut words = text.split(|character: char| !character.is_alphabetic()).map(str::to_lowercase);
     words.find(|word| is_forbidden(word))
 }

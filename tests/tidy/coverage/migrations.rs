@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use sha2::{Digest, Sha256};
 
+use crate::language::forbidden_in_text;
 use crate::source::texts;
 
 /// SHA-256 of the statements of each released migration, as [`statements`] returns them.
@@ -108,6 +109,17 @@ fn statements_of_released_migrations_have_not_changed() {
     let changed: Vec<_> = found.iter().filter(|(version, sum)| !RELEASED.contains(&(version, sum))).collect();
     assert!(changed.is_empty(), "write another migration, or add the new one to RELEASED: {changed:#?}");
     assert_eq!(found.len(), RELEASED.len(), "a released migration stays");
+}
+
+#[test]
+fn comments_of_migrations_use_the_words_of_the_field() {
+    let migrations = migrations();
+    let comments = migrations.iter().flat_map(|(version, text)| {
+        tokens(text).filter(|token| is_comment(token)).map(move |comment| (version, comment))
+    });
+    let found: Vec<_> = comments.filter(|(_, comment)| forbidden_in_text(comment).is_some()).collect();
+
+    assert!(found.is_empty(), "CONTRIBUTING.md has the words to use instead: {found:#?}");
 }
 
 #[test]
