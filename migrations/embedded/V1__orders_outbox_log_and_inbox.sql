@@ -5,7 +5,8 @@
 
 -- `meta`: a row is a property of the installation: its id, and its number of outbox partitions.
 CREATE TABLE meta (name TEXT NOT NULL PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
--- `heartbeat`: the only row is the time of the store probe's last write. The probe rewrites it to check that a commit reaches the disk.
+-- `heartbeat` (V10: `store_probe`): the only row is the time of the store probe's last write. The probe rewrites it to check that a commit reaches
+-- the disk.
 CREATE TABLE heartbeat (one INTEGER PRIMARY KEY CHECK (one = 1), beaten_at INTEGER NOT NULL);
 
 -- `orders`: a row is the current state of an order.
@@ -20,8 +21,8 @@ CREATE INDEX orders_by_status ON orders (status, id);
 -- `order_count`: a row is the number of orders that have a status.
 CREATE TABLE order_count (status TEXT NOT NULL PRIMARY KEY, orders INTEGER NOT NULL) WITHOUT ROWID;
 
--- `mark`: a row is the idempotency record of a create: the client's key, the fingerprint of its request, and the order. The ids grow with time:
--- the sweep deletes the oldest records from the front of the table and needs no index on the time.
+-- `mark` (V10: `idempotency_record`): a row is the idempotency record of a create: the client's key, the fingerprint of its request, and the order.
+-- The ids grow with time: the sweep deletes the oldest records from the front of the table and needs no index on the time.
 CREATE TABLE mark (
   id INTEGER PRIMARY KEY, subject TEXT NOT NULL, key TEXT NOT NULL, fingerprint BLOB NOT NULL, order_id BLOB NOT NULL,
   created_at INTEGER NOT NULL, UNIQUE (subject, key)
@@ -73,7 +74,7 @@ CREATE TABLE outbox_count (
   partition INTEGER PRIMARY KEY, pending INTEGER NOT NULL DEFAULT 0, in_flight INTEGER NOT NULL DEFAULT 0,
   failed INTEGER NOT NULL DEFAULT 0, parked INTEGER NOT NULL DEFAULT 0, sent INTEGER NOT NULL DEFAULT 0
 );
--- `member`: a row is a running instance of the relay. Its leases expire when it has not updated the row for `dead_after_ms`.
+-- `member` (V10: `relay_instance`): a row is a running instance of the relay. Its leases expire when it has not updated the row for `dead_after_ms`.
 CREATE TABLE member (instance TEXT NOT NULL PRIMARY KEY, seen_at INTEGER NOT NULL, dead_after_ms INTEGER NOT NULL) WITHOUT ROWID;
 -- `claimer`: a row is the name of an instance that has claimed rows, and the number that other tables have instead of the name.
 CREATE TABLE claimer (number INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
@@ -84,7 +85,7 @@ CREATE TABLE outbox_archive (
   deaths INTEGER NOT NULL, sent_at INTEGER NOT NULL, topic TEXT, topic_partition INTEGER, topic_offset INTEGER,
   by_fallback INTEGER NOT NULL, failure_type TEXT, reason TEXT
 );
--- `audit`: a row is an action of an operator: `who` is the operator, `why` the reason that the operator gave.
+-- `audit` (V10: `outbox_audit`): a row is an action of an operator: `who` is the operator, `why` the reason that the operator gave.
 CREATE TABLE audit (
   id INTEGER PRIMARY KEY, acted_at INTEGER NOT NULL, action TEXT NOT NULL, row_id INTEGER, who TEXT NOT NULL, why TEXT NOT NULL
 );
@@ -100,8 +101,8 @@ CREATE TABLE log (
 );
 -- `relay_watermark`: a row is the highest token of an outbox partition whose batch is committed in the log.
 CREATE TABLE relay_watermark (partition INTEGER PRIMARY KEY, token INTEGER NOT NULL);
--- `lane`: a row is a slot for producer sessions (`base`), with the number of its last session, so that no number is used twice. `id` is the open
--- session of the slot; NULL after it was fenced.
+-- `lane` (V10: `producer_session`): a row is a slot for producer sessions (`base`), with the number of its last session, so that no number is used
+-- twice. `id` is the open session of the slot; NULL after it was fenced.
 CREATE TABLE lane (base TEXT NOT NULL PRIMARY KEY, session INTEGER NOT NULL, id TEXT UNIQUE) WITHOUT ROWID;
 -- `group_offset`: a row is the offset that a consumer group has committed for a topic partition.
 CREATE TABLE group_offset (
@@ -118,8 +119,8 @@ CREATE TABLE processed_events (
 CREATE TABLE remote_stamp (
   order_id BLOB NOT NULL PRIMARY KEY, region TEXT NOT NULL, hlc_millis INTEGER NOT NULL, hlc_counter INTEGER NOT NULL
 ) WITHOUT ROWID;
--- `detour`: a row is the retry route of a key: the retry topic (`stage`) through which the later messages of the key follow one that failed, and
--- how many messages of the key are in it.
+-- `detour` (V10: `retry_route`): a row is the retry route of a key: the retry topic (`stage`) through which the later messages of the key follow
+-- one that failed, and how many messages of the key are in it.
 CREATE TABLE detour (
   consumer_group TEXT NOT NULL, key TEXT NOT NULL, stage INTEGER NOT NULL, outstanding INTEGER NOT NULL,
   PRIMARY KEY (consumer_group, key)

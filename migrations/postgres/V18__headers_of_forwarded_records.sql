@@ -1,5 +1,6 @@
 -- Why: `outbox_headers` accepted headers that consumers write when they forward a record, and that they trust when they read it. A record with a
--- forged `x-detour-round` could send the later messages of its key from retry topic to retry topic without end. Otherwise the function is that of V17.
+-- forged `x-detour-round` could send the later messages of its key from retry topic to retry topic without end. Otherwise the function is that of
+-- V17.
 CREATE OR REPLACE FUNCTION outbox_headers(headers jsonb) RETURNS jsonb LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
   name text; value jsonb; bytes integer := 0; own jsonb;

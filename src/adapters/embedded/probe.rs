@@ -57,7 +57,7 @@ async fn write_heartbeat(store: &Embedded) -> Result<ProbeReport, Error> {
     store
         .write("probe", |context| {
             let mut write_heartbeat = context.sql.prepare_cached(
-                "INSERT INTO heartbeat (one, beaten_at) VALUES (1, ?1) ON CONFLICT DO UPDATE SET beaten_at = excluded.beaten_at",
+                "INSERT INTO store_probe (one, beaten_at) VALUES (1, ?1) ON CONFLICT DO UPDATE SET beaten_at = excluded.beaten_at",
             )?;
             write_heartbeat.execute([context.now.millis()])?;
             Ok(())

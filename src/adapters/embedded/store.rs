@@ -321,7 +321,7 @@ fn create_private(folder: &Path) -> std::io::Result<()> {
 /// Expires every lease: this process holds the folder's lock, so the owners have ended. Owners and open batches stay, to be resolved.
 fn expire_stale_leases(sql: &Connection) -> rusqlite::Result<()> {
     sql.execute_batch(
-        "BEGIN IMMEDIATE; UPDATE outbox_lease SET expires_at = 0 WHERE owner IS NOT NULL; DELETE FROM member; COMMIT",
+        "BEGIN IMMEDIATE; UPDATE outbox_lease SET expires_at = 0 WHERE owner IS NOT NULL; DELETE FROM relay_instance; COMMIT",
     )
 }
 

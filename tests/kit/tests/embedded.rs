@@ -121,7 +121,8 @@ macro_rules! backend {
             }
             async fn audits(&self) -> Vec<Audit> {
                 let file = self.0.file();
-                let mut audits = file.prepare("SELECT who, why FROM audit ORDER BY id").expect("the table exists");
+                let mut audits =
+                    file.prepare("SELECT operator, reason FROM outbox_audit ORDER BY id").expect("the table exists");
                 let audit = |row: &rusqlite::Row<'_>| Ok(Audit { operator: row.get(0)?, reason: row.get(1)? });
                 audits.query_map([], audit).expect("a query").collect::<Result<_, _>>().expect("audit rows")
             }

@@ -186,7 +186,7 @@ fn a_full_disk_of_the_database_is_found_although_it_answers() {
            $$ BEGIN RAISE EXCEPTION 'could not extend file' USING ERRCODE = '53100'; END $$",
     );
 
-    backend.database.rows("CREATE TRIGGER full_disk BEFORE INSERT ON room EXECUTE FUNCTION full_disk()");
+    backend.database.rows("CREATE TRIGGER full_disk BEFORE INSERT ON disk_space_probe EXECUTE FUNCTION full_disk()");
 
     assert_found(&backend, &[], "writes", "no space left: write: could not extend file");
 }

@@ -30,7 +30,7 @@ const REJECT_EVENT: &str = "CREATE FUNCTION reject_event() RETURNS trigger LANGU
 /// Number of rows that creates of that product wrote.
 const ROWS_WRITTEN: &str = "SELECT (SELECT count(*) FROM orders WHERE items::text LIKE '%Rejected%')
     + (SELECT count(*) FROM outbox_event WHERE position('Rejected'::bytea IN payload) > 0)
-    + (SELECT count(*) FROM mark WHERE key = 'rejected')";
+    + (SELECT count(*) FROM idempotency_record WHERE key = 'rejected')";
 
 fn rejected_order() -> Value {
     json!({"items": [{"productName": "Rejected Tea", "quantity": 1, "price": "2.50"}]})

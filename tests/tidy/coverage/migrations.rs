@@ -18,6 +18,7 @@ const RELEASED: &[(&str, &str)] = &[
     ("embedded/V7", "35107f507ecfdabca572396c6acd1fbeb534d4c1d67b3459ad7ca87b1c70f8fa"),
     ("embedded/V8", "5b3837c0cfe911fbab82004ee5070076816eb6b72325a52f7e8d09413047f26c"),
     ("embedded/V9", "ee64be28dee7a66b7098dd5497d32db0fb0dd0566df95f4534a8f295947a99fb"),
+    ("embedded/V10", "fc4ab3044fc83e828fe7fd14672b18e49a9e781b002f73191c9c03dbf61d07e9"),
     ("postgres/V1", "66ab91db44a670b997ebd3e95585bb57e75b79dc10309f6947e34a597f536fbd"),
     ("postgres/V2", "f6fea20a439a6e4663d04803f4ab3ca4d4d7b4fa091cf42bc7b018bbe22cdb84"),
     ("postgres/V3", "e8dc673aa37ee448cedc98ea45c1243312fb27c183944c6986698e5c58b71974"),
@@ -37,6 +38,7 @@ const RELEASED: &[(&str, &str)] = &[
     ("postgres/V17", "2932705fc2a60829f47574532747183573add95189c0c5832dc2661c35a5440f"),
     ("postgres/V18", "a2737a3d78ba32130add03292cb7dc7a0a5d7ccb5ac2a5cce0cfc9ad4818ee10"),
     ("postgres/V19", "58127fac913c18a6fd33ba7a9181a248122c155fdbd277994d6165528a820e37"),
+    ("postgres/V20", "bf472cc6e2d55351c63e3358499ad80c6c7fe8865c3afdcb8952fafb165f119e"),
 ];
 
 /// A migration as SQL without comments, in which every other white space is one space. Literals, quoted names and dollar-quoted bodies stay as they

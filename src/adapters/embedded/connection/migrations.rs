@@ -16,6 +16,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/V7__webhooks.sql"),
     include_str!("migrations/V8__detours_end_with_their_last_message.sql"),
     include_str!("migrations/V9__contract_checksum.sql"),
+    include_str!("migrations/V10__table_names_in_plain_words.sql"),
 ];
 
 /// The latest schema version of this program.
@@ -91,4 +92,38 @@ fn install(sql: &Connection, installation: &Installation<'_>) -> rusqlite::Resul
 fn uuid(hex: String) -> String {
     let part = |from: usize, to: usize| hex.get(from..to).unwrap_or_default();
     format!("{}-{}-4{}-8{}-{}", part(0, 8), part(8, 12), part(13, 16), part(17, 20), part(20, 32))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_of_renamed_tables_are_kept() {
+        let mut sql = Connection::open_in_memory().unwrap();
+        for migration in &MIGRATIONS[..9] {
+            sql.execute_batch(migration).unwrap();
+        }
+        let rows = "INSERT INTO heartbeat VALUES (1, 1000); INSERT INTO member VALUES ('a', 1000, 500);
+            INSERT INTO mark (subject, key, fingerprint, order_id, created_at) VALUES ('ann', 'k', x'01', x'02', 1000);
+            INSERT INTO detour VALUES ('g', 'k', 2, 7); INSERT INTO lane VALUES ('a-0', 3, 'a-0.3');
+            INSERT INTO redriven_letter VALUES ('t', 0, 5, 9, 1000, 1, 'olga', 'fixed');
+            INSERT INTO audit (acted_at, action, row_id, who, why) VALUES (1000, 'PARK', 4, 'olga', 'broken')";
+        sql.execute_batch(rows).unwrap();
+
+        migrate(&mut sql, 9, &Installation { name: None, partitions: 1 }).unwrap();
+
+        for (selected, expected) in [
+            ("'' || beaten_at FROM store_probe", "1000"),
+            ("instance || seen_at || dead_after_ms FROM relay_instance", "a1000500"),
+            ("subject || key || created_at FROM idempotency_record", "annk1000"),
+            ("consumer_group || key || stage || last_offset FROM retry_route", "gk27"),
+            ("base || session || id FROM producer_session", "a-03a-0.3"),
+            ("topic || offset || arrived || operator || reason FROM redriven_dead_letter", "t51olgafixed"),
+            ("action || row_id || operator || reason FROM outbox_audit", "PARK4olgabroken"),
+        ] {
+            let found: String = sql.query_row(&format!("SELECT {selected}"), [], |row| row.get(0)).unwrap();
+            assert_eq!(found, expected, "{selected}");
+        }
+    }
 }

@@ -35,8 +35,8 @@ impl Inbox for Embedded {
     async fn retry_route(&self, group: &str, key: &str) -> Result<Option<RetryRoute>, Error> {
         let (group, key) = (group.to_string(), key.to_string());
         self.read("detour", move |sql| {
-            let mut statement =
-                sql.prepare_cached("SELECT stage, last_offset FROM detour WHERE consumer_group = ?1 AND key = ?2")?;
+            let mut statement = sql
+                .prepare_cached("SELECT stage, last_offset FROM retry_route WHERE consumer_group = ?1 AND key = ?2")?;
             let retry_route = statement.query_row([&group, &key], |row| {
                 Ok(RetryRoute { stage: row.get(0)?, last: row.get::<_, i64>(1)?.unsigned_abs() })
             });
@@ -107,15 +107,15 @@ fn update_retry_route(context: &WriteContext<'_>, group: &str, change: &RetryRou
     match change {
         RetryRouteChange::Enter { key, stage, offset } => {
             let mut put = context.sql.prepare_cached(
-                "INSERT INTO detour (consumer_group, key, stage, last_offset) VALUES (?1, ?2, ?3, ?4)
+                "INSERT INTO retry_route (consumer_group, key, stage, last_offset) VALUES (?1, ?2, ?3, ?4)
                  ON CONFLICT DO UPDATE SET stage = max(stage, excluded.stage), last_offset = max(last_offset, excluded.last_offset)",
             )?;
             put.execute(params![group, key, stage, *offset as i64])?;
         }
         RetryRouteChange::Leave { key, offset } => {
-            let mut end = context
-                .sql
-                .prepare_cached("DELETE FROM detour WHERE consumer_group = ?1 AND key = ?2 AND last_offset <= ?3")?;
+            let mut end = context.sql.prepare_cached(
+                "DELETE FROM retry_route WHERE consumer_group = ?1 AND key = ?2 AND last_offset <= ?3",
+            )?;
             end.execute(params![group, key, *offset as i64])?;
         }
     }

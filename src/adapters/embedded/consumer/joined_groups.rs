@@ -74,7 +74,7 @@ impl JoinedGroups {
 /// Adds the time for which no service ran on the file to each group's `seen_at`. Called before a service begins.
 pub(crate) fn skip_downtime(sql: &Connection, now: Timestamp) -> rusqlite::Result<()> {
     let transaction = Transaction::new_unchecked(sql, TransactionBehavior::Immediate)?;
-    let last_heartbeat = "SELECT beaten_at FROM heartbeat";
+    let last_heartbeat = "SELECT beaten_at FROM store_probe";
     let Some(last_heartbeat) = transaction.query_row(last_heartbeat, [], |row| row.get::<_, i64>(0)).optional()? else {
         return Ok(());
     };
@@ -85,7 +85,7 @@ pub(crate) fn skip_downtime(sql: &Connection, now: Timestamp) -> rusqlite::Resul
     let seen = "UPDATE group_offset SET seen_at = min(seen_at + ?1, ?2) WHERE seen_at < ?2";
     transaction.execute(seen, params![stopped, now.millis()])?;
     // A service that ends before its first heartbeat must not count the time again.
-    transaction.execute("UPDATE heartbeat SET beaten_at = ?1", [now.millis()])?;
+    transaction.execute("UPDATE store_probe SET beaten_at = ?1", [now.millis()])?;
     transaction.commit()
 }
 

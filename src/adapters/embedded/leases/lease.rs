@@ -52,7 +52,7 @@ fn lease_row(row: &Row<'_>, now: i64) -> rusqlite::Result<LeaseRow> {
 /// Determines from its heartbeat row whether an instance is alive.
 pub(crate) fn liveness(context: &WriteContext<'_>, instance: &InstanceId) -> CommandResult<Liveness> {
     let mut statement =
-        context.sql.prepare_cached("SELECT seen_at + dead_after_ms > ?2 FROM member WHERE instance = ?1")?;
+        context.sql.prepare_cached("SELECT seen_at + dead_after_ms > ?2 FROM relay_instance WHERE instance = ?1")?;
     let values = params![&*instance.0, context.now.millis()];
     let alive: Option<bool> = statement.query_row(values, |row| row.get(0)).optional()?;
     Ok(match alive {

@@ -35,7 +35,7 @@ impl PartitionLeases for Embedded {
     async fn leave(&self, instance: &InstanceId) -> Result<(), Error> {
         let instance = instance.clone();
         self.write("leave", move |context| {
-            context.sql.prepare_cached("DELETE FROM member WHERE instance = ?1")?.execute([&*instance.0])?;
+            context.sql.prepare_cached("DELETE FROM relay_instance WHERE instance = ?1")?.execute([&*instance.0])?;
             Ok(())
         })
         .await
@@ -95,14 +95,15 @@ impl PartitionLeases for Embedded {
 fn heartbeat(context: &WriteContext<'_>, instance: &InstanceId, dead_after: i64) -> CommandResult<InstanceRank> {
     let now = context.now.millis();
     let mut upsert = context.sql.prepare_cached(
-        "INSERT INTO member (instance, seen_at, dead_after_ms) VALUES (?1, ?2, ?3)
+        "INSERT INTO relay_instance (instance, seen_at, dead_after_ms) VALUES (?1, ?2, ?3)
          ON CONFLICT DO UPDATE SET seen_at = max(seen_at, excluded.seen_at), dead_after_ms = excluded.dead_after_ms",
     )?;
     upsert.execute(params![&*instance.0, now, dead_after])?;
-    let mut delete = context.sql.prepare_cached("DELETE FROM member WHERE seen_at + dead_after_ms * ?2 < ?1")?;
+    let mut delete =
+        context.sql.prepare_cached("DELETE FROM relay_instance WHERE seen_at + dead_after_ms * ?2 < ?1")?;
     delete.execute(params![now, INSTANCE_RETENTION_FACTOR])?;
     let mut count = context.sql.prepare_cached(
-        "SELECT count(*) FILTER (WHERE instance < ?1), count(*) FROM member WHERE seen_at + dead_after_ms > ?2",
+        "SELECT count(*) FILTER (WHERE instance < ?1), count(*) FROM relay_instance WHERE seen_at + dead_after_ms > ?2",
     )?;
     let values = params![&*instance.0, now];
     Ok(count.query_row(values, |row| Ok(InstanceRank { rank: row.get(0)?, live: row.get(1)? }))?)
@@ -113,7 +114,7 @@ fn survey(sql: &Connection, instance: &InstanceId, now: Timestamp) -> CommandRes
     let mut leases = sql.prepare_cached(
         "SELECT l.partition, l.owner = ?1, l.owner IS NULL OR l.expires_at <= ?2 OR coalesce(m.seen_at + m.dead_after_ms <= ?2, 0),
            coalesce(min(l.expires_at, coalesce(m.seen_at + m.dead_after_ms, l.expires_at)), 0) AS since
-         FROM outbox_lease l LEFT JOIN member m ON m.instance = l.owner ORDER BY since, l.partition",
+         FROM outbox_lease l LEFT JOIN relay_instance m ON m.instance = l.owner ORDER BY since, l.partition",
     )?;
     let mut survey = LeaseSurvey::default();
     let mut rows = leases.query(params![&*instance.0, now])?;
@@ -130,7 +131,7 @@ fn survey(sql: &Connection, instance: &InstanceId, now: Timestamp) -> CommandRes
     }
     survey.own.sort_unstable();
     let mut members = sql.prepare_cached(
-        "SELECT m.instance, count(l.partition) FROM member m
+        "SELECT m.instance, count(l.partition) FROM relay_instance m
          LEFT JOIN outbox_lease l ON l.owner = m.instance AND l.expires_at > ?1
          WHERE m.seen_at + m.dead_after_ms > ?1 GROUP BY m.instance ORDER BY m.instance",
     )?;

@@ -10,9 +10,9 @@ use crate::error::CommandResult;
 
 /// Writes the entry of one row.
 pub(crate) fn write(context: &WriteContext<'_>, action: OperatorAction, id: RowId, audit: &Audit) -> CommandResult<()> {
-    let mut insert = context
-        .sql
-        .prepare_cached("INSERT INTO audit (acted_at, action, row_id, who, why) VALUES (?1, ?2, ?3, ?4, ?5)")?;
+    let mut insert = context.sql.prepare_cached(
+        "INSERT INTO outbox_audit (acted_at, action, row_id, operator, reason) VALUES (?1, ?2, ?3, ?4, ?5)",
+    )?;
     insert.execute(params![context.now.millis(), action.as_str(), id, audit.operator, audit.reason])?;
     Ok(())
 }
@@ -20,8 +20,8 @@ pub(crate) fn write(context: &WriteContext<'_>, action: OperatorAction, id: RowI
 /// At most `limit` entries, newest first. Without an index on the row: the table has only what operators did, and is read from its end.
 pub(crate) fn entries(sql: &Connection, filter: &AuditFilter, limit: u32) -> CommandResult<Vec<AuditEntry>> {
     let mut select = sql.prepare_cached(
-        "SELECT id, acted_at, action, row_id, who, why FROM audit
-         WHERE (?1 IS NULL OR id < ?1) AND (?2 IS NULL OR row_id = ?2) AND (?3 IS NULL OR action = ?3) AND (?4 IS NULL OR who = ?4)
+        "SELECT id, acted_at, action, row_id, operator, reason FROM outbox_audit
+         WHERE (?1 IS NULL OR id < ?1) AND (?2 IS NULL OR row_id = ?2) AND (?3 IS NULL OR action = ?3) AND (?4 IS NULL OR operator = ?4)
          ORDER BY id DESC LIMIT ?5",
     )?;
     let AuditFilter { row, action, operator, after } = filter;

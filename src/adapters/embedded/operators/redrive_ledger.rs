@@ -28,13 +28,13 @@ impl RedriveLedger for Embedded {
     }
 
     async fn confirm(&self, dead_letters: &[DeadLetterId]) -> Result<(), Error> {
-        let text = "UPDATE redriven_letter SET arrived = 1
+        let text = "UPDATE redriven_dead_letter SET arrived = 1
                     WHERE topic = ?1 AND partition = ?2 AND offset = ?3 AND timestamp = ?4";
         self.execute_for_each("redrive_confirm", dead_letters, text).await
     }
 
     async fn release(&self, dead_letters: &[DeadLetterId]) -> Result<(), Error> {
-        let text = "DELETE FROM redriven_letter
+        let text = "DELETE FROM redriven_dead_letter
                     WHERE topic = ?1 AND partition = ?2 AND offset = ?3 AND timestamp = ?4 AND arrived = 0";
         self.execute_for_each("redrive_release", dead_letters, text).await
     }
@@ -74,8 +74,8 @@ impl Embedded {
 
 fn reserve(context: &WriteContext<'_>, dead_letter: &DeadLetterId, stale: i64, audit: &Audit) -> CommandResult<bool> {
     let mut put = context.sql.prepare_cached(
-        "INSERT INTO redriven_letter (topic, partition, offset, timestamp, taken_at, who, why) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
-         ON CONFLICT DO UPDATE SET taken_at = excluded.taken_at, who = excluded.who, why = excluded.why
+        "INSERT INTO redriven_dead_letter (topic, partition, offset, timestamp, taken_at, operator, reason) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+         ON CONFLICT DO UPDATE SET taken_at = excluded.taken_at, operator = excluded.operator, reason = excluded.reason
          WHERE arrived = 0 AND taken_at <= ?8",
     )?;
     let DeadLetterId { position, timestamp } = dead_letter;
@@ -95,7 +95,7 @@ fn reserve(context: &WriteContext<'_>, dead_letter: &DeadLetterId, stale: i64, a
 
 fn find_record(sql: &Connection, dead_letter: &DeadLetterId) -> CommandResult<Option<RedriveRecord>> {
     let mut select = sql.prepare_cached(
-        "SELECT who, why, taken_at, arrived FROM redriven_letter
+        "SELECT operator, reason, taken_at, arrived FROM redriven_dead_letter
          WHERE topic = ?1 AND partition = ?2 AND offset = ?3 AND timestamp = ?4",
     )?;
     let DeadLetterId { position, timestamp } = dead_letter;

@@ -77,8 +77,8 @@ impl Embedded {
     async fn delete_retry_routes(&self, id: WebhookId) -> Result<usize, Error> {
         self.write("webhook_detours_delete", move |context| {
             let mut delete = context.sql.prepare_cached(
-                "DELETE FROM detour WHERE consumer_group = ?1
-                   AND key IN (SELECT key FROM detour WHERE consumer_group = ?1 LIMIT ?2)",
+                "DELETE FROM retry_route WHERE consumer_group = ?1
+                   AND key IN (SELECT key FROM retry_route WHERE consumer_group = ?1 LIMIT ?2)",
             )?;
             Ok(delete.execute(params![group(id), RETRY_ROUTES_PER_DELETION])?)
         })

@@ -100,7 +100,7 @@ pub(crate) fn insert_idempotency_record(
     idempotency_record: &IdempotencyRecord,
 ) -> CommandResult<()> {
     let mut statement = context.sql.prepare_cached(
-        "INSERT INTO mark (subject, key, fingerprint, order_id, created_at) VALUES (?1, ?2, ?3, ?4, ?5)",
+        "INSERT INTO idempotency_record (subject, key, fingerprint, order_id, created_at) VALUES (?1, ?2, ?3, ?4, ?5)",
     )?;
     let (subject, key) = (idempotency_record.subject.as_str(), &*idempotency_record.key);
     statement.execute(params![
@@ -117,8 +117,9 @@ pub(crate) fn taken_idempotency_record(
     context: &WriteContext<'_>,
     idempotency_record: &IdempotencyRecord,
 ) -> CommandResult<Option<IdempotencyRecord>> {
-    let mut statement =
-        context.sql.prepare_cached("SELECT fingerprint, order_id FROM mark WHERE subject = ?1 AND key = ?2")?;
+    let mut statement = context
+        .sql
+        .prepare_cached("SELECT fingerprint, order_id FROM idempotency_record WHERE subject = ?1 AND key = ?2")?;
     let found = statement
         .query_row(params![idempotency_record.subject.as_str(), &*idempotency_record.key], |row| {
             Ok((row.get(0)?, row.get(1)?))

@@ -69,7 +69,7 @@ impl OrderStore for Embedded {
         self.write("sweep_idempotency_records", move |context| {
             // Ids grow with time, so the oldest rows have the lowest ids: the limit bounds the rows read as well.
             let mut statement = context.sql.prepare_cached(
-                "DELETE FROM mark WHERE created_at < ?1 AND id IN (SELECT id FROM mark ORDER BY id LIMIT ?2)",
+                "DELETE FROM idempotency_record WHERE created_at < ?1 AND id IN (SELECT id FROM idempotency_record ORDER BY id LIMIT ?2)",
             )?;
             Ok(statement.execute(params![oldest, limit])? as u64)
         })
@@ -154,7 +154,7 @@ fn find_idempotency_record(
     oldest: i64,
 ) -> CommandResult<Option<IdempotencyRecord>> {
     let mut statement = sql.prepare_cached(
-        "SELECT fingerprint, order_id FROM mark WHERE subject = ?1 AND key = ?2 AND created_at >= ?3",
+        "SELECT fingerprint, order_id FROM idempotency_record WHERE subject = ?1 AND key = ?2 AND created_at >= ?3",
     )?;
     let idempotency_record = statement
         .query_row(params![subject.as_str(), key, oldest], |row| {

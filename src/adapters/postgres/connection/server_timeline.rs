@@ -44,7 +44,7 @@ const IS_KNOWN: &str = concat!(
 const RECORD_CHANGE: &str = concat!(
     "WITH written AS (INSERT INTO store_timeline AS s (timeline, adopted, complete_until) SELECT ",
     current!(),
-    ", true, coalesce(pg_last_xact_replay_timestamp(), (SELECT max(seen_at) FROM member))
+    ", true, coalesce(pg_last_xact_replay_timestamp(), (SELECT max(seen_at) FROM relay_instance))
        ON CONFLICT (one) DO UPDATE SET timeline = excluded.timeline, adopted = false, noticed_at = clock_timestamp(),
          complete_until = CASE WHEN s.adopted THEN excluded.complete_until ELSE least(s.complete_until, excluded.complete_until) END
        WHERE s.timeline <> excluded.timeline RETURNING adopted),

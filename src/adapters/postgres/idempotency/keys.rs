@@ -15,7 +15,7 @@ const BEGIN: &str = "INSERT INTO idempotency AS i (subject, key, fingerprint, or
      VALUES ($1, $2, $3, NULL, $4, clock_timestamp() + make_interval(secs => $5))
      ON CONFLICT (subject, key) DO UPDATE SET fingerprint = excluded.fingerprint, order_id = NULL, instance = excluded.instance,
        until = excluded.until
-     WHERE i.until <= clock_timestamp() OR (i.order_id IS NULL AND EXISTS (SELECT FROM member m WHERE m.instance = i.instance
+     WHERE i.until <= clock_timestamp() OR (i.order_id IS NULL AND EXISTS (SELECT FROM relay_instance m WHERE m.instance = i.instance
        AND m.seen_at + m.dead_after <= clock_timestamp())) RETURNING 1";
 
 const FIND: &str =

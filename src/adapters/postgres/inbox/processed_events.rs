@@ -30,11 +30,11 @@ const COMMIT: &str = "WITH new_event AS (INSERT INTO processed_events (consumer_
      SELECT event_id FROM new_event";
 
 /// A message that enters again, or late, takes a retry route neither back to an earlier stage nor to an earlier last message.
-const ENTER: &str = "INSERT INTO detour AS d (consumer_group, key, stage, last_offset) VALUES ($1, $2, $3, $4)
+const ENTER: &str = "INSERT INTO retry_route AS d (consumer_group, key, stage, last_offset) VALUES ($1, $2, $3, $4)
      ON CONFLICT (consumer_group, key) DO UPDATE
        SET stage = GREATEST(d.stage, excluded.stage), last_offset = GREATEST(d.last_offset, excluded.last_offset)";
 
-const LEAVE: &str = "DELETE FROM detour WHERE consumer_group = $1 AND key = $2 AND last_offset <= $3";
+const LEAVE: &str = "DELETE FROM retry_route WHERE consumer_group = $1 AND key = $2 AND last_offset <= $3";
 
 const DELETE_OLD: &str = "WITH gone AS (DELETE FROM processed_events WHERE ctid = ANY(ARRAY(SELECT ctid FROM processed_events
        WHERE processed_at < statement_timestamp() - make_interval(secs => $1) ORDER BY processed_at LIMIT $2 FOR UPDATE SKIP LOCKED))
@@ -67,7 +67,7 @@ impl Inbox for Postgres {
     async fn retry_route(&self, group: &str, key: &str) -> Result<Option<RetryRoute>, Error> {
         let (context, group, key) = (self.context(), group.to_string(), storable_key(key).into_owned());
         self.run("detour", async move {
-            let text = "SELECT stage, last_offset FROM detour WHERE consumer_group = $1 AND key = $2";
+            let text = "SELECT stage, last_offset FROM retry_route WHERE consumer_group = $1 AND key = $2";
             let rows =
                 context.service_session().await?.query(text, &[(&group, Type::TEXT), (&key, Type::TEXT)]).await?;
             let read = |row| {

@@ -86,7 +86,7 @@ pub(crate) async fn close_batch(transaction: &Transaction, partition: PartitionN
 
 /// The state of an instance by its heartbeat row.
 pub(crate) async fn liveness(transaction: &Transaction, instance: &InstanceId) -> StatementResult<Liveness> {
-    let text = "SELECT seen_at + dead_after > clock_timestamp() FROM member WHERE instance = $1";
+    let text = "SELECT seen_at + dead_after > clock_timestamp() FROM relay_instance WHERE instance = $1";
     let rows = transaction.query(text, &[(&&*instance.0, Type::TEXT)]).await?;
     Ok(match rows.first().map(|row| get(row, 0)).transpose()? {
         Some(true) => Liveness::Alive,

@@ -23,19 +23,19 @@ use crate::store::postgres::Postgres;
 /// Writes this instance's heartbeat: the time at which the row is locked, so that the last of concurrent heartbeats takes effect, and so that
 /// a clock that was set back leaves no time in the future. Counts the live members, and those whose heartbeat is older than $3 times their
 /// `dead_after`, both of the moment before the statement, so they leave this instance out.
-const HEARTBEAT: &str = "WITH own AS (INSERT INTO member (instance, seen_at, dead_after) VALUES ($1, clock_timestamp(), make_interval(secs => $2))
+const HEARTBEAT: &str = "WITH own AS (INSERT INTO relay_instance (instance, seen_at, dead_after) VALUES ($1, clock_timestamp(), make_interval(secs => $2))
        ON CONFLICT (instance) DO UPDATE SET seen_at = clock_timestamp(), dead_after = excluded.dead_after)
      SELECT count(*) FILTER (WHERE alive AND instance < $1), count(*) FILTER (WHERE alive),
        count(*) FILTER (WHERE NOT alive AND seen_at + $3 * dead_after < statement_timestamp())
-     FROM (SELECT instance, seen_at, dead_after, seen_at + dead_after > statement_timestamp() AS alive FROM member
+     FROM (SELECT instance, seen_at, dead_after, seen_at + dead_after > statement_timestamp() AS alive FROM relay_instance
        WHERE instance <> $1 OFFSET 0) m";
 
 /// Deletes the members whose heartbeat is older than $1 times their `dead_after`.
-const DELETE_DEAD_MEMBERS: &str = "DELETE FROM member WHERE seen_at + $1 * dead_after < clock_timestamp()";
+const DELETE_DEAD_MEMBERS: &str = "DELETE FROM relay_instance WHERE seen_at + $1 * dead_after < clock_timestamp()";
 
 /// The members, and the holders of instance names that were seen within $1 seconds: an instance without a relay is no member, and has producer
 /// sessions nevertheless, for the messages that it forwards.
-const MEMBERS_AND_HOLDERS: &str = "SELECT instance FROM member UNION
+const MEMBERS_AND_HOLDERS: &str = "SELECT instance FROM relay_instance UNION
      SELECT name FROM instance WHERE seen_at > clock_timestamp() - make_interval(secs => $1) ORDER BY 1";
 
 /// One row of arrays: the live members, the number of leases of each, the partitions of $1, the free ones, and for how many milliseconds each
@@ -43,8 +43,8 @@ const MEMBERS_AND_HOLDERS: &str = "SELECT instance FROM member UNION
 const SURVEY: &str = "WITH lease AS MATERIALIZED (SELECT l.partition, l.owner, least(l.expires_at, m.dies) AS since,
          l.owner IS NULL OR l.expires_at <= statement_timestamp() OR coalesce(m.dies <= statement_timestamp(), false) AS free
        FROM outbox_lease l
-       LEFT JOIN (SELECT instance, seen_at + dead_after AS dies FROM member OFFSET 0) m ON m.instance = l.owner),
-     load AS MATERIALIZED (SELECT m.instance, coalesce(held.count, 0)::int4 AS held FROM member m
+       LEFT JOIN (SELECT instance, seen_at + dead_after AS dies FROM relay_instance OFFSET 0) m ON m.instance = l.owner),
+     load AS MATERIALIZED (SELECT m.instance, coalesce(held.count, 0)::int4 AS held FROM relay_instance m
        LEFT JOIN (SELECT owner, count(*) FROM lease WHERE NOT free GROUP BY owner) held ON held.owner = m.instance
        WHERE m.seen_at + m.dead_after > statement_timestamp())
      SELECT (SELECT array_agg(instance ORDER BY instance) FROM load), (SELECT array_agg(held ORDER BY instance) FROM load),
@@ -78,7 +78,7 @@ impl PartitionLeases for Postgres {
     async fn leave(&self, instance: &InstanceId) -> Result<(), Error> {
         let (context, instance) = (self.context(), instance.clone());
         self.run("leave", async move {
-            let text = "DELETE FROM member WHERE instance = $1";
+            let text = "DELETE FROM relay_instance WHERE instance = $1";
             context.relay_session().await?.execute(text, &[(&&*instance.0, Type::TEXT)]).await?;
             Ok(())
         })

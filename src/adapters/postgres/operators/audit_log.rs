@@ -19,7 +19,7 @@ pub(crate) async fn write(
     let (action, rows) = (action.as_str(), rows.to_vec());
     let values: [SqlValue<'_>; 4] =
         [(&action, Type::TEXT), (&rows, Type::INT8_ARRAY), (&audit.operator, Type::TEXT), (&audit.reason, Type::TEXT)];
-    let text = "INSERT INTO audit (action, row_id, who, why) SELECT $1, r, $3, $4 FROM unnest($2) AS r";
+    let text = "INSERT INTO outbox_audit (action, row_id, operator, reason) SELECT $1, r, $3, $4 FROM unnest($2) AS r";
     transaction.query(text, &values).await.map(|_| ())
 }
 
@@ -40,11 +40,11 @@ pub(crate) async fn entries(
         conditions.and("action =", action.as_str(), Type::TEXT);
     }
     if let Some(operator) = &filter.operator {
-        conditions.and("who =", operator.clone(), Type::TEXT);
+        conditions.and("operator =", operator.clone(), Type::TEXT);
     }
     let limit = conditions.add_parameter(i64::from(limit), Type::INT8);
     let text = format!(
-        "SELECT id, acted_at, action, row_id, who, why FROM audit{} ORDER BY id DESC LIMIT {limit}",
+        "SELECT id, acted_at, action, row_id, operator, reason FROM outbox_audit{} ORDER BY id DESC LIMIT {limit}",
         conditions.text()
     );
     session.query(&text, &conditions.values()).await?.iter().map(read).collect()

@@ -15,21 +15,23 @@ use crate::store::context::StoreContext;
 use crate::store::postgres::Postgres;
 
 /// Writes the rows in one order, so that two reservations of the same dead letters never deadlock.
-const RESERVE: &str = "INSERT INTO redriven_letter AS r (topic, partition, \"offset\", timestamp, taken_at, who, why)
+const RESERVE: &str = "INSERT INTO redriven_dead_letter AS r (topic, partition, \"offset\", timestamp, taken_at, operator, reason)
      SELECT u.*, clock_timestamp(), $5, $6 FROM (SELECT DISTINCT * FROM unnest($1::text[], $2::int4[], $3::int8[], $4::int8[])
        ORDER BY 1, 2, 3, 4) AS u
      ON CONFLICT (topic, partition, \"offset\", timestamp)
-       DO UPDATE SET taken_at = excluded.taken_at, who = excluded.who, why = excluded.why
+       DO UPDATE SET taken_at = excluded.taken_at, operator = excluded.operator, reason = excluded.reason
        WHERE NOT r.arrived AND r.taken_at <= excluded.taken_at - make_interval(secs => $7)
      RETURNING topic, partition, \"offset\", timestamp";
 
-const CONFIRM: &str = "UPDATE redriven_letter SET arrived = true WHERE (topic, partition, \"offset\", timestamp) IN
+const CONFIRM: &str =
+    "UPDATE redriven_dead_letter SET arrived = true WHERE (topic, partition, \"offset\", timestamp) IN
      (SELECT * FROM unnest($1::text[], $2::int4[], $3::int8[], $4::int8[]))";
 
-const RELEASE: &str = "DELETE FROM redriven_letter WHERE NOT arrived AND (topic, partition, \"offset\", timestamp) IN
+const RELEASE: &str =
+    "DELETE FROM redriven_dead_letter WHERE NOT arrived AND (topic, partition, \"offset\", timestamp) IN
      (SELECT * FROM unnest($1::text[], $2::int4[], $3::int8[], $4::int8[]))";
 
-const FIND: &str = "SELECT topic, partition, \"offset\", timestamp, who, why, taken_at, arrived FROM redriven_letter
+const FIND: &str = "SELECT topic, partition, \"offset\", timestamp, operator, reason, taken_at, arrived FROM redriven_dead_letter
      WHERE (topic, partition, \"offset\", timestamp) IN (SELECT * FROM unnest($1::text[], $2::int4[], $3::int8[], $4::int8[]))";
 
 #[async_trait]

@@ -26,8 +26,8 @@ const RECORD: &str = "WITH known AS (SELECT id FROM webhook WHERE id = ANY($1) O
 const TRIM: &str = "DELETE FROM webhook_delivery WHERE webhook = $1 AND number <=
      (SELECT number FROM webhook_delivery WHERE webhook = $1 ORDER BY number DESC LIMIT 1 OFFSET $2)";
 
-const DELETE_RETRY_ROUTES: &str = "WITH gone AS (DELETE FROM detour WHERE ctid = ANY(ARRAY(
-       SELECT ctid FROM detour WHERE consumer_group = $1 LIMIT $2 FOR UPDATE)) RETURNING 1) SELECT count(*) FROM gone";
+const DELETE_RETRY_ROUTES: &str = "WITH gone AS (DELETE FROM retry_route WHERE ctid = ANY(ARRAY(
+       SELECT ctid FROM retry_route WHERE consumer_group = $1 LIMIT $2 FOR UPDATE)) RETURNING 1) SELECT count(*) FROM gone";
 
 #[async_trait]
 impl WebhookStore for Postgres {

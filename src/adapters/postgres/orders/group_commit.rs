@@ -17,16 +17,17 @@ use crate::orders::columns::{EventColumns, IdempotencyColumns, OrderColumns};
 use crate::store::context::StoreContext;
 
 /// Inserts records in the order of the arrays, and returns those that were free.
-pub(crate) const INSERT_RECORDS: &str = "WITH inserted AS (INSERT INTO mark (subject, key, fingerprint, order_id)
+pub(crate) const INSERT_RECORDS: &str = "WITH inserted AS (INSERT INTO idempotency_record (subject, key, fingerprint, order_id)
        SELECT * FROM unnest($1::text[], $2::text[], $3::bytea[], $4::uuid[]) ON CONFLICT DO NOTHING RETURNING subject, key)
      SELECT pg_current_xact_id()::text::bigint, coalesce(array_agg(subject), '{}'), coalesce(array_agg(key), '{}') FROM inserted";
 
 /// Reads the records that were taken. A second statement, because the first does not see rows that were committed while it waited.
 pub(crate) const SELECT_TAKEN: &str =
     "SELECT record.subject, record.key, record.fingerprint, record.order_id FROM unnest($1::text[], $2::text[]) AS asked (subject, key)
-     JOIN mark record ON record.subject = asked.subject AND record.key = asked.key";
+     JOIN idempotency_record record ON record.subject = asked.subject AND record.key = asked.key";
 
-const DELETE_RECORDS: &str = "DELETE FROM mark record USING unnest($1::text[], $2::text[], $3::bytea[], $4::uuid[])
+const DELETE_RECORDS: &str =
+    "DELETE FROM idempotency_record record USING unnest($1::text[], $2::text[], $3::bytea[], $4::uuid[])
        AS asked (subject, key, fingerprint, order_id)
      WHERE record.subject = asked.subject AND record.key = asked.key AND record.order_id = asked.order_id";
 

@@ -98,7 +98,7 @@ impl OrderStore for Postgres {
     ) -> Result<Option<IdempotencyRecord>, Error> {
         let (context, subject, key) = (self.context(), subject.clone(), key.to_string());
         self.run("find_idempotency_record", async move {
-            let text = "SELECT fingerprint, order_id FROM mark
+            let text = "SELECT fingerprint, order_id FROM idempotency_record
                         WHERE subject = $1 AND key = $2 AND created_at >= statement_timestamp() - make_interval(secs => $3)";
             let values = [(&subject.as_str() as _, Type::TEXT), (&key as _, Type::TEXT), (&seconds(keep) as _, Type::FLOAT8)];
             let rows = context.service_session().await?.query(text, &values).await?;
@@ -125,7 +125,7 @@ impl OrderStore for Postgres {
     }
 }
 
-const DELETE_RECORDS: &str = "WITH gone AS (DELETE FROM mark WHERE ctid = ANY(ARRAY(SELECT ctid FROM mark
+const DELETE_RECORDS: &str = "WITH gone AS (DELETE FROM idempotency_record WHERE ctid = ANY(ARRAY(SELECT ctid FROM idempotency_record
        WHERE created_at < statement_timestamp() - make_interval(secs => $1) ORDER BY created_at LIMIT $2 FOR UPDATE SKIP LOCKED))
      RETURNING 1) SELECT count(*) FROM gone";
 

@@ -19,11 +19,11 @@ use crate::store::postgres::Postgres;
 /// fill of the commit queue.
 pub struct PostgresProbe(pub Postgres);
 
-const HEARTBEAT: &str = "INSERT INTO heartbeat (instance, beaten_at) VALUES ($1, clock_timestamp())
+const HEARTBEAT: &str = "INSERT INTO store_probe (instance, beaten_at) VALUES ($1, clock_timestamp())
      ON CONFLICT (instance) DO UPDATE SET beaten_at = excluded.beaten_at";
 
 /// Larger than the free part of any allocated page.
-const ALLOCATE: &str = "INSERT INTO room SELECT repeat('x', 262144)";
+const ALLOCATE: &str = "INSERT INTO disk_space_probe SELECT repeat('x', 262144)";
 
 #[async_trait]
 impl Probe for PostgresProbe {

@@ -72,7 +72,7 @@ pub struct StandbyReport {
 const INDEXES: [&str; 11] = [
     "orders_by_owner",
     "orders_by_status",
-    "mark_by_age",
+    "idempotency_record_by_age",
     "idempotency_by_end",
     "outbox_event_by_key",
     "outbox_died",
@@ -187,6 +187,9 @@ mod tests {
             // An index without a name is that of one partition.
             created.extend(names("CREATE INDEX ").into_iter().filter(|name| name != "ON"));
             dropped.extend(names("DROP INDEX "));
+            dropped.extend(names("ALTER INDEX "));
+            let renames = text.lines().filter(|line| line.starts_with("ALTER INDEX "));
+            created.extend(renames.flat_map(|line| line.trim_end_matches(';').rsplit(' ').next()).map(str::to_owned));
         }
 
         assert_eq!(&created - &dropped, INDEXES.iter().map(|name| (*name).to_owned()).collect());

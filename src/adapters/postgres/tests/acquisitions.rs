@@ -115,7 +115,7 @@ async fn members_are_listed_until_they_leave_or_are_deleted() {
     for member in ["c", "b", "a"] {
         store.heartbeat(&name(member), LEASE).await.unwrap();
     }
-    let past = "UPDATE member SET seen_at = seen_at - interval '1 hour' WHERE instance = 'b'";
+    let past = "UPDATE relay_instance SET seen_at = seen_at - interval '1 hour' WHERE instance = 'b'";
     database.client().await.batch_execute(past).await.unwrap();
 
     store.leave(&name("c")).await.unwrap();
@@ -129,7 +129,7 @@ async fn members_are_listed_until_they_leave_or_are_deleted() {
 
 /// Moves the time of every heartbeat, as if the server's clock had been set by this much, forward or back.
 async fn move_heartbeats(client: &Client, by: &str) {
-    let text = format!("UPDATE member SET seen_at = seen_at + interval '{by}'");
+    let text = format!("UPDATE relay_instance SET seen_at = seen_at + interval '{by}'");
     client.batch_execute(&text).await.unwrap();
 }
 

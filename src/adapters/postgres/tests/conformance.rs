@@ -35,7 +35,11 @@ impl TestStore {
     }
 
     async fn audits(&self) -> Vec<Audit> {
-        let rows = self.client.query("SELECT who, why FROM audit ORDER BY id", &[]).await.expect("audits are read");
+        let rows = self
+            .client
+            .query("SELECT operator, reason FROM outbox_audit ORDER BY id", &[])
+            .await
+            .expect("audits are read");
         rows.iter().map(|row| Audit { operator: row.get(0), reason: row.get(1) }).collect()
     }
 }

@@ -285,7 +285,7 @@ async fn probe_succeeds_after_a_full_disk_only_when_space_is_allocated() {
     let client = fixture.database.client().await;
     let full = "CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'full' USING ERRCODE = '53100'; END $$;
         CREATE TRIGGER full_disk BEFORE INSERT ON orders EXECUTE FUNCTION full_disk();
-        CREATE TRIGGER full_disk BEFORE INSERT ON room EXECUTE FUNCTION full_disk()";
+        CREATE TRIGGER full_disk BEFORE INSERT ON disk_space_probe EXECUTE FUNCTION full_disk()";
     let probe = PostgresProbe(fixture.store.clone());
     client.batch_execute(full).await.unwrap();
     probe.check().await.unwrap();
@@ -312,7 +312,7 @@ async fn probe_samples_the_age_of_a_transaction_that_has_written() {
     let options = Options { metrics: Some(Arc::clone(&metrics)), ..database.options("a") };
     let probe = PostgresProbe(Postgres::open(options).await.unwrap());
     let writer = database.client().await;
-    writer.batch_execute("BEGIN; INSERT INTO room VALUES ('x')").await.unwrap();
+    writer.batch_execute("BEGIN; INSERT INTO disk_space_probe VALUES ('x')").await.unwrap();
 
     probe.check().await.unwrap();
 

@@ -217,7 +217,7 @@ pub async fn advance(client: &Client, by: Duration) {
     let by = format!("interval '{} milliseconds'", by.as_millis());
     let text = format!(
         "BEGIN;
-         UPDATE member SET seen_at = seen_at - {by};
+         UPDATE relay_instance SET seen_at = seen_at - {by};
          UPDATE outbox_lease SET expires_at = expires_at - {by} WHERE expires_at IS NOT NULL;
          UPDATE outbox_lease SET claimed_at = claimed_at - {by} WHERE claimed_at IS NOT NULL;
          UPDATE outbox SET next_attempt_at = next_attempt_at - {by}, last_attempt_at = last_attempt_at - {by}
@@ -225,10 +225,10 @@ pub async fn advance(client: &Client, by: Duration) {
          UPDATE outbox_waiting SET due = due - {by} WHERE due IS NOT NULL;
          UPDATE outbox_event SET created_at = created_at - {by};
          UPDATE outbox_archive SET sent_at = sent_at - {by}, claimed_at = claimed_at - {by};
-         UPDATE mark SET created_at = created_at - {by};
+         UPDATE idempotency_record SET created_at = created_at - {by};
          UPDATE idempotency SET until = until - {by};
          UPDATE processed_events SET processed_at = processed_at - {by};
-         UPDATE redriven_letter SET taken_at = taken_at - {by};
+         UPDATE redriven_dead_letter SET taken_at = taken_at - {by};
          COMMIT"
     );
     client.batch_execute(&text).await.expect("times can be moved");

@@ -64,7 +64,7 @@ fn a_transaction_that_has_written_and_waits_or_is_prepared_is_found() {
     let finds_it = || {
         findings(&backend, &environment).1.iter().any(|found| found.starts_with("xmin: the oldest transaction is 36"))
     };
-    let write = "BEGIN; INSERT INTO room VALUES ('x')";
+    let write = "BEGIN; INSERT INTO disk_space_probe VALUES ('x')";
     assert!(!finds_it(), "nothing is open yet");
 
     let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");

@@ -214,7 +214,9 @@ async fn reads_during(held: Held) -> (i64, usize) {
     let holder = fixture.database.client().await;
     let text = match held {
         Held::Nothing => "SELECT 1".to_string(),
-        Held::WriterElsewhere => "BEGIN; INSERT INTO audit (action, who, why) VALUES ('a', 'b', 'c')".into(),
+        Held::WriterElsewhere => {
+            "BEGIN; INSERT INTO outbox_audit (action, operator, reason) VALUES ('a', 'b', 'c')".into()
+        }
         Held::WriterOfTheOutbox => format!("BEGIN; SELECT pg_current_xact_id(); {}", insert(0)),
         Held::Reader => "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM outbox".into(),
     };
