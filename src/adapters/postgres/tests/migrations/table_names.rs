@@ -7,8 +7,8 @@ use crate::relay::migration_files::database_of_version;
 /// The last migration before the tables are renamed.
 const EARLIER: usize = 19;
 
-/// The statements of the previous version on the tables that are renamed, with literals for their parameters, and how many rows each returns or
-/// changes. They are executed in this order.
+/// The statements of the previous version on the tables that are renamed, with literals for their parameters and without columns that do not
+/// matter here, and how many rows each returns or changes. They are executed in this order.
 const STATEMENTS: &[(&str, u64)] = &[
     // The probe, twice as each instance does.
     ("INSERT INTO heartbeat (instance, beaten_at) VALUES ('a', clock_timestamp())
