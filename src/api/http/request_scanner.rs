@@ -1,5 +1,5 @@
 //! Finds the end of each request on a connection, and hides input from actix's parser: header names that are too long, on which it panics,
-//! and the protocols of `Upgrade`.
+//! and requests to change to another protocol.
 use crate::http::request_scanner::chunked_body::{ChunkedBody, count_arrived};
 
 pub(crate) mod chunked_body;
@@ -14,7 +14,9 @@ const CONTENT_LENGTH: &str = "content-length";
 /// No protocol is served that a connection could change to, and the header may be ignored (RFC 9110, 7.8). With `websocket` the parser would
 /// ignore the length of the request's body, and send a streamed response without the chunks that its head announces.
 const UPGRADE: &str = "upgrade";
-/// Replaces each alphabetic character of a protocol's name.
+/// With the option `upgrade` the parser would close the connection after the response, and announce an upgrade instead of the close.
+const CONNECTION: &str = "connection";
+/// Replaces each alphabetic character of a protocol's name, and the first one of the option `upgrade`.
 const NO_PROTOCOL: u8 = b'-';
 
 /// A header name is longer than the parser accepts.
@@ -129,6 +131,8 @@ impl HeadScanner {
                 self.announced = self.announced.saturating_mul(10).saturating_add(u64::from(*byte - b'0'));
             }
             b'a'..=b'z' | b'A'..=b'Z' if self.past_colon && self.name_is(UPGRADE) => *byte = NO_PROTOCOL,
+            // Neither `close` nor `keep-alive` has this character.
+            b'u' | b'U' if self.past_colon && self.name_is(CONNECTION) => *byte = NO_PROTOCOL,
             _ if self.past_colon => {}
             _ => {
                 if let Some(kept) = self.name.get_mut(self.name_length) {

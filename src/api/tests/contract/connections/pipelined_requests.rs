@@ -213,6 +213,26 @@ async fn a_client_that_closes_its_side_gets_the_responses_to_all_its_requests() 
     .await;
 }
 
+/// Some clients offer another protocol with each request.
+#[actix_web::test]
+async fn a_connection_serves_further_requests_after_an_offer_to_upgrade() {
+    let server = TestServer::new();
+    let (_, token) = user("ann");
+
+    on_socket(&server, move |address| {
+        for connection in ["Upgrade", "keep-alive, Upgrade", "upgrade,HTTP2-Settings"] {
+            let [create, _] = create(&token);
+            let offer = format!("HTTP/1.1\r\nconnection: {connection}\r\nupgrade: h2c\r\n");
+            let mut stream = send(address, &create.replacen("HTTP/1.1\r\n", &offer, 1), 0);
+            let created = read_response(&mut stream, false);
+            assert_eq!(created.status, 201, "{connection}: {}", created.head);
+            assert!(!created.head.contains("upgrade"), "{connection}: {}", created.head);
+            assert_kept(stream, connection);
+        }
+    })
+    .await;
+}
+
 /// Some clients send an empty line behind a body.
 #[actix_web::test]
 async fn empty_line_behind_a_request_begins_no_request() {
