@@ -1,4 +1,6 @@
 //! `POST /events`: the forms of events, and what is refused.
+use std::time::Duration;
+
 use actix_web::http::header::CONTENT_TYPE;
 use actix_web::test::TestRequest;
 use app::error::CommandError;
@@ -6,6 +8,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use domain::EventId;
 use serde_json::{Value, json};
+use tokio::time::{sleep, timeout};
 
 use crate::support::test_server::{HeaderPair, TestResponse, TestServer, bearer, claims, mint};
 
@@ -145,6 +148,22 @@ async fn topics_for_which_nothing_was_written_are_released() {
     let twice = json!([event_with(json!({"eventId": ID})), event_with(json!({"topic": "invoices"}))]).to_string();
     assert_eq!(publish(&server, "/events", JSON, twice).await.status, 201);
     assert_eq!(*server.topic_log.released.lock(), ["customers"], "a duplicate is not written");
+}
+
+/// The server drops the future of a request when its client disconnects.
+#[actix_web::test]
+async fn topics_of_a_client_that_disconnected_are_released() {
+    let server = TestServer::new();
+    tokio::time::pause();
+    *server.dispatch.is_paused.lock() = true;
+    let request = publish(&server, "/events", JSON, event().to_string());
+
+    let gone = timeout(Duration::from_millis(100), request).await;
+
+    assert!(gone.is_err(), "the command waits in its mailbox");
+    assert_eq!(*server.topic_log.released.lock(), Vec::<String>::new());
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(*server.topic_log.released.lock(), ["customers"], "the command has expired");
 }
 
 #[actix_web::test]
