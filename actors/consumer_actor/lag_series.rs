@@ -1,6 +1,6 @@
 //! LagSeries: the lag gauge's series of this instance's consumers. A series belongs to the member that reads its topic partition. When
 //! the member loses the partition, the series is removed: otherwise its last value would remain, and an alert with it.
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -24,9 +24,10 @@ impl LagSeries {
     /// A partition that another member of this instance has taken over keeps its series.
     pub fn publish(&self, member: u32, lag: &[Lag]) {
         let mut readers = self.readers.lock();
-        let left = readers.extract_if(.., |(topic, partition), reader| {
-            *reader == member && !lag.iter().any(|lag| lag.topic == *topic && lag.partition == *partition)
-        });
+        // A set: with thousands of partitions, a search of the list for each series would hold the relay's thread up for seconds.
+        let read: HashSet<(&str, u32)> = lag.iter().map(|lag| (&*lag.topic, lag.partition)).collect();
+        let left = readers
+            .extract_if(.., |(topic, partition), reader| *reader == member && !read.contains(&(topic, *partition)));
         for ((topic, partition), _) in left {
             self.metrics.kafka_consumer_lag.remove([&topic, &partition.to_string()]);
         }
