@@ -1,7 +1,7 @@
 //! Parsers of argument values; each error names the accepted values.
 use std::time::Duration;
 
-use app::port_types::{EventKey, FailureType, OperatorAction, RowId, RowStatus, check_type};
+use app::port_types::{EventKey, FailureType, OperatorAction, PartitionNo, RowId, RowStatus, check_type};
 use app::units;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use domain::EventId;
@@ -35,6 +35,11 @@ pub(super) fn operator_action() -> impl TypedValueParser<Value = OperatorAction>
 
 pub(super) fn row_id(text: &str) -> Result<RowId, String> {
     text.parse().map_err(|_| "a row's id is a number, as `outbox list` shows it".to_owned())
+}
+
+/// A partition of the outbox, as `outbox partitions` shows it.
+pub(super) fn partition() -> impl TypedValueParser<Value = PartitionNo> {
+    clap::value_parser!(u32).range(..=i64::from(i32::MAX)).map(PartitionNo)
 }
 
 pub(super) fn event_key(text: &str) -> Result<EventKey, String> {

@@ -75,6 +75,8 @@ pub struct RowFilter {
     pub status: Option<RowStatus>,
     /// Rows of this key.
     pub key: Option<EventKey>,
+    /// Rows of this partition of the outbox.
+    pub partition: Option<PartitionNo>,
     /// Rows of this event type.
     pub event_type: Option<String>,
     /// Rows whose last failure has this type.

@@ -2,7 +2,7 @@
 use std::time::Duration;
 
 use app::operators::dead_letters::{DeadLetterCursor, DeadLetterFilter};
-use app::port_types::{EventKey, FailureType, RowFilter, RowId, RowStatus};
+use app::port_types::{EventKey, FailureType, PartitionNo, RowFilter, RowId, RowStatus};
 use app::units::duration;
 
 use crate::error::Problem;
@@ -12,6 +12,7 @@ use crate::request::query::Query;
 pub(crate) const KEY_MESSAGE: &str = "must be 1 to 1024 bytes of text without control characters";
 pub(crate) const FAILURE_TYPE_MESSAGE: &str = "must be one of NETWORK, TIMEOUT, VALIDATION, SYSTEM";
 pub(crate) const AGE_MESSAGE: &str = "must be a duration such as 250ms, 5s or 1h";
+pub(crate) const PARTITION_MESSAGE: &str = "must be the number of a partition";
 pub(crate) const TEXT_MESSAGE: &str = "must be text without control characters";
 pub(crate) const CURSOR_MESSAGE: &str = "must be `next` of a response, or a partition and an offset such as 3/17";
 
@@ -39,6 +40,7 @@ pub(crate) fn row_filter(query: &Query<'_>) -> Result<RowFilter, Problem> {
             "must be one of PENDING, IN_FLIGHT, FAILED, PARKED, SENT",
         )?,
         key: event_key(query)?,
+        partition: parameter(query, "partition", parse_partition, PARTITION_MESSAGE)?,
         event_type: event_type(query)?,
         failure_type: failure_type(query)?,
         after: query.non_empty("after")?.map_or(Ok(None), |_| query.integer("after"))?,
@@ -66,6 +68,12 @@ pub(crate) fn event_key(query: &Query<'_>) -> Result<Option<EventKey>, Problem> 
 /// A key that an event may have.
 pub(crate) fn parse_key(text: &str) -> Option<EventKey> {
     EventKey::parse(text).ok()
+}
+
+/// A partition of the outbox. Its number has at most 31 bits in every store.
+fn parse_partition(text: &str) -> Option<PartitionNo> {
+    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse::<i32>().ok().filter(|_| digits).map(|number| PartitionNo(number.unsigned_abs()))
 }
 
 pub(crate) fn failure_type(query: &Query<'_>) -> Result<Option<FailureType>, Problem> {

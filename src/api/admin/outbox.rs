@@ -10,7 +10,7 @@ use crate::admin::operator_body::{self, ReasonBody};
 use crate::admin::outbox_row::OutboxRowBody;
 use crate::error::{Problem, ProblemBody};
 use crate::openapi::schemas::{
-    AnyInteger, EventKeyFilter, FailureTypeFilter, PrintableText, RowNumber, RowStatusFilter,
+    AnyInteger, EventKeyFilter, FailureTypeFilter, PartitionNumber, PrintableText, RowNumber, RowStatusFilter,
 };
 use crate::request::context::RequestContext;
 use crate::request::response::{RouteResult, ok};
@@ -32,6 +32,7 @@ pub(crate) struct OutboxRowPage {
     params(
         ("status" = inline(Option<RowStatusFilter>), Query, description = "Only rows with this status"),
         ("key" = inline(Option<EventKeyFilter>), Query, description = "Only rows of this key, such as an order id"),
+        ("partition" = inline(Option<PartitionNumber>), Query, description = "Only rows of this partition of the outbox"),
         ("type" = inline(Option<PrintableText>), Query, description = "Only rows of this event type"),
         ("failureType" = inline(Option<FailureTypeFilter>), Query, description = "Only rows whose last failure is of this class"),
         ("after" = inline(Option<AnyInteger>), Query, description = "`next` of the previous page"),
@@ -41,7 +42,7 @@ pub(crate) struct OutboxRowPage {
         (status = 400, description = "A parameter is not valid", body = ProblemBody<'_>, content_type = "application/problem+json")))]
 pub(crate) async fn rows(context: RequestContext) -> RouteResult {
     let query = context.query();
-    query.reject_unknown(&["status", "key", "type", "failureType", "after", "limit"])?;
+    query.reject_unknown(&["status", "key", "partition", "type", "failureType", "after", "limit"])?;
     let filter = row_filter(&query)?;
     let limit =
         query.integer("limit")?.unwrap_or(ROWS_DEFAULT).clamp(1, i64::from(app::operators::outbox::ROWS_MAX)) as u32;

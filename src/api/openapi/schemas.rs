@@ -68,6 +68,8 @@ schemas! {
     AnyVersion = ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(0));
     /// The number of an outbox row.
     RowNumber = ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(0)).maximum(Some(i64::MAX));
+    /// The number of a partition of the outbox.
+    PartitionNumber = ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(0)).maximum(Some(i32::MAX));
     /// A hyphenated UUID as a filter.
     UuidFilter = text(&format!("^({UUID})?$"));
     EventKeyFilter = text(&format!("^[^{CONTROL}]*$")).max_length(Some(1_024)).description(Some(KEY_DESCRIPTION));

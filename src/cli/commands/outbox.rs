@@ -9,14 +9,14 @@ mod show;
 mod why;
 
 use app::operators::outbox::OutboxOperations;
-use app::port_types::{EventKey, FailureType, RowFilter, RowId, RowStatus};
+use app::port_types::{EventKey, FailureType, PartitionNo, RowFilter, RowId, RowStatus};
 use clap::Subcommand;
 use posthaste::Config;
 
 use super::super::failure::Failure;
 use super::super::output::format::OutputArguments;
 use super::super::runtime::block_on;
-use super::super::value_parsers::{at_least_one, event_key, event_type, failure_type, row_id, row_status};
+use super::super::value_parsers::{at_least_one, event_key, event_type, failure_type, partition, row_id, row_status};
 
 #[derive(Subcommand)]
 pub(crate) enum OutboxCommand {
@@ -28,6 +28,9 @@ pub(crate) enum OutboxCommand {
         /// Only rows of this key, such as an order id.
         #[arg(short, long, value_parser = event_key)]
         key: Option<EventKey>,
+        /// Only rows of this partition of the outbox.
+        #[arg(long, value_parser = partition())]
+        partition: Option<PartitionNo>,
         /// Only rows of this event type, such as ORDER_CREATED.
         #[arg(long = "type", value_parser = event_type)]
         kind: Option<String>,
@@ -76,8 +79,8 @@ pub(crate) fn outbox(config: &Config, command: OutboxCommand) -> Result<u8, Fail
 
 async fn execute(config: &Config, operations: &OutboxOperations, command: OutboxCommand) -> Result<(), Failure> {
     match command {
-        OutboxCommand::List { status, key, kind, failure: failure_type, after, limit, output } => {
-            let filter = RowFilter { status, key, event_type: kind, failure_type, after, older_than: None };
+        OutboxCommand::List { status, key, partition, kind, failure: failure_type, after, limit, output } => {
+            let filter = RowFilter { status, key, partition, event_type: kind, failure_type, after, older_than: None };
             rows::list(operations, filter, limit, output.format()).await
         }
         OutboxCommand::Show { id, output } => show::show(config, operations, id, output.format()).await,

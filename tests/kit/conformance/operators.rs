@@ -15,6 +15,7 @@ suite! { $ operators:
     rows_are_listed_in_id_order_page_by_page,
     rows_are_filtered,
     rows_are_filtered_by_age,
+    rows_are_filtered_by_partition,
     a_row_view_shows_the_row_as_written,
     the_last_attempt_of_a_row_is_its_last_counted_claim,
     a_missing_row_is_not_found,

@@ -41,6 +41,7 @@ fn view(row: &Row) -> RowView {
 fn matches_filter(filter: &RowFilter, row: &Row, now: Timestamp) -> bool {
     filter.status.is_none_or(|status| row.status == status)
         && filter.key.as_ref().is_none_or(|key| row.event.key == *key)
+        && filter.partition.is_none_or(|partition| row.event.partition == partition)
         && filter.event_type.as_ref().is_none_or(|event_type| *row.event.event_type == **event_type)
         && filter.failure_type.is_none_or(|kind| row.failure.as_ref().is_some_and(|(failed, _)| *failed == kind))
         && filter.older_than.is_none_or(|age| now.since(row.created_at) >= age)

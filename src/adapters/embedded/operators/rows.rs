@@ -70,6 +70,14 @@ impl ScannedTable {
             ScannedTable::Archive => "a.id",
         }
     }
+
+    fn partition(self) -> &'static str {
+        match self {
+            ScannedTable::Events => "e.partition",
+            ScannedTable::Waiting | ScannedTable::Unsent => "q.partition",
+            ScannedTable::Archive => "a.partition",
+        }
+    }
 }
 
 /// A row filter as an SQL query.
@@ -78,6 +86,8 @@ pub(crate) struct OutboxRowQuery {
     conditions: String,
     /// The bound values. Where [`ScannedTable::Unsent`] is scanned, the first is the partition.
     values: Vec<Value>,
+    /// The only partition to read; all where it is `None`.
+    partition: Option<PartitionNo>,
 }
 
 impl OutboxRowQuery {
@@ -85,7 +95,7 @@ impl OutboxRowQuery {
     pub(crate) fn new(filter: &RowFilter, now: Timestamp) -> Self {
         let scanned = ScannedTable::for_filter(filter);
         let values = if scanned == ScannedTable::Unsent { vec![Value::Null] } else { Vec::new() };
-        let mut query = Self { scanned, conditions: String::new(), values };
+        let mut query = Self { scanned, conditions: String::new(), values, partition: filter.partition };
         query.conditions.push_str(match filter.status {
             Some(RowStatus::Pending) => " AND q.status = 0",
             Some(RowStatus::InFlight) if scanned == ScannedTable::Unsent => {
@@ -100,6 +110,10 @@ impl OutboxRowQuery {
             let column = if scanned == ScannedTable::Waiting { "q.key" } else { "e.key" };
             query.and(column, "=", Value::Blob(key.group().to_vec()));
             query.and("e.key_text", "IS", key.text().map_or(Value::Null, |text| Value::Text(text.to_owned())));
+        }
+        // A scan of the unsent rows reads this partition alone.
+        if let Some(partition) = filter.partition.filter(|_| scanned != ScannedTable::Unsent) {
+            query.and(scanned.partition(), "=", Value::Integer(partition.0.into()));
         }
         if let Some(event_type) = &filter.event_type {
             query.and("e.type", "=", Value::Text(event_type.clone()));
@@ -120,7 +134,7 @@ impl OutboxRowQuery {
     /// The query for one row by its id.
     pub(crate) fn by_id(id: RowId, scan_waiting: bool) -> Self {
         let scanned = if scan_waiting { ScannedTable::Waiting } else { ScannedTable::Events };
-        let mut query = Self { scanned, conditions: String::new(), values: Vec::new() };
+        let mut query = Self { scanned, conditions: String::new(), values: Vec::new(), partition: None };
         query.and(scanned.id(), "=", Value::Integer(id));
         query
     }
@@ -138,7 +152,11 @@ impl OutboxRowQuery {
         let mut found: Vec<RowView> = Vec::new();
         self.and("q.id", "<=", Value::Integer(RowId::MAX));
         let highest = self.values.len() - 1;
-        for partition in partitions(sql)? {
+        let partitions = match self.partition {
+            Some(partition) => vec![Value::Integer(partition.0.into())],
+            None => partitions(sql)?,
+        };
+        for partition in partitions {
             self.values[0] = partition;
             found.extend(self.page(sql, limit)?);
             found.sort_by_key(|row| row.id);
@@ -258,6 +276,9 @@ mod tests {
         assert_eq!(list(RowFilter { after: Some(20_009), ..pending.clone() }, 4), [20_010, 20_011, 20_012]);
         let even = RowFilter { event_type: Some("even".into()), ..pending.clone() };
         assert_eq!(list(even, 3), [20_002, 20_004, 20_006]);
+        let of_partition = RowFilter { partition: Some(PartitionNo(2)), ..pending };
+        assert_eq!(list(of_partition.clone(), 2), [20_006, 20_009]);
+        assert_eq!(list(RowFilter { after: Some(20_009), ..of_partition }, 2), [20_012]);
         assert_eq!(list(with_status(RowStatus::InFlight), 4), [20_003]);
     }
 }

@@ -14,11 +14,21 @@ const COLUMNS: &str = "coalesce(e.id, q.id), e.event_id, coalesce(e.key, q.key),
   q.next_attempt_at, coalesce(q.failure_type, a.failure_type), coalesce(q.reason, a.reason), e.created_at, a.sent_at,
   coalesce(q.last_attempt_at, a.claimed_at), e.key_text";
 
+/// The columns of the archive for rows that are not in it.
+macro_rules! not_archived {
+    () => {
+        " LEFT JOIN (SELECT NULL::text AS owner, NULL::int8 AS token, NULL::int4 AS attempts, NULL::text AS failure_type,
+            NULL::text AS reason, NULL::timestamptz AS sent_at, NULL::timestamptz AS claimed_at) a ON true"
+    };
+}
+
 /// The table whose index a query follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum DrivingTable {
     /// All events in id order, or those of one key.
     Events,
+    /// The unsent rows of one partition in id order.
+    Partition,
     /// FAILED and PARKED rows, which are few.
     Waiting,
     /// Events that were sent, in id order.
@@ -26,8 +36,12 @@ enum DrivingTable {
 }
 
 impl DrivingTable {
-    fn for_status(status: Option<RowStatus>) -> Self {
-        match status {
+    fn for_filter(filter: &RowFilter) -> Self {
+        match filter.status {
+            // A key has few events, and they have an index by key.
+            Some(RowStatus::Pending | RowStatus::InFlight) if filter.key.is_none() && filter.partition.is_some() => {
+                DrivingTable::Partition
+            }
             Some(RowStatus::Failed | RowStatus::Parked) => DrivingTable::Waiting,
             Some(RowStatus::Sent) => DrivingTable::Archived,
             Some(RowStatus::Pending | RowStatus::InFlight) | None => DrivingTable::Events,
@@ -40,11 +54,14 @@ impl DrivingTable {
                 "outbox_event e LEFT JOIN outbox_unsent q ON q.partition = e.partition AND q.id = e.id
                  LEFT JOIN LATERAL outbox_sent(e.partition, e.id) a ON q.id IS NULL"
             }
-            DrivingTable::Waiting => {
-                "outbox_waiting w JOIN outbox_unsent q ON q.partition = w.partition AND q.id = w.id LEFT JOIN outbox_event e ON e.id = w.id
-                 LEFT JOIN (SELECT NULL::text AS owner, NULL::int8 AS token, NULL::int4 AS attempts, NULL::text AS failure_type,
-                   NULL::text AS reason, NULL::timestamptz AS sent_at, NULL::timestamptz AS claimed_at) a ON true"
+            DrivingTable::Partition => {
+                concat!("outbox_unsent q LEFT JOIN outbox_event e ON e.id = q.id", not_archived!())
             }
+            DrivingTable::Waiting => concat!(
+                "outbox_waiting w JOIN outbox_unsent q ON q.partition = w.partition AND q.id = w.id
+                 LEFT JOIN outbox_event e ON e.id = w.id",
+                not_archived!()
+            ),
             DrivingTable::Archived => {
                 "outbox_event e LEFT JOIN outbox_unsent q ON q.partition = e.partition AND q.id = e.id
                  CROSS JOIN LATERAL outbox_sent(e.partition, e.id) a"
@@ -55,7 +72,16 @@ impl DrivingTable {
     fn id(self) -> &'static str {
         match self {
             DrivingTable::Events | DrivingTable::Archived => "e.id",
+            DrivingTable::Partition => "q.id",
             DrivingTable::Waiting => "w.id",
+        }
+    }
+
+    fn partition(self) -> &'static str {
+        match self {
+            DrivingTable::Events | DrivingTable::Archived => "e.partition",
+            DrivingTable::Partition => "q.partition",
+            DrivingTable::Waiting => "w.partition",
         }
     }
 }
@@ -69,9 +95,22 @@ pub(crate) struct RowQuery {
 impl RowQuery {
     /// The rows that match a filter.
     pub(crate) fn new(filter: &RowFilter) -> Self {
-        let driving = DrivingTable::for_status(filter.status);
+        let driving = DrivingTable::for_filter(filter);
         let mut conditions = Conditions::default();
+        let mut partition_parameter = String::new();
+        if let Some(partition) = filter.partition {
+            partition_parameter = conditions.add_parameter(partition.0 as i32, Type::INT4);
+            conditions.and_plain(&format!("{} = {partition_parameter}", driving.partition()));
+        }
         match filter.status {
+            // An equation lets the planner expect so few PENDING rows that it would read all of the partition and sort them.
+            Some(RowStatus::Pending) if driving == DrivingTable::Partition => conditions.and_plain("q.status < 1"),
+            Some(RowStatus::InFlight) if driving == DrivingTable::Partition => {
+                let lease = format!("FROM outbox_lease WHERE partition = {partition_parameter}");
+                conditions.and_plain(&format!(
+                    "q.status = 1 AND q.id >= (SELECT first_id {lease}) AND q.id <= (SELECT last_id {lease})"
+                ));
+            }
             Some(RowStatus::Pending) => conditions.and_plain(
                 "q.status = 0 AND e.id >= (SELECT min(f.id) FROM outbox_lease l CROSS JOIN LATERAL
               (SELECT o.id FROM outbox o WHERE o.partition = l.partition ORDER BY o.id LIMIT 1) f)",

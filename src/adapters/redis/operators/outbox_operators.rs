@@ -180,17 +180,20 @@ fn action_arguments(action: OperatorAction, audit: &Audit) -> ScriptArguments {
 
 /// The set of ids that contains the fewest other rows.
 fn smallest_index(filter: &RowFilter) -> String {
-    match (&filter.key, filter.status) {
-        (Some(key), _) => format!("key:{key}"),
-        (None, Some(status)) => format!("status:{}", status.as_str()),
-        (None, None) => "all".to_owned(),
+    match (&filter.key, filter.status, filter.partition) {
+        (Some(key), _, _) => format!("key:{key}"),
+        (None, Some(RowStatus::Pending), Some(partition)) => format!("live:{partition}"),
+        (None, Some(RowStatus::InFlight), Some(partition)) => format!("flight:{partition}"),
+        (None, Some(status), _) => format!("status:{}", status.as_str()),
+        (None, None, _) => "all".to_owned(),
     }
 }
 
 fn matches(filter: &RowFilter, view: &RowView, now: Option<domain::Timestamp>) -> bool {
-    let RowFilter { status, key, event_type, failure_type, older_than, after: _ } = filter;
+    let RowFilter { status, key, partition, event_type, failure_type, older_than, after: _ } = filter;
     status.is_none_or(|status| status == view.status)
         && key.as_ref().is_none_or(|key| *key == view.key)
+        && partition.is_none_or(|partition| partition == view.partition)
         && event_type.as_ref().is_none_or(|event_type| *event_type == view.event_type)
         && failure_type.is_none_or(|failure| Some(failure) == view.failure_type)
         && older_than.zip(now).is_none_or(|(age, now)| now.since(view.created_at) >= age)

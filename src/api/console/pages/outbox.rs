@@ -1,14 +1,13 @@
 //! The outbox: tabs by status with their counts, the partitions, and the rows, of which some can be selected.
 mod filter;
-mod partition_rows;
 mod partitions;
 mod rows;
 
 use app::health::HealthSnapshot;
-use app::port_types::{PartitionNo, RowFilter};
+use app::port_types::RowFilter;
 use maud::{Markup, html};
 
-use crate::admin::filters::{parameter, row_filter};
+use crate::admin::filters::row_filter;
 use crate::console::form::{failure_type_field, text_field};
 use crate::console::format::grouped;
 use crate::console::layout::{self, Page};
@@ -18,7 +17,6 @@ use crate::request::context::RequestContext;
 use crate::request::query::Query;
 use crate::request::response::RouteResult;
 use filter::RawRowFilter;
-use partition_rows::partition_rows;
 
 /// Rows of a page.
 const PAGE_SIZE: u32 = 50;
@@ -28,15 +26,11 @@ pub(crate) async fn show(context: RequestContext) -> RouteResult {
     let operations = &context.state.operations;
     let snapshot = operations.health();
     // The form shows the entered values of an invalid filter again, with the error.
-    let (raw, filter, partition) = match read_filter(&query) {
+    let (raw, filter) = match read_filter(&query) {
         Ok(filter) => filter,
         Err(problem) => return refused(&context, &query, &snapshot, &problem),
     };
-    let rows = match partition {
-        Some(partition) => partition_rows(operations, &filter, partition, PAGE_SIZE as usize).await?,
-        None => operations.rows(&filter, PAGE_SIZE).await?,
-    };
-    let now = operations.now();
+    let (rows, now) = (operations.rows(&filter, PAGE_SIZE).await?, operations.now());
     let main = html! {
         (tabs(&raw, &snapshot))
         section class="card" { h2 { "Partitions" } (partitions::grid(&operations.partitions().await?, &context.state.dispatch.actors(), now)) }
@@ -46,14 +40,11 @@ pub(crate) async fn show(context: RequestContext) -> RouteResult {
             a href="/actuator/metrics/outbox_partitions_owned" { "outbox_partitions_owned" } }
     };
     let command = shell_command("posthaste outbox list", &raw.options());
-    // The search for a partition's rows reads many others, so it is not repeated every two seconds.
-    layout::show(&context, &page(main, partition.is_none(), &raw.api_link(), &command))
+    layout::show(&context, &page(main, raw.is_cheap(), &raw.api_link(), &command))
 }
 
-fn read_filter<'a>(query: &'a Query<'_>) -> Result<(RawRowFilter<'a>, RowFilter, Option<PartitionNo>), Problem> {
-    let number = |text: &str| text.parse().ok().map(PartitionNo);
-    let partition = parameter(query, "partition", number, "must be the number of a partition")?;
-    Ok((RawRowFilter::read(query)?, row_filter(query)?, partition))
+fn read_filter<'a>(query: &'a Query<'_>) -> Result<(RawRowFilter<'a>, RowFilter), Problem> {
+    Ok((RawRowFilter::read(query)?, row_filter(query)?))
 }
 
 /// The page of an invalid filter: its form with the entered texts, and the errors.

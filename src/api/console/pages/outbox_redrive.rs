@@ -15,17 +15,17 @@ use crate::request::context::RequestContext;
 use crate::request::query::Query;
 use crate::request::response::RouteResult;
 
-const FIELDS: [&str; 4] = ["key", "type", "failureType", "olderThan"];
+const FIELDS: [&str; 5] = ["key", "type", "failureType", "olderThan", "partition"];
 
 pub(crate) async fn count(context: RequestContext) -> RouteResult {
     let query = context.query();
     let (filter, raw) = (parked_row_filter(&query)?, form::raw_values(&query, FIELDS)?);
     let operator = context.identity()?.subject.as_str();
     let matched = context.state.operations.redrive(&filter, LIMIT_MAX, RedriveMode::DryRun, operator, "").await?;
-    let [(_, key), (_, event_type), (_, failure), (_, age)] = raw;
+    let [(_, key), (_, event_type), (_, failure), (_, age), (_, partition)] = raw;
     let main = html! {
         form method="get" action="/console/outbox/redrive" class="filter" {
-            (form::failure_filter_fields(key, event_type, failure, age))
+            (form::failure_filter_fields(key, event_type, failure, age)) (form::text_field("Partition", "partition", partition))
             button { "Count" }
         }
         p class="verdict" { strong { (matched) } @if matched == 1 { " parked row matches" } @else { " parked rows match" } ". Nothing was changed." }
@@ -37,9 +37,9 @@ pub(crate) async fn count(context: RequestContext) -> RouteResult {
         }
         p { a href="/console/outbox?status=PARKED" { "Back to the parked rows" } }
     };
-    let options = [("key", key), ("type", event_type), ("failure", failure), ("older-than", age)];
+    let options = [("key", key), ("type", event_type), ("failure", failure), ("older-than", age), raw[4]];
     let command = shell_command("posthaste outbox redrive --dry-run", &options);
-    let conditions = [("status", "PARKED"), ("key", key), ("type", event_type), ("failureType", failure)];
+    let conditions = [("status", "PARKED"), ("key", key), ("type", event_type), ("failureType", failure), raw[4]];
     let path = link("/admin/outbox", &conditions);
     layout::show(
         &context,

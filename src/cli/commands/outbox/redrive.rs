@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use api::{Pace, PacedRedrive, row_document};
 use app::operators::outbox::OutboxOperations;
-use app::port_types::{Audit, EventKey, FailureType, RedriveMode, RowFilter, RowStatus, RowView};
+use app::port_types::{Audit, EventKey, FailureType, PartitionNo, RedriveMode, RowFilter, RowStatus, RowView};
 use app::units::duration;
 use serde_json::{Value, json};
 
@@ -13,7 +13,7 @@ use super::super::super::operator::operator;
 use super::super::super::output::progress::progress_bar;
 use super::super::super::output::terminal::TerminalFeatures;
 use super::super::super::output::{pluralize, print_line, print_message};
-use super::super::super::value_parsers::{at_least_one, event_key, event_type, failure_type};
+use super::super::super::value_parsers::{at_least_one, event_key, event_type, failure_type, partition};
 use super::rows::rows_table;
 
 /// Rows that a dry run lists.
@@ -24,6 +24,9 @@ pub(crate) struct RedriveArguments {
     /// Only rows of this key, such as an order id.
     #[arg(short, long, value_parser = event_key)]
     key: Option<EventKey>,
+    /// Only rows of this partition of the outbox.
+    #[arg(long, value_parser = partition())]
+    partition: Option<PartitionNo>,
     /// Only rows of this event type, such as ORDER_CREATED.
     #[arg(long = "type", value_parser = event_type)]
     kind: Option<String>,
@@ -44,10 +47,11 @@ pub(crate) struct RedriveArguments {
 }
 
 pub(super) async fn redrive(operations: &OutboxOperations, arguments: RedriveArguments) -> Result<(), Failure> {
-    let RedriveArguments { key, kind, failure: failure_type, older_than, limit, reason, options } = arguments;
+    let RedriveArguments { key, partition, kind, failure: failure_type, older_than, limit, reason, options } =
+        arguments;
     let RedriveOptions { dry_run, rate, yes, output } = options;
-    let filter =
-        RowFilter { status: Some(RowStatus::Parked), key, event_type: kind, failure_type, older_than, after: None };
+    let status = Some(RowStatus::Parked);
+    let filter = RowFilter { status, key, partition, event_type: kind, failure_type, older_than, after: None };
     let matched = operations.redrive(&filter, limit, RedriveMode::DryRun, &operator(), &reason).await?;
     print_message(format_args!("{}", pluralize(matched, "parked row matches", "parked rows match")));
     let (mut redriven, mut listed) = (0, Vec::new());

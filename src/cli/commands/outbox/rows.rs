@@ -65,9 +65,13 @@ fn print_rows(rows: &[RowView], filter: &RowFilter, format: OutputFormat) -> Res
 
 /// The message on stderr for an empty list.
 fn none_match(filter: &RowFilter) -> String {
-    let RowFilter { status, key, event_type, failure_type, older_than, after } = filter;
-    let others =
-        key.is_some() || event_type.is_some() || failure_type.is_some() || older_than.is_some() || after.is_some();
+    let RowFilter { status, key, partition, event_type, failure_type, older_than, after } = filter;
+    let others = key.is_some()
+        || partition.is_some()
+        || event_type.is_some()
+        || failure_type.is_some()
+        || older_than.is_some()
+        || after.is_some();
     match (status, others) {
         (Some(status), false) => format!("no rows are {}", status.as_str()),
         (Some(status), true) => format!("no rows that match are {}", status.as_str()),

@@ -58,6 +58,41 @@ pub(super) async fn rows_are_filtered<B: Backend>(backend: &B) {
     assert_eq!(keys(RowFilter { event_type: Some(changed), key: Some(event_key(first.id)), ..all() }).await, []);
 }
 
+pub(super) async fn rows_are_filtered_by_partition<B: Backend>(backend: &B) {
+    let fixture = fixture(backend);
+    let (other, sent) = (fixture.place_order(P0).await, fixture.place_order(P1).await);
+    let mut worker = worker(backend, "a", P1).await;
+    let mut batch = worker.claim(ALL).await;
+    worker.settle(&mut batch).await;
+    let (failed, parked, claimed) =
+        (fixture.place_order(P1).await, fixture.place_order(P1).await, fixture.place_order(P1).await);
+    let mut batch = worker.claim(ALL).await;
+    let excluded =
+        [exclusion(batch.rows[0].id, Disposition::Retry(RETRY)), exclusion(batch.rows[1].id, Disposition::ParkKey)];
+    worker.exclude(&excluded, &mut batch).await;
+    let pending = [fixture.place_order(P1).await.id, fixture.place_order(P1).await.id];
+    let keys = async |partition, status| {
+        orders_of(&fixture.rows(RowFilter { partition: Some(partition), status, ..RowFilter::default() }).await)
+    };
+
+    let all = [sent.id, failed.id, parked.id, claimed.id, pending[0], pending[1]];
+    assert_eq!(keys(P1, None).await, all);
+    assert_eq!(keys(P1, Some(RowStatus::Sent)).await, [sent.id]);
+    assert_eq!(keys(P1, Some(RowStatus::Failed)).await, [failed.id]);
+    assert_eq!(keys(P1, Some(RowStatus::Parked)).await, [parked.id]);
+    assert_eq!(keys(P1, Some(RowStatus::InFlight)).await, [claimed.id]);
+    assert_eq!(keys(P1, Some(RowStatus::Pending)).await, pending);
+    assert_eq!(keys(P0, None).await, [other.id]);
+    assert_eq!(keys(P0, Some(RowStatus::Pending)).await, [other.id]);
+    assert_eq!(keys(P0, Some(RowStatus::InFlight)).await, []);
+    let waiting = RowFilter { partition: Some(P1), status: Some(RowStatus::Pending), ..RowFilter::default() };
+    let first = fixture.rows(waiting.clone()).await.remove(0);
+    assert_eq!(orders_of(&fixture.rows(RowFilter { after: Some(first.id), ..waiting.clone() }).await), [pending[1]]);
+    let of_key = |key| RowFilter { key: Some(event_key(key)), ..waiting.clone() };
+    assert_eq!(orders_of(&fixture.rows(of_key(pending[0])).await), [pending[0]]);
+    assert_eq!(fixture.rows(of_key(other.id)).await, []);
+}
+
 pub(super) async fn rows_are_filtered_by_age<B: Backend>(backend: &B) {
     let fixture = fixture(backend);
     let old = fixture.place_order(P0).await;

@@ -1,4 +1,6 @@
 //! The filter of the rows as the query string contains it.
+use app::port_types::{PartitionNo, RowStatus};
+
 use crate::console::links::link;
 use crate::error::Problem;
 use crate::request::query::Query;
@@ -31,20 +33,27 @@ impl<'a> RawRowFilter<'a> {
         Ok(Self { status, key, event_type, failure, partition, after: text("after")? })
     }
 
-    /// The parameters under the names of the command line's options, which has none for the partition.
-    pub(super) fn options(&self) -> [(&'static str, &'a str); 5] {
-        let [status, key, event_type] = [("status", self.status), ("key", self.key), ("type", self.event_type)];
-        [status, key, event_type, ("failure", self.failure), ("after", self.after)]
+    /// The parameters under the names of the command line's options.
+    pub(super) fn options(&self) -> [(&'static str, &'a str); 6] {
+        let [key, event_type, _, partition] = self.conditions();
+        [("status", self.status), key, event_type, ("failure", self.failure), partition, ("after", self.after)]
     }
 
-    /// The conditions of the store that are not the status, under the names of the parameters.
-    pub(super) fn conditions(&self) -> [(&'static str, &'a str); 3] {
-        [("key", self.key), ("type", self.event_type), ("failureType", self.failure)]
+    /// The conditions that are not the status, under the names of the parameters.
+    pub(super) fn conditions(&self) -> [(&'static str, &'a str); 4] {
+        let [key, event_type] = [("key", self.key), ("type", self.event_type)];
+        [key, event_type, ("failureType", self.failure), ("partition", self.partition)]
     }
 
     /// Whether rows are left out for another reason than their status.
     pub(super) fn has_conditions(&self) -> bool {
-        !self.partition.is_empty() || self.conditions().iter().any(|(_, value)| !value.is_empty())
+        self.conditions().iter().any(|(_, value)| !value.is_empty())
+    }
+
+    /// Whether stores find the first rows without reading many others, so that the page can be updated every few seconds. No store has an index
+    /// of a partition's SENT rows.
+    pub(super) fn is_cheap(&self) -> bool {
+        self.partition.is_empty() || !matches!(self.status, "" | "SENT")
     }
 
     /// A link to the same filter with another `after`.
@@ -52,10 +61,9 @@ impl<'a> RawRowFilter<'a> {
         self.link_with("/console/outbox", self.status, after)
     }
 
-    /// The same rows in the HTTP API, which has no filter by partition.
+    /// The same rows in the HTTP API.
     pub(super) fn api_link(&self) -> String {
-        let [key, event_type, failure] = self.conditions();
-        link("/admin/outbox", &[("status", self.status), key, event_type, failure, ("after", self.after)])
+        self.link_with("/admin/outbox", self.status, self.after)
     }
 
     /// A link to the first page of the same filter with another status.
@@ -65,13 +73,18 @@ impl<'a> RawRowFilter<'a> {
 
     /// A link to an action on all rows with a status that meet the other conditions.
     pub(super) fn matching_link(&self, action: &str, status: &str) -> String {
-        let [key, event_type, failure] = self.conditions();
-        link("/console/outbox/matching", &[("action", action), ("status", status), key, event_type, failure])
+        let [key, event_type, failure, partition] = self.conditions();
+        let parameters = [("action", action), ("status", status), key, event_type, failure, partition];
+        link("/console/outbox/matching", &parameters)
     }
 
     fn link_with(&self, path: &str, status: &str, after: &str) -> String {
-        let [key, event_type, failure] = self.conditions();
-        let partition = ("partition", self.partition);
+        let [key, event_type, failure, partition] = self.conditions();
         link(path, &[("status", status), key, event_type, failure, partition, ("after", after)])
     }
+}
+
+/// The waiting rows of a partition.
+pub(super) fn partition_link(partition: PartitionNo) -> String {
+    link("/console/outbox", &[("status", RowStatus::Pending.as_str()), ("partition", &partition.0.to_string())])
 }

@@ -6,7 +6,7 @@ use app::port_types::{PartitionNo, PartitionView};
 use domain::Timestamp;
 use maud::{Markup, html};
 
-use super::partition_rows::partition_link;
+use super::filter::partition_link;
 use crate::console::format::{duration, grouped, pluralize, relative_time, state_label};
 use crate::console::links::link;
 

@@ -4,9 +4,8 @@ use app::port_types::{FailureType, RowStatus, RowView};
 use domain::Timestamp;
 use maud::{Markup, html};
 
-use super::filter::RawRowFilter;
-use super::partition_rows::{SEARCHED_MAX, partition_link};
-use crate::console::format::{grouped, optional_time, or_dash, relative_time, state_label};
+use super::filter::{RawRowFilter, partition_link};
+use crate::console::format::{optional_time, or_dash, relative_time, state_label};
 use crate::console::links::link;
 use crate::console::pages::outbox_bulk::action::BulkAction;
 
@@ -20,7 +19,7 @@ const MATCHING_ACTIONS: [(BulkAction, RowStatus); 3] = [
 pub(super) fn list(rows: &RowPage, raw: &RawRowFilter<'_>, now: Timestamp) -> Markup {
     let selectable = rows.rows.iter().any(|row| is_selectable(row.status));
     html! {
-        @if !raw.partition.is_empty() { (search_note(rows, raw)) }
+        @if !raw.is_cheap() { p class="quiet" { "The page is not updated by itself: choose a status of unsent rows." } }
         @if rows.rows.is_empty() { p class="empty" { "No rows match" @if raw.status.is_empty() { "." } @else { ": none is " (raw.status) "." } } }
         @else {
             form method="get" action="/console/outbox/bulk" {
@@ -40,8 +39,7 @@ pub(super) fn list(rows: &RowPage, raw: &RawRowFilter<'_>, now: Timestamp) -> Ma
         p class="pages" {
             @if !raw.after.is_empty() { a href=(raw.page_link("")) { "First page" } " " }
             @if let Some(next) = rows.next { a rel="next" href=(raw.page_link(&next.to_string())) { "Next page" } " " }
-            // They would also change the rows of other partitions.
-            @if raw.partition.is_empty() { (matching_actions(raw)) }
+            (matching_actions(raw))
         }
     }
 }
@@ -52,18 +50,6 @@ fn matching_actions(raw: &RawRowFilter<'_>) -> Markup {
         @for (action, status) in MATCHING_ACTIONS.map(|(action, status)| (action, status.as_str())) {
             @if raw.status.is_empty() || raw.status == status {
                 " " a href=(raw.matching_link(action.as_str(), status)) { (action.title()) " all " (status) " rows that match…" }
-            }
-        }
-    }
-}
-
-/// That the rows of a partition were looked for among some rows only.
-fn search_note(rows: &RowPage, raw: &RawRowFilter<'_>) -> Markup {
-    html! {
-        p class="quiet" {
-            "Rows of partition " strong { (raw.partition) } "; the page is not updated by itself."
-            @if rows.next.is_some() {
-                " At most " (grouped(SEARCHED_MAX as u64)) " rows are searched for a page: the next page continues behind them."
             }
         }
     }

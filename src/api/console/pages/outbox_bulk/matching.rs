@@ -20,7 +20,7 @@ use crate::request::response::RouteResult;
 const MATCHED_MAX: usize = 1_000;
 /// Rows that the count names.
 const NAMED_MAX: usize = 10;
-const FIELDS: [&str; 5] = ["status", "key", "type", "failureType", "olderThan"];
+const FIELDS: [&str; 6] = ["status", "key", "type", "failureType", "olderThan", "partition"];
 
 /// The counted rows of a filter.
 struct MatchedRows {
@@ -34,12 +34,12 @@ pub(crate) async fn count(context: RequestContext) -> RouteResult {
     let query = context.query();
     let action = BulkAction::read(&query)?;
     let (filter, raw) = (filter(&query, action)?, form::raw_values(&query, FIELDS)?);
-    let [(_, status), (_, key), (_, event_type), (_, failure), (_, age)] = raw;
+    let [(_, status), (_, key), (_, event_type), (_, failure), (_, age), (_, partition)] = raw;
     let matched = count_rows(&context.state.operations, filter).await?;
     let main = html! {
         form method="get" action="/console/outbox/matching" class="filter" {
             input type="hidden" name="action" value=(action.as_str()); input type="hidden" name="status" value=(status);
-            (form::failure_filter_fields(key, event_type, failure, age))
+            (form::failure_filter_fields(key, event_type, failure, age)) (form::text_field("Partition", "partition", partition))
             button { "Count" }
         }
         (verdict(&matched, status))
@@ -54,8 +54,8 @@ pub(crate) async fn count(context: RequestContext) -> RouteResult {
         p { a href=(link("/console/outbox", &[("status", status)])) { "Back to the outbox" } }
     };
     let title = format!("{} all {status} rows that match", action.title());
-    let conditions = [("status", status), ("key", key), ("type", event_type), ("failureType", failure)];
-    let options = [("status", status), ("key", key), ("type", event_type), ("failure", failure)];
+    let conditions = [("status", status), ("key", key), ("type", event_type), ("failureType", failure), raw[5]];
+    let options = [("status", status), ("key", key), ("type", event_type), ("failure", failure), raw[5]];
     let (path, command) = (link("/admin/outbox", &conditions), shell_command("posthaste outbox list", &options));
     let page = Page { tab: "Outbox", refreshes: false, title: &title, main, path: &path, command: &command };
     layout::show(&context, &page)

@@ -244,6 +244,7 @@ impl OutboxOperators for FakeOutbox {
         let matches = |row: &&RowView| {
             filter.status.is_none_or(|status| status == row.status)
                 && filter.key.as_ref().is_none_or(|key| *key == row.key)
+                && filter.partition.is_none_or(|partition| partition == row.partition)
                 && filter.event_type.as_ref().is_none_or(|event_type| *event_type == row.event_type)
                 && (filter.failure_type.is_none() || filter.failure_type == row.failure_type)
                 && filter.after.is_none_or(|after| row.id > after)
