@@ -1,11 +1,13 @@
 //! RelayStatus: what operators see of the relay. Logs when it begins to fail and when it recovers, not every failed batch, and how many
-//! partitions the instance owns, not each of them.
+//! partitions the instance owns, not each of them. The live stream has the same events.
+use supervision::SupervisionBus;
+
 use crate::partition_worker::report::BatchReport;
 use crate::system::dependencies::Dependencies;
 
 /// The state of the relay that was logged last.
-#[derive(Debug, Default)]
 pub struct RelayStatus {
+    events: SupervisionBus,
     /// The last reports were failures.
     failing: bool,
     /// Partitions that the instance owned when they were counted last.
@@ -13,6 +15,11 @@ pub struct RelayStatus {
 }
 
 impl RelayStatus {
+    /// The state of a relay that has not failed and owns no partition. Changes go to `events`, the live stream, too.
+    pub fn new(events: SupervisionBus) -> Self {
+        Self { events, failing: false, owned: 0 }
+    }
+
     /// Warns when the instance relays nothing: it has no broker, or its publisher is switched off.
     pub fn started(&self, has_workers: bool, has_broker: bool) {
         match (has_workers, has_broker) {
@@ -34,10 +41,12 @@ impl RelayStatus {
             Some(error) if !self.failing => {
                 self.failing = true;
                 tracing::warn!(event = "relay_failing", error = %error, "events cannot be published at the moment: {error}");
+                self.events.publish_external("relay_failing", vec![("error", error.to_string())]);
             }
             None if self.failing && report.sent > 0 => {
                 self.failing = false;
                 tracing::info!(event = "relay_recovered", "events are published again");
+                self.events.publish_external("relay_recovered", Vec::new());
             }
             _ => {}
         }
@@ -53,6 +62,8 @@ impl RelayStatus {
                 before,
                 "this instance owns {owned} partitions of the outbox; it owned {before} before"
             );
+            let fields = vec![("owned", owned.to_string()), ("before", before.to_string())];
+            self.events.publish_external("partitions_owned", fields);
         }
         dependencies.metrics.outbox_partitions_owned.set(i64::try_from(owned).unwrap_or(i64::MAX));
         dependencies.health.update(|snapshot| {
@@ -64,13 +75,25 @@ impl RelayStatus {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
     use ports::Error;
+    use supervision::{Observer, SupervisionEvent};
 
     use super::*;
 
+    struct Unobserved;
+
+    impl Observer for Unobserved {
+        fn lifecycle(&self, _: &SupervisionEvent) {}
+        fn handled(&self, _: &'static str, _: Duration, _: Duration) {}
+    }
+
     #[test]
     fn a_failure_lasts_until_rows_are_sent() {
-        let mut status = RelayStatus::default();
+        let bus = SupervisionBus::new(supervision::Options::default(), Arc::new(Unobserved));
+        let mut status = RelayStatus::new(bus.clone());
         let error = Some(Error::Unreachable("down".into()));
 
         status.record(&BatchReport { error, ..BatchReport::default() });
@@ -79,5 +102,8 @@ mod tests {
         status.record(&BatchReport { sent: 1, ..BatchReport::default() });
 
         assert!(!status.failing);
+        let (backlog, _) = bus.subscribe_after(Some(0));
+        let events: Vec<_> = backlog.iter().map(|event| (event.event, event.text("error"))).collect();
+        assert!(matches!(events[..], [("relay_failing", Some(_)), ("relay_recovered", None)]), "{events:?}");
     }
 }

@@ -1,4 +1,5 @@
 //! Acquires a partition's lease, resolves the batch that the former owner left open, and releases the lease.
+mod lease_events;
 mod overlapping_failures;
 mod timeline;
 
@@ -78,13 +79,17 @@ impl PartitionSessions {
         reason: &mut AcquireReason,
         watermark: Option<Token>,
     ) -> Result<Option<LeaseFence>, SessionFailure> {
-        let RelayContext { local_leases, .. } = &*self.context;
+        let RelayContext { local_leases, events, .. } = &*self.context;
         for _ in 0..TIMELINE_CHANGES_MAX {
             let (requested, started) = (local_leases.request_time(), Instant::now());
             let acquisition = self.request_lease(partition, *reason, watermark).await?;
             let AcquiredLease { mut fence, open_batch } = match acquisition {
                 Acquisition::Acquired(acquired) => acquired,
-                Acquisition::Held { .. } => {
+                Acquisition::Held { by, .. } => {
+                    // With another reason this worker, or the one before it, held the lease.
+                    if *reason != AcquireReason::Unowned {
+                        lease_events::report_lost(events, partition, Some(&by));
+                    }
                     *reason = AcquireReason::Unowned;
                     return Ok(None);
                 }
@@ -93,6 +98,7 @@ impl PartitionSessions {
                     continue;
                 }
             };
+            lease_events::report_acquired(events, partition, fence.epoch, *reason);
             *reason = AcquireReason::OutcomeUnknown;
             local_leases.acquired(partition, fence.epoch, requested);
             if let Some(open) = open_batch {
@@ -146,6 +152,7 @@ impl PartitionSessions {
             event = "batch_resolved", partition, epoch, token, verdict = ?outcome, session = %open.session,
             "partition {partition}: batch {token} of an earlier claim was open; resolved by its watermark: {outcome:?}"
         );
+        lease_events::report_resolved(events, fence, token, outcome);
         metrics.outbox_entries_failed.inc_by(parked.len() as u64);
         parked.iter().for_each(|row| ParkedRow::from(row).report(events));
         match closed {
@@ -162,6 +169,7 @@ impl PartitionSessions {
     async fn report_rewind(&self, fence: &LeaseFence, watermark: Option<Token>) {
         self.context.metrics.outbox_store_rewound_total.inc();
         let (partition, epoch, counter) = (fence.partition.0, fence.epoch, fence.counter);
+        lease_events::report_rewind(&self.context.events, fence, watermark);
         tracing::error!(
             event = "store_rewound",
             partition,
@@ -182,7 +190,7 @@ impl PartitionSessions {
         mut session: Option<PartitionSession>,
         reason: &mut AcquireReason,
     ) -> (bool, Option<PartitionSession>) {
-        let RelayContext { leases, local_leases, instance, .. } = &*self.context;
+        let RelayContext { leases, local_leases, instance, events, .. } = &*self.context;
         if let Some(held) = &mut session
             && settlement::settle(&self.context, held).await.is_err()
         {
@@ -200,7 +208,12 @@ impl PartitionSessions {
             let known = session.as_ref().map(|session| session.fence.epoch);
             let Some(epoch) = known.or_else(|| local_leases.epoch(partition)) else { return (true, None) };
             match leases.release(partition, instance, epoch).await {
-                Ok(ReleaseOutcome::Done | ReleaseOutcome::NotHeld) => {
+                Ok(outcome @ (ReleaseOutcome::Done | ReleaseOutcome::NotHeld)) => {
+                    if outcome == ReleaseOutcome::Done {
+                        lease_events::report_released(events, partition, epoch);
+                    } else {
+                        lease_events::report_lost(events, partition, None);
+                    }
                     local_leases.remove(partition);
                     return (true, None);
                 }

@@ -66,6 +66,7 @@ mod regions;
 mod relay {
     mod crashes;
     mod handover;
+    mod lease_events;
     mod log_lines;
     mod metrics;
     mod outages;

@@ -140,6 +140,12 @@ impl TimelineGuard {
 
     fn report(&self, TimelineChange { timeline, complete_until }: &TimelineChange, partitions_behind: u32) {
         let complete_until = time_or_unknown(*complete_until);
+        let mut fields = vec![("timeline", timeline.to_string()), ("complete_until", complete_until.clone())];
+        if partitions_behind > 0 {
+            fields.push(("partitions_behind", partitions_behind.to_string()));
+        }
+        let event = if partitions_behind == 0 { "store_timeline_changed" } else { "store_rewound" };
+        self.context.events.publish_external(event, fields);
         if partitions_behind == 0 {
             tracing::warn!(
                 event = "store_timeline_changed",

@@ -118,6 +118,29 @@ const EVENTS: &[LogEvent] = &[
         action: "Nothing to do. The numbers of all instances together reach `outbox.partitions`.",
     },
     LogEvent {
+        name: "lease_acquired",
+        levels: &[Level::DEBUG],
+        fields: &["partition", "epoch", "reason"],
+        meaning: "This instance holds the lease of a partition under a new epoch. `reason`: `unowned` (it was free, expired, or its owner was \
+                  dead), `worker_died` (the worker here died), or `outcome_unknown` (this instance held it, and a statement had no reply).",
+        action: "Nothing to do.",
+    },
+    LogEvent {
+        name: "lease_released",
+        levels: &[Level::DEBUG],
+        fields: &["partition", "epoch"],
+        meaning: "This instance gave the lease of a partition back: another one takes it over at once.",
+        action: "Nothing to do.",
+    },
+    LogEvent {
+        name: "lease_lost",
+        levels: &[Level::DEBUG],
+        fields: &["partition", "owner"],
+        meaning: "This instance no longer holds the lease of a partition that it held: the lease expired, or its heartbeat stopped, and another \
+                  instance (`owner`, where it is known) took it over.",
+        action: "Nothing to do after a long pause of this instance. If it repeats, look for `heartbeat_failed` and `leases_locked`.",
+    },
+    LogEvent {
         name: "relay_failing",
         levels: &[Level::WARN],
         fields: &["error"],

@@ -35,6 +35,7 @@ pub(crate) fn describe(event: &str, data: &str) -> (Severity, String) {
     let fields = Fields(&fields);
     tree_event(event, &fields)
         .or_else(|| service_event(event, &fields))
+        .or_else(|| partition_event(event, &fields))
         .unwrap_or_else(|| unknown_event(event, &fields))
 }
 
@@ -147,6 +148,15 @@ fn service_event(event: &str, fields: &Fields<'_>) -> Option<(Severity, String)>
             "open" => (Severity::Error, format!("The breaker opened: sends pause{}", error_text(fields))),
             state => (Severity::Warning, format!("The breaker is {state}")),
         },
+        "relay_failing" => (Severity::Warning, format!("Events cannot be published{}", error_text(fields))),
+        "relay_recovered" => (Severity::Info, "Events are published again".to_owned()),
+        "store_rewound" => {
+            (Severity::Error, "The store was rewound: it lacks batches that the broker has committed".to_owned())
+        }
+        "store_timeline_changed" => (
+            Severity::Warning,
+            format!("The store is on a new timeline ({}) after a fail-over or a restore", text("timeline")),
+        ),
         "region_passive" => (Severity::Error, format!("The region {} is PASSIVE and refuses writes", text("region"))),
         "region_active" => (Severity::Info, format!("The region {} is ACTIVE and accepts writes", text("region"))),
         "dependency_down" => (Severity::Error, format!("{} does not answer{}", text("dependency"), error_text(fields))),
@@ -168,6 +178,45 @@ fn service_event(event: &str, fields: &Fields<'_>) -> Option<(Severity, String)>
             Severity::Info,
             format!("Order {} emitted {} as version {}", text("order_id"), text("type"), text("version")),
         ),
+        _ => return None,
+    };
+    Some(described)
+}
+
+/// Events about the leases on partitions that this instance holds, held or wants.
+fn partition_event(event: &str, fields: &Fields<'_>) -> Option<(Severity, String)> {
+    let text = |name: &str| fields.text(name);
+    let partition = text("partition");
+    let described = match event {
+        "partitions_owned" => (
+            Severity::Info,
+            format!("This instance owns {} partitions; it owned {} before", text("owned"), text("before")),
+        ),
+        "lease_acquired" => {
+            let after = match text("reason").as_str() {
+                "worker_died" => " after its worker here died",
+                "outcome_unknown" => " again, because a statement had no reply",
+                _ => "",
+            };
+            (Severity::Info, format!("Partition {partition} was acquired under epoch {}{after}", text("epoch")))
+        }
+        "lease_released" => (Severity::Info, format!("Partition {partition} was handed over: its lease is free")),
+        "lease_lost" => {
+            let to = if fields.has("owner") { format!(" to {}", text("owner")) } else { String::new() };
+            (Severity::Warning, format!("The lease on partition {partition} was lost{to}"))
+        }
+        "batch_resolved" => {
+            let token = text("token");
+            let outcome = match text("verdict").as_str() {
+                "Published" => "it was published",
+                "ClaimerDied" => "its claimer died, and its rows are due again",
+                _ => "it was not published, and its rows are due again",
+            };
+            (
+                Severity::Info,
+                format!("Batch {token} of partition {partition}, which an earlier claim left open: {outcome}"),
+            )
+        }
         _ => return None,
     };
     Some(described)
@@ -255,6 +304,60 @@ mod tests {
             ("lagged", r#"{"missed":25}"#, Severity::Warning, "25 entries were missed"),
             ("child_sneezed", r#"{"child":"/x"}"#, Severity::Info, "/x: child sneezed"),
             ("odd", "no json", Severity::Info, "odd"),
+        ];
+        for (event, data, severity, sentence) in cases {
+            assert_eq!(describe(event, data), (severity, sentence.to_owned()));
+        }
+    }
+
+    #[test]
+    fn events_about_partitions_and_the_relay_read_as_sentences() {
+        let cases = [
+            (
+                "partitions_owned",
+                r#"{"owned":"32","before":"64"}"#,
+                Severity::Info,
+                "This instance owns 32 partitions; it owned 64 before",
+            ),
+            (
+                "lease_acquired",
+                r#"{"partition":"7","epoch":"3","reason":"unowned"}"#,
+                Severity::Info,
+                "Partition 7 was acquired under epoch 3",
+            ),
+            (
+                "lease_acquired",
+                r#"{"partition":"7","epoch":"4","reason":"worker_died"}"#,
+                Severity::Info,
+                "Partition 7 was acquired under epoch 4 after its worker here died",
+            ),
+            (
+                "lease_released",
+                r#"{"partition":"7","epoch":"4"}"#,
+                Severity::Info,
+                "Partition 7 was handed over: its lease is free",
+            ),
+            (
+                "lease_lost",
+                r#"{"partition":"7","owner":"two"}"#,
+                Severity::Warning,
+                "The lease on partition 7 was lost to two",
+            ),
+            ("lease_lost", r#"{"partition":"7"}"#, Severity::Warning, "The lease on partition 7 was lost"),
+            (
+                "batch_resolved",
+                r#"{"partition":"7","epoch":"4","token":"9","verdict":"Published"}"#,
+                Severity::Info,
+                "Batch 9 of partition 7, which an earlier claim left open: it was published",
+            ),
+            ("relay_failing", r#"{"error":"refused"}"#, Severity::Warning, "Events cannot be published: refused"),
+            ("relay_recovered", "{}", Severity::Info, "Events are published again"),
+            (
+                "store_rewound",
+                r#"{"partition":"7","watermark":"9"}"#,
+                Severity::Error,
+                "The store was rewound: it lacks batches that the broker has committed",
+            ),
         ];
         for (event, data, severity, sentence) in cases {
             assert_eq!(describe(event, data), (severity, sentence.to_owned()));
