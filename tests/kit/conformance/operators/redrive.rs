@@ -6,7 +6,7 @@ use ports::outbox::{Disposition, RowStatus};
 use ports::partitions::AcquireReason;
 
 use crate::backend::Backend;
-use crate::conformance::fixture::backend::{P0, RETRY, SECOND, audit, fixture};
+use crate::conformance::fixture::backend::{P0, P1, RETRY, SECOND, audit, fixture};
 use crate::conformance::fixture::worker::{ALL, exclusion, ids, worker};
 use crate::conformance::operators::fixture::parked;
 
@@ -65,6 +65,11 @@ pub(super) async fn a_redrive_applies_its_filter_except_the_status<B: Backend>(b
     let other = RowFilter { failure_type: Some(FailureType::Network), ..RowFilter::default() };
     assert_eq!(
         backend.operators().redrive(&other, 10, RedriveMode::Execute, &audit()).await.expect("the call succeeds"),
+        OperatorOutcome::Done(0)
+    );
+    let elsewhere = RowFilter { partition: Some(P1), ..RowFilter::default() };
+    assert_eq!(
+        backend.operators().redrive(&elsewhere, 10, RedriveMode::DryRun, &audit()).await.expect("the call succeeds"),
         OperatorOutcome::Done(0)
     );
 

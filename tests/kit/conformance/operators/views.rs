@@ -62,8 +62,8 @@ pub(super) async fn rows_are_filtered_by_partition<B: Backend>(backend: &B) {
     let fixture = fixture(backend);
     let (other, sent) = (fixture.place_order(P0).await, fixture.place_order(P1).await);
     let mut worker = worker(backend, "a", P1).await;
-    let mut batch = worker.claim(ALL).await;
-    worker.settle(&mut batch).await;
+    let batch = worker.claim(ALL).await;
+    worker.settle(&batch).await;
     let (failed, parked, claimed) =
         (fixture.place_order(P1).await, fixture.place_order(P1).await, fixture.place_order(P1).await);
     let mut batch = worker.claim(ALL).await;
