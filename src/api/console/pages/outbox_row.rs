@@ -1,7 +1,8 @@
-//! An outbox row: why it is in its state and the next step, its contents, its history, the rows of its key, and the actions on it.
+//! An outbox row: why it is in its state and the next step, its contents, its path and history, the rows of its key, and the actions on it.
 mod contents;
 mod explanation;
 mod history;
+mod state_path;
 
 use app::contract::rfc3339;
 use app::error::QueryError;
@@ -42,7 +43,10 @@ pub(crate) async fn show(context: RequestContext) -> RouteResult {
         (actions(&context, id, diagnosis.row.status))
         div class="columns" {
             section class="card" { (facts(&diagnosis, now)) }
-            section class="card" { h2 { "History" } (history::timeline(&context, &diagnosis, &audit.entries, now)) }
+            section class="card" {
+                h2 { "Path" } (state_path::state_path(&diagnosis, &audit.entries, now))
+                h2 { "History" } (history::timeline(&context, &diagnosis, &audit.entries, now))
+            }
         }
         (record)
         section class="card" { (same_key_list(&same_key_rows, id, now)) }

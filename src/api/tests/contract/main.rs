@@ -26,6 +26,7 @@ mod console {
     pub mod pages;
     pub mod partition_rows;
     pub mod request_log;
+    pub mod row_page;
 }
 
 mod support {

@@ -1,4 +1,4 @@
-//! The history of a row as a timeline: the times in its columns, the actions of operators, and when it was parked.
+//! The history of a row as a timeline: the times in its columns, the actions of operators, when it was parked, and how an open batch with it ended.
 use app::dispatch::LiveEvent;
 use app::port_types::{AuditEntry, RecordLocation, RowDiagnosis};
 use domain::Timestamp;
@@ -43,10 +43,9 @@ fn recorded(diagnosis: &RowDiagnosis, now: Timestamp) -> Vec<TimelineEntry> {
         entries.extend(at.map(|at| TimelineEntry { at, class, text }));
     };
     let failure = row.last_failure_reason.as_deref().filter(|_| row.sent_at.is_none());
-    let attempt = match failure {
-        Some(reason) => format!("Attempt {} failed: {reason}", row.retry_count),
-        None => format!("Attempt {}", row.retry_count.max(1)),
-    };
+    let claimer = row.lease_owner.as_ref().map(|owner| format!(" by {owner}")).unwrap_or_default();
+    let claim = format!("Attempt {}{claimer} with token {}", row.retry_count.max(1), row.lease_version);
+    let attempt = failure.map_or(claim.clone(), |reason| format!("{claim} failed: {reason}"));
     add(row.last_attempt_at, if failure.is_some() { "watch" } else { "" }, attempt);
     let sent_to = diagnosis.sent_to.as_ref();
     let sent_to = sent_to.map(|sent_to| format!(" to {}", sent_to_text(sent_to)));
@@ -70,17 +69,21 @@ fn action_text(entry: &AuditEntry) -> String {
     format!("{}: {}{reason}", entry.audit.operator, entry.action)
 }
 
-/// When the relay parked the row, if the live stream still has the event: no column records that time.
+/// When the relay parked the row, and when the batch of its last claim was resolved, if the live stream still has the events: no column
+/// records these times.
 fn announced(context: &RequestContext, diagnosis: &RowDiagnosis, now: Timestamp) -> Vec<TimelineEntry> {
-    let id = diagnosis.row.id.to_string();
+    let row = &diagnosis.row;
+    let (id, partition, token) = (row.id.to_string(), row.partition.to_string(), row.lease_version.to_string());
     let events = context.state.dispatch.live(Some(0)).backlog.into_iter();
     let entry = |event: LiveEvent| {
         let data: Value = serde_json::from_str(&event.data).ok()?;
-        (event.event == "event_parked" && data["row"] == id).then(|| {
-            let (_, text) = describe(&event.event, &event.data);
-            let at = Timestamp::from_millis(now.millis() - event.age.as_millis() as i64);
-            TimelineEntry { at, class: "bad", text }
-        })
+        let class = match &*event.event {
+            "event_parked" if data["row"] == id => "bad",
+            "batch_resolved" if data["partition"] == partition && data["token"] == token => "watch",
+            _ => return None,
+        };
+        let (_, text) = describe(&event.event, &event.data);
+        Some(TimelineEntry { at: Timestamp::from_millis(now.millis() - event.age.as_millis() as i64), class, text })
     };
     events.filter_map(entry).collect()
 }
