@@ -52,6 +52,7 @@ impl Dispatch for Dispatcher {
     fn actors(&self) -> Vec<ActorView> {
         let rows = self.bus.snapshot().into_iter();
         rows.map(|row| ActorView {
+            in_progress: (row.mailbox_depth > 0).then(|| self.bus.in_progress(&row.path)).flatten(),
             path: row.path,
             actor: row.actor.to_owned(),
             state: row.state.as_str(),

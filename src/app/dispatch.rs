@@ -183,6 +183,8 @@ pub struct ActorView {
     pub mailbox_depth: usize,
     /// Upper limit of `mailbox_depth`.
     pub mailbox_capacity: usize,
+    /// Work that the actor has in progress, such as a batch with its first rows, where its code names it.
+    pub in_progress: Option<String>,
     /// Reason of the last exit.
     pub last_exit: Option<String>,
     /// Label of the actor's supervisor, as in [`SupervisorView`].

@@ -120,6 +120,13 @@ impl ActorRegistry {
         f(&mut self.0.lock())
     }
 
+    /// Describes the work that the actor of this path has in progress.
+    pub(crate) fn in_progress(&self, path: &str) -> Option<String> {
+        let work = self.0.lock().get(path)?.mailbox.as_ref().map(|mailbox| Arc::clone(&mailbox.work))?;
+        // The lock of the tree is released first: the descriptions are code of the actors.
+        work.describe()
+    }
+
     pub(crate) fn snapshot(&self) -> Vec<ActorSnapshot> {
         let entries = self.0.lock();
         let mut snapshots: Vec<ActorSnapshot> =

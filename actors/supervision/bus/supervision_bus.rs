@@ -148,6 +148,11 @@ impl SupervisionBus {
         self.0.registry.snapshot()
     }
 
+    /// The work that an actor named with [`in_progress`](crate::in_progress) and has not done yet. None without any, and for an unknown path.
+    pub fn in_progress(&self, path: &str) -> Option<String> {
+        self.0.registry.in_progress(path)
+    }
+
     /// Every supervisor that runs, one above before those below it.
     pub fn supervisors(&self) -> Vec<SupervisorSnapshot> {
         self.0.supervisor_registry.snapshot(Instant::now())

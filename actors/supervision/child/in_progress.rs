@@ -28,7 +28,8 @@ thread_local! {
 }
 
 /// Names work for as long as the guard lives. An actor's handler or future calls it; when the actor ends meanwhile, its `child_exited`
-/// event has the text in `in_progress`. `describe` runs only then. Elsewhere it does nothing.
+/// event has the text in `in_progress`. `describe` runs only then, and for
+/// [`SupervisionBus::in_progress`](crate::SupervisionBus::in_progress). Elsewhere it does nothing.
 pub fn in_progress(describe: impl Fn() -> String + Send + 'static) -> WorkInProgress {
     let current = CURRENT.with_borrow(Clone::clone);
     WorkInProgress { entry: current.map(|work| (work.insert(Box::new(describe)), work)) }
@@ -78,7 +79,19 @@ impl ActorWork {
 
     /// Describes the work of an incarnation that ends, the work that panicked first, and forgets it. None without any.
     pub(crate) fn take(&self) -> Option<String> {
-        let Entries { work, unwound, .. } = std::mem::take(&mut *self.0.lock());
+        let entries = std::mem::take(&mut *self.0.lock());
+        entries.describe()
+    }
+
+    /// Describes the work of an incarnation that runs. None without any.
+    pub(crate) fn describe(&self) -> Option<String> {
+        self.0.lock().describe()
+    }
+}
+
+impl Entries {
+    fn describe(&self) -> Option<String> {
+        let Entries { work, unwound, .. } = self;
         let others = work.keys().filter(|id| !unwound.contains(id));
         let order: Vec<&u64> = unwound.iter().chain(others).collect();
         if order.is_empty() {
@@ -102,7 +115,8 @@ mod tests {
 
         let guards = work.scope(|| (1..=7).map(|n| in_progress(move || format!("request {n}"))).collect::<Vec<_>>());
 
-        let text = work.take().expect("seven are open");
+        let text = work.describe().expect("seven are open");
+        assert_eq!(work.take().as_ref(), Some(&text), "describing forgets nothing");
         assert_eq!(text, "request 1; request 2; request 3; request 4; request 5 and 2 more");
         drop(guards);
         assert_eq!(work.take(), None, "taken once");

@@ -55,6 +55,20 @@ virtual_time_test!(panic_in_a_future_fails_every_in_flight_caller_at_once, {
     );
 });
 
+virtual_time_test!(work_in_progress_is_described_while_the_actor_runs, {
+    let (w, root, _events) = tree_of_one(&WorkerEnv::default(), 3).await;
+    assert_eq!(root.bus().in_progress("/w"), None);
+
+    let described = async {
+        tokio::time::sleep(ms(10)).await;
+        root.bus().in_progress("/w")
+    };
+    let (done, text) = tokio::join!(w.ask(Slow(40, false), ONE_HOUR), described);
+
+    assert_eq!((done, text.as_deref()), (Ok(()), Some("40 ms of work")));
+    assert_eq!((root.bus().in_progress("/w"), root.bus().in_progress("/unknown")), (None, None));
+});
+
 virtual_time_test!(panic_in_a_timer_or_a_spawned_future_restarts_the_actor, {
     let env = WorkerEnv::default();
     let (w, _root, mut events) = tree_of_one(&env, 3).await;

@@ -16,6 +16,8 @@ use crate::state::HttpState;
 
 /// Events of the page, the latest of the actor.
 const EVENTS_MAX: usize = 50;
+/// The events whose field `partition` is one of the outbox.
+const LEASE_EVENTS: [&str; 4] = ["lease_acquired", "lease_released", "lease_lost", "batch_resolved"];
 
 pub(crate) async fn show(context: RequestContext) -> RouteResult {
     let path = format!("/{}", context.path_parameter("path"));
@@ -59,6 +61,7 @@ fn details(context: &RequestContext, actor: &ActorView, supervisor: Option<&Supe
                     (fact("Restarts", html! { (actor.restarts) }))
                     (fact("Last exit", html! { (or_dash(actor.last_exit.as_deref())) }))
                     (fact("Mailbox", html! { (mailbox(actor)) " " (actor.mailbox_depth) " of " (actor.mailbox_capacity) }))
+                    (fact("In progress", html! { (or_dash(actor.in_progress.as_deref())) }))
                     (fact("Messages of its kind", html! { (load_text(load)) }))
                     (fact("Supervisor", html! {
                         (actor.supervisor)
@@ -85,8 +88,10 @@ fn event_table(events: &[LiveEvent], state: &HttpState) -> Markup {
     }
 }
 
-/// Whether the event is one of this actor, or an operator's action on it.
+/// Whether the event is one of this actor, an operator's action on it, or one of the lease on its partition.
 fn is_of(event: &LiveEvent, path: &str) -> bool {
     let data: Value = serde_json::from_str(&event.data).unwrap_or_default();
-    data["child"] == path || data["on"] == path
+    let partition = path.rsplit_once("/partition-worker-").map(|(_, number)| number);
+    let is_of_partition = || partition.is_some_and(|number| data["partition"] == number);
+    data["child"] == path || data["on"] == path || (LEASE_EVENTS.contains(&&*event.event) && is_of_partition())
 }

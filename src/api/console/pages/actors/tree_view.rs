@@ -78,6 +78,7 @@ impl TreeView<'_> {
                     }
                     div class="drawer" {
                         dl {
+                            @if let Some(work) = &actor.in_progress { dt { "In progress" } dd { (work) } }
                             dt { "Last exit" } dd { (or_dash(actor.last_exit.as_deref())) }
                             dt { "Supervisor" } dd { (actor.supervisor) }
                             dt { "Restarts" } dd { (actor.restarts) }

@@ -29,8 +29,10 @@ pub(super) fn grid(all: &[PartitionView], actors: &[ActorView], now: Timestamp) 
         }
         details id="leases" {
             summary { "Owners and leases" }
+            p class="quiet" { "The epoch counts how often a partition was acquired. It rises with a takeover, and with a restart of its worker or of its owner." }
             (leases(all, actors, most, now))
-            p { a href=(link("/console/events", &[("q", "/relay/partition-worker-")])) { "Events of the workers here" } }
+            p { a href=(link("/console/events", &[("q", "/relay/partition-worker-")])) { "Events of the workers here" }
+                " · " a href=(link("/console/events", &[("event", "partitions_owned")])) { "Rebalances" } }
         }
     }
 }
@@ -130,6 +132,7 @@ mod tests {
             uptime,
             mailbox_depth: 0,
             mailbox_capacity: 16,
+            in_progress: None,
             last_exit: None,
             supervisor: "partitions".into(),
             parent: None,

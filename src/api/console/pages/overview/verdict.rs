@@ -207,6 +207,7 @@ mod tests {
             uptime: None,
             mailbox_depth: 0,
             mailbox_capacity: 1,
+            in_progress: None,
             last_exit: None,
             supervisor: "root".into(),
             parent: None,

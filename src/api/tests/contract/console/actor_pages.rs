@@ -43,6 +43,41 @@ async fn an_actor_has_a_page_with_its_state_and_its_last_fifty_events() {
 }
 
 #[actix_web::test]
+async fn an_actor_shows_the_work_that_it_has_in_progress() {
+    let server = TestServer::new();
+    let browser = Browser::log_in(&server).await;
+    let path = format!("/console/actors{WORKER}");
+    assert!(browser.get(&path).await.text().contains("<th scope=\"row\">In progress</th><td>–</td>"));
+
+    *server.dispatch.in_progress.lock() = Some("batch 9 of partition 7: row 6 of key <k>".to_owned());
+
+    for path in [&*path, "/console/actors"] {
+        let text = page(&browser.get(path).await, 200);
+        assert!(text.contains("batch 9 of partition 7: row 6 of key &lt;k&gt;"), "{text}");
+    }
+    let document = server.send(get("/admin/actors").insert_header(admin())).await.json();
+    assert!(document["actors"][0].get("inProgress").is_none(), "the released shape: {document}");
+}
+
+#[actix_web::test]
+async fn a_worker_shows_the_events_of_its_partitions_lease() {
+    let server = TestServer::new();
+    let browser = Browser::log_in(&server).await;
+    let of_partition = |seq: u64, event: &str, partition: &str| {
+        let data = serde_json::json!({"partition": partition, "epoch": "4", "reason": "unowned"}).to_string();
+        LiveEvent { seq, event: event.to_owned(), data, age: Duration::from_secs(1) }
+    };
+    let other = [of_partition(101, "lease_acquired", "70"), of_partition(102, "message_dead_lettered", "7")];
+    server.dispatch.lifecycle.lock().extend(other);
+    server.dispatch.lifecycle.lock().push(of_partition(103, "lease_acquired", "7"));
+
+    let text = page(&browser.get(&format!("/console/actors{WORKER}")).await, 200);
+
+    assert!(text.contains("Partition 7 was acquired under epoch 4"), "{text}");
+    assert!(!text.contains("Partition 70") && !text.contains("dead letters:"), "{text}");
+}
+
+#[actix_web::test]
 async fn an_actor_that_was_removed_keeps_its_events() {
     let server = TestServer::new();
     let browser = Browser::log_in(&server).await;

@@ -35,6 +35,8 @@ pub struct FakeDispatch {
     pub faults_enabled: bool,
     /// Whether a reader of the live stream misses 25 events and is disconnected.
     pub reader_is_slow: Mutex<bool>,
+    /// The work that the actor has in progress.
+    pub in_progress: Mutex<Option<String>>,
     /// Events of the stream behind the first three.
     pub lifecycle: Mutex<Vec<LiveEvent>>,
     /// Events that were added to the live stream.
@@ -61,6 +63,7 @@ impl FakeDispatch {
             known_events: Mutex::default(),
             faults_enabled: true,
             reader_is_slow: Mutex::default(),
+            in_progress: Mutex::default(),
             lifecycle: Mutex::default(),
             announced: Mutex::default(),
         }
@@ -158,6 +161,7 @@ impl Dispatch for FakeDispatch {
             uptime: Some(Duration::from_secs(125)),
             mailbox_depth: 0,
             mailbox_capacity: 16,
+            in_progress: self.in_progress.lock().clone(),
             last_exit: Some("panic".into()),
             supervisor: "partitions".into(),
             parent: Some("/relay".into()),
