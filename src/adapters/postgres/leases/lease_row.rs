@@ -7,7 +7,8 @@ use tokio_postgres::types::Type;
 
 use crate::connection::session::{PooledSession, Transaction};
 use crate::connection::sql_value::{SqlValue, get};
-use crate::connection::statement_error::{StatementResult, broken};
+use crate::connection::statement_error::{StatementError, StatementResult, broken};
+use crate::store::context::StoreContext;
 
 macro_rules! select {
     () => {
@@ -43,6 +44,22 @@ pub(crate) async fn lock(
     let (transaction, rows) = session.begin_with(LOCK, &[(&(partition.0 as i32), Type::INT4)]).await?;
     let lease = rows.first().map(lease).transpose()?;
     Ok((transaction, lease))
+}
+
+/// As [`lock`], on a connection of the relay, and waits for a row only with a permit: rows that another program keeps locked must not take the
+/// connections of the other partitions.
+pub(crate) async fn lock_with_permit(
+    context: &StoreContext,
+    partition: PartitionNo,
+) -> StatementResult<(Transaction, Option<Lease>)> {
+    let (transaction, lease) = try_lock_lease(context.relay_session().await?, partition).await?;
+    if lease.is_some() {
+        return Ok((transaction, lease));
+    }
+    transaction.rollback().await?;
+    let locked = || StatementError::LockTimeout(format!("the lease row of partition {partition} is locked"));
+    let _permit = context.lock_wait_permit().ok_or_else(locked)?;
+    lock(context.relay_session().await?, partition).await
 }
 
 /// As [`lock`], without waiting: no lease if another statement has locked it.

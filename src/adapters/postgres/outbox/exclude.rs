@@ -15,7 +15,7 @@ pub(crate) async fn exclude(
 ) -> StatementResult<ExclusionOutcome> {
     let partition = fence.partition;
     context.scan_starts.take(partition.0);
-    let (transaction, lease) = lease_row::lock(context.relay_session().await?, partition).await?;
+    let (transaction, lease) = lease_row::lock_with_permit(context, partition).await?;
     let open = lease.as_ref().is_some_and(|lease| lease.open_batch_at_counter(fence, token).is_some());
     let changes = if open {
         exclusion::changes(&open_batch::read(&transaction, partition, token).await?, exclusions)

@@ -26,7 +26,7 @@ pub(crate) async fn resolve(
         return Ok(settle::settle_published(context, fence, token).await?.into());
     }
     context.scan_starts.take(partition.0);
-    let (transaction, lease) = lease_row::lock(context.relay_session().await?, partition).await?;
+    let (transaction, lease) = lease_row::lock_with_permit(context, partition).await?;
     let Some(open) = lease.as_ref().and_then(|lease| lease.open_batch_at_counter(fence, token)) else {
         transaction.rollback().await?;
         return Ok(lease.map_or(FencedOutcome::Stale, |lease| lease.repeated_close(fence, token)).into());

@@ -32,6 +32,8 @@ pub(crate) struct StoreContext {
     relay_pool: Pool,
     /// Permits for partitions that claim and settle by themselves: at least one connection of the relay stays free of them.
     batch_permits: Semaphore,
+    /// Permits of statements that may wait for a locked lease row.
+    lock_waits: Semaphore,
     service_pool: Pool,
     settings: SessionSettings,
     /// Where the scans for ready rows begin.
@@ -77,6 +79,7 @@ impl StoreContext {
             commit_pool,
             relay_pool: connector.pool("relay", options.relay_connections, on_connect)?,
             batch_permits: Semaphore::new(options.relay_connections.saturating_sub(1).max(1)),
+            lock_waits: Semaphore::new(options.relay_connections.saturating_sub(2).max(1)),
             service_pool: connector.pool("service", options.service_connections(), None)?,
             options,
             installation: id.into(),
@@ -121,6 +124,12 @@ impl StoreContext {
         }
     }
 
+    /// A permit for a statement that may wait for a locked lease row, to be held with its connection; `None` if as many wait as may. The others leave
+    /// connections for the partitions whose rows are free, and for heartbeats and probes.
+    pub(crate) fn lock_wait_permit(&self) -> Option<SemaphorePermit<'_>> {
+        self.lock_waits.try_acquire().ok()
+    }
+
     /// A connection for everything else.
     pub(crate) async fn service_session(&self) -> Result<PooledSession, Error> {
         PooledSession::checkout(&self.service_pool, self.settings).await
@@ -136,6 +145,7 @@ impl StoreContext {
     /// Closes the pools: connections in use are closed when they return.
     pub(crate) fn close(&self) {
         self.batch_permits.close();
+        self.lock_waits.close();
         self.commit_pool.close();
         self.event_pool.close();
         self.relay_pool.close();

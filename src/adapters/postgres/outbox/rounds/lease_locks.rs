@@ -1,16 +1,26 @@
 //! The locks of a round that settles and claims: all lease rows in the order of their numbers, before its other statements. A renewal locks
 //! many rows in this order, too; a round that locked some rows for its settlements and then others for its claims could wait for it while it
 //! waits for the round.
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use outbox::LeaseFence;
 use tokio_postgres::types::Type;
 
-use crate::connection::sql_value::SqlValue;
+use crate::connection::session::PooledSession;
+use crate::connection::sql_value::{SqlValue, get};
+use crate::connection::statement_error::StatementResult;
 
 const LOCK: &str = "SELECT t.partition FROM unnest($1::int4[], $2::text[], $3::int8[]) v (partition, owner, epoch)
        JOIN outbox_lease t ON t.partition = v.partition AND t.owner = v.owner AND t.epoch = v.epoch
      ORDER BY t.partition FOR UPDATE OF t";
+
+const UNLOCKED: &str = "SELECT partition FROM outbox_lease WHERE partition = ANY ($1) FOR UPDATE SKIP LOCKED";
+
+/// The partitions of these whose lease rows no other transaction has locked at the moment.
+pub(crate) async fn unlocked_of(session: &PooledSession, partitions: &[i32]) -> StatementResult<HashSet<i32>> {
+    let rows = session.query(UNLOCKED, &[(&partitions, Type::INT4_ARRAY)]).await?;
+    rows.iter().map(|row| get(row, 0)).collect()
+}
 
 /// The lease rows of a round as columns.
 pub(crate) struct LeaseLocks<'a> {

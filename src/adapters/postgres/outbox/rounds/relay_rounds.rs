@@ -7,17 +7,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ports::Error;
-use ports::outbox::{Claim, ClaimOutcome, FencedOutcome, SettledClaim, Settlement};
-use tokio::sync::oneshot;
+use ports::outbox::{ClaimOutcome, FencedOutcome, SettledClaim};
 use tokio::time::Instant;
 
 use crate::connection::session::CommitWait;
 use crate::connection::statement_error::{StatementError, StatementResult};
 use crate::outbox::rounds::claim_group::{ClaimGroup, GroupedClaim};
-use crate::outbox::rounds::lease_locks::LeaseLocks;
-use crate::outbox::rounds::relay_queue::{
-    BusyPartition, RelayQueue, RelayRequest, RequestResult, Round, RunningRequest,
-};
+use crate::outbox::rounds::lease_locks::{LeaseLocks, unlocked_of};
+use crate::outbox::rounds::pending_round::{PendingClaim, PendingRound, PendingSettle, PendingSettleAndClaim};
+use crate::outbox::rounds::relay_queue::{RelayQueue, RequestResult, Round};
 use crate::outbox::rounds::settle_group::SettleGroup;
 use crate::outbox::scan_start::SampleId;
 use crate::outbox::{claim, settle, settle_and_claim};
@@ -38,83 +36,13 @@ pub(crate) async fn run(context: Arc<StoreContext>, queue: Arc<RelayQueue>) {
     }
 }
 
-/// A request, the sender of its reply, and the guard of its partition.
-struct PendingRequest<Request, Response> {
-    request: Request,
-    reply: oneshot::Sender<RequestResult<Response>>,
-    busy: BusyPartition,
-}
-
-impl<Request, Response> PendingRequest<Request, Response> {
-    fn reply(self, result: RequestResult<Response>) {
-        // The caller may send its next request as soon as it has the reply.
-        drop(self.busy);
-        // Fails if the caller has gone.
-        let _ = self.reply.send(result);
-    }
-}
-
-type PendingClaim = PendingRequest<Claim, ClaimOutcome>;
-type PendingSettle = PendingRequest<Settlement, FencedOutcome>;
-type PendingSettleAndClaim = PendingRequest<(Settlement, Claim), SettledClaim>;
-
-/// The requests of one round by their kind.
-#[derive(Default)]
-struct PendingRound {
-    claims: Vec<PendingClaim>,
-    settlements: Vec<PendingSettle>,
-    settle_and_claims: Vec<PendingSettleAndClaim>,
-}
-
-impl PendingRound {
-    fn from_round(round: Round) -> Self {
-        let mut pending = Self::default();
-        for RunningRequest { request, busy } in round.requests {
-            match request {
-                RelayRequest::Claim(request, reply) => pending.claims.push(PendingRequest { request, reply, busy }),
-                RelayRequest::Settle(request, reply) => {
-                    pending.settlements.push(PendingRequest { request, reply, busy })
-                }
-                RelayRequest::SettleAndClaim(settlement, claim, reply) => {
-                    pending.settle_and_claims.push(PendingRequest { request: (settlement, claim), reply, busy });
-                }
-            }
-        }
-        pending
-    }
-
-    fn len(&self) -> usize {
-        self.claims.len() + self.settlements.len() + self.settle_and_claims.len()
-    }
-
-    fn fail(self, error: &Error) {
-        self.claims.into_iter().for_each(|pending| pending.reply(Err(error.clone())));
-        self.settlements.into_iter().for_each(|pending| pending.reply(Err(error.clone())));
-        self.settle_and_claims.into_iter().for_each(|pending| pending.reply(Err(error.clone())));
-    }
-
-    /// Runs each request by itself, in tasks of their own: one that waits for a lock delays neither the others nor the next round.
-    fn run_individually(self, context: &Arc<StoreContext>, queue: &Arc<RelayQueue>) {
-        for pending in self.claims {
-            let (context, queue) = (Arc::clone(context), Arc::clone(queue));
-            tokio::spawn(async move { claim_alone(&context, &queue, pending).await });
-        }
-        for pending in self.settlements {
-            let context = Arc::clone(context);
-            tokio::spawn(async move { settle_alone(&context, pending).await });
-        }
-        for pending in self.settle_and_claims {
-            let (context, queue) = (Arc::clone(context), Arc::clone(queue));
-            tokio::spawn(async move { settle_and_claim_alone(&context, &queue, pending).await });
-        }
-    }
-}
-
 async fn run_round(context: Arc<StoreContext>, queue: Arc<RelayQueue>, round: Round) {
     let round = PendingRound::from_round(round);
     if round.len() > 1 {
         return run_group(&context, &queue, round).await;
     }
+    // By itself a request costs less, and waits longer for a locked row.
+    let Some(_permit) = context.lock_wait_permit() else { return run_group(&context, &queue, round).await };
     for pending in round.claims {
         claim_alone(&context, &queue, pending).await;
     }
@@ -123,6 +51,22 @@ async fn run_round(context: Arc<StoreContext>, queue: Arc<RelayQueue>, round: Ro
     }
     for pending in round.settle_and_claims {
         settle_and_claim_alone(&context, &queue, pending).await;
+    }
+}
+
+/// Runs each request by itself, in tasks of their own: one that waits for a lock delays neither the others nor the next round.
+fn run_individually(round: PendingRound, context: &Arc<StoreContext>, queue: &Arc<RelayQueue>) {
+    for pending in round.claims {
+        let (context, queue) = (Arc::clone(context), Arc::clone(queue));
+        tokio::spawn(async move { claim_alone(&context, &queue, pending).await });
+    }
+    for pending in round.settlements {
+        let context = Arc::clone(context);
+        tokio::spawn(async move { settle_alone(&context, pending).await });
+    }
+    for pending in round.settle_and_claims {
+        let (context, queue) = (Arc::clone(context), Arc::clone(queue));
+        tokio::spawn(async move { settle_and_claim_alone(&context, &queue, pending).await });
     }
 }
 
@@ -160,7 +104,8 @@ fn reply_to_both(queue: &RelayQueue, pending: PendingSettleAndClaim, result: Req
 async fn run_group(context: &Arc<StoreContext>, queue: &Arc<RelayQueue>, round: PendingRound) {
     let GroupResults { claimed, settled } = match execute(context, &round).await {
         Ok(results) => results,
-        Err(error) if may_succeed_alone(&error) => return round.run_individually(context, queue),
+        Err(StatementError::LockTimeout(_)) => return run_unlocked(context, queue, round).await,
+        Err(error) if may_succeed_alone(&error) => return run_individually(round, context, queue),
         Err(error) => return round.fail(&error.into_port()),
     };
     let (mut claimed, mut settled) = (claimed.into_iter(), settled.into_iter());
@@ -178,7 +123,48 @@ async fn run_group(context: &Arc<StoreContext>, queue: &Arc<RelayQueue>, round: 
     for (pending, (settled, claimed)) in round.settle_and_claims.into_iter().zip(settled.zip(claimed)) {
         complete(context, queue, pending, settled, claimed).await;
     }
-    unsettled.run_individually(context, queue);
+    run_individually(unsettled, context, queue);
+}
+
+/// Runs the requests of a round that waited too long for a locked row: each by itself, as soon as its lease row is free.
+async fn run_unlocked(context: &Arc<StoreContext>, queue: &Arc<RelayQueue>, round: PendingRound) {
+    match split_locked(context, round).await {
+        Ok((unlocked, locked)) => {
+            run_individually(unlocked, context, queue);
+            tokio::spawn(wait_for_locks(Arc::clone(context), Arc::clone(queue), locked));
+        }
+        Err((round, error)) => round.fail(&error.into_port()),
+    }
+}
+
+/// Waits until lease rows are free, without a connection: statements that waited for more rows than there are connections would stop all other
+/// partitions, the heartbeats and the probes.
+async fn wait_for_locks(context: Arc<StoreContext>, queue: Arc<RelayQueue>, mut locked: PendingRound) {
+    let deadline = Instant::now() + context.options.lock_timeout;
+    while locked.len() > 0 && Instant::now() < deadline {
+        tokio::time::sleep(context.options.relay_lock_timeout).await;
+        locked = match split_locked(&context, locked.without_abandoned_claims()).await {
+            Ok((unlocked, locked)) => {
+                run_individually(unlocked, &context, &queue);
+                locked
+            }
+            // The next check may find a connection.
+            Err((locked, _)) => locked,
+        };
+    }
+    locked.fail(&Error::Unreachable("the lease row stayed locked".into()));
+}
+
+/// The requests whose lease rows are free at the moment, and the others.
+async fn split_locked(
+    context: &StoreContext,
+    round: PendingRound,
+) -> Result<(PendingRound, PendingRound), (PendingRound, StatementError)> {
+    let checked = async { unlocked_of(&context.relay_session().await?, &round.partitions()).await };
+    match checked.await {
+        Ok(unlocked) => Ok(round.split(|partition| unlocked.contains(&partition))),
+        Err(error) => Err((round, error)),
+    }
 }
 
 /// Replies to a settlement with a claim; statements that are still missing run in a task of their own.
