@@ -79,7 +79,10 @@ struct Persistence {
 
 async fn persistence(redis: &Redis) -> Result<Persistence, Error> {
     let info: String = redis.inner.store_command("read its settings", cmd("INFO")).await?;
-    let setting = |name: &str| info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    if is_loading(&info) {
+        return Err(Error::Unreachable("Redis is loading its data".into()));
+    }
+    let setting = |name: &str| field(&info, name);
     let mut get = cmd("CONFIG");
     get.arg("GET").arg("*appendfsync*");
     // Where an ACL forbids CONFIG, the check knows only whether there is an append-only file.
@@ -94,6 +97,16 @@ async fn persistence(redis: &Redis) -> Result<Persistence, Error> {
     };
     let risk = risk(&settings);
     Ok(Persistence { syncs_late: risk.is_none() && settings.fsync == Some("everysec"), risk })
+}
+
+/// The value of a field of `INFO`.
+fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
+    info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
+}
+
+/// Whether the server loads its data. Until it has, it keeps the append-only file closed, and `INFO` reports that as `aof_enabled:0`.
+fn is_loading(info: &str) -> bool {
+    ["loading", "async_loading"].iter().any(|name| field(info, name) == Some("1"))
 }
 
 /// The settings that decide what a Redis may lose.
@@ -120,6 +133,17 @@ fn risk(PersistenceSettings { aof, fsync, no_fsync_on_rewrite, policy }: &Persis
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn loading_server_is_recognized_by_its_info() {
+        let info = |loading: u8, in_background: u8| {
+            format!("# Persistence\r\nloading:{loading}\r\nasync_loading:{in_background}\r\naof_enabled:0\r\n")
+        };
+
+        assert!(is_loading(&info(1, 0)) && is_loading(&info(0, 1)));
+        assert!(!is_loading(&info(0, 0)));
+        assert!(!is_loading("loading_start_time:1\r\n"), "the name of another field begins with this one's");
+    }
 
     #[test]
     fn settings_that_may_lose_orders_are_reported() {

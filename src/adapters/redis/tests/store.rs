@@ -185,6 +185,26 @@ async fn a_redis_that_may_lose_data_is_refused_unless_the_options_accept_it() {
 }
 
 #[tokio::test]
+async fn a_server_that_loads_its_append_only_file_is_temporary() {
+    let server = Server::start().await;
+    let () = command(&server.url(), &["EVAL", "for i = 1, 8000 do redis.call('SET', 'fill:' .. i, i) end", "0"]).await;
+    let () = command(&server.url(), &["CONFIG", "SET", "appendonly", "yes"]).await;
+    until("the append-only file contains the data", async || {
+        let info: String = command(&server.url(), &["INFO", "persistence"]).await;
+        info.contains("aof_rewrite_in_progress:0\r\n").then_some(())
+    })
+    .await;
+    let slowly = ["--key-load-delay", "8000", "--loading-process-events-interval-bytes", "1024"];
+    let server = server.killed_and_restarted(&[&["--appendonly", "yes"], &slowly[..]].concat()).await;
+
+    let error = open_error(store_options(&server.url(), "p:", "one")).await;
+    assert!(error.is_temporary() && error.to_string().contains("loading"), "{error}");
+
+    let () = command(&server.url(), &["CONFIG", "SET", "key-load-delay", "0"]).await;
+    until("the data is loaded", async || RedisStore::open(store_options(&server.url(), "p:", "one")).await.ok()).await;
+}
+
+#[tokio::test]
 async fn an_absent_server_is_temporary_and_an_invalid_url_is_a_config_error() {
     let absent = open_error(store_options("redis://127.0.0.1:1", "p:", "one")).await;
     assert!(matches!(absent, StoreOpenError::Unavailable(_)) && absent.is_temporary(), "{absent}");
