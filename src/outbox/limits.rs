@@ -21,6 +21,11 @@ pub const TRIAL_INTERVAL: Duration = Duration::from_secs(10);
 /// Most characters of a stored failure reason: 256, so that a broker's long error text does not fill tables and headers.
 pub const REASON_CHARS_MAX: usize = 256;
 
+/// How far a member's heartbeat may lie ahead of the store's clock. The heartbeat of any instance sets one that lies further ahead to the present:
+/// where the clock was set back by an hour, an instance that died just before would count as alive for that hour, and its partitions would have
+/// no other owner. 1 s, so that small corrections of the clock cost no writes.
+pub const HEARTBEAT_AHEAD_MAX: Duration = Duration::from_secs(1);
+
 /// A member's heartbeat row is deleted after this many times its own `dead_after`: 1,000, so that operators still see an instance long
 /// after it died, and renamed instances do not accumulate.
 pub const INSTANCE_RETENTION_FACTOR: u32 = 1_000;

@@ -1,13 +1,13 @@
 //! The constants of the rules as Lua source, for a store whose statements are scripts.
 use crate::limits::{
-    BATCH_BYTES_MAX, CLAIM_SHRINK, INSTANCE_RETENTION_FACTOR, REASON_CHARS_MAX, SUSPECT_DEATHS, TRIAL_DEATHS_MAX,
-    TRIAL_INTERVAL,
+    BATCH_BYTES_MAX, CLAIM_SHRINK, HEARTBEAT_AHEAD_MAX, INSTANCE_RETENTION_FACTOR, REASON_CHARS_MAX, SUSPECT_DEATHS,
+    TRIAL_DEATHS_MAX, TRIAL_INTERVAL,
 };
 use crate::rows::resolution::POISON_REASON;
 
 /// Lua statements that define the constants as locals, one a line, to be placed before every script: `SUSPECT_DEATHS`,
-/// `TRIAL_DEATHS_MAX`, `TRIAL_INTERVAL_MS`, `CLAIM_SHRINK`, `BATCH_BYTES_MAX`, `REASON_CHARS_MAX`, `INSTANCE_RETENTION_FACTOR`, and the
-/// `string.format` template `POISON_REASON`.
+/// `TRIAL_DEATHS_MAX`, `TRIAL_INTERVAL_MS`, `CLAIM_SHRINK`, `BATCH_BYTES_MAX`, `REASON_CHARS_MAX`, `INSTANCE_RETENTION_FACTOR`,
+/// `HEARTBEAT_AHEAD_MAX_MS`, and the `string.format` template `POISON_REASON`.
 pub fn rules_for_scripts() -> String {
     format!(
         "local SUSPECT_DEATHS = {SUSPECT_DEATHS}
@@ -17,9 +17,11 @@ local CLAIM_SHRINK = {CLAIM_SHRINK}
 local BATCH_BYTES_MAX = {BATCH_BYTES_MAX}
 local REASON_CHARS_MAX = {REASON_CHARS_MAX}
 local INSTANCE_RETENTION_FACTOR = {INSTANCE_RETENTION_FACTOR}
+local HEARTBEAT_AHEAD_MAX_MS = {}
 local POISON_REASON = '{POISON_REASON}'
 ",
-        TRIAL_INTERVAL.as_millis()
+        TRIAL_INTERVAL.as_millis(),
+        HEARTBEAT_AHEAD_MAX.as_millis()
     )
 }
 
@@ -36,6 +38,7 @@ local CLAIM_SHRINK = 8
 local BATCH_BYTES_MAX = 16777216
 local REASON_CHARS_MAX = 256
 local INSTANCE_RETENTION_FACTOR = 1000
+local HEARTBEAT_AHEAD_MAX_MS = 1000
 local POISON_REASON = 'poison: the worker or the process crashed in %d attempts that sent only this event'
 ";
         assert_eq!(rules_for_scripts(), expected);

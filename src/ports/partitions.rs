@@ -154,7 +154,11 @@ pub struct Renewal {
 #[async_trait]
 pub trait PartitionLeases: Send + Sync {
     /// Records this instance's heartbeat and returns its rank among the live instances. Idempotent. The store keeps `dead_after` with the
-    /// heartbeat: an instance is dead by its own `dead_after`, not by the one of the caller.
+    /// heartbeat: an instance is dead by its own `dead_after`, not by the one of the caller. Where the store's clock was set
+    /// back, a heartbeat of another instance that lies more than [`HEARTBEAT_AHEAD_MAX`] ahead is set to the present: an instance that died
+    /// before that is dead after its `dead_after` again.
+    ///
+    /// [`HEARTBEAT_AHEAD_MAX`]: outbox::limits::HEARTBEAT_AHEAD_MAX
     async fn heartbeat(&self, instance: &InstanceId, dead_after: Duration) -> Result<InstanceRank, Error>;
 
     /// Lists the instances that the store remembers in the order of their names: the live ones, also those without a relay, and the dead ones until

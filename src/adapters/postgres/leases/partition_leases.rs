@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use outbox::limits::INSTANCE_RETENTION_FACTOR;
+use outbox::limits::{HEARTBEAT_AHEAD_MAX, INSTANCE_RETENTION_FACTOR};
 use ports::Error;
 use ports::partitions::{
     AcquireReason, Acquisition, Epoch, FreePartition, InstanceId, InstanceLoad, InstanceRank, LeaseSurvey,
@@ -21,17 +21,23 @@ use crate::store::context::StoreContext;
 use crate::store::postgres::Postgres;
 
 /// Writes this instance's heartbeat: the time at which the row is locked, so that the last of concurrent heartbeats takes effect, and so that
-/// a clock that was set back leaves no time in the future. Counts the live members, and those whose heartbeat is older than $3 times their
-/// `dead_after`, both of the moment before the statement, so they leave this instance out.
+/// a clock that was set back leaves no time in the future. Counts the live members, those whose heartbeat is older than $3 times their
+/// `dead_after`, and those whose heartbeat lies more than $4 seconds ahead, all of the moment before the statement, so they leave this instance out.
 const HEARTBEAT: &str = "WITH own AS (INSERT INTO relay_instance (instance, seen_at, dead_after) VALUES ($1, clock_timestamp(), make_interval(secs => $2))
        ON CONFLICT (instance) DO UPDATE SET seen_at = clock_timestamp(), dead_after = excluded.dead_after)
      SELECT count(*) FILTER (WHERE alive AND instance < $1), count(*) FILTER (WHERE alive),
-       count(*) FILTER (WHERE NOT alive AND seen_at + $3 * dead_after < statement_timestamp())
+       count(*) FILTER (WHERE NOT alive AND seen_at + $3 * dead_after < statement_timestamp()),
+       count(*) FILTER (WHERE seen_at > statement_timestamp() + make_interval(secs => $4))
      FROM (SELECT instance, seen_at, dead_after, seen_at + dead_after > statement_timestamp() AS alive FROM relay_instance
        WHERE instance <> $1 OFFSET 0) m";
 
 /// Deletes the members whose heartbeat is older than $1 times their `dead_after`.
 const DELETE_DEAD_MEMBERS: &str = "DELETE FROM relay_instance WHERE seen_at + $1 * dead_after < clock_timestamp()";
+
+/// Sets the heartbeats that lie more than $1 seconds ahead to the present. It skips a row that another instance has locked, because that instance
+/// renews it or does the same: two of them never wait for each other.
+const LOWER_HEARTBEATS: &str = "UPDATE relay_instance SET seen_at = clock_timestamp() WHERE instance IN
+       (SELECT instance FROM relay_instance WHERE seen_at > clock_timestamp() + make_interval(secs => $1) FOR UPDATE SKIP LOCKED)";
 
 /// The members, and the holders of instance names that were seen within $1 seconds: an instance without a relay is no member, and has producer
 /// sessions nevertheless, for the messages that it forwards.
@@ -140,14 +146,21 @@ async fn heartbeat(context: &StoreContext, instance: &InstanceId, dead_after: f6
     if context.reads_timeline && context.options.pooler {
         server_timeline::compare(&session).await?;
     }
-    let retention = f64::from(INSTANCE_RETENTION_FACTOR);
-    let values: [SqlValue<'_>; 3] =
-        [(&&*instance.0, Type::TEXT), (&dead_after, Type::FLOAT8), (&retention, Type::FLOAT8)];
+    let (retention, ahead_max) = (f64::from(INSTANCE_RETENTION_FACTOR), seconds(HEARTBEAT_AHEAD_MAX));
+    let values: [SqlValue<'_>; 4] = [
+        (&&*instance.0, Type::TEXT),
+        (&dead_after, Type::FLOAT8),
+        (&retention, Type::FLOAT8),
+        (&ahead_max, Type::FLOAT8),
+    ];
     let rows = session.execute(HEARTBEAT, &values).await?;
     let counts = rows.first().ok_or_else(|| broken("a heartbeat without a count"))?;
     let count = |column| Ok::<_, StatementError>(u32::try_from(get::<i64>(counts, column)?).unwrap_or(u32::MAX));
     if count(2)? > 0 {
         session.execute(DELETE_DEAD_MEMBERS, &[(&retention, Type::FLOAT8)]).await?;
+    }
+    if count(3)? > 0 {
+        session.execute(LOWER_HEARTBEATS, &[(&ahead_max, Type::FLOAT8)]).await?;
     }
     Ok(InstanceRank { rank: count(0)?, live: count(1)?.saturating_add(1) })
 }

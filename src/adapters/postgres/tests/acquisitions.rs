@@ -1,5 +1,5 @@
 //! Instances that acquire the same partitions at the same time do not block each other: none waits for a row that another one has locked. Nor
-//! does a renewal; and a dead instance is no member.
+//! does a renewal; and a dead instance is no member, also after the server's clock was set back.
 use std::time::Duration;
 
 use kit::wait::scaled;
@@ -153,4 +153,46 @@ async fn an_instance_that_dies_after_the_clock_was_set_back_is_no_member_afterwa
     assert_eq!(rank.live, 1, "{rank:?}");
     let members: Vec<&str> = survey.members.iter().map(|member| &*member.instance.0).collect();
     assert_eq!(members, ["a"]);
+}
+
+#[tokio::test]
+async fn dead_owner_from_before_the_clock_was_set_back_loses_its_leases() {
+    let database = Database::migrated().await;
+    let store = Postgres::open(database.options("a")).await.unwrap();
+    let (client, dead_after) = (database.client().await, Duration::from_secs(600));
+    let heartbeat = async |name: &str| store.heartbeat(&InstanceId(name.into()), dead_after).await.unwrap();
+    let acquired = async |name| acquire(&store, 0, name, AcquireReason::Unowned).await;
+    let is_free = async || {
+        let survey = store.survey(&InstanceId("a".into())).await.unwrap();
+        survey.free.iter().any(|free| free.partition == PartitionNo(0))
+    };
+    heartbeat("dead").await;
+    assert!(matches!(acquired("dead").await, Acquisition::Acquired(_)));
+
+    // The heartbeat lies an hour in the future, as the expiry of the lease does.
+    move_heartbeats(&client, "1 hour").await;
+    let rank = heartbeat("a").await;
+    assert_eq!(rank.live, 2, "it may be alive: {rank:?}");
+    assert!(!is_free().await && matches!(acquired("a").await, Acquisition::Held { .. }), "it may be alive");
+
+    move_heartbeats(&client, "-600 seconds").await;
+    assert_eq!(heartbeat("a").await.live, 1);
+    assert!(is_free().await);
+    assert!(matches!(acquired("a").await, Acquisition::Acquired(_)));
+}
+
+#[tokio::test]
+async fn a_heartbeat_less_than_a_second_ahead_stays() {
+    let database = Database::migrated().await;
+    let store = Postgres::open(database.options("a")).await.unwrap();
+    let client = database.client().await;
+    store.heartbeat(&InstanceId("b".into()), LEASE).await.unwrap();
+    let ahead =
+        "UPDATE relay_instance SET seen_at = clock_timestamp() + interval '900 milliseconds' RETURNING seen_at::text";
+    let seen_at: String = client.query_one(ahead, &[]).await.unwrap().get(0);
+
+    store.heartbeat(&InstanceId("a".into()), LEASE).await.unwrap();
+
+    let text = "SELECT seen_at::text FROM relay_instance WHERE instance = 'b'";
+    assert_eq!(client.query_one(text, &[]).await.unwrap().get::<_, String>(0), seen_at);
 }

@@ -1,4 +1,5 @@
 //! The store on Redis: instance names, durability settings, installations and wake-ups.
+mod clock_set_back;
 mod due_index;
 mod index_audit;
 mod instance_id_renewal;
