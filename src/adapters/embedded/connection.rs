@@ -8,6 +8,7 @@ pub(crate) mod queue;
 pub(crate) mod read_interrupt;
 pub(crate) mod readers;
 pub(crate) mod settings;
+pub(crate) mod times_ahead;
 pub(crate) mod wal_limit;
 pub(crate) mod writer;
 

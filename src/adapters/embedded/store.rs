@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
 use std::time::Duration;
 
-use domain::Timestamp;
 use outbox::limits::TRIAL_INTERVAL;
 use parking_lot::Mutex;
 use ports::Error;
@@ -19,6 +18,7 @@ use crate::connection::migrations::{self, Installation};
 use crate::connection::open_error::OpenError;
 use crate::connection::readers::Readers;
 use crate::connection::settings;
+use crate::connection::times_ahead;
 use crate::connection::writer::Writer;
 use crate::consumer::joined_groups::{self, JoinedGroups};
 use crate::error::CommandResult;
@@ -73,9 +73,10 @@ impl Embedded {
         migrations::migrate(&mut sql, found, &installation).map_err(sql_error)?;
         check_partitions(&sql, &path, options.partitions)?;
         expire_stale_leases(&sql).map_err(sql_error)?;
-        bound_due_times(&sql, options.clock.now().plus(options.retry_delay_max.max(TRIAL_INTERVAL)))
-            .map_err(sql_error)?;
-        joined_groups::skip_downtime(&sql, options.clock.now()).map_err(sql_error)?;
+        let now = options.clock.now();
+        times_ahead::bound_due_times(&sql, now.plus(options.retry_delay_max.max(TRIAL_INTERVAL))).map_err(sql_error)?;
+        times_ahead::lower_recorded_times(&sql, now).map_err(sql_error)?;
+        joined_groups::skip_downtime(&sql, now).map_err(sql_error)?;
         let readers = match options.writer_mode {
             WriterMode::Thread => open_readers(&path, options.readers)?,
             WriterMode::Inline => Vec::new(),
@@ -323,19 +324,6 @@ fn expire_stale_leases(sql: &Connection) -> rusqlite::Result<()> {
     sql.execute_batch(
         "BEGIN IMMEDIATE; UPDATE outbox_lease SET expires_at = 0 WHERE owner IS NOT NULL; DELETE FROM relay_instance; COMMIT",
     )
-}
-
-/// Makes every waiting row due at this time at the latest. A clock that was ahead for a while has left rows that would otherwise wait for as
-/// long as it was wrong. Parked rows have no time and stay parked.
-fn bound_due_times(sql: &Connection, latest: Timestamp) -> rusqlite::Result<()> {
-    // `status >= 2` is the condition of the index.
-    for bound in [
-        "UPDATE outbox SET next_attempt_at = ?1 WHERE status >= 2 AND next_attempt_at > ?1",
-        "UPDATE outbox_blocked SET next_attempt_at = ?1 WHERE next_attempt_at > ?1",
-    ] {
-        sql.execute(bound, [latest.millis()])?;
-    }
-    Ok(())
 }
 
 fn open_readers(path: &Path, readers: usize) -> Result<Vec<Connection>, OpenError> {

@@ -10,3 +10,4 @@ mod poison;
 mod readers;
 mod relay;
 mod support;
+mod times_ahead;
