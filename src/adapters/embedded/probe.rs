@@ -1,6 +1,5 @@
 //! `Probe`: health checks of the store and the broker, by a write that reaches the disk.
-use std::fs::File;
-use std::io::{ErrorKind, Write};
+use std::io::ErrorKind;
 use std::path::Path;
 
 use async_trait::async_trait;
@@ -8,6 +7,7 @@ use ports::Error;
 use ports::probe::{Probe, ProbeReport};
 use tokio::time::Instant;
 
+use crate::connection::free_space::write_test_file;
 use crate::error::WriteError;
 use crate::store::Embedded;
 
@@ -50,8 +50,8 @@ const FREE_BYTES_MIN: usize = 256 * 1024;
 async fn write_heartbeat(store: &Embedded) -> Result<ProbeReport, Error> {
     let started = Instant::now();
     if store.is_disk_full() {
-        let path = store.inner.options.folder.join("posthaste.room");
-        store.write("probe_free_space", move |_| check_free_space(&path).map_err(WriteError::Port)).await?;
+        let folder = store.inner.options.folder.clone();
+        store.write("probe_free_space", move |_| check_free_space(&folder).map_err(WriteError::Port)).await?;
         store.record_free_space();
     }
     store
@@ -66,16 +66,10 @@ async fn write_heartbeat(store: &Embedded) -> Result<ProbeReport, Error> {
     Ok(ProbeReport { latency: started.elapsed() })
 }
 
-fn check_free_space(path: &Path) -> Result<(), Error> {
-    let written = File::create(path).and_then(|mut file| {
-        file.write_all(&vec![0; FREE_BYTES_MIN])?;
-        file.sync_all()
-    });
-    // A file that could not be removed is overwritten by the next check.
-    let _ = std::fs::remove_file(path);
-    written.map_err(|error| match error.kind() {
-        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Error::Full(format!("{}: {error}", path.display())),
-        _ => Error::Unreachable(format!("{}: {error}", path.display())),
+fn check_free_space(folder: &Path) -> Result<(), Error> {
+    write_test_file(folder, FREE_BYTES_MIN).map_err(|error| match error.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Error::Full(format!("{}: {error}", folder.display())),
+        _ => Error::Unreachable(format!("{}: {error}", folder.display())),
     })
 }
 

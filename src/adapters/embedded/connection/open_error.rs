@@ -3,6 +3,8 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::ErrorCode;
 
+use crate::connection::free_space::write_test_file;
+
 /// An error of [`crate::Embedded::open`]. Nothing in the folder was changed unless the text says so.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
@@ -108,6 +110,8 @@ impl OpenError {
         let (path, reason) = (path.to_path_buf(), error.to_string());
         match error.sqlite_error_code() {
             Some(ErrorCode::DiskFull) => Self::Full { path, reason },
+            // SQLite creates files beside this one, and reports a file system without inodes as it reports a folder without permission.
+            Some(ErrorCode::CannotOpen) if is_full(path.parent()) => Self::Full { path, reason },
             Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
                 Self::NotWritable { path, reason }
             }
@@ -118,5 +122,35 @@ impl OpenError {
             // Missing tables and unreadable values: another program's file under this name.
             _ => Self::Damaged { path, reason },
         }
+    }
+}
+
+/// Whether no file can be written in this folder for lack of space or inodes.
+fn is_full(folder: Option<&Path>) -> bool {
+    let written = folder.map(|folder| write_test_file(folder, 1));
+    written.and_then(Result::err).is_some_and(|error| {
+        matches!(error.kind(), std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn file_that_cannot_be_opened_on_a_full_disk_is_temporary() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("posthaste.db");
+        let cannot_open =
+            rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CANTOPEN), None);
+        // Writes to the link fail with a full disk. The check removes the link, so the next one succeeds.
+        std::os::unix::fs::symlink("/dev/full", folder.path().join("posthaste.room")).unwrap();
+
+        let full = OpenError::from_sqlite(&path, &cannot_open);
+        let not_full = OpenError::from_sqlite(&path, &cannot_open);
+
+        assert!(matches!(full, OpenError::Full { .. }) && full.is_temporary(), "{full:?}");
+        assert!(matches!(not_full, OpenError::NotWritable { .. }), "{not_full:?}");
+        assert!(!folder.path().join("posthaste.room").exists());
     }
 }
