@@ -135,8 +135,12 @@ impl RedisInner {
         }
     }
 
-    /// The server accepted a write.
-    pub(crate) fn mark_available(&self) {
+    /// The server answered a write. One without free memory refuses it and answers reads: it is available. The cache stays invalid until the epoch
+    /// has been raised.
+    pub(crate) fn mark_available_after_write(&self, result: &Result<(), Error>) {
+        if !matches!(result, Ok(()) | Err(Error::Full(_))) {
+            return;
+        }
         if let Some(since) = self.unavailable_since.lock().take() {
             let seconds = since.elapsed().as_secs_f64();
             tracing::info!(event = "redis_recovered", seconds, "Redis answers again after {seconds} s");

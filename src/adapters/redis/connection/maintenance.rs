@@ -33,10 +33,15 @@ pub(crate) async fn run(inner: Weak<RedisInner>, wakeup: Arc<Notify>) {
 
 impl RedisInner {
     async fn maintain(&self) -> Result<(), Error> {
-        self.raise_epoch_if_distrusted().await?;
-        self.send_heartbeat().await?;
-        self.mark_available();
+        let written = self.write_epoch_and_heartbeat().await;
+        self.mark_available_after_write(&written);
+        written?;
         self.flush_pending_releases().await
+    }
+
+    async fn write_epoch_and_heartbeat(&self) -> Result<(), Error> {
+        self.raise_epoch_if_distrusted().await?;
+        self.send_heartbeat().await
     }
 
     /// Raises the epoch if this process has a reason to invalidate the cache, which ends every reason so far.

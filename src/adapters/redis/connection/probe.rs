@@ -1,5 +1,5 @@
 //! `Probe`: a ping and a write in one round trip; saturation is the share of the calls that may be in flight. It calls the server also while that
-//! is marked unavailable, and its success ends that state.
+//! is marked unavailable, and an answer ends that state.
 use std::time::Instant;
 
 use async_trait::async_trait;
@@ -26,9 +26,10 @@ impl Probe for Redis {
         let key = inner.keys.probe(&inner.options.instance);
         pipeline.cmd("SET").arg(key).arg(&inner.boot_id).arg("PX").arg(PROBE_TTL_MS).ignore();
         let started = Instant::now();
-        let () = inner.try_call(Caller::Probe, "probe", Request::Pipeline(&pipeline)).await?;
+        let written = inner.try_call(Caller::Probe, "probe", Request::Pipeline(&pipeline)).await;
         let latency = started.elapsed();
-        inner.mark_available();
+        inner.mark_available_after_write(&written);
+        written?;
         Ok(ProbeReport { latency })
     }
 

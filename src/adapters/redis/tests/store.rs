@@ -1,6 +1,7 @@
 //! The store on Redis: instance names, durability settings, installations and wake-ups.
 mod clock_set_back;
 mod due_index;
+mod full_server;
 mod index_audit;
 mod instance_id_renewal;
 mod lost_leases;
