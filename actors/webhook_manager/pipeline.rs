@@ -124,16 +124,10 @@ impl PollProcessor for WebhookPipeline {
         let Results { mut decisions, deliveries, needs_redelivery, webhook_is_inactive } = all;
         self.count(&deliveries);
         let failed = decisions.failed;
-        if needs_redelivery {
-            // Undecided messages are delivered again. Accepted ones may be delivered again too, with the same id; the later messages of their keys
-            // still wait.
-            decisions.acknowledge.clear();
-            decisions.drop_retry_route_ends();
-        } else {
-            decisions.acknowledge.extend(others);
-            if consumer.is_stopping() || webhook_is_inactive {
-                decisions.acknowledge_up_to_undone(messages);
-            }
+        decisions.acknowledge.extend(others);
+        // Undecided messages are delivered again, and the accepted ones behind them may be, with the same id.
+        if needs_redelivery || webhook_is_inactive || consumer.is_stopping() {
+            decisions.acknowledge_up_to_undone(messages);
         }
         let progress = decisions.progress();
         let mut applied = consumer.apply(decisions, member).await;

@@ -292,6 +292,37 @@ async fn inactive_webhook_receives_no_delivery_that_had_not_begun() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn endpoint_that_is_gone_receives_no_accepted_event_again() {
+    let mut statuses = [200, 500, 200, 410].into_iter();
+    let endpoint = ScriptedEndpoint::new(move |_| Ok(statuses.next().expect("no POST begins after a 410")));
+    let mut environment = Environment::new();
+    // Longer than the relay needs: the first poll finds all events.
+    environment.options.webhooks.refresh = Duration::from_secs(10);
+    environment.options.webhooks.parallel = 4;
+    let (_environment, process) = start_in(environment, &endpoint, true).await;
+    let bodies = ["a", "b", "c", "d", "e", "f"];
+    for body in bodies {
+        publish(&process, body, None).await;
+    }
+    let stored = async || process.store.webhooks().await.expect("the store works").remove(0);
+    process.wait_until("the webhook is disabled", 4 * TIMEOUT, async || !stored().await.active).await;
+    process.advance(TIMEOUT).await;
+    assert_eq!((endpoint.received().len(), endpoint.accepted().len()), (4, 2));
+
+    endpoint.set(|_| Ok(200));
+    let active = Webhook { version: 3, ..webhook(1, true) };
+    assert!(process.store.save_webhook(&active).await.expect("the store works"));
+
+    process.wait_until("the rest is delivered", HOUR, async || endpoint.accepted().len() >= bodies.len()).await;
+    process.advance(HOUR).await;
+    let mut accepted = endpoint.accepted();
+    accepted.sort();
+    assert_eq!(accepted, bodies, "what was accepted before is not sent again");
+    let retried = process.records("webhooks-retry-0").await.len();
+    assert_eq!(retried, 1, "nor is what was forwarded to a retry topic forwarded again");
+}
+
+#[tokio::test(start_paused = true)]
 async fn slow_endpoint_of_a_deleted_webhook_delays_no_other_webhook() {
     let endpoint = ScriptedEndpoint::new(|_| Ok(200));
     let (_environment, process) = start(&endpoint, true).await;
