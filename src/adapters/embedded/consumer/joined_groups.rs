@@ -1,12 +1,13 @@
 //! JoinedGroups: the consumer groups with a member in this process, and the groups that read over HTTP. The log keeps unread records for a group with
-//! a member without a time limit. For a group without one it keeps them for the retention time after the group was last seen; neither a jump of the
-//! clock nor a stop of the service counts as such time.
-use std::collections::{BTreeMap, HashMap};
+//! a member without a time limit, and for the group of each webhook that exists: an inactive webhook has no member. For another group without one it
+//! keeps them for the retention time after the group was last seen; neither a jump of the clock nor a stop of the service counts as such time.
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use domain::Timestamp;
+use domain::{Timestamp, WebhookId};
 use parking_lot::Mutex;
+use ports::endpoint::webhooks::group;
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 use tokio::time::Instant;
 
@@ -50,10 +51,11 @@ impl JoinedGroups {
         groups.iter().map(|(group, seen)| (group.clone(), seen.elapsed())).collect()
     }
 
-    /// Updates `seen_at` of the joined groups, and of groups without a member that were seen within the retention. Runs in the transaction of each
+    /// Updates `seen_at` of the joined groups, of those of webhooks, and of groups without a member that were seen within the retention. Runs in the transaction of each
     /// deletion that excepts the groups seen since `oldest`, before it, so that the deletion finds these groups also after a jump of the clock.
     pub(crate) fn mark_seen(&self, context: &WriteContext<'_>, oldest: i64) -> CommandResult<()> {
-        let names: Vec<Arc<str>> = self.members.lock().keys().cloned().collect();
+        let mut names: BTreeSet<Arc<str>> = self.members.lock().keys().cloned().collect();
+        names.extend(groups_of_webhooks(context.sql)?);
         let now = context.now.millis();
         let seen_at = oldest.max(now - SEEN_RECENTLY.as_millis() as i64);
         let mut seen = context
@@ -69,6 +71,12 @@ impl JoinedGroups {
         }
         Ok(())
     }
+}
+
+fn groups_of_webhooks(sql: &Connection) -> rusqlite::Result<Vec<Arc<str>>> {
+    let mut webhooks = sql.prepare_cached("SELECT id FROM webhook")?;
+    let groups = webhooks.query_map([], |row| Ok(group(WebhookId::from_bytes(row.get(0)?)).into()))?;
+    groups.collect()
 }
 
 /// Adds the time for which no service ran on the file to each group's `seen_at`. Called before a service begins.

@@ -2,13 +2,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use domain::Timestamp;
-use embedded::Embedded;
+use domain::{Timestamp, WebhookId};
+use embedded::{Embedded, Options, WriterMode};
 use outbox::partition::topic_partition;
 use ports::broker::consumer_groups::{ConsumerGroups, GroupMember};
 use ports::broker::topic_log::{OffsetCommitOutcome, TopicLog};
 use ports::broker::topics::TopicReader;
 use ports::broker::{Batch, Broker, PublishOutcome, Record};
+use ports::endpoint::webhooks::{Webhook, WebhookStore};
 use ports::partitions::PartitionNo;
 
 use crate::support::*;
@@ -214,6 +215,55 @@ async fn group_without_a_member_keeps_its_records_while_its_offsets_are_kept() {
 
     assert_eq!(join(&store, 0, 1).await.poll(10, Duration::ZERO).await.unwrap().len(), 4);
     assert_eq!(TopicReader::list(&store).await.unwrap().len(), 1, "no topic was created");
+}
+
+/// The retention is shorter than the interval at which the service keeps offsets, so none are kept here.
+#[tokio::test]
+async fn log_keeps_the_unread_records_of_an_inactive_webhook() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), ManualClock::new());
+    let retention = Duration::from_secs(60);
+    let options =
+        || Options { writer_mode: WriterMode::Inline, log_retention: retention, ..options(folder.path(), &clock) };
+    let store = Embedded::open(options()).unwrap();
+    let inactive = inactive_webhook();
+    let topics = inactive.topics.clone();
+    assert!(store.save_webhook(&inactive).await.unwrap());
+    let poll = async |store: &Embedded| {
+        let member = store.join(&inactive.group(), &topics, 0, 1).await.unwrap();
+        member.poll(10, Duration::ZERO).await.unwrap().len()
+    };
+    store.append((0..4).map(|n| record("k", &n.to_string())).collect()).await.unwrap();
+    assert_eq!(poll(&store).await, 4);
+
+    clock.advance(retention * 20);
+    assert_eq!(store.sweep_log(100).await.unwrap(), 0);
+    store.close().await.unwrap();
+    clock.advance(retention * 20);
+    let store = Embedded::open(options()).unwrap();
+    assert_eq!(store.sweep_log(100).await.unwrap(), 0, "the service was stopped");
+    assert_eq!(poll(&store).await, 4);
+
+    assert!(store.delete_webhook(inactive.id).await.unwrap());
+    clock.advance(retention * 20);
+    assert_eq!(store.sweep_log(100).await.unwrap(), 4, "a deleted webhook does not hold the log back");
+}
+
+fn inactive_webhook() -> Webhook {
+    let at = Timestamp::from_millis(1_000);
+    Webhook {
+        id: WebhookId::new_v7(at, [1; 10]),
+        version: 1,
+        url: "https://example.org".into(),
+        topics: vec!["t".into()],
+        types: Vec::new(),
+        ordered: true,
+        active: false,
+        disabled_reason: None,
+        description: String::new(),
+        secrets: Vec::new(),
+        created_at: at,
+        updated_at: at,
+    }
 }
 
 #[tokio::test(start_paused = true)]
