@@ -20,6 +20,7 @@ use ports::clock::Clock;
 use ports::operators::redrives::{DeadLetterId, RedriveLedger};
 use ports::operators::{Audit, RedriveMode};
 
+pub(crate) use dead_letter::REDRIVEN_BY;
 pub use dead_letter::{DeadLetter, DeadLetterFilter, DeadLetterOrigin};
 pub use position::{DeadLetterCursor, DeadLetterPosition};
 pub use refusals::{RefusedDeadLetter, RefusedDeadLetters};

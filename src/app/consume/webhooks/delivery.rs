@@ -11,6 +11,7 @@ use super::signature::signatures;
 use crate::consume::message_decision::MessageFailure;
 use crate::consume::order_topic::OrderTopic;
 use crate::consume::{post_handler, spring_headers};
+use crate::operators::dead_letters::REDRIVEN_BY;
 
 /// Class of the failure in the headers of a retried or dead-lettered event.
 const FAILURE_CLASS: &str = "posthaste.WebhookFault";
@@ -53,10 +54,15 @@ pub fn request(
     let whole = post_handler::request_with_whole_value;
     let of_record = if orders.contains(message) { post_handler::request } else { whole };
     let mut request = of_record(&message.record);
-    // HTTP does not distinguish the case of names.
-    request.attributes.retain(|name| !name.eq_ignore_ascii_case(WEBHOOK_HEADER) && !name.starts_with("webhook-"));
+    request.attributes.retain(|name| !is_private(name) && !name.starts_with("webhook-"));
     request.attributes.extend(signed_headers(webhook, message_id, &request.body, now));
     request
+}
+
+/// Whether a header is of no concern to an endpoint of other people: its own webhook, and the operator who redrove the event. HTTP does not
+/// distinguish the case of names.
+fn is_private(name: &str) -> bool {
+    [WEBHOOK_HEADER, REDRIVEN_BY].iter().any(|private| name.eq_ignore_ascii_case(private))
 }
 
 /// The request of a test event, which is in no topic.
@@ -237,6 +243,20 @@ mod tests {
         };
 
         assert_eq!((signature_count(4_999), signature_count(5_000)), (2, 1));
+    }
+
+    #[test]
+    fn request_names_no_operator() {
+        let headers = [("tenant", "7"), ("x-redriven-by", "olga"), ("X-Redriven-By", "olga"), ("x-request-id", "r")];
+        for topic in ["customers", "order.events"] {
+            let message = consumer_record(topic, &headers);
+            let orders = OrderTopic::new("order.events");
+
+            let request = request(&webhook(), "e1", &message, &orders, Timestamp::from_millis(0));
+
+            let names: Vec<&str> = request.attributes.iter().map(|(name, _)| name).collect();
+            assert_eq!(names, ["tenant", "x-request-id", "webhook-id", "webhook-timestamp", "webhook-signature"]);
+        }
     }
 
     #[test]

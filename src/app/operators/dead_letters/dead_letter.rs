@@ -122,7 +122,7 @@ impl DeadLetter {
 }
 
 /// Header with the operator that replayed a record.
-const REDRIVEN_BY: &str = "x-redriven-by";
+pub(crate) const REDRIVEN_BY: &str = "x-redriven-by";
 
 pub(super) fn id(message: &ConsumerRecord) -> DeadLetterId {
     DeadLetterId { position: message.position.clone(), timestamp: message.record.timestamp }
