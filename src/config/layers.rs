@@ -202,8 +202,8 @@ impl Settings {
         self.by_key.retain(|key, _| !key.ends_with('.'));
     }
 
-    /// Applies a layer over the earlier ones. A secret may be set directly or by a file, but not both, even in different layers: one of the two is
-    /// probably unintended.
+    /// Applies a layer over the earlier ones. A layer may set a key once. A secret may be set directly or by a file, but not both, even in different
+    /// layers.
     fn overlay(&mut self, layer: Vec<(String, String)>, origin: impl Fn(&str) -> SettingOrigin) {
         let mut set_here = Vec::new();
         for (key, text) in layer {
@@ -216,13 +216,8 @@ impl Settings {
                     let is_repeated = set_here.contains(&key);
                     let earlier = self.by_key.get(&key);
                     let conflict = earlier.filter(|earlier| is_repeated || earlier.is_other_form_of(&setting));
-                    if let Some(Setting { origin, .. }) = conflict {
-                        let mut origins = vec![origin.to_string(), setting.origin.to_string()];
-                        origins.dedup();
-                        let origins = origins.join(" and ");
-                        let error = format!("{key}: set both directly and by {key}_file; keep one (from {origins})");
-                        self.errors.push(error);
-                    }
+                    let conflict = conflict.map(|earlier| conflict_of(&key, earlier, &setting));
+                    self.errors.extend(conflict);
                     self.by_key.insert(key.clone(), setting);
                     set_here.push(key);
                 }
@@ -279,6 +274,17 @@ impl Settings {
         let sections_of = |key: &str| key.match_indices('.').map(|(dot, _)| dot + 1).collect::<Vec<_>>();
         self.defaults.keys().flat_map(move |key| sections_of(key).into_iter().map(move |end| &key[..end]))
     }
+}
+
+/// The error of two settings of a key, of which one is probably unintended.
+fn conflict_of(key: &str, earlier: &Setting, later: &Setting) -> String {
+    let mut origins = vec![earlier.origin.to_string(), later.origin.to_string()];
+    origins.dedup();
+    let how = match earlier.form == later.form {
+        true => "twice (the names differ only in letter case)".to_owned(),
+        false => format!("both directly and by {key}_file"),
+    };
+    format!("{key}: set {how}; keep one (from {})", origins.join(" and "))
 }
 
 /// Whether the value of a key must not be shown.
@@ -344,6 +350,18 @@ mod tests {
         let path = tempfile::NamedTempFile::new().expect("a file");
         std::fs::write(path.path(), file).expect("written");
         load(Some(path.path()), &Environment([(name.to_owned(), value.to_owned())].into()))
+    }
+
+    #[test]
+    fn key_that_is_repeated_in_another_case_is_named() {
+        let in_lower_case = ("POSTHASTE__auth__hs256_secret", "other");
+        let both = Environment([DIRECT, in_lower_case].map(|(name, text)| (name.into(), text.into())).into());
+        let file = "[auth]\nhs256_secret = \"one\"\nHS256_secret = \"other\"";
+        for settings in [load(None, &both), load_both(file, ("POSTHASTE__STORE__KIND", "embedded"))] {
+            let [error] = &settings.errors[..] else { panic!("one error: {:?}", settings.errors) };
+            let twice = format!("{SECRET}: set twice (the names differ only in letter case); keep one (from ");
+            assert!(error.starts_with(&twice) && !error.contains("other"), "{error}");
+        }
     }
 
     #[test]
