@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use domain::{EventId, WebhookId};
+use futures::lock::Mutex;
 use outbox::topics::{WEBHOOK_TOPIC, webhook_topics};
 use ports::Error;
 use ports::broker::consumer_groups::ConsumerGroups;
@@ -102,6 +103,8 @@ pub struct WebhookPorts {
 pub struct Webhooks {
     ports: WebhookPorts,
     options: Options,
+    /// Held from the count of the webhooks until another one is saved, so that concurrent creates of this instance keep the limit.
+    creation: Mutex<()>,
 }
 
 /// The base of the topics that all webhooks share.
@@ -112,7 +115,7 @@ pub fn shared_base(prefix: &str) -> String {
 impl Webhooks {
     /// Administrators' actions on webhooks.
     pub fn new(ports: WebhookPorts, options: Options) -> Self {
-        Self { ports, options }
+        Self { ports, options, creation: Mutex::default() }
     }
 
     /// Every webhook with its latest delivery, in the order of their creation.
@@ -168,6 +171,7 @@ impl Webhooks {
         };
         self.check_values(&webhook)?;
         self.check_topics(&webhook.topics).await?;
+        let _creation = self.creation.lock().await;
         let (found, max) = (self.ports.store.webhooks().await?.len(), self.options.webhooks_max);
         if found >= max {
             let message = format!("there are {found} webhooks, and webhooks.max permits {max}");

@@ -45,6 +45,25 @@ fn test_event_to_an_endpoint_that_does_not_answer_is_reported_and_recorded() {
     assert_eq!(deliveries["deliveries"][0]["type"], "posthaste.test", "{deliveries}");
 }
 
+#[test]
+fn concurrent_creates_keep_the_limit_of_webhooks() {
+    let backend = Backend::new();
+    let (service, endpoint) =
+        (Posthaste::start(&backend, &[("POSTHASTE__WEBHOOKS__MAX", "3")]), "https://example.org/");
+    let admin = service.http.admin();
+    let body = json!({"url": endpoint, "topics": ["order.events"], "active": false});
+    let create = || service.http.post("/webhooks", &admin, &[], &body).status;
+    assert_eq!([create(), create()], [201, 201]);
+
+    let statuses: Vec<u16> = std::thread::scope(|scope| {
+        let creates: Vec<_> = (0..16).map(|_| scope.spawn(create)).collect();
+        creates.into_iter().map(|create| create.join().expect("answered")).collect()
+    });
+
+    assert_eq!(statuses.iter().filter(|status| **status == 201).count(), 1, "{statuses:?}");
+    assert_eq!(statuses.iter().filter(|status| **status == 409).count(), 15, "{statuses:?}");
+}
+
 fn place_order(service: &Posthaste) -> String {
     let created = service.http.post("/orders", &service.http.user(), &[], &tea_order(1));
     created.json()["id"].as_str().expect("an id").to_owned()
