@@ -4,5 +4,6 @@ mod chaos;
 mod cluster;
 mod every_backend;
 mod harness;
+mod migrate;
 mod oracle;
 mod stories;

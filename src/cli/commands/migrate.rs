@@ -96,8 +96,8 @@ fn migration_line(migration: &Migration, arguments: &Arguments) -> String {
         return json!({"version": version, "name": name, "appliedAt": applied_at}).to_string();
     }
     match applied_at {
+        _ if !arguments.is_read_only() => format!("V{version} {name}  applied"),
         Some(at) => format!("V{version} {name}  applied {at}"),
-        None if !arguments.is_read_only() => format!("V{version} {name}  applied"),
         None if arguments.dry_run => format!("V{version} {name}  would be applied"),
         None => format!("V{version} {name}  pending: posthaste migrate up, with this configuration"),
     }

@@ -28,5 +28,8 @@ pub async fn migrate(options: &Options) -> Result<Vec<MigrationStatus>, Postgres
     archive_days::create(&connection.client, options.days_ahead)
         .await
         .map_err(|error| PostgresOpenError::from_client(connector.location(), &error))?;
-    Ok(applied)
+    // The time of each is that of the database.
+    let recorded = migrations::status(&connection.client, connector.location()).await?.into_iter();
+    let is_applied = |row: &MigrationStatus| applied.iter().any(|migration| migration.version == row.version);
+    Ok(recorded.filter(is_applied).collect())
 }

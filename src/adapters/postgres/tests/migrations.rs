@@ -43,6 +43,7 @@ async fn migrations_are_applied_once_and_opening_may_apply_them() {
     assert_eq!(versions, (1..=20).collect::<Vec<u32>>());
     assert_eq!(migrate(&options).await.unwrap(), []);
     let seen = migration_status(&options).await.unwrap();
+    assert_eq!(seen, applied, "with the time of each");
     assert!(seen.iter().all(|migration| migration.applied_at.is_some() && migration.checksum.len() == 64));
     let store = Postgres::open(Options { migrate: true, ..options }).await.unwrap();
     assert_eq!((store.partitions(), store.installation().len()), (crate::support::PARTITIONS, 36));
