@@ -33,20 +33,8 @@ impl Shards {
         Self { shards: shards.into(), next: Arc::default(), context, deadline }
     }
 
-    /// Creates an order. No other command can name the new order yet, so any shard may create it: they take turns. Dropping the future stops only
-    /// the wait for the result.
+    /// Creates an order. No other command can name the new order yet, so any shard may create it: they take turns.
     pub async fn create(&self, command: CreateOrder, time_limit: Duration) -> Result<CreatedOrder, CommandError> {
-        let shards = self.clone();
-        to_the_end(async move { shards.send_create(command, time_limit).await }).await
-    }
-
-    /// Changes an order, in the shard that serialises the commands of this order. Dropping the future stops only the wait for the result.
-    pub async fn change(&self, command: ChangeOrder, time_limit: Duration) -> Result<Arc<Order>, CommandError> {
-        let shards = self.clone();
-        to_the_end(async move { shards.send_change(command, time_limit).await }).await
-    }
-
-    async fn send_create(&self, command: CreateOrder, time_limit: Duration) -> Result<CreatedOrder, CommandError> {
         let shard = &self.shards[self.next.fetch_add(1, Relaxed) % self.shards.len()];
         let progress = CommitProgress::default();
         let key = IdempotencyGuard::new(&self.context, &command);
@@ -56,7 +44,7 @@ impl Shards {
         let deadline = Instant::now() + time_limit;
         let reply = shard.try_ask(create, time_limit).await;
         if let (Err(AskError::Closed), Some(key)) = (&reply, key) {
-            // The release goes on after the deadline. A client that still waits may repeat the request at once.
+            // A task of its own: the release goes on after the deadline. The client may repeat its request at once.
             let release = tokio::spawn(async move { key.release_after_actor_exit().await });
             let _ = tokio::time::timeout_at(deadline, release).await;
         }
@@ -66,7 +54,8 @@ impl Shards {
         }
     }
 
-    async fn send_change(&self, command: ChangeOrder, time_limit: Duration) -> Result<Arc<Order>, CommandError> {
+    /// Changes an order, in the shard that serialises the commands of this order.
+    pub async fn change(&self, command: ChangeOrder, time_limit: Duration) -> Result<Arc<Order>, CommandError> {
         let shard = &self.shards[self.shard_of(command.id)];
         let (progress, id) = (CommitProgress::default(), command.id);
         let change = Change { command, progress: progress.clone() };
@@ -98,15 +87,6 @@ impl Shards {
         id.hash(&mut hasher);
         (hasher.finish() % self.shards.len() as u64) as usize
     }
-}
-
-/// Awaits a command in a task of its own. A missing reply has consequences, for the cache and for the idempotency key, also when the client has
-/// gone and the caller's future is dropped.
-async fn to_the_end<T: Send + 'static>(
-    command: impl Future<Output = Result<T, CommandError>> + Send + 'static,
-) -> Result<T, CommandError> {
-    let result = tokio::spawn(command).await;
-    result.unwrap_or_else(|error| Err(CommandError::Unknown(error.to_string())))
 }
 
 /// Without a reply nothing has changed and nothing will, unless the command had reached the store.

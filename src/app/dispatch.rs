@@ -259,7 +259,7 @@ pub struct LiveFeed {
 #[async_trait]
 pub trait Dispatch: Send + Sync {
     /// Places an order. Returns within `time_limit`, what is left of the request timeout; the outcome is then known unless the command had
-    /// reached the store.
+    /// reached the store. Not cancel-safe: after a missing reply it evicts what may be outdated from the cache, and releases the idempotency key.
     async fn create(&self, command: CreateOrder, time_limit: Duration) -> Result<CreatedOrder, CommandError>;
 
     /// Changes or cancels an order. Returns within `time_limit`, as [`create`](Dispatch::create) does.

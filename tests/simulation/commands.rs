@@ -7,7 +7,7 @@ use domain::{OrderId, Status};
 use kit::faults::{Call, InjectedFault};
 use ports::orders::OrderStore;
 use ports::orders::cache::{CachedList, ListKey, ListQuery, ListScope};
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 use crate::support::environment::Environment;
 use crate::support::external_events::external_event;
@@ -102,40 +102,6 @@ async fn cache_evicts_an_order_that_was_read_before_a_change_without_a_reply_end
     assert_eq!(cached_version(&process, id).await, None, "the change is committed");
     let order = process.store.find(id).await.expect("read").expect("it exists");
     assert_eq!(order.version, 1);
-}
-
-/// The server drops the future of a request when its client disconnects.
-#[tokio::test(start_paused = true)]
-async fn cache_evicts_an_order_whose_change_lost_its_client_and_its_shard() {
-    let (environment, mut ledger) = (Environment::new(), Ledger::default());
-    let process = environment.start().await;
-    let id = ledger.create_order(&process).await;
-    assert_eq!(cached_version(&process, id).await, Some(0), "the create has cached it");
-    environment.script.once(Call::Commit, InjectedFault::SlowReply(Duration::from_secs(2)));
-
-    let gone = timeout(Duration::from_secs(1), process.change(id, Status::Processing)).await;
-    panic_shards(&process);
-    process.advance(Duration::from_secs(1)).await;
-
-    assert!(gone.is_err(), "{gone:?}");
-    assert_eq!(cached_version(&process, id).await, None, "the change is committed");
-    assert_eq!(process.store.find(id).await.expect("read").expect("it exists").version, 1);
-}
-
-/// The lock of a key lasts for a minute.
-#[tokio::test(start_paused = true)]
-async fn key_is_free_again_after_its_create_lost_its_client_and_its_shard() {
-    let environment = Environment::new();
-    let process = environment.start().await;
-    environment.script.once(Call::Commit, InjectedFault::Slow(Duration::from_secs(2)));
-
-    let gone = timeout(Duration::from_secs(1), process.create_with_key("k")).await;
-    panic_shards(&process);
-    process.advance(Duration::from_secs(5)).await;
-
-    assert!(gone.is_err(), "{gone:?}");
-    let repeated = process.create_with_key("k").await;
-    assert!(repeated.is_ok(), "{repeated:?}");
 }
 
 fn panic_shards(process: &Process) {

@@ -23,11 +23,14 @@ use crate::request::route::HeaderPolicy;
 use crate::request::server_span;
 use crate::state::HttpState;
 
+/// The status in log and metrics of a request without a response; the code that nginx uses for it.
+const CLIENT_DISCONNECTED: u16 = 499;
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const REGION_ID: HeaderName = HeaderName::from_static("x-region-id");
 
 /// A request from its arrival until its response is complete.
 pub(crate) struct HttpExchange {
+    state: Arc<HttpState>,
     started: Instant,
     pub(crate) now: Timestamp,
     request_id: Arc<str>,
@@ -35,18 +38,20 @@ pub(crate) struct HttpExchange {
     span: Span,
     /// The span of the request's trace; it ends with the exchange.
     pub(crate) trace_span: ActiveSpan,
+    method: &'static str,
     template: &'static str,
     header_policy: HeaderPolicy,
     /// A probe, a scrape or the refresh of an open console page: it repeats every few seconds, so its line is logged at DEBUG.
     pub(crate) is_routine: bool,
     /// The decision of the rate limit, once there is one.
     pub(crate) admitted: Option<AdmissionDecision>,
-    in_flight: InFlightGuard,
+    /// `None` once there is a response.
+    in_flight: Option<InFlightGuard>,
 }
 
 impl HttpExchange {
     pub(crate) fn begin(
-        state: &HttpState,
+        state: &Arc<HttpState>,
         request: &HttpRequest,
         template: &'static str,
         header_policy: HeaderPolicy,
@@ -58,16 +63,18 @@ impl HttpExchange {
         let mut trace_span = server_span::begin(tracer, request.headers(), (method, template), repeats);
         trace_span.set("posthaste.request_id", &*request_id);
         Self {
+            state: Arc::clone(state),
             started: Instant::now(),
             now: state.operations.now(),
             span: request_span(request, &request_id, template),
             trace_span,
             request_id,
+            method,
             template,
             header_policy,
             is_routine,
             admitted: None,
-            in_flight: InFlightGuard::begin(&state.in_flight, request),
+            in_flight: Some(InFlightGuard::begin(&state.in_flight, request)),
         }
     }
 
@@ -84,22 +91,24 @@ impl HttpExchange {
     /// Adds the common headers, counts and logs the response. With an unread request body it is the last one of its connection.
     pub(crate) fn finish(
         mut self,
-        state: &HttpState,
         request: &HttpRequest,
         result: RouteResult,
         unread: Option<UnreadBody>,
     ) -> HttpResponse {
-        let span = self.span();
+        let (span, state) = (self.span(), Arc::clone(&self.state));
         let _entered = span.enter();
-        let mut response = result.unwrap_or_else(|problem| self.error_response(state, request, &problem));
-        self.add_headers(state, &mut response);
-        self.record(state, request.method(), &response);
+        let mut response = result.unwrap_or_else(|problem| self.error_response(&state, request, &problem));
+        self.add_headers(&state, &mut response);
+        self.record(response.status());
         server_span::responded(&mut self.trace_span, response.status().as_u16());
         if unread.is_some() {
             response.head_mut().set_connection_type(ConnectionType::Close);
         }
-        let in_flight = self.in_flight;
-        response.map_body(|_, body| BoxBody::new(TrackedBody::new(body, in_flight, unread)))
+        let in_flight = self.in_flight.take();
+        response.map_body(|_, body| match in_flight {
+            Some(in_flight) => BoxBody::new(TrackedBody::new(body, in_flight, unread)),
+            None => body,
+        })
     }
 
     fn error_response(&self, state: &HttpState, request: &HttpRequest, problem: &Problem) -> HttpResponse {
@@ -147,12 +156,25 @@ impl HttpExchange {
         }
     }
 
-    fn record(&self, state: &HttpState, method: &Method, response: &HttpResponse) {
-        let elapsed = self.started.elapsed();
-        let (method, status) = (method_label(method), response.status());
-        state.metrics.http_server_requests.with([method, self.template, status.as_str()]).record(elapsed);
-        state.requests_by_region.inc();
-        log_request(self.is_routine, method, self.template, status, elapsed, &self.request_id);
+    fn record(&self, status: StatusCode) {
+        let (elapsed, metrics) = (self.started.elapsed(), &self.state.metrics);
+        metrics.http_server_requests.with([self.method, self.template, status.as_str()]).record(elapsed);
+        self.state.requests_by_region.inc();
+        log_request(self.is_routine, self.method, self.template, status, elapsed, &self.request_id);
+    }
+}
+
+impl Drop for HttpExchange {
+    /// Counts and logs a request whose client has disconnected before the response.
+    fn drop(&mut self) {
+        if self.in_flight.is_some()
+            && let Ok(status) = StatusCode::from_u16(CLIENT_DISCONNECTED)
+        {
+            let span = self.span();
+            let _entered = span.enter();
+            server_span::responded(&mut self.trace_span, CLIENT_DISCONNECTED);
+            self.record(status);
+        }
     }
 }
 

@@ -48,7 +48,7 @@ pub(crate) async fn handle_request(
         Ok(result) => result,
         Err(_) => Err(Problem::unexpected("a handler panicked")),
     };
-    complete(exchange, &state, &request, result, body).await
+    complete(exchange, &request, result, body).await
 }
 
 /// Handles a request that matches no route. A browser at `/` is led to the console where there is one; other clients get 404.
@@ -66,13 +66,12 @@ pub(crate) async fn handle_unknown_route(
         Ok(()) if to_console && *request.method() == Method::GET => Ok(see_other("/console")),
         Ok(()) => Err(Problem::not_found("no such route")),
     };
-    complete(exchange, &state, &request, result, IncomingBody::new(payload)).await
+    complete(exchange, &request, result, IncomingBody::new(payload)).await
 }
 
 /// Completes the response, and decides whether its connection can serve another request.
 async fn complete(
     exchange: HttpExchange,
-    state: &HttpState,
     request: &HttpRequest,
     result: RouteResult,
     body: IncomingBody,
@@ -84,7 +83,7 @@ async fn complete(
         (Some(UnreadBody::Broken), Ok(response)) if !has_length(&response) => Err(broken()),
         (_, result) => result,
     };
-    exchange.finish(state, request, result, unread)
+    exchange.finish(request, result, unread)
 }
 
 async fn process(
@@ -217,8 +216,14 @@ async fn call_handler(endpoint: &Endpoint, context: RequestContext) -> RouteResu
         return Err(Problem::dependency_unavailable("the checks before the request took the whole request timeout"));
     }
     if endpoint.is_mutation() {
-        let unknown = |_| Err(Problem::unexpected("no result within the request timeout"));
-        return timeout(limit + COMMAND_GRACE, (endpoint.handle)(context)).await.unwrap_or_else(unknown);
+        // A task of its own: actix drops the future of a request when its client disconnects, while what the request changes goes on. Its permit, its
+        // metrics and its log lines must last until the outcome is known.
+        let handler = timeout(limit + COMMAND_GRACE, (endpoint.handle)(context));
+        return match actix_web::rt::spawn(handler.in_current_span()).await {
+            Ok(Ok(result)) => result,
+            Ok(Err(_)) => Err(Problem::unexpected("no result within the request timeout")),
+            Err(_) => Err(Problem::unexpected("a handler panicked")),
+        };
     }
     let unavailable = |_| Err(Problem::dependency_unavailable("no result within the request timeout"));
     timeout(limit, (endpoint.handle)(context)).await.unwrap_or_else(unavailable)

@@ -227,14 +227,17 @@ mod tests {
 
     #[test]
     fn the_parser_sees_no_protocol_to_upgrade_to() {
-        let request = |protocols: &str| {
+        let request = |protocols: &str, option: &str| {
             format!(
-                "GET /upgrade HTTP/1.1\r\nx-upgrade: websocket\r\nUpgrade:{protocols}\r\nconnection: upgrade\r\n\r\n"
+                "GET /upgrade HTTP/1.1\r\nx-upgrade: websocket\r\nUpgrade:{protocols}\r\nconnection: {option}\r\n\r\n"
             )
         };
         for piece in [1, 7, 1_000] {
-            assert_eq!(scan(&request(" websocket"), piece), Ok(request(" ---------")));
-            assert_eq!(scan(&request("WebSocket , h2c/2"), piece), Ok(request("--------- , -2-/2")));
+            assert_eq!(scan(&request(" websocket", "upgrade"), piece), Ok(request(" ---------", "-pgrade")));
+            assert_eq!(
+                scan(&request("WebSocket , h2c/2", "close, Upgrade"), piece),
+                Ok(request("--------- , -2-/2", "close, -pgrade"))
+            );
         }
     }
 }

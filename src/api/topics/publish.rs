@@ -6,7 +6,6 @@ mod json_event;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 use actix_web::http::StatusCode;
 use actix_web::http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
@@ -86,26 +85,15 @@ pub(crate) async fn publish(context: RequestContext) -> RouteResult {
     let subject = context.identity()?.subject.clone();
     let (span, request_id) = (context.parent_span(), Some(Arc::clone(&context.request_id)));
     let permit = context.state.concurrency_limiters.changes.acquire().await?;
+    let topics: Vec<Arc<str>> = events.iter().map(|event| Arc::clone(&event.topic)).collect();
+    admit_topics(&context.state, &topics).await?;
     let command = PublishEvents { subject, events, idempotency_key, span, request_id };
-    // A task of its own: the topics of a client that has gone would otherwise stay admitted, and count against the limit until a restart.
-    let task = tokio::spawn(publish_admitted(Arc::clone(&context.state), command, context.time_left()));
-    let published = task.await.unwrap_or_else(|error| Err(CommandError::Unknown(error.to_string()).into()));
-    permit.release(matches!(&published, Ok(published) if !published.replayed));
-    Ok(response(&published?))
-}
-
-async fn publish_admitted(
-    state: Arc<HttpState>,
-    command: PublishEvents,
-    time_limit: Duration,
-) -> Result<EventsPublished, Problem> {
-    let topics: Vec<Arc<str>> = command.events.iter().map(|event| Arc::clone(&event.topic)).collect();
-    admit_topics(&state, &topics).await?;
-    let published = state.dispatch.publish(command, time_limit).await;
-    if let Some(reads) = &state.topic_reads {
+    let published = context.state.dispatch.publish(command, context.time_left()).await;
+    if let Some(reads) = &context.state.topic_reads {
         reads.release_topics(&Vec::from_iter(unwritten(&topics, &published)));
     }
-    Ok(published?)
+    permit.release(matches!(&published, Ok(published) if !published.replayed));
+    Ok(response(&published?))
 }
 
 /// The relay creates a topic with its first record, and could only park the events of one for which there is no room.

@@ -13,6 +13,7 @@ mod topics;
 mod validation;
 
 mod connections {
+    pub mod disconnected_clients;
     pub mod pipelined_requests;
     pub mod request_bodies;
     pub mod streamed_responses;
