@@ -1,4 +1,6 @@
 //! Claims and settlements of several partitions in one transaction: each gets its own result, and the failure of one does not affect the others.
+mod locked_leases;
+
 use std::time::Duration;
 
 use kit::wait::scaled;

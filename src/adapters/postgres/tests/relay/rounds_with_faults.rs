@@ -5,9 +5,8 @@ use kit::wait::scaled;
 use ports::Error;
 use ports::operators::{Audit, OperatorOutcome, OutboxOperators, RedriveMode, RowFilter};
 use ports::outbox::{Claim, ClaimKind, ClaimOutcome, FencedOutcome, OutboxStore, RowStatus};
-use ports::partitions::{InstanceId, LeaseFence, PartitionLeases, PartitionNo, ProducerSessionId, ReleaseOutcome};
-use ports::probe::Probe;
-use postgres::{Options, Postgres, PostgresProbe};
+use ports::partitions::{InstanceId, LeaseFence, PartitionLeases, ProducerSessionId};
+use postgres::{Options, Postgres};
 
 use crate::proxy::{Cut, Proxy};
 use crate::relay::fixture::{LEASE, LOCK_WAIT, RelayFixture, acquire, batch, claim, settlement};
@@ -103,66 +102,6 @@ async fn round_that_waits_for_a_renewal_holds_no_later_lease_row() {
     batch(claimed.unwrap());
     assert!(matches!(settled, Ok(FencedOutcome::Done { rows: 1, .. })), "{settled:?}");
     assert_eq!(fixture.writers(&[0, 2]).await, 1);
-}
-
-#[tokio::test]
-async fn lease_row_that_stays_locked_delays_only_its_own_partition() {
-    let fixture =
-        RelayFixture::with(|options| Options { relay_lock_timeout: Duration::from_millis(20), ..options }).await;
-    fixture.create_in_all().await;
-    let holder = fixture.database.client().await;
-    holder.batch_execute("BEGIN; SELECT 1 FROM outbox_lease WHERE partition = 1 FOR UPDATE").await.unwrap();
-    let (store, fence) = (fixture.store.clone(), fixture.fences[1].clone());
-    let locked = tokio::spawn(async move { claim(&store, &fence, 100).await });
-    let others = [0, 2, 3].map(|partition| claim(&fixture.store, &fixture.fences[partition], 100));
-
-    for claimed in futures::future::join_all(others).await {
-        batch(claimed.unwrap());
-    }
-    assert!(!locked.is_finished());
-    holder.batch_execute("ROLLBACK").await.unwrap();
-    batch(locked.await.unwrap().unwrap());
-}
-
-/// As many rows as the relay has connections, each locked for longer than any call of this test waits.
-#[tokio::test]
-async fn lease_rows_that_stay_locked_leave_connections_for_the_other_partitions() {
-    let fixture = RelayFixture::with(|options| Options {
-        relay_connections: 3,
-        relay_lock_timeout: Duration::from_millis(20),
-        lock_timeout: scaled(Duration::from_secs(60)),
-        statement_timeout: scaled(Duration::from_secs(60)),
-        checkout_timeout: scaled(Duration::from_secs(5)),
-        ..options
-    })
-    .await;
-    fixture.create_in_all().await;
-    let holder = fixture.database.client().await;
-    holder.batch_execute("BEGIN; SELECT 1 FROM outbox_lease WHERE partition > 0 FOR UPDATE").await.unwrap();
-    let locked = [1, 2, 3].map(|partition: u32| {
-        let (store, fence) = (fixture.store.clone(), fixture.fences[partition as usize].clone());
-        let released = {
-            let (store, fence) = (store.clone(), fence.clone());
-            tokio::spawn(async move { store.release(PartitionNo(partition), &fence.owner, fence.epoch + 1).await })
-        };
-        (tokio::spawn(async move { claim(&store, &fence, 100).await }), released)
-    });
-
-    for _ in 0..5 {
-        // The first one takes the batch; the others find the counter changed.
-        claim(&fixture.store, &fixture.fences[0], 100).await.unwrap();
-        fixture.store.heartbeat(&InstanceId("a".into()), LEASE).await.unwrap();
-        PostgresProbe(fixture.store.clone()).check().await.unwrap();
-    }
-
-    assert!(locked.iter().all(|(claimed, _)| !claimed.is_finished()));
-    holder.batch_execute("ROLLBACK").await.unwrap();
-    for (claimed, released) in locked {
-        batch(claimed.await.unwrap().unwrap());
-        // Without a permit it does not wait.
-        let released = released.await.unwrap();
-        assert!(matches!(released, Ok(ReleaseOutcome::NotHeld) | Err(Error::Unreachable(_))), "{released:?}");
-    }
 }
 
 #[tokio::test]
