@@ -32,18 +32,21 @@ CREATE VIEW redriven_letter AS
 SELECT topic, partition, "offset", timestamp, taken_at, arrived, operator AS who, reason AS why FROM redriven_dead_letter;
 CREATE VIEW audit AS SELECT id, acted_at, action, row_id, operator AS who, reason AS why FROM outbox_audit;
 
--- A role that had rights on a table has them on the view too.
+-- A role that had rights on a table or on columns of it has them on the view too, with its grant options.
 DO $do$
 DECLARE
   statement text;
 BEGIN
   FOR statement IN
-    SELECT format('GRANT %s ON %I TO %s', string_agg(a.privilege_type, ', '), r.view_name,
-      CASE WHEN a.grantee = 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(a.grantee)) END)
+    SELECT format('GRANT %s%s ON %I TO %s%s', a.privilege_type, '(' || quote_ident(r.column_name) || ')', r.view_name,
+      CASE WHEN a.grantee = 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(a.grantee)) END, CASE WHEN a.is_grantable THEN ' WITH GRANT OPTION' END)
     FROM (VALUES ('room', 'disk_space_probe'), ('heartbeat', 'store_probe'), ('member', 'relay_instance'), ('mark', 'idempotency_record'),
-        ('detour', 'retry_route'), ('redriven_letter', 'redriven_dead_letter'), ('audit', 'outbox_audit')) AS r (view_name, table_name)
-      JOIN pg_class c ON c.oid = r.table_name::regclass CROSS JOIN LATERAL aclexplode(c.relacl) a
-    WHERE a.grantee <> c.relowner AND a.privilege_type IN ('SELECT', 'INSERT', 'UPDATE', 'DELETE') GROUP BY r.view_name, a.grantee
+        ('detour', 'retry_route'), ('redriven_letter', 'redriven_dead_letter'), ('audit', 'outbox_audit')) AS names (view_name, table_name)
+      CROSS JOIN LATERAL (SELECT view_name, NULL, relacl FROM pg_class WHERE oid = table_name::regclass
+        UNION ALL SELECT view_name, CASE attname WHEN 'operator' THEN 'who' WHEN 'reason' THEN 'why' ELSE attname END, attacl
+          FROM pg_attribute WHERE attrelid = table_name::regclass AND NOT attisdropped) r (view_name, column_name, acl)
+      CROSS JOIN LATERAL aclexplode(r.acl) a
+    WHERE a.privilege_type IN ('SELECT', 'INSERT', 'UPDATE', 'DELETE')
   LOOP
     EXECUTE statement;
   END LOOP;

@@ -123,3 +123,24 @@ async fn role_with_rights_on_a_renamed_table_has_them_on_its_view() {
         FROM unnest(ARRAY['audit', 'mark', 'member']) AS relation, unnest(ARRAY['DELETE', 'INSERT', 'SELECT']) AS privilege";
     assert_rows(&client, rights, "false,false,true,true,false,true,false,false,false").await;
 }
+
+#[tokio::test]
+async fn rights_on_columns_and_grant_options_are_kept_on_the_views() {
+    let database = database_of_version(EARLIER).await;
+    let client = database.client().await;
+    let grants = "GRANT SELECT (id, who), UPDATE (why) ON audit TO pg_monitor WITH GRANT OPTION; GRANT SELECT (who) ON redriven_letter TO PUBLIC;
+        GRANT INSERT ON detour TO pg_monitor WITH GRANT OPTION; GRANT SELECT (ctid, key) ON detour TO pg_monitor";
+    client.batch_execute(grants).await.unwrap();
+
+    migrate(&database.options("a")).await.unwrap();
+
+    let rights = "SELECT string_agg(concat_ws(' ', relation, acl.name, privilege_type, CASE WHEN is_grantable THEN 'grantable' END), ', '
+          ORDER BY relation, acl.name)
+        FROM unnest(ARRAY['audit', 'detour', 'redriven_letter']) AS relation
+          CROSS JOIN LATERAL (SELECT NULL, relacl FROM pg_class WHERE oid = relation::regclass
+            UNION ALL SELECT attname, attacl FROM pg_attribute WHERE attrelid = relation::regclass) acl (name, rights)
+          CROSS JOIN LATERAL aclexplode(rights) WHERE grantee IN (0, 'pg_monitor'::regrole)";
+    let expected = "audit id SELECT grantable, audit who SELECT grantable, audit why UPDATE grantable, detour ctid SELECT, detour key SELECT, \
+        detour INSERT grantable, redriven_letter who SELECT";
+    assert_rows(&client, rights, expected).await;
+}
