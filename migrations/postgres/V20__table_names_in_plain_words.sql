@@ -51,3 +51,11 @@ BEGIN
     EXECUTE statement;
   END LOOP;
 END $do$;
+
+-- Why: the documented rights of a role that adopts a table did not let it read where the functions are and which topics are internal.
+DO $do$
+BEGIN
+  IF to_regrole('posthaste_publisher') IS NOT NULL THEN
+    GRANT SELECT (functions, internal_topics) ON installation TO posthaste_publisher;
+  END IF;
+END $do$;

@@ -28,6 +28,7 @@ mod orders {
 
 mod publish {
     pub(crate) mod adopt;
+    pub(crate) mod adopt_error;
     mod event_store;
     pub(crate) mod internal_topics;
     pub(crate) mod new_event;
@@ -127,7 +128,8 @@ mod connection {
 }
 
 pub use connection::open_error::PostgresOpenError;
-pub use publish::adopt::{AdoptError, AdoptedTable, adopt, adoption_statements, release_adopted};
+pub use publish::adopt::{AdoptedTable, adopt, adoption_statements, release_adopted};
+pub use publish::adopt_error::AdoptError;
 pub use publish::new_event::{EventRefusal, NewEvent};
 pub use publish::partition_moves::rows_can_change_partition;
 pub use publish::transaction::{EventPublisher, PublishError, publish, publish_all};

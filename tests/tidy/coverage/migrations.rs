@@ -38,7 +38,7 @@ const RELEASED: &[(&str, &str)] = &[
     ("postgres/V17", "2932705fc2a60829f47574532747183573add95189c0c5832dc2661c35a5440f"),
     ("postgres/V18", "a2737a3d78ba32130add03292cb7dc7a0a5d7ccb5ac2a5cce0cfc9ad4818ee10"),
     ("postgres/V19", "58127fac913c18a6fd33ba7a9181a248122c155fdbd277994d6165528a820e37"),
-    ("postgres/V20", "8946c3e4c5952b9eafd3ac9d19ef4b8389248906f1e279a1fbd964510e7cd35e"),
+    ("postgres/V20", "d02523f0da97548a3d073525374c4f633ec8b5401e631c3613f4b346f3864d47"),
 ];
 
 /// A migration as SQL without comments, in which every other white space is one space. Literals, quoted names and dollar-quoted bodies stay as they

@@ -10,8 +10,7 @@ use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Row};
 
 use crate::connection::connector::Connector;
-use crate::connection::open_error::PostgresOpenError;
-use crate::connection::statement_error::describe;
+use crate::publish::adopt_error::AdoptError;
 use crate::publish::new_event::{EventRefusal, NewEvent};
 use crate::publish::table_change;
 use crate::publish::trigger_function::{self, ROUTE, literal};
@@ -59,80 +58,6 @@ impl Default for AdoptedTable {
     }
 }
 
-/// Why a table was not adopted. Nothing was changed.
-#[derive(Debug, thiserror::Error)]
-pub enum AdoptError {
-    /// The database cannot be reached.
-    #[error(transparent)]
-    Open(#[from] PostgresOpenError),
-    /// There is no such table in the database.
-    #[error("there is no table {0:?}: name it with its schema, such as shop.outbox")]
-    NoTable(String),
-    /// The table is the installation's own.
-    #[error("{0} is a table of posthaste itself: name the one of the service with its schema, such as shop.outbox")]
-    OwnTable(String),
-    /// The table lacks a column.
-    #[error("the table has no column {column:?}; it has {}: name the {purpose} with --{purpose}", columns.join(", "))]
-    NoColumn {
-        /// The column that was looked for.
-        column: String,
-        /// The value that `adopt` reads from it, as the option is named.
-        purpose: &'static str,
-        /// The columns of the table.
-        columns: Vec<String>,
-    },
-    /// The payload is of a type whose text is not a record value.
-    #[error("the payload is of type {0}: it must be json, jsonb, text, varchar or bytea")]
-    PayloadType(String),
-    /// With this topic, these headers or this content type no row could be published: each insert into the table would fail.
-    #[error("an event of this table would be refused: {0}; change --topic, --header or --content-type")]
-    Refused(EventRefusal),
-    /// The role that the trigger's function runs as may not publish: each insert into the table would fail.
-    #[error("the role {role} may not publish: GRANT posthaste_publisher TO {role}")]
-    MayNotPublish {
-        /// The owner of the trigger's function: the present role, or the one that adopted the table before.
-        role: String,
-    },
-    /// The schema is older than the functions.
-    #[error("the functions that publish do not exist: run `posthaste migrate up`")]
-    NotInstalled,
-    /// The role may not create or drop the trigger or its function.
-    #[error(
-        "this role may not do that ({reason}); adopting needs TRIGGER on {table}, CREATE in the schema of the installation, and the ownership of \
-         the function of an earlier adoption; --release needs the ownership of both"
-    )]
-    NotAllowed {
-        /// The table with its schema.
-        table: String,
-        /// The error of the statement that the server refused.
-        reason: String,
-    },
-    /// Transactions have used the table until [`Options::adopt_timeout`].
-    #[error(
-        "{table} is in use by {users}: wait until these transactions end, or end them with pg_terminate_backend, and run the command again"
-    )]
-    InUse {
-        /// The table with its schema.
-        table: String,
-        /// The transactions, the oldest first.
-        users: String,
-    },
-    /// Another error of the server.
-    #[error("{0}")]
-    Database(String),
-}
-
-impl From<tokio_postgres::Error> for AdoptError {
-    fn from(error: tokio_postgres::Error) -> Self {
-        match error.code() {
-            Some(&SqlState::UNDEFINED_TABLE | &SqlState::UNDEFINED_COLUMN | &SqlState::UNDEFINED_FUNCTION) => {
-                AdoptError::NotInstalled
-            }
-            _ => AdoptError::Database(describe(&error)),
-        }
-    }
-}
-
 /// The statements that adopt the table, in their order; [`adopt`] runs them in one transaction.
 ///
 /// # Errors
@@ -167,15 +92,10 @@ pub async fn release_adopted(options: &Options, table: &str) -> Result<Vec<Strin
 
 async fn run(client: &Client, table: &str, statements: &[String], limit: Duration) -> Result<(), AdoptError> {
     let Err(error) = table_change::apply(client, table, statements, limit).await else { return Ok(()) };
-    let table = table.to_owned();
-    Err(match error.code() {
-        Some(&SqlState::INSUFFICIENT_PRIVILEGE) => AdoptError::NotAllowed { table, reason: describe(&error) },
-        Some(&SqlState::LOCK_NOT_AVAILABLE) => {
-            let users = table_change::users(client, &table).await?;
-            AdoptError::InUse { table, users }
-        }
-        _ => error.into(),
-    })
+    if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) {
+        return Err(AdoptError::InUse { table: table.to_owned(), users: table_change::users(client, table).await? });
+    }
+    Err(AdoptError::of_statement(error, table))
 }
 
 /// A table of the database.
@@ -205,9 +125,12 @@ struct AdoptedColumn {
 impl Table {
     async fn find(client: &Client, name: &str) -> Result<Self, AdoptError> {
         // The schema of the tables need not be the first of the search path: see `own_schema`.
-        let functions = "SELECT quote_ident(i.functions), quote_ident(n.nspname) FROM installation i, pg_class c
+        let functions =
+            "SELECT quote_ident(i.functions), quote_ident(n.nspname) FROM installation i, pg_class c
              JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = to_regclass('installation')";
-        let installation = client.query_typed_opt(functions, &[]).await?.ok_or(AdoptError::NotInstalled)?;
+        let installation =
+            client.query_typed_opt(functions, &[]).await.map_err(|error| AdoptError::of_statement(error, name))?;
+        let installation = installation.ok_or(AdoptError::NotInstalled)?;
         let functions: Option<String> = installation.try_get(0)?;
         let own_schema: String = installation.try_get(1)?;
         let table = "SELECT c.oid::int8, format('%I.%I', n.nspname, c.relname) FROM pg_class c

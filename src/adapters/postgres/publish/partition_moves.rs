@@ -4,7 +4,7 @@ use std::sync::Arc;
 use tokio_postgres::types::Type;
 
 use crate::connection::connector::Connector;
-use crate::publish::adopt::AdoptError;
+use crate::publish::adopt_error::AdoptError;
 use crate::store::options::Options;
 
 /// Whether the table is partitioned, or a partition: then an UPDATE of its partition key can insert a row again, which publishes it again once the

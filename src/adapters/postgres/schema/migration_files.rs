@@ -63,5 +63,5 @@ pub(crate) const FILES: &[MigrationFile] = &[
         "publish_refuses_internal_topics",
         "d484b8fe2ceddd49a9133a42cdfca371eb788fb0e65aeb04c085eba2d71866ef"
     ),
-    migration!(20, "table_names_in_plain_words", "0c6be790f7a47be557a8338ae6fd233df4a44889ea19dfd57101983ed5bcc860"),
+    migration!(20, "table_names_in_plain_words", "b4798d028089b645dcb815a53f747a843312924341cafa51bf07ac136eab1866"),
 ];

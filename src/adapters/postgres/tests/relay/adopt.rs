@@ -165,7 +165,7 @@ async fn table_owner(database: &Database, client: &Client) -> String {
     let own: String = client.query_one(find, &[]).await.unwrap().get(0);
     let text = format!(
         "CREATE ROLE {role}; ALTER SCHEMA shop OWNER TO {role}; ALTER TABLE shop.outbox OWNER TO {role};
-         GRANT USAGE, CREATE ON SCHEMA {own} TO {role}; GRANT SELECT ON installation TO {role}"
+         GRANT USAGE, CREATE ON SCHEMA {own} TO {role}"
     );
     client.batch_execute(&text).await.unwrap();
     role
@@ -182,8 +182,13 @@ async fn adopting_role_must_be_allowed_to_publish() {
     client.batch_execute(&format!("ALTER ROLE CURRENT_USER IN DATABASE {name} SET role = '{role}'")).await.unwrap();
 
     let refused = adopt(&database.options("a"), &adoption()).await.unwrap_err();
+    assert!(matches!(&refused, AdoptError::NotAllowed { .. }), "{refused}");
+    assert!(refused.to_string().contains("permission denied for table installation"), "{refused}");
+    let rights = "SELECT (functions, internal_topics) ON installation";
+    client.batch_execute(&format!("GRANT {rights} TO {role}")).await.unwrap();
+    let refused = adopt(&database.options("a"), &adoption()).await.unwrap_err();
     assert!(matches!(&refused, AdoptError::MayNotPublish { role: named } if *named == role), "{refused}");
-    client.batch_execute(&format!("GRANT posthaste_publisher TO {role}")).await.unwrap();
+    client.batch_execute(&format!("REVOKE {rights} FROM {role}; GRANT posthaste_publisher TO {role}")).await.unwrap();
     adopt(&database.options("a"), &adoption()).await.unwrap();
 
     client.batch_execute("INSERT INTO shop.outbox VALUES (gen_random_uuid(), 'Order', '1', 't', '{}')").await.unwrap();
