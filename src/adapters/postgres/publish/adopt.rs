@@ -108,6 +108,8 @@ struct Table {
     own_schema: String,
     /// The schema of the functions that publish, quoted.
     functions: String,
+    /// Topics that only the service writes, as the service that started last stored them.
+    internal_topics: Vec<String>,
     columns: BTreeMap<String, AdoptedColumn>,
 }
 
@@ -126,13 +128,14 @@ impl Table {
     async fn find(client: &Client, name: &str) -> Result<Self, AdoptError> {
         // The schema of the tables need not be the first of the search path: see `own_schema`.
         let functions =
-            "SELECT quote_ident(i.functions), quote_ident(n.nspname) FROM installation i, pg_class c
+            "SELECT quote_ident(i.functions), quote_ident(n.nspname), i.internal_topics FROM installation i, pg_class c
              JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = to_regclass('installation')";
         let installation =
             client.query_typed_opt(functions, &[]).await.map_err(|error| AdoptError::of_statement(error, name))?;
         let installation = installation.ok_or(AdoptError::NotInstalled)?;
         let functions: Option<String> = installation.try_get(0)?;
         let own_schema: String = installation.try_get(1)?;
+        let internal_topics = installation.try_get(2)?;
         let table = "SELECT c.oid::int8, format('%I.%I', n.nspname, c.relname) FROM pg_class c
              JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = to_regclass($1) AND c.relkind IN ('r', 'p')";
         let found = client.query_typed_opt(table, &[(&name, Type::TEXT)]).await?;
@@ -162,6 +165,7 @@ impl Table {
             name,
             own_schema,
             functions: functions.ok_or(AdoptError::NotInstalled)?,
+            internal_topics,
             columns: columns.iter().map(column).collect::<Result<_, _>>()?,
         })
     }
@@ -205,6 +209,9 @@ async fn plan(client: &Client, adoption: &AdoptedTable) -> Result<(Table, Vec<St
     check_event(adoption).map_err(AdoptError::Refused)?;
     let table = Table::find(client, &adoption.table).await?;
     table.check_owner(client).await?;
+    if table.internal_topics.contains(&adoption.topic) {
+        return Err(AdoptError::Refused(EventRefusal::InternalTopic(adoption.topic.clone())));
+    }
     let route = table.text(&adoption.route, "route")?;
     let lacks_event_type =
         adoption.event_type == AdoptedTable::default().event_type && !table.columns.contains_key(&adoption.event_type);

@@ -89,6 +89,8 @@ pub enum EventRefusal {
     PayloadTooLarge(usize),
     /// The value of this header has a zero byte, which PostgreSQL's texts cannot have.
     ZeroByte(String),
+    /// Only the service writes this topic: a retry topic, a topic of dead letters, watermarks or webhooks.
+    InternalTopic(String),
 }
 
 impl fmt::Display for EventRefusal {
@@ -100,6 +102,7 @@ impl fmt::Display for EventRefusal {
                 write!(f, "its payload has {bytes} bytes, the limit is {PAYLOAD_BYTES_MAX}")
             }
             EventRefusal::ZeroByte(name) => write!(f, "the value of the header {name:?} has a zero byte"),
+            EventRefusal::InternalTopic(name) => write!(f, "only the service writes the topic {name:?}"),
         }
     }
 }

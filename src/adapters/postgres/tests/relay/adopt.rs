@@ -158,6 +158,22 @@ async fn a_released_table_is_no_longer_published_and_mistakes_are_reported() {
     assert!(header.to_string().contains("ce_type"), "{header}");
 }
 
+#[tokio::test]
+async fn topic_that_only_the_service_writes_is_refused() {
+    let database = Database::own().await;
+    let (client, options) = (database.client().await, database.options("a"));
+    let text = format!("{JSON_TABLE}; UPDATE installation SET internal_topics = '{{relay-watermarks,webhooks-dlt}}'");
+    client.batch_execute(&text).await.unwrap();
+    let to_topic = |topic: &str| AdoptedTable { topic: topic.into(), ..adoption() };
+
+    let refused = adopt(&options, &to_topic("relay-watermarks")).await.unwrap_err();
+
+    assert!(matches!(&refused, AdoptError::Refused(_)), "{refused}");
+    assert!(refused.to_string().contains("only the service writes the topic \"relay-watermarks\""), "{refused}");
+    adopt(&options, &to_topic("shop")).await.unwrap();
+    adopt(&options, &adoption()).await.unwrap();
+}
+
 /// Creates a role that owns the service's table and may create functions in the schema of the installation, but not publish.
 async fn table_owner(database: &Database, client: &Client) -> String {
     let role = format!("owner_{}", database.name);
