@@ -17,7 +17,7 @@ use append_results::AppendResults;
 use crate::adapter::Kafka;
 use crate::connection::blocking_call::run_blocking;
 use crate::producer::session_batch::SessionBatch;
-use crate::producer::session_id;
+use crate::producer::session_id::{self, SessionIdParts, WatermarkPartition};
 use crate::topics::pending_watermarks::{AwaitedPartitions, WatermarkQuery, WatermarkReply};
 use crate::topics::query_thread::TopicQuery;
 use crate::topics::watermark_cache::InstallationRecords;
@@ -46,6 +46,9 @@ impl Broker for Kafka {
         fenced: Option<&ProducerSessionId>,
     ) -> Result<Option<Token>, Error> {
         self.inner.watcher.ready().await?;
+        if let Some(session) = fenced {
+            self.check_topic_prefix(session)?;
+        }
         let awaited = fenced.and_then(|session| session_id::parse(session).watermarks.for_outbox_partition(partition));
         let awaited = awaited.map_or(AwaitedPartitions::None, AwaitedPartitions::One);
         let reply = |sender| WatermarkReply::Watermark { outbox_partition: partition.0, sender };
@@ -120,6 +123,19 @@ impl Broker for Kafka {
 }
 
 impl Kafka {
+    /// Refuses a session whose watermarks are in the topic of another prefix: without them a batch that it published looks unpublished.
+    fn check_topic_prefix(&self, session: &ProducerSessionId) -> Result<(), Error> {
+        let SessionIdParts { transactional_id, watermarks } = session_id::parse(session);
+        match self.inner.options.other_topic_prefix(transactional_id) {
+            Some(prefix) if watermarks != WatermarkPartition::None => Err(Error::Broken(format!(
+                "the open batch of the session {session} was claimed with broker.topic_prefix {prefix:?} (\"posthaste\" stands for an empty \
+                 one), and {} has no watermark of it: stop all instances, and run one with the former prefix until no event is in flight",
+                self.inner.options.watermark_topic()
+            ))),
+            _ => Ok(()),
+        }
+    }
+
     /// Content of the watermark topic about the installation, once the transactions in these partitions are decided.
     async fn installation_records(&self, awaited: AwaitedPartitions) -> Result<InstallationRecords, Error> {
         let query = |sender| WatermarkQuery { awaited, reply: WatermarkReply::Installation(sender) };

@@ -205,8 +205,24 @@ impl Options {
 
     /// The transactional id of a slot of an instance of the installation.
     pub(crate) fn transactional_id(&self, instance: &InstanceId, slot: &str) -> String {
-        let prefix = if self.topic_prefix.is_empty() { "posthaste" } else { &self.topic_prefix };
-        format!("{prefix}-{}-{instance}-{slot}", self.installation)
+        format!("{}{}{instance}-{slot}", self.transactional_id_prefix(), self.installation_in_ids())
+    }
+
+    /// The topic prefix with which the installation opened a transactional id, where it is not the present one. The watermarks of the id's
+    /// sessions are then in the watermark topic of that prefix.
+    pub(crate) fn other_topic_prefix<'a>(&self, transactional_id: &'a str) -> Option<&'a str> {
+        let (prefix, _) = transactional_id.split_once(&self.installation_in_ids())?;
+        (prefix != self.transactional_id_prefix()).then_some(prefix)
+    }
+
+    /// What transactional ids begin with.
+    fn transactional_id_prefix(&self) -> &str {
+        if self.topic_prefix.is_empty() { "posthaste" } else { &self.topic_prefix }
+    }
+
+    /// What transactional ids have between the prefix and the instance.
+    fn installation_in_ids(&self) -> String {
+        format!("-{}-", self.installation)
     }
 }
 

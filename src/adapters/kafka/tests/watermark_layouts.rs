@@ -10,7 +10,7 @@ use rdkafka::ClientConfig;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 
 use crate::support::{
-    Installation, P0, P1, P2, TIMEOUT, batch, create_topic, delete_topic, servers, settle, transactional_id,
+    Installation, P0, P1, P2, TIMEOUT, batch, create_topic, delete_topic, opened, servers, settle, transactional_id,
     watermark_partition,
 };
 
@@ -224,4 +224,21 @@ async fn watermarks_of_a_deleted_topic_are_forgotten() {
 
     assert_eq!(installation.watermark(&session, P0).await, Some(8));
     assert_eq!(installation.present_watermark(P1).await, None);
+}
+
+#[tokio::test]
+async fn batch_of_a_session_with_another_topic_prefix_is_not_resolved() {
+    let former = Installation::new().await;
+    let session = former.session(0).await;
+    former.committed(&session, batch(P0, 9, former.records(&[("a", "1")]))).await;
+    let mut options = former.kafka.options().clone();
+    options.topic_prefix = format!("renamed-{}", options.topic_prefix);
+
+    let renamed = Installation::of(opened(options).await);
+
+    until_answered(TIMEOUT, || renamed.kafka.fence(&session)).await.expect("the session is fenced");
+    let refused = renamed.kafka.watermark(P0, Some(&session)).await.unwrap_err();
+    assert!(refused.to_string().contains("broker.topic_prefix"), "{refused}");
+    assert_eq!(renamed.present_watermark(P0).await, None);
+    assert_eq!(former.watermark(&session, P0).await, Some(9));
 }
