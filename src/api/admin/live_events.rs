@@ -17,6 +17,7 @@ use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use crate::error::{Problem, ProblemBody};
+use crate::http::client_close::ClientClose;
 use crate::request::context::RequestContext;
 use crate::request::headers::single_value;
 use crate::request::response::{RouteResult, end_without_chunks};
@@ -73,7 +74,9 @@ pub(crate) fn follow_mapped(
     let LiveFeed { backlog, next } = context.state.dispatch.live(after);
     let backlog = backlog.iter().map(&map).collect();
     let feed = LiveFeed { backlog, next: next.map(move |event| map(&event)).boxed() };
-    let mut response = response.streaming(encode(feed, context.state.stopping(), permit, Box::new(is_authorized)));
+    let client_close = ClientClose::of(&context.request);
+    let events = encode(feed, context.state.stopping(), client_close, permit, Box::new(is_authorized));
+    let mut response = response.streaming(events);
     end_without_chunks(&context.request, &mut response);
     Ok(response)
 }
@@ -81,6 +84,7 @@ pub(crate) fn follow_mapped(
 struct LiveEventStream {
     events: BoxStream<'static, LiveEvent>,
     stopping: watch::Receiver<bool>,
+    client_close: ClientClose,
     tick: Interval,
     is_authorized: Box<dyn Fn() -> bool>,
     _permit: OwnedSemaphorePermit,
@@ -89,6 +93,7 @@ struct LiveEventStream {
 fn encode(
     feed: LiveFeed,
     stopping: watch::Receiver<bool>,
+    client_close: ClientClose,
     permit: OwnedSemaphorePermit,
     is_authorized: Box<dyn Fn() -> bool>,
 ) -> impl Stream<Item = Result<Bytes, Infallible>> + 'static {
@@ -97,7 +102,7 @@ fn encode(
     let mut tick = interval(KEEP_ALIVE);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     tick.reset();
-    let stream = LiveEventStream { events: feed.next, stopping, tick, is_authorized, _permit: permit };
+    let stream = LiveEventStream { events: feed.next, stopping, client_close, tick, is_authorized, _permit: permit };
     let rest =
         futures::stream::unfold(
             stream,
@@ -106,12 +111,14 @@ fn encode(
     futures::stream::once(async move { Bytes::from(first) }).chain(rest).map(Ok)
 }
 
-/// The next bytes; `None` when the service stops, the authorization ends, or the feed drops a client that is too slow.
+/// The next bytes; `None` when the service stops, the client closes its side, the authorization ends, or the feed drops a client that is too
+/// slow.
 async fn next(stream: &mut LiveEventStream) -> Option<Bytes> {
-    // All three are cancel-safe: the watch and the interval keep their state, and a stream's `next` takes nothing before it is ready.
+    // All four are cancel-safe: watch, connection and interval keep their state, and a stream's `next` takes nothing before it is ready.
     tokio::select! {
         biased;
         _ = stream.stopping.wait_for(|stopping| *stopping) => None,
+        () = stream.client_close.closed() => None,
         // Before the events: a busy feed must not keep an expired client.
         _ = stream.tick.tick() => (stream.is_authorized)().then_some(Bytes::from_static(b": keep-alive\n\n")),
         event = stream.events.next() => {

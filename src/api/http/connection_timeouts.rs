@@ -4,6 +4,7 @@ use std::rc::Rc;
 use std::task::Waker;
 use std::time::Duration;
 
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 /// The time limits of one connection.
@@ -27,6 +28,9 @@ pub(crate) struct ConnectionPhase {
     is_last: Cell<bool>,
     /// Wakes the connection when the response is finished.
     waiting: Cell<Option<Waker>>,
+    /// Whether the client has closed its side: it sends nothing more.
+    client_closed: Cell<bool>,
+    client_close: Notify,
 }
 
 #[derive(Clone, Copy)]
@@ -47,7 +51,14 @@ impl ConnectionPhase {
     pub(crate) fn new(timeouts: ConnectionTimeouts) -> Rc<Self> {
         let until = Instant::now() + timeouts.head;
         let phase = Cell::new(Phase::Head { until });
-        Rc::new(Self { timeouts, phase, is_last: Cell::default(), waiting: Cell::default() })
+        Rc::new(Self {
+            timeouts,
+            phase,
+            is_last: Cell::default(),
+            waiting: Cell::default(),
+            client_closed: Cell::default(),
+            client_close: Notify::new(),
+        })
     }
 
     /// A request head is complete. What the client sends behind its last request is no request (RFC 9112, 9.6).
@@ -79,6 +90,20 @@ impl ConnectionPhase {
     /// Polls the connection again when the response is finished.
     pub(crate) fn wake_after_response(&self, waker: &Waker) {
         self.waiting.set(Some(waker.clone()));
+    }
+
+    /// The socket was read to its end.
+    pub(crate) fn close_client(&self) {
+        self.client_closed.set(true);
+        self.client_close.notify_waiters();
+    }
+
+    /// Waits until the client has closed its side. Cancel-safe.
+    pub(crate) async fn client_closed(&self) {
+        let closed = self.client_close.notified();
+        if !self.client_closed.get() {
+            closed.await;
+        }
     }
 
     /// Whether the next request has not begun.

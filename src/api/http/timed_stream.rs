@@ -96,6 +96,9 @@ impl TimedStream {
         let from_socket = self.surplus.is_empty();
         if from_socket {
             ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
+            if buffer.filled().len() == before && buffer.remaining() > 0 {
+                self.phase.close_client();
+            }
         } else {
             buffer.put_slice(&self.surplus[..self.surplus.len().min(buffer.remaining())]);
         }

@@ -15,6 +15,7 @@ use tracing::Instrument;
 
 use crate::auth::identity::Identity;
 use crate::error::Problem;
+use crate::http::client_close::ClientClose;
 use crate::request::context::RequestContext;
 use crate::state::HttpState;
 use crate::topics::record_body;
@@ -67,6 +68,7 @@ pub(crate) struct RecordStream {
     ended: bool,
     identity: Arc<Identity>,
     stopping: watch::Receiver<bool>,
+    client_close: ClientClose,
     state: Arc<HttpState>,
     _permit: OwnedSemaphorePermit,
 }
@@ -77,7 +79,7 @@ enum WaitEnd {
     Arrived,
     /// Time for a comment.
     KeepAlive,
-    /// The response ends: the wait is over, the service stops, or the token has expired.
+    /// The response ends: the wait is over, the client has closed its side, the service stops, or the token has expired.
     Over,
 }
 
@@ -105,6 +107,7 @@ impl RecordStream {
             ended: false,
             identity: Arc::clone(context.identity()?),
             stopping: context.state.stopping(),
+            client_close: ClientClose::of(&context.request),
             state: Arc::clone(&context.state),
             _permit: permit,
         };
@@ -210,10 +213,11 @@ impl RecordStream {
         }
         let tick = self.wait_until.map_or(now + TICK, |until| until.min(now + TICK));
         let stopping = &mut self.stopping;
-        // All three are cancel-safe: they only wait.
+        // All four are cancel-safe: they only wait.
         tokio::select! {
             biased;
             () = async { drop(stopping.wait_for(|stopping| *stopping).await) } => return Ok(WaitEnd::Over),
+            () = self.client_close.closed() => return Ok(WaitEnd::Over),
             arrived = self.reads.wait_for_records(&self.topic, &self.cursor) => return arrived.map(|()| WaitEnd::Arrived),
             () = sleep_until(tick) => {}
         }

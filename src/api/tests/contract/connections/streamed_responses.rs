@@ -1,8 +1,11 @@
 //! Streamed responses on real sockets: the body has the form that its head announces.
-use std::io::{BufRead, BufReader, Write};
-use std::net::SocketAddr;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::time::Duration;
 
-use crate::connections::request_bodies::request;
+use kit::wait::until;
+
+use crate::connections::request_bodies::{read_head, request};
 use crate::server::{connect, exchange, on_socket};
 use crate::support::test_server::*;
 
@@ -18,6 +21,27 @@ fn beginning(address: SocketAddr, request: &str) -> (String, String) {
     }
     reader.read_line(&mut first).unwrap();
     (head.to_ascii_lowercase(), first)
+}
+
+/// Begins to read, and returns the connection with the status.
+fn open(address: SocketAddr, request: &str) -> (TcpStream, u16) {
+    let mut stream = connect(address);
+    stream.write_all(request.as_bytes()).unwrap();
+    let head = read_head(&mut stream);
+    (stream, head[9..12].parse().unwrap())
+}
+
+/// What follows until the server closes or sends a keep-alive.
+fn rest_of(stream: &mut TcpStream) -> String {
+    let (mut rest, mut piece) = (String::new(), [0; 4_096]);
+    while !rest.contains("keep-alive") {
+        let length = stream.read(&mut piece).unwrap_or_else(|error| panic!("{error}: {rest}"));
+        if length == 0 {
+            break;
+        }
+        rest.push_str(std::str::from_utf8(&piece[..length]).unwrap());
+    }
+    rest
 }
 
 #[actix_web::test]
@@ -74,6 +98,39 @@ async fn body_of_a_request_to_upgrade_ends_at_its_length() {
         let mut status = String::new();
         BufReader::new(stream).read_line(&mut status).unwrap();
         assert_eq!(status, "HTTP/1.1 201 Created\r\n");
+    })
+    .await;
+}
+
+#[actix_web::test]
+async fn a_reader_that_closes_its_side_makes_room_for_the_next_one() {
+    let mut config = TestConfig::default();
+    (config.options.streams_max, config.options.reads.readers_max) = (1, 1);
+    config.options.reads.wait_max = Duration::from_secs(3_600);
+    let server = TestServer::with_config(config);
+    let (_, token) = admin();
+
+    on_socket(&server, move |address| {
+        let token = ("authorization", token.as_str());
+        let events = ("accept", "text/event-stream");
+        let cases = [
+            ("GET /admin/events", events, "\n\n\r\n0\r\n\r\n"),
+            ("GET /topics/t/records", events, "\n\n\r\n0\r\n\r\n"),
+            ("GET /topics/t/records?after=end&wait=1h", ("accept", "*/*"), "}\n\r\n0\r\n\r\n"),
+        ];
+        for (line, accept, end) in cases {
+            let request = request(line, &[token, accept]);
+            let admitted = || Some(open(address, &request)).filter(|(_, status)| *status == 200);
+            let (mut first, _) = until(line, Duration::from_secs(5), admitted);
+            assert_eq!(open(address, &request).1, 503, "{line}: there is room for one");
+
+            // A client that closes only its side still receives the end of its response.
+            first.shutdown(Shutdown::Write).unwrap();
+            let rest = rest_of(&mut first);
+            assert!(rest.ends_with(end), "{line}: {rest}");
+
+            until(line, Duration::from_secs(5), admitted);
+        }
     })
     .await;
 }
