@@ -50,12 +50,14 @@ pub mod auth {
     mod jwks;
     mod key_set;
     mod key_source;
+    mod masked_url;
     mod rsa_modulus;
     mod signing_key;
     mod token_cache;
     pub(crate) mod verifier;
 
     pub use key_source::KeySource;
+    pub use masked_url::masked_url;
     pub use signing_key::KeyError;
     pub use verifier::{Options, Verifier};
 }

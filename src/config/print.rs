@@ -1,6 +1,7 @@
 //! The configuration as output: every key with its value, secrets masked, and a JSON Schema of the file.
 use std::path::Path;
 
+use api::auth::masked_url;
 use serde_json::{Map, Value, json};
 
 use super::layers::{self, ConfigErrors, Environment, is_secret};
@@ -22,7 +23,11 @@ pub fn masked_settings(
     let set = settings.by_key.into_iter().filter(|(key, _)| !topic_keys::is_template(key));
     let rows = set.map(|(key, setting)| {
         let secret = is_secret(&key) && !setting.text.is_empty();
-        let text = if secret { MASK.to_owned() } else { setting.text };
+        let text = match &*key {
+            _ if secret => MASK.to_owned(),
+            "auth.jwks_url" => masked_url(&setting.text),
+            _ => setting.text,
+        };
         (key, text, setting.origin.to_string())
     });
     Ok(rows.collect())

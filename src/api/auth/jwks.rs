@@ -8,6 +8,7 @@ use parking_lot::RwLock;
 use tokio::time::Instant;
 
 use crate::auth::key_set::{KeySet, RefusedKey};
+use crate::auth::masked_url::masked_url;
 use crate::auth::signing_key::{KeyError, KeyLookup, SigningKey};
 
 /// Shortest time between two fetches, so that unknown key ids cannot flood the issuer.
@@ -41,7 +42,7 @@ struct JwksCache {
 
 impl Jwks {
     pub(crate) fn at(url: String) -> Result<Self, KeyError> {
-        let loopback = loopback_host(&url).ok_or_else(|| KeyError::JwksUrl(url.clone()))?;
+        let loopback = loopback_host(&url).ok_or_else(|| KeyError::JwksUrl(masked_url(&url)))?;
         let mut config = ureq::Agent::config_builder()
             .timeout_global(Some(FETCH_TIMEOUT))
             // A redirect could lead to an unencrypted URL.

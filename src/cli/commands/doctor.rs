@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Instant;
 
-use api::auth::KeySource;
+use api::auth::{KeySource, masked_url};
 use posthaste::config;
 use posthaste::{Config, DependencyCheck, Environment, OperatorAccess};
 
@@ -129,7 +129,7 @@ fn auth_key(config: &Config, is_development: bool) -> Finding {
         }
         Some(KeySource::Secret(_)) => (true, "a shared secret".to_owned()),
         Some(KeySource::PublicKeyFile(path)) => (path.is_file(), format!("public key in {}", path.display())),
-        Some(KeySource::JwksUrl(url)) => (true, format!("keys from {url}")),
+        Some(KeySource::JwksUrl(url)) => (true, format!("keys from {}", masked_url(&url))),
     };
     Finding::new("auth", ok, detail)
 }
