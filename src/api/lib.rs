@@ -9,7 +9,6 @@ mod state;
 
 /// Listeners, connections and their time limits, the request pipeline, load shedding and rate limits.
 mod http {
-    pub(crate) mod client_close;
     pub(crate) mod concurrency_limiters;
     pub(crate) mod connection;
     pub(crate) mod connection_timeouts;

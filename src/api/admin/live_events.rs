@@ -17,7 +17,7 @@ use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use crate::error::{Problem, ProblemBody};
-use crate::http::client_close::ClientClose;
+use crate::http::connection_timeouts::ClientClose;
 use crate::request::context::RequestContext;
 use crate::request::headers::single_value;
 use crate::request::response::{RouteResult, end_without_chunks};

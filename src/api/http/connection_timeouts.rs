@@ -1,9 +1,10 @@
-//! The phase of a connection between its requests, and the deadline of that phase.
+//! The phase of a connection between its requests with the deadline of that phase, and the end of what its client sends.
 use std::cell::Cell;
 use std::rc::Rc;
 use std::task::Waker;
 use std::time::Duration;
 
+use actix_web::HttpRequest;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -138,6 +139,29 @@ impl ConnectionPhase {
         match self.phase.get() {
             Phase::Handling | Phase::Refusing => None,
             Phase::Idle { until } | Phase::Head { until } | Phase::Closing { until } => Some(until),
+        }
+    }
+}
+
+/// The client's side of the connection of a request. actix finishes the response when it closes, and reads no more: a response that waits
+/// would not end before a write fails.
+///
+/// Not noticed while a further request waits for the response: the socket is not read then.
+pub(crate) struct ClientClose {
+    /// `None` in tests that call routes without a connection.
+    phase: Option<Rc<ConnectionPhase>>,
+}
+
+impl ClientClose {
+    pub(crate) fn of(request: &HttpRequest) -> Self {
+        Self { phase: request.conn_data::<Rc<ConnectionPhase>>().cloned() }
+    }
+
+    /// Waits until the client has closed its side; at once if it has. Cancel-safe.
+    pub(crate) async fn closed(&self) {
+        match &self.phase {
+            Some(phase) => phase.client_closed().await,
+            None => std::future::pending().await,
         }
     }
 }

@@ -15,7 +15,7 @@ use tracing::Instrument;
 
 use crate::auth::identity::Identity;
 use crate::error::Problem;
-use crate::http::client_close::ClientClose;
+use crate::http::connection_timeouts::ClientClose;
 use crate::request::context::RequestContext;
 use crate::state::HttpState;
 use crate::topics::record_body;
