@@ -145,6 +145,11 @@ impl JwksCache {
 
     fn fetch(&self) -> Result<KeySet, String> {
         let mut response = self.agent.get(&self.url).call().map_err(|error| error.to_string())?;
+        // ureq reports only errors of the client and of the server: a redirect arrives here, with a body that is no key set.
+        let status = response.status();
+        if status != ureq::http::StatusCode::OK {
+            return Err(format!("the response has the status {status}, and redirects are not followed"));
+        }
         let body = response.body_mut().with_config().limit(SET_BYTES_MAX).read_to_vec();
         let body = body.map_err(|error| error.to_string())?;
         KeySet::parse(&body).ok_or_else(|| "the response is not a JSON Web Key Set".to_owned())
@@ -186,7 +191,7 @@ mod tests {
     use super::*;
 
     /// A server that answers one request once it is permitted to: its URL, the arrival of the request, and the permission.
-    fn slow_server() -> (String, tokio::sync::oneshot::Receiver<()>, std::sync::mpsc::Sender<()>) {
+    fn slow_server(status: &'static str) -> (String, tokio::sync::oneshot::Receiver<()>, std::sync::mpsc::Sender<()>) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let url = format!("http://{}/jwks", listener.local_addr().expect("bound"));
         let ((arrived, arrival), (permit, permitted)) = (tokio::sync::oneshot::channel(), std::sync::mpsc::channel());
@@ -196,7 +201,7 @@ mod tests {
             arrived.send(()).expect("the test waits");
             permitted.recv().expect("the test permits it");
             let body = format!("{{\"keys\":[{EC_KEY}]}}");
-            let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
+            let head = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
             connection.write_all((head + &body).as_bytes()).expect("sent");
         });
         (url, arrival, permit)
@@ -220,7 +225,7 @@ mod tests {
 
     /// Whether the keys are there after a request was dropped and the fetch has ended.
     async fn keys_stay() -> bool {
-        let (url, arrived, permit) = slow_server();
+        let (url, arrived, permit) = slow_server("200 OK");
         let jwks = Jwks::at(url).expect("a legal URL");
         tokio::select! {
             _ = jwks.find("a", Algorithm::ES256) => return false,
@@ -242,7 +247,7 @@ mod tests {
     async fn an_unknown_key_id_causes_no_second_fetch_right_after_the_start() {
         let mut servers = 0;
         let jwks = loop {
-            let (url, _arrived, permit) = slow_server();
+            let (url, _arrived, permit) = slow_server("200 OK");
             let jwks = Jwks::at(url).expect("a legal URL");
             permit.send(()).expect("the server waits");
             jwks.prefetch().await;
@@ -257,6 +262,18 @@ mod tests {
         assert!(matches!(jwks.find("unknown", Algorithm::ES256).await, KeyLookup::Unknown));
 
         assert_eq!(jwks.0.cached.read().attempted_at, attempted_at);
+    }
+
+    #[test]
+    fn a_redirect_is_no_key_set_and_the_error_names_its_status() {
+        let errors: Vec<String> = (0..SERVERS_MAX)
+            .map(|_| {
+                let (url, _arrived, permit) = slow_server("302 Found\r\nLocation: /login");
+                permit.send(()).expect("the server waits");
+                Jwks::at(url).expect("a legal URL").0.fetch().map(drop).expect_err("it is not the key set")
+            })
+            .collect();
+        assert!(errors.iter().any(|error| error.contains("302 Found")), "{errors:?}");
     }
 
     #[test]
