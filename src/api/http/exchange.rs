@@ -1,4 +1,5 @@
 //! One request and its response: the headers that every response carries, its log line and its metrics.
+use std::fmt::{self, Display, Formatter};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -178,6 +179,18 @@ impl Drop for HttpExchange {
     }
 }
 
+/// What became of a request, by its status.
+struct HttpOutcome(u16);
+
+impl Display for HttpOutcome {
+    fn fmt(&self, text: &mut Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            CLIENT_DISCONNECTED => text.write_str("lost its client"),
+            status => write!(text, "was answered {status}"),
+        }
+    }
+}
+
 /// The line of one request. That of a routine request is at DEBUG.
 pub(crate) fn log_request(
     is_routine: bool,
@@ -188,6 +201,7 @@ pub(crate) fn log_request(
     request_id: &str,
 ) {
     let (status, duration_ms) = (status.as_u16(), (elapsed.as_secs_f64() * 1e6).round() / 1e3);
+    let outcome = HttpOutcome(status);
     if is_routine {
         tracing::debug!(
             event = "request",
@@ -196,7 +210,7 @@ pub(crate) fn log_request(
             status,
             duration_ms,
             request_id,
-            "{method} {route} was answered {status} in {duration_ms} ms"
+            "{method} {route} {outcome} in {duration_ms} ms"
         );
     } else {
         tracing::info!(
@@ -206,7 +220,7 @@ pub(crate) fn log_request(
             status,
             duration_ms,
             request_id,
-            "{method} {route} was answered {status} in {duration_ms} ms"
+            "{method} {route} {outcome} in {duration_ms} ms"
         );
     }
 }

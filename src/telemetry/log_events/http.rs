@@ -16,7 +16,8 @@ const EVENTS: &[LogEvent] = &[
         name: "request",
         levels: &[Level::DEBUG, Level::INFO],
         fields: &["method", "route", "status", "duration_ms", "request_id"],
-        meaning: "One HTTP request was answered. Probes, scrapes and the console's own refresh are at debug.",
+        meaning: "One HTTP request was answered. Status 499: its client disconnected before the response; what it changes is completed \
+                  nevertheless. Probes, scrapes and the console's own refresh are at debug.",
         action: "Nothing to do.",
     },
     LogEvent {
