@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Compiles every crate from its package, as a registry would deliver it: unpacks all packages into one workspace, where they depend on each other,
-# and checks it. `cargo package` by itself verifies each crate in a target folder of its own, which compiles every dependency again.
+# and checks it. `cargo package` by itself verifies each crate in a target folder of its own, which compiles every dependency again. The files get
+# the time at which they are unpacked: with the fixed time that packages have, cargo would take a changed file for that of the last run.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 root=$PWD
@@ -9,7 +10,7 @@ trap 'rm -rf "$folder"' EXIT
 
 cargo package --workspace --exclude posthaste-kit --exclude posthaste-model --allow-dirty --no-verify --quiet --target-dir "$folder"
 mkdir "$folder/workspace"
-for package in "$folder"/package/*.crate; do tar -xzf "$package" -C "$folder/workspace"; done
+for package in "$folder"/package/*.crate; do tar -xzmf "$package" -C "$folder/workspace"; done
 
 cd "$folder/workspace"
 {
