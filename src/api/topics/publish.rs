@@ -23,7 +23,6 @@ use crate::request::json;
 use crate::request::media_types::{is_json, is_unencoded};
 use crate::request::query::Query;
 use crate::request::response::{AsText, RouteResult, json_response};
-use crate::state::HttpState;
 pub(crate) use json_event::EventsBody;
 
 const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
@@ -85,8 +84,8 @@ pub(crate) async fn publish(context: RequestContext) -> RouteResult {
     let subject = context.identity()?.subject.clone();
     let (span, request_id) = (context.parent_span(), Some(Arc::clone(&context.request_id)));
     let permit = context.state.concurrency_limiters.changes.acquire().await?;
+    admit_topics(&context, &events).await?;
     let topics: Vec<Arc<str>> = events.iter().map(|event| Arc::clone(&event.topic)).collect();
-    admit_topics(&context.state, &topics).await?;
     let command = PublishEvents { subject, events, idempotency_key, span, request_id };
     let published = context.state.dispatch.publish(command, context.time_left()).await;
     if let Some(reads) = &context.state.topic_reads {
@@ -97,10 +96,10 @@ pub(crate) async fn publish(context: RequestContext) -> RouteResult {
 }
 
 /// The relay creates a topic with its first record, and could only park the events of one for which there is no room.
-async fn admit_topics(state: &HttpState, topics: &[Arc<str>]) -> Result<(), Problem> {
-    let Some(reads) = &state.topic_reads else { return Ok(()) };
-    let names: BTreeSet<&str> = topics.iter().map(|topic| &**topic).collect();
-    Ok(reads.admit_topics(&Vec::from_iter(names)).await?)
+async fn admit_topics(context: &RequestContext, events: &[SubmittedEvent]) -> Result<(), Problem> {
+    let Some(topics) = &context.state.topic_reads else { return Ok(()) };
+    let names: BTreeSet<&str> = events.iter().map(|event| &*event.topic).collect();
+    Ok(topics.admit_topics(&Vec::from_iter(names)).await?)
 }
 
 /// The topics of the events for which the command has certainly written nothing.

@@ -1,7 +1,6 @@
 //! The requests of a round of the relay that wait for their replies.
 use ports::Error;
 use ports::outbox::{Claim, ClaimOutcome, FencedOutcome, SettledClaim, Settlement};
-use ports::partitions::LeaseFence;
 use tokio::sync::oneshot;
 
 use crate::outbox::rounds::relay_queue::{BusyPartition, RelayRequest, RequestResult, Round, RunningRequest};
@@ -61,38 +60,20 @@ impl PendingRound {
         self.settle_and_claims.into_iter().for_each(|pending| pending.reply(Err(error.clone())));
     }
 
-    /// The partitions of the requests, as columns of the store.
-    pub(crate) fn partitions(&self) -> Vec<i32> {
-        let claims = self.claims.iter().map(|pending| pending.request.fence.partition);
-        let settlements = self.settlements.iter().map(|pending| pending.request.fence.partition);
-        let both = self.settle_and_claims.iter().map(|pending| pending.request.0.fence.partition);
-        claims.chain(settlements).chain(both).map(|partition| partition.0 as i32).collect()
-    }
-
-    /// The requests whose partitions match, and the others.
-    pub(crate) fn split(self, matches: impl Fn(i32) -> bool) -> (Self, Self) {
-        let matches = |fence: &LeaseFence| matches(fence.partition.0 as i32);
-        let (claims, other_claims) = self.claims.into_iter().partition(|pending| matches(&pending.request.fence));
-        let (settlements, other_settlements) =
-            self.settlements.into_iter().partition(|pending| matches(&pending.request.fence));
-        let (settle_and_claims, other_both) =
-            self.settle_and_claims.into_iter().partition(|pending| matches(&pending.request.0.fence));
-        (
-            Self { claims, settlements, settle_and_claims },
-            Self { claims: other_claims, settlements: other_settlements, settle_and_claims: other_both },
-        )
-    }
-
-    /// The requests without the claims whose callers have gone: a batch that such a claim opened would only have to be resolved. The settlements
-    /// stay.
-    pub(crate) fn without_abandoned_claims(mut self) -> Self {
-        self.claims.retain(|pending| !pending.reply.is_closed());
-        let abandoned = self.settle_and_claims.extract_if(.., |pending| pending.reply.is_closed());
-        self.settlements.extend(abandoned.map(|pending| PendingRequest {
-            request: pending.request.0,
-            reply: oneshot::channel().0,
-            busy: pending.busy,
-        }));
-        self
+    /// The requests as the queue had them, to be run later.
+    pub(crate) fn into_round(self) -> Round {
+        let claims = self.claims.into_iter().map(|PendingRequest { request, reply, busy }| RunningRequest {
+            request: RelayRequest::Claim(request, reply),
+            busy,
+        });
+        let settlements = self.settlements.into_iter().map(|PendingRequest { request, reply, busy }| RunningRequest {
+            request: RelayRequest::Settle(request, reply),
+            busy,
+        });
+        let both = self.settle_and_claims.into_iter().map(|PendingRequest { request, reply, busy }| RunningRequest {
+            request: RelayRequest::SettleAndClaim(request.0, request.1, reply),
+            busy,
+        });
+        Round { requests: claims.chain(settlements).chain(both).collect() }
     }
 }

@@ -72,6 +72,28 @@ pub(crate) struct Round {
     pub(crate) requests: Vec<RunningRequest>,
 }
 
+impl Round {
+    /// The partitions of the requests, as a column of the store.
+    pub(crate) fn partitions(&self) -> Vec<i32> {
+        self.requests.iter().map(|running| running.busy.partition as i32).collect()
+    }
+
+    /// The requests of these partitions, and the others.
+    pub(crate) fn split(self, partitions: &HashSet<i32>) -> (Self, Self) {
+        let is_named = |running: &RunningRequest| partitions.contains(&(running.busy.partition as i32));
+        let (named, others) = self.requests.into_iter().partition(is_named);
+        (Self { requests: named }, Self { requests: others })
+    }
+
+    /// The requests without the claims that have no caller any more.
+    pub(crate) fn without_abandoned_claims(self) -> Self {
+        let kept = |RunningRequest { request, busy }: RunningRequest| {
+            Some(RunningRequest { request: request.without_abandoned_claim()?, busy })
+        };
+        Self { requests: self.requests.into_iter().filter_map(kept).collect() }
+    }
+}
+
 /// A request that is being run. Its partition is busy until this is dropped.
 pub(crate) struct RunningRequest {
     pub(crate) request: RelayRequest,

@@ -128,41 +128,38 @@ async fn run_group(context: &Arc<StoreContext>, queue: &Arc<RelayQueue>, round: 
 
 /// Runs the requests of a round that waited too long for a locked row: each by itself, as soon as its lease row is free.
 async fn run_unlocked(context: &Arc<StoreContext>, queue: &Arc<RelayQueue>, round: PendingRound) {
-    match split_locked(context, round).await {
+    match split_locked(context, round.into_round()).await {
         Ok((unlocked, locked)) => {
-            run_individually(unlocked, context, queue);
+            run_individually(PendingRound::from_round(unlocked), context, queue);
             tokio::spawn(wait_for_locks(Arc::clone(context), Arc::clone(queue), locked));
         }
-        Err((round, error)) => round.fail(&error.into_port()),
+        Err((round, error)) => PendingRound::from_round(round).fail(&error.into_port()),
     }
 }
 
 /// Waits until lease rows are free, without a connection: statements that waited for more rows than there are connections would stop all other
 /// partitions, the heartbeats and the probes.
-async fn wait_for_locks(context: Arc<StoreContext>, queue: Arc<RelayQueue>, mut locked: PendingRound) {
+async fn wait_for_locks(context: Arc<StoreContext>, queue: Arc<RelayQueue>, mut locked: Round) {
     let deadline = Instant::now() + context.options.lock_timeout;
-    while locked.len() > 0 && Instant::now() < deadline {
+    while !locked.requests.is_empty() && Instant::now() < deadline {
         tokio::time::sleep(context.options.relay_lock_timeout).await;
         locked = match split_locked(&context, locked.without_abandoned_claims()).await {
             Ok((unlocked, locked)) => {
-                run_individually(unlocked, &context, &queue);
+                run_individually(PendingRound::from_round(unlocked), &context, &queue);
                 locked
             }
             // The next check may find a connection.
             Err((locked, _)) => locked,
         };
     }
-    locked.fail(&Error::Unreachable("the lease row stayed locked".into()));
+    PendingRound::from_round(locked).fail(&Error::Unreachable("the lease row stayed locked".into()));
 }
 
 /// The requests whose lease rows are free at the moment, and the others.
-async fn split_locked(
-    context: &StoreContext,
-    round: PendingRound,
-) -> Result<(PendingRound, PendingRound), (PendingRound, StatementError)> {
+async fn split_locked(context: &StoreContext, round: Round) -> Result<(Round, Round), (Round, StatementError)> {
     let checked = async { unlocked_of(&context.relay_session().await?, &round.partitions()).await };
     match checked.await {
-        Ok(unlocked) => Ok(round.split(|partition| unlocked.contains(&partition))),
+        Ok(unlocked) => Ok(round.split(&unlocked)),
         Err(error) => Err((round, error)),
     }
 }
