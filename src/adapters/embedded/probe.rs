@@ -1,5 +1,4 @@
 //! `Probe`: health checks of the store and the broker, by a write that reaches the disk.
-use std::io::ErrorKind;
 use std::path::Path;
 
 use async_trait::async_trait;
@@ -7,7 +6,7 @@ use ports::Error;
 use ports::probe::{Probe, ProbeReport};
 use tokio::time::Instant;
 
-use crate::connection::free_space::write_test_file;
+use crate::connection::free_space::{is_full, write_test_file};
 use crate::error::WriteError;
 use crate::store::Embedded;
 
@@ -67,9 +66,9 @@ async fn write_heartbeat(store: &Embedded) -> Result<ProbeReport, Error> {
 }
 
 fn check_free_space(folder: &Path) -> Result<(), Error> {
-    write_test_file(folder, FREE_BYTES_MIN).map_err(|error| match error.kind() {
-        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Error::Full(format!("{}: {error}", folder.display())),
-        _ => Error::Unreachable(format!("{}: {error}", folder.display())),
+    write_test_file(folder, FREE_BYTES_MIN).map_err(|error| {
+        let detail = format!("{}: {error}", folder.display());
+        if is_full(&error) { Error::Full(detail) } else { Error::Unreachable(detail) }
     })
 }
 

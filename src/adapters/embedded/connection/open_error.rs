@@ -3,7 +3,7 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::ErrorCode;
 
-use crate::connection::free_space::write_test_file;
+use crate::connection::free_space::{is_full, write_test_file};
 
 /// An error of [`crate::Embedded::open`]. Nothing in the folder was changed unless the text says so.
 #[derive(Debug, thiserror::Error)]
@@ -111,7 +111,7 @@ impl OpenError {
         match error.sqlite_error_code() {
             Some(ErrorCode::DiskFull) => Self::Full { path, reason },
             // SQLite creates files beside this one, and reports a file system without inodes as it reports a folder without permission.
-            Some(ErrorCode::CannotOpen) if is_full(path.parent()) => Self::Full { path, reason },
+            Some(ErrorCode::CannotOpen) if has_no_space(path.parent()) => Self::Full { path, reason },
             Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
                 Self::NotWritable { path, reason }
             }
@@ -126,11 +126,9 @@ impl OpenError {
 }
 
 /// Whether no file can be written in this folder for lack of space or inodes.
-fn is_full(folder: Option<&Path>) -> bool {
+fn has_no_space(folder: Option<&Path>) -> bool {
     let written = folder.map(|folder| write_test_file(folder, 1));
-    written.and_then(Result::err).is_some_and(|error| {
-        matches!(error.kind(), std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded)
-    })
+    written.and_then(Result::err).is_some_and(|error| is_full(&error))
 }
 
 #[cfg(test)]
