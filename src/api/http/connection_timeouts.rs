@@ -62,6 +62,11 @@ impl ConnectionPhase {
         })
     }
 
+    /// The phase of the connection of a request; `None` in tests that call routes without a connection.
+    pub(crate) fn of(request: &HttpRequest) -> Option<Rc<Self>> {
+        request.conn_data::<Rc<Self>>().cloned()
+    }
+
     /// A request head is complete. What the client sends behind its last request is no request (RFC 9112, 9.6).
     pub(crate) fn request_started(&self, is_last: bool) {
         self.phase.set(Phase::Handling);
@@ -154,7 +159,7 @@ pub(crate) struct ClientClose {
 
 impl ClientClose {
     pub(crate) fn of(request: &HttpRequest) -> Self {
-        Self { phase: request.conn_data::<Rc<ConnectionPhase>>().cloned() }
+        Self { phase: ConnectionPhase::of(request) }
     }
 
     /// Waits until the client has closed its side; at once if it has. Cancel-safe.

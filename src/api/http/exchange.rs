@@ -96,10 +96,10 @@ impl HttpExchange {
         result: RouteResult,
         unread: Option<UnreadBody>,
     ) -> HttpResponse {
-        let (span, state) = (self.span(), Arc::clone(&self.state));
+        let span = self.span();
         let _entered = span.enter();
-        let mut response = result.unwrap_or_else(|problem| self.error_response(&state, request, &problem));
-        self.add_headers(&state, &mut response);
+        let mut response = result.unwrap_or_else(|problem| self.error_response(request, &problem));
+        self.add_headers(&mut response);
         self.record(response.status());
         server_span::responded(&mut self.trace_span, response.status().as_u16());
         if unread.is_some() {
@@ -112,8 +112,8 @@ impl HttpExchange {
         })
     }
 
-    fn error_response(&self, state: &HttpState, request: &HttpRequest, problem: &Problem) -> HttpResponse {
-        let (request_id, route) = (&*self.request_id, self.template);
+    fn error_response(&self, request: &HttpRequest, problem: &Problem) -> HttpResponse {
+        let (state, request_id, route) = (&*self.state, &*self.request_id, self.template);
         let cause = problem.cause.as_deref().unwrap_or_default();
         if problem.code == ErrorCode::Unexpected {
             state.metrics.api_errors_unexpected.inc();
@@ -140,12 +140,12 @@ impl HttpExchange {
         }
     }
 
-    fn add_headers(&self, state: &HttpState, response: &mut HttpResponse) {
+    fn add_headers(&self, response: &mut HttpResponse) {
         let headers = response.headers_mut();
         if let Ok(id) = HeaderValue::from_str(&self.request_id) {
             headers.insert(REQUEST_ID, id);
         }
-        headers.insert(REGION_ID, state.region.clone());
+        headers.insert(REGION_ID, self.state.region.clone());
         headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
         match self.header_policy {
             HeaderPolicy::Plain => {}

@@ -23,7 +23,7 @@ pub(crate) struct InFlightGuard {
 impl InFlightGuard {
     pub(crate) fn begin(count: &Arc<AtomicU64>, request: &HttpRequest) -> Self {
         count.fetch_add(1, Ordering::SeqCst);
-        let phase = request.conn_data::<Rc<ConnectionPhase>>().cloned();
+        let phase = ConnectionPhase::of(request);
         if let Some(phase) = &phase {
             phase.request_started(request.head().connection_type() == ConnectionType::Close);
         }

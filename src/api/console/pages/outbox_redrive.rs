@@ -37,9 +37,11 @@ pub(crate) async fn count(context: RequestContext) -> RouteResult {
         }
         p { a href="/console/outbox?status=PARKED" { "Back to the parked rows" } }
     };
-    let options = [("key", key), ("type", event_type), ("failure", failure), ("older-than", age), raw[4]];
+    let options =
+        [("key", key), ("type", event_type), ("failure", failure), ("older-than", age), ("partition", partition)];
     let command = shell_command("posthaste outbox redrive --dry-run", &options);
-    let conditions = [("status", "PARKED"), ("key", key), ("type", event_type), ("failureType", failure), raw[4]];
+    let conditions =
+        [("status", "PARKED"), ("key", key), ("type", event_type), ("failureType", failure), ("partition", partition)];
     let path = link("/admin/outbox", &conditions);
     layout::show(
         &context,

@@ -54,8 +54,10 @@ pub(crate) async fn count(context: RequestContext) -> RouteResult {
         p { a href=(link("/console/outbox", &[("status", status)])) { "Back to the outbox" } }
     };
     let title = format!("{} all {status} rows that match", action.title());
-    let conditions = [("status", status), ("key", key), ("type", event_type), ("failureType", failure), raw[5]];
-    let options = [("status", status), ("key", key), ("type", event_type), ("failure", failure), raw[5]];
+    let conditions =
+        [("status", status), ("key", key), ("type", event_type), ("failureType", failure), ("partition", partition)];
+    let options =
+        [("status", status), ("key", key), ("type", event_type), ("failure", failure), ("partition", partition)];
     let (path, command) = (link("/admin/outbox", &conditions), shell_command("posthaste outbox list", &options));
     let page = Page { tab: "Outbox", refreshes: false, title: &title, main, path: &path, command: &command };
     layout::show(&context, &page)
