@@ -195,7 +195,6 @@ impl Service {
 
     /// Applies the settings that may change while the service runs: those of `rate_limit`. All others need a restart.
     pub fn apply(&self, config: &Config) {
-        self.handles.set_policies(config);
         self.admission.set_options(config.rate_limit.clone());
     }
 

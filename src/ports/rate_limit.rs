@@ -40,6 +40,15 @@ fn whole_requests(requests: f64) -> f64 {
     if requests > 0.0 { requests.floor().max(1.0) } else { 0.0 }
 }
 
+/// Limits of a tier and endpoint class that operators set at run time. The configuration supplies what is not set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StoredLimits {
+    /// Number of requests per window.
+    pub capacity: Option<u32>,
+    /// Length of the window.
+    pub window: Option<Duration>,
+}
+
 /// Result of taking a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateLimitDecision {
@@ -57,8 +66,10 @@ pub trait RateLimiter: Send + Sync {
     /// Takes one token. `throttle` in 0.0..=1.0 scales refill rate and size of the bucket (backpressure).
     async fn take(&self, bucket: &str, policy: &RateLimitPolicy, throttle: f64) -> Result<RateLimitDecision, Error>;
 
-    /// Reads the policy of a tier and endpoint class; `None` where the default applies.
-    async fn policy(&self, tier: &str, class: &str) -> Result<Option<RateLimitPolicy>, Error>;
+    /// Reads the limits that operators have stored for a tier and endpoint class. A backend without shared storage has none.
+    async fn stored_limits(&self, _tier: &str, _class: &str) -> Result<StoredLimits, Error> {
+        Ok(StoredLimits::default())
+    }
 }
 
 #[cfg(test)]

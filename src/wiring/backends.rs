@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 
 use actors::ProducerSlots;
 use embedded::Embedded;
-use memory::Memory;
 use ports::Error;
 use ports::broker::Broker;
 use ports::broker::consumer_groups::ConsumerGroups;
@@ -28,7 +27,6 @@ use ports::partitions::wake::WakeChannel;
 use ports::probe::Probe;
 use ports::rate_limit::RateLimiter;
 
-use crate::config::Config;
 use running_tasks::RunningTasks;
 
 /// Shortest time limit for closing a store, also after the deadline of a stop.
@@ -128,8 +126,6 @@ pub(crate) struct BackendHandles {
     pub(super) installation: Arc<str>,
     #[cfg(feature = "redis")]
     pub(super) redis: Option<redis::Redis>,
-    /// The rate limiter where it is not Redis.
-    pub(super) memory: Option<Arc<Memory>>,
     /// Tasks that use the store and the broker, and that no request waits for.
     pub(super) tasks: RunningTasks,
 }
@@ -151,15 +147,7 @@ impl BackendHandles {
             installation: installation.into(),
             #[cfg(feature = "redis")]
             redis: None,
-            memory: None,
             tasks: RunningTasks::new(),
-        }
-    }
-
-    /// Gives the rate limiter in memory the policies of the configuration. In Redis operators write them.
-    pub(crate) fn set_policies(&self, config: &Config) {
-        if let Some(memory) = &self.memory {
-            memory.set_policies(config.rate_limit.policies.iter().cloned());
         }
     }
 

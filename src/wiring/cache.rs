@@ -37,8 +37,6 @@ pub(super) fn open(
         options.list_ttl = list_ttl.min(SHARED_TTL);
     }
     let memory = Arc::new(Memory::new(&options, Arc::clone(clock)));
-    handles.memory = Some(Arc::clone(&memory));
-    handles.set_policies(config);
     Ok(CachePorts { cache: memory.clone(), rate_limiter: memory, idempotency: None, probe: None })
 }
 

@@ -254,8 +254,6 @@ pub(super) fn redis_cache(
     // Two installations may share a server; the prefix separates their keys.
     options.prefix = format!("posthaste:{installation}:");
     options.legacy_key_prefix = config.redis.legacy_key_prefix.clone();
-    options.default_capacity = config.rate_limit.capacity;
-    options.default_window = config.rate_limit.window;
     options.dead_after = config.partitions.dead_after;
     options.heartbeat_interval = config.partitions.heartbeat;
     options.order_ttl = config.cache.order_ttl;

@@ -17,7 +17,7 @@ use ports::outbox::events::EventStore;
 use ports::outbox::{OutboxStore, RowId};
 use ports::partitions::PartitionLeases;
 use ports::probe::Probe;
-use ports::rate_limit::{RateLimitPolicy, RateLimiter};
+use ports::rate_limit::RateLimiter;
 use tokio::runtime::{Builder, Runtime};
 
 /// A backend under test. Each case gets a fresh one: no data of another case may be visible in it.
@@ -123,10 +123,6 @@ pub trait Backend: Send + Sync + Sized + 'static {
     /// Deletes a row's payload without the port.
     async fn delete_payload(&self, _row: RowId) {
         not_offered("outbox")
-    }
-    /// Stores a policy for a tier and endpoint class.
-    async fn set_policy(&self, _tier: &str, _class: &str, _policy: &RateLimitPolicy) {
-        not_offered("rate_limit")
     }
     /// Makes every probed dependency unreachable.
     async fn disconnect(&self) {

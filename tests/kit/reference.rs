@@ -19,7 +19,7 @@ use ports::outbox::events::EventStore;
 use ports::outbox::{OutboxStore, RowId};
 use ports::partitions::PartitionLeases;
 use ports::probe::Probe;
-use ports::rate_limit::{RateLimitPolicy, RateLimiter};
+use ports::rate_limit::RateLimiter;
 
 use crate::backend::Backend;
 use crate::clock::TestClock;
@@ -109,9 +109,6 @@ impl Backend for Reference {
     async fn delete_payload(&self, row: RowId) {
         let lost = self.state.lock().rows.get_mut(&row).and_then(|row| row.payload.take());
         assert!(lost.is_some(), "row {row} has no payload");
-    }
-    async fn set_policy(&self, tier: &str, class: &str, policy: &RateLimitPolicy) {
-        self.state.lock().policies.insert((tier.to_owned(), class.to_owned()), policy.clone());
     }
     async fn disconnect(&self) {
         self.state.lock().is_disconnected = true;

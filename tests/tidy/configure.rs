@@ -40,7 +40,7 @@ service removes one trailing newline. Setting both forms is a mistake, also in d
 
 `rate_limit.policies` sets limits per tier of callers (the claim `tier` of their tokens) and class of requests (`read`, `write`), with and
 without Redis. With Redis (`cache.kind = "redis"`) they can also be changed at run time: what is set there replaces the configured limit of that
-tier and class, and when it expires or is deleted, the configured limit applies again. The service caches policies for 10 s:
+tier and class, and what is not set, has expired or was deleted stays as configured. The service caches policies for 10 s:
 
 <!-- not executed: needs Redis -->
 ```sh,norun

@@ -13,7 +13,7 @@ use ports::rate_limit::{RateLimitDecision, RateLimitPolicy, RateLimiter};
 use crate::idempotency::{IdempotencyKeys, KeyState, scoped};
 use crate::list_cache::CachedLists;
 use crate::order_cache::CachedOrders;
-use crate::rate_limit::{Policies, TokenBuckets};
+use crate::rate_limit::TokenBuckets;
 
 /// Implements [`ports::orders::cache::OrderCache`], [`ports::rate_limit::RateLimiter`] and [`ports::orders::idempotency::Idempotency`]. Cheap to clone; all
 /// clones share one memory.
@@ -28,7 +28,6 @@ pub(crate) struct SharedMemory {
     pub(crate) orders: CachedOrders,
     pub(crate) lists: CachedLists,
     pub(crate) buckets: TokenBuckets,
-    pub(crate) policies: Policies,
     pub(crate) keys: IdempotencyKeys,
 }
 
@@ -74,15 +73,9 @@ impl Memory {
             orders: CachedOrders::new(options.orders_max, options.order_ttl, options.jitter),
             lists: CachedLists::new(options.lists_bytes_max, options.orders_max, options.list_ttl, options.jitter),
             buckets: TokenBuckets::new(options.buckets_max),
-            policies: Policies::default(),
             keys: IdempotencyKeys::new(options.keys_max),
         };
         Self { inner: Arc::new(inner) }
-    }
-
-    /// Replaces the rate-limit policies, each of which is named `tier:class`. Buckets keep what is left in them.
-    pub fn set_policies(&self, policies: impl IntoIterator<Item = RateLimitPolicy>) {
-        self.inner.policies.replace(policies);
     }
 }
 
@@ -138,10 +131,6 @@ impl OrderCache for Memory {
 impl RateLimiter for Memory {
     async fn take(&self, bucket: &str, policy: &RateLimitPolicy, throttle: f64) -> Result<RateLimitDecision, Error> {
         Ok(self.inner.buckets.take(bucket, policy, throttle, self.inner.clock.now()))
-    }
-
-    async fn policy(&self, tier: &str, class: &str) -> Result<Option<RateLimitPolicy>, Error> {
-        Ok(self.inner.policies.find(tier, class))
     }
 }
 

@@ -2,12 +2,10 @@
 //!
 //! Not `governor`: its quota is fixed when a limiter is built, while backpressure narrows size and refill of a bucket from one request to
 //! the next, and the headers report the tokens that are left.
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use domain::Timestamp;
-use parking_lot::RwLock;
 use ports::rate_limit::{RateLimitDecision, RateLimitPolicy};
 
 use crate::bounded::BoundedMap;
@@ -17,20 +15,6 @@ const WAIT_MAX: Duration = Duration::from_secs(24 * 3600);
 
 /// Token buckets by name; at capacity the map evicts entries.
 pub(crate) struct TokenBuckets(BoundedMap<Arc<str>, TokenBucket>);
-
-/// Policies by name, which is `tier:class`. They are lost with a restart; the configuration contains them.
-#[derive(Default)]
-pub(crate) struct Policies(RwLock<HashMap<Arc<str>, RateLimitPolicy>>);
-
-impl Policies {
-    pub(crate) fn replace(&self, policies: impl IntoIterator<Item = RateLimitPolicy>) {
-        *self.0.write() = policies.into_iter().map(|policy| (Arc::clone(&policy.name), policy)).collect();
-    }
-
-    pub(crate) fn find(&self, tier: &str, class: &str) -> Option<RateLimitPolicy> {
-        self.0.read().get(format!("{tier}:{class}").as_str()).cloned()
-    }
-}
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct TokenBucket {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ports::Error;
 use ports::clock::Clock;
-use ports::rate_limit::{RateLimitPolicy, RateLimiter};
+use ports::rate_limit::{RateLimitPolicy, RateLimiter, StoredLimits};
 
 use crate::admission::tier_policies::{CLASSES, TierPolicies};
 use crate::admission::write_gate::WriteGate;
@@ -142,22 +142,33 @@ impl Admission {
         {
             return policy.clone();
         }
-        let loaded = self.limiter.policy(tier, class).await;
+        let loaded = self.limiter.stored_limits(tier, class).await;
         let limits = self.limits();
+        let configured = || limits.options.policies.find(tier, class).unwrap_or(&limits.fallback).clone();
         let mut policies = self.policies.lock().unwrap_or_else(PoisonError::into_inner);
         let policy = match (loaded, policies.get(&name)) {
-            (Ok(Some(policy)), _) => policy,
+            (Ok(stored), _) => with_stored_limits(configured(), stored, &name),
             // While the backend fails, the cached policy stays in force.
             (Err(_), Some((_, cached))) => cached.clone(),
-            (Ok(None), _) | (Err(_), None) => {
-                limits.options.policies.find(tier, class).unwrap_or(&limits.fallback).clone()
-            }
+            (Err(_), None) => configured(),
         };
         if policies.len() >= POLICIES_MAX {
             policies.clear();
         }
         policies.insert(name, (now, policy.clone()));
         policy
+    }
+}
+
+/// The configured policy with what operators have stored, under the name of its tier and class once anything is stored.
+fn with_stored_limits(configured: RateLimitPolicy, stored: StoredLimits, name: &str) -> RateLimitPolicy {
+    if stored == StoredLimits::default() {
+        return configured;
+    }
+    RateLimitPolicy {
+        name: name.into(),
+        capacity: stored.capacity.unwrap_or(configured.capacity),
+        window: stored.window.unwrap_or(configured.window),
     }
 }
 
@@ -188,28 +199,33 @@ mod tests {
         }
     }
 
-    /// Allows everything, and has at most one stored policy: that of gold, write. Without a capacity it fails.
+    /// Allows everything, and has stored limits for gold, write only. Without `Some` it fails.
     #[derive(Default)]
-    struct OnePolicy {
-        capacity: Mutex<Option<Option<u32>>>,
+    struct OneTier {
+        stored: Mutex<Option<StoredLimits>>,
+    }
+
+    impl OneTier {
+        fn store(&self, capacity: Option<u32>, window: Option<Duration>) {
+            *self.stored.lock().expect("no panic") = Some(StoredLimits { capacity, window });
+        }
     }
 
     #[async_trait]
-    impl RateLimiter for OnePolicy {
+    impl RateLimiter for OneTier {
         async fn take(&self, _: &str, _: &RateLimitPolicy, _: f64) -> Result<RateLimitDecision, Error> {
             Ok(RateLimitDecision { allowed: true, remaining: 1, next_in: Duration::ZERO })
         }
 
-        async fn policy(&self, tier: &str, class: &str) -> Result<Option<RateLimitPolicy>, Error> {
-            let stored = self.capacity.lock().expect("no panic").ok_or_else(|| Error::Unreachable("away".into()))?;
-            let stored = stored.filter(|_| (tier, class) == ("gold", "write"));
-            Ok(stored.map(|capacity| RateLimitPolicy { name: "stored".into(), capacity, window: POLICY_FRESH }))
+        async fn stored_limits(&self, tier: &str, class: &str) -> Result<StoredLimits, Error> {
+            let stored = self.stored.lock().expect("no panic").ok_or_else(|| Error::Unreachable("away".into()))?;
+            Ok(if (tier, class) == ("gold", "write") { stored } else { StoredLimits::default() })
         }
     }
 
     /// An admission with policies for gold, its backend and its clock.
-    fn admission() -> (Admission, Arc<OnePolicy>, Arc<SetClock>) {
-        let (limiter, clock) = (Arc::new(OnePolicy::default()), Arc::new(SetClock(AtomicI64::new(0))));
+    fn admission() -> (Admission, Arc<OneTier>, Arc<SetClock>) {
+        let (limiter, clock) = (Arc::new(OneTier::default()), Arc::new(SetClock(AtomicI64::new(0))));
         let policies = TierPolicies::parse("gold:write=600/60s,gold:read=1200/60s").expect("valid");
         let options = Options { policies, ..Options::default() };
         let admission = Admission::new(Arc::clone(&limiter) as _, Arc::default(), Arc::clone(&clock) as _, options);
@@ -225,7 +241,7 @@ mod tests {
     #[test]
     fn a_configured_policy_applies_to_its_tier_and_class_only() {
         let (admission, limiter, _) = admission();
-        *limiter.capacity.lock().expect("no panic") = Some(None);
+        limiter.store(None, None);
 
         assert_eq!(capacity(&admission, "gold", "POST"), ("gold:write".into(), 600));
         assert_eq!(capacity(&admission, "gold", "PATCH"), ("gold:write".into(), 600));
@@ -244,7 +260,7 @@ mod tests {
     #[test]
     fn changed_limits_hold_from_the_next_request_on() {
         let (admission, limiter, _) = admission();
-        *limiter.capacity.lock().expect("no panic") = Some(None);
+        limiter.store(None, None);
         assert_eq!(capacity(&admission, "gold", "POST"), ("gold:write".into(), 600));
         assert_eq!(capacity(&admission, "silver", "POST"), ("default".into(), 120));
 
@@ -259,24 +275,42 @@ mod tests {
     #[test]
     fn a_stored_policy_replaces_the_configured_one_until_it_expires() {
         let (admission, limiter, clock) = admission();
-        let store = |capacity: Option<u32>| *limiter.capacity.lock().expect("no panic") = Some(capacity);
         let pass = |millis: i64| clock.0.fetch_add(millis, SeqCst);
-        store(None);
+        limiter.store(None, None);
         assert_eq!(capacity(&admission, "gold", "POST").1, 600);
 
-        store(Some(50));
+        limiter.store(Some(50), None);
         pass(9_999);
         assert_eq!(capacity(&admission, "gold", "POST").1, 600, "policies are read every 10 s");
         pass(1);
-        assert_eq!(capacity(&admission, "gold", "POST"), ("stored".into(), 50));
+        assert_eq!(capacity(&admission, "gold", "POST"), ("gold:write".into(), 50));
         assert_eq!(capacity(&admission, "gold", "GET").1, 1_200);
 
-        *limiter.capacity.lock().expect("no panic") = None;
+        *limiter.stored.lock().expect("no panic") = None;
         pass(10_000);
         assert_eq!(capacity(&admission, "gold", "POST").1, 50, "the last known policy holds while the backend fails");
 
-        store(None);
+        limiter.store(None, None);
         pass(10_000);
         assert_eq!(capacity(&admission, "gold", "POST"), ("gold:write".into(), 600));
+    }
+
+    #[test]
+    fn a_limit_that_is_not_stored_comes_from_the_configuration_in_force() {
+        let (admission, limiter, clock) = admission();
+        let limits = || {
+            let request = RateLimitRequest { subject: None, tier: "gold", method: "POST", route: "/orders", ip: "::1" };
+            let decision = admission.admit(request).now_or_never().expect("no wait").expect("admitted");
+            decision.map(|decision| (decision.policy.to_string(), decision.capacity, decision.window.as_secs()))
+        };
+        limiter.store(Some(50), None);
+        assert_eq!(limits(), Some(("gold:write".into(), 50, 60)));
+
+        admission.set_options(Options { capacity: 9, window: Duration::from_secs(30), ..Options::default() });
+        assert_eq!(limits(), Some(("gold:write".into(), 50, 30)));
+
+        limiter.store(None, Some(Duration::from_secs(5)));
+        clock.0.fetch_add(10_000, SeqCst);
+        assert_eq!(limits(), Some(("gold:write".into(), 9, 5)));
     }
 }

@@ -35,11 +35,6 @@ impl TierPolicies {
         Ok(Self(policies))
     }
 
-    /// All policies, each named `tier:class`.
-    pub fn iter(&self) -> impl Iterator<Item = &RateLimitPolicy> {
-        self.0.values()
-    }
-
     /// The policy of this tier and class; `None` where the default applies.
     pub fn find(&self, tier: &str, class: &str) -> Option<&RateLimitPolicy> {
         self.0.get(&format!("{tier}:{class}"))

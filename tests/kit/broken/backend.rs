@@ -17,7 +17,7 @@ use ports::outbox::events::EventStore;
 use ports::outbox::{OutboxStore, RowId};
 use ports::partitions::PartitionLeases;
 use ports::probe::Probe;
-use ports::rate_limit::{RateLimitPolicy, RateLimiter};
+use ports::rate_limit::RateLimiter;
 use tokio::runtime::Runtime;
 
 use crate::backend::Backend;
@@ -122,9 +122,6 @@ impl<B: Backend> Backend for BrokenBackend<B> {
     }
     async fn delete_payload(&self, row: RowId) {
         self.inner.delete_payload(row).await;
-    }
-    async fn set_policy(&self, tier: &str, class: &str, policy: &RateLimitPolicy) {
-        self.inner.set_policy(tier, class, policy).await;
     }
     async fn disconnect(&self) {
         self.inner.disconnect().await;

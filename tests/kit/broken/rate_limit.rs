@@ -22,7 +22,4 @@ impl RateLimiter for BrokenRateLimit {
         let decision = self.inner.take(bucket, policy, throttle).await?;
         Ok(RateLimitDecision { allowed: decision.allowed || self.flaw == Flaw::AllowsEverything, ..decision })
     }
-    async fn policy(&self, tier: &str, class: &str) -> Result<Option<RateLimitPolicy>, Error> {
-        self.inner.policy(tier, class).await
-    }
 }

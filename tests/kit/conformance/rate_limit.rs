@@ -21,7 +21,6 @@ suite! { $ rate_limit:
     a_throttle_of_zero_allows_nothing,
     a_small_capacity_allows_its_whole_number,
     a_throttle_makes_requests_of_a_capacity_of_one_rarer,
-    a_stored_policy_is_found_by_tier_and_class,
 }
 
 /// 8 tokens in 8 hours: the bucket's size is 10, and it gains one token an hour.
@@ -178,18 +177,4 @@ async fn a_throttle_makes_requests_of_a_capacity_of_one_rarer<B: Backend>(backen
     assert!(!is_allowed().await, "half a token is not enough");
     fixture.advance(HOUR).await;
     assert!(is_allowed().await);
-}
-
-async fn a_stored_policy_is_found_by_tier_and_class<B: Backend>(backend: &B) {
-    let find =
-        async |tier: &str, class: &str| backend.rate_limit().policy(tier, class).await.expect("the call succeeds");
-    assert_eq!(find("gold", "write").await, None);
-    let gold = RateLimitPolicy { name: "gold".into(), capacity: 600, window: Duration::from_secs(60) };
-
-    backend.set_policy("gold", "write", &gold).await;
-
-    let found = find("gold", "write").await.expect("the policy was stored");
-    assert_eq!((found.capacity, found.window), (gold.capacity, gold.window));
-    assert_eq!(find("gold", "read").await, None);
-    assert_eq!(find("silver", "write").await, None);
 }

@@ -23,8 +23,4 @@ impl RateLimiter for Reference {
         let next_in = Duration::try_from_secs_f64(missing / per_second).unwrap_or(Duration::MAX);
         Ok(RateLimitDecision { allowed, remaining: bucket.tokens as u32, next_in })
     }
-
-    async fn policy(&self, tier: &str, class: &str) -> Result<Option<RateLimitPolicy>, Error> {
-        Ok(self.state.lock().policies.get(&(tier.to_owned(), class.to_owned())).cloned())
-    }
 }

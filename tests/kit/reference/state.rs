@@ -17,7 +17,6 @@ use ports::orders::idempotency::BeginOutcome;
 use ports::orders::{IdempotencyRecord, NewRow};
 use ports::outbox::{EventKey, RowId, RowStatus};
 use ports::partitions::{Counter, Epoch, InstanceId, PartitionNo, ProducerSessionId, Token};
-use ports::rate_limit::RateLimitPolicy;
 
 use crate::clock::TestClock;
 
@@ -63,7 +62,6 @@ pub(crate) struct State {
     pub(crate) cached_lists: HashMap<ListKey, (u64, CachedList)>,
     pub(crate) list_generations: HashMap<ListScope, u64>,
     pub(crate) buckets: BTreeMap<String, Bucket>,
-    pub(crate) policies: BTreeMap<(String, String), RateLimitPolicy>,
     pub(crate) is_disconnected: bool,
 }
 

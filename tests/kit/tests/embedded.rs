@@ -20,7 +20,7 @@ use ports::outbox::events::EventStore;
 use ports::outbox::{OutboxStore, RowId};
 use ports::partitions::{InstanceId, PartitionLeases};
 use ports::probe::Probe;
-use ports::rate_limit::{RateLimitPolicy, RateLimiter};
+use ports::rate_limit::RateLimiter;
 use rusqlite::Connection;
 use tempfile::TempDir;
 
@@ -129,10 +129,6 @@ macro_rules! backend {
             async fn delete_payload(&self, row: RowId) {
                 let lost = self.0.file().execute("UPDATE outbox_event SET payload = NULL WHERE id = ?1", [row]);
                 assert_eq!(lost.expect("an event can be changed"), 1);
-            }
-            async fn set_policy(&self, tier: &str, class: &str, policy: &RateLimitPolicy) {
-                let name = format!("{tier}:{class}").into();
-                self.0.memory.set_policies([RateLimitPolicy { name, ..policy.clone() }]);
             }
             async fn disconnect(&self) {
                 self.0.store.close().await.expect("the store closes");

@@ -25,10 +25,6 @@ pub struct Options {
     pub policy_prefix: String,
     /// Prefix of the idempotency keys that an earlier service wrote: `<legacy_key_prefix><key>`, without a subject.
     pub legacy_key_prefix: Option<String>,
-    /// Requests per window of a policy that sets only its window.
-    pub default_capacity: u32,
-    /// Window of a policy that sets only its capacity.
-    pub default_window: Duration,
     /// Most calls in flight. They share one connection; at half a millisecond each, 256 carry half a million a second, more than a server
     /// does. Beyond it a call waits, so that a slow server has a bounded queue.
     pub calls_max: usize,
@@ -75,8 +71,6 @@ impl Options {
             prefix: "posthaste:".into(),
             policy_prefix: "rate_limit:config:".into(),
             legacy_key_prefix: None,
-            default_capacity: 120,
-            default_window: Duration::from_secs(60),
             calls_max: 256,
             permit_timeout: Duration::from_millis(100),
             connect_timeout: Duration::from_millis(500),

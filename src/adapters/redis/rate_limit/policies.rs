@@ -1,12 +1,12 @@
 //! Policies that operators set in Redis for a tier and an endpoint class, under the names that an earlier service used:
-//! `rate_limit:config:{tier}:{class}:capacity` (requests) and `…:windowMs`. If only one of them is set, the default supplies the other. The
-//! caller caches policies for ten seconds.
+//! `rate_limit:config:{tier}:{class}:capacity` (requests) and `…:windowMs`. The caller supplies what is not
+//! set, and caches policies for ten seconds.
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use deadpool_redis::redis;
 use ports::Error;
-use ports::rate_limit::{CAPACITY_BOUNDS, RateLimitPolicy, WINDOW_BOUNDS};
+use ports::rate_limit::{CAPACITY_BOUNDS, StoredLimits, WINDOW_BOUNDS};
 
 use crate::connection::call::{Caller, Request};
 use crate::connection::client::RedisInner;
@@ -15,9 +15,9 @@ use crate::connection::client::RedisInner;
 const TIER_MAX: usize = 64;
 
 impl RedisInner {
-    pub(crate) async fn policy(&self, tier: &str, class: &str) -> Result<Option<RateLimitPolicy>, Error> {
+    pub(crate) async fn stored_limits(&self, tier: &str, class: &str) -> Result<StoredLimits, Error> {
         if tier.len() > TIER_MAX {
-            return Ok(None);
+            return Ok(StoredLimits::default());
         }
         let key = |field: &str| format!("{}{tier}:{class}:{field}", self.options.policy_prefix);
         let (capacity_key, window_key) = (key("capacity"), key("windowMs"));
@@ -28,14 +28,7 @@ impl RedisInner {
         let capacity = self.within_bounds(&capacity_key, capacity, |text| text.parse().ok(), &CAPACITY_BOUNDS);
         let milliseconds = |text: &str| text.parse().ok().map(Duration::from_millis);
         let window = self.within_bounds(&window_key, window, milliseconds, &WINDOW_BOUNDS);
-        if capacity.is_none() && window.is_none() {
-            return Ok(None);
-        }
-        Ok(Some(RateLimitPolicy {
-            name: format!("{tier}:{class}").into(),
-            capacity: capacity.unwrap_or(self.options.default_capacity),
-            window: window.unwrap_or(self.options.default_window),
-        }))
+        Ok(StoredLimits { capacity, window })
     }
 
     /// Parses a key's value. Logs a value that is not a number within bounds, once for each key, and ignores it.

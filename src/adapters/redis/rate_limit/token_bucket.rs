@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ports::Error;
-use ports::rate_limit::{RateLimitDecision, RateLimitPolicy, RateLimiter};
+use ports::rate_limit::{RateLimitDecision, RateLimitPolicy, RateLimiter, StoredLimits};
 
 use crate::connection::call::{Caller, Request};
 use crate::connection::client::{Redis, RedisInner};
@@ -67,8 +67,8 @@ impl RateLimiter for Redis {
         }
     }
 
-    async fn policy(&self, tier: &str, class: &str) -> Result<Option<RateLimitPolicy>, Error> {
-        self.inner.policy(tier, class).await
+    async fn stored_limits(&self, tier: &str, class: &str) -> Result<StoredLimits, Error> {
+        self.inner.stored_limits(tier, class).await
     }
 }
 

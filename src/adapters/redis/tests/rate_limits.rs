@@ -1,7 +1,7 @@
 //! Token buckets whose script fails, and policies as operators write them.
 use std::time::Duration;
 
-use ports::rate_limit::{RateLimitPolicy, RateLimiter};
+use ports::rate_limit::{RateLimitPolicy, RateLimiter, StoredLimits};
 use redis::Redis;
 
 use crate::server::Server;
@@ -52,13 +52,13 @@ async fn a_policy_needs_only_one_of_its_keys_and_invalid_values_are_ignored() {
     let redis = opened(options(&url(), &prefix, "one")).await;
     let key = |tier: &str, field: &str| format!("{prefix}rate_limit:config:{tier}:write:{field}");
     let cases = [
-        ("gold", Some("600"), Some("1000"), Some((600, 1_000))),
-        ("half", Some("600"), None, Some((600, 60_000))),
-        ("other", None, Some("1000"), Some((120, 1_000))),
-        ("zero", Some("0"), Some("1000"), Some((120, 1_000))),
-        ("words", Some("many"), None, None),
-        ("huge", Some("99999999999"), Some("1"), None),
-        ("none", None, None, None),
+        ("gold", Some("600"), Some("1000"), (Some(600), Some(1_000))),
+        ("half", Some("600"), None, (Some(600), None)),
+        ("other", None, Some("1000"), (None, Some(1_000))),
+        ("zero", Some("0"), Some("1000"), (None, Some(1_000))),
+        ("words", Some("many"), None, (None, None)),
+        ("huge", Some("99999999999"), Some("1"), (None, None)),
+        ("none", None, None, (None, None)),
     ];
     for (tier, capacity, window, expected) in cases {
         for (field, value) in [("capacity", capacity), ("windowMs", window)] {
@@ -66,9 +66,9 @@ async fn a_policy_needs_only_one_of_its_keys_and_invalid_values_are_ignored() {
                 let () = command(&url(), &["SET", &key(tier, field), value]).await;
             }
         }
-        let found = redis.policy(tier, "write").await.unwrap();
-        let found = found.map(|policy| (policy.capacity, policy.window.as_millis() as u64));
-        assert_eq!(found, expected, "{tier}");
+        let (capacity, window) = (expected.0, expected.1.map(Duration::from_millis));
+        assert_eq!(redis.stored_limits(tier, "write").await.unwrap(), StoredLimits { capacity, window }, "{tier}");
+        assert_eq!(redis.stored_limits(tier, "read").await.unwrap(), StoredLimits::default(), "{tier}");
     }
-    assert_eq!(redis.policy(&"x".repeat(65), "write").await.unwrap(), None);
+    assert_eq!(redis.stored_limits(&"x".repeat(65), "write").await.unwrap(), StoredLimits::default());
 }

@@ -7,10 +7,10 @@ use kit::{Backend, conformance_suite};
 use ports::orders::cache::OrderCache;
 use ports::orders::idempotency::Idempotency;
 use ports::probe::Probe;
-use ports::rate_limit::{RateLimitPolicy, RateLimiter};
+use ports::rate_limit::RateLimiter;
 use redis::Redis;
 
-use crate::support::{command, connection, opened, options, prefix, url};
+use crate::support::{connection, opened, options, prefix, url};
 
 struct SharedBackend {
     redis: Redis,
@@ -61,12 +61,6 @@ impl Backend for SharedBackend {
     }
     fn probes(&self) -> Vec<Arc<dyn Probe>> {
         vec![Arc::new(self.redis.clone())]
-    }
-    async fn set_policy(&self, tier: &str, class: &str, policy: &RateLimitPolicy) {
-        let key = format!("{}rate_limit:config:{tier}:{class}", self.prefix);
-        let window = policy.window.as_millis().to_string();
-        let () = command(&url(), &["SET", &format!("{key}:capacity"), &policy.capacity.to_string()]).await;
-        let () = command(&url(), &["SET", &format!("{key}:windowMs"), &window]).await;
     }
     async fn disconnect(&self) {
         self.redis.close().await;

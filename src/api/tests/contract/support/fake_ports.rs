@@ -143,9 +143,6 @@ impl RateLimiter for FakeRateLimiter {
         *tokens = tokens.saturating_sub(1);
         Ok(RateLimitDecision { allowed, remaining: *tokens, next_in: Duration::from_millis(500) })
     }
-    async fn policy(&self, _: &str, _: &str) -> Result<Option<RateLimitPolicy>, Error> {
-        Ok(None)
-    }
 }
 
 /// Fails when no call is left; `u32::MAX` calls never end.
