@@ -116,8 +116,8 @@ macro_rules! every_metric {
         actor_up: Family<IntGauge, 1> = "actor_up" ["actor"] Actors NONE "Actors of the kind that run.";
         actor_registered: Family<IntGauge, 1> = "actor_registered" ["actor"] Actors NONE "Actors of the kind that their supervisors have started and not removed, whether they run or not.";
         actor_restarts_total: Family<IntCounter, 2> = "actor_restarts_total" ["actor", "reason"] Restarts NONE "Restarts of actors, by the reason of the exit before; `sibling` is a restart that the failure of another actor caused.";
-        actor_mailbox_depth: Family<IntGauge, 1> = "actor_mailbox_depth" ["actor"] Messages NONE "Messages waiting in the mailbox.";
-        actor_mailbox_capacity: Family<IntGauge, 1> = "actor_mailbox_capacity" ["actor"] Messages NONE "Capacity of the mailbox in messages.";
+        actor_mailbox_depth: Family<IntGauge, 1> = "actor_mailbox_depth" ["actor"] Messages NONE "Messages that wait or are being handled in all actors of the kind.";
+        actor_mailbox_capacity: Family<IntGauge, 1> = "actor_mailbox_capacity" ["actor"] Messages NONE "Capacity of the mailboxes of all actors of the kind, in messages.";
         actor_messages_total: Family<IntCounter, 1> = "actor_messages_total" ["actor"] Messages NONE "Messages handled by the actor.";
         actor_message_duration_seconds: Family<Timer, 1> = "actor_message_duration_seconds" ["actor"] Seconds MESSAGE "Time of one message from receipt to the end of its handler.";
     } };

@@ -12,7 +12,10 @@ pub const LABELS: &[(&str, &str)] = &[
     ("method", "HTTP methods that routes have"),
     ("operation", "operations on orders"),
     ("outcome", "outcomes of a delivery to a webhook"),
-    ("partition", "partitions that this instance reads of the topics that it consumes"),
+    (
+        "partition",
+        "partitions that this instance reads of the topics of orders and of other services; not those that webhooks read",
+    ),
     ("policy", "tiers and classes of rate_limit.policies, and the default"),
     ("query", "names of store statements"),
     ("reason", "reasons of an actor's exit; for dropped spans, queue or collector"),
