@@ -78,8 +78,19 @@ impl ConcurrencyLimiter {
     }
 
     fn try_acquire(&self) -> Option<RequestPermit<'_>> {
-        let admitted = self.adaptive_limit.lock().try_acquire();
+        let admitted = self.change_limit(|limit| limit.try_acquire(self.started.elapsed()));
         admitted.then(|| RequestPermit { limiter: self, acquired_at: Instant::now(), reached_store: false })
+    }
+
+    /// Applies a change, and shows the new limit in the metric.
+    fn change_limit<T>(&self, change: impl FnOnce(&mut AdaptiveLimit) -> T) -> T {
+        let mut adaptive_limit = self.adaptive_limit.lock();
+        let before = adaptive_limit.limit();
+        let result = change(&mut adaptive_limit);
+        if adaptive_limit.limit() != before {
+            self.limit.set(adaptive_limit.limit().into());
+        }
+        result
     }
 }
 
@@ -99,14 +110,9 @@ impl RequestPermit<'_> {
 
 impl Drop for RequestPermit<'_> {
     fn drop(&mut self) {
-        let ConcurrencyLimiter { started, adaptive_limit, limit, .. } = self.limiter;
         let now = Instant::now();
-        let mut adaptive_limit = adaptive_limit.lock();
-        let before = adaptive_limit.limit();
-        adaptive_limit.release(now - *started, self.reached_store.then(|| now - self.acquired_at));
-        if adaptive_limit.limit() != before {
-            limit.set(adaptive_limit.limit().into());
-        }
+        let latency = self.reached_store.then(|| now - self.acquired_at);
+        self.limiter.change_limit(|limit| limit.release(now - self.limiter.started, latency));
     }
 }
 
@@ -163,5 +169,9 @@ mod tests {
         // A disconnected client frees its permit and measures nothing.
         permits.pop();
         assert!(limiter.acquire().await.is_ok());
+
+        drop(permits);
+        sleep(Duration::from_secs(1)).await;
+        assert_eq!(burst(&limiter, 200).await, 200, "a pause has ended the queue");
     }
 }

@@ -61,8 +61,11 @@ pub struct AdaptiveLimit {
     /// Latency of a request while none is rejected.
     baseline_latency: Duration,
     overloaded: bool,
+    /// Start of the interval, later by the time in which no request was in flight.
     since: Duration,
     interval: IntervalStats,
+    /// When the last request in flight ended; `None` while one is in flight.
+    idle_since: Option<Duration>,
 }
 
 /// Counts of one interval.
@@ -72,6 +75,8 @@ struct IntervalStats {
     fast: u32,
     total_latency: Duration,
     rejected: u32,
+    /// Whether no request was in flight at some time: a queue that empties is a burst.
+    emptied: bool,
 }
 
 impl AdaptiveLimit {
@@ -86,20 +91,40 @@ impl AdaptiveLimit {
             overloaded: false,
             since,
             interval,
+            idle_since: Some(Duration::ZERO),
         }
     }
 
     /// Admits a request or rejects it. The caller must [`release`](Self::release) each admitted one.
-    pub fn try_acquire(&mut self) -> bool {
+    pub fn try_acquire(&mut self, now: Duration) -> bool {
+        if let Some(idle_since) = self.idle_since.take() {
+            self.end_idle_time(now.saturating_sub(idle_since), now);
+        }
         let admitted = self.in_flight < self.limit;
         self.in_flight += u32::from(admitted);
         self.interval.rejected += u32::from(!admitted);
         admitted
     }
 
+    /// Idle time counts neither as time of the interval, in which requests would have been completed, nor as overload: after a whole interval
+    /// without a request no queue is left, and what was rejected before says nothing about the next burst.
+    fn end_idle_time(&mut self, idle: Duration, now: Duration) {
+        if idle < INTERVAL {
+            self.since += idle;
+            return;
+        }
+        (self.since, self.interval) = (now, IntervalStats::default());
+        self.overloaded = false;
+        self.limit = self.limit.max(self.limits.burst);
+    }
+
     /// Ends an admitted request. `latency` is `None` for a request that did not reach the store: it shows nothing about the queue.
     pub fn release(&mut self, now: Duration, latency: Option<Duration>) {
         self.in_flight -= 1;
+        if self.in_flight == 0 {
+            self.idle_since = Some(now);
+            self.interval.emptied = true;
+        }
         let Some(latency) = latency else { return };
         self.interval.completed += 1;
         self.interval.fast += u32::from(latency <= self.target());
@@ -121,15 +146,15 @@ impl AdaptiveLimit {
     }
 
     fn adapt(&mut self, elapsed: Duration) {
-        let IntervalStats { completed, fast, total_latency, rejected } = self.interval;
+        let IntervalStats { completed, fast, total_latency, rejected, emptied } = self.interval;
         if rejected == 0 {
             self.update_baseline(total_latency / completed);
         }
-        let queue_stands =
+        let most_waited =
             if self.overloaded { total_latency / completed > self.target() } else { fast < completed / FAST_RATIO };
         let overload_began = !self.overloaded && rejected > completed / OVERLOAD_RATIO;
         self.overloaded = rejected > completed / OVERLOAD_RATIO;
-        self.limit = if queue_stands || overload_began {
+        self.limit = if !emptied && (most_waited || overload_began) {
             self.lowered(f64::from(completed) / elapsed.as_secs_f64())
         } else {
             self.raised()
@@ -148,13 +173,12 @@ impl AdaptiveLimit {
         fit.min(self.limit).max(floor)
     }
 
-    /// Grows in steps while requests are rejected, because the rejected ones would return all at once.
+    /// Grows in steps while requests are rejected, because the rejected ones would return all at once. At least a burst is admitted where none is
+    /// rejected, and where the queue has emptied.
     fn raised(&self) -> u32 {
-        if self.interval.rejected > 0 {
-            self.limit.saturating_add(self.limit / 4)
-        } else {
-            self.limit.max(self.limits.burst)
-        }
+        let IntervalStats { rejected, emptied, .. } = self.interval;
+        let grown = if rejected > 0 { self.limit.saturating_add(self.limit / 4) } else { self.limit };
+        if rejected == 0 || emptied { grown.max(self.limits.burst) } else { grown }
     }
 
     /// The present limit of concurrent requests.
@@ -180,7 +204,7 @@ mod tests {
         for at in 0..millis {
             let now = started_at + ms(at as u64);
             for _ in 0..arriving[at] {
-                if limiter.try_acquire() {
+                if limiter.try_acquire(now) {
                     queue.push_back(now);
                 } else {
                     rejected += 1;
@@ -231,7 +255,7 @@ mod tests {
         let mut limiter = AdaptiveLimit::new(LIMITS);
 
         assert_eq!(serve(&mut limiter, 140, 10, ms(5_000)).0, LIMITS.burst);
-        let burst = (0..5_000).filter(|_| limiter.try_acquire()).count();
+        let burst = (0..5_000).filter(|_| limiter.try_acquire(ms(5_000))).count();
         assert_eq!(burst, LIMITS.burst as usize);
     }
 
@@ -261,10 +285,43 @@ mod tests {
     fn store_that_is_always_slow_keeps_its_limit() {
         let mut limiter = AdaptiveLimit::new(LIMITS);
         for n in 1..2_000 {
-            assert!(limiter.try_acquire());
+            assert!(limiter.try_acquire(ms(100) * (n - 1)));
             limiter.release(ms(100) * n, Some(ms(100)));
         }
         assert!(limiter.target() >= ms(190), "{:?}", limiter.target());
+        assert_eq!(limiter.limit(), LIMITS.burst);
+    }
+
+    /// Requests that arrive together every second, at a store that completes 2 each millisecond.
+    #[test]
+    fn bursts_below_the_burst_limit_are_admitted_whole_also_after_overload() {
+        let mut limiter = AdaptiveLimit::new(LIMITS);
+        serve(&mut limiter, 5_000, 2, ms(3_000));
+        assert!(limiter.limit() < 200, "{}", limiter.limit());
+
+        for second in 10..40 {
+            let now = ms(1_000 * second);
+            let admitted = (0..200).filter(|_| limiter.try_acquire(now)).count();
+            assert_eq!(admitted, 200, "burst {second}");
+            for n in 1..=200 {
+                let latency = ms(n / 2);
+                limiter.release(now + latency, Some(latency));
+            }
+        }
+    }
+
+    #[test]
+    fn short_pauses_between_bursts_do_not_count_as_slow_service() {
+        let mut limiter = AdaptiveLimit::new(LIMITS);
+        for burst in 0..100 {
+            let now = ms(250 * burst);
+            let admitted = (0..200).filter(|_| limiter.try_acquire(now)).count();
+            assert_eq!(admitted, 200, "burst {burst}");
+            for n in 1..=200 {
+                let latency = ms(n / 2);
+                limiter.release(now + latency, Some(latency));
+            }
+        }
         assert_eq!(limiter.limit(), LIMITS.burst);
     }
 
@@ -272,7 +329,7 @@ mod tests {
     fn requests_that_did_not_reach_the_store_are_not_measured() {
         let mut limiter = AdaptiveLimit::new(LIMITS);
         for n in 0..1_000 {
-            assert!(limiter.try_acquire());
+            assert!(limiter.try_acquire(ms(n)));
             limiter.release(ms(n), None);
         }
         assert_eq!((limiter.in_flight, limiter.interval.completed), (0, 0));
