@@ -41,7 +41,9 @@ impl OrderStore for Postgres {
 
     async fn list(&self, filter: &OrderFilter, from: PageStart, limit: u32) -> Result<Vec<Order>, Error> {
         let (context, filter) = (self.context(), filter.clone());
+        let permit = context.list_permit().await?;
         self.run("order_list", async move {
+            let _held = permit;
             let mut conditions = conditions(&filter);
             let mut offset = 0;
             match from {
@@ -68,7 +70,9 @@ impl OrderStore for Postgres {
 
     async fn count(&self, filter: &OrderFilter) -> Result<u64, Error> {
         let (context, conditions) = (self.context(), conditions(filter));
+        let permit = context.list_permit().await?;
         self.run("order_count", async move {
+            let _held = permit;
             let text = format!("SELECT count(*) FROM orders{}", conditions.text());
             let rows = context.service_session().await?.query(&text, &conditions.values()).await?;
             Ok(rows.first().map(|row| get::<i64>(row, 0)).transpose()?.unwrap_or_default() as u64)

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64};
 use deadpool_postgres::Pool;
 use parking_lot::Mutex;
 use ports::Error;
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
 use crate::connection::connector::Connector;
 use crate::connection::open_error::PostgresOpenError;
@@ -35,6 +35,8 @@ pub(crate) struct StoreContext {
     /// Permits of statements that may wait for a locked lease row.
     lock_waits: Semaphore,
     service_pool: Pool,
+    /// Permits for lists of orders: half of the service connections stay free of them.
+    list_permits: Arc<Semaphore>,
     settings: SessionSettings,
     /// Where the scans for ready rows begin.
     pub(crate) scan_starts: ScanStartCache,
@@ -81,6 +83,7 @@ impl StoreContext {
             batch_permits: Semaphore::new(options.relay_connections.saturating_sub(1).max(1)),
             lock_waits: Semaphore::new(options.relay_connections.saturating_sub(2).max(1)),
             service_pool: connector.pool("service", options.service_connections(), None)?,
+            list_permits: Arc::new(Semaphore::new((options.service_connections() / 2).max(1))),
             options,
             installation: id.into(),
             partitions,
@@ -135,6 +138,18 @@ impl StoreContext {
         PooledSession::checkout(&self.service_pool, self.settings).await
     }
 
+    /// A permit for reading a part of a list of orders, to be held with its connection. Waits until the reads ahead have ended. Without a limit, a
+    /// few clients that read long lists use all service connections, and their saturation refuses the writes of all clients.
+    ///
+    /// # Errors
+    /// [`Error::Unreachable`] once the store is closed.
+    pub(crate) async fn list_permit(&self) -> Result<OwnedSemaphorePermit, Error> {
+        Arc::clone(&self.list_permits)
+            .acquire_owned()
+            .await
+            .map_err(|_| Error::Unreachable("the store is closed".into()))
+    }
+
     /// The share of service connections in use, from 0 to 1; waiting callers count as connections in use.
     pub(crate) fn saturation(&self) -> f64 {
         let status = self.service_pool.status();
@@ -146,6 +161,7 @@ impl StoreContext {
     pub(crate) fn close(&self) {
         self.batch_permits.close();
         self.lock_waits.close();
+        self.list_permits.close();
         self.commit_pool.close();
         self.event_pool.close();
         self.relay_pool.close();

@@ -6,7 +6,7 @@ use domain::{Status, Subject};
 use kit::Factory;
 use ports::Error;
 use ports::orders::idempotency::{BeginOutcome, Idempotency};
-use ports::orders::{Commit, CommitOutcome, OrderStore};
+use ports::orders::{Commit, CommitOutcome, OrderFilter, OrderStore, PageStart};
 use ports::outbox::{Claim, ClaimKind, ClaimOutcome, FencedOutcome, OutboxStore, Settlement};
 use ports::partitions::{
     AcquireReason, Acquisition, InstanceId, LeaseFence, PartitionLeases, PartitionNo, ProducerSessionId,
@@ -319,6 +319,37 @@ async fn probe_samples_the_age_of_a_transaction_that_has_written() {
     let age = || metrics.db_oldest_transaction_age_seconds.get();
     until("a sample", async || (age() > 0.0).then_some(())).await;
     assert!(age() >= 3600.0, "{}", age());
+}
+
+#[tokio::test]
+async fn slow_lists_leave_service_connections_to_other_calls() {
+    let database = Database::own().await;
+    let store = database.store("a").await;
+    let probe = PostgresProbe(store.clone());
+    let blocker = database.client().await;
+    blocker.batch_execute("BEGIN; LOCK TABLE orders IN ACCESS EXCLUSIVE MODE").await.unwrap();
+    let lists = (0..30).map(|_| {
+        let store = store.clone();
+        tokio::spawn(async move { store.list(&OrderFilter::default(), PageStart::Offset(0), 10).await })
+    });
+    let lists: Vec<_> = lists.collect();
+    let waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'orders'::regclass";
+    until("a list waits", async || {
+        let waiting: i64 = blocker.query_one(waiting, &[]).await.unwrap().get(0);
+        (waiting > 0).then_some(())
+    })
+    .await;
+
+    for n in 0..20 {
+        let subject = Subject::new("ann").unwrap();
+        let record = store.find_idempotency_record(&subject, &n.to_string(), Duration::from_secs(60)).await;
+        assert!(record.unwrap().is_none());
+        assert!(probe.saturation().unwrap() <= 0.6, "{:?}", probe.saturation());
+    }
+    blocker.batch_execute("ROLLBACK").await.unwrap();
+    for list in lists {
+        assert_eq!(list.await.unwrap().unwrap(), []);
+    }
 }
 
 #[tokio::test]
