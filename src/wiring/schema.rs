@@ -139,29 +139,9 @@ async fn is_installed(_config: &Config) -> Result<bool, StartError> {
 async fn create_kafka_topics(config: &Config) -> Result<Vec<String>, StartError> {
     let map_err = |error: ports::Error| StartError::Broker(format!("topics: {error}"));
     let installation = super::operator_access::installation(config).await?;
-    // A client with `create_topics` creates them as soon as it reaches the broker, so another client lists the missing ones before.
-    let missing = missing_topics(&super::operator_access::open_kafka(config, &installation, false)?).await;
-    let missing = missing.map_err(map_err)?;
     let kafka = super::operator_access::open_kafka(config, &installation, true)?;
     kafka.ensure_topics(&[]).await.map_err(map_err)?;
-    Ok(missing)
-}
-
-/// The installation's topics that do not exist.
-#[cfg(feature = "kafka")]
-async fn missing_topics(kafka: &kafka::Kafka) -> Result<Vec<String>, ports::Error> {
-    use ports::broker::topics::TopicReader;
-    let options = kafka.options();
-    let mut missing = Vec::new();
-    for name in options.event_topics().into_iter().chain([options.watermark_topic()]) {
-        match kafka.read(&name, 0, 0, 0).await {
-            Err(ports::Error::Rejected(_)) => missing.push(name),
-            Err(error @ ports::Error::Unreachable(_)) => return Err(error),
-            // A topic that may not be read exists, or its creation reports the error.
-            Ok(_) | Err(_) => {}
-        }
-    }
-    Ok(missing)
+    Ok(kafka.created_topics())
 }
 
 #[cfg(not(feature = "kafka"))]

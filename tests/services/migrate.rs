@@ -20,4 +20,6 @@ fn migrate_up_reports_each_migration_that_it_applies() {
     let (code, lines, messages) = run(&Backend::new(), &["migrate", "up"]);
     assert!(code == 0 && lines.lines().count() > 1, "{messages}");
     assert!(lines.lines().all(|line| line.starts_with('V') && line.ends_with("  applied")), "{lines}");
+    assert!(messages.contains("order.events was created") && messages.contains("every topic exists"), "{messages}");
+    assert!(!messages.contains("ERROR") && !messages.contains("WARN"), "{messages}");
 }

@@ -80,6 +80,11 @@ impl Kafka {
         self.inner.watcher.request(|reply| ClusterRequest::EnsureTopics { names, reply }).await
     }
 
+    /// Full names of the topics that this adapter has created since it was opened.
+    pub fn created_topics(&self) -> Vec<String> {
+        self.inner.watcher.created_topics()
+    }
+
     /// The number of brokers, and the replication of each topic of the installation. Cancel-safe.
     ///
     /// # Errors

@@ -2,6 +2,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use ports::Error;
 use ports::probe::ProbeReport;
 use rdkafka::admin::{AdminClient, AdminOptions, ConfigResource, NewTopic, ResourceSpecifier, TopicReplication};
@@ -23,7 +24,11 @@ pub(crate) struct ClusterClient {
     pub(crate) options: Arc<Options>,
     contact: Arc<BrokerContact>,
     clients: Clients,
+    created: CreatedTopics,
 }
+
+/// Full names of the topics that a client has created, in the order of their creation.
+pub(crate) type CreatedTopics = Arc<Mutex<Vec<String>>>;
 
 struct Clients {
     /// A consumer, because a metadata request of a producer may create the topic.
@@ -55,7 +60,16 @@ pub(crate) struct TopicLayout {
 impl ClusterClient {
     pub(crate) fn new(options: Arc<Options>, contact: Arc<BrokerContact>) -> KafkaResult<Self> {
         let clients = Clients::new(&options, &contact)?;
-        Ok(Self { options, contact, clients })
+        Ok(Self { options, contact, clients, created: CreatedTopics::default() })
+    }
+
+    /// The topics that this client has created so far, also while it goes on.
+    pub(crate) fn created_topics(&self) -> CreatedTopics {
+        Arc::clone(&self.created)
+    }
+
+    pub(crate) fn record_created(&self, topic: &str) {
+        self.created.lock().push(topic.to_owned());
     }
 
     /// Replaces both clients by new ones.

@@ -153,6 +153,7 @@ impl ClusterClient {
             match result {
                 Ok(topic) => {
                     let replicas = replicas::replication_factor(brokers);
+                    self.record_created(&topic);
                     tracing::info!(event = "topic_created", topic, replicas, "the missing topic {topic} was created");
                     existing.push(topic);
                 }

@@ -8,7 +8,7 @@ use ports::probe::ProbeReport;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::cluster::additional_topics::AdditionalTopics;
-use crate::cluster::client::ClusterClient;
+use crate::cluster::client::{ClusterClient, CreatedTopics};
 use crate::cluster::replicas::Replicas;
 use crate::cluster::topic_failures::TopicFailures;
 use crate::connection::blocking_call::client_stopped;
@@ -59,6 +59,7 @@ pub(crate) struct BrokerWatcher {
     status: watch::Receiver<TopicsStatus>,
     additional_failures: watch::Receiver<TopicFailures>,
     contact: Arc<BrokerContact>,
+    created_topics: CreatedTopics,
     ready_timeout: Duration,
 }
 
@@ -72,6 +73,7 @@ impl BrokerWatcher {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
         let cluster = ClusterClient::new(options, Arc::clone(&contact))
             .map_err(|error| KafkaOpenError::Options(error.to_string()))?;
+        let created_topics = cluster.created_topics();
         let thread = WatcherThread {
             cluster,
             additional_topics: AdditionalTopics::new(additional_publisher),
@@ -82,7 +84,7 @@ impl BrokerWatcher {
         std::thread::Builder::new()
             .name("kafka-watcher".into())
             .spawn(move || runtime.block_on(thread.run(received)))?;
-        Ok(Self { requests, status, additional_failures, contact, ready_timeout })
+        Ok(Self { requests, status, additional_failures, contact, created_topics, ready_timeout })
     }
 
     /// Sends a request and waits for the reply.
@@ -94,6 +96,11 @@ impl BrokerWatcher {
         let queue_full = |_| Error::Overloaded("the queue of requests about the Kafka cluster is full".into());
         self.requests.try_send(request(reply)).map_err(queue_full)?;
         result.await.unwrap_or_else(|_| Err(client_stopped()))
+    }
+
+    /// Full names of the topics that this watcher has created so far.
+    pub(crate) fn created_topics(&self) -> Vec<String> {
+        self.created_topics.lock().clone()
     }
 
     /// Waits until the installation's topics are known to be ready, for the connect timeout at most.
