@@ -113,8 +113,9 @@ async fn run(config: &Config, wired: wiring::WiredService, started: Instant) -> 
         Ok(http) => http,
         Err(error) => {
             // The actors outlive their handle.
-            actors.stop(stop_deadline).await;
-            wired.handles.close_within(stop_deadline.saturating_sub(started.elapsed())).await;
+            let (stopping, to_close) = (Instant::now(), wiring::close_time(stop_deadline));
+            actors.stop(stop_deadline.saturating_sub(to_close)).await;
+            wired.handles.close_within(stop_deadline.saturating_sub(stopping.elapsed()), to_close).await;
             return Err(StartError::Listen(error));
         }
     };
@@ -217,10 +218,11 @@ impl Service {
         self.health.update(|snapshot| snapshot.draining = true);
         tracing::info!(event = "stopping", "stopping: finishing requests and batches in flight");
         self.http.stop(self.stop_deadline / 2).await;
-        let remaining = self.stop_deadline.saturating_sub(started.elapsed());
-        let stopped = self.actors.stop(remaining).await;
-        self.handles.close_within(self.stop_deadline.saturating_sub(started.elapsed())).await;
-        flush_spans(self.span_exporter, self.stop_deadline.saturating_sub(started.elapsed())).await;
+        let remaining = || self.stop_deadline.saturating_sub(started.elapsed());
+        let to_close = wiring::close_time(self.stop_deadline);
+        let stopped = self.actors.stop(remaining().saturating_sub(to_close)).await;
+        self.handles.close_within(remaining(), to_close).await;
+        flush_spans(self.span_exporter, remaining()).await;
         let unfinished_actors: Vec<(String, usize)> =
             stopped.drained.unfinished.into_iter().map(|actor| (actor.path, actor.queued_or_in_flight)).collect();
         let report = ShutdownReport {

@@ -29,8 +29,13 @@ use ports::rate_limit::RateLimiter;
 
 use running_tasks::RunningTasks;
 
-/// Shortest time limit for closing a store, also after the deadline of a stop.
-const CLOSE_TIME_MIN: Duration = Duration::from_secs(1);
+/// Longest time of a stop that is kept for closing the store, when the actors need all the rest.
+const CLOSE_TIME_MAX: Duration = Duration::from_secs(1);
+
+/// The part of a stop's deadline that is kept for closing the store.
+pub(crate) fn close_time(deadline: Duration) -> Duration {
+    CLOSE_TIME_MAX.min(deadline / 5)
+}
 
 /// The ports that every store implements.
 #[derive(Clone)]
@@ -194,15 +199,15 @@ impl BackendHandles {
         log_close_failure(self.close_all().await);
     }
 
-    /// Waits for the tasks of requests, then closes as [`BackendHandles::close`] does: within this time, or with a second to close if less is
-    /// left.
-    pub(crate) async fn close_within(&self, time: Duration) {
+    /// Waits for the tasks of requests, then closes as [`BackendHandles::close`] does, all within `time`. The last part of it, `to_close`, is for
+    /// closing alone.
+    pub(crate) async fn close_within(&self, time: Duration, to_close: Duration) {
         let started = Instant::now();
         // A redrive that does not end in time leaves its reservations, which expire.
-        let _ = tokio::time::timeout(time, self.tasks.ended()).await;
+        let _ = tokio::time::timeout(time.saturating_sub(to_close), self.tasks.ended()).await;
         let time = time.saturating_sub(started.elapsed());
         let late = |_| Err(Error::Unreachable("it did not close in time".into()));
-        log_close_failure(tokio::time::timeout(time.max(CLOSE_TIME_MIN), self.close_all()).await.unwrap_or_else(late));
+        log_close_failure(tokio::time::timeout(time, self.close_all()).await.unwrap_or_else(late));
     }
 
     async fn close_all(&self) -> Result<(), Error> {

@@ -74,6 +74,14 @@ pub(super) async fn open(
         let is_shared = config.store.kind != StoreKind::Embedded;
         let result = match tokio::time::timeout(SLOW_ATTEMPT, &mut attempt).await {
             Ok(result) => result,
+            Err(_) if is_shared && !config.store.migrate => {
+                probes.serve(opener)?;
+                // A server that accepts the connection and stays silent would end no attempt before its own time-outs. (A migration may take longer.)
+                let remaining = config.startup.deadline.saturating_sub(wait.started.elapsed());
+                tokio::time::timeout(remaining, attempt)
+                    .await
+                    .unwrap_or_else(|_| Err(no_reply(config.startup.deadline)))
+            }
             Err(_) => {
                 if is_shared {
                     probes.serve(opener)?;
@@ -105,6 +113,12 @@ pub(super) async fn open(
         tokio::time::sleep(pause.min(remaining)).await;
         pause = (pause * 2).min(PAUSE_MAX);
     }
+}
+
+/// The failure of an attempt that the deadline of the start has cut short.
+fn no_reply(deadline: Duration) -> OpenFailure {
+    let error = StartError::Store(format!("it did not reply within startup.deadline ({} s)", deadline.as_secs_f64()));
+    OpenFailure { error, kind: OpenFailureKind::Unavailable }
 }
 
 /// Decides how much longer the start waits for the store.
