@@ -166,7 +166,7 @@ impl HttpExchange {
 }
 
 impl Drop for HttpExchange {
-    /// Counts and logs a request whose client has disconnected before the response.
+    /// Counts and logs a request without a response: its client has disconnected, or the stop of the service has closed its connection.
     fn drop(&mut self) {
         if self.in_flight.is_some()
             && let Ok(status) = StatusCode::from_u16(CLIENT_DISCONNECTED)
@@ -185,7 +185,8 @@ struct HttpOutcome(u16);
 impl Display for HttpOutcome {
     fn fmt(&self, text: &mut Formatter<'_>) -> fmt::Result {
         match self.0 {
-            CLIENT_DISCONNECTED => text.write_str("lost its client"),
+            // The client has disconnected, or the service closed the connection when it stopped.
+            CLIENT_DISCONNECTED => text.write_str("ended without a response"),
             status => write!(text, "was answered {status}"),
         }
     }

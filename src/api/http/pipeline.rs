@@ -201,7 +201,7 @@ async fn read_request_body(
         let message = "the body must be application/json without a content encoding";
         return Err(Problem::new(ErrorCode::UnsupportedMediaType, message));
     }
-    read_body(incoming, request, &state.options).await
+    read_body(incoming, request, &state.options, || state.operations.health().draining).await
 }
 
 fn has_body(request: &HttpRequest) -> bool {

@@ -1,4 +1,6 @@
 //! Reads a request body within the limits of size and time, and determines whether it is complete.
+use std::time::Duration;
+
 use actix_web::HttpRequest;
 use actix_web::http::header::CONTENT_LENGTH;
 use actix_web::web::{Bytes, BytesMut, Payload};
@@ -14,6 +16,11 @@ const FIRST_BYTES: usize = 16 * 1024;
 
 /// Bytes of an unread body that are discarded to keep its connection; a longer body costs the connection.
 const DISCARD_MAX: usize = 16 * 1024;
+
+/// Longest pause in the arrival of a body while the service stops: one client that has stopped sending would hold the stop for as long as it may.
+const STOPPING_STALL_MAX: Duration = Duration::from_secs(2);
+/// Interval between two checks whether the service stops, while a body does not arrive.
+const STOPPING_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The body of a request while it is received.
 pub(crate) struct IncomingBody {
@@ -66,14 +73,16 @@ pub(crate) async fn discard_received(mut body: IncomingBody) -> Option<UnreadBod
     Some(UnreadBody::Broken)
 }
 
-/// Reads the whole body into memory.
+/// Reads the whole body into memory. `is_stopping` is whether the service stops.
 ///
 /// # Errors
-/// 413 above `http.body_max`, 408 after `http.body_timeout`, 400 for a body that ends early.
+/// 413 above `http.body_max`, 408 after `http.body_timeout`, 400 for a body that ends early, 503 for one that does not go on while the service
+/// stops.
 pub(crate) async fn read_body(
     body: &mut IncomingBody,
     request: &HttpRequest,
     options: &Options,
+    is_stopping: impl Fn() -> bool,
 ) -> Result<Bytes, Problem> {
     let announced =
         request.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
@@ -81,11 +90,17 @@ pub(crate) async fn read_body(
         return Err(too_large());
     }
     let late = |_| Err(Problem::new(ErrorCode::RequestTimeout, "the body did not arrive in time"));
-    timeout(options.body_timeout, collect(body, announced, options.body_max)).await.unwrap_or_else(late)
+    let whole = collect(body, announced, options.body_max, is_stopping);
+    timeout(options.body_timeout, whole).await.unwrap_or_else(late)
 }
 
-async fn collect(incoming: &mut IncomingBody, announced: Option<usize>, max: usize) -> Result<Bytes, Problem> {
-    let Some(first) = incoming.next().await? else { return Ok(Bytes::new()) };
+async fn collect(
+    incoming: &mut IncomingBody,
+    announced: Option<usize>,
+    max: usize,
+    is_stopping: impl Fn() -> bool,
+) -> Result<Bytes, Problem> {
+    let Some(first) = next_unless_stopping(incoming, &is_stopping).await? else { return Ok(Bytes::new()) };
     if first.len() > max {
         return Err(too_large());
     }
@@ -95,13 +110,33 @@ async fn collect(incoming: &mut IncomingBody, announced: Option<usize>, max: usi
     }
     let mut body = BytesMut::with_capacity(announced.unwrap_or(FIRST_BYTES).min(FIRST_BYTES).max(first.len()));
     body.extend_from_slice(&first);
-    while let Some(chunk) = incoming.next().await? {
+    while let Some(chunk) = next_unless_stopping(incoming, &is_stopping).await? {
         if body.len() + chunk.len() > max {
             return Err(too_large());
         }
         body.extend_from_slice(&chunk);
     }
     Ok(body.freeze())
+}
+
+/// The next bytes, or `None` at the end; 503 where none arrive for [`STOPPING_STALL_MAX`] and the service stops.
+async fn next_unless_stopping(
+    incoming: &mut IncomingBody,
+    is_stopping: impl Fn() -> bool,
+) -> Result<Option<Bytes>, Problem> {
+    let mut stalled = Duration::ZERO;
+    loop {
+        match timeout(STOPPING_CHECK_INTERVAL, incoming.next()).await {
+            Ok(next) => return next,
+            Err(_) => stalled += STOPPING_CHECK_INTERVAL,
+        }
+        if stalled >= STOPPING_STALL_MAX && is_stopping() {
+            return Err(Problem::unavailable(
+                "the service stops, and the body does not arrive; nothing was changed",
+                1,
+            ));
+        }
+    }
 }
 
 /// 400 for a body whose end cannot be found.

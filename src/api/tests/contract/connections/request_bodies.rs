@@ -87,6 +87,33 @@ async fn nothing_follows_the_response_to_an_unread_body() {
 }
 
 #[actix_web::test]
+async fn while_the_service_stops_a_body_that_does_not_go_on_is_refused() {
+    let server = TestServer::new();
+    let (_, ann) = user("ann");
+    server.health.update(|snapshot| snapshot.draining = true);
+
+    on_socket(&server, move |address| {
+        let (token, json) = (("authorization", ann.as_str()), ("content-type", "application/json"));
+        let length = ORDER.len().to_string();
+        let head = request("POST /orders", &[token, json, ("content-length", length.as_str())]);
+        let started = Instant::now();
+
+        let refused = until_close(address, format!("{head}{}", &ORDER[..5]).as_bytes());
+
+        assert_last_response(&refused, 503, "half a body");
+        assert!(refused.to_ascii_lowercase().contains("retry-after: 1"), "{refused}");
+        // http.body_timeout is 30 s.
+        assert!(started.elapsed() < scaled(Duration::from_secs(10)), "{:?}", started.elapsed());
+        let whole = until_close(
+            address,
+            format!("{head}{ORDER}").replace("host: x", "host: x\r\nconnection: close").as_bytes(),
+        );
+        assert_last_response(&whole, 201, "a whole body");
+    })
+    .await;
+}
+
+#[actix_web::test]
 async fn a_broken_transfer_coding_has_one_response() {
     let server = TestServer::new();
     let (_, ann) = user("ann");
