@@ -110,7 +110,7 @@ fn parse() -> CommandLine {
 
 fn execute(arguments: CommandLine) -> Result<u8, Failure> {
     let file = arguments.config.as_deref();
-    let environment = Environment::from_process();
+    let environment = Environment::from_process()?;
     let config = || Config::load(file, &environment);
     match arguments.command {
         Command::Serve(arguments) => serve::serve(file, &environment, &arguments),

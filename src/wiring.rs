@@ -42,7 +42,7 @@ use telemetry::Metrics;
 use telemetry::traces::{SpanExporter, Tracer};
 
 pub use adopt::{AdoptMode, TableAdoption, adopt_table, adoption_warning};
-pub(crate) use backends::BackendHandles;
+pub(crate) use backends::{BackendHandles, close_time};
 use backends::{Backends, BrokerPorts, span_export};
 pub use dependency_checks::{DependencyCheck, check_adopted_tables, check_dependencies};
 pub use held_transaction::{HeldTransaction, WriterSession};

@@ -70,7 +70,7 @@ impl Reporter {
 
 fn print_line(text: &str) -> Result<(), Error> {
     match writeln!(stdout().lock(), "{text}") {
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => std::process::exit(0),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Err(Error::output_closed()),
         written => written.map_err(Error::from),
     }
 }

@@ -23,15 +23,24 @@ pub(crate) struct AdminClient {
 /// A response of any status.
 pub(crate) struct Response {
     pub status: u16,
+    /// Null where it is empty or not JSON.
     pub body: Value,
+    /// Whether it has a body that is not JSON: another program answered.
+    pub is_foreign: bool,
 }
 
 impl Response {
     /// The body of a 2xx response.
     ///
     /// # Errors
-    /// Any other status, with the service's own message.
+    /// Any other status, with the service's own message; a body that is not JSON.
     pub(crate) fn success(self) -> Result<Value, Failure> {
+        if self.is_foreign && (200..300).contains(&self.status) {
+            let status = self.status;
+            return Err(Failure::new(format!(
+                "the response with status {status} is not JSON: is this the admin port of a running service?"
+            )));
+        }
         if (200..300).contains(&self.status) {
             return Ok(self.body);
         }
@@ -58,7 +67,7 @@ impl AdminClient {
         Self { agent, base: base.into().trim_end_matches('/').to_owned(), timeout }
     }
 
-    /// Sends a request from another thread, because this one may run the service that answers it. A body that is not JSON reads as null.
+    /// Sends a request from another thread, because this one may run the service that answers it.
     ///
     /// # Errors
     /// No connection, no complete response in time, or a body larger than 64 MiB.
@@ -80,8 +89,9 @@ impl AdminClient {
                 None => agent.run(request.body(())?)?,
             };
             let bytes = response.body_mut().with_config().limit(RESPONSE_MAX).read_to_vec()?;
-            let body = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
-            Ok(Response { status: response.status().as_u16(), body })
+            let body = serde_json::from_slice(&bytes);
+            let is_foreign = body.is_err() && !bytes.is_empty();
+            Ok(Response { status: response.status().as_u16(), body: body.unwrap_or(Value::Null), is_foreign })
         };
         let result = tokio::task::spawn_blocking(exchange).await.map_err(Failure::new)?;
         result.map_err(|error| self.failed(method, path, &error))
@@ -123,9 +133,19 @@ mod tests {
         let errors = serde_json::json!([{"field": "url", "message": "must be https"}, {"field": "topics", "message": "is required"}]);
         let body = serde_json::json!({"message": "a parameter is not valid", "errors": errors});
 
-        let refused = Response { status: 400, body }.success().expect_err("refused");
+        let refused = Response { status: 400, body, is_foreign: false }.success().expect_err("refused");
 
         assert_eq!(refused.message, "the service answered 400: url must be https; topics is required");
+    }
+
+    #[test]
+    fn a_success_without_json_is_the_response_of_another_program() {
+        let response = |is_foreign| Response { status: 200, body: Value::Null, is_foreign };
+
+        let refused = response(true).success().expect_err("not JSON");
+
+        assert!(refused.message.contains("is not JSON"), "{}", refused.message);
+        assert_eq!(response(false).success().ok(), Some(Value::Null), "an empty body");
     }
 
     #[tokio::test]

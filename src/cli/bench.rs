@@ -104,6 +104,14 @@ pub(crate) fn bench(file: Option<&Path>, environment: &Environment, arguments: &
     if !program.has_broker() {
         return Err(Failure::new("there is nothing to measure without a broker: set broker.kind"));
     }
-    block_on(bench::run(&program, &arguments.plan())).map_err(Failure::new)?;
+    unless_output_closed(block_on(bench::run(&program, &arguments.plan())))?;
     Ok(0)
+}
+
+/// The result of a run; `None` where it ended because the reader of its figures has closed the pipe.
+pub(super) fn unless_output_closed<T>(result: Result<T, bench::Error>) -> Result<Option<T>, Failure> {
+    match result {
+        Err(error) if error.is_output_closed() => Ok(None),
+        result => result.map(Some).map_err(Failure::new),
+    }
 }

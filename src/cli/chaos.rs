@@ -6,6 +6,7 @@ use bench::ChaosPlan;
 use clap::builder::RangedU64ValueParser;
 use posthaste::Environment;
 
+use super::bench::unless_output_closed;
 use super::configured_program::ConfiguredProgram;
 use super::failure::Failure;
 use super::output::format::OutputArguments;
@@ -43,7 +44,7 @@ pub(crate) fn chaos(file: Option<&Path>, environment: &Environment, arguments: &
     let &Arguments { time, clients, instances, interval, seed, output } = arguments;
     let seed = seed.unwrap_or_else(|| u64::from(rand::random::<u32>()));
     let plan = ChaosPlan { time, clients, instances, interval, seed, format: output.format().into() };
-    let holds = block_on(bench::chaos(&program, &plan)).map_err(Failure::new)?;
+    let Some(holds) = unless_output_closed(block_on(bench::chaos(&program, &plan)))? else { return Ok(0) };
     if holds {
         print_message(format_args!("every guarantee held"));
     } else {

@@ -119,7 +119,7 @@ impl ThrowawayData for BenchData {
     fn service(&self) -> Result<Command, bench::Error> {
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["serve", "--dev", "--no-login-link"]);
-        for inherited in Environment::from_process().0.keys() {
+        for inherited in Environment::from_process().map_err(bench::Error::new)?.0.keys() {
             command.env_remove(inherited);
         }
         command.envs(&self.environment.0);

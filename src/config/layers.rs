@@ -1,9 +1,13 @@
 //! Three layers of settings, flattened to dotted keys, the later over the earlier. Unknown keys are refused here, with a suggestion.
+mod environment;
+
 use std::collections::BTreeMap;
-use std::fmt::{self, Debug, Display};
+use std::fmt::{self, Display};
 use std::path::Path;
 
 use domain::EventType;
+
+pub use environment::Environment;
 
 use super::text_format::Node;
 use super::topic_keys::{self, KnownTopics, ValueForm};
@@ -43,27 +47,6 @@ const BY_EVENT_TYPE: [&str; 8] = [
 #[derive(Debug, thiserror::Error)]
 #[error("{}", .0.join("\n"))]
 pub struct ConfigErrors(pub Vec<String>);
-
-/// Environment variables by name. Debug output shows the names only: values may be secret.
-#[derive(Clone, Default)]
-pub struct Environment(pub BTreeMap<String, String>);
-
-impl Environment {
-    /// The variables of this process that begin with `POSTHASTE__`.
-    pub fn from_process() -> Self {
-        let variables = std::env::vars_os().filter_map(|(name, value)| {
-            let name = name.into_string().ok()?;
-            name.starts_with(PREFIX).then(|| (name, value.to_string_lossy().into_owned()))
-        });
-        Self(variables.collect())
-    }
-}
-
-impl Debug for Environment {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.0.keys()).finish()
-    }
-}
 
 /// The layer that set a value.
 #[derive(Clone)]

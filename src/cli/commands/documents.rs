@@ -30,13 +30,18 @@ pub(crate) fn config(file: Option<&Path>, environment: &Environment, command: &C
                 if output.is_json() {
                     print_line(&serde_json::json!({"key": key, "value": value, "origin": origin}).to_string())?;
                 } else {
-                    print_line(&format!("{key} = {value:?}  # {origin}"))?;
+                    print_line(&format!("{key} = {}  # {origin}", toml_string(&value)))?;
                 }
             }
         }
         ConfigCommand::Schema => print_line(&format!("{:#}", config::schema()))?,
     }
     Ok(0)
+}
+
+/// A basic string of TOML. JSON has the same escapes, and leaves only one character unescaped that TOML does not accept.
+fn toml_string(text: &str) -> String {
+    serde_json::json!(text).to_string().replace('\u{7f}', "\\u007f")
 }
 
 #[derive(Subcommand)]
@@ -108,4 +113,17 @@ fn manual(command: &Command, text: &mut Vec<u8>) -> std::io::Result<()> {
         page.render_version_section(text)?;
     }
     command.get_subcommands().filter(|command| !command.is_hide_set()).try_for_each(|command| manual(command, text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn printed_values_are_read_back_unchanged() {
+        for text in ["/data", "C:\\data \"x\"", "a\u{200b}\u{1}\u{7f}\u{85}\n\té", ""] {
+            let read: toml::Table = toml::from_str(&format!("key = {}", toml_string(text))).expect("TOML");
+            assert_eq!(read["key"].as_str(), Some(text));
+        }
+    }
 }

@@ -52,7 +52,9 @@ impl Finding {
             (true, true) => ("note", TextStyle::Warning),
             (false, _) => ("BAD", TextStyle::Error),
         };
-        let line = wrap(&format!("{sign:INDENT$}{}: {}", self.check, self.detail), terminal.width, INDENT);
+        // Texts of a server may contain control characters, which a terminal would obey.
+        let detail = self.detail.replace(|c: char| c.is_control() && c != '\n', "\u{fffd}");
+        let line = wrap(&format!("{sign:INDENT$}{}: {detail}", self.check), terminal.width, INDENT);
         line.replacen(sign, &terminal.paint(sign, style), 1)
     }
 }

@@ -15,6 +15,8 @@ pub(super) struct ServiceResponses {
     version: Option<String>,
     /// Why there is no version, or no response at all.
     refused: Option<String>,
+    /// Whether it refuses writes although it is ready.
+    refuses_writes: bool,
 }
 
 /// The running service according to its responses.
@@ -47,6 +49,11 @@ pub(super) async fn check(config: &Config, arguments: &ServiceArguments) -> Chec
             Err(failure) => responses.refused = Some(failure.message),
         }
     }
+    if responses.version.is_some() {
+        // A region that is passive is not ready, and answers with an error.
+        let region = service.json("GET", "/actuator/health/region").await;
+        responses.refuses_writes = region.is_ok_and(|region| region["details"]["writesAllowed"] == false);
+    }
     let (ok, detail) = verdict(&responses, &service.url, arguments.names_url());
     // Without a configured key, the token of the second request was signed with the development secret.
     let is_development = config.auth.source().is_none() && !arguments.names_token() && responses.version.is_some();
@@ -57,11 +64,14 @@ pub(super) async fn check(config: &Config, arguments: &ServiceArguments) -> Chec
 
 /// Whether the check passes, and its sentence.
 fn verdict(responses: &ServiceResponses, url: &str, is_named: bool) -> (bool, String) {
-    let ServiceResponses { ready, version, refused } = responses;
+    let ServiceResponses { ready, version, refused, refuses_writes } = responses;
     let reason = || refused.clone().unwrap_or_else(|| "it named no version".to_owned());
     match (ready, version) {
         (None, _) if is_named => (false, reason()),
         (None, _) => (true, format!("none answers at {url} (give another address with --url)")),
+        (Some((200, _)), Some(version)) if *refuses_writes => {
+            (false, format!("ready at {url}, version {version}, and refuses writes under CRITICAL pressure"))
+        }
         (Some((200, _)), Some(version)) => (true, format!("ready at {url}, version {version}")),
         // Another program may use the port.
         (Some((200, _)), None) => (!is_named, format!("ready at {url}, but its version is unknown: {}", reason())),
@@ -87,7 +97,7 @@ mod tests {
     fn responses(ready: Option<(u16, &str)>, version: Option<&str>) -> ServiceResponses {
         let refused = version.is_none().then(|| "the service answered 401: no token".to_owned());
         let ready = ready.map(|(status, text)| (status, text.to_owned()));
-        ServiceResponses { ready, version: version.map(str::to_owned), refused }
+        ServiceResponses { ready, version: version.map(str::to_owned), refused, refuses_writes: false }
     }
 
     #[test]
@@ -96,6 +106,12 @@ mod tests {
         let cases = [
             (responses(Some((404, "not found")), None), false, true, "another program answers"),
             (responses(Some((200, "ok")), Some("0.1.0")), true, true, "ready at http://127.0.0.1:8080, version 0.1.0"),
+            (
+                ServiceResponses { refuses_writes: true, ..responses(Some((200, "ok")), Some("0.1.0")) },
+                false,
+                false,
+                "refuses writes under CRITICAL pressure",
+            ),
             (responses(None, None), false, true, "none answers"),
             (responses(None, None), true, false, "401"),
             (responses(Some((503, unready)), Some("0.1.0")), false, false, "(503): region OUT_OF_SERVICE"),

@@ -47,7 +47,10 @@ fn reason(diagnosis: &RowDiagnosis, broker: BrokerKind, now: Timestamp) -> Strin
             match (partition_block(diagnosis, broker), row.due_later(now)) {
                 (Some(block), _) => block.as_str().to_owned(),
                 (None, Some(due)) => format!("its next attempt is due {}", relative(due, now)),
-                (None, None) => "it is due, its worker claims it with the next batch".to_owned(),
+                (None, None) => {
+                    "it is due, its worker claims it with the next batch, unless the broker's circuit breaker is open"
+                        .to_owned()
+                }
             }
         }
     }

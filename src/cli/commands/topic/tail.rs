@@ -71,7 +71,8 @@ impl Arguments {
     fn starts(&self, partitions: &[(u64, u64)], group_offsets: &[Option<u64>]) -> BTreeMap<u32, u64> {
         let from_first = self.starts_in_the_past();
         let start = |(partition, (first, next)): (u32, &(u64, u64))| {
-            let after = self.after.iter().find(|(named, _)| *named == partition).map(|(_, offset)| offset + 1);
+            let after =
+                self.after.iter().find(|(named, _)| *named == partition).map(|(_, offset)| offset.saturating_add(1));
             let after = after.or_else(|| group_offsets.get(partition as usize).copied().flatten());
             let start = after.unwrap_or(if from_first { *first } else { *next });
             // Deleted records cannot be read, and the command waits for records that do not exist yet.
