@@ -151,7 +151,7 @@ impl ConnectionPhase {
 /// The client's side of the connection of a request. actix finishes the response when it closes, and reads no more: a response that waits
 /// would not end before a write fails.
 ///
-/// Not noticed while a further request waits for the response: the socket is not read then.
+/// Not noticed while more bytes wait for the response than the connection has read.
 pub(crate) struct ClientClose {
     /// `None` in tests that call routes without a connection.
     phase: Option<Rc<ConnectionPhase>>,

@@ -118,6 +118,16 @@ impl TimedStream {
         if is_held { Poll::Pending } else { Poll::Ready(Ok(())) }
     }
 
+    /// Notices that the client has closed while further requests wait, for which the socket is not read. Not behind more bytes than fit: those that
+    /// have arrived in the socket hide the close.
+    fn detect_close(&self, cx: &mut Context<'_>) {
+        let mut byte = [0];
+        let mut peeked = ReadBuf::new(&mut byte);
+        if let Poll::Ready(Ok(0) | Err(_)) = self.stream.poll_peek(cx, &mut peeked) {
+            self.phase.close_client();
+        }
+    }
+
     /// Updates the phase; returns how many of the bytes belong to the current request.
     fn accept(&mut self, bytes: &mut [u8]) -> Result<usize, HeaderNameTooLong> {
         if !bytes.is_empty() && self.phase.is_idle() {
@@ -201,6 +211,7 @@ impl AsyncRead for TimedStream {
         }
         if !this.surplus.is_empty() {
             this.phase.wake_after_response(cx.waker());
+            this.detect_close(cx);
         }
         this.poll_deadline(cx).map(Err)
     }
