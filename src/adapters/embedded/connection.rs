@@ -1,6 +1,6 @@
-//! Connections to the file: the writer with its group commit, the readers, the folder's lock and the schema.
+//! Connections to the file: the writer with its group commit, the readers, the folder and the schema.
 pub(crate) mod completion;
-pub(crate) mod folder_lock;
+pub(crate) mod folder;
 pub(crate) mod free_space;
 pub(crate) mod group_commit;
 pub(crate) mod migrations;

@@ -12,7 +12,8 @@ use ports::partitions::InstanceId;
 use rusqlite::Connection;
 
 use crate::broker::end_offsets::EndOffsets;
-use crate::connection::folder_lock::FolderLock;
+use crate::connection::folder::check::{check_files, open_complete};
+use crate::connection::folder::lock::{FolderLock, recorded_installation};
 use crate::connection::group_commit::{SavepointMode, WriteContext, WritingConnection};
 use crate::connection::migrations::{self, Installation};
 use crate::connection::open_error::OpenError;
@@ -62,15 +63,18 @@ impl Embedded {
     pub fn open(options: Options) -> Result<Self, OpenError> {
         let folder = &options.folder;
         create_private(folder).map_err(|error| OpenError::from_io(folder, &error))?;
-        let lock = FolderLock::acquire(&options)?;
+        let mut lock = FolderLock::acquire(&options)?;
         let path = folder.join(settings::FILE);
         let sql_error = |error: rusqlite::Error| OpenError::from_sqlite(&path, &error);
-        let mut sql = settings::open(&path).map_err(sql_error)?;
-        let found = migrations::supported_version(&sql, &path)?;
+        check_files(folder, lock.installation())?;
+        let (mut sql, found) = open_complete(folder, lock.installation(), settings::open)?;
+        migrations::check_supported(found, &path)?;
         settings::for_writing(&sql, options.cache_kib, options.writer_mode).map_err(sql_error)?;
         let installation =
             Installation { name: options.installation.as_deref(), partitions: options.partitions.max(1) };
         migrations::migrate(&mut sql, found, &installation).map_err(sql_error)?;
+        let installation = read_meta(&sql, "installation").map_err(sql_error)?;
+        lock.record_installation(&installation).map_err(|error| OpenError::from_io(folder, &error))?;
         check_partitions(&sql, &path, options.partitions)?;
         expire_stale_leases(&sql).map_err(sql_error)?;
         let now = options.clock.now();
@@ -90,6 +94,8 @@ impl Embedded {
     /// # Errors
     /// [`OpenError::Absent`] if the folder contains no store of this schema version; otherwise as [`Embedded::open`].
     pub fn open_for_operator(folder: &Path, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
+        let installation = recorded_installation(folder)?;
+        check_files(folder, installation.as_deref())?;
         let path = folder.join(settings::FILE);
         let absent = |reason: &str| OpenError::Absent { path: path.clone(), reason: reason.to_string() };
         if !path.is_file() {
@@ -98,8 +104,9 @@ impl Embedded {
             ));
         }
         let sql_error = |error: rusqlite::Error| OpenError::from_sqlite(&path, &error);
-        let sql = settings::open_existing(&path).map_err(sql_error)?;
-        if migrations::supported_version(&sql, &path)? < migrations::LATEST {
+        let (sql, found) = open_complete(folder, installation.as_deref(), settings::open_existing)?;
+        migrations::check_supported(found, &path)?;
+        if found < migrations::LATEST {
             return Err(absent("its schema is older than this program; start the service once"));
         }
         settings::for_writing(&sql, 2 * 1024, WriterMode::Thread).map_err(sql_error)?;
@@ -114,12 +121,13 @@ impl Embedded {
     /// # Errors
     /// The file cannot be read, or is not a posthaste database.
     pub fn schema_versions(folder: &Path) -> Result<(Option<u32>, u32), OpenError> {
+        let installation = recorded_installation(folder)?;
+        check_files(folder, installation.as_deref())?;
         let path = folder.join(settings::FILE);
         if !path.is_file() {
             return Ok((None, migrations::LATEST));
         }
-        let sql = settings::open_existing(&path).map_err(|error| OpenError::from_sqlite(&path, &error))?;
-        let found = migrations::file_version(&sql, &path)?;
+        let (_, found) = open_complete(folder, installation.as_deref(), settings::open_existing)?;
         Ok((Some(found).filter(|found| *found > 0), migrations::LATEST))
     }
 

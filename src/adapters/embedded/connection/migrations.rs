@@ -33,16 +33,15 @@ pub(crate) struct Installation<'a> {
     pub(crate) partitions: u32,
 }
 
-/// The schema version of a file, which this does not change; 0 for an empty file. A later program's file and a foreign file are errors.
-pub(crate) fn supported_version(sql: &Connection, path: &Path) -> Result<u32, OpenError> {
-    let found = file_version(sql, path)?;
+/// Refuses a later program's file.
+pub(crate) fn check_supported(found: u32, path: &Path) -> Result<(), OpenError> {
     if found > LATEST {
         return Err(OpenError::NewerSchema { path: path.to_path_buf(), found, known: LATEST });
     }
-    Ok(found)
+    Ok(())
 }
 
-/// The schema version of a posthaste file, also of a later program's. A foreign file is an error.
+/// The schema version of a posthaste file, also of a later program's, which this does not change; 0 for an empty file. A foreign file is an error.
 pub(crate) fn file_version(sql: &Connection, path: &Path) -> Result<u32, OpenError> {
     let sql_error = |error: rusqlite::Error| OpenError::from_sqlite(path, &error);
     let number = |pragma: &str| sql.pragma_query_value(None, pragma, |row| row.get::<_, u32>(0)).map_err(sql_error);

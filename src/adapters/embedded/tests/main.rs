@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot continue should stop")]
 
 mod archive;
+mod data_loss;
 mod failures;
 mod folder;
 mod log;

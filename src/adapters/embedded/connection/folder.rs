@@ -1,0 +1,4 @@
+//! The data folder: its lock, and whether its files are complete.
+pub(crate) mod check;
+pub(crate) mod lock;
+pub(crate) mod wal_scan;
