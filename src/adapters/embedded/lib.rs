@@ -2,7 +2,7 @@
 //!
 //! One thread writes and commits in groups: it takes the commands that queued up while the last commit ran, gives each command that can
 //! fail after its first write a savepoint, commits once and then replies to all of them. Readers have their own connections and never wait for
-//! the writer. The folder's lock file is the fence: its holder is the only service on this file, and the operating system releases it when the
+//! the writer. The lock of the folder is the fence: its holder is the only service on this file, and the operating system releases it when the
 //! process dies.
 #![warn(missing_docs)]
 

@@ -18,6 +18,38 @@ fn second_process_is_refused_with_the_holder_in_the_error() {
     assert!(second.to_string().contains("here:8080"), "{second}");
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn folder_stays_locked_without_its_lock_file() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), ManualClock::new());
+    let first = Embedded::open(options(folder.path(), &clock)).unwrap();
+    std::fs::remove_file(folder.path().join("posthaste.lock")).unwrap();
+
+    let second = Embedded::open(options(folder.path(), &clock)).err().unwrap();
+
+    assert!(matches!(second, OpenError::Held { .. }), "{second}");
+    assert!(!folder.path().join("posthaste.lock").exists(), "a refused process leaves nothing behind");
+    drop(first);
+    Embedded::open(options(folder.path(), &clock)).unwrap();
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn link_to_the_database_of_another_service_is_refused() {
+    let (folder, other, clock) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), ManualClock::new());
+    let first = Embedded::open(options(folder.path(), &clock)).unwrap();
+    std::os::unix::fs::symlink(folder.path().join("posthaste.db"), other.path().join("posthaste.db")).unwrap();
+
+    let second = Embedded::open(options(other.path(), &clock)).err().unwrap();
+
+    let OpenError::Held { instance, .. } = &second else { panic!("{second}") };
+    assert_eq!(instance, "here:8080");
+    drop(first);
+    let linked = Embedded::open(options(other.path(), &clock)).unwrap();
+    assert!(matches!(Embedded::open(options(folder.path(), &clock)), Err(OpenError::Held { .. })));
+    drop(linked);
+}
+
 #[tokio::test]
 async fn closed_store_releases_its_folder_and_refuses_commands() {
     let (folder, clock) = (tempfile::tempdir().unwrap(), ManualClock::new());

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::connection::open_error::OpenError;
+use crate::connection::settings::FILE;
 use crate::options::Options;
 
 /// Name of the lock file in the data folder.
@@ -17,6 +18,8 @@ const TEXT_BYTES_MAX: u64 = 64 * 1024;
 #[derive(Debug)]
 pub(crate) struct FolderLock {
     file: File,
+    /// The locked folders themselves, this one first: a lock file can be deleted. `None` where a folder cannot be locked.
+    _folders: Vec<Option<File>>,
     instance: String,
     folder: PathBuf,
     address: String,
@@ -30,6 +33,8 @@ impl FolderLock {
     /// [`OpenError::Held`] names the holder.
     pub(crate) fn acquire(options: &Options) -> Result<Self, OpenError> {
         let path = options.folder.join(LOCK_FILE);
+        let folders =
+            locked_folders(&options.folder).iter().map(|folder| lock_folder(folder)).collect::<Result<Vec<_>, _>>()?;
         let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
         let file = opened.map_err(|error| OpenError::from_io(&path, &error))?;
         match file.try_lock() {
@@ -41,7 +46,7 @@ impl FolderLock {
         let installation = read_field(&text_of(&file).map_err(io_error)?, "installation");
         let folder = options.folder.canonicalize().unwrap_or_else(|_| options.folder.clone());
         let (instance, address) = (options.instance.to_string(), options.address.clone());
-        let mut lock = Self { file, instance, folder, address, installation };
+        let mut lock = Self { file, _folders: folders, instance, folder, address, installation };
         lock.write().map_err(io_error)?;
         Ok(lock)
     }
@@ -99,6 +104,24 @@ fn text_of(file: &File) -> std::io::Result<String> {
 fn read_field(text: &str, name: &str) -> Option<String> {
     let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
     value.filter(|value| !value.is_empty()).map(str::to_owned)
+}
+
+/// The folders that a service locks: its own, and the one of the service with the same database if its own has only a link to it.
+fn locked_folders(folder: &Path) -> Vec<PathBuf> {
+    let own = folder.canonicalize().unwrap_or_else(|_| folder.to_path_buf());
+    let database = own.join(FILE).canonicalize().ok().filter(|target| target.file_name() == Some(FILE.as_ref()));
+    let linked = database.and_then(|target| target.parent().map(Path::to_path_buf)).filter(|linked| *linked != own);
+    [own].into_iter().chain(linked).collect()
+}
+
+/// Locks a folder itself. `None` where that is not possible: Windows opens no folder as a file, and NFS locks only what is open for writing.
+fn lock_folder(folder: &Path) -> Result<Option<File>, OpenError> {
+    let Ok(opened) = File::open(folder) else { return Ok(None) };
+    match opened.try_lock() {
+        Ok(()) => Ok(Some(opened)),
+        Err(TryLockError::WouldBlock) => Err(held_error(&folder.join(LOCK_FILE), folder)),
+        Err(TryLockError::Error(_)) => Ok(None),
+    }
 }
 
 /// The error that names the holder. A holder writes its name right after it locks, so an empty file is read again.
