@@ -6,6 +6,7 @@ use ports::Error;
 use ports::probe::{Probe, ProbeReport};
 use tokio::time::Instant;
 
+use crate::connection::folder::data_files::DataFiles;
 use crate::connection::free_space::{is_full, write_test_file};
 use crate::error::WriteError;
 use crate::store::Embedded;
@@ -53,8 +54,10 @@ async fn write_heartbeat(store: &Embedded) -> Result<ProbeReport, Error> {
         store.write("probe_free_space", move |_| check_free_space(&folder).map_err(WriteError::Port)).await?;
         store.record_free_space();
     }
+    let files = store.inner.data_files.clone();
     store
-        .write("probe", |context| {
+        .write("probe", move |context| {
+            check_data_files(&files).map_err(WriteError::Port)?;
             let mut write_heartbeat = context.sql.prepare_cached(
                 "INSERT INTO store_probe (one, beaten_at) VALUES (1, ?1) ON CONFLICT DO UPDATE SET beaten_at = excluded.beaten_at",
             )?;
@@ -63,6 +66,17 @@ async fn write_heartbeat(store: &Embedded) -> Result<ProbeReport, Error> {
         })
         .await?;
     Ok(ProbeReport { latency: started.elapsed() })
+}
+
+fn check_data_files(files: &DataFiles) -> Result<(), Error> {
+    match files.first_moved() {
+        None => Ok(()),
+        Some(path) => Err(Error::Broken(format!(
+            "{} was deleted, moved or replaced while the service runs, which loses all further changes when it ends; bring the same file back, \
+             or stop the service and restore a backup",
+            path.display()
+        ))),
+    }
 }
 
 fn check_free_space(folder: &Path) -> Result<(), Error> {

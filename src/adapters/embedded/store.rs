@@ -12,7 +12,8 @@ use ports::partitions::InstanceId;
 use rusqlite::Connection;
 
 use crate::broker::end_offsets::EndOffsets;
-use crate::connection::folder::check::{check_files, open_complete};
+use crate::connection::folder::check::{check_files, open_complete, wal_path};
+use crate::connection::folder::data_files::DataFiles;
 use crate::connection::folder::lock::{FolderLock, recorded_installation};
 use crate::connection::group_commit::{SavepointMode, WriteContext, WritingConnection};
 use crate::connection::migrations::{self, Installation};
@@ -51,6 +52,8 @@ pub(crate) struct EmbeddedState {
     pub(crate) swept_archive_id: AtomicI64,
     /// Whether a write found the disk full and no probe has found free space since.
     disk_full: AtomicBool,
+    /// The files that a service has open. Without paths for an operator's command, which ends soon.
+    pub(crate) data_files: Arc<DataFiles>,
     lock: Mutex<Option<FolderLock>>,
 }
 
@@ -153,6 +156,10 @@ impl Embedded {
                 (writer, Some(Readers::new(readers, READS_MAX, READ_TIME_MAX).map_err(io_error)?))
             }
         };
+        let data_files = lock.as_ref().map(|lock| {
+            let files = [path.to_path_buf(), wal_path(path)];
+            DataFiles::new(files.into_iter().chain(lock.needed_file()))
+        });
         let inner = EmbeddedState {
             writer,
             readers,
@@ -164,6 +171,7 @@ impl Embedded {
             options,
             swept_archive_id: AtomicI64::new(0),
             disk_full: AtomicBool::new(false),
+            data_files: Arc::new(data_files.unwrap_or_default()),
             lock: Mutex::new(lock),
         };
         Ok(Self { inner: Arc::new(inner) })

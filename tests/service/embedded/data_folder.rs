@@ -74,6 +74,24 @@ fn a_second_process_on_one_data_folder_is_refused_with_the_holders_name() {
 }
 
 #[test]
+fn writes_are_refused_while_the_data_folder_is_moved_away() {
+    let backend = Backend::new();
+    let probes = [("POSTHASTE__FAILOVER__PROBE_INTERVAL", "100ms")];
+    let service = Posthaste::start(&backend, &probes);
+    let elsewhere = backend.data_folder().with_file_name("elsewhere");
+    std::fs::rename(backend.data_folder(), &elsewhere).expect("moved");
+
+    until("the region is PASSIVE", Duration::from_secs(30), || (!service.is_ready()).then_some(()));
+    let down = service.log_lines(|line| line["event"] == "dependency_down" && line["dependency"] == "db");
+    let reason = down[0]["error"].as_str().unwrap_or_default();
+    assert!(down.len() == 1 && reason.contains("posthaste.db was deleted, moved or replaced"), "{down:?}");
+
+    std::fs::rename(&elsewhere, backend.data_folder()).expect("moved back");
+    until("the region is ACTIVE", Duration::from_secs(30), || service.is_ready().then_some(()));
+    service.stop();
+}
+
+#[test]
 fn signals_end_a_start_that_waits_for_the_store_file() {
     let backend = Backend::new();
     Posthaste::start(&backend, &[]).stop();

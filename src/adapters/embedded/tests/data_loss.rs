@@ -3,8 +3,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use embedded::{Embedded, OpenError};
+use embedded::{Embedded, OpenError, StoreProbe};
 use ports::orders::OrderStore;
+use ports::probe::Probe;
 
 use crate::support::*;
 
@@ -170,4 +171,46 @@ async fn restored_backup_is_opened() {
     let store = open(killed.path()).unwrap();
 
     assert!(store.find(id(1)).await.unwrap().is_some());
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn probe_fails_while_a_file_of_the_store_is_not_at_its_path() {
+    let (parent, clock) = (tempfile::tempdir().unwrap(), ManualClock::new());
+    let (folder, elsewhere) = (parent.path().join("data"), parent.path().join("elsewhere"));
+    let store = Embedded::open(options(&folder, &clock)).unwrap();
+    place(&store, 1, 0).await;
+    let probe = StoreProbe(store.clone());
+    probe.check().await.unwrap();
+
+    for path in [folder.join(DATABASE), folder.join(WAL), folder.clone()] {
+        fs::rename(&path, &elsewhere).unwrap();
+        let deleted = probe.check().await;
+        if path == folder {
+            fs::create_dir(&path).unwrap()
+        } else {
+            fs::write(&path, "").unwrap()
+        }
+        let replaced = probe.check().await;
+        if path == folder {
+            fs::remove_dir(&path).unwrap()
+        }
+        fs::rename(&elsewhere, &path).unwrap();
+
+        for failed in [deleted, replaced] {
+            assert!(matches!(&failed, Err(ports::Error::Broken(text)) if text.contains("posthaste.db")), "{failed:?}");
+        }
+        probe.check().await.unwrap();
+    }
+}
+
+/// The folder itself is locked, so the lock file is not needed.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn probe_succeeds_without_the_lock_file() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), ManualClock::new());
+    let store = Embedded::open(options(folder.path(), &clock)).unwrap();
+    delete(folder.path(), LOCK);
+
+    StoreProbe(store).check().await.unwrap();
 }

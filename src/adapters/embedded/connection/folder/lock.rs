@@ -19,7 +19,7 @@ const TEXT_BYTES_MAX: u64 = 64 * 1024;
 pub(crate) struct FolderLock {
     file: File,
     /// The locked folders themselves, this one first: a lock file can be deleted. `None` where a folder cannot be locked.
-    _folders: Vec<Option<File>>,
+    folders: Vec<Option<File>>,
     instance: String,
     folder: PathBuf,
     address: String,
@@ -46,9 +46,15 @@ impl FolderLock {
         let installation = read_field(&text_of(&file).map_err(io_error)?, "installation");
         let folder = options.folder.canonicalize().unwrap_or_else(|_| options.folder.clone());
         let (instance, address) = (options.instance.to_string(), options.address.clone());
-        let mut lock = Self { file, _folders: folders, instance, folder, address, installation };
+        let mut lock = Self { file, folders, instance, folder, address, installation };
         lock.write().map_err(io_error)?;
         Ok(lock)
+    }
+
+    /// The lock file, if the lock depends on it: where the folder itself is locked, a deleted file releases nothing.
+    pub(crate) fn needed_file(&self) -> Option<PathBuf> {
+        let is_folder_locked = matches!(self.folders.first(), Some(Some(_)));
+        (!is_folder_locked).then(|| self.folder.join(LOCK_FILE))
     }
 
     /// The installation that a service recorded in this folder: its data is there, or was lost.
