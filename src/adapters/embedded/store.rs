@@ -15,6 +15,7 @@ use crate::broker::end_offsets::EndOffsets;
 use crate::connection::folder::check::{check_files, open_complete, wal_path};
 use crate::connection::folder::data_files::DataFiles;
 use crate::connection::folder::lock::{FolderLock, recorded_installation};
+use crate::connection::folder::path_length::check_length;
 use crate::connection::group_commit::{SavepointMode, WriteContext, WritingConnection};
 use crate::connection::migrations::{self, Installation};
 use crate::connection::open_error::OpenError;
@@ -65,6 +66,7 @@ impl Embedded {
     /// [`OpenError`] names the cause. Nothing was changed, except that an older file may have been migrated.
     pub fn open(options: Options) -> Result<Self, OpenError> {
         let folder = &options.folder;
+        check_length(&folder.join(settings::FILE))?;
         create_private(folder).map_err(|error| OpenError::from_io(folder, &error))?;
         let mut lock = FolderLock::acquire(&options)?;
         let path = folder.join(settings::FILE);

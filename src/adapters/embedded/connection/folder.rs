@@ -2,4 +2,5 @@
 pub(crate) mod check;
 pub(crate) mod data_files;
 pub(crate) mod lock;
+pub(crate) mod path_length;
 pub(crate) mod wal_scan;

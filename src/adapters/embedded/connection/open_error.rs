@@ -48,7 +48,7 @@ pub enum OpenError {
         reason: String,
     },
     /// A later version of this program wrote the file. Run that version.
-    #[error("{path} has schema version {found}; this program knows {known} at most", path = path.display())]
+    #[error("{path} has schema version {found}; this program knows {known} at most: run the newer program", path = path.display())]
     NewerSchema {
         /// File or folder with the problem.
         path: PathBuf,
@@ -98,9 +98,13 @@ impl OpenError {
         use std::io::ErrorKind as Kind;
         let (path, reason) = (path.to_path_buf(), error.to_string());
         match error.kind() {
-            Kind::PermissionDenied | Kind::ReadOnlyFilesystem | Kind::NotADirectory | Kind::AlreadyExists => {
-                Self::NotWritable { path, reason }
-            }
+            Kind::PermissionDenied
+            | Kind::ReadOnlyFilesystem
+            | Kind::NotADirectory
+            | Kind::IsADirectory
+            | Kind::AlreadyExists
+            | Kind::InvalidFilename
+            | Kind::InvalidInput => Self::NotWritable { path, reason },
             Kind::StorageFull | Kind::QuotaExceeded => Self::Full { path, reason },
             _ => Self::Io { path, reason },
         }

@@ -107,6 +107,44 @@ fn path_of_a_file_is_refused_as_not_writable() {
     assert!(matches!(error, OpenError::NotWritable { .. }), "{error:?}");
 }
 
+#[cfg(unix)]
+#[test]
+fn path_that_can_never_be_opened_is_refused_at_once_with_its_reason() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), ManualClock::new());
+    let with_lock_folder = folder.path().join("lock");
+    std::fs::create_dir_all(with_lock_folder.join("posthaste.lock")).unwrap();
+    let cases = [
+        (folder.path().join("x".repeat(256)), "File name too long"),
+        (with_lock_folder, "Is a directory"),
+        (folder.path().join("zero\0"), "NUL byte"),
+    ];
+    for (path, reason) in cases {
+        let error = Embedded::open(options(&path, &clock)).err().unwrap();
+
+        assert!(!error.is_temporary() && error.to_string().contains(reason), "{error:?}");
+    }
+}
+
+/// SQLite opens no longer path, and reports no reason.
+#[cfg(unix)]
+#[test]
+fn path_over_the_limit_of_sqlite_is_refused_before_a_folder_is_created() {
+    let (root, clock) = (tempfile::tempdir().unwrap(), ManualClock::new());
+    let root = root.path().canonicalize().unwrap();
+    // The path of a database in a folder below `root`, with this many bytes.
+    let folder = |bytes: usize| {
+        let rest = bytes - root.as_os_str().len() - "/posthaste.db".len() - "///".len();
+        root.join("a".repeat(200)).join("b".repeat(150)).join("c".repeat(rest - 350))
+    };
+    let (longest, too_long) = (folder(504), folder(505));
+
+    let error = Embedded::open(options(&too_long, &clock)).err().unwrap();
+
+    assert!(error.to_string().contains("505 bytes, and SQLite opens paths of 504 bytes at most"), "{error}");
+    assert!(!error.is_temporary() && !too_long.parent().unwrap().exists(), "nothing was created");
+    Embedded::open(options(&longest, &clock)).unwrap();
+}
+
 #[test]
 fn damaged_file_is_refused_and_not_changed() {
     let (folder, clock) = (tempfile::tempdir().unwrap(), ManualClock::new());
@@ -133,6 +171,7 @@ fn foreign_databases_and_newer_schemas_are_refused() {
     rusqlite::Connection::open(&path).unwrap().pragma_update(None, "user_version", 99).unwrap();
     let error = Embedded::open(options(folder.path(), &clock)).err().unwrap();
     assert!(matches!(error, OpenError::NewerSchema { found: 99, .. }), "{error:?}");
+    assert!(error.to_string().ends_with("run the newer program"), "{error}");
     let (found, known) = Embedded::schema_versions(folder.path()).unwrap();
     assert!(found == Some(99) && known < 99, "the version of a newer file is returned");
     assert_eq!(Embedded::schema_versions(&folder.path().join("nowhere")).unwrap(), (None, known));
