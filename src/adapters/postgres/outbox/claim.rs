@@ -19,19 +19,21 @@ use crate::connection::sql_value::{SqlValue, get, get_time};
 use crate::connection::statement_error::{StatementError, StatementResult, broken};
 use crate::outbox::claim_text::{batch, candidates, snapshot, waiting};
 use crate::outbox::claimed_row::{self, event_columns};
+use crate::outbox::id_samples::IdSource;
 use crate::outbox::scan_start::{SampleId, ScanBounds, ScanResult, ScanSnapshot, ScanStart};
 use crate::store::context::StoreContext;
 
 /// Selects the scan start: the remembered one, or a lower one below every id that a transaction can have inserted that was running at the remembered
-/// snapshot and has ended since. 0 on another server.
+/// snapshot and has ended since. 0 with another source of ids, and after their sequence went back.
 macro_rules! start {
     () => {
         concat!(
             "WITH server_state AS MATERIALIZED (",
             snapshot!(),
             "),
-             scan AS MATERIALIZED (SELECT snapshot, server, CASE WHEN server = $9 THEN least($4, (SELECT min(running.low)
-                 FROM unnest($10::int8[], $11::int8[]) running (xid, low) WHERE pg_visible_in_snapshot(running.xid::text::xid8, snapshot)))
+             scan AS MATERIALIZED (SELECT snapshot, source, sequence_value, CASE WHEN source = $9 AND coalesce(sequence_value >= $12, true)
+                 THEN least($4, (SELECT min(running.low)
+                   FROM unnest($10::int8[], $11::int8[]) running (xid, low) WHERE pg_visible_in_snapshot(running.xid::text::xid8, snapshot)))
                  ELSE 0 END AS start FROM server_state),"
         )
     };
@@ -88,12 +90,12 @@ macro_rules! take {
                FROM batch WHERE batch.ids IS NOT NULL AND lease.partition = $1 AND lease.owner = $3 AND lease.epoch = $5 AND lease.counter = $6
                  AND lease.in_flight IS NULL AND lease.expires_at > clock_timestamp()
                RETURNING lease.counter / (lease.expires_at > clock_timestamp())::int AS counter)
-             SELECT batch.ids IS NOT NULL AS is_due, batch.last_ready, batch.ready_left, batch.more, batch.last, batch.xid, scan.start, scan.server,
-               scan.snapshot::text, claimed.counter, batch.heads, batch.ids, batch.keys, batch.attempts, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+             SELECT batch.ids IS NOT NULL AS is_due, batch.last_ready, batch.ready_left, batch.more, batch.last, batch.xid, scan.start, scan.source,
+               scan.sequence_value, scan.snapshot::text, claimed.counter, batch.heads, batch.ids, batch.keys, batch.attempts, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
                NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, now() AS begun_at
              FROM batch CROSS JOIN scan LEFT JOIN claimed ON true
              UNION ALL
-             SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, event.*, NULL
+             SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, event.*, NULL
              FROM (SELECT unnest(batch.ids) AS id FROM batch CROSS JOIN claimed) open CROSS JOIN LATERAL (SELECT event.id, ",
             event_columns!(),
             " FROM outbox_event event WHERE event.id = open.id OFFSET 0) event"
@@ -102,7 +104,7 @@ macro_rules! take {
 }
 
 /// The column of an event's id; NULL in the summary. The columns of the summary are read by name, those of the events by number.
-const EVENT_ID: usize = 14;
+const EVENT_ID: usize = 15;
 
 const ORDINARY: &str = concat!(start!(), ordinary!(), take!("false"));
 const TRIAL: &str = concat!(start!(), trial!(), take!("true"));
@@ -167,9 +169,10 @@ impl<'a> ClaimScan<'a> {
             (&self.counter, Type::INT8),
             (&self.session, Type::TEXT),
             (&self.bytes_max, Type::INT8),
-            (&self.bounds.server, Type::FLOAT8),
+            (&self.bounds.source, Type::INT8),
             (&self.bounds.running, Type::INT8_ARRAY),
             (&self.bounds.lows, Type::INT8_ARRAY),
+            (&self.bounds.sequence_value, Type::INT8),
         ];
         (text, values)
     }
@@ -186,7 +189,7 @@ impl<'a> ClaimScan<'a> {
         let is_ordinary = self.claim.kind == ClaimKind::Ordinary;
         let is_summary = |row: &&Row| matches!(get::<Option<i64>>(row, EVENT_ID), Ok(None));
         let Some(summary) = rows.iter().find(is_summary) else { return Ok(ClaimOutcome::Fenced) };
-        let snapshot = scan_snapshot(summary, sample)?;
+        let snapshot = scan_snapshot(summary, &self.bounds, sample)?;
         context.scan_starts.record_snapshot(&snapshot);
         if !get::<bool>(summary, "is_due")? {
             let nothing = nothing_due(session, self.claim).await?;
@@ -233,8 +236,9 @@ pub(crate) async fn claim(context: &StoreContext, claim: &Claim) -> StatementRes
 }
 
 /// The statement's snapshot, from the row that has it.
-pub(crate) fn scan_snapshot(row: &Row, sample: SampleId) -> StatementResult<ScanSnapshot> {
-    ScanSnapshot::parse((get(row, "server")?, get(row, "snapshot")?), get(row, "last")?, get(row, "xid")?, sample)
+pub(crate) fn scan_snapshot(row: &Row, bounds: &ScanBounds, sample: SampleId) -> StatementResult<ScanSnapshot> {
+    let source = IdSource { source: get(row, "source")?, sequence_value: get(row, "sequence_value")? };
+    ScanSnapshot::parse((source, get(row, "snapshot")?), (get(row, "last")?, get(row, "xid")?), bounds, sample)
 }
 
 /// Result of the scan of a partition, from its summary.

@@ -60,10 +60,16 @@ macro_rules! batch {
     };
 }
 
-/// Selects the statement's snapshot, and the time at which the server started.
+/// Selects the statement's snapshot, the source of the ids, and the last value of their sequence (NULL if the role may not read it). The source
+/// is a hash of the server's start and the table's file: another server may reuse the xids of lost transactions, and a table that was restored
+/// or truncated has other ids.
 macro_rules! snapshot {
     () => {
-        "SELECT pg_current_snapshot() AS snapshot, extract(epoch FROM pg_postmaster_start_time())::float8 AS server"
+        "SELECT pg_current_snapshot() AS snapshot,
+           hashtextextended(extract(epoch FROM pg_postmaster_start_time())::text || pg_relation_filepath('outbox_event'::regclass), 0) AS source,
+           CASE WHEN has_sequence_privilege(ids.sequence, 'SELECT, USAGE') THEN coalesce(pg_sequence_last_value(ids.sequence), 0) END
+             AS sequence_value
+         FROM (SELECT to_regclass('outbox_event_id_seq') AS sequence OFFSET 0) ids"
     };
 }
 

@@ -12,7 +12,17 @@ use std::collections::VecDeque;
 /// Most samples that are remembered: some seconds at full load. Older ones are thinned, which only lowers the result of [`IdSamples::id_below`].
 const SAMPLES_MAX: usize = 128;
 
-/// Samples of one server, in ascending order.
+/// Where the ids came from when a statement ran.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct IdSource {
+    /// The server's start and the file of the events, as a hash. Another server may reuse the xids of lost transactions, and a table that was
+    /// restored has other ids.
+    pub(crate) source: i64,
+    /// The last value of the sequence of the ids, unless the role may not read it. It never falls, not even by a rollback, except in a restore.
+    pub(crate) sequence_value: Option<i64>,
+}
+
+/// Samples of one source, in ascending order.
 #[derive(Debug, Default)]
 pub(crate) struct IdSamples(VecDeque<(i64, i64)>);
 

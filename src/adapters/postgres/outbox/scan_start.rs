@@ -21,13 +21,12 @@ use outbox::{Counter, Epoch, LeaseFence};
 use parking_lot::Mutex;
 
 use crate::connection::statement_error::{StatementResult, broken};
-use crate::outbox::id_samples::IdSamples;
+use crate::outbox::id_samples::{IdSamples, IdSource};
 
 /// The transactions that a snapshot did not see.
 #[derive(Debug, PartialEq)]
 pub(crate) struct BaseSnapshot {
-    /// When the server started, in seconds. Another server, or one that restarted, may reuse the xids of lost transactions.
-    server: f64,
+    source: i64,
     /// One past the last transaction that had ended.
     xmax: i64,
     /// The transactions below `xmax` that were running.
@@ -36,13 +35,13 @@ pub(crate) struct BaseSnapshot {
 
 impl BaseSnapshot {
     /// Parses the text of a `pg_snapshot`: `xmin:xmax:xip,xip,…`.
-    pub(crate) fn parse(server: f64, text: &str) -> StatementResult<Self> {
+    pub(crate) fn parse(source: i64, text: &str) -> StatementResult<Self> {
         let invalid = || broken(format!("the server's snapshot {text:?} is not readable"));
         let mut parts = text.splitn(3, ':').skip(1);
         let (xmax, running) = (parts.next().ok_or_else(invalid)?, parts.next().ok_or_else(invalid)?);
         let number = |text: &str| text.parse::<i64>().map_err(|_| invalid());
         let running = running.split(',').filter(|text| !text.is_empty()).map(number).collect::<StatementResult<_>>()?;
-        Ok(Self { server, xmax: number(xmax)?, running })
+        Ok(Self { source, xmax: number(xmax)?, running })
     }
 }
 
@@ -100,8 +99,12 @@ pub(crate) struct ScanResult {
 /// The snapshot of a statement that scanned one or more partitions.
 pub(crate) struct ScanSnapshot {
     pub(crate) base: Arc<BaseSnapshot>,
-    /// The highest id that the statement's snapshot showed.
+    /// The highest id that the statement's snapshot showed, at most the last value of the sequence: a writer may have chosen a higher one.
     pub(crate) highest: Option<i64>,
+    /// The last value of the sequence of the ids.
+    sequence_value: Option<i64>,
+    /// Whether the sequence went back since an earlier statement of this process.
+    was_rewound: bool,
     /// The xid of the statement's transaction, and an id that was drawn before that xid was assigned.
     pub(crate) sample: Option<(i64, i64)>,
 }
@@ -111,25 +114,27 @@ pub(crate) struct ScanSnapshot {
 pub(crate) enum SampleId {
     /// The highest that the claim's snapshot shows: the claim is the transaction's first statement, so its xid is assigned later.
     FromSnapshot,
-    /// The highest that this process had seen before the transaction, on this server: an earlier statement caused the xid to be assigned.
-    BeforeTransaction(Option<(f64, i64)>),
+    /// The highest that this process had seen before the transaction, of this source: an earlier statement caused the xid to be assigned.
+    BeforeTransaction(Option<(i64, i64)>),
 }
 
 impl ScanSnapshot {
-    /// The snapshot of a claim from its text, with the highest id that it showed and the xid of its transaction.
+    /// The snapshot of a claim from its text, with the highest id that it showed and the xid of its transaction. `bounds` are those of the claim.
     pub(crate) fn parse(
-        (server, text): (f64, &str),
-        highest: Option<i64>,
-        xid: Option<i64>,
+        (IdSource { source, sequence_value }, text): (IdSource, &str),
+        (highest, xid): (Option<i64>, Option<i64>),
+        bounds: &ScanBounds,
         sample: SampleId,
     ) -> StatementResult<Self> {
+        let highest = highest.map(|id| sequence_value.map_or(id, |value| id.min(value)));
+        let was_rewound = source == bounds.source && sequence_value.is_some_and(|value| value < bounds.sequence_value);
         let id = match sample {
             SampleId::FromSnapshot => highest,
-            SampleId::BeforeTransaction(known) => {
-                known.filter(|(other, _)| other.to_bits() == server.to_bits()).map(|(_, id)| id)
-            }
+            SampleId::BeforeTransaction(_) if was_rewound => None,
+            SampleId::BeforeTransaction(known) => known.filter(|(other, _)| *other == source).map(|(_, id)| id),
         };
-        Ok(Self { base: Arc::new(BaseSnapshot::parse(server, text)?), highest, sample: xid.zip(id) })
+        let base = Arc::new(BaseSnapshot::parse(source, text)?);
+        Ok(Self { base, highest, sequence_value, was_rewound, sample: xid.zip(id) })
     }
 }
 
@@ -137,8 +142,10 @@ impl ScanSnapshot {
 /// know, the bounds to those of the base's running transactions that have ended.
 #[derive(Debug, Default)]
 pub(crate) struct ScanBounds {
-    /// The server on which the rest is valid.
-    pub(crate) server: f64,
+    /// The source of ids for which the rest is valid.
+    pub(crate) source: i64,
+    /// The rest is valid while the last value of the sequence is at least this.
+    pub(crate) sequence_value: i64,
     /// Per partition the id above which the scan begins.
     pub(crate) starts: Vec<i64>,
     /// Per partition the number of its base.
@@ -153,10 +160,13 @@ pub(crate) struct ScanBounds {
 #[derive(Default)]
 pub(crate) struct ScanStartCache(Mutex<ScanState>);
 
-/// The scan starts of one server.
+/// The scan starts for one source of ids.
 #[derive(Default)]
 struct ScanState {
-    server: f64,
+    source: i64,
+    /// The highest last value of the sequence that a statement read: no sample has a higher id. If a later statement reads a lower value, the
+    /// sequence was set back by a restore, and later transactions draw ids below those of the samples.
+    sequence_value: i64,
     /// The highest id of a claimed row.
     highest: Option<i64>,
     samples: IdSamples,
@@ -177,11 +187,11 @@ impl ScanStartCache {
     /// The parameters for scans from these starts, in their order; a scan without a start begins at the first row.
     pub(crate) fn bounds(&self, starts: &[Option<ScanStart>]) -> ScanBounds {
         let state = self.0.lock();
-        let mut bounds = ScanBounds { server: state.server, ..ScanBounds::default() };
+        let mut bounds =
+            ScanBounds { source: state.source, sequence_value: state.sequence_value, ..ScanBounds::default() };
         let mut numbers: HashMap<*const BaseSnapshot, i32> = HashMap::new();
         for start in starts {
-            let Some(start) = start.as_ref().filter(|start| start.base.server.to_bits() == state.server.to_bits())
-            else {
+            let Some(start) = start.as_ref().filter(|start| start.base.source == state.source) else {
                 bounds.starts.push(0);
                 bounds.bases.push(0);
                 continue;
@@ -201,18 +211,19 @@ impl ScanStartCache {
         bounds
     }
 
-    /// The highest id of a row that this process has claimed, and the server that drew it.
-    pub(crate) fn highest(&self) -> Option<(f64, i64)> {
+    /// The highest id of a row that this process has claimed, and its source.
+    pub(crate) fn highest(&self) -> Option<(i64, i64)> {
         let state = self.0.lock();
-        state.highest.map(|id| (state.server, id))
+        state.highest.map(|id| (state.source, id))
     }
 
     /// Records the snapshot of a scan.
     pub(crate) fn record_snapshot(&self, snapshot: &ScanSnapshot) {
         let mut state = self.0.lock();
-        if state.server.to_bits() != snapshot.base.server.to_bits() {
-            *state = ScanState { server: snapshot.base.server, ..ScanState::default() };
+        if state.source != snapshot.base.source || snapshot.was_rewound {
+            *state = ScanState { source: snapshot.base.source, ..ScanState::default() };
         }
+        state.sequence_value = state.sequence_value.max(snapshot.sequence_value.unwrap_or_default());
         state.highest = state.highest.max(snapshot.highest);
         if let Some((xid, id)) = snapshot.sample {
             state.samples.add(xid, id);
@@ -240,7 +251,8 @@ mod tests {
     /// A snapshot that showed an id and was taken before the number of its transaction.
     fn snapshot(text: &str, sample: Option<(i64, i64)>) -> ScanSnapshot {
         let (highest, xid) = sample.unzip();
-        ScanSnapshot::parse((1.5, text), highest, xid, SampleId::FromSnapshot).unwrap()
+        let source = IdSource { source: 1, sequence_value: highest };
+        ScanSnapshot::parse((source, text), (highest, xid), &ScanBounds::default(), SampleId::FromSnapshot).unwrap()
     }
 
     fn bounds_after(cache: &ScanStartCache, snapshot: &ScanSnapshot, scan: &ScanResult) -> ScanBounds {
@@ -254,10 +266,10 @@ mod tests {
         let cases =
             [("10:10:", (10, vec![])), ("10:20:10,14,15", (20, vec![10, 14, 15])), ("10:20:11", (20, vec![11]))];
         for (text, (xmax, running)) in cases {
-            assert_eq!(BaseSnapshot::parse(1.5, text).unwrap(), BaseSnapshot { server: 1.5, xmax, running });
+            assert_eq!(BaseSnapshot::parse(1, text).unwrap(), BaseSnapshot { source: 1, xmax, running });
         }
         for text in ["", "10", "10:20", "a:b:c", "1:2:x"] {
-            assert!(BaseSnapshot::parse(1.5, text).is_err(), "{text}");
+            assert!(BaseSnapshot::parse(1, text).is_err(), "{text}");
         }
     }
 
@@ -307,11 +319,13 @@ mod tests {
         cache.record_snapshot(&snapshot("100:100:", Some((10, 100))));
         let before = SampleId::BeforeTransaction(cache.highest());
 
-        let after = ScanSnapshot::parse((1.5, "100:120:"), Some(30), Some(115), before).unwrap();
+        let source = IdSource { source: 1, sequence_value: Some(30) };
+        let values = (Some(30), Some(115));
+        let after = ScanSnapshot::parse((source, "100:120:"), values, &cache.bounds(&[]), before).unwrap();
 
         assert_eq!(after.sample, Some((115, 10)), "id 30 may have been drawn by a transaction above 115");
         cache.record_snapshot(&after);
-        assert_eq!(cache.highest(), Some((1.5, 30)));
+        assert_eq!(cache.highest(), Some((1, 30)));
     }
 
     #[test]
@@ -331,19 +345,51 @@ mod tests {
     }
 
     #[test]
-    fn another_server_invalidates_everything() {
+    fn another_source_invalidates_everything() {
         let cache = ScanStartCache::default();
         let first = snapshot("100:110:", Some((10, 100)));
         assert_eq!(bounds_after(&cache, &first, &COMPLETE).starts, [10]);
         cache.record_scan(1, &first, &COMPLETE);
         let late = cache.take(1);
         let other = |xid| {
-            ScanSnapshot::parse((2.5, "100:110:"), Some(10), xid, SampleId::BeforeTransaction(cache.highest())).unwrap()
+            let (source, sample) =
+                (IdSource { source: 2, sequence_value: Some(10) }, SampleId::BeforeTransaction(cache.highest()));
+            ScanSnapshot::parse((source, "100:110:"), (Some(10), xid), &cache.bounds(&[]), sample).unwrap()
         };
         let restarted = other(Some(105));
-        assert_eq!(restarted.sample, None, "the other server's ids say nothing");
+        assert_eq!(restarted.sample, None, "the other source's ids say nothing");
         assert_eq!(bounds_after(&cache, &restarted, &COMPLETE).starts, [0], "its samples are unknown");
         assert_eq!(bounds_after(&cache, &other(Some(108)), &COMPLETE).starts, [10], "its own ids do");
-        assert_eq!(cache.bounds(&[late]).starts, [0], "the start belongs to the other server");
+        assert_eq!(cache.bounds(&[late]).starts, [0], "the start belongs to the other source");
+    }
+
+    #[test]
+    fn sequence_that_went_back_invalidates_samples_and_starts() {
+        let cache = ScanStartCache::default();
+        let claim = |value, highest, xid, sample| {
+            let source = IdSource { source: 1, sequence_value: Some(value) };
+            ScanSnapshot::parse((source, "200:200:"), (Some(highest), Some(xid)), &cache.bounds(&[]), sample).unwrap()
+        };
+        assert_eq!(bounds_after(&cache, &claim(100, 100, 150, SampleId::FromSnapshot), &COMPLETE).starts, [100]);
+        cache.record_scan(1, &claim(100, 100, 150, SampleId::FromSnapshot), &COMPLETE);
+        let late = cache.take(1);
+
+        let rewound = claim(20, 15, 160, SampleId::BeforeTransaction(cache.highest()));
+
+        assert_eq!(rewound.sample, None, "id 100 was drawn before the sequence went back");
+        assert_eq!(bounds_after(&cache, &rewound, &COMPLETE).starts, [0]);
+        assert_eq!(cache.bounds(&[late]).starts, [0]);
+        assert_eq!(bounds_after(&cache, &claim(21, 15, 170, SampleId::FromSnapshot), &COMPLETE).starts, [15]);
+    }
+
+    #[test]
+    fn id_that_a_writer_chose_above_the_sequence_raises_no_start() {
+        let cache = ScanStartCache::default();
+        let source = IdSource { source: 1, sequence_value: Some(20) };
+        let values = (Some(1_000), Some(100));
+
+        let chosen = ScanSnapshot::parse((source, "101:101:"), values, &cache.bounds(&[]), SampleId::FromSnapshot);
+
+        assert_eq!(bounds_after(&cache, &chosen.unwrap(), &COMPLETE).starts, [20]);
     }
 }

@@ -36,7 +36,8 @@ const CLAIM: &str = concat!(
        FROM unnest($9::int4[], $10::int8[], $11::int8[]) running (base, xid, low), server_state
        WHERE pg_visible_in_snapshot(running.xid::text::xid8, server_state.snapshot) GROUP BY running.base),
      asked AS MATERIALIZED (SELECT asked.partition, asked.owner, asked.epoch, asked.counter, asked.lane, asked.size,
-         CASE WHEN server_state.server = $12 THEN least(asked.start, late.low) ELSE 0 END AS start
+         CASE WHEN server_state.source = $12 AND coalesce(server_state.sequence_value >= $15, true)
+           THEN least(asked.start, late.low) ELSE 0 END AS start
        FROM unnest($1::int4[], $2::text[], $3::int8[], $4::int8[], $5::text[], $6::int8[], $7::int8[], $8::int4[])
          asked (partition, owner, epoch, counter, lane, size, start, base) CROSS JOIN server_state LEFT JOIN late ON late.base = asked.base),
      candidate AS MATERIALIZED (SELECT asked.partition, asked.size, found.id, found.key, found.attempts, found.deaths, found.bytes, found.head
@@ -62,7 +63,7 @@ const CLAIM: &str = concat!(
        FROM all_locked JOIN asked ON asked.partition = all_locked.partition JOIN batch ON batch.partition = all_locked.partition
        WHERE lease.partition = all_locked.partition AND all_locked.locked > 0 AND all_locked.expires_at > clock_timestamp()
        RETURNING lease.partition, lease.counter, batch.ids, batch.keys, batch.attempts)
-     SELECT NULL::int4 AS partition, server_state.server, server_state.snapshot::text, (SELECT max(last) FROM batch) AS last,
+     SELECT NULL::int4 AS partition, server_state.source, server_state.sequence_value, server_state.snapshot::text, (SELECT max(last) FROM batch) AS last,
        CASE WHEN EXISTS (SELECT FROM batch) THEN pg_current_xact_id()::text::bigint END AS xid,
        NULL::int8 AS start, NULL::bool AS is_due, NULL::int8 AS last_ready, NULL::bool AS ready_left, NULL::bool AS more, NULL::int8 AS counter,
        NULL::bool AS holds_lease, NULL::float8 AS next_due, NULL::bool AS suspect_due, NULL::bool AS heads,
@@ -71,7 +72,7 @@ const CLAIM: &str = concat!(
        NULL::text, NULL::int4, now() AS begun_at
      FROM server_state
      UNION ALL
-     SELECT asked.partition, NULL, NULL, NULL, NULL, asked.start, batch.partition IS NOT NULL, batch.last_ready, batch.ready_left, batch.more,
+     SELECT asked.partition, NULL, NULL, NULL, NULL, NULL, asked.start, batch.partition IS NOT NULL, batch.last_ready, batch.ready_left, batch.more,
        claimed.counter, nothing.holds_lease, nothing.next_due, nothing.suspect_due, batch.heads, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
        NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
      FROM asked LEFT JOIN batch ON batch.partition = asked.partition LEFT JOIN claimed ON claimed.partition = asked.partition LEFT JOIN LATERAL (
@@ -80,7 +81,7 @@ const CLAIM: &str = concat!(
     waiting!("asked.partition"),
     " FROM outbox_lease lease WHERE lease.partition = asked.partition AND batch.partition IS NULL) nothing ON true
      UNION ALL
-     SELECT claimed.partition, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, taken.id,
+     SELECT claimed.partition, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, taken.id,
        taken.key, taken.attempts + 1, event.*, NULL
      FROM claimed CROSS JOIN LATERAL unnest(claimed.ids, claimed.keys, claimed.attempts) taken (id, key, attempts) LEFT JOIN LATERAL (SELECT ",
     event_columns!(),
@@ -88,7 +89,7 @@ const CLAIM: &str = concat!(
 );
 
 /// The column of a claimed row's id; NULL in the other rows, of which the columns are read by name.
-const ROW_ID: usize = 15;
+const ROW_ID: usize = 16;
 
 /// Claims of different partitions, and their parameters as columns.
 pub(crate) struct ClaimGroup<'a> {
@@ -156,9 +157,10 @@ impl<'a> ClaimGroup<'a> {
             (&self.bounds.base_numbers, Type::INT4_ARRAY),
             (&self.bounds.running, Type::INT8_ARRAY),
             (&self.bounds.lows, Type::INT8_ARRAY),
-            (&self.bounds.server, Type::FLOAT8),
+            (&self.bounds.source, Type::INT8),
             (&self.rows_max, Type::INT8),
             (&self.bytes_max, Type::INT8),
+            (&self.bounds.sequence_value, Type::INT8),
         ];
         (!self.is_empty()).then_some((CLAIM, values))
     }
@@ -174,7 +176,10 @@ impl<'a> ClaimGroup<'a> {
         let mut parts: HashMap<u32, PartitionResult<'_>> = HashMap::new();
         for row in &rows {
             let Some(partition) = get::<Option<i32>>(row, "partition")? else {
-                snapshot = Some((scan_snapshot(row, self.sample)?, get_time(row, "begun_at")?.plus(sent.elapsed())));
+                snapshot = Some((
+                    scan_snapshot(row, &self.bounds, self.sample)?,
+                    get_time(row, "begun_at")?.plus(sent.elapsed()),
+                ));
                 continue;
             };
             let part = parts.entry(partition.unsigned_abs()).or_default();

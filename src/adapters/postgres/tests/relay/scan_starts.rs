@@ -311,6 +311,41 @@ async fn event_of_a_writer_that_was_held_for_long_is_found_when_it_commits() {
     assert_eq!(fixture.relay(&[0, 1], 100).await, 0);
 }
 
+/// Relays rows, sets the ids back while the store stays open, and returns how many of the next `orders` events of each partition are claimed first.
+async fn relayed_after(partitions: &[usize], set_back: &str, orders: usize) -> usize {
+    let mut fixture = RelayFixture::new().await;
+    for _ in 0..5 {
+        for partition in partitions {
+            fixture.create(*partition as u32, 3).await;
+        }
+        assert_eq!(fixture.relay(partitions, 100).await, 3 * partitions.len());
+    }
+    fixture.sql(set_back).await;
+    for partition in partitions {
+        fixture.create(*partition as u32, orders).await;
+    }
+    let relayed = fixture.relay(partitions, 100).await;
+    fixture.create(0, 1).await;
+    assert_eq!(fixture.relay(partitions, 100).await, 1, "the ids of the restored sequence are known");
+    relayed
+}
+
+#[tokio::test]
+async fn events_after_a_restore_into_the_same_server_are_claimed() {
+    for partitions in [&[0][..], &[0, 1]] {
+        let deleted = "DELETE FROM outbox; DELETE FROM outbox_event; SELECT setval(pg_get_serial_sequence('outbox_event', 'id'), 2)";
+        assert_eq!(relayed_after(partitions, deleted, 2).await, 2 * partitions.len());
+    }
+}
+
+#[tokio::test]
+async fn ids_that_have_passed_the_former_ones_since_a_restore_are_all_claimed() {
+    for partitions in [&[0][..], &[0, 1]] {
+        let truncated = "TRUNCATE outbox, outbox_event RESTART IDENTITY";
+        assert_eq!(relayed_after(partitions, truncated, 40).await, 40 * partitions.len());
+    }
+}
+
 #[tokio::test]
 async fn rows_that_a_settled_head_unblocks_are_found_below_the_start() {
     let mut fixture = RelayFixture::new().await;
