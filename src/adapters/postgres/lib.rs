@@ -34,6 +34,7 @@ mod publish {
     pub(crate) mod new_event;
     pub(crate) mod partition_moves;
     mod table_change;
+    mod target_table;
     pub(crate) mod transaction;
     mod trigger_function;
 }

@@ -9,6 +9,11 @@ use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 use crate::connection::open_error::PostgresOpenError;
 use crate::store::options::Options;
 
+/// How the server reads the texts of our statements and writes names, in a transaction: the settings of the database may differ. Without a pooler
+/// they are settings of the session.
+pub(crate) const SYNTAX_SETTINGS: &str =
+    "SET LOCAL standard_conforming_strings = on; SET LOCAL quote_all_identifiers = off";
+
 /// How the server's certificate is checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum CertificateTrust {
@@ -116,6 +121,8 @@ fn session_settings(options: &Options) -> String {
         ("tcp_keepalives_count", "3".into()),
         ("tcp_user_timeout", millis(options.unacknowledged_timeout).to_string()),
         ("client_connection_check_interval", millis(options.keepalive).to_string()),
+        ("standard_conforming_strings", "on".into()),
+        ("quote_all_identifiers", "off".into()),
         ("plan_cache_mode", "force_generic_plan".into()),
         ("enable_seqscan", "off".into()),
         ("enable_bitmapscan", "off".into()),

@@ -12,6 +12,7 @@ use ports::Error;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Row, RowStream, Statement};
 
+use crate::connection::address::SYNTAX_SETTINGS;
 use crate::connection::sql_value::SqlValue;
 use crate::connection::statement_error::{CommitStage, StatementError, StatementResult, statement_error};
 
@@ -186,7 +187,9 @@ impl PooledSession {
             return "BEGIN".into();
         }
         let (statement, lock) = (self.settings.statement_timeout.as_millis(), self.settings.lock_timeout.as_millis());
-        format!("{POOLER_BEGIN}; SET LOCAL statement_timeout = {statement}; SET LOCAL lock_timeout = {lock}")
+        format!(
+            "{POOLER_BEGIN}; {SYNTAX_SETTINGS}; SET LOCAL statement_timeout = {statement}; SET LOCAL lock_timeout = {lock}"
+        )
     }
 
     async fn send(&self, text: &str, values: &[SqlValue<'_>]) -> Result<Vec<Row>, tokio_postgres::Error> {

@@ -1,23 +1,21 @@
 //! Adopts an outbox table of another service: a trigger publishes each row that is inserted, and neither table nor writers change. The
 //! columns and their defaults are those of Debezium's outbox event router:
 //! <https://debezium.io/documentation/reference/stable/transformations/outbox-event-router.html>.
-use std::collections::{BTreeMap, BTreeSet};
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
-use tokio_postgres::types::Type;
-use tokio_postgres::{Client, Row};
 
+use crate::connection::address::SYNTAX_SETTINGS;
 use crate::connection::connector::Connector;
 use crate::publish::adopt_error::AdoptError;
 use crate::publish::new_event::{EventRefusal, NewEvent};
 use crate::publish::table_change;
+use crate::publish::target_table::{AdoptedColumn, TargetTable};
 use crate::publish::trigger_function::{self, ROUTE, literal};
 use crate::store::options::Options;
-
-/// The function that the trigger calls, in the schema of the functions.
-const PUBLISH: &str = "publish(text, text, text, bytea, jsonb, text, uuid)";
 
 /// Mapping of the columns of a table to the events that its rows become.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,7 +62,7 @@ impl Default for AdoptedTable {
 /// [`AdoptError`] names the option, the right or the system to correct.
 pub async fn adoption_statements(options: &Options, adoption: &AdoptedTable) -> Result<Vec<String>, AdoptError> {
     let connection = Connector::new(Arc::new(options.clone()))?.connect("adopt").await?;
-    plan(&connection.client, adoption).await.map(|(_, statements)| statements)
+    read(&connection.client, plan(&connection.client, adoption)).await.map(|(_, statements)| statements)
 }
 
 /// Adopts the table, or changes how it was adopted. Rows that it has already are not published.
@@ -73,7 +71,7 @@ pub async fn adoption_statements(options: &Options, adoption: &AdoptedTable) -> 
 /// [`AdoptError`] names the option, the right or the system to correct.
 pub async fn adopt(options: &Options, adoption: &AdoptedTable) -> Result<Vec<String>, AdoptError> {
     let connection = Connector::new(Arc::new(options.clone()))?.connect("adopt").await?;
-    let (table, statements) = plan(&connection.client, adoption).await?;
+    let (table, statements) = read(&connection.client, plan(&connection.client, adoption)).await?;
     run(&connection.client, &table.name, &statements, options.adopt_timeout).await?;
     Ok(statements)
 }
@@ -84,10 +82,21 @@ pub async fn adopt(options: &Options, adoption: &AdoptedTable) -> Result<Vec<Str
 /// [`AdoptError`] names the option, the right or the system to correct.
 pub async fn release_adopted(options: &Options, table: &str) -> Result<Vec<String>, AdoptError> {
     let connection = Connector::new(Arc::new(options.clone()))?.connect("adopt").await?;
-    let table = Table::find(&connection.client, table).await?;
-    let statements = vec![drop_trigger(&table.name), format!("DROP FUNCTION IF EXISTS {}()", table.function)];
+    let table = read(&connection.client, TargetTable::find(&connection.client, table)).await?;
+    let statements = vec![
+        format!("DROP TRIGGER IF EXISTS posthaste_adopted ON {}", table.name),
+        format!("DROP FUNCTION IF EXISTS {}()", table.function),
+    ];
     run(&connection.client, &table.name, &statements, options.adopt_timeout).await?;
     Ok(statements)
+}
+
+/// Runs queries in one transaction, whose settings are ours behind a pooler too. After an error the connection ends, and the transaction with it.
+async fn read<T>(client: &Client, queries: impl Future<Output = Result<T, AdoptError>>) -> Result<T, AdoptError> {
+    client.batch_execute(&format!("BEGIN; {SYNTAX_SETTINGS}")).await?;
+    let result = queries.await?;
+    client.batch_execute("COMMIT").await?;
+    Ok(result)
 }
 
 async fn run(client: &Client, table: &str, statements: &[String], limit: Duration) -> Result<(), AdoptError> {
@@ -98,116 +107,9 @@ async fn run(client: &Client, table: &str, statements: &[String], limit: Duratio
     Err(AdoptError::of_statement(error, table))
 }
 
-/// A table of the database.
-struct Table {
-    /// Schema and name, quoted.
-    name: String,
-    /// The function that publishes its rows, quoted with the schema of the installation.
-    function: String,
-    /// The schema of the installation, quoted.
-    own_schema: String,
-    /// The schema of the functions that publish, quoted.
-    functions: String,
-    /// Topics that only the service writes, as the service that started last stored them.
-    internal_topics: Vec<String>,
-    columns: BTreeMap<String, AdoptedColumn>,
-}
-
-/// A column, and how the trigger's function reads it.
-struct AdoptedColumn {
-    kind: String,
-    /// Whether its type is PostgreSQL's own. Only a superuser can give such a type a user-defined cast to text.
-    built_in: bool,
-    value_expression: String,
-    text_expression: String,
-    /// The condition that its type has changed.
-    type_has_changed: String,
-}
-
-impl Table {
-    async fn find(client: &Client, name: &str) -> Result<Self, AdoptError> {
-        // The schema of the tables need not be the first of the search path: see `own_schema`.
-        let functions =
-            "SELECT quote_ident(i.functions), quote_ident(n.nspname), i.internal_topics FROM installation i, pg_class c
-             JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = to_regclass('installation')";
-        let installation =
-            client.query_typed_opt(functions, &[]).await.map_err(|error| AdoptError::of_statement(error, name))?;
-        let installation = installation.ok_or(AdoptError::NotInstalled)?;
-        let functions: Option<String> = installation.try_get(0)?;
-        let own_schema: String = installation.try_get(1)?;
-        let internal_topics = installation.try_get(2)?;
-        let table = "SELECT c.oid::int8, format('%I.%I', n.nspname, c.relname) FROM pg_class c
-             JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = to_regclass($1) AND c.relkind IN ('r', 'p')";
-        let found = client.query_typed_opt(table, &[(&name, Type::TEXT)]).await?;
-        let found = found.ok_or_else(|| AdoptError::NoTable(name.to_owned()))?;
-        let (oid, name): (i64, String) = (found.try_get(0)?, found.try_get(1)?);
-        if name.split_once('.').is_some_and(|(schema, table)| schema == own_schema && table == "outbox") {
-            return Err(AdoptError::OwnTable(name));
-        }
-        // Migration V16 has this function and rewrites earlier triggers' functions by it.
-        let columns = format!(
-            "SELECT name, type, built_in, value_expression, text_expression, type_has_changed
-             FROM {own_schema}.outbox_columns_read(to_regclass($1))"
-        );
-        let columns = client.query_typed(&columns, &[(&name, Type::TEXT)]).await?;
-        let column = |row: &Row| {
-            let read = AdoptedColumn {
-                kind: row.try_get(1)?,
-                built_in: row.try_get(2)?,
-                value_expression: row.try_get(3)?,
-                text_expression: row.try_get(4)?,
-                type_has_changed: row.try_get(5)?,
-            };
-            Ok::<_, tokio_postgres::Error>((row.try_get(0)?, read))
-        };
-        Ok(Self {
-            function: format!("{own_schema}.outbox_adopted_{oid}"),
-            name,
-            own_schema,
-            functions: functions.ok_or(AdoptError::NotInstalled)?,
-            internal_topics,
-            columns: columns.iter().map(column).collect::<Result<_, _>>()?,
-        })
-    }
-
-    /// Checks that the owner of the trigger's function, as which it runs, may publish.
-    async fn check_owner(&self, client: &Client) -> Result<(), AdoptError> {
-        let (function, publish) = (format!("{}()", self.function), format!("{}.{PUBLISH}", self.functions));
-        let may_publish = "SELECT o.rolname::text, has_schema_privilege(o.oid, n.oid, 'USAGE') AND has_function_privilege(o.oid, p.oid, 'EXECUTE')
-             FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
-             JOIN pg_roles o ON o.oid = coalesce((SELECT proowner FROM pg_proc WHERE oid = to_regprocedure($1)), current_user::regrole)
-             WHERE format('%I.%I(%s)', n.nspname, p.proname, oidvectortypes(p.proargtypes)) = $2";
-        let found = client.query_typed_opt(may_publish, &[(&function, Type::TEXT), (&publish, Type::TEXT)]).await?;
-        let found = found.ok_or(AdoptError::NotInstalled)?;
-        if found.try_get(1)? { Ok(()) } else { Err(AdoptError::MayNotPublish { role: found.try_get(0)? }) }
-    }
-
-    fn column(&self, column: &str, purpose: &'static str) -> Result<&AdoptedColumn, AdoptError> {
-        self.columns.get(column).ok_or_else(|| {
-            let columns = self.columns.keys().cloned().collect();
-            AdoptError::NoColumn { column: column.to_owned(), purpose, columns }
-        })
-    }
-
-    /// The text of a column in the trigger's function.
-    fn text(&self, column: &str, purpose: &'static str) -> Result<&str, AdoptError> {
-        Ok(&self.column(column, purpose)?.text_expression)
-    }
-
-    /// The statement that refuses a row after one of these columns has got another type.
-    fn type_check(&self, columns: &BTreeSet<&String>) -> String {
-        let read = columns.iter().filter_map(|column| self.columns.get(*column));
-        trigger_function::type_check(read.map(|column| &*column.type_has_changed))
-    }
-}
-
-fn drop_trigger(table: &str) -> String {
-    format!("DROP TRIGGER IF EXISTS posthaste_adopted ON {table}")
-}
-
-async fn plan(client: &Client, adoption: &AdoptedTable) -> Result<(Table, Vec<String>), AdoptError> {
+async fn plan(client: &Client, adoption: &AdoptedTable) -> Result<(TargetTable, Vec<String>), AdoptError> {
     check_event(adoption).map_err(AdoptError::Refused)?;
-    let table = Table::find(client, &adoption.table).await?;
+    let table = TargetTable::find(client, &adoption.table).await?;
     table.check_owner(client).await?;
     if table.internal_topics.contains(&adoption.topic) {
         return Err(AdoptError::Refused(EventRefusal::InternalTopic(adoption.topic.clone())));
@@ -261,7 +163,7 @@ fn check_event(adoption: &AdoptedTable) -> Result<(), EventRefusal> {
 }
 
 /// The value of a row as bytes, and its media type. A NULL is an empty value.
-fn payload(table: &Table, adoption: &AdoptedTable) -> Result<(String, String), AdoptError> {
+fn payload(table: &TargetTable, adoption: &AdoptedTable) -> Result<(String, String), AdoptError> {
     let AdoptedColumn { kind, built_in, value_expression, text_expression, .. } =
         table.column(&adoption.payload, "payload")?;
     let (value, usual) = match &**kind {
@@ -276,7 +178,7 @@ fn payload(table: &Table, adoption: &AdoptedTable) -> Result<(String, String), A
 }
 
 /// The headers of a row: a NULL gives none.
-fn headers(table: &Table, headers: &[(String, String)]) -> Result<String, AdoptError> {
+fn headers(table: &TargetTable, headers: &[(String, String)]) -> Result<String, AdoptError> {
     if headers.is_empty() {
         return Ok("NULL".into());
     }
@@ -288,7 +190,7 @@ fn headers(table: &Table, headers: &[(String, String)]) -> Result<String, AdoptE
 }
 
 /// The id of a row: a UUID as it is, of everything else one that is derived from the table and the id.
-fn event_id(table: &Table, column: &str) -> Result<String, AdoptError> {
+fn event_id(table: &TargetTable, column: &str) -> Result<String, AdoptError> {
     let AdoptedColumn { kind, built_in, value_expression, text_expression, .. } = table.column(column, "id")?;
     if *built_in && kind == "uuid" {
         return Ok(value_expression.clone());

@@ -6,6 +6,7 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Error};
 
+use crate::connection::address::SYNTAX_SETTINGS;
 use crate::schema::table_wait::{RETRY_PAUSE, TABLE_WAIT, VACUUM_LOCK, VACUUM_WAIT};
 
 /// The locks that other transactions hold on a table or one of its partitions.
@@ -20,7 +21,7 @@ pub(crate) async fn apply(client: &Client, table: &str, statements: &[String], l
     let statements = statements.join("; ");
     let (started, mut wait, mut has_waited_for_vacuum) = (Instant::now(), TABLE_WAIT, false);
     loop {
-        match client.batch_execute(&format!("BEGIN; {wait}; {statements}; COMMIT")).await {
+        match client.batch_execute(&format!("BEGIN; {SYNTAX_SETTINGS}; {wait}; {statements}; COMMIT")).await {
             Err(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => {
                 client.batch_execute("ROLLBACK").await?;
                 if started.elapsed() >= limit {

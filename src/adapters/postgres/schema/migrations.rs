@@ -7,6 +7,7 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Row};
 
+use crate::connection::address::SYNTAX_SETTINGS;
 use crate::connection::open_error::PostgresOpenError;
 use crate::connection::sql_value;
 use crate::schema::migration_files::FILES;
@@ -148,7 +149,11 @@ async fn apply_one(
     table_wait: &str,
 ) -> Result<bool, tokio_postgres::Error> {
     // The lock belongs to the transaction, so it works behind a pooler too. It may wait for another process's long migration.
-    client.batch_execute("BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0").await?;
+    let begin = format!(
+        "BEGIN ISOLATION LEVEL READ COMMITTED; {SYNTAX_SETTINGS}; SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0;
+         SET LOCAL idle_in_transaction_session_timeout = 0"
+    );
+    client.batch_execute(&begin).await?;
     client.query_typed("SELECT pg_advisory_xact_lock($1)", &[(&LOCK, Type::INT8)]).await?;
     client.batch_execute(table_wait).await?;
     client.batch_execute(&own_schema::prepend_to_search_path("posthaste_migration")).await?;

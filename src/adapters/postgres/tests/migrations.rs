@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use kit::wait::scaled;
-use postgres::{Options, Postgres, PostgresOpenError, migrate, migration_status};
+use postgres::{AdoptError, AdoptedTable, Options, Postgres, PostgresOpenError, adopt, migrate, migration_status};
 
 use crate::relay::migration_files::database_of_version;
 use crate::support::{Database, until_autovacuum_works};
@@ -107,6 +107,34 @@ async fn server_without_a_needed_setting_is_refused_with_the_version_that_is_nee
     let refused = Postgres::open(options).await.err().unwrap();
 
     assert!(refused.to_string().ends_with("PostgreSQL 14 or later is needed") && !refused.is_temporary(), "{refused}");
+}
+
+/// Settings that change how texts of SQL are read and how names are written, as an operator sets them for all sessions of a database.
+#[tokio::test]
+async fn settings_of_the_database_change_neither_migrations_nor_adoptions() {
+    for pooler in [false, true] {
+        let database = Database::empty().await;
+        let client = database.client().await;
+        let settings = ["standard_conforming_strings = off", "quote_all_identifiers = on"];
+        for setting in settings {
+            client.batch_execute(&format!("ALTER DATABASE {} SET {setting}", database.name)).await.unwrap();
+        }
+        let client = database.client().await;
+        let table = "CREATE SCHEMA shop; CREATE TABLE shop.outbox (id int, aggregatetype text, aggregateid text, type text, payload jsonb)";
+        client.batch_execute(table).await.unwrap();
+        let options = Options { pooler, ..database.options("a") };
+
+        migrate(&options).await.unwrap();
+        let adoption = |table: &str| AdoptedTable { table: table.into(), ..AdoptedTable::default() };
+        adopt(&options, &adoption("shop.outbox")).await.unwrap();
+
+        client.batch_execute("INSERT INTO shop.outbox VALUES (1, 'Order', 'k', 't', '{}')").await.unwrap();
+        let published = "SELECT count(*) FROM outbox_event WHERE event_id = outbox_key_group('shop.outbox:1')";
+        assert_eq!(client.query_one(published, &[]).await.unwrap().get::<_, i64>(0), 1, "pooler: {pooler}");
+        let own = adopt(&options, &adoption("outbox")).await.unwrap_err();
+        assert!(matches!(own, AdoptError::OwnTable(_)), "{own}");
+        assert!(Postgres::open(options).await.is_ok());
+    }
 }
 
 #[tokio::test]

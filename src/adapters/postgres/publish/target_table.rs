@@ -1,0 +1,120 @@
+//! The table that is adopted, as the catalogues of the database describe it: its columns, and the function that its trigger calls.
+use std::collections::{BTreeMap, BTreeSet};
+
+use tokio_postgres::types::Type;
+use tokio_postgres::{Client, Row};
+
+use crate::connection::sql_value::SqlValue;
+use crate::publish::adopt_error::AdoptError;
+use crate::publish::trigger_function;
+
+/// A table of the database.
+pub(crate) struct TargetTable {
+    /// Schema and name, quoted.
+    pub(crate) name: String,
+    /// The function that publishes its rows, quoted with the schema of the installation.
+    pub(crate) function: String,
+    /// The schema of the installation, quoted.
+    pub(crate) own_schema: String,
+    /// The schema of the functions that publish, quoted.
+    pub(crate) functions: String,
+    /// Topics that only the service writes, as the service that started last stored them.
+    pub(crate) internal_topics: Vec<String>,
+    pub(crate) columns: BTreeMap<String, AdoptedColumn>,
+}
+
+/// A column, and how the trigger's function reads it.
+pub(crate) struct AdoptedColumn {
+    pub(crate) kind: String,
+    /// Whether its type is PostgreSQL's own. Only a superuser can give such a type a user-defined cast to text.
+    pub(crate) built_in: bool,
+    pub(crate) value_expression: String,
+    pub(crate) text_expression: String,
+    /// The condition that its type has changed.
+    type_has_changed: String,
+}
+
+impl AdoptedColumn {
+    /// Reads a row of `outbox_columns_read`: the name of the column, and the column.
+    fn read(row: &Row) -> Result<(String, Self), tokio_postgres::Error> {
+        let column = Self {
+            kind: row.try_get(1)?,
+            built_in: row.try_get(2)?,
+            value_expression: row.try_get(3)?,
+            text_expression: row.try_get(4)?,
+            type_has_changed: row.try_get(5)?,
+        };
+        Ok((row.try_get(0)?, column))
+    }
+}
+
+impl TargetTable {
+    pub(crate) async fn find(client: &Client, name: &str) -> Result<Self, AdoptError> {
+        // The schema of the tables need not be the first of the search path: see `own_schema`.
+        let functions =
+            "SELECT quote_ident(i.functions), quote_ident(n.nspname), i.internal_topics FROM installation i, pg_class c
+             JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = to_regclass('installation')";
+        let installation =
+            client.query_typed_opt(functions, &[]).await.map_err(|error| AdoptError::of_statement(error, name))?;
+        let installation = installation.ok_or(AdoptError::NotInstalled)?;
+        let functions: Option<String> = installation.try_get(0)?;
+        let own_schema: String = installation.try_get(1)?;
+        let internal_topics = installation.try_get(2)?;
+        let table = "SELECT c.oid::int8, format('%I.%I', n.nspname, c.relname), c.relname = 'outbox'
+               AND c.relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = to_regclass('installation'))
+             FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = to_regclass($1) AND c.relkind IN ('r', 'p')";
+        let found = client.query_typed_opt(table, &[(&name, Type::TEXT)]).await?;
+        let found = found.ok_or_else(|| AdoptError::NoTable(name.to_owned()))?;
+        let (oid, name): (i64, String) = (found.try_get(0)?, found.try_get(1)?);
+        if found.try_get(2)? {
+            return Err(AdoptError::OwnTable(name));
+        }
+        // Migration V16 has this function and rewrites earlier triggers' functions by it.
+        let columns = format!(
+            "SELECT name, type, built_in, value_expression, text_expression, type_has_changed
+             FROM {own_schema}.outbox_columns_read(to_regclass($1))"
+        );
+        let columns = client.query_typed(&columns, &[(&name, Type::TEXT)]).await?;
+        Ok(Self {
+            function: format!("{own_schema}.outbox_adopted_{oid}"),
+            name,
+            own_schema,
+            functions: functions.ok_or(AdoptError::NotInstalled)?,
+            internal_topics,
+            columns: columns.iter().map(AdoptedColumn::read).collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// Checks that the owner of the trigger's function, as which it runs, may publish.
+    pub(crate) async fn check_owner(&self, client: &Client) -> Result<(), AdoptError> {
+        let own = format!("{}()", self.function);
+        // Not by to_regprocedure, which fails for a role without USAGE on the schema.
+        let may_publish = "SELECT o.rolname::text, has_schema_privilege(o.oid, n.oid, 'USAGE') AND has_function_privilege(o.oid, p.oid, 'EXECUTE')
+             FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
+             JOIN pg_roles o ON o.oid = coalesce((SELECT proowner FROM pg_proc WHERE oid = to_regprocedure($1)), current_user::regrole)
+             WHERE quote_ident(n.nspname) = $2 AND p.proname = 'publish'
+               AND oidvectortypes(p.proargtypes) = 'text, text, text, bytea, jsonb, text, uuid'";
+        let values: [SqlValue<'_>; 2] = [(&own, Type::TEXT), (&self.functions, Type::TEXT)];
+        let found = client.query_typed_opt(may_publish, &values).await?;
+        let found = found.ok_or(AdoptError::NotInstalled)?;
+        if found.try_get(1)? { Ok(()) } else { Err(AdoptError::MayNotPublish { role: found.try_get(0)? }) }
+    }
+
+    pub(crate) fn column(&self, column: &str, purpose: &'static str) -> Result<&AdoptedColumn, AdoptError> {
+        self.columns.get(column).ok_or_else(|| {
+            let columns = self.columns.keys().cloned().collect();
+            AdoptError::NoColumn { column: column.to_owned(), purpose, columns }
+        })
+    }
+
+    /// The text of a column in the trigger's function.
+    pub(crate) fn text(&self, column: &str, purpose: &'static str) -> Result<&str, AdoptError> {
+        Ok(&self.column(column, purpose)?.text_expression)
+    }
+
+    /// The statement that refuses a row after one of these columns has got another type.
+    pub(crate) fn type_check(&self, columns: &BTreeSet<&String>) -> String {
+        let read = columns.iter().filter_map(|column| self.columns.get(*column));
+        trigger_function::type_check(read.map(|column| &*column.type_has_changed))
+    }
+}
