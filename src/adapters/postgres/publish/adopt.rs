@@ -83,10 +83,10 @@ pub async fn adopt(options: &Options, adoption: &AdoptedTable) -> Result<Vec<Str
 pub async fn release_adopted(options: &Options, table: &str) -> Result<Vec<String>, AdoptError> {
     let connection = Connector::new(Arc::new(options.clone()))?.connect("adopt").await?;
     let table = read(&connection.client, TargetTable::find(&connection.client, table)).await?;
-    let statements = vec![
-        format!("DROP TRIGGER IF EXISTS posthaste_adopted ON {}", table.name),
-        format!("DROP FUNCTION IF EXISTS {}()", table.function),
-    ];
+    let mut statements = vec![format!("DROP TRIGGER IF EXISTS posthaste_adopted ON {}", table.name)];
+    if !table.function_is_shared {
+        statements.push(format!("DROP FUNCTION IF EXISTS {}()", table.function));
+    }
     run(&connection.client, &table.name, &statements, options.adopt_timeout).await?;
     Ok(statements)
 }

@@ -8,12 +8,29 @@ use crate::connection::sql_value::SqlValue;
 use crate::publish::adopt_error::AdoptError;
 use crate::publish::trigger_function;
 
+/// The function of a table: the one that its trigger calls, unless the trigger of another adopted table calls it as well; otherwise a new one that
+/// no other table has. A table that was restored from a dump has another OID than the one in the name of its function. The last column: whether a
+/// trigger of another table calls it.
+const FUNCTION: &str =
+    "WITH called AS (SELECT p.proname::text AS name, t.tgrelid = to_regclass($1) AS here, t.tgname = 'posthaste_adopted' AS adopted
+       FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid
+       WHERE t.tgparentid = 0 AND starts_with(p.proname::text, 'outbox_adopted_')
+         AND p.pronamespace = (SELECT relnamespace FROM pg_class WHERE oid = to_regclass('installation'))),
+     own AS (SELECT name FROM called WHERE here AND adopted AND name NOT IN (SELECT name FROM called WHERE adopted AND NOT here)),
+     unused AS (SELECT n, concat('outbox_adopted_', to_regclass($1)::oid, CASE WHEN n > 1 THEN concat('_', n) END) AS name
+       FROM generate_series(1, (SELECT count(*) + 1 FROM called)) n)
+     SELECT quote_ident(f.name), f.name IN (SELECT name FROM called WHERE NOT here)
+       FROM (SELECT name, 0 AS n FROM own UNION ALL SELECT name, n FROM unused WHERE name NOT IN (SELECT name FROM called WHERE NOT here)) f
+       ORDER BY f.n LIMIT 1";
+
 /// A table of the database.
 pub(crate) struct TargetTable {
     /// Schema and name, quoted.
     pub(crate) name: String,
     /// The function that publishes its rows, quoted with the schema of the installation.
     pub(crate) function: String,
+    /// Whether the trigger of another table calls this function too.
+    pub(crate) function_is_shared: bool,
     /// The schema of the installation, quoted.
     pub(crate) own_schema: String,
     /// The schema of the functions that publish, quoted.
@@ -60,13 +77,13 @@ impl TargetTable {
         let functions: Option<String> = installation.try_get(0)?;
         let own_schema: String = installation.try_get(1)?;
         let internal_topics = installation.try_get(2)?;
-        let table = "SELECT c.oid::int8, format('%I.%I', n.nspname, c.relname), c.relname = 'outbox'
+        let table = "SELECT format('%I.%I', n.nspname, c.relname), c.relname = 'outbox'
                AND c.relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = to_regclass('installation'))
              FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = to_regclass($1) AND c.relkind IN ('r', 'p')";
         let found = client.query_typed_opt(table, &[(&name, Type::TEXT)]).await?;
         let found = found.ok_or_else(|| AdoptError::NoTable(name.to_owned()))?;
-        let (oid, name): (i64, String) = (found.try_get(0)?, found.try_get(1)?);
-        if found.try_get(2)? {
+        let name: String = found.try_get(0)?;
+        if found.try_get(1)? {
             return Err(AdoptError::OwnTable(name));
         }
         // Migration V16 has this function and rewrites earlier triggers' functions by it.
@@ -75,8 +92,10 @@ impl TargetTable {
              FROM {own_schema}.outbox_columns_read(to_regclass($1))"
         );
         let columns = client.query_typed(&columns, &[(&name, Type::TEXT)]).await?;
+        let function = client.query_typed_one(FUNCTION, &[(&name, Type::TEXT)]).await?;
         Ok(Self {
-            function: format!("{own_schema}.outbox_adopted_{oid}"),
+            function: format!("{own_schema}.{}", function.try_get::<_, String>(0)?),
+            function_is_shared: function.try_get(1)?,
             name,
             own_schema,
             functions: functions.ok_or(AdoptError::NotInstalled)?,

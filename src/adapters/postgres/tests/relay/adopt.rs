@@ -4,6 +4,7 @@ use tokio_postgres::Client;
 
 use crate::support::Database;
 
+mod functions;
 mod own_types;
 mod table_in_use;
 
