@@ -32,6 +32,7 @@ mod publish {
     mod event_store;
     pub(crate) mod internal_topics;
     pub(crate) mod new_event;
+    mod output_settings;
     pub(crate) mod partition_moves;
     mod table_change;
     mod target_table;

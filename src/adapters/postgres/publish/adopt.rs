@@ -1,6 +1,7 @@
 //! Adopts an outbox table of another service: a trigger publishes each row that is inserted, and neither table nor writers change. The
 //! columns and their defaults are those of Debezium's outbox event router:
 //! <https://debezium.io/documentation/reference/stable/transformations/outbox-event-router.html>.
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -128,8 +129,10 @@ async fn plan(client: &Client, adoption: &AdoptedTable) -> Result<(TargetTable, 
         literal(&content_type),
         event_id(&table, &adoption.id)?,
     ];
-    let read = [&adoption.id, &adoption.key, &adoption.route, &adoption.payload, type_column].into_iter();
-    let type_check = table.type_check(&read.chain(adoption.headers.iter().map(|(column, _)| column)).collect());
+    let as_text = [&adoption.id, &adoption.key, &adoption.route, type_column].into_iter();
+    let as_text: BTreeSet<_> = as_text.chain(adoption.headers.iter().map(|(column, _)| column)).collect();
+    let settings = table.output_settings(&as_text);
+    let type_check = table.type_check(&as_text.into_iter().chain([&adoption.payload]).collect());
     let (function, functions, name) = (&table.function, &table.functions, &table.name);
     let arguments = arguments.join(", ");
     // Not between dollar quotes, which the name of a column's type may contain.
@@ -137,7 +140,7 @@ async fn plan(client: &Client, adoption: &AdoptedTable) -> Result<(TargetTable, 
     let statements = vec![
         format!(
             "CREATE OR REPLACE FUNCTION {function}() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER \
-             SET search_path = pg_catalog, pg_temp AS {body}"
+             SET search_path = pg_catalog, pg_temp{settings} AS {body}"
         ),
         // A trigger fires without this right. With it, any role could publish by a trigger on a table of its own.
         format!("REVOKE ALL ON FUNCTION {function}() FROM PUBLIC"),

@@ -6,7 +6,7 @@ use tokio_postgres::{Client, Row};
 
 use crate::connection::sql_value::SqlValue;
 use crate::publish::adopt_error::AdoptError;
-use crate::publish::trigger_function;
+use crate::publish::{output_settings, trigger_function};
 
 /// The function of a table: the one that its trigger calls, unless the trigger of another adopted table calls it as well; otherwise a new one that
 /// no other table has. A table that was restored from a dump has another OID than the one in the name of its function. The last column: whether a
@@ -38,6 +38,8 @@ pub(crate) struct TargetTable {
     /// Topics that only the service writes, as the service that started last stored them.
     pub(crate) internal_topics: Vec<String>,
     pub(crate) columns: BTreeMap<String, AdoptedColumn>,
+    /// Per column the built-in types that are part of its type.
+    part_types: BTreeMap<String, Vec<String>>,
 }
 
 /// A column, and how the trigger's function reads it.
@@ -92,6 +94,7 @@ impl TargetTable {
              FROM {own_schema}.outbox_columns_read(to_regclass($1))"
         );
         let columns = client.query_typed(&columns, &[(&name, Type::TEXT)]).await?;
+        let part_types = client.query_typed(output_settings::PART_TYPES, &[(&name, Type::TEXT)]).await?;
         let function = client.query_typed_one(FUNCTION, &[(&name, Type::TEXT)]).await?;
         Ok(Self {
             function: format!("{own_schema}.{}", function.try_get::<_, String>(0)?),
@@ -101,6 +104,10 @@ impl TargetTable {
             functions: functions.ok_or(AdoptError::NotInstalled)?,
             internal_topics,
             columns: columns.iter().map(AdoptedColumn::read).collect::<Result<_, _>>()?,
+            part_types: part_types
+                .iter()
+                .map(|row| Ok((row.try_get(0)?, row.try_get(1)?)))
+                .collect::<Result<_, tokio_postgres::Error>>()?,
         })
     }
 
@@ -135,5 +142,11 @@ impl TargetTable {
     pub(crate) fn type_check(&self, columns: &BTreeSet<&String>) -> String {
         let read = columns.iter().filter_map(|column| self.columns.get(*column));
         trigger_function::type_check(read.map(|column| &*column.type_has_changed))
+    }
+
+    /// The clauses of the trigger's function for the settings that change the texts of these columns.
+    pub(crate) fn output_settings(&self, columns: &BTreeSet<&String>) -> String {
+        let types = columns.iter().filter_map(|column| self.part_types.get(*column)).flatten();
+        output_settings::clauses(&types.map(String::as_str).collect())
     }
 }

@@ -1,8 +1,8 @@
-//! The functions of adopted tables: which one a table has.
+//! The functions of adopted tables: which one a table has, and which settings of a session it does not depend on.
 use postgres::{AdoptedTable, adopt, release_adopted};
 use tokio_postgres::Client;
 
-use super::events;
+use super::{event_ids, events};
 use crate::support::Database;
 
 fn adoption(table: &str) -> AdoptedTable {
@@ -85,4 +85,39 @@ async fn tables_that_share_a_function_get_one_each_when_they_are_adopted_again()
     release_adopted(&options, "shop.b").await.unwrap();
 
     assert_eq!(published_topics(&client).await, ["a"], "the function of the other table stays");
+}
+
+#[tokio::test]
+async fn settings_of_a_writer_change_neither_key_nor_headers_nor_id() {
+    let database = Database::own().await;
+    let client = database.client().await;
+    let table = "CREATE SCHEMA shop; CREATE DOMAIN shop.moment AS timestamptz; CREATE TYPE shop.pair AS (length float8, day date);
+         CREATE TABLE shop.t (id timestamptz, aggregatetype text, aggregateid bytea, type text, payload jsonb, moment shop.moment, pair shop.pair[],
+           age interval, place point, span tstzrange)";
+    client.batch_execute(table).await.unwrap();
+    let headers = ["moment", "pair", "age", "place", "span"].map(|name| (name.to_owned(), name.to_owned())).into();
+    adopt(&database.options("a"), &AdoptedTable { headers, ..adoption("t") }).await.unwrap();
+    let row = "INSERT INTO shop.t VALUES ('2026-03-01 12:00:00Z', 'x', '\\x0001', 't', '{}', '2026-03-01 12:00:00Z',
+         ARRAY[row(0.1::float8 + 0.2, '2026-03-04'::date)::shop.pair], '1 day 2 hours', '(0.3,1)', '[2026-03-01 12:00:00Z,)')";
+    client.batch_execute(row).await.unwrap();
+    let (first, ids) = (events(&client).await, event_ids(&client).await);
+    client.batch_execute("DELETE FROM outbox; DELETE FROM outbox_event").await.unwrap();
+
+    let other = "SET bytea_output = escape; SET DateStyle = 'SQL, DMY'; SET TimeZone = 'Asia/Tokyo'; SET IntervalStyle = iso_8601;
+         SET extra_float_digits = -5";
+    client.batch_execute(&format!("{other}; {row}")).await.unwrap();
+
+    assert_eq!((events(&client).await, event_ids(&client).await), (first, ids));
+}
+
+#[tokio::test]
+async fn function_without_a_column_that_depends_on_settings_fixes_none() {
+    let database = Database::own().await;
+    let client = two_tables(&database).await;
+
+    adopt(&database.options("a"), &adoption("a")).await.unwrap();
+
+    let settings = "SELECT array_to_string(proconfig, ';') FROM pg_proc WHERE proname LIKE 'outbox\\_adopted\\_%'";
+    let settings: String = client.query_one(settings, &[]).await.unwrap().get(0);
+    assert_eq!(settings, "search_path=pg_catalog, pg_temp");
 }
