@@ -1,6 +1,8 @@
 //! The checks of `doctor` that only one kind of dependency has: disk space, PostgreSQL's settings, Kafka's replicas, Redis's durability.
 #[cfg(feature = "postgres")]
 mod dead_rows;
+#[cfg(feature = "postgres")]
+mod earlier_adoptions;
 
 use std::time::{Duration, Instant};
 
@@ -159,28 +161,14 @@ fn encoding(encoding: &str) -> Option<DependencyCheck> {
     (encoding != "UTF8").then(|| DependencyCheck::new("encoding", false, detail()))
 }
 
-/// Checks that no trigger function of an adopted table runs a cast that the table's owner has defined. A migration cannot rewrite every function of
-/// an earlier version.
+/// Checks that the trigger function of each adopted table is the present one. A migration cannot rewrite every function of an earlier version.
 #[cfg(feature = "postgres")]
 async fn adopted_tables(config: &Config) -> DependencyCheck {
-    match postgres::tables_without_type_check(&super::options::postgres_for_operator(config)).await {
-        Ok(tables) => tables_without_type_check(&tables),
+    match earlier_adoptions::finding(&super::options::postgres_for_operator(config)).await {
+        Ok(Some(finding)) => DependencyCheck::new("adopted", false, finding),
+        Ok(None) => DependencyCheck::new("adopted", true, earlier_adoptions::NONE.into()),
         Err(error) => DependencyCheck::failed("adopted", super::store::from_postgres_error(error)),
     }
-}
-
-#[cfg(feature = "postgres")]
-fn tables_without_type_check(tables: &[(String, String)]) -> DependencyCheck {
-    let shown: Vec<String> = tables.iter().map(|(table, role)| format!("{table} (adopted by {role})")).collect();
-    let detail = match shown.is_empty() {
-        true => "the trigger function of every adopted table checks the types of its columns".to_owned(),
-        false => format!(
-            "the owner of each of these tables can run SQL as the role that adopted it: {}; run `posthaste adopt` for it again, as that role and \
-             with the same options",
-            shown.join(", ")
-        ),
-    };
-    DependencyCheck::new("adopted", tables.is_empty(), detail)
 }
 
 /// Checks the adopted tables of a PostgreSQL store, as [`check_dependencies`] does among others; `None` for other stores, which adopt none.

@@ -108,11 +108,11 @@ mod wake {
 mod schema {
     pub(crate) mod archive_days;
     pub(crate) mod commands;
+    pub(crate) mod earlier_adoptions;
     pub(crate) mod migration_files;
     pub(crate) mod migrations;
     pub(crate) mod own_schema;
     pub(crate) mod table_wait;
-    pub(crate) mod tables_without_type_check;
     pub mod throwaway;
 }
 
@@ -136,8 +136,8 @@ pub use publish::new_event::{EventRefusal, NewEvent};
 pub use publish::partition_moves::rows_can_change_partition;
 pub use publish::transaction::{EventPublisher, PublishError, publish, publish_all};
 pub use schema::commands::{migrate, migration_status};
+pub use schema::earlier_adoptions::{tables_without_id_check, tables_without_type_check};
 pub use schema::migrations::MigrationStatus;
-pub use schema::tables_without_type_check::tables_without_type_check;
 pub use schema::throwaway;
 pub use store::dead_rows::DeadRows;
 pub use store::options::Options;

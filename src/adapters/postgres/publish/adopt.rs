@@ -14,7 +14,7 @@ use crate::connection::connector::Connector;
 use crate::publish::adopt_error::AdoptError;
 use crate::publish::new_event::{EventRefusal, NewEvent};
 use crate::publish::table_change;
-use crate::publish::target_table::{AdoptedColumn, TargetTable};
+use crate::publish::target_table::{AdoptedColumn, PublishFunction, TargetTable};
 use crate::publish::trigger_function::{self, ROUTE, literal};
 use crate::store::options::Options;
 
@@ -111,7 +111,8 @@ async fn run(client: &Client, table: &str, statements: &[String], limit: Duratio
 async fn plan(client: &Client, adoption: &AdoptedTable) -> Result<(TargetTable, Vec<String>), AdoptError> {
     check_event(adoption).map_err(AdoptError::Refused)?;
     let table = TargetTable::find(client, &adoption.table).await?;
-    table.check_owner(client).await?;
+    let publish = table.publish_function(&adoption.id);
+    table.check_owner(client, publish).await?;
     if table.internal_topics.contains(&adoption.topic) {
         return Err(AdoptError::Refused(EventRefusal::InternalTopic(adoption.topic.clone())));
     }
@@ -120,7 +121,7 @@ async fn plan(client: &Client, adoption: &AdoptedTable) -> Result<(TargetTable, 
         adoption.event_type == AdoptedTable::default().event_type && !table.columns.contains_key(&adoption.event_type);
     let type_column = if lacks_event_type { &adoption.route } else { &adoption.event_type };
     let (payload, content_type) = payload(&table, adoption)?;
-    let arguments = [
+    let mut arguments = vec![
         trigger_function::topic(&adoption.topic, route),
         table.text(&adoption.key, "key")?.to_owned(),
         table.text(type_column, "type")?.to_owned(),
@@ -129,14 +130,17 @@ async fn plan(client: &Client, adoption: &AdoptedTable) -> Result<(TargetTable, 
         literal(&content_type),
         event_id(&table, &adoption.id)?,
     ];
+    if publish == PublishFunction::DerivedId {
+        arguments.push(trigger_function::id_is_derived(table.text(&adoption.id, "id")?));
+    }
     let as_text = [&adoption.id, &adoption.key, &adoption.route, type_column].into_iter();
     let as_text: BTreeSet<_> = as_text.chain(adoption.headers.iter().map(|(column, _)| column)).collect();
     let settings = table.output_settings(&as_text);
     let type_check = table.type_check(&as_text.into_iter().chain([&adoption.payload]).collect());
-    let (function, functions, name) = (&table.function, &table.functions, &table.name);
+    let (function, publish, name) = (&table.function, table.publish(publish), &table.name);
     let arguments = arguments.join(", ");
     // Not between dollar quotes, which the name of a column's type may contain.
-    let body = literal(&format!(" BEGIN {type_check}; PERFORM {functions}.publish({arguments}); RETURN NULL; END "));
+    let body = literal(&format!(" BEGIN {type_check}; PERFORM {publish}({arguments}); RETURN NULL; END "));
     let statements = vec![
         format!(
             "CREATE OR REPLACE FUNCTION {function}() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER \
@@ -194,11 +198,11 @@ fn headers(table: &TargetTable, headers: &[(String, String)]) -> Result<String, 
 
 /// The id of a row: a UUID as it is, of everything else one that is derived from the table and the id.
 fn event_id(table: &TargetTable, column: &str) -> Result<String, AdoptError> {
-    let AdoptedColumn { kind, built_in, value_expression, text_expression, .. } = table.column(column, "id")?;
-    if *built_in && kind == "uuid" {
-        return Ok(value_expression.clone());
-    }
-    Ok(trigger_function::derived_id(&table.own_schema, &table.name, text_expression))
+    let AdoptedColumn { value_expression, text_expression, .. } = table.column(column, "id")?;
+    Ok(match table.publish_function(column) {
+        PublishFunction::AnyEvent => value_expression.clone(),
+        PublishFunction::DerivedId => trigger_function::derived_id(&table.own_schema, &table.name, text_expression),
+    })
 }
 
 #[cfg(test)]

@@ -23,6 +23,15 @@ const FUNCTION: &str =
        FROM (SELECT name, 0 AS n FROM own UNION ALL SELECT name, n FROM unused WHERE name NOT IN (SELECT name FROM called WHERE NOT here)) f
        ORDER BY f.n LIMIT 1";
 
+/// The function by which the trigger publishes a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PublishFunction {
+    /// The one of all publishers: an event whose id exists is a repetition.
+    AnyEvent,
+    /// One that also refuses a derived id that belongs to another event.
+    DerivedId,
+}
+
 /// A table of the database.
 pub(crate) struct TargetTable {
     /// Schema and name, quoted.
@@ -34,7 +43,7 @@ pub(crate) struct TargetTable {
     /// The schema of the installation, quoted.
     pub(crate) own_schema: String,
     /// The schema of the functions that publish, quoted.
-    pub(crate) functions: String,
+    functions: String,
     /// Topics that only the service writes, as the service that started last stored them.
     pub(crate) internal_topics: Vec<String>,
     pub(crate) columns: BTreeMap<String, AdoptedColumn>,
@@ -111,16 +120,39 @@ impl TargetTable {
         })
     }
 
+    /// The function by which the trigger publishes rows with this column as the id.
+    pub(crate) fn publish_function(&self, id: &str) -> PublishFunction {
+        match self.columns.get(id) {
+            Some(column) if !column.built_in || column.kind != "uuid" => PublishFunction::DerivedId,
+            Some(_) | None => PublishFunction::AnyEvent,
+        }
+    }
+
+    /// Schema and name of a function that publishes, quoted.
+    fn publish_parts(&self, function: PublishFunction) -> (&str, &'static str) {
+        match function {
+            PublishFunction::AnyEvent => (&self.functions, "publish"),
+            PublishFunction::DerivedId => (&self.own_schema, "outbox_publish_adopted"),
+        }
+    }
+
+    /// The name of a function that publishes, with its schema.
+    pub(crate) fn publish(&self, function: PublishFunction) -> String {
+        let (schema, name) = self.publish_parts(function);
+        format!("{schema}.{name}")
+    }
+
     /// Checks that the owner of the trigger's function, as which it runs, may publish.
-    pub(crate) async fn check_owner(&self, client: &Client) -> Result<(), AdoptError> {
+    pub(crate) async fn check_owner(&self, client: &Client, function: PublishFunction) -> Result<(), AdoptError> {
+        let (schema, name) = self.publish_parts(function);
         let own = format!("{}()", self.function);
         // Not by to_regprocedure, which fails for a role without USAGE on the schema.
         let may_publish = "SELECT o.rolname::text, has_schema_privilege(o.oid, n.oid, 'USAGE') AND has_function_privilege(o.oid, p.oid, 'EXECUTE')
              FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
              JOIN pg_roles o ON o.oid = coalesce((SELECT proowner FROM pg_proc WHERE oid = to_regprocedure($1)), current_user::regrole)
-             WHERE quote_ident(n.nspname) = $2 AND p.proname = 'publish'
-               AND oidvectortypes(p.proargtypes) = 'text, text, text, bytea, jsonb, text, uuid'";
-        let values: [SqlValue<'_>; 2] = [(&own, Type::TEXT), (&self.functions, Type::TEXT)];
+             WHERE quote_ident(n.nspname) = $2 AND p.proname = $3
+               AND oidvectortypes(p.proargtypes) IN ('text, text, text, bytea, jsonb, text, uuid', 'text, text, text, bytea, jsonb, text, uuid, boolean')";
+        let values: [SqlValue<'_>; 3] = [(&own, Type::TEXT), (&schema, Type::TEXT), (&name, Type::TEXT)];
         let found = client.query_typed_opt(may_publish, &values).await?;
         let found = found.ok_or(AdoptError::NotInstalled)?;
         if found.try_get(1)? { Ok(()) } else { Err(AdoptError::MayNotPublish { role: found.try_get(0)? }) }

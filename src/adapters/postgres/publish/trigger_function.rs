@@ -20,13 +20,19 @@ pub(crate) fn topic(template: &str, route: &str) -> String {
     parts.join(&format!(" || {route} || "))
 }
 
+/// A UUID as text.
+const UUID: &str = "'^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$'";
+
 /// The id of a row whose id is not a `uuid`: the UUID that it spells, or one that is derived from the table and the id.
 pub(crate) fn derived_id(own_schema: &str, table: &str, text: &str) -> String {
     let text = format!("({text} COLLATE \"C\")");
     let derived = format!("{own_schema}.outbox_key_group({} || {text})", literal(&format!("{table}:")));
-    format!(
-        "CASE WHEN {text} ~* '^[0-9a-f]{{8}}(-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}}$' THEN {text}::uuid ELSE {derived} END"
-    )
+    format!("CASE WHEN {text} ~* {UUID} THEN {text}::uuid ELSE {derived} END")
+}
+
+/// Whether [`derived_id`] derives the id of a row.
+pub(crate) fn id_is_derived(text: &str) -> String {
+    format!("({text} COLLATE \"C\") !~* {UUID}")
 }
 
 /// A text of SQL, also for a server whose strings know backslashes.

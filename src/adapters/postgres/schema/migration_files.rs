@@ -64,4 +64,9 @@ pub(crate) const FILES: &[MigrationFile] = &[
         "d484b8fe2ceddd49a9133a42cdfca371eb788fb0e65aeb04c085eba2d71866ef"
     ),
     migration!(20, "table_names_in_plain_words", "b4798d028089b645dcb815a53f747a843312924341cafa51bf07ac136eab1866"),
+    migration!(
+        21,
+        "adopted_rows_with_repeated_ids",
+        "5aeeb499ce771640c15060efd35d3d59dde6a061fd40035c40561c4ed4336eb6"
+    ),
 ];

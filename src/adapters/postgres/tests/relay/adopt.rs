@@ -6,6 +6,7 @@ use crate::support::Database;
 
 mod functions;
 mod own_types;
+mod repeated_ids;
 mod table_in_use;
 
 /// The table of the outbox event router with JSON values.
@@ -103,9 +104,9 @@ async fn other_columns_headers_and_ids_that_are_no_uuids_are_reported() {
     client.batch_execute(text).await.unwrap();
     let event = |value: &str, headers: &str| ["shop", "a", "moved", value, "text/plain", headers].map(str::to_owned);
     assert_eq!(events(&client).await, [event("x", "{\"x-tenant\": \"blue\"}"), event("", "")]);
-    let again = "INSERT INTO \"my Events\" (\"Nr\", kind, k, body) VALUES (1, 'moved', 'a', 'again')";
+    let again = "INSERT INTO \"my Events\" (\"Nr\", kind, k, body) VALUES (1, 'moved', 'a', 'x')";
     client.batch_execute(again).await.unwrap();
-    assert_eq!(events(&client).await.len(), 2, "a row with the id of an earlier one is a duplicate");
+    assert_eq!(events(&client).await.len(), 2, "the same row with the id of an earlier one is a duplicate");
 }
 
 #[tokio::test]

@@ -82,7 +82,7 @@ async fn writers_open_at_the_upgrade_lose_nothing_and_keep_the_order_of_their_ke
         };
         let (applied, ()) = futures::join!(migrate(&options), writers);
         let versions: Vec<u32> = applied.unwrap().iter().map(|migration| migration.version).collect();
-        assert_eq!(versions, (11..=20).collect::<Vec<u32>>());
+        assert_eq!(versions, (11..=21).collect::<Vec<u32>>());
     };
     futures::join!(publish(&waiting, "a"), upgrade);
     for client in [&before, &open, &waiting] {
