@@ -4,6 +4,8 @@ SHELL := /bin/bash
 export CARGO_BUILD_JOBS ?= 2
 # A shared machine that also compiles is slow at times: this factor multiplies the deadlines of the tests.
 test faults: export POSTHASTE_TEST_TIMEOUT_FACTOR ?= 5
+# The tests of the operator page are skipped without a browser; `make test` installs one, or fails.
+test: export POSTHASTE_REQUIRE_CHROMIUM ?= 1
 
 .PHONY: run install test services check fmt clippy docs api dependencies manifests tidy openapi packages bench kills faults seeds
 

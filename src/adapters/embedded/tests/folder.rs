@@ -69,9 +69,15 @@ async fn closed_store_releases_its_folder_and_refuses_commands() {
 #[test]
 fn stale_lock_file_does_not_block_the_folder() {
     let (folder, clock) = (tempfile::tempdir().unwrap(), ManualClock::new());
-    std::fs::write(folder.path().join("posthaste.lock"), "instance=dead\npid=1\naddress=x\n").unwrap();
+    let lock = folder.path().join("posthaste.lock");
+    std::fs::write(&lock, "instance=dead\npid=1\naddress=x\n").unwrap();
 
-    Embedded::open(options(folder.path(), &clock)).unwrap();
+    let _store = Embedded::open(options(folder.path(), &clock)).unwrap();
+
+    let holder = std::fs::read_to_string(lock).unwrap();
+    assert!(holder.contains("instance=here:8080\n"), "the file is the lock, and names its new holder: {holder}");
+    let second = Embedded::open(options(folder.path(), &clock)).err().unwrap();
+    assert!(matches!(second, OpenError::Held { .. }), "{second}");
 }
 
 #[test]

@@ -230,7 +230,8 @@ async fn sessions_that_the_server_ended_are_replaced() {
     let fixture = fixture().await;
     for _ in 0..3 {
         let text = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()";
-        fixture.database.client().await.batch_execute(text).await.unwrap();
+        let ended = fixture.database.client().await.query(text, &[]).await.unwrap();
+        assert!(ended.iter().any(|row| row.get(0)), "the store has sessions");
 
         until("a commit to succeed", async || fixture.store.commit(fixture.factory.creation("ann", P0)).await.ok())
             .await;

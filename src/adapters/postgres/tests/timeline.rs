@@ -210,17 +210,26 @@ async fn behind_a_pooler_a_heartbeat_notices_the_change() {
 }
 
 #[tokio::test]
-async fn role_without_rights_sees_the_timeline() {
+async fn role_without_rights_beyond_the_tables_sees_the_timeline() {
     let database = Database::own().await;
     let role = format!("{}_plain", database.name);
     let client = database.client().await;
-    client.batch_execute(&format!("CREATE ROLE {role}")).await.unwrap();
-
-    let text = format!(
-        "SET ROLE {role}; SELECT (SELECT system_identifier FROM pg_control_system()) || left(pg_walfile_name(pg_current_wal_lsn()), 8)"
+    let grants = format!(
+        "CREATE ROLE {role}; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO {role};
+         GRANT USAGE, SELECT, UPDATE ON ALL SEQUENCES IN SCHEMA public TO {role}"
     );
-    let read = client.batch_execute(&text).await;
+    client.batch_execute(&grants).await.unwrap();
+    let separator = if database.url.contains('?') { '&' } else { '?' };
+    let url = format!("{}{separator}options=-c%20role%3D{role}", database.url);
+    let opened = Postgres::open(Options { url: url.into(), migrate: false, ..database.options("a") }).await;
+    let store = opened.expect("the role may use the tables");
+    let first = acquire(&store, 1, None).await;
+    client.batch_execute(FORGET).await.unwrap();
 
-    client.batch_execute(&format!("RESET ROLE; DROP ROLE {role}")).await.unwrap();
-    read.unwrap();
+    let second = acquire(&store, 0, None).await;
+
+    drop(store);
+    client.batch_execute(&format!("DROP OWNED BY {role}; DROP ROLE {role}")).await.unwrap();
+    assert!(matches!(first, Acquisition::Acquired(_)), "{first:?}");
+    assert!(matches!(second, Acquisition::TimelineChanged(_)), "{second:?}");
 }

@@ -39,7 +39,12 @@ async fn listener_reconnects_after_its_session_ended() {
     let database = Database::migrated().await;
     let (a, b) = (database.store("a").await, database.store("b").await);
     let text = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'posthaste wakes%'";
-    database.client().await.batch_execute(text).await.unwrap();
+    let client = database.client().await;
+    until("the sessions of both listeners to be ended", async || {
+        let ended = client.query(text, &[]).await.unwrap();
+        (ended.len() == 2 && ended.iter().all(|row| row.get(0))).then_some(())
+    })
+    .await;
 
     until("b to receive again", async || {
         a.notify(WakeUp::Due(PartitionNo(2)));
