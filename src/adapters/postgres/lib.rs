@@ -53,8 +53,8 @@ mod outbox {
     pub(crate) mod rounds {
         pub(crate) mod claim_group;
         pub(crate) mod lease_locks;
-        pub(crate) mod pending_round;
         pub(crate) mod relay_queue;
+        pub(crate) mod relay_request;
         pub(crate) mod relay_rounds;
         pub(crate) mod settle_group;
     }

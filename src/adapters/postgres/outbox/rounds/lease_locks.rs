@@ -17,9 +17,9 @@ const LOCK: &str = "SELECT t.partition FROM unnest($1::int4[], $2::text[], $3::i
 const UNLOCKED: &str = "SELECT partition FROM outbox_lease WHERE partition = ANY ($1) FOR UPDATE SKIP LOCKED";
 
 /// The partitions of these whose lease rows no other transaction has locked at the moment.
-pub(crate) async fn unlocked_of(session: &PooledSession, partitions: &[i32]) -> StatementResult<HashSet<i32>> {
+pub(crate) async fn unlocked_of(session: &PooledSession, partitions: &[i32]) -> StatementResult<HashSet<u32>> {
     let rows = session.query(UNLOCKED, &[(&partitions, Type::INT4_ARRAY)]).await?;
-    rows.iter().map(|row| get(row, 0)).collect()
+    rows.iter().map(|row| Ok(get::<i32>(row, 0)?.unsigned_abs())).collect()
 }
 
 /// The lease rows of a round as columns.

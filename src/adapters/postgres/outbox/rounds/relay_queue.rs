@@ -9,6 +9,7 @@ use ports::outbox::{Claim, ClaimOutcome, FencedOutcome, SettledClaim, Settlement
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
+use crate::outbox::rounds::relay_request::{RelayRequest, ReplySender, RequestResult};
 use crate::store::options::Options;
 
 /// Rows above which a batch is not shared: 16 batches of 1,000 rows cost 1.8 times as much in rounds as by themselves (measured).
@@ -16,36 +17,6 @@ const LARGE_BATCH: usize = 256;
 
 /// Longest wait of a round for announced requests. They are sent together, so most arrive within a part of it.
 const EXPECT_MAX: Duration = Duration::from_millis(1);
-
-pub(crate) type RequestResult<T> = Result<T, Error>;
-
-/// A claim, a settlement, or both of one partition, and the caller that waits for its result.
-pub(crate) enum RelayRequest {
-    Claim(Claim, oneshot::Sender<RequestResult<ClaimOutcome>>),
-    Settle(Settlement, oneshot::Sender<RequestResult<FencedOutcome>>),
-    SettleAndClaim(Settlement, Claim, oneshot::Sender<RequestResult<SettledClaim>>),
-}
-
-impl RelayRequest {
-    fn partition(&self) -> u32 {
-        match self {
-            Self::Claim(claim, _) => claim.fence.partition.0,
-            Self::Settle(settlement, _) | Self::SettleAndClaim(settlement, _, _) => settlement.fence.partition.0,
-        }
-    }
-
-    /// The request without a claim that has no caller any more: a batch that it opened would only have to be resolved. `None` if nothing is
-    /// left of it. A settlement is run in any case.
-    fn without_abandoned_claim(self) -> Option<Self> {
-        match self {
-            Self::Claim(_, reply) if reply.is_closed() => None,
-            Self::SettleAndClaim(settlement, _, reply) if reply.is_closed() => {
-                Some(Self::Settle(settlement, oneshot::channel().0))
-            }
-            request => Some(request),
-        }
-    }
-}
 
 /// Requests that wait for a round. Bounded by [`Options::queue_max`].
 pub(crate) struct RelayQueue {
@@ -67,43 +38,44 @@ struct RelayQueueState {
     is_closed: bool,
 }
 
-/// The requests of one round, of different partitions.
-pub(crate) struct Round {
-    pub(crate) requests: Vec<RunningRequest>,
-}
-
-impl Round {
-    /// The partitions of the requests, as a column of the store.
-    pub(crate) fn partitions(&self) -> Vec<i32> {
-        self.requests.iter().map(|running| running.busy.partition as i32).collect()
-    }
-
-    /// The requests of these partitions, and the others.
-    pub(crate) fn split(self, partitions: &HashSet<i32>) -> (Self, Self) {
-        let is_named = |running: &RunningRequest| partitions.contains(&(running.busy.partition as i32));
-        let (named, others) = self.requests.into_iter().partition(is_named);
-        (Self { requests: named }, Self { requests: others })
-    }
-
-    /// The requests without the claims that have no caller any more.
-    pub(crate) fn without_abandoned_claims(self) -> Self {
-        let kept = |RunningRequest { request, busy }: RunningRequest| {
-            Some(RunningRequest { request: request.without_abandoned_claim()?, busy })
-        };
-        Self { requests: self.requests.into_iter().filter_map(kept).collect() }
-    }
-}
-
 /// A request that is being run. Its partition is busy until this is dropped.
 pub(crate) struct RunningRequest {
     pub(crate) request: RelayRequest,
     pub(crate) busy: BusyPartition,
 }
 
+impl RunningRequest {
+    /// The request without a claim that has no caller any more; `None` if nothing is left of it.
+    pub(crate) fn without_abandoned_claim(self) -> Option<Self> {
+        let Self { request, busy } = self;
+        Some(Self { request: request.without_abandoned_claim()?, busy })
+    }
+
+    pub(crate) fn reply_error(self, error: Error) {
+        drop(self.busy);
+        self.request.reply_error(error);
+    }
+}
+
 /// Keeps a partition busy.
 pub(crate) struct BusyPartition {
     queue: Arc<RelayQueue>,
-    partition: u32,
+    pub(crate) partition: u32,
+}
+
+impl BusyPartition {
+    /// Records the partition's claim in the queue.
+    pub(crate) fn record_claim(&self, claimed: &ClaimOutcome) {
+        self.queue.record_claim(self.partition, claimed);
+    }
+
+    /// Ends the request of the partition with its result.
+    pub(crate) fn reply<T>(self, sender: ReplySender<T>, result: RequestResult<T>) {
+        // The caller may send its next request as soon as it has the reply.
+        drop(self);
+        // Fails if the caller has gone.
+        let _ = sender.send(result);
+    }
 }
 
 impl Drop for BusyPartition {
@@ -194,14 +166,8 @@ impl RelayQueue {
         state.is_closed = true;
         let refused: Vec<RelayRequest> = state.requests.drain(..).collect();
         drop(state);
-        let error = || Error::Unreachable("the store is closed".into());
         for request in refused {
-            // Fails if the caller has gone.
-            let _ = match request {
-                RelayRequest::Claim(_, reply) => reply.send(Err(error())).is_ok(),
-                RelayRequest::Settle(_, reply) => reply.send(Err(error())).is_ok(),
-                RelayRequest::SettleAndClaim(_, _, reply) => reply.send(Err(error())).is_ok(),
-            };
+            request.reply_error(Error::Unreachable("the store is closed".into()));
         }
     }
 
@@ -218,8 +184,8 @@ impl RelayQueue {
         }
     }
 
-    /// Waits for the next round: the oldest requests of partitions that are not busy.
-    pub(crate) async fn next_round(self: &Arc<Self>, options: &Options) -> Round {
+    /// Waits for the next round: the oldest requests of partitions that are not busy, each partition once.
+    pub(crate) async fn next_round(self: &Arc<Self>, options: &Options) -> Vec<RunningRequest> {
         loop {
             let expected_until = self.state.lock().expected_until(Instant::now());
             if let Some(until) = expected_until {
@@ -233,7 +199,7 @@ impl RelayQueue {
                     let busy = BusyPartition { queue: Arc::clone(self), partition: request.partition() };
                     RunningRequest { request, busy }
                 };
-                return Round { requests: requests.into_iter().map(running).collect() };
+                return requests.into_iter().map(running).collect();
             }
             self.added.notified().await;
         }
@@ -280,8 +246,8 @@ mod tests {
         Claim { fence, session: ProducerSessionId("s".into()), limit: 1, kind: ClaimKind::Ordinary }
     }
 
-    fn partitions(round: &Round) -> Vec<u32> {
-        round.requests.iter().map(|running| running.request.partition()).collect()
+    fn partitions(round: &[RunningRequest]) -> Vec<u32> {
+        round.iter().map(|running| running.request.partition()).collect()
     }
 
     #[tokio::test]
