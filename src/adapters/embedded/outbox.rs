@@ -1,6 +1,7 @@
 //! The outbox: claim, exclude, settle, resolve and sweep.
 pub(crate) mod blocked_keys;
 pub(crate) mod claim;
+pub(crate) mod claim_plan;
 pub(crate) mod counts;
 pub(crate) mod exclude;
 pub(crate) mod open_batch;

@@ -11,6 +11,7 @@ use crate::connection::group_commit::WriteContext;
 use crate::error::CommandResult;
 use crate::leases::lease;
 use crate::outbox::blocked_keys;
+use crate::outbox::claim_plan::{self, Candidate, CandidateKind, CandidateScan, ClaimPlan, NextScan, payload_bytes};
 use crate::outbox::counts::code;
 
 /// Most due suspects that a trial examines to find one that it may claim.
@@ -64,14 +65,6 @@ const EVENT: &str = concat!(
      CROSS JOIN outbox_event e ON e.id = q.id"
 );
 
-/// A row that the claim may take.
-struct Candidate {
-    row: ClaimedRow,
-    deaths: u32,
-    /// Whether the row is FAILED and due; otherwise it is PENDING.
-    is_head: bool,
-}
-
 /// Claims due rows under the fence.
 pub(crate) fn claim(context: &mut WriteContext<'_>, claim: &Claim) -> CommandResult<ClaimOutcome> {
     let fence = &claim.fence;
@@ -88,48 +81,37 @@ fn claim_ordinary(context: &mut WriteContext<'_>, claim: &Claim) -> CommandResul
     let (partition, limit) = (claim.fence.partition.0, claim.limit.max(1) as usize);
     let scan_start = context.scan_starts.get(&partition).copied().unwrap_or(0);
     let blocked = blocked_keys::any(context, partition)?;
-    let sql = context.sql;
-    let mut ready = sql.prepare_cached(if blocked { READY_AROUND_BLOCKS } else { READY })?;
-    let (mut candidates, exhausted) = read_candidates(ready.query(params![partition, scan_start])?, limit, false)?;
-    let mut more = !exhausted;
+    let mut ready = context.sql.prepare_cached(if blocked { READY_AROUND_BLOCKS } else { READY })?;
+    let ready = scan(ready.query(params![partition, scan_start])?, limit, CandidateKind::Ready)?;
+    let mut heads = CandidateScan::default();
     if blocked {
-        let mut due = sql.prepare_cached(DUE_HEADS)?;
-        let (heads, all) = read_candidates(due.query(params![partition, context.now.millis()])?, limit, true)?;
-        more |= !all;
-        // Beyond the last ready row that was read there may be an earlier row of a head's own key, which an operator made due.
-        let beyond = if exhausted { None } else { candidates.last().map(|last| last.row.id) };
-        candidates.extend(heads.into_iter().filter(|head| beyond.is_none_or(|last| head.row.id < last)));
-        candidates.sort_by_key(|candidate| candidate.row.id);
+        let mut due = context.sql.prepare_cached(DUE_HEADS)?;
+        heads = scan(due.query(params![partition, context.now.millis()])?, limit, CandidateKind::Head)?;
     }
-    let sizes = candidates.iter().map(|candidate| (candidate.deaths, payload_bytes(&candidate.row)));
-    let taken = outbox::claim::rows_taken(sizes, claim.limit);
-    let left_ready = candidates[taken..].iter().any(|candidate| !candidate.is_head);
-    more |= taken < candidates.len();
-    candidates.truncate(taken);
-    let last_ready = candidates.iter().rev().find(|candidate| !candidate.is_head).map(|candidate| candidate.row.id);
+    let ClaimPlan { taken, last_ready, more, next_scan } = claim_plan::plan(ready, heads, claim.limit);
     if let Some(last) = last_ready {
         // One statement for the whole range where the claim takes every row in it; otherwise one for each row.
         if blocked {
-            take_each(context, claim, &candidates, false)?
+            take_each(context, claim, &taken, CandidateKind::Ready)?
         } else {
             take_range(context, claim, scan_start, last)?
         }
     }
-    take_each(context, claim, &candidates, true)?;
-    record_scan_start(context, partition, exhausted && !left_ready, last_ready)?;
-    if candidates.is_empty() {
+    take_each(context, claim, &taken, CandidateKind::Head)?;
+    record_scan_start(context, partition, next_scan)?;
+    if taken.is_empty() {
         let (next_due, suspect_due) =
             (blocked_keys::next_due(context, partition)?, blocked_keys::suspect_due(context, partition)?);
         return Ok(ClaimOutcome::NoneDue { next_due, suspect_due });
     }
-    open_batch(context, claim, candidates, more)
+    open_batch(context, claim, taken, more)
 }
 
 fn claim_trial(context: &mut WriteContext<'_>, claim: &Claim) -> CommandResult<ClaimOutcome> {
     let partition = claim.fence.partition.0;
     match due_suspect(context, partition)? {
         Some(suspect) => {
-            take_each(context, claim, std::slice::from_ref(&suspect), true)?;
+            take_each(context, claim, std::slice::from_ref(&suspect), CandidateKind::Head)?;
             open_batch(context, claim, vec![suspect], false)
         }
         None => Ok(ClaimOutcome::NoneDue { next_due: blocked_keys::next_due(context, partition)?, suspect_due: false }),
@@ -147,7 +129,9 @@ fn due_suspect(context: &WriteContext<'_>, partition: u32) -> CommandResult<Opti
     let ids = due.query_map(params![partition, context.now.millis(), SUSPECTS_EXAMINED], |row| row.get::<_, i64>(0))?;
     for id in ids {
         let mut suspect = context.sql.prepare_cached(WAITING_ROW)?;
-        let found = suspect.query_row(params![partition, id?], |row| Ok(read_candidate(row, true, None))).optional()?;
+        let found = suspect
+            .query_row(params![partition, id?], |row| Ok(read_candidate(row, CandidateKind::Head, None)))
+            .optional()?;
         if let Some(found) = found {
             return found.map(Some);
         }
@@ -155,32 +139,28 @@ fn due_suspect(context: &WriteContext<'_>, partition: u32) -> CommandResult<Opti
     Ok(None)
 }
 
-/// Reads candidates up to the limit of rows or of bytes. Returns whether these are all.
-fn read_candidates(mut rows: Rows<'_>, limit: usize, is_head: bool) -> CommandResult<(Vec<Candidate>, bool)> {
-    let (mut found, mut bytes) = (Vec::<Candidate>::new(), 0);
+/// Reads candidates up to the limit of rows or of bytes.
+fn scan(mut rows: Rows<'_>, limit: usize, kind: CandidateKind) -> CommandResult<CandidateScan> {
+    let (mut candidates, mut bytes) = (Vec::<Candidate>::new(), 0);
     while let Some(row) = rows.next()? {
-        if found.len() == limit || bytes >= outbox::limits::BATCH_BYTES_MAX {
-            return Ok((found, false));
+        if candidates.len() == limit || bytes >= outbox::limits::BATCH_BYTES_MAX {
+            return Ok(CandidateScan { candidates, more: true });
         }
-        let candidate = read_candidate(row, is_head, found.last().map(|last| &last.row))?;
+        let candidate = read_candidate(row, kind, candidates.last().map(|last| &last.row))?;
         bytes += payload_bytes(&candidate.row);
-        found.push(candidate);
+        candidates.push(candidate);
     }
-    Ok((found, true))
+    Ok(CandidateScan { candidates, more: false })
 }
 
 /// The event of a row, in the form of a claimed one; `None` if it was deleted.
 pub(crate) fn find_event(sql: &Connection, id: RowId) -> CommandResult<Option<ClaimedRow>> {
     let mut event = sql.prepare_cached(EVENT)?;
-    let found = event.query_row([id], |row| Ok(read_candidate(row, false, None))).optional()?;
+    let found = event.query_row([id], |row| Ok(read_candidate(row, CandidateKind::Ready, None))).optional()?;
     Ok(found.transpose()?.map(|candidate| candidate.row))
 }
 
-fn payload_bytes(row: &ClaimedRow) -> usize {
-    row.payload.as_ref().map_or(0, |payload| payload.len())
-}
-
-fn read_candidate(row: &Row<'_>, is_head: bool, last: Option<&ClaimedRow>) -> CommandResult<Candidate> {
+fn read_candidate(row: &Row<'_>, kind: CandidateKind, last: Option<&ClaimedRow>) -> CommandResult<Candidate> {
     let shared = |column: usize, known: Option<&Arc<str>>| -> CommandResult<Arc<str>> {
         // Consecutive rows mostly share type and topic: one allocation for all of them.
         let value = text(row, column)?.unwrap_or("");
@@ -205,7 +185,7 @@ fn read_candidate(row: &Row<'_>, is_head: bool, last: Option<&ClaimedRow>) -> Co
         attempt: row.get::<_, u32>(3)? + 1,
         created_at: Timestamp::from_millis(row.get::<_, Option<_>>(14)?.unwrap_or_default()),
     };
-    Ok(Candidate { row: claimed, deaths: row.get(2)?, is_head })
+    Ok(Candidate { row: claimed, deaths: row.get(2)?, kind })
 }
 
 fn text<'r>(row: &'r Row<'_>, column: usize) -> CommandResult<Option<&'r str>> {
@@ -252,10 +232,13 @@ fn take_each(
     context: &mut WriteContext<'_>,
     claim: &Claim,
     candidates: &[Candidate],
-    heads: bool,
+    kind: CandidateKind,
 ) -> CommandResult<()> {
-    let from = if heads { code::FAILED } else { code::PENDING };
-    let mut rows = candidates.iter().filter(|candidate| candidate.is_head == heads).peekable();
+    let from = match kind {
+        CandidateKind::Ready => code::PENDING,
+        CandidateKind::Head => code::FAILED,
+    };
+    let mut rows = candidates.iter().filter(|candidate| candidate.kind == kind).peekable();
     if rows.peek().is_none() {
         return Ok(());
     }
@@ -271,18 +254,15 @@ fn take_each(
     Ok(())
 }
 
-/// Stores the start of the next scan: behind the last claimed row, or behind every row when all ready rows were claimed.
-fn record_scan_start(
-    context: &mut WriteContext<'_>,
-    partition: u32,
-    all: bool,
-    last: Option<i64>,
-) -> CommandResult<()> {
-    let scan_start = if all {
-        let mut newest = context.sql.prepare_cached("SELECT max(id) FROM outbox WHERE partition = ?1")?;
-        newest.query_row([partition], |row| row.get::<_, Option<i64>>(0))?
-    } else {
-        last
+/// Stores the start of the next scan.
+fn record_scan_start(context: &mut WriteContext<'_>, partition: u32, next_scan: NextScan) -> CommandResult<()> {
+    let scan_start = match next_scan {
+        NextScan::BehindAllRows => {
+            let mut newest = context.sql.prepare_cached("SELECT max(id) FROM outbox WHERE partition = ?1")?;
+            newest.query_row([partition], |row| row.get::<_, Option<i64>>(0))?
+        }
+        NextScan::Behind(last) => Some(last),
+        NextScan::Unchanged => None,
     };
     if let Some(scan_start) = scan_start {
         context.scan_starts.insert(partition, scan_start);
