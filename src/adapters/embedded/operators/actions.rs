@@ -7,7 +7,7 @@ use ports::outbox::{RowId, RowStatus};
 use rusqlite::{OptionalExtension, Row, params};
 
 use super::audit;
-use super::rows::{OutboxRowQuery, status_from_number};
+use super::rows::{OutboxRowQuery, status_from_code};
 use crate::connection::group_commit::WriteContext;
 use crate::error::CommandResult;
 use crate::leases::lease;
@@ -41,7 +41,7 @@ fn apply_to_row(
     audit: &Audit,
 ) -> CommandResult<OperatorOutcome> {
     let Some(unsent) = find_unsent(context, id)? else { return sent_or_missing(context, id) };
-    let status = status_from_number(unsent.status);
+    let status = status_from_code(unsent.status)?;
     if !action.applies_to(status) {
         return Ok(OperatorOutcome::WrongStatus(status));
     }
@@ -91,7 +91,7 @@ fn apply(
 ) -> CommandResult<()> {
     let change = match action {
         OperatorAction::Retry | OperatorAction::Redrive => {
-            operator::due_now(&unsent.row, status_from_number(unsent.status))
+            operator::due_now(&unsent.row, status_from_code(unsent.status)?)
         }
         OperatorAction::Park => operator::parked(&unsent.row, unsent.has_failed, &audit.operator, &audit.reason),
     };

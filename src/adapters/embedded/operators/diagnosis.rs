@@ -9,6 +9,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::error::CommandResult;
 use crate::operators::rows;
+use crate::outbox::counts::code;
 
 /// Diagnoses the row of an event, or a key's first unsent row (its last sent one if all were sent).
 pub(crate) fn diagnose(sql: &Connection, selector: RowSelector) -> CommandResult<Option<RowDiagnosis>> {
@@ -16,7 +17,7 @@ pub(crate) fn diagnose(sql: &Connection, selector: RowSelector) -> CommandResult
     let Some(row) = rows::find(sql, id)? else { return Ok(None) };
     let head = match row.sent_at {
         Some(_) => None,
-        None => first_unsent(sql, row.key.group(), true)?.filter(|head| *head < id),
+        None => first_blocking(sql, row.key.group())?.filter(|head| *head < id),
     };
     let head = head.map(|head| rows::find(sql, head)).transpose()?.flatten();
     let mut lease = sql.prepare_cached("SELECT owner, epoch FROM outbox_lease WHERE partition = ?1")?;
@@ -38,20 +39,27 @@ fn find_row_id(sql: &Connection, selector: RowSelector) -> CommandResult<Option<
             let mut statement = sql.prepare_cached("SELECT id FROM outbox_event WHERE event_id = ?1")?;
             Ok(statement.query_row([event.bytes()], |row| row.get(0)).optional()?)
         }
-        RowSelector::Key(key) => match first_unsent(sql, key.group(), false)? {
+        RowSelector::Key(key) => match first_unsent(sql, key.group())? {
             Some(id) => Ok(Some(id)),
             None => latest_sent(sql, key.group()),
         },
     }
 }
 
-/// The first unsent row of a key. With `blocking`, without the parked rows that do not block their key.
-fn first_unsent(sql: &Connection, key: [u8; 16], blocking: bool) -> CommandResult<Option<RowId>> {
+fn first_unsent(sql: &Connection, key: [u8; 16]) -> CommandResult<Option<RowId>> {
+    first_with_status_up_to(code::PARKED_ROW, sql, key)
+}
+
+/// The first row of a key for which the later ones wait, or that is to be sent before them.
+fn first_blocking(sql: &Connection, key: [u8; 16]) -> CommandResult<Option<RowId>> {
+    first_with_status_up_to(code::PARKED, sql, key)
+}
+
+fn first_with_status_up_to(highest: i64, sql: &Connection, key: [u8; 16]) -> CommandResult<Option<RowId>> {
     let mut statement = sql.prepare_cached(
         "SELECT e.id FROM outbox_event e CROSS JOIN outbox q ON q.partition = e.partition AND q.id = e.id
          WHERE e.key = ?1 AND q.status <= ?2 ORDER BY e.id LIMIT 1",
     )?;
-    let highest = if blocking { 3 } else { 4 };
     Ok(statement.query_row(params![key, highest], |row| row.get(0)).optional()?)
 }
 

@@ -8,7 +8,6 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, Row, params_from_iter};
 
 use crate::error::{CommandResult, broken};
-use crate::outbox::counts::code;
 
 const COLUMNS: &str = "coalesce(e.id, q.id), e.event_id, coalesce(e.key, q.key), e.type, coalesce(e.partition, q.partition),
   coalesce(q.status, 5), (SELECT name FROM claimer WHERE number = coalesce(q.lease_owner, a.owner)),
@@ -132,8 +131,7 @@ impl OutboxRowQuery {
     }
 
     /// The query for one row by its id.
-    pub(crate) fn by_id(id: RowId, scan_waiting: bool) -> Self {
-        let scanned = if scan_waiting { ScannedTable::Waiting } else { ScannedTable::Events };
+    fn by_id(id: RowId, scanned: ScannedTable) -> Self {
         let mut query = Self { scanned, conditions: String::new(), values: Vec::new(), partition: None };
         query.and(scanned.id(), "=", Value::Integer(id));
         query
@@ -198,21 +196,16 @@ fn partitions(sql: &Connection) -> CommandResult<Vec<Value>> {
 
 /// Reads one row by its id, also a row whose event was deleted.
 pub(crate) fn find(sql: &Connection, id: RowId) -> CommandResult<Option<RowView>> {
-    if let Some(view) = OutboxRowQuery::by_id(id, false).rows(sql, 1)?.pop() {
+    if let Some(view) = OutboxRowQuery::by_id(id, ScannedTable::Events).rows(sql, 1)?.pop() {
         return Ok(Some(view));
     }
-    Ok(OutboxRowQuery::by_id(id, true).rows(sql, 1)?.pop())
+    Ok(OutboxRowQuery::by_id(id, ScannedTable::Waiting).rows(sql, 1)?.pop())
 }
 
 /// The status for a code in the column `outbox.status`.
-pub(crate) fn status_from_number(number: i64) -> RowStatus {
-    match number {
-        code::PENDING => RowStatus::Pending,
-        code::IN_FLIGHT => RowStatus::InFlight,
-        code::FAILED => RowStatus::Failed,
-        code::SENT => RowStatus::Sent,
-        _ => RowStatus::Parked,
-    }
+pub(crate) fn status_from_code(code: i64) -> CommandResult<RowStatus> {
+    let status = i16::try_from(code).ok().and_then(RowStatus::from_code);
+    status.ok_or_else(|| broken(format!("unknown status code {code}")))
 }
 
 fn read(row: &Row<'_>) -> CommandResult<RowView> {
@@ -227,7 +220,7 @@ fn read(row: &Row<'_>) -> CommandResult<RowView> {
         key: EventKey::from_stored(row.get(2)?, row.get::<_, Option<String>>(15)?.as_deref()),
         event_type: row.get::<_, Option<String>>(3)?.unwrap_or_default(),
         partition: PartitionNo(row.get(4)?),
-        status: status_from_number(row.get(5)?),
+        status: status_from_code(row.get(5)?)?,
         lease_owner: row.get::<_, Option<String>>(6)?.map(|name| InstanceId(name.into())),
         lease_version: row.get::<_, i64>(7)? as u64,
         retry_count: row.get(8)?,

@@ -10,7 +10,8 @@ use crate::error::CommandResult;
 /// Changes of one partition's rows: PENDING, IN_FLIGHT, FAILED, PARKED, SENT.
 pub(crate) type StatusCounts = [i64; 5];
 
-/// Codes of a row's status in the file: those of `outbox`, as SQLite's integers.
+/// Codes of a row's status in the file: those of `outbox`, as SQLite's integers. Statements name them as numbers where a partial index decides
+/// their plan: SQLite compares the index's condition with literals, not with parameters.
 pub(crate) mod code {
     use outbox::status::code;
 
