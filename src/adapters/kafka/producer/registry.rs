@@ -219,7 +219,7 @@ impl SessionRegistry {
             let (topic, key) = (self.options.watermark_topic().into(), registration_key(transactional_id));
             self.load_watermark_topic(producer)?;
             partitions.iter().try_for_each(|partition| {
-                transaction::commit_record(producer, (&topic, *partition), (&key, None), &self.options)
+                transaction::commit_registration(producer, (&topic, *partition), (&key, None), &self.options)
             })
         })?;
         self.initialising.lock().remove(transactional_id);
@@ -246,7 +246,7 @@ impl SessionRegistry {
         partition: u32,
     ) -> Result<(), Error> {
         let (topic, key) = (self.options.watermark_topic().into(), registration_key(transactional_id));
-        transaction::commit_record(
+        transaction::commit_registration(
             producer,
             (&topic, partition),
             (&key, Some(&self.options.installation)),

@@ -64,32 +64,25 @@ pub(crate) fn publish(
     let lease = batches.iter().map(|batch| batch.deadline).min().unwrap_or(started);
     let deadline = lease.min(started + context.options.delivery_timeout);
     let indexes = batches.iter().map(SessionBatch::record_count).sum();
-    let mut sending = SendProgress {
-        outcomes: vec![None; indexes],
-        named: vec![false; indexes],
-        refused: Vec::new(),
-        reached: false,
+    let mut sending = SendProgress { outcomes: vec![None; indexes], named: vec![false; indexes], reached: false };
+    let sent = match sending.send_all(producer, batches, context, deadline) {
+        Err(StepError::Fenced(reason)) => return TransactionEnd::SessionLost(reason),
+        Err(StepError::AbortPending(reason)) => return abort_pending(AbortReport::default(), reason),
+        sent => sent,
     };
-    let sent = sending.send_all(producer, batches, context, deadline);
-    if let Err(StepError::Fenced(reason)) = sent {
-        return TransactionEnd::SessionLost(reason);
-    }
-    if let Err(StepError::AbortPending(reason)) = sent {
-        return abort_pending(AbortReport::default(), reason);
-    }
     if context.is_ended.load(Ordering::Relaxed) {
         return TransactionEnd::SessionLost("the session was ended".into());
     }
     let now = Instant::now();
     let mut abort = find_causes(&sending.outcomes, &sending.named, batches);
-    abort.refused.append(&mut sending.refused);
     abort.reached = sending.reached;
     abort.overdue = (0..).zip(batches).filter(|(_, batch)| batch.is_overdue(now)).map(|(index, _)| index).collect();
-    // A request that ended with the lease of one batch is not the broker's failure.
-    if let Err(error) = sent
-        && abort.is_empty()
-    {
-        abort.cause = Some(error.into_cause());
+    match sent {
+        Ok(SendResult::Sent) => {}
+        Ok(SendResult::Refused(records)) => abort.refused.extend(records),
+        Err(error) if abort.is_empty() => abort.cause = Some(error.into_cause()),
+        // A request that ended with the lease of one batch is not the broker's failure.
+        Err(_) => {}
     }
     if !abort.is_empty() {
         return abort_transaction(producer, context.options.connect_timeout, abort);
@@ -109,9 +102,9 @@ pub(crate) fn publish(
     }
 }
 
-/// Commits one record in a transaction of its own; without a value it deletes the key from a compacted topic.
+/// Commits the registration of a transactional id in a transaction of its own; without a value it removes it from the compacted topic.
 /// After an error the producer is of no use: its outcome may be unknown.
-pub(crate) fn commit_record(
+pub(crate) fn commit_registration(
     producer: &mut TransactionalProducer,
     (topic, partition): (&Arc<str>, u32),
     (key, value): (&str, Option<&str>),
@@ -148,27 +141,36 @@ fn retry_until(deadline: Instant) -> RetryLimits {
     RetryLimits { deadline, unreachable_max: Duration::MAX }
 }
 
+/// A record that is not sent in this transaction, by the index of its batch.
+type RefusedRecord = (usize, RowId, Error);
+
+/// What [`SendProgress::send_all`] did.
+enum SendResult {
+    /// The broker appended every record and every watermark.
+    Sent,
+    /// Nothing was sent: these are records of topics that the broker refuses, or of topic partitions that took none a moment ago.
+    Refused(Vec<RefusedRecord>),
+}
+
 /// The records of a transaction while they are sent.
 struct SendProgress {
     /// The broker's result for each record, by index; `None` for a record that was not sent or not answered.
     outcomes: Vec<Option<DeliveryOutcome>>,
     /// Whether a refusal names the record: it was alone in its chunk, or the broker said which records of the chunk are invalid.
     named: Vec<bool>,
-    /// Records of topics that the broker refuses, and of topic partitions that took no records a moment ago.
-    refused: Vec<(usize, RowId, Error)>,
     /// Whether any record may have reached the broker.
     reached: bool,
 }
 
 impl SendProgress {
-    /// Sends everything, until the first failure.
+    /// Sends everything, until the first failure; or nothing, if records have to wait alone.
     fn send_all(
         &mut self,
         producer: &mut TransactionalProducer,
         batches: &[SessionBatch],
         context: &TransactionContext<'_>,
         deadline: Instant,
-    ) -> Result<(), StepError> {
+    ) -> Result<SendResult, StepError> {
         let limits = RetryLimits { deadline, unreachable_max: OUTAGE_WAIT };
         // An earlier transaction that no record reached may still be open, and a repeated request that ended the last one may still arrive.
         producer.abort(limits)?;
@@ -176,23 +178,29 @@ impl SendProgress {
         let topics = batches.iter().flat_map(SessionBatch::topics).chain([context.watermark_topic]);
         let refused = producer.cluster.load(topics.map(|topic| &**topic), deadline).map_err(StepError::Failed)?;
         if !refused.is_empty() {
-            return self.refuse_records(batches, refused, context);
+            return Ok(SendResult::Refused(records_of_topics(refused, batches, context)?));
         }
-        self.refuse_unavailable(producer, batches, context)?;
-        if !self.refused.is_empty() {
-            return Ok(());
+        update_in_sync_counts(producer);
+        let refused = unavailable_records(producer, batches, context)?;
+        if !refused.is_empty() {
+            return Ok(SendResult::Refused(refused));
         }
         let watermarks = watermark_texts(batches, &context.options.installation);
         let mut queues = partition_queues(producer, batches, &watermarks, context)?;
         let partitions = queues.partitions();
         if let Some((topic, partition)) = producer.leaderless_after_wait(&partitions, deadline).first() {
-            self.refuse_unavailable(producer, batches, context)?;
-            let is_relay_outage = self.refused.is_empty();
-            return if is_relay_outage { Err(StepError::Failed(unavailable(topic, *partition))) } else { Ok(()) };
+            update_in_sync_counts(producer);
+            let refused = unavailable_records(producer, batches, context)?;
+            let is_relay_outage = refused.is_empty();
+            return if is_relay_outage {
+                Err(StepError::Failed(unavailable(topic, *partition)))
+            } else {
+                Ok(SendResult::Refused(refused))
+            };
         }
         let refused = producer.add_partitions(&partitions, limits)?;
         if !refused.is_empty() {
-            return self.refuse_records(batches, refused, context);
+            return Ok(SendResult::Refused(records_of_topics(refused, batches, context)?));
         }
         let one_by_one = batches.iter().any(|batch| batch.sends_one_by_one);
         loop {
@@ -202,65 +210,11 @@ impl SendProgress {
                 queues.next_round(context.options.record_bytes_max + KEY_AND_HEADERS_BYTES)
             };
             if chunks.is_empty() {
-                return Ok(());
+                return Ok(SendResult::Sent);
             }
             let results = producer.produce(&chunks, context.options.compression, deadline);
             self.store(&chunks, results)?;
         }
-    }
-
-    /// Refuses the records of topics that the broker refuses, so that they wait alone: a topic of another service that was never created
-    /// is not the relay's outage. One of the installation's own topics is.
-    fn refuse_records(
-        &mut self,
-        batches: &[SessionBatch],
-        refused: Vec<(String, Error)>,
-        context: &TransactionContext<'_>,
-    ) -> Result<(), StepError> {
-        let own = context.options.own_topics();
-        let refused: HashMap<String, Error> = refused.into_iter().collect();
-        if let Some((_, error)) = refused.iter().find(|(topic, _)| own.contains(topic)) {
-            return Err(StepError::Failed(error.clone()));
-        }
-        for (index, batch) in batches.iter().enumerate() {
-            let of_batch = batch
-                .records
-                .iter()
-                .filter_map(|(row, record)| Some((index, *row, refused.get(&*record.topic)?.clone())));
-            self.refused.extend(of_batch);
-        }
-        Ok(())
-    }
-
-    /// Refuses records of topic partitions that took none a moment ago, unless the watermarks' own partition is one of them: that is an outage of
-    /// the relay.
-    fn refuse_unavailable(
-        &mut self,
-        producer: &TransactionalProducer,
-        batches: &[SessionBatch],
-        context: &TransactionContext<'_>,
-    ) -> Result<(), StepError> {
-        let now = Instant::now();
-        let is_refused = |topic: &Arc<str>, partition| {
-            let in_sync = producer.cluster.in_sync(topic, partition);
-            producer.unavailable.is_refused(topic, partition, in_sync, now)
-        };
-        producer
-            .unavailable
-            .count_in_sync(|topic, partition, since| producer.cluster.in_sync_since(topic, partition, since), now);
-        producer.unavailable.lower_in_sync_counts(|topic, partition| producer.cluster.in_sync(topic, partition));
-        if producer.unavailable.is_empty() || is_refused(context.watermark_topic, context.watermark_partition) {
-            return Ok(());
-        }
-        for (index, batch) in batches.iter().enumerate() {
-            for (row, record) in &batch.records {
-                let partition = topic_partition(producer, record)?;
-                if is_refused(&record.topic, partition) {
-                    self.refused.push((index, *row, unavailable(&record.topic, partition)));
-                }
-            }
-        }
-        Ok(())
     }
 
     /// Stores the outcomes of some chunks.
@@ -296,6 +250,63 @@ impl SendProgress {
         }
         failure
     }
+}
+
+/// The records of topics that the broker refuses, so that they wait alone: a topic of another service that was never created is not the relay's
+/// outage.
+///
+/// # Errors
+/// One of the refused topics is the installation's own, which is an outage.
+fn records_of_topics(
+    refused: Vec<(String, Error)>,
+    batches: &[SessionBatch],
+    context: &TransactionContext<'_>,
+) -> Result<Vec<RefusedRecord>, StepError> {
+    let own = context.options.own_topics();
+    let refused: HashMap<String, Error> = refused.into_iter().collect();
+    if let Some((_, error)) = refused.iter().find(|(topic, _)| own.contains(topic)) {
+        return Err(StepError::Failed(error.clone()));
+    }
+    let of_batch = |(index, batch): (usize, &SessionBatch)| {
+        let record = |(row, record): &(RowId, Record)| Some((index, *row, refused.get(&*record.topic)?.clone()));
+        batch.records.iter().filter_map(record).collect::<Vec<_>>()
+    };
+    Ok(batches.iter().enumerate().flat_map(of_batch).collect())
+}
+
+/// Updates the counts of in-sync replicas of the partitions that took no records from the present metadata.
+fn update_in_sync_counts(producer: &TransactionalProducer) {
+    let (cluster, unavailable) = (&producer.cluster, &producer.unavailable);
+    let since = |topic: &str, partition, since| cluster.in_sync_since(topic, partition, since);
+    unavailable.count_in_sync(since, Instant::now());
+    unavailable.lower_in_sync_counts(|topic, partition| cluster.in_sync(topic, partition));
+}
+
+/// The records of topic partitions that took none a moment ago; none of them if the watermarks' own partition is one: that is an outage of the
+/// relay.
+fn unavailable_records(
+    producer: &TransactionalProducer,
+    batches: &[SessionBatch],
+    context: &TransactionContext<'_>,
+) -> Result<Vec<RefusedRecord>, StepError> {
+    let now = Instant::now();
+    let is_refused = |topic: &Arc<str>, partition| {
+        let in_sync = producer.cluster.in_sync(topic, partition);
+        producer.unavailable.is_refused(topic, partition, in_sync, now)
+    };
+    let mut refused = Vec::new();
+    if producer.unavailable.is_empty() || is_refused(context.watermark_topic, context.watermark_partition) {
+        return Ok(refused);
+    }
+    for (index, batch) in batches.iter().enumerate() {
+        for (row, record) in &batch.records {
+            let partition = topic_partition(producer, record)?;
+            if is_refused(&record.topic, partition) {
+                refused.push((index, *row, unavailable(&record.topic, partition)));
+            }
+        }
+    }
+    Ok(refused)
 }
 
 /// The records and watermarks of some batches by topic partition. The indexes of a batch are in the order of its records; its watermark is last.
