@@ -44,9 +44,11 @@ impl Inbox for RedisStore {
     }
 
     async fn retry_route(&self, group: &str, key: &str) -> Result<Option<RetryRoute>, Error> {
-        let Some(text) = self.hash_field("detour", &format!("detours:{group}"), key).await? else { return Ok(None) };
+        let Some(text) = self.hash_field("retry_route_find", &format!("detours:{group}"), key).await? else {
+            return Ok(None);
+        };
         let numbers = text.split_once(' ').and_then(|(stage, last)| stage.parse().ok().zip(last.parse().ok()));
-        let (stage, last) = numbers.ok_or_else(|| broken("a detour of an unknown format"))?;
+        let (stage, last) = numbers.ok_or_else(|| broken("a retry route of an unknown format"))?;
         Ok(Some(RetryRoute { stage, last }))
     }
 
@@ -59,7 +61,7 @@ impl Inbox for RedisStore {
             RetryRouteChange::Leave { key, offset } => arguments.text(key).number(offset).text(""),
         };
         let arguments = changes.iter().fold(ScriptArguments::new().text(group), change);
-        self.write("detour_set", &self.inner.scripts.update_retry_routes, arguments).await.map(drop)
+        self.write("retry_routes_update", &self.inner.scripts.update_retry_routes, arguments).await.map(drop)
     }
 
     async fn sweep(&self, keep: Duration, limit: u32) -> Result<u64, Error> {

@@ -34,7 +34,7 @@ impl Inbox for Embedded {
 
     async fn retry_route(&self, group: &str, key: &str) -> Result<Option<RetryRoute>, Error> {
         let (group, key) = (group.to_string(), key.to_string());
-        self.read("detour", move |sql| {
+        self.read("retry_route_find", move |sql| {
             let mut statement = sql
                 .prepare_cached("SELECT stage, last_offset FROM retry_route WHERE consumer_group = ?1 AND key = ?2")?;
             let retry_route = statement.query_row([&group, &key], |row| {
@@ -47,7 +47,7 @@ impl Inbox for Embedded {
 
     async fn update_retry_routes(&self, group: &str, changes: Vec<RetryRouteChange>) -> Result<(), Error> {
         let group = group.to_string();
-        self.write("detour_set", move |context| {
+        self.write("retry_routes_update", move |context| {
             changes.iter().try_for_each(|change| update_retry_route(context, &group, change))
         })
         .await

@@ -75,7 +75,7 @@ impl WebhookStore for Embedded {
 impl Embedded {
     /// Deletes retry routes of a webhook's group; returns their number, at most [`RETRY_ROUTES_PER_DELETION`].
     async fn delete_retry_routes(&self, id: WebhookId) -> Result<usize, Error> {
-        self.write("webhook_detours_delete", move |context| {
+        self.write("webhook_retry_routes_delete", move |context| {
             let mut delete = context.sql.prepare_cached(
                 "DELETE FROM retry_route WHERE consumer_group = ?1
                    AND key IN (SELECT key FROM retry_route WHERE consumer_group = ?1 LIMIT ?2)",

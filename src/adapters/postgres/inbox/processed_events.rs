@@ -66,7 +66,7 @@ impl Inbox for Postgres {
 
     async fn retry_route(&self, group: &str, key: &str) -> Result<Option<RetryRoute>, Error> {
         let (context, group, key) = (self.context(), group.to_string(), storable_key(key).into_owned());
-        self.run("detour", async move {
+        self.run("retry_route_find", async move {
             let text = "SELECT stage, last_offset FROM retry_route WHERE consumer_group = $1 AND key = $2";
             let rows =
                 context.service_session().await?.query(text, &[(&group, Type::TEXT), (&key, Type::TEXT)]).await?;
@@ -84,7 +84,11 @@ impl Inbox for Postgres {
             return Ok(());
         }
         let (context, group) = (self.context(), group.to_string());
-        self.run("detour_set", async move { retry_conflicts!(update_retry_routes(&context, &group, &changes)) }).await
+        self.run(
+            "retry_routes_update",
+            async move { retry_conflicts!(update_retry_routes(&context, &group, &changes)) },
+        )
+        .await
     }
 
     async fn sweep(&self, keep: Duration, limit: u32) -> Result<u64, Error> {

@@ -92,7 +92,7 @@ impl Postgres {
     /// Deletes retry routes of a group; returns their number, at most [`RETRY_ROUTES_PER_DELETION`].
     async fn delete_retry_routes(&self, group: &str) -> Result<u64, Error> {
         let (context, group, limit) = (self.context(), group.to_owned(), i64::from(RETRY_ROUTES_PER_DELETION));
-        self.run("webhook_detours_delete", async move {
+        self.run("webhook_retry_routes_delete", async move {
             retry_conflicts!(async {
                 let values: [SqlValue<'_>; 2] = [(&group, Type::TEXT), (&limit, Type::INT8)];
                 let rows = context.service_session().await?.execute(DELETE_RETRY_ROUTES, &values).await?;

@@ -52,7 +52,7 @@ store_scripts!(
     webhooks = "webhooks/list.lua",
     deliveries = "webhooks/deliveries.lua",
     commit_inbox = "inbox/commit.lua",
-    update_retry_routes = "inbox/set_detours.lua",
+    update_retry_routes = "inbox/update_retry_routes.lua",
     sweep_inbox = "inbox/sweep.lua",
     acquire_instance_id = "instance_id/acquire.lua",
     renew_instance_id = "instance_id/renew.lua",
