@@ -89,7 +89,7 @@ impl Broker for Kafka {
         let is_removed = |id: &str| id.rfind('-').is_none_or(|end| !members.contains(&id[..=end]));
         let removed: Vec<_> = registrations.into_iter().filter(|(id, _)| is_removed(id)).take(limit as usize).collect();
         let (inner, count) = (Arc::clone(&self.inner), u32::try_from(removed.len()).unwrap_or(limit));
-        run_blocking("kafka-forget", move || inner.sessions.unregister_ids(&removed)).await?;
+        run_blocking("kafka-remove-sessions", move || inner.sessions.unregister_ids(&removed)).await?;
         Ok(count)
     }
 
