@@ -2,7 +2,7 @@
 use std::time::Duration;
 
 use app::error::QueryError;
-use app::operators::dead_letters::{DeadLetterFilter, DeadLetters, HeldKeys, RedriveReport, sent_back};
+use app::operators::dead_letters::{DeadLetterFilter, DeadLetters, HeldKeys, RedriveReport, redriven_text};
 use app::operators::outbox::OutboxOperations;
 use app::port_types::{Audit, RedriveMode, RowFilter, RowStatus};
 use tokio::time::{Instant, MissedTickBehavior};
@@ -96,7 +96,7 @@ impl PacedRedrive<'_> {
             let page = dead_letters
                 .redrive_step(&filter, step, &mut held, audit)
                 .await
-                .map_err(|error| if total.redriven > 0 { error.after(sent_back(total.redriven)) } else { error })?;
+                .map_err(|error| if total.redriven > 0 { error.after(redriven_text(total.redriven)) } else { error })?;
             total.matched += page.matched;
             total.redriven += page.redriven;
             total.held += page.held;

@@ -1,12 +1,12 @@
-//! Operator actions on dead letters, shared by HTTP, console and command line: list, find, redrive (replay to the event topic).
+//! Operator actions on dead letters, shared by HTTP, console and command line: list, find, redrive (send to the event topic again).
 //!
-//! A replayed dead letter stays in its topic; the ledger in the store records the replay, so that it happens once, however often it is
+//! A redriven dead letter stays in its topic; the ledger in the store records the redrive, so that it happens once, however often it is
 //! requested. Ledger and broker share no transaction: an instance that dies between them leaves a reservation, which expires after
 //! [`RESERVATION_TIMEOUT`]. The record may then be appended twice, with the same event id. A cancelled request leaves none.
 mod dead_letter;
 mod position;
+mod redrive;
 mod refusals;
-mod replay;
 mod scan;
 
 use std::sync::Arc;
@@ -23,11 +23,11 @@ use ports::operators::{Audit, RedriveMode};
 pub(crate) use dead_letter::REDRIVEN_BY;
 pub use dead_letter::{DeadLetter, DeadLetterFilter, DeadLetterOrigin};
 pub use position::{DeadLetterCursor, DeadLetterPosition};
+pub use redrive::{HeldKeys, RESERVATION_TIMEOUT, SpawnTask, redriven_text};
 pub use refusals::{RefusedDeadLetter, RefusedDeadLetters};
-pub use replay::{HeldKeys, RESERVATION_TIMEOUT, SpawnTask, sent_back};
 
 use crate::error::QueryError;
-use replay::{ReplayReport, Replayer, held_back};
+use redrive::{RedrivenPage, Redriver, held_back};
 use scan::Scan;
 
 /// Limit of dead letters on a page.
@@ -35,7 +35,7 @@ pub const DEAD_LETTERS_MAX: u32 = 500;
 /// Limit of value bytes on a page; a page has at least one dead letter whatever its size.
 const PAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// Lists and replays the dead letters of one topic.
+/// Lists and redrives the dead letters of one topic.
 #[derive(Clone)]
 pub struct DeadLetters {
     topic: Arc<str>,
@@ -43,7 +43,7 @@ pub struct DeadLetters {
     topics: Arc<dyn TopicReader>,
     redrives: Arc<dyn RedriveLedger>,
     clock: Arc<dyn Clock>,
-    replayer: Replayer,
+    redriver: Redriver,
     call_time_max: Duration,
 }
 
@@ -68,11 +68,11 @@ pub struct LatestDeadLetters {
 /// Result of a redrive, or of its dry run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RedriveReport {
-    /// Number of dead letters that match the filter and were not replayed before.
+    /// Number of dead letters that match the filter and were not redriven before.
     pub matched: u64,
-    /// Number of dead letters that were replayed now.
+    /// Number of dead letters that were redriven now.
     pub redriven: u64,
-    /// Number of dead letters that were held back: another replay of one, or of an earlier one of its key, runs or was interrupted.
+    /// Number of dead letters that were held back: another redrive of one, or of an earlier one of its key, runs or was interrupted.
     pub held: u64,
     /// The dead letters that the broker refused. They match again in a further redrive.
     pub refusals: RefusedDeadLetters,
@@ -100,7 +100,7 @@ impl RedriveReport {
 }
 
 impl DeadLetters {
-    /// Operator actions on the dead letters of `topic`; `spawn` runs their replays.
+    /// Operator actions on the dead letters of `topic`; `spawn` runs their redrives.
     pub fn new(
         topic: &str,
         topics: Arc<dyn TopicReader>,
@@ -109,11 +109,11 @@ impl DeadLetters {
         clock: Arc<dyn Clock>,
         spawn: SpawnTask,
     ) -> Self {
-        let replayer =
-            Replayer { topic: topic.into(), broker, redrives: Arc::clone(&redrives), clock: Arc::clone(&clock), spawn };
+        let redriver =
+            Redriver { topic: topic.into(), broker, redrives: Arc::clone(&redrives), clock: Arc::clone(&clock), spawn };
         let dead_letter_topic = outbox::topics::dead_letter_topic(topic).into();
-        let (topic, call_time_max) = (Arc::clone(&replayer.topic), scan::CALL_TIME_MAX);
-        Self { topic, dead_letter_topic, topics, redrives, clock, replayer, call_time_max }
+        let (topic, call_time_max) = (Arc::clone(&redriver.topic), scan::CALL_TIME_MAX);
+        Self { topic, dead_letter_topic, topics, redrives, clock, redriver, call_time_max }
     }
 
     /// The same actions on the dead letters of another topic.
@@ -128,10 +128,10 @@ impl DeadLetters {
         &self.topic
     }
 
-    /// Replays to another topic than the one whose dead letters they are.
+    /// Redrives to another topic than the one whose dead letters they are.
     #[must_use]
     pub fn redriving_to(self, topic: &str) -> Self {
-        Self { replayer: Replayer { topic: topic.into(), ..self.replayer }, ..self }
+        Self { redriver: Redriver { topic: topic.into(), ..self.redriver }, ..self }
     }
 
     /// The same actions for requests with this timeout: a call ends, with a cursor, before a request would be dropped.
@@ -208,10 +208,10 @@ impl DeadLetters {
         self.with_redrives(at_offset.collect()).await?.pop().ok_or(QueryError::NotFound)
     }
 
-    /// Replays one dead letter; a dry run only checks that it can be.
+    /// Redrives one dead letter; a dry run only checks that it can be.
     ///
     /// # Errors
-    /// [`QueryError::Conflict`] when it was replayed before, is reserved by another replay, has no value, or is refused by the broker.
+    /// [`QueryError::Conflict`] when it was redriven before, is reserved by another redrive, has no value, or is refused by the broker.
     pub async fn redrive_one(
         &self,
         position: DeadLetterPosition,
@@ -231,11 +231,11 @@ impl DeadLetters {
         if mode == RedriveMode::DryRun {
             return Ok(dead_letter);
         }
-        let replayed = self.replayer.replay(vec![dead_letter.clone()], HeldKeys::default(), audit).await?;
-        if let Some(refused) = replayed.refusals.sentence() {
+        let redriven = self.redriver.redrive(vec![dead_letter.clone()], HeldKeys::default(), audit).await?;
+        if let Some(refused) = redriven.refusals.sentence() {
             return Err(QueryError::Conflict(refused));
         }
-        if replayed.sent == 0 {
+        if redriven.sent == 0 {
             return Err(QueryError::Conflict(format!(
                 "another replay of this dead letter is running or was interrupted; try again after {} s",
                 RESERVATION_TIMEOUT.as_secs()
@@ -243,17 +243,17 @@ impl DeadLetters {
         }
         // The record is unchanged; only its entry in the ledger is new.
         let with_entry =
-            self.with_redrives(vec![dead_letter.message]).await.map_err(|error| error.after(sent_back(1)))?;
+            self.with_redrives(vec![dead_letter.message]).await.map_err(|error| error.after(redriven_text(1)))?;
         with_entry.into_iter().next().ok_or(QueryError::NotFound)
     }
 
-    /// Counts the dead letters that match, have a value and were not replayed yet, at most `limit`.
+    /// Counts the dead letters that match, have a value and were not redriven yet, at most `limit`.
     pub async fn count(&self, filter: &DeadLetterFilter, limit: u32) -> Result<RedriveReport, QueryError> {
-        self.count_or_replay(filter, limit, None).await
+        self.count_or_redrive(filter, limit, None).await
     }
 
-    /// Counts the dead letters that match; [`RedriveMode::Execute`] replays the first `limit` of them, each key's in order: the later ones of
-    /// a key are held back where another replay has reserved an earlier one. A repeated call replays only those that were not replayed yet.
+    /// Counts the dead letters that match; [`RedriveMode::Execute`] redrives the first `limit` of them, each key's in order: the later ones of
+    /// a key are held back where another redrive has reserved an earlier one. A repeated call redrives only those that were not redriven yet.
     pub async fn redrive(
         &self,
         filter: &DeadLetterFilter,
@@ -262,8 +262,8 @@ impl DeadLetters {
         audit: &Audit,
     ) -> Result<RedriveReport, QueryError> {
         let mut held = HeldKeys::default();
-        let replay = (mode == RedriveMode::Execute).then_some((audit, &mut held));
-        let report = self.count_or_replay(filter, limit, replay).await?;
+        let redrive = (mode == RedriveMode::Execute).then_some((audit, &mut held));
+        let report = self.count_or_redrive(filter, limit, redrive).await?;
         Ok(report.ended())
     }
 
@@ -275,14 +275,14 @@ impl DeadLetters {
         held: &mut HeldKeys,
         audit: &Audit,
     ) -> Result<RedriveReport, QueryError> {
-        self.count_or_replay(filter, limit, Some((audit, held))).await
+        self.count_or_redrive(filter, limit, Some((audit, held))).await
     }
 
-    async fn count_or_replay(
+    async fn count_or_redrive(
         &self,
         filter: &DeadLetterFilter,
         limit: u32,
-        mut replay: Option<(&Audit, &mut HeldKeys)>,
+        mut redrive: Option<(&Audit, &mut HeldKeys)>,
     ) -> Result<RedriveReport, QueryError> {
         let filter = DeadLetterFilter { redriven: Some(false), ..filter.clone() };
         let (mut report, mut scan) = (RedriveReport::default(), self.scan(filter.after).await?);
@@ -292,27 +292,27 @@ impl DeadLetters {
                 return Ok(RedriveReport { next: scan.next(), ..report });
             }
             let page = u32::try_from(left).map_or(DEAD_LETTERS_MAX, |left| left.min(DEAD_LETTERS_MAX));
-            let replay = replay.as_mut().map(|(audit, held)| (*audit, &mut **held));
-            self.count_or_replay_page(&filter, page, replay, &mut scan, &mut report)
-                .await
-                .map_err(|error| if report.redriven > 0 { error.after(sent_back(report.redriven)) } else { error })?;
+            let redrive = redrive.as_mut().map(|(audit, held)| (*audit, &mut **held));
+            self.count_or_redrive_page(&filter, page, redrive, &mut scan, &mut report).await.map_err(|error| {
+                if report.redriven > 0 { error.after(redriven_text(report.redriven)) } else { error }
+            })?;
         }
     }
 
-    async fn count_or_replay_page(
+    async fn count_or_redrive_page(
         &self,
         filter: &DeadLetterFilter,
         limit: u32,
-        replay: Option<(&Audit, &mut HeldKeys)>,
+        redrive: Option<(&Audit, &mut HeldKeys)>,
         scan: &mut Scan,
         report: &mut RedriveReport,
     ) -> Result<(), QueryError> {
         let mut dead_letters = self.search(filter, limit, scan).await?;
         dead_letters.retain(|dead_letter| !dead_letter.lacks_value());
         report.matched += dead_letters.len() as u64;
-        if let Some((audit, keys)) = replay.filter(|_| !dead_letters.is_empty()) {
-            let ReplayReport { sent, held_back, held, refusals } =
-                self.replayer.replay(dead_letters, keys.clone(), audit).await?;
+        if let Some((audit, keys)) = redrive.filter(|_| !dead_letters.is_empty()) {
+            let RedrivenPage { sent, held_back, held, refusals } =
+                self.redriver.redrive(dead_letters, keys.clone(), audit).await?;
             report.redriven += sent;
             report.held += held_back;
             report.refusals.append(refusals);
@@ -326,7 +326,7 @@ impl DeadLetters {
         Ok(self.topics.list().await?)
     }
 
-    /// Whether its topic keeps records, replayed ones included.
+    /// Whether its topic keeps records, redriven ones included.
     pub(super) fn has_records(&self, existing: &[TopicView]) -> bool {
         let partitions = |topic: &&TopicView| topic.partitions.iter().any(|(first, end)| first < end);
         existing.iter().find(|topic| *topic.name == *self.dead_letter_topic).as_ref().is_some_and(partitions)

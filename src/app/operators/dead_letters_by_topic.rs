@@ -20,7 +20,7 @@ pub struct UnknownTopic {
     pub known: Vec<String>,
 }
 
-/// Number of dead letters of one topic that were not replayed yet.
+/// Number of dead letters of one topic that were not redriven yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WaitingDeadLetters {
     /// Full name of the topic.
@@ -42,7 +42,7 @@ impl DeadLettersByTopic {
     /// The dead letters of a topic; `None` is the topic of the orders.
     ///
     /// # Errors
-    /// The service publishes to no such topic, so it must not replay to it.
+    /// The service publishes to no such topic, so it must not redrive to it.
     pub fn for_topic(&self, topic: Option<&str>) -> Result<&DeadLetters, UnknownTopic> {
         let Some(topic) = topic else { return Ok(&self.of_orders) };
         let unknown = || UnknownTopic { topic: topic.to_owned(), known: self.topics().map(str::to_owned).collect() };
@@ -59,7 +59,7 @@ impl DeadLettersByTopic {
         self.all().map(DeadLetters::topic)
     }
 
-    /// Counts the dead letters that were not replayed yet, at most `limit` of each topic. Omits topics without any.
+    /// Counts the dead letters that were not redriven yet, at most `limit` of each topic. Omits topics without any.
     pub async fn waiting(&self, limit: u32) -> Result<Vec<WaitingDeadLetters>, QueryError> {
         let existing = self.of_orders.existing_topics().await?;
         let counts = self.all().filter(|dead_letters| dead_letters.has_records(&existing)).map(async |dead_letters| {

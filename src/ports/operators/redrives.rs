@@ -1,4 +1,4 @@
-//! Ledger of the dead letters that operators replay: each is replayed once, however often it is requested, and the operator is recorded.
+//! Ledger of the dead letters that operators redrive: each is redriven once, however often it is requested, and the operator is recorded.
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -17,7 +17,7 @@ pub struct DeadLetterId {
     pub timestamp: Timestamp,
 }
 
-/// State of a dead letter that was reserved for replay.
+/// State of a dead letter that was reserved for redrive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RedriveRecord {
     /// Operator that reserved it, and the reason.

@@ -1,4 +1,4 @@
-//! `RedriveLedger`: the dead letters that were replayed, with operator and reason.
+//! `RedriveLedger`: the dead letters that were redriven, with operator and reason.
 use std::time::Duration;
 
 use async_trait::async_trait;

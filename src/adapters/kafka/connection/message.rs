@@ -32,7 +32,7 @@ fn virtual_headers<'a>(key: Option<&'a [u8]>, value: Option<&[u8]>) -> impl Iter
 }
 
 /// A consumed message. Other applications may write to the topic: a missing key and a missing value (a tombstone) become empty, and
-/// invalid UTF-8 in a key is replaced. Headers keep the difference, so that the record is written as it was when it is forwarded or replayed.
+/// invalid UTF-8 in a key is replaced. Headers keep the difference, so that the record is written as it was when it is forwarded or redriven.
 pub(crate) fn consumer_record(message: &BorrowedMessage<'_>, topic: &Arc<str>) -> ConsumerRecord {
     let position = Position {
         topic: Arc::clone(topic),

@@ -9,7 +9,7 @@ use ports::broker::Record;
 
 use crate::options::Compression;
 
-/// How long a refusal stays valid. After an operator raises the topic's limit and replays parked events, it delays them by this much.
+/// How long a refusal stays valid. After an operator raises the topic's limit and redrives parked events, it delays them by this much.
 const REFUSAL_TTL: Duration = Duration::from_secs(5);
 
 /// The smallest refused size of each topic.

@@ -330,7 +330,7 @@ async fn messages_of_other_applications_are_read_unchanged() {
     assert_eq!(text(2), ("\u{fffd}k", "odd key".into()));
 }
 
-/// As a consumer forwards a message that failed, and as an operator replays a dead letter.
+/// As a consumer forwards a message that failed, and as an operator redrives a dead letter.
 #[tokio::test]
 async fn record_that_is_appended_again_keeps_its_key_its_value_and_its_partition() {
     let producer: BaseProducer = ClientConfig::new().set("bootstrap.servers", servers()).create().expect("a producer");

@@ -1,4 +1,4 @@
-//! One dead letter: its headers as values, its filter, and the record that replays it.
+//! One dead letter: its headers as values, its filter, and the record that redrives it.
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::position::{DeadLetterCursor, DeadLetterPosition};
 use crate::consume::forward::{OMITTED_VALUE_BYTES, is_failure_header};
 use crate::consume::spring_headers;
 
-/// A dead letter with the record of its replay.
+/// A dead letter with the record of its redrive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeadLetter {
     /// The record and its position in the dead-letter topic.
@@ -89,12 +89,12 @@ impl DeadLetter {
         self.text(WEBHOOK_HEADER).and_then(WebhookId::parse)
     }
 
-    /// Whether it was replayed to its topic.
+    /// Whether it was redriven to its topic.
     pub fn is_redriven(&self) -> bool {
         self.redrive.as_ref().is_some_and(|redrive| redrive.confirmed)
     }
 
-    /// Whether the broker refused its value, so that there is nothing to replay. A producer of another system may send the header with a value.
+    /// Whether the broker refused its value, so that there is nothing to redrive. A producer of another system may send the header with a value.
     pub fn lacks_value(&self) -> bool {
         let record = &self.message.record;
         record.value.is_empty() && record.header(OMITTED_VALUE_BYTES).is_some()
@@ -105,7 +105,7 @@ impl DeadLetter {
         id(&self.message)
     }
 
-    /// The record that replays it: the original event without failure headers, so that its attempts count from zero, and the operator. In
+    /// The record that redrives it: the original event without failure headers, so that its attempts count from zero, and the operator. In
     /// another topic than its own it keeps its origin, from which a webhook takes the id of a record that is no event.
     pub(super) fn redrive_record(&self, topic: &Arc<str>, operator: &str, now: Timestamp) -> Record {
         let Record { key, headers, value, .. } = &self.message.record;
@@ -121,7 +121,7 @@ impl DeadLetter {
     }
 }
 
-/// Header with the operator that replayed a record.
+/// Header with the operator who redrove a record.
 pub(crate) const REDRIVEN_BY: &str = "x-redriven-by";
 
 pub(super) fn id(message: &ConsumerRecord) -> DeadLetterId {
@@ -139,7 +139,7 @@ pub struct DeadLetterFilter {
     pub failure_type: Option<FailureType>,
     /// Dead-lettered at least this long ago.
     pub older_than: Option<Duration>,
-    /// Whether it was replayed.
+    /// Whether it was redriven.
     pub redriven: Option<bool>,
     /// The webhook whose endpoint did not accept it.
     pub webhook: Option<WebhookId>,
@@ -185,13 +185,13 @@ mod tests {
         }
     }
 
-    fn replayed(dead_letter_topic: &str, topic: &str) -> ConsumerRecord {
+    fn redriven(dead_letter_topic: &str, topic: &str) -> ConsumerRecord {
         let record = dead_letter(dead_letter_topic).redrive_record(&topic.into(), "olga", Timestamp::from_millis(1));
         ConsumerRecord { position: Position { topic: topic.into(), partition: 0, offset: 9 }, record }
     }
 
     #[test]
-    fn dead_letter_with_a_value_can_be_replayed_whatever_its_headers() {
+    fn dead_letter_with_a_value_can_be_redriven_whatever_its_headers() {
         let mut dead_letter = dead_letter("customers-dlt");
         dead_letter.message.record.headers.push(OMITTED_VALUE_BYTES, b"9");
         assert!(dead_letter.lacks_value());
@@ -203,14 +203,14 @@ mod tests {
 
     #[test]
     fn dead_letter_of_a_webhook_keeps_the_id_of_its_message_when_it_is_redriven() {
-        let message = replayed("webhooks-dlt", "webhooks-retry-0");
+        let message = redriven("webhooks-dlt", "webhooks-retry-0");
 
         assert_eq!(message_id(&message), "customers/3/7");
         assert_eq!(spring_headers::attempts_made(&message.record), None, "its attempts count from zero");
     }
 
     #[test]
-    fn replayed_record_has_the_key_and_the_value_that_the_broker_had() {
+    fn redriven_record_has_the_key_and_the_value_that_the_broker_had() {
         let mut dead_letter = dead_letter("customers-dlt");
         let marks: [(&str, &[u8]); 2] = [(RAW_KEY, &[0, 200]), (NULL_VALUE, &[])];
         dead_letter.message.record.headers.extend(marks);
@@ -222,7 +222,7 @@ mod tests {
 
     #[test]
     fn dead_letter_that_returns_to_its_topic_has_the_headers_of_its_event() {
-        let ConsumerRecord { record, .. } = replayed("customers-dlt", "customers");
+        let ConsumerRecord { record, .. } = redriven("customers-dlt", "customers");
 
         let names: Vec<&str> = record.headers.iter().map(|(name, _)| name).collect();
         assert_eq!(names, ["tenant", REDRIVEN_BY]);

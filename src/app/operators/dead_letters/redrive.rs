@@ -21,7 +21,7 @@ pub const RESERVATION_TIMEOUT: Duration = Duration::from_secs(120);
 /// Starts a task that runs to its end, also when the future that started it is dropped.
 pub type SpawnTask = Arc<dyn Fn(BoxFuture<'static, ()>) + Send + Sync>;
 
-/// The keys of which a run sends no further dead letter, because an earlier one of the key is reserved by another replay. A record without a
+/// The keys of which a run sends no further dead letter, because an earlier one of the key is reserved by another redrive. A record without a
 /// key has no order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HeldKeys(BTreeSet<Vec<u8>>);
@@ -36,11 +36,11 @@ impl HeldKeys {
     }
 }
 
-/// Result of a replay.
-pub(super) struct ReplayReport {
+/// Result of a redrive.
+pub(super) struct RedrivenPage {
     /// Number of dead letters that were sent.
     pub(super) sent: u64,
-    /// Number of dead letters that wait for another replay: of themselves, or of an earlier one of their key.
+    /// Number of dead letters that wait for another redrive: of themselves, or of an earlier one of their key.
     pub(super) held_back: u64,
     /// The keys of those that wait.
     pub(super) held: HeldKeys,
@@ -48,19 +48,19 @@ pub(super) struct ReplayReport {
     pub(super) refusals: RefusedDeadLetters,
 }
 
-/// The state of a dead letter in the ledger, for a replay that wants to reserve it.
+/// The state of a dead letter in the ledger, for a redrive that wants to reserve it.
 #[derive(Clone, Copy)]
 enum Reservation {
-    /// The replay holds it.
+    /// The redrive holds it.
     Own,
-    /// Another replay holds it, or released it unsent just now.
+    /// Another redrive holds it, or released it unsent just now.
     Other,
-    /// Another replay has sent it.
+    /// Another redrive has sent it.
     Confirmed,
 }
 
-/// Division of dead letters into those that a replay sends, releases and holds back.
-struct ReplaySelection<'a> {
+/// Division of dead letters into those that a redrive sends, releases and holds back.
+struct RedriveSelection<'a> {
     to_send: Vec<&'a DeadLetter>,
     /// Reserved, but their keys are held.
     to_release: Vec<DeadLetterId>,
@@ -68,9 +68,9 @@ struct ReplaySelection<'a> {
     held: HeldKeys,
 }
 
-/// Replays dead letters to one topic.
+/// Redrives dead letters to one topic.
 #[derive(Clone)]
-pub(super) struct Replayer {
+pub(super) struct Redriver {
     pub(super) topic: Arc<str>,
     pub(super) broker: Arc<dyn Broker>,
     pub(super) redrives: Arc<dyn RedriveLedger>,
@@ -78,21 +78,21 @@ pub(super) struct Replayer {
     pub(super) spawn: SpawnTask,
 }
 
-impl Replayer {
-    /// Replays the dead letters that can be reserved and whose keys are not held, each in the order of its key. Those that the broker permanently
-    /// refuses stay dead letters and stop no other. Cancel-safe: a replay that has begun ends with its confirmation, because a record that was
+impl Redriver {
+    /// Redrives the dead letters that can be reserved and whose keys are not held, each in the order of its key. Those that the broker permanently
+    /// refuses stay dead letters and stop no other. Cancel-safe: a redrive that has begun ends with its confirmation, because a record that was
     /// appended without it is appended again after [`RESERVATION_TIMEOUT`].
-    pub(super) async fn replay(
+    pub(super) async fn redrive(
         &self,
         dead_letters: Vec<DeadLetter>,
         held: HeldKeys,
         audit: &Audit,
-    ) -> Result<ReplayReport, QueryError> {
+    ) -> Result<RedrivenPage, QueryError> {
         let (result, received) = oneshot::channel();
-        let (replayer, audit) = (self.clone(), audit.clone());
+        let (redriver, audit) = (self.clone(), audit.clone());
         (self.spawn)(Box::pin(async move {
             // A cancelled request receives no result.
-            let _ = result.send(replayer.reserve_append_confirm(&dead_letters, held, &audit).await);
+            let _ = result.send(redriver.reserve_append_confirm(&dead_letters, held, &audit).await);
         }));
         received.await.unwrap_or_else(|_| Err(QueryError::Unknown("the replay ended without a result".into())))
     }
@@ -102,14 +102,14 @@ impl Replayer {
         dead_letters: &[DeadLetter],
         held: HeldKeys,
         audit: &Audit,
-    ) -> Result<ReplayReport, QueryError> {
-        let ReplaySelection { to_send, to_release, held_back, held } = self.reserve(dead_letters, held, audit).await?;
+    ) -> Result<RedrivenPage, QueryError> {
+        let RedriveSelection { to_send, to_release, held_back, held } = self.reserve(dead_letters, held, audit).await?;
         if !to_release.is_empty() {
             // Otherwise these reservations expire; nothing of them is sent.
             let _ = self.redrives.release(&to_release).await;
         }
         if to_send.is_empty() {
-            return Ok(ReplayReport { sent: 0, held_back, held, refusals: RefusedDeadLetters::default() });
+            return Ok(RedrivenPage { sent: 0, held_back, held, refusals: RefusedDeadLetters::default() });
         }
         let now = self.clock.now();
         let record = |dead_letter: &&DeadLetter| dead_letter.redrive_record(&self.topic, &audit.operator, now);
@@ -124,13 +124,13 @@ impl Replayer {
         if !sent.is_empty() {
             // The reservations stay until they expire, as after an append of unknown outcome.
             let unrecorded =
-                |error| QueryError::from(error).after(format!("{} without a record of it", sent_back(sent_count)));
+                |error| QueryError::from(error).after(format!("{} without a record of it", redriven_text(sent_count)));
             self.redrives.confirm(&sent).await.map_err(unrecorded)?;
         }
         match failure.map(QueryError::from) {
-            None => Ok(ReplayReport { sent: sent_count, held_back, held, refusals }),
+            None => Ok(RedrivenPage { sent: sent_count, held_back, held, refusals }),
             Some(error) if sent_count == 0 => Err(error),
-            Some(error) => Err(error.after(sent_back(sent_count))),
+            Some(error) => Err(error.after(redriven_text(sent_count))),
         }
     }
 
@@ -139,7 +139,7 @@ impl Replayer {
         dead_letters: &'a [DeadLetter],
         held: HeldKeys,
         audit: &Audit,
-    ) -> Result<ReplaySelection<'a>, QueryError> {
+    ) -> Result<RedriveSelection<'a>, QueryError> {
         let candidates: Vec<&DeadLetter> =
             dead_letters.iter().filter(|candidate| !held.has_key_of(candidate)).collect();
         let reserved = match candidates.is_empty() {
@@ -161,7 +161,7 @@ impl Replayer {
         let reservations: Vec<Reservation> = reserved.into_iter().map(reservation).collect();
         let skipped = (dead_letters.len() - candidates.len()) as u64;
         let selected = select(candidates.into_iter().zip(reservations), held);
-        Ok(ReplaySelection { held_back: selected.held_back + skipped, ..selected })
+        Ok(RedriveSelection { held_back: selected.held_back + skipped, ..selected })
     }
 }
 
@@ -197,10 +197,10 @@ impl AppendReport {
     }
 }
 
-/// Selects the dead letters to send, in their order: none of a key after one that another replay has reserved. That replay, or a later one after
+/// Selects the dead letters to send, in their order: none of a key after one that another redrive has reserved. That redrive, or a later one after
 /// its death, sends the earlier dead letter, so a later one would overtake it.
-fn select<'a>(candidates: impl Iterator<Item = (&'a DeadLetter, Reservation)>, held: HeldKeys) -> ReplaySelection<'a> {
-    let mut selected = ReplaySelection { to_send: Vec::new(), to_release: Vec::new(), held_back: 0, held };
+fn select<'a>(candidates: impl Iterator<Item = (&'a DeadLetter, Reservation)>, held: HeldKeys) -> RedriveSelection<'a> {
+    let mut selected = RedriveSelection { to_send: Vec::new(), to_release: Vec::new(), held_back: 0, held };
     for (dead_letter, reservation) in candidates {
         match reservation {
             Reservation::Confirmed => {}
@@ -223,7 +223,7 @@ fn ids(dead_letters: &[&DeadLetter]) -> Vec<DeadLetterId> {
 }
 
 /// Text of the number of dead letters that were sent, for the message of a failure that follows.
-pub fn sent_back(dead_letters: u64) -> String {
+pub fn redriven_text(dead_letters: u64) -> String {
     format!("dead letters sent back: {dead_letters}")
 }
 
