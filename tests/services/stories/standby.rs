@@ -36,8 +36,8 @@ const PARKED: &str =
     "SELECT octet_length(e.payload) FROM outbox o JOIN outbox_event e ON e.id = o.id WHERE o.status >= 3";
 const SETTLED: &str =
     "SELECT e.event_id FROM outbox_archive a CROSS JOIN unnest(a.ids) i (id) JOIN outbox_event e ON e.id = i.id";
-/// Whether the present timeline is the one that was adopted.
-const IS_ADOPTED: &str =
+/// Whether the present timeline is the one that was accepted.
+const IS_ACCEPTED: &str =
     "SELECT adopted AND timeline LIKE '%/' || left(pg_walfile_name(pg_current_wal_lsn()), 8) FROM store_timeline";
 
 /// The events that a standby had when it was promoted.
@@ -90,7 +90,7 @@ fn fail_overs_to_an_asynchronous_standby_lose_nothing_that_it_has() {
         database.admit_services();
         lost.into_iter().for_each(|member| fleet.launch(member));
         let ready = fleet.await_ready(RECOVERY_MAX);
-        until("the new timeline is adopted", RECOVERY_MAX, || (database.rows(IS_ADOPTED) == [["t"]]).then_some(()));
+        until("the new timeline is accepted", RECOVERY_MAX, || (database.rows(IS_ACCEPTED) == [["t"]]).then_some(()));
         eprintln!(
             "  fail-over {round}: {events} events, {settled} of them settled, instance lost: {lost:?}, ready after {ready:?}"
         );

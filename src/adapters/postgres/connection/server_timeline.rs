@@ -1,6 +1,6 @@
 //! The server's timeline, compared with the one in `store_timeline`: at each new connection of the relay, and at each acquisition. After a
 //! change every lease gets a new epoch, which ends the sessions of the former timeline in all processes, and no partition can be acquired
-//! until the change is adopted.
+//! until the change is accepted.
 use deadpool_postgres::{ClientWrapper, Hook, HookError};
 use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
@@ -18,8 +18,8 @@ macro_rules! current {
     };
 }
 
-/// Whether the current timeline is known and adopted, as an expression.
-macro_rules! is_adopted {
+/// Whether the current timeline is known and accepted, as an expression.
+macro_rules! is_accepted {
     () => {
         concat!(
             "(SELECT s.adopted AND s.timeline = ",
@@ -29,7 +29,7 @@ macro_rules! is_adopted {
     };
 }
 
-pub(crate) use {current, is_adopted};
+pub(crate) use {current, is_accepted};
 
 const CURRENT: &str = concat!("SELECT ", current!());
 

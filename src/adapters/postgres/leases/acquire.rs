@@ -8,7 +8,7 @@ use ports::Error;
 use ports::partitions::{AcquiredLease, Acquisition, OpenBatch};
 use tokio_postgres::types::Type;
 
-use crate::connection::server_timeline::is_adopted;
+use crate::connection::server_timeline::is_accepted;
 use crate::connection::session::Transaction;
 use crate::connection::sql_value::{SqlValue, get, seconds};
 use crate::connection::statement_error::{StatementError, StatementResult};
@@ -23,8 +23,8 @@ macro_rules! take {
     };
 }
 
-/// Acquires the lease. Returns whether it may be used: no other timeline waits for its adoption.
-const TAKE: &str = concat!(take!(), is_adopted!());
+/// Acquires the lease. Returns whether it may be used: no other timeline waits for its acceptance.
+const TAKE: &str = concat!(take!(), is_accepted!());
 /// The same on a server that does not show its timeline.
 const TAKE_ON_ANY_TIMELINE: &str = concat!(take!(), "true");
 
@@ -85,9 +85,9 @@ pub(crate) async fn acquire(context: &StoreContext, request: &AcquireRequest) ->
     let rows = transaction.query(take, &values).await?;
     if rows.first().map(|row| get(row, 0)).transpose()?.flatten() != Some(true) {
         transaction.rollback().await?;
-        let change = timeline::unadopted_change(context).await?;
-        let adopted = || Error::Unreachable("the store's timeline was adopted during the acquisition".into());
-        return change.map(Acquisition::TimelineChanged).ok_or_else(|| StatementError::Port(adopted()));
+        let change = timeline::unaccepted_change(context).await?;
+        let accepted = || Error::Unreachable("the store's timeline was accepted during the acquisition".into());
+        return change.map(Acquisition::TimelineChanged).ok_or_else(|| StatementError::Port(accepted()));
     }
     transaction.commit().await?;
     let open_batch = lease.open_batch.map(|open| OpenBatch { token: open.token, session: open.session, claimer_died });

@@ -1,4 +1,4 @@
-//! Adopting another timeline of the server: its change as the relay receives it, and the counters above the broker's watermarks.
+//! Accepting another timeline of the server: its change as the relay receives it, and the counters above the broker's watermarks.
 use std::collections::BTreeMap;
 
 use outbox::{PartitionNo, Token};
@@ -13,7 +13,7 @@ use crate::store::context::StoreContext;
 
 const CHANGE: &str = "SELECT timeline, complete_until FROM store_timeline WHERE NOT adopted";
 
-/// Locks the change. Without a row it is adopted, or it is not the current one any more.
+/// Locks the change. Without a row it is accepted, or it is not the current one any more.
 const LOCK_CHANGE: &str = concat!(
     "SELECT 1 FROM store_timeline WHERE timeline = $1 AND timeline = ",
     current!(),
@@ -27,7 +27,7 @@ const RAISE_COUNTERS: &str =
      WHERE l.partition = w.partition AND l.counter < w.token RETURNING l.partition";
 
 /// Returns the number of the transaction: after a lost reply it shows whether the transaction was committed.
-const ADOPT: &str = "UPDATE store_timeline SET adopted = true RETURNING pg_current_xact_id()::text";
+const ACCEPT: &str = "UPDATE store_timeline SET adopted = true RETURNING pg_current_xact_id()::text";
 
 /// Whether this transaction of the current timeline was committed. On another timeline the number may be another transaction's.
 const IS_COMMITTED: &str = concat!(
@@ -35,8 +35,8 @@ const IS_COMMITTED: &str = concat!(
     current!()
 );
 
-/// The change that must be adopted before a partition can be acquired; `None` if it was adopted meanwhile.
-pub(crate) async fn unadopted_change(context: &StoreContext) -> StatementResult<Option<TimelineChange>> {
+/// The change that must be accepted before a partition can be acquired; `None` if it was accepted meanwhile.
+pub(crate) async fn unaccepted_change(context: &StoreContext) -> StatementResult<Option<TimelineChange>> {
     let session = context.relay_session().await?;
     compare(&session).await?;
     let rows = session.query(CHANGE, &[]).await?;
@@ -61,7 +61,7 @@ pub(crate) async fn accept_timeline(
     let tokens: Vec<i64> = watermarks.values().map(|token| *token as i64).collect();
     let values: [SqlValue<'_>; 2] = [(&partitions, Type::INT4_ARRAY), (&tokens, Type::INT8_ARRAY)];
     let behind = transaction.query(RAISE_COUNTERS, &values).await?.len();
-    let rows = transaction.query(ADOPT, &[]).await?;
+    let rows = transaction.query(ACCEPT, &[]).await?;
     let number = rows.first().map(|row| get::<&str>(row, 0)).transpose()?.unwrap_or_default().to_owned();
     let partitions_behind = u32::try_from(behind).map_err(|_| broken("more lease rows than partitions"))?;
     let acceptance = TimelineAcceptance::Accepted { partitions_behind };

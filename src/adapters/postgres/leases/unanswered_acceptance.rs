@@ -4,7 +4,7 @@ use ports::partitions::TimelineAcceptance;
 /// An acceptance that was sent. If its reply is lost, the transaction's number shows whether it was done.
 #[derive(Clone, Debug)]
 pub(crate) struct UnansweredAcceptance {
-    /// The timeline on which the transaction ran, and which it adopted.
+    /// The timeline on which the transaction ran, and which it accepted.
     pub(crate) timeline: String,
     /// The transaction's number as text.
     pub(crate) transaction: String,

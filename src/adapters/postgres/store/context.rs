@@ -46,7 +46,7 @@ pub(crate) struct StoreContext {
     pub(crate) disk_full: AtomicBool,
     /// The samples of the oldest transaction's age.
     pub(crate) age_samples: AgeSamples,
-    /// The adoption of a timeline that was sent and not answered.
+    /// The acceptance of a timeline that was sent and not answered.
     pub(crate) unanswered_acceptance: Mutex<Option<UnansweredAcceptance>>,
     /// The idempotency keys whose release failed.
     pub(crate) deferred_releases: DeferredReleases,

@@ -1,4 +1,4 @@
-//! A change of the server's timeline: sessions of the former one end, and nothing can be acquired until the change is adopted. The tests
+//! A change of the server's timeline: sessions of the former one end, and nothing can be acquired until the change is accepted. The tests
 //! change the timeline that the store remembers, instead of the server's.
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -45,7 +45,7 @@ async fn epochs(database: &Database) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn first_timeline_is_remembered_and_needs_no_adoption() {
+async fn first_timeline_is_remembered_and_needs_no_acceptance() {
     let database = Database::migrated().await;
     let store = database.store("a").await;
 
@@ -77,7 +77,7 @@ async fn sessions_of_the_former_timeline_claim_nothing() {
 }
 
 #[tokio::test]
-async fn partitions_are_acquired_above_the_watermarks_once_the_change_is_adopted() {
+async fn partitions_are_acquired_above_the_watermarks_once_the_change_is_accepted() {
     let database = Database::migrated().await;
     let store = database.store("a").await;
     let Acquisition::Acquired(first) = acquire(&store, 0, None).await else { panic!("it is free") };
@@ -86,22 +86,22 @@ async fn partitions_are_acquired_above_the_watermarks_once_the_change_is_adopted
     let change = timeline_change(&store).await;
     assert_eq!(timeline_change(&store).await, change, "nothing else is acquired meanwhile");
     let watermarks = BTreeMap::from([(PartitionNo(0), 50), (PartitionNo(1), 0), (PartitionNo(3), 7)]);
-    let adopted = store.accept_timeline(&change, &watermarks).await.unwrap();
+    let accepted = store.accept_timeline(&change, &watermarks).await.unwrap();
     let again = store.accept_timeline(&change, &watermarks).await.unwrap();
 
     assert_eq!(
-        (adopted, again),
+        (accepted, again),
         (TimelineAcceptance::Accepted { partitions_behind: 2 }, TimelineAcceptance::AlreadyDone)
     );
     for (partition, above) in [(0, 50), (1, 0), (2, 0), (3, 7)] {
-        let Acquisition::Acquired(acquired) = acquire(&store, partition, None).await else { panic!("it is adopted") };
+        let Acquisition::Acquired(acquired) = acquire(&store, partition, None).await else { panic!("it is accepted") };
         assert!(acquired.fence.counter > above, "{partition}: {acquired:?}");
         assert!(partition != 0 || acquired.fence.epoch > first.fence.epoch + 1, "{acquired:?}");
     }
 }
 
 #[tokio::test]
-async fn repeated_adoption_returns_what_the_one_with_the_lost_reply_found() {
+async fn repeated_acceptance_returns_what_the_one_with_the_lost_reply_found() {
     let database = Database::migrated().await;
     let proxy = Proxy::to(&database.url).await;
     let options = Options { url: proxy.url(&database.url).into(), relay_connections: 1, ..database.options("a") };
@@ -132,7 +132,7 @@ async fn repeated_adoption_returns_what_the_one_with_the_lost_reply_found() {
 
 /// The worker that made the call has died.
 #[tokio::test]
-async fn repeated_adoption_returns_what_the_one_of_a_dropped_call_found() {
+async fn repeated_acceptance_returns_what_the_one_of_a_dropped_call_found() {
     let database = Database::migrated().await;
     let store = database.store("a").await;
     assert!(matches!(acquire(&store, 0, None).await, Acquisition::Acquired(_)));
@@ -142,7 +142,7 @@ async fn repeated_adoption_returns_what_the_one_of_a_dropped_call_found() {
 
     let dropped = futures::poll!(store.accept_timeline(&change, &watermarks));
     assert!(dropped.is_pending(), "its statements have begun");
-    until("the change is adopted", async || {
+    until("the change is accepted", async || {
         (column(&database, "SELECT adopted::text FROM store_timeline").await == ["true"]).then_some(())
     })
     .await;
@@ -156,7 +156,7 @@ async fn repeated_adoption_returns_what_the_one_of_a_dropped_call_found() {
 }
 
 #[tokio::test]
-async fn adoption_of_a_timeline_that_has_changed_again_is_refused() {
+async fn acceptance_of_a_timeline_that_has_changed_again_is_refused() {
     let database = Database::migrated().await;
     let (first, second) = (database.store("a").await, database.store("b").await);
     assert!(matches!(acquire(&first, 0, None).await, Acquisition::Acquired(_)));
