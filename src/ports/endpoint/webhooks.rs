@@ -1,4 +1,5 @@
 //! Webhooks: subscriptions of HTTP endpoints to topics, and the log of what was delivered to them.
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -128,6 +129,13 @@ pub struct WebhookDelivery {
     pub outcome: AttemptOutcome,
     /// Why the endpoint did not accept it, for operators.
     pub error: Option<String>,
+}
+
+impl WebhookDelivery {
+    /// The webhooks of some attempts, each once.
+    pub fn distinct_webhooks(deliveries: &[Self]) -> BTreeSet<WebhookId> {
+        deliveries.iter().map(|delivery| delivery.webhook).collect()
+    }
 }
 
 /// Store of webhooks and of their latest deliveries.

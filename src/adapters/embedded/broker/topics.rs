@@ -4,7 +4,7 @@ use std::sync::Arc;
 use ports::Error;
 use ports::broker::Record;
 use ports::broker::topic_log::TopicAdmission;
-use rusqlite::{OptionalExtension, params};
+use rusqlite::params;
 
 use crate::broker::end_offsets::LogTopic;
 use crate::broker::headers;
@@ -64,10 +64,7 @@ impl Embedded {
 }
 
 fn create(context: &WriteContext<'_>, name: &str, partitions: u32) -> CommandResult<LogTopic> {
-    let mut known = context.sql.prepare_cached("SELECT first, partitions FROM topic WHERE name = ?1")?;
-    let known =
-        known.query_row([name], |row| Ok(LogTopic { first: row.get(0)?, partitions: row.get(1)? })).optional()?;
-    if let Some(known) = known {
+    if let Some(known) = log::find_topic(context.sql, name)? {
         return Ok(known);
     }
     let first: u32 =

@@ -40,6 +40,7 @@ impl WebhookStore for Embedded {
     }
 
     async fn record_deliveries(&self, deliveries: &[WebhookDelivery]) -> Result<(), Error> {
+        let webhooks = WebhookDelivery::distinct_webhooks(deliveries);
         let documents: Vec<_> =
             deliveries.iter().map(|delivery| (delivery.webhook.bytes(), delivery.to_document())).collect();
         self.write("webhook_deliveries_record", move |context| {
@@ -54,11 +55,8 @@ impl WebhookStore for Embedded {
             for (webhook, document) in &documents {
                 insert.execute(params![webhook, document])?;
             }
-            let mut webhooks: Vec<_> = documents.iter().map(|(webhook, _)| webhook).collect();
-            webhooks.sort_unstable();
-            webhooks.dedup();
-            for webhook in webhooks {
-                trim.execute(params![webhook, DELIVERIES_KEPT as i64])?;
+            for webhook in &webhooks {
+                trim.execute(params![webhook.bytes(), DELIVERIES_KEPT as i64])?;
             }
             Ok(())
         })

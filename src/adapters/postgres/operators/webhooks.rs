@@ -37,7 +37,7 @@ impl WebhookStore for Postgres {
     }
 
     async fn save_webhook(&self, webhook: &Webhook) -> Result<bool, Error> {
-        let (context, id, version) = (self.context(), Uuid::from_bytes(webhook.id.bytes()), webhook.version as i64);
+        let (context, id, version) = (self.context(), uuid(webhook.id), webhook.version as i64);
         let (text, document) = (if version == 1 { INSERT } else { UPDATE }, webhook.to_document());
         self.run("webhook_save", async move {
             retry_conflicts!(async {
@@ -49,7 +49,7 @@ impl WebhookStore for Postgres {
     }
 
     async fn delete_webhook(&self, id: WebhookId) -> Result<bool, Error> {
-        let (context, group, id) = (self.context(), group(id), Uuid::from_bytes(id.bytes()));
+        let (context, group, id) = (self.context(), group(id), uuid(id));
         let existed = self.run("webhook_delete", async move {
             retry_conflicts!(async {
                 let text = "DELETE FROM webhook WHERE id = $1 RETURNING id";
@@ -63,18 +63,15 @@ impl WebhookStore for Postgres {
     }
 
     async fn record_deliveries(&self, deliveries: &[WebhookDelivery]) -> Result<(), Error> {
-        let webhooks: Vec<Uuid> =
-            deliveries.iter().map(|delivery| Uuid::from_bytes(delivery.webhook.bytes())).collect();
+        let webhooks: Vec<Uuid> = deliveries.iter().map(|delivery| uuid(delivery.webhook)).collect();
+        let distinct = WebhookDelivery::distinct_webhooks(deliveries);
         let documents: Vec<String> = deliveries.iter().map(WebhookDelivery::to_document).collect();
         let (context, kept) = (self.context(), DELIVERIES_KEPT as i64);
         self.run("webhook_deliveries_record", async move {
             let session = context.service_session().await?;
             session.execute(RECORD, &[(&webhooks, Type::UUID_ARRAY), (&documents, Type::TEXT_ARRAY)]).await?;
-            let mut distinct = webhooks.clone();
-            distinct.sort_unstable();
-            distinct.dedup();
             for webhook in distinct {
-                session.execute(TRIM, &[(&webhook, Type::UUID), (&kept, Type::INT8)]).await?;
+                session.execute(TRIM, &[(&uuid(webhook), Type::UUID), (&kept, Type::INT8)]).await?;
             }
             Ok(())
         })
@@ -108,7 +105,7 @@ impl Postgres {
         text: &'static str,
         id: Option<WebhookId>,
     ) -> Result<Vec<String>, Error> {
-        let (context, id) = (self.context(), id.map(|id| Uuid::from_bytes(id.bytes())));
+        let (context, id) = (self.context(), id.map(uuid));
         self.run(operation, async move {
             let values: Vec<SqlValue<'_>> = id.iter().map(|id| (id as _, Type::UUID)).collect();
             let rows = context.service_session().await?.query(text, &values).await?;
@@ -116,4 +113,8 @@ impl Postgres {
         })
         .await
     }
+}
+
+fn uuid(id: WebhookId) -> Uuid {
+    Uuid::from_bytes(id.bytes())
 }
