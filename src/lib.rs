@@ -107,9 +107,9 @@ async fn run(config: &Config, wired: wiring::WiredService, started: Instant) -> 
     let stop_deadline = config.shutdown.deadline;
     let bus_options = wired.bus_options(config);
     let actors = ActorSystem::start(wired.dependencies, wired.actor_options, bus_options).await;
-    let admission = wired.http.admission();
-    let parts = wired.http.with_dispatch(actors.dispatch());
-    let http = match api::serve_on(&api::HttpState::new(parts), wired.listeners) {
+    // A running service may change its rate limits.
+    let admission = Arc::clone(&wired.http.admission);
+    let http = match api::serve_on(&api::HttpState::new(actors.dispatch(), wired.http), wired.listeners) {
         Ok(http) => http,
         Err(error) => {
             // The actors outlive their handle.

@@ -28,9 +28,7 @@ use app::admission::write_gate::WriteGate;
 use app::commands::CommandContext;
 use app::consume::handlers::Handlers;
 use app::consume::topic_reads::TopicReads;
-use app::consume::webhooks::Webhooks;
 use app::health::SharedHealth;
-use app::operators::dead_letters_by_topic::DeadLettersByTopic;
 use app::operators::outbox::OutboxOperations;
 use app::policy::regional_clock::RegionalClock;
 use app::queries::Queries;
@@ -65,7 +63,7 @@ pub const NO_TOKEN_KEY: &str = "no key to verify tokens with: set auth.hs256_sec
 pub(crate) struct WiredService {
     pub dependencies: actors::Dependencies,
     pub actor_options: actors::Options,
-    pub http: HttpParts,
+    pub http: api::StateParts,
     pub listeners: api::Listeners,
     pub handles: BackendHandles,
     pub health: SharedHealth,
@@ -76,55 +74,6 @@ impl WiredService {
     /// The options of the actors' bus for a process that starts now.
     pub(crate) fn bus_options(&self, config: &Config) -> supervision::Options {
         options::supervision(config, self.dependencies.clock.now())
-    }
-}
-
-/// The state of the HTTP server except the dispatch to actors, which exists only after they have started.
-pub(crate) struct HttpParts {
-    queries: Arc<Queries>,
-    operations: Arc<OutboxOperations>,
-    dead_letters: Option<Arc<DeadLettersByTopic>>,
-    topic_reads: Option<Arc<TopicReads>>,
-    webhooks: Option<Arc<Webhooks>>,
-    admission: Arc<Admission>,
-    metrics: Arc<Metrics>,
-    tracer: Tracer,
-    auth: api::auth::Verifier,
-    options: api::Options,
-}
-
-impl HttpParts {
-    /// The rate limits, which a running service may change.
-    pub(crate) fn admission(&self) -> Arc<Admission> {
-        Arc::clone(&self.admission)
-    }
-
-    pub(crate) fn with_dispatch(self, dispatch: Arc<dyn app::dispatch::Dispatch>) -> api::StateParts {
-        let Self {
-            queries,
-            operations,
-            dead_letters,
-            topic_reads,
-            webhooks,
-            admission,
-            metrics,
-            tracer,
-            auth,
-            options,
-        } = self;
-        api::StateParts {
-            dispatch,
-            queries,
-            operations,
-            dead_letters,
-            topic_reads,
-            webhooks,
-            admission,
-            metrics,
-            tracer,
-            auth,
-            options,
-        }
     }
 }
 
@@ -235,7 +184,7 @@ fn assemble(
     let queries = Queries::new(store.orders, cache.cache, Arc::clone(&clock), breaker, list_max_rows);
     let operations =
         OutboxOperations::new(store.outbox, store.operators, store.leases, Arc::clone(&clock), health.clone());
-    let http = HttpParts {
+    let http = api::StateParts {
         queries: Arc::new(queries),
         operations: Arc::new(operations),
         dead_letters,

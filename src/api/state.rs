@@ -26,10 +26,8 @@ use crate::console::session::ConsoleSessions;
 use crate::http::concurrency_limiters::ConcurrencyLimiters;
 use crate::http::options::Options;
 
-/// The parts of an [`HttpState`].
+/// The parts of an [`HttpState`], without the dispatch to actors, which exists only after they have started.
 pub struct StateParts {
-    /// Sends commands to the actors and lists them.
-    pub dispatch: Arc<dyn Dispatch>,
     /// Reads orders for clients.
     pub queries: Arc<Queries>,
     /// Reads and changes the outbox for operators.
@@ -85,10 +83,9 @@ pub struct HttpState {
 }
 
 impl HttpState {
-    /// Builds the shared state and registers its metrics.
-    pub fn new(parts: StateParts) -> Arc<Self> {
+    /// Builds the shared state and registers its metrics. `dispatch` sends commands to the actors and lists them.
+    pub fn new(dispatch: Arc<dyn Dispatch>, parts: StateParts) -> Arc<Self> {
         let StateParts {
-            dispatch,
             queries,
             operations,
             dead_letters,

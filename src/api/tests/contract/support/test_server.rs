@@ -124,8 +124,7 @@ impl TestServer {
         let topic_log = Arc::<FakeTopicLog>::default();
         let topic_reads = TopicReads::new(topic_log.clone(), "order-processing-group");
         let topic_reads = config.broker.then(|| Arc::new(topic_reads));
-        let state = HttpState::new(StateParts {
-            dispatch: dispatch.clone(),
+        let parts = StateParts {
             queries: Arc::new(Queries::new(
                 orders.clone(),
                 Arc::new(EmptyCache),
@@ -153,7 +152,8 @@ impl TestServer {
             tracer: config.tracer,
             auth: Verifier::new(auth).unwrap(),
             options: config.options,
-        });
+        };
+        let state = HttpState::new(dispatch.clone(), parts);
         Self { state, dispatch, orders, outbox, rate_limiter, broker, redrives, health, metrics, topic_log }
     }
 
