@@ -98,9 +98,15 @@ pub enum PublishOutcome {
 }
 
 /// A broker that publishes a batch and its watermark atomically.
+///
+/// Cancellation: a dropped call may still take effect, also after the drop. Treat it as [`Error::Unknown`], except for
+/// [`Broker::recovered`] and the calls that only read.
 #[async_trait]
 pub trait Broker: Send + Sync {
     /// Opens a producer session and fences the former session of this slot. Claims name the returned id.
+    ///
+    /// # Errors
+    /// After an error the former session may be fenced, and no session of the slot is known to be open: open one again.
     async fn open_session(&self, slot: u32) -> Result<ProducerSessionId, Error>;
 
     /// Publishes a batch with its watermark. The adapter may put several batches into one transaction; each gets its own result.
@@ -120,6 +126,9 @@ pub trait Broker: Send + Sync {
     ) -> Result<Option<Token>, Error>;
 
     /// Fences a producer session: its open transactions are aborted and it can commit nothing afterwards. Idempotent.
+    ///
+    /// # Errors
+    /// After an error the session may still commit: its batches cannot be resolved before a repetition succeeds.
     async fn fence(&self, session: &ProducerSessionId) -> Result<(), Error>;
 
     /// Fences every producer session that any process of the installation has ever opened, waits until all their transactions are decided,
@@ -141,6 +150,10 @@ pub trait Broker: Send + Sync {
     }
 
     /// Appends records without a watermark, all of them or none. They are acknowledged and durable when it returns.
+    ///
+    /// # Errors
+    /// [`Error::Rejected`] if the broker will never accept one of them. After [`Error::Unknown`] they may have been appended: a repetition may
+    /// append them twice. After any other error none was.
     async fn append(&self, records: Vec<Record>) -> Result<Vec<Position>, Error>;
 
     /// As [`Broker::append`], with one result for each record in their order: where the broker permanently refuses some of them
@@ -176,6 +189,9 @@ pub trait Broker: Send + Sync {
     }
 
     /// Deletes at most `limit` records past their retention and returns the number deleted. A broker that expires records itself deletes none.
+    ///
+    /// # Errors
+    /// After [`Error::Unknown`] records may have been deleted; the next call continues behind them.
     async fn sweep(&self, _limit: u32) -> Result<u64, Error> {
         Ok(0)
     }

@@ -209,6 +209,9 @@ pub struct RowCounts {
 }
 
 /// The outbox table of one store.
+///
+/// Cancellation: a dropped call that writes may still take effect, also after the drop. Treat it as [`Error::Unknown`]. A claim that has not
+/// begun may be skipped, because nothing would publish its batch.
 #[async_trait]
 pub trait OutboxStore: Send + Sync {
     /// Claims the partition's next due rows in id order. It skips a key whose earlier row waits or is parked under `ParkKey`, and claims a
@@ -235,6 +238,10 @@ pub trait OutboxStore: Send + Sync {
     /// Marks the remaining rows of an open batch SENT, archives them and unblocks the keys of which they were the head. Compares owner,
     /// epoch and token, not the counter. Repeating the last settlement under the same lease returns `Done` with no rows and the present
     /// counter. A crash of the store may undo a settlement, but none that a later claim of the partition has followed; the batch is then open.
+    ///
+    /// # Errors
+    /// After [`Error::Unknown`] the batch may be settled: a repetition under the same lease is safe; under another lease the batch, if it is
+    /// still open, is resolved. After any other error it is open.
     async fn settle(&self, settlement: Settlement) -> Result<FencedOutcome, Error>;
 
     /// Settles an open batch, and claims the next due rows of its partition under the counter that the settlement returns, whatever counter
@@ -257,6 +264,10 @@ pub trait OutboxStore: Send + Sync {
 
     /// Closes an open batch, also an empty one, by its resolved outcome. A row that this parks as poison blocks its key or not by the
     /// policy of its topic and event type. Compares the counter. Repeating the last resolution under the same lease returns `Done` with no rows.
+    ///
+    /// # Errors
+    /// After [`Error::Unknown`] the batch may be closed, and the rows that were parked are not reported: repeat it under the same lease. After
+    /// any other error it is open.
     async fn resolve(
         &self,
         fence: &LeaseFence,
@@ -272,10 +283,16 @@ pub trait OutboxStore: Send + Sync {
     }
 
     /// Counts rows by status.
+    ///
+    /// # Errors
+    /// The store cannot be read; nothing is changed.
     async fn depth(&self) -> Result<RowCounts, Error>;
 
     /// Deletes archived rows older than `keep`, and payloads below the smallest unsent row: at most `limit` of each, or somewhat more where
     /// the archive is kept by batch, and whole days where it is kept by day. Returns the number deleted, or `limit` if the next page should
     /// follow at once. Never deletes an unsent row.
+    ///
+    /// # Errors
+    /// After [`Error::Unknown`] rows may have been deleted; the next call continues behind them.
     async fn sweep(&self, keep: Duration, limit: u32) -> Result<u64, Error>;
 }
