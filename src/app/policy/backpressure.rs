@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn the_worst_input_wins() {
+    fn pressure_level_is_that_of_its_worst_input() {
         let thresholds = PressureThresholds::default();
         let inputs = PressureInputs { lag: Duration::from_secs(130), backlog: 0, saturation: 0.95 };
         assert_eq!(thresholds.level(&inputs, 1.0), PressureLevel::Critical);

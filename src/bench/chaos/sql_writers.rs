@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_is_drawn() {
+    fn all_transaction_scripts_occur_in_64_draws() {
         let drawn: Vec<TransactionScript> = (0..64).map(TransactionScript::from_draw).collect();
 
         for kind in [

@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn last_problems_are_kept() {
+    async fn log_reader_keeps_the_latest_warnings() {
         let (log, mut service) = std::io::pipe().expect("a pipe");
         let (mut reader, _listening) = LogReader::start(log).expect("a thread");
         writeln!(service, r#"{{"level":"INFO","event":"ready"}}"#).expect("written");

@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_quoted() {
+    fn literal_escapes_quotes_and_backslashes() {
         assert_eq!((literal("o'r"), literal("a\\'")), ("'o''r'".into(), "E'a\\\\'''".into()));
     }
 }

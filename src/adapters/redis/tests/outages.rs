@@ -148,7 +148,7 @@ async fn keys_released_during_an_outage_are_released_after_it() {
 }
 
 #[tokio::test]
-async fn a_flush_only_loses_data() {
+async fn flushed_server_has_lost_its_data_and_works_on() {
     let server = Server::start().await;
     let redis = opened(options(&server.url(), &prefix(), "one")).await;
     let [v0, ..] = orders();

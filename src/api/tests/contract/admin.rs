@@ -33,7 +33,7 @@ async fn every_admin_route_requires_admin() {
 }
 
 #[actix_web::test]
-async fn actors_are_listed_flat() {
+async fn actor_list_has_one_entry_for_each_actor_with_its_parent() {
     let server = TestServer::new();
 
     let reply = server.send(get("/admin/actors").insert_header(admin())).await;
@@ -224,7 +224,7 @@ async fn changes_of_rows_and_dead_letters_are_announced() {
 }
 
 #[actix_web::test]
-async fn partitions_are_listed() {
+async fn partition_list_has_the_lease_and_the_depth_of_each_partition() {
     let server = TestServer::new();
     let reply = server.send(get("/admin/partitions").insert_header(admin())).await;
     assert_eq!(

@@ -34,7 +34,7 @@ fn without(name: &str) -> Value {
 }
 
 #[actix_web::test]
-async fn each_claim_is_checked() {
+async fn token_with_a_missing_or_malformed_claim_is_refused() {
     let server = TestServer::with_config(TestConfig {
         auth: |options| {
             options.issuer = Some("us".into());
