@@ -1,3 +1,3 @@
 //! Cluster membership and partition leases in SQLite: rules and statements of the port `PartitionLeases`.
 pub(crate) mod lease;
-pub(crate) mod store;
+pub(crate) mod partition_leases;
