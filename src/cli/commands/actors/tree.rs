@@ -3,8 +3,8 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::super::super::output::table::{TableCell, TableColumn, printable, table, table_row};
-use super::super::super::output::terminal::{TerminalFeatures, TextStyle};
+use crate::cli::output::table::{TableCell, TableColumn, printable, table, table_row};
+use crate::cli::output::terminal::{TerminalFeatures, TextStyle};
 
 const COLUMNS: [TableColumn; 6] = [
     TableColumn::text("PATH"),

@@ -7,11 +7,11 @@ use app::operators::dead_letters::{DeadLetter, DeadLetterFilter, DeadLetterPage,
 use app::operators::dead_letters_by_topic::{DeadLettersByTopic, WaitingDeadLetters};
 use app::port_types::FailureType;
 
-use super::super::super::failure::Failure;
-use super::super::super::output::format::OutputFormat;
-use super::super::super::output::table::{TableCell, TableColumn, table, table_row};
-use super::super::super::output::terminal::{TerminalFeatures, TextStyle};
-use super::super::super::output::{print_line, print_message};
+use crate::cli::failure::Failure;
+use crate::cli::output::format::OutputFormat;
+use crate::cli::output::table::{TableCell, TableColumn, table, table_row};
+use crate::cli::output::terminal::{TerminalFeatures, TextStyle};
+use crate::cli::output::{print_line, print_message};
 
 /// Most dead letters of another topic that are counted.
 const WAITING_MAX: u32 = 1_000;

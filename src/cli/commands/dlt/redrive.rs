@@ -6,14 +6,14 @@ use app::port_types::{Audit, RedriveMode};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::super::super::confirm::{self, RedriveOptions};
-use super::super::super::failure::Failure;
-use super::super::super::operator::operator;
-use super::super::super::output::format::OutputFormat;
-use super::super::super::output::progress::progress_bar;
-use super::super::super::output::terminal::TerminalFeatures;
-use super::super::super::output::{pluralize, print_line, print_message};
 use super::list::{dead_letters_table, first, not_found, print_dead_letter};
+use crate::cli::confirm::{self, RedriveOptions};
+use crate::cli::failure::Failure;
+use crate::cli::operator::operator;
+use crate::cli::output::format::OutputFormat;
+use crate::cli::output::progress::progress_bar;
+use crate::cli::output::terminal::TerminalFeatures;
+use crate::cli::output::{pluralize, print_line, print_message};
 
 /// Maximum number of dead letters that one call of a count examines.
 const PAGE: u32 = 1_000;

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::super::super::output::terminal::{TerminalFeatures, TextStyle};
-use super::super::super::output::wrap::wrap;
+use crate::cli::output::terminal::{TerminalFeatures, TextStyle};
+use crate::cli::output::wrap::wrap;
 
 /// Columns of `ok   ` and `BAD  `, below which a finding's further lines begin.
 const INDENT: usize = 5;

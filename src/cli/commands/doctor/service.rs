@@ -3,8 +3,8 @@ use std::time::Instant;
 
 use posthaste::Config;
 
-use super::super::super::running_service::{RunningService, ServiceArguments};
 use super::finding::Finding;
+use crate::cli::running_service::{RunningService, ServiceArguments};
 
 /// Results of the requests that `doctor` sends to the running service.
 #[derive(Debug, Default)]

@@ -3,13 +3,13 @@ use app::error::QueryError;
 use app::operators::outbox::OutboxOperations;
 use app::port_types::RowId;
 
-use super::super::super::confirm;
-use super::super::super::failure::Failure;
-use super::super::super::operator::operator;
-use super::super::super::output::format::OutputArguments;
-use super::super::super::output::print_message;
-use super::super::super::value_parsers::row_id;
 use super::rows::{find_row, print_row};
+use crate::cli::confirm;
+use crate::cli::failure::Failure;
+use crate::cli::operator::operator;
+use crate::cli::output::format::OutputArguments;
+use crate::cli::output::print_message;
+use crate::cli::value_parsers::row_id;
 
 #[derive(clap::Args)]
 pub(crate) struct RowArguments {

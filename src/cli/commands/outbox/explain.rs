@@ -5,11 +5,11 @@ use app::port_types::{PartitionBlock, RowDiagnosis, RowStatus, RowView};
 use domain::Timestamp;
 use posthaste::config::BrokerKind;
 
-use super::super::super::output::field_list::FieldList;
-use super::super::super::output::terminal::TerminalFeatures;
-use super::super::super::output::time::relative;
-use super::super::super::output::wrap::wrap;
 use super::rows::status_style;
+use crate::cli::output::field_list::FieldList;
+use crate::cli::output::terminal::TerminalFeatures;
+use crate::cli::output::time::relative;
+use crate::cli::output::wrap::wrap;
 
 /// The explanation, line by line: the verdict with its reason, the fields of the row, `extra` lines, and the command to run next.
 pub(super) fn explanation(

@@ -7,14 +7,14 @@ use app::port_types::{Audit, EventKey, FailureType, PartitionNo, RedriveMode, Ro
 use app::units::duration;
 use serde_json::{Value, json};
 
-use super::super::super::confirm::{self, RedriveOptions};
-use super::super::super::failure::Failure;
-use super::super::super::operator::operator;
-use super::super::super::output::progress::progress_bar;
-use super::super::super::output::terminal::TerminalFeatures;
-use super::super::super::output::{pluralize, print_line, print_message};
-use super::super::super::value_parsers::{at_least_one, event_key, event_type, failure_type, partition};
 use super::rows::rows_table;
+use crate::cli::confirm::{self, RedriveOptions};
+use crate::cli::failure::Failure;
+use crate::cli::operator::operator;
+use crate::cli::output::progress::progress_bar;
+use crate::cli::output::terminal::TerminalFeatures;
+use crate::cli::output::{pluralize, print_line, print_message};
+use crate::cli::value_parsers::{at_least_one, event_key, event_type, failure_type, partition};
 
 /// Rows that a dry run lists.
 const LISTED_MAX: u32 = 10;

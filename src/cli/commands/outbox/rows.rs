@@ -4,11 +4,11 @@ use app::contract::rfc3339;
 use app::operators::outbox::OutboxOperations;
 use app::port_types::{PartitionView, RowFilter, RowId, RowStatus, RowView};
 
-use super::super::super::failure::Failure;
-use super::super::super::output::format::OutputFormat;
-use super::super::super::output::table::{TableCell, TableColumn, table, table_row};
-use super::super::super::output::terminal::{TerminalFeatures, TextStyle};
-use super::super::super::output::{print_line, print_message};
+use crate::cli::failure::Failure;
+use crate::cli::output::format::OutputFormat;
+use crate::cli::output::table::{TableCell, TableColumn, table, table_row};
+use crate::cli::output::terminal::{TerminalFeatures, TextStyle};
+use crate::cli::output::{print_line, print_message};
 
 const ROW_COLUMNS: [TableColumn; 8] = [
     TableColumn::number("ID"),

@@ -9,14 +9,14 @@ use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::super::super::failure::Failure;
-use super::super::super::output::field_list::FieldList;
-use super::super::super::output::format::OutputFormat;
-use super::super::super::output::print_line;
-use super::super::super::output::table::printable;
-use super::super::super::output::terminal::{TerminalFeatures, TextStyle};
 use super::explain::explanation;
 use super::why::diagnose_row;
+use crate::cli::failure::Failure;
+use crate::cli::output::field_list::FieldList;
+use crate::cli::output::format::OutputFormat;
+use crate::cli::output::print_line;
+use crate::cli::output::table::printable;
+use crate::cli::output::terminal::{TerminalFeatures, TextStyle};
 
 /// The output of `outbox show` with `--json`.
 #[derive(Serialize)]

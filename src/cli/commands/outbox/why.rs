@@ -6,13 +6,13 @@ use app::port_types::{EventKey, RowDiagnosis, RowId, RowSelector};
 use domain::EventId;
 use posthaste::config::BrokerKind;
 
-use super::super::super::failure::Failure;
-use super::super::super::output::format::OutputArguments;
-use super::super::super::output::print_line;
-use super::super::super::output::terminal::TerminalFeatures;
-use super::super::super::value_parsers::{event_id, event_key};
 use super::explain::explanation;
 use super::rows::find_row;
+use crate::cli::failure::Failure;
+use crate::cli::output::format::OutputArguments;
+use crate::cli::output::print_line;
+use crate::cli::output::terminal::TerminalFeatures;
+use crate::cli::value_parsers::{event_id, event_key};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {

@@ -3,7 +3,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::super::super::running_service::RunningService;
+use crate::cli::running_service::RunningService;
 
 /// Time for which a count is kept, as the console keeps its own.
 const KEPT: Duration = Duration::from_secs(10);

@@ -2,11 +2,11 @@
 use app::health::UNSENT_AGE_NOTABLE;
 use serde_json::Value;
 
-use super::super::super::output::table::{TableCell, TableColumn, table, table_row};
-use super::super::super::output::terminal::{TerminalFeatures, TextStyle};
-use super::super::super::output::wrap::wrap;
 use super::dead_letters::DeadLetterSum;
 use super::metrics_page::MetricsPage;
+use crate::cli::output::table::{TableCell, TableColumn, table, table_row};
+use crate::cli::output::terminal::{TerminalFeatures, TextStyle};
+use crate::cli::output::wrap::wrap;
 
 const RATES: [TableColumn; 3] =
     [TableColumn::text("EVENTS"), TableColumn::number("PER SECOND"), TableColumn::number("TOTAL")];

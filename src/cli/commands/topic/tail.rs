@@ -13,10 +13,10 @@ use ports::broker::Position;
 use ports::broker::consumer_groups::ConsumerRecord;
 use ports::broker::topics::TopicReader;
 
-use super::super::super::failure::Failure;
-use super::super::super::output::format::OutputArguments;
-use super::super::super::output::table::printable;
-use super::super::super::output::{print_line, print_message};
+use crate::cli::failure::Failure;
+use crate::cli::output::format::OutputArguments;
+use crate::cli::output::table::printable;
+use crate::cli::output::{print_line, print_message};
 
 /// Maximum number of records that one read returns.
 const PAGE: u32 = 500;

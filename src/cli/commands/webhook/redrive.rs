@@ -3,7 +3,7 @@ use api::RefusalsBody;
 use app::operators::dead_letters::{DeadLetterPosition, RefusedDeadLetter, RefusedDeadLetters, unsent_summary};
 use serde_json::{Value, json};
 
-use super::super::super::output::pluralize;
+use crate::cli::output::pluralize;
 
 /// Most dead letters of one request.
 const PAGE: u64 = 1_000;

@@ -1,8 +1,8 @@
 //! Webhooks, their deliveries and their dead letters as tables.
 use serde_json::Value;
 
-use super::super::super::output::table::{TableCell, TableColumn, table, table_row};
-use super::super::super::output::terminal::{TerminalFeatures, TextStyle};
+use crate::cli::output::table::{TableCell, TableColumn, table, table_row};
+use crate::cli::output::terminal::{TerminalFeatures, TextStyle};
 
 const WEBHOOKS: [TableColumn; 5] = [
     TableColumn::text("ID"),
