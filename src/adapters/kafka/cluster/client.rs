@@ -10,6 +10,7 @@ use rdkafka::config::{FromClientConfigAndContext, RDKafkaLogLevel};
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::{IsError, KafkaError, KafkaResult, RDKafkaErrorCode as Code};
 
+use crate::cluster::partition_warnings::PartitionWarnings;
 use crate::cluster::replicas::Replicas;
 use crate::connection::broker_contact::{BrokerContact, ContactContext};
 use crate::connection::client_config;
@@ -22,7 +23,8 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 /// Clients for metadata and administration, and what they need.
 pub(crate) struct ClusterClient {
     pub(crate) options: Arc<Options>,
-    contact: Arc<BrokerContact>,
+    pub(crate) partition_warnings: PartitionWarnings,
+    pub(crate) contact: Arc<BrokerContact>,
     clients: Clients,
     created: CreatedTopics,
 }
@@ -60,7 +62,8 @@ pub(crate) struct TopicLayout {
 impl ClusterClient {
     pub(crate) fn new(options: Arc<Options>, contact: Arc<BrokerContact>) -> KafkaResult<Self> {
         let clients = Clients::new(&options, &contact)?;
-        Ok(Self { options, contact, clients, created: CreatedTopics::default() })
+        let partition_warnings = PartitionWarnings::default();
+        Ok(Self { options, contact, clients, created: CreatedTopics::default(), partition_warnings })
     }
 
     /// The topics that this client has created so far, also while it goes on.

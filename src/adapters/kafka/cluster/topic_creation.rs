@@ -100,16 +100,7 @@ impl ClusterClient {
     /// exactly.
     async fn check_topic(&self, name: &str, layout: &TopicLayout) -> Result<(), Error> {
         if name != self.options.watermark_topic() {
-            let (topic, actual, configured) = (name, layout.partitions, self.options.partitions_of(name));
-            if actual != configured as usize {
-                tracing::warn!(
-                    event = "topic_partitions_differ",
-                    topic,
-                    actual,
-                    configured,
-                    "the configured number of partitions differs from the topic's; the topic is left unchanged, because adding partitions breaks the order of keys unless the outbox is drained first"
-                );
-            }
+            self.partition_warnings.check(name, layout.partitions, self.options.partitions_of(name));
             return Ok(());
         }
         if layout.partitions != self.options.partitions as usize {
