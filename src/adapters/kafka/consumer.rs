@@ -5,3 +5,4 @@ mod member_request;
 mod member_thread;
 mod offset_commits;
 mod partition_buffer;
+mod unread_gap;

@@ -58,9 +58,11 @@ const EVENTS: &[LogEvent] = &[
         name: "unread_records_removed",
         levels: &[Level::WARN],
         fields: &["group", "topic", "partition", "read_until", "offset"],
-        meaning: "A consumer group of the embedded broker had read a topic partition up to `read_until`, and the next \
-                  record that the log still has is that at `offset`: the group had no member for longer than \
-                  `broker.retention`, or the data folder is damaged. The group continues at `offset`.",
+        meaning: "A consumer group had read a topic partition up to `read_until`, and the next record that the log still \
+                  has is that at `offset`: the group had no member, or was behind, for longer than the retention of the \
+                  topic (`broker.retention`), or the data folder of the embedded broker is damaged. The group continues \
+                  at `offset`. On Kafka, a single missing offset is not reported, because it may be the end of a \
+                  transaction.",
         action: "Choose a `broker.retention` that is longer than the service may be stopped. Look for errors of the disk if \
                  it was not stopped that long.",
     },

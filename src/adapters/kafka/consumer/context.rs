@@ -1,7 +1,7 @@
 //! The context of a group member's consumer: receives partition assignments, statistics, logs and errors.
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use rdkafka::config::RDKafkaLogLevel;
@@ -30,6 +30,8 @@ pub(crate) struct FetchPosition {
     pub(crate) stable: u64,
     /// Messages that the client has fetched and the member has not polled yet.
     pub(crate) queued: u64,
+    /// The first offset of the broker's log; `None` before the first fetch.
+    pub(crate) log_start: Option<u64>,
 }
 
 /// Statistics in a row without a broker after which the client has lost its brokers. A single one may fall between the bootstrap servers and the
@@ -44,6 +46,8 @@ pub(crate) struct MemberContext {
     is_closing: AtomicBool,
     /// Statistics in a row in which the client knew no broker.
     without_brokers: AtomicU32,
+    /// How many statistics the client has sent.
+    statistics: AtomicU64,
 }
 
 impl MemberContext {
@@ -54,6 +58,7 @@ impl MemberContext {
             positions: Mutex::default(),
             is_closing: AtomicBool::new(false),
             without_brokers: AtomicU32::new(0),
+            statistics: AtomicU64::new(0),
         }
     }
 
@@ -67,6 +72,11 @@ impl MemberContext {
 
     pub(crate) fn fetch_position(&self, topic: &str, partition: u32) -> Option<FetchPosition> {
         self.positions.lock().get(&(topic.to_owned(), partition)).copied()
+    }
+
+    /// How many statistics the client has sent. Their positions are known once they are counted.
+    pub(crate) fn statistics(&self) -> u64 {
+        self.statistics.load(Ordering::Acquire)
     }
 
     /// Whether the client has permanently lost its brokers (see `client_replacement`): it fetches nothing any more, although its coordinator
@@ -116,10 +126,12 @@ impl ClientContext for MemberContext {
                     next: partition.next_offset.unsigned_abs(),
                     stable: u64::try_from(partition.ls_offset).unwrap_or(0),
                     queued: u64::try_from(partition.fetchq_cnt).unwrap_or(0),
+                    log_start: u64::try_from(partition.lo_offset).ok(),
                 };
                 positions.insert((topic.topic.clone(), partition.partition.unsigned_abs()), position);
             }
         }
+        self.statistics.fetch_add(1, Ordering::Release);
     }
 }
 

@@ -60,7 +60,7 @@ impl ConsumerGroups for Kafka {
         // The send fails only after the member's thread has ended, which has then failed all its acknowledgements.
         let on_commit = move |number, result| drop(results.send(MemberRequest::CommitResult(number, result)));
         let commits = OffsetCommits::start(Arc::clone(&consumer), on_commit).map_err(no_thread)?;
-        let thread = MemberThread::new(consumer, commits, Arc::clone(&self.inner.options), topics);
+        let thread = MemberThread::new(consumer, commits, Arc::clone(&self.inner.options), (group, topics));
         std::thread::Builder::new()
             .name("kafka-member".into())
             .spawn(move || thread.run(&received))

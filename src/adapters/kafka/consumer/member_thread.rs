@@ -9,7 +9,7 @@ use ports::broker::Position;
 use ports::broker::consumer_groups::{AckOutcome, ConsumerRecord, Lag};
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::{KafkaError, KafkaResult};
-use rdkafka::{Message, TopicPartitionList};
+use rdkafka::{Message, Offset, TopicPartitionList};
 
 use crate::connection::message::consumer_record;
 use crate::consumer::context::{AssignmentChange, MemberContext, apply};
@@ -25,6 +25,8 @@ const WAKE_INTERVAL: Duration = Duration::from_millis(100);
 const FETCH_MAX: usize = 1_000;
 /// Empty polls in a row after which the consumer's queue counts as empty: a poll that serves an event without a message returns nothing too.
 const EMPTY_POLLS: usize = 4;
+/// Longest wait for the group's offsets when partitions are assigned. Its coordinator, which assigned them, answers within milliseconds.
+const COMMITTED_TIMEOUT: Duration = Duration::from_secs(1);
 /// Most bytes of undelivered messages of one partition; at this size the partition is paused.
 const READY_BYTES_MAX: usize = 8 * 1024 * 1024;
 
@@ -39,6 +41,7 @@ struct WaitingPoll {
 pub(crate) struct MemberThread {
     consumer: Arc<BaseConsumer<MemberContext>>,
     options: Arc<Options>,
+    group: String,
     buffers: BTreeMap<AssignedPartition, PartitionBuffer>,
     topics: BTreeMap<String, Arc<str>>,
     poll: Option<WaitingPoll>,
@@ -57,11 +60,12 @@ impl MemberThread {
         consumer: Arc<BaseConsumer<MemberContext>>,
         commits: OffsetCommits,
         options: Arc<Options>,
-        topics: &[String],
+        (group, topics): (&str, &[String]),
     ) -> Self {
         Self {
             consumer,
             options,
+            group: group.to_owned(),
             buffers: BTreeMap::new(),
             topics: topics.iter().map(|name| (name.clone(), Arc::from(name.as_str()))).collect(),
             poll: None,
@@ -90,6 +94,7 @@ impl MemberThread {
             self.finish_revocation();
             self.repeat_commit();
             self.deliver();
+            self.report_removed_records();
             self.pause_and_resume();
         }
         self.consumer.context().close();
@@ -146,10 +151,11 @@ impl MemberThread {
                     if let Some(buffer) = self.buffers.get_mut(&partition) {
                         let message = consumer_record(&message, topic);
                         if buffer.log_was_truncated(&message) {
-                            report_truncated_log(&message.position, buffer);
+                            buffer.report_truncated_log(&message.position);
                             buffer.restart(message.position.offset);
                             self.commits.restart(partition, message.position.offset);
                         }
+                        buffer.note_gap(message.position.offset, self.consumer.context().statistics());
                         buffer.push(message);
                     }
                 }
@@ -183,8 +189,10 @@ impl MemberThread {
         while let Some(change) = self.consumer.context().next_change() {
             match &change {
                 AssignmentChange::Assigned(list) => {
+                    let committed = self.committed(list);
                     for partition in self.partitions(list) {
-                        self.buffers.insert(partition, PartitionBuffer::default());
+                        let buffer = PartitionBuffer::continuing_at(committed.get(&partition).copied());
+                        self.buffers.insert(partition, buffer);
                     }
                     self.apply(&change);
                 }
@@ -196,6 +204,35 @@ impl MemberThread {
                         if self.consumer.assignment_lost() { Duration::ZERO } else { self.options.handover_timeout };
                     self.revoking = Some((Instant::now() + timeout, list.clone()));
                 }
+            }
+        }
+    }
+
+    /// The offsets that the group has committed in these partitions. Only the report of removed records needs them, so an error is none.
+    fn committed(&self, list: &TopicPartitionList) -> BTreeMap<AssignedPartition, u64> {
+        let Ok(committed) = self.consumer.committed_offsets(list.clone(), COMMITTED_TIMEOUT) else {
+            return BTreeMap::new();
+        };
+        let elements = committed.elements();
+        let offsets = elements.iter().filter_map(|element| match element.offset() {
+            Offset::Offset(offset) => {
+                let topic = self.topics.get(element.topic())?;
+                Some(((Arc::clone(topic), element.partition().unsigned_abs()), offset.unsigned_abs()))
+            }
+            _ => None,
+        });
+        offsets.collect()
+    }
+
+    /// Reports records that the broker removed before the group read them, once statistics show where the log began.
+    fn report_removed_records(&mut self) {
+        let context = self.consumer.context();
+        let statistics = context.statistics();
+        for ((topic, partition), buffer) in &mut self.buffers {
+            let Some(gap) = buffer.gap.take_if(|gap| gap.statistics < statistics) else { continue };
+            let log_start = context.fetch_position(topic, *partition).and_then(|position| position.log_start);
+            if log_start.is_some_and(|log_start| gap.was_removed(log_start)) {
+                gap.report(&self.group, topic, *partition);
             }
         }
     }
@@ -349,16 +386,4 @@ fn single(topic: &str, partition: u32) -> TopicPartitionList {
     let mut list = TopicPartitionList::new();
     list.add_partition(topic, partition as i32);
     list
-}
-
-fn report_truncated_log(Position { topic, partition, offset }: &Position, buffer: &PartitionBuffer) {
-    let read_until = buffer.fetched();
-    tracing::warn!(
-        event = "partition_log_truncated",
-        topic = &**topic,
-        partition,
-        read_until,
-        offset,
-        "a topic partition was truncated, or its topic was created again; the group continues at an offset that it had already read"
-    );
 }

@@ -2,7 +2,10 @@
 use std::collections::VecDeque;
 
 use domain::Timestamp;
+use ports::broker::Position;
 use ports::broker::consumer_groups::ConsumerRecord;
+
+use crate::consumer::unread_gap::UnreadGap;
 
 /// Messages of one topic partition. A delivered message stays in the buffer until it is acknowledged, so that a rewind needs no broker.
 #[derive(Debug, Default)]
@@ -20,6 +23,10 @@ pub(crate) struct PartitionBuffer {
     acknowledged: u64,
     /// The last message that was acknowledged.
     last_acknowledged: Option<ConsumerRecord>,
+    /// The group's offset when the partition was assigned; `None` where it has none, or it is unknown.
+    committed: Option<u64>,
+    /// Offsets that were skipped, until it is known whether their records were removed.
+    pub(crate) gap: Option<UnreadGap>,
     /// The group is revoking the partition: no more messages are delivered.
     pub(crate) is_being_revoked: bool,
     /// The consumer is paused for this partition, because the buffer is full.
@@ -27,6 +34,20 @@ pub(crate) struct PartitionBuffer {
 }
 
 impl PartitionBuffer {
+    /// The buffer of a partition in which the group has committed this offset.
+    pub(crate) fn continuing_at(committed: Option<u64>) -> Self {
+        Self { committed, ..Self::default() }
+    }
+
+    /// Remembers the offsets that are missing before this message, which is not pushed yet. Their records were removed, unless the log began
+    /// before them: `statistics` counts those of the client so far.
+    pub(crate) fn note_gap(&mut self, offset: u64, statistics: u64) {
+        if self.gap.is_none() {
+            let read_until = self.fetched.or(self.committed);
+            self.gap = read_until.and_then(|read_until| UnreadGap::before(offset, read_until, statistics));
+        }
+    }
+
     /// Whether this message shows that the partition's log was truncated: its offset was fetched before with a different message. The client
     /// fetches each offset of an assignment once, unless its fetch position is no longer in the log. Exception: a rebalance may return the last
     /// message a second time.
@@ -37,6 +58,18 @@ impl PartitionBuffer {
             held.ok().map(|index| &self.messages[index]).or(self.last_acknowledged.as_ref())
         };
         self.fetched.is_some_and(|next| offset < next) && known() != Some(message)
+    }
+
+    pub(crate) fn report_truncated_log(&self, Position { topic, partition, offset }: &Position) {
+        let read_until = self.fetched;
+        tracing::warn!(
+            event = "partition_log_truncated",
+            topic = &**topic,
+            partition,
+            read_until,
+            offset,
+            "a topic partition was truncated, or its topic was created again; the group continues at an offset that it had already read"
+        );
     }
 
     /// Begins again at this offset of a truncated log. The messages that were fetched before are no longer in the log.
@@ -144,7 +177,7 @@ impl PartitionBuffer {
 mod tests {
     use std::sync::Arc;
 
-    use ports::broker::{Position, Record};
+    use ports::broker::Record;
 
     use super::*;
 

@@ -1,4 +1,6 @@
 //! Group members on a real broker: rebalances let in-flight messages finish, and messages of other applications are read unchanged.
+mod removed_records;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

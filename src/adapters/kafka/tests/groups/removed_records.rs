@@ -1,0 +1,122 @@
+//! A group that comes later than the retention of its topic: the log names the records that it did not read.
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::sync::Once;
+use std::time::{Duration, Instant};
+
+use kit::wait::{scaled, until, until_answered};
+use parking_lot::Mutex;
+use ports::broker::consumer_groups::{AckOutcome, ConsumerGroups};
+use rdkafka::admin::AdminOptions;
+use rdkafka::{Offset, TopicPartitionList};
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Metadata, Subscriber};
+
+use crate::support::{Installation, TIMEOUT, admin};
+
+/// A report follows with the next statistics of the client, which come twice a second.
+const REPORTED_MAX: Duration = Duration::from_secs(2);
+
+/// The reports of removed records of all tests, each with its fields as text.
+static REPORTS: Mutex<Vec<BTreeMap<&'static str, String>>> = Mutex::new(Vec::new());
+
+struct ReportCollector;
+
+impl Subscriber for ReportCollector {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.fields().field("read_until").is_some()
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        let mut fields = FieldTexts::default();
+        event.record(&mut fields);
+        REPORTS.lock().push(fields.0);
+    }
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+#[derive(Default)]
+struct FieldTexts(BTreeMap<&'static str, String>);
+
+impl Visit for FieldTexts {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.0.insert(field.name(), value.to_owned());
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        self.0.insert(field.name(), format!("{value:?}"));
+    }
+}
+
+/// Where the reports of a topic say that the group had read to, and where it continues.
+fn reports(topic: &str) -> Vec<(String, String)> {
+    let reports = REPORTS.lock();
+    let of_topic =
+        reports.iter().filter(|report| report["event"] == "unread_records_removed" && report["topic"] == topic);
+    of_topic.map(|report| (report["read_until"].clone(), report["offset"].clone())).collect()
+}
+
+/// Deletes the records before this offset of a partition.
+async fn remove_before(topic: &str, partition: u32, offset: u64) {
+    let mut list = TopicPartitionList::new();
+    list.add_partition_offset(topic, partition as i32, Offset::Offset(offset as i64)).expect("a legal offset");
+    let removed = admin().delete_records(&list, &AdminOptions::new()).await.expect("removed");
+    removed.elements().iter().for_each(|element| element.error().expect("removed"));
+}
+
+/// Joins a group, and reads and acknowledges `count` messages; returns their offsets.
+async fn consume(installation: &Installation, group: &str, count: usize) -> Vec<u64> {
+    let topics = [installation.kafka.options().topic("order.events")];
+    let member = until_answered(TIMEOUT, || installation.kafka.join(group, &topics, 0, 1)).await.expect("joined");
+    let (mut read, started) = (Vec::new(), Instant::now());
+    while read.len() < count {
+        let some = member.poll((count - read.len()) as u32, Duration::from_millis(300)).await.expect("polled");
+        let positions: Vec<_> = some.into_iter().map(|message| message.position).collect();
+        let outcome = until_answered(TIMEOUT, || member.acknowledge(&positions)).await.expect("acknowledged");
+        assert_eq!(outcome, AckOutcome::Complete);
+        read.extend(positions.iter().map(|position| position.offset));
+        assert!(started.elapsed() < scaled(TIMEOUT), "{} of {count} came", read.len());
+    }
+    let read_at = Instant::now();
+    while read_at.elapsed() < REPORTED_MAX {
+        member.poll(1, Duration::from_millis(300)).await.expect("polled");
+    }
+    read
+}
+
+#[tokio::test]
+async fn records_that_were_removed_before_their_group_read_them_are_reported() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| tracing::subscriber::set_global_default(ReportCollector).expect("no other test installs one"));
+    let installation = Installation::new().await;
+    let (topic, group) = (installation.kafka.options().topic("order.events"), "removed");
+    let mut sent = Vec::new();
+    for value in 0..6 {
+        // A transaction each, so that the record after each one is its marker.
+        sent.extend(installation.append(installation.records(&[("a", &value.to_string())])).await);
+    }
+    let (partition, offsets) = (sent[0].partition, sent.iter().map(|position| position.offset).collect::<Vec<_>>());
+    assert_eq!(consume(&installation, group, 1).await, offsets[..1]);
+    assert_eq!(reports(&topic), [], "a group without an offset has lost nothing");
+
+    remove_before(&topic, partition, offsets[1]).await;
+    assert_eq!(consume(&installation, group, 1).await, offsets[1..2]);
+    assert_eq!(reports(&topic), [], "only the marker of the transaction that it has read is gone");
+
+    remove_before(&topic, partition, offsets[4]).await;
+    assert_eq!(consume(&installation, group, 2).await, offsets[4..]);
+    let reported = until("the report", TIMEOUT, || Some(reports(&topic)).filter(|reports| !reports.is_empty()));
+    assert_eq!(reported, [((offsets[1] + 1).to_string(), offsets[4].to_string())]);
+}
