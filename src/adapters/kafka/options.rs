@@ -188,8 +188,8 @@ impl Options {
         self.event_topic.iter().flat_map(|name| topics::all_topics(&self.topic(name)))
     }
 
-    /// The full names of the topics that a probe checks: the event topic, if there is one, and the watermark topic.
-    pub(crate) fn probed_topics(&self) -> Vec<String> {
+    /// The full names of the topics of which a probe requires leaders: the event topic, if there is one, and the watermark topic.
+    pub(crate) fn led_topics(&self) -> Vec<String> {
         self.event_topic.iter().map(|name| self.topic(name)).chain([self.watermark_topic()]).collect()
     }
 

@@ -30,9 +30,11 @@ const EVENTS: &[LogEvent] = &[
         name: "broker_refused",
         levels: &[Level::ERROR],
         fields: &["error"],
-        meaning: "A topic of the installation does not have the required settings, or Kafka refused to create it. The \
-                  relay does not publish until this is corrected.",
-        action: "Correct the topic that `error` names.",
+        meaning: "A topic of the installation does not have the required settings, or Kafka refused to create it, or the \
+                  watermark topic was deleted while the service runs. The relay does not publish until this is \
+                  corrected.",
+        action: "Correct the topic that `error` names. After a deletion of the watermark topic, a batch that is open is \
+                 published again: see docs/guarantees.md before you create it.",
     },
     LogEvent {
         name: "further_topics_refused",

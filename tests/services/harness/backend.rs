@@ -117,6 +117,11 @@ impl Backend {
         });
     }
 
+    /// Deletes the topics whose names begin with this text, while a service runs that creates them again.
+    pub fn request_deletion(&self, beginning: &str) {
+        kafka::delete_topics(&self.kafka, &self.topic(beginning));
+    }
+
     /// Gives every event in the outbox a value that breaks its contract.
     pub fn break_event_values(&self) {
         self.database.rows("UPDATE outbox_event SET payload = '{}'");

@@ -102,12 +102,13 @@ impl ClusterClient {
         Ok(Replicas { brokers: self.broker_ids()?.len(), topics })
     }
 
-    /// Checks metadata, the leaders of the event and watermark topics, and the controller.
+    /// Checks that the relay's topics exist, the leaders of the event and watermark topics, and the controller.
     pub(crate) async fn probe(&self) -> Result<ProbeReport, Error> {
         let started = Instant::now();
-        for name in self.options.probed_topics() {
+        let led = self.options.led_topics();
+        for name in self.options.own_topics() {
             match self.topic_layout(&name)? {
-                Some(layout) if layout.has_leaders => {}
+                Some(layout) if layout.has_leaders || !led.contains(&name) => {}
                 Some(_) => return Err(Error::Unreachable(format!("a partition of topic {name} has no leader"))),
                 None => return Err(Error::Broken(format!("topic {name} is missing"))),
             }

@@ -184,7 +184,7 @@ impl ClusterClient {
     }
 
     /// The shell command with which an operator creates the topic.
-    fn creation_command(&self, name: &str, brokers: usize) -> String {
+    pub(crate) fn creation_command(&self, name: &str, brokers: usize) -> String {
         let is_watermark_topic = name == self.options.watermark_topic();
         let partitions = self.options.partitions_of(name);
         let compact =

@@ -20,6 +20,8 @@ use crate::options::Options;
 
 /// Interval between two checks whether the topics must be ensured; a check costs nothing while they are ready and a broker answers.
 const CHECK_INTERVAL: Duration = Duration::from_millis(500);
+/// Interval between two looks for topics that were deleted. Each reads the metadata of a few topics.
+const DELETION_CHECK_INTERVAL: Duration = Duration::from_secs(10);
 /// Most requests that may wait. They come from probes and commands, one at a time.
 const REQUESTS_MAX: usize = 64;
 
@@ -80,6 +82,7 @@ impl BrokerWatcher {
             replacement: ClientReplacement::default(),
             contact: Arc::clone(&contact),
             status: publisher,
+            deletion_check_at: None,
         };
         std::thread::Builder::new()
             .name("kafka-watcher".into())
@@ -130,6 +133,8 @@ struct WatcherThread {
     replacement: ClientReplacement,
     contact: Arc<BrokerContact>,
     status: watch::Sender<TopicsStatus>,
+    /// When to look next for topics that were deleted; `None` until all topics have existed once.
+    deletion_check_at: Option<Instant>,
 }
 
 impl WatcherThread {
@@ -145,10 +150,11 @@ impl WatcherThread {
         }
     }
 
-    /// Ensures the topics until they are ready, and again after an outage: the broker that answers then may belong to another cluster.
+    /// Ensures the topics until they are ready, after one was deleted, and after an outage: the broker that answers then may belong to another
+    /// cluster.
     async fn check_topics(&mut self) {
         self.cluster.serve_events();
-        if !self.is_ready() || self.contact.is_unreachable() {
+        if !self.is_ready() || self.contact.is_unreachable() || self.has_deleted_topic() {
             drop(self.ensure_all_topics().await);
         } else if self.additional_topics.are_due() {
             let started = Instant::now();
@@ -157,11 +163,26 @@ impl WatcherThread {
         }
     }
 
+    /// Looks for a topic of the relay that is missing, if it is time.
+    fn has_deleted_topic(&mut self) -> bool {
+        let started = Instant::now();
+        if self.deletion_check_at.is_none_or(|at| started < at) {
+            return false;
+        }
+        let missing = self.cluster.missing_topic();
+        self.replace_failing_clients(started, &missing);
+        self.deletion_check_at = Some(Instant::now() + DELETION_CHECK_INTERVAL);
+        matches!(missing, Ok(Some(_)))
+    }
+
     /// Ensures all topics of the installation. A topic of another service that is refused or cannot be read does not refuse the others: its own
     /// events wait.
     async fn ensure_all_topics(&mut self) -> Result<(), Error> {
         let (started, was_ready) = (Instant::now(), self.is_ready());
-        let own = self.cluster.ensure_own_topics().await;
+        let own = match self.deletion_check_at {
+            None => self.cluster.ensure_own_topics().await,
+            Some(_) => self.cluster.restore_own_topics().await,
+        };
         let all = match own {
             Ok(()) => self.additional_topics.ensure(&self.cluster).await,
             Err(_) => own.clone(),
@@ -176,9 +197,12 @@ impl WatcherThread {
         self.replacement.record_call(reached, started, || self.cluster.replace_clients());
     }
 
-    fn update_status(&self, ensured: Result<(), Error>, was_ready: bool) {
+    fn update_status(&mut self, ensured: Result<(), Error>, was_ready: bool) {
         match ensured {
-            Ok(()) => self.set_status(TopicsStatus::Ready),
+            Ok(()) => {
+                self.deletion_check_at = Some(Instant::now() + DELETION_CHECK_INTERVAL);
+                self.set_status(TopicsStatus::Ready);
+            }
             // Ready topics stay ready during an outage: the callers' own requests meet the outage.
             Err(error) if is_temporary(&error) && was_ready => {}
             Err(error) if is_temporary(&error) => {
@@ -231,6 +255,9 @@ impl WatcherThread {
                 };
                 self.replace_failing_clients(started, &report);
                 self.record_silence(started, &report);
+                if matches!(report, Err(Error::Broken(_))) && self.is_ready() {
+                    self.deletion_check_at = Some(Instant::now());
+                }
                 drop(reply.send(report));
             }
         }

@@ -1,6 +1,6 @@
 //! Whether brokers answer. All clients report here, so that an outage logs one warning and its end one line.
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use parking_lot::Mutex;
@@ -22,6 +22,8 @@ pub(crate) struct BrokerContact {
     last: Mutex<LastContact>,
     /// Notified at the end of each outage.
     outage_ended: Notify,
+    /// How often deleted topics were created again.
+    restorations: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -63,6 +65,15 @@ impl BrokerContact {
     /// Waits for the end of an outage; one that ended since the last call counts. For one caller at a time. Cancel-safe.
     pub(crate) async fn recovered(&self) {
         self.outage_ended.notified().await;
+    }
+
+    /// How often topics that were deleted have been created again. Positions that a client read before belong to the deleted ones.
+    pub(crate) fn restorations(&self) -> u64 {
+        self.restorations.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn record_restoration(&self) {
+        self.restorations.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Records that no broker is reachable; begins an outage.

@@ -169,8 +169,11 @@ impl MemberThread {
     }
 
     /// A client that has lost its brokers never finds them again (see `client_replacement`): the next poll fails, and the caller joins with
-    /// a new client.
+    /// a new client. So it does where topics were created again, because the group's offsets were deleted with them.
     fn check_client(&mut self) {
+        if self.consumer.context().has_outdated_positions() {
+            self.failure = Some(Error::Unreachable("deleted topics were created again; join again".into()));
+        }
         if self.consumer.context().has_lost_brokers() {
             let reason = "the client of this group member has lost its brokers for good; join again";
             self.failure = Some(Error::Unreachable(reason.into()));

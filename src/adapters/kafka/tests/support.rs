@@ -323,9 +323,14 @@ pub async fn delete_topic(name: &str) {
 pub async fn create_topic(name: &str, partitions: i32, settings: &[(&str, &str)]) {
     let new = NewTopic::new(name, partitions, TopicReplication::Fixed(1));
     let new = settings.iter().fold(new, |new, (key, value)| new.set(key, value));
-    let (admin, started) = (admin(), Instant::now());
-    let created = admin.create_topics(&[new], &AdminOptions::new()).await.expect("created");
+    let created = admin().create_topics(&[new], &AdminOptions::new()).await.expect("created");
     created[0].as_ref().expect("created");
+    until_empty(name, partitions).await;
+}
+
+/// Waits until the broker lists a new topic with its leaders, and without records of a deleted topic of this name.
+pub async fn until_empty(name: &str, partitions: i32) {
+    let (admin, started) = (admin(), Instant::now());
     loop {
         let metadata = admin.inner().fetch_metadata(Some(name), TIMEOUT).expect("the broker answers");
         let [topic] = metadata.topics() else { panic!("one topic was requested") };

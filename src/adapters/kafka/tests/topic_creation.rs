@@ -1,4 +1,6 @@
 //! The topics of an installation: created when they are missing, refused with the reason and the remedy when their settings are wrong.
+mod deleted_topics;
+
 use futures::join;
 use kafka::{Kafka, KafkaProbe};
 use kit::TestClock;

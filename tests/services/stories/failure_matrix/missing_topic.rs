@@ -1,5 +1,5 @@
-//! A topic of another service that was deleted: its events are tried as often as the rule of the topic says, and then parked; every other
-//! event is sent.
+//! A topic that was deleted. Of one of another service, the events are tried as often as the rule of the topic says, and then parked; every other
+//! event is sent. One of the service itself is created again.
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -9,7 +9,8 @@ use serde_json::json;
 use crate::harness::backend::Backend;
 use crate::harness::external_events::{self, topic_variable};
 use crate::harness::http::tea_order;
-use crate::harness::process::Posthaste;
+use crate::harness::metrics::{await_metric, metric};
+use crate::harness::process::{Posthaste, run};
 
 /// Three attempts, each of which may wait some seconds for the topic. At least once, a producer that knew the topic first waits for its delivery
 /// timeout, and the breaker may open meanwhile.
@@ -67,4 +68,58 @@ fn park_events_of_missing_topics(delivery: &str) {
     assert_eq!(attempts, BTreeMap::from([(&*with_rule, 2), (&*without, 3)]), "{parked:?}");
     service.drain();
     assert_eq!(backend.events().len(), 1, "the event of the order is sent");
+}
+
+/// By this time after its deletion, a topic of the service is back and in use.
+const RESTORED_MAX: Duration = Duration::from_secs(30);
+
+#[test]
+fn deleted_topics_of_a_running_service_are_created_again_and_consumption_continues() {
+    let backend = Backend::new();
+    let service = Posthaste::start(&backend, &[]);
+    let processed = || metric(&service.http, "kafka_consumer_processed_count_total");
+    let order = || service.http.post("/orders", &service.http.user(), &[], &tea_order(1));
+    order();
+    service.drain();
+    until("the first event is consumed", WAIT_MAX, || (processed() == 1.0).then_some(()));
+
+    for deleted in ["order.events-retry-0", "order.events"] {
+        let (before, topic) = (processed(), backend.topic(deleted));
+        let is_created = || service.logged("topic_created").iter().filter(|line| line["topic"] == *topic).count();
+        let created_before = is_created();
+        backend.request_deletion(deleted);
+        until("the topic is created again", RESTORED_MAX, || (is_created() > created_before).then_some(()));
+
+        order();
+
+        let consumed = |count: f64| count == before + 1.0;
+        await_metric(&service.http, "kafka_consumer_processed_count_total", RESTORED_MAX, consumed);
+    }
+    let health = || service.http.get("/actuator/health/broker", Some(&service.http.admin()));
+    until("the broker is up", RESTORED_MAX, || (health().status == 200).then_some(()));
+}
+
+#[test]
+fn deleted_watermark_topic_is_reported_and_restored_by_migrate_up() {
+    let backend = Backend::new();
+    let service = Posthaste::start(&backend, &[]);
+    let order = || service.http.post("/orders", &service.http.user(), &[], &tea_order(1));
+    order();
+    service.drain();
+
+    backend.delete_topics("relay-watermarks");
+
+    let broker = || service.http.get("/actuator/health/broker", Some(&service.http.admin()));
+    until("the health shows it", WAIT_MAX, || (broker().status == 503).then_some(()));
+    let refused = service.await_logged("broker_refused", 1);
+    assert!(refused[0]["error"].as_str().is_some_and(|error| error.contains("IN_FLIGHT")), "{refused:?}");
+    order();
+    assert_eq!(backend.events().len(), 1, "no event is published without a watermark");
+
+    let (code, _, messages) = run(&backend, &["migrate", "up"]);
+
+    assert_eq!(code, 0, "{messages}");
+    service.drain();
+    assert_eq!(backend.events().len(), 2);
+    until("the broker is up", WAIT_MAX, || (broker().status == 200).then_some(()));
 }

@@ -1,0 +1,106 @@
+//! Topics that were deleted while the adapter runs: all but the watermark topic are created again.
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use kafka::KafkaProbe;
+use kit::wait::{scaled, until_answered};
+use outbox::topics::WATERMARK_TOPIC;
+use ports::Error;
+use ports::broker::Broker;
+use ports::broker::consumer_groups::ConsumerGroups;
+use ports::probe::Probe;
+
+use crate::support::{Installation, P0, TIMEOUT, batch, create_topic, delete_topic};
+
+const POLL_TIMEOUT: Duration = Duration::from_millis(300);
+
+async fn exists(installation: &Installation, topic: &str) -> bool {
+    installation.topics().await.iter().any(|view| view.name == topic)
+}
+
+#[tokio::test]
+async fn deleted_topic_of_a_running_adapter_is_created_again() {
+    let installation = Installation::new().await;
+    let probe = KafkaProbe(installation.kafka.clone());
+    let deleted = installation.kafka.options().topic("order.events-retry-2");
+    until_answered(TIMEOUT, || probe.check()).await.expect("healthy");
+
+    delete_topic(&deleted).await;
+
+    let missing = until_answered(TIMEOUT, || probe.check()).await;
+    assert!(matches!(&missing, Err(Error::Broken(reason)) if reason.contains(&deleted)), "{missing:?}");
+    let started = Instant::now();
+    while !exists(&installation, &deleted).await {
+        assert!(started.elapsed() < scaled(TIMEOUT), "{deleted} was not created again");
+    }
+    until_answered(TIMEOUT, || probe.check()).await.expect("healthy again");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn deleted_watermark_topic_is_not_created_by_a_running_adapter() {
+    let installation = Installation::new().await;
+    let probe = KafkaProbe(installation.kafka.clone());
+    let options = installation.kafka.options();
+    let (watermarks, retries) = (options.topic(WATERMARK_TOPIC), options.topic("order.events-retry-0"));
+    let batch = batch(P0, 1, installation.records(&[("a", "1")]));
+    installation.committed(&installation.session(0).await, batch).await;
+
+    delete_topic(&retries).await;
+    delete_topic(&watermarks).await;
+
+    let started = Instant::now();
+    let refused = loop {
+        match probe.check().await {
+            Err(Error::Broken(reason)) if reason.contains("IN_FLIGHT") => break reason,
+            report => assert!(started.elapsed() < scaled(TIMEOUT), "{report:?}"),
+        }
+    };
+    assert!(refused.contains(&watermarks) && refused.contains("cleanup.policy=compact"), "{refused}");
+    let opened = installation.kafka.open_session(1).await;
+    assert!(matches!(opened, Err(Error::Broken(_))), "no batch is published without its watermark: {opened:?}");
+    assert!(exists(&installation, &retries).await, "the other topics are created again");
+    assert!(!exists(&installation, &watermarks).await);
+
+    create_topic(&watermarks, 4, &[("cleanup.policy", "compact")]).await;
+
+    while let Err(error) = probe.check().await {
+        assert!(started.elapsed() < scaled(TIMEOUT), "{error}");
+    }
+    installation.session(1).await;
+}
+
+#[tokio::test]
+async fn member_reads_all_messages_of_a_topic_that_the_adapter_created_again() {
+    let installation = Installation::new().await;
+    let topics = [installation.kafka.options().topic("order.events")];
+    let records = |count: u32| (0..count).map(|value| installation.factory.record("a", &value.to_string())).collect();
+    let join = || until_answered(TIMEOUT, || installation.kafka.join("group", &topics, 0, 1));
+    let (mut member, started) = (join().await.expect("joined"), Instant::now());
+    installation.append(records(1)).await;
+    let read = loop {
+        let some = member.poll(1, POLL_TIMEOUT).await.expect("polled");
+        assert!(started.elapsed() < scaled(TIMEOUT), "nothing came");
+        if let Some(first) = some.into_iter().next() {
+            break first.position;
+        }
+    };
+    until_answered(TIMEOUT, || member.acknowledge(std::slice::from_ref(&read))).await.expect("acknowledged");
+
+    delete_topic(&topics[0]).await;
+    let probe = KafkaProbe(installation.kafka.clone());
+    until_answered(TIMEOUT, || probe.check()).await.expect_err("it is missing");
+
+    // The new messages reach the offsets that the member has read.
+    while let Err(error) = installation.kafka.append(records(9)).await {
+        assert!(started.elapsed() < scaled(TIMEOUT), "{error}");
+    }
+    let mut values = BTreeSet::new();
+    while values.len() < 9 {
+        match member.poll(100, POLL_TIMEOUT).await {
+            Ok(some) => values.extend(some.iter().map(|message| message.record.value.to_vec())),
+            // The consumer actors join again.
+            Err(_) => member = join().await.expect("joined"),
+        }
+        assert!(started.elapsed() < scaled(TIMEOUT), "{} of 9 came", values.len());
+    }
+}
