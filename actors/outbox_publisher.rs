@@ -11,7 +11,6 @@ pub mod messages;
 mod partition_timers;
 pub mod peers;
 mod relay_status;
-mod run_end;
 mod schedule;
 mod sweeper;
 pub mod workers;
@@ -29,7 +28,7 @@ use supervision::{AskError, MailboxMessage, SupervisionBus};
 use tokio::time::Instant;
 
 use crate::partition_worker::batch_request::RunBatch;
-use crate::partition_worker::report::{BatchReport, BrokerSignal};
+use crate::partition_worker::report::{BatchReport, BrokerSignal, RunEnd};
 use crate::system::dependencies::Dependencies;
 use crate::system::options::Options;
 use breaker_guard::BreakerGuard;
@@ -180,7 +179,9 @@ impl OutboxPublisher {
         reply: Result<BatchReport, AskError>,
         ctx: &mut Context<Self>,
     ) {
-        let woken = self.schedule.finished(partition, run_end::RunEnd::from_report(reply.as_ref().ok()));
+        // A run without a report may have left a batch open.
+        let end = reply.as_ref().map_or(RunEnd::Unresolved, |report| report.end);
+        let woken = self.schedule.finished(partition, end);
         let report = match reply {
             Ok(report) => report,
             // The worker died, or still works on an earlier batch.
@@ -207,7 +208,7 @@ impl OutboxPublisher {
         if woken {
             self.schedule.wake(partition);
         }
-        if report.held_elsewhere {
+        if end == RunEnd::HeldElsewhere {
             self.hand_over(partition, ctx);
             self.scan_soon(ctx);
         }

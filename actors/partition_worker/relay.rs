@@ -46,9 +46,7 @@ impl Relay {
                 drop(request.cycle);
                 match self.sessions.begin(partition, reason).await {
                     Ok(SessionStart::Started(partition_session)) => partition_session,
-                    Ok(SessionStart::HeldElsewhere) => {
-                        return RunResult::unknown(BatchReport { held_elsewhere: true, ..BatchReport::default() });
-                    }
+                    Ok(SessionStart::HeldElsewhere) => return RunResult::held_elsewhere(),
                     Err(SessionFailure { error, broker }) => {
                         let report = BatchReport { error: Some(error), broker, ..BatchReport::default() };
                         return RunResult::unknown(report);

@@ -19,16 +19,26 @@ pub struct BatchReport {
     pub suspect_due: bool,
     /// Evidence of this batch about the broker's health.
     pub broker: BrokerSignal,
-    /// Another instance holds the partition's lease.
-    pub held_elsewhere: bool,
-    /// A batch of this process may be open: the next run resolves it first.
-    pub unresolved: bool,
-    /// The store has not settled the acknowledged batch: the next run does.
-    pub unsettled: bool,
+    /// Whether a batch of the partition may still be open.
+    pub end: RunEnd,
     /// The batch's part in its cycle, which ends after the report of its last batch.
     pub cycle: Option<CycleGuard>,
     /// The error that ended the batch; the partition runs again after a pause.
     pub error: Option<Error>,
+}
+
+/// Whether a batch of the partition may still be open after a run; decides when the schedule runs the partition again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RunEnd {
+    /// The partition has no open batch of this process.
+    #[default]
+    Resolved,
+    /// The broker has acknowledged the batch; the next run of the partition settles it.
+    Unsettled,
+    /// The outcome of a batch is unknown; the next run of the partition resolves it first.
+    Unresolved,
+    /// Another instance holds the partition's lease, and resolves what is open.
+    HeldElsewhere,
 }
 
 /// Evidence of one batch about the broker's health; the circuit breaker counts it.

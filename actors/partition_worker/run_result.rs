@@ -2,7 +2,7 @@
 use ports::Error;
 
 use super::partition_session::PartitionSession;
-use super::report::BatchReport;
+use super::report::{BatchReport, RunEnd};
 use super::settlement::SettleFailure;
 
 /// The session for the next run, or none when the state that the session assumes may be wrong.
@@ -20,6 +20,11 @@ impl RunResult {
     /// The outcome of a statement is unknown: the next run acquires a new epoch and resolves first.
     pub fn unknown(report: BatchReport) -> Self {
         Self::ended(None, report)
+    }
+
+    /// Another instance holds the partition.
+    pub fn held_elsewhere() -> Self {
+        Self { session: None, report: BatchReport { end: RunEnd::HeldElsewhere, ..BatchReport::default() } }
     }
 
     /// An error without anything else to report.
@@ -44,10 +49,13 @@ impl RunResult {
         Self::unknown(BatchReport { more: true, error, ..report })
     }
 
-    /// Without a session a batch may be open, unless another instance holds the partition and resolves it.
+    /// Without a session a batch may be open.
     fn ended(session: Option<PartitionSession>, report: BatchReport) -> Self {
-        let unresolved = session.is_none() && !report.held_elsewhere;
-        let unsettled = session.as_ref().is_some_and(|session| session.unsettled.is_some());
-        Self { session, report: BatchReport { unresolved, unsettled, ..report } }
+        let end = match &session {
+            None => RunEnd::Unresolved,
+            Some(session) if session.unsettled.is_some() => RunEnd::Unsettled,
+            Some(_) => RunEnd::Resolved,
+        };
+        Self { session, report: BatchReport { end, ..report } }
     }
 }

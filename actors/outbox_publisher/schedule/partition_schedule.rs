@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, VecDeque};
 use ports::outbox::ClaimKind;
 use ports::partitions::PartitionNo;
 
-use crate::outbox_publisher::run_end::RunEnd;
+use crate::partition_worker::report::RunEnd;
 
 /// Waiting and running partitions. Pure: the publisher calls it for each change.
 #[derive(Debug, Default)]
@@ -131,7 +131,7 @@ impl Schedule {
     pub fn finished(&mut self, partition: PartitionNo, end: RunEnd) -> bool {
         self.running.remove(&partition);
         match end {
-            RunEnd::Resolved => self.resolved(partition),
+            RunEnd::Resolved | RunEnd::HeldElsewhere => self.resolved(partition),
             RunEnd::Unsettled => {
                 self.resolved(partition);
                 self.unsettled.insert(partition);

@@ -2,8 +2,8 @@
 use ports::outbox::ClaimKind;
 use ports::partitions::PartitionNo;
 
-use crate::outbox_publisher::run_end::RunEnd;
 use crate::outbox_publisher::schedule::partition_schedule::{Schedule, Selection};
+use crate::partition_worker::report::RunEnd;
 
 const A: PartitionNo = PartitionNo(1);
 const B: PartitionNo = PartitionNo(2);
