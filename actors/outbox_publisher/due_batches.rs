@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::breaker_guard::BreakerGuard;
 use super::cycles::{CycleStart, Cycles};
 use super::schedule::partition_schedule::{Schedule, Selection};
-use crate::partition_worker::batch_request::RunBatch;
+use crate::partition_worker::batch_request::{ClaimMode, RunBatch, SendPermit};
 
 /// The actions of the publisher at one moment.
 #[derive(Debug, Default)]
@@ -52,27 +52,28 @@ impl DueBatches {
         };
         let mut cycle = None;
         while schedule.is_waiting() && schedule.running() < max {
-            let probe = match breaker.try_acquire() {
-                BreakerPermit::Free => false,
-                BreakerPermit::Probe => true,
+            let permit = match breaker.try_acquire() {
+                BreakerPermit::Free => SendPermit::Normal,
+                BreakerPermit::Probe => SendPermit::Probe,
                 BreakerPermit::Wait(pause) => {
                     due.pause = Some(pause);
                     break;
                 }
             };
             let Some((partition, kind)) = schedule.next(max, selection) else {
-                if probe {
+                if permit == SendPermit::Probe {
                     breaker.return_probe();
                 }
                 break;
             };
-            if probe {
+            if permit == SendPermit::Probe {
                 breaker.begin_probe(partition);
             }
             if selection == Selection::All && cycle.is_none() {
                 cycle = Some(cycles.begin(now));
             }
-            due.requests.push((partition, RunBatch { claim: Some(kind), probe, woken_at: None, cycle: cycle.clone() }));
+            let claim = Some(ClaimMode { kind, permit });
+            due.requests.push((partition, RunBatch { claim, woken_at: None, cycle: cycle.clone() }));
         }
         // Settlements wait for the claims of the next cycle, but not for a broker.
         if selection == Selection::All || due.pause.is_some() {
@@ -84,7 +85,7 @@ impl DueBatches {
     /// Settles the partitions that do not claim.
     fn settle_all(&mut self, schedule: &mut Schedule, max: usize) {
         while let Some(partition) = schedule.next_unsettled(max) {
-            self.requests.push((partition, RunBatch { claim: None, probe: false, woken_at: None, cycle: None }));
+            self.requests.push((partition, RunBatch { claim: None, woken_at: None, cycle: None }));
         }
     }
 }

@@ -12,6 +12,7 @@ use ports::partitions::{PartitionNo, Token};
 use ports::{Error, FaultClass};
 use tokio::time::Instant;
 
+use super::batch_request::{ClaimMode, SendPermit};
 use super::context::RelayContext;
 use super::in_flight_batch::InFlightBatch;
 use super::partition_session::{AcknowledgedBatch, PartitionSession};
@@ -45,10 +46,10 @@ impl BatchSender {
         mut partition_session: PartitionSession,
         mut producer: ProducerClaim,
         batch: ClaimedBatch,
-        (kind, probe): (ClaimKind, bool),
+        mode: ClaimMode,
     ) -> RunResult {
         let RelayContext { broker, local_leases, envelope, options, metrics, .. } = &*self.0;
-        let (mut batch, refused) = InFlightBatch::new(batch, envelope, broker.record_bytes_max(), kind, probe);
+        let (mut batch, refused) = InFlightBatch::new(batch, envelope, broker.record_bytes_max(), mode);
         let _in_progress = batch.in_progress(partition_session.fence.partition);
         let contract_violations = refused.iter().filter(|refused| refused.contract_violation).count();
         metrics.kafka_schema_validation_errors.inc_by(contract_violations as u64);
@@ -209,7 +210,7 @@ impl BatchSender {
         let broker = if sent > 0 { BrokerSignal::Acknowledged } else { BrokerSignal::None };
         let report = BatchReport { sent, more: batch.more, broker, ..BatchReport::default() };
         partition_session.unsettled = Some(AcknowledgedBatch { settlement, sent });
-        if batch.kind == ClaimKind::Ordinary && self.0.options.defers_settlement {
+        if batch.mode.kind == ClaimKind::Ordinary && self.0.options.defers_settlement {
             return RunResult::known(partition_session, report);
         }
         let settled = settlement::settle(&self.0, &mut partition_session).await;
@@ -256,7 +257,7 @@ impl BatchSender {
         let broker = BrokerSignal::Failed(id);
         let report = |error| BatchReport { broker, error: Some(error), ..BatchReport::default() };
         let partly_sent = !batch.sent.is_empty();
-        if partly_sent || (reached && !batch.probe) {
+        if partly_sent || (reached && batch.mode.permit != SendPermit::Probe) {
             let of_row = cause_of_a_row(&cause);
             // A transient failure here names no row: the broker did not answer, so it has rejected none of them.
             let is_outage = of_row.fault() == FaultClass::Transient;

@@ -7,10 +7,12 @@ use app::relay::{BatchPlan, RecordEnvelope, RefusedRow, fallback_record, plan};
 use domain::Timestamp;
 use ports::Error;
 use ports::broker::{Position, Record};
-use ports::outbox::{ClaimKind, ClaimedBatch, ClaimedRow, RowId};
+use ports::outbox::{ClaimedBatch, ClaimedRow, RowId};
 use ports::partitions::{PartitionNo, Token};
 use supervision::WorkInProgress;
 use tokio::time::Instant;
+
+use super::batch_request::ClaimMode;
 
 /// Rows of a batch that the panic report of its worker names.
 const ROWS_NAMED_MAX: usize = 5;
@@ -35,10 +37,8 @@ pub struct InFlightBatch {
     /// Rows whose record goes to the fallback topic.
     pub fallback: Vec<RefusedRow>,
     pub more: bool,
-    /// Whether it holds ordinary rows, or one suspect.
-    pub kind: ClaimKind,
-    /// The batch is the circuit breaker's probe.
-    pub probe: bool,
+    /// How it was claimed.
+    pub mode: ClaimMode,
     /// Time by the store's clock when the claim returned, and the same moment in this process.
     claimed: (Timestamp, Instant),
     record_bytes_max: usize,
@@ -50,15 +50,14 @@ impl InFlightBatch {
         batch: ClaimedBatch,
         envelope: &RecordEnvelope,
         record_bytes_max: usize,
-        kind: ClaimKind,
-        probe: bool,
+        mode: ClaimMode,
     ) -> (Self, Vec<RefusedRow>) {
         let BatchPlan { send, refused } = plan(&batch.rows, envelope, record_bytes_max);
         let ClaimedBatch { token, rows, more, store_time } = batch;
         let claimed = (store_time, Instant::now());
         let (unsent, rows) = (send, rows.into());
         let (sent, fallback) = (Vec::new(), Vec::new());
-        (Self { token, rows, unsent, sent, fallback, more, kind, probe, claimed, record_bytes_max }, refused)
+        (Self { token, rows, unsent, sent, fallback, more, mode, claimed, record_bytes_max }, refused)
     }
 
     /// Names the batch in the report of a panic of the worker: a poison row is among these.

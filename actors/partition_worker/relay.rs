@@ -2,10 +2,10 @@
 use std::sync::Arc;
 
 use ports::broker::BrokerFailure;
-use ports::outbox::{Claim, ClaimKind, ClaimOutcome};
+use ports::outbox::{Claim, ClaimOutcome};
 use ports::partitions::{AcquireReason, PartitionNo};
 
-use super::batch_request::RunBatch;
+use super::batch_request::{ClaimMode, RunBatch};
 use super::batch_sender::BatchSender;
 use super::context::RelayContext;
 use super::partition_session::PartitionSession;
@@ -55,11 +55,11 @@ impl Relay {
             }
         };
         match request.claim {
-            Some(kind) => {
+            Some(mode) => {
                 if let Some(woken_at) = request.woken_at {
                     self.context.metrics.outbox_wake_up_seconds.record(woken_at.elapsed());
                 }
-                self.claim_and_send(partition_session, kind, request.probe).await
+                self.claim_and_send(partition_session, mode).await
             }
             None => self.settle(partition_session, BatchReport::default()).await,
         }
@@ -70,7 +70,7 @@ impl Relay {
         RunResult::settled(partition_session, settled, report)
     }
 
-    async fn claim_and_send(&self, mut partition_session: PartitionSession, kind: ClaimKind, probe: bool) -> RunResult {
+    async fn claim_and_send(&self, mut partition_session: PartitionSession, mode: ClaimMode) -> RunResult {
         let RelayContext { producers, options, metrics, local_leases, .. } = &*self.context;
         let fence = partition_session.fence.clone();
         let producer = match producers.claim(fence.partition).await {
@@ -81,7 +81,7 @@ impl Relay {
                 return self.settle(partition_session, report).await;
             }
         };
-        let claim = Claim { fence, session: producer.session().clone(), limit: options.batch, kind };
+        let claim = Claim { fence, session: producer.session().clone(), limit: options.batch, kind: mode.kind };
         let claimed = match settlement::settle_and_claim(&self.context, &mut partition_session, claim).await {
             Ok(claimed) => claimed,
             Err(failure) => return RunResult::unsettled(failure, BatchReport::default()),
@@ -90,7 +90,7 @@ impl Relay {
             Ok(ClaimOutcome::Batch(batch)) => {
                 partition_session.fence.counter = batch.token;
                 metrics.outbox_batch_size.record(batch.rows.len());
-                self.sender.send(partition_session, producer, batch, (kind, probe)).await
+                self.sender.send(partition_session, producer, batch, mode).await
             }
             Ok(ClaimOutcome::NoneDue { next_due, suspect_due }) => {
                 RunResult::known(partition_session, BatchReport { next_due, suspect_due, ..BatchReport::default() })
