@@ -168,7 +168,7 @@ impl OutboxPublisher {
             return;
         };
         let started = Instant::now();
-        let ask = async move { worker.try_ask(batch, RUN_DEADLINE).await };
+        let ask = async move { worker.mailbox.try_ask(batch, RUN_DEADLINE).await };
         ctx.spawn(ask.into_actor(self).map(move |reply, this, ctx| this.ran(partition, started, reply, ctx)));
     }
 
@@ -249,15 +249,11 @@ impl OutboxPublisher {
         // Without workers this instance takes no partition. As a member it would have a share that waits without an owner.
         let Some(workers) = &self.workers else { return self.publish_ownership() };
         let scan = self.membership.scan((!self.retiring).then(|| workers.partitions()));
-        ctx.spawn(scan.into_actor(self).map(|result, this, ctx| {
-            if let Some(result) = result {
-                this.scanned(result, ctx);
-            }
-        }));
+        ctx.spawn(scan.into_actor(self).map(|result, this, ctx| this.scanned(result, ctx)));
     }
 
-    fn scanned(&mut self, result: Result<HeartbeatResult, Error>, ctx: &mut Context<Self>) {
-        let Some(scan) = self.membership.accept(result) else { return };
+    fn scanned(&mut self, result: Option<Result<HeartbeatResult, Error>>, ctx: &mut Context<Self>) {
+        let Some(scan) = result.and_then(|result| self.membership.accept(result)) else { return };
         let Some(workers) = self.workers.clone().filter(|_| !self.retiring) else { return self.publish_ownership() };
         let Rebalance { acquire, release, lost } = self.membership.rebalance(&scan, &workers.partitions());
         acquire
@@ -290,8 +286,9 @@ impl OutboxPublisher {
             return;
         };
         self.schedule.remove(partition);
-        let (lease, held) = (self.options.relay.lease, self.membership.holds_lease(partition));
-        let handover = hand_over((partition, worker), held, workers, self.peers.clone(), lease);
+        // Without the lease, another instance holds the partition, which is therefore not free.
+        let after_release = self.membership.holds_lease(partition).then_some(WakeUp::Free(partition));
+        let handover = hand_over(worker, after_release, workers, self.peers.clone(), self.options.relay.lease);
         ctx.spawn(handover.into_actor(self).map(move |(), this, ctx| {
             this.membership.end_handover(partition);
             if !this.has_worker(partition) {

@@ -128,7 +128,7 @@ impl GroupConsumer {
         let stage = self.retry_stage_of(message).map_or(0, next_stage);
         // Without a delay of its own: the earlier message is ahead in the partition, which pauses until that one is due. Once it is done, a delay
         // would only postpone this message and the end of the retry route.
-        let record = self.retry_record(message, (stage, Duration::ZERO), &waits_for_earlier(), attempts_made);
+        let record = self.retry_record(message, stage, Duration::ZERO, &waits_for_earlier(), attempts_made);
         // If the broker refuses the record, the earlier message still is in its retry topic: the retry route stays as it is. A route that already
         // counts this message as its last ends with the next message of the key.
         decisions.forward.push(ForwardedRecord { record, if_refused: None, dead_letter: None });
@@ -152,7 +152,7 @@ impl GroupConsumer {
         let route_stage = self.retry_stage_of(message).filter(|_| needs_order);
         let stage = route_stage.map_or(stage, |route_stage| stage.max(next_stage(route_stage)));
         let delay = blocked_delay(self.retry_delays[topic_stage(stage)], attempts);
-        let record = self.retry_record(message, (stage, delay), failure, attempts);
+        let record = self.retry_record(message, stage, delay, failure, attempts);
         let if_refused = self.end_of_retry_route(message, needs_order);
         decisions.forward.push(ForwardedRecord { record, if_refused, dead_letter: None });
         decisions.retry_routes.extend(needs_order.then(|| self.enter_retry_route(message, stage)));
@@ -161,7 +161,8 @@ impl GroupConsumer {
     fn retry_record(
         &self,
         message: &ConsumerRecord,
-        (stage, delay): (u32, Duration),
+        stage: u32,
+        delay: Duration,
         failure: &MessageFailure,
         attempts: u32,
     ) -> Record {

@@ -2,43 +2,40 @@
 use std::time::Duration;
 
 use futures::future::join_all;
-use ports::partitions::PartitionNo;
 use ports::partitions::wake::WakeUp;
-use supervision::Mailbox;
 
 use super::peers::Peers;
-use super::workers::Workers;
-use crate::partition_worker::{HandOver, PartitionWorker};
+use super::workers::{WorkerHandle, Workers};
+use crate::partition_worker::HandOver;
 
-/// Hands one partition over and removes its worker. `held` says whether this instance has the lease: without it another instance holds the
-/// partition, which is therefore not free.
+/// Hands one partition over, removes its worker, and then notifies the other instances.
 pub async fn hand_over(
-    (partition, worker): (PartitionNo, Mailbox<PartitionWorker>),
-    held: bool,
+    WorkerHandle { partition, mailbox }: WorkerHandle,
+    after_release: Option<WakeUp>,
     workers: Workers,
     peers: Peers,
     deadline: Duration,
 ) {
-    if matches!(worker.ask(HandOver, deadline).await, Ok(true)) {
+    if matches!(mailbox.ask(HandOver, deadline).await, Ok(true)) {
         workers.remove(partition).await;
-        if held {
-            peers.notify(WakeUp::Free(partition));
+        if let Some(wake_up) = after_release {
+            peers.notify(wake_up);
         }
     }
 }
 
 /// Hands all partitions over at the same time, then leaves. Returns how many could not be handed over.
 pub async fn hand_over_all(
-    workers: Vec<(PartitionNo, Mailbox<PartitionWorker>)>,
+    workers: Vec<WorkerHandle>,
     leave: impl Future<Output = ()>,
     peers: Peers,
     deadline: Duration,
 ) -> usize {
     // Each message waits in its worker's mailbox behind the batch in flight.
-    let released = join_all(workers.iter().map(|(_, worker)| worker.ask(HandOver, deadline))).await;
+    let released = join_all(workers.iter().map(|worker| worker.mailbox.ask(HandOver, deadline))).await;
     let left = released.iter().filter(|reply| !matches!(reply, Ok(true))).count();
     leave.await;
     // Only now: an instance that scans after this notification counts one member fewer, so that its share has grown.
-    workers.iter().for_each(|(partition, _)| peers.notify(WakeUp::Free(*partition)));
+    workers.iter().for_each(|worker| peers.notify(WakeUp::Free(worker.partition)));
     left
 }

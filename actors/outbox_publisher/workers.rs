@@ -12,6 +12,15 @@ use crate::partition_worker::PartitionWorker;
 /// Specifies the worker of a partition; the tree defines it.
 pub type WorkerSpec = Arc<dyn Fn(PartitionNo) -> (Mailbox<PartitionWorker>, ChildSpec) + Send + Sync>;
 
+/// The mailbox of a partition's worker.
+#[derive(Clone)]
+pub struct WorkerHandle {
+    /// The partition of the worker.
+    pub partition: PartitionNo,
+    /// Survives restarts of the worker.
+    pub mailbox: Mailbox<PartitionWorker>,
+}
+
 /// Starts, finds and removes the workers below one supervisor.
 #[derive(Clone)]
 pub struct Workers {
@@ -27,9 +36,9 @@ impl Workers {
         Self { bus, supervisor, spec, mailboxes: Arc::default() }
     }
 
-    /// The mailbox of a partition's worker.
-    pub fn find(&self, partition: PartitionNo) -> Option<Mailbox<PartitionWorker>> {
-        self.mailboxes.lock().get(&partition).cloned()
+    /// The worker of a partition.
+    pub fn find(&self, partition: PartitionNo) -> Option<WorkerHandle> {
+        self.mailboxes.lock().get(&partition).cloned().map(|mailbox| WorkerHandle { partition, mailbox })
     }
 
     /// All partitions that have a worker.
@@ -37,9 +46,13 @@ impl Workers {
         self.mailboxes.lock().keys().copied().collect()
     }
 
-    /// All workers with their partitions.
-    pub fn all(&self) -> Vec<(PartitionNo, Mailbox<PartitionWorker>)> {
-        self.mailboxes.lock().iter().map(|(partition, worker)| (*partition, worker.clone())).collect()
+    /// Handles of the workers of all partitions that have one.
+    pub fn all(&self) -> Vec<WorkerHandle> {
+        let handle = |(partition, mailbox): (&PartitionNo, &Mailbox<_>)| WorkerHandle {
+            partition: *partition,
+            mailbox: mailbox.clone(),
+        };
+        self.mailboxes.lock().iter().map(handle).collect()
     }
 
     /// Starts the worker of a partition, if there is none. Returns false while the workers' supervisor does not run: it restarts, or the

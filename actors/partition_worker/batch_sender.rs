@@ -83,11 +83,11 @@ impl BatchSender {
                 }
                 PublishOutcome::Unknown(failure) => {
                     let broker = BrokerSignal::Failed(failure.id);
-                    return self.end_producer(partition_session, batch, &producer, (failure, broker)).await;
+                    return self.end_producer(partition_session, batch, &producer, failure, broker).await;
                 }
                 // The producer session was fenced or ended, often because of another batch: this says nothing about the broker.
                 PublishOutcome::SessionLost(failure) => {
-                    return self.end_producer(partition_session, batch, &producer, (failure, BrokerSignal::None)).await;
+                    return self.end_producer(partition_session, batch, &producer, failure, BrokerSignal::None).await;
                 }
             };
             let refused = refused.iter().map(|(row, error)| batch.refusal(*row, error)).collect();
@@ -107,7 +107,8 @@ impl BatchSender {
         partition_session: PartitionSession,
         batch: InFlightBatch,
         producer: &ProducerClaim,
-        (failure, broker): (BrokerFailure, BrokerSignal),
+        failure: BrokerFailure,
+        broker: BrokerSignal,
     ) -> RunResult {
         self.0.producers.end(producer.session()).await;
         if !batch.sent.is_empty() && self.0.broker.fence(producer.session()).await.is_ok() {
