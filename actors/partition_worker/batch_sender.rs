@@ -74,7 +74,12 @@ impl BatchSender {
                 PublishOutcome::Aborted { refused, cause, reached } if refused.is_empty() => {
                     let without_cause = || Error::Unreachable("the broker aborted without a cause".into()).into();
                     let cause = cause.unwrap_or_else(without_cause);
-                    return self.return_unsent(partition_session, batch, cause, reached).await;
+                    // A batch that never reached the broker, and a probe, get their attempt back.
+                    let is_free = !reached || batch.mode.permit == SendPermit::Probe;
+                    if is_free && batch.sent.is_empty() {
+                        return self.return_unsent(partition_session, batch, cause).await;
+                    }
+                    return self.retry_heads(partition_session, batch, cause).await;
                 }
                 PublishOutcome::Aborted { refused, .. } => refused,
                 PublishOutcome::Partial { sent, refused } => {
@@ -95,8 +100,11 @@ impl BatchSender {
                 return end;
             }
         }
-        let cause = Error::Overloaded("the broker kept refusing rows of one batch".into());
-        self.return_unsent(partition_session, batch, cause.into(), false).await
+        let cause = Error::Overloaded("the broker kept refusing rows of one batch".into()).into();
+        if batch.sent.is_empty() {
+            return self.return_unsent(partition_session, batch, cause).await;
+        }
+        self.retry_heads(partition_session, batch, cause).await
     }
 
     /// The outcome is unknown. Ends the producer session; the partition's next session resolves the batch. A resolution would resend every row.
@@ -112,7 +120,7 @@ impl BatchSender {
     ) -> RunResult {
         self.0.producers.end(producer.session()).await;
         if !batch.sent.is_empty() && self.0.broker.fence(producer.session()).await.is_ok() {
-            return self.return_unsent(partition_session, batch, failure, true).await;
+            return self.retry_heads(partition_session, batch, failure).await;
         }
         RunResult::unknown(BatchReport { more: true, error: Some(failure.error), broker, ..BatchReport::default() })
     }
@@ -245,41 +253,45 @@ impl BatchSender {
         }
     }
 
-    /// The broker failed and no row caused it. A batch that never reached the broker, and a probe, get their attempt back; otherwise the
-    /// first row of each key waits for its retry and the later ones wait behind it.
-    async fn return_unsent(
+    /// The broker failed and no row caused it, but rows may have reached it: the first unsent row of each key waits for its retry, and the later
+    /// ones wait behind it. Rows that an earlier call published are acknowledged.
+    async fn retry_heads(
         &self,
         mut partition_session: PartitionSession,
         mut batch: InFlightBatch,
         cause: BrokerFailure,
-        reached: bool,
     ) -> RunResult {
-        let BrokerFailure { id, error: cause } = cause;
-        let broker = BrokerSignal::Failed(id);
-        let report = |error| BatchReport { broker, error: Some(error), ..BatchReport::default() };
-        let partly_sent = !batch.sent.is_empty();
-        if partly_sent || (reached && batch.mode.permit != SendPermit::Probe) {
-            let of_row = cause_of_a_row(&cause);
-            // A transient failure here names no row: the broker did not answer, so it has rejected none of them.
-            let is_outage = of_row.fault() == FaultClass::Transient;
-            let refusal = |row| RefusedRow { is_outage, ..batch.refusal(row, &of_row) };
-            let refused = batch.unsent_heads().into_iter().map(refusal).collect();
-            batch.remove_unsent_fallback();
-            if let Err(end) = self.exclude(&mut partition_session, &mut batch, refused).await {
-                return end;
-            }
+        let of_row = cause_of_a_row(&cause.error);
+        // A transient failure here names no row: the broker did not answer, so it has rejected none of them.
+        let is_outage = of_row.fault() == FaultClass::Transient;
+        let refusal = |row| RefusedRow { is_outage, ..batch.refusal(row, &of_row) };
+        let refused = batch.unsent_heads().into_iter().map(refusal).collect();
+        batch.remove_unsent_fallback();
+        if let Err(end) = self.exclude(&mut partition_session, &mut batch, refused).await {
+            return end;
         }
-        if partly_sent && batch.unsent.is_empty() {
+        if !batch.sent.is_empty() && batch.unsent.is_empty() {
             return self.acknowledge(partition_session, batch, Vec::new()).await;
         }
+        self.return_unsent(partition_session, batch, cause).await
+    }
+
+    /// Returns the batch to the store as not sent: its rows get their attempt back.
+    async fn return_unsent(
+        &self,
+        mut partition_session: PartitionSession,
+        batch: InFlightBatch,
+        BrokerFailure { id, error }: BrokerFailure,
+    ) -> RunResult {
+        let report = BatchReport { broker: BrokerSignal::Failed(id), error: Some(error), ..BatchReport::default() };
         let RelayContext { outbox, poison, .. } = &*self.0;
         let returned = outbox.resolve(&partition_session.fence, batch.token, BatchOutcome::NotSent, poison).await;
         match returned.map(|returned| returned.closed) {
             Ok(FencedOutcome::Done { counter, .. }) => {
                 partition_session.fence.counter = counter;
-                RunResult::known(partition_session, report(cause))
+                RunResult::known(partition_session, report)
             }
-            Ok(FencedOutcome::Stale) | Err(_) => RunResult::unknown(report(cause)),
+            Ok(FencedOutcome::Stale) | Err(_) => RunResult::unknown(report),
         }
     }
 }
