@@ -71,9 +71,7 @@ impl BatchSender {
                     drop(producer);
                     return self.acknowledge(partition_session, batch, positions).await;
                 }
-                PublishOutcome::Aborted { refused, cause, reached } if refused.is_empty() => {
-                    let without_cause = || Error::Unreachable("the broker aborted without a cause".into()).into();
-                    let cause = cause.unwrap_or_else(without_cause);
+                PublishOutcome::Aborted { cause, reached } => {
                     // A batch that never reached the broker, and a probe, get their attempt back.
                     let is_free = !reached || batch.mode.permit == SendPermit::Probe;
                     if is_free && batch.sent.is_empty() {
@@ -81,7 +79,7 @@ impl BatchSender {
                     }
                     return self.retry_heads(partition_session, batch, cause).await;
                 }
-                PublishOutcome::Aborted { refused, .. } => refused,
+                PublishOutcome::RowsRefused(refused) => refused,
                 PublishOutcome::Partial { sent, refused } => {
                     batch.record_sent(sent);
                     refused
@@ -231,7 +229,10 @@ impl BatchSender {
         let acknowledged = match published {
             PublishOutcome::Committed(_) => sent_count,
             PublishOutcome::Partial { sent, .. } => sent.len(),
-            PublishOutcome::Aborted { .. } | PublishOutcome::Unknown(_) | PublishOutcome::SessionLost(_) => 0,
+            PublishOutcome::RowsRefused(_)
+            | PublishOutcome::Aborted { .. }
+            | PublishOutcome::Unknown(_)
+            | PublishOutcome::SessionLost(_) => 0,
         };
         (0..acknowledged).for_each(|_| self.0.metrics.outbox_publish_latency.record(latency));
     }

@@ -75,12 +75,13 @@ impl From<Error> for BrokerFailure {
 pub enum PublishOutcome {
     /// All records and the watermark are durable and visible to `read_committed`.
     Committed(Vec<(RowId, Position)>),
-    /// Confirmed abort: no record is visible, nor ever will be.
+    /// Confirmed abort because of these rows, which the broker refused: no record is visible, nor ever will be. The others may be published under
+    /// the new token once these are excluded.
+    RowsRefused(Vec<(RowId, Error)>),
+    /// Confirmed abort that no row caused: no record is visible, nor ever will be.
     Aborted {
-        /// Rows that the broker refused; the others may be published under the new token once these are excluded.
-        refused: Vec<(RowId, Error)>,
-        /// Failure that is not caused by a row.
-        cause: Option<BrokerFailure>,
+        /// The failure of the broker, or the end of the lease.
+        cause: BrokerFailure,
         /// Whether any record reached the broker; if none did, the rows' attempt is not counted.
         reached: bool,
     },

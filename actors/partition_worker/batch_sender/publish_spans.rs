@@ -39,7 +39,7 @@ impl PublishSpans {
         let (sent, error_type) = match published {
             PublishOutcome::Committed(positions) => (positions.as_slice(), "not_sent"),
             PublishOutcome::Partial { sent, .. } => (sent.as_slice(), "refused"),
-            PublishOutcome::Aborted { .. } => (Default::default(), "aborted"),
+            PublishOutcome::RowsRefused(_) | PublishOutcome::Aborted { .. } => (Default::default(), "aborted"),
             PublishOutcome::Unknown(_) => (Default::default(), "unknown_outcome"),
             PublishOutcome::SessionLost(_) => (Default::default(), "session_lost"),
         };

@@ -171,20 +171,20 @@ impl Kafka {
 
 /// The result of an append of `count` records.
 fn append_result(published: PublishOutcome, count: usize) -> Result<Vec<Position>, Error> {
-    let append_error = |refused: Vec<(RowId, Error)>, cause: Option<BrokerFailure>| {
+    let first_refusal = |refused: Vec<(RowId, Error)>| {
         let first = refused.into_iter().next().map(|(_, error)| error);
-        first
-            .or(cause.map(|failure| failure.error))
-            .unwrap_or_else(|| Error::Unreachable("the append was aborted".into()))
+        first.unwrap_or_else(|| Error::Unreachable("the append was aborted".into()))
     };
     match published {
         PublishOutcome::Committed(rows) => Ok(rows.into_iter().map(|(_, position)| position).collect()),
-        PublishOutcome::Aborted { refused, cause, .. } => Err(append_error(refused, cause)),
+        PublishOutcome::RowsRefused(refused) => Err(first_refusal(refused)),
         // Of a record that is neither sent nor refused, it may be unknown whether the broker has it.
         PublishOutcome::Partial { refused, .. } if refused.len() < count => {
             Err(Error::Unknown("only some of the records could be appended".into()))
         }
-        PublishOutcome::Partial { refused, .. } => Err(append_error(refused, None)),
-        PublishOutcome::Unknown(failure) | PublishOutcome::SessionLost(failure) => Err(failure.error),
+        PublishOutcome::Partial { refused, .. } => Err(first_refusal(refused)),
+        PublishOutcome::Aborted { cause: failure, .. }
+        | PublishOutcome::Unknown(failure)
+        | PublishOutcome::SessionLost(failure) => Err(failure.error),
     }
 }

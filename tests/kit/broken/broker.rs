@@ -53,7 +53,10 @@ impl Broker for BrokenBroker {
             (PublishOutcome::SessionLost(_), Flaw::PublishesAfterFence) => {
                 PublishOutcome::Committed(self.append_each(batch.records).await)
             }
-            (aborted @ PublishOutcome::Aborted { .. }, Flaw::ShowsAbortedRecords) => {
+            (
+                aborted @ (PublishOutcome::RowsRefused(_) | PublishOutcome::Aborted { .. }),
+                Flaw::ShowsAbortedRecords,
+            ) => {
                 self.append_each(batch.records).await;
                 aborted
             }

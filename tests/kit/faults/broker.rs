@@ -37,7 +37,7 @@ impl Broker for FaultyBroker {
             .collect();
         match self.script.next_fault(Call::Publish).await {
             None if refused.is_empty() => self.inner.publish(session, batch).await,
-            None => PublishOutcome::Aborted { refused, cause: None, reached: true },
+            None => PublishOutcome::RowsRefused(refused),
             Some(InjectedFault::UnknownDone) => match self.inner.publish(session, batch).await {
                 PublishOutcome::Committed(_) => {
                     PublishOutcome::Unknown(BrokerFailure::unknown("injected: the reply was lost"))
@@ -62,7 +62,7 @@ impl Broker for FaultyBroker {
                 | InjectedFault::Panic,
             ) => {
                 let cause = Error::Unreachable("injected: the broker is unreachable".to_owned());
-                PublishOutcome::Aborted { refused: Vec::new(), cause: Some(cause.into()), reached: false }
+                PublishOutcome::Aborted { cause: cause.into(), reached: false }
             }
         }
     }

@@ -37,7 +37,7 @@ impl State {
         }
         if batch.time_left.is_zero() {
             let cause = Error::Unreachable(format!("batch {}: its lease has expired", batch.token));
-            return PublishOutcome::Aborted { refused: Vec::new(), cause: Some(cause.into()), reached: false };
+            return PublishOutcome::Aborted { cause: cause.into(), reached: false };
         }
         let refused: Vec<(RowId, Error)> = batch
             .records
@@ -46,7 +46,7 @@ impl State {
             .map(|(row, _)| (*row, Error::Rejected(format!("row {row} is too large"))))
             .collect();
         if !refused.is_empty() {
-            return PublishOutcome::Aborted { refused, cause: None, reached: true };
+            return PublishOutcome::RowsRefused(refused);
         }
         let watermark = self.watermarks.entry(batch.partition).or_default();
         *watermark = batch.token.max(*watermark);

@@ -101,7 +101,7 @@ async fn selected_records_are_refused_until_cleared() {
     fixture.script.refuse(|record| &*record.key == "key");
 
     let published = fixture.broker.publish(&session, fixture.batch(1)).await;
-    assert!(matches!(&published, PublishOutcome::Aborted { refused, .. } if refused.len() == 1), "{published:?}");
+    assert!(matches!(&published, PublishOutcome::RowsRefused(refused) if refused.len() == 1), "{published:?}");
     assert!(fixture.broker.append(vec![fixture.factory.record("key", "1")]).await.is_err());
 
     fixture.script.clear();

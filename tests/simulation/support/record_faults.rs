@@ -207,8 +207,8 @@ impl Broker for FaultyRecordBroker {
                     refused.push((*row, Error::Rejected(format!("fault: never row {row}"))))
                 }
                 Some(RecordFault::AbortBatch) => {
-                    let cause = Some(Error::Unreachable("fault: the batch was aborted".into()).into());
-                    return PublishOutcome::Aborted { refused: Vec::new(), cause, reached: true };
+                    let cause = Error::Unreachable("fault: the batch was aborted".into()).into();
+                    return PublishOutcome::Aborted { cause, reached: true };
                 }
                 Some(RecordFault::NoAnswer) => unanswered.push((*row, Arc::clone(&record.key))),
                 Some(RecordFault::KillSender) => panic!("fault: row {row} kills its sender"),
@@ -220,7 +220,7 @@ impl Broker for FaultyRecordBroker {
         if refused.is_empty() {
             return self.forward(session, batch).await;
         }
-        PublishOutcome::Aborted { refused, cause: None, reached: true }
+        PublishOutcome::RowsRefused(refused)
     }
 
     async fn watermark(

@@ -38,7 +38,7 @@ impl Broker for Embedded {
         let deadline = self.inner.clock.now().plus(batch.time_left);
         let refused = self.too_large(&batch.records);
         if !refused.is_empty() {
-            return PublishOutcome::Aborted { refused, cause: None, reached: true };
+            return PublishOutcome::RowsRefused(refused);
         }
         let outgoing = match self.prepare_batch(session, batch, deadline).await {
             Ok(outgoing) => outgoing,
@@ -135,7 +135,7 @@ fn too_large(record: &Record, limit: usize) -> Error {
 }
 
 fn aborted(cause: Error) -> PublishOutcome {
-    PublishOutcome::Aborted { refused: Vec::new(), cause: Some(cause.into()), reached: false }
+    PublishOutcome::Aborted { cause: cause.into(), reached: false }
 }
 
 fn publish(context: &mut WriteContext<'_>, outgoing: &OutgoingBatch) -> CommandResult<PublishOutcome> {

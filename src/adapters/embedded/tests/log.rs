@@ -151,7 +151,7 @@ async fn late_or_too_large_batch_leaves_no_record() {
 
     let late = store.publish(&session, batch("v", Duration::ZERO)).await;
     assert!(matches!(late, PublishOutcome::Aborted { reached: false, .. }), "{late:?}");
-    let PublishOutcome::Aborted { refused, .. } = store.publish(&session, batch(&large, TTL)).await else { panic!() };
+    let PublishOutcome::RowsRefused(refused) = store.publish(&session, batch(&large, TTL)).await else { panic!() };
     assert_eq!(refused.iter().map(|(row, _)| *row).collect::<Vec<_>>(), [2]);
     assert!(store.append(vec![record("k", &large)]).await.is_err());
 

@@ -26,10 +26,10 @@ impl AppendResults {
         let (sent, refused, cause) = match published {
             PublishOutcome::Committed(sent) => (sent, Vec::new(), None),
             PublishOutcome::Partial { sent, refused } => (sent, refused, None),
-            PublishOutcome::Aborted { refused, cause, .. } => (Vec::new(), refused, cause),
-            PublishOutcome::Unknown(failure) | PublishOutcome::SessionLost(failure) => {
-                (Vec::new(), Vec::new(), Some(failure))
-            }
+            PublishOutcome::RowsRefused(refused) => (Vec::new(), refused, None),
+            PublishOutcome::Aborted { cause: failure, .. }
+            | PublishOutcome::Unknown(failure)
+            | PublishOutcome::SessionLost(failure) => (Vec::new(), Vec::new(), Some(failure)),
         };
         let is_final = |(_, error): &(RowId, Error)| matches!(error, Error::Rejected(_));
         let has_another_round =
@@ -90,7 +90,7 @@ mod tests {
     #[test]
     fn records_without_a_result_are_sent_after_others_were_refused() {
         let mut exactly_once = results(3);
-        exactly_once.add(PublishOutcome::Aborted { refused: vec![refused(1)], cause: None, reached: true });
+        exactly_once.add(PublishOutcome::RowsRefused(vec![refused(1)]));
         assert_eq!(unsent(&exactly_once), [0, 2]);
         exactly_once.add(PublishOutcome::Committed(vec![stored(0), stored(2)]));
 
@@ -112,8 +112,8 @@ mod tests {
         let failures = [
             PublishOutcome::Partial { sent: vec![stored(0)], refused: vec![unavailable()] },
             PublishOutcome::Partial { sent: Vec::new(), refused: Vec::new() },
-            PublishOutcome::Aborted { refused: vec![refused(0), unavailable()], cause: None, reached: true },
-            PublishOutcome::Aborted { refused: Vec::new(), cause: Some(cause()), reached: false },
+            PublishOutcome::RowsRefused(vec![refused(0), unavailable()]),
+            PublishOutcome::Aborted { cause: cause(), reached: false },
             PublishOutcome::Unknown(BrokerFailure::unknown("no reply")),
             PublishOutcome::SessionLost(BrokerFailure::unknown("it ended")),
         ];

@@ -239,8 +239,7 @@ fn finish(sender: &RecordSender, batches: Vec<SessionBatch>, failed: &BTreeMap<u
                 PublishOutcome::Unknown(BrokerFailure { id, error })
             }
             SendOutcome::NotSent(error) => {
-                let cause = Some(BrokerFailure { id, error });
-                PublishOutcome::Aborted { refused: Vec::new(), cause, reached: false }
+                PublishOutcome::Aborted { cause: BrokerFailure { id, error }, reached: false }
             }
         };
         batch.finish(result);

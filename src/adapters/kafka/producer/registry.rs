@@ -164,8 +164,8 @@ impl SessionRegistry {
                 ))));
             }
             Err(TrySendError::Full(batch)) => {
-                let cause = Some(Error::Overloaded(format!("the queue of {session} is full")).into());
-                batch.finish(PublishOutcome::Aborted { refused: Vec::new(), cause, reached: false });
+                let cause = Error::Overloaded(format!("the queue of {session} is full")).into();
+                batch.finish(PublishOutcome::Aborted { cause, reached: false });
             }
         }
     }

@@ -276,7 +276,7 @@ impl SessionThread {
                     "token {token} is not above the watermark {last}"
                 ))));
             } else if !refused.is_empty() {
-                batch.finish(PublishOutcome::Aborted { refused, cause: None, reached: true });
+                batch.finish(PublishOutcome::RowsRefused(refused));
             } else {
                 admitted.push(batch);
             }
@@ -327,7 +327,7 @@ fn oversized(batch: &SessionBatch, bytes_max: usize) -> Vec<(RowId, Error)> {
 /// The result of batches whose lease expired at the same time.
 fn lease_expired(reached: bool) -> PublishOutcome {
     let cause = Error::Unreachable("the lease expired before the batch could be committed".into());
-    PublishOutcome::Aborted { refused: Vec::new(), cause: Some(cause.into()), reached }
+    PublishOutcome::Aborted { cause: cause.into(), reached }
 }
 
 /// Finishes batches with one result: a failure keeps its id.
@@ -346,11 +346,11 @@ fn finish_aborted(batches: Vec<SessionBatch>, report: AbortReport) -> Vec<Sessio
             .map(|(_, row, error)| (row, error))
             .collect();
         if !own.is_empty() {
-            batch.finish(PublishOutcome::Aborted { refused: own, cause: None, reached: true });
+            batch.finish(PublishOutcome::RowsRefused(own));
         } else if expired_batches.contains(&index) {
             batch.finish(overdue.clone());
         } else if let Some(cause) = &cause {
-            batch.finish(PublishOutcome::Aborted { refused: Vec::new(), cause: Some(cause.clone()), reached });
+            batch.finish(PublishOutcome::Aborted { cause: cause.clone(), reached });
         } else {
             batch.sends_one_by_one |= unidentified_refusals.contains(&index);
             again.push(batch);

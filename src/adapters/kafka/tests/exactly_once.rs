@@ -21,10 +21,8 @@ use crate::support::{
 };
 
 fn refused(published: &PublishOutcome) -> Vec<RowId> {
-    match published {
-        PublishOutcome::Aborted { refused, .. } => refused.iter().map(|(row, _)| *row).collect(),
-        other => panic!("it should have been aborted: {other:?}"),
-    }
+    let PublishOutcome::RowsRefused(refused) = published else { panic!("it should have been aborted: {published:?}") };
+    refused.iter().map(|(row, _)| *row).collect()
 }
 
 #[tokio::test]
@@ -203,9 +201,10 @@ async fn commit_response_that_arrives_at_the_commit_timeout_ends_no_process() {
         let results = join_all((0..SESSIONS).map(publish)).await;
         proxy.stop_delaying_ends();
         for (slot, result) in results {
+            let sent = (slot.to_string(), round.to_string());
             match result {
-                PublishOutcome::Committed(_) => committed.push((slot.to_string(), round.to_string())),
-                PublishOutcome::Aborted { .. } => aborted.push((slot.to_string(), round.to_string())),
+                PublishOutcome::Committed(_) => committed.push(sent),
+                PublishOutcome::RowsRefused(_) | PublishOutcome::Aborted { .. } => aborted.push(sent),
                 PublishOutcome::Unknown(_) => {}
                 other => panic!("session {slot}: {other:?}"),
             }

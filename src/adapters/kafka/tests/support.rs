@@ -253,9 +253,11 @@ fn may_pass((_, error): &(RowId, Error)) -> bool {
 
 /// Whether a batch was aborted for a reason that passes by itself. It may be published again under its token.
 pub fn is_aborted_for_now(result: &PublishOutcome) -> bool {
-    let PublishOutcome::Aborted { refused, cause, .. } = result else { return false };
-    let cause_may_pass = cause.iter().all(|failure| failure.error.fault() != FaultClass::Permanent);
-    refused.iter().all(may_pass) && cause_may_pass
+    match result {
+        PublishOutcome::RowsRefused(refused) => refused.iter().all(may_pass),
+        PublishOutcome::Aborted { cause, .. } => cause.error.fault() != FaultClass::Permanent,
+        _ => false,
+    }
 }
 
 /// Waits until the transactions that are open in a topic have ended. The coordinator acknowledges a commit before it writes the markers that

@@ -37,9 +37,11 @@ async fn instance_with_a_clock_that_is_ahead_tries_its_records_again() {
     let started = Instant::now();
     let errors = loop {
         let result = installation.publish(&session, batch(P0, 2, records.clone())).await;
-        let PublishOutcome::Aborted { refused, cause, .. } = result else { panic!("{result:?}") };
-        let errors = refused.into_iter().map(|(_, error)| error).chain(cause.map(|failure| failure.error));
-        let errors: Vec<Error> = errors.collect();
+        let errors: Vec<Error> = match result {
+            PublishOutcome::RowsRefused(refused) => refused.into_iter().map(|(_, error)| error).collect(),
+            PublishOutcome::Aborted { cause, .. } => vec![cause.error],
+            other => panic!("{other:?}"),
+        };
         // The broker was too slow to refuse the record.
         let is_late = !errors.is_empty() && errors.iter().all(|error| error.fault() == FaultClass::Transient);
         if !is_late || started.elapsed() > scaled(TIMEOUT) {

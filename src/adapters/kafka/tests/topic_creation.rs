@@ -187,7 +187,7 @@ async fn event_to_a_missing_topic_is_refused_alone() {
 
     let (first, second) = join!(installation.result(&session, mixed.clone()), installation.result(&session, other));
 
-    let PublishOutcome::Aborted { refused, .. } = first else { panic!("it should have been aborted: {first:?}") };
+    let PublishOutcome::RowsRefused(refused) = first else { panic!("it should have been aborted: {first:?}") };
     assert_eq!(refused.iter().map(|(row, _)| *row).collect::<Vec<_>>(), [mixed.records[1].0]);
     assert_eq!(refused[0].1.fault(), FaultClass::SemiTransient, "it is tried again: {refused:?}");
     assert!(matches!(second, PublishOutcome::Committed(_)), "{second:?}");

@@ -78,7 +78,7 @@ async fn commit_own(
 /// The fault of the only refused record.
 fn refusal(published: &PublishOutcome) -> FaultClass {
     match published {
-        PublishOutcome::Aborted { refused, .. } => refused.first().map(|(_, error)| error.fault()),
+        PublishOutcome::RowsRefused(refused) => refused.first().map(|(_, error)| error.fault()),
         _ => None,
     }
     .unwrap_or_else(|| panic!("a record is refused: {published:?}"))
@@ -260,7 +260,7 @@ async fn transaction_that_the_broker_cannot_end_ends_only_its_own_session() {
         let session = installation.session(slot).await;
         let (own, other) = publish_both(&installation, &session, &topic, (1, "1")).await;
         // On a busy machine the transaction may end without the broker's answer. Its session may be over then.
-        let is_unanswered = matches!(&other, PublishOutcome::Aborted { refused, .. } if refused.is_empty());
+        let is_unanswered = matches!(&other, PublishOutcome::Aborted { .. });
         if !is_unanswered || started.elapsed() > scaled(TIMEOUT) {
             break (session, own, other);
         }
@@ -268,8 +268,7 @@ async fn transaction_that_the_broker_cannot_end_ends_only_its_own_session() {
     };
 
     assert_eq!(refusal(&other), FaultClass::Transient);
-    let is_returned =
-        matches!(&own, PublishOutcome::Aborted { refused, cause: Some(_), reached: false } if refused.is_empty());
+    let is_returned = matches!(&own, PublishOutcome::Aborted { reached: false, .. });
     assert!(is_returned, "{own:?}");
     let late = installation.publish(&session, batch(P0, 2, installation.records(&[("k", "late")]))).await;
     assert!(matches!(late, PublishOutcome::SessionLost(_)), "{late:?}");
@@ -278,7 +277,7 @@ async fn transaction_that_the_broker_cannot_end_ends_only_its_own_session() {
     // The partition is not tried again before more of its replicas are in sync. Where a busy machine did not answer how many are, it is tried once
     // more, which ends that session too.
     let (mut session, mut token, mut slots) = (other_session, 3, slot + 1..slot + 4);
-    while let (own, PublishOutcome::Aborted { .. } | PublishOutcome::SessionLost(_)) =
+    while let (own, PublishOutcome::RowsRefused(_) | PublishOutcome::Aborted { .. } | PublishOutcome::SessionLost(_)) =
         publish_both(&installation, &session, &topic, (token, "early")).await
         && !matches!(own, PublishOutcome::Committed(_))
     {
@@ -338,7 +337,7 @@ async fn append_to_a_partition_without_replicas_blocks_no_other_append() {
 
 /// Whether a record was refused because its partition has no leader: on a busy machine the session may not learn the leader in time.
 fn is_leaderless(published: &PublishOutcome) -> bool {
-    let PublishOutcome::Aborted { refused, .. } = published else { return false };
+    let PublishOutcome::RowsRefused(refused) = published else { return false };
     refused
         .iter()
         .any(|(_, error)| ["LeaderNotAvailable", "no leader"].iter().any(|text| error.to_string().contains(text)))
@@ -369,14 +368,11 @@ async fn topic_with_an_unverified_transaction_is_not_refused_later() {
     let next = loop {
         match publish("2").await {
             // No record is refused: the broker was too slow.
-            PublishOutcome::Aborted { refused, .. } if refused.is_empty() && started.elapsed() < scaled(TIMEOUT) => {}
+            PublishOutcome::Aborted { .. } if started.elapsed() < scaled(TIMEOUT) => {}
             next => break next,
         }
     };
 
-    match &failed {
-        PublishOutcome::Aborted { refused, cause: Some(_), .. } => assert!(refused.is_empty(), "{failed:?}"),
-        other => panic!("the failure is the broker's: {other:?}"),
-    }
+    assert!(matches!(failed, PublishOutcome::Aborted { .. }), "the failure is the broker's: {failed:?}");
     assert!(matches!(next, PublishOutcome::Committed(_)), "{next:?}");
 }

@@ -70,7 +70,7 @@ impl AtLeastOnceSession {
             Some(Error::Unknown(reason)) => PublishOutcome::Unknown(BrokerFailure::unknown(reason)),
             failure => {
                 let cause = failure.unwrap_or_else(|| Error::Unreachable("the lease has expired".into()));
-                PublishOutcome::Aborted { refused: Vec::new(), cause: Some(cause.into()), reached: false }
+                PublishOutcome::Aborted { cause: cause.into(), reached: false }
             }
         }
     }

@@ -136,7 +136,8 @@ impl ProducerSession {
         for batch in batches {
             let last = self.0.state.lock().committed.get(&batch.content.partition).copied();
             if batch.deadline <= now {
-                batch.finish(aborted(Vec::new(), Some(failed("the lease has expired")), false));
+                let cause = failed("the lease has expired");
+                batch.finish(PublishOutcome::Aborted { cause, reached: false });
             } else if last.is_some_and(|last| last >= batch.content.token) {
                 batch.finish(PublishOutcome::Unknown(BrokerFailure::unknown("the token is not above the watermark")));
             } else {
@@ -240,7 +241,7 @@ impl ProducerSession {
             if rows.is_empty() {
                 again.push(batch);
             } else {
-                batch.finish(aborted(rows, None, true));
+                batch.finish(PublishOutcome::RowsRefused(rows));
             }
         }
         Ok(again)
@@ -277,13 +278,10 @@ impl ProducerSession {
     }
 }
 
-fn aborted(refused: Vec<(RowId, Error)>, cause: Option<BrokerFailure>, reached: bool) -> PublishOutcome {
-    PublishOutcome::Aborted { refused, cause, reached }
-}
-
 /// Finishes the batches of a transaction that was aborted without a fault of theirs.
 fn finish_aborted(batches: Vec<QueuedBatch>, reached: bool) -> Attempt {
     let cause = failed("the broker did not take the records");
-    batches.into_iter().for_each(|batch| batch.finish(aborted(Vec::new(), Some(cause.clone()), reached)));
+    let aborted = PublishOutcome::Aborted { cause, reached };
+    batches.into_iter().for_each(|batch| batch.finish(aborted.clone()));
     Ok(Vec::new())
 }
