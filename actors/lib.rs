@@ -25,7 +25,6 @@ mod system {
 pub mod membership {
     //! The parts that decide which partitions an instance holds, for simulations of more instances than actors could run.
     pub use crate::outbox_publisher::membership::Membership;
-    pub use crate::outbox_publisher::peers::{Peers, scan_delay};
     pub use crate::partition_worker::local_leases::LocalLeases;
 }
 

@@ -36,10 +36,10 @@ use cycles::Cycles;
 use dirty_partitions::DirtyPartitions;
 use due_batches::DueBatches;
 use handover::{hand_over, hand_over_all};
-use membership::{HeartbeatResult, Membership};
+use membership::{Membership, RefreshResult};
 use messages::{CycleEnded, PeersNotified, Retire, RunDue, Wake};
 use partition_timers::PartitionTimers;
-use peers::{Peers, scan_delay};
+use peers::Peers;
 use relay_status::RelayStatus;
 use schedule::partition_schedule::Schedule;
 use sweeper::Sweeper;
@@ -210,7 +210,7 @@ impl OutboxPublisher {
         }
         if end == RunEnd::HeldElsewhere {
             self.hand_over(partition, ctx);
-            self.scan_soon(ctx);
+            self.refresh_soon(ctx);
         }
         self.cycles.reported(report.sent, report.cycle);
         self.request_run(ctx);
@@ -241,40 +241,39 @@ impl OutboxPublisher {
 
     fn heartbeat(&mut self, ctx: &mut Context<Self>) {
         self.breaker.read_health();
-        self.scan(ctx);
+        self.refresh(ctx);
         ctx.run_later(self.membership.next_heartbeat(self.options.heartbeat), Self::heartbeat);
     }
 
-    fn scan(&mut self, ctx: &mut Context<Self>) {
+    fn refresh(&mut self, ctx: &mut Context<Self>) {
         // Without workers this instance takes no partition. As a member it would have a share that waits without an owner.
         let Some(workers) = &self.workers else { return self.publish_ownership() };
-        let scan = self.membership.scan((!self.retiring).then(|| workers.partitions()));
-        ctx.spawn(scan.into_actor(self).map(|result, this, ctx| this.scanned(result, ctx)));
+        let refresh = self.membership.refresh((!self.retiring).then(|| workers.partitions()));
+        ctx.spawn(refresh.into_actor(self).map(|result, this, ctx| this.apply_refresh(result, ctx)));
     }
 
-    fn scanned(&mut self, result: Option<Result<HeartbeatResult, Error>>, ctx: &mut Context<Self>) {
-        let Some(scan) = result.and_then(|result| self.membership.accept(result)) else { return };
+    fn apply_refresh(&mut self, result: Option<Result<RefreshResult, Error>>, ctx: &mut Context<Self>) {
+        let Some(refresh) = result.and_then(|result| self.membership.record_refresh(result)) else { return };
         let Some(workers) = self.workers.clone().filter(|_| !self.retiring) else { return self.publish_ownership() };
-        let Rebalance { acquire, release, lost } = self.membership.rebalance(&scan, &workers.partitions());
+        let Rebalance { acquire, release, lost } = self.membership.rebalance(&refresh, &workers.partitions());
         acquire
             .into_iter()
             .filter(|partition| workers.start(*partition))
             .for_each(|partition| self.schedule.wake(partition));
         release.into_iter().chain(lost).for_each(|partition| self.hand_over(partition, ctx));
-        if self.membership.joins() {
-            self.scan_soon(ctx);
+        if self.membership.is_first_refresh_of_group() {
+            self.refresh_soon(ctx);
         }
         self.publish_ownership();
         self.run_due(ctx);
     }
 
-    /// Schedules one lease scan before the next heartbeat; all partition moves until then share it.
-    fn scan_soon(&mut self, ctx: &mut Context<Self>) {
-        let Some(delay) = scan_delay(self.membership.rank().rank, self.options.heartbeat) else { return };
-        if self.peers.request_scan() {
+    /// Partitions moved: schedules a refresh before the next heartbeat.
+    fn refresh_soon(&mut self, ctx: &mut Context<Self>) {
+        if let Some(delay) = self.membership.request_refresh(self.options.heartbeat) {
             ctx.run_later(delay, |this, ctx| {
-                this.peers.scan_started();
-                this.scan(ctx);
+                this.membership.begin_requested_refresh();
+                this.refresh(ctx);
             });
         }
     }
@@ -373,7 +372,7 @@ impl Handler<PeersNotified> for OutboxPublisher {
         for wake_up in wake_ups {
             match wake_up {
                 WakeUp::Due(partition) if self.has_worker(partition) => self.schedule.wake(partition),
-                WakeUp::Free(partition) if !self.has_worker(partition) => self.scan_soon(ctx),
+                WakeUp::Free(partition) if !self.has_worker(partition) => self.refresh_soon(ctx),
                 WakeUp::Due(_) | WakeUp::Free(_) => {}
             }
         }

@@ -16,22 +16,36 @@ use crate::partition_worker::local_leases::LocalLeases;
 /// A free partition is overdue after this share of `dead_after`: a quarter, by default a little more than a heartbeat.
 const OVERDUE_SHARE: u32 = 4;
 
+/// Least time between two refreshes that no heartbeat makes: 300 ms, so that many moves of partitions become one refresh.
+const REFRESH_SPACING: Duration = Duration::from_millis(300);
+/// Most instances that refresh in one such interval: 16, so that a move in a large group costs its store 53 refreshes a second instead of one
+/// for each instance.
+const REFRESHES_AT_ONCE: u32 = 16;
+
+/// When the instance of this rank refreshes its membership because partitions moved. `None`: its next heartbeat comes first.
+fn refresh_delay(rank: u32, heartbeat: Duration) -> Option<Duration> {
+    let delay = REFRESH_SPACING * (1 + rank / REFRESHES_AT_ONCE);
+    (delay < heartbeat || rank < REFRESHES_AT_ONCE).then_some(delay)
+}
+
 /// The membership of this instance. All of its state can be read again from the store.
 pub struct Membership {
     ports: MembershipPorts,
     /// As the last heartbeat returned it.
     rank: InstanceRank,
     heartbeats: u64,
-    /// Number of accepted scans.
-    scans: u64,
+    /// Number of refreshes that succeeded.
+    refreshes: u64,
+    /// Whether the timer of a refresh before the next heartbeat is set.
+    is_refresh_requested: bool,
     /// Partitions that are being handed over; the publisher starts no batch for them.
     handing_over: BTreeSet<PartitionNo>,
     store_is_down: bool,
-    /// Whether the last scan found locked lease rows.
+    /// Whether the last refresh found locked lease rows.
     rows_are_locked: bool,
 }
 
-/// The part that a running scan needs.
+/// The part that a running refresh needs.
 #[derive(Clone)]
 struct MembershipPorts {
     leases: Arc<dyn PartitionLeases>,
@@ -39,14 +53,14 @@ struct MembershipPorts {
     instance: InstanceId,
     dead_after: Duration,
     partitions: u32,
-    /// One scan at a time, and none after this instance has left: it would register the instance again, and the others would wait until it
+    /// One refresh at a time, and none after this instance has left: it would register the instance again, and the others would wait until it
     /// counts as dead.
     turn: Arc<Semaphore>,
 }
 
-/// Result of a heartbeat.
+/// Result of a refresh.
 #[derive(Debug)]
-pub struct HeartbeatResult {
+pub struct RefreshResult {
     rank: InstanceRank,
     /// Partitions whose leases were not renewed, because another transaction has locked their rows.
     locked: Vec<PartitionNo>,
@@ -76,7 +90,8 @@ impl Membership {
             ports,
             rank,
             heartbeats: 0,
-            scans: 0,
+            refreshes: 0,
+            is_refresh_requested: false,
             handing_over: BTreeSet::new(),
             store_is_down: false,
             rows_are_locked: false,
@@ -93,18 +108,18 @@ impl Membership {
 
     /// Sends a heartbeat, renews the leases and, where this instance lacks partitions, surveys the leases. `workers` are the partitions that
     /// have a worker here; `None` if this instance takes none any more. Resolves to `None` after this instance has left.
-    pub fn scan(
+    pub fn refresh(
         &self,
         workers: Option<Vec<PartitionNo>>,
-    ) -> impl Future<Output = Option<Result<HeartbeatResult, Error>>> + use<> {
+    ) -> impl Future<Output = Option<Result<RefreshResult, Error>>> + use<> {
         let ports = self.ports.clone();
         async move {
             let _turn = ports.turn.acquire().await.ok()?;
-            Some(ports.scan(workers).await)
+            Some(ports.refresh(workers).await)
         }
     }
 
-    /// Leaves the group: waits for a running scan, and no other one follows.
+    /// Leaves the group: waits for a running refresh, and no other one follows.
     pub fn leave(&self) -> impl Future<Output = ()> + use<> {
         let MembershipPorts { leases, instance, turn, .. } = self.ports.clone();
         async move {
@@ -114,15 +129,28 @@ impl Membership {
         }
     }
 
-    /// Unwraps a scan. Logs when the store stops to answer or lease rows become locked, not every failed heartbeat.
-    pub fn accept(&mut self, scan: Result<HeartbeatResult, Error>) -> Option<HeartbeatResult> {
-        match scan {
-            Ok(scan) => {
+    /// Requests a refresh before the next heartbeat; all partition moves until then share it. Returns the delay of the timer that the caller must
+    /// set; `None` if one is set already, or if the next heartbeat comes first.
+    pub fn request_refresh(&mut self, heartbeat: Duration) -> Option<Duration> {
+        let delay = refresh_delay(self.rank.rank, heartbeat)?;
+        (!std::mem::replace(&mut self.is_refresh_requested, true)).then_some(delay)
+    }
+
+    /// Records that the timer of the requested refresh has fired: the next request sets one again.
+    pub fn begin_requested_refresh(&mut self) {
+        self.is_refresh_requested = false;
+    }
+
+    /// Records the result of a refresh: the rank, and whether the store answers. Logs when the store stops to answer or lease rows become
+    /// locked, not every failed heartbeat.
+    pub fn record_refresh(&mut self, result: Result<RefreshResult, Error>) -> Option<RefreshResult> {
+        match result {
+            Ok(refresh) => {
                 self.store_is_down = false;
-                self.log_locked(&scan.locked);
-                self.rank = scan.rank;
-                self.scans += 1;
-                Some(scan)
+                self.log_locked(&refresh.locked);
+                self.rank = refresh.rank;
+                self.refreshes += 1;
+                Some(refresh)
             }
             Err(error) => {
                 if !std::mem::replace(&mut self.store_is_down, true) {
@@ -145,24 +173,30 @@ impl Membership {
     }
 
     /// Which partitions to take and to hand over, given those that have a worker here now.
-    pub fn rebalance(&self, scan: &HeartbeatResult, workers: &[PartitionNo]) -> Rebalance {
+    pub fn rebalance(&self, refresh: &RefreshResult, workers: &[PartitionNo]) -> Rebalance {
         let MembershipPorts { local_leases, instance, dead_after, partitions, .. } = &self.ports;
         let workers = workers.iter().copied().collect();
         let leased = local_leases.held().into_iter().map(|(partition, _)| partition).collect();
         let holdings = Holdings { workers: &workers, leased: &leased };
-        let mut balance =
-            balance(*partitions, instance, scan.rank, holdings, scan.survey.as_ref(), *dead_after / OVERDUE_SHARE);
-        if self.joins() {
-            let own = scan.survey.as_ref().map_or(&[][..], |survey| &survey.own);
+        let mut balance = balance(
+            *partitions,
+            instance,
+            refresh.rank,
+            holdings,
+            refresh.survey.as_ref(),
+            *dead_after / OVERDUE_SHARE,
+        );
+        if self.is_first_refresh_of_group() {
+            let own = refresh.survey.as_ref().map_or(&[][..], |survey| &survey.own);
             balance.acquire.retain(|partition| own.contains(partition));
         }
         balance
     }
 
-    /// Whether the last scan was the first one, in a group of several. Instances that start together then still see different groups, and
-    /// would reach for the same partitions: free ones are taken from the next scan on.
-    pub fn joins(&self) -> bool {
-        self.scans == 1 && self.rank.live > 1
+    /// Whether the last refresh was the first one, in a group of several. Instances that start together then still see different groups, and
+    /// would reach for the same partitions: free ones are taken from the next refresh on.
+    pub fn is_first_refresh_of_group(&self) -> bool {
+        self.refreshes == 1 && self.rank.live > 1
     }
 
     /// The rank of this instance among the live ones, from its last heartbeat.
@@ -197,7 +231,7 @@ impl Membership {
 }
 
 impl MembershipPorts {
-    async fn scan(&self, workers: Option<Vec<PartitionNo>>) -> Result<HeartbeatResult, Error> {
+    async fn refresh(&self, workers: Option<Vec<PartitionNo>>) -> Result<RefreshResult, Error> {
         let Self { leases, local_leases, instance, dead_after, partitions, .. } = self;
         let rank = leases.heartbeat(instance, *dead_after).await?;
         let (requested, held, mut locked) = (local_leases.request_time(), local_leases.held(), Vec::new());
@@ -212,6 +246,24 @@ impl MembershipPorts {
             Some(leased) if needs_survey(*partitions, rank, leased) => Some(leases.survey(instance).await?),
             _ => None,
         };
-        Ok(HeartbeatResult { rank, locked, survey })
+        Ok(RefreshResult { rank, locked, survey })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refreshes_for_moved_partitions_are_spread_by_rank_and_end_at_the_heartbeat() {
+        let heartbeat = Duration::from_secs(3);
+        let delays = [0, 15, 16, 143, 144].map(|rank| refresh_delay(rank, heartbeat).map(|delay| delay.as_millis()));
+
+        assert_eq!(delays, [Some(300), Some(300), Some(600), Some(2_700), None]);
+        assert_eq!(
+            refresh_delay(3, REFRESH_SPACING / 3),
+            Some(REFRESH_SPACING),
+            "a small group does not rely on its heartbeats"
+        );
     }
 }

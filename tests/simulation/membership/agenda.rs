@@ -20,7 +20,7 @@ pub enum Step {
     Freeze,
     Resume,
     Heartbeat,
-    Scan,
+    Refresh,
     Acquire(PartitionNo),
     Release(PartitionNo),
     Leave,

@@ -2,7 +2,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use actors::membership::scan_delay;
 use app::policy::partition::Rebalance;
 use futures::FutureExt;
 use kit::clock::{SeededRng, TestClock};
@@ -97,11 +96,11 @@ impl Group {
             (Step::Heartbeat, _) => {
                 let next = self.members[member].membership.next_heartbeat(self.options.heartbeat);
                 self.schedule(next, member, Step::Heartbeat);
-                self.scan(member);
+                self.refresh(member);
             }
-            (Step::Scan, _) => {
-                self.members[member].peers.scan_started();
-                self.scan(member);
+            (Step::Refresh, _) => {
+                self.members[member].membership.begin_requested_refresh();
+                self.refresh(member);
             }
             (Step::Acquire(partition), _) => self.acquire(member, partition),
             (Step::Release(partition), _) => self.release(member, partition),
@@ -131,13 +130,15 @@ impl Group {
         deferred.into_iter().for_each(|step| self.schedule(Duration::ZERO, number, step));
     }
 
-    fn scan(&mut self, number: MemberNo) {
+    fn refresh(&mut self, number: MemberNo) {
         let member = &mut self.members[number];
         let workers: Vec<PartitionNo> = member.workers.iter().copied().collect();
         let leaving = member.state == MemberState::Leaving;
-        let scan = member.membership.scan((!leaving).then(|| workers.clone())).now_or_never().expect("no call waits");
-        let Some(scan) = scan.and_then(|result| member.membership.accept(result)).filter(|_| !leaving) else { return };
-        let Rebalance { acquire, release, lost } = member.membership.rebalance(&scan, &workers);
+        let call = member.membership.refresh((!leaving).then(|| workers.clone()));
+        let result = call.now_or_never().expect("no call waits");
+        let refresh = result.and_then(|result| member.membership.record_refresh(result));
+        let Some(refresh) = refresh.filter(|_| !leaving) else { return };
+        let Rebalance { acquire, release, lost } = member.membership.rebalance(&refresh, &workers);
         let idle = member.without_lease();
         member.workers.extend(acquire.iter().copied());
         for (partitions, longest) in [(acquire, self.options.acquire_max), (idle, POLL)] {
@@ -147,8 +148,8 @@ impl Group {
             }
         }
         release.into_iter().chain(lost).for_each(|partition| self.hand_over(number, partition));
-        if self.members[number].membership.joins() {
-            self.scan_soon(number);
+        if self.members[number].membership.is_first_refresh_of_group() {
+            self.refresh_soon(number);
         }
     }
 
@@ -180,7 +181,7 @@ impl Group {
             Acquisition::TimelineChanged(_) => unreachable!("the reference store has one timeline"),
             Acquisition::Held { .. } => {
                 self.hand_over(number, partition);
-                self.scan_soon(number);
+                self.refresh_soon(number);
             }
         }
     }
@@ -220,16 +221,15 @@ impl Group {
     fn notify_others(&mut self, from: MemberNo) {
         for number in 0..self.members.len() {
             if number != from && self.members[number].state == MemberState::Running {
-                self.scan_soon(number);
+                self.refresh_soon(number);
             }
         }
     }
 
-    fn scan_soon(&mut self, number: MemberNo) {
+    fn refresh_soon(&mut self, number: MemberNo) {
         let member = &mut self.members[number];
-        let Some(delay) = scan_delay(member.membership.rank().rank, self.options.heartbeat) else { return };
-        if member.peers.request_scan() {
-            self.schedule(WAKE_UP + delay, number, Step::Scan);
+        if let Some(delay) = member.membership.request_refresh(self.options.heartbeat) {
+            self.schedule(WAKE_UP + delay, number, Step::Refresh);
         }
     }
 

@@ -1,10 +1,10 @@
-//! SimulatedMember: one instance without actors. Membership, its local leases and its pacing of scans are the real ones; a worker is a
+//! SimulatedMember: one instance without actors. Membership, its local leases and its pacing of refreshes are the real ones; a worker is a
 //! partition number that waits for its acquisition or its release.
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use actors::membership::{LocalLeases, Membership, Peers};
+use actors::membership::{LocalLeases, Membership};
 use kit::clock::TestClock;
 use ports::partitions::{InstanceId, PartitionLeases, PartitionNo};
 
@@ -43,7 +43,6 @@ pub struct SimulatedMember {
     pub process: u32,
     pub membership: Membership,
     pub local_leases: Arc<LocalLeases>,
-    pub peers: Peers,
     pub workers: BTreeSet<PartitionNo>,
     /// Workers whose acquisition is planned.
     pub acquiring: BTreeSet<PartitionNo>,
@@ -69,7 +68,6 @@ impl SimulatedMember {
             process,
             membership,
             local_leases,
-            peers: Peers::new(None),
             workers: BTreeSet::new(),
             acquiring: BTreeSet::new(),
             deferred: Vec::new(),

@@ -1,5 +1,5 @@
 //! A thousand instances share 4,096 partitions: they join, leave, die and freeze. `Membership`, its local leases, the balance and the pacing of
-//! scans are the real ones, on the leases of the reference store and on virtual time; there are no actors, because a thousand publishers
+//! refreshes are the real ones, on the leases of the reference store and on virtual time; there are no actors, because a thousand publishers
 //! with 4,096 workers would test the machine. A worker is the time until its acquisition or its release.
 //!
 //! `POSTHASTE_MEMBERS=n` and `POSTHASTE_PARTITIONS=n` set the size of the large group, `POSTHASTE_SEEDS=n` the number of seeds.
@@ -26,8 +26,8 @@ fn options(partitions: u32) -> GroupOptions {
     }
 }
 
-/// Longest time without a running owner where every former owner hands over: each other instance scans within a heartbeat, and an instance
-/// whose acquisition was refused scans again after the next one, twice at most.
+/// Longest time without a running owner where every former owner hands over: each other instance refreshes its membership within a heartbeat, and an instance
+/// whose acquisition was refused does so again after the next one, twice at most.
 fn idle_max_after_handover(options: &GroupOptions) -> Duration {
     3 * options.heartbeat + options.drain_max + options.acquire_max
 }
@@ -103,7 +103,7 @@ impl Schedule {
         let members = self.group.members.len() as u64;
         assert!(all.refused <= all.taken / 2 + members, "{label}: too many acquisitions were refused: {all:?}");
         let regular = members * seconds.len() as u64 * 1_000 / self.group.options.heartbeat.as_millis() as u64;
-        // At most 16 instances scan in 300 ms because partitions moved; ranks of the time before a change may differ.
+        // At most 16 instances refresh in 300 ms because partitions moved; ranks of the time before a change may differ.
         let extra = 2 * 16 * (seconds.len() as u64 * 10).div_ceil(3);
         assert!(all.heartbeats <= regular + members + extra, "{label}: {} heartbeats", all.heartbeats);
     }
