@@ -1,19 +1,19 @@
 //! PartitionWorker: moves the rows of one partition, one batch at a time, under its lease and a producer session. A run claims and publishes;
 //! the next one settles what it published, in one transaction with its own claim.
+mod acquire_failure;
 pub mod batch_request;
 mod batch_sender;
 pub mod context;
 pub mod cycle_guard;
+mod held_partition;
 mod in_flight_batch;
 pub mod local_leases;
-mod partition_session;
+mod partition_acquirer;
 pub mod producer_sessions;
 mod published_log;
 pub mod relay;
 pub mod report;
 mod run_result;
-mod session;
-mod session_failure;
 mod settlement;
 
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use supervision::{ExitReason, Incarnation, MailboxMessage};
 
 use crate::retry_handler;
 use batch_request::RunBatch;
-use partition_session::PartitionSession;
+use held_partition::HeldPartition;
 use relay::Relay;
 use report::BatchReport;
 use run_result::RunResult;
@@ -38,14 +38,14 @@ pub struct HandOver;
 pub struct PartitionWorker {
     relay: Arc<Relay>,
     partition: PartitionNo,
-    session: Option<PartitionSession>,
+    held: Option<HeldPartition>,
     reason: AcquireReason,
 }
 
 impl PartitionWorker {
     /// A worker without a lease. `incarnation` says how the worker before it ended.
     pub fn new(relay: Arc<Relay>, partition: PartitionNo, incarnation: &Incarnation) -> Self {
-        Self { relay, partition, session: None, reason: acquire_reason(incarnation) }
+        Self { relay, partition, held: None, reason: acquire_reason(incarnation) }
     }
 }
 
@@ -74,13 +74,13 @@ impl Handler<MailboxMessage<RunBatch>> for PartitionWorker {
     fn handle(&mut self, message: MailboxMessage<RunBatch>, ctx: &mut Self::Context) -> Self::Result {
         let (batch, permit) = message.begin(ctx);
         let (relay, partition, mut reason) = (Arc::clone(&self.relay), self.partition, self.reason);
-        let session = self.session.take();
-        let cycle = batch.cycle.clone().filter(|_| session.is_some());
+        let held = self.held.take();
+        let cycle = batch.cycle.clone().filter(|_| held.is_some());
         // Boxed on its own: the future of a whole batch is large.
-        let run = Box::pin(async move { (relay.run(partition, session, &mut reason, batch).await, reason) });
-        Box::pin(run.into_actor(self).map(move |(RunResult { session, report }, reason), this, _| {
+        let run = Box::pin(async move { (relay.run(partition, held, &mut reason, batch).await, reason) });
+        Box::pin(run.into_actor(self).map(move |(RunResult { held, report }, reason), this, _| {
             let _permit = permit;
-            (this.session, this.reason) = (session, reason);
+            (this.held, this.reason) = (held, reason);
             BatchReport { cycle, ..report }
         }))
     }
@@ -92,11 +92,11 @@ impl Handler<MailboxMessage<HandOver>> for PartitionWorker {
     fn handle(&mut self, message: MailboxMessage<HandOver>, ctx: &mut Self::Context) -> Self::Result {
         let (HandOver, permit) = message.begin(ctx);
         let (relay, partition, mut reason) = (Arc::clone(&self.relay), self.partition, self.reason);
-        let session = self.session.take();
-        let handover = Box::pin(async move { (relay.hand_over(partition, session, &mut reason).await, reason) });
-        Box::pin(handover.into_actor(self).map(move |((released, session), reason), this, _| {
+        let held = self.held.take();
+        let handover = Box::pin(async move { (relay.hand_over(partition, held, &mut reason).await, reason) });
+        Box::pin(handover.into_actor(self).map(move |((released, held), reason), this, _| {
             let _permit = permit;
-            (this.session, this.reason) = (session, reason);
+            (this.held, this.reason) = (held, reason);
             released
         }))
     }

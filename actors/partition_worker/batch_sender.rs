@@ -14,8 +14,8 @@ use tokio::time::Instant;
 
 use super::batch_request::{ClaimMode, SendPermit};
 use super::context::RelayContext;
+use super::held_partition::{AcknowledgedBatch, HeldPartition};
 use super::in_flight_batch::InFlightBatch;
-use super::partition_session::{AcknowledgedBatch, PartitionSession};
 use super::producer_sessions::ProducerClaim;
 use super::published_log;
 use super::report::{BatchReport, BrokerSignal};
@@ -39,27 +39,27 @@ impl BatchSender {
         Self(context)
     }
 
-    /// Sends a claimed batch under the producer session that its claim names. Cancel-safe for the rows: the partition's next session resolves a
-    /// batch that stays open.
+    /// Sends a claimed batch under the producer session that its claim names. Cancel-safe for the rows: the partition's next acquisition
+    /// resolves a batch that stays open.
     pub async fn send(
         &self,
-        mut partition_session: PartitionSession,
+        mut held: HeldPartition,
         mut producer: ProducerClaim,
         batch: ClaimedBatch,
         mode: ClaimMode,
     ) -> RunResult {
         let RelayContext { broker, local_leases, envelope, options, metrics, .. } = &*self.0;
         let (mut batch, refused) = InFlightBatch::new(batch, envelope, broker.record_bytes_max(), mode);
-        let _in_progress = batch.in_progress(partition_session.fence.partition);
+        let _in_progress = batch.in_progress(held.fence.partition);
         let contract_violations = refused.iter().filter(|refused| refused.contract_violation).count();
         metrics.kafka_schema_validation_errors.inc_by(contract_violations as u64);
         if !refused.is_empty()
-            && let Err(end) = self.exclude(&mut partition_session, &mut batch, refused).await
+            && let Err(end) = self.exclude(&mut held, &mut batch, refused).await
         {
             return end;
         }
         for _ in 0..REFUSALS_MAX {
-            let fence = &partition_session.fence;
+            let fence = &held.fence;
             let time_left = local_leases.time_left(fence.partition, fence.epoch).saturating_sub(options.margin);
             if time_left.is_zero() {
                 // The broker has received nothing of it: the resolution returns the attempt.
@@ -69,15 +69,15 @@ impl BatchSender {
                 PublishOutcome::Committed(positions) => {
                     // The producer session takes the next claims while this batch waits for its settlement.
                     drop(producer);
-                    return self.acknowledge(partition_session, batch, positions).await;
+                    return self.acknowledge(held, batch, positions).await;
                 }
                 PublishOutcome::Aborted { cause, reached } => {
                     // A batch that never reached the broker, and a probe, get their attempt back.
                     let is_free = !reached || batch.mode.permit == SendPermit::Probe;
                     if is_free && batch.sent.is_empty() {
-                        return self.return_unsent(partition_session, batch, cause).await;
+                        return self.return_unsent(held, batch, cause).await;
                     }
-                    return self.retry_heads(partition_session, batch, cause).await;
+                    return self.retry_heads(held, batch, cause).await;
                 }
                 PublishOutcome::RowsRefused(refused) => refused,
                 PublishOutcome::Partial { sent, refused } => {
@@ -86,31 +86,31 @@ impl BatchSender {
                 }
                 PublishOutcome::Unknown(failure) => {
                     let broker = BrokerSignal::Failed(failure.id);
-                    return self.end_producer(partition_session, batch, &producer, failure, broker).await;
+                    return self.end_producer(held, batch, &producer, failure, broker).await;
                 }
                 // The producer session was fenced or ended, often because of another batch: this says nothing about the broker.
                 PublishOutcome::SessionLost(failure) => {
-                    return self.end_producer(partition_session, batch, &producer, failure, BrokerSignal::None).await;
+                    return self.end_producer(held, batch, &producer, failure, BrokerSignal::None).await;
                 }
             };
             let refused = refused.iter().map(|(row, error)| batch.refusal(*row, error)).collect();
-            if let Err(end) = self.exclude(&mut partition_session, &mut batch, refused).await {
+            if let Err(end) = self.exclude(&mut held, &mut batch, refused).await {
                 return end;
             }
         }
         let cause = Error::Overloaded("the broker kept refusing rows of one batch".into()).into();
         if batch.sent.is_empty() {
-            return self.return_unsent(partition_session, batch, cause).await;
+            return self.return_unsent(held, batch, cause).await;
         }
-        self.retry_heads(partition_session, batch, cause).await
+        self.retry_heads(held, batch, cause).await
     }
 
-    /// The outcome is unknown. Ends the producer session; the partition's next session resolves the batch. A resolution would resend every row.
+    /// The outcome is unknown. Ends the producer session; the partition's next acquisition resolves the batch. A resolution would resend every row.
     /// Therefore, if an earlier at-least-once call published some rows, this function fences the producer, settles those rows and schedules the
     /// others for retry. The fence comes first, because the session may still be sending.
     async fn end_producer(
         &self,
-        partition_session: PartitionSession,
+        held: HeldPartition,
         batch: InFlightBatch,
         producer: &ProducerClaim,
         failure: BrokerFailure,
@@ -118,7 +118,7 @@ impl BatchSender {
     ) -> RunResult {
         self.0.producers.end(producer.session()).await;
         if !batch.sent.is_empty() && self.0.broker.fence(producer.session()).await.is_ok() {
-            return self.retry_heads(partition_session, batch, failure).await;
+            return self.retry_heads(held, batch, failure).await;
         }
         RunResult::unknown(BatchReport { more: true, error: Some(failure.error), broker, ..BatchReport::default() })
     }
@@ -170,15 +170,15 @@ impl BatchSender {
     /// Excludes rows from the batch. The caller continues with the batch, under its new token, only after the store has confirmed the exclusion.
     async fn exclude(
         &self,
-        partition_session: &mut PartitionSession,
+        held: &mut HeldPartition,
         batch: &mut InFlightBatch,
         refused: Vec<RefusedRow>,
     ) -> Result<(), RunResult> {
-        let (fence, token, rows) = (partition_session.fence.clone(), batch.token, Arc::clone(&batch.rows));
+        let (fence, token, rows) = (held.fence.clone(), batch.token, Arc::clone(&batch.rows));
         let reply = self.0.retry.ask(Exclude { fence, token, rows, refused }, EXCLUDE_DEADLINE).await;
         match reply {
             Ok(Ok(ExclusionReply::Done { counter, token, excluded, fallback })) => {
-                partition_session.fence.counter = counter;
+                held.fence.counter = counter;
                 batch.token = token;
                 batch.remove_excluded(&excluded);
                 batch.send_to_fallback(fallback, &self.0.envelope);
@@ -199,7 +199,7 @@ impl BatchSender {
     /// crash would be published again, and after a trial: nothing else runs until it is settled.
     async fn acknowledge(
         &self,
-        mut partition_session: PartitionSession,
+        mut held: HeldPartition,
         mut batch: InFlightBatch,
         mut positions: Vec<(RowId, Position)>,
     ) -> RunResult {
@@ -208,7 +208,7 @@ impl BatchSender {
         published_log::published(&batch.rows, &positions);
         self.record_age(&batch, sent);
         let settlement = Settlement {
-            fence: partition_session.fence.clone(),
+            fence: held.fence.clone(),
             token: batch.token,
             positions: positions.into(),
             by_fallback: batch.fallback.iter().map(|refused| refused.row).collect(),
@@ -216,12 +216,12 @@ impl BatchSender {
         // A batch without any row left to send says nothing about the broker; as the breaker's probe it must not close the breaker.
         let broker = if sent > 0 { BrokerSignal::Acknowledged } else { BrokerSignal::None };
         let report = BatchReport { sent, more: batch.more, broker, ..BatchReport::default() };
-        partition_session.unsettled = Some(AcknowledgedBatch { settlement, sent });
+        held.unsettled = Some(AcknowledgedBatch { settlement, sent });
         if batch.mode.kind == ClaimKind::Ordinary && self.0.options.defers_settlement {
-            return RunResult::known(partition_session, report);
+            return RunResult::known(held, report);
         }
-        let settled = settlement::settle(&self.0, &mut partition_session).await;
-        RunResult::settled(partition_session, settled, report)
+        let settled = settlement::settle(&self.0, &mut held).await;
+        RunResult::settled(held, settled, report)
     }
 
     /// Records the time of each acknowledged row since the handover of its records to the broker.
@@ -256,41 +256,36 @@ impl BatchSender {
 
     /// The broker failed and no row caused it, but rows may have reached it: the first unsent row of each key waits for its retry, and the later
     /// ones wait behind it. Rows that an earlier call published are acknowledged.
-    async fn retry_heads(
-        &self,
-        mut partition_session: PartitionSession,
-        mut batch: InFlightBatch,
-        cause: BrokerFailure,
-    ) -> RunResult {
+    async fn retry_heads(&self, mut held: HeldPartition, mut batch: InFlightBatch, cause: BrokerFailure) -> RunResult {
         let of_row = cause_of_a_row(&cause.error);
         // A transient failure here names no row: the broker did not answer, so it has rejected none of them.
         let is_outage = of_row.fault() == FaultClass::Transient;
         let refusal = |row| RefusedRow { is_outage, ..batch.refusal(row, &of_row) };
         let refused = batch.unsent_heads().into_iter().map(refusal).collect();
         batch.remove_unsent_fallback();
-        if let Err(end) = self.exclude(&mut partition_session, &mut batch, refused).await {
+        if let Err(end) = self.exclude(&mut held, &mut batch, refused).await {
             return end;
         }
         if !batch.sent.is_empty() && batch.unsent.is_empty() {
-            return self.acknowledge(partition_session, batch, Vec::new()).await;
+            return self.acknowledge(held, batch, Vec::new()).await;
         }
-        self.return_unsent(partition_session, batch, cause).await
+        self.return_unsent(held, batch, cause).await
     }
 
     /// Returns the batch to the store as not sent: its rows get their attempt back.
     async fn return_unsent(
         &self,
-        mut partition_session: PartitionSession,
+        mut held: HeldPartition,
         batch: InFlightBatch,
         BrokerFailure { id, error }: BrokerFailure,
     ) -> RunResult {
         let report = BatchReport { broker: BrokerSignal::Failed(id), error: Some(error), ..BatchReport::default() };
         let RelayContext { outbox, poison, .. } = &*self.0;
-        let returned = outbox.resolve(&partition_session.fence, batch.token, BatchOutcome::NotSent, poison).await;
+        let returned = outbox.resolve(&held.fence, batch.token, BatchOutcome::NotSent, poison).await;
         match returned.map(|returned| returned.closed) {
             Ok(FencedOutcome::Done { counter, .. }) => {
-                partition_session.fence.counter = counter;
-                RunResult::known(partition_session, report)
+                held.fence.counter = counter;
+                RunResult::known(held, report)
             }
             Ok(FencedOutcome::Stale) | Err(_) => RunResult::unknown(report),
         }

@@ -1,24 +1,24 @@
-//! Relay: one run of a partition worker. Begins a session if there is none, claims a batch, and sends it.
+//! Relay: one run of a partition worker. Acquires the partition unless it is held, claims a batch, and sends it.
 use std::sync::Arc;
 
 use ports::broker::BrokerFailure;
 use ports::outbox::{Claim, ClaimOutcome};
 use ports::partitions::{AcquireReason, PartitionNo};
 
+use super::acquire_failure::AcquireFailure;
 use super::batch_request::{ClaimMode, RunBatch};
 use super::batch_sender::BatchSender;
 use super::context::RelayContext;
-use super::partition_session::PartitionSession;
+use super::held_partition::HeldPartition;
+use super::partition_acquirer::{AcquireResult, PartitionAcquirer};
 use super::report::{BatchReport, BrokerSignal};
 use super::run_result::RunResult;
-use super::session::{PartitionSessions, SessionStart};
-use super::session_failure::SessionFailure;
 use super::settlement;
 
-/// Shared by all workers of an instance; the caller keeps the session between runs.
+/// Shared by all workers of an instance; the caller keeps the held partition between runs.
 pub struct Relay {
     context: Arc<RelayContext>,
-    sessions: PartitionSessions,
+    acquirer: PartitionAcquirer,
     sender: BatchSender,
 }
 
@@ -26,28 +26,28 @@ impl Relay {
     /// A relay between the outbox and the broker of this context.
     pub fn new(context: RelayContext) -> Self {
         let context = Arc::new(context);
-        let sessions = PartitionSessions::new(Arc::clone(&context));
+        let acquirer = PartitionAcquirer::new(Arc::clone(&context));
         let sender = BatchSender::new(Arc::clone(&context));
-        Self { context, sessions, sender }
+        Self { context, acquirer, sender }
     }
 
     /// Settles what an earlier run published, and moves the next batch as far as the broker's acknowledgement.
     pub async fn run(
         &self,
         partition: PartitionNo,
-        partition_session: Option<PartitionSession>,
+        held: Option<HeldPartition>,
         reason: &mut AcquireReason,
         request: RunBatch,
     ) -> RunResult {
-        let partition_session = match partition_session {
-            Some(partition_session) => partition_session,
+        let held = match held {
+            Some(held) => held,
             None => {
                 // An acquisition may take long: the cycle does not wait for it.
                 drop(request.cycle);
-                match self.sessions.begin(partition, reason).await {
-                    Ok(SessionStart::Started(partition_session)) => partition_session,
-                    Ok(SessionStart::HeldElsewhere) => return RunResult::held_elsewhere(),
-                    Err(SessionFailure { error, broker }) => {
+                match self.acquirer.acquire(partition, reason).await {
+                    Ok(AcquireResult::Acquired(held)) => held,
+                    Ok(AcquireResult::HeldElsewhere) => return RunResult::held_elsewhere(),
+                    Err(AcquireFailure { error, broker }) => {
                         let report = BatchReport { error: Some(error), broker, ..BatchReport::default() };
                         return RunResult::unknown(report);
                     }
@@ -59,60 +59,60 @@ impl Relay {
                 if let Some(woken_at) = request.woken_at {
                     self.context.metrics.outbox_wake_up_seconds.record(woken_at.elapsed());
                 }
-                self.claim_and_send(partition_session, mode).await
+                self.claim_and_send(held, mode).await
             }
-            None => self.settle(partition_session, BatchReport::default()).await,
+            None => self.settle(held, BatchReport::default()).await,
         }
     }
 
-    async fn settle(&self, mut partition_session: PartitionSession, report: BatchReport) -> RunResult {
-        let settled = settlement::settle(&self.context, &mut partition_session).await;
-        RunResult::settled(partition_session, settled, report)
+    async fn settle(&self, mut held: HeldPartition, report: BatchReport) -> RunResult {
+        let settled = settlement::settle(&self.context, &mut held).await;
+        RunResult::settled(held, settled, report)
     }
 
-    async fn claim_and_send(&self, mut partition_session: PartitionSession, mode: ClaimMode) -> RunResult {
+    async fn claim_and_send(&self, mut held: HeldPartition, mode: ClaimMode) -> RunResult {
         let RelayContext { producers, options, metrics, local_leases, .. } = &*self.context;
-        let fence = partition_session.fence.clone();
+        let fence = held.fence.clone();
         let producer = match producers.claim(fence.partition).await {
             Ok(producer) => producer,
             Err(BrokerFailure { id, error }) => {
                 let broker = BrokerSignal::Failed(id);
                 let report = BatchReport { error: Some(error), broker, ..BatchReport::default() };
-                return self.settle(partition_session, report).await;
+                return self.settle(held, report).await;
             }
         };
         let claim = Claim { fence, session: producer.session().clone(), limit: options.batch, kind: mode.kind };
-        let claimed = match settlement::settle_and_claim(&self.context, &mut partition_session, claim).await {
+        let claimed = match settlement::settle_and_claim(&self.context, &mut held, claim).await {
             Ok(claimed) => claimed,
             Err(failure) => return RunResult::unsettled(failure, BatchReport::default()),
         };
         match claimed {
             Ok(ClaimOutcome::Batch(batch)) => {
-                partition_session.fence.counter = batch.token;
+                held.fence.counter = batch.token;
                 metrics.outbox_batch_size.record(batch.rows.len());
-                self.sender.send(partition_session, producer, batch, mode).await
+                self.sender.send(held, producer, batch, mode).await
             }
             Ok(ClaimOutcome::NoneDue { next_due, suspect_due }) => {
-                RunResult::known(partition_session, BatchReport { next_due, suspect_due, ..BatchReport::default() })
+                RunResult::known(held, BatchReport { next_due, suspect_due, ..BatchReport::default() })
             }
             Ok(ClaimOutcome::Fenced) => {
                 metrics.outbox_fenced_total.inc();
-                local_leases.remove(partition_session.fence.partition);
-                local_leases.set_epoch_unknown(partition_session.fence.partition);
+                local_leases.remove(held.fence.partition);
+                local_leases.set_epoch_unknown(held.fence.partition);
                 RunResult::unknown(BatchReport { more: true, ..BatchReport::default() })
             }
             Err(error) if error.outcome_unknown() => RunResult::failed(None, error),
-            Err(error) => RunResult::failed(Some(partition_session), error),
+            Err(error) => RunResult::failed(Some(held), error),
         }
     }
 
-    /// Releases the partition, see [`PartitionSessions::hand_over`].
+    /// Releases the partition, see [`PartitionAcquirer::hand_over`].
     pub async fn hand_over(
         &self,
         partition: PartitionNo,
-        partition_session: Option<PartitionSession>,
+        held: Option<HeldPartition>,
         reason: &mut AcquireReason,
-    ) -> (bool, Option<PartitionSession>) {
-        self.sessions.hand_over(partition, partition_session, reason).await
+    ) -> (bool, Option<HeldPartition>) {
+        self.acquirer.hand_over(partition, held, reason).await
     }
 }

@@ -1,20 +1,20 @@
-//! How a worker's run ended: its report, and whether its session may continue.
+//! How a worker's run ended: its report, and whether the worker keeps its partition.
 use ports::Error;
 
-use super::partition_session::PartitionSession;
+use super::held_partition::HeldPartition;
 use super::report::{BatchReport, RunEnd};
 use super::settlement::SettleFailure;
 
-/// The session for the next run, or none when the state that the session assumes may be wrong.
+/// The held partition for the next run, or none when its state may be wrong.
 pub struct RunResult {
-    pub session: Option<PartitionSession>,
+    pub held: Option<HeldPartition>,
     pub report: BatchReport,
 }
 
 impl RunResult {
-    /// Every outcome is known: the next run continues the session.
-    pub fn known(session: PartitionSession, report: BatchReport) -> Self {
-        Self::ended(Some(session), report)
+    /// Every outcome is known: the next run continues with the held partition.
+    pub fn known(held: HeldPartition, report: BatchReport) -> Self {
+        Self::ended(Some(held), report)
     }
 
     /// The outcome of a statement is unknown: the next run acquires a new epoch and resolves first.
@@ -24,18 +24,18 @@ impl RunResult {
 
     /// Another instance holds the partition.
     pub fn held_elsewhere() -> Self {
-        Self { session: None, report: BatchReport { end: RunEnd::HeldElsewhere, ..BatchReport::default() } }
+        Self { held: None, report: BatchReport { end: RunEnd::HeldElsewhere, ..BatchReport::default() } }
     }
 
     /// An error without anything else to report.
-    pub fn failed(session: Option<PartitionSession>, error: Error) -> Self {
-        Self::ended(session, BatchReport { error: Some(error), ..BatchReport::default() })
+    pub fn failed(held: Option<HeldPartition>, error: Error) -> Self {
+        Self::ended(held, BatchReport { error: Some(error), ..BatchReport::default() })
     }
 
-    /// The settlement of the session's acknowledged batch, which ended the run.
-    pub fn settled(session: PartitionSession, settled: Result<(), SettleFailure>, report: BatchReport) -> Self {
+    /// The settlement of the partition's acknowledged batch, which ended the run.
+    pub fn settled(held: HeldPartition, settled: Result<(), SettleFailure>, report: BatchReport) -> Self {
         match settled {
-            Ok(()) => Self::known(session, report),
+            Ok(()) => Self::known(held, report),
             Err(failure) => Self::unsettled(failure, report),
         }
     }
@@ -49,13 +49,13 @@ impl RunResult {
         Self::unknown(BatchReport { more: true, error, ..report })
     }
 
-    /// Without a session a batch may be open.
-    fn ended(session: Option<PartitionSession>, report: BatchReport) -> Self {
-        let end = match &session {
+    /// Without a held partition a batch may be open.
+    fn ended(held: Option<HeldPartition>, report: BatchReport) -> Self {
+        let end = match &held {
             None => RunEnd::Unresolved,
-            Some(session) if session.unsettled.is_some() => RunEnd::Unsettled,
+            Some(held) if held.unsettled.is_some() => RunEnd::Unsettled,
             Some(_) => RunEnd::Resolved,
         };
-        Self { session, report: BatchReport { end, ..report } }
+        Self { held, report: BatchReport { end, ..report } }
     }
 }

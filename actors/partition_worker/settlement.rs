@@ -5,14 +5,14 @@ use ports::Error;
 use ports::outbox::{Claim, ClaimOutcome, FencedOutcome, SettledClaim};
 
 use super::context::RelayContext;
-use super::partition_session::PartitionSession;
+use super::held_partition::HeldPartition;
 
 /// How often a settlement is repeated while the lease lasts. Repeating is harmless; a batch that stays open is resolved.
 const SETTLE_ATTEMPTS_MAX: u32 = 5;
 /// Time between two attempts to settle.
 const SETTLE_PAUSE: Duration = Duration::from_millis(50);
 
-/// Why a session ended at a settlement: its batch is open, or another instance has resolved it.
+/// Why a worker cannot keep its partition after a settlement: its batch is open, or another instance has resolved it.
 #[derive(Debug)]
 pub enum SettleFailure {
     /// The fence is stale.
@@ -21,38 +21,38 @@ pub enum SettleFailure {
     Unknown(Error),
 }
 
-/// Settles the session's acknowledged batch, if there is one.
+/// Settles the partition's acknowledged batch, if there is one.
 ///
 /// # Errors
-/// The session is not reliable afterwards: the worker acquires the lease again and resolves.
-pub async fn settle(context: &RelayContext, session: &mut PartitionSession) -> Result<(), SettleFailure> {
-    let Some(batch) = session.unsettled.take() else { return Ok(()) };
+/// The held state is not reliable afterwards: the worker acquires the lease again and resolves.
+pub async fn settle(context: &RelayContext, held: &mut HeldPartition) -> Result<(), SettleFailure> {
+    let Some(batch) = held.unsettled.take() else { return Ok(()) };
     let mut attempts = 0;
     loop {
         attempts += 1;
         match context.outbox.settle(batch.settlement.clone()).await {
-            Ok(outcome) => return record(context, session, outcome, batch.sent),
+            Ok(outcome) => return record(context, held, outcome, batch.sent),
             Err(error) if attempts >= SETTLE_ATTEMPTS_MAX => return Err(SettleFailure::Unknown(error)),
             Err(_) => tokio::time::sleep(SETTLE_PAUSE).await,
         }
     }
 }
 
-/// Claims, and settles the session's acknowledged batch before that, if there is one. `Ok(Err)` is a claim that failed after its settlement.
+/// Claims, and settles the partition's acknowledged batch before that, if there is one. `Ok(Err)` is a claim that failed after its settlement.
 ///
 /// # Errors
-/// The session is not reliable afterwards, as after [`settle`].
+/// The held state is not reliable afterwards, as after [`settle`].
 pub async fn settle_and_claim(
     context: &RelayContext,
-    session: &mut PartitionSession,
+    held: &mut HeldPartition,
     claim: Claim,
 ) -> Result<Result<ClaimOutcome, Error>, SettleFailure> {
-    let Some(batch) = session.unsettled.take() else { return Ok(context.outbox.claim(claim).await) };
+    let Some(batch) = held.unsettled.take() else { return Ok(context.outbox.claim(claim).await) };
     match context.outbox.settle_and_claim(batch.settlement.clone(), claim).await {
-        Ok(SettledClaim { settled, claimed }) => record(context, session, settled, batch.sent).map(|()| claimed),
+        Ok(SettledClaim { settled, claimed }) => record(context, held, settled, batch.sent).map(|()| claimed),
         Err(error) if error.outcome_unknown() => Err(SettleFailure::Unknown(error)),
         Err(error) => {
-            session.unsettled = Some(batch);
+            held.unsettled = Some(batch);
             Ok(Err(error))
         }
     }
@@ -60,13 +60,13 @@ pub async fn settle_and_claim(
 
 fn record(
     context: &RelayContext,
-    session: &mut PartitionSession,
+    held: &mut HeldPartition,
     outcome: FencedOutcome,
     sent: usize,
 ) -> Result<(), SettleFailure> {
     match outcome {
         FencedOutcome::Done { counter, .. } => {
-            session.fence.counter = counter;
+            held.fence.counter = counter;
             context.metrics.outbox_entries_delivered.inc_by(sent as u64);
             context.metrics.outbox_publish_rate.inc_by(sent as u64);
             Ok(())

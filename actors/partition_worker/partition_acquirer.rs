@@ -1,4 +1,4 @@
-//! Acquires a partition's lease, resolves the batch that the former owner left open, and releases the lease.
+//! PartitionAcquirer: acquires a partition's lease, resolves the batch that the former owner left open, and releases the lease.
 mod lease_events;
 mod overlapping_failures;
 mod timeline;
@@ -13,24 +13,24 @@ use ports::partitions::{
 };
 use tokio::time::Instant;
 
+use super::acquire_failure::AcquireFailure;
 use super::context::RelayContext;
-use super::partition_session::PartitionSession;
-use super::session_failure::SessionFailure;
+use super::held_partition::HeldPartition;
 use super::settlement;
 use crate::retry_handler::parked_row::ParkedRow;
 use overlapping_failures::OverlappingFailures;
 use timeline::TimelineGuard;
 
-/// Result of an attempt to begin a session.
-pub enum SessionStart {
+/// Result of an attempt to acquire a partition.
+pub enum AcquireResult {
     /// This instance holds the lease, and nothing is open.
-    Started(PartitionSession),
+    Acquired(HeldPartition),
     /// Another live instance holds the lease.
     HeldElsewhere,
 }
 
-/// Begins and ends the sessions of all partitions.
-pub struct PartitionSessions {
+/// Acquires and releases all partitions.
+pub struct PartitionAcquirer {
     context: Arc<RelayContext>,
     failures: Arc<OverlappingFailures>,
     timeline: TimelineGuard,
@@ -39,8 +39,8 @@ pub struct PartitionSessions {
 /// How often one acquisition accepts a timeline: each fail-over meanwhile needs another acceptance.
 const TIMELINE_CHANGES_MAX: u32 = 3;
 
-impl PartitionSessions {
-    /// Sessions that use these ports.
+impl PartitionAcquirer {
+    /// An acquirer that uses these ports.
     pub fn new(context: Arc<RelayContext>) -> Self {
         let failures = Arc::new(OverlappingFailures::default());
         let timeline = TimelineGuard::new(Arc::clone(&context), Arc::clone(&failures));
@@ -49,36 +49,36 @@ impl PartitionSessions {
 
     /// Acquires the partition and resolves the batch that its former owner left open. Every acquisition reads the watermark, so that the
     /// counter stays above it even if the store was restored to an earlier time.
-    pub async fn begin(
+    pub async fn acquire(
         &self,
         partition: PartitionNo,
         reason: &mut AcquireReason,
-    ) -> Result<SessionStart, SessionFailure> {
+    ) -> Result<AcquireResult, AcquireFailure> {
         self.timeline.repeat_unanswered().await;
-        let Some(mut fence) = self.acquire(partition, reason, None).await? else {
-            return Ok(SessionStart::HeldElsewhere);
+        let Some(mut fence) = self.acquire_lease(partition, reason, None).await? else {
+            return Ok(AcquireResult::HeldElsewhere);
         };
         let watermark = self.failures.call(self.context.broker.watermark(partition, None)).await?;
         // The acquisition raised the counter by one, and no batch has this value as its token. Compare the watermark with the value before.
         if let Some(seen) = watermark.filter(|_| store_was_rewound(watermark, fence.counter.saturating_sub(1))) {
             self.report_rewind(&fence, watermark).await;
             let decided = self.timeline.decided_watermark(partition, seen).await?;
-            let Some(above) = self.acquire(partition, reason, Some(decided)).await? else {
-                return Ok(SessionStart::HeldElsewhere);
+            let Some(above) = self.acquire_lease(partition, reason, Some(decided)).await? else {
+                return Ok(AcquireResult::HeldElsewhere);
             };
             fence = above;
         }
-        Ok(SessionStart::Started(PartitionSession { fence, unsettled: None }))
+        Ok(AcquireResult::Acquired(HeldPartition { fence, unsettled: None }))
     }
 
     /// Acquires the lease unless a live instance holds it, and resolves. `reason` changes only after the store has recorded it: a
     /// worker's death counts even if the first acquisition after it fails.
-    async fn acquire(
+    async fn acquire_lease(
         &self,
         partition: PartitionNo,
         reason: &mut AcquireReason,
         watermark: Option<Token>,
-    ) -> Result<Option<LeaseFence>, SessionFailure> {
+    ) -> Result<Option<LeaseFence>, AcquireFailure> {
         let RelayContext { local_leases, events, .. } = &*self.context;
         for _ in 0..TIMELINE_CHANGES_MAX {
             let (requested, started) = (local_leases.request_time(), Instant::now());
@@ -133,7 +133,7 @@ impl PartitionSessions {
     }
 
     /// Fences first: only after that can nothing of the open batch commit any more, so that the watermark is final.
-    async fn resolve(&self, fence: &LeaseFence, open: &OpenBatch) -> Result<Counter, SessionFailure> {
+    async fn resolve(&self, fence: &LeaseFence, open: &OpenBatch) -> Result<Counter, AcquireFailure> {
         let RelayContext { broker, outbox, producers, poison, metrics, events, .. } = &*self.context;
         self.failures.call(broker.fence(&open.session)).await?;
         producers.end(&open.session).await;
@@ -182,30 +182,30 @@ impl PartitionSessions {
     }
 
     /// Settles and releases a partition, so that its next owner need not wait for the lease to expire. Returns whether the release succeeded,
-    /// and the session if the lease remains. Without an open batch the release needs no broker. With an open batch and no session the store
-    /// refuses the release; the batch is then resolved first, because otherwise the heartbeat would renew the lease for ever.
+    /// and the held partition if the lease remains. Without an open batch the release needs no broker. With an open batch and without `held` the
+    /// store refuses the release; the batch is then resolved first, because otherwise the heartbeat would renew the lease for ever.
     pub async fn hand_over(
         &self,
         partition: PartitionNo,
-        mut session: Option<PartitionSession>,
+        mut held: Option<HeldPartition>,
         reason: &mut AcquireReason,
-    ) -> (bool, Option<PartitionSession>) {
+    ) -> (bool, Option<HeldPartition>) {
         let RelayContext { leases, local_leases, instance, events, .. } = &*self.context;
-        if let Some(held) = &mut session
-            && settlement::settle(&self.context, held).await.is_err()
+        if let Some(unsettled) = &mut held
+            && settlement::settle(&self.context, unsettled).await.is_err()
         {
-            session = None;
+            held = None;
         }
-        if session.is_none() && local_leases.is_epoch_unknown(partition) {
+        if held.is_none() && local_leases.is_epoch_unknown(partition) {
             // A lease whose epoch is unknown cannot be released: acquired again, it has an epoch that is known.
-            match self.acquire(partition, reason, None).await {
-                Ok(Some(fence)) => session = Some(PartitionSession { fence, unsettled: None }),
+            match self.acquire_lease(partition, reason, None).await {
+                Ok(Some(fence)) => held = Some(HeldPartition { fence, unsettled: None }),
                 Ok(None) => return (true, None),
                 Err(_) => return (false, None),
             }
         }
         loop {
-            let known = session.as_ref().map(|session| session.fence.epoch);
+            let known = held.as_ref().map(|held| held.fence.epoch);
             let Some(epoch) = known.or_else(|| local_leases.epoch(partition)) else { return (true, None) };
             match leases.release(partition, instance, epoch).await {
                 Ok(outcome @ (ReleaseOutcome::Done | ReleaseOutcome::NotHeld)) => {
@@ -217,12 +217,12 @@ impl PartitionSessions {
                     local_leases.remove(partition);
                     return (true, None);
                 }
-                Ok(ReleaseOutcome::InFlight) if session.is_none() => match self.begin(partition, reason).await {
-                    Ok(SessionStart::Started(started)) => session = Some(started),
-                    Ok(SessionStart::HeldElsewhere) => return (true, None),
+                Ok(ReleaseOutcome::InFlight) if held.is_none() => match self.acquire(partition, reason).await {
+                    Ok(AcquireResult::Acquired(acquired)) => held = Some(acquired),
+                    Ok(AcquireResult::HeldElsewhere) => return (true, None),
                     Err(_) => return (false, None),
                 },
-                Ok(ReleaseOutcome::InFlight) | Err(_) => return (false, session),
+                Ok(ReleaseOutcome::InFlight) | Err(_) => return (false, held),
             }
         }
     }

@@ -15,8 +15,8 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::overlapping_failures::OverlappingFailures;
+use crate::partition_worker::acquire_failure::AcquireFailure;
 use crate::partition_worker::context::RelayContext;
-use crate::partition_worker::session_failure::SessionFailure;
 
 /// The fences of all producer sessions, one at a time in this process.
 pub struct TimelineGuard {
@@ -51,7 +51,7 @@ impl TimelineGuard {
 
     /// Accepts the store's timeline, which an acquisition found at `requested`. The first of several callers does it, and the others share its
     /// result. After an error nothing is accepted, and no partition can be acquired.
-    pub async fn accept_timeline(&self, change: &TimelineChange, requested: Instant) -> Result<(), SessionFailure> {
+    pub async fn accept_timeline(&self, change: &TimelineChange, requested: Instant) -> Result<(), AcquireFailure> {
         let mut last = self.last.lock().await;
         if last.accepted_at.is_some_and(|at| at > requested) {
             return Ok(());

@@ -1,22 +1,22 @@
-//! SessionFailure: the error for which a partition's session could not begin, and what it shows about the broker.
+//! AcquireFailure: the error for which a partition could not be acquired, and what it shows about the broker.
 use ports::Error;
 use ports::broker::BrokerFailure;
 
 use super::report::BrokerSignal;
 
-/// Why a session could not begin, and what the failure says about the broker.
-pub struct SessionFailure {
+/// Why a partition could not be acquired, and what the failure says about the broker.
+pub struct AcquireFailure {
     pub error: Error,
     pub broker: BrokerSignal,
 }
 
-impl From<BrokerFailure> for SessionFailure {
+impl From<BrokerFailure> for AcquireFailure {
     fn from(BrokerFailure { id, error }: BrokerFailure) -> Self {
         Self { error, broker: BrokerSignal::Failed(id) }
     }
 }
 
-impl From<Error> for SessionFailure {
+impl From<Error> for AcquireFailure {
     fn from(error: Error) -> Self {
         Self { error, broker: BrokerSignal::None }
     }
