@@ -49,7 +49,7 @@ impl EventIntake {
         Self { context, events, wake_ups, metrics, health, tracer }
     }
 
-    fn committed(&self, outcome: &PublishEventsOutcome) {
+    fn record_commit(&self, outcome: &PublishEventsOutcome) {
         let new = outcome.partitions.len() as u64;
         let known = outcome.published.events.len() as u64 - new;
         self.metrics.outbox_entries_written.inc_by(new);
@@ -93,7 +93,7 @@ impl Handler<MailboxMessage<Publish>> for EventIntake {
             }
             command_span.end(&result);
             let outcome = result?;
-            this.committed(&outcome);
+            this.record_commit(&outcome);
             Ok(outcome.published)
         }))
     }

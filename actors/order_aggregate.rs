@@ -88,13 +88,13 @@ impl OrderAggregate {
     }
 
     /// After the commit: wakes the publisher, or publishes at once where there is no outbox.
-    fn committed(&self, order: &Order, rows: Vec<NewRow>) {
+    fn record_commit(&self, order: &Order, rows: Vec<NewRow>) {
         for row in &rows {
             let (event_id, r#type, version) = (row.event_id, &*row.event_type, order.version);
             tracing::debug!(event = "order_committed", order_id = %order.id, %event_id, r#type, version, "a change of an order was committed");
         }
         if let Some(row) = rows.first() {
-            self.samples.committed(order, &row.event_type);
+            self.samples.record(order, &row.event_type);
         }
         match &self.direct {
             Some(direct) => direct.publish(rows),
@@ -159,7 +159,7 @@ impl Handler<MailboxMessage<Create>> for OrderAggregate {
             command_span.end(&result);
             let create_order::CreateOutcome { created, rows } = result?;
             span.record("order_id", tracing::field::display(created.order.id));
-            this.committed(&created.order, rows);
+            this.record_commit(&created.order, rows);
             Ok(created)
         }))
     }
@@ -189,7 +189,7 @@ impl Handler<MailboxMessage<Change>> for OrderAggregate {
             this.record_error(&result);
             command_span.end(&result);
             let change_order::ChangeOutcome { order, rows } = result?;
-            this.committed(&order, rows);
+            this.record_commit(&order, rows);
             Ok(order)
         }))
     }

@@ -163,16 +163,19 @@ impl OutboxPublisher {
         batch.woken_at = self.dirty.clear(partition);
         let workers = self.workers.as_ref().filter(|_| !self.membership.is_handing_over(partition));
         let Some(worker) = workers.and_then(|workers| workers.find(partition)) else {
-            self.schedule.not_run(partition, workers.is_some());
+            match workers {
+                Some(_) => self.schedule.remove_foreign(partition),
+                None => self.schedule.cancel_run(partition),
+            }
             self.breaker.end_probe(partition, BrokerSignal::None);
             return;
         };
         let started = Instant::now();
         let ask = async move { worker.mailbox.try_ask(batch, RUN_DEADLINE).await };
-        ctx.spawn(ask.into_actor(self).map(move |reply, this, ctx| this.ran(partition, started, reply, ctx)));
+        ctx.spawn(ask.into_actor(self).map(move |reply, this, ctx| this.end_run(partition, started, reply, ctx)));
     }
 
-    fn ran(
+    fn end_run(
         &mut self,
         partition: PartitionNo,
         started: Instant,
@@ -181,7 +184,7 @@ impl OutboxPublisher {
     ) {
         // A run without a report may have left a batch open.
         let end = reply.as_ref().map_or(RunEnd::Unresolved, |report| report.end);
-        let woken = self.schedule.finished(partition, end);
+        let woken = self.schedule.record_end(partition, end);
         let report = match reply {
             Ok(report) => report,
             // The worker died, or still works on an earlier batch.
@@ -212,7 +215,7 @@ impl OutboxPublisher {
             self.hand_over(partition, ctx);
             self.refresh_soon(ctx);
         }
-        self.cycles.reported(report.sent, report.cycle);
+        self.cycles.record_report(report.sent, report.cycle);
         self.request_run(ctx);
     }
 
@@ -220,7 +223,7 @@ impl OutboxPublisher {
         let now = Instant::now();
         if self.timers.set(partition, now + pause, now) {
             ctx.run_later(pause, move |this, ctx| {
-                this.timers.fired(partition, Instant::now());
+                this.timers.remove_fired(partition, Instant::now());
                 this.schedule.wake(partition);
                 this.run_due(ctx);
             });
@@ -291,7 +294,7 @@ impl OutboxPublisher {
         ctx.spawn(handover.into_actor(self).map(move |(), this, ctx| {
             this.membership.end_handover(partition);
             if !this.has_worker(partition) {
-                this.schedule.resolved(partition);
+                this.schedule.mark_resolved(partition);
             }
             this.schedule.wake(partition);
             this.run_due(ctx);

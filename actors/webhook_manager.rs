@@ -75,10 +75,10 @@ impl WebhookManager {
     fn refresh(&mut self, ctx: &mut Context<Self>) {
         let store = Arc::clone(&self.store);
         let read = Box::pin(async move { store.webhooks().await });
-        ctx.spawn(read.into_actor(self).map(|webhooks, this, ctx| this.received(webhooks, ctx)));
+        ctx.spawn(read.into_actor(self).map(|webhooks, this, ctx| this.apply_read(webhooks, ctx)));
     }
 
-    fn received(&mut self, webhooks: Result<Vec<Webhook>, Error>, ctx: &mut Context<Self>) {
+    fn apply_read(&mut self, webhooks: Result<Vec<Webhook>, Error>, ctx: &mut Context<Self>) {
         let webhooks = match webhooks {
             Ok(webhooks) => webhooks,
             Err(error) => {

@@ -29,12 +29,12 @@ const RETRY_STAGE_MAX: u32 = i32::MAX.unsigned_abs();
 impl GroupConsumer {
     /// The messages of a poll as this group receives them. Messages outside its retry topics lose the headers with attempts, origin and due time:
     /// another consumer, whose retry or dead-letter topic this group reads, has written them.
-    pub(super) fn received(&self, messages: Vec<ConsumerRecord>) -> Vec<ConsumerRecord> {
-        let received = |message: ConsumerRecord| match self.own_stage(&message) {
+    pub(super) fn normalize_headers(&self, messages: Vec<ConsumerRecord>) -> Vec<ConsumerRecord> {
+        let normalize = |message: ConsumerRecord| match self.own_stage(&message) {
             Some(_) => message,
             None => without_earlier_failures(message),
         };
-        messages.into_iter().map(received).collect()
+        messages.into_iter().map(normalize).collect()
     }
 
     /// The stage of the group's retry topic that a message is in; `None` for every other topic, also for one of a name that only ends like theirs.

@@ -7,7 +7,7 @@ use ports::endpoint::EndpointError;
 use telemetry::traces::{ActiveSpan, SpanContext, SpanKind, Tracer};
 
 /// Begins the span of a message that a consumer handles. Empty unless the record's trace is sampled.
-pub fn handled(tracer: &Tracer, message: &ConsumerRecord, group: &str) -> ActiveSpan {
+pub fn begin_consume(tracer: &Tracer, message: &ConsumerRecord, group: &str) -> ActiveSpan {
     let topic = &message.position.topic;
     let mut span = begin(tracer, message, SpanKind::Consumer, format_args!("consume {topic}"));
     span.set("messaging.operation.type", "process");
@@ -16,7 +16,7 @@ pub fn handled(tracer: &Tracer, message: &ConsumerRecord, group: &str) -> Active
 }
 
 /// Begins the span of a call that delivers a message to a webhook's endpoint. The URL may be secret and stays out.
-pub fn delivered(tracer: &Tracer, message: &ConsumerRecord, webhook: WebhookId, attempt: u32) -> ActiveSpan {
+pub fn begin_delivery(tracer: &Tracer, message: &ConsumerRecord, webhook: WebhookId, attempt: u32) -> ActiveSpan {
     let mut span = begin(tracer, message, SpanKind::Client, format_args!("deliver to webhook"));
     span.set_text("posthaste.webhook", webhook);
     span.set("posthaste.attempt", u64::from(attempt));
@@ -41,7 +41,7 @@ fn begin(tracer: &Tracer, message: &ConsumerRecord, kind: SpanKind, name: std::f
 }
 
 /// Records what the intake decided in the span of a message.
-pub fn decided(span: &mut ActiveSpan, step: &MessageDecision, attempt: u32) {
+pub fn record_decision(span: &mut ActiveSpan, step: &MessageDecision, attempt: u32) {
     span.set("posthaste.attempt", u64::from(attempt));
     match step {
         MessageDecision::Process { stale, fallback_after, .. } => {
@@ -57,7 +57,7 @@ pub fn decided(span: &mut ActiveSpan, step: &MessageDecision, attempt: u32) {
 }
 
 /// Records the response of a webhook's endpoint.
-pub fn answered(span: &mut ActiveSpan, result: &Result<u16, EndpointError>) {
+pub fn record_response(span: &mut ActiveSpan, result: &Result<u16, EndpointError>) {
     match result {
         Ok(status) => {
             span.set("http.response.status_code", u64::from(*status));

@@ -51,7 +51,7 @@ impl MessageDecider for OrderPipeline {
 
     async fn decide(&self, message: &ConsumerRecord, decisions: &mut Decisions) -> Result<(), Error> {
         let consumer = &self.consumer;
-        let mut span = message_span::handled(&self.tracer, message, &consumer.group);
+        let mut span = message_span::begin_consume(&self.tracer, message, &consumer.group);
         let decoded = match message_decision::decode(message) {
             Ok(decoded) => decoded,
             Err(failure) => {
@@ -72,7 +72,7 @@ impl MessageDecider for OrderPipeline {
         let origin = self.origin(&decoded, decisions).await?;
         let latest_accepted_time = self.regional_clock.latest_accepted_time(consumer.clock.now());
         let step = message_decision::decide(&self.handlers, message, &decoded, origin, latest_accepted_time).await;
-        message_span::decided(&mut span, &step, decoded.attempts_made.saturating_add(1));
+        message_span::record_decision(&mut span, &step, decoded.attempts_made.saturating_add(1));
         match &step {
             MessageDecision::Block { stage: 0..ATTEMPTS_MAX, failure } => message_log::blocks_key(message, failure),
             MessageDecision::Retry { failure, .. } => {

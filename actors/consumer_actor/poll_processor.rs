@@ -92,7 +92,7 @@ async fn poll<P: PollProcessor>(
 ) -> (u64, Result<PollProgress, Error>) {
     let messages = match member.poll(limit, timeout).await {
         Ok(messages) if messages.is_empty() => return (0, Ok(PollProgress::Idle)),
-        Ok(messages) => processor.consumer().received(messages),
+        Ok(messages) => processor.consumer().normalize_headers(messages),
         Err(error) => return (0, Err(error)),
     };
     let _in_progress = message_log::in_progress(&messages);

@@ -30,7 +30,7 @@ impl OrderSamples {
     }
 
     /// Counts a committed change, and announces it if no other was announced within the last second.
-    pub fn committed(&self, order: &Order, event_type: &str) {
+    pub fn record(&self, order: &Order, event_type: &str) {
         let skipped = match self.state.lock().unwrap_or_else(PoisonError::into_inner).sample(Instant::now()) {
             Some(skipped) => skipped,
             None => return,

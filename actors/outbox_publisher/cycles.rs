@@ -91,7 +91,7 @@ impl Cycles {
     }
 
     /// Records the report of a batch. A cycle ends with the last of its reports: all of its partitions can be part of the next one.
-    pub fn reported(&mut self, acknowledged: usize, guard: Option<CycleGuard>) {
+    pub fn record_report(&mut self, acknowledged: usize, guard: Option<CycleGuard>) {
         self.rate.add(acknowledged);
         drop(guard);
     }
@@ -166,7 +166,7 @@ mod tests {
             let mut now = Instant::now();
             for number in 1..40 {
                 drop(cycles.begin(now));
-                cycles.reported(events_per_cycle * 10, None);
+                cycles.record_report(events_per_cycle * 10, None);
                 cycles.end(number, now + 10 * MS);
                 now += 100 * MS;
             }

@@ -18,8 +18,8 @@ impl PartitionTimers {
         true
     }
 
-    /// A timer of this partition fired: removes it if it is due.
-    pub fn fired(&mut self, partition: PartitionNo, now: Instant) {
+    /// Removes the timer of this partition, which has fired, if it is due.
+    pub fn remove_fired(&mut self, partition: PartitionNo, now: Instant) {
         if self.0.get(&partition).is_some_and(|due_at| *due_at <= now) {
             self.0.remove(&partition);
         }
@@ -42,9 +42,9 @@ mod tests {
         assert!(timers.set(partition, now + 50 * MS, now));
         assert!(!timers.set(partition, now + 80 * MS, now), "covered");
         assert!(timers.set(partition, now + 20 * MS, now), "an earlier one needs its own timer");
-        timers.fired(partition, now + 10 * MS);
+        timers.remove_fired(partition, now + 10 * MS);
         assert!(!timers.set(partition, now + 30 * MS, now), "a timer that fires before it is due leaves it");
-        timers.fired(partition, now + 20 * MS);
+        timers.remove_fired(partition, now + 20 * MS);
 
         assert!(timers.set(partition, now + 80 * MS, now + 20 * MS));
     }

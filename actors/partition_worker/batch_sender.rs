@@ -205,7 +205,7 @@ impl BatchSender {
     ) -> RunResult {
         positions.append(&mut batch.sent);
         let sent = positions.len();
-        published_log::published(&batch.rows, &positions);
+        published_log::write(&batch.rows, &positions);
         self.record_age(&batch, sent);
         let settlement = Settlement {
             fence: held.fence.clone(),

@@ -46,13 +46,13 @@ impl LocalLeases {
     }
 
     /// Records an acquired lease, which lasts from its request.
-    pub fn acquired(&self, partition: PartitionNo, epoch: Epoch, requested: Timestamp) {
+    pub fn record_acquired(&self, partition: PartitionNo, epoch: Epoch, requested: Timestamp) {
         self.unknown.lock().remove(&partition);
         self.held.lock().insert(partition, (epoch, requested.plus(self.ttl)));
     }
 
     /// Records that the store has certainly not leased the partition to this instance under another epoch than the recorded one.
-    pub fn not_acquired(&self, partition: PartitionNo) {
+    pub fn clear_epoch_unknown(&self, partition: PartitionNo) {
         self.unknown.lock().remove(&partition);
     }
 
@@ -115,7 +115,7 @@ mod tests {
         let leases = LocalLeases::new(Arc::clone(&clock) as _, ttl);
         let [renewed, locked, lost] = [0, 1, 2].map(PartitionNo);
         for partition in [renewed, locked, lost] {
-            leases.acquired(partition, 1, clock.now());
+            leases.record_acquired(partition, 1, clock.now());
         }
         let later = clock.now().plus(step);
         *clock.0.lock() = later;

@@ -100,7 +100,7 @@ impl PartitionAcquirer {
             };
             lease_events::report_acquired(events, partition, fence.epoch, *reason);
             *reason = AcquireReason::OutcomeUnknown;
-            local_leases.acquired(partition, fence.epoch, requested);
+            local_leases.record_acquired(partition, fence.epoch, requested);
             if let Some(open) = open_batch {
                 fence.counter = self.resolve(&fence, &open).await?;
             }
@@ -127,7 +127,7 @@ impl PartitionAcquirer {
             Err(error) => was_unknown || error.outcome_unknown(),
         };
         if !may_be_acquired {
-            local_leases.not_acquired(partition);
+            local_leases.clear_epoch_unknown(partition);
         }
         acquisition
     }

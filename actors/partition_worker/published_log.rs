@@ -6,7 +6,7 @@ use tracing::Level;
 use tracing::field::display;
 
 /// Logs each row of a batch that the broker has acknowledged. It costs nothing unless DEBUG is on.
-pub fn published(rows: &[ClaimedRow], positions: &[(RowId, Position)]) {
+pub fn write(rows: &[ClaimedRow], positions: &[(RowId, Position)]) {
     if !tracing::enabled!(Level::DEBUG) {
         return;
     }

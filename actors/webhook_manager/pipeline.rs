@@ -237,9 +237,9 @@ impl WebhookPipeline {
         let (at, started) = (self.consumer.clock.wall(), Instant::now());
         let message_id = delivery::message_id(message);
         let request = delivery::request(webhook, &message_id, message, &self.orders, at);
-        let mut span = message_span::delivered(&self.tracer, message, webhook.id, number);
+        let mut span = message_span::begin_delivery(&self.tracer, message, webhook.id, number);
         let result = self.client.post(&webhook.url, request).await;
-        message_span::answered(&mut span, &result);
+        message_span::record_response(&mut span, &result);
         drop(span);
         let record = &message.record;
         let first_topic = spring_headers::original_topic(record).unwrap_or(&message.position.topic).to_owned();

@@ -128,12 +128,12 @@ impl Schedule {
     }
 
     /// A run has ended. Returns whether the partition was woken during it. A trial with an unknown outcome goes on until it is resolved.
-    pub fn finished(&mut self, partition: PartitionNo, end: RunEnd) -> bool {
+    pub fn record_end(&mut self, partition: PartitionNo, end: RunEnd) -> bool {
         self.running.remove(&partition);
         match end {
-            RunEnd::Resolved | RunEnd::HeldElsewhere => self.resolved(partition),
+            RunEnd::Resolved | RunEnd::HeldElsewhere => self.mark_resolved(partition),
             RunEnd::Unsettled => {
-                self.resolved(partition);
+                self.mark_resolved(partition);
                 self.unsettled.insert(partition);
             }
             RunEnd::Unresolved => {
@@ -145,7 +145,7 @@ impl Schedule {
     }
 
     /// Records that the partition has no open batch of this process: a run resolved it, or another instance resolves it.
-    pub fn resolved(&mut self, partition: PartitionNo) {
+    pub fn mark_resolved(&mut self, partition: PartitionNo) {
         self.unresolved.remove(&partition);
         self.unsettled.remove(&partition);
         if self.on_trial == Some(partition) {
@@ -155,16 +155,20 @@ impl Schedule {
         }
     }
 
-    /// A run could not begin, because this instance does not own the partition (`is_foreign`: its owner resolves what is open), hands it over, or
-    /// has no workers yet.
-    pub fn not_run(&mut self, partition: PartitionNo, is_foreign: bool) {
-        let was_open = self.unresolved.contains(&partition) || self.unsettled.contains(&partition);
-        let is_open = was_open && !is_foreign;
-        self.finished(partition, if is_open { RunEnd::Unresolved } else { RunEnd::Resolved });
+    /// A run could not begin, because this instance does not own the partition: its owner resolves what is open.
+    pub fn remove_foreign(&mut self, partition: PartitionNo) {
+        self.record_end(partition, RunEnd::HeldElsewhere);
         self.remove(partition);
     }
 
-    /// The partition does not run any more. A batch of it that is unsettled or unresolved remains open until [`Schedule::resolved`].
+    /// A run could not begin, because this instance hands the partition over, or has no workers yet. What was open remains open.
+    pub fn cancel_run(&mut self, partition: PartitionNo) {
+        let is_open = self.unresolved.contains(&partition) || self.unsettled.contains(&partition);
+        self.record_end(partition, if is_open { RunEnd::Unresolved } else { RunEnd::Resolved });
+        self.remove(partition);
+    }
+
+    /// The partition does not run any more. A batch of it that is unsettled or unresolved remains open until [`Schedule::mark_resolved`].
     pub fn remove(&mut self, partition: PartitionNo) {
         if self.unsettled.remove(&partition) {
             self.unresolved.insert(partition);

@@ -18,13 +18,13 @@ fn every_partition_runs_once_before_any_runs_twice() {
     assert_eq!(schedule.next(1, Selection::All), Some((A, ClaimKind::Ordinary)));
     schedule.wake(A);
     assert_eq!(schedule.next(1, Selection::All), None, "no more than asked");
-    assert!(schedule.finished(A, RunEnd::Resolved), "it was woken while it ran");
+    assert!(schedule.record_end(A, RunEnd::Resolved), "it was woken while it ran");
     schedule.wake(A);
 
     let turns: Vec<_> = (0..3)
         .filter_map(|_| {
             let (partition, _) = schedule.next(1, Selection::All)?;
-            schedule.finished(partition, RunEnd::Resolved);
+            schedule.record_end(partition, RunEnd::Resolved);
             Some(partition)
         })
         .collect();
@@ -42,12 +42,12 @@ fn between_cycles_only_partitions_with_full_batches_run() {
     assert_eq!(schedule.next(16, Selection::Full), Some((B, ClaimKind::Ordinary)));
     assert_eq!(schedule.next(16, Selection::Full), None);
     schedule.wake_full(B);
-    assert!(schedule.finished(B, RunEnd::Resolved), "it was woken while it ran");
+    assert!(schedule.record_end(B, RunEnd::Resolved), "it was woken while it ran");
     schedule.wake_full(B);
 
     let order: Vec<_> = (0..3).filter_map(|_| Some(schedule.next(16, Selection::All)?.0)).collect();
     assert_eq!(order, [A, C, B], "a cycle takes them in the order in which they wait");
-    schedule.finished(B, RunEnd::Resolved);
+    schedule.record_end(B, RunEnd::Resolved);
     schedule.wake(B);
     assert_eq!(schedule.next(16, Selection::Full), None, "its last batch was not full");
 }
@@ -61,10 +61,10 @@ fn nothing_else_runs_during_a_trial() {
     schedule.wake(C);
 
     assert_eq!(schedule.next(16, Selection::All), None, "others still run");
-    schedule.finished(A, RunEnd::Resolved);
+    schedule.record_end(A, RunEnd::Resolved);
     assert_eq!(schedule.next(16, Selection::All), Some((B, ClaimKind::Trial)));
     assert_eq!(schedule.next(16, Selection::All), None, "nothing runs during it");
-    schedule.finished(B, RunEnd::Resolved);
+    schedule.record_end(B, RunEnd::Resolved);
     assert_eq!(schedule.next(16, Selection::All), Some((C, ClaimKind::Ordinary)));
     assert_eq!(schedule.next(16, Selection::All), Some((B, ClaimKind::Ordinary)));
 }
@@ -75,7 +75,7 @@ fn acknowledged_batch_is_settled_by_the_next_claim_or_without_one() {
     for partition in [A, B] {
         schedule.wake(partition);
         schedule.next(16, Selection::All);
-        schedule.finished(partition, RunEnd::Unsettled);
+        schedule.record_end(partition, RunEnd::Unsettled);
     }
     assert!(!schedule.is_waiting());
     schedule.wake(A);
@@ -85,8 +85,8 @@ fn acknowledged_batch_is_settled_by_the_next_claim_or_without_one() {
     assert_eq!(schedule.next_unsettled(1), None, "no more than asked");
     assert_eq!(schedule.next_unsettled(16), Some(B));
     assert_eq!(schedule.next_unsettled(16), None, "the run of A settles it");
-    assert!(!schedule.finished(B, RunEnd::Resolved));
-    schedule.finished(A, RunEnd::Resolved);
+    assert!(!schedule.record_end(B, RunEnd::Resolved));
+    schedule.record_end(A, RunEnd::Resolved);
     assert_eq!(schedule.next_unsettled(16), None);
 }
 
@@ -95,12 +95,12 @@ fn partition_that_only_settles_keeps_its_turn() {
     let mut schedule = Schedule::default();
     schedule.wake(A);
     schedule.next(16, Selection::All);
-    schedule.finished(A, RunEnd::Unsettled);
+    schedule.record_end(A, RunEnd::Unsettled);
     schedule.wake(A);
 
     assert_eq!(schedule.next_unsettled(16), Some(A));
     assert_eq!(schedule.next(16, Selection::All), None, "it runs");
-    assert!(schedule.finished(A, RunEnd::Resolved), "it runs again");
+    assert!(schedule.record_end(A, RunEnd::Resolved), "it runs again");
 }
 
 #[test]
@@ -109,13 +109,13 @@ fn trial_waits_until_acknowledged_batches_are_settled() {
     schedule.wake(A);
     schedule.next(16, Selection::All);
     schedule.request_trial(B);
-    schedule.finished(A, RunEnd::Unsettled);
+    schedule.record_end(A, RunEnd::Unsettled);
     schedule.wake(A);
 
     assert_eq!(schedule.next(16, Selection::All), None, "a batch of A is open");
     assert_eq!(schedule.next_unsettled(16), Some(A));
     assert_eq!(schedule.next(16, Selection::All), None, "A runs");
-    schedule.finished(A, RunEnd::Resolved);
+    schedule.record_end(A, RunEnd::Resolved);
     assert_eq!(schedule.next(16, Selection::All), Some((B, ClaimKind::Trial)));
 }
 
@@ -124,13 +124,13 @@ fn batch_of_a_partition_that_is_handed_over_is_open_until_the_end_of_the_handove
     let mut schedule = Schedule::default();
     schedule.wake(A);
     schedule.next(16, Selection::All);
-    schedule.finished(A, RunEnd::Unsettled);
+    schedule.record_end(A, RunEnd::Unsettled);
     schedule.request_trial(B);
     schedule.remove(A);
 
     assert_eq!(schedule.next_unsettled(16), None, "its handover settles it");
     assert_eq!(schedule.next(16, Selection::All), None);
-    schedule.resolved(A);
+    schedule.mark_resolved(A);
     assert_eq!(schedule.next(16, Selection::All), Some((B, ClaimKind::Trial)));
 }
 
@@ -142,17 +142,17 @@ fn batch_that_ends_during_its_handover_blocks_no_trial_afterwards() {
     schedule.next(16, Selection::All);
     schedule.request_trial(B);
     schedule.remove(A);
-    schedule.finished(A, RunEnd::Unsettled);
+    schedule.record_end(A, RunEnd::Unsettled);
     assert_eq!(schedule.next(16, Selection::All), None, "the handover settles it");
 
-    schedule.resolved(A);
+    schedule.mark_resolved(A);
     schedule.wake(A);
     assert_eq!(schedule.next(16, Selection::All), Some((B, ClaimKind::Trial)));
-    schedule.finished(B, RunEnd::Resolved);
+    schedule.record_end(B, RunEnd::Resolved);
     schedule.next(16, Selection::All);
-    schedule.not_run(A, true);
+    schedule.remove_foreign(A);
     schedule.next(16, Selection::All);
-    schedule.finished(B, RunEnd::Resolved);
+    schedule.record_end(B, RunEnd::Resolved);
     schedule.request_trial(C);
     assert_eq!(schedule.next(16, Selection::All), Some((C, ClaimKind::Trial)));
 }
@@ -164,11 +164,11 @@ fn batch_that_is_reported_after_its_handover_blocks_no_trial() {
     schedule.next(16, Selection::All);
     schedule.request_trial(B);
     schedule.remove(A);
-    schedule.resolved(A);
-    schedule.finished(A, RunEnd::Unsettled);
+    schedule.mark_resolved(A);
+    schedule.record_end(A, RunEnd::Unsettled);
 
     assert_eq!(schedule.next_unsettled(16), Some(A));
-    schedule.not_run(A, true);
+    schedule.remove_foreign(A);
     assert_eq!(schedule.next(16, Selection::All), Some((B, ClaimKind::Trial)));
 }
 
@@ -195,7 +195,7 @@ fn trial_waits_until_every_unknown_outcome_is_resolved_and_others_go_on() {
     schedule.wake(A);
     schedule.next(16, Selection::All);
     schedule.request_trial(B);
-    schedule.finished(A, RunEnd::Unresolved);
+    schedule.record_end(A, RunEnd::Unresolved);
 
     assert_eq!(schedule.next(16, Selection::All), None, "a batch of A may be open");
     schedule.wake(C);
@@ -206,9 +206,9 @@ fn trial_waits_until_every_unknown_outcome_is_resolved_and_others_go_on() {
     );
     schedule.wake(A);
     assert_eq!(schedule.next(16, Selection::All), Some((A, ClaimKind::Ordinary)));
-    schedule.finished(A, RunEnd::Resolved);
+    schedule.record_end(A, RunEnd::Resolved);
     assert_eq!(schedule.next(16, Selection::All), None, "C still runs");
-    schedule.finished(C, RunEnd::Resolved);
+    schedule.record_end(C, RunEnd::Resolved);
     assert_eq!(schedule.next(16, Selection::All), Some((B, ClaimKind::Trial)));
 }
 
@@ -216,17 +216,17 @@ fn trial_waits_until_every_unknown_outcome_is_resolved_and_others_go_on() {
 fn nothing_else_runs_until_a_trial_with_an_unknown_outcome_is_resolved() {
     let mut schedule = schedule_with_trial();
     schedule.wake(A);
-    schedule.finished(B, RunEnd::Unresolved);
+    schedule.record_end(B, RunEnd::Unresolved);
 
     assert_eq!(schedule.next(16, Selection::All), None, "B pauses after its failure");
     schedule.wake(B);
     assert_eq!(schedule.next(16, Selection::All), Some((B, ClaimKind::Ordinary)), "the run that resolves");
     assert_eq!(schedule.next(16, Selection::All), None);
-    schedule.finished(B, RunEnd::Unresolved);
+    schedule.record_end(B, RunEnd::Unresolved);
     assert_eq!(schedule.next(16, Selection::All), None, "the broker is still away");
     schedule.wake(B);
     schedule.next(16, Selection::All);
-    schedule.finished(B, RunEnd::Resolved);
+    schedule.record_end(B, RunEnd::Resolved);
     assert_eq!(schedule.next(16, Selection::All), Some((A, ClaimKind::Ordinary)));
 }
 
@@ -234,11 +234,11 @@ fn nothing_else_runs_until_a_trial_with_an_unknown_outcome_is_resolved() {
 fn trial_blocks_nothing_after_its_partition_moved_to_another_instance() {
     let mut schedule = schedule_with_trial();
     schedule.wake(A);
-    schedule.finished(B, RunEnd::Unresolved);
+    schedule.record_end(B, RunEnd::Unresolved);
     schedule.remove(B);
     assert_eq!(schedule.next(16, Selection::All), None, "the handover has begun, and not ended");
 
-    schedule.resolved(B);
+    schedule.mark_resolved(B);
 
     assert_eq!(schedule.next(16, Selection::All), Some((A, ClaimKind::Ordinary)));
 }
@@ -246,14 +246,14 @@ fn trial_blocks_nothing_after_its_partition_moved_to_another_instance() {
 #[test]
 fn run_that_did_not_begin_changes_nothing_that_is_unresolved() {
     let mut schedule = schedule_with_trial();
-    schedule.not_run(B, false);
+    schedule.cancel_run(B);
     schedule.wake(A);
     assert_eq!(schedule.next(16, Selection::All), Some((A, ClaimKind::Ordinary)), "the trial did not begin");
 
-    schedule.finished(A, RunEnd::Unresolved);
+    schedule.record_end(A, RunEnd::Unresolved);
     schedule.wake(A);
     schedule.next(16, Selection::All);
-    schedule.not_run(A, false);
+    schedule.cancel_run(A);
     schedule.remove(B);
     schedule.request_trial(C);
     assert_eq!(schedule.next(16, Selection::All), None, "a batch of A may be open");

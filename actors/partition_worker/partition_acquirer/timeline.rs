@@ -71,7 +71,7 @@ impl TimelineGuard {
             }
         };
         last.accepted_at = Some(Instant::now());
-        self.answered(&mut last, change, acceptance).await;
+        self.record_answer(&mut last, change, acceptance).await;
         Ok(())
     }
 
@@ -83,11 +83,11 @@ impl TimelineGuard {
         let mut last = self.last.lock().await;
         let Some((change, watermarks)) = last.unanswered.clone() else { return };
         if let Ok(acceptance) = self.context.leases.accept_timeline(&change, &watermarks).await {
-            self.answered(&mut last, &change, acceptance).await;
+            self.record_answer(&mut last, &change, acceptance).await;
         }
     }
 
-    async fn answered(&self, last: &mut LastFence, change: &TimelineChange, acceptance: TimelineAcceptance) {
+    async fn record_answer(&self, last: &mut LastFence, change: &TimelineChange, acceptance: TimelineAcceptance) {
         self.set_unanswered(last, None);
         // Before the cache is emptied, which may take long: the store does not return the finding a second time.
         match acceptance {

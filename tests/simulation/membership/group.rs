@@ -172,7 +172,7 @@ impl Group {
         match call.now_or_never().expect("no call waits").expect("the store answers") {
             Acquisition::Acquired(acquired) => {
                 let (epoch, members) = (acquired.fence.epoch, &self.members);
-                members[number].local_leases.acquired(partition, epoch, requested);
+                members[number].local_leases.record_acquired(partition, epoch, requested);
                 self.ownership.acquired(partition, number, epoch, self.clock.now(), |former, epoch| {
                     let former = &members[former];
                     former.state == MemberState::Running && !former.local_leases.time_left(partition, epoch).is_zero()
