@@ -62,7 +62,7 @@ pub struct RetryHandler {
     gate: Arc<WriteGate>,
     rng: Arc<dyn Rng>,
     metrics: Arc<Metrics>,
-    events: SupervisionBus,
+    bus: SupervisionBus,
 }
 
 impl RetryHandler {
@@ -73,9 +73,9 @@ impl RetryHandler {
         gate: Arc<WriteGate>,
         rng: Arc<dyn Rng>,
         metrics: Arc<Metrics>,
-        events: SupervisionBus,
+        bus: SupervisionBus,
     ) -> Self {
-        Self { outbox, rules, gate, rng, metrics, events }
+        Self { outbox, rules, gate, rng, metrics, bus }
     }
 
     /// Decides what follows for each failed row.
@@ -157,7 +157,7 @@ impl Handler<MailboxMessage<Exclude>> for RetryHandler {
     fn handle(&mut self, message: MailboxMessage<Exclude>, ctx: &mut Self::Context) -> Self::Result {
         let (Exclude { fence, token, rows, refused }, permit) = message.begin(ctx);
         let ExclusionDecisions { exclusions, fallback, steps } = self.decide(&rows, refused);
-        let (outbox, metrics, events) = (Arc::clone(&self.outbox), Arc::clone(&self.metrics), self.events.clone());
+        let (outbox, metrics, bus) = (Arc::clone(&self.outbox), Arc::clone(&self.metrics), self.bus.clone());
         let exclude = async move {
             let _permit = permit;
             let excluded: Vec<RowId> = exclusions.iter().map(|exclusion| exclusion.row).collect();
@@ -168,7 +168,7 @@ impl Handler<MailboxMessage<Exclude>> for RetryHandler {
             match outbox.exclude(&fence, token, &exclusions).await {
                 Ok(ExclusionOutcome::Done { token, .. }) => {
                     count(&metrics, &steps);
-                    report(&exclusions, &rows, &events);
+                    report(&exclusions, &rows, &bus);
                     Ok(ExclusionReply::Done { counter: token, token, excluded, fallback })
                 }
                 Ok(ExclusionOutcome::Stale) => Ok(ExclusionReply::Stale),
@@ -185,11 +185,11 @@ impl Handler<MailboxMessage<Exclude>> for RetryHandler {
 }
 
 /// Logs each failed event: parked as an error, because an operator must act, retried as a warning. Parked ones are on the live stream too.
-fn report(exclusions: &[Exclusion], rows: &[ClaimedRow], events: &SupervisionBus) {
+fn report(exclusions: &[Exclusion], rows: &[ClaimedRow], bus: &SupervisionBus) {
     for (exclusion, row) in with_rows(exclusions, rows) {
         match exclusion.disposition {
             Disposition::Retry(delay) => log_retry(exclusion, row, delay),
-            Disposition::ParkKey | Disposition::ParkRow => ParkedRow::from_exclusion(exclusion, row).report(events),
+            Disposition::ParkKey | Disposition::ParkRow => ParkedRow::from_exclusion(exclusion, row).report(bus),
         }
     }
 }

@@ -47,7 +47,7 @@ impl GroupConsumer {
     fn report_dead_letter(&self, forward: &ForwardedRecord) {
         self.metrics.kafka_consumer_dlq_count.inc();
         if let Some(dead_letter) = &forward.dead_letter {
-            message_log::dead_lettered(dead_letter, &forward.record, &self.events);
+            message_log::dead_lettered(dead_letter, &forward.record, &self.bus);
         }
     }
 

@@ -44,7 +44,7 @@ pub struct GroupConsumer {
     /// Counters of the consumers.
     pub metrics: Arc<Metrics>,
     /// The live stream, for dead letters.
-    pub events: SupervisionBus,
+    pub bus: SupervisionBus,
 }
 
 impl GroupConsumer {
@@ -58,7 +58,7 @@ impl GroupConsumer {
 
     /// Whether the service stops: no further message is begun, and what is decided is applied.
     pub fn is_stopping(&self) -> bool {
-        self.events.is_shutting_down()
+        self.bus.is_shutting_down()
     }
 
     /// Applies decisions in the order of their fields, the ends of retry routes last. Messages of partitions that the member has lost meanwhile

@@ -52,7 +52,7 @@ pub fn partitions_lost(group: &str) {
 }
 
 /// A message was moved to the dead-letter topic. The live stream has it too.
-pub fn dead_lettered(dead_letter: &DeadLettered, record: &Record, events: &SupervisionBus) {
+pub fn dead_lettered(dead_letter: &DeadLettered, record: &Record, bus: &SupervisionBus) {
     let DeadLettered { position: Position { topic, partition, offset }, reason, span } = dead_letter;
     let _entered = span.enter();
     tracing::error!(
@@ -66,7 +66,7 @@ pub fn dead_lettered(dead_letter: &DeadLettered, record: &Record, events: &Super
     );
     let mut fields = vec![("topic", topic.to_string()), ("key", record.key.to_string()), ("error", reason.clone())];
     fields.extend(request_id::from_record(record).map(|id| ("request_id", id.to_owned())));
-    events.publish_external("message_dead_lettered", fields);
+    bus.publish_external("message_dead_lettered", fields);
 }
 
 /// The broker refused the forwarded record of a message, so its dead letter has no value.

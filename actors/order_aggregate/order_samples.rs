@@ -12,7 +12,7 @@ const PERIOD: Duration = Duration::from_secs(1);
 /// Announces a sample of the committed changes; shared by all shards.
 #[derive(Clone)]
 pub struct OrderSamples {
-    events: SupervisionBus,
+    bus: SupervisionBus,
     state: Arc<Mutex<SampleState>>,
 }
 
@@ -25,8 +25,8 @@ struct SampleState {
 
 impl OrderSamples {
     /// Samples for the stream of this bus.
-    pub fn new(events: SupervisionBus) -> Self {
-        Self { events, state: Arc::default() }
+    pub fn new(bus: SupervisionBus) -> Self {
+        Self { bus, state: Arc::default() }
     }
 
     /// Counts a committed change, and announces it if no other was announced within the last second.
@@ -41,7 +41,7 @@ impl OrderSamples {
             ("version", order.version.to_string()),
             ("skipped", skipped.to_string()),
         ];
-        self.events.publish_external("order_sampled", fields);
+        self.bus.publish_external("order_sampled", fields);
     }
 }
 

@@ -7,7 +7,7 @@ use crate::system::dependencies::Dependencies;
 
 /// The state of the relay that was logged last.
 pub struct RelayStatus {
-    events: SupervisionBus,
+    bus: SupervisionBus,
     /// The last reports were failures.
     failing: bool,
     /// Partitions that the instance owned when they were counted last.
@@ -16,8 +16,8 @@ pub struct RelayStatus {
 
 impl RelayStatus {
     /// The state of a relay that has not failed and owns no partition. Changes go to `events`, the live stream, too.
-    pub fn new(events: SupervisionBus) -> Self {
-        Self { events, failing: false, owned: 0 }
+    pub fn new(bus: SupervisionBus) -> Self {
+        Self { bus, failing: false, owned: 0 }
     }
 
     /// Warns when the instance relays nothing: it has no broker, or its publisher is switched off.
@@ -41,12 +41,12 @@ impl RelayStatus {
             Some(error) if !self.failing => {
                 self.failing = true;
                 tracing::warn!(event = "relay_failing", error = %error, "events cannot be published at the moment: {error}");
-                self.events.publish_external("relay_failing", vec![("error", error.to_string())]);
+                self.bus.publish_external("relay_failing", vec![("error", error.to_string())]);
             }
             None if self.failing && report.sent > 0 => {
                 self.failing = false;
                 tracing::info!(event = "relay_recovered", "events are published again");
-                self.events.publish_external("relay_recovered", Vec::new());
+                self.bus.publish_external("relay_recovered", Vec::new());
             }
             _ => {}
         }
@@ -63,7 +63,7 @@ impl RelayStatus {
                 "this instance owns {owned} partitions of the outbox; it owned {before} before"
             );
             let fields = vec![("owned", owned.to_string()), ("before", before.to_string())];
-            self.events.publish_external("partitions_owned", fields);
+            self.bus.publish_external("partitions_owned", fields);
         }
         dependencies.metrics.outbox_partitions_owned.set(i64::try_from(owned).unwrap_or(i64::MAX));
         dependencies.health.update(|snapshot| {

@@ -175,7 +175,7 @@ impl BatchSender {
         refused: Vec<RefusedRow>,
     ) -> Result<(), RunResult> {
         let (fence, token, rows) = (held.fence.clone(), batch.token, Arc::clone(&batch.rows));
-        let reply = self.0.retry.ask(Exclude { fence, token, rows, refused }, EXCLUDE_DEADLINE).await;
+        let reply = self.0.retry_handler.ask(Exclude { fence, token, rows, refused }, EXCLUDE_DEADLINE).await;
         match reply {
             Ok(Ok(ExclusionReply::Done { counter, token, excluded, fallback })) => {
                 held.fence.counter = counter;

@@ -29,7 +29,7 @@ pub struct RelayContext {
     /// Local count of how long each lease still lasts.
     pub local_leases: Arc<LocalLeases>,
     /// Decides about rows that failed, and writes their exclusion.
-    pub retry: Mailbox<RetryHandler>,
+    pub retry_handler: Mailbox<RetryHandler>,
     /// Effect of a row that is parked as poison on the later rows of its key.
     pub poison: PoisonPolicy,
     /// Name of this instance in leases.
@@ -43,7 +43,7 @@ pub struct RelayContext {
     /// Starts the spans of traced events.
     pub tracer: Tracer,
     /// The live stream, for parked rows.
-    pub events: SupervisionBus,
+    pub bus: SupervisionBus,
 }
 
 impl RelayContext {

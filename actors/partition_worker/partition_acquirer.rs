@@ -79,7 +79,7 @@ impl PartitionAcquirer {
         reason: &mut AcquireReason,
         watermark: Option<Token>,
     ) -> Result<Option<LeaseFence>, AcquireFailure> {
-        let RelayContext { local_leases, events, .. } = &*self.context;
+        let RelayContext { local_leases, bus, .. } = &*self.context;
         for _ in 0..TIMELINE_CHANGES_MAX {
             let (requested, started) = (local_leases.request_time(), Instant::now());
             let acquisition = self.request_lease(partition, *reason, watermark).await?;
@@ -88,7 +88,7 @@ impl PartitionAcquirer {
                 Acquisition::Held { by, .. } => {
                     // With another reason this worker, or the one before it, held the lease.
                     if *reason != AcquireReason::Unowned {
-                        lease_events::report_lost(events, partition, Some(&by));
+                        lease_events::report_lost(bus, partition, Some(&by));
                     }
                     *reason = AcquireReason::Unowned;
                     return Ok(None);
@@ -98,7 +98,7 @@ impl PartitionAcquirer {
                     continue;
                 }
             };
-            lease_events::report_acquired(events, partition, fence.epoch, *reason);
+            lease_events::report_acquired(bus, partition, fence.epoch, *reason);
             *reason = AcquireReason::OutcomeUnknown;
             local_leases.record_acquired(partition, fence.epoch, requested);
             if let Some(open) = open_batch {
@@ -134,7 +134,7 @@ impl PartitionAcquirer {
 
     /// Fences first: only after that can nothing of the open batch commit any more, so that the watermark is final.
     async fn resolve(&self, fence: &LeaseFence, open: &OpenBatch) -> Result<Counter, AcquireFailure> {
-        let RelayContext { broker, outbox, producers, poison, metrics, events, .. } = &*self.context;
+        let RelayContext { broker, outbox, producers, poison, metrics, bus, .. } = &*self.context;
         self.failures.call(broker.fence(&open.session)).await?;
         producers.end(&open.session).await;
         let watermark = self.failures.call(broker.watermark(fence.partition, Some(&open.session))).await?;
@@ -152,9 +152,9 @@ impl PartitionAcquirer {
             event = "batch_resolved", partition, epoch, token, verdict = ?outcome, session = %open.session,
             "partition {partition}: batch {token} of an earlier claim was open; resolved by its watermark: {outcome:?}"
         );
-        lease_events::report_resolved(events, fence, token, outcome);
+        lease_events::report_resolved(bus, fence, token, outcome);
         metrics.outbox_entries_failed.inc_by(parked.len() as u64);
-        parked.iter().for_each(|row| ParkedRow::from(row).report(events));
+        parked.iter().for_each(|row| ParkedRow::from(row).report(bus));
         match closed {
             FencedOutcome::Done { counter, rows } => {
                 metrics.outbox_lease_reclaimed_total.inc_by(rows);
@@ -169,7 +169,7 @@ impl PartitionAcquirer {
     async fn report_rewind(&self, fence: &LeaseFence, watermark: Option<Token>) {
         self.context.metrics.outbox_store_rewound_total.inc();
         let (partition, epoch, counter) = (fence.partition.0, fence.epoch, fence.counter);
-        lease_events::report_rewind(&self.context.events, fence, watermark);
+        lease_events::report_rewind(&self.context.bus, fence, watermark);
         tracing::error!(
             event = "store_rewound",
             partition,
@@ -190,7 +190,7 @@ impl PartitionAcquirer {
         mut held: Option<HeldPartition>,
         reason: &mut AcquireReason,
     ) -> (bool, Option<HeldPartition>) {
-        let RelayContext { leases, local_leases, instance, events, .. } = &*self.context;
+        let RelayContext { leases, local_leases, instance, bus, .. } = &*self.context;
         if let Some(unsettled) = &mut held
             && settlement::settle(&self.context, unsettled).await.is_err()
         {
@@ -210,9 +210,9 @@ impl PartitionAcquirer {
             match leases.release(partition, instance, epoch).await {
                 Ok(outcome @ (ReleaseOutcome::Done | ReleaseOutcome::NotHeld)) => {
                     if outcome == ReleaseOutcome::Done {
-                        lease_events::report_released(events, partition, epoch);
+                        lease_events::report_released(bus, partition, epoch);
                     } else {
-                        lease_events::report_lost(events, partition, None);
+                        lease_events::report_lost(bus, partition, None);
                     }
                     local_leases.remove(partition);
                     return (true, None);

@@ -58,9 +58,9 @@ impl<'a> ParkedRow<'a> {
 
     /// Logs an error, because an operator must act, and puts the fact on the live stream. Call it after the store has confirmed that the row
     /// is parked.
-    pub fn report(&self, events: &SupervisionBus) {
+    pub fn report(&self, bus: &SupervisionBus) {
         self.log();
-        self.announce(events);
+        self.announce(bus);
     }
 
     /// Logs an error where the store's reply was lost: the row is parked, or it fails again and is reported then.
@@ -82,7 +82,7 @@ impl<'a> ParkedRow<'a> {
         );
     }
 
-    fn announce(&self, events: &SupervisionBus) {
+    fn announce(&self, bus: &SupervisionBus) {
         let Self { row, key, event_type, attempt, failure_type, error, event_id, request_id } = self;
         let mut fields = vec![
             ("event_id", event_id.to_string()),
@@ -94,6 +94,6 @@ impl<'a> ParkedRow<'a> {
             ("error", (*error).to_owned()),
         ];
         fields.extend(request_id.map(|id| ("request_id", id.to_owned())));
-        events.publish_external("event_parked", fields);
+        bus.publish_external("event_parked", fields);
     }
 }

@@ -129,9 +129,9 @@ pub fn tree(dependencies: &Dependencies, options: &Arc<Options>, bus: &Supervisi
 }
 
 fn failover_manager(dependencies: &Dependencies, options: &Arc<Options>, bus: &SupervisionBus) -> ChildSpec {
-    let (dependencies, options, events) = (dependencies.clone(), Arc::clone(options), bus.clone());
+    let (dependencies, options, actor_bus) = (dependencies.clone(), Arc::clone(options), bus.clone());
     let (_, spec) = actor(bus, "/failover-manager", SMALL, move |_| {
-        FailoverManager::new(dependencies.clone(), Arc::clone(&options), events.clone())
+        FailoverManager::new(dependencies.clone(), Arc::clone(&options), actor_bus.clone())
     });
     spec
 }
@@ -142,9 +142,9 @@ fn backpressure_manager(
     bus: &SupervisionBus,
     consumers: Vec<Mailbox<ConsumerActor>>,
 ) -> ChildSpec {
-    let (dependencies, options, events) = (dependencies.clone(), Arc::clone(options), bus.clone());
+    let (dependencies, options, actor_bus) = (dependencies.clone(), Arc::clone(options), bus.clone());
     let (_, spec) = actor(bus, "/backpressure-manager", SMALL, move |_| {
-        BackpressureManager::new(dependencies.clone(), Arc::clone(&options), events.clone(), consumers.clone())
+        BackpressureManager::new(dependencies.clone(), Arc::clone(&options), actor_bus.clone(), consumers.clone())
     });
     spec
 }
@@ -165,20 +165,20 @@ fn relay(
             leases: Arc::clone(&dependencies.leases),
             cache: Arc::clone(&dependencies.commands.cache),
             local_leases: Arc::clone(local_leases),
-            retry,
+            retry_handler: retry,
             poison: options.rules.poison.clone(),
             instance: options.instance.clone(),
             envelope: options.relay.envelope(),
             options: options.relay.clone(),
             metrics: Arc::clone(&dependencies.metrics),
             tracer: dependencies.tracer.clone(),
-            events: bus.clone(),
+            bus: bus.clone(),
         };
         workers(bus, Relay::new(context), threads.relay())
     });
     let dirty = DirtyPartitions::new(options.partitions);
     let (publisher, publisher_spec) = {
-        let (dependencies, options, events, dirty, local_leases) =
+        let (dependencies, options, actor_bus, dirty, local_leases) =
             (dependencies.clone(), Arc::clone(options), bus.clone(), dirty.clone(), Arc::clone(local_leases));
         // One wake-up for each partition, and a few other messages.
         let capacity = options.partitions as usize + SMALL;
@@ -187,7 +187,7 @@ fn relay(
             let membership =
                 Membership::new(leases, Arc::clone(&local_leases), instance, options.dead_after, options.partitions);
             let (dependencies, options) = (dependencies.clone(), Arc::clone(&options));
-            OutboxPublisher::new(dependencies, options, events.clone(), workers.clone(), membership, dirty.clone())
+            OutboxPublisher::new(dependencies, options, actor_bus.clone(), workers.clone(), membership, dirty.clone())
         })
     };
     let partitions =
@@ -206,18 +206,18 @@ fn retry_handler(
     options: &Arc<Options>,
     bus: &SupervisionBus,
 ) -> (Mailbox<RetryHandler>, ChildSpec) {
-    let (dependencies, rules, events) = (dependencies.clone(), Arc::new(options.rules.clone()), bus.clone());
+    let (dependencies, rules, actor_bus) = (dependencies.clone(), Arc::new(options.rules.clone()), bus.clone());
     // One message for each batch in flight.
     actor(bus, &format!("/relay/{}", retry_handler::NAME), options.max_in_flight.max(SMALL), move |_| {
         let Dependencies { outbox, gate, rng, metrics, .. } = dependencies.clone();
-        RetryHandler::new(outbox, Arc::clone(&rules), gate, rng, metrics, events.clone())
+        RetryHandler::new(outbox, Arc::clone(&rules), gate, rng, metrics, actor_bus.clone())
     })
 }
 
 /// The table of workers, empty.
 fn workers(bus: &SupervisionBus, relay: Relay, arbiter: Option<ArbiterHandle>) -> Workers {
-    let (events, relay) = (bus.clone(), Arc::new(relay));
-    let spec: WorkerSpec = Arc::new(move |partition| partition_worker(&events, &relay, partition, arbiter.clone()));
+    let (actor_bus, relay) = (bus.clone(), Arc::new(relay));
+    let spec: WorkerSpec = Arc::new(move |partition| partition_worker(&actor_bus, &relay, partition, arbiter.clone()));
     Workers::new(bus.clone(), PARTITIONS, spec)
 }
 

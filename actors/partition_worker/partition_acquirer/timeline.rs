@@ -145,7 +145,7 @@ impl TimelineGuard {
             fields.push(("partitions_behind", partitions_behind.to_string()));
         }
         let event = if partitions_behind == 0 { "store_timeline_changed" } else { "store_rewound" };
-        self.context.events.publish_external(event, fields);
+        self.context.bus.publish_external(event, fields);
         if partitions_behind == 0 {
             tracing::warn!(
                 event = "store_timeline_changed",

@@ -17,7 +17,7 @@ pub(crate) fn group_consumers(
 ) -> Option<impl Fn(String, &str, u32) -> GroupConsumer + Send + Sync + use<>> {
     let (groups, broker) = (dependencies.consumer_groups.clone()?, dependencies.broker.clone()?);
     let (inbox, clock) = (Arc::clone(&dependencies.inbox), Arc::clone(&dependencies.clock));
-    let (metrics, events) = (Arc::clone(&dependencies.metrics), bus.clone());
+    let (metrics, bus) = (Arc::clone(&dependencies.metrics), bus.clone());
     let (parallel_keys, retry_delays) = (options.consumer_parallel_keys, options.retry_delays);
     Some(move |group, topic: &str, members| GroupConsumer {
         group,
@@ -33,6 +33,6 @@ pub(crate) fn group_consumers(
         inbox: Arc::clone(&inbox),
         clock: Arc::clone(&clock),
         metrics: Arc::clone(&metrics),
-        events: events.clone(),
+        bus: bus.clone(),
     })
 }

@@ -38,7 +38,7 @@ pub(crate) fn webhooks(
     let shared = webhook_topics(&options.topic_prefix);
     let (all_groups, shared_topics) = (dependencies.consumer_groups.clone()?, shared.clone());
     let spec: ConsumerSpec = {
-        let (dependencies, options, events) = (dependencies.clone(), Arc::clone(options), bus.clone());
+        let (dependencies, options, actor_bus) = (dependencies.clone(), Arc::clone(options), bus.clone());
         let (subscriptions, arbiter) = (Arc::clone(&subscriptions), threads.relay());
         Arc::new(move |webhook| {
             let WebhookOptions { parallel, retry_delays, breaker, .. } = options.webhooks.clone();
@@ -60,17 +60,17 @@ pub(crate) fn webhooks(
                 started: Instant::now(),
                 tracer: dependencies.tracer.clone(),
             });
-            let (_, spec) = actor(&events, &format!("/webhooks/{}", consumer_id(webhook.id)), SMALL, move |_| {
+            let (_, spec) = actor(&actor_bus, &format!("/webhooks/{}", consumer_id(webhook.id)), SMALL, move |_| {
                 ConsumerActor::new(Arc::clone(&pipeline) as _, None, 0)
             });
             spec.arbiter(arbiter.clone()).shutdown(Shutdown::Timeout(CONSUMER_DRAIN_MAX))
         })
     };
-    let (store, events, interval) = (Arc::clone(&dependencies.webhooks), bus.clone(), options.webhooks.refresh);
+    let (store, actor_bus, interval) = (Arc::clone(&dependencies.webhooks), bus.clone(), options.webhooks.refresh);
     let (_, manager) = actor(bus, "/webhooks/webhook-manager", SMALL, move |_| {
         let (store, subscriptions, spec) = (Arc::clone(&store), Arc::clone(&subscriptions), Arc::clone(&spec));
         let (groups, shared_topics) = (Arc::clone(&all_groups), shared_topics.clone());
-        WebhookManager::new(store, subscriptions, events.clone(), spec, interval, groups, shared_topics)
+        WebhookManager::new(store, subscriptions, actor_bus.clone(), spec, interval, groups, shared_topics)
     });
     let consumers = supervisor(webhook_manager::SUPERVISOR, Strategy::OneForOne, WEBHOOKS)
         .parallel_shutdown()
