@@ -1,7 +1,7 @@
 //! ConsumerActor: a member of the consumer group. Polls messages, runs them through the pipeline, acknowledges them; loops until it stops.
 mod append_forwards;
 pub mod clock_skews;
-pub mod consumer_loop;
+pub mod consumer_poll;
 pub mod decisions;
 pub mod failure_state;
 pub mod forwarding;
@@ -11,7 +11,7 @@ pub mod lag_series;
 pub mod message_decider;
 pub mod message_log;
 pub mod message_span;
-pub mod pipeline;
+pub mod order_pipeline;
 pub mod poll_processor;
 pub mod topic_pipeline;
 
@@ -24,7 +24,7 @@ use ports::broker::consumer_groups::{GroupMember, Lag};
 use supervision::MailboxMessage;
 use tokio::time::Instant;
 
-use consumer_loop::{ConsumerPoll, PollProgress};
+use consumer_poll::{ConsumerPoll, PollProgress};
 use failure_state::FailureState;
 use known_lag::KnownLag;
 use lag_series::LagSeries;

@@ -1,7 +1,7 @@
 //! WebhookManager: reads the webhooks at an interval, and starts and ends the consumer of each. A consumer reads its webhook from the shared
 //! table before each message, so that a change of its URL or secret needs no restart.
-mod pipeline;
 pub mod subscriptions;
+mod webhook_pipeline;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -184,7 +184,7 @@ impl Actor for WebhookManager {
 
 supervision::supervised!(WebhookManager);
 
-pub use pipeline::WebhookPipeline;
+pub use webhook_pipeline::WebhookPipeline;
 
 /// The topics that a webhook's consumer reads: its own, and the retry topics of all webhooks.
 pub fn consumed_topics(webhook: &Webhook, shared: &[String]) -> Vec<String> {

@@ -6,7 +6,7 @@ use ports::broker::consumer_groups::ConsumerRecord;
 use ports::broker::{Position, Record};
 use ports::inbox::{ProcessedEvent, RetryRouteChange};
 
-use crate::consumer_actor::consumer_loop::PollProgress;
+use crate::consumer_actor::consumer_poll::PollProgress;
 
 /// A record for a retry topic or the dead letters.
 pub struct ForwardedRecord {

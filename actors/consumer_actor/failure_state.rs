@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::consumer_actor::consumer_loop::PollProgress;
+use crate::consumer_actor::consumer_poll::PollProgress;
 
 /// Pause after a failure of the store or the broker, doubled up to the maximum. Unacknowledged messages are delivered again.
 const PAUSE_MIN: Duration = Duration::from_millis(200);

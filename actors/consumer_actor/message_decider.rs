@@ -8,7 +8,7 @@ use ports::Error;
 use ports::broker::consumer_groups::{ConsumerRecord, GroupMember};
 use tracing::Instrument;
 
-use crate::consumer_actor::consumer_loop::PollProgress;
+use crate::consumer_actor::consumer_poll::PollProgress;
 use crate::consumer_actor::decisions::Decisions;
 use crate::consumer_actor::forwarding::by_key;
 use crate::consumer_actor::group_consumer::GroupConsumer;

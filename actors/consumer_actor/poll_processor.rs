@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use ports::Error;
 use ports::broker::consumer_groups::{ConsumerRecord, GroupMember};
 
-use crate::consumer_actor::consumer_loop::{ConsumerPoll, PollProgress};
+use crate::consumer_actor::consumer_poll::{ConsumerPoll, PollProgress};
 use crate::consumer_actor::group_consumer::GroupConsumer;
 use crate::consumer_actor::message_log;
 

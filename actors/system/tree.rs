@@ -33,7 +33,7 @@ use supervision::{ChildSpec, Mailbox, Shutdown, Strategy, SupervisionBus, Superv
 use crate::backpressure_manager::BackpressureManager;
 use crate::consumer_actor::ConsumerActor;
 use crate::consumer_actor::lag_series::LagSeries;
-use crate::consumer_actor::pipeline::OrderPipeline;
+use crate::consumer_actor::order_pipeline::OrderPipeline;
 use crate::event_intake::EventIntake;
 use crate::failover_manager::FailoverManager;
 use crate::order_aggregate::OrderAggregate;

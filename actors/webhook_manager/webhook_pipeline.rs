@@ -22,7 +22,7 @@ use tokio::time::Instant;
 use tracing::Instrument;
 
 use super::subscriptions::Subscriptions;
-use crate::consumer_actor::consumer_loop::PollProgress;
+use crate::consumer_actor::consumer_poll::PollProgress;
 use crate::consumer_actor::decisions::Decisions;
 use crate::consumer_actor::forwarding::by_key;
 use crate::consumer_actor::group_consumer::GroupConsumer;

@@ -1,4 +1,7 @@
-//! ConsumerPoll: the poll loop of a ConsumerActor, one poll at a time.
+//! ConsumerPoll: one poll of a consumer group; ConsumerActor loops.
+//!
+//! Every PollProcessor is a ConsumerPoll: it processes the messages that a poll returns. Every MessageDecider is a PollProcessor: it decides on
+//! one message at a time, in the order of each key.
 use std::sync::Arc;
 use std::time::Duration;
 
