@@ -1,5 +1,4 @@
 //! BackpressureManager: samples consumer lag, outbox backlog and pool saturation each second, and sets the resulting stage at the gate.
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,11 +9,12 @@ use outbox::topics::retry_stage;
 use ports::broker::consumer_groups::Lag;
 use ports::outbox::{RowCounts, RowStatus};
 use ports::probe::Probe;
-use supervision::{ActorSnapshot, ActorState, Mailbox, SupervisionBus};
+use supervision::{Mailbox, SupervisionBus};
 use tokio::time::Instant;
 
 use crate::consumer_actor::{ConsumerActor, MeasuredLag};
 use crate::system::dependencies::Dependencies;
+use crate::system::mailbox_metrics::MailboxMetrics;
 use crate::system::options::Options;
 
 /// Time between two samples.
@@ -36,10 +36,8 @@ pub struct BackpressureManager {
     /// Samples count their time from here.
     created_at: Instant,
     inputs: PressureInputs,
-    /// Sum and number of the saturation readings since the last sample.
-    saturation: (f64, u32),
-    /// The mailboxes of each kind of actor that was seen.
-    kinds: BTreeMap<&'static str, MailboxTotals>,
+    saturation: SaturationAverage,
+    mailbox_metrics: MailboxMetrics,
 }
 
 /// The pause between two counts of the unsent rows is at least this many times as long as the count: a large backlog is counted less often,
@@ -48,13 +46,24 @@ const COUNT_PAUSE_FACTOR: u32 = 10;
 /// Longest pause between two counts, so that pressure and readiness follow a store that is fast again.
 const COUNT_PAUSE_MAX: Duration = Duration::from_secs(10);
 
-/// The actors of a kind together.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct MailboxTotals {
-    registered: i64,
-    up: i64,
-    depth: i64,
-    capacity: i64,
+/// The readings of the pool's saturation since the last sample.
+#[derive(Debug, Default)]
+struct SaturationAverage {
+    sum: f64,
+    readings: u32,
+}
+
+impl SaturationAverage {
+    fn add(&mut self, saturation: f64) {
+        self.sum += saturation;
+        self.readings += 1;
+    }
+
+    /// The average of the readings, which it removes; 0 without any.
+    fn take(&mut self) -> f64 {
+        let Self { sum, readings } = std::mem::take(self);
+        sum / f64::from(readings.max(1))
+    }
 }
 
 impl BackpressureManager {
@@ -70,6 +79,7 @@ impl BackpressureManager {
         // After a restart the gate still holds the former stage, and the shared health what it was derived from: a crash opens no gate, also while
         // the rows cannot be counted.
         let (pressure, inputs) = (Pressure::with_stage(dependencies.gate.stage()), dependencies.health.read().inputs);
+        let mailbox_metrics = MailboxMetrics::new(bus.clone(), Arc::clone(&dependencies.metrics));
         Self {
             dependencies,
             options,
@@ -79,8 +89,8 @@ impl BackpressureManager {
             pressure,
             created_at: Instant::now(),
             inputs,
-            saturation: (0.0, 0),
-            kinds: BTreeMap::new(),
+            saturation: SaturationAverage::default(),
+            mailbox_metrics,
         }
     }
 
@@ -116,16 +126,14 @@ impl BackpressureManager {
 
     fn read_saturation(&mut self) {
         if let Some(saturation) = self.store.as_ref().and_then(|store| store.saturation()) {
-            self.saturation.0 += saturation;
-            self.saturation.1 += 1;
+            self.saturation.add(saturation);
         }
     }
 
     fn evaluate(&mut self, lag: Option<Duration>) {
         self.inputs.lag = lag.unwrap_or(self.inputs.lag);
         self.read_saturation();
-        let (sum, readings) = std::mem::take(&mut self.saturation);
-        self.inputs.saturation = sum / f64::from(readings.max(1));
+        self.inputs.saturation = self.saturation.take();
         let before = self.pressure.stage().level();
         let stage = self.pressure.sample(self.created_at.elapsed(), &self.inputs, &self.options.pressure);
         self.dependencies.gate.set_stage(stage);
@@ -150,7 +158,7 @@ impl BackpressureManager {
             snapshot.inputs = inputs;
             snapshot.thresholds = thresholds;
         });
-        self.publish_mailboxes();
+        self.mailbox_metrics.publish();
     }
 
     fn publish_depth(&self, depth: &RowCounts) {
@@ -175,23 +183,6 @@ impl BackpressureManager {
             snapshot.depth = depth;
             snapshot.measured_at = Some(now);
         });
-    }
-
-    /// Shows, for each kind of actor, how many run and their mailboxes' total depth and capacity: zeros for a kind that has no actor any more.
-    fn publish_mailboxes(&mut self) {
-        let row = |row: ActorSnapshot| {
-            let (depth, capacity) = (gauge_value(row.mailbox_depth as u64), gauge_value(row.mailbox_capacity as u64));
-            let up = i64::from(row.state == ActorState::Running);
-            (row.actor, MailboxTotals { registered: 1, up, depth, capacity })
-        };
-        add_up(&mut self.kinds, self.bus.snapshot().into_iter().map(row));
-        let metrics = &self.dependencies.metrics;
-        for (kind, MailboxTotals { registered, up, depth, capacity }) in &self.kinds {
-            metrics.actor_registered.with([kind]).set(*registered);
-            metrics.actor_up.with([kind]).set(*up);
-            metrics.actor_mailbox_depth.with([kind]).set(*depth);
-            metrics.actor_mailbox_capacity.with([kind]).set(*capacity);
-        }
     }
 
     fn report_change(&self, before: PressureLevel, level: PressureLevel) {
@@ -239,21 +230,6 @@ fn gauge_value(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
-/// Adds up the actors of each kind, from zero. A kind that was seen before stays.
-fn add_up(
-    kinds: &mut BTreeMap<&'static str, MailboxTotals>,
-    actors: impl Iterator<Item = (&'static str, MailboxTotals)>,
-) {
-    kinds.values_mut().for_each(|totals| *totals = MailboxTotals::default());
-    for (kind, MailboxTotals { registered, up, depth, capacity }) in actors {
-        let totals = kinds.entry(kind).or_default();
-        totals.registered += registered;
-        totals.up += up;
-        totals.depth += depth;
-        totals.capacity += capacity;
-    }
-}
-
 impl Actor for BackpressureManager {
     type Context = Context<Self>;
 
@@ -296,17 +272,5 @@ mod tests {
             let pause = count_pause(Duration::from_millis(took), succeeded);
             assert_eq!(pause, Duration::from_millis(expected), "{took} ms, {succeeded}");
         }
-    }
-
-    #[test]
-    fn kind_without_an_actor_is_shown_with_zeros() {
-        let running = MailboxTotals { registered: 1, up: 1, depth: 2, capacity: 8 };
-        let mut kinds = BTreeMap::new();
-        add_up(&mut kinds, [("PartitionWorker", running), ("PartitionWorker", running)].into_iter());
-        assert_eq!(kinds["PartitionWorker"], MailboxTotals { registered: 2, up: 2, depth: 4, capacity: 16 });
-
-        add_up(&mut kinds, [("OutboxPublisher", running)].into_iter());
-
-        assert_eq!((kinds["PartitionWorker"], kinds["OutboxPublisher"]), (MailboxTotals::default(), running));
     }
 }

@@ -15,6 +15,7 @@ mod system {
     pub mod dependencies;
     pub mod dispatcher;
     pub mod live_feed;
+    pub mod mailbox_metrics;
     pub mod metrics_observer;
     pub mod options;
     pub mod partition_handover;
