@@ -11,7 +11,6 @@ use crate::console::login_form::login_form;
 use crate::console::session::ConsoleSession;
 use crate::console::{access, form};
 use crate::error::{ErrorCode, Problem};
-use crate::http::exchange::is_refresh;
 use crate::request::context::RequestContext;
 use crate::request::headers::single_value;
 use crate::request::response::{RouteResult, see_other, with_type};
@@ -73,7 +72,7 @@ pub(crate) fn problem_notice(problem: &Problem) -> Markup {
 }
 
 fn respond(context: &RequestContext, status: StatusCode, page: &Page<'_>) -> RouteResult {
-    let flash = if is_refresh(&context.request) { None } else { take_flash(context) };
+    let flash = if is_refresh(context) { None } else { take_flash(context) };
     let state = &context.state;
     let csrf = form::csrf_field(context);
     let session = context.session.as_ref().map(|_| &csrf);
@@ -223,6 +222,10 @@ fn brand() -> Markup {
 }
 
 /// Whether the script requested the page in the background; such a response must not consume the flash message.
+fn is_refresh(context: &RequestContext) -> bool {
+    context.headers().contains_key("x-refresh")
+}
+
 fn take_flash(context: &RequestContext) -> Option<String> {
     context.state.sessions.take_flash(context.session.as_ref()?)
 }

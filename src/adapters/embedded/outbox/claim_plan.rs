@@ -10,7 +10,7 @@ pub(crate) struct Candidate {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CandidateKind {
-    /// PENDING.
+    /// PENDING: it has not been tried, or an operator made it due.
     Ready,
     /// FAILED and due: the first row of its key.
     Head,

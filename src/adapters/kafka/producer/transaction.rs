@@ -144,7 +144,7 @@ fn retry_until(deadline: Instant) -> RetryLimits {
 /// A record that is not sent in this transaction, by the index of its batch.
 type RefusedRecord = (usize, RowId, Error);
 
-/// What [`SendProgress::send_all`] did.
+/// Whether the records of a transaction went to the broker; none did if some must wait alone.
 enum SendResult {
     /// The broker appended every record and every watermark.
     Sent,

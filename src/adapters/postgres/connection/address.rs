@@ -9,11 +9,6 @@ use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 use crate::connection::open_error::PostgresOpenError;
 use crate::store::options::Options;
 
-/// How the server reads the texts of our statements and writes names, in a transaction: the settings of the database may differ. Without a pooler
-/// they are settings of the session.
-pub(crate) const SYNTAX_SETTINGS: &str =
-    "SET LOCAL standard_conforming_strings = on; SET LOCAL quote_all_identifiers = off";
-
 /// How the server's certificate is checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum CertificateTrust {

@@ -12,13 +12,17 @@ use ports::Error;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Row, RowStream, Statement};
 
-use crate::connection::address::SYNTAX_SETTINGS;
 use crate::connection::sql_value::SqlValue;
 use crate::connection::statement_error::{CommitStage, StatementError, StatementResult, statement_error};
 
 /// The settings of a transaction behind a pooler; without one they are settings of the session.
 const POOLER_BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL synchronous_commit = on; SET LOCAL enable_seqscan = off; \
                       SET LOCAL enable_bitmapscan = off; SET LOCAL jit = off";
+
+/// How the server reads the texts of our statements and writes names, in a transaction: the settings of the database may differ. Without a pooler
+/// they are settings of the session.
+pub(crate) const SYNTAX_SETTINGS: &str =
+    "SET LOCAL standard_conforming_strings = on; SET LOCAL quote_all_identifiers = off";
 
 /// Time that the client waits longer than the server's `statement_timeout` before it gives the connection up: 2 s for the reply.
 const REPLY_GRACE: Duration = Duration::from_secs(2);

@@ -9,8 +9,8 @@ use std::time::Duration;
 use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
 
-use crate::connection::address::SYNTAX_SETTINGS;
 use crate::connection::connector::Connector;
+use crate::connection::session::SYNTAX_SETTINGS;
 use crate::publish::adopt_error::AdoptError;
 use crate::publish::new_event::{EventRefusal, NewEvent};
 use crate::publish::table_change;

@@ -6,7 +6,7 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Error};
 
-use crate::connection::address::SYNTAX_SETTINGS;
+use crate::connection::session::SYNTAX_SETTINGS;
 use crate::schema::table_wait::{RETRY_PAUSE, TABLE_WAIT, VACUUM_LOCK, VACUUM_WAIT};
 
 /// The locks that other transactions hold on a table or one of its partitions.

@@ -7,8 +7,8 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Row};
 
-use crate::connection::address::SYNTAX_SETTINGS;
 use crate::connection::open_error::PostgresOpenError;
+use crate::connection::session::SYNTAX_SETTINGS;
 use crate::connection::sql_value;
 use crate::schema::migration_files::FILES;
 use crate::schema::own_schema;
