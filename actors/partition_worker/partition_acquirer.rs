@@ -60,7 +60,18 @@ impl PartitionAcquirer {
         };
         let watermark = self.failures.call(self.context.broker.watermark(partition, None)).await?;
         // The acquisition raised the counter by one, and no batch has this value as its token. Compare the watermark with the value before.
-        if let Some(seen) = watermark.filter(|_| store_was_rewound(watermark, fence.counter.saturating_sub(1))) {
+        let former = fence.counter.saturating_sub(1);
+        if let Some(seen) = watermark.filter(|_| store_was_rewound(watermark, former)) {
+            // A process that was frozen meanwhile may have lost the lease, and the watermark is its next owner's.
+            let Some(again) = self.acquire_lease(partition, reason, None).await? else {
+                return Ok(AcquireResult::HeldElsewhere);
+            };
+            let was_held_throughout = again.counter == fence.counter + 1;
+            let known = if was_held_throughout { former } else { again.counter.saturating_sub(1) };
+            fence = again;
+            if !store_was_rewound(watermark, known) {
+                return Ok(AcquireResult::Acquired(HeldPartition { fence, unsettled: None }));
+            }
             self.report_rewind(&fence, watermark).await;
             let decided = self.timeline.decided_watermark(partition, seen).await?;
             let Some(above) = self.acquire_lease(partition, reason, Some(decided)).await? else {
@@ -158,6 +169,9 @@ impl PartitionAcquirer {
         match closed {
             FencedOutcome::Done { counter, rows } => {
                 metrics.outbox_lease_reclaimed_total.inc_by(rows);
+                if outcome == BatchOutcome::Published {
+                    settlement::count_delivered(metrics, rows);
+                }
                 Ok(counter)
             }
             FencedOutcome::Stale => {

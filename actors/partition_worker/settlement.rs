@@ -3,6 +3,7 @@ use std::time::Duration;
 
 use ports::Error;
 use ports::outbox::{Claim, ClaimOutcome, FencedOutcome, SettledClaim};
+use telemetry::Metrics;
 
 use super::context::RelayContext;
 use super::held_partition::HeldPartition;
@@ -58,6 +59,12 @@ pub async fn settle_and_claim(
     }
 }
 
+/// Counts rows that were settled as sent.
+pub(super) fn count_delivered(metrics: &Metrics, rows: u64) {
+    metrics.outbox_entries_delivered.inc_by(rows);
+    metrics.outbox_publish_rate.inc_by(rows);
+}
+
 fn record(
     context: &RelayContext,
     held: &mut HeldPartition,
@@ -67,8 +74,7 @@ fn record(
     match outcome {
         FencedOutcome::Done { counter, .. } => {
             held.fence.counter = counter;
-            context.metrics.outbox_entries_delivered.inc_by(sent as u64);
-            context.metrics.outbox_publish_rate.inc_by(sent as u64);
+            count_delivered(&context.metrics, sent as u64);
             Ok(())
         }
         FencedOutcome::Stale => {

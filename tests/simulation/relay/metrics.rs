@@ -79,6 +79,23 @@ async fn each_row_of_an_open_batch_counts_as_reclaimed_when_it_is_resolved() {
     ledger.assert_guarantees(&process).await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn rows_that_a_resolution_settles_as_sent_count_as_delivered() {
+    let (mut environment, mut ledger) = (Environment::new(), Ledger::default());
+    environment.options.partitions = 1;
+    let process = environment.start().await;
+    environment.script.once(Call::Publish, InjectedFault::UnknownDone);
+    environment.script.once(Call::Settle, InjectedFault::UnknownNotDone);
+
+    ledger.create_orders(&process, 8).await;
+    process.wait_until_drained(TIMEOUT).await;
+
+    let metrics = &process.metrics;
+    assert!(metrics.outbox_lease_reclaimed_total.get() > 0, "a batch is resolved");
+    assert_eq!((metrics.outbox_entries_delivered.get(), metrics.outbox_publish_rate.get()), (8, 8));
+    ledger.assert_guarantees(&process).await;
+}
+
 /// Stalls a service in a call of its relay until another has taken over its partition; the stalled call then reaches the store.
 async fn stall_until_taken_over(call: Call) -> (u64, u64) {
     let (mut environment, mut ledger) = (Environment::new(), Ledger::default());

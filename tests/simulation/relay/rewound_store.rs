@@ -62,6 +62,29 @@ async fn every_acquisition_behind_its_watermark_is_counted_and_loses_nothing() {
     }
 }
 
+/// A process that is frozen between an acquisition and its watermark sees that of the partition's next owner.
+#[tokio::test(start_paused = true)]
+async fn acquisition_that_was_overtaken_reports_no_rewound_store() {
+    let (environment, mut ledger) = (Environment::new(), Ledger::default());
+    let partitions = environment.options.partitions as usize;
+    environment.script.times(partitions, Call::Watermark, InjectedFault::Hang);
+    let process = environment.start().await;
+    let all_wait = async || environment.script.injected().len() == partitions;
+    process.wait_until("every acquisition waits", TIMEOUT, all_wait).await;
+    process.bus().pause("/relay/outbox-publisher", "frozen").expect("it runs");
+    let _other = environment.join(&process, "other").await;
+    ledger.create_orders(&process, 12).await;
+    process.wait_until_drained(2 * TIMEOUT).await;
+
+    environment.script.always(Call::FenceAll, InjectedFault::Unreachable);
+    environment.script.release();
+    process.advance(Duration::from_secs(5)).await;
+
+    assert_eq!(process.metrics.outbox_store_rewound_total.get(), 0);
+    assert_eq!(environment.script.injected().len(), partitions, "no session is fenced");
+    ledger.assert_guarantees(&process).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn nothing_is_claimed_on_a_new_timeline_before_every_session_is_fenced() {
     let (environment, mut ledger) = (Environment::new(), Ledger::default());
