@@ -5,6 +5,7 @@ use app::commands::request_id;
 use app::consume::message_decision::MessageFailure;
 use app::consume::spring_headers;
 use domain::EventType;
+use outbox::topics::WEBHOOK_HEADER;
 use ports::broker::consumer_groups::ConsumerRecord;
 use ports::broker::{Position, Record};
 use supervision::{SupervisionBus, WorkInProgress};
@@ -55,16 +56,19 @@ pub fn partitions_lost(group: &str) {
 pub fn dead_lettered(dead_letter: &DeadLettered, record: &Record, bus: &SupervisionBus) {
     let DeadLettered { position: Position { topic, partition, offset }, reason, span } = dead_letter;
     let _entered = span.enter();
+    let webhook = record.text(WEBHOOK_HEADER);
     tracing::error!(
         event = "message_dead_lettered",
         topic = &**topic,
         partition,
         offset,
         key = &*record.key,
+        webhook,
         error = reason.as_str(),
         "message {offset} of {topic}/{partition} was moved to the dead-letter topic: {reason}"
     );
     let mut fields = vec![("topic", topic.to_string()), ("key", record.key.to_string()), ("error", reason.clone())];
+    fields.extend(webhook.map(|id| ("webhook", id.to_owned())));
     fields.extend(request_id::from_record(record).map(|id| ("request_id", id.to_owned())));
     bus.publish_external("message_dead_lettered", fields);
 }

@@ -1,4 +1,5 @@
 //! Three layers of settings, flattened to dotted keys, the later over the earlier. Unknown keys are refused here, with a suggestion.
+mod config_errors;
 mod environment;
 
 use std::collections::BTreeMap;
@@ -7,15 +8,15 @@ use std::path::Path;
 
 use domain::EventType;
 
+pub use config_errors::ConfigErrors;
 pub use environment::Environment;
+use environment::PREFIX;
 
 use super::text_format::Node;
 use super::topic_keys::{self, KnownTopics, ValueForm};
 
 /// The compiled-in defaults. They name every key that exists.
 pub(super) const DEFAULTS: &str = include_str!("../../config/default.toml");
-/// Prefix of the environment variables that set a key.
-const PREFIX: &str = "POSTHASTE__";
 /// Keys that may also be read from a file (`KEY_file`), and that are masked when printed.
 pub(super) const SECRETS: [&str; 12] = [
     "http.console_secret",
@@ -42,11 +43,6 @@ const BY_EVENT_TYPE: [&str; 8] = [
     "consumer.fallback_url.",
     "consumer.poison.",
 ];
-
-/// The errors of a configuration, one a line.
-#[derive(Debug, thiserror::Error)]
-#[error("{}", .0.join("\n"))]
-pub struct ConfigErrors(pub Vec<String>);
 
 /// The layer that set a value.
 #[derive(Clone)]

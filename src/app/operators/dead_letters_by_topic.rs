@@ -8,6 +8,8 @@ use crate::error::QueryError;
 pub struct DeadLettersByTopic {
     of_orders: DeadLetters,
     of_others: Vec<DeadLetters>,
+    /// Those of all webhooks, which are listed and redriven for each webhook by itself.
+    of_webhooks: Option<DeadLetters>,
 }
 
 /// The service publishes to no topic of this name.
@@ -36,7 +38,13 @@ impl DeadLettersByTopic {
     pub fn new(of_orders: DeadLetters, others: &[String]) -> Self {
         let of_others = others.iter().filter(|topic| ***topic != *of_orders.topic());
         let of_others = of_others.map(|topic| of_orders.clone().for_topic(topic)).collect();
-        Self { of_orders, of_others }
+        Self { of_orders, of_others, of_webhooks: None }
+    }
+
+    /// Counts those of webhooks too. `base` is the full name in front of `-dlt` of the topic that they share.
+    #[must_use]
+    pub fn with_webhooks(self, base: &str) -> Self {
+        Self { of_webhooks: Some(self.of_orders.clone().for_topic(base)), ..self }
     }
 
     /// The dead letters of a topic; `None` is the topic of the orders.
@@ -61,8 +69,21 @@ impl DeadLettersByTopic {
 
     /// Counts the dead letters that were not redriven yet, at most `limit` of each topic. Omits topics without any.
     pub async fn waiting(&self, limit: u32) -> Result<Vec<WaitingDeadLetters>, QueryError> {
+        self.waiting_of(self.all(), limit).await
+    }
+
+    /// Counts the dead letters of all webhooks that were not redriven yet, at most `limit`; `None` without any.
+    pub async fn waiting_of_webhooks(&self, limit: u32) -> Result<Option<WaitingDeadLetters>, QueryError> {
+        Ok(self.waiting_of(self.of_webhooks.iter(), limit).await?.pop())
+    }
+
+    async fn waiting_of(
+        &self,
+        topics: impl Iterator<Item = &DeadLetters>,
+        limit: u32,
+    ) -> Result<Vec<WaitingDeadLetters>, QueryError> {
         let existing = self.of_orders.existing_topics().await?;
-        let counts = self.all().filter(|dead_letters| dead_letters.has_records(&existing)).map(async |dead_letters| {
+        let counts = topics.filter(|dead_letters| dead_letters.has_records(&existing)).map(async |dead_letters| {
             let report = dead_letters.count(&DeadLetterFilter::default(), limit).await?;
             let (topic, waiting, more) = (dead_letters.topic().to_owned(), report.matched, report.next.is_some());
             Ok::<_, QueryError>(WaitingDeadLetters { topic, waiting, more })

@@ -3,7 +3,10 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt::{self, Debug};
 
-use super::{ConfigErrors, PREFIX};
+use super::config_errors::ConfigErrors;
+
+/// Prefix of the environment variables that set a key.
+pub(super) const PREFIX: &str = "POSTHASTE__";
 
 /// Environment variables by name. Debug output shows the names only: values may be secret.
 #[derive(Clone, Default)]

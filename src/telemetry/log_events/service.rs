@@ -118,9 +118,11 @@ const EVENTS: &[LogEvent] = &[
     LogEvent {
         name: "message_dead_lettered",
         levels: &[Level::ERROR],
-        fields: &["topic", "partition", "offset", "key", "error"],
-        meaning: "A consumed record cannot be processed or used up its attempts. It is in the dead letter topic.",
-        action: "`posthaste dlt show` prints it. Correct the cause, then `posthaste dlt redrive`.",
+        fields: &["topic", "partition", "offset", "key", "webhook", "error"],
+        meaning: "A consumed record cannot be processed or used up its attempts. It is in the dead letter topic. `webhook` is the one that could not be \
+                  delivered to.",
+        action: "`posthaste dlt show` prints it. Correct the cause, then `posthaste dlt redrive`. With `webhook`: `posthaste webhook dead-letters` and \
+                 `posthaste webhook redrive`.",
     },
     LogEvent {
         name: "message_value_omitted",

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use actors::TopicConsumers;
 use app::consume::chain::ChainLimits;
 use app::consume::topic_chain::{TopicChain, TopicFallback};
+use app::consume::webhooks::shared_base;
 use app::operators::dead_letters::{DeadLetters, SpawnTask};
 use app::operators::dead_letters_by_topic::DeadLettersByTopic;
 use ports::broker::Broker;
@@ -39,7 +40,8 @@ pub(in crate::wiring) fn dead_letters(
     let (topics, broker, spawn) = (Arc::clone(topics), Arc::clone(broker), Arc::clone(spawn));
     let of_orders = DeadLetters::new(&config.topic(), topics, broker, Arc::clone(redrives), Arc::clone(clock), spawn);
     let of_orders = of_orders.with_request_timeout(config.http.request_timeout);
-    DeadLettersByTopic::new(of_orders, &config.external_topics())
+    let webhooks = shared_base(&config.broker.topic_prefix);
+    DeadLettersByTopic::new(of_orders, &config.external_topics()).with_webhooks(&webhooks)
 }
 
 fn chain(topic: &str, settings: &TopicSettings, endpoints: &ConfiguredEndpoints) -> Result<TopicChain, StartError> {

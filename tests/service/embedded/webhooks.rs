@@ -167,6 +167,13 @@ fn assert_contradictions_are_refused(service: &Posthaste, routes: &[&str]) {
     }
 }
 
+/// `doctor` notes this number of dead letters of webhooks.
+fn assert_doctor_counts(backend: &Backend, service: &Posthaste, dead_letters: u32) {
+    let (_, findings, _) = finish(&mut command(backend, &["doctor", "--url", service.http.base()]));
+    let note = format!("note dead_letters: {dead_letters} of webhooks were not sent back");
+    assert!(findings.contains(&note), "{findings}");
+}
+
 #[test]
 fn dead_letters_of_a_webhook_are_listed_and_redriven_one_by_one() {
     let backend = Backend::new();
@@ -195,10 +202,10 @@ fn dead_letters_of_a_webhook_are_listed_and_redriven_one_by_one() {
     assert_eq!(list("?limit=1")["deadLetters"].as_array().expect("a list").len(), 1);
     let of_other = service.http.get(&format!("/webhooks/{other}/dead-letters"), Some(&admin)).json();
     assert_eq!(of_other["deadLetters"], json!([]));
+    assert_doctor_counts(&backend, &service, 3);
     let place_of = |at: usize| found[at]["position"].as_str().expect("a position").to_owned();
     let foreign = format!("/webhooks/{other}/dead-letters/{}/redrive", place_of(0));
     assert_eq!(service.http.post(&foreign, &admin, &[], &json!({"dryRun": false})).status, 404);
-
     let count = |body: Value| service.http.post(&format!("/webhooks/{webhook}/redrive"), &admin, &[], &body).json();
     let first = count(json!({"limit": 1}));
     assert_eq!(first["matched"], 1, "{first}");
@@ -221,7 +228,6 @@ fn dead_letters_of_a_webhook_are_listed_and_redriven_one_by_one() {
     assert!(shown.contains("422") && shown.matches(">Redrive</button>").count() == 2, "{shown}");
     let done = browser.submit(&format!("{page}/{}/redrive", place_of(1)), &[("reason", "fixed")]);
     assert!(done.contains(&format!("Dead letter {} is delivered again.", place_of(1))), "{done}");
-
     let address = service.http.base().to_owned();
     let run = |arguments: &[&str]| {
         let arguments = [&["webhook"], arguments, &["--url", &address]].concat();

@@ -1,6 +1,7 @@
 //! `doctor`: counts the dead letters that were not sent back. They are a note, not a problem: each was set aside as configured.
 use std::time::Duration;
 
+use app::error::QueryError;
 use app::operators::dead_letters_by_topic::WaitingDeadLetters;
 use posthaste::OperatorAccess;
 
@@ -15,19 +16,33 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 pub(super) async fn check(access: &OperatorAccess) -> Option<Finding> {
     let dead_letters = access.dead_letters.as_ref()?;
     // Reading changes nothing, so a count may be dropped at any point.
-    let waiting = tokio::time::timeout(TIMEOUT, dead_letters.waiting(COUNT_MAX)).await.ok()?.ok()?;
-    Some(finding(&waiting))
+    let count = async {
+        Ok::<_, QueryError>((
+            dead_letters.waiting(COUNT_MAX).await?,
+            dead_letters.waiting_of_webhooks(COUNT_MAX).await?,
+        ))
+    };
+    let (of_topics, of_webhooks) = tokio::time::timeout(TIMEOUT, count).await.ok()?.ok()?;
+    Some(finding(&of_topics, of_webhooks.as_ref()))
 }
 
-fn finding(waiting: &[WaitingDeadLetters]) -> Finding {
-    if waiting.is_empty() {
+fn finding(of_topics: &[WaitingDeadLetters], of_webhooks: Option<&WaitingDeadLetters>) -> Finding {
+    let number = |WaitingDeadLetters { waiting, more, .. }: &WaitingDeadLetters| {
+        if *more { format!("at least {waiting}") } else { waiting.to_string() }
+    };
+    let of_topic = |count: &WaitingDeadLetters| {
+        let (number, topic) = (number(count), &count.topic);
+        format!("{number} of {topic} were not sent back: see `posthaste dlt list --topic {topic}`")
+    };
+    let of_all_webhooks = |count: &WaitingDeadLetters| {
+        format!("{} of webhooks were not sent back: see `posthaste webhook dead-letters ID`", number(count))
+    };
+    let notes: Vec<String> =
+        of_topics.iter().map(of_topic).chain(of_webhooks.into_iter().map(of_all_webhooks)).collect();
+    if notes.is_empty() {
         return Finding::new("dead_letters", true, "none waits to be sent back");
     }
-    let of_topic = |WaitingDeadLetters { topic, waiting, more }: &WaitingDeadLetters| {
-        let at_least = if *more { "at least " } else { "" };
-        format!("{at_least}{waiting} of {topic} were not sent back: see `posthaste dlt list --topic {topic}`")
-    };
-    Finding::note("dead_letters", waiting.iter().map(of_topic).collect::<Vec<_>>().join("; "))
+    Finding::note("dead_letters", notes.join("; "))
 }
 
 #[cfg(test)]
@@ -38,14 +53,16 @@ mod tests {
     fn dead_letters_that_wait_are_a_note_that_names_each_topic() {
         let waiting = |topic: &str, waiting, more| WaitingDeadLetters { topic: topic.to_owned(), waiting, more };
 
-        let noted = finding(&[waiting("order.events", 2, false), waiting("invoices", 1_000, true)]);
+        let of_topics = [waiting("order.events", 2, false), waiting("invoices", 1_000, true)];
+        let noted = finding(&of_topics, Some(&waiting("webhooks", 3, false)));
 
         assert!(noted.ok && noted.is_note);
         assert_eq!(
             noted.detail,
             "2 of order.events were not sent back: see `posthaste dlt list --topic order.events`; \
-             at least 1000 of invoices were not sent back: see `posthaste dlt list --topic invoices`"
+             at least 1000 of invoices were not sent back: see `posthaste dlt list --topic invoices`; \
+             3 of webhooks were not sent back: see `posthaste webhook dead-letters ID`"
         );
-        assert!(!finding(&[]).is_note);
+        assert!(!finding(&[], None).is_note);
     }
 }
