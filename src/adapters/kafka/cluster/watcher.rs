@@ -112,7 +112,9 @@ impl BrokerWatcher {
         if self.contact.is_unreachable() && !matches!(*status.borrow(), TopicsStatus::Ready) {
             return status.borrow().result();
         }
-        let known = status.wait_for(|status| !matches!(status, TopicsStatus::Unreached(_)));
+        // Not longer than until the watcher has met an outage: a stop would wait for the callers.
+        let known =
+            status.wait_for(|status| !matches!(status, TopicsStatus::Unreached(_)) || self.contact.is_unreachable());
         match tokio::time::timeout(self.ready_timeout, known).await {
             Ok(Ok(status)) => status.result(),
             Ok(Err(_)) => Err(client_stopped()),
