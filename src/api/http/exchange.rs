@@ -18,7 +18,7 @@ use crate::error::{ErrorCode, Problem};
 use crate::http::rate_limit;
 use crate::http::tracked_body::{InFlightGuard, TrackedBody};
 use crate::request::body::UnreadBody;
-use crate::request::headers::request_id;
+use crate::request::headers::{has_request_id, request_id};
 use crate::request::response::RouteResult;
 use crate::request::route::HeaderPolicy;
 use crate::request::server_span;
@@ -58,9 +58,9 @@ impl HttpExchange {
         header_policy: HeaderPolicy,
     ) -> Self {
         let request_id: Arc<str> = request_id(request.headers()).into();
-        let is_routine = is_probe(template);
+        let is_routine = is_unnamed_probe(template, request.headers());
         let (tracer, method) = (&state.tracer, method_label(request.method()));
-        let repeats = is_routine || (template.starts_with("/console") && is_refresh(request));
+        let repeats = is_probe(template) || (template.starts_with("/console") && is_refresh(request));
         let mut trace_span = server_span::begin(tracer, request.headers(), (method, template), repeats);
         trace_span.set("posthaste.request_id", &*request_id);
         Self {
@@ -239,8 +239,13 @@ pub(crate) fn add_private_headers(headers: &mut HeaderMap) {
     headers.insert(VARY, HeaderValue::from_static("Authorization"));
 }
 
+/// Whether the request is a probe without an id of its client. One with an id is logged as other requests are, so that it is found by the id.
+pub(crate) fn is_unnamed_probe(template: &str, headers: &HeaderMap) -> bool {
+    is_probe(template) && !has_request_id(headers)
+}
+
 /// Whether platforms or Prometheus send the request again and again.
-pub(crate) fn is_probe(template: &str) -> bool {
+fn is_probe(template: &str) -> bool {
     let probes = ["/livez", "/readyz", "/startupz", "/metrics", "/actuator/prometheus"];
     probes.contains(&template) || template.starts_with("/actuator/health")
 }
@@ -273,5 +278,27 @@ pub(crate) fn method_label(method: &Method) -> &'static str {
         "DELETE" => "DELETE",
         "OPTIONS" => "OPTIONS",
         _ => "OTHER",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn probe_is_routine_unless_its_client_has_named_it() {
+        let headers = |id: Option<&str>| {
+            let value = id.map(|id| HeaderValue::from_str(id).expect("visible characters"));
+            value.into_iter().map(|value| (REQUEST_ID, value)).collect::<HeaderMap>()
+        };
+        let cases = [
+            ("/readyz", None, true),
+            ("/readyz", Some("mine"), false),
+            ("/metrics", Some("no id"), true),
+            ("/orders", None, false),
+        ];
+        for (template, id, expected) in cases {
+            assert_eq!(is_unnamed_probe(template, &headers(id)), expected, "{template} {id:?}");
+        }
     }
 }

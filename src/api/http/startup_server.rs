@@ -20,7 +20,7 @@ use tokio::task::JoinHandle;
 use crate::error::{ErrorCode, Problem};
 use crate::health::status::with_retry_after;
 use crate::http::connection::{head_timeout_response, timed_connection, timeouts};
-use crate::http::exchange::{add_private_headers, is_about_orders, is_probe, log_request, method_label};
+use crate::http::exchange::{add_private_headers, is_about_orders, is_unnamed_probe, log_request, method_label};
 use crate::http::listeners::Listeners;
 use crate::http::tracked_body::{InFlightGuard, TrackedBody};
 use crate::request::body::{IncomingBody, discard_received};
@@ -80,7 +80,7 @@ fn listen(listener: TcpListener, context: &StartupContext) -> io::Result<(Server
             let (started, request_id) = (Instant::now(), request_id(request.headers()));
             async move {
                 let response = complete(respond(&context, &request, &request_id), payload, in_flight).await;
-                let is_routine = is_probe(request.path());
+                let is_routine = is_unnamed_probe(request.path(), request.headers());
                 let (method, status) = (method_label(request.method()), response.status());
                 log_request(is_routine, method, STARTUP_ROUTE, status, started.elapsed(), &request_id);
                 response

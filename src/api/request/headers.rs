@@ -15,6 +15,11 @@ pub(crate) fn request_id(headers: &HeaderMap) -> String {
     single_value(headers, request_id::HEADER).filter(|id| is_request_id(id)).map_or_else(random_id, str::to_owned)
 }
 
+/// Whether the client has named the request by a valid id.
+pub(crate) fn has_request_id(headers: &HeaderMap) -> bool {
+    single_value(headers, request_id::HEADER).is_some_and(is_request_id)
+}
+
 fn random_id() -> String {
     let mut rng = rand::rng();
     format!("{:016x}{:016x}", rng.next_u64(), rng.next_u64())

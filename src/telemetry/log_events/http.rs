@@ -17,7 +17,7 @@ const EVENTS: &[LogEvent] = &[
         levels: &[Level::DEBUG, Level::INFO],
         fields: &["method", "route", "status", "duration_ms", "request_id"],
         meaning: "One HTTP request was answered. Status 499: its client disconnected before the response; what it changes is completed \
-                  nevertheless. Probes, scrapes and the console's own refresh are at debug.",
+                  nevertheless. Probes and scrapes without an `X-Request-Id` and the console's own refresh are at debug.",
         action: "Nothing to do.",
     },
     LogEvent {

@@ -1,4 +1,6 @@
 //! Brokers that are unreachable, fail and return: no call blocks for long, no record is lost, and publishing resumes within seconds.
+mod first_contact;
+
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -50,24 +52,6 @@ async fn adapter_opens_without_a_broker_and_creates_the_topics_later() {
     installation.committed(&session, batch(P0, 1, installation.records(&[("a", "1")]))).await;
     let probe = KafkaProbe(installation.kafka.clone());
     until_answered(TIMEOUT, || probe.check()).await.expect("the probe succeeds again");
-}
-
-/// A stop of the service waits for calls that have begun.
-#[tokio::test]
-async fn first_calls_end_with_the_first_failed_contact_and_not_with_the_connect_timeout() {
-    let silent = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let closed = Proxy::to(&servers());
-    closed.cut();
-    for address in [silent.local_addr().expect("bound").to_string(), closed.address.clone()] {
-        let mut options = options(&address, &TestClock::default());
-        options.connect_timeout = Duration::from_secs(3_600);
-        let kafka = Kafka::open(options).expect("opened");
-
-        let calls = async { (kafka.open_session(0).await, kafka.watermark(P0, None).await) };
-        let calls = tokio::time::timeout(scaled(CALL_TIMEOUT), calls).await.expect("the first contact has failed");
-
-        assert!(matches!(calls, (Err(Error::Unreachable(_)), Err(Error::Unreachable(_)))), "{address}: {calls:?}");
-    }
 }
 
 /// As a stopped process does: its system accepts connections.
