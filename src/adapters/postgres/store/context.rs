@@ -1,6 +1,9 @@
 //! Context of every statement of one store: options, connection pools, and this process's cached state of the database.
+use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize};
+use std::time::Duration;
 
 use deadpool_postgres::Pool;
 use parking_lot::Mutex;
@@ -20,6 +23,26 @@ use crate::store::options::Options;
 /// A full batch waits for those of the other partitions, which take 0.1 s each (measured): longer than anything else waits for a connection.
 const BATCH_WAIT_FACTOR: u32 = 5;
 
+/// Longest wait of a list for those ahead while the server reads them: a part of a list takes some hundredths of a second. One that waits for longer
+/// has a server that does not answer.
+const LIST_WAIT_USUAL: Duration = Duration::from_secs(2);
+
+/// A list that has waited for longer than [`LIST_WAIT_USUAL`], counted until it is dropped.
+struct OverdueList<'a>(&'a AtomicUsize);
+
+impl<'a> OverdueList<'a> {
+    fn count(overdue: &'a AtomicUsize) -> Self {
+        overdue.fetch_add(1, Relaxed);
+        Self(overdue)
+    }
+}
+
+impl Drop for OverdueList<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
+}
+
 /// Shared by the store and its background tasks. The tasks hold this and not the store, so that they do not keep the store open.
 pub(crate) struct StoreContext {
     pub(crate) options: Arc<Options>,
@@ -37,6 +60,8 @@ pub(crate) struct StoreContext {
     service_pool: Pool,
     /// Permits for lists of orders: half of the service connections stay free of them.
     list_permits: Arc<Semaphore>,
+    /// Lists that have waited for a permit for longer than usual.
+    overdue_lists: AtomicUsize,
     settings: SessionSettings,
     /// Where the scans for ready rows begin.
     pub(crate) scan_starts: ScanStartCache,
@@ -84,6 +109,7 @@ impl StoreContext {
             lock_waits: Semaphore::new(options.relay_connections.saturating_sub(2).max(1)),
             service_pool: connector.pool("service", options.service_connections(), None)?,
             list_permits: Arc::new(Semaphore::new((options.service_connections() / 2).max(1))),
+            overdue_lists: AtomicUsize::new(0),
             options,
             installation: id.into(),
             partitions,
@@ -139,21 +165,24 @@ impl StoreContext {
     }
 
     /// A permit for reading a part of a list of orders, to be held with its connection. Waits until the reads ahead have ended. Without a limit, a
-    /// few clients that read long lists use all service connections, and their saturation refuses the writes of all clients.
+    /// few clients that read long lists use all service connections, and their saturation refuses the writes of all clients. Cancel-safe.
     ///
     /// # Errors
     /// [`Error::Unreachable`] once the store is closed.
     pub(crate) async fn list_permit(&self) -> Result<OwnedSemaphorePermit, Error> {
-        Arc::clone(&self.list_permits)
-            .acquire_owned()
-            .await
-            .map_err(|_| Error::Unreachable("the store is closed".into()))
+        let closed = |_| Error::Unreachable("the store is closed".into());
+        let mut permit = pin!(Arc::clone(&self.list_permits).acquire_owned());
+        if let Ok(acquired) = tokio::time::timeout(LIST_WAIT_USUAL, &mut permit).await {
+            return acquired.map_err(closed);
+        }
+        let _overdue = OverdueList::count(&self.overdue_lists);
+        permit.await.map_err(closed)
     }
 
-    /// The share of service connections in use, from 0 to 1; waiting callers count as connections in use.
+    /// The share of service connections in use, from 0 to 1; waiting callers count as connections in use, lists once they are overdue.
     pub(crate) fn saturation(&self) -> f64 {
         let status = self.service_pool.status();
-        let busy = status.size.saturating_sub(status.available) + status.waiting;
+        let busy = status.size.saturating_sub(status.available) + status.waiting + self.overdue_lists.load(Relaxed);
         (busy as f64 / status.max_size.max(1) as f64).min(1.0)
     }
 

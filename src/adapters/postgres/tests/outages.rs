@@ -345,8 +345,9 @@ async fn slow_lists_leave_service_connections_to_other_calls() {
         let subject = Subject::new("ann").unwrap();
         let record = store.find_idempotency_record(&subject, &n.to_string(), Duration::from_secs(60)).await;
         assert!(record.unwrap().is_none());
-        assert!(probe.saturation().unwrap() <= 0.6, "{:?}", probe.saturation());
     }
+    let is_saturated = async || probe.saturation().filter(|share| *share >= 0.9);
+    until("lists that wait for a server that does not answer are counted", is_saturated).await;
     blocker.batch_execute("ROLLBACK").await.unwrap();
     for list in lists {
         assert_eq!(list.await.unwrap().unwrap(), []);
