@@ -1,8 +1,10 @@
-//! Members of consumer groups: the thread that owns a consumer, its partitions and its offset commits.
+//! Members of consumer groups: the clients of a member, the thread that owns a consumer, its partitions and its offset commits.
 mod context;
 mod group_member;
+mod member_client;
 mod member_request;
 mod member_thread;
 mod offset_commits;
 mod partition_buffer;
+mod poll_callers;
 mod unread_gap;

@@ -1,33 +1,35 @@
 //! `ConsumerGroups` and `GroupMember`: the async side of a group member. Kafka's group assigns the partitions, so the member's number and
 //! the number of members have no effect here.
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::mpsc::{Sender, channel};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use outbox::topics::retry_stage;
 use parking_lot::Mutex;
 use ports::Error;
 use ports::broker::Position;
 use ports::broker::consumer_groups::{AckOutcome, ConsumerGroups, ConsumerRecord, GroupMember, Lag};
-use rdkafka::config::FromClientConfigAndContext;
-use rdkafka::consumer::{BaseConsumer, Consumer};
-use tokio::sync::oneshot;
-use tokio::time::Instant;
+use tokio::sync::oneshot::Receiver;
+use tokio::time::{Instant, timeout_at};
 
 use crate::adapter::Kafka;
-use crate::connection::blocking_call::{client_stopped, run_blocking};
-use crate::connection::client_config;
-use crate::consumer::context::MemberContext;
-use crate::consumer::member_request::MemberRequest;
-use crate::consumer::member_thread::MemberThread;
-use crate::consumer::offset_commits::{AssignedPartition, OffsetCommits};
-use crate::error::map_err;
+use crate::connection::blocking_call::run_blocking;
+use crate::consumer::member_client::{MemberClient, result_of};
+use crate::consumer::member_request::{MemberReply, MemberRequest, PollRequest, WaitRequest};
+use crate::consumer::offset_commits::AssignedPartition;
 use crate::topics::group_offsets::{commit_end_offsets, renew_retention};
 
-/// A handle to a member's thread. Dropping it leaves the group.
+/// A member of a group: a client for the topics of events and one for their retry topics. Kafka's assignor balances the partitions of all topics of
+/// its members as one number: with a single client, one member may get every partition of a topic and the others only those of its retry topics.
 struct KafkaMember {
-    requests: Sender<MemberRequest>,
+    clients: Vec<MemberClient>,
+    /// Index of the client that a poll asks first. It rotates, so that neither starves the other.
+    next_first: AtomicUsize,
     /// Paused partitions and when each resumes. Kept here, because only callers run in the runtime whose clock measures pauses.
     pauses: Mutex<HashMap<AssignedPartition, Instant>>,
 }
@@ -43,29 +45,14 @@ impl ConsumerGroups for Kafka {
     ) -> Result<Arc<dyn GroupMember>, Error> {
         // A member of a group with a missing topic would fail after it has joined, and each new one would make the others rebalance.
         self.inner.watcher.topics_ready(topics).await?;
-        let action = format!("joining group {group}");
-        let config = client_config::group_member(&self.inner.options, group);
-        let context = MemberContext::new(Arc::clone(&self.inner.contact));
-        let consumer = BaseConsumer::from_config_and_context(&config, context);
-        let mut consumer: BaseConsumer<MemberContext> = consumer.map_err(|error| map_err(&error, &action))?;
-        let (requests, received) = channel();
-        let wake = requests.clone();
-        // The send fails only after the member's thread has ended, which then needs no wake-up.
-        consumer.set_nonempty_callback(move || drop(wake.send(MemberRequest::Wake)));
-        let names: Vec<&str> = topics.iter().map(String::as_str).collect();
-        consumer.subscribe(&names).map_err(|error| map_err(&error, &action))?;
-        let consumer = Arc::new(consumer);
-        let no_thread = |error| Error::Overloaded(format!("cannot start a thread for a member of {group}: {error}"));
-        let results = requests.clone();
-        // The send fails only after the member's thread has ended, which has then failed all its acknowledgements.
-        let on_commit = move |number, result| drop(results.send(MemberRequest::CommitResult(number, result)));
-        let commits = OffsetCommits::start(Arc::clone(&consumer), on_commit).map_err(no_thread)?;
-        let thread = MemberThread::new(consumer, commits, Arc::clone(&self.inner.options), (group, topics));
-        std::thread::Builder::new()
-            .name("kafka-member".into())
-            .spawn(move || thread.run(&received))
-            .map_err(no_thread)?;
-        Ok(Arc::new(KafkaMember { requests, pauses: Mutex::default() }))
+        let (options, contact) = (&self.inner.options, &self.inner.contact);
+        let (retry_topics, topics): (Vec<String>, Vec<String>) =
+            topics.iter().cloned().partition(|topic| retry_stage(topic).is_some());
+        let mut clients = Vec::new();
+        for topics in [topics, retry_topics].into_iter().filter(|topics| !topics.is_empty()) {
+            clients.push(MemberClient::start(options, contact, group, topics)?);
+        }
+        Ok(Arc::new(KafkaMember { clients, next_first: AtomicUsize::new(0), pauses: Mutex::default() }))
     }
 
     async fn begin_at_end(&self, group: &str, topics: &[String]) -> Result<(), Error> {
@@ -85,17 +72,47 @@ impl ConsumerGroups for Kafka {
 }
 
 impl KafkaMember {
-    async fn request<T>(
-        &self,
-        request: impl FnOnce(oneshot::Sender<Result<T, Error>>) -> MemberRequest,
-    ) -> Result<T, Error> {
-        let (reply, result) = oneshot::channel();
-        self.requests.send(request(reply)).map_err(|_| client_stopped())?;
-        result.await.unwrap_or_else(|_| Err(client_stopped()))
+    /// Sends the same request to every client and returns their results. All clients work on it at the same time.
+    async fn request_all<T>(&self, request: impl Fn(MemberReply<T>) -> MemberRequest) -> Result<Vec<T>, Error> {
+        let sent: Result<Vec<_>, Error> = self.clients.iter().map(|client| client.send(&request)).collect();
+        let mut results = Vec::new();
+        for result in sent? {
+            results.push(result_of(result).await?);
+        }
+        Ok(results)
+    }
+
+    /// Messages of the first client that has some.
+    async fn take(&self, limit: usize, paused: &BTreeSet<AssignedPartition>) -> Result<Vec<ConsumerRecord>, Error> {
+        let first = self.next_first.load(Ordering::Relaxed);
+        for index in first..first + self.clients.len() {
+            let client = &self.clients[index % self.clients.len()];
+            let paused = paused.clone();
+            let messages = client.request(|reply| MemberRequest::Poll(PollRequest { limit, paused, reply })).await?;
+            if !messages.is_empty() {
+                self.next_first.store((index + 1) % self.clients.len(), Ordering::Relaxed);
+                return Ok(messages);
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    /// Waits until a client has messages or has failed. Cancel-safe: it takes no message.
+    async fn message_arrives(&self, paused: &BTreeSet<AssignedPartition>) -> Result<(), Error> {
+        let wait = |client: &MemberClient| {
+            client.send(|reply| MemberRequest::AwaitMessages(WaitRequest { paused: paused.clone(), reply }))
+        };
+        let mut waiting: Vec<Receiver<Result<(), Error>>> = self.clients.iter().map(wait).collect::<Result<_, _>>()?;
+        poll_fn(|context| {
+            let is_ready = |result: &mut Receiver<_>| Pin::new(result).poll(context).is_ready();
+            if waiting.iter_mut().any(is_ready) { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+        Ok(())
     }
 
     /// The partitions that are paused now, and when the first of them resumes.
-    fn paused(&self) -> (Vec<AssignedPartition>, Option<Instant>) {
+    fn paused(&self) -> (BTreeSet<AssignedPartition>, Option<Instant>) {
         let now = Instant::now();
         let mut pauses = self.pauses.lock();
         pauses.retain(|_, until| *until > now);
@@ -109,48 +126,50 @@ impl GroupMember for KafkaMember {
         let deadline = Instant::now() + timeout;
         loop {
             let (paused, resumes) = self.paused();
-            let until = resumes.map_or(deadline, |resumes| resumes.min(deadline));
-            let wait = until.saturating_duration_since(Instant::now());
-            let limit = limit.max(1) as usize;
-            let paused = paused.into_iter().collect();
-            let messages = self.request(|reply| MemberRequest::Poll { limit, wait, paused, reply }).await?;
+            let messages = self.take(limit.max(1) as usize, &paused).await?;
             if !messages.is_empty() || Instant::now() >= deadline {
                 return Ok(messages);
             }
+            let until = resumes.map_or(deadline, |resumes| resumes.min(deadline));
+            // A wait that ends without a message ends the pause of a partition, or the poll.
+            timeout_at(until, self.message_arrives(&paused)).await.unwrap_or(Ok(()))?;
         }
     }
 
     async fn acknowledge(&self, positions: &[Position]) -> Result<AckOutcome, Error> {
-        if positions.is_empty() {
-            return Ok(AckOutcome::Complete);
+        let mut results = Vec::new();
+        for client in &self.clients {
+            let positions: Vec<Position> =
+                positions.iter().filter(|position| client.reads(&position.topic)).cloned().collect();
+            if !positions.is_empty() {
+                results.push(client.send(|reply| MemberRequest::Acknowledge { positions, reply })?);
+            }
         }
-        let positions = positions.to_vec();
-        self.request(|reply| MemberRequest::Acknowledge { positions, reply }).await
+        let mut outcome = AckOutcome::Complete;
+        for result in results {
+            if result_of(result).await? == AckOutcome::PartitionsLost {
+                outcome = AckOutcome::PartitionsLost;
+            }
+        }
+        Ok(outcome)
     }
 
     async fn rewind(&self) -> Result<(), Error> {
-        self.request(|reply| MemberRequest::Rewind { reply }).await
+        self.request_all(|reply| MemberRequest::Rewind { reply }).await.map(drop)
     }
 
     async fn pause(&self, from: &Position, resume_after: Duration) -> Result<(), Error> {
         let until = Instant::now() + resume_after;
+        let Some(client) = self.clients.iter().find(|client| client.reads(&from.topic)) else { return Ok(()) };
         let partition = (Arc::clone(&from.topic), from.partition);
         let from = from.clone();
-        let is_assigned = self.request(|reply| MemberRequest::RewindTo { from, reply }).await?;
-        if is_assigned {
+        if client.request(|reply| MemberRequest::RewindTo { from, reply }).await? {
             self.pauses.lock().insert(partition, until);
         }
         Ok(())
     }
 
     async fn lag(&self) -> Result<Vec<Lag>, Error> {
-        self.request(|reply| MemberRequest::Lag { reply }).await
-    }
-}
-
-impl Drop for KafkaMember {
-    fn drop(&mut self) {
-        // The send fails only when the thread has ended and left the group already.
-        drop(self.requests.send(MemberRequest::Leave));
+        Ok(self.request_all(|reply| MemberRequest::Lag { reply }).await?.concat())
     }
 }

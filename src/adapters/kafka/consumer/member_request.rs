@@ -1,6 +1,5 @@
 //! Requests to a group member's thread.
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use ports::Error;
 use ports::broker::Position;
@@ -13,10 +12,25 @@ use crate::consumer::offset_commits::{AssignedPartition, CommitNumber};
 /// Receives the result of a request; the send fails when the caller was dropped.
 pub(crate) type MemberReply<T> = oneshot::Sender<Result<T, Error>>;
 
+/// A request for at most `limit` messages of partitions that are not paused.
+pub(crate) struct PollRequest {
+    pub(crate) limit: usize,
+    pub(crate) paused: BTreeSet<AssignedPartition>,
+    pub(crate) reply: MemberReply<Vec<ConsumerRecord>>,
+}
+
+/// A request for a reply once a poll with these pauses would deliver messages or fail.
+pub(crate) struct WaitRequest {
+    pub(crate) paused: BTreeSet<AssignedPartition>,
+    pub(crate) reply: MemberReply<()>,
+}
+
 /// A request to a group member's thread, or an event that wakes it.
 pub(crate) enum MemberRequest {
-    /// Deliver at most `limit` messages of partitions that are not paused; wait for the first.
-    Poll { limit: usize, wait: Duration, paused: BTreeSet<AssignedPartition>, reply: MemberReply<Vec<ConsumerRecord>> },
+    /// Deliver messages, without waiting for one.
+    Poll(PollRequest),
+    /// Reply once a poll would deliver messages or fail.
+    AwaitMessages(WaitRequest),
     /// Commit these positions, and acknowledge all earlier ones with them.
     Acknowledge { positions: Vec<Position>, reply: MemberReply<AckOutcome> },
     /// Make every unacknowledged message deliverable again.

@@ -1,12 +1,12 @@
 //! The thread of a group member: it owns the consumer, polls it all the time and answers requests.
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use ports::Error;
 use ports::broker::Position;
-use ports::broker::consumer_groups::{AckOutcome, ConsumerRecord, Lag};
+use ports::broker::consumer_groups::{AckOutcome, Lag};
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::{KafkaError, KafkaResult};
 use rdkafka::{Message, Offset, TopicPartitionList};
@@ -16,6 +16,7 @@ use crate::consumer::context::{AssignmentChange, MemberContext, apply};
 use crate::consumer::member_request::{MemberReply, MemberRequest};
 use crate::consumer::offset_commits::{AssignedPartition, CommitNumber, OffsetCommits, PendingAcknowledgement};
 use crate::consumer::partition_buffer::PartitionBuffer;
+use crate::consumer::poll_callers::PollCallers;
 use crate::error::{is_temporary, map_err};
 use crate::options::Options;
 
@@ -30,13 +31,6 @@ const COMMITTED_TIMEOUT: Duration = Duration::from_secs(1);
 /// Most bytes of undelivered messages of one partition; at this size the partition is paused.
 const READY_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-struct WaitingPoll {
-    limit: usize,
-    deadline: Instant,
-    paused: BTreeSet<AssignedPartition>,
-    reply: MemberReply<Vec<ConsumerRecord>>,
-}
-
 /// The state of a member's thread.
 pub(crate) struct MemberThread {
     consumer: Arc<BaseConsumer<MemberContext>>,
@@ -44,14 +38,12 @@ pub(crate) struct MemberThread {
     group: String,
     buffers: BTreeMap<AssignedPartition, PartitionBuffer>,
     topics: BTreeMap<String, Arc<str>>,
-    poll: Option<WaitingPoll>,
+    callers: PollCallers,
     commits: OffsetCommits,
     /// Revoked partitions, and how long their in-flight messages may delay the revocation.
     revoking: Option<(Instant, TopicPartitionList)>,
     /// The error that the next poll without messages returns.
     failure: Option<Error>,
-    /// Index of the partition that a poll serves first. It rotates, so that a busy partition does not starve the others.
-    next_start_index: usize,
     has_left: bool,
 }
 
@@ -68,11 +60,10 @@ impl MemberThread {
             group: group.to_owned(),
             buffers: BTreeMap::new(),
             topics: topics.iter().map(|name| (name.clone(), Arc::from(name.as_str()))).collect(),
-            poll: None,
+            callers: PollCallers::default(),
             commits,
             revoking: None,
             failure: None,
-            next_start_index: 0,
             has_left: false,
         }
     }
@@ -93,7 +84,7 @@ impl MemberThread {
             self.commits.fail_overdue(Instant::now());
             self.finish_revocation();
             self.repeat_commit();
-            self.deliver();
+            self.callers.deliver(&mut self.buffers, &mut self.failure);
             self.report_removed_records();
             self.pause_and_resume();
         }
@@ -107,9 +98,8 @@ impl MemberThread {
     }
 
     fn time_to_next_deadline(&self) -> Duration {
-        let poll = self.poll.as_ref().map(|poll| poll.deadline);
         let revocation = self.revoking.as_ref().map(|(deadline, _)| *deadline);
-        let next = poll.into_iter().chain(revocation).chain(self.commits.repeat_at()).min();
+        let next = revocation.into_iter().chain(self.commits.repeat_at()).min();
         next.map_or(WAKE_INTERVAL, |next| next.saturating_duration_since(Instant::now()).min(WAKE_INTERVAL))
     }
 
@@ -117,10 +107,8 @@ impl MemberThread {
         match request {
             MemberRequest::Wake => {}
             MemberRequest::Leave => self.has_left = true,
-            MemberRequest::Poll { limit, wait, paused, reply } => {
-                // Replaces a poll whose caller was dropped, which received no message.
-                self.poll = Some(WaitingPoll { limit, deadline: Instant::now() + wait, paused, reply });
-            }
+            MemberRequest::Poll(poll) => self.callers.poll(poll),
+            MemberRequest::AwaitMessages(wait) => self.callers.wait(wait),
             MemberRequest::CommitResult(number, result) => self.handle_commit(number, &result),
             MemberRequest::Acknowledge { positions, reply } => self.acknowledge(positions, reply),
             MemberRequest::Rewind { reply } => {
@@ -311,43 +299,6 @@ impl MemberThread {
         for (partition, next) in self.commits.handle_result(number, result) {
             if let Some(buffer) = self.buffers.get_mut(&partition) {
                 buffer.acknowledge(next);
-            }
-        }
-    }
-
-    /// Answers the waiting poll when messages are ready, the member has failed, or the poll's time is over.
-    fn deliver(&mut self) {
-        let Some(poll) = &self.poll else { return };
-        let is_deliverable = |(partition, buffer): &(&AssignedPartition, &mut PartitionBuffer)| {
-            buffer.ready() > 0 && !poll.paused.contains(*partition)
-        };
-        let mut ready: Vec<&mut PartitionBuffer> =
-            self.buffers.iter_mut().filter(is_deliverable).map(|(_, buffer)| buffer).collect();
-        if ready.is_empty() && self.failure.is_none() && Instant::now() < poll.deadline {
-            return;
-        }
-        let Some(WaitingPoll { limit, reply, .. }) = self.poll.take() else { return };
-        if reply.is_closed() {
-            return;
-        }
-        if ready.is_empty() {
-            drop(reply.send(self.failure.take().map_or(Ok(Vec::new()), Err)));
-            return;
-        }
-        let first = self.next_start_index % ready.len();
-        ready.rotate_left(first);
-        self.next_start_index = self.next_start_index.wrapping_add(1);
-        let mut messages = Vec::new();
-        for buffer in ready {
-            messages.append(&mut buffer.take(limit - messages.len()));
-            if messages.len() >= limit {
-                break;
-            }
-        }
-        if let Err(Ok(undelivered)) = reply.send(Ok(messages)) {
-            for message in undelivered.iter().rev() {
-                let partition = (Arc::clone(&message.position.topic), message.position.partition);
-                self.buffers.entry(partition).and_modify(|buffer| buffer.rewind_to(message.position.offset));
             }
         }
     }
