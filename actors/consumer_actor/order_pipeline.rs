@@ -12,6 +12,7 @@ use ports::Error;
 use ports::broker::consumer_groups::ConsumerRecord;
 use ports::inbox::Effect;
 use ports::orders::OrderStore;
+use ports::outbox::OutboxStore;
 use telemetry::traces::Tracer;
 
 use crate::consumer_actor::decisions::{Decisions, EventCounts};
@@ -25,6 +26,8 @@ pub struct OrderPipeline {
     pub consumer: GroupConsumer,
     /// Orders of this region: the last change of an order decides whether an event of another region is stale.
     pub orders: Arc<dyn OrderStore>,
+    /// The outbox of this installation: an event that it contains is local, whatever region id it was written under.
+    pub outbox: Arc<dyn OutboxStore>,
     /// Clock of this region, which the stamps of other regions advance.
     pub regional_clock: Arc<RegionalClock>,
     /// Handlers by event type.
@@ -112,13 +115,19 @@ impl MessageDecider for OrderPipeline {
 
 impl OrderPipeline {
     /// The origin of an event; for one of another region with the last update of its order. The stamp of a remote event advances the clock of
-    /// this region.
+    /// this region. An event that names another region id is still local if this outbox contains it: the id was changed after the event was
+    /// written, or an instance with another id shares the store.
     async fn origin(&self, decoded: &DecodedMessage, decisions: &Decisions) -> Result<EventOrigin, Error> {
         if !message_decision::is_remote(decoded, &self.region) {
             return Ok(EventOrigin::Local);
         }
         let id = decoded.event.order_id;
-        let (order, remote) = tokio::try_join!(self.orders.find(id), self.last_remote_stamp(id, decisions))?;
+        let is_own = self.outbox.contains(decoded.event.event_id);
+        let (is_own, order, remote) =
+            tokio::try_join!(is_own, self.orders.find(id), self.last_remote_stamp(id, decisions))?;
+        if is_own {
+            return Ok(EventOrigin::Local);
+        }
         self.regional_clock.receive(decoded.stamp.hlc, self.consumer.clock.now());
         Ok(EventOrigin::Remote { last_update: message_decision::last_update(decoded, order.as_ref(), remote) })
     }

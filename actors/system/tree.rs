@@ -246,6 +246,7 @@ fn consumers(
     let pipeline = Arc::new(OrderPipeline {
         consumer: groups(options.group.clone(), &options.topic, options.consumers),
         orders: Arc::clone(&dependencies.commands.orders),
+        outbox: Arc::clone(&dependencies.outbox),
         regional_clock: Arc::clone(&dependencies.commands.regional_clock),
         handlers: dependencies.handlers.clone(),
         region: options.relay.region.clone(),

@@ -288,6 +288,12 @@ pub trait OutboxStore: Send + Sync {
     /// The store cannot be read; nothing is changed.
     async fn depth(&self) -> Result<RowCounts, Error>;
 
+    /// Whether this event was written to this outbox: of SENT rows, at least those that the archive keeps.
+    ///
+    /// # Errors
+    /// The store cannot be read; nothing is changed.
+    async fn contains(&self, event: EventId) -> Result<bool, Error>;
+
     /// Deletes archived rows older than `keep`, and payloads below the smallest unsent row: at most `limit` of each, or somewhat more where
     /// the archive is kept by batch, and whole days where it is kept by day. Returns the number deleted, or `limit` if the next page should
     /// follow at once. Never deletes an unsent row.

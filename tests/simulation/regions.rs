@@ -1,5 +1,5 @@
 //! Two regions that change the same orders: the same change wins in whatever order a service receives the events. A local command follows
-//! another region's change, unless that region's stamp is too far ahead.
+//! another region's change, unless that region's stamp is too far ahead. A service's own events stay local when its region id changes.
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -135,6 +135,31 @@ async fn a_command_follows_another_regions_change_unless_its_stamp_is_too_far_ah
         async |id| process.store.find(id).await.expect("the store can be read").expect("the order exists").status;
     assert_eq!((status(waiting.id).await, status(far.id).await), (Status::Processing, Status::Pending));
     assert_eq!(process.metrics.region_conflict_rejected_count.get(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn own_events_under_an_earlier_region_id_are_local() {
+    let handler = RecordingHandler::new(false, 0, |_| false);
+    let mut environment = Environment::new();
+    environment.handlers = handler.for_all_types();
+    let process = environment.start().await;
+    let created = process.create().await.expect("created");
+    process.wait_until_drained(TIMEOUT).await;
+    process.advance(Duration::from_secs(2)).await;
+    process.change(created.id, Status::Processing).await.expect("changed");
+    process.change(created.id, Status::Shipped).await.expect("changed");
+    drop(process);
+
+    environment.consumes = true;
+    environment.options.relay.region = RegionId::new("eu");
+    let process = environment.start().await;
+    process.wait_until_drained(TIMEOUT).await;
+    process.wait_until_consumed(TIMEOUT).await;
+
+    let versions: Vec<_> = handler.calls().iter().map(|call| call.version).collect();
+    assert_eq!(versions, [0, 1, 2], "the events in the topic and those in the outbox");
+    assert_eq!(process.metrics.region_conflict_rejected_count.get(), 0);
+    assert_eq!(process.store.remote_stamp(created.id).await.expect("read"), None, "no other region changed it");
 }
 
 /// A service that consumes, and the factory of the other region's events.

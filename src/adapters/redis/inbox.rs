@@ -2,7 +2,6 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use deadpool_redis::redis::cmd;
 use domain::{Hlc, OrderId, RegionId};
 use ports::Error;
 use ports::inbox::{Effect, Inbox, InboxOutcome, ProcessedEvent, RemoteStamp, RetryRoute, RetryRouteChange};
@@ -68,13 +67,5 @@ impl Inbox for RedisStore {
         let arguments = ScriptArguments::new().number(millis(keep)).number(limit);
         let reply = self.write("inbox_sweep", &self.inner.scripts.sweep_inbox, arguments).await?;
         Reply::single(reply).number(0)
-    }
-}
-
-impl RedisStore {
-    async fn hash_field(&self, operation: &'static str, hash: &str, field: &str) -> Result<Option<String>, Error> {
-        let mut get = cmd("HGET");
-        get.arg(format!("{}{hash}", self.inner.prefix)).arg(field);
-        self.read_command(operation, get).await
     }
 }

@@ -27,7 +27,7 @@ pub struct DecodedMessage {
 /// The region that an event comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EventOrigin {
-    /// This region, or no region that the event names: the region rule does not apply.
+    /// This region, under its present or an earlier id, or no region that the event names: the region rule does not apply.
     Local,
     /// Another region: the event applies unless the last update of its order wins by [`conflict::decide`].
     Remote {
@@ -115,7 +115,7 @@ fn undecodable(reason: String) -> MessageFailure {
     }
 }
 
-/// Whether the region rule applies: the event comes from another region.
+/// Whether the event names another region. The region rule then applies to it, unless the outbox of this region contains it.
 pub fn is_remote(decoded: &DecodedMessage, local: &RegionId) -> bool {
     decoded.stamp.region != *local && !decoded.stamp.region.as_str().is_empty()
 }

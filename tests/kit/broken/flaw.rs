@@ -8,7 +8,7 @@ macro_rules! with_flaws_by_suite {
             outbox: IgnoresFence, LetsLaterRowsOvertake, RetriesWithoutDelay, ReportsFirstAttempt, SettleReturnsRows,
                 ResolvesAsPublished, CountsNoDeaths, ClaimsSuspectsInOrdinaryClaims, DropsPayload, OutboxSweepIgnoresLimit,
                 SweepsRecentRows, ExclusionReturnsOldToken, AcceptsOldToken, ClaimsWithoutSettlement,
-                ClaimsUnderOldCounter, IgnoresPoisonPolicy, HidesParkedRows, ExclusionIgnoresAttempts;
+                ClaimsUnderOldCounter, IgnoresPoisonPolicy, HidesParkedRows, ExclusionIgnoresAttempts, ContainsEveryEvent;
             events: PublishesEventsTwice, DropsRecordOfEvents, ReversesBatches, ScattersKeysOfEvents;
             operators: DryRunRedrives, RetryChangesNothing, ParkChangesNothing, ListIgnoresFilter, HidesBlockingRow,
                  HidesPayload, AuditIgnoresFilter, AuditRepeatsFirstPage;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use domain::EventId;
 use ports::Error;
 use ports::outbox::{
     BatchOutcome, Claim, ClaimKind, ClaimOutcome, Disposition, Exclusion, ExclusionOutcome, FencedOutcome, OutboxStore,
@@ -136,6 +137,9 @@ impl OutboxStore for BrokenOutbox {
     }
     async fn depth(&self) -> Result<RowCounts, Error> {
         self.inner.depth().await
+    }
+    async fn contains(&self, event: EventId) -> Result<bool, Error> {
+        Ok(self.flaw == Flaw::ContainsEveryEvent || self.inner.contains(event).await?)
     }
     async fn sweep(&self, keep: Duration, limit: u32) -> Result<u64, Error> {
         let limit = if self.flaw == Flaw::OutboxSweepIgnoresLimit { 1_000 } else { limit };

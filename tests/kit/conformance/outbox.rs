@@ -78,6 +78,7 @@ suite! { $ outbox:
     an_event_of_another_service_is_claimed_as_it_was_written,
     later_rows_of_a_text_key_wait_for_their_head,
     operators_find_rows_by_text_key_and_by_any_type,
+    the_outbox_contains_its_own_events_sent_or_not,
     depth_counts_every_status,
     oldest_unsent_uses_the_stores_clock_and_ignores_parked_rows,
     oldest_unsent_ignores_rows_behind_a_parked_one,

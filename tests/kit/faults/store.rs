@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use domain::{Order, OrderId, Status, Subject};
+use domain::{EventId, Order, OrderId, Status, Subject};
 use ports::Error;
 use ports::inbox::{Inbox, InboxOutcome, ProcessedEvent, RemoteStamp, RetryRoute, RetryRouteChange};
 use ports::orders::{Commit, CommitOutcome, IdempotencyRecord, OrderFilter, OrderStore, PageStart};
@@ -147,6 +147,9 @@ impl OutboxStore for FaultyOutbox {
     }
     async fn depth(&self) -> Result<RowCounts, Error> {
         self.script.apply(Call::RowCounts, self.inner.depth()).await
+    }
+    async fn contains(&self, event: EventId) -> Result<bool, Error> {
+        self.script.apply(Call::Read, self.inner.contains(event)).await
     }
     async fn sweep(&self, keep: Duration, limit: u32) -> Result<u64, Error> {
         self.script.apply(Call::SweepArchive, self.inner.sweep(keep, limit)).await

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use domain::Timestamp;
+use domain::{EventId, Timestamp};
 use ports::outbox::{
     BatchOutcome, Claim, ClaimOutcome, Disposition, Exclusion, ExclusionOutcome, FencedOutcome, OutboxStore,
     PoisonAction, PoisonPolicy, PoisonRow, ResolvedBatch, RowCounts, RowId, RowStatus, Settlement,
@@ -236,6 +236,10 @@ impl OutboxStore for Reference {
 
     async fn depth(&self) -> Result<RowCounts, Error> {
         Ok(self.state.lock().depth(self.now()))
+    }
+
+    async fn contains(&self, event: EventId) -> Result<bool, Error> {
+        Ok(self.state.lock().rows.values().any(|row| row.event.event_id == event))
     }
 
     async fn sweep(&self, keep: Duration, limit: u32) -> Result<u64, Error> {

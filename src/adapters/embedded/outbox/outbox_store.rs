@@ -3,7 +3,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use domain::Timestamp;
+use domain::{EventId, Timestamp};
 use ports::Error;
 use ports::outbox::{
     BatchOutcome, Claim, ClaimOutcome, Exclusion, ExclusionOutcome, FencedOutcome, OutboxStore, PoisonPolicy,
@@ -61,6 +61,13 @@ impl OutboxStore for Embedded {
     async fn depth(&self) -> Result<RowCounts, Error> {
         let (now, partitions) = (self.inner.clock.now(), self.inner.partitions);
         self.read("depth", move |sql| depth(sql, now, partitions)).await
+    }
+
+    async fn contains(&self, event: EventId) -> Result<bool, Error> {
+        self.read("outbox_contains", move |sql| {
+            Ok(sql.prepare_cached("SELECT 1 FROM outbox_event WHERE event_id = ?1")?.exists([event.bytes()])?)
+        })
+        .await
     }
 
     async fn sweep(&self, keep: Duration, limit: u32) -> Result<u64, Error> {

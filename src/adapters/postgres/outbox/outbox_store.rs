@@ -3,13 +3,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use domain::EventId;
 use ports::Error;
 use ports::outbox::{
     BatchOutcome, Claim, ClaimKind, ClaimOutcome, Exclusion, ExclusionOutcome, FencedOutcome, OutboxStore,
     PoisonPolicy, ResolvedBatch, RowCounts, SettledClaim, Settlement,
 };
 use ports::partitions::{LeaseFence, Token};
+use tokio_postgres::types::Type;
 
+use crate::connection::sql_value::event_uuid;
 use crate::connection::statement_error::retry_conflicts;
 use crate::outbox::{claim, depth, exclude, resolve, settle, settle_and_claim, sweep};
 use crate::store::postgres::Postgres;
@@ -88,6 +91,16 @@ impl OutboxStore for Postgres {
     async fn depth(&self) -> Result<RowCounts, Error> {
         let context = self.context();
         self.run("depth", async move { depth::depth(&context).await }).await
+    }
+
+    async fn contains(&self, event: EventId) -> Result<bool, Error> {
+        let context = self.context();
+        self.run("outbox_contains", async move {
+            let text = "SELECT 1 FROM outbox_event WHERE event_id = $1";
+            let rows = context.service_session().await?.query(text, &[(&event_uuid(event), Type::UUID)]).await?;
+            Ok(!rows.is_empty())
+        })
+        .await
     }
 
     async fn sweep(&self, keep: Duration, limit: u32) -> Result<u64, Error> {

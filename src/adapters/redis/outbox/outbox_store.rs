@@ -3,6 +3,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use domain::EventId;
 use outbox::truncate_reason;
 use ports::Error;
 use ports::outbox::{
@@ -113,6 +114,10 @@ impl OutboxStore for RedisStore {
             sent: reply.number(4)?,
             oldest_unsent: reply.optional_number(5)?.map(Duration::from_millis),
         })
+    }
+
+    async fn contains(&self, event: EventId) -> Result<bool, Error> {
+        Ok(self.hash_field("outbox_contains", "events", &event.to_string()).await?.is_some())
     }
 
     async fn sweep(&self, keep: Duration, limit: u32) -> Result<u64, Error> {

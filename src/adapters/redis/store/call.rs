@@ -1,7 +1,7 @@
 //! Calls of the store's scripts and commands, with their latencies and errors.
 use std::time::{Duration, Instant};
 
-use deadpool_redis::redis::{Cmd, FromRedisValue, Script, Value};
+use deadpool_redis::redis::{Cmd, FromRedisValue, Script, Value, cmd};
 use ports::Error;
 
 use crate::connection::call::{Caller, Request};
@@ -56,6 +56,18 @@ impl RedisStore {
         command: Cmd,
     ) -> Result<T, Error> {
         self.inner.redis.inner.store_command(operation, command).await.map_err(read_error)
+    }
+
+    /// Reads one field of one of the store's hashes.
+    pub(crate) async fn hash_field(
+        &self,
+        operation: &'static str,
+        hash: &str,
+        field: &str,
+    ) -> Result<Option<String>, Error> {
+        let mut get = cmd("HGET");
+        get.arg(format!("{}{hash}", self.inner.prefix)).arg(field);
+        self.read_command(operation, get).await
     }
 
     /// Runs a script that may change data and returns a list.

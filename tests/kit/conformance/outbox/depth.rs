@@ -1,4 +1,4 @@
-//! Cases of `OutboxStore`: the depth of the outbox, and the sweep of archived rows.
+//! Cases of `OutboxStore`: the events and the depth of the outbox, and the sweep of archived rows.
 use crate::conformance::fixture::worker::orders_of;
 use ports::orders::event_key;
 use std::time::Duration;
@@ -9,6 +9,24 @@ use ports::outbox::{Disposition, RowStatus};
 use crate::backend::Backend;
 use crate::conformance::fixture::backend::{DAY, HOUR, P0, P1, RETRY, SECOND, fixture};
 use crate::conformance::fixture::worker::{ALL, exclusion, worker};
+
+pub(super) async fn the_outbox_contains_its_own_events_sent_or_not<B: Backend>(backend: &B) {
+    let fixture = fixture(backend);
+    let order = fixture.order_with_rows(2, P0).await;
+    let mut worker = worker(backend, "a", P0).await;
+    let sent = worker.claim(1).await;
+    worker.settle(&sent).await;
+    let contains = async |event| backend.outbox().contains(event).await.expect("the call succeeds");
+
+    let own: Vec<_> = fixture.rows_of(order.id).await.into_iter().map(|row| (row.event_id, row.status)).collect();
+
+    assert_eq!(own.iter().map(|(_, status)| *status).collect::<Vec<_>>(), [RowStatus::Sent, RowStatus::Pending]);
+    for (event, status) in own {
+        assert!(contains(event).await, "{status:?}");
+    }
+    let (_, never_written) = fixture.factory.placed("ann");
+    assert!(!contains(never_written.id).await);
+}
 
 pub(super) async fn depth_counts_every_status<B: Backend>(backend: &B) {
     let fixture = fixture(backend);

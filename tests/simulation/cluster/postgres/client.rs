@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use domain::{Order, OrderId, Status, Subject};
+use domain::{EventId, Order, OrderId, Status, Subject};
 use ports::Error;
 use ports::orders::{Commit, CommitOutcome, IdempotencyRecord, OrderFilter, OrderStore, PageStart};
 use ports::outbox::{
@@ -176,6 +176,9 @@ impl OutboxStore for PostgresClient {
 
     async fn depth(&self) -> Result<RowCounts, Error> {
         self.server.data().depth().await
+    }
+    async fn contains(&self, event: EventId) -> Result<bool, Error> {
+        self.execute("outbox_contains", move |server| async move { server.data().contains(event).await }).await
     }
     async fn sweep(&self, keep: Duration, limit: u32) -> Result<u64, Error> {
         OutboxStore::sweep(self.server.data(), keep, limit).await

@@ -2,7 +2,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use domain::Timestamp;
+use domain::{EventId, Timestamp};
 use ports::Error;
 use ports::outbox::*;
 use ports::partitions::*;
@@ -32,6 +32,9 @@ impl OutboxStore for UnusedPorts {
     }
     async fn depth(&self) -> Result<RowCounts, Error> {
         Ok(RowCounts::default())
+    }
+    async fn contains(&self, _: EventId) -> Result<bool, Error> {
+        unreachable!()
     }
     async fn sweep(&self, _: Duration, _: u32) -> Result<u64, Error> {
         unreachable!()
