@@ -106,6 +106,7 @@ impl ConsumerActor {
                 // A new membership starts after the last acknowledgement: the broker delivers unacknowledged messages again, and the inbox
                 // recognises duplicates.
                 (self.member, self.has_partitions) = (None, false);
+                self.poller.count_failure();
                 if !self.failures.is_failing() {
                     tracing::warn!(event = "consumer_failing", member = self.number, group = self.poller.group(), error = %error, "consumer {} failed and tries again: {error}", self.number);
                 }

@@ -27,6 +27,9 @@ pub trait ConsumerPoll: Send + Sync {
     /// Whether the service stops: no further poll begins.
     fn is_stopping(&self) -> bool;
 
+    /// Counts a poll that failed.
+    fn count_failure(&self);
+
     /// Polls once; joins the group first if there is no membership. Returns the membership for the next poll.
     ///
     /// # Errors

@@ -49,6 +49,10 @@ impl<P: PollProcessor> ConsumerPoll for P {
         self.consumer().is_stopping()
     }
 
+    fn count_failure(&self) {
+        self.consumer().metrics.kafka_consumer_poll_failures_total.inc();
+    }
+
     async fn poll_once(
         &self,
         member: Option<Arc<dyn GroupMember>>,

@@ -1,4 +1,5 @@
-//! A consumer without its store: it joins again after each failure, and a new member has no partitions in its first polls.
+//! A consumer without its store or its group: it joins again after each failure, and a new member has no partitions in its first polls.
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use kit::faults::{Call, InjectedFault};
@@ -8,6 +9,13 @@ use crate::support::ledger::Ledger;
 use crate::support::log_capture::LogCapture;
 use crate::support::process::{Process, TIMEOUT};
 use crate::support::recording_handler::RecordingHandler;
+
+fn has_no_series(process: &Process) -> bool {
+    process.metrics.kafka_consumer_lag.members().is_empty()
+}
+
+/// The window in which the alert `ConsumerFails` counts failures.
+const ALERT_WINDOW: Duration = Duration::from_secs(120);
 
 fn lag_ms(process: &Process) -> f64 {
     process.statistics("backpressure.kafka.lag.ms")[0]
@@ -30,7 +38,7 @@ async fn consumer_that_has_joined_again_is_not_recovered_before_it_processes() {
         .wait_until("it has failed seven times", 2 * TIMEOUT, async || {
             let lag = lag_ms(&process);
             assert!(lag >= least, "the message has waited for {least} ms, not {lag}");
-            assert!(!process.statistics("kafka_consumer_lag").is_empty(), "the series stay");
+            assert!(!has_no_series(&process), "the series stay");
             least = lag;
             handler.calls().len() == 7
         })
@@ -48,4 +56,28 @@ async fn consumer_that_has_joined_again_is_not_recovered_before_it_processes() {
     process.wait_until("it has recovered", TIMEOUT, recovered).await;
     process.wait_until("the lag is gone", TIMEOUT, async || lag_ms(&process) == 0.0).await;
     assert_eq!(log.fields("consumer_failing", ["member"]).len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn consumer_that_cannot_join_its_group_counts_its_failures() {
+    let (mut environment, mut ledger) = (Environment::new(), Ledger::default());
+    environment.consumes = true;
+    environment.refuses_members.store(true, Relaxed);
+    let process = environment.start().await;
+    ledger.create_order(&process).await;
+    let failures = || process.metrics.kafka_consumer_poll_failures_total.get();
+
+    for _ in 0..3 {
+        let before = failures();
+        process.advance(ALERT_WINDOW).await;
+        assert!(failures() > before, "the alert sees a failure in each of its windows");
+        assert!(has_no_series(&process), "nothing measures the lag");
+    }
+
+    environment.refuses_members.store(false, Relaxed);
+    process.wait_until_consumed(TIMEOUT).await;
+    process.wait_until("the lag is known", TIMEOUT, async || !has_no_series(&process)).await;
+    let before = failures();
+    process.advance(ALERT_WINDOW).await;
+    assert_eq!(failures(), before);
 }

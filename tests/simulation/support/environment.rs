@@ -1,5 +1,6 @@
 //! The environment of a simulation: a folder, virtual time, seeded randomness, scripted faults. It outlives the processes that run in it.
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use actors::{ActorSystem, Dependencies, MonitoredProbe, Options, ProducerSlots, TopicConsumers};
@@ -83,6 +84,8 @@ pub struct Environment {
     pub webhook_client: Option<Arc<dyn WebhookClient>>,
     /// Polls of a new group member before it has partitions.
     pub empty_polls: u32,
+    /// Whether consumer groups refuse new members.
+    pub refuses_members: Arc<AtomicBool>,
     /// The groups without members whose offsets were kept.
     pub kept_offsets: Arc<Mutex<Vec<String>>>,
     /// Wake-ups between services; none unless a test sets it.
@@ -124,6 +127,7 @@ impl Environment {
             consumes: false,
             webhook_client: None,
             empty_polls: 0,
+            refuses_members: Arc::default(),
             kept_offsets: Arc::default(),
             wake_hub: None,
         }
@@ -222,7 +226,9 @@ impl Environment {
             consumer_groups: self.consumes.then(|| {
                 let groups =
                     Arc::new(KeptOffsets { inner: shared_store.clone(), kept: Arc::clone(&self.kept_offsets) });
-                Arc::new(LatePartitions { inner: groups, empty_polls: self.empty_polls }) as Arc<dyn ConsumerGroups>
+                let refuses_members = Arc::clone(&self.refuses_members);
+                Arc::new(LatePartitions { inner: groups, empty_polls: self.empty_polls, refuses_members })
+                    as Arc<dyn ConsumerGroups>
             }),
             webhooks: Arc::new(FaultyWebhooks::wrap(shared_store.clone(), script.clone())),
             webhook_client: self.webhook_client.clone(),

@@ -1,6 +1,6 @@
-//! LatePartitions: consumer groups that assign partitions to a new member some polls after its join, as Kafka's do.
+//! LatePartitions: consumer groups that assign partitions to a new member some polls after its join, as Kafka's do, or refuse new members.
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -14,6 +14,8 @@ pub struct LatePartitions {
     pub inner: Arc<dyn ConsumerGroups>,
     /// Polls of a new member before it has partitions.
     pub empty_polls: u32,
+    /// Whether every join fails, as where the group's coordinator cannot be reached.
+    pub refuses_members: Arc<AtomicBool>,
 }
 
 struct LateMember {
@@ -24,6 +26,9 @@ struct LateMember {
 #[async_trait]
 impl ConsumerGroups for LatePartitions {
     async fn join(&self, group: &str, topics: &[String], number: u32, of: u32) -> Result<Arc<dyn GroupMember>, Error> {
+        if self.refuses_members.load(Relaxed) {
+            return Err(Error::Unreachable("the group accepts no member".into()));
+        }
         let inner = self.inner.join(group, topics, number, of).await?;
         Ok(Arc::new(LateMember { inner, empty_polls: AtomicU32::new(self.empty_polls) }))
     }

@@ -81,6 +81,10 @@ const STORIES: &[(&str, &[&str])] = &[
         "src/adapters/postgres/tests/wake_channel.rs::metric_shows_whether_the_listener_is_up",
         &["outbox_wake_listener_up"],
     ),
+    (
+        "tests/simulation/consumer/store_outages.rs::consumer_that_cannot_join_its_group_counts_its_failures",
+        &["kafka_consumer_poll_failures_total"],
+    ),
     ("tests/simulation/sweeps.rs::sweep_that_keeps_failing_is_counted_and_reported_once", &["sweep_failures_total"]),
     ("tests/redis/index_audit.rs::events_without_an_index_are_found_by_the_audit_and_sent", &["outbox_repairs_total"]),
     ("tests/simulation/consumer.rs::events_of_a_type_follow_their_own_chain", &["kafka.consumer.fallback.count"]),
