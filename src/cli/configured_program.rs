@@ -118,7 +118,7 @@ impl ThrowawayData for BenchData {
 
     fn service(&self) -> Result<Command, bench::Error> {
         let mut command = Command::new(std::env::current_exe()?);
-        command.args(["serve", "--dev", "--no-login-link"]);
+        command.args(["serve", "--dev", "--no-login-link", "--end-with-parent"]).arg(std::process::id().to_string());
         for inherited in Environment::from_process().map_err(bench::Error::new)?.0.keys() {
             command.env_remove(inherited);
         }

@@ -8,6 +8,8 @@ mod demo;
 mod doctor;
 mod documents;
 mod invalid_arguments;
+#[cfg(target_os = "linux")]
+mod killed_chaos;
 mod packages;
 mod schema;
 #[cfg(feature = "postgres")]

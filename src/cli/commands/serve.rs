@@ -1,5 +1,6 @@
 //! `serve` and `relay`: run the service until a signal. The first signal drains it, the second exits at once with 130. SIGHUP reads the
 //! configuration again.
+mod parent;
 mod reload;
 
 use std::path::Path;
@@ -43,6 +44,9 @@ pub(crate) struct Arguments {
     /// Print no link that logs in to the console: for programs that start the service, such as `bench`.
     #[arg(long, hide = true)]
     pub no_login_link: bool,
+    /// Id of the process that started the service: end with it. For programs that start the service, such as `chaos`.
+    #[arg(long, hide = true, value_name = "PID")]
+    pub end_with_parent: Option<u32>,
 }
 
 pub(crate) fn serve(file: Option<&Path>, environment: &Environment, arguments: &Arguments) -> Result<u8, Failure> {
@@ -62,6 +66,7 @@ fn run_configured(
     environment: &Environment,
     arguments: &Arguments,
 ) -> Result<u8, Failure> {
+    arguments.end_with_parent.map_or(Ok(()), parent::end_with_parent)?;
     let format = config.log.format.unwrap_or_else(Format::for_stdout);
     let _log = logging::init(format, &config.log.level, &config.region.id).map_err(Failure::new)?;
     raise_open_file_limit();
