@@ -1,7 +1,8 @@
 //! Ends the service together with the program that started it. A program that is killed cannot end its children itself.
 use crate::cli::failure::Failure;
 
-/// Makes the kernel kill this process when the process `parent` ends, however it ends. Call it on the main thread. Only Linux can do it.
+/// Makes the kernel kill this process when the process `parent` ends, however it ends. Call it on the main thread. Only Linux can do it, and it
+/// watches the thread that started this process: the parent starts services on its main thread.
 ///
 /// # Errors
 /// The parent has ended already, or the kernel refuses.
