@@ -130,8 +130,8 @@ fn a_value_may_be_text_or_a_toml_type() {
 
     assert_eq!(config.failover.gates, ["db", "redis"]);
     assert_eq!((config.http.body_max, config.http.listen.to_string()), (2048, "[::1]:0".to_owned()));
-    assert_eq!(config.backpressure.saturation, (0.5, 0.6));
-    assert_eq!(config.backpressure.lag, (Duration::from_secs(1), Duration::from_secs(2)));
+    assert_eq!(config.backpressure.saturation, (0.5, 0.6).into());
+    assert_eq!(config.backpressure.lag, (Duration::from_secs(1), Duration::from_secs(2)).into());
     assert_eq!((config.outbox.enabled, config.outbox.retry.jitter), (false, 0.5));
     assert_eq!(
         config.http.trusted_proxies,

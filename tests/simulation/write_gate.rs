@@ -66,7 +66,7 @@ impl Probe for SwitchedProbe {
 #[tokio::test(start_paused = true)]
 async fn critical_backpressure_rejects_writes_and_falls_one_level_at_a_time() {
     let (mut environment, mut ledger) = (Environment::new(), Ledger::default());
-    environment.options.pressure.backlog = (10, 20);
+    environment.options.pressure.backlog = (10, 20).into();
     environment.script.always(Call::Publish, InjectedFault::Unreachable);
     let process = environment.start().await;
     ledger.create_orders(&process, 25).await;
@@ -108,7 +108,7 @@ async fn critical_backpressure_rejects_writes_and_falls_one_level_at_a_time() {
 #[tokio::test(start_paused = true)]
 async fn gate_stays_closed_after_a_crash_while_the_rows_cannot_be_counted() {
     let (mut environment, mut ledger) = (Environment::new(), Ledger::default());
-    environment.options.pressure.backlog = (10, 20);
+    environment.options.pressure.backlog = (10, 20).into();
     environment.script.always(Call::Publish, InjectedFault::Unreachable);
     let process = environment.start().await;
     ledger.create_orders(&process, 25).await;
@@ -127,7 +127,7 @@ async fn gate_stays_closed_after_a_crash_while_the_rows_cannot_be_counted() {
 #[tokio::test(start_paused = true)]
 async fn a_crash_of_the_backpressure_manager_leaves_the_gate_closed() {
     let (mut environment, mut ledger) = (Environment::new(), Ledger::default());
-    environment.options.pressure.backlog = (10, 20);
+    environment.options.pressure.backlog = (10, 20).into();
     environment.script.always(Call::Publish, InjectedFault::Unreachable);
     let process = environment.start().await;
     ledger.create_orders(&process, 25).await;

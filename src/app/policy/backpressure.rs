@@ -113,24 +113,53 @@ pub struct PressureInputs {
     pub saturation: f64,
 }
 
+/// The values of one input from which it raises the level. The configuration has them as a list of two.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(from = "(T, T)")]
+pub struct LevelThresholds<T> {
+    /// The input is ELEVATED from this value on.
+    pub elevated: T,
+    /// The input is CRITICAL from this value on.
+    pub critical: T,
+}
+
+impl<T> From<(T, T)> for LevelThresholds<T> {
+    fn from((elevated, critical): (T, T)) -> Self {
+        Self { elevated, critical }
+    }
+}
+
+impl<T: Copy> LevelThresholds<T> {
+    /// The level of a value, with both thresholds multiplied by `share`.
+    fn level(&self, value: T, share: f64, to_f64: impl Fn(T) -> f64) -> PressureLevel {
+        if to_f64(value) >= to_f64(self.critical) * share {
+            PressureLevel::Critical
+        } else if to_f64(value) >= to_f64(self.elevated) * share {
+            PressureLevel::Elevated
+        } else {
+            PressureLevel::Normal
+        }
+    }
+}
+
 /// For each input, the values from which it is ELEVATED and CRITICAL.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PressureThresholds {
     /// Thresholds of the consumer lag.
-    pub lag: (Duration, Duration),
+    pub lag: LevelThresholds<Duration>,
     /// Thresholds of the outbox backlog, in rows.
-    pub backlog: (u64, u64),
+    pub backlog: LevelThresholds<u64>,
     /// Thresholds of the store's saturation.
-    pub saturation: (f64, f64),
+    pub saturation: LevelThresholds<f64>,
 }
 
 impl Default for PressureThresholds {
     fn default() -> Self {
         Self {
-            lag: (Duration::from_secs(120), Duration::from_secs(600)),
-            backlog: (50_000, 250_000),
-            saturation: (0.75, 0.90),
+            lag: LevelThresholds { elevated: Duration::from_secs(120), critical: Duration::from_secs(600) },
+            backlog: LevelThresholds { elevated: 50_000, critical: 250_000 },
+            saturation: LevelThresholds { elevated: 0.75, critical: 0.90 },
         }
     }
 }
@@ -144,19 +173,11 @@ impl PressureThresholds {
 
     /// The levels of lag, backlog and saturation, each by itself, with every threshold multiplied by `share`.
     pub fn levels(&self, inputs: &PressureInputs, share: f64) -> [PressureLevel; 3] {
-        let lag = grade(inputs.lag.as_secs_f64(), (self.lag.0.as_secs_f64(), self.lag.1.as_secs_f64()), share);
-        let backlog = grade(inputs.backlog as f64, (self.backlog.0 as f64, self.backlog.1 as f64), share);
-        [lag, backlog, grade(inputs.saturation, self.saturation, share)]
-    }
-}
-
-fn grade(value: f64, (elevated, critical): (f64, f64), share: f64) -> PressureLevel {
-    if value >= critical * share {
-        PressureLevel::Critical
-    } else if value >= elevated * share {
-        PressureLevel::Elevated
-    } else {
-        PressureLevel::Normal
+        [
+            self.lag.level(inputs.lag, share, |lag| lag.as_secs_f64()),
+            self.backlog.level(inputs.backlog, share, |rows| rows as f64),
+            self.saturation.level(inputs.saturation, share, |saturation| saturation),
+        ]
     }
 }
 

@@ -223,7 +223,7 @@ async fn retries_are_delayed_longer_under_backpressure() {
     let (mut environment, mut ledger) = (Environment::new(), Ledger::default());
     environment.options.rules.retry.jitter = 0.0;
     // ELEVATED from the first sample on, without end.
-    environment.options.pressure.backlog = (0, u64::MAX);
+    environment.options.pressure.backlog = (0, u64::MAX).into();
     let process = environment.start().await;
     process
         .wait_until("retries are delayed longer", TIMEOUT, async || process.gate.stage() == PressureStage::Retries)

@@ -57,21 +57,21 @@ fn pressure(snapshot: &HealthSnapshot) -> Markup {
             "backpressure.kafka.lag.ms",
             lag,
             duration(inputs.lag),
-            (duration(thresholds.lag.0), duration(thresholds.lag.1)),
+            (duration(thresholds.lag.elevated), duration(thresholds.lag.critical)),
         ),
         (
             "backlog",
             "backpressure.outbox.backlog",
             backlog,
             rows(inputs.backlog),
-            (rows(thresholds.backlog.0), rows(thresholds.backlog.1)),
+            (rows(thresholds.backlog.elevated), rows(thresholds.backlog.critical)),
         ),
         (
             "saturation",
             "backpressure.db.saturation.percent",
             saturation,
             percent(inputs.saturation),
-            (percent(thresholds.saturation.0), percent(thresholds.saturation.1)),
+            (percent(thresholds.saturation.elevated), percent(thresholds.saturation.critical)),
         ),
     ];
     html! {

@@ -39,7 +39,7 @@ async fn the_overview_shows_the_next_probe_of_an_open_breaker_and_the_pressure_t
 
     server.health.update(|snapshot| {
         (snapshot.breaker, snapshot.breaker_probe_at) = ("open", Some(Timestamp::from_millis(NOW + 12_000)));
-        (snapshot.inputs.saturation, snapshot.thresholds.saturation) = (0.5, (0.4, 0.6));
+        (snapshot.inputs.saturation, snapshot.thresholds.saturation) = (0.5, (0.4, 0.6).into());
     });
     let open = overview().await;
     assert!(open.contains("the next probe is due <time") && open.contains(">in 12 s</time>"), "{open}");
