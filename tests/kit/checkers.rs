@@ -57,8 +57,9 @@ pub async fn read_all(topics: &dyn TopicReader, topic: &str) -> Result<Vec<Consu
     let views = topics.list().await?;
     let partitions = views.into_iter().filter(|view| view.name == topic).flat_map(|view| view.partitions);
     let mut all = Vec::new();
-    for (partition, (mut next, end)) in (0..).zip(partitions) {
-        while next < end {
+    for (partition, kept) in (0..).zip(partitions) {
+        let mut next = kept.start;
+        while next < kept.end {
             let page = topics.read(topic, partition, next, PAGE).await?;
             // Offsets of a transactional broker's markers have no record: an empty page is the end.
             let Some(last) = page.last() else { break };

@@ -16,7 +16,7 @@ const DAY: Duration = Duration::from_secs(86_400);
 async fn records_in_log(process: &Process) -> u64 {
     let views = process.store.list().await.expect("topics can be listed");
     let topic = views.into_iter().find(|view| view.name == TOPIC).expect("the topic exists");
-    topic.partitions.iter().map(|(first, end)| end - first).sum()
+    topic.partitions.iter().map(|kept| kept.end - kept.start).sum()
 }
 
 /// The clock jumps, as after a machine's suspension; then the process runs for two minutes.

@@ -1,4 +1,6 @@
 //! `/groups/{group}/topics/{topic}/offsets`: the committed offsets of a consumer group.
+use std::ops::Range;
+
 use app::consume::topic_cursor::ReadStart;
 use app::consume::topic_reads::GroupOffsets;
 use app::port_types::OffsetCommitMode;
@@ -123,8 +125,8 @@ fn read_commit(body: &[u8]) -> Result<(ReadStart, OffsetCommitMode), Problem> {
 }
 
 fn body<'a>(group: &'a str, topic: &'a str, offsets: &GroupOffsets) -> GroupOffsetsBody<'a> {
-    let partition = |(partition, (committed, (first, end))): (u32, (&Option<u64>, &(u64, u64)))| {
-        let (committed, first, end) = (*committed, *first, *end);
+    let partition = |(partition, (committed, kept)): (u32, (&Option<u64>, &Range<u64>))| {
+        let (committed, first, end) = (*committed, kept.start, kept.end);
         PartitionOffsetBody { partition, committed, first, end, lag: end.saturating_sub(committed.unwrap_or(first)) }
     };
     let both = offsets.committed.iter().zip(&offsets.view.partitions);

@@ -90,7 +90,8 @@ impl ReadStart {
         }
         let (mut next, mut gap, mut records) = (TopicCursor::default(), None, 0);
         for partition in selected.iter().copied() {
-            let (first, end) = view.partitions[partition as usize];
+            let kept = &view.partitions[partition as usize];
+            let (first, end) = (kept.start, kept.end);
             let wanted = match self {
                 Self::Beginning => first,
                 Self::End => end,
@@ -160,7 +161,7 @@ mod tests {
     use super::*;
 
     fn view() -> TopicView {
-        TopicView { name: "t".into(), partitions: vec![(0, 20), (5, 5), (10, 14)] }
+        TopicView { name: "t".into(), partitions: vec![0..20, 5..5, 10..14] }
     }
 
     fn start(text: &str) -> Result<String, CursorError> {

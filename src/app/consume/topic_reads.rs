@@ -1,4 +1,5 @@
 //! Reading topics without a broker's client, and committing the offsets of consumer groups.
+use std::ops::Range;
 use std::sync::Arc;
 
 use ::outbox::OffsetCommitMode;
@@ -90,7 +91,7 @@ pub struct GroupOffsets {
 impl GroupOffsets {
     /// The cursor at which the group continues.
     pub fn cursor(&self) -> TopicCursor {
-        let next = |(committed, (first, _)): (&Option<u64>, &(u64, u64))| committed.unwrap_or(*first);
+        let next = |(committed, kept): (&Option<u64>, &Range<u64>)| committed.unwrap_or(kept.start);
         TopicCursor::from_offsets((0..).zip(self.committed.iter().zip(&self.view.partitions).map(next)))
     }
 }

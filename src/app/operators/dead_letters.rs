@@ -158,10 +158,10 @@ impl DeadLetters {
         let topics = self.topics.list().await?;
         let topic = topics.into_iter().find(|topic| *topic.name == *self.dead_letter_topic);
         let (mut found, mut is_complete) = (Vec::new(), true);
-        for (partition, (first, end)) in (0..).zip(topic.map(|topic| topic.partitions).unwrap_or_default()) {
-            let from = end.saturating_sub(limit.into()).max(first);
-            let (records, to_end) = self.records_between(partition, from, end).await?;
-            is_complete &= to_end && from == first;
+        for (partition, kept) in (0..).zip(topic.map(|topic| topic.partitions).unwrap_or_default()) {
+            let from = kept.end.saturating_sub(limit.into()).max(kept.start);
+            let (records, to_end) = self.records_between(partition, from, kept.end).await?;
+            is_complete &= to_end && from == kept.start;
             found.extend(self.with_redrives(records).await?);
         }
         let sort_key = |dead_letter: &DeadLetter| {
@@ -328,8 +328,8 @@ impl DeadLetters {
 
     /// Whether its topic keeps records, redriven ones included.
     pub(super) fn has_records(&self, existing: &[TopicView]) -> bool {
-        let partitions = |topic: &&TopicView| topic.partitions.iter().any(|(first, end)| first < end);
-        existing.iter().find(|topic| *topic.name == *self.dead_letter_topic).as_ref().is_some_and(partitions)
+        let topic = existing.iter().find(|topic| *topic.name == *self.dead_letter_topic);
+        topic.is_some_and(|topic| topic.partitions.iter().any(|kept| !kept.is_empty()))
     }
 
     /// Collects matching dead letters until `limit`, the byte limit of a page, the time limit of a call, or the end.
@@ -359,8 +359,8 @@ impl DeadLetters {
     async fn scan(&self, after: Option<DeadLetterCursor>) -> Result<Scan, QueryError> {
         let topics = self.topics.list().await?;
         let topic = topics.into_iter().find(|topic| *topic.name == *self.dead_letter_topic);
-        let ends = topic.map(|topic| topic.partitions).unwrap_or_default();
-        Ok(Scan::after(after, ends, self.clock.now(), self.call_time_max))
+        let partitions = topic.map(|topic| topic.partitions).unwrap_or_default();
+        Ok(Scan::after(after, partitions, self.clock.now(), self.call_time_max))
     }
 
     async fn with_redrives(&self, page: Vec<ConsumerRecord>) -> Result<Vec<DeadLetter>, QueryError> {

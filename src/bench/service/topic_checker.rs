@@ -60,9 +60,9 @@ pub(crate) async fn for_each_record(
 ) -> Result<(), Error> {
     let topics = data.topics().await?;
     for view in topics.list().await?.iter().filter(|view| view.name == topic) {
-        for (partition, (first, next)) in (0..).zip(&view.partitions) {
-            let mut at = *first;
-            while at < *next {
+        for (partition, kept) in (0..).zip(&view.partitions) {
+            let mut at = kept.start;
+            while at < kept.end {
                 let page = topics.read(&view.name, partition, at, PAGE_RECORDS_MAX).await?;
                 let Some(end) = page.last() else { break };
                 at = end.position.offset + 1;

@@ -49,7 +49,7 @@ async fn topic_views(topics: &dyn TopicReader) -> Result<Vec<TopicView>, Failure
 
 async fn list(topics: &dyn TopicReader, format: OutputFormat) -> Result<u8, Failure> {
     let views = topic_views(topics).await?;
-    let offsets = |view: &TopicView| view.partitions.iter().map(|(first, next)| next - first).sum::<u64>();
+    let offsets = |view: &TopicView| view.partitions.iter().map(|kept| kept.end - kept.start).sum::<u64>();
     if format.is_json() {
         for view in &views {
             let (partitions, offsets) = (view.partitions.len(), offsets(view));

@@ -1,4 +1,6 @@
 //! Reads topics for operators: names, partitions, records. Reading acknowledges nothing.
+use std::ops::Range;
+
 use async_trait::async_trait;
 
 use super::consumer_groups::ConsumerRecord;
@@ -9,8 +11,8 @@ use crate::error::Error;
 pub struct TopicView {
     /// Full name of the topic.
     pub name: String,
-    /// For each partition, the first offset that is kept and the next one to be written.
-    pub partitions: Vec<(u64, u64)>,
+    /// For each partition, its kept offsets: from the first that is kept to before the next one to be written.
+    pub partitions: Vec<Range<u64>>,
 }
 
 /// Read access to topics outside any consumer group.

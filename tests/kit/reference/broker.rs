@@ -106,7 +106,7 @@ impl TopicReader for Reference {
         let state = self.state.lock();
         let view = |(name, logs): (&String, &Vec<Vec<Record>>)| TopicView {
             name: name.clone(),
-            partitions: logs.iter().map(|log| (0, log.len() as u64)).collect(),
+            partitions: logs.iter().map(|log| 0..log.len() as u64).collect(),
         };
         Ok(state.topics.iter().map(view).collect())
     }

@@ -110,7 +110,7 @@ struct CommittedRecords(SimulatedKafka);
 #[async_trait]
 impl TopicReader for CommittedRecords {
     async fn list(&self) -> Result<Vec<TopicView>, Error> {
-        let partitions = vec![(0, u64::from(u32::MAX)); TOPIC_PARTITIONS as usize];
+        let partitions = vec![0..u64::from(u32::MAX); TOPIC_PARTITIONS as usize];
         Ok(vec![TopicView { name: TOPIC.to_owned(), partitions }])
     }
     async fn read(&self, topic: &str, partition: u32, offset: u64, limit: u32) -> Result<Vec<ConsumerRecord>, Error> {

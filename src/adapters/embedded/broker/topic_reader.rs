@@ -1,4 +1,5 @@
 //! `TopicReader`: reads the log from the file, so that it also sees the records that another process appends.
+use std::ops::Range;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -46,15 +47,15 @@ fn list(sql: &Connection) -> CommandResult<Vec<TopicView>> {
 /// A topic with the offsets that its partitions keep; `None` without such a topic.
 pub(crate) fn view(sql: &Connection, name: &str) -> CommandResult<Option<TopicView>> {
     let Some(topic) = log::find_topic(sql, name)? else { return Ok(None) };
-    let ends = (topic.first..topic.first + topic.partitions).map(|number| ends(sql, number));
-    Ok(Some(TopicView { name: name.to_owned(), partitions: ends.collect::<CommandResult<_>>()? }))
+    let partitions = (topic.first..topic.first + topic.partitions).map(|number| kept_offsets(sql, number));
+    Ok(Some(TopicView { name: name.to_owned(), partitions: partitions.collect::<CommandResult<_>>()? }))
 }
 
-/// The first offset that is kept, and the next one to be written.
-fn ends(sql: &Connection, number: u32) -> CommandResult<(u64, u64)> {
+/// From the first offset that is kept to before the next one to be written.
+fn kept_offsets(sql: &Connection, number: u32) -> CommandResult<Range<u64>> {
     let mut next = sql.prepare_cached("SELECT next_offset FROM topic_partition WHERE number = ?1")?;
     let next = next.query_row([number], |row| row.get::<_, i64>(0))? as u64;
     let mut first = sql.prepare_cached("SELECT min(place) FROM log WHERE place >= ?1 AND place < ?2")?;
     let first: Option<i64> = first.query_row(params![log_id(number, 0), log_id(number + 1, 0)], |row| row.get(0))?;
-    Ok((first.map_or(next, offset_in), next))
+    Ok(first.map_or(next, offset_in)..next)
 }

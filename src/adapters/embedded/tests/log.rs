@@ -156,7 +156,7 @@ async fn late_or_too_large_batch_leaves_no_record() {
     assert!(store.append(vec![record("k", &large)]).await.is_err());
 
     assert_eq!(store.watermark(PartitionNo(0), None).await.unwrap(), None);
-    let ends: u64 = TopicReader::list(&store).await.unwrap()[0].partitions.iter().map(|(_, end)| end).sum();
+    let ends: u64 = TopicReader::list(&store).await.unwrap()[0].partitions.iter().map(|kept| kept.end).sum();
     assert_eq!(ends, 0);
 }
 
@@ -172,7 +172,7 @@ async fn sweep_keeps_the_records_that_an_active_group_has_not_acknowledged() {
     assert_eq!(store.sweep_log(1).await.unwrap(), 1);
     assert_eq!(store.sweep_log(100).await.unwrap(), 1);
     let topics = TopicReader::list(&store).await.unwrap();
-    assert_eq!(topics[0].partitions[positions[0].partition as usize], (2, 4));
+    assert_eq!(topics[0].partitions[positions[0].partition as usize], 2..4);
     let rest = TopicReader::read(&store, "t", positions[0].partition, 0, 10).await.unwrap();
     assert_eq!(rest[0].position.offset, 2);
     assert!(TopicReader::read(&store, "u", 0, 0, 1).await.unwrap_err().to_string().contains("there are: t"));

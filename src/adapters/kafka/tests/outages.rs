@@ -369,7 +369,7 @@ async fn watermark_is_read_to_the_end_that_a_former_leader_reported() {
     let topic = installation.kafka.options().topic(WATERMARK_TOPIC);
     let views = other.topics().await;
     let view = views.iter().find(|view| view.name == topic).expect("the topic exists");
-    let end = view.partitions.iter().map(|(_, end)| *end as i64).max().expect("it has partitions");
+    let end = view.partitions.iter().map(|kept| kept.end as i64).max().expect("it has partitions");
 
     // The next batch adds its watermark and the marker of its transaction. The third response is the one with the end to read to.
     proxy.raise_end(end, end + 2);

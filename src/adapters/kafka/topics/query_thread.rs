@@ -150,7 +150,7 @@ impl QueryRunner {
         let (starts, ends) = (self.reader.start_offsets(&names)?, self.ends(&names)?);
         let range = |name: &(String, u32)| {
             let start = starts.get(name).copied().unwrap_or(0);
-            (start, ends.get(name).copied().unwrap_or(start))
+            start..ends.get(name).copied().unwrap_or(start)
         };
         let view = |(name, size): (String, u32)| {
             let partitions = (0..size).map(|partition| range(&(name.clone(), partition))).collect();

@@ -1,5 +1,6 @@
 //! A scan of the dead-letter topic, partition by partition, within the time limit of one call.
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::time::Duration;
 
 use domain::Timestamp;
@@ -34,15 +35,15 @@ struct Span {
 }
 
 impl Scan {
-    /// A scan from a cursor to the present end of each partition. `ends` has each partition's first offset and its end.
+    /// A scan from a cursor to the present end of each partition. `partitions` has the kept offsets of each.
     pub(super) fn after(
         cursor: Option<DeadLetterCursor>,
-        ends: Vec<(u64, u64)>,
+        partitions: Vec<Range<u64>>,
         now: Timestamp,
         time_max: Duration,
     ) -> Self {
         let after = cursor.map(|cursor| cursor.after);
-        let span = |(partition, (first, end)): (u32, (u64, u64))| {
+        let span = |(partition, Range { start: first, end }): (u32, Range<u64>)| {
             let from = match after {
                 Some(after) if partition < after.partition => end,
                 Some(after) if partition == after.partition => first.max(after.offset.saturating_add(1)),
@@ -50,7 +51,7 @@ impl Scan {
             };
             Span { partition, from, end }
         };
-        let spans = (0..).zip(ends).map(span).filter(|span| span.from < span.end).collect();
+        let spans = (0..).zip(partitions).map(span).filter(|span| span.from < span.end).collect();
         let started_at = cursor.and_then(|cursor| cursor.scan_started_at);
         Self { spans, last: after, started_at, call_started_at: now, time_max }
     }
@@ -115,8 +116,8 @@ mod tests {
         ConsumerRecord { position: Position { topic, partition, offset }, record }
     }
 
-    fn scan_after(cursor: Option<DeadLetterCursor>, ends: Vec<(u64, u64)>) -> Scan {
-        Scan::after(cursor, ends, NOW, CALL_TIME_MAX)
+    fn scan_after(cursor: Option<DeadLetterCursor>, partitions: Vec<Range<u64>>) -> Scan {
+        Scan::after(cursor, partitions, NOW, CALL_TIME_MAX)
     }
 
     fn cursor(text: &str) -> Option<DeadLetterCursor> {
@@ -125,7 +126,7 @@ mod tests {
 
     #[test]
     fn scan_reads_from_its_cursor_through_the_kept_records_to_the_end() {
-        let mut scan = scan_after(cursor("1/3"), vec![(0, 9), (2, 6), (4, 4), (7, 8)]);
+        let mut scan = scan_after(cursor("1/3"), vec![0..9, 2..6, 4..4, 7..8]);
         let mut seen = Vec::new();
         while let Some((partition, offset)) = scan.position(NOW) {
             seen.push((partition, offset));
@@ -136,7 +137,7 @@ mod tests {
 
     #[test]
     fn scan_skips_expired_records_and_gaps() {
-        let mut scan = scan_after(None, vec![(0, 5), (0, 2)]);
+        let mut scan = scan_after(None, vec![0..5, 0..2]);
         // Transaction markers and expired records leave gaps in the offsets.
         assert!(scan.advance(&dead_letter(0, 3)));
         assert_eq!((scan.position(NOW), scan.next()), (Some((0, 4)), cursor("0/3@7")));
@@ -149,7 +150,7 @@ mod tests {
 
     #[test]
     fn call_ends_at_its_time_limit_with_a_cursor() {
-        let mut scan = scan_after(None, vec![(0, 50_000)]);
+        let mut scan = scan_after(None, vec![0..50_000; 1]);
         let (last, late) = (NOW.plus(CALL_TIME_MAX - Duration::from_millis(1)), NOW.plus(CALL_TIME_MAX));
         assert_eq!(scan.position(late), Some((0, 0)), "a call without a cursor has nothing to continue from yet");
         assert!(scan.advance(&dead_letter(0, 0)));
@@ -165,7 +166,7 @@ mod tests {
 
     #[test]
     fn page_beyond_the_end_does_not_advance_another_partition() {
-        let mut scan = scan_after(None, vec![(0, 2), (0, 2)]);
+        let mut scan = scan_after(None, vec![0..2, 0..2]);
         let page: Vec<bool> = (0..4).map(|offset| scan.advance(&dead_letter(0, offset))).collect();
         assert_eq!((page, scan.position(NOW)), (vec![true, true, false, false], Some((1, 0))));
     }
@@ -177,13 +178,13 @@ mod tests {
             dead_letter.record.timestamp = Timestamp::from_millis(millis);
             dead_letter
         };
-        let mut later = scan_after(cursor("0/3@7"), vec![(0, 20)]);
+        let mut later = scan_after(cursor("0/3@7"), vec![0..20; 1]);
         assert!(later.advance(&added_at(6)) && !later.advance(&added_at(7)));
         assert_eq!(later.next(), cursor("0/9@7"), "the cursor keeps the time of the scan");
     }
 
     #[test]
     fn scan_after_the_largest_position_is_over() {
-        assert!(scan_after(cursor("0/18446744073709551615"), vec![(0, 5)]).is_over(NOW));
+        assert!(scan_after(cursor("0/18446744073709551615"), vec![0..5; 1]).is_over(NOW));
     }
 }

@@ -1,6 +1,7 @@
 //! `topic tail`: prints a topic's records from a position, until its end or continuously.
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, stdout};
+use std::ops::Range;
 use std::time::Duration;
 
 use api::record_document;
@@ -67,16 +68,16 @@ impl Arguments {
         self.from_beginning || self.since.is_some() || !self.after.is_empty() || self.group.is_some()
     }
 
-    /// The offset to start from for each partition, given the first and the next offset of each, and where the group continues.
-    fn starts(&self, partitions: &[(u64, u64)], group_offsets: &[Option<u64>]) -> BTreeMap<u32, u64> {
+    /// The offset to start from for each partition, given the kept offsets of each, and where the group continues.
+    fn starts(&self, partitions: &[Range<u64>], group_offsets: &[Option<u64>]) -> BTreeMap<u32, u64> {
         let from_first = self.starts_in_the_past();
-        let start = |(partition, (first, next)): (u32, &(u64, u64))| {
+        let start = |(partition, kept): (u32, &Range<u64>)| {
             let after =
                 self.after.iter().find(|(named, _)| *named == partition).map(|(_, offset)| offset.saturating_add(1));
             let after = after.or_else(|| group_offsets.get(partition as usize).copied().flatten());
-            let start = after.unwrap_or(if from_first { *first } else { *next });
+            let start = after.unwrap_or(if from_first { kept.start } else { kept.end });
             // Deleted records cannot be read, and the command waits for records that do not exist yet.
-            (partition, start.clamp(*first, (*next).max(*first)))
+            (partition, start.clamp(kept.start, kept.end.max(kept.start)))
         };
         (0..).zip(partitions).map(start).collect()
     }
@@ -142,7 +143,7 @@ pub(super) async fn tail(
     }
     let mut read_any = false;
     // Without --follow the end is where the topic ended at the start: events that arrive meanwhile must not keep the command running.
-    let ends = (!follows).then(|| view.partitions.iter().map(|(_, next)| *next).collect::<Vec<u64>>());
+    let ends = (!follows).then(|| view.partitions.iter().map(|kept| kept.end).collect::<Vec<u64>>());
     while !selection.is_complete() {
         let part = TopicPart { name, ends: ends.as_deref() };
         let format = if arguments.output.is_json() { json_line } else { as_text };
@@ -156,7 +157,7 @@ pub(super) async fn tail(
             tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
-    if !read_any && view.partitions.iter().any(|(first, next)| first < next) && !arguments.starts_in_the_past() {
+    if !read_any && view.partitions.iter().any(|kept| !kept.is_empty()) && !arguments.starts_in_the_past() {
         print_message(format_args!(
             "began at the end of {name}: --from-beginning prints the records before it, --follow waits for new ones"
         ));
@@ -242,7 +243,7 @@ mod tests {
     #[async_trait]
     impl TopicReader for GrowingTopic {
         async fn list(&self) -> Result<Vec<TopicView>, Error> {
-            Ok(vec![TopicView { name: "order.events".into(), partitions: vec![(0, self.0.load(Relaxed))] }])
+            Ok(vec![TopicView { name: "order.events".into(), partitions: vec![0..self.0.load(Relaxed); 1] }])
         }
 
         async fn read(
@@ -324,7 +325,7 @@ mod tests {
     #[test]
     fn a_start_after_a_position_reads_the_other_partitions_whole() {
         let starts = |arguments: &[&str]| -> Vec<u64> {
-            parsed(arguments).starts(&[(0, 10), (4, 8), (0, 0)], &[]).into_values().collect()
+            parsed(arguments).starts(&[0..10, 4..8, 0..0], &[]).into_values().collect()
         };
 
         assert_eq!(starts(&[]), [10, 8, 0]);
@@ -338,7 +339,7 @@ mod tests {
     #[test]
     fn a_group_starts_where_it_continues_and_a_new_one_at_the_first_record() {
         let starts = |group_offsets: &[Option<u64>]| -> Vec<u64> {
-            parsed(&["--group", "billing"]).starts(&[(0, 10), (4, 8), (0, 0)], group_offsets).into_values().collect()
+            parsed(&["--group", "billing"]).starts(&[0..10, 4..8, 0..0], group_offsets).into_values().collect()
         };
 
         assert_eq!(starts(&[Some(3), Some(1), None]), [3, 4, 0], "a deleted offset is passed over");

@@ -41,7 +41,7 @@ fn consumer_record(offset: u64) -> ConsumerRecord {
 #[async_trait]
 impl TopicLog for FakeTopicLog {
     async fn view(&self, topic: &str) -> Result<Option<TopicView>, Error> {
-        let partitions = vec![(KEPT.start, KEPT.end + self.appended.load(SeqCst)), (0, 0)];
+        let partitions = vec![KEPT.start..KEPT.end + self.appended.load(SeqCst), 0..0];
         Ok((topic == TOPIC).then(|| TopicView { name: topic.to_owned(), partitions }))
     }
     async fn admit_topics(&self, names: &[&str]) -> Result<TopicAdmission, Error> {
