@@ -11,7 +11,7 @@ use tokio::sync::{OwnedSemaphorePermit, TryAcquireError};
 
 use crate::mailbox::ask_error::AskError;
 use crate::mailbox::message::MailboxMessage;
-use crate::mailbox::state::{MailboxState, UndeliveredReason};
+use crate::mailbox::state::{MailboxState, UnhandledReason};
 use crate::mailbox::type_name::short_name;
 
 /// A handle to an actor's bounded mailbox. Cheap to clone, and valid over every restart of the actor.
@@ -140,10 +140,10 @@ impl<A: Actor> Mailbox<A> {
     fn try_acquire<M>(&self) -> Result<OwnedSemaphorePermit, AskError> {
         let (error, reason) = match self.state.permits.clone().try_acquire_owned() {
             Ok(permit) if self.addr.connected() => return Ok(permit),
-            Ok(_) | Err(TryAcquireError::Closed) => (AskError::Closed, UndeliveredReason::Closed),
-            Err(TryAcquireError::NoPermits) => (AskError::Overloaded, UndeliveredReason::Overloaded),
+            Ok(_) | Err(TryAcquireError::Closed) => (AskError::Closed, UnhandledReason::Closed),
+            Err(TryAcquireError::NoPermits) => (AskError::Overloaded, UnhandledReason::Overloaded),
         };
-        self.state.record_undelivered(reason, short_name::<M>());
+        self.state.record_unhandled(reason, short_name::<M>());
         Err(error)
     }
 
@@ -151,7 +151,7 @@ impl<A: Actor> Mailbox<A> {
         match self.state.permits.clone().acquire_owned().await {
             Ok(permit) if self.addr.connected() => Ok(permit),
             Ok(_) | Err(_) => {
-                self.state.record_undelivered(UndeliveredReason::Closed, short_name::<M>());
+                self.state.record_unhandled(UnhandledReason::Closed, short_name::<M>());
                 Err(AskError::Closed)
             }
         }

@@ -8,7 +8,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
 use crate::child::panic_guard;
-use crate::mailbox::state::{MailboxState, UndeliveredReason};
+use crate::mailbox::state::{MailboxState, UnhandledReason};
 use crate::mailbox::type_name::short_name;
 
 /// Messages an actor handles in a row before it yields to timers and to the other actors of its arbiter. 64: actix handles a mailbox
@@ -86,9 +86,9 @@ impl Drop for MailboxPermit {
         match self.begun_at {
             Some(at) => self.mailbox.observer.handled(self.mailbox.kind, at - self.queued_at, now - at),
             None if self.mailbox.closed.load(std::sync::atomic::Ordering::SeqCst) => {
-                self.mailbox.record_undelivered(UndeliveredReason::Closed, (self.message_type)());
+                self.mailbox.record_unhandled(UnhandledReason::Closed, (self.message_type)());
             }
-            None => self.mailbox.record_undelivered(UndeliveredReason::Expired, (self.message_type)()),
+            None => self.mailbox.record_unhandled(UnhandledReason::Expired, (self.message_type)()),
         }
         if std::thread::panicking() {
             panic_guard::record_panicking_message((self.message_type)());

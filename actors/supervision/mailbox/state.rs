@@ -13,21 +13,21 @@ use crate::events::observer::Observer;
 
 /// Why a message was not handled: the `reason` of a `message_unhandled` event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum UndeliveredReason {
+pub(crate) enum UnhandledReason {
     Closed,
     Overloaded,
     Expired,
 }
 
-impl UndeliveredReason {
-    pub(crate) const ALL: [UndeliveredReason; 3] =
-        [UndeliveredReason::Closed, UndeliveredReason::Overloaded, UndeliveredReason::Expired];
+impl UnhandledReason {
+    pub(crate) const ALL: [UnhandledReason; 3] =
+        [UnhandledReason::Closed, UnhandledReason::Overloaded, UnhandledReason::Expired];
 
     pub(crate) fn as_str(self) -> &'static str {
         match self {
-            UndeliveredReason::Closed => "closed",
-            UndeliveredReason::Overloaded => "overloaded",
-            UndeliveredReason::Expired => "expired",
+            UnhandledReason::Closed => "closed",
+            UnhandledReason::Overloaded => "overloaded",
+            UnhandledReason::Expired => "expired",
         }
     }
 }
@@ -56,8 +56,8 @@ pub(crate) struct MailboxState {
     /// Milliseconds from `created_at` to the last progress.
     progress_ms: AtomicU64,
     idle: Notify,
-    undelivered: [AtomicU64; 3],
-    undelivered_type: parking_lot::Mutex<&'static str>,
+    unhandled: [AtomicU64; 3],
+    unhandled_type: parking_lot::Mutex<&'static str>,
 }
 
 impl MailboxState {
@@ -79,8 +79,8 @@ impl MailboxState {
             created_at: Instant::now(),
             progress_ms: 0.into(),
             idle: Notify::new(),
-            undelivered: Default::default(),
-            undelivered_type: parking_lot::Mutex::new(""),
+            unhandled: Default::default(),
+            unhandled_type: parking_lot::Mutex::new(""),
         }
     }
 
@@ -149,15 +149,15 @@ impl MailboxState {
         self.created_at.elapsed().saturating_sub(Duration::from_millis(self.progress_ms.load(SeqCst)))
     }
 
-    pub(crate) fn record_undelivered(&self, reason: UndeliveredReason, message_type: &'static str) {
-        *self.undelivered_type.lock() = message_type;
-        self.undelivered[reason as usize].fetch_add(1, SeqCst);
+    pub(crate) fn record_unhandled(&self, reason: UnhandledReason, message_type: &'static str) {
+        *self.unhandled_type.lock() = message_type;
+        self.unhandled[reason as usize].fetch_add(1, SeqCst);
     }
 
     /// Messages that were not handled for this reason since the last call, with the type of the latest one of any reason.
-    pub(crate) fn take_undelivered(&self, reason: UndeliveredReason) -> Option<(u64, &'static str)> {
-        let count = self.undelivered[reason as usize].swap(0, SeqCst);
-        (count > 0).then(|| (count, *self.undelivered_type.lock()))
+    pub(crate) fn take_unhandled(&self, reason: UnhandledReason) -> Option<(u64, &'static str)> {
+        let count = self.unhandled[reason as usize].swap(0, SeqCst);
+        (count > 0).then(|| (count, *self.unhandled_type.lock()))
     }
 
     /// Resolves when no message is outstanding, and holds new messages back until then. The semaphore is fair: a request for all

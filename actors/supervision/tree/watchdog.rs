@@ -14,7 +14,7 @@ use crate::bus::supervisor_command::CommandSender;
 use crate::child::command::ChildCommand;
 use crate::child::exit::ExitReason;
 use crate::events::event::SupervisionEvent;
-use crate::mailbox::state::UndeliveredReason;
+use crate::mailbox::state::UnhandledReason;
 
 /// Runs concurrently with the tree until the future is dropped.
 pub(crate) async fn run(bus: SupervisionBus) {
@@ -94,7 +94,7 @@ fn saturation(path: &str, entry: &mut RegistryEntry, options: &Options) -> Optio
 /// At most one event of each reason per `unhandled_interval`, with the number of messages since the last one.
 fn due_unhandled(path: &str, entry: &mut RegistryEntry, options: &Options, now: Instant) -> Vec<SupervisionEvent> {
     let mut events = Vec::new();
-    for reason in UndeliveredReason::ALL {
+    for reason in UnhandledReason::ALL {
         let last = entry.unhandled_at[reason as usize];
         if last.is_some_and(|at| now.duration_since(at) < options.unhandled_interval) {
             continue;
@@ -107,8 +107,8 @@ fn due_unhandled(path: &str, entry: &mut RegistryEntry, options: &Options, now: 
     events
 }
 
-fn unhandled(path: &str, entry: &RegistryEntry, reason: UndeliveredReason) -> Option<SupervisionEvent> {
-    let (count, message) = entry.mailbox.as_ref()?.take_undelivered(reason)?;
+fn unhandled(path: &str, entry: &RegistryEntry, reason: UnhandledReason) -> Option<SupervisionEvent> {
+    let (count, message) = entry.mailbox.as_ref()?.take_unhandled(reason)?;
     let event = entry.event(path, "message_unhandled", Level::WARN);
     let mut event = event.with_text("message", message).with_number("count", count);
     event.reason = Some(reason.as_str());
@@ -117,7 +117,7 @@ fn unhandled(path: &str, entry: &RegistryEntry, reason: UndeliveredReason) -> Op
 
 /// The unhandled messages not yet published of an entry that is about to be removed.
 pub(crate) fn remaining_unhandled(path: &str, entry: &RegistryEntry) -> Vec<SupervisionEvent> {
-    UndeliveredReason::ALL.into_iter().filter_map(|reason| unhandled(path, entry, reason)).collect()
+    UnhandledReason::ALL.into_iter().filter_map(|reason| unhandled(path, entry, reason)).collect()
 }
 
 /// The event about an actor that holds messages and finishes none, and the sender to kill it with.
