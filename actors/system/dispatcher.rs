@@ -54,7 +54,7 @@ impl Dispatch for Dispatcher {
         rows.map(|row| ActorView {
             in_progress: (row.mailbox_depth > 0).then(|| self.bus.in_progress(&row.path)).flatten(),
             path: row.path,
-            actor: row.actor.to_owned(),
+            actor: row.kind.to_owned(),
             state: row.state.as_str(),
             generation: row.generation,
             restarts: row.restarts,

@@ -221,7 +221,7 @@ async fn consumer_of_a_deleted_webhook_is_neither_registered_nor_up() {
             || [&metrics.actor_registered, &metrics.actor_up].map(|actors| actors.with(["ConsumerActor"]).get());
         process.wait_until("the numbers of consumers", TIMEOUT, async || numbers() == expected).await;
     };
-    let consumers = process.bus().snapshot().iter().filter(|row| row.actor == "ConsumerActor").count() as i64;
+    let consumers = process.bus().snapshot().iter().filter(|row| row.kind == "ConsumerActor").count() as i64;
     actors([consumers + 1; 2]).await;
     let is_of_webhook = |path: &String| path.starts_with("/webhooks/") && !path.ends_with("/webhook-manager");
     let path = process.bus().snapshot().into_iter().map(|row| row.path).find(is_of_webhook);

@@ -79,7 +79,7 @@ impl RegistryEntry {
         let mailbox = self.mailbox.as_ref()?;
         Some(ActorSnapshot {
             path: path.to_owned(),
-            actor: mailbox.kind,
+            kind: mailbox.kind,
             state: self.public_state(),
             generation: self.generation,
             restarts: self.restarts,

@@ -34,7 +34,7 @@ pub struct ActorSnapshot {
     /// The actor's path in the tree.
     pub path: String,
     /// The actor's kind, such as `PartitionWorker`.
-    pub actor: &'static str,
+    pub kind: &'static str,
     /// Whether the actor handles messages.
     pub state: ActorState,
     /// The number of the incarnation, from 1; 0 before the first.

@@ -208,7 +208,7 @@ virtual_time_test!(snapshot_lists_actors_by_path_with_state_mailbox_and_last_exi
     assert_eq!(paths, ["/relay/worker-2", "/relay/worker-9", "/relay/worker-10", "/top"]);
     assert_eq!((rows[0].mailbox_depth, rows[0].mailbox_capacity, rows[0].generation), (1, 64, 1));
     assert_eq!((rows[0].parent.as_deref(), rows[3].parent.as_deref()), (Some("/relay"), None));
-    assert_eq!((rows[0].actor, rows[0].state, rows[0].last_exit.as_deref()), ("Worker", ActorState::Running, None));
+    assert_eq!((rows[0].kind, rows[0].state, rows[0].last_exit.as_deref()), ("Worker", ActorState::Running, None));
     assert_eq!((rows[1].state, rows[1].generation, rows[1].restarts), (ActorState::Restarting, 1, 0));
     assert_eq!((rows[2].state, rows[2].generation, rows[2].restarts), (ActorState::Running, 2, 1));
     assert_eq!(rows[2].last_exit.as_deref(), Some("panic: failure in handler of worker-10"));
