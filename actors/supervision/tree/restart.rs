@@ -29,9 +29,11 @@ impl Supervisor {
             return self.escalate(index, &report.reason).await;
         }
         let delay = self.next_delay(index);
-        let due = Instant::now() + delay;
+        let restart_at = Instant::now() + delay;
         let group = self.stop_affected_siblings(index).await;
-        self.schedule_restart(index, &report.reason, (due, delay), group);
+        if self.running {
+            self.schedule_restart(index, &report.reason, delay, restart_at, group);
+        }
     }
 
     /// Shows the failures in the snapshot.
@@ -120,21 +122,20 @@ impl Supervisor {
         group
     }
 
+    /// Sets the time at which a group of children starts again, the failed child last. `delay` is the back-off of that child, for the event.
     fn schedule_restart(
         &mut self,
         failed: usize,
         reason: &ExitReason,
-        (due, delay): (Instant, Duration),
+        delay: Duration,
+        restart_at: Instant,
         group: Vec<u64>,
     ) {
         let failed_token = group.last().copied();
         // The failed child has another index if a temporary sibling before it was removed.
         let failed = self.children.iter().position(|child| Some(child.token) == failed_token).unwrap_or(failed);
-        if !self.running {
-            return;
-        }
         for child in self.children.iter_mut().filter(|child| group.contains(&child.token)) {
-            child.restart_at = Some(due);
+            child.restart_at = Some(restart_at);
         }
         let attempt = self.children[failed].failures;
         // Two failures in a row may be a coincidence; from the third on an operator should investigate.
