@@ -11,14 +11,18 @@ use crate::partition_worker::report::RunEnd;
 /// Waiting and running partitions. Pure: the publisher calls it for each change.
 #[derive(Debug, Default)]
 pub struct Schedule {
+    /// The waiting partitions in the order of their turns.
     waiting: VecDeque<PartitionNo>,
-    queued: BTreeSet<PartitionNo>,
+    /// The same partitions, in which one is found without a search.
+    waiting_set: BTreeSet<PartitionNo>,
     running: BTreeSet<PartitionNo>,
     /// Waiting partitions whose last batch was full.
     full: BTreeSet<PartitionNo>,
-    /// Partitions with a wake-up during their run: they run again afterwards.
-    again: BTreeSet<PartitionNo>,
-    trials: VecDeque<PartitionNo>,
+    /// Running partitions that run again afterwards: they were woken meanwhile, or waited for a turn when a settlement began.
+    run_again: BTreeSet<PartitionNo>,
+    /// The partitions that need a trial, in the order of their requests.
+    requested_trials: VecDeque<PartitionNo>,
+    /// The partition whose trial runs or is unresolved.
     on_trial: Option<PartitionNo>,
     /// Partitions whose last run left an acknowledged batch to the settlement of the next one.
     unsettled: BTreeSet<PartitionNo>,
@@ -45,8 +49,8 @@ impl Schedule {
     /// The partition may have due rows: it waits for its turn, or runs again after its current run.
     pub fn wake(&mut self, partition: PartitionNo) {
         if self.running.contains(&partition) {
-            self.again.insert(partition);
-        } else if self.queued.insert(partition) {
+            self.run_again.insert(partition);
+        } else if self.waiting_set.insert(partition) {
             self.waiting.push_back(partition);
         }
     }
@@ -54,15 +58,15 @@ impl Schedule {
     /// The partition's last batch was full: it waits for a free in-flight slot, but for no cycle.
     pub fn wake_full(&mut self, partition: PartitionNo) {
         self.wake(partition);
-        if self.queued.contains(&partition) {
+        if self.waiting_set.contains(&partition) {
             self.full.insert(partition);
         }
     }
 
     /// A suspect row of the partition is due: the partition needs a trial.
     pub fn request_trial(&mut self, partition: PartitionNo) {
-        if self.on_trial != Some(partition) && !self.trials.contains(&partition) {
-            self.trials.push_back(partition);
+        if self.on_trial != Some(partition) && !self.requested_trials.contains(&partition) {
+            self.requested_trials.push_back(partition);
         }
     }
 
@@ -76,11 +80,11 @@ impl Schedule {
             return self.resolve_trial(partition);
         }
         // While something is unresolved, the others go on: its resolution may have to wait for a broker.
-        if let Some(partition) = self.trials.front().copied().filter(|_| self.unresolved.is_empty()) {
+        if let Some(partition) = self.requested_trials.front().copied().filter(|_| self.unresolved.is_empty()) {
             if !self.running.is_empty() || !self.unsettled.is_empty() {
                 return None;
             }
-            self.trials.pop_front();
+            self.requested_trials.pop_front();
             self.on_trial = Some(partition);
             self.running.insert(partition);
             return Some((partition, ClaimKind::Trial));
@@ -90,7 +94,7 @@ impl Schedule {
             Selection::Full => self.waiting.iter().position(|partition| self.full.contains(partition))?,
         };
         let partition = self.waiting.remove(index)?;
-        self.queued.remove(&partition);
+        self.waiting_set.remove(&partition);
         self.full.remove(&partition);
         self.running.insert(partition);
         Some((partition, ClaimKind::Ordinary))
@@ -98,11 +102,9 @@ impl Schedule {
 
     /// The partition of an unresolved trial, if it waits for its turn: its run resolves the trial before it claims.
     fn resolve_trial(&mut self, partition: PartitionNo) -> Option<(PartitionNo, ClaimKind)> {
-        if !self.running.is_empty() || !self.queued.remove(&partition) {
+        if !self.running.is_empty() || !self.stop_waiting(partition) {
             return None;
         }
-        self.waiting.retain(|other| *other != partition);
-        self.full.remove(&partition);
         self.running.insert(partition);
         Some((partition, ClaimKind::Ordinary))
     }
@@ -113,10 +115,8 @@ impl Schedule {
             return None;
         }
         let partition = self.unsettled.iter().copied().find(|partition| !self.running.contains(partition))?;
-        if self.queued.remove(&partition) {
-            self.waiting.retain(|other| *other != partition);
-            self.full.remove(&partition);
-            self.again.insert(partition);
+        if self.stop_waiting(partition) {
+            self.run_again.insert(partition);
         }
         self.running.insert(partition);
         Some(partition)
@@ -124,7 +124,7 @@ impl Schedule {
 
     /// Whether any partition waits for its turn or a trial.
     pub fn is_waiting(&self) -> bool {
-        !self.waiting.is_empty() || !self.trials.is_empty()
+        !self.waiting.is_empty() || !self.requested_trials.is_empty()
     }
 
     /// A run has ended. Returns whether the partition was woken during it. A trial with an unknown outcome goes on until it is resolved.
@@ -141,7 +141,7 @@ impl Schedule {
                 self.unresolved.insert(partition);
             }
         }
-        self.again.remove(&partition)
+        self.run_again.remove(&partition)
     }
 
     /// Records that the partition has no open batch of this process: a run resolved it, or another instance resolves it.
@@ -173,11 +173,19 @@ impl Schedule {
         if self.unsettled.remove(&partition) {
             self.unresolved.insert(partition);
         }
-        self.waiting.retain(|other| *other != partition);
-        self.trials.retain(|other| *other != partition);
-        self.queued.remove(&partition);
-        self.full.remove(&partition);
-        self.again.remove(&partition);
+        self.stop_waiting(partition);
+        self.requested_trials.retain(|other| *other != partition);
+        self.run_again.remove(&partition);
+    }
+
+    /// Takes a partition out of the waiting ones. Returns whether it was among them.
+    fn stop_waiting(&mut self, partition: PartitionNo) -> bool {
+        let was_waiting = self.waiting_set.remove(&partition);
+        if was_waiting {
+            self.waiting.retain(|other| *other != partition);
+            self.full.remove(&partition);
+        }
+        was_waiting
     }
 
     /// Number of partitions that run now.
