@@ -56,8 +56,7 @@ use crate::system::options::Options;
 use crate::system::shards::Shards;
 use crate::system::tree::group_consumers::group_consumers;
 use crate::system::tree::limits::{
-    CONSUMER, CONSUMER_DRAIN_MAX, INTAKE, MANAGER, ONE, PROMOTER, RELAY, ROOT, SHARDS, SMALL, WORKERS, actor,
-    only_child, supervisor,
+    CONSUMER_DRAIN_MAX, Intensity, MAILBOX_ONE, MAILBOX_SMALL, actor, only_child, supervisor,
 };
 use crate::system::tree::topic_consumers::topic_consumers;
 use crate::system::tree::webhooks::webhooks;
@@ -106,12 +105,12 @@ pub fn tree(dependencies: &Dependencies, options: &Arc<Options>, bus: &Supervisi
     let backpressure = backpressure_manager(dependencies, options, bus, consumers);
     let (intake, intake_spec) = event_intake(dependencies, options, bus, &wake_ups, &threads);
     let (promoter, promoter_spec) = pending_promoter(dependencies, options, bus, &shards);
-    let mut spec = supervisor("root", Strategy::OneForOne, ROOT)
-        .supervisor(only_child("failover", MANAGER, failover))
-        .supervisor(only_child("backpressure", MANAGER, backpressure))
+    let mut spec = supervisor("root", Strategy::OneForOne, Intensity::ROOT)
+        .supervisor(only_child("failover", Intensity::MANAGER, failover))
+        .supervisor(only_child("backpressure", Intensity::MANAGER, backpressure))
         .supervisor(relay);
     for (number, consumer) in consumer_specs.into_iter().enumerate() {
-        spec = spec.supervisor(only_child(&format!("consumer-{number}"), CONSUMER, consumer));
+        spec = spec.supervisor(only_child(&format!("consumer-{number}"), Intensity::CONSUMER, consumer));
     }
     for consumer in topic_consumers(dependencies, options, bus, &threads) {
         spec = spec.supervisor(consumer);
@@ -120,17 +119,17 @@ pub fn tree(dependencies: &Dependencies, options: &Arc<Options>, bus: &Supervisi
         spec = spec.supervisor(webhooks);
     }
     if dependencies.commands.options.outbox {
-        spec = spec.supervisor(only_child("intake", INTAKE, intake_spec));
+        spec = spec.supervisor(only_child("intake", Intensity::INTAKE, intake_spec));
     }
     if options.orders_enabled {
-        spec = spec.supervisor(only_child("promoter", PROMOTER, promoter_spec)).supervisor(shards_spec);
+        spec = spec.supervisor(only_child("promoter", Intensity::PROMOTER, promoter_spec)).supervisor(shards_spec);
     }
     Tree { spec, shards, intake, publisher, local_leases, promoter, threads }
 }
 
 fn failover_manager(dependencies: &Dependencies, options: &Arc<Options>, bus: &SupervisionBus) -> ChildSpec {
     let (dependencies, options, actor_bus) = (dependencies.clone(), Arc::clone(options), bus.clone());
-    let (_, spec) = actor(bus, "/failover-manager", SMALL, move |_| {
+    let (_, spec) = actor(bus, "/failover-manager", MAILBOX_SMALL, move |_| {
         FailoverManager::new(dependencies.clone(), Arc::clone(&options), actor_bus.clone())
     });
     spec
@@ -143,7 +142,7 @@ fn backpressure_manager(
     consumers: Vec<Mailbox<ConsumerActor>>,
 ) -> ChildSpec {
     let (dependencies, options, actor_bus) = (dependencies.clone(), Arc::clone(options), bus.clone());
-    let (_, spec) = actor(bus, "/backpressure-manager", SMALL, move |_| {
+    let (_, spec) = actor(bus, "/backpressure-manager", MAILBOX_SMALL, move |_| {
         BackpressureManager::new(dependencies.clone(), Arc::clone(&options), actor_bus.clone(), consumers.clone())
     });
     spec
@@ -181,7 +180,7 @@ fn relay(
         let (dependencies, options, actor_bus, dirty, local_leases) =
             (dependencies.clone(), Arc::clone(options), bus.clone(), dirty.clone(), Arc::clone(local_leases));
         // One wake-up for each partition, and a few other messages.
-        let capacity = options.partitions as usize + SMALL;
+        let capacity = options.partitions as usize + MAILBOX_SMALL;
         actor(bus, "/relay/outbox-publisher", capacity, move |_| {
             let (leases, instance) = (Arc::clone(&dependencies.leases), options.instance.clone());
             let membership =
@@ -190,9 +189,10 @@ fn relay(
             OutboxPublisher::new(dependencies, options, actor_bus.clone(), workers.clone(), membership, dirty.clone())
         })
     };
-    let partitions =
-        supervisor(PARTITIONS, Strategy::OneForOne, WORKERS).parallel_shutdown().sibling_drain_limit(SIBLING_DRAIN_MAX);
-    let spec = supervisor("relay", Strategy::RestForOne, RELAY)
+    let partitions = supervisor(PARTITIONS, Strategy::OneForOne, Intensity::WORKERS)
+        .parallel_shutdown()
+        .sibling_drain_limit(SIBLING_DRAIN_MAX);
+    let spec = supervisor("relay", Strategy::RestForOne, Intensity::RELAY)
         .path("/relay")
         .sibling_drain_limit(SIBLING_DRAIN_MAX)
         .child(retry_spec.arbiter(threads.relay()))
@@ -208,7 +208,7 @@ fn retry_handler(
 ) -> (Mailbox<RetryHandler>, ChildSpec) {
     let (dependencies, rules, actor_bus) = (dependencies.clone(), Arc::new(options.rules.clone()), bus.clone());
     // One message for each batch in flight.
-    actor(bus, &format!("/relay/{}", retry_handler::NAME), options.max_in_flight.max(SMALL), move |_| {
+    actor(bus, &format!("/relay/{}", retry_handler::NAME), options.max_in_flight.max(MAILBOX_SMALL), move |_| {
         let Dependencies { outbox, gate, rng, metrics, .. } = dependencies.clone();
         RetryHandler::new(outbox, Arc::clone(&rules), gate, rng, metrics, actor_bus.clone())
     })
@@ -229,8 +229,9 @@ fn partition_worker(
 ) -> (Mailbox<PartitionWorker>, ChildSpec) {
     let relay = Arc::clone(relay);
     let path = format!("/relay/{}", worker_id(partition));
-    let (mailbox, spec) =
-        actor(bus, &path, ONE, move |incarnation| PartitionWorker::new(Arc::clone(&relay), partition, &incarnation));
+    let (mailbox, spec) = actor(bus, &path, MAILBOX_ONE, move |incarnation| {
+        PartitionWorker::new(Arc::clone(&relay), partition, &incarnation)
+    });
     // Waiting for the batch in flight saves its resolution by the next owner.
     (mailbox, spec.arbiter(arbiter).shutdown(Shutdown::Timeout(Duration::from_secs(10))))
 }
@@ -256,7 +257,7 @@ fn consumers(
     let lag_series = Arc::new(LagSeries::new(Arc::clone(&dependencies.metrics)));
     let consumer = |number: u32| {
         let (pipeline, lag_series) = (Arc::clone(&pipeline), Arc::clone(&lag_series));
-        let (mailbox, spec) = actor(bus, &format!("/consumer-{number}"), SMALL, move |_| {
+        let (mailbox, spec) = actor(bus, &format!("/consumer-{number}"), MAILBOX_SMALL, move |_| {
             ConsumerActor::new(Arc::clone(&pipeline) as _, Some(Arc::clone(&lag_series)), number)
         });
         (mailbox, spec.arbiter(threads.relay()).shutdown(Shutdown::Timeout(CONSUMER_DRAIN_MAX)))
@@ -286,7 +287,7 @@ fn pending_promoter(
     shards: &Shards,
 ) -> (Mailbox<PendingPromoter>, ChildSpec) {
     let (commands, options, shards) = (Arc::clone(&dependencies.commands), Arc::clone(options), shards.clone());
-    actor(bus, "/pending-promoter", SMALL, move |_| {
+    actor(bus, "/pending-promoter", MAILBOX_SMALL, move |_| {
         PendingPromoter::new(Arc::clone(&commands), shards.clone(), Arc::clone(&options))
     })
 }
@@ -303,7 +304,7 @@ fn shards(
         .clone()
         .filter(|_| !dependencies.commands.options.outbox)
         .map(|broker| DirectPublisher::new(broker, options.relay.envelope(), Arc::clone(&dependencies.metrics)));
-    let mut spec = supervisor("orders", Strategy::OneForOne, SHARDS).parallel_shutdown();
+    let mut spec = supervisor("orders", Strategy::OneForOne, Intensity::SHARDS).parallel_shutdown();
     let mut mailboxes = Vec::new();
     let samples = OrderSamples::new(bus.clone());
     for number in 0..options.shards.max(1) {

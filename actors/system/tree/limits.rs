@@ -4,9 +4,9 @@ use std::time::Duration;
 use supervision::{ChildSpec, Incarnation, Mailbox, Strategy, SupervisedActor, SupervisionBus, SupervisorSpec};
 
 /// Mailbox size of actors that receive few messages.
-pub(crate) const SMALL: usize = 64;
+pub(crate) const MAILBOX_SMALL: usize = 64;
 /// Mailbox size of a worker: a second message waits outside, which is the backpressure.
-pub(crate) const ONE: usize = 1;
+pub(crate) const MAILBOX_ONE: usize = 1;
 
 /// Longest drain of a consumer. It ends the messages that are under way, with a POST of the handler and one of the fallback, of which each takes
 /// 10 s at most, and applies what was decided; the deadline of the whole stop may end it earlier.
@@ -16,21 +16,31 @@ pub(crate) const CONSUMER_DRAIN_MAX: Duration = Duration::from_secs(25);
 /// own, the longest that of a lease (30 s): four times that passes only when something hangs that should not.
 const STUCK_AFTER: Duration = Duration::from_secs(120);
 
-/// Restart intensity: restarts and window in seconds.
-pub(crate) type Intensity = (usize, u64);
+/// Restart intensity: the most restarts that a supervisor makes within a sliding window.
+#[derive(Clone, Copy)]
+pub(crate) struct Intensity {
+    restarts_max: usize,
+    window: Duration,
+}
 
-pub(crate) const ROOT: Intensity = (3, 60);
-pub(crate) const MANAGER: Intensity = (5, 30);
-pub(crate) const RELAY: Intensity = (5, 30);
-pub(crate) const WORKERS: Intensity = (20, 60);
-pub(crate) const CONSUMER: Intensity = (5, 30);
-pub(crate) const WEBHOOKS: Intensity = (20, 60);
-pub(crate) const INTAKE: Intensity = (5, 30);
-pub(crate) const PROMOTER: Intensity = (5, 60);
-pub(crate) const SHARDS: Intensity = (20, 60);
+impl Intensity {
+    pub(crate) const ROOT: Self = Self::new(3, 60);
+    pub(crate) const MANAGER: Self = Self::new(5, 30);
+    pub(crate) const RELAY: Self = Self::new(5, 30);
+    pub(crate) const WORKERS: Self = Self::new(20, 60);
+    pub(crate) const CONSUMER: Self = Self::new(5, 30);
+    pub(crate) const WEBHOOKS: Self = Self::new(20, 60);
+    pub(crate) const INTAKE: Self = Self::new(5, 30);
+    pub(crate) const PROMOTER: Self = Self::new(5, 60);
+    pub(crate) const SHARDS: Self = Self::new(20, 60);
 
-pub(crate) fn supervisor(name: &str, strategy: Strategy, (restarts, seconds): Intensity) -> SupervisorSpec {
-    SupervisorSpec::new(name, strategy, restarts, Duration::from_secs(seconds))
+    const fn new(restarts_max: usize, window_secs: u64) -> Self {
+        Self { restarts_max, window: Duration::from_secs(window_secs) }
+    }
+}
+
+pub(crate) fn supervisor(name: &str, strategy: Strategy, intensity: Intensity) -> SupervisorSpec {
+    SupervisorSpec::new(name, strategy, intensity.restarts_max, intensity.window)
 }
 
 /// A supervisor with only this child, so that the child has a restart intensity of its own.

@@ -10,7 +10,7 @@ use crate::consumer_actor::topic_pipeline::{TopicConsumers, TopicPipeline};
 use crate::system::dependencies::Dependencies;
 use crate::system::options::Options;
 use crate::system::tree::group_consumers::group_consumers;
-use crate::system::tree::limits::{CONSUMER, CONSUMER_DRAIN_MAX, SMALL, actor, only_child};
+use crate::system::tree::limits::{CONSUMER_DRAIN_MAX, Intensity, MAILBOX_SMALL, actor, only_child};
 use crate::system::tree::threads::Threads;
 
 /// One supervisor for each consumer; none without a broker. Their lag does not count as pressure: orders do not wait for the endpoint of
@@ -43,11 +43,11 @@ fn consumers_of(
     let consumer = |number: u32| {
         let (pipeline, lag_series) = (Arc::clone(&pipeline), Arc::clone(&lag_series));
         let name = format!("consumer-{topic}-{number}");
-        let (_, spec) = actor(bus, &format!("/{name}"), SMALL, move |_| {
+        let (_, spec) = actor(bus, &format!("/{name}"), MAILBOX_SMALL, move |_| {
             ConsumerActor::new(Arc::clone(&pipeline) as _, Some(Arc::clone(&lag_series)), number)
         });
         let spec = spec.arbiter(threads.relay()).shutdown(Shutdown::Timeout(CONSUMER_DRAIN_MAX));
-        only_child(&name, CONSUMER, spec)
+        only_child(&name, Intensity::CONSUMER, spec)
     };
     (0..members).map(consumer).collect()
 }

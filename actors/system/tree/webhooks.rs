@@ -16,7 +16,7 @@ use crate::consumer_actor::group_consumer::GroupConsumer;
 use crate::system::dependencies::Dependencies;
 use crate::system::options::{Options, WebhookOptions};
 use crate::system::tree::group_consumers::group_consumers;
-use crate::system::tree::limits::{CONSUMER_DRAIN_MAX, MANAGER, SMALL, WEBHOOKS, actor, supervisor};
+use crate::system::tree::limits::{CONSUMER_DRAIN_MAX, Intensity, MAILBOX_SMALL, actor, supervisor};
 use crate::system::tree::threads::Threads;
 use crate::webhook_manager::subscriptions::Subscriptions;
 use crate::webhook_manager::{self, ConsumerSpec, WebhookManager, WebhookPipeline, consumed_topics, consumer_id};
@@ -60,21 +60,22 @@ pub(crate) fn webhooks(
                 started: Instant::now(),
                 tracer: dependencies.tracer.clone(),
             });
-            let (_, spec) = actor(&actor_bus, &format!("/webhooks/{}", consumer_id(webhook.id)), SMALL, move |_| {
-                ConsumerActor::new(Arc::clone(&pipeline) as _, None, 0)
-            });
+            let (_, spec) =
+                actor(&actor_bus, &format!("/webhooks/{}", consumer_id(webhook.id)), MAILBOX_SMALL, move |_| {
+                    ConsumerActor::new(Arc::clone(&pipeline) as _, None, 0)
+                });
             spec.arbiter(arbiter.clone()).shutdown(Shutdown::Timeout(CONSUMER_DRAIN_MAX))
         })
     };
     let (store, actor_bus, interval) = (Arc::clone(&dependencies.webhooks), bus.clone(), options.webhooks.refresh);
-    let (_, manager) = actor(bus, "/webhooks/webhook-manager", SMALL, move |_| {
+    let (_, manager) = actor(bus, "/webhooks/webhook-manager", MAILBOX_SMALL, move |_| {
         let (store, subscriptions, spec) = (Arc::clone(&store), Arc::clone(&subscriptions), Arc::clone(&spec));
         let (groups, shared_topics) = (Arc::clone(&all_groups), shared_topics.clone());
         WebhookManager::new(store, subscriptions, actor_bus.clone(), spec, interval, groups, shared_topics)
     });
-    let consumers = supervisor(webhook_manager::SUPERVISOR, Strategy::OneForOne, WEBHOOKS)
+    let consumers = supervisor(webhook_manager::SUPERVISOR, Strategy::OneForOne, Intensity::WEBHOOKS)
         .parallel_shutdown()
         .sibling_drain_limit(SIBLING_DRAIN_MAX);
-    let group = supervisor("webhook-group", Strategy::RestForOne, MANAGER).path("/webhooks");
+    let group = supervisor("webhook-group", Strategy::RestForOne, Intensity::MANAGER).path("/webhooks");
     Some(group.supervisor(consumers).child(manager))
 }
