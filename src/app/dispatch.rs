@@ -155,11 +155,20 @@ pub struct PublishEvents {
     pub request_id: Option<Arc<str>>,
 }
 
+/// One event of a [`PublishEvents`] command after its commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AcceptedEvent {
+    /// Id of the event.
+    pub id: EventId,
+    /// Whether it is new; one that was published before is left as it is.
+    pub is_new: bool,
+}
+
 /// Result of a [`PublishEvents`] command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventsPublished {
-    /// Id of each event, and whether it is new; one that was published before is left as it is.
-    pub events: Vec<(EventId, bool)>,
+    /// The events in the order of the command.
+    pub events: Vec<AcceptedEvent>,
     /// Whether an earlier request with the same key published them.
     pub replayed: bool,
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use actix_web::http::StatusCode;
 use actix_web::http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use app::commands::publish_events::fingerprint;
-use app::dispatch::{EventsPublished, IdempotencyKey, PublishEvents, SubmittedEvent};
+use app::dispatch::{AcceptedEvent, EventsPublished, IdempotencyKey, PublishEvents, SubmittedEvent};
 use app::error::CommandError;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -109,7 +109,7 @@ fn unwritten<'a>(topics: &'a [Arc<str>], published: &Result<EventsPublished, Com
         Err(CommandError::Unknown(_)) => BTreeSet::new(),
         Err(_) => all,
         Ok(published) => {
-            let new = topics.iter().zip(&published.events).filter(|(_, (_, is_new))| *is_new);
+            let new = topics.iter().zip(&published.events).filter(|(_, event)| event.is_new);
             let written: BTreeSet<&str> = new.map(|(topic, _)| &**topic).collect();
             all.difference(&written).copied().collect()
         }
@@ -117,8 +117,7 @@ fn unwritten<'a>(topics: &'a [Arc<str>], published: &Result<EventsPublished, Com
 }
 
 fn response(published: &EventsPublished) -> actix_web::HttpResponse {
-    let event =
-        |(id, is_new): &(domain::EventId, bool)| PublishedEventBody { event_id: AsText(*id), duplicate: !is_new };
+    let event = |event: &AcceptedEvent| PublishedEventBody { event_id: AsText(event.id), duplicate: !event.is_new };
     let body = PublishedBody { events: published.events.iter().map(event).collect() };
     let mut response = json_response(StatusCode::CREATED, &body);
     if published.replayed {

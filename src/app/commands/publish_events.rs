@@ -8,7 +8,7 @@ use ports::partitions::PartitionNo;
 use sha2::{Digest, Sha256};
 
 use super::context::{CommandContext, CommitProgress};
-use crate::dispatch::{EventsPublished, IdempotencyKey, PublishEvents, SubmittedEvent};
+use crate::dispatch::{AcceptedEvent, EventsPublished, IdempotencyKey, PublishEvents, SubmittedEvent};
 use crate::error::CommandError;
 
 /// Result of publishing, with the partitions that have new rows.
@@ -82,14 +82,14 @@ pub async fn publish_events(
         EventBatchOutcome::Done { is_new } => {
             let partitions = partitions.into_iter().zip(&is_new).filter(|(_, is_new)| **is_new);
             let partitions = partitions.map(|(partition, _)| partition).collect();
-            let events = ids.into_iter().zip(is_new).collect();
+            let events = ids.into_iter().zip(is_new).map(|(id, is_new)| AcceptedEvent { id, is_new }).collect();
             Ok(PublishEventsOutcome { published: EventsPublished { events, replayed: false }, partitions })
         }
         EventBatchOutcome::KeyUsed(idempotency_record)
             if idempotency_key
                 .is_some_and(|idempotency_key| idempotency_key.fingerprint == idempotency_record.fingerprint) =>
         {
-            let events = ids.into_iter().map(|id| (id, false)).collect();
+            let events = ids.into_iter().map(|id| AcceptedEvent { id, is_new: false }).collect();
             Ok(PublishEventsOutcome { published: EventsPublished { events, replayed: true }, partitions: Vec::new() })
         }
         EventBatchOutcome::KeyUsed(_) => Err(CommandError::KeyReused),

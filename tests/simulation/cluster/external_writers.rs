@@ -94,7 +94,7 @@ impl HttpPublisher {
         for batch in 0..BATCHES {
             let (command, fail_overs) = (self.command(batch), postgres.fail_overs());
             let Some(published) = self.publish(&command).await else { continue };
-            published.events.iter().for_each(|(id, _)| replies.add_event(*id));
+            published.events.iter().for_each(|event| replies.add_event(event.id));
             if random_below(&self.rng, 8) == 0 {
                 self.check_repetition(&command, fail_overs).await;
             }
@@ -135,7 +135,7 @@ impl HttpPublisher {
     async fn check_repetition(&self, command: &PublishEvents, fail_overs: u32) {
         let ExternalWriterContext { postgres, trace, .. } = &self.writer_context;
         let Some(repeated) = self.publish(command).await else { return };
-        let has_new = repeated.events.iter().any(|(_, is_new)| *is_new);
+        let has_new = repeated.events.iter().any(|event| event.is_new);
         if has_new && postgres.fail_overs() == fail_overs {
             trace.violation(format!("a repeated command has published its events again: {repeated:?}"));
         }

@@ -93,7 +93,7 @@ impl Ledger {
             Ok(published) => Ok(published),
             Err(_) => process.publish(command).await,
         };
-        self.external_events.extend(published.iter().flat_map(|published| &published.events).map(|(id, _)| *id));
+        self.external_events.extend(published.iter().flat_map(|published| &published.events).map(|event| event.id));
     }
 
     fn record(&mut self, order: &Order) {

@@ -127,7 +127,7 @@ impl Dispatch for FakeDispatch {
             (1..).zip(&command.events).map(|(n, event)| event.event_id.unwrap_or_else(|| self::event(n))).collect();
         self.published.lock().push(command);
         let known = self.known_events.lock();
-        let events = ids.into_iter().map(|id| (id, !known.contains(&id))).collect();
+        let events = ids.into_iter().map(|id| AcceptedEvent { id, is_new: !known.contains(&id) }).collect();
         Ok(EventsPublished { events, replayed: false })
     }
 
