@@ -180,7 +180,7 @@ async fn dead_letter_that_the_broker_refuses_stops_no_other() {
         );
         for run in [first_run, second_run] {
             let named: Vec<_> = run.refusals.named().iter().map(|refused| refused.position).collect();
-            assert_eq!((named, run.held), (vec![second], 0));
+            assert_eq!((named, run.held_back), (vec![second], 0));
         }
         let mut numbers: Vec<u32> = redriven_numbers(&process).await.into_values().flatten().collect();
         numbers.sort_unstable();
@@ -203,22 +203,22 @@ async fn later_dead_letters_of_a_key_wait_for_an_interrupted_redrive() {
         let interrupted = dead_letters.redrive(&first, 1, RedriveMode::Execute, &audit()).await;
         assert!(matches!(interrupted, Err(QueryError::Unknown(_))), "{interrupted:?}");
 
-        let (mut filter, mut keys, mut held) = (DeadLetterFilter::default(), HeldKeys::default(), 0);
+        let (mut filter, mut keys, mut held_back) = (DeadLetterFilter::default(), HeldKeys::default(), 0);
         loop {
             let page = dead_letters.redrive_step(&filter, step, &mut keys, &audit()).await.expect("redriven");
-            (held, filter.after) = (held + page.held, page.next);
+            (held_back, filter.after) = (held_back + page.held_back, page.next);
             if page.next.is_none() {
                 break;
             }
         }
 
-        assert_eq!(held, 3, "steps of {step}");
+        assert_eq!(held_back, 3, "steps of {step}");
         let other_key = BTreeMap::from([("key-1".to_owned(), vec![1, 3, 5])]);
         assert_eq!(redriven_numbers(&process).await, other_key, "steps of {step}");
         let again = redrive(&dead_letters, 1_000).await.expect("still held back");
         assert_eq!(
             again,
-            RedriveReport { matched: 3, redriven: 0, held: 3, ..RedriveReport::default() },
+            RedriveReport { matched: 3, redriven: 0, held_back: 3, ..RedriveReport::default() },
             "steps of {step}"
         );
         process.advance(RESERVATION_TIMEOUT).await;

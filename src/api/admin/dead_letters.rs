@@ -213,7 +213,7 @@ pub(crate) async fn redrive(context: RequestContext) -> RouteResult {
         dry_run,
         matched: sent.matched,
         redriven: sent.redriven,
-        held: sent.held_if_any(),
+        held: sent.held_back_if_any(),
         refused: RefusalsBody::from_refusals(&sent.refusals),
         next: sent.next.map(|next| next.to_string()),
     }))

@@ -90,16 +90,16 @@ impl PacedRedrive<'_> {
     ) -> Result<RedriveReport, QueryError> {
         let (mut filter, mut steps) = (filter.clone(), self.steps(dead_letters.call_time_max()));
         let mut total = RedriveReport { next: filter.after, ..RedriveReport::default() };
-        let mut held = HeldKeys::default();
+        let mut held_keys = HeldKeys::default();
         while total.matched < self.limit && steps.next().await {
             let step = self.pace.next_step(self.limit - total.matched);
             let page = dead_letters
-                .redrive_step(&filter, step, &mut held, audit)
+                .redrive_step(&filter, step, &mut held_keys, audit)
                 .await
                 .map_err(|error| if total.redriven > 0 { error.after(redriven_text(total.redriven)) } else { error })?;
             total.matched += page.matched;
             total.redriven += page.redriven;
-            total.held += page.held;
+            total.held_back += page.held_back;
             total.refusals.append(page.refusals);
             total.next = page.next;
             (self.progress)(total.matched);

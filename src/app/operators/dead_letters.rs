@@ -27,7 +27,7 @@ pub use redrive::{HeldKeys, RESERVATION_TIMEOUT, SpawnTask, redriven_text};
 pub use refusals::{RefusedDeadLetter, RefusedDeadLetters};
 
 use crate::error::QueryError;
-use redrive::{RedrivenPage, Redriver, held_back};
+use redrive::{RedrivenPage, Redriver, held_back_text};
 use scan::Scan;
 
 /// Limit of dead letters on a page.
@@ -73,7 +73,7 @@ pub struct RedriveReport {
     /// Number of dead letters that were redriven now.
     pub redriven: u64,
     /// Number of dead letters that were held back: another redrive of one, or of an earlier one of its key, runs or was interrupted.
-    pub held: u64,
+    pub held_back: u64,
     /// The dead letters that the broker refused. They match again in a further redrive.
     pub refusals: RefusedDeadLetters,
     /// Cursor from which to continue, if there may be more.
@@ -82,20 +82,20 @@ pub struct RedriveReport {
 
 impl RedriveReport {
     /// The number that was held back, for documents: they leave it out where there is none.
-    pub fn held_if_any(&self) -> Option<u64> {
-        (self.held > 0).then_some(self.held)
+    pub fn held_back_if_any(&self) -> Option<u64> {
+        (self.held_back > 0).then_some(self.held_back)
     }
 
     /// Which dead letters that match were not sent, for operators; `None` if none was left behind.
     pub fn unsent_summary(&self) -> Option<String> {
-        unsent_summary(self.held, &self.refusals)
+        unsent_summary(self.held_back, &self.refusals)
     }
 
     /// The report of a run that has ended. A further run does not know the keys of dead letters that were held back, so it must begin at the
     /// start.
     #[must_use]
     pub fn ended(self) -> Self {
-        Self { next: self.next.filter(|_| self.held == 0), ..self }
+        Self { next: self.next.filter(|_| self.held_back == 0), ..self }
     }
 }
 
@@ -261,21 +261,21 @@ impl DeadLetters {
         mode: RedriveMode,
         audit: &Audit,
     ) -> Result<RedriveReport, QueryError> {
-        let mut held = HeldKeys::default();
-        let redrive = (mode == RedriveMode::Execute).then_some((audit, &mut held));
+        let mut held_keys = HeldKeys::default();
+        let redrive = (mode == RedriveMode::Execute).then_some((audit, &mut held_keys));
         let report = self.count_or_redrive(filter, limit, redrive).await?;
         Ok(report.ended())
     }
 
-    /// As [`DeadLetters::redrive`], as one step of a run that continues at `next`: `held` has the keys that earlier steps have held back.
+    /// As [`DeadLetters::redrive`], as one step of a run that continues at `next`: `held_keys` has the keys that earlier steps have held back.
     pub async fn redrive_step(
         &self,
         filter: &DeadLetterFilter,
         limit: u32,
-        held: &mut HeldKeys,
+        held_keys: &mut HeldKeys,
         audit: &Audit,
     ) -> Result<RedriveReport, QueryError> {
-        self.count_or_redrive(filter, limit, Some((audit, held))).await
+        self.count_or_redrive(filter, limit, Some((audit, held_keys))).await
     }
 
     async fn count_or_redrive(
@@ -292,7 +292,7 @@ impl DeadLetters {
                 return Ok(RedriveReport { next: scan.next(), ..report });
             }
             let page = u32::try_from(left).map_or(DEAD_LETTERS_MAX, |left| left.min(DEAD_LETTERS_MAX));
-            let redrive = redrive.as_mut().map(|(audit, held)| (*audit, &mut **held));
+            let redrive = redrive.as_mut().map(|(audit, held_keys)| (*audit, &mut **held_keys));
             self.count_or_redrive_page(&filter, page, redrive, &mut scan, &mut report).await.map_err(|error| {
                 if report.redriven > 0 { error.after(redriven_text(report.redriven)) } else { error }
             })?;
@@ -311,12 +311,12 @@ impl DeadLetters {
         dead_letters.retain(|dead_letter| !dead_letter.lacks_value());
         report.matched += dead_letters.len() as u64;
         if let Some((audit, keys)) = redrive.filter(|_| !dead_letters.is_empty()) {
-            let RedrivenPage { sent, held_back, held, refusals } =
+            let RedrivenPage { sent, held_back, held_keys, refusals } =
                 self.redriver.redrive(dead_letters, keys.clone(), audit).await?;
             report.redriven += sent;
-            report.held += held_back;
+            report.held_back += held_back;
             report.refusals.append(refusals);
-            *keys = held;
+            *keys = held_keys;
         }
         Ok(())
     }
@@ -371,8 +371,8 @@ impl DeadLetters {
 }
 
 /// Which dead letters of a redrive were not sent: the number of those held back, and the refused ones. `None` if there is none.
-pub fn unsent_summary(held: u64, refusals: &RefusedDeadLetters) -> Option<String> {
-    let held = (held > 0).then(|| held_back(held));
-    let sentences: Vec<String> = held.into_iter().chain(refusals.sentence()).collect();
+pub fn unsent_summary(held_back: u64, refusals: &RefusedDeadLetters) -> Option<String> {
+    let held_back = (held_back > 0).then(|| held_back_text(held_back));
+    let sentences: Vec<String> = held_back.into_iter().chain(refusals.sentence()).collect();
     (!sentences.is_empty()).then(|| sentences.join("; "))
 }

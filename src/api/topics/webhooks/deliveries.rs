@@ -148,7 +148,7 @@ pub(crate) async fn redrive(context: RequestContext) -> RouteResult {
         dry_run,
         matched: report.matched,
         redriven: report.redriven,
-        held: report.held_if_any(),
+        held: report.held_back_if_any(),
         refused: RefusalsBody::from_refusals(&report.refusals),
         next: report.next.map(|next| next.to_string()),
     }))

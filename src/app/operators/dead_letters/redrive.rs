@@ -43,7 +43,7 @@ pub(super) struct RedrivenPage {
     /// Number of dead letters that wait for another redrive: of themselves, or of an earlier one of their key.
     pub(super) held_back: u64,
     /// The keys of those that wait.
-    pub(super) held: HeldKeys,
+    pub(super) held_keys: HeldKeys,
     /// The dead letters that the broker refuses.
     pub(super) refusals: RefusedDeadLetters,
 }
@@ -65,7 +65,7 @@ struct RedriveSelection<'a> {
     /// Reserved, but their keys are held.
     to_release: Vec<DeadLetterId>,
     held_back: u64,
-    held: HeldKeys,
+    held_keys: HeldKeys,
 }
 
 /// Redrives dead letters to one topic.
@@ -85,14 +85,14 @@ impl Redriver {
     pub(super) async fn redrive(
         &self,
         dead_letters: Vec<DeadLetter>,
-        held: HeldKeys,
+        held_keys: HeldKeys,
         audit: &Audit,
     ) -> Result<RedrivenPage, QueryError> {
         let (result, received) = oneshot::channel();
         let (redriver, audit) = (self.clone(), audit.clone());
         (self.spawn)(Box::pin(async move {
             // A cancelled request receives no result.
-            let _ = result.send(redriver.reserve_append_confirm(&dead_letters, held, &audit).await);
+            let _ = result.send(redriver.reserve_append_confirm(&dead_letters, held_keys, &audit).await);
         }));
         received.await.unwrap_or_else(|_| Err(QueryError::Unknown("the replay ended without a result".into())))
     }
@@ -100,16 +100,17 @@ impl Redriver {
     async fn reserve_append_confirm(
         self,
         dead_letters: &[DeadLetter],
-        held: HeldKeys,
+        held_keys: HeldKeys,
         audit: &Audit,
     ) -> Result<RedrivenPage, QueryError> {
-        let RedriveSelection { to_send, to_release, held_back, held } = self.reserve(dead_letters, held, audit).await?;
+        let RedriveSelection { to_send, to_release, held_back, held_keys } =
+            self.reserve(dead_letters, held_keys, audit).await?;
         if !to_release.is_empty() {
             // Otherwise these reservations expire; nothing of them is sent.
             let _ = self.redrives.release(&to_release).await;
         }
         if to_send.is_empty() {
-            return Ok(RedrivenPage { sent: 0, held_back, held, refusals: RefusedDeadLetters::default() });
+            return Ok(RedrivenPage { sent: 0, held_back, held_keys, refusals: RefusedDeadLetters::default() });
         }
         let now = self.clock.now();
         let record = |dead_letter: &&DeadLetter| dead_letter.redrive_record(&self.topic, &audit.operator, now);
@@ -128,7 +129,7 @@ impl Redriver {
             self.redrives.confirm(&sent).await.map_err(unrecorded)?;
         }
         match failure.map(QueryError::from) {
-            None => Ok(RedrivenPage { sent: sent_count, held_back, held, refusals }),
+            None => Ok(RedrivenPage { sent: sent_count, held_back, held_keys, refusals }),
             Some(error) if sent_count == 0 => Err(error),
             Some(error) => Err(error.after(redriven_text(sent_count))),
         }
@@ -137,11 +138,11 @@ impl Redriver {
     async fn reserve<'a>(
         &self,
         dead_letters: &'a [DeadLetter],
-        held: HeldKeys,
+        held_keys: HeldKeys,
         audit: &Audit,
     ) -> Result<RedriveSelection<'a>, QueryError> {
         let candidates: Vec<&DeadLetter> =
-            dead_letters.iter().filter(|candidate| !held.has_key_of(candidate)).collect();
+            dead_letters.iter().filter(|candidate| !held_keys.has_key_of(candidate)).collect();
         let reserved = match candidates.is_empty() {
             true => Vec::new(),
             false => self.redrives.reserve(&ids(&candidates), RESERVATION_TIMEOUT, audit).await?,
@@ -160,7 +161,7 @@ impl Redriver {
         };
         let reservations: Vec<Reservation> = reserved.into_iter().map(reservation).collect();
         let skipped = (dead_letters.len() - candidates.len()) as u64;
-        let selected = select(candidates.into_iter().zip(reservations), held);
+        let selected = select(candidates.into_iter().zip(reservations), held_keys);
         Ok(RedriveSelection { held_back: selected.held_back + skipped, ..selected })
     }
 }
@@ -199,16 +200,19 @@ impl AppendReport {
 
 /// Selects the dead letters to send, in their order: none of a key after one that another redrive has reserved. That redrive, or a later one after
 /// its death, sends the earlier dead letter, so a later one would overtake it.
-fn select<'a>(candidates: impl Iterator<Item = (&'a DeadLetter, Reservation)>, held: HeldKeys) -> RedriveSelection<'a> {
-    let mut selected = RedriveSelection { to_send: Vec::new(), to_release: Vec::new(), held_back: 0, held };
+fn select<'a>(
+    candidates: impl Iterator<Item = (&'a DeadLetter, Reservation)>,
+    held_keys: HeldKeys,
+) -> RedriveSelection<'a> {
+    let mut selected = RedriveSelection { to_send: Vec::new(), to_release: Vec::new(), held_back: 0, held_keys };
     for (dead_letter, reservation) in candidates {
         match reservation {
             Reservation::Confirmed => {}
             Reservation::Other => {
                 selected.held_back += 1;
-                selected.held.insert_key_of(dead_letter);
+                selected.held_keys.insert_key_of(dead_letter);
             }
-            Reservation::Own if selected.held.has_key_of(dead_letter) => {
+            Reservation::Own if selected.held_keys.has_key_of(dead_letter) => {
                 selected.held_back += 1;
                 selected.to_release.push(dead_letter.id());
             }
@@ -227,8 +231,8 @@ pub fn redriven_text(dead_letters: u64) -> String {
     format!("dead letters sent back: {dead_letters}")
 }
 
-/// Why dead letters were held back, and what follows.
-pub fn held_back(dead_letters: u64) -> String {
+/// Why this number of dead letters was held back, and what follows.
+pub fn held_back_text(dead_letters: u64) -> String {
     format!(
         "{dead_letters} dead letters were held back, because another replay of one, or of an earlier one of its key, runs or was interrupted: \
          try again after {} s",

@@ -141,7 +141,7 @@ impl RedriveCommand {
                 listed: self.dry_run.then(|| listed.collect()),
                 matched: report.matched,
                 redriven: report.redriven,
-                held: report.held_if_any(),
+                held: report.held_back_if_any(),
                 refused: RefusalsBody::from_refusals(&report.refusals),
                 next: report.next.map(|next| next.to_string()),
             };
