@@ -83,10 +83,10 @@ impl ConsumerActor {
         self.busy = true;
         let (poller, member, number) = (Arc::clone(&self.poller), self.member.clone(), self.number);
         let poll = Box::pin(async move { poller.poll_once(member, number, POLL_TIMEOUT).await });
-        ctx.spawn(poll.into_actor(self).map(|result, this, ctx| this.polled(result, ctx)));
+        ctx.spawn(poll.into_actor(self).map(|result, this, ctx| this.end_poll(result, ctx)));
     }
 
-    fn polled(&mut self, result: Result<(Arc<dyn GroupMember>, PollProgress), Error>, ctx: &mut Context<Self>) {
+    fn end_poll(&mut self, result: Result<(Arc<dyn GroupMember>, PollProgress), Error>, ctx: &mut Context<Self>) {
         self.busy = false;
         match result {
             Ok((member, progress)) => {
@@ -129,7 +129,7 @@ impl ConsumerActor {
                 // The lag of a former member shows nothing about the present one.
                 let is_present = this.member.as_ref().is_some_and(|present| Arc::ptr_eq(present, &member));
                 if let (Ok(lag), true) = (lag, is_present) {
-                    this.measured(lag);
+                    this.record_lag(lag);
                 }
             }));
         } else if let Some(series) = &self.lag_series
@@ -140,7 +140,7 @@ impl ConsumerActor {
         ctx.run_later(LAG_INTERVAL, Self::measure_lag);
     }
 
-    fn measured(&mut self, lag: Vec<Lag>) {
+    fn record_lag(&mut self, lag: Vec<Lag>) {
         let now = Instant::now();
         self.has_partitions |= !lag.is_empty();
         if !self.has_partitions && self.lag.age(now) <= SERIES_KEPT {

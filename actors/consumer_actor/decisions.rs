@@ -30,7 +30,7 @@ pub struct DeadLettered {
 
 /// Input of the metrics of an event, which are counted once it is in the inbox.
 #[derive(Clone, Copy, Debug)]
-pub struct EventCounts {
+pub struct EventMetricInput {
     /// When it happened, for its age at its consumption.
     pub occurred_at: Timestamp,
     /// Whether the region rule rejected its change.
@@ -57,7 +57,7 @@ pub struct Decisions {
     /// Messages that are done.
     pub acknowledge: Vec<Position>,
     /// Input of the metrics of each processed event.
-    pub counts: Vec<EventCounts>,
+    pub metric_inputs: Vec<EventMetricInput>,
     /// Number of messages whose processing failed: invalid ones, and those whose handler failed.
     pub failed: u64,
 }
@@ -88,7 +88,7 @@ impl Decisions {
         self.forward.append(&mut other.forward);
         self.retry_routes.append(&mut other.retry_routes);
         self.acknowledge.append(&mut other.acknowledge);
-        self.counts.append(&mut other.counts);
+        self.metric_inputs.append(&mut other.metric_inputs);
         self.failed += other.failed;
     }
 

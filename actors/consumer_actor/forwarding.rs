@@ -26,6 +26,14 @@ const BLOCKED_DOUBLINGS_MAX: u32 = 2;
 /// years.
 const RETRY_STAGE_MAX: u32 = i32::MAX.unsigned_abs();
 
+/// The messages of a poll that end its processing now; those behind a message that is not due are in neither list.
+pub struct DueMessages<'a> {
+    /// The messages that the group handles now.
+    pub due: Vec<&'a ConsumerRecord>,
+    /// The positions of the messages that are not for the group.
+    pub not_for_group: Vec<Position>,
+}
+
 impl GroupConsumer {
     /// The messages of a poll as this group receives them. Messages outside its retry topics lose the headers with attempts, origin and due time:
     /// another consumer, whose retry or dead-letter topic this group reads, has written them.
@@ -43,8 +51,8 @@ impl GroupConsumer {
         retry_stage(topic).filter(|_| base_topic(topic) == self.base)
     }
 
-    /// The messages of a poll that the group handles now, and the positions of those that are not for it. At the first of its messages that is not
-    /// due, a partition pauses: no task sleeps, and nothing behind that message is acknowledged.
+    /// Selects the messages of a poll that are due. At the first message of the group that is not due, a partition pauses: no task sleeps, and
+    /// nothing behind that message is acknowledged.
     ///
     /// # Errors
     /// Returns the broker's error if a partition could not be paused.
@@ -53,8 +61,8 @@ impl GroupConsumer {
         member: &dyn GroupMember,
         messages: &'a [ConsumerRecord],
         is_for_group: impl Fn(&ConsumerRecord) -> bool,
-    ) -> Result<(Vec<&'a ConsumerRecord>, Vec<Position>), Error> {
-        let (mut due, mut others) = (Vec::with_capacity(messages.len()), Vec::new());
+    ) -> Result<DueMessages<'a>, Error> {
+        let (mut due, mut not_for_group) = (Vec::with_capacity(messages.len()), Vec::new());
         let mut paused: Vec<(&Arc<str>, u32)> = Vec::new();
         for message in messages {
             let position = &message.position;
@@ -63,7 +71,7 @@ impl GroupConsumer {
                 continue;
             }
             if !is_for_group(message) {
-                others.push(position.clone());
+                not_for_group.push(position.clone());
             } else if let Some(wait) = self.remaining_delay(message) {
                 member.pause(position, wait).await?;
                 paused.push(topic_partition);
@@ -71,7 +79,7 @@ impl GroupConsumer {
                 due.push(message);
             }
         }
-        Ok((due, others))
+        Ok(DueMessages { due, not_for_group })
     }
 
     /// Time until a message of a retry topic is due. A message with a due time or timestamp that cannot be right waits for the longest delay at most,
@@ -113,7 +121,7 @@ impl GroupConsumer {
     ///
     /// # Errors
     /// Returns the error of the store, which keeps the retry routes.
-    pub async fn wait_for_earlier(
+    pub async fn queue_behind_earlier(
         &self,
         message: &ConsumerRecord,
         needs_order: bool,

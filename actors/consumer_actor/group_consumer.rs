@@ -12,7 +12,7 @@ use supervision::SupervisionBus;
 use telemetry::Metrics;
 
 use crate::consumer_actor::clock_skews::ClockSkews;
-use crate::consumer_actor::decisions::{Decisions, EventCounts, split_retry_routes};
+use crate::consumer_actor::decisions::{Decisions, EventMetricInput, split_retry_routes};
 use crate::consumer_actor::message_log;
 
 /// Shared by all members of a group in an instance.
@@ -68,10 +68,10 @@ impl GroupConsumer {
     /// Returns the error of a port. Messages that are not acknowledged then are delivered again; a retry route without its recorded end ends with
     /// the next message of its key.
     pub async fn apply(&self, decisions: Decisions, member: &dyn GroupMember) -> Result<(), Error> {
-        let Decisions { processed, forward, mut retry_routes, acknowledge, counts, failed: _ } = decisions;
+        let Decisions { processed, forward, mut retry_routes, acknowledge, metric_inputs, failed: _ } = decisions;
         if !processed.is_empty() {
             let outcomes = self.inbox.commit(&self.group, processed).await?;
-            self.count(&outcomes, &counts);
+            self.count_processed(&outcomes, &metric_inputs);
         }
         if !forward.is_empty() {
             self.append_forwards(forward, &mut retry_routes).await?;
@@ -91,9 +91,9 @@ impl GroupConsumer {
     }
 
     /// Counts new events with their age. A duplicate is only counted: its age says nothing about the consumer.
-    fn count(&self, outcomes: &[InboxOutcome], counts: &[EventCounts]) {
+    fn count_processed(&self, outcomes: &[InboxOutcome], inputs: &[EventMetricInput]) {
         let now = self.clock.now();
-        for (outcome, EventCounts { occurred_at, is_stale }) in outcomes.iter().zip(counts) {
+        for (outcome, EventMetricInput { occurred_at, is_stale }) in outcomes.iter().zip(inputs) {
             match outcome {
                 InboxOutcome::New => {
                     self.metrics.kafka_consumer_processed_count.inc();

@@ -8,12 +8,11 @@ use ports::Error;
 use ports::broker::consumer_groups::{ConsumerRecord, GroupMember};
 use tracing::Instrument;
 
-use crate::consumer_actor::consumer_poll::PollProgress;
 use crate::consumer_actor::decisions::Decisions;
-use crate::consumer_actor::forwarding::by_key;
+use crate::consumer_actor::forwarding::{DueMessages, by_key};
 use crate::consumer_actor::group_consumer::GroupConsumer;
 use crate::consumer_actor::message_log;
-use crate::consumer_actor::poll_processor::PollProcessor;
+use crate::consumer_actor::poll_processor::{PollPermit, PollProcessor, ProcessedPoll};
 
 /// Decides on the messages of one kind of consumer. Its futures stay on the actor's thread, so they need not be `Send`.
 #[async_trait(?Send)]
@@ -42,8 +41,8 @@ impl<D: MessageDecider> PollProcessor for D {
         self.group_consumer()
     }
 
-    async fn begin(&self, _: Duration) -> Option<(u32, ())> {
-        Some((self.batch(), ()))
+    async fn begin(&self, _: Duration) -> Option<PollPermit<()>> {
+        Some(PollPermit { messages_max: self.batch(), state: () })
     }
 
     async fn process(
@@ -51,9 +50,9 @@ impl<D: MessageDecider> PollProcessor for D {
         (): (),
         member: &dyn GroupMember,
         messages: &[ConsumerRecord],
-    ) -> Result<(u64, PollProgress), Error> {
+    ) -> Result<ProcessedPoll, Error> {
         let consumer = self.group_consumer();
-        let (due, _) = consumer.due(member, messages, |_| true).await?;
+        let DueMessages { due, .. } = consumer.due(member, messages, |_| true).await?;
         let by_key = stream::iter(by_key(due)).map(|messages| decide_key(self, messages));
         let decided: Vec<Decisions> = by_key.buffered(consumer.parallel_keys.max(1)).try_collect().await?;
         let mut decisions = Decisions::default();
@@ -61,9 +60,9 @@ impl<D: MessageDecider> PollProcessor for D {
         if consumer.is_stopping() {
             decisions.acknowledge_up_to_undone(messages);
         }
-        let (failed, progress) = (decisions.failed, decisions.progress());
+        let processed = ProcessedPoll { failed: decisions.failed, progress: decisions.progress() };
         consumer.apply(decisions, member).await?;
-        Ok((failed, progress))
+        Ok(processed)
     }
 
     fn end(&self, failed: u64) {

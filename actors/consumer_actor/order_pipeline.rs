@@ -15,7 +15,7 @@ use ports::orders::OrderStore;
 use ports::outbox::OutboxStore;
 use telemetry::traces::Tracer;
 
-use crate::consumer_actor::decisions::{Decisions, EventCounts};
+use crate::consumer_actor::decisions::{Decisions, EventMetricInput};
 use crate::consumer_actor::group_consumer::GroupConsumer;
 use crate::consumer_actor::message_decider::MessageDecider;
 use crate::consumer_actor::{message_log, message_span};
@@ -68,7 +68,7 @@ impl MessageDecider for OrderPipeline {
         let version = decoded.event.schema_version.to_string();
         consumer.metrics.kafka_event_version_distribution.with([&version]).inc();
         let needs_order = self.handlers.chain(decoded.event.event_type).needs_order();
-        if consumer.wait_for_earlier(message, needs_order, decoded.attempts_made, decisions).await? {
+        if consumer.queue_behind_earlier(message, needs_order, decoded.attempts_made, decisions).await? {
             span.set("posthaste.waits_for_earlier", true);
             return Ok(());
         }
@@ -96,7 +96,9 @@ impl MessageDecider for OrderPipeline {
                     message_log::handled_by_fallback(message, &failure);
                 }
                 decisions.processed.push(event);
-                decisions.counts.push(EventCounts { occurred_at: decoded.event.occurred_at, is_stale: stale });
+                decisions
+                    .metric_inputs
+                    .push(EventMetricInput { occurred_at: decoded.event.occurred_at, is_stale: stale });
                 consumer.leave_retry_route(message, needs_order, decisions);
             }
             MessageDecision::Retry { stage, failure } | MessageDecision::Block { stage, failure } => {

@@ -11,6 +11,22 @@ use crate::consumer_actor::consumer_poll::{ConsumerPoll, PollProgress};
 use crate::consumer_actor::group_consumer::GroupConsumer;
 use crate::consumer_actor::message_log;
 
+/// A poll that may begin.
+pub struct PollPermit<S> {
+    /// Most messages that the poll may return.
+    pub messages_max: u32,
+    /// The state of the poll, for [`PollProcessor::process`].
+    pub state: S,
+}
+
+/// Result of processing the messages of a poll.
+pub struct ProcessedPoll {
+    /// Number of messages that failed individually.
+    pub failed: u64,
+    /// Whether any message was acknowledged.
+    pub progress: PollProgress,
+}
+
 /// Processes the polls of one kind of consumer. Its futures stay on the actor's thread, so they need not be `Send`.
 #[async_trait(?Send)]
 pub trait PollProcessor: Send + Sync {
@@ -20,11 +36,10 @@ pub trait PollProcessor: Send + Sync {
     /// The group whose messages these are.
     fn consumer(&self) -> &GroupConsumer;
 
-    /// Begins a poll. Returns the most messages that the poll may return, or `None`, after a wait of at most `timeout`, where no messages are wanted now.
-    async fn begin(&self, timeout: Duration) -> Option<(u32, Self::PollState)>;
+    /// Begins a poll. Returns `None`, after a wait of at most `timeout`, where no messages are wanted now.
+    async fn begin(&self, timeout: Duration) -> Option<PollPermit<Self::PollState>>;
 
-    /// Processes the messages of a poll, at least one, and acknowledges them. Returns the number of messages that failed individually, and whether
-    /// any was acknowledged.
+    /// Processes the messages of a poll, at least one, and acknowledges them.
     ///
     /// # Errors
     /// Returns the error of a port; no message of the poll is acknowledged then, so all are delivered again.
@@ -33,7 +48,7 @@ pub trait PollProcessor: Send + Sync {
         state: Self::PollState,
         member: &dyn GroupMember,
         messages: &[ConsumerRecord],
-    ) -> Result<(u64, PollProgress), Error>;
+    ) -> Result<ProcessedPoll, Error>;
 
     /// Ends a poll that has begun, also one that returned no message or an error, or that did not complete. `failed` messages were not processed.
     fn end(&self, failed: u64);
@@ -63,12 +78,11 @@ impl<P: PollProcessor> ConsumerPoll for P {
             Some(member) => member,
             None => self.consumer().join(number).await?,
         };
-        let Some((limit, state)) = self.begin(timeout).await else {
+        let Some(permit) = self.begin(timeout).await else {
             return Ok((member, PollProgress::Idle));
         };
         let mut poll_guard = PollGuard { processor: self, failed: 0 };
-        let (failed, result) = poll(self, state, &*member, limit, timeout).await;
-        poll_guard.failed = failed;
+        let result = poll(&mut poll_guard, permit, &*member, timeout).await;
         drop(poll_guard);
         result.map(|progress| (member, progress))
     }
@@ -77,6 +91,7 @@ impl<P: PollProcessor> ConsumerPoll for P {
 /// A poll that has begun. Its drop ends the poll also when the actor panics or is stopped: the restarted actor has the same processor.
 struct PollGuard<'a, P: PollProcessor> {
     processor: &'a P,
+    /// Number of messages that were not processed.
     failed: u64,
 }
 
@@ -86,23 +101,21 @@ impl<P: PollProcessor> Drop for PollGuard<'_, P> {
     }
 }
 
-/// Polls once and processes what arrives. Returns the result and the number of messages that were not processed.
+/// Polls once and processes what arrives. Counts the messages that were not processed in the guard.
 async fn poll<P: PollProcessor>(
-    processor: &P,
-    state: P::PollState,
+    guard: &mut PollGuard<'_, P>,
+    PollPermit { messages_max, state }: PollPermit<P::PollState>,
     member: &dyn GroupMember,
-    limit: u32,
     timeout: Duration,
-) -> (u64, Result<PollProgress, Error>) {
-    let messages = match member.poll(limit, timeout).await {
-        Ok(messages) if messages.is_empty() => return (0, Ok(PollProgress::Idle)),
-        Ok(messages) => processor.consumer().normalize_headers(messages),
-        Err(error) => return (0, Err(error)),
-    };
-    let _in_progress = message_log::in_progress(&messages);
-    match processor.process(state, member, &messages).await {
-        Ok((failed, progress)) => (failed, Ok(progress)),
-        // No message of the poll is acknowledged: the processing of each has failed.
-        Err(error) => (messages.len() as u64, Err(error)),
+) -> Result<PollProgress, Error> {
+    let messages = member.poll(messages_max, timeout).await?;
+    if messages.is_empty() {
+        return Ok(PollProgress::Idle);
     }
+    let messages = guard.processor.consumer().normalize_headers(messages);
+    let _in_progress = message_log::in_progress(&messages);
+    let processed = guard.processor.process(state, member, &messages).await;
+    // After an error no message of the poll is acknowledged: the processing of each has failed.
+    guard.failed = processed.as_ref().map_or(messages.len() as u64, |processed| processed.failed);
+    processed.map(|processed| processed.progress)
 }

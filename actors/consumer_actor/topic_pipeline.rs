@@ -48,7 +48,7 @@ impl MessageDecider for TopicPipeline {
     async fn decide(&self, message: &ConsumerRecord, decisions: &mut Decisions) -> Result<(), Error> {
         let (consumer, ordered) = (&self.consumer, true);
         let stage = spring_headers::attempts_made(&message.record).unwrap_or(0);
-        if consumer.wait_for_earlier(message, ordered, stage, decisions).await? {
+        if consumer.queue_behind_earlier(message, ordered, stage, decisions).await? {
             return Ok(());
         }
         let attempt = stage.saturating_add(1);

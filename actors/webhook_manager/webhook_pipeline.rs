@@ -22,11 +22,10 @@ use tokio::time::Instant;
 use tracing::Instrument;
 
 use super::subscriptions::Subscriptions;
-use crate::consumer_actor::consumer_poll::PollProgress;
 use crate::consumer_actor::decisions::Decisions;
-use crate::consumer_actor::forwarding::by_key;
+use crate::consumer_actor::forwarding::{DueMessages, by_key};
 use crate::consumer_actor::group_consumer::GroupConsumer;
-use crate::consumer_actor::poll_processor::PollProcessor;
+use crate::consumer_actor::poll_processor::{PollPermit, PollProcessor, ProcessedPoll};
 use crate::consumer_actor::{message_log, message_span};
 
 /// Pause of a consumer whose webhook is deleted or inactive.
@@ -66,7 +65,7 @@ pub struct DeliveryPoll {
 
 /// Outcome of the messages of one poll or key.
 #[derive(Default)]
-struct Results {
+struct DeliveryResults {
     decisions: Decisions,
     deliveries: Vec<WebhookDelivery>,
     /// Whether the group must deliver the messages again: the endpoint does not work, or asks for no further event.
@@ -83,7 +82,7 @@ impl PollProcessor for WebhookPipeline {
         &self.consumer
     }
 
-    async fn begin(&self, timeout: Duration) -> Option<(u32, DeliveryPoll)> {
+    async fn begin(&self, timeout: Duration) -> Option<PollPermit<DeliveryPoll>> {
         let Some(webhook) = self.subscriptions.begin_poll(self.id) else {
             // The manager ends this consumer, for which the supervisor waits.
             tokio::time::sleep(ENDING_PAUSE.min(timeout)).await;
@@ -91,10 +90,13 @@ impl PollProcessor for WebhookPipeline {
         };
         let permit = self.health.lock().breaker.try_acquire(self.started.elapsed());
         match permit {
-            BreakerPermit::Free => {
-                Some((2 * self.consumer.parallel_keys as u32, DeliveryPoll { webhook, probing: false }))
+            BreakerPermit::Free => Some(PollPermit {
+                messages_max: 2 * self.consumer.parallel_keys as u32,
+                state: DeliveryPoll { webhook, probing: false },
+            }),
+            BreakerPermit::Probe => {
+                Some(PollPermit { messages_max: 1, state: DeliveryPoll { webhook, probing: true } })
             }
-            BreakerPermit::Probe => Some((1, DeliveryPoll { webhook, probing: true })),
             BreakerPermit::Wait(wait) => {
                 self.subscriptions.end_poll(self.id);
                 tokio::time::sleep(wait.min(timeout)).await;
@@ -108,35 +110,35 @@ impl PollProcessor for WebhookPipeline {
         state: DeliveryPoll,
         member: &dyn GroupMember,
         messages: &[ConsumerRecord],
-    ) -> Result<(u64, PollProgress), Error> {
+    ) -> Result<ProcessedPoll, Error> {
         let (DeliveryPoll { webhook, probing }, consumer) = (state, &self.consumer);
-        let (due, others) = consumer.due(member, messages, |message| delivery::receives(&webhook, message)).await?;
+        let is_for_group = |message: &ConsumerRecord| delivery::receives(&webhook, message);
+        let DueMessages { due, not_for_group } = consumer.due(member, messages, is_for_group).await?;
         let groups = if webhook.ordered { by_key(due) } else { due.into_iter().map(|message| vec![message]).collect() };
         let groups = stream::iter(groups).map(|messages| self.deliver_all(messages, webhook.ordered, probing));
-        let results: Vec<Results> = groups.buffered(consumer.parallel_keys.max(1)).try_collect().await?;
-        let mut all = Results::default();
-        for Results { decisions, deliveries, needs_redelivery, webhook_is_inactive } in results {
+        let results: Vec<DeliveryResults> = groups.buffered(consumer.parallel_keys.max(1)).try_collect().await?;
+        let mut all = DeliveryResults::default();
+        for DeliveryResults { decisions, deliveries, needs_redelivery, webhook_is_inactive } in results {
             all.decisions.append(decisions);
             all.deliveries.extend(deliveries);
             all.needs_redelivery |= needs_redelivery;
             all.webhook_is_inactive |= webhook_is_inactive;
         }
-        let Results { mut decisions, deliveries, needs_redelivery, webhook_is_inactive } = all;
+        let DeliveryResults { mut decisions, deliveries, needs_redelivery, webhook_is_inactive } = all;
         self.count(&deliveries);
-        let failed = decisions.failed;
-        decisions.acknowledge.extend(others);
+        decisions.acknowledge.extend(not_for_group);
         // Undecided messages are delivered again, and the accepted ones behind them may be, with the same id.
         if needs_redelivery || webhook_is_inactive || consumer.is_stopping() {
             decisions.acknowledge_up_to_undone(messages);
         }
-        let progress = decisions.progress();
+        let processed = ProcessedPoll { failed: decisions.failed, progress: decisions.progress() };
         let mut applied = consumer.apply(decisions, member).await;
         // The webhook may be active again before this consumer is removed.
         if (needs_redelivery || webhook_is_inactive) && applied.is_ok() {
             applied = member.rewind().await;
         }
         self.record(&deliveries).await;
-        applied.map(|()| (failed, progress))
+        applied.map(|()| processed)
     }
 
     /// Failures were counted with the deliveries. A probe without a call shows nothing about the endpoint.
@@ -154,8 +156,8 @@ impl WebhookPipeline {
         messages: Vec<&ConsumerRecord>,
         ordered: bool,
         probing: bool,
-    ) -> Result<Results, Error> {
-        let mut results = Results::default();
+    ) -> Result<DeliveryResults, Error> {
+        let mut results = DeliveryResults::default();
         for message in messages {
             if self.consumer.is_stopping() {
                 break;
@@ -182,11 +184,11 @@ impl WebhookPipeline {
         ordered: bool,
         message: &ConsumerRecord,
         probing: bool,
-        results: &mut Results,
+        results: &mut DeliveryResults,
     ) -> Result<(), Error> {
         let consumer = &self.consumer;
         let attempts_made = spring_headers::attempts_made(&message.record).unwrap_or(0);
-        if consumer.wait_for_earlier(message, ordered, attempts_made, &mut results.decisions).await? {
+        if consumer.queue_behind_earlier(message, ordered, attempts_made, &mut results.decisions).await? {
             return Ok(());
         }
         let attempt = attempts_made + 1;
