@@ -25,6 +25,7 @@ use supervision::{ExitReason, Incarnation, MailboxMessage};
 use crate::retry_handler;
 use batch_request::RunBatch;
 use held_partition::HeldPartition;
+use partition_acquirer::HandoverResult;
 use relay::Relay;
 use report::BatchReport;
 use run_result::RunResult;
@@ -94,10 +95,16 @@ impl Handler<MailboxMessage<HandOver>> for PartitionWorker {
         let (relay, partition, mut reason) = (Arc::clone(&self.relay), self.partition, self.reason);
         let held = self.held.take();
         let handover = Box::pin(async move { (relay.hand_over(partition, held, &mut reason).await, reason) });
-        Box::pin(handover.into_actor(self).map(move |((released, held), reason), this, _| {
+        Box::pin(handover.into_actor(self).map(move |(result, reason), this, _| {
             let _permit = permit;
-            (this.held, this.reason) = (held, reason);
-            released
+            this.reason = reason;
+            match result {
+                HandoverResult::Released => true,
+                HandoverResult::NotReleased(held) => {
+                    this.held = held;
+                    false
+                }
+            }
         }))
     }
 }

@@ -29,6 +29,14 @@ pub enum AcquireResult {
     HeldElsewhere,
 }
 
+/// Result of an attempt to hand a partition over.
+pub enum HandoverResult {
+    /// This instance does not hold the lease any more.
+    Released,
+    /// The lease remains, with the held partition where its state is known.
+    NotReleased(Option<HeldPartition>),
+}
+
 /// Acquires and releases all partitions.
 pub struct PartitionAcquirer {
     context: Arc<RelayContext>,
@@ -195,15 +203,15 @@ impl PartitionAcquirer {
         self.context.empty_cache().await;
     }
 
-    /// Settles and releases a partition, so that its next owner need not wait for the lease to expire. Returns whether the release succeeded,
-    /// and the held partition if the lease remains. Without an open batch the release needs no broker. With an open batch and without `held` the
-    /// store refuses the release; the batch is then resolved first, because otherwise the heartbeat would renew the lease for ever.
+    /// Settles and releases a partition, so that its next owner need not wait for the lease to expire. Without an open batch the release needs no
+    /// broker. With an open batch and without `held` the store refuses the release; the batch is then resolved first, because otherwise the
+    /// heartbeat would renew the lease for ever.
     pub async fn hand_over(
         &self,
         partition: PartitionNo,
         mut held: Option<HeldPartition>,
         reason: &mut AcquireReason,
-    ) -> (bool, Option<HeldPartition>) {
+    ) -> HandoverResult {
         let RelayContext { leases, local_leases, instance, bus, .. } = &*self.context;
         if let Some(unsettled) = &mut held
             && settlement::settle(&self.context, unsettled).await.is_err()
@@ -214,13 +222,13 @@ impl PartitionAcquirer {
             // A lease whose epoch is unknown cannot be released: acquired again, it has an epoch that is known.
             match self.acquire_lease(partition, reason, None).await {
                 Ok(Some(fence)) => held = Some(HeldPartition { fence, unsettled: None }),
-                Ok(None) => return (true, None),
-                Err(_) => return (false, None),
+                Ok(None) => return HandoverResult::Released,
+                Err(_) => return HandoverResult::NotReleased(None),
             }
         }
         loop {
             let known = held.as_ref().map(|held| held.fence.epoch);
-            let Some(epoch) = known.or_else(|| local_leases.epoch(partition)) else { return (true, None) };
+            let Some(epoch) = known.or_else(|| local_leases.epoch(partition)) else { return HandoverResult::Released };
             match leases.release(partition, instance, epoch).await {
                 Ok(outcome @ (ReleaseOutcome::Done | ReleaseOutcome::NotHeld)) => {
                     if outcome == ReleaseOutcome::Done {
@@ -229,14 +237,14 @@ impl PartitionAcquirer {
                         lease_events::report_lost(bus, partition, None);
                     }
                     local_leases.remove(partition);
-                    return (true, None);
+                    return HandoverResult::Released;
                 }
                 Ok(ReleaseOutcome::InFlight) if held.is_none() => match self.acquire(partition, reason).await {
                     Ok(AcquireResult::Acquired(acquired)) => held = Some(acquired),
-                    Ok(AcquireResult::HeldElsewhere) => return (true, None),
-                    Err(_) => return (false, None),
+                    Ok(AcquireResult::HeldElsewhere) => return HandoverResult::Released,
+                    Err(_) => return HandoverResult::NotReleased(None),
                 },
-                Ok(ReleaseOutcome::InFlight) | Err(_) => return (false, held),
+                Ok(ReleaseOutcome::InFlight) | Err(_) => return HandoverResult::NotReleased(held),
             }
         }
     }

@@ -10,7 +10,7 @@ use super::batch_request::{ClaimMode, RunBatch};
 use super::batch_sender::BatchSender;
 use super::context::RelayContext;
 use super::held_partition::HeldPartition;
-use super::partition_acquirer::{AcquireResult, PartitionAcquirer};
+use super::partition_acquirer::{AcquireResult, HandoverResult, PartitionAcquirer};
 use super::report::{BatchReport, BrokerSignal};
 use super::run_result::RunResult;
 use super::settlement;
@@ -112,7 +112,7 @@ impl Relay {
         partition: PartitionNo,
         held: Option<HeldPartition>,
         reason: &mut AcquireReason,
-    ) -> (bool, Option<HeldPartition>) {
+    ) -> HandoverResult {
         self.acquirer.hand_over(partition, held, reason).await
     }
 }
