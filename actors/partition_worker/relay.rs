@@ -13,7 +13,7 @@ use super::held_partition::HeldPartition;
 use super::partition_acquirer::{AcquireResult, HandoverResult, PartitionAcquirer};
 use super::report::{BatchReport, BrokerSignal};
 use super::run_result::RunResult;
-use super::settlement;
+use super::settlement::{self, SettleAndClaimFailure};
 
 /// Shared by all workers of an instance; the caller keeps the held partition between runs.
 pub struct Relay {
@@ -82,11 +82,7 @@ impl Relay {
             }
         };
         let claim = Claim { fence, session: producer.session().clone(), limit: options.batch, kind: mode.kind };
-        let claimed = match settlement::settle_and_claim(&self.context, &mut held, claim).await {
-            Ok(claimed) => claimed,
-            Err(failure) => return RunResult::unsettled(failure, BatchReport::default()),
-        };
-        match claimed {
+        match settlement::settle_and_claim(&self.context, &mut held, claim).await {
             Ok(ClaimOutcome::Batch(batch)) => {
                 held.fence.counter = batch.token;
                 metrics.outbox_batch_size.record(batch.rows.len());
@@ -101,8 +97,9 @@ impl Relay {
                 local_leases.set_epoch_unknown(held.fence.partition);
                 RunResult::unknown(BatchReport { more: true, ..BatchReport::default() })
             }
-            Err(error) if error.outcome_unknown() => RunResult::failed(None, error),
-            Err(error) => RunResult::failed(Some(held), error),
+            Err(SettleAndClaimFailure::Settlement(failure)) => RunResult::unsettled(failure, BatchReport::default()),
+            Err(SettleAndClaimFailure::Claim(error)) if error.outcome_unknown() => RunResult::failed(None, error),
+            Err(SettleAndClaimFailure::Claim(error)) => RunResult::failed(Some(held), error),
         }
     }
 

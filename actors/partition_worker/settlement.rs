@@ -22,6 +22,14 @@ pub enum SettleFailure {
     Unknown(Error),
 }
 
+/// Why a settlement with a claim after it returned no claim.
+pub enum SettleAndClaimFailure {
+    /// The settlement failed. The held state is not reliable afterwards, as after [`settle`].
+    Settlement(SettleFailure),
+    /// The claim failed, after its settlement or together with it. The held state has what is not settled.
+    Claim(Error),
+}
+
 /// Settles the partition's acknowledged batch, if there is one.
 ///
 /// # Errors
@@ -39,22 +47,27 @@ pub async fn settle(context: &RelayContext, held: &mut HeldPartition) -> Result<
     }
 }
 
-/// Claims, and settles the partition's acknowledged batch before that, if there is one. `Ok(Err)` is a claim that failed after its settlement.
+/// Claims, and settles the partition's acknowledged batch before that, if there is one.
 ///
 /// # Errors
-/// The held state is not reliable afterwards, as after [`settle`].
+/// The part that failed decides whether the worker keeps its partition.
 pub async fn settle_and_claim(
     context: &RelayContext,
     held: &mut HeldPartition,
     claim: Claim,
-) -> Result<Result<ClaimOutcome, Error>, SettleFailure> {
-    let Some(batch) = held.unsettled.take() else { return Ok(context.outbox.claim(claim).await) };
+) -> Result<ClaimOutcome, SettleAndClaimFailure> {
+    let Some(batch) = held.unsettled.take() else {
+        return context.outbox.claim(claim).await.map_err(SettleAndClaimFailure::Claim);
+    };
     match context.outbox.settle_and_claim(batch.settlement.clone(), claim).await {
-        Ok(SettledClaim { settled, claimed }) => record(context, held, settled, batch.sent).map(|()| claimed),
-        Err(error) if error.outcome_unknown() => Err(SettleFailure::Unknown(error)),
+        Ok(SettledClaim { settled, claimed }) => {
+            record(context, held, settled, batch.sent).map_err(SettleAndClaimFailure::Settlement)?;
+            claimed.map_err(SettleAndClaimFailure::Claim)
+        }
+        Err(error) if error.outcome_unknown() => Err(SettleAndClaimFailure::Settlement(SettleFailure::Unknown(error))),
         Err(error) => {
             held.unsettled = Some(batch);
-            Ok(Err(error))
+            Err(SettleAndClaimFailure::Claim(error))
         }
     }
 }
