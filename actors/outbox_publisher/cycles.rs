@@ -22,7 +22,7 @@ pub struct Cycles {
     duration_normal: Duration,
     load: CycleLoad,
     wait_max: Duration,
-    open: Option<(CycleNo, Instant)>,
+    open: Option<RunningCycle>,
     /// The start of the last cycle.
     last: Option<Instant>,
     /// The smoothed time from a cycle's start to its end.
@@ -31,6 +31,13 @@ pub struct Cycles {
     next: CycleNo,
     ended: UnboundedSender<CycleNo>,
     endings: Option<UnboundedReceiver<CycleNo>>,
+}
+
+/// A cycle that has a batch without an answer.
+#[derive(Clone, Copy)]
+struct RunningCycle {
+    number: CycleNo,
+    started_at: Instant,
 }
 
 /// Whether a cycle may begin.
@@ -72,11 +79,11 @@ impl Cycles {
 
     /// When the next cycle may begin.
     pub fn next_start(&mut self, now: Instant) -> CycleStart {
-        if let Some((late, started_at)) = self.open.filter(|(_, started_at)| *started_at + self.wait_max <= now) {
-            self.end(late, started_at + self.wait_max);
+        if let Some(late) = self.open.filter(|open| open.started_at + self.wait_max <= now) {
+            self.end(late.number, late.started_at + self.wait_max);
         }
         let spaced = self.last.map_or(now, |last| last + self.spacing());
-        let waited = self.open.map_or(now, |(_, started_at)| started_at + self.wait_max);
+        let waited = self.open.map_or(now, |open| open.started_at + self.wait_max);
         let at = spaced.max(waited);
         if at <= now { CycleStart::Now } else { CycleStart::At(at) }
     }
@@ -86,7 +93,7 @@ impl Cycles {
         self.next += 1;
         self.rate.sample(now);
         self.last = Some(now);
-        self.open = Some((self.next, now));
+        self.open = Some(RunningCycle { number: self.next, started_at: now });
         CycleGuard::new(self.next, self.ended.clone())
     }
 
@@ -98,8 +105,8 @@ impl Cycles {
 
     /// A cycle has ended: the broker has answered its last batch. The next one settles its batches, and its partitions can be part of it.
     pub fn end(&mut self, number: CycleNo, now: Instant) {
-        let Some((_, started_at)) = self.open.take_if(|(open, _)| *open == number) else { return };
-        self.duration = (self.duration * 3 + (now - started_at)) / 4;
+        let Some(ended) = self.open.take_if(|open| open.number == number) else { return };
+        self.duration = (self.duration * 3 + (now - ended.started_at)) / 4;
     }
 
     /// A cycle has a fixed cost. When the CPU is saturated, that cost slows order creation. The spacing therefore grows, so that fewer and larger

@@ -73,8 +73,8 @@ impl BatchSender {
                 }
                 PublishOutcome::Aborted { cause, reached } => {
                     // A batch that never reached the broker, and a probe, get their attempt back.
-                    let is_free = !reached || batch.mode.permit == SendPermit::Probe;
-                    if is_free && batch.sent.is_empty() {
+                    let costs_no_attempt = !reached || batch.mode.permit == SendPermit::Probe;
+                    if costs_no_attempt && batch.sent.is_empty() {
                         return self.return_unsent(held, batch, cause).await;
                     }
                     return self.retry_heads(held, batch, cause).await;

@@ -39,8 +39,10 @@ pub struct InFlightBatch {
     pub more: bool,
     /// How it was claimed.
     pub mode: ClaimMode,
-    /// Time by the store's clock when the claim returned, and the same moment in this process.
-    claimed: (Timestamp, Instant),
+    /// When the claim returned, by the store's clock.
+    claimed_at_store_time: Timestamp,
+    /// The same moment in this process.
+    claimed_at: Instant,
     record_bytes_max: usize,
 }
 
@@ -54,10 +56,19 @@ impl InFlightBatch {
     ) -> (Self, Vec<RefusedRow>) {
         let BatchPlan { send, refused } = plan(&batch.rows, envelope, record_bytes_max);
         let ClaimedBatch { token, rows, more, store_time } = batch;
-        let claimed = (store_time, Instant::now());
-        let (unsent, rows) = (send, rows.into());
-        let (sent, fallback) = (Vec::new(), Vec::new());
-        (Self { token, rows, unsent, sent, fallback, more, mode, claimed, record_bytes_max }, refused)
+        let claimed = Self {
+            token,
+            rows: rows.into(),
+            unsent: send,
+            sent: Vec::new(),
+            fallback: Vec::new(),
+            more,
+            mode,
+            claimed_at_store_time: store_time,
+            claimed_at: Instant::now(),
+            record_bytes_max,
+        };
+        (claimed, refused)
     }
 
     /// Names the batch in the report of a panic of the worker: a poison row is among these.
@@ -73,8 +84,7 @@ impl InFlightBatch {
 
     /// The time since the row's commit. The wall clock of this process takes no part: it may differ from the store's.
     pub fn age(&self, row: &ClaimedRow) -> Duration {
-        let (store_time, at) = self.claimed;
-        store_time.plus(at.elapsed()).since(row.created_at)
+        self.claimed_at_store_time.plus(self.claimed_at.elapsed()).since(row.created_at)
     }
 
     fn sent_rows(&self) -> HashSet<RowId> {

@@ -12,9 +12,16 @@ use ports::partitions::{Epoch, PartitionNo, Renewal};
 pub struct LocalLeases {
     clock: Arc<dyn Clock>,
     ttl: Duration,
-    held: Mutex<BTreeMap<PartitionNo, (Epoch, Timestamp)>>,
+    held: Mutex<BTreeMap<PartitionNo, LocalLease>>,
     /// Partitions that the store may have leased to this instance under an epoch that it does not know.
     unknown: Mutex<BTreeSet<PartitionNo>>,
+}
+
+/// One lease, as this instance knows it.
+struct LocalLease {
+    epoch: Epoch,
+    /// When it ends, unless it is renewed.
+    until: Timestamp,
 }
 
 impl LocalLeases {
@@ -48,7 +55,7 @@ impl LocalLeases {
     /// Records an acquired lease, which lasts from its request.
     pub fn record_acquired(&self, partition: PartitionNo, epoch: Epoch, requested: Timestamp) {
         self.unknown.lock().remove(&partition);
-        self.held.lock().insert(partition, (epoch, requested.plus(self.ttl)));
+        self.held.lock().insert(partition, LocalLease { epoch, until: requested.plus(self.ttl) });
     }
 
     /// Records that the store has certainly not leased the partition to this instance under another epoch than the recorded one.
@@ -60,12 +67,9 @@ impl LocalLeases {
     pub fn apply_renewal(&self, requested: Timestamp, held: &[(PartitionNo, Epoch)], renewal: &Renewal) {
         let mut local_leases = self.held.lock();
         for (partition, epoch) in held {
-            let Some((current, until)) = local_leases.get_mut(partition) else { continue };
-            if current != epoch {
-                continue;
-            }
+            let Some(lease) = local_leases.get_mut(partition).filter(|lease| lease.epoch == *epoch) else { continue };
             if renewal.renewed.contains(partition) {
-                *until = requested.plus(self.ttl);
+                lease.until = requested.plus(self.ttl);
             } else if !renewal.locked.contains(partition) {
                 local_leases.remove(partition);
             }
@@ -80,19 +84,19 @@ impl LocalLeases {
     /// Remaining time of the lease of this epoch; zero when this instance does not hold it.
     pub fn time_left(&self, partition: PartitionNo, epoch: Epoch) -> Duration {
         match self.held.lock().get(&partition) {
-            Some((current, until)) if *current == epoch => until.since(self.clock.now()),
+            Some(lease) if lease.epoch == epoch => lease.until.since(self.clock.now()),
             _ => Duration::ZERO,
         }
     }
 
     /// The epoch of the last recorded lease on this partition.
     pub fn epoch(&self, partition: PartitionNo) -> Option<Epoch> {
-        self.held.lock().get(&partition).map(|(epoch, _)| *epoch)
+        self.held.lock().get(&partition).map(|lease| lease.epoch)
     }
 
     /// All recorded leases with their epochs.
     pub fn held(&self) -> Vec<(PartitionNo, Epoch)> {
-        self.held.lock().iter().map(|(partition, (epoch, _))| (*partition, *epoch)).collect()
+        self.held.lock().iter().map(|(partition, lease)| (*partition, lease.epoch)).collect()
     }
 }
 

@@ -40,8 +40,12 @@ struct LastFence {
     unanswered: Option<PendingAcceptance>,
 }
 
-/// An acceptance with its watermarks.
-type PendingAcceptance = (TimelineChange, BTreeMap<PartitionNo, Token>);
+/// The arguments of an acceptance.
+#[derive(Clone)]
+struct PendingAcceptance {
+    change: TimelineChange,
+    watermarks: BTreeMap<PartitionNo, Token>,
+}
 
 impl TimelineGuard {
     /// A guard that has fenced nothing yet.
@@ -59,7 +63,7 @@ impl TimelineGuard {
         self.fence_all(&mut last, requested).await?;
         // Before the call: the store may complete it after the worker that made it has died.
         let before = last.unanswered.take();
-        let unanswered = (change.clone(), last.watermarks.clone());
+        let unanswered = PendingAcceptance { change: change.clone(), watermarks: last.watermarks.clone() };
         self.set_unanswered(&mut last, Some(unanswered));
         let acceptance = match self.context.leases.accept_timeline(change, &last.watermarks).await {
             Ok(acceptance) => acceptance,
@@ -81,7 +85,7 @@ impl TimelineGuard {
             return;
         }
         let mut last = self.last.lock().await;
-        let Some((change, watermarks)) = last.unanswered.clone() else { return };
+        let Some(PendingAcceptance { change, watermarks }) = last.unanswered.clone() else { return };
         if let Ok(acceptance) = self.context.leases.accept_timeline(&change, &watermarks).await {
             self.record_answer(&mut last, &change, acceptance).await;
         }
