@@ -11,7 +11,8 @@ use ports::clock::Clock;
 use ports::partitions::InstanceId;
 use rusqlite::Connection;
 
-use crate::broker::end_offsets::EndOffsets;
+use crate::broker::log_state::LogState;
+use crate::broker::topic_admissions::TopicAdmissions;
 use crate::connection::folder::check::{check_files, open_complete, wal_path};
 use crate::connection::folder::data_files::DataFiles;
 use crate::connection::folder::lock::{FolderLock, recorded_installation};
@@ -43,7 +44,8 @@ pub(crate) struct EmbeddedState {
     writer: Writer,
     /// `None` in inline mode, where reads use the writing connection.
     readers: Option<Readers>,
-    pub(crate) end_offsets: Arc<EndOffsets>,
+    pub(crate) log_state: Arc<LogState>,
+    pub(crate) topic_admissions: TopicAdmissions,
     pub(crate) joined_groups: Arc<JoinedGroups>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) installation: Arc<str>,
@@ -147,10 +149,10 @@ impl Embedded {
         let io_error = |error: std::io::Error| OpenError::from_io(path, &error);
         let installation: String = read_meta(&sql, "installation").map_err(sql_error)?;
         let partitions = installed_partitions(&sql).map_err(sql_error)?;
-        let end_offsets = Arc::new(EndOffsets::default());
-        crate::broker::log::load(&sql, &end_offsets).map_err(sql_error)?;
+        let log_state = Arc::new(LogState::default());
+        crate::broker::log::load(&sql, &log_state).map_err(sql_error)?;
         let unindexed_orders = crate::orders::owner_index::unindexed_count(&sql).map_err(sql_error)?;
-        let writer = WritingConnection::new(sql, options.clock.clone(), end_offsets.clone(), unindexed_orders);
+        let writer = WritingConnection::new(sql, options.clock.clone(), log_state.clone(), unindexed_orders);
         let (writer, readers) = match options.writer_mode {
             WriterMode::Inline => (Writer::Inline(Mutex::new(Some(writer))), None),
             WriterMode::Thread => {
@@ -165,7 +167,8 @@ impl Embedded {
         let inner = EmbeddedState {
             writer,
             readers,
-            end_offsets,
+            log_state,
+            topic_admissions: TopicAdmissions::default(),
             joined_groups: Arc::default(),
             clock: options.clock.clone(),
             installation: installation.into(),

@@ -9,8 +9,8 @@ use ports::broker::topic_log::{NextOffset, ReadLimits};
 use ports::broker::{Position, Record};
 use rusqlite::{Connection, OptionalExtension, params};
 
-use crate::broker::end_offsets::{EndOffsets, LogTopic, log_id, offset_in};
 use crate::broker::headers;
+use crate::broker::log_state::{LogState, LogTopic, log_id, offset_in};
 use crate::connection::group_commit::WriteContext;
 use crate::error::{CommandResult, WriteError, broken};
 
@@ -29,18 +29,18 @@ pub(crate) struct PreparedRecord {
 }
 
 /// Loads every topic and the end of each of its partitions.
-pub(crate) fn load(sql: &Connection, end_offsets: &EndOffsets) -> rusqlite::Result<()> {
+pub(crate) fn load(sql: &Connection, log_state: &LogState) -> rusqlite::Result<()> {
     let mut topics = sql.prepare("SELECT name, first, partitions FROM topic")?;
     let topics = topics.query_map([], |row| {
         Ok((row.get_ref(0)?.as_str()?.into(), LogTopic { first: row.get(1)?, partitions: row.get(2)? }))
     })?;
     for topic in topics {
         let (name, topic): (Arc<str>, LogTopic) = topic?;
-        end_offsets.add_topic(name, topic);
+        log_state.add_topic(name, topic);
     }
     let mut ends = sql.prepare("SELECT number, next_offset FROM topic_partition")?;
     let ends = ends.query_map([], |row| Ok((row.get(0)?, row.get::<_, i64>(1)? as u64)))?;
-    end_offsets.advance(&ends.collect::<Result<Vec<_>, _>>()?);
+    log_state.advance(&ends.collect::<Result<Vec<_>, _>>()?);
     Ok(())
 }
 

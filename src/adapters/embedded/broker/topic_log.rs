@@ -9,7 +9,7 @@ use ports::broker::topic_log::{NextOffset, NextRecords, OffsetCommitOutcome, Rea
 use ports::broker::topics::TopicView;
 use rusqlite::{Connection, OptionalExtension, params};
 
-use crate::broker::end_offsets::{LogTopic, log_id, offset_in};
+use crate::broker::log_state::{LogTopic, log_id, offset_in};
 use crate::broker::{log, topic_reader};
 use crate::consumer::group_offsets;
 use crate::error::CommandResult;
@@ -27,7 +27,7 @@ impl TopicLog for Embedded {
     }
 
     fn release_topics(&self, names: &[&str]) {
-        self.inner.end_offsets.release(names);
+        self.inner.topic_admissions.release(names);
     }
 
     async fn topic_names(&self) -> Result<Vec<String>, Error> {
@@ -42,12 +42,12 @@ impl TopicLog for Embedded {
     async fn wait_for_records(&self, topic: &str, from: &[NextOffset]) -> Result<(), Error> {
         let name = topic.to_owned();
         let topic = self.read("topic_find", move |sql| log::topic_in(sql, &name)).await?;
-        let end_offsets = &self.inner.end_offsets;
+        let log_state = &self.inner.log_state;
         loop {
-            let mut arrived = std::pin::pin!(end_offsets.advanced().notified());
+            let mut arrived = std::pin::pin!(log_state.advanced().notified());
             // Registered before the ends are read, or the notification of a record committed in between would be missed.
             arrived.as_mut().enable();
-            if from.iter().any(|(partition, next)| end_offsets.end(topic.first + partition) > *next) {
+            if from.iter().any(|(partition, next)| log_state.end(topic.first + partition) > *next) {
                 return Ok(());
             }
             arrived.await;

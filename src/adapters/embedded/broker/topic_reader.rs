@@ -9,8 +9,8 @@ use ports::broker::topic_log::TopicLog;
 use ports::broker::topics::{TopicReader, TopicView};
 use rusqlite::{Connection, params};
 
-use crate::broker::end_offsets::{log_id, offset_in};
 use crate::broker::log;
+use crate::broker::log_state::{log_id, offset_in};
 use crate::error::{CommandResult, WriteError};
 use crate::store::Embedded;
 

@@ -6,9 +6,9 @@ use ports::broker::Record;
 use ports::broker::topic_log::TopicAdmission;
 use rusqlite::params;
 
-use crate::broker::end_offsets::LogTopic;
 use crate::broker::headers;
 use crate::broker::log::{self, PreparedRecord};
+use crate::broker::log_state::LogTopic;
 use crate::connection::group_commit::WriteContext;
 use crate::error::CommandResult;
 use crate::store::Embedded;
@@ -31,7 +31,7 @@ impl Embedded {
 
     /// A topic by its name; created on first use.
     pub(crate) async fn topic(&self, name: &str) -> Result<(Arc<str>, LogTopic), Error> {
-        if let Some(known) = self.inner.end_offsets.topic(name) {
+        if let Some(known) = self.inner.log_state.topic(name) {
             return Ok(known);
         }
         let options = &self.inner.options;
@@ -39,18 +39,18 @@ impl Embedded {
         let shared: Arc<str> = name.into();
         let new_name = shared.clone();
         let topic = self.write("topic_create", move |context| create(context, &new_name, partitions)).await?;
-        self.inner.end_offsets.add_topic(shared.clone(), topic);
+        self.inner.log_state.add_topic(shared.clone(), topic);
         Ok((shared, topic))
     }
 
     /// Decides whether clients may write to these topics: each exists, or the limit of topics permits its creation.
     pub(crate) async fn admit(&self, names: &[&str]) -> Result<TopicAdmission, Error> {
-        let end_offsets = &self.inner.end_offsets;
-        if end_offsets.admit_known(names) {
+        let admissions = &self.inner.topic_admissions;
+        if admissions.admit_again(&self.inner.log_state.unknown_topics(names)) {
             return Ok(TopicAdmission::Admitted);
         }
         let existing = self.read("topic_names", log::topic_names).await?;
-        let admitted = end_offsets.admit(&existing, names, TOPICS_MAX);
+        let admitted = admissions.admit(&existing, names, TOPICS_MAX);
         Ok(if admitted { TopicAdmission::Admitted } else { TopicAdmission::TooManyTopics(TOPICS_MAX) })
     }
 

@@ -10,7 +10,7 @@ use ports::clock::Clock;
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
-use crate::broker::end_offsets::EndOffsets;
+use crate::broker::log_state::LogState;
 use crate::error::{CommandResult, WriteError, commit_error, statement_error};
 use crate::orders::owner_index::{self, UNINDEXED_MAX};
 use crate::outbox::counts::CountChanges;
@@ -126,7 +126,7 @@ impl<T: Send, F: FnOnce(&mut WriteContext<'_>) -> CommandResult<T> + Send> Write
 pub(crate) struct WritingConnection {
     pub(crate) sql: Connection,
     clock: Arc<dyn Clock>,
-    end_offsets: Arc<EndOffsets>,
+    log_state: Arc<LogState>,
     scan_starts: HashMap<u32, i64>,
     /// Number of orders that are not yet in the index by owner.
     unindexed_orders: u32,
@@ -136,13 +136,8 @@ pub(crate) struct WritingConnection {
 
 impl WritingConnection {
     /// Wraps a connection that [`settings::for_writing`](crate::connection::settings::for_writing) has configured.
-    pub(crate) fn new(
-        sql: Connection,
-        clock: Arc<dyn Clock>,
-        end_offsets: Arc<EndOffsets>,
-        unindexed_orders: u32,
-    ) -> Self {
-        Self { sql, clock, end_offsets, scan_starts: HashMap::new(), unindexed_orders, failed: None }
+    pub(crate) fn new(sql: Connection, clock: Arc<dyn Clock>, log_state: Arc<LogState>, unindexed_orders: u32) -> Self {
+        Self { sql, clock, log_state, scan_starts: HashMap::new(), unindexed_orders, failed: None }
     }
 
     /// Runs all commands in as few transactions as possible and replies to each.
@@ -193,7 +188,7 @@ impl WritingConnection {
             // The remembered scan starts may depend on changes that were rolled back.
             self.scan_starts.clear();
         } else {
-            self.end_offsets.advance(&group.ends);
+            self.log_state.advance(&group.ends);
             self.unindexed_orders += group.unindexed_orders;
         }
         group.commands.into_iter().for_each(|command| command.reply(outcome.as_ref().copied()));

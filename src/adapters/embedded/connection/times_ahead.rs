@@ -3,7 +3,7 @@
 use domain::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Statement, params};
 
-use crate::broker::end_offsets::log_id;
+use crate::broker::log_state::log_id;
 
 /// Rows that one transaction changes: 1,000, so that many records of 1 MiB do not fill the write-ahead log.
 const PAGE_ROWS: u32 = 1_000;

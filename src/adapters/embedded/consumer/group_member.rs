@@ -10,9 +10,9 @@ use ports::broker::consumer_groups::{AckOutcome, ConsumerRecord, GroupMember, La
 use rusqlite::{Connection, OptionalExtension, params};
 use tokio::time::Instant;
 
-use crate::broker::end_offsets::{LogTopic, log_id};
 use crate::broker::log;
 use crate::consumer::joined_groups::JoinedMember;
+use crate::broker::log_state::{LogTopic, log_id};
 use crate::error::CommandResult;
 use crate::store::Embedded;
 
@@ -88,7 +88,7 @@ impl LogGroupMember {
         let (owned, now) = (self.owned.lock(), Instant::now());
         let is_ready = |partition: &&MemberPartition| {
             let paused = partition.paused_until.is_some_and(|until| until > now);
-            !paused && partition.next < self.store.inner.end_offsets.end(partition.number())
+            !paused && partition.next < self.store.inner.log_state.end(partition.number())
         };
         let first = *self.next_start_index.lock() % owned.len().max(1);
         let (before, after) = owned.split_at(first);
@@ -130,9 +130,9 @@ impl LogGroupMember {
 impl GroupMember for LogGroupMember {
     async fn poll(&self, limit: u32, timeout: Duration) -> Result<Vec<ConsumerRecord>, Error> {
         let deadline = Instant::now() + timeout;
-        let end_offsets = self.store.inner.end_offsets.clone();
+        let log_state = self.store.inner.log_state.clone();
         loop {
-            let mut arrived = std::pin::pin!(end_offsets.advanced().notified());
+            let mut arrived = std::pin::pin!(log_state.advanced().notified());
             // Registered before the ends are read, or the notification of a record committed in between would be missed.
             arrived.as_mut().enable();
             let ready = self.ready();
@@ -147,8 +147,8 @@ impl GroupMember for LogGroupMember {
             let woken = tokio::time::timeout_at(until, arrived).await.is_ok();
             if !woken && Instant::now() >= deadline {
                 // Appends of other processes send no notification here.
-                let end_offsets = end_offsets.clone();
-                self.store.read("log_ends", move |sql| end_offsets.refresh(sql)).await?;
+                let log_state = log_state.clone();
+                self.store.read("log_ends", move |sql| log_state.refresh(sql)).await?;
                 let ready = self.ready();
                 return if ready.is_empty() { Ok(Vec::new()) } else { self.fetch(ready, limit.max(1)).await };
             }

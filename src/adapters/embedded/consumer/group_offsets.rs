@@ -4,7 +4,7 @@ use domain::Timestamp;
 use ports::broker::topic_log::{NextOffset, OffsetCommitOutcome};
 use rusqlite::{Connection, OptionalExtension, params};
 
-use crate::broker::end_offsets::{LogTopic, OFFSET_BITS};
+use crate::broker::log_state::{LogTopic, OFFSET_BITS};
 use crate::connection::group_commit::WriteContext;
 use crate::consumer::joined_groups::{JoinedGroups, SEEN_RECENTLY};
 use crate::error::CommandResult;

@@ -3,7 +3,7 @@ use std::collections::HashMap;
 
 use rusqlite::{Connection, OptionalExtension, params};
 
-use crate::broker::end_offsets::log_id;
+use crate::broker::log_state::log_id;
 use crate::connection::group_commit::WriteContext;
 use crate::consumer::joined_groups::JoinedGroups;
 use crate::error::CommandResult;

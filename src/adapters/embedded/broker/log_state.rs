@@ -1,5 +1,5 @@
 //! In-memory state of the log: the topics, the end of each topic partition, and the notification of new records.
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::RwLock;
@@ -32,60 +32,23 @@ pub(crate) fn offset_in(id: i64) -> u64 {
 /// Topics and ends, shared by the writer, which advances them after each commit, and the readers. They may lag behind another process's
 /// appends, but never include an uncommitted record.
 #[derive(Default)]
-pub(crate) struct EndOffsets {
+pub(crate) struct LogState {
     topics: RwLock<HashMap<Arc<str>, LogTopic>>,
-    /// Topics that clients may write to although this process has not used them yet, with the number of admissions that were not released.
-    admitted: RwLock<HashMap<String, u64>>,
+    /// The next offset of each topic partition, by the partition's number.
     ends: RwLock<HashMap<u32, u64>>,
     advanced: Notify,
 }
 
-impl EndOffsets {
+impl LogState {
     /// A topic that this process knows, and its shared name.
     pub(crate) fn topic(&self, name: &str) -> Option<(Arc<str>, LogTopic)> {
         self.topics.read().get_key_value(name).map(|(name, topic)| (name.clone(), *topic))
     }
 
-    /// Admits topics without reading the file, if all of them are in use or admitted already.
-    pub(crate) fn admit_known(&self, names: &[&str]) -> bool {
+    /// The topics of these that this process does not know yet.
+    pub(crate) fn unknown_topics<'a>(&self, names: &[&'a str]) -> Vec<&'a str> {
         let topics = self.topics.read();
-        let unused: Vec<&str> = names.iter().copied().filter(|name| !topics.contains_key(*name)).collect();
-        if unused.is_empty() {
-            return true;
-        }
-        let mut admitted = self.admitted.write();
-        let all_known = unused.iter().all(|name| admitted.contains_key(*name));
-        if all_known {
-            add_admissions(&mut admitted, unused);
-        }
-        all_known
-    }
-
-    /// Admits topics, all or none, while the log has at most `topics_max` with them. Those that were admitted before and do not exist yet count too.
-    pub(crate) fn admit(&self, existing: &[String], names: &[&str], topics_max: usize) -> bool {
-        let mut admitted = self.admitted.write();
-        let existing: HashSet<&str> = existing.iter().map(String::as_str).collect();
-        let missing: HashSet<&str> = names.iter().copied().filter(|name| !existing.contains(name)).collect();
-        let new = missing.iter().filter(|name| !admitted.contains_key(**name)).count();
-        let others = admitted.keys().filter(|name| !existing.contains(name.as_str())).count();
-        if new > 0 && existing.len() + others + new > topics_max {
-            return false;
-        }
-        add_admissions(&mut admitted, missing);
-        true
-    }
-
-    /// Takes back one admission of each of these topics; those of other requests stay.
-    pub(crate) fn release(&self, names: &[&str]) {
-        let mut admitted = self.admitted.write();
-        for name in names {
-            if let Some(admissions) = admitted.get_mut(*name) {
-                *admissions -= 1;
-                if *admissions == 0 {
-                    admitted.remove(*name);
-                }
-            }
-        }
+        names.iter().copied().filter(|name| !topics.contains_key(*name)).collect()
     }
 
     /// Adds a topic that was committed.
@@ -112,7 +75,7 @@ impl EndOffsets {
         self.advanced.notify_waiters();
     }
 
-    /// Notified by each [`EndOffsets::advance`].
+    /// Notified by each [`LogState::advance`].
     pub(crate) fn advanced(&self) -> &Notify {
         &self.advanced
     }
@@ -126,12 +89,6 @@ impl EndOffsets {
         let newer: Vec<_> = ends.into_iter().filter(|(number, end)| self.end(*number) < *end).collect();
         self.advance(&newer);
         Ok(())
-    }
-}
-
-fn add_admissions<'a>(admitted: &mut HashMap<String, u64>, names: impl IntoIterator<Item = &'a str>) {
-    for name in names {
-        *admitted.entry(name.to_owned()).or_default() += 1;
     }
 }
 
