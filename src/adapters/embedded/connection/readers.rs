@@ -31,7 +31,7 @@ impl Readers {
             let (reads, completion) = (queue.clone(), CompleteOnDrop(flag.clone()));
             let body = move || {
                 let _completion = completion;
-                read_all(&sql, &interrupt, &reads);
+                run_reads(&sql, &interrupt, &reads);
             };
             std::thread::Builder::new().name(format!("posthaste-reader-{number}")).spawn(body)?;
             done.push(flag);
@@ -116,7 +116,8 @@ fn port_error(error: &WriteError, operation: &str, time_max: Duration) -> Error 
     }
 }
 
-fn read_all(sql: &Connection, interrupt: &ReadInterrupt, reads: &Queue<Read>) {
+/// Runs the reads of the queue until it is closed and empty.
+fn run_reads(sql: &Connection, interrupt: &ReadInterrupt, reads: &Queue<Read>) {
     loop {
         // One at a time, so that an idle thread can take the next read.
         let Some(read) = reads.take(1).pop_front() else { return };

@@ -40,7 +40,7 @@ impl Writer {
         let body = move || {
             // Declared first, so that it is dropped last: the flag means that the connection is closed.
             let _completion = completion;
-            write_all(connection, &commands, group_max.max(1));
+            run_commands(connection, &commands, group_max.max(1));
         };
         std::thread::Builder::new().name("posthaste-writer".into()).spawn(body)?;
         Ok(Self::Thread { queue, done })
@@ -129,7 +129,8 @@ impl Writer {
     }
 }
 
-fn write_all(mut connection: WritingConnection, commands: &Queue<Box<dyn WriterCommand>>, group_max: usize) {
+/// Runs the commands of the queue until it is closed and empty.
+fn run_commands(mut connection: WritingConnection, commands: &Queue<Box<dyn WriterCommand>>, group_max: usize) {
     let mut wal_limit = WalLimit::new(&connection.sql);
     loop {
         let group = commands.take(group_max);

@@ -1,4 +1,5 @@
 //! A member of a consumer group: its topic partitions, their offsets and pauses.
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,8 +12,8 @@ use rusqlite::{Connection, OptionalExtension, params};
 use tokio::time::Instant;
 
 use crate::broker::log;
-use crate::consumer::joined_groups::JoinedMember;
 use crate::broker::log_state::{LogTopic, log_id};
+use crate::consumer::joined_groups::JoinedMember;
 use crate::error::CommandResult;
 use crate::store::Embedded;
 
@@ -46,8 +47,8 @@ impl MemberPartition {
         (self.next, self.acknowledged) = (offset, offset);
     }
 
-    /// Logs that records were missing in a read.
-    fn log_gap(&mut self, group: &str, (read_until, offset): (u64, u64)) {
+    /// Logs that the records with these offsets were missing in a read.
+    fn log_gap(&mut self, group: &str, Range { start: read_until, end: offset }: Range<u64>) {
         if offset <= self.logged_gap_end {
             return;
         }
@@ -229,13 +230,13 @@ impl GroupMember for LogGroupMember {
     }
 }
 
-/// The first missing offset of a read from `next` on, and the first one after the gap. The log numbers its records without gaps, and removes them
-/// from its start. A group that begins has read nothing, so it misses nothing that was removed before.
-fn gap(next: u64, offsets: impl Iterator<Item = u64>) -> Option<(u64, u64)> {
+/// The first missing offsets of a read from `next` on. The log numbers its records without gaps, and removes them from its start. A group that
+/// begins has read nothing, so it misses nothing that was removed before.
+fn gap(next: u64, offsets: impl Iterator<Item = u64>) -> Option<Range<u64>> {
     let mut expected = (next > 0).then_some(next);
     for offset in offsets {
         if let Some(expected) = expected.filter(|expected| *expected < offset) {
-            return Some((expected, offset));
+            return Some(expected..offset);
         }
         expected = Some(offset + 1);
     }
@@ -267,8 +268,8 @@ mod tests {
             (0, &[0, 1, 2][..], None),
             (0, &[7, 8], None),
             (5, &[5, 6], None),
-            (5, &[7, 8], Some((5, 7))),
-            (5, &[5, 6, 9, 12], Some((7, 9))),
+            (5, &[7, 8], Some(5..7)),
+            (5, &[5, 6, 9, 12], Some(7..9)),
             (5, &[], None),
         ] {
             assert_eq!(gap(next, offsets.iter().copied()), expected, "from {next}: {offsets:?}");

@@ -7,11 +7,12 @@ use rusqlite::{OptionalExtension, Row, params};
 use crate::connection::group_commit::WriteContext;
 use crate::error::CommandResult;
 
-/// A lease row: the lease, and the ids between which the rows of its open batch lie.
+/// A lease row: the lease, and the first and last id of the rows of its open batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LeaseRow {
     pub(crate) lease: Lease,
-    pub(crate) batch_ids: (i64, i64),
+    pub(crate) first_id: i64,
+    pub(crate) last_id: i64,
 }
 
 /// Reads a partition's lease; `None` where there is no such partition.
@@ -45,8 +46,9 @@ fn lease_row(row: &Row<'_>, now: i64) -> rusqlite::Result<LeaseRow> {
         open_batch,
         closed: row.get::<_, Option<i64>>(11)?.map(|token| token as u64),
     };
-    let first = row.get::<_, Option<i64>>(9)?.unwrap_or_default();
-    Ok(LeaseRow { lease, batch_ids: (first, row.get::<_, Option<i64>>(10)?.unwrap_or(i64::MAX)) })
+    let first_id = row.get::<_, Option<i64>>(9)?.unwrap_or_default();
+    let last_id = row.get::<_, Option<i64>>(10)?.unwrap_or(i64::MAX);
+    Ok(LeaseRow { lease, first_id, last_id })
 }
 
 /// Determines from its heartbeat row whether an instance is alive.

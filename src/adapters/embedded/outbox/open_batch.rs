@@ -23,8 +23,7 @@ pub(crate) struct BatchRange {
 
 impl BatchRange {
     pub(crate) fn new(partition: u32, row: &LeaseRow, open: &OpenClaim) -> Self {
-        let (first, last) = row.batch_ids;
-        Self { partition, token: open.token as i64, first, last }
+        Self { partition, token: open.token as i64, first: row.first_id, last: row.last_id }
     }
 }
 
