@@ -124,6 +124,7 @@ mod connection {
     pub(crate) mod server_timeline;
     pub(crate) mod session;
     pub(crate) mod sql_value;
+    pub(crate) mod retry_pause;
     pub(crate) mod statement_error;
     pub(crate) mod tls;
     pub(crate) mod where_clause;

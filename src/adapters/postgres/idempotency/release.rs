@@ -1,16 +1,13 @@
 //! Releases the key of a create that changed nothing, and repeats a release that failed until the database takes it.
 use std::sync::Arc;
-use std::time::Duration;
 
 use ports::Error;
 
+use crate::connection::retry_pause::RetryPause;
 use crate::connection::statement_error::{StatementError, StatementResult};
 use crate::idempotency::deferred_releases::UnusedKey;
 use crate::idempotency::keys;
 use crate::store::context::StoreContext;
-
-/// First and longest pause between two attempts to release a key.
-const RETRY_PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
 
 /// Releases a key. A release that fails because of the database is deferred; sending it twice changes nothing.
 pub(crate) async fn release(context: &StoreContext, key: UnusedKey) -> StatementResult<()> {
@@ -24,18 +21,15 @@ pub(crate) async fn release(context: &StoreContext, key: UnusedKey) -> Statement
 /// Sends the deferred releases for as long as the store is open. A key that this process has taken again meanwhile is freed too early; the
 /// durable record then prevents a second order.
 pub(crate) async fn send_deferred(context: Arc<StoreContext>) {
-    let mut pause = RETRY_PAUSES.0;
+    let mut pause = RetryPause::new();
     loop {
         let key = context.deferred_releases.oldest().await;
         match keys::abandon(&context, key.subject.as_str(), &key.key).await {
-            Err(error) if may_succeed_later(&error) => {
-                tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(RETRY_PAUSES.1);
-            }
+            Err(error) if may_succeed_later(&error) => pause.wait().await,
             // A release that the database permanently refuses is dropped: the lock expires.
             Ok(()) | Err(_) => {
                 context.deferred_releases.remove(&key);
-                pause = RETRY_PAUSES.0;
+                pause.reset();
             }
         }
     }

@@ -9,6 +9,7 @@ use uuid::Uuid;
 
 use crate::connection::connector::DedicatedConnection;
 use crate::connection::open_error::PostgresOpenError;
+use crate::connection::retry_pause::RetryPause;
 use crate::connection::sql_value::SqlValue;
 use crate::leases::instance_id_claimant::{DELETE_ROW, InstanceIdClaimant, stop_requested};
 
@@ -45,8 +46,6 @@ const WRITE_ROW: &str = "INSERT INTO instance (name, session, pid, address, back
 const HOLDER_WAIT_MAX: Duration = Duration::from_secs(2);
 /// Time between two attempts to take the lock.
 const ATTEMPT_INTERVAL: Duration = Duration::from_millis(50);
-/// First and longest pause between two attempts to reconnect after the lock's connection broke.
-const RECONNECT_PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
 
 /// The connection whose session holds the lock.
 pub(crate) struct InstanceIdLock {
@@ -184,7 +183,7 @@ impl InstanceIdClaimant {
 
     /// Takes the lock again, however long the server is away. The error describes the process that has it instead.
     async fn retake_lock(&self, former_backend: i32) -> Result<InstanceIdLock, String> {
-        let mut pause = RECONNECT_PAUSES.0;
+        let mut pause = RetryPause::new();
         loop {
             match self.take_lock(Some(former_backend)).await {
                 Ok(lock) => return Ok(lock),
@@ -197,8 +196,7 @@ impl InstanceIdClaimant {
                     "The instance's name cannot be taken again yet"
                 ),
             }
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(RECONNECT_PAUSES.1);
+            pause.wait().await;
         }
     }
 }

@@ -1,18 +1,15 @@
 //! The connection that LISTENs for the wake-ups of other instances, and opens itself again when it breaks.
 use std::fmt::Display;
 use std::sync::Arc;
-use std::time::Duration;
 
 use ports::partitions::wake::{WakeUpSet, is_from_sql, parse_wake_ups};
 use telemetry::Metrics;
 use tokio_postgres::Notification;
 
 use crate::connection::connector::{Connector, DedicatedConnection};
+use crate::connection::retry_pause::RetryPause;
 use crate::connection::statement_error::describe;
 use crate::store::context::StoreContext;
-
-/// First and longest pause between two attempts to listen again.
-const RECONNECT_PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
 
 /// The wake-ups received by this instance.
 pub(crate) struct WakeListener {
@@ -29,20 +26,19 @@ impl WakeListener {
     /// Listens until the task is aborted.
     pub(crate) async fn run(self) {
         let mut state = ListenerState { metrics: self.context.options.metrics.clone(), is_lost: false };
-        let mut pause = RECONNECT_PAUSES.0;
+        let mut pause = RetryPause::new();
         loop {
             match self.connect().await {
                 Ok(mut connection) => {
                     state.record_up();
-                    pause = RECONNECT_PAUSES.0;
+                    pause.reset();
                     // Returns when the connection breaks. Wake-ups until the next LISTEN are lost, and found by polls.
                     let _ = (&mut connection.driver).await;
                     state.record_down("the connection broke");
                 }
                 Err(error) => state.record_down(error),
             }
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(RECONNECT_PAUSES.1);
+            pause.wait().await;
         }
     }
 
