@@ -92,7 +92,7 @@ impl OrderCache for Redis {
         let inner = Arc::clone(&self.inner);
         inner.invalidate_cache();
         // Entries of an earlier epoch are not served. If this raise fails, the maintenance task repeats it.
-        run_to_completion(async move { inner.raise_epoch_if_distrusted().await }).await
+        run_to_completion(async move { inner.raise_epoch_if_invalid().await }).await
     }
 }
 
@@ -165,7 +165,7 @@ pub(crate) fn shortened(ttl: Duration, share: f64) -> u64 {
     u64::try_from(ttl.mul_f64(1.0 - share).as_millis()).unwrap_or(u64::MAX).max(1)
 }
 
-/// Distrusts the cache when a write ends without success: by an error, or because its future is dropped.
+/// Invalidates the cache when a write ends without success: by an error, or because its future is dropped.
 pub(crate) struct WriteGuard<'a> {
     inner: &'a RedisInner,
     armed: bool,
@@ -189,7 +189,7 @@ impl Drop for WriteGuard<'_> {
     }
 }
 
-/// Runs a write to its end also when the caller's future is dropped: a client that disconnects must not make the whole cache distrusted.
+/// Runs a write to its end also when the caller's future is dropped: a client that disconnects must not invalidate the whole cache.
 async fn run_to_completion(write: impl Future<Output = Result<(), Error>> + Send + 'static) -> Result<(), Error> {
     match tokio::spawn(write.in_current_span()).await {
         Ok(result) => result,

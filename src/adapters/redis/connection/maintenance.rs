@@ -40,16 +40,16 @@ impl RedisInner {
     }
 
     async fn write_epoch_and_heartbeat(&self) -> Result<(), Error> {
-        self.raise_epoch_if_distrusted().await?;
+        self.raise_epoch_if_invalid().await?;
         self.send_heartbeat().await
     }
 
-    /// Raises the epoch if this process has a reason to invalidate the cache, which ends every reason so far.
-    pub(crate) async fn raise_epoch_if_distrusted(&self) -> Result<(), Error> {
-        let reasons = self.epoch.lock().open_reasons();
-        if let Some(reasons) = reasons {
+    /// Raises the epoch if the cache is invalid for this process, which ends every invalidation so far.
+    pub(crate) async fn raise_epoch_if_invalid(&self) -> Result<(), Error> {
+        let invalidations = self.epoch.lock().invalidations_to_end();
+        if let Some(invalidations) = invalidations {
             let epoch = self.raise_epoch().await?;
-            self.epoch.lock().record_raise(reasons, epoch, Instant::now());
+            self.epoch.lock().record_raise(invalidations, epoch, Instant::now());
         }
         Ok(())
     }

@@ -9,7 +9,7 @@ use ports::orders::cache::OrderCache;
 use redis::Redis;
 
 use crate::server::{Proxy, Server};
-use crate::support::{cached_version, command, opened, options, orders, prefix, put, trusted, until, url};
+use crate::support::{cached_version, command, opened, options, orders, prefix, put, until, until_cache_is_valid, url};
 
 #[tokio::test]
 async fn an_order_put_by_one_instance_is_served_by_the_other_at_once() {
@@ -17,7 +17,7 @@ async fn an_order_put_by_one_instance_is_served_by_the_other_at_once() {
     let (one, other) = (opened(options(&url(), &prefix, "one")).await, opened(options(&url(), &prefix, "other")).await);
     let [v0, v1, _] = orders();
     // The first instance reads the epoch that the second has raised.
-    trusted(&one).await;
+    until_cache_is_valid(&one).await;
     put(&one, &v0).await;
     assert_eq!(cached_version(&other, &v0).await, Some(0));
 
@@ -44,9 +44,9 @@ async fn after_a_failed_put_no_instance_serves_the_older_version() {
 
     until("the other serves no older version", async || (cached_version(&other, &v0).await != Some(0)).then_some(()))
         .await;
-    trusted(&cut).await;
+    until_cache_is_valid(&cut).await;
     put(&cut, &v1).await;
-    trusted(&other).await;
+    until_cache_is_valid(&other).await;
     assert_eq!((cached_version(&cut, &v0).await, cached_version(&other, &v0).await), (Some(1), Some(1)));
 }
 
@@ -75,7 +75,7 @@ async fn entries_of_an_older_snapshot_are_not_served() {
     let handles =
         [opened(options(&server.url(), &prefix, "one")).await, opened(options(&server.url(), &prefix, "other")).await];
     let [v0, v1, _] = orders();
-    trusted(&handles[0]).await;
+    until_cache_is_valid(&handles[0]).await;
     put(&handles[0], &v0).await;
     assert_eq!(cached_version(&handles[1], &v0).await, Some(0));
     server.save().await;
@@ -114,7 +114,7 @@ async fn a_missing_epoch_is_raised_above_the_epoch_of_every_entry() {
     let _: i64 = command(&url(), &["DEL", &epoch]).await;
 
     assert_eq!(cached_version(&redis, &v0).await, None);
-    trusted(&redis).await;
+    until_cache_is_valid(&redis).await;
     assert_eq!(cached_version(&redis, &v0).await, None);
     assert!(command::<u64>(&url(), &["GET", &epoch]).await > before);
 }

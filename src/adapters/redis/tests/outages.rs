@@ -12,7 +12,8 @@ use redis::{Options, Redis, RedisOpenError};
 
 use crate::server::{Proxy, Server};
 use crate::support::{
-    FINGERPRINT, LOCK, ann, cached_version, command, idle, opened, options, orders, prefix, put, trusted, until, url,
+    FINGERPRINT, LOCK, ann, cached_version, command, idle, opened, options, orders, prefix, put, until,
+    until_cache_is_valid, url,
 };
 
 fn policy() -> RateLimitPolicy {
@@ -30,7 +31,7 @@ async fn begin(redis: &Redis, key: &str) -> Result<BeginOutcome, Error> {
 async fn works_again(redis: &Redis) {
     until("tokens are taken", async || take(redis).await.ok()).await;
     until("keys are taken", async || begin(redis, "afterwards").await.ok()).await;
-    trusted(redis).await;
+    until_cache_is_valid(redis).await;
     until("the probe succeeds", async || redis.check().await.ok()).await;
 }
 
@@ -161,7 +162,7 @@ async fn flushed_server_has_lost_its_data_and_works_on() {
     assert_eq!(begin(&redis, "key").await.unwrap(), BeginOutcome::Acquired);
     assert!(take(&redis).await.unwrap());
     assert_eq!(cached_version(&redis, &v0).await, None);
-    trusted(&redis).await;
+    until_cache_is_valid(&redis).await;
     put(&redis, &v0).await;
     assert_eq!(cached_version(&redis, &v0).await, Some(0));
 }
@@ -215,7 +216,7 @@ async fn a_loading_server_and_a_replica_are_unreachable() {
 }
 
 #[tokio::test]
-async fn a_full_server_is_reported_and_its_cache_is_not_trusted_meanwhile() {
+async fn a_full_server_is_reported_and_its_cache_is_invalid_meanwhile() {
     let server = Server::start().await;
     let redis = opened(options(&server.url(), &prefix(), "one")).await;
     let [v0, v1, _] = orders();

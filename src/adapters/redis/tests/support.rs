@@ -60,17 +60,17 @@ pub fn store_options(url: &str, prefix: &str, instance: &str) -> StoreOptions {
     options
 }
 
-/// A handle whose cache is trusted.
+/// A handle whose cache is valid.
 pub async fn opened(options: Options) -> Redis {
     let redis = Redis::open(options).unwrap();
-    trusted(&redis).await;
+    until_cache_is_valid(&redis).await;
     redis
 }
 
-/// Waits until the cache is trusted.
-pub async fn trusted(redis: &Redis) {
+/// Waits until the cache is valid.
+pub async fn until_cache_is_valid(redis: &Redis) {
     let absent = orders()[0].id;
-    until("the cache is trusted", async || redis.get(absent).await.ok()).await;
+    until("the cache is valid", async || redis.get(absent).await.ok()).await;
 }
 
 /// The versions 0, 1 and 2 of one order.
