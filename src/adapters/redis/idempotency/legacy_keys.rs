@@ -8,7 +8,7 @@ use ports::orders::idempotency::BeginOutcome;
 
 use crate::connection::call::{Caller, Request};
 use crate::connection::client::RedisInner;
-use crate::idempotency::pending_releases::KeyRelease;
+use crate::idempotency::pending_releases::{KeyRelease, KeyResult};
 use crate::idempotency::shared_keys::ttl_ms;
 use crate::idempotency::stored_value;
 
@@ -26,7 +26,7 @@ impl RedisInner {
         if matches!(legacy, Ok(None)) {
             return Ok(BeginOutcome::Acquired);
         }
-        let release = (self.keys.idempotency_key(subject, key), KeyRelease::Abandoned);
+        let release = KeyRelease { key: self.keys.idempotency_key(subject, key), result: KeyResult::Abandoned };
         // A release that fails is deferred, or the lock expires.
         let _ = self.release_key(release).await;
         legacy.map(|legacy| legacy.unwrap_or(BeginOutcome::Acquired))

@@ -4,22 +4,30 @@ use std::collections::VecDeque;
 
 use parking_lot::Mutex;
 
-/// Release of a key that this process has taken, by the result of its request.
+/// Release of a key that this process has taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum KeyRelease {
+pub(crate) struct KeyRelease {
+    /// Name of the key in Redis.
+    pub(crate) key: String,
+    pub(crate) result: KeyResult,
+}
+
+/// Result of the request that held a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum KeyResult {
     /// The request created an order: the value to write and its time to live.
     Completed { value: String, ttl_ms: u64 },
     /// The request created nothing: the key is free again.
     Abandoned,
 }
 
-/// Names of keys with their releases, oldest first.
+/// The releases, oldest first.
 #[derive(Default)]
-pub(crate) struct PendingReleases(Mutex<VecDeque<(String, KeyRelease)>>);
+pub(crate) struct PendingReleases(Mutex<VecDeque<KeyRelease>>);
 
 impl PendingReleases {
     /// Adds a release. Beyond `max` the oldest is dropped, because its lock expires first.
-    pub(crate) fn defer(&self, release: (String, KeyRelease), max: usize) {
+    pub(crate) fn defer(&self, release: KeyRelease, max: usize) {
         let mut pending = self.0.lock();
         pending.push_back(release);
         while pending.len() > max {
@@ -27,12 +35,12 @@ impl PendingReleases {
         }
     }
 
-    pub(crate) fn oldest(&self) -> Option<(String, KeyRelease)> {
+    pub(crate) fn oldest(&self) -> Option<KeyRelease> {
         self.0.lock().front().cloned()
     }
 
     /// Removes the oldest release after it was sent, unless it was dropped meanwhile.
-    pub(crate) fn remove(&self, release: &(String, KeyRelease)) {
+    pub(crate) fn remove(&self, release: &KeyRelease) {
         let mut pending = self.0.lock();
         if pending.front() == Some(release) {
             pending.pop_front();
@@ -46,7 +54,7 @@ mod tests {
 
     #[test]
     fn the_oldest_release_is_sent_first_and_dropped_first() {
-        let release = |name: &str| (name.to_owned(), KeyRelease::Abandoned);
+        let release = |name: &str| KeyRelease { key: name.to_owned(), result: KeyResult::Abandoned };
         let pending = PendingReleases::default();
         for name in ["a", "b", "c"] {
             pending.defer(release(name), 2);

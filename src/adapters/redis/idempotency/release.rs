@@ -3,11 +3,11 @@ use ports::Error;
 
 use crate::connection::call::{Caller, Request};
 use crate::connection::client::RedisInner;
-use crate::idempotency::pending_releases::KeyRelease;
+use crate::idempotency::pending_releases::{KeyRelease, KeyResult};
 
 impl RedisInner {
     /// Releases a key. A release that fails because of the server is deferred; sending it twice changes nothing.
-    pub(crate) async fn release_key(&self, release: (String, KeyRelease)) -> Result<(), Error> {
+    pub(crate) async fn release_key(&self, release: KeyRelease) -> Result<(), Error> {
         let result = match self.unavailable_error() {
             Some(error) => {
                 self.count_failure(Caller::Idempotency);
@@ -34,14 +34,14 @@ impl RedisInner {
         Ok(())
     }
 
-    async fn send_release(&self, caller: Caller, (key, release): &(String, KeyRelease)) -> Result<(), Error> {
-        let script = match release {
-            KeyRelease::Completed { .. } => &self.scripts.complete_key,
-            KeyRelease::Abandoned => &self.scripts.abandon_key,
+    async fn send_release(&self, caller: Caller, KeyRelease { key, result }: &KeyRelease) -> Result<(), Error> {
+        let script = match result {
+            KeyResult::Completed { .. } => &self.scripts.complete_key,
+            KeyResult::Abandoned => &self.scripts.abandon_key,
         };
         let mut call = script.prepare_invoke();
         call.key(key).arg(&self.boot_id).arg(&*self.options.instance.0);
-        if let KeyRelease::Completed { value, ttl_ms } = release {
+        if let KeyResult::Completed { value, ttl_ms } = result {
             call.arg(value).arg(ttl_ms);
         }
         // The reply (whether this process still held the key) is not needed: another holder finds the durable record.

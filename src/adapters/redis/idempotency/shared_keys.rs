@@ -15,7 +15,7 @@ use ports::orders::idempotency::{BeginOutcome, Idempotency};
 
 use crate::connection::call::{Caller, Request};
 use crate::connection::client::Redis;
-use crate::idempotency::pending_releases::KeyRelease;
+use crate::idempotency::pending_releases::{KeyRelease, KeyResult};
 use crate::idempotency::stored_value;
 
 #[async_trait]
@@ -49,13 +49,14 @@ impl Idempotency for Redis {
         order_id: OrderId,
         keep: Duration,
     ) -> Result<(), Error> {
-        let release =
-            KeyRelease::Completed { value: stored_value::completed(fingerprint, order_id), ttl_ms: ttl_ms(keep) };
-        self.inner.release_key((self.inner.keys.idempotency_key(subject, key), release)).await
+        let result =
+            KeyResult::Completed { value: stored_value::completed(fingerprint, order_id), ttl_ms: ttl_ms(keep) };
+        self.inner.release_key(KeyRelease { key: self.inner.keys.idempotency_key(subject, key), result }).await
     }
 
     async fn abandon(&self, subject: &Subject, key: &str) -> Result<(), Error> {
-        self.inner.release_key((self.inner.keys.idempotency_key(subject, key), KeyRelease::Abandoned)).await
+        let key = self.inner.keys.idempotency_key(subject, key);
+        self.inner.release_key(KeyRelease { key, result: KeyResult::Abandoned }).await
     }
 }
 

@@ -14,8 +14,10 @@ use crate::store::client::{RedisStore, StoreInner};
 
 /// Shortest time between two announcements.
 const ANNOUNCE_INTERVAL: Duration = Duration::from_millis(5);
-/// First and longest delay before the next attempt to subscribe.
-const RESUBSCRIBE_DELAY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
+/// First delay before the next attempt to subscribe; each further one doubles it.
+const RESUBSCRIBE_DELAY_MIN: Duration = Duration::from_millis(100);
+/// Longest delay before the next attempt to subscribe.
+const RESUBSCRIBE_DELAY_MAX: Duration = Duration::from_secs(2);
 
 impl RedisStore {
     /// Starts the task that announces this instance's partitions and the task that receives those of other instances.
@@ -42,18 +44,17 @@ impl RedisStore {
         };
         let (channel, partitions) = (self.inner.wake_channel(), self.inner.partitions);
         let subscriber = tokio::spawn(async move {
-            let (delay_min, delay_max) = RESUBSCRIBE_DELAY;
-            let mut delay = delay_min;
+            let mut delay = RESUBSCRIBE_DELAY_MIN;
             loop {
                 let receive = |message: &str| incoming.add(parse_wake_ups(message, &own_id, partitions));
                 if subscribe(&client, &channel, &limits, receive).await.is_ok() {
-                    delay = delay_min;
+                    delay = RESUBSCRIBE_DELAY_MIN;
                 }
                 // The shared connection is most likely lost too, and another process that claims this instance id looks for it.
                 maintenance.notify_one();
                 // Announcements during this delay are lost; the polls find their rows.
                 tokio::time::sleep(delay).await;
-                delay = (delay * 2).min(delay_max);
+                delay = (delay * 2).min(RESUBSCRIBE_DELAY_MAX);
             }
         });
         wake.tasks.lock().extend([announcer, subscriber]);
