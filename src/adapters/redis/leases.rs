@@ -56,9 +56,9 @@ impl PartitionLeases for RedisStore {
             return Err(Error::Rejected(format!("there is no partition {partition}")));
         }
         let reason = match reason {
-            AcquireReason::Unowned => "vacant",
+            AcquireReason::Unowned => "unowned",
             AcquireReason::WorkerDied => "worker_died",
-            AcquireReason::OutcomeUnknown => "uncertain",
+            AcquireReason::OutcomeUnknown => "outcome_unknown",
         };
         let watermark = watermark.map_or(String::new(), |token| token.to_string());
         let arguments =
@@ -95,7 +95,7 @@ impl PartitionLeases for RedisStore {
         match &*Reply::single(reply).text(0)? {
             "DONE" => Ok(ReleaseOutcome::Done),
             "IN_FLIGHT" => Ok(ReleaseOutcome::InFlight),
-            "NOT_OURS" => Ok(ReleaseOutcome::NotHeld),
+            "NOT_HELD" => Ok(ReleaseOutcome::NotHeld),
             other => Err(broken(format!("the result of a release is {other:?}"))),
         }
     }

@@ -34,7 +34,7 @@ impl OutboxStore for RedisStore {
         let mut reply = self.write_list("claim", &self.inner.scripts.claim, arguments).await?;
         match &*reply.text(0)? {
             "FENCED" => Ok(ClaimOutcome::Fenced),
-            "NOTHING" => Ok(ClaimOutcome::NoneDue {
+            "NONE_DUE" => Ok(ClaimOutcome::NoneDue {
                 next_due: reply.optional_number(1)?.map(Duration::from_millis),
                 suspect_due: reply.flag(2)?,
             }),

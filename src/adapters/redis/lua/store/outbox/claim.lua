@@ -74,7 +74,7 @@ for _, entry in ipairs(rows_not_queued) do call('ZREM', prefix .. 'queue:' .. en
 for _, key in ipairs(keys_not_due) do refresh_key(partition, key) end
 if #claimed == 0 then
   local next_due = call('ZRANGEBYSCORE', prefix .. 'due:' .. partition, '(' .. integer(now), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
-  return { 'NOTHING', next_due and integer(tonumber(next_due) - now) or '', suspect_due }
+  return { 'NONE_DUE', next_due and integer(tonumber(next_due) - now) or '', suspect_due }
 end
 
 local token = increment_counter(partition)
