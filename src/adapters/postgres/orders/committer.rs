@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use crate::connection::statement_error::StatementError;
 use crate::orders::commit_queue::{CommitQueue, QueuedCommit};
-use crate::orders::group_commit::{self, CommitAttempt, GroupOutcome};
+use crate::orders::group_commit::{self, GroupOutcome, GroupedCommitResult};
 use crate::orders::resolve_commit;
 use crate::store::context::StoreContext;
 
@@ -57,17 +57,17 @@ async fn commit(context: &StoreContext, queue: &CommitQueue, mut group: Vec<Queu
     }
 }
 
-fn reply(context: &StoreContext, queue: &CommitQueue, group: Vec<QueuedCommit>, results: Vec<CommitAttempt>) {
+fn reply(context: &StoreContext, queue: &CommitQueue, group: Vec<QueuedCommit>, results: Vec<GroupedCommitResult>) {
     let (mut returned, mut locked) = (Vec::new(), Vec::new());
     for (mut queued, result) in group.into_iter().zip(results) {
         match result {
-            CommitAttempt::Final(committed) => queued.reply(Ok(committed)),
-            CommitAttempt::Locked => locked.push(queued),
-            CommitAttempt::Retry if queued.requeues < RETRIES_MAX => {
+            GroupedCommitResult::Final(committed) => queued.reply(Ok(committed)),
+            GroupedCommitResult::Locked => locked.push(queued),
+            GroupedCommitResult::Retry if queued.requeues < RETRIES_MAX => {
                 queued.requeues += 1;
                 returned.push(queued);
             }
-            CommitAttempt::Retry => {
+            GroupedCommitResult::Retry => {
                 queued.reply(Err(Error::Unreachable(
                     "other commits keep taking and releasing its idempotency key".into(),
                 )));

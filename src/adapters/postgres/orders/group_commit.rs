@@ -76,7 +76,7 @@ const VERSIONS: &str = "SELECT id, version FROM orders WHERE id = ANY($1)";
 
 /// The result of one commit in a group whose transaction was committed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum CommitAttempt {
+pub(crate) enum GroupedCommitResult {
     /// The caller receives this outcome.
     Final(CommitOutcome),
     /// Its record was taken, and deleted before it could be read: the commit has to be tried again.
@@ -88,7 +88,7 @@ pub(crate) enum CommitAttempt {
 /// The outcome of a group's transaction.
 pub(crate) enum GroupOutcome {
     /// It is durable; one result per commit, in their order.
-    Committed(Vec<CommitAttempt>),
+    Committed(Vec<GroupedCommitResult>),
     /// The transaction was rolled back and changed nothing.
     Failed(StatementError),
     /// COMMIT was sent and no reply arrived.
@@ -102,7 +102,7 @@ pub(crate) enum GroupOutcome {
 
 /// Commits a group that is sorted by order id and contains no order and no record twice.
 pub(crate) async fn commit(context: &StoreContext, commits: &[&Commit]) -> GroupOutcome {
-    let (transaction, xid, results) = match write(context, commits).await {
+    let WrittenGroup { transaction, xid, results } = match write(context, commits).await {
         Ok(written) => written,
         Err(error) => return GroupOutcome::Failed(error),
     };
@@ -113,7 +113,16 @@ pub(crate) async fn commit(context: &StoreContext, commits: &[&Commit]) -> Group
     }
 }
 
-async fn write(context: &StoreContext, commits: &[&Commit]) -> StatementResult<(Transaction, i64, Vec<CommitAttempt>)> {
+/// A group whose statements have run, before the COMMIT.
+struct WrittenGroup {
+    transaction: Transaction,
+    /// The id of the transaction.
+    xid: i64,
+    /// One result per commit, in their order.
+    results: Vec<GroupedCommitResult>,
+}
+
+async fn write(context: &StoreContext, commits: &[&Commit]) -> StatementResult<WrittenGroup> {
     let mut group = GroupTransaction::new(context, commits);
     group.insert_records().await?;
     group.create_orders().await?;
@@ -122,8 +131,8 @@ async fn write(context: &StoreContext, commits: &[&Commit]) -> StatementResult<(
     let (Some(transaction), Some(xid)) = (group.transaction, group.xid) else {
         return Err(broken("a group without a statement"));
     };
-    let results = group.results.into_iter().map(|result| result.unwrap_or(CommitAttempt::Retry)).collect();
-    Ok((transaction, xid, results))
+    let results = group.results.into_iter().map(|result| result.unwrap_or(GroupedCommitResult::Retry)).collect();
+    Ok(WrittenGroup { transaction, xid, results })
 }
 
 /// A group and its open transaction.
@@ -131,7 +140,7 @@ struct GroupTransaction<'a> {
     context: &'a StoreContext,
     commits: &'a [&'a Commit],
     /// The result of each commit, as far as known.
-    results: Vec<Option<CommitAttempt>>,
+    results: Vec<Option<GroupedCommitResult>>,
     transaction: Option<Transaction>,
     xid: Option<i64>,
 }
@@ -199,13 +208,13 @@ impl<'a> GroupTransaction<'a> {
                         .as_slice()
                         .try_into()
                         .map_err(|_| broken("a fingerprint that is not 32 bytes long"))?;
-                    CommitAttempt::Final(CommitOutcome::KeyUsed(IdempotencyRecord {
+                    GroupedCommitResult::Final(CommitOutcome::KeyUsed(IdempotencyRecord {
                         fingerprint,
                         order_id: *order_id,
                         ..(*idempotency_record).clone()
                     }))
                 }
-                None => CommitAttempt::Retry,
+                None => GroupedCommitResult::Retry,
             };
             self.results[*index] = Some(result);
         }
@@ -258,7 +267,7 @@ impl<'a> GroupTransaction<'a> {
         let (written, unwritten): (Vec<usize>, Vec<usize>) =
             attempted.iter().partition(|index| written.contains(&self.commits[**index].order.id));
         for index in written {
-            self.results[index] = Some(CommitAttempt::Final(CommitOutcome::Done));
+            self.results[index] = Some(GroupedCommitResult::Final(CommitOutcome::Done));
         }
         self.record_unwritten(&unwritten).await
     }
@@ -278,9 +287,9 @@ impl<'a> GroupTransaction<'a> {
         for index in unwritten {
             let commit = self.commits[*index];
             self.results[*index] = Some(match versions.get(&commit.order.id).copied() {
-                None => CommitAttempt::Final(CommitOutcome::Missing),
-                current if current == commit.expected => CommitAttempt::Locked,
-                Some(current) => CommitAttempt::Final(CommitOutcome::Stale { current }),
+                None => GroupedCommitResult::Final(CommitOutcome::Missing),
+                current if current == commit.expected => GroupedCommitResult::Locked,
+                Some(current) => GroupedCommitResult::Final(CommitOutcome::Stale { current }),
             });
         }
         Ok(())
@@ -291,7 +300,8 @@ impl<'a> GroupTransaction<'a> {
             matches!(
                 self.results[*index],
                 Some(
-                    CommitAttempt::Locked | CommitAttempt::Final(CommitOutcome::Stale { .. } | CommitOutcome::Missing)
+                    GroupedCommitResult::Locked
+                        | GroupedCommitResult::Final(CommitOutcome::Stale { .. } | CommitOutcome::Missing)
                 )
             )
         };
