@@ -96,7 +96,7 @@ async fn postgres(config: &Config) -> Vec<DependencyCheck> {
     };
     // The server's clock is read at some moment of this time, which includes the time that two connections take.
     let answered_after = asked.elapsed();
-    let (used, connections_max) = report.connections;
+    let (used, connections_max) = (report.connections_used, report.connections_max);
     let (commits, server): (Vec<_>, Vec<_>) =
         report.weak_settings.iter().partition(|weak| weak.name == "synchronous_commit");
     let detail = format!(
@@ -189,8 +189,9 @@ fn weak_settings(settings: &[&postgres::WeakSetting], none: &str, consequence: &
 
 /// A slot without a reader keeps WAL until the disk is full, and rows that VACUUM could remove.
 #[cfg(feature = "postgres")]
-fn slots(idle: &[(String, u64)]) -> DependencyCheck {
-    let shown: Vec<String> = idle.iter().map(|(name, bytes)| format!("{name} keeps {} MiB", bytes >> 20)).collect();
+fn slots(idle: &[postgres::IdleSlot]) -> DependencyCheck {
+    let shown = idle.iter().map(|slot| format!("{} keeps {} MiB", slot.name, slot.wal_bytes >> 20));
+    let shown: Vec<String> = shown.collect();
     let detail = match shown.is_empty() {
         true => "every replication slot has a reader".to_owned(),
         false => format!(

@@ -144,4 +144,4 @@ pub use store::dead_rows::DeadRows;
 pub use store::options::Options;
 pub use store::postgres::Postgres;
 pub use store::probe::PostgresProbe;
-pub use store::server_report::{ServerReport, StandbyReport, WeakSetting};
+pub use store::server_report::{IdleSlot, ServerReport, StandbyReport, WeakSetting};

@@ -36,16 +36,27 @@ pub struct ServerReport {
     pub oldest_transaction: Option<Duration>,
     /// The tables of the outbox that change most.
     pub dead_rows: Vec<DeadRows>,
-    /// Replication slots that no one reads from, each with the bytes of WAL that it keeps. They also hold back VACUUM.
-    pub idle_slots: Vec<(String, u64)>,
+    /// Replication slots that no one reads from.
+    pub idle_slots: Vec<IdleSlot>,
     /// Indexes of the schema that do not exist or are not valid.
     pub missing_indexes: Vec<String>,
-    /// Connections in use, and `max_connections`.
-    pub connections: (u64, u64),
+    /// Number of connections in use.
+    pub connections_used: u64,
+    /// `max_connections` of the server.
+    pub connections_max: u64,
     /// The standbys that replicate from this server.
     pub standbys: StandbyReport,
     /// The error of a write that needs disk space and is rolled back.
     pub write_error: Option<String>,
+}
+
+/// A replication slot without a reader. It keeps WAL until the disk is full, and rows that VACUUM could remove.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IdleSlot {
+    /// Name of the slot.
+    pub name: String,
+    /// Bytes of WAL that it keeps.
+    pub wal_bytes: u64,
 }
 
 /// A setting with which a commit that was acknowledged can be lost, or a page can be torn.
@@ -144,6 +155,7 @@ async fn report(context: &StoreContext, weak_settings: Vec<WeakSetting>) -> Stat
     let row = rows.first().ok_or_else(|| broken("the report returned no row"))?;
     let age: Option<f64> = get(row, 2)?;
     let (slots, bytes): (Vec<String>, Vec<i64>) = (get(row, 8)?, get(row, 9)?);
+    let idle_slot = |(name, bytes): (String, i64)| IdleSlot { name, wal_bytes: bytes.unsigned_abs() };
     Ok(ServerReport {
         version: get(row, 0)?,
         now: get_time(row, 1)?,
@@ -151,10 +163,11 @@ async fn report(context: &StoreContext, weak_settings: Vec<WeakSetting>) -> Stat
         weak_settings,
         oldest_transaction: age.map(|age| Duration::try_from_secs_f64(age).unwrap_or_default()),
         dead_rows,
-        idle_slots: slots.into_iter().zip(bytes.into_iter().map(i64::unsigned_abs)).collect(),
+        idle_slots: slots.into_iter().zip(bytes).map(idle_slot).collect(),
         missing_indexes: get(row, 10)?,
         encoding: get(row, 11)?,
-        connections: (get::<i64>(row, 3)?.unsigned_abs(), get::<i64>(row, 4)?.unsigned_abs()),
+        connections_used: get::<i64>(row, 3)?.unsigned_abs(),
+        connections_max: get::<i64>(row, 4)?.unsigned_abs(),
         standbys: StandbyReport {
             asynchronous: get(row, 5)?,
             synchronous: get::<i64>(row, 6)?.unsigned_abs(),
