@@ -46,7 +46,6 @@ mod outbox {
     pub(crate) mod claimed_row;
     pub(crate) mod depth;
     pub(crate) mod exclude;
-    pub(crate) mod id_samples;
     pub(crate) mod open_batch;
     pub(crate) mod outbox_store;
     pub(crate) mod resolve;
@@ -59,7 +58,11 @@ mod outbox {
         pub(crate) mod settle_group;
     }
     pub(crate) mod row_changes;
-    pub(crate) mod scan_start;
+    pub(crate) mod scan {
+        pub(crate) mod id_samples;
+        pub(crate) mod scan_snapshot;
+        pub(crate) mod scan_start;
+    }
     pub(crate) mod settle;
     pub(crate) mod settle_and_claim;
     pub(crate) mod sweep;
@@ -121,10 +124,10 @@ mod connection {
     pub(crate) mod background_tasks;
     pub(crate) mod connector;
     pub(crate) mod open_error;
+    pub(crate) mod retry_pause;
     pub(crate) mod server_timeline;
     pub(crate) mod session;
     pub(crate) mod sql_value;
-    pub(crate) mod retry_pause;
     pub(crate) mod statement_error;
     pub(crate) mod tls;
     pub(crate) mod where_clause;

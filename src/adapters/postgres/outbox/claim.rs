@@ -19,8 +19,9 @@ use crate::connection::sql_value::{SqlValue, get, get_time};
 use crate::connection::statement_error::{StatementError, StatementResult, broken};
 use crate::outbox::claim_text::{batch, candidates, snapshot, waiting};
 use crate::outbox::claimed_row::{self, event_columns};
-use crate::outbox::id_samples::IdSource;
-use crate::outbox::scan_start::{SampleId, ScanBounds, ScanResult, ScanSnapshot, ScanStart};
+use crate::outbox::scan::id_samples::IdSource;
+use crate::outbox::scan::scan_snapshot::{SampleId, ScanBounds, ScanSnapshot, SnapshotRow};
+use crate::outbox::scan::scan_start::{ScanResult, ScanStart};
 use crate::store::context::StoreContext;
 
 /// Selects the scan start: the remembered one, or a lower one below every id that a transaction can have inserted that was running at the remembered
@@ -171,7 +172,7 @@ impl<'a> ClaimScan<'a> {
             (&self.bytes_max, Type::INT8),
             (&self.bounds.source, Type::INT8),
             (&self.bounds.running, Type::INT8_ARRAY),
-            (&self.bounds.lows, Type::INT8_ARRAY),
+            (&self.bounds.ids_below, Type::INT8_ARRAY),
             (&self.bounds.sequence_value, Type::INT8),
         ];
         (text, values)
@@ -238,7 +239,8 @@ pub(crate) async fn claim(context: &StoreContext, claim: &Claim) -> StatementRes
 /// The statement's snapshot, from the row that has it.
 pub(crate) fn scan_snapshot(row: &Row, bounds: &ScanBounds, sample: SampleId) -> StatementResult<ScanSnapshot> {
     let source = IdSource { source: get(row, "source")?, sequence_value: get(row, "sequence_value")? };
-    ScanSnapshot::parse((source, get(row, "snapshot")?), (get(row, "last")?, get(row, "xid")?), bounds, sample)
+    let (text, highest, xid) = (get(row, "snapshot")?, get(row, "last")?, get(row, "xid")?);
+    ScanSnapshot::parse(SnapshotRow { source, text, highest, xid }, bounds, sample)
 }
 
 /// Result of the scan of a partition, from its summary.

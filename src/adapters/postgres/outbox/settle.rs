@@ -13,7 +13,7 @@ use crate::connection::sql_value::{SqlValue, get};
 use crate::connection::statement_error::{StatementResult, retry_conflicts};
 use crate::leases::lease_row::{self, close_open_batch};
 use crate::outbox::open_batch::open_row_ctids;
-use crate::outbox::scan_start::ScanStart;
+use crate::outbox::scan::scan_start::ScanStart;
 use crate::store::context::StoreContext;
 
 /// The archive stores one row per batch, with arrays parallel to `ids`. The positions arrive sorted by id and are joined with the rows

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use crate::connection::session::CommitWait;
 use crate::connection::statement_error::{StatementError, StatementResult, retry_conflicts};
 use crate::outbox::claim::{self, ClaimScan};
-use crate::outbox::scan_start::SampleId;
+use crate::outbox::scan::scan_snapshot::SampleId;
 use crate::outbox::settle::{self, CloseStatement, SentColumns};
 use crate::store::context::StoreContext;
 

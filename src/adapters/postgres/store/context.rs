@@ -16,7 +16,7 @@ use crate::connection::server_timeline;
 use crate::connection::session::{PooledSession, SessionSettings};
 use crate::idempotency::deferred_releases::DeferredReleases;
 use crate::leases::unanswered_acceptance::UnansweredAcceptance;
-use crate::outbox::scan_start::ScanStartCache;
+use crate::outbox::scan::scan_start::ScanStartCache;
 use crate::store::oldest_transaction::AgeSamples;
 use crate::store::options::Options;
 

@@ -20,7 +20,7 @@ use crate::connection::statement_error::{StatementResult, broken};
 use crate::outbox::claim::{next_due, scan_result, scan_snapshot};
 use crate::outbox::claim_text::{batch, candidates, snapshot, waiting};
 use crate::outbox::claimed_row::{self, event_columns};
-use crate::outbox::scan_start::{SampleId, ScanBounds, ScanSnapshot};
+use crate::outbox::scan::scan_snapshot::{SampleId, ScanBounds, ScanSnapshot};
 use crate::store::context::StoreContext;
 
 /// Returns a row with the snapshot (its partition is NULL), one for each partition, and one for each claimed row. Locked rows are counted
@@ -156,7 +156,7 @@ impl<'a> ClaimGroup<'a> {
             (&self.bounds.bases, Type::INT4_ARRAY),
             (&self.bounds.base_numbers, Type::INT4_ARRAY),
             (&self.bounds.running, Type::INT8_ARRAY),
-            (&self.bounds.lows, Type::INT8_ARRAY),
+            (&self.bounds.ids_below, Type::INT8_ARRAY),
             (&self.bounds.source, Type::INT8),
             (&self.rows_max, Type::INT8),
             (&self.bytes_max, Type::INT8),

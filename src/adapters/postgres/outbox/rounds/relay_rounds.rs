@@ -18,7 +18,7 @@ use crate::outbox::rounds::lease_locks::{LeaseLocks, unlocked_of};
 use crate::outbox::rounds::relay_queue::{BusyPartition, RelayQueue, RunningRequest};
 use crate::outbox::rounds::relay_request::{RelayRequest, ReplySender};
 use crate::outbox::rounds::settle_group::SettleGroup;
-use crate::outbox::scan_start::SampleId;
+use crate::outbox::scan::scan_snapshot::SampleId;
 use crate::outbox::{claim, settle, settle_and_claim};
 use crate::store::context::StoreContext;
 

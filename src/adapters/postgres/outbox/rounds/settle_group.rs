@@ -10,7 +10,7 @@ use crate::connection::sql_value::{SqlValue, get};
 use crate::connection::statement_error::StatementResult;
 use crate::leases::lease_row::close_open_batch;
 use crate::outbox::open_batch::open_row_ctids;
-use crate::outbox::scan_start::ScanStart;
+use crate::outbox::scan::scan_start::ScanStart;
 use crate::outbox::settle::{self, SentColumns};
 use crate::store::context::StoreContext;
 
@@ -77,9 +77,10 @@ pub(crate) struct SettleGroup<'a> {
     /// The scan starts before the statement.
     known: Vec<Option<ScanStart>>,
     leases: LeaseColumns<'a>,
-    /// Per partition the index of its first and last position in `sent`, from 1; without positions the last is below the first.
-    lows: Vec<i32>,
-    highs: Vec<i32>,
+    /// Per partition the index of its first position in `sent`, from 1.
+    first_indexes: Vec<i32>,
+    /// Per partition the index of its last position in `sent`; without positions it is below the first.
+    last_indexes: Vec<i32>,
     any_fallback: Vec<bool>,
     sent: SentColumns<'a>,
 }
@@ -87,7 +88,7 @@ pub(crate) struct SettleGroup<'a> {
 impl<'a> SettleGroup<'a> {
     pub(crate) fn new(context: &StoreContext, settlements: Vec<&'a Settlement>) -> Self {
         let fences = || settlements.iter().map(|settlement| &settlement.fence);
-        let (mut lows, mut highs, mut any_fallback) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut first_indexes, mut last_indexes, mut any_fallback) = (Vec::new(), Vec::new(), Vec::new());
         let mut all = SentColumns::default();
         for settlement in &settlements {
             let sent = SentColumns::new(settlement);
@@ -97,13 +98,13 @@ impl<'a> SettleGroup<'a> {
                 all.topics.resize(all.ids.len(), None);
                 all.by_fallback.resize(all.ids.len(), false);
             }
-            lows.push(all.ids.len() as i32 + 1);
+            first_indexes.push(all.ids.len() as i32 + 1);
             all.ids.extend(sent.ids);
             all.partitions.extend(sent.partitions);
             all.offsets.extend(sent.offsets);
             all.topics.extend(sent.topics);
             all.by_fallback.extend(sent.by_fallback);
-            highs.push(all.ids.len() as i32);
+            last_indexes.push(all.ids.len() as i32);
             any_fallback.push(fallback);
         }
         Self {
@@ -114,8 +115,8 @@ impl<'a> SettleGroup<'a> {
                 epochs: fences().map(|fence| fence.epoch as i64).collect(),
                 tokens: settlements.iter().map(|settlement| settlement.token as i64).collect(),
             },
-            lows,
-            highs,
+            first_indexes,
+            last_indexes,
             any_fallback,
             sent: all,
             settlements,
@@ -133,8 +134,8 @@ impl<'a> SettleGroup<'a> {
             (&self.leases.owners, Type::TEXT_ARRAY),
             (&self.leases.epochs, Type::INT8_ARRAY),
             (&self.leases.tokens, Type::INT8_ARRAY),
-            (&self.lows, Type::INT4_ARRAY),
-            (&self.highs, Type::INT4_ARRAY),
+            (&self.first_indexes, Type::INT4_ARRAY),
+            (&self.last_indexes, Type::INT4_ARRAY),
             (&self.any_fallback, Type::BOOL_ARRAY),
             (&self.sent.ids, Type::INT8_ARRAY),
             (&self.sent.partitions, Type::INT4_ARRAY),

@@ -22,27 +22,40 @@ pub(crate) struct IdSource {
     pub(crate) sequence_value: Option<i64>,
 }
 
+/// An event id, and the source that it came from.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct SourcedId {
+    pub(crate) source: i64,
+    pub(crate) id: i64,
+}
+
+/// A sequence value that was drawn before an xid was assigned.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct IdSample {
+    pub(crate) xid: i64,
+    pub(crate) id: i64,
+}
+
 /// Samples of one source, in ascending order.
 #[derive(Debug, Default)]
-pub(crate) struct IdSamples(VecDeque<(i64, i64)>);
+pub(crate) struct IdSamples(VecDeque<IdSample>);
 
 impl IdSamples {
-    /// Adds a sample: the sequence value `id` was drawn before `xid` was assigned.
-    pub(crate) fn add(&mut self, xid: i64, id: i64) {
+    pub(crate) fn add(&mut self, sample: IdSample) {
         // Replies of two sessions may arrive in another order than their transactions began; a sample that is late adds nothing.
-        if self.0.back().is_some_and(|(last_xid, last_id)| xid <= *last_xid || id <= *last_id) {
+        if self.0.back().is_some_and(|last| sample.xid <= last.xid || sample.id <= last.id) {
             return;
         }
         if self.0.len() >= SAMPLES_MAX {
             self.thin();
         }
-        self.0.push_back((xid, id));
+        self.0.push_back(sample);
     }
 
     /// A value below every sequence value that a transaction with this xid, or a larger one, has drawn or will draw.
     pub(crate) fn id_below(&self, xid: i64) -> i64 {
-        let before = self.0.partition_point(|(sample, _)| *sample < xid);
-        before.checked_sub(1).and_then(|last| self.0.get(last)).map_or(0, |(_, id)| *id)
+        let before = self.0.partition_point(|sample| sample.xid < xid);
+        before.checked_sub(1).and_then(|last| self.0.get(last)).map_or(0, |sample| sample.id)
     }
 
     /// Removes every second sample of the older half, so that the distance between two samples grows with their age.
@@ -64,8 +77,8 @@ mod tests {
     fn id_below_a_transaction_is_that_of_the_last_sample_before_it() {
         let mut samples = IdSamples::default();
         assert_eq!(samples.id_below(100), 0);
-        samples.add(100, 10);
-        samples.add(110, 20);
+        samples.add(IdSample { xid: 100, id: 10 });
+        samples.add(IdSample { xid: 110, id: 20 });
         let cases = [(99, 0), (100, 0), (101, 10), (110, 10), (111, 20), (i64::MAX, 20)];
         for (xid, id) in cases {
             assert_eq!(samples.id_below(xid), id, "{xid}");
@@ -75,9 +88,9 @@ mod tests {
     #[test]
     fn late_samples_are_ignored() {
         let mut samples = IdSamples::default();
-        samples.add(110, 20);
+        samples.add(IdSample { xid: 110, id: 20 });
         for (xid, id) in [(100, 30), (120, 15), (110, 21), (120, 20)] {
-            samples.add(xid, id);
+            samples.add(IdSample { xid, id });
         }
         assert_eq!((samples.id_below(111), samples.id_below(i64::MAX)), (20, 20));
     }
@@ -86,7 +99,7 @@ mod tests {
     fn samples_are_bounded_and_never_raise_an_answer_when_they_are_thinned() {
         let mut samples = IdSamples::default();
         for number in 1..100_000_i64 {
-            samples.add(number * 2, number);
+            samples.add(IdSample { xid: number * 2, id: number });
             assert!(samples.0.len() <= SAMPLES_MAX);
         }
         for xid in [2, 1_000, 150_000, 199_000, 199_998] {

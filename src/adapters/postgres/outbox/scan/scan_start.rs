@@ -20,30 +20,8 @@ use std::sync::Arc;
 use outbox::{Counter, Epoch, LeaseFence};
 use parking_lot::Mutex;
 
-use crate::connection::statement_error::{StatementResult, broken};
-use crate::outbox::id_samples::{IdSamples, IdSource};
-
-/// The transactions that a snapshot did not see.
-#[derive(Debug, PartialEq)]
-pub(crate) struct BaseSnapshot {
-    source: i64,
-    /// One past the last transaction that had ended.
-    xmax: i64,
-    /// The transactions below `xmax` that were running.
-    running: Vec<i64>,
-}
-
-impl BaseSnapshot {
-    /// Parses the text of a `pg_snapshot`: `xmin:xmax:xip,xip,…`.
-    pub(crate) fn parse(source: i64, text: &str) -> StatementResult<Self> {
-        let invalid = || broken(format!("the server's snapshot {text:?} is not readable"));
-        let mut parts = text.splitn(3, ':').skip(1);
-        let (xmax, running) = (parts.next().ok_or_else(invalid)?, parts.next().ok_or_else(invalid)?);
-        let number = |text: &str| text.parse::<i64>().map_err(|_| invalid());
-        let running = running.split(',').filter(|text| !text.is_empty()).map(number).collect::<StatementResult<_>>()?;
-        Ok(Self { source, xmax: number(xmax)?, running })
-    }
-}
+use crate::outbox::scan::id_samples::{IdSamples, SourcedId};
+use crate::outbox::scan::scan_snapshot::{BaseSnapshot, ScanBounds, ScanSnapshot};
 
 /// The scan's start in one partition, valid while no other statement has changed the partition's rows.
 #[derive(Clone, Debug)]
@@ -96,66 +74,6 @@ pub(crate) struct ScanResult {
     pub(crate) took_heads: bool,
 }
 
-/// The snapshot of a statement that scanned one or more partitions.
-pub(crate) struct ScanSnapshot {
-    pub(crate) base: Arc<BaseSnapshot>,
-    /// The highest id that the statement's snapshot showed, at most the last value of the sequence: a writer may have chosen a higher one.
-    pub(crate) highest: Option<i64>,
-    /// The last value of the sequence of the ids.
-    sequence_value: Option<i64>,
-    /// Whether the sequence went back since an earlier statement of this process.
-    was_rewound: bool,
-    /// The xid of the statement's transaction, and an id that was drawn before that xid was assigned.
-    pub(crate) sample: Option<(i64, i64)>,
-}
-
-/// Which id was drawn before the xid of a claim's transaction was assigned.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum SampleId {
-    /// The highest that the claim's snapshot shows: the claim is the transaction's first statement, so its xid is assigned later.
-    FromSnapshot,
-    /// The highest that this process had seen before the transaction, of this source: an earlier statement caused the xid to be assigned.
-    BeforeTransaction(Option<(i64, i64)>),
-}
-
-impl ScanSnapshot {
-    /// The snapshot of a claim from its text, with the highest id that it showed and the xid of its transaction. `bounds` are those of the claim.
-    pub(crate) fn parse(
-        (IdSource { source, sequence_value }, text): (IdSource, &str),
-        (highest, xid): (Option<i64>, Option<i64>),
-        bounds: &ScanBounds,
-        sample: SampleId,
-    ) -> StatementResult<Self> {
-        let highest = highest.map(|id| sequence_value.map_or(id, |value| id.min(value)));
-        let was_rewound = source == bounds.source && sequence_value.is_some_and(|value| value < bounds.sequence_value);
-        let id = match sample {
-            SampleId::FromSnapshot => highest,
-            SampleId::BeforeTransaction(_) if was_rewound => None,
-            SampleId::BeforeTransaction(known) => known.filter(|(other, _)| *other == source).map(|(_, id)| id),
-        };
-        let base = Arc::new(BaseSnapshot::parse(source, text)?);
-        Ok(Self { base, highest, sequence_value, was_rewound, sample: xid.zip(id) })
-    }
-}
-
-/// The starts of a statement's partitions as parameters: [`ScanBounds::starts`] apply to the rows of transactions that the base did not
-/// know, the bounds to those of the base's running transactions that have ended.
-#[derive(Debug, Default)]
-pub(crate) struct ScanBounds {
-    /// The source of ids for which the rest is valid.
-    pub(crate) source: i64,
-    /// The rest is valid while the last value of the sequence is at least this.
-    pub(crate) sequence_value: i64,
-    /// Per partition the id above which the scan begins.
-    pub(crate) starts: Vec<i64>,
-    /// Per partition the number of its base.
-    pub(crate) bases: Vec<i32>,
-    /// Per bound the number of the base, the running transaction, and an id below all of that transaction's ids.
-    pub(crate) base_numbers: Vec<i32>,
-    pub(crate) running: Vec<i64>,
-    pub(crate) lows: Vec<i64>,
-}
-
 /// The starts of all partitions, as this process knows them.
 #[derive(Default)]
 pub(crate) struct ScanStartCache(Mutex<ScanState>);
@@ -202,7 +120,7 @@ impl ScanStartCache {
                 for xid in &start.base.running {
                     bounds.base_numbers.push(number);
                     bounds.running.push(*xid);
-                    bounds.lows.push(state.samples.id_below(*xid));
+                    bounds.ids_below.push(state.samples.id_below(*xid));
                 }
             }
             bounds.starts.push(start.scanned_to.min(state.samples.id_below(start.base.xmax)));
@@ -211,10 +129,10 @@ impl ScanStartCache {
         bounds
     }
 
-    /// The highest id of a row that this process has claimed, and its source.
-    pub(crate) fn highest(&self) -> Option<(i64, i64)> {
+    /// The highest id of a row that this process has claimed.
+    pub(crate) fn highest(&self) -> Option<SourcedId> {
         let state = self.0.lock();
-        state.highest.map(|id| (state.source, id))
+        state.highest.map(|id| SourcedId { source: state.source, id })
     }
 
     /// Records the snapshot of a scan.
@@ -225,8 +143,8 @@ impl ScanStartCache {
         }
         state.sequence_value = state.sequence_value.max(snapshot.sequence_value.unwrap_or_default());
         state.highest = state.highest.max(snapshot.highest);
-        if let Some((xid, id)) = snapshot.sample {
-            state.samples.add(xid, id);
+        if let Some(sample) = snapshot.sample {
+            state.samples.add(sample);
         }
     }
 
@@ -244,6 +162,8 @@ mod tests {
     use outbox::{InstanceId, PartitionNo};
 
     use super::*;
+    use crate::outbox::scan::id_samples::{IdSample, IdSource};
+    use crate::outbox::scan::scan_snapshot::{SampleId, SnapshotRow};
 
     const COMPLETE: ScanResult =
         ScanResult { epoch: 1, counter: 5, start: 0, last: None, complete: true, took_heads: false };
@@ -251,26 +171,14 @@ mod tests {
     /// A snapshot that showed an id and was taken before the number of its transaction.
     fn snapshot(text: &str, sample: Option<(i64, i64)>) -> ScanSnapshot {
         let (highest, xid) = sample.unzip();
-        let source = IdSource { source: 1, sequence_value: highest };
-        ScanSnapshot::parse((source, text), (highest, xid), &ScanBounds::default(), SampleId::FromSnapshot).unwrap()
+        let row = SnapshotRow { source: IdSource { source: 1, sequence_value: highest }, text, highest, xid };
+        ScanSnapshot::parse(row, &ScanBounds::default(), SampleId::FromSnapshot).unwrap()
     }
 
     fn bounds_after(cache: &ScanStartCache, snapshot: &ScanSnapshot, scan: &ScanResult) -> ScanBounds {
         cache.record_snapshot(snapshot);
         cache.record_scan(0, snapshot, scan);
         cache.bounds(&[cache.take(0)])
-    }
-
-    #[test]
-    fn snapshots_are_parsed() {
-        let cases =
-            [("10:10:", (10, vec![])), ("10:20:10,14,15", (20, vec![10, 14, 15])), ("10:20:11", (20, vec![11]))];
-        for (text, (xmax, running)) in cases {
-            assert_eq!(BaseSnapshot::parse(1, text).unwrap(), BaseSnapshot { source: 1, xmax, running });
-        }
-        for text in ["", "10", "10:20", "a:b:c", "1:2:x"] {
-            assert!(BaseSnapshot::parse(1, text).is_err(), "{text}");
-        }
     }
 
     #[test]
@@ -287,7 +195,7 @@ mod tests {
         let cache = ScanStartCache::default();
         cache.record_snapshot(&snapshot("80:80:", Some((5, 80))));
         let bounds = bounds_after(&cache, &snapshot("90:110:90,105", Some((10, 100))), &COMPLETE);
-        assert_eq!((bounds.starts, bounds.running, bounds.lows), (vec![10], vec![90, 105], vec![5, 10]));
+        assert_eq!((bounds.starts, bounds.running, bounds.ids_below), (vec![10], vec![90, 105], vec![5, 10]));
     }
 
     #[test]
@@ -320,12 +228,16 @@ mod tests {
         let before = SampleId::BeforeTransaction(cache.highest());
 
         let source = IdSource { source: 1, sequence_value: Some(30) };
-        let values = (Some(30), Some(115));
-        let after = ScanSnapshot::parse((source, "100:120:"), values, &cache.bounds(&[]), before).unwrap();
+        let row = SnapshotRow { source, text: "100:120:", highest: Some(30), xid: Some(115) };
+        let after = ScanSnapshot::parse(row, &cache.bounds(&[]), before).unwrap();
 
-        assert_eq!(after.sample, Some((115, 10)), "id 30 may have been drawn by a transaction above 115");
+        assert_eq!(
+            after.sample,
+            Some(IdSample { xid: 115, id: 10 }),
+            "id 30 may have been drawn by a transaction above 115"
+        );
         cache.record_snapshot(&after);
-        assert_eq!(cache.highest(), Some((1, 30)));
+        assert_eq!(cache.highest(), Some(SourcedId { source: 1, id: 30 }));
     }
 
     #[test]
@@ -352,9 +264,10 @@ mod tests {
         cache.record_scan(1, &first, &COMPLETE);
         let late = cache.take(1);
         let other = |xid| {
-            let (source, sample) =
-                (IdSource { source: 2, sequence_value: Some(10) }, SampleId::BeforeTransaction(cache.highest()));
-            ScanSnapshot::parse((source, "100:110:"), (Some(10), xid), &cache.bounds(&[]), sample).unwrap()
+            let source = IdSource { source: 2, sequence_value: Some(10) };
+            let row = SnapshotRow { source, text: "100:110:", highest: Some(10), xid };
+            let sample = SampleId::BeforeTransaction(cache.highest());
+            ScanSnapshot::parse(row, &cache.bounds(&[]), sample).unwrap()
         };
         let restarted = other(Some(105));
         assert_eq!(restarted.sample, None, "the other source's ids say nothing");
@@ -368,7 +281,8 @@ mod tests {
         let cache = ScanStartCache::default();
         let claim = |value, highest, xid, sample| {
             let source = IdSource { source: 1, sequence_value: Some(value) };
-            ScanSnapshot::parse((source, "200:200:"), (Some(highest), Some(xid)), &cache.bounds(&[]), sample).unwrap()
+            let row = SnapshotRow { source, text: "200:200:", highest: Some(highest), xid: Some(xid) };
+            ScanSnapshot::parse(row, &cache.bounds(&[]), sample).unwrap()
         };
         assert_eq!(bounds_after(&cache, &claim(100, 100, 150, SampleId::FromSnapshot), &COMPLETE).starts, [100]);
         cache.record_scan(1, &claim(100, 100, 150, SampleId::FromSnapshot), &COMPLETE);
@@ -386,9 +300,9 @@ mod tests {
     fn id_that_a_writer_chose_above_the_sequence_raises_no_start() {
         let cache = ScanStartCache::default();
         let source = IdSource { source: 1, sequence_value: Some(20) };
-        let values = (Some(1_000), Some(100));
+        let row = SnapshotRow { source, text: "101:101:", highest: Some(1_000), xid: Some(100) };
 
-        let chosen = ScanSnapshot::parse((source, "101:101:"), values, &cache.bounds(&[]), SampleId::FromSnapshot);
+        let chosen = ScanSnapshot::parse(row, &cache.bounds(&[]), SampleId::FromSnapshot);
 
         assert_eq!(bounds_after(&cache, &chosen.unwrap(), &COMPLETE).starts, [20]);
     }
