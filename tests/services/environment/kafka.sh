@@ -64,6 +64,7 @@ other_ports() {
 }
 
 # properties PORT CONTROLLER_PORT [SASL_PORT TLS_PORT].
+# A test restricts a user of a secured listener to some operations on a topic of its own; everything else is permitted.
 # A session of 4 s: after kill -9 the controller fences the new broker until the old session expires. A broker that is never killed gets a longer
 # one: the controller also fences a broker that a busy machine pauses for longer, and then no partition has a leader.
 properties() {
@@ -89,6 +90,9 @@ share.coordinator.state.topic.min.isr=1
 group.initial.rebalance.delay.ms=0
 num.partitions=12
 auto.create.topics.enable=false
+authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
+super.users=User:ANONYMOUS
+allow.everyone.if.no.acl.found=true
 END
 }
 

@@ -29,7 +29,7 @@ make_certificate() {
     "$keytool" -exportcert -rfc -alias kafka -keystore "$1/keystore.p12" -storepass "$keystore_password" >"$1/authority.pem"
 }
 
-# The user of PLAIN is posthaste, with the password plain-secret.
+# The users of PLAIN are posthaste, with the password plain-secret, and limited, with limited-secret, for tests of permissions.
 secured_properties() {
   local listener
   cat <<END
@@ -41,7 +41,7 @@ END
   for listener in sasl tls; do
     cat <<END
 listener.name.$listener.sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512
-listener.name.$listener.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required user_posthaste="plain-secret";
+listener.name.$listener.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required user_posthaste="plain-secret" user_limited="limited-secret";
 listener.name.$listener.scram-sha-256.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required;
 listener.name.$listener.scram-sha-512.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required;
 END

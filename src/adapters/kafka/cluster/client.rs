@@ -159,7 +159,10 @@ impl ClusterClient {
         Ok(Some(TopicLayout { partitions: partitions.len(), replicas, has_leaders }))
     }
 
-    /// The value of a setting of a broker or a topic; empty when it has none.
+    /// The value of a setting of a broker or a topic; empty if it has none.
+    ///
+    /// # Errors
+    /// Also if the broker returns no such setting: librdkafka's wrapper drops the error of a refused resource, and returns it without settings.
     pub(crate) async fn setting(&self, resource: &ResourceSpecifier<'_>, name: &str) -> Result<String, Error> {
         let owner = match resource {
             ResourceSpecifier::Topic(topic) => format!("topic {topic}"),
@@ -174,7 +177,10 @@ impl ClusterClient {
             Some(Err(code)) => return Err(map_code(code, format!("{action}: {code}"))),
             None => return Err(Error::Broken(action)),
         };
-        Ok(config.get(name).and_then(|entry| entry.value.clone()).unwrap_or_default())
+        match config.get(name) {
+            Some(entry) => Ok(entry.value.clone().unwrap_or_default()),
+            None => Err(Error::Broken(format!("{action}: the broker does not return it"))),
+        }
     }
 
     /// Sends one request that creates topics; one result for each.

@@ -79,7 +79,8 @@ pub(crate) fn group_offset_reader(options: &Options, group: &str) -> ClientConfi
     config
 }
 
-/// A client that reads assigned partitions outside any group. The library requires a group id nevertheless; no offset is stored under it.
+/// A client that reads assigned partitions outside any group. The library requires a group id nevertheless; no offset is stored under it, and no
+/// permission for it is needed.
 pub(crate) fn partition_reader(options: &Options) -> ClientConfig {
     let mut config = base_config(options);
     config

@@ -24,7 +24,7 @@ fn broker_file(name: &str) -> PathBuf {
 }
 
 /// The address of a listener that requires authentication: `sasl` without encryption, or `tls`.
-fn listener(name: &str) -> String {
+pub fn listener(name: &str) -> String {
     let port = std::fs::read_to_string(broker_file(&format!("{name}_port"))).expect("the broker has this listener");
     format!("127.0.0.1:{}", port.trim())
 }

@@ -1,4 +1,6 @@
 //! The broker under test, and a fresh installation for each test.
+pub mod acls;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -212,6 +212,8 @@ impl PartitionReader {
                         unread.remove(&partition);
                     }
                 }
+                // The reader has a group id and uses no group: librdkafka asks for its coordinator nevertheless.
+                Some(Err(error)) if error.rdkafka_error_code() == Some(Code::GroupAuthorizationFailed) => {}
                 Some(Err(error)) => match map_err(&error, action) {
                     // The client retries by itself, until the deadline.
                     error if is_temporary(&error) => {}
