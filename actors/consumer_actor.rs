@@ -107,7 +107,7 @@ impl ConsumerActor {
                 // recognises duplicates.
                 (self.member, self.has_partitions) = (None, false);
                 self.poller.count_failure();
-                if !self.failures.is_failing() {
+                if self.failures.is_new_cause(&error) {
                     tracing::warn!(event = "consumer_failing", member = self.number, group = self.poller.group(), error = %error, "consumer {} failed and tries again: {error}", self.number);
                 }
                 let pause = self.failures.record_failure(Instant::now());

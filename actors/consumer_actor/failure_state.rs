@@ -1,6 +1,8 @@
 //! FailureState: whether a consumer fails, how long it pauses, and which polls show that it works again.
+use std::collections::BTreeSet;
 use std::time::Duration;
 
+use ports::Error;
 use tokio::time::Instant;
 
 use crate::consumer_actor::consumer_poll::PollProgress;
@@ -11,23 +13,37 @@ const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// How long after its last failure a consumer that receives no message counts as recovered. Longer than a group takes to assign partitions to a
 /// new member and that one to fetch: with the messages that failed, the failure is repeated within this time.
 const QUIET_TIME: Duration = Duration::from_secs(30);
+/// Most causes that are logged until the consumer recovers: each permission that it may lack, and more.
+const CAUSES_MAX: usize = 16;
 
 /// The failures of a consumer since it last worked.
 pub struct FailureState {
     /// When it last failed; `None` while it works.
     failed_at: Option<Instant>,
     next_pause: Duration,
+    /// Causes since then that no retry repairs.
+    causes: BTreeSet<String>,
 }
 
 impl FailureState {
     /// A consumer that works.
     pub fn working() -> Self {
-        Self { failed_at: None, next_pause: PAUSE_MIN }
+        Self { failed_at: None, next_pause: PAUSE_MIN, causes: BTreeSet::new() }
     }
 
     /// Whether the consumer fails: it has acknowledged nothing since.
     pub fn is_failing(&self) -> bool {
         self.failed_at.is_some()
+    }
+
+    /// Whether an error is to be logged: the first failure, and each other cause that no retry repairs. An operator who has removed one needs the
+    /// next one. Call it before [`Self::record_failure`].
+    pub fn is_new_cause(&mut self, error: &Error) -> bool {
+        let is_new = match error {
+            Error::Broken(cause) => self.causes.len() < CAUSES_MAX && self.causes.insert(cause.clone()),
+            _ => false,
+        };
+        is_new || !self.is_failing()
     }
 
     /// Records a failed poll. Returns the pause after it.
@@ -76,6 +92,24 @@ mod tests {
             let case = format!("{progress:?}, {has_partitions}, {seconds} s");
             assert_eq!((recovered, state.is_failing()), (expected, !expected), "{case}");
         }
+    }
+
+    #[test]
+    fn first_failure_and_each_other_permanent_cause_are_new() {
+        let (away, refused) = (|| Error::Unreachable("away".into()), |what: &str| Error::Broken(what.into()));
+        let (mut state, now) = (FailureState::working(), Instant::now());
+        let mut is_new = |error: Error| {
+            let is_new = state.is_new_cause(&error);
+            state.record_failure(now);
+            is_new
+        };
+
+        let news = [away(), away(), refused("topic"), refused("topic"), away(), refused("group"), refused("topic")];
+        assert_eq!(news.map(&mut is_new), [true, false, true, false, false, true, false]);
+        assert_eq!((0..20).filter(|number| is_new(refused(&number.to_string()))).count(), CAUSES_MAX - 2);
+
+        assert!(state.record_success(PollProgress::Advanced, true, now));
+        assert!(state.is_new_cause(&refused("topic")));
     }
 
     #[test]

@@ -31,9 +31,9 @@ const EVENTS: &[LogEvent] = &[
         levels: &[Level::ERROR],
         fields: &["error"],
         meaning: "A topic of the installation does not have the required settings, or Kafka refused to create it, or the \
-                  watermark topic was deleted while the service runs. The relay does not publish until this is \
-                  corrected.",
-        action: "Correct the topic that `error` names. After a deletion of the watermark topic, a batch that is open is \
+                  watermark topic was deleted while the service runs, or a permission is missing. The relay does not publish \
+                  until this is corrected. Another cause is logged again.",
+        action: "Correct the topic that `error` names, or grant the permission. After a deletion of the watermark topic, a batch that is open is \
                  published again: see docs/guarantees.md before you create it.",
     },
     LogEvent {

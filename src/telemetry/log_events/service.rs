@@ -17,7 +17,7 @@ const EVENTS: &[LogEvent] = &[
         levels: &[Level::WARN],
         fields: &["member", "group", "error"],
         meaning: "A consumer began to fail; it leaves its group, waits, for 5 s at most, and joins again. It is logged once until \
-                  `consumer_recovered`.",
+                  `consumer_recovered`, and again for each other cause that no retry repairs, such as a missing permission.",
         action: "Check the broker and the store; no record is lost.",
     },
     LogEvent {

@@ -43,6 +43,11 @@ impl TopicsStatus {
             TopicsStatus::Unreached(error) | TopicsStatus::Refused(error) => Err(error.clone()),
         }
     }
+
+    /// Whether they are refused with this error, which is logged then. An operator who has removed one cause needs the next one.
+    fn is_refused_for(&self, error: &Error) -> bool {
+        matches!(self, TopicsStatus::Refused(former) if former.to_string() == error.to_string())
+    }
 }
 
 /// A request to the watcher's thread.
@@ -212,8 +217,8 @@ impl WatcherThread {
                 self.set_status(TopicsStatus::Unreached(error));
             }
             Err(error) => {
-                let was_refused = matches!(*self.status.borrow(), TopicsStatus::Refused(_));
-                if !was_refused {
+                let is_known = self.status.borrow().is_refused_for(&error);
+                if !is_known {
                     tracing::error!(event = "broker_refused", error = %error, "the broker's topics are missing or misconfigured: {error}");
                 }
                 self.set_status(TopicsStatus::Refused(error));
@@ -274,5 +279,21 @@ impl WatcherThread {
         {
             self.contact.record_outage(&error.to_string());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_reason_of_a_refusal_is_not_known() {
+        let (describe, create) = (|| Error::Broken("describe".into()), || Error::Broken("create".into()));
+        let refused = TopicsStatus::Refused(describe());
+
+        assert!(refused.is_refused_for(&describe()));
+        assert!(!refused.is_refused_for(&create()));
+        assert!(!TopicsStatus::Unreached(describe()).is_refused_for(&describe()));
+        assert!(!TopicsStatus::Ready.is_refused_for(&describe()));
     }
 }
