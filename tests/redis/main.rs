@@ -8,4 +8,5 @@ mod instance_name;
 mod instances;
 mod kills;
 mod lost_leases;
+mod permissions;
 mod throwaway_data;

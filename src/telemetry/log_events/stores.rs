@@ -107,9 +107,10 @@ const EVENTS: &[LogEvent] = &[
         name: "wake_listener_interrupted",
         levels: &[Level::WARN],
         fields: &["error"],
-        meaning: "The PostgreSQL connection that listens for wake-ups broke or could not be opened. It is opened again; until then events of other \
-                  writers wait for the poll (`outbox.poll_interval`). It is logged once until it recovers.",
-        action: "Check PostgreSQL and the network if it repeats. Behind a pooler in transaction mode set `store.pooler`.",
+        meaning: "The PostgreSQL connection that listens for wake-ups broke or could not be opened, or Redis refuses to send them. It is opened \
+                  again; until then events of other writers wait for the poll (`outbox.poll_interval`). It is logged once until it recovers.",
+        action: "Check PostgreSQL and the network if it repeats. Behind a pooler in transaction mode set `store.pooler`. With Redis, permit its user \
+                 the channel that `error` is about: `ACL SETUSER NAME &posthaste:*`.",
     },
     LogEvent {
         name: "wake_listener_regained",

@@ -5,7 +5,7 @@ use deadpool_redis::redis::aio::MultiplexedConnection;
 use deadpool_redis::redis::{self, FromRedisValue, Pipeline, RedisResult, ScriptInvocation};
 use ports::Error;
 
-use crate::connection::client::RedisInner;
+use crate::connection::client::{RedisInner, RedisOutage};
 use crate::connection::error;
 
 /// The component that makes a call, as the metric of failures names it.
@@ -94,17 +94,23 @@ impl RedisInner {
         }
         let (duration_ms, failed) = (duration.as_secs_f64() * 1e3, result.is_err());
         tracing::debug!(event = "dependency_called", operation, duration_ms, failed, "Redis was called");
-        if let Err(error @ (Error::Unreachable(_) | Error::Unknown(_))) = &result {
-            self.count_failure(caller);
-            self.mark_unavailable(error);
+        match &result {
+            Err(error @ (Error::Unreachable(_) | Error::Unknown(_))) => {
+                self.count_failure(caller);
+                self.mark_unavailable(error);
+            }
+            Err(error) => self.record_cause(error),
+            Ok(_) => {}
         }
         result
     }
 
     /// The error of every call while the server is known to be unavailable.
     pub(crate) fn unavailable_error(&self) -> Option<Error> {
-        let seconds = (*self.unavailable_since.lock())?.elapsed().as_secs();
-        Some(Error::Unreachable(format!("Redis has not answered for {seconds} s")))
+        let outage = self.outage.lock();
+        let RedisOutage { since, cause } = outage.as_ref()?;
+        let seconds = since.elapsed().as_secs();
+        Some(Error::Unreachable(format!("Redis has not answered for {seconds} s: {cause}")))
     }
 
     async fn exchange<T: FromRedisValue>(&self, operation: &str, request: Request<'_>) -> Result<T, Error> {
@@ -126,12 +132,21 @@ impl RedisInner {
             return;
         }
         self.invalidate_cache();
-        let mut unavailable_since = self.unavailable_since.lock();
-        if unavailable_since.is_none() {
-            *unavailable_since = Some(Instant::now());
+        let mut outage = self.outage.lock();
+        if let Some(outage) = &mut *outage {
+            outage.cause = cause_text(error);
+        } else {
+            *outage = Some(RedisOutage { since: Instant::now(), cause: cause_text(error) });
             self.connection.discard();
             tracing::warn!(event = "redis_unreachable", error = %error, "Redis does not answer; continuing without it: {error}");
             self.maintenance.notify_one();
+        }
+    }
+
+    /// A server that is unavailable refused a call: that may be why it stays so, for example because of a new password.
+    fn record_cause(&self, error: &Error) {
+        if let Some(outage) = &mut *self.outage.lock() {
+            outage.cause = cause_text(error);
         }
     }
 
@@ -141,7 +156,7 @@ impl RedisInner {
         if !matches!(result, Ok(()) | Err(Error::Full(_))) {
             return;
         }
-        if let Some(since) = self.unavailable_since.lock().take() {
+        if let Some(RedisOutage { since, .. }) = self.outage.lock().take() {
             let seconds = since.elapsed().as_secs_f64();
             tracing::info!(event = "redis_recovered", seconds, "Redis answers again after {seconds} s");
             self.maintenance.notify_one();
@@ -152,5 +167,17 @@ impl RedisInner {
         if let Some(metrics) = &self.options.metrics {
             metrics.redis_connection_failures.with([caller.as_str()]).inc();
         }
+    }
+}
+
+/// The error's text without its kind: the calls that fail for this cause have another one.
+fn cause_text(error: &Error) -> String {
+    match error {
+        Error::Unreachable(text)
+        | Error::Overloaded(text)
+        | Error::Full(text)
+        | Error::Unknown(text)
+        | Error::Rejected(text)
+        | Error::Broken(text) => text.clone(),
     }
 }

@@ -30,14 +30,21 @@ pub(crate) struct RedisInner {
     /// Identifies this run of the process: a restart of the same instance has another one.
     pub(crate) boot_id: String,
     pub(crate) epoch: Arc<Mutex<EpochTracker>>,
-    /// When the server became unavailable; `None` while it answers.
-    pub(crate) unavailable_since: Mutex<Option<Instant>>,
+    /// `None` while the server answers.
+    pub(crate) outage: Mutex<Option<RedisOutage>>,
     /// Wakes the maintenance task.
     pub(crate) maintenance: Arc<Notify>,
     /// Whether the heartbeat was deleted for good. Locked while a heartbeat is sent or deleted, so that none follows the deletion.
     pub(crate) has_left: tokio::sync::Mutex<bool>,
     pub(crate) warnings: WarnOnce,
     pub(crate) pending_releases: PendingReleases,
+}
+
+/// Since when the server is unavailable, and why.
+pub(crate) struct RedisOutage {
+    pub(crate) since: Instant,
+    /// The error of the last call that failed.
+    pub(crate) cause: String,
 }
 
 impl Drop for RedisInner {

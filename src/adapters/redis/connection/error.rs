@@ -29,11 +29,14 @@ pub(crate) fn pool_error(error: &PoolError) -> Error {
 /// The error of a server's error reply, by its code. None of them leaves a partial change, because the scripts check before they write.
 fn server_error(code: Option<&str>, text: String) -> Error {
     match code {
-        // The server starts, waits for its master, is being demoted or moved, or must not write without its replicas: temporary.
-        Some(
-            "LOADING" | "MASTERDOWN" | "READONLY" | "CLUSTERDOWN" | "TRYAGAIN" | "MOVED" | "ASK" | "NOREPLICAS"
-            | "UNBLOCKED",
-        ) => Error::Unreachable(text),
+        // The server starts, waits for its master, is being demoted, or must not write without its replicas: temporary.
+        Some("LOADING" | "MASTERDOWN" | "READONLY" | "CLUSTERDOWN" | "TRYAGAIN" | "NOREPLICAS" | "UNBLOCKED") => {
+            Error::Unreachable(text)
+        }
+        // Temporary only while a cluster moves slots to this node.
+        Some("MOVED" | "ASK") => Error::Unreachable(format!(
+            "{text}: this Redis is a node of a cluster and has only some of the keys; use a Redis without cluster mode"
+        )),
         // Another client's script runs for seconds, or there are too many clients.
         Some("BUSY") => Error::Overloaded(text),
         Some("ERR") if text.contains("max number of clients") => Error::Overloaded(text),
@@ -66,9 +69,10 @@ mod tests {
     fn the_servers_error_code_decides_the_ports_error() {
         let error = |code: &str, text: &str| server_error(Some(code), format!("{code} {text}"));
 
-        for code in ["LOADING", "READONLY", "MASTERDOWN", "NOREPLICAS", "CLUSTERDOWN"] {
+        for code in ["LOADING", "READONLY", "MASTERDOWN", "NOREPLICAS", "CLUSTERDOWN", "MOVED", "ASK"] {
             assert!(matches!(error(code, ""), Error::Unreachable(_)), "{code}");
         }
+        assert!(error("MOVED", "9427 127.0.0.1:6380").to_string().contains("use a Redis without cluster mode"));
         assert!(matches!(error("OOM", "command not allowed"), Error::Full(_)));
         assert!(matches!(error("MISCONF", "errors writing to the disk"), Error::Full(_)));
         assert!(matches!(error("BUSY", "running a script"), Error::Overloaded(_)));

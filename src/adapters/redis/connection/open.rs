@@ -39,7 +39,7 @@ impl Redis {
             scripts: SharedScripts::new(),
             boot_id,
             epoch,
-            unavailable_since: Mutex::new(None),
+            outage: Mutex::new(None),
             maintenance: Arc::clone(&wakeup),
             has_left: tokio::sync::Mutex::new(false),
             warnings: WarnOnce::default(),

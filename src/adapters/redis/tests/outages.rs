@@ -197,6 +197,11 @@ async fn a_loading_server_and_a_replica_are_unreachable() {
         "{refused:?}"
     );
     assert!(redis.check().await.is_err());
+    let later = begin(&redis, "key").await;
+    assert!(
+        matches!(&later, Err(Error::Unreachable(reason)) if reason.to_lowercase().contains("readonly")),
+        "the reason stays known while the server is not called: {later:?}"
+    );
     let () = command(&server.url(), &["REPLICAOF", "NO", "ONE"]).await;
     works_again(&redis).await;
 

@@ -4,12 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use deadpool_redis::redis::aio::PubSub;
 use deadpool_redis::redis::{Client, RedisError, RedisResult, Value, cmd};
 use futures::StreamExt;
+use ports::Error;
 use ports::partitions::InstanceId;
 use ports::partitions::wake::{WakeChannel, WakeUp, format_wake_ups, parse_wake_ups};
 use tokio::time::timeout;
 
+use crate::connection::error::call_error;
 use crate::store::client::{RedisStore, StoreInner};
 
 /// Shortest time between two announcements.
@@ -44,11 +47,16 @@ impl RedisStore {
         };
         let (channel, partitions) = (self.inner.wake_channel(), self.inner.partitions);
         let subscriber = tokio::spawn(async move {
-            let mut delay = RESUBSCRIBE_DELAY_MIN;
+            let (mut delay, mut refusal) = (RESUBSCRIBE_DELAY_MIN, SubscriptionRefusal::default());
             loop {
                 let receive = |message: &str| incoming.add(parse_wake_ups(message, &own_id, partitions));
-                if subscribe(&client, &channel, &limits, receive).await.is_ok() {
-                    delay = RESUBSCRIBE_DELAY_MIN;
+                match subscribe(&client, &channel, &limits).await {
+                    Ok(connection) => {
+                        refusal.end();
+                        delay = RESUBSCRIBE_DELAY_MIN;
+                        receive_until_lost(connection, &limits, receive).await;
+                    }
+                    Err(error) => refusal.record(&error),
                 }
                 // The shared connection is most likely lost too, and another process that claims this instance id looks for it.
                 maintenance.notify_one();
@@ -85,28 +93,52 @@ struct SubscriptionLimits {
     response: Duration,
 }
 
-/// Receives messages until the connection ends or the server stops answering: a connection that a firewall dropped, or whose server lost
-/// its power, never ends by itself.
-async fn subscribe(
-    client: &Client,
-    channel: &str,
-    limits: &SubscriptionLimits,
-    receive: impl Fn(&str),
-) -> RedisResult<()> {
+/// Whether the server refuses the subscription, so that the log has one line about it. A server that does not answer is reported by the shared
+/// connection.
+#[derive(Default)]
+struct SubscriptionRefusal {
+    is_logged: bool,
+}
+
+impl SubscriptionRefusal {
+    fn record(&mut self, error: &RedisError) {
+        let error = call_error("subscribe to the wake-ups", error);
+        if matches!(error, Error::Broken(_)) && !std::mem::replace(&mut self.is_logged, true) {
+            tracing::warn!(
+                event = "wake_listener_interrupted",
+                %error,
+                "Redis refuses the wake-ups of other instances; their events wait for the poll: {error}"
+            );
+        }
+    }
+
+    fn end(&mut self) {
+        if std::mem::take(&mut self.is_logged) {
+            tracing::info!(event = "wake_listener_regained", "the instance listens for wake-ups again");
+        }
+    }
+}
+
+async fn subscribe(client: &Client, channel: &str, limits: &SubscriptionLimits) -> RedisResult<PubSub> {
     let connect = async {
         let mut connection = client.get_async_pubsub().await?;
         connection.subscribe(channel).await?;
         RedisResult::Ok(connection)
     };
-    let Ok(connected) = timeout(limits.connect, connect).await else { return Err(timed_out()) };
-    let (mut sink, mut messages) = connected?.split();
+    timeout(limits.connect, connect).await.unwrap_or_else(|_| Err(timed_out()))
+}
+
+/// Receives messages until the connection ends or the server stops answering: a connection that a firewall dropped, or whose server lost
+/// its power, never ends by itself.
+async fn receive_until_lost(connection: PubSub, limits: &SubscriptionLimits, receive: impl Fn(&str)) {
+    let (mut sink, mut messages) = connection.split();
     loop {
         match timeout(limits.silence, messages.next()).await {
             Ok(Some(message)) => receive(&message.get_payload::<String>().unwrap_or_default()),
-            Ok(None) => return Ok(()),
+            Ok(None) => return,
             Err(_) => match timeout(limits.response, sink.ping::<Value>()).await {
                 Ok(Ok(_)) => {}
-                Ok(Err(_)) | Err(_) => return Ok(()),
+                Ok(Err(_)) | Err(_) => return,
             },
         }
     }
