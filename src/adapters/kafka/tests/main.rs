@@ -5,7 +5,6 @@ mod exactly_once;
 mod fence_all;
 mod groups;
 mod outages;
-mod permissions;
 mod proxy;
 mod repeated_ends;
 mod secured;

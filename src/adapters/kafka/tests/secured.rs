@@ -1,6 +1,7 @@
 //! Authentication and encryption on a real broker, by both clients of the adapter: its own producer, and librdkafka for all else.
+mod permissions;
+
 use std::fmt::Debug;
-use std::path::PathBuf;
 use std::time::Instant;
 
 use kafka::{Kafka, Sasl, Security};
@@ -11,23 +12,12 @@ use ports::broker::Broker;
 use ports::broker::consumer_groups::ConsumerGroups;
 use ports::broker::topics::TopicReader;
 
+use crate::support::listeners::listener;
 use crate::support::{Installation, P0, TIMEOUT, batch, options};
 
 const PLAIN: &str = "PLAIN";
 /// The user and the password that the broker of the tests knows for PLAIN.
 const PLAIN_USER: (&str, &str) = ("posthaste", "plain-secret");
-
-/// A file in the folder of the broker.
-fn broker_file(name: &str) -> PathBuf {
-    let folder = std::env::var("POSTHASTE_TEST_SERVICES").expect("the folder of the services: run `make test`");
-    PathBuf::from(folder).join("kafka").join(name)
-}
-
-/// The address of a listener that requires authentication: `sasl` without encryption, or `tls`.
-pub fn listener(name: &str) -> String {
-    let port = std::fs::read_to_string(broker_file(&format!("{name}_port"))).expect("the broker has this listener");
-    format!("127.0.0.1:{}", port.trim())
-}
 
 fn credentials(mechanism: &str, (username, password): (&str, &str)) -> Option<Sasl> {
     Some(Sasl { mechanism: mechanism.into(), username: username.into(), password: password.into() })
@@ -99,6 +89,7 @@ mod encrypted {
     use std::process::Command;
 
     use super::*;
+    use crate::support::listeners::broker_file;
 
     /// The comma and the equals sign are escaped in SCRAM's messages.
     const SCRAM_USER: (&str, &str) = ("post,haste=", "scram-secret");

@@ -1,5 +1,6 @@
 //! The broker under test, and a fresh installation for each test.
 pub mod acls;
+pub mod listeners;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -4,11 +4,10 @@ use std::time::Instant;
 use kafka::{Kafka, Sasl, Security};
 use kit::wait::scaled;
 use ports::Error;
-use ports::broker::Broker;
 use ports::broker::topics::TopicReader;
 
-use crate::secured::listener;
 use crate::support::acls::{AclOperation, AclResource, permit};
+use crate::support::listeners::listener;
 use crate::support::{Installation, P0, TIMEOUT, batch};
 
 /// The user whose permissions these tests restrict, with its password.
