@@ -177,7 +177,7 @@ impl GroupConsumer {
         let target = retry_topic(&self.base, topic_stage(stage));
         let now = self.clock.wall();
         let due = now.plus(delay);
-        let forward = Forward { target, group: &self.group_on_broker, failure, attempts_made: attempts, now, due };
+        let forward = Forward { target, group: &self.group, failure, attempts_made: attempts, now, due };
         let mut record = forward_record(message, forward);
         record.headers.retain(|name| name != RETRY_ROUND_HEADER);
         if topic_stage(stage) < stage as usize {
@@ -217,7 +217,7 @@ impl GroupConsumer {
     ) {
         let target = dead_letter_topic(&self.base);
         let (attempts_made, now) = (attempts.unwrap_or(1), self.clock.wall());
-        let forward = Forward { target, group: &self.group_on_broker, failure, attempts_made, now, due: now };
+        let forward = Forward { target, group: &self.group, failure, attempts_made, now, due: now };
         let mut record = forward_record(message, forward);
         self.add_header(&mut record);
         let dead_letter = DeadLettered {

@@ -19,8 +19,6 @@ use crate::consumer_actor::message_log;
 pub struct GroupConsumer {
     /// Name of the consumer group.
     pub group: String,
-    /// Name of the group on the broker: forwarded messages carry it.
-    pub group_on_broker: String,
     /// Topics of the group, retry topics included.
     pub topics: Vec<String>,
     /// Number of members in this instance.

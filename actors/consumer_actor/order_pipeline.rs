@@ -54,7 +54,7 @@ impl MessageDecider for OrderPipeline {
 
     async fn decide(&self, message: &ConsumerRecord, decisions: &mut Decisions) -> Result<(), Error> {
         let consumer = &self.consumer;
-        let mut span = message_span::begin_consume(&self.tracer, message, &consumer.group_on_broker);
+        let mut span = message_span::begin_consume(&self.tracer, message, &consumer.group);
         let decoded = match message_decision::decode(message) {
             Ok(decoded) => decoded,
             Err(failure) => {

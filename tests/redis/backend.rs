@@ -68,11 +68,6 @@ impl Backend {
         format!("{}.{name}", self.name)
     }
 
-    /// Name of a consumer group on this backend.
-    pub fn group(&self, name: &str) -> String {
-        self.topic(name)
-    }
-
     /// Every record of `order.events`, in the form of `topic tail`, read without the service.
     pub fn events(&self) -> Vec<Value> {
         kafka::read(&self.kafka, &self.topic("order.events")).iter().map(kafka::as_json).collect()

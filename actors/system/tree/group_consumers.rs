@@ -19,8 +19,7 @@ pub(crate) fn group_consumers(
     let (inbox, clock) = (Arc::clone(&dependencies.inbox), Arc::clone(&dependencies.clock));
     let (metrics, bus) = (Arc::clone(&dependencies.metrics), bus.clone());
     let (parallel_keys, retry_delays) = (options.consumer_parallel_keys, options.retry_delays);
-    Some(move |group: String, topic: &str, members| GroupConsumer {
-        group_on_broker: groups.name_on_broker(&group),
+    Some(move |group, topic: &str, members| GroupConsumer {
         group,
         topics: consumed_topics(topic),
         members,

@@ -29,7 +29,7 @@ pub fn without_earlier_failures(mut message: ConsumerRecord) -> ConsumerRecord {
 pub struct Forward<'a> {
     /// Full name of the topic.
     pub target: String,
-    /// Name on the broker of the consumer group that could not process the message.
+    /// Consumer group that could not process the message.
     pub group: &'a str,
     /// Why it was not processed.
     pub failure: &'a MessageFailure,

@@ -73,11 +73,6 @@ pub trait ConsumerGroups: Send + Sync {
         members: u32,
     ) -> Result<std::sync::Arc<dyn GroupMember>, Error>;
 
-    /// The name that a group has on the broker, where its other clients see it.
-    fn name_on_broker(&self, group: &str) -> String {
-        group.to_owned()
-    }
-
     /// Makes a group that has no offset in a partition of these topics begin at its end. Creates topics that are missing, where the
     /// adapter may create topics. The group must have no member. Idempotent: an offset that was set stays.
     async fn begin_at_end(&self, group: &str, topics: &[String]) -> Result<(), Error>;

@@ -26,9 +26,6 @@ impl ConsumerGroups for BrokenConsumerGroups {
         let inner = self.inner.join(group, topics, member, members).await?;
         Ok(Arc::new(BrokenMember { inner, flaw: self.flaw }))
     }
-    fn name_on_broker(&self, group: &str) -> String {
-        self.inner.name_on_broker(group)
-    }
     async fn begin_at_end(&self, group: &str, topics: &[String]) -> Result<(), Error> {
         if self.flaw == Flaw::BeginsAtStart { Ok(()) } else { self.inner.begin_at_end(group, topics).await }
     }

@@ -26,7 +26,7 @@ pub enum Call {
     Commit,
     /// `EventStore::publish`.
     PublishEvents,
-    /// `OrderStore::find`, `list`, `count`, `oldest` and `find_idempotency_record`; `OutboxStore::contains`.
+    /// `OrderStore::find`, `list`, `count`, `oldest` and `find_idempotency_record`.
     Read,
     /// `OutboxStore::depth`.
     RowCounts,

@@ -40,11 +40,6 @@ impl Backend {
         name.to_owned()
     }
 
-    /// Name of a consumer group on this backend.
-    pub fn group(&self, name: &str) -> String {
-        name.to_owned()
-    }
-
     /// Gives every event in the outbox a value that breaks its contract. No service runs.
     pub fn break_event_values(&self) {
         let store = rusqlite::Connection::open(self.data_folder().join("posthaste.db")).expect("the file exists");

@@ -55,10 +55,6 @@ impl ConsumerGroups for Kafka {
         Ok(Arc::new(KafkaMember { clients, next_first: AtomicUsize::new(0), pauses: Mutex::default() }))
     }
 
-    fn name_on_broker(&self, group: &str) -> String {
-        self.inner.options.topic(group)
-    }
-
     async fn begin_at_end(&self, group: &str, topics: &[String]) -> Result<(), Error> {
         self.inner.watcher.ready().await?;
         let names: Vec<&str> = topics.iter().map(String::as_str).collect();
