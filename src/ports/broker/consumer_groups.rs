@@ -24,7 +24,7 @@ pub struct Lag {
     pub partition: u32,
     /// Number of messages not yet acknowledged.
     pub messages: u64,
-    /// Age of the oldest unacknowledged message.
+    /// How long the oldest unacknowledged message has waited in the topic; at most the age of its change where the broker does not know it.
     pub age: Duration,
 }
 
@@ -43,7 +43,7 @@ pub enum AckOutcome {
 pub trait GroupMember: Send + Sync {
     /// Returns at most `limit` next messages of this member's partitions and waits at most `timeout` for the first one.
     /// A message is delivered once until [`GroupMember::rewind`] is called or another member continues. Cancel-safe if the caller that
-    /// drops the call then calls `rewind`.
+    /// drops the call then calls `rewind`. One call at a time.
     async fn poll(&self, limit: u32, timeout: Duration) -> Result<Vec<ConsumerRecord>, Error>;
 
     /// Acknowledges messages: the group continues after these positions, also after a restart. Of several positions of one partition

@@ -44,7 +44,7 @@ macro_rules! every_metric {
         kafka_consumer_duplicate_count: IntCounter = "kafka.consumer.duplicate.count" [] Records NONE "Consumed records that were already processed: acknowledged without effect.";
         kafka_consumer_retry_count: IntCounter = "kafka.consumer.retry.count" [] Records NONE "Consumed records that were retried or sent to a retry topic.";
         kafka_consumer_errors: IntCounter = "kafka.consumer.errors" [] Records NONE "Failed attempts to process a consumed record: it was invalid, its handler failed, or the store or broker did not take its result.";
-        kafka_consumer_poll_failures_total: IntCounter = "kafka_consumer_poll_failures_total" [] Calls NONE "Failed polls of the consumers, webhooks included: the group could not be joined or read, or the store or broker did not take the results. The consumer tries again; while it fails, nothing measures its lag.";
+        kafka_consumer_poll_failures_total: IntCounter = "kafka_consumer_poll_failures_total" [] Calls NONE "Failed polls of the consumers, webhooks included: the group could not be joined or read, or the store or broker did not take the results. The consumer tries again; while it cannot join, nothing measures its lag.";
         kafka_consumer_dlq_count: IntCounter = "kafka.consumer.dlq.count" [] Records NONE "Consumed records sent to the dead letter topic.";
         kafka_consumer_fallback_count: IntCounter = "kafka.consumer.fallback.count" [] Records NONE "Consumed records that the fallback of their event type accepted.";
         kafka_consumer_lag_ms: DurationDistribution<1000> = "kafka.consumer.lag.ms" [] Milliseconds AGE_MS "Age of a record when it was consumed, in milliseconds.";

@@ -137,6 +137,8 @@ impl GroupMember for KafkaMember {
     }
 
     async fn acknowledge(&self, positions: &[Position]) -> Result<AckOutcome, Error> {
+        let is_lost = |position: &Position| !self.clients.iter().any(|client| client.reads(&position.topic));
+        let mut outcome = if positions.iter().any(is_lost) { AckOutcome::PartitionsLost } else { AckOutcome::Complete };
         let mut results = Vec::new();
         for client in &self.clients {
             let positions: Vec<Position> =
@@ -145,7 +147,6 @@ impl GroupMember for KafkaMember {
                 results.push(client.send(|reply| MemberRequest::Acknowledge { positions, reply })?);
             }
         }
-        let mut outcome = AckOutcome::Complete;
         for result in results {
             if result_of(result).await? == AckOutcome::PartitionsLost {
                 outcome = AckOutcome::PartitionsLost;

@@ -319,20 +319,24 @@ impl MemberThread {
         }
     }
 
-    fn lag(&self) -> Vec<Lag> {
+    fn lag(&mut self) -> Vec<Lag> {
         let now = self.options.clock.wall();
-        let lag = |((topic, partition), buffer): (&AssignedPartition, &PartitionBuffer)| {
-            let position = self.consumer.context().fetch_position(topic, *partition).unwrap_or_default();
+        let context = self.consumer.context();
+        let lag = |((topic, partition), buffer): (&AssignedPartition, &mut PartitionBuffer)| {
+            let position = context.fetch_position(topic, *partition).unwrap_or_default();
             let fetched = buffer.fetched().unwrap_or(position.next);
             // The client's queue is counted exactly. The number of unfetched messages is estimated by the difference of offsets, control records
             // included.
             let queued = position.queued.min(position.next.saturating_sub(fetched));
             let unfetched = position.stable.saturating_sub(position.next.max(fetched));
             let messages = buffer.unacknowledged() as u64 + queued + unfetched;
-            let age = buffer.oldest().map(|timestamp| now.since(timestamp)).unwrap_or_default();
-            Lag { topic: topic.to_string(), partition: *partition, messages, age }
+            // Before the first fetch the end of the log is not known.
+            if messages == 0 && position.log_start.is_some() {
+                buffer.record_caught_up(now);
+            }
+            Lag { topic: topic.to_string(), partition: *partition, messages, age: buffer.age(now) }
         };
-        self.buffers.iter().map(lag).collect()
+        self.buffers.iter_mut().map(lag).collect()
     }
 }
 

@@ -1,5 +1,6 @@
 //! The buffer of one assigned topic partition, without I/O: fetched and unacknowledged messages, and how many of them are in flight.
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use domain::Timestamp;
 use ports::broker::Position;
@@ -25,6 +26,8 @@ pub(crate) struct PartitionBuffer {
     last_acknowledged: Option<ConsumerRecord>,
     /// The group's offset when the partition was assigned; `None` where it has none, or it is unknown.
     committed: Option<u64>,
+    /// When the group had last read the whole partition, as far as this member has seen.
+    caught_up_at: Option<Timestamp>,
     /// Offsets that were skipped, until it is known whether their records were removed.
     pub(crate) gap: Option<UnreadGap>,
     /// The group is revoking the partition: no more messages are delivered.
@@ -149,9 +152,17 @@ impl PartitionBuffer {
         self.messages.len()
     }
 
-    /// The timestamp of the oldest unacknowledged message.
-    pub(crate) fn oldest(&self) -> Option<Timestamp> {
-        self.messages.front().map(|message| message.record.timestamp)
+    /// Records that the group has read the whole partition.
+    pub(crate) fn record_caught_up(&mut self, now: Timestamp) {
+        self.caught_up_at = Some(now);
+    }
+
+    /// How long the oldest unacknowledged message has waited: its age, which is that of its change, but no longer than since the group had read the
+    /// whole partition. After an outage of the broker, and after a redrive, the relay sends old changes, for which no consumer is late.
+    pub(crate) fn age(&self, now: Timestamp) -> Duration {
+        let Some(oldest) = self.messages.front() else { return Duration::ZERO };
+        let age = now.since(oldest.record.timestamp);
+        self.caught_up_at.map_or(age, |caught_up_at| age.min(now.since(caught_up_at)))
     }
 
     /// The offset after the last fetched one.
@@ -242,7 +253,26 @@ mod tests {
         buffer.acknowledge(2);
 
         assert_eq!((buffer.unacknowledged(), buffer.in_flight(), buffer.acknowledged()), (1, 0, 3));
-        assert_eq!(buffer.oldest(), Some(Timestamp::from_millis(3)));
+        assert_eq!(buffer.age(Timestamp::from_millis(10)), Duration::from_millis(7));
+    }
+
+    #[test]
+    fn old_message_has_waited_since_the_group_had_read_the_partition() {
+        let (age, mut partition) =
+            (|buffer: &PartitionBuffer, now| buffer.age(Timestamp::from_millis(now)), buffer(&[]));
+        assert_eq!(age(&partition, 900), Duration::ZERO);
+        partition.record_caught_up(Timestamp::from_millis(1_000));
+        partition.push(consumer_record(5));
+        assert_eq!(age(&partition, 1_007), Duration::from_millis(7), "the change was at 5 ms");
+
+        partition.push(consumer_record(1_020));
+        partition.acknowledge(6);
+        assert_eq!(
+            age(&partition, 1_100),
+            Duration::from_millis(80),
+            "a message that came later counts from its own time"
+        );
+        assert_eq!(age(&buffer(&[5]), 1_007), Duration::from_millis(1_002), "unknown to a new member");
     }
 
     #[test]
