@@ -146,11 +146,14 @@ impl ConsumerActor {
         if !self.has_partitions && self.lag.age(now) <= SERIES_KEPT {
             return;
         }
-        let lag = if self.failures.is_failing() { self.lag.while_failing(lag, now) } else { lag };
-        if let Some(series) = &self.lag_series {
-            series.publish(self.number, &lag);
+        if self.failures.is_failing() {
+            self.lag.replace_while_failing(lag, SERIES_KEPT, now);
+        } else {
+            self.lag.replace(lag, now);
         }
-        self.lag.replace(lag, now);
+        if let Some(series) = &self.lag_series {
+            series.publish(self.number, &self.lag.at(now));
+        }
     }
 
     fn drain(&mut self, ctx: &mut Context<Self>) {

@@ -1,14 +1,29 @@
 //! KnownLag: the last measured lag of a consumer. It outlives the membership: a new member knows no lag until it fetches.
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use ports::broker::consumer_groups::Lag;
 use tokio::time::Instant;
 
-/// The last measurement and its time.
+/// The last measurements and their times.
 pub struct KnownLag {
-    partitions: Vec<Lag>,
+    partitions: Vec<KnownPartition>,
     measured_at: Instant,
+}
+
+/// The lag of a partition when it was measured.
+#[derive(Clone)]
+struct KnownPartition {
+    lag: Lag,
+    measured_at: Instant,
+}
+
+impl KnownPartition {
+    /// The lag now: waiting messages have aged since the measurement.
+    fn at(&self, now: Instant) -> Lag {
+        let since = if self.lag.messages == 0 { Duration::ZERO } else { now.duration_since(self.measured_at) };
+        Lag { age: self.lag.age + since, ..self.lag.clone() }
+    }
 }
 
 impl KnownLag {
@@ -23,27 +38,34 @@ impl KnownLag {
     }
 
     /// Records what was measured at `now`; the messages age from then on.
-    pub fn replace(&mut self, partitions: Vec<Lag>, now: Instant) {
-        (self.partitions, self.measured_at) = (partitions, now);
+    pub fn replace(&mut self, measured: Vec<Lag>, now: Instant) {
+        self.partitions = measured.into_iter().map(|lag| KnownPartition { lag, measured_at: now }).collect();
+        self.measured_at = now;
     }
 
-    /// The lag now. Waiting messages have aged since the measurement: a consumer that fails cannot measure, and its lag only grows.
+    /// The lag now. A consumer that fails cannot measure, and its lag only grows.
     pub fn at(&self, now: Instant) -> Vec<Lag> {
-        let since = self.age(now);
-        let aged = |lag: &Lag| Lag { age: if lag.messages == 0 { lag.age } else { lag.age + since }, ..lag.clone() };
-        self.partitions.iter().map(aged).collect()
+        self.partitions.iter().map(|partition| partition.at(now)).collect()
     }
 
-    /// A measurement of a consumer that has acknowledged nothing since the last one: what waited then still waits, also where the new member has
-    /// not fetched it yet.
-    pub fn while_failing(&self, measured: Vec<Lag>, now: Instant) -> Vec<Lag> {
+    /// Records a measurement of a consumer that has acknowledged nothing since the last one: what waited then still waits, also where the new
+    /// member has not fetched it yet. A topic of which the member has no partition yet stays known for `kept` after its last measurement: a member
+    /// gets the partitions of its topics one topic after the other.
+    pub fn replace_while_failing(&mut self, measured: Vec<Lag>, kept: Duration, now: Instant) {
         let known = self.at(now);
         let known: HashMap<_, _> = known.iter().map(|lag| ((&*lag.topic, lag.partition), lag)).collect();
         let at_least_known = |lag: Lag| match known.get(&(&*lag.topic, lag.partition)) {
             Some(known) => Lag { messages: lag.messages.max(known.messages), age: lag.age.max(known.age), ..lag },
             None => lag,
         };
-        measured.into_iter().map(at_least_known).collect()
+        let measured: Vec<Lag> = measured.into_iter().map(at_least_known).collect();
+        let topics: HashSet<&str> = measured.iter().map(|lag| &*lag.topic).collect();
+        let is_kept = |partition: &&KnownPartition| {
+            !topics.contains(&*partition.lag.topic) && now.duration_since(partition.measured_at) <= kept
+        };
+        let unmeasured: Vec<KnownPartition> = self.partitions.iter().filter(is_kept).cloned().collect();
+        self.replace(measured, now);
+        self.partitions.extend(unmeasured);
     }
 }
 
@@ -51,8 +73,14 @@ impl KnownLag {
 mod tests {
     use super::*;
 
+    const KEPT: Duration = Duration::from_secs(30);
+
     fn lag(partition: u32, messages: u64, seconds: u64) -> Lag {
         Lag { topic: "order.events".into(), partition, messages, age: Duration::from_secs(seconds) }
+    }
+
+    fn retries(partition: u32) -> Lag {
+        Lag { topic: "order.events-retry-0".into(), ..lag(partition, 0, 0) }
     }
 
     #[test]
@@ -68,9 +96,24 @@ mod tests {
         let (start, mut known) = (Instant::now(), KnownLag::new(Instant::now()));
         known.replace(vec![lag(0, 7, 2), lag(1, 1, 9), lag(2, 1, 1)], start);
 
-        let measured =
-            known.while_failing(vec![lag(0, 0, 0), lag(1, 4, 30), lag(3, 2, 1)], start + Duration::from_secs(3));
+        let now = start + Duration::from_secs(3);
+        known.replace_while_failing(vec![lag(0, 0, 0), lag(1, 4, 30), lag(3, 2, 1)], KEPT, now);
 
-        assert_eq!(measured, [lag(0, 7, 5), lag(1, 4, 30), lag(3, 2, 1)], "partition 2 has gone");
+        assert_eq!(known.at(now), [lag(0, 7, 5), lag(1, 4, 30), lag(3, 2, 1)], "partition 2 has gone");
+    }
+
+    #[test]
+    fn topic_without_a_partition_yet_keeps_its_lag_for_some_time() {
+        let (start, mut known) = (Instant::now(), KnownLag::new(Instant::now()));
+        known.replace(vec![lag(0, 7, 2), retries(0)], start);
+        let mut known_after = |seconds: u64| {
+            let now = start + Duration::from_secs(seconds);
+            known.replace_while_failing(vec![retries(0)], KEPT, now);
+            known.at(now)
+        };
+
+        assert_eq!(known_after(1), [retries(0), lag(0, 7, 3)]);
+        assert_eq!(known_after(30), [retries(0), lag(0, 7, 32)]);
+        assert_eq!(known_after(31), [retries(0)], "another member has its partitions");
     }
 }
