@@ -1,4 +1,5 @@
 //! Group members on a real broker: rebalances let in-flight messages finish, and messages of other applications are read unchanged.
+mod lag;
 mod removed_records;
 mod retry_topics;
 
