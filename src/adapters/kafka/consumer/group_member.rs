@@ -137,16 +137,17 @@ impl GroupMember for KafkaMember {
     }
 
     async fn acknowledge(&self, positions: &[Position]) -> Result<AckOutcome, Error> {
-        let is_lost = |position: &Position| !self.clients.iter().any(|client| client.reads(&position.topic));
-        let mut outcome = if positions.iter().any(is_lost) { AckOutcome::PartitionsLost } else { AckOutcome::Complete };
-        let mut results = Vec::new();
+        let (mut results, mut requested) = (Vec::new(), 0);
         for client in &self.clients {
-            let positions: Vec<Position> =
+            let own: Vec<Position> =
                 positions.iter().filter(|position| client.reads(&position.topic)).cloned().collect();
-            if !positions.is_empty() {
-                results.push(client.send(|reply| MemberRequest::Acknowledge { positions, reply })?);
+            requested += own.len();
+            if !own.is_empty() {
+                results.push(client.send(|reply| MemberRequest::Acknowledge { positions: own, reply })?);
             }
         }
+        // The member never had the others.
+        let mut outcome = if requested < positions.len() { AckOutcome::PartitionsLost } else { AckOutcome::Complete };
         for result in results {
             if result_of(result).await? == AckOutcome::PartitionsLost {
                 outcome = AckOutcome::PartitionsLost;
