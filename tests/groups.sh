@@ -21,10 +21,12 @@ others() {
 # Starts a group in the background, with its name before each line: start NAME ARGUMENT_OF_CARGO…
 processes=()
 outputs=()
+records=$(mktemp -d)
+trap 'rm -rf "$records"' EXIT
 start() {
   local name=$1 lines
   shift
-  exec {lines}> >(exec sed -u "s/^/$name | /")
+  exec {lines}> >(tee "$records/$name" | sed -u "s/^/$name | /")
   outputs+=($!)
   tests/services/with.sh cargo test --workspace --no-fail-fast "$@" >&"$lines" 2>&1 &
   processes+=($!)
@@ -41,6 +43,20 @@ finish() {
   return "$failed"
 }
 
+# Prints the failed tests once more, with the messages of their panics: the output of the other group can hide them, and a log may keep only its end.
+report() {
+  echo "failed tests:"
+  awk '
+    function name() { group = FILENAME; sub(/.*\//, "", group); return group " | " }
+    /^---- .* stdout ----$/ { failed = 1; print name() $0; next }
+    /^failures:$/ { failed = 0 }
+    failed && / panicked at / { message = 4 }
+    /^stack backtrace:$/ { message = 0 }
+    failed && message > 0 { message--; print name() "  " $0 }
+    failed && /^Error: / || /^error: test failed|^error: could not compile|^Caused by:|process didn.t exit successfully/ { print name() $0 }
+  ' "$records"/*
+}
+
 # shellcheck disable=SC2317 # the trap calls it
 # A background process ignores SIGINT: with.sh gets the signal that it handles.
 stop() {
@@ -53,7 +69,10 @@ stop() {
 mapfile -t arguments < <(others)
 [ ${#arguments[@]} -gt 0 ] || { echo "cargo metadata lists no test targets" >&2; exit 1; }
 trap stop INT TERM HUP
+failed=0
 start others --lib --bins --examples --benches "${arguments[@]}"
-if [ -n "${POSTHASTE_TEST_POSTGRES:-}${POSTHASTE_TEST_REDIS:-}${POSTHASTE_TEST_KAFKA:-}" ]; then finish; fi
+if [ -n "${POSTHASTE_TEST_POSTGRES:-}${POSTHASTE_TEST_REDIS:-}${POSTHASTE_TEST_KAFKA:-}" ]; then finish || failed=1; fi
 start long "${long[@]/#/--test=}"
-finish
+finish || failed=1
+[ "$failed" = 0 ] || report
+exit "$failed"
