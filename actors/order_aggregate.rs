@@ -95,6 +95,7 @@ impl OrderAggregate {
         }
         if let Some(row) = rows.first() {
             self.samples.record(order, &row.event_type);
+            self.check_stamp(order);
         }
         match &self.direct {
             Some(direct) => direct.publish(rows),
@@ -102,6 +103,21 @@ impl OrderAggregate {
                 self.metrics.outbox_entries_written.inc_by(rows.len() as u64);
                 rows.iter().for_each(|row| self.wake_ups.wake(row.partition));
             }
+        }
+    }
+
+    /// Warns of a change that other regions reject, because it follows one that was stamped while the clock was ahead.
+    fn check_stamp(&self, order: &Order) {
+        let wall = self.context.clock.wall();
+        if self.context.regional_clock.is_rejected_elsewhere(order.hlc, wall) {
+            let ahead_ms = order.hlc.millis.saturating_sub(wall.millis());
+            tracing::warn!(
+                event = "change_stamped_too_far_ahead",
+                order_id = %order.id,
+                ahead_ms,
+                "the stamp of this change of order {} is {ahead_ms} ms ahead of the clock, because it follows one that was stamped while a clock was ahead; other regions reject its event",
+                order.id
+            );
         }
     }
 

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use app::commands::request_id;
 use app::consume::message_decision::MessageFailure;
 use app::consume::spring_headers;
-use domain::EventType;
+use app::policy::conflict::VersionStamp;
+use domain::{EventType, Timestamp};
 use outbox::topics::WEBHOOK_HEADER;
 use ports::broker::consumer_groups::ConsumerRecord;
 use ports::broker::{Position, Record};
@@ -132,6 +133,23 @@ pub fn handled_by_fallback(message: &ConsumerRecord, failure: &MessageFailure) {
         error = failure.reason.as_str(),
         "the fallback handled message {offset} of {topic}/{partition}, which its handler did not accept: {}",
         failure.reason
+    );
+}
+
+/// The region rule rejected an event of another region, because its stamp is later than the clock of this region and the bound of drift permit.
+pub fn too_far_ahead(message: &ConsumerRecord, stamp: &VersionStamp, latest_accepted_time: Timestamp) {
+    let Position { topic, partition, offset } = &message.position;
+    let origin = stamp.region.as_str();
+    let beyond_ms = stamp.hlc.millis.saturating_sub(latest_accepted_time.millis());
+    tracing::warn!(
+        event = "remote_event_too_far_ahead",
+        topic = &**topic,
+        partition,
+        offset,
+        key = &*message.record.key,
+        origin,
+        beyond_ms,
+        "message {offset} of {topic}/{partition} was rejected: region {origin} stamped it {beyond_ms} ms further ahead of this region's clock than region.drift_max permits"
     );
 }
 

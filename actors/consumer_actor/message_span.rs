@@ -1,5 +1,6 @@
 //! The span of a consumed message, in the trace that its record names.
 use app::consume::message_decision::MessageDecision;
+use app::policy::conflict::ConflictDecision;
 use domain::WebhookId;
 use ports::broker::Position;
 use ports::broker::consumer_groups::ConsumerRecord;
@@ -44,8 +45,8 @@ fn begin(tracer: &Tracer, message: &ConsumerRecord, kind: SpanKind, name: std::f
 pub fn record_decision(span: &mut ActiveSpan, step: &MessageDecision, attempt: u32) {
     span.set("posthaste.attempt", u64::from(attempt));
     match step {
-        MessageDecision::Process { stale, fallback_after, .. } => {
-            span.set("posthaste.stale", *stale);
+        MessageDecision::Process { region_rule, fallback_after, .. } => {
+            span.set("posthaste.stale", *region_rule != ConflictDecision::Apply);
             if fallback_after.is_some() {
                 span.set("posthaste.fallback", true);
             }

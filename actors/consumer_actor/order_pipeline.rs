@@ -4,7 +4,7 @@ use std::sync::Arc;
 use app::consume::chain::ATTEMPTS_MAX;
 use app::consume::handlers::Handlers;
 use app::consume::message_decision::{self, DecodedMessage, EventOrigin, MessageDecision};
-use app::policy::conflict::VersionStamp;
+use app::policy::conflict::{ConflictDecision, VersionStamp};
 use app::policy::regional_clock::RegionalClock;
 use async_trait::async_trait;
 use domain::{OrderId, RegionId};
@@ -84,7 +84,11 @@ impl MessageDecider for OrderPipeline {
             MessageDecision::Block { .. } | MessageDecision::Process { .. } | MessageDecision::DeadLetter(_) => {}
         }
         match step {
-            MessageDecision::Process { event, stale, fallback_after } => {
+            MessageDecision::Process { event, region_rule, fallback_after } => {
+                let stale = region_rule != ConflictDecision::Apply;
+                if region_rule == ConflictDecision::TooFarAhead {
+                    message_log::too_far_ahead(message, &decoded.stamp, latest_accepted_time);
+                }
                 tracing::debug!(
                     event = "event_consumed",
                     origin = decoded.stamp.region.as_str(),

@@ -169,6 +169,7 @@ mod tests {
                 items: Items::new(vec![item; 400]).expect("items"),
                 region: RegionId::new("local"),
                 now: Timestamp::from_millis(0),
+                physical_time: Timestamp::from_millis(0),
                 received: Hlc::default(),
             });
             self.orders.lock().expect("no panic").insert(0, order.clone());

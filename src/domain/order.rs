@@ -48,11 +48,13 @@ pub struct NewOrder {
     pub region: RegionId,
     /// Time at which it is placed.
     pub now: Timestamp,
+    /// Time that the order's stamp is made of.
+    pub physical_time: Timestamp,
     /// Greatest stamp that was received from another region; the order's stamp is greater.
     pub received: Hlc,
 }
 
-/// Event id, region and time of a change.
+/// Event id, region and times of a change.
 #[derive(Clone, Debug)]
 pub struct ChangeContext {
     /// Id of the event that records the change.
@@ -61,6 +63,9 @@ pub struct ChangeContext {
     pub region: RegionId,
     /// Time of the change.
     pub now: Timestamp,
+    /// Time that the change's stamp is made of. It may be before `now`: a wall clock that was ahead for a moment leaves `now` ahead, and other
+    /// regions reject a stamp that is too far ahead.
+    pub physical_time: Timestamp,
     /// Greatest stamp that was received from another region; the change's stamp is greater.
     pub received: Hlc,
 }
@@ -68,7 +73,7 @@ pub struct ChangeContext {
 impl Order {
     /// Places an order: version 0, PENDING.
     pub fn place(new_order: NewOrder) -> (Order, OrderEvent) {
-        let NewOrder { id, event_id, owner, items, region, now, received } = new_order;
+        let NewOrder { id, event_id, owner, items, region, now, physical_time, received } = new_order;
         let order = Order {
             id,
             owner,
@@ -78,7 +83,7 @@ impl Order {
             updated_at: now,
             items,
             region,
-            hlc: received.tick(now),
+            hlc: received.tick(physical_time),
         };
         let event = order.event(EventType::OrderCreated, event_id);
         (order, event)
@@ -98,7 +103,7 @@ impl Order {
             // A wall clock that was set back must not decrease `updated_at`.
             updated_at: change.now.max(self.updated_at),
             region: change.region,
-            hlc: self.hlc.max(change.received).tick(change.now),
+            hlc: self.hlc.max(change.received).tick(change.physical_time),
             ..self.clone()
         };
         let event_type =

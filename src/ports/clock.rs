@@ -6,8 +6,9 @@ pub trait Clock: Send + Sync {
     /// The present time. Never goes back within one process, whatever the wall clock does.
     fn now(&self) -> Timestamp;
 
-    /// The time of the wall clock, which may go back: for what is compared with the clocks of other systems, such as the expiry of tokens and the
-    /// timestamps of records. A wall clock that was ahead for a moment leaves [`Clock::now`] ahead until the process ends, but not this.
+    /// The time of the wall clock, which may go back: for what is compared with the clocks of other systems, such as the expiry of tokens, the
+    /// timestamps of records and the stamps of changes. A wall clock that was ahead for a moment leaves [`Clock::now`] ahead until the process
+    /// ends, but not this.
     fn wall(&self) -> Timestamp {
         self.now()
     }

@@ -67,6 +67,7 @@ impl Factory {
             items: self.items(3),
             region: RegionId::new("eu-west-1"),
             now,
+            physical_time: now,
             received: Hlc::default(),
         })
     }
@@ -74,7 +75,7 @@ impl Factory {
     /// The order with its status changed, and the event.
     pub fn status_changed(&self, order: &Order, to: Status) -> (Order, OrderEvent) {
         let (event_id, region, now) = (self.event_id(), RegionId::new("us-east-1"), self.next_timestamp());
-        let change = ChangeContext { event_id, region, now, received: Hlc::default() };
+        let change = ChangeContext { event_id, region, now, physical_time: now, received: Hlc::default() };
         order.change_status(to, change).expect("the status change is allowed")
     }
 

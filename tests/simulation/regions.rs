@@ -8,11 +8,12 @@ use domain::{Hlc, Order, OrderId, RegionId, Status};
 use kit::Factory;
 use kit::clock::{START_TIME, SeededRng};
 use ports::broker::{Broker, Record};
-use ports::clock::Rng;
+use ports::clock::{Clock, Rng};
 use ports::inbox::Inbox;
 use ports::orders::{Commit, CommitOutcome, OrderStore};
 
 use crate::support::environment::{Environment, seed, seeds};
+use crate::support::log_capture::LogCapture;
 use crate::support::process::{Process, TIMEOUT, TOPIC};
 use crate::support::recording_handler::{RecordingHandler, from_region};
 
@@ -109,10 +110,15 @@ async fn changed_elsewhere(process: &Process, factory: &Factory, ahead: Duration
     let (mut order, _) = factory.placed("ann");
     order.region = RegionId::new("us");
     order.hlc = stamp(i64::try_from(ahead.as_millis()).expect("it fits"), 3);
+    store(process, &order).await;
+    order
+}
+
+/// Stores an order without an event, as a replication of the database does.
+async fn store(process: &Process, order: &Order) {
     let commit = Commit { order: order.clone(), expected: None, events: Vec::new(), idempotency_record: None };
     let committed = process.run(OrderStore::commit(&process.store, commit)).await.expect("the store answers");
     assert_eq!(committed, CommitOutcome::Done);
-    order
 }
 
 #[tokio::test(start_paused = true)]
@@ -203,10 +209,14 @@ async fn a_received_stamp_advances_the_clock_within_the_bound_of_drift() {
     let (order, other) = (process.create().await.expect("created"), process.create().await.expect("created"));
     let ahead = |seconds: i64| Hlc { millis: order.hlc.millis + seconds * 1_000, counter: 5 };
 
+    let log = LogCapture::start();
+
     receive_change(&process, &factory, &order, ahead(30)).await;
     receive_change(&process, &factory, &other, ahead(3_600)).await;
 
     assert_eq!(process.metrics.region_conflict_rejected_count.get(), 1, "the stamp that is too far ahead");
+    let logged = log.fields("remote_event_too_far_ahead", ["key", "origin"]);
+    assert_eq!(logged, [[other.id.to_string(), "us".into()]], "its rejection is not silent");
     let placed = process.create().await.expect("created");
     assert!(placed.hlc > ahead(30) && placed.hlc < ahead(31), "{}", placed.hlc);
     // A process that did not consume the event: its own clock was not advanced.
@@ -216,4 +226,30 @@ async fn a_received_stamp_advances_the_clock_within_the_bound_of_drift() {
     assert!(followed.hlc > ahead(30) && followed.hlc < ahead(31), "{}", followed.hlc);
     let unrelated = process.change(other.id, Status::Shipped).await.expect("changed");
     assert!(unrelated.hlc < ahead(30), "{}", unrelated.hlc);
+}
+
+#[tokio::test(start_paused = true)]
+async fn stamps_follow_the_wall_clock_after_it_was_ahead_for_a_moment() {
+    let environment = Environment::new();
+    let process = environment.start().await;
+    let before = process.create().await.expect("created");
+    let (mut during, _) = Factory::seeded(seed(), TOPIC.into()).placed("ann");
+    (during.region, during.hlc) = (before.region.clone(), stamp(7_200_000, 3));
+    store(&process, &during).await;
+    environment.clock.jump_ahead_once(Duration::from_secs(7_200));
+    process.advance(Duration::from_secs(5)).await;
+    let log = LogCapture::start();
+
+    let placed = process.create().await.expect("created");
+    let changed = process.change(before.id, Status::Shipped).await.expect("changed");
+
+    for order in [&placed, &changed] {
+        assert!(order.hlc.millis <= environment.clock.wall().millis(), "other regions accept {}", order.hlc);
+    }
+    assert!(placed.hlc > before.hlc && changed.hlc > before.hlc);
+    assert!(log.fields("change_stamped_too_far_ahead", ["order_id"]).is_empty());
+    let follows = process.change(during.id, Status::Shipped).await.expect("a region never conflicts with itself");
+    assert_eq!(follows.hlc, Hlc { counter: 4, ..during.hlc }, "a change is stamped above the one that it follows");
+    let logged = log.fields("change_stamped_too_far_ahead", ["order_id"]);
+    assert_eq!(logged, [[during.id.to_string()]], "other regions reject it, which is not silent");
 }

@@ -101,6 +101,7 @@ mod tests {
             items: Items::new((0..items).map(item).collect()).expect("valid"),
             region: RegionId::new("local"),
             now: NOW,
+            physical_time: NOW,
             received: Hlc::default(),
         };
         Arc::new(Order { version, ..Order::place(new).0 })

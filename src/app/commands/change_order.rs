@@ -86,7 +86,7 @@ async fn decide(
     let now = context.clock.now();
     let received = context.regional_clock.latest_with(remote, now);
     let (event_id, region) = (context.event_id(now), context.options.region.clone());
-    let change = ChangeContext { event_id, region, now, received };
+    let change = ChangeContext { event_id, region, now, physical_time: context.physical_time(now), received };
     let (order, event) = current.change_status(command.to, change).map_err(refused)?;
     let latest_accepted_time = context.regional_clock.latest_accepted_time(now);
     conflict::check_change(current, &order, latest_accepted_time).map_err(CommandError::RegionConflict)?;

@@ -181,6 +181,11 @@ impl CommandContext {
         EventId::new_v7(now, self.rng.entropy())
     }
 
+    /// The time that the stamp of a change at `now` is made of.
+    pub(super) fn physical_time(&self, now: domain::Timestamp) -> domain::Timestamp {
+        self.regional_clock.physical_time(now, self.clock.wall())
+    }
+
     /// Updates the cache before the command returns, so that every later read of this instance sees the change, in lists too. The
     /// commit started at `started_at` or later; another instance may have changed the order since.
     pub(super) async fn update_cache(&self, order: &Arc<Order>, started_at: domain::Timestamp) {

@@ -113,6 +113,7 @@ async fn place(
         items: command.items,
         region: context.options.region.clone(),
         now,
+        physical_time: context.physical_time(now),
         received: context.regional_clock.latest(),
     });
     let idempotency_record = command.idempotency_key.as_ref().map(|idempotency_key| IdempotencyRecord {

@@ -43,8 +43,8 @@ pub enum MessageDecision {
     Process {
         /// The event and the effects that commit with it.
         event: ProcessedEvent,
-        /// Whether the region rule rejected it; it is then recorded without effects.
-        stale: bool,
+        /// The region rule's decision. An event that it rejects is recorded without effects.
+        region_rule: ConflictDecision,
         /// Failure of the primary handler, where the fallback accepted the event.
         fallback_after: Option<MessageFailure>,
     },
@@ -149,14 +149,14 @@ pub async fn decide(
 ) -> MessageDecision {
     let event = &decoded.event;
     let processed = |effects| ProcessedEvent { event_id: event.event_id, position: message.position.clone(), effects };
-    let decision = match &origin {
+    let region_rule = match &origin {
         EventOrigin::Local => ConflictDecision::Apply,
         EventOrigin::Remote { last_update } => {
             conflict::decide(last_update.as_ref(), &decoded.stamp, latest_accepted_time)
         }
     };
-    if decision != ConflictDecision::Apply {
-        return MessageDecision::Process { event: processed(Vec::new()), stale: true, fallback_after: None };
+    if region_rule != ConflictDecision::Apply {
+        return MessageDecision::Process { event: processed(Vec::new()), region_rule, fallback_after: None };
     }
     let stage = decoded.attempts_made;
     let consumed = ConsumedEvent { event, record: &message.record, attempt: stage.saturating_add(1) };
@@ -167,7 +167,7 @@ pub async fn decide(
                 effects.push(Effect::StoreRemoteStamp { order_id: event.order_id, region, hlc });
             }
             let fallback_after = fallback_after.map(MessageFailure::from_handler);
-            MessageDecision::Process { event: processed(effects), stale: false, fallback_after }
+            MessageDecision::Process { event: processed(effects), region_rule, fallback_after }
         }
         ChainOutcome::Retry(fault) => MessageDecision::Retry { stage, failure: MessageFailure::from_handler(fault) },
         ChainOutcome::Blocked(fault) => MessageDecision::Block { stage, failure: MessageFailure::from_handler(fault) },
@@ -196,6 +196,7 @@ mod tests {
             items: Items::new(vec![Item::new("Tea", 1, Money::from_parts(250, 2).unwrap()).unwrap()]).unwrap(),
             region: RegionId::new("eu"),
             now: Timestamp::from_millis(1_000),
+            physical_time: Timestamp::from_millis(1_000),
             received: Hlc::default(),
         });
         Order { version: 4, hlc: Hlc { millis: 9_000, counter: 2 }, ..order }

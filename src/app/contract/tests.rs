@@ -26,6 +26,7 @@ fn placed(items: Vec<Item>) -> (Order, OrderEvent) {
         items: Items::new(items).expect("legal items"),
         region: RegionId::new("local"),
         now: NOW,
+        physical_time: NOW,
         received: Hlc::default(),
     })
 }
@@ -44,7 +45,7 @@ fn events_of(event_type: EventType) -> Vec<OrderEvent> {
     let changed = |to| {
         let (event_id, region) = (EventId::new_v7(NOW, [3; 10]), RegionId::new("local"));
         let now = Timestamp::from_millis(NOW.millis() + 1_000);
-        let change = ChangeContext { event_id, region, now, received: Hlc::default() };
+        let change = ChangeContext { event_id, region, now, physical_time: now, received: Hlc::default() };
         placed(tea()).0.change_status(to, change).expect("a legal change").1
     };
     match event_type {
@@ -261,7 +262,7 @@ proptest! {
         let (order, created) = placed(items);
         let (event_id, region) = (EventId::new_v7(NOW, [3; 10]), RegionId::new("local"));
         let (_, changed) = order
-            .change_status(to, ChangeContext { event_id, region, now: NOW, received: Hlc::default() })
+            .change_status(to, ChangeContext { event_id, region, now: NOW, physical_time: NOW, received: Hlc::default() })
             .expect("a legal change");
         for event in [created, changed] {
             for version in READABLE_MIN..=LATEST {

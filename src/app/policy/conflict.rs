@@ -160,6 +160,7 @@ mod tests {
                 items: Items::new(vec![Item::new("Tea", 1, Money::from_parts(250, 2).unwrap()).unwrap()]).unwrap(),
                 region: RegionId::new(region),
                 now: Timestamp::from_millis(millis),
+                physical_time: Timestamp::from_millis(millis),
                 received: Hlc::default(),
             };
             Order::place(new_order).0
@@ -169,6 +170,7 @@ mod tests {
             event_id: EventId::from_bytes([3; 16]),
             region: RegionId::new("eu"),
             now,
+            physical_time: now,
             received: Hlc::default(),
         };
         let latest_accepted_time = Timestamp::from_millis(61_000);

@@ -32,6 +32,18 @@ impl RegionalClock {
         now.plus(self.drift_max)
     }
 
+    /// The time that a stamp is made of: `now`, or the wall clock's time where `now` is ahead of it by more than the bound of drift. `now` is
+    /// ahead until the process ends if the wall clock was ahead for a moment, and other regions reject what is stamped beyond the bound. Each
+    /// stamp is still greater than those that it follows.
+    pub fn physical_time(&self, now: Timestamp, wall: Timestamp) -> Timestamp {
+        if now > self.latest_accepted_time(wall) { wall } else { now }
+    }
+
+    /// Whether other regions whose clocks show the same time as this wall clock reject an event with this stamp.
+    pub fn is_rejected_elsewhere(&self, stamp: Hlc, wall: Timestamp) -> bool {
+        stamp.millis > self.latest_accepted_time(wall).millis()
+    }
+
     /// Advances to a received stamp, whether or not its event is stale.
     pub fn receive(&self, stamp: Hlc, now: Timestamp) {
         let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
@@ -73,6 +85,20 @@ mod tests {
             assert_eq!(clock.latest(), expected, "{received}");
         }
         assert!(clock.latest().tick(now) > stamp(61_000, 1), "the next local stamp is above every received one");
+    }
+
+    #[test]
+    fn stamps_are_made_of_the_wall_clocks_time_beyond_the_bound_of_drift() {
+        let clock = RegionalClock::default();
+        let physical_time =
+            |now, wall| clock.physical_time(Timestamp::from_millis(now), Timestamp::from_millis(wall)).millis();
+
+        assert_eq!(physical_time(1_000, 1_000), 1_000);
+        assert_eq!(physical_time(61_000, 1_000), 61_000, "a small step back of the wall clock is ignored");
+        assert_eq!(physical_time(61_001, 1_000), 1_000);
+        assert_eq!(physical_time(7_200_000, 300_000), 300_000);
+        assert!(!clock.is_rejected_elsewhere(stamp(61_000, 9), Timestamp::from_millis(1_000)));
+        assert!(clock.is_rejected_elsewhere(stamp(61_001, 0), Timestamp::from_millis(1_000)));
     }
 
     #[test]

@@ -73,7 +73,7 @@ impl EventSource {
             // The lifecycle of an order has few steps, and the store does not check them: each event starts at the beginning again.
             let order = Order { status: Status::Pending, ..order };
             let (region, received) = (self.rows.region.clone(), Hlc::default());
-            let change = ChangeContext { event_id, region, now, received };
+            let change = ChangeContext { event_id, region, now, physical_time: now, received };
             return order.change_status(Status::Processing, change).map_err(Error::new);
         }
         let order = |name: &str| {
@@ -86,6 +86,7 @@ impl EventSource {
                 items: Items::new(vec![item]).map_err(Error::new)?,
                 region: self.rows.region.clone(),
                 now,
+                physical_time: now,
                 received: Hlc::default(),
             }))
         };

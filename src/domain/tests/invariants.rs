@@ -29,6 +29,7 @@ fn placed(items: Vec<Item>, at: i64) -> (Order, OrderEvent) {
         items: Items::new(items).expect("legal items"),
         region: RegionId::new("eu"),
         now,
+        physical_time: now,
         received: Hlc::default(),
     })
 }
@@ -39,6 +40,7 @@ fn change(at: i64) -> ChangeContext {
         event_id: EventId::new_v7(now, [3; 10]),
         region: RegionId::new("eu"),
         now,
+        physical_time: now,
         received: Hlc::default(),
     }
 }

@@ -53,6 +53,13 @@ const EVENTS: &[LogEvent] = &[
         action: "Nothing to do.",
     },
     LogEvent {
+        name: "change_stamped_too_far_ahead",
+        levels: &[Level::WARN],
+        fields: &["order_id", "ahead_ms"],
+        meaning: "A change of an order follows one that was stamped while the clock of an instance was ahead by more than `region.drift_max`, so its own stamp is ahead of the clock, too. Other regions reject its event.",
+        action: "With one region, nothing to do. With several, compare the order in the other regions. They accept its changes again once their clocks have passed the stamp, after about `ahead_ms`.",
+    },
+    LogEvent {
         name: "events_accepted",
         levels: &[Level::DEBUG],
         fields: &["new", "duplicates"],
@@ -152,6 +159,13 @@ const EVENTS: &[LogEvent] = &[
         fields: &["topic", "partition", "offset", "key", "error"],
         meaning: "The handler of a consumed record refused it or used up its attempts, and the fallback of its event type accepted it.",
         action: "Check the system behind the handler; `error` is its last failure.",
+    },
+    LogEvent {
+        name: "remote_event_too_far_ahead",
+        levels: &[Level::WARN],
+        fields: &["topic", "partition", "offset", "key", "origin", "beyond_ms"],
+        meaning: "An event of the region `origin` was rejected: its stamp is further ahead of this region's clock than `region.drift_max` permits, by `beyond_ms`. It is recorded and counted (`region_conflict_rejected_count_total`), and changes nothing here.",
+        action: "Synchronise the clocks of both regions, and compare the order in both: handlers and endpoints of this region have not received the change.",
     },
     LogEvent {
         name: "message_blocks_key",

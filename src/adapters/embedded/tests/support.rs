@@ -78,6 +78,7 @@ pub fn change(number: u16, version: u64) -> Commit {
         items,
         region: RegionId::new("local"),
         now,
+        physical_time: now,
         received: Hlc::default(),
     });
     let row = NewRow {

@@ -112,6 +112,7 @@ impl Dispatch for FakeDispatch {
             items: command.items,
             region: RegionId::new("r1"),
             now,
+            physical_time: now,
             received: Hlc::default(),
         });
         self.orders.all.lock().push(order.clone());
@@ -144,7 +145,7 @@ impl Dispatch for FakeDispatch {
             order.check_version(version).map_err(refused)?;
         }
         let (region, now) = (RegionId::new("r1"), self.clock.now());
-        let change = ChangeContext { event_id: event(9), region, now, received: Hlc::default() };
+        let change = ChangeContext { event_id: event(9), region, now, physical_time: now, received: Hlc::default() };
         let (changed, _) = order.change_status(command.to, change).map_err(refused)?;
         let mut all = self.orders.all.lock();
         *all.iter_mut().find(|order| order.id == command.id).unwrap() = changed.clone();
