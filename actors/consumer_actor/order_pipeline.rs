@@ -149,7 +149,6 @@ impl OrderPipeline {
         if in_this_poll.is_some() {
             return Ok(in_this_poll);
         }
-        let last = self.consumer.inbox.remote_stamp(id).await?;
-        Ok(last.map(|remote| VersionStamp { hlc: remote.hlc, region: remote.region }))
+        Ok(self.consumer.inbox.remote_stamp(id).await?.map(VersionStamp::from))
     }
 }

@@ -7,14 +7,14 @@ use app::error::CommandError;
 use domain::{Hlc, Order, OrderId, RegionId, Status};
 use kit::Factory;
 use kit::clock::{START_TIME, SeededRng};
-use ports::broker::{Broker, Record};
+use ports::broker::{Broker, Position, Record};
 use ports::clock::{Clock, Rng};
-use ports::inbox::Inbox;
+use ports::inbox::{Effect, Inbox, ProcessedEvent};
 use ports::orders::{Commit, CommitOutcome, OrderStore};
 
 use crate::support::environment::{Environment, seed, seeds};
 use crate::support::log_capture::LogCapture;
-use crate::support::process::{Process, TIMEOUT, TOPIC};
+use crate::support::process::{GROUP, Process, TIMEOUT, TOPIC};
 use crate::support::recording_handler::{RecordingHandler, from_region};
 
 const ORDERS: usize = 6;
@@ -252,4 +252,26 @@ async fn stamps_follow_the_wall_clock_after_it_was_ahead_for_a_moment() {
     assert_eq!(follows.hlc, Hlc { counter: 4, ..during.hlc }, "a change is stamped above the one that it follows");
     let logged = log.fields("change_stamped_too_far_ahead", ["order_id"]);
     assert_eq!(logged, [[during.id.to_string()]], "other regions reject it, which is not silent");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_command_that_would_lose_against_a_received_change_is_refused() {
+    let (_environment, process, factory) = consuming().await;
+    let order = process.create().await.expect("created");
+    let ahead = Hlc { millis: order.hlc.millis + 90_000, counter: 0 };
+    // An instance whose clock was ahead accepted the event.
+    let received = ProcessedEvent {
+        event_id: factory.event_id(),
+        position: Position { topic: TOPIC.into(), partition: 0, offset: 0 },
+        effects: vec![Effect::StoreRemoteStamp { order_id: order.id, region: RegionId::new("us"), hlc: ahead }],
+    };
+    process.run(Inbox::commit(&process.store, GROUP, vec![received])).await.expect("committed");
+
+    let refused = process.change(order.id, Status::Shipped).await;
+
+    assert!(matches!(&refused, Err(CommandError::RegionConflict(why)) if why.contains("region us")), "{refused:?}");
+    assert_eq!(process.metrics.region_conflict_rejected_count.get(), 1);
+    process.advance(Duration::from_secs(31)).await;
+    let changed = process.change(order.id, Status::Shipped).await.expect("the stamp is within the bound");
+    assert!(changed.hlc > ahead, "{} wins against {ahead}", changed.hlc);
 }

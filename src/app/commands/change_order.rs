@@ -7,7 +7,7 @@ use ports::orders::{Commit, CommitOutcome, NewRow};
 use super::context::{CommandContext, CommitProgress};
 use crate::dispatch::{ChangeOrder, ChangePreconditions, IfMatch};
 use crate::error::CommandError;
-use crate::policy::conflict;
+use crate::policy::conflict::{self, VersionStamp};
 
 /// Result of a change, with the rows to publish directly where there is no outbox.
 #[derive(Clone, Debug)]
@@ -82,14 +82,16 @@ async fn decide(
 ) -> Result<(Order, Vec<NewRow>), CommandError> {
     check(&command.preconditions, current)?;
     // Another instance of this region may have consumed it, so the clock of this one is not enough.
-    let remote = context.inbox.remote_stamp(command.id).await?.map_or(Hlc::default(), |remote| remote.hlc);
+    let remote = context.inbox.remote_stamp(command.id).await?.map(VersionStamp::from);
     let now = context.clock.now();
-    let received = context.regional_clock.latest_with(remote, now);
+    let received = remote.as_ref().map_or(Hlc::default(), |remote| remote.hlc);
+    let received = context.regional_clock.latest_with(received, now);
     let (event_id, region) = (context.event_id(now), context.options.region.clone());
     let change = ChangeContext { event_id, region, now, physical_time: context.physical_time(now), received };
     let (order, event) = current.change_status(command.to, change).map_err(refused)?;
     let latest_accepted_time = context.regional_clock.latest_accepted_time(now);
-    conflict::check_change(current, &order, latest_accepted_time).map_err(CommandError::RegionConflict)?;
+    conflict::check_change(current, remote.as_ref(), &order, latest_accepted_time)
+        .map_err(CommandError::RegionConflict)?;
     let row = context.options.row(&event, command.trace.clone(), command.request_id.clone());
     Ok((order, vec![row]))
 }

@@ -1,6 +1,7 @@
 //! Conflict resolution between regions (last writer wins): of two updates of one order the higher stamp wins and, at equal stamps, the
 //! region with the greater name.
 use domain::{Hlc, Order, RegionId, Timestamp};
+use ports::inbox::RemoteStamp;
 
 /// Stamp and region of an update. Ordered by stamp, then by region name, so that every region chooses the same winner.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -9,6 +10,12 @@ pub struct VersionStamp {
     pub hlc: Hlc,
     /// Region that made the update.
     pub region: RegionId,
+}
+
+impl From<RemoteStamp> for VersionStamp {
+    fn from(RemoteStamp { region, hlc }: RemoteStamp) -> Self {
+        Self { hlc, region }
+    }
 }
 
 /// Decision on an incoming update.
@@ -36,24 +43,37 @@ pub fn decide(
     }
 }
 
-/// Checks whether a command may replace `current` with `changed`, by the rule of [`decide`], when another region made the last change. A
-/// local stamp is always greater than the one it follows, so only a remote clock that is too far ahead forbids a change: every region would
-/// reject a stamp above it.
+/// Checks whether a command may replace `current` with `changed`, by the rule of [`decide`], when another region made the last change, in the
+/// order itself or by an event (`remote`). A local stamp is greater than the one it follows, unless that of the event is too far ahead to advance
+/// it. So only a remote clock that is too far ahead forbids a change: every region would reject a stamp above it, and ignore one below it.
 ///
 /// # Errors
 /// Why the change is forbidden, and what an operator can do.
-pub fn check_change(current: &Order, changed: &Order, latest_accepted_time: Timestamp) -> Result<(), String> {
+pub fn check_change(
+    current: &Order,
+    remote: Option<&VersionStamp>,
+    changed: &Order,
+    latest_accepted_time: Timestamp,
+) -> Result<(), String> {
+    let stamp = |order: &Order| VersionStamp { hlc: order.hlc, region: order.region.clone() };
+    let changed_stamp = stamp(changed);
+    if let Some(remote) = remote.filter(|remote| changed_stamp < **remote) {
+        return Err(conflict_with(&remote.region));
+    }
     if current.region == changed.region {
         return Ok(());
     }
-    let stamp = |order: &Order| VersionStamp { hlc: order.hlc, region: order.region.clone() };
-    match decide(Some(&stamp(current)), &stamp(changed), latest_accepted_time) {
+    match decide(Some(&stamp(current)), &changed_stamp, latest_accepted_time) {
         ConflictDecision::Apply => Ok(()),
-        ConflictDecision::Stale | ConflictDecision::TooFarAhead => Err(format!(
-            "region {} changed the order with a clock that is further ahead of this region's than region.drift_max; synchronise the clocks, or try again later",
-            current.region.as_str()
-        )),
+        ConflictDecision::Stale | ConflictDecision::TooFarAhead => Err(conflict_with(&current.region)),
     }
+}
+
+fn conflict_with(region: &RegionId) -> String {
+    format!(
+        "region {} changed the order with a clock that is further ahead of this region's than region.drift_max; synchronise the clocks, or try again later",
+        region.as_str()
+    )
 }
 
 #[cfg(test)]
@@ -174,8 +194,11 @@ mod tests {
             received: Hlc::default(),
         };
         let latest_accepted_time = Timestamp::from_millis(61_000);
-        let follows =
-            |current: Order| check_change(&current, &current.cancel(change.clone()).unwrap().0, latest_accepted_time);
+        let follows_event = |current: Order, remote: Option<VersionStamp>| {
+            let changed = current.cancel(change.clone()).unwrap().0;
+            check_change(&current, remote.as_ref(), &changed, latest_accepted_time)
+        };
+        let follows = |current: Order| follows_event(current, None);
 
         assert_eq!(follows(order("us", 500)), Ok(()));
         assert_eq!(follows(order("us", 60_999)), Ok(()), "ahead within the limit: the local stamp is above it");
@@ -185,5 +208,10 @@ mod tests {
             Ok(()),
             "a region never conflicts with itself, whatever its clock did"
         );
+        assert_eq!(follows_event(order("eu", 500), Some(stamp(900, 0, "us"))), Ok(()));
+        let ahead = stamp(61_001, 0, "us");
+        let conflict = follows_event(order("eu", 500), Some(ahead.clone())).unwrap_err();
+        assert!(conflict.contains("region us"), "the change would lose against the other region's: {conflict}");
+        assert_eq!(follows_event(order("eu", 900_000), Some(ahead)), Ok(()), "a later own stamp wins");
     }
 }
