@@ -52,7 +52,7 @@ impl Broker for Kafka {
         let awaited = fenced.and_then(|session| session_id::parse(session).watermarks.for_outbox_partition(partition));
         let awaited = awaited.map_or(AwaitedPartitions::None, AwaitedPartitions::One);
         let reply = |sender| WatermarkReply::Watermark { outbox_partition: partition.0, sender };
-        let query = |sender| TopicQuery::Watermark(WatermarkQuery { awaited, reply: reply(sender) });
+        let query = |sender| TopicQuery::Watermark(WatermarkQuery::new(awaited, reply(sender)));
         self.inner.watermark_queries.request(query).await
     }
 
@@ -138,7 +138,7 @@ impl Kafka {
 
     /// Content of the watermark topic about the installation, once the transactions in these partitions are decided.
     async fn installation_records(&self, awaited: AwaitedPartitions) -> Result<InstallationRecords, Error> {
-        let query = |sender| WatermarkQuery { awaited, reply: WatermarkReply::Installation(sender) };
+        let query = |sender| WatermarkQuery::new(awaited, WatermarkReply::Installation(sender));
         self.inner.watermark_queries.request(|sender| TopicQuery::Watermark(query(sender))).await
     }
 

@@ -1,7 +1,6 @@
 //! The sessions of this process, at most one live session for each slot. A slot's transactional id outlives its sessions; the id of a
 //! session is never used again.
 pub(crate) mod append_session;
-pub(crate) mod shared_failure;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -16,6 +15,7 @@ use ports::partitions::ProducerSessionId;
 
 use crate::connection::blocking_call::client_stopped;
 use crate::connection::broker_contact::BrokerContact;
+use crate::connection::shared_failure::SharedFailure;
 use crate::options::{DeliveryGuarantee, Options};
 use crate::producer::refused_sizes::RefusedSizes;
 use crate::producer::sender::RecordSender;
@@ -29,7 +29,6 @@ use crate::producer::unavailable_partitions::UnavailablePartitions;
 use crate::protocol::settings::ConnectionSettings;
 use crate::topics::watermark_cache::registration_key;
 use append_session::{APPEND_SLOTS, AppendSession};
-use shared_failure::SharedFailure;
 
 /// How many transactional ids are fenced at a time: each needs a producer of its own for a moment.
 const FENCES_AT_A_TIME: usize = 32;

@@ -1,5 +1,6 @@
 //! Brokers that are unreachable, fail and return: no call blocks for long, no record is lost, and publishing resumes within seconds.
 mod first_contact;
+mod watermark_reads;
 
 use std::net::TcpListener;
 use std::sync::Arc;

@@ -1,10 +1,12 @@
 //! Queries for watermarks that wait for their answer: one read serves all that are ready, and those that wait for a transaction delay no other.
+//! A read that fails answers also the queries that arrived while it lasted: another one would cost each of them its whole timeout again.
 use std::time::{Duration, Instant};
 
 use ports::Error;
 use ports::partitions::Token;
 use tokio::sync::oneshot;
 
+use crate::connection::shared_failure::SharedFailure;
 use crate::options::Options;
 use crate::topics::partition_reader::{PartitionOffsets, PartitionReader};
 use crate::topics::watermark_cache::{InstallationRecords, WatermarkCache};
@@ -14,8 +16,9 @@ const OPEN_TRANSACTIONS_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A query that is answered from the watermark topic.
 pub(crate) struct WatermarkQuery {
-    pub(crate) awaited: AwaitedPartitions,
-    pub(crate) reply: WatermarkReply,
+    requested_at: Instant,
+    awaited: AwaitedPartitions,
+    reply: WatermarkReply,
 }
 
 /// The partitions of the watermark topic in which every transaction must be decided before the answer.
@@ -42,6 +45,8 @@ pub(crate) enum WatermarkReply {
 pub(crate) struct PendingWatermarks {
     cache: WatermarkCache,
     queries: Vec<PendingQuery>,
+    /// The last read that failed.
+    failure: SharedFailure,
 }
 
 struct PendingQuery {
@@ -50,6 +55,13 @@ struct PendingQuery {
     /// The ends of the awaited partitions, open transactions included, at a moment after the query's arrival.
     high: Option<PartitionOffsets>,
     is_decided: bool,
+}
+
+impl WatermarkQuery {
+    /// A query that begins now.
+    pub(crate) fn new(awaited: AwaitedPartitions, reply: WatermarkReply) -> Self {
+        Self { requested_at: Instant::now(), awaited, reply }
+    }
 }
 
 impl PendingQuery {
@@ -84,11 +96,15 @@ impl WatermarkReply {
 }
 
 impl PendingWatermarks {
-    /// Adds queries; the next [`PendingWatermarks::read`] serves them.
+    /// Adds queries; the next [`PendingWatermarks::read`] serves them. Those that arrived before the last failure of a read get that failure.
     pub(crate) fn add(&mut self, queries: Vec<WatermarkQuery>) {
         let deadline = Instant::now() + OPEN_TRANSACTIONS_TIMEOUT;
-        let pending = |query| PendingQuery { query, deadline, high: None, is_decided: false };
-        self.queries.extend(queries.into_iter().map(pending));
+        for query in queries {
+            match self.failure.since(query.requested_at) {
+                Ok(()) => self.queries.push(PendingQuery { query, deadline, high: None, is_decided: false }),
+                Err(error) => query.reply.send(Err(error)),
+            }
+        }
     }
 
     /// Whether a query waits for a transaction.
@@ -136,6 +152,9 @@ impl PendingWatermarks {
 
     /// Answers the queries that are ready or overdue; all of them when the read failed.
     pub(crate) fn answer(&mut self, read: &Result<(), Error>, topic: &str) {
+        if let Err(error) = read {
+            self.failure.record(error);
+        }
         let now = Instant::now();
         let is_finished = |pending: &mut PendingQuery| read.is_err() || pending.is_decided || now > pending.deadline;
         for PendingQuery { query, is_decided, .. } in self.queries.extract_if(.., is_finished) {
@@ -151,5 +170,40 @@ impl PendingWatermarks {
             };
             query.reply.send(records);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Reply = oneshot::Receiver<Result<Option<Token>, Error>>;
+
+    fn query() -> (WatermarkQuery, Reply) {
+        let (sender, reply) = oneshot::channel();
+        let watermark = WatermarkReply::Watermark { outbox_partition: 0, sender };
+        (WatermarkQuery::new(AwaitedPartitions::None, watermark), reply)
+    }
+
+    #[test]
+    fn queries_that_arrived_during_a_failed_read_share_its_failure() {
+        let mut pending = PendingWatermarks::default();
+        let (read, mut read_reply) = query();
+        let (waiting, mut waiting_reply) = query();
+
+        pending.add(vec![read]);
+        pending.answer(&Err(Error::Unreachable("away".into())), "watermarks");
+        pending.add(vec![waiting]);
+
+        for reply in [&mut read_reply, &mut waiting_reply] {
+            assert!(matches!(reply.try_recv(), Ok(Err(Error::Unreachable(_)))));
+        }
+        let (later, mut later_reply) = query();
+        pending.add(vec![later]);
+        assert!(
+            pending.is_waiting() && later_reply.try_recv().is_err(),
+            "a read that began earlier says nothing about it"
+        );
+        pending.answer(&Ok(()), "watermarks");
     }
 }

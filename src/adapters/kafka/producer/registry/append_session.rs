@@ -5,7 +5,7 @@ use std::time::Instant;
 use ports::Error;
 use ports::partitions::ProducerSessionId;
 
-use crate::producer::registry::shared_failure::SharedFailure;
+use crate::connection::shared_failure::SharedFailure;
 
 /// The slots of the session that appends. It writes no watermarks, so its transactional ids are not registered.
 pub(crate) const APPEND_SLOTS: [&str; 3] = ["append", "append2", "append3"];
