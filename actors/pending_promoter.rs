@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use actix::prelude::*;
 use app::commands::CommandContext;
-use app::commands::promote_pending::{PromotionRun, PromotionStep, page, promotion};
+use app::commands::promote_pending::{PendingPages, PromotionRun, PromotionStep, promotion};
 use domain::OrderId;
 use supervision::MailboxMessage;
 use tokio::time::Instant;
@@ -25,12 +25,20 @@ pub struct PendingPromoter {
     shards: Shards,
     options: Arc<Options>,
     running: bool,
+    /// The order at which the last run stopped.
+    stopped_at: Option<OrderId>,
+}
+
+/// How a run ended.
+struct PromotionEnd {
+    promoted: u64,
+    stopped_at: Option<OrderId>,
 }
 
 impl PendingPromoter {
     /// A promoter that has not run yet.
     pub fn new(context: Arc<CommandContext>, shards: Shards, options: Arc<Options>) -> Self {
-        Self { context, shards, options, running: false }
+        Self { context, shards, options, running: false, stopped_at: None }
     }
 
     /// Schedules the next run after the one that started at this time: an interval after that start, or at once if the run lasted longer.
@@ -46,49 +54,56 @@ impl PendingPromoter {
         if std::mem::replace(&mut self.running, true) {
             return self.schedule_after(started_at, ctx);
         }
-        ctx.spawn(self.promote().into_actor(self).map(move |_, this, ctx| {
-            this.running = false;
+        ctx.spawn(self.promote().into_actor(self).map(move |end, this, ctx| {
+            this.record_end(&end);
             this.schedule_after(started_at, ctx);
         }));
     }
 
-    fn promote(&self) -> impl Future<Output = u64> + use<> {
+    fn promote(&self) -> impl Future<Output = PromotionEnd> + use<> {
         let (context, shards, limit) =
             (Arc::clone(&self.context), self.shards.clone(), self.options.promotion_batch.max(1));
-        async move { promote_all(&context, &shards, limit).await }
+        let stopped_at = self.stopped_at;
+        async move { promote_all(&context, &shards, limit, stopped_at).await }
+    }
+
+    fn record_end(&mut self, end: &PromotionEnd) {
+        (self.running, self.stopped_at) = (false, end.stopped_at);
     }
 }
 
 /// Promotes page after page until no pending order is left. Skips an order that refuses the promotion, because it changed meanwhile or
 /// another instance promoted it, and an order that alone fails.
-async fn promote_all(context: &CommandContext, shards: &Shards, limit: u32) -> u64 {
-    let (mut run, mut after) = (PromotionRun::default(), None::<OrderId>);
+async fn promote_all(
+    context: &CommandContext,
+    shards: &Shards,
+    limit: u32,
+    stopped_at: Option<OrderId>,
+) -> PromotionEnd {
+    let (mut run, mut pages) = (PromotionRun::default(), PendingPages::after(stopped_at));
     loop {
-        let ids = match page(context, after, limit).await {
-            Ok(ids) => ids,
+        let ids = match pages.next(context, limit).await {
+            Ok(Some(ids)) => ids,
+            Ok(None) => break,
             Err(error) => {
                 tracing::warn!(event = "promotion_stopped", promoted = run.promoted, error = %error, "pending orders could not be read; the next run continues: {error}");
-                return run.promoted;
+                return PromotionEnd { promoted: run.promoted, stopped_at };
             }
         };
-        let full = ids.len() >= limit as usize;
-        after = ids.last().copied().or(after);
         for id in ids {
             let span = tracing::error_span!("promotion", order_id = %id);
             let step = run.record(shards.change(promotion(id), Duration::MAX).instrument(span).await);
             if log(&step, id, run.promoted).is_break() {
-                return run.promoted;
+                let stopped_at = if matches!(step, PromotionStep::Stopped(_)) { Some(id) } else { stopped_at };
+                return PromotionEnd { promoted: run.promoted, stopped_at };
             }
-        }
-        if !full {
-            break;
         }
     }
     let promoted = run.promoted;
     if promoted > 0 {
         tracing::info!(event = "orders_promoted", promoted, "{promoted} pending orders were promoted to PROCESSING");
     }
-    promoted
+    PromotionEnd { promoted, stopped_at: None }
 }
 
 /// Logs what happened to one order; breaks where the run ends.
@@ -104,7 +119,7 @@ fn log(step: &PromotionStep, id: OrderId, promoted: u64) -> ControlFlow<()> {
             tracing::info!(event = "promotion_held_back", promoted, reason = %why, "promotion stopped because writes are rejected; the next run continues");
         }
         PromotionStep::Stopped(error) => {
-            tracing::warn!(event = "promotion_stopped", promoted, order_id = %id, error = %error, "promotion stopped at order {id} after {promoted} orders; the next run continues: {error}");
+            tracing::warn!(event = "promotion_stopped", promoted, order_id = %id, error = %error, "promotion stopped at order {id} after {promoted} orders; the next run begins after it: {error}");
         }
     }
     ControlFlow::Break(())
@@ -129,9 +144,9 @@ impl Handler<MailboxMessage<Promote>> for PendingPromoter {
         if std::mem::replace(&mut self.running, true) {
             return Box::pin(actix::fut::ready(0));
         }
-        Box::pin(self.promote().into_actor(self).map(|promoted, this, _| {
-            this.running = false;
-            promoted
+        Box::pin(self.promote().into_actor(self).map(|end, this, _| {
+            this.record_end(&end);
+            end.promoted
         }))
     }
 }

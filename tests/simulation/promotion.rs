@@ -1,7 +1,7 @@
 //! PendingPromoter: pages until no order is pending, skips orders that refuse, runs at a fixed rate.
 use std::time::Duration;
 
-use domain::Status;
+use domain::{OrderId, Status};
 use futures::future::join;
 use kit::faults::{Call, InjectedFault};
 use ports::orders::{OrderFilter, OrderStore};
@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use crate::support::environment::Environment;
 use crate::support::ledger::Ledger;
+use crate::support::log_capture::LogCapture;
 use crate::support::process::{Process, TIMEOUT};
 
 async fn pending(process: &Process) -> u64 {
@@ -114,6 +115,41 @@ async fn order_that_cannot_be_promoted_does_not_block_the_younger_ones() {
     assert_eq!(process.promote().await, Some(29), "only the oldest one failed");
 
     assert_eq!(process.promote().await, Some(1), "the next run tries it again");
+    assert_eq!(pending(&process).await, 0);
+    process.wait_until_drained(TIMEOUT).await;
+    ledger.assert_guarantees(&process).await;
+}
+
+/// More damaged orders than a run tries in a row, and pages that hold one of them.
+#[tokio::test(start_paused = true)]
+async fn damaged_orders_do_not_block_the_younger_ones() {
+    let (mut environment, mut ledger) = (Environment::new(), Ledger::default());
+    environment.options.promotion_batch = 1;
+    let process = environment.start().await;
+    let mut ids = ledger.create_orders(&process, 9).await;
+    ids.sort();
+    let (healthy_old, damaged, healthy_young) = (ids[0], &ids[1..6], &ids[6..]);
+    let database = environment.database();
+    let set_items = |id: &OrderId, items: &str| {
+        let changed = database.execute("UPDATE orders SET items = ?2 WHERE id = ?1", (id.bytes(), items));
+        assert_eq!(changed, Ok(1));
+    };
+    let items = "SELECT items FROM orders WHERE id = ?1";
+    let items: String = database.query_row(items, [healthy_old.bytes()], |row| row.get(0)).expect("the order exists");
+    damaged.iter().for_each(|id| set_items(id, "damaged"));
+    let log = LogCapture::start();
+    let stops = || log.fields("promotion_stopped", ["order_id"]).into_iter().flatten().collect::<Vec<_>>();
+    let named = |positions: &[usize]| positions.iter().map(|at| ids[*at].to_string()).collect::<Vec<_>>();
+
+    assert_eq!(process.promote().await, Some(1), "the oldest one");
+    assert_eq!(process.promote().await, Some(healthy_young.len() as u64));
+    assert_eq!(stops(), named(&[3, 3]), "two damaged ones, the young ones, then three damaged ones in a row");
+    let younger = ledger.create_orders(&process, 3).await;
+    assert_eq!(process.promote().await, Some(younger.len() as u64));
+    assert_eq!(stops(), named(&[3, 3, 3]));
+
+    damaged.iter().for_each(|id| set_items(id, &items));
+    assert_eq!(process.promote().await, Some(damaged.len() as u64));
     assert_eq!(pending(&process).await, 0);
     process.wait_until_drained(TIMEOUT).await;
     ledger.assert_guarantees(&process).await;

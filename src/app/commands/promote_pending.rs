@@ -6,10 +6,41 @@ use crate::admission::write_gate::WriteGateClosed;
 use crate::dispatch::{ChangeOrder, ChangePreconditions, Viewer};
 use crate::error::CommandError;
 
-/// Lists one page of PENDING orders, oldest first and after `after`. Pages continue after an id, so that an order whose promotion fails is
-/// not listed again in the same run.
-pub async fn page(context: &CommandContext, after: Option<OrderId>, limit: u32) -> Result<Vec<OrderId>, CommandError> {
-    Ok(context.orders.oldest(Status::Pending, after, limit).await?)
+/// The pages of one run over the PENDING orders. Pages continue after an id, so that an order whose promotion fails is not listed again in the
+/// same run. A run begins after the order at which the last one stopped, and ends with that order: damaged orders delay no younger ones.
+#[derive(Debug)]
+pub struct PendingPages {
+    after: Option<OrderId>,
+    /// Where the last run stopped, until this one has listed the younger orders.
+    older_until: Option<OrderId>,
+    /// The last order of the run, once it lists the older ones.
+    end: Option<OrderId>,
+    is_finished: bool,
+}
+
+impl PendingPages {
+    /// All pending orders, oldest first; where the last run stopped at one, first the younger ones.
+    pub fn after(stopped_at: Option<OrderId>) -> Self {
+        Self { after: stopped_at, older_until: stopped_at, end: None, is_finished: false }
+    }
+
+    /// Lists the next page, which may be empty; `None` after the last one.
+    pub async fn next(&mut self, context: &CommandContext, limit: u32) -> Result<Option<Vec<OrderId>>, CommandError> {
+        if self.is_finished {
+            return Ok(None);
+        }
+        let mut ids = context.orders.oldest(Status::Pending, self.after, limit).await?;
+        let is_full = ids.len() >= limit as usize;
+        self.after = ids.last().copied().or(self.after);
+        let is_at_end = self.end.is_some() && self.after >= self.end;
+        ids.retain(|id| self.end.is_none_or(|end| *id <= end));
+        if !is_full || is_at_end {
+            self.end = self.older_until.take();
+            self.after = None;
+            self.is_finished = self.end.is_none();
+        }
+        Ok(Some(ids))
+    }
 }
 
 /// The command that promotes one order. It passes the same checks as a client's command.

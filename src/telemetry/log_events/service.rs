@@ -202,7 +202,8 @@ const EVENTS: &[LogEvent] = &[
         name: "promotion_stopped",
         levels: &[Level::WARN],
         fields: &["promoted", "order_id", "error"],
-        meaning: "A promotion run stopped: orders could not be listed, three in a row failed, or the store is full. The next run continues.",
+        meaning: "A promotion run stopped: orders could not be listed, three in a row failed, or the store is full. The next run \
+                  begins after `order_id`, and tries the older orders after the younger ones.",
         action: "Read `error`; check the store if it repeats.",
     },
     LogEvent {

@@ -133,6 +133,11 @@ impl Environment {
         }
     }
 
+    /// The store's file, which a test may damage.
+    pub fn database(&self) -> rusqlite::Connection {
+        rusqlite::Connection::open(self.folder.path().join("posthaste.db")).expect("a process has opened it")
+    }
+
     /// Starts a process on the folder.
     pub async fn start(&self) -> Process {
         let store =
