@@ -19,12 +19,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix::prelude::*;
-use ports::Error;
 use ports::broker::consumer_groups::{GroupMember, Lag};
 use supervision::MailboxMessage;
 use tokio::time::Instant;
 
-use consumer_poll::{ConsumerPoll, PollProgress};
+use consumer_poll::{ConsumerPoll, FailedPoll, PollProgress};
 use failure_state::FailureState;
 use known_lag::KnownLag;
 use lag_series::LagSeries;
@@ -86,7 +85,7 @@ impl ConsumerActor {
         ctx.spawn(poll.into_actor(self).map(|result, this, ctx| this.end_poll(result, ctx)));
     }
 
-    fn end_poll(&mut self, result: Result<(Arc<dyn GroupMember>, PollProgress), Error>, ctx: &mut Context<Self>) {
+    fn end_poll(&mut self, result: Result<(Arc<dyn GroupMember>, PollProgress), FailedPoll>, ctx: &mut Context<Self>) {
         self.busy = false;
         match result {
             Ok((member, progress)) => {
@@ -102,7 +101,7 @@ impl ConsumerActor {
                 }
                 self.poll(ctx);
             }
-            Err(error) => {
+            Err(FailedPoll { error, has_messages }) => {
                 // A new membership starts after the last acknowledgement: the broker delivers unacknowledged messages again, and the inbox
                 // recognises duplicates.
                 (self.member, self.has_partitions) = (None, false);
@@ -110,7 +109,14 @@ impl ConsumerActor {
                 if self.failures.is_new_cause(&error) {
                     tracing::warn!(event = "consumer_failing", member = self.number, group = self.poller.group(), error = %error, "consumer {} failed and tries again: {error}", self.number);
                 }
-                let pause = self.failures.record_failure(Instant::now());
+                let now = Instant::now();
+                if has_messages {
+                    self.lag.confirm(now);
+                } else if self.poller.reassigns_partitions() && self.lag.age(now) > SERIES_KEPT {
+                    // Other members have its partitions, and measure their lag.
+                    self.lag.clear();
+                }
+                let pause = self.failures.record_failure(now);
                 if self.draining {
                     return ctx.stop();
                 }

@@ -18,11 +18,29 @@ pub enum PollProgress {
     Idle,
 }
 
+/// A poll that failed. No message of it is acknowledged, so all are delivered again.
+pub struct FailedPoll {
+    /// The error of a port.
+    pub error: Error,
+    /// Whether messages had arrived, so that the member has partitions.
+    pub has_messages: bool,
+}
+
+impl From<Error> for FailedPoll {
+    /// The poll failed before a message arrived.
+    fn from(error: Error) -> Self {
+        Self { error, has_messages: false }
+    }
+}
+
 /// Polls and processes the messages of a group. Its futures stay on the actor's thread, so they need not be `Send`.
 #[async_trait(?Send)]
 pub trait ConsumerPoll: Send + Sync {
     /// Name of the consumer group.
     fn group(&self) -> &str;
+
+    /// Whether the group gives the partitions of a consumer that cannot join it to other members.
+    fn reassigns_partitions(&self) -> bool;
 
     /// Whether the service stops: no further poll begins.
     fn is_stopping(&self) -> bool;
@@ -33,11 +51,11 @@ pub trait ConsumerPoll: Send + Sync {
     /// Polls once; joins the group first if there is no membership. Returns the membership for the next poll.
     ///
     /// # Errors
-    /// Returns the error of a port; no message of the poll is acknowledged then, so all are delivered again.
+    /// The error of a port.
     async fn poll_once(
         &self,
         member: Option<Arc<dyn GroupMember>>,
         number: u32,
         timeout: Duration,
-    ) -> Result<(Arc<dyn GroupMember>, PollProgress), Error>;
+    ) -> Result<(Arc<dyn GroupMember>, PollProgress), FailedPoll>;
 }

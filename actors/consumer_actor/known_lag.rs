@@ -8,7 +8,7 @@ use tokio::time::Instant;
 /// The last measurements and their times.
 pub struct KnownLag {
     partitions: Vec<KnownPartition>,
-    measured_at: Instant,
+    confirmed_at: Instant,
 }
 
 /// The lag of a partition when it was measured.
@@ -29,18 +29,28 @@ impl KnownPartition {
 impl KnownLag {
     /// No lag is known.
     pub fn new(now: Instant) -> Self {
-        Self { partitions: Vec::new(), measured_at: now }
+        Self { partitions: Vec::new(), confirmed_at: now }
     }
 
-    /// Time since the last measurement.
+    /// Time since the last measurement or confirmation.
     pub fn age(&self, now: Instant) -> Duration {
-        now.duration_since(self.measured_at)
+        now.duration_since(self.confirmed_at)
+    }
+
+    /// Records that the consumer has received messages, so that its partitions are still its own. It may fail before their lag is measured.
+    pub fn confirm(&mut self, now: Instant) {
+        self.confirmed_at = now;
     }
 
     /// Records what was measured at `now`; the messages age from then on.
     pub fn replace(&mut self, measured: Vec<Lag>, now: Instant) {
         self.partitions = measured.into_iter().map(|lag| KnownPartition { lag, measured_at: now }).collect();
-        self.measured_at = now;
+        self.confirmed_at = now;
+    }
+
+    /// Removes what was measured.
+    pub fn clear(&mut self) {
+        self.partitions.clear();
     }
 
     /// The lag now. A consumer that fails cannot measure, and its lag only grows.

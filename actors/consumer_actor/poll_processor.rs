@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use ports::Error;
 use ports::broker::consumer_groups::{ConsumerRecord, GroupMember};
 
-use crate::consumer_actor::consumer_poll::{ConsumerPoll, PollProgress};
+use crate::consumer_actor::consumer_poll::{ConsumerPoll, FailedPoll, PollProgress};
 use crate::consumer_actor::group_consumer::GroupConsumer;
 use crate::consumer_actor::message_log;
 
@@ -60,6 +60,10 @@ impl<P: PollProcessor> ConsumerPoll for P {
         &self.consumer().group
     }
 
+    fn reassigns_partitions(&self) -> bool {
+        self.consumer().groups.reassigns_partitions()
+    }
+
     fn is_stopping(&self) -> bool {
         self.consumer().is_stopping()
     }
@@ -73,7 +77,7 @@ impl<P: PollProcessor> ConsumerPoll for P {
         member: Option<Arc<dyn GroupMember>>,
         number: u32,
         timeout: Duration,
-    ) -> Result<(Arc<dyn GroupMember>, PollProgress), Error> {
+    ) -> Result<(Arc<dyn GroupMember>, PollProgress), FailedPoll> {
         let member = match member {
             Some(member) => member,
             None => self.consumer().join(number).await?,
@@ -107,7 +111,7 @@ async fn poll<P: PollProcessor>(
     PollPermit { messages_max, state }: PollPermit<P::PollState>,
     member: &dyn GroupMember,
     timeout: Duration,
-) -> Result<PollProgress, Error> {
+) -> Result<PollProgress, FailedPoll> {
     let messages = member.poll(messages_max, timeout).await?;
     if messages.is_empty() {
         return Ok(PollProgress::Idle);
@@ -117,5 +121,5 @@ async fn poll<P: PollProcessor>(
     let processed = guard.processor.process(state, member, &messages).await;
     // After an error no message of the poll is acknowledged: the processing of each has failed.
     guard.failed = processed.as_ref().map_or(messages.len() as u64, |processed| processed.failed);
-    processed.map(|processed| processed.progress)
+    processed.map(|processed| processed.progress).map_err(|error| FailedPoll { error, has_messages: true })
 }

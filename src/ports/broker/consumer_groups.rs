@@ -82,4 +82,10 @@ pub trait ConsumerGroups: Send + Sync {
     async fn keep_offsets(&self, _group: &str, _topics: &[String]) -> Result<(), Error> {
         Ok(())
     }
+
+    /// Whether a group gives the partitions of a member that fails to its other members, in this process or another one. By default each member
+    /// keeps those of its number.
+    fn reassigns_partitions(&self) -> bool {
+        false
+    }
 }

@@ -32,6 +32,9 @@ impl ConsumerGroups for BrokenConsumerGroups {
     async fn keep_offsets(&self, group: &str, topics: &[String]) -> Result<(), Error> {
         self.inner.keep_offsets(group, topics).await
     }
+    fn reassigns_partitions(&self) -> bool {
+        self.inner.reassigns_partitions()
+    }
 }
 
 struct BrokenMember {

@@ -17,6 +17,9 @@ fn has_no_series(process: &Process) -> bool {
 /// The window in which the alert `ConsumerFails` counts failures.
 const ALERT_WINDOW: Duration = Duration::from_secs(120);
 
+/// Longer than a group takes to give the partitions of a member to others.
+const TAKE_OVER_TIME: Duration = Duration::from_secs(60);
+
 fn lag_ms(process: &Process) -> f64 {
     process.statistics("backpressure.kafka.lag.ms")[0]
 }
@@ -80,4 +83,30 @@ async fn consumer_that_cannot_join_its_group_counts_its_failures() {
     let before = failures();
     process.advance(ALERT_WINDOW).await;
     assert_eq!(failures(), before);
+}
+
+/// The group has given its partitions to others, which measure their lag: this consumer must not refuse writes for a lag that it cannot see.
+#[tokio::test(start_paused = true)]
+async fn lag_of_a_consumer_that_cannot_join_ends_if_others_get_its_partitions() {
+    for reassigns in [true, false] {
+        let (mut environment, mut ledger) = (Environment::new(), Ledger::default());
+        (environment.consumes, environment.empty_polls) = (true, 2);
+        environment.reassigns_partitions = reassigns;
+        environment.script.always(Call::Consume, InjectedFault::Unreachable);
+        let process = environment.start().await;
+        ledger.create_order(&process).await;
+        process.wait_until("the lag is known", TIMEOUT, async || lag_ms(&process) > 0.0).await;
+
+        process.advance(TAKE_OVER_TIME).await;
+        assert!(lag_ms(&process) > 0.0, "it receives its messages, so it has its partitions");
+        environment.refuses_members.store(true, Relaxed);
+        process.advance(TAKE_OVER_TIME).await;
+
+        let lag = lag_ms(&process);
+        assert_eq!(lag == 0.0, reassigns, "{lag} ms; other members get its partitions: {reassigns}");
+        environment.script.clear();
+        environment.refuses_members.store(false, Relaxed);
+        process.wait_until_consumed(TIMEOUT).await;
+        process.wait_until("the lag is gone", TIMEOUT, async || lag_ms(&process) == 0.0).await;
+    }
 }

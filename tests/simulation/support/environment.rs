@@ -86,6 +86,8 @@ pub struct Environment {
     pub empty_polls: u32,
     /// Whether consumer groups refuse new members.
     pub refuses_members: Arc<AtomicBool>,
+    /// Whether consumer groups give the partitions of a member that fails to others.
+    pub reassigns_partitions: bool,
     /// The groups without members whose offsets were kept.
     pub kept_offsets: Arc<Mutex<Vec<String>>>,
     /// Wake-ups between services; none unless a test sets it.
@@ -128,6 +130,7 @@ impl Environment {
             webhook_client: None,
             empty_polls: 0,
             refuses_members: Arc::default(),
+            reassigns_partitions: false,
             kept_offsets: Arc::default(),
             wake_hub: None,
         }
@@ -231,9 +234,12 @@ impl Environment {
             consumer_groups: self.consumes.then(|| {
                 let groups =
                     Arc::new(KeptOffsets { inner: shared_store.clone(), kept: Arc::clone(&self.kept_offsets) });
-                let refuses_members = Arc::clone(&self.refuses_members);
-                Arc::new(LatePartitions { inner: groups, empty_polls: self.empty_polls, refuses_members })
-                    as Arc<dyn ConsumerGroups>
+                Arc::new(LatePartitions {
+                    inner: groups,
+                    empty_polls: self.empty_polls,
+                    refuses_members: Arc::clone(&self.refuses_members),
+                    reassigns_partitions: self.reassigns_partitions,
+                }) as Arc<dyn ConsumerGroups>
             }),
             webhooks: Arc::new(FaultyWebhooks::wrap(shared_store.clone(), script.clone())),
             webhook_client: self.webhook_client.clone(),

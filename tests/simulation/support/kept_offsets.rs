@@ -28,4 +28,8 @@ impl ConsumerGroups for KeptOffsets {
         self.kept.lock().push(group.to_owned());
         self.inner.keep_offsets(group, topics).await
     }
+
+    fn reassigns_partitions(&self) -> bool {
+        self.inner.reassigns_partitions()
+    }
 }

@@ -16,6 +16,8 @@ pub struct LatePartitions {
     pub empty_polls: u32,
     /// Whether every join fails, as where the group's coordinator cannot be reached.
     pub refuses_members: Arc<AtomicBool>,
+    /// Whether other members get the partitions of one that fails, as in Kafka's groups.
+    pub reassigns_partitions: bool,
 }
 
 struct LateMember {
@@ -39,6 +41,10 @@ impl ConsumerGroups for LatePartitions {
 
     async fn keep_offsets(&self, group: &str, topics: &[String]) -> Result<(), Error> {
         self.inner.keep_offsets(group, topics).await
+    }
+
+    fn reassigns_partitions(&self) -> bool {
+        self.reassigns_partitions
     }
 }
 

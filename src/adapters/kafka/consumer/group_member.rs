@@ -69,6 +69,10 @@ impl ConsumerGroups for Kafka {
         let (options, group, topics) = (Arc::clone(&self.inner.options), group.to_owned(), topics.to_vec());
         run_blocking("kafka-group-keep", move || renew_retention(&options, &group, &topics)).await
     }
+
+    fn reassigns_partitions(&self) -> bool {
+        true
+    }
 }
 
 impl KafkaMember {

@@ -41,4 +41,8 @@ impl ConsumerGroups for GroupClient {
         };
         self.link.call("begin_at_end", begin).await
     }
+
+    fn reassigns_partitions(&self) -> bool {
+        true
+    }
 }
