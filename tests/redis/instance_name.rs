@@ -45,6 +45,35 @@ fn a_redis_that_may_lose_data_is_refused_unless_the_config_accepts_it() {
 }
 
 #[test]
+fn a_redis_that_syncs_each_second_is_reported_once_by_each_start() {
+    let backend = Backend::with(&["--appendonly", "yes", "--appendfsync", "everysec"]);
+    let lives_long = ("POSTHASTE__PARTITIONS__DEAD_AFTER", "60s");
+    let probes_often = ("POSTHASTE__FAILOVER__PROBE_INTERVAL", "200ms");
+    let first = Posthaste::start(&backend, &[lives_long, probes_often]);
+
+    let mut second = command(&backend, &["serve", "--dev"]);
+    second.env("POSTHASTE__HTTP__LISTEN", "127.0.0.1:0").env(lives_long.0, lives_long.1);
+    let (code, stdout, stderr) = finish(&mut second);
+    assert_eq!(code, 1, "{stderr}");
+    let log = stdout + &stderr;
+    assert!(!log.contains("store_fsync_everysec"), "none of its attempts opens the store: {log}");
+
+    first.await_logged("store_fsync_everysec", 1);
+}
+
+#[test]
+fn a_redis_that_is_reconfigured_to_sync_each_second_is_reported() {
+    let backend = Backend::new();
+    let service = Posthaste::start(&backend, &[("POSTHASTE__FAILOVER__PROBE_INTERVAL", "200ms")]);
+    assert!(service.logged("store_fsync_everysec").is_empty());
+
+    backend.redis_command("CONFIG SET appendfsync everysec");
+
+    service.await_logged("store_fsync_everysec", 1);
+    assert!(service.is_ready());
+}
+
+#[test]
 fn a_redis_that_is_reconfigured_to_lose_data_makes_readyz_fail() {
     let backend = Backend::new();
     let service = Posthaste::start(&backend, &[("POSTHASTE__FAILOVER__PROBE_INTERVAL", "200ms")]);

@@ -11,6 +11,7 @@ mod instance_id;
 mod open;
 pub(crate) mod open_error;
 pub(crate) mod options;
+mod persistence;
 pub(crate) mod probe;
 pub(crate) mod reply;
 mod scripts;

@@ -7,6 +7,7 @@ use tokio::sync::watch;
 
 use crate::connection::client::Redis;
 use crate::store::options::Durability;
+use crate::store::persistence::Persistence;
 use crate::store::scripts::StoreScripts;
 use crate::wake::queues::WakeQueues;
 
@@ -27,8 +28,8 @@ pub(crate) struct StoreInner {
     pub(crate) held_instance_id: Option<String>,
     /// The reaction to a Redis that may lose data.
     pub(crate) durability: Durability,
-    /// The settings by which this Redis may lose data, as last seen.
-    pub(crate) known_risk: Mutex<Option<String>>,
+    /// How this Redis keeps its data, as last seen.
+    pub(crate) known_persistence: Mutex<Persistence>,
     /// Whether this process has released its instance id. Locked while the id is renewed or released, so that no renewal follows the release.
     pub(crate) instance_id_released: tokio::sync::Mutex<bool>,
     pub(crate) instance_id_taken_over: watch::Sender<Option<InstanceIdTakenOver>>,

@@ -1,13 +1,11 @@
-//! Checks whether a Redis keeps what was written to it.
-use std::collections::HashMap;
-
-use deadpool_redis::redis::cmd;
+//! Checks whether a Redis keeps what was written to it, and logs what changes.
 use ports::Error;
 
 use crate::connection::client::Redis;
 use crate::store::client::RedisStore;
 use crate::store::open_error::StoreOpenError;
 use crate::store::options::Durability;
+use crate::store::persistence::{Persistence, persistence};
 
 impl RedisStore {
     /// The settings by which this Redis may lose data; `None` if there are none.
@@ -26,135 +24,46 @@ impl RedisStore {
     /// # Errors
     /// The server may lose orders, and the options do not accept that. Settings that cannot be read count as unchanged.
     pub(crate) async fn recheck_durability(&self) -> Result<(), Error> {
-        if let Ok(persistence) = persistence(&self.inner.redis).await {
-            let before = std::mem::replace(&mut *self.inner.known_risk.lock(), persistence.risk.clone());
-            log_change(before.as_deref(), persistence.risk.as_deref());
+        if let Ok(found) = persistence(&self.inner.redis).await {
+            self.record_persistence(found);
         }
-        match (self.inner.durability, &*self.inner.known_risk.lock()) {
+        match (self.inner.durability, &self.inner.known_persistence.lock().risk) {
             (Durability::Refuse, Some(risk)) => Err(Error::Broken(format!("this Redis may lose orders: {risk}"))),
             _ => Ok(()),
         }
     }
+
+    /// Keeps the settings of the server as last seen, and logs what changed.
+    pub(crate) fn record_persistence(&self, found: Persistence) {
+        let mut known = self.inner.known_persistence.lock();
+        log_change(&known, &found);
+        *known = found;
+    }
 }
 
-fn log_change(before: Option<&str>, after: Option<&str>) {
-    match after {
-        Some(risk) if before != after => {
+fn log_change(before: &Persistence, after: &Persistence) {
+    match &after.risk {
+        Some(risk) if before.risk != after.risk => {
             tracing::warn!(event = "store_not_durable", settings = risk, "this Redis may lose orders");
         }
-        None if before.is_some() => {
+        None if before.risk.is_some() => {
             tracing::info!(event = "store_durable_again", "the settings of this Redis keep all orders again");
         }
         _ => {}
     }
-}
-
-/// Refuses a Redis that may lose orders, or logs a warning.
-/// Returns the accepted risk.
-pub(crate) async fn check(redis: &Redis, durability: Durability) -> Result<Option<String>, StoreOpenError> {
-    let Persistence { risk, syncs_late } = persistence(redis).await.map_err(StoreOpenError::Unavailable)?;
-    if syncs_late {
+    if after.syncs_late && !before.syncs_late {
         tracing::warn!(
             event = "store_fsync_everysec",
             "acknowledged orders of the last seconds are lost when Redis and its machine fail; appendfsync always loses none"
         );
     }
-    match (risk, durability) {
-        (None, _) => Ok(None),
-        (Some(risk), Durability::Refuse) => Err(StoreOpenError::NotDurable(risk)),
-        (Some(risk), Durability::Warn) => {
-            log_change(None, Some(&risk));
-            Ok(Some(risk))
-        }
-    }
 }
 
-/// How a Redis keeps what was written to it.
-struct Persistence {
-    /// The settings by which it may lose data.
-    risk: Option<String>,
-    /// Whether it replies before the data is on the disk.
-    syncs_late: bool,
-}
-
-async fn persistence(redis: &Redis) -> Result<Persistence, Error> {
-    let info: String = redis.inner.store_command("read its settings", cmd("INFO")).await?;
-    if is_loading(&info) {
-        return Err(Error::Unreachable("Redis is loading its data".into()));
-    }
-    let setting = |name: &str| field(&info, name);
-    let mut get = cmd("CONFIG");
-    get.arg("GET").arg("*appendfsync*");
-    // Where an ACL forbids CONFIG, the check knows only whether there is an append-only file.
-    let configured: HashMap<String, String> =
-        redis.inner.store_command("read its settings", get).await.unwrap_or_default();
-    let configured = |name: &str| configured.get(name).map(String::as_str);
-    let settings = PersistenceSettings {
-        aof: setting("aof_enabled"),
-        fsync: configured("appendfsync"),
-        no_fsync_on_rewrite: configured("no-appendfsync-on-rewrite") == Some("yes"),
-        policy: setting("maxmemory_policy"),
-    };
-    let risk = risk(&settings);
-    Ok(Persistence { syncs_late: risk.is_none() && settings.fsync == Some("everysec"), risk })
-}
-
-/// The value of a field of `INFO`.
-fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
-    info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
-}
-
-/// Whether the server loads its data. Until it has, it keeps the append-only file closed, and `INFO` reports that as `aof_enabled:0`.
-fn is_loading(info: &str) -> bool {
-    ["loading", "async_loading"].iter().any(|name| field(info, name) == Some("1"))
-}
-
-/// The settings that decide what a Redis may lose.
-struct PersistenceSettings<'a> {
-    aof: Option<&'a str>,
-    fsync: Option<&'a str>,
-    /// While the append-only file is rewritten or a snapshot is saved, nothing is synced, whatever `fsync` says: up to 30 s are lost.
-    no_fsync_on_rewrite: bool,
-    policy: Option<&'a str>,
-}
-
-fn risk(PersistenceSettings { aof, fsync, no_fsync_on_rewrite, policy }: &PersistenceSettings<'_>) -> Option<String> {
-    let evicting = policy.filter(|policy| *policy != "noeviction");
-    let risks = [
-        (*aof != Some("1")).then(|| "appendonly is no".to_owned()),
-        (*fsync == Some("no")).then(|| "appendfsync is no".to_owned()),
-        no_fsync_on_rewrite.then(|| "no-appendfsync-on-rewrite is yes".to_owned()),
-        evicting.map(|policy| format!("maxmemory-policy is {policy}")),
-    ];
-    let risks: Vec<String> = risks.into_iter().flatten().collect();
-    (!risks.is_empty()).then(|| risks.join(", "))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn loading_server_is_recognized_by_its_info() {
-        let info = |loading: u8, in_background: u8| {
-            format!("# Persistence\r\nloading:{loading}\r\nasync_loading:{in_background}\r\naof_enabled:0\r\n")
-        };
-
-        assert!(is_loading(&info(1, 0)) && is_loading(&info(0, 1)));
-        assert!(!is_loading(&info(0, 0)));
-        assert!(!is_loading("loading_start_time:1\r\n"), "the name of another field begins with this one's");
-    }
-
-    #[test]
-    fn settings_that_may_lose_orders_are_reported() {
-        let risk_of = |aof, fsync, no_fsync_on_rewrite, policy| {
-            risk(&PersistenceSettings { aof, fsync, no_fsync_on_rewrite, policy })
-        };
-        assert_eq!(risk_of(Some("1"), Some("everysec"), false, Some("noeviction")), None);
-        assert_eq!(risk_of(Some("1"), None, false, None), None);
-        let rewrite = risk_of(Some("1"), Some("always"), true, Some("noeviction"));
-        assert_eq!(rewrite.as_deref(), Some("no-appendfsync-on-rewrite is yes"));
-        let all = risk_of(Some("0"), Some("no"), false, Some("allkeys-lru")).expect("a risk");
-        assert!(["appendonly", "appendfsync", "allkeys-lru"].iter().all(|word| all.contains(word)), "{all}");
+/// Reads how the server keeps its data. Refuses one that may lose some, unless the options accept that.
+pub(crate) async fn check(redis: &Redis, durability: Durability) -> Result<Persistence, StoreOpenError> {
+    let found = persistence(redis).await.map_err(StoreOpenError::Unavailable)?;
+    match (&found.risk, durability) {
+        (Some(risk), Durability::Refuse) => Err(StoreOpenError::NotDurable(risk.clone())),
+        _ => Ok(found),
     }
 }

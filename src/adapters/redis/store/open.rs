@@ -25,7 +25,7 @@ impl RedisStore {
     /// [`StoreOpenError`] names the cause; nothing was changed except the first installation.
     pub async fn open(options: StoreOptions) -> Result<Self, StoreOpenError> {
         let (redis, prefix) = connect(&options)?;
-        let risk = durability::check(&redis, options.durability).await?;
+        let persistence = durability::check(&redis, options.durability).await?;
         let scripts = StoreScripts::new();
         let installation = acquire_instance_id(&redis, &scripts, &prefix, &options).await?;
         if installation.partitions != options.partitions {
@@ -34,7 +34,6 @@ impl RedisStore {
         }
         let store =
             Self::new(redis, scripts, prefix, &installation, Some(options.instance.to_string()), options.durability);
-        *store.inner.known_risk.lock() = risk;
         store.start_instance_id_renewal(options.heartbeat_interval, options.dead_after);
         store.build_missing_indexes().await.map_err(StoreOpenError::Unavailable)?;
         if !options.audit_interval.is_zero() {
@@ -43,6 +42,8 @@ impl RedisStore {
         if options.notify {
             store.start_wake_channel(&options.instance).map_err(|error| StoreOpenError::Options(error.to_string()))?;
         }
+        // An attempt to open the store that fails is repeated, and logs nothing.
+        store.record_persistence(persistence);
         Ok(store)
     }
 
@@ -85,7 +86,7 @@ impl RedisStore {
             partitions: installation.partitions,
             held_instance_id,
             durability,
-            known_risk: Mutex::new(None),
+            known_persistence: Mutex::default(),
             instance_id_released: tokio::sync::Mutex::new(false),
             instance_id_taken_over: watch::Sender::new(None),
             wake: WakeQueues::default(),
