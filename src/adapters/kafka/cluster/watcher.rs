@@ -1,5 +1,6 @@
 //! The broker watcher: a thread that creates and checks the installation's topics before anything is published, detects the end of an
 //! outage, and answers requests about the cluster.
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -25,6 +26,9 @@ const DELETION_CHECK_INTERVAL: Duration = Duration::from_secs(10);
 /// Most requests that may wait. They come from probes and commands, one at a time.
 const REQUESTS_MAX: usize = 64;
 
+/// Most causes of a refusal that are logged until the topics are ready: each permission that may be missing, and more.
+const CAUSES_MAX: usize = 16;
+
 /// Last known state of the topics without which the relay cannot work.
 #[derive(Clone, Debug)]
 enum TopicsStatus {
@@ -43,10 +47,21 @@ impl TopicsStatus {
             TopicsStatus::Unreached(error) | TopicsStatus::Refused(error) => Err(error.clone()),
         }
     }
+}
 
-    /// Whether they are refused with this error, which is logged then. An operator who has removed one cause needs the next one.
-    fn is_refused_for(&self, error: &Error) -> bool {
-        matches!(self, TopicsStatus::Refused(former) if former.to_string() == error.to_string())
+/// The causes of refusals that were logged since the topics were ready last. An operator who has removed one needs the next one; attempts that
+/// fail in turns with different causes repeat none.
+#[derive(Debug, Default)]
+struct RefusalCauses(BTreeSet<String>);
+
+impl RefusalCauses {
+    /// Whether this cause is to be logged.
+    fn is_new(&mut self, error: &Error) -> bool {
+        self.0.len() < CAUSES_MAX && self.0.insert(error.to_string())
+    }
+
+    fn clear(&mut self) {
+        self.0.clear();
     }
 }
 
@@ -87,6 +102,7 @@ impl BrokerWatcher {
             replacement: ClientReplacement::default(),
             contact: Arc::clone(&contact),
             status: publisher,
+            refusal_causes: RefusalCauses::default(),
             deletion_check_at: None,
         };
         std::thread::Builder::new()
@@ -140,6 +156,7 @@ struct WatcherThread {
     replacement: ClientReplacement,
     contact: Arc<BrokerContact>,
     status: watch::Sender<TopicsStatus>,
+    refusal_causes: RefusalCauses,
     /// When to look next for topics that were deleted; `None` until all topics have existed once.
     deletion_check_at: Option<Instant>,
 }
@@ -208,6 +225,7 @@ impl WatcherThread {
         match ensured {
             Ok(()) => {
                 self.deletion_check_at = Some(Instant::now() + DELETION_CHECK_INTERVAL);
+                self.refusal_causes.clear();
                 self.set_status(TopicsStatus::Ready);
             }
             // Ready topics stay ready during an outage: the callers' own requests meet the outage.
@@ -217,8 +235,7 @@ impl WatcherThread {
                 self.set_status(TopicsStatus::Unreached(error));
             }
             Err(error) => {
-                let is_known = self.status.borrow().is_refused_for(&error);
-                if !is_known {
+                if self.refusal_causes.is_new(&error) {
                     tracing::error!(event = "broker_refused", error = %error, "the broker's topics are missing or misconfigured: {error}");
                 }
                 self.set_status(TopicsStatus::Refused(error));
@@ -287,13 +304,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn another_reason_of_a_refusal_is_not_known() {
-        let (describe, create) = (|| Error::Broken("describe".into()), || Error::Broken("create".into()));
-        let refused = TopicsStatus::Refused(describe());
+    fn each_cause_of_a_refusal_is_new_once_until_the_topics_are_ready() {
+        let refused = |cause: &str| Error::Broken(cause.into());
+        let mut causes = RefusalCauses::default();
 
-        assert!(refused.is_refused_for(&describe()));
-        assert!(!refused.is_refused_for(&create()));
-        assert!(!TopicsStatus::Unreached(describe()).is_refused_for(&describe()));
-        assert!(!TopicsStatus::Ready.is_refused_for(&describe()));
+        let news = ["describe", "create", "describe", "create"].map(|cause| causes.is_new(&refused(cause)));
+        assert_eq!(news, [true, true, false, false]);
+        assert_eq!((0..20).filter(|number| causes.is_new(&refused(&number.to_string()))).count(), CAUSES_MAX - 2);
+
+        causes.clear();
+        assert!(causes.is_new(&refused("describe")));
     }
 }
