@@ -12,7 +12,7 @@ use supervision::SupervisionBus;
 use crate::system::dependencies::{Dependencies, MonitoredProbe};
 use crate::system::options::Options;
 
-/// Probes at an interval; a restart reads the region's state from the gate.
+/// Probes at an interval; a restart reads the region's state from the gate, and the dependencies that are down from the health snapshot.
 pub struct FailoverManager {
     dependencies: Dependencies,
     options: Arc<Options>,
@@ -167,6 +167,9 @@ impl Actor for FailoverManager {
         // After a restart the gate still holds the former state: a passive region stays passive until two healthy rounds.
         if self.dependencies.gate.is_passive() {
             self.region = RegionHealth::passive();
+        }
+        for component in self.dependencies.health.read().components.iter().filter(|component| !component.up) {
+            self.region.mark_down(component.name, &self.options.region);
         }
         self.round(ctx);
     }

@@ -14,6 +14,7 @@ use ports::probe::{Probe, ProbeReport};
 
 use crate::support::environment::Environment;
 use crate::support::ledger::Ledger;
+use crate::support::log_capture::LogCapture;
 use crate::support::process::TIMEOUT;
 
 /// A probe whose result a test sets.
@@ -222,6 +223,32 @@ async fn a_crash_of_the_failover_manager_leaves_a_passive_region_passive() {
     db.up.store(true, SeqCst);
 
     process.wait_until("the region is active", TIMEOUT, async || !process.gate.is_passive()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn dependency_that_is_down_stays_down_after_a_crash_of_the_failover_manager() {
+    let (broker, mut environment) = (SwitchedProbe::on("broker"), Environment::new());
+    environment.probes = vec![not_gating(&broker)];
+    let log = LogCapture::start();
+    let process = environment.start().await;
+    let is_up = || process.health().components.iter().any(|component| component.up);
+    process.wait_until("it is up", TIMEOUT, async || is_up()).await;
+    broker.up.store(false, SeqCst);
+    process.wait_until("it is down", TIMEOUT, async || !is_up()).await;
+
+    let checks = broker.checks.load(SeqCst);
+    process.bus().panic("/failover-manager", "test").expect("the actor exists");
+    process
+        .wait_until("it was probed again", TIMEOUT, async || {
+            assert!(!is_up());
+            broker.checks.load(SeqCst) >= checks + 3
+        })
+        .await;
+    broker.up.store(true, SeqCst);
+
+    process.wait_until("it is up again", TIMEOUT, async || is_up()).await;
+    let changes = ["dependency_down", "dependency_up"].map(|event| log.fields(event, ["dependency"]));
+    assert_eq!(changes, [vec![["broker".to_owned()]], vec![["broker".to_owned()]]]);
 }
 
 #[tokio::test(start_paused = true)]

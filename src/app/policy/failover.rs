@@ -62,6 +62,11 @@ impl RegionHealth {
         Self { mode: RegionMode::Passive, ..Self::default() }
     }
 
+    /// Records that a dependency was down when the manager was restarted: it is up again once it has answered.
+    pub fn mark_down(&mut self, name: &'static str, thresholds: &FailoverThresholds) {
+        self.failures.insert(name, thresholds.dependency);
+    }
+
     /// The mode after the last round.
     pub fn mode(&self) -> RegionMode {
         self.mode
