@@ -82,7 +82,10 @@ fn writes_are_refused_while_the_data_folder_is_moved_away() {
     std::fs::rename(backend.data_folder(), &elsewhere).expect("moved");
 
     until("the region is PASSIVE", Duration::from_secs(30), || (!service.is_ready()).then_some(()));
-    let down = service.log_lines(|line| line["event"] == "dependency_down" && line["dependency"] == "db");
+    let down = until("the cause is logged", Duration::from_secs(30), || {
+        let down = service.log_lines(|line| line["event"] == "dependency_down" && line["dependency"] == "db");
+        Some(down).filter(|down| !down.is_empty())
+    });
     let reason = down[0]["error"].as_str().unwrap_or_default();
     assert!(down.len() == 1 && reason.contains("posthaste.db was deleted, moved or replaced"), "{down:?}");
 
