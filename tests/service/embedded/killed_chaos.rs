@@ -13,9 +13,15 @@ const WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// The services among the child processes of a process.
 fn services_of(pid: u32) -> Vec<u32> {
-    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).expect("the process runs");
-    let pids = children.split_whitespace().map(|child| child.parse().expect("a process id"));
-    pids.filter(|pid| arguments(*pid).iter().any(|argument| argument == "serve")).collect()
+    let processes = std::fs::read_dir("/proc").expect("the system lists its processes").map_while(Result::ok);
+    let pids = processes.filter_map(|process| process.file_name().to_str()?.parse().ok());
+    pids.filter(|child| parent_of(*child) == Some(pid) && arguments(*child).iter().any(|text| text == "serve")).collect()
+}
+
+/// The parent of a process; none once it has ended.
+fn parent_of(pid: u32) -> Option<u32> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()
 }
 
 /// The arguments of a process; none once it has ended.
