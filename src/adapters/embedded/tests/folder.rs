@@ -19,8 +19,8 @@ fn second_process_is_refused_with_the_holder_in_the_error() {
 }
 
 #[cfg(target_os = "linux")]
-#[test]
-fn folder_stays_locked_without_its_lock_file() {
+#[tokio::test]
+async fn folder_stays_locked_without_its_lock_file() {
     let (folder, clock) = (tempfile::tempdir().unwrap(), ManualClock::new());
     let first = Embedded::open(options(folder.path(), &clock)).unwrap();
     std::fs::remove_file(folder.path().join("posthaste.lock")).unwrap();
@@ -29,13 +29,13 @@ fn folder_stays_locked_without_its_lock_file() {
 
     assert!(matches!(second, OpenError::Held { .. }), "{second}");
     assert!(!folder.path().join("posthaste.lock").exists(), "a refused process leaves nothing behind");
-    drop(first);
+    first.close().await.unwrap();
     Embedded::open(options(folder.path(), &clock)).unwrap();
 }
 
 #[cfg(target_os = "linux")]
-#[test]
-fn link_to_the_database_of_another_service_is_refused() {
+#[tokio::test]
+async fn link_to_the_database_of_another_service_is_refused() {
     let (folder, other, clock) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), ManualClock::new());
     let first = Embedded::open(options(folder.path(), &clock)).unwrap();
     std::os::unix::fs::symlink(folder.path().join("posthaste.db"), other.path().join("posthaste.db")).unwrap();
@@ -44,7 +44,7 @@ fn link_to_the_database_of_another_service_is_refused() {
 
     let OpenError::Held { instance, .. } = &second else { panic!("{second}") };
     assert_eq!(instance, "here:8080");
-    drop(first);
+    first.close().await.unwrap();
     let linked = Embedded::open(options(other.path(), &clock)).unwrap();
     assert!(matches!(Embedded::open(options(folder.path(), &clock)), Err(OpenError::Held { .. })));
     drop(linked);
