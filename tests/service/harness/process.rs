@@ -58,15 +58,24 @@ pub fn call_setting(limit: Duration) -> String {
 /// Runs a command to its end; returns exit code, stdout and stderr. It is repeated while a store or a broker does not respond within its limits,
 /// which a busy machine exceeds: the command has changed nothing then.
 pub fn run(backend: &Backend, arguments: &[&str]) -> (i32, String, String) {
+    run_with(backend, arguments, &[])
+}
+
+/// As [`run`], with additional settings.
+pub fn run_with(backend: &Backend, arguments: &[&str], environment: &[(&str, &str)]) -> (i32, String, String) {
     let started = Instant::now();
     loop {
-        let (code, stdout, stderr) = finish(&mut command(backend, arguments));
-        let is_unanswered = UNANSWERED.iter().any(|text| stderr.contains(text));
-        let is_delayed = stdout.is_empty() && is_unanswered && !stderr.contains("then it failed");
+        let (code, stdout, stderr) = finish(command(backend, arguments).envs(environment.iter().copied()));
+        let is_delayed = stdout.is_empty() && is_unanswered(&stderr) && !stderr.contains("then it failed");
         if !is_delayed || started.elapsed() >= scaled(REPEAT_MAX) {
             return (code, stdout, stderr);
         }
     }
+}
+
+/// Whether the messages of a command say that its store or its broker has not responded in time.
+pub fn is_unanswered(stderr: &str) -> bool {
+    UNANSWERED.iter().any(|text| stderr.contains(text))
 }
 
 /// Longest run of a command that ends by itself.

@@ -8,7 +8,7 @@ use crate::harness::backend::Backend;
 use crate::harness::endpoint::{Endpoint, EndpointResponse};
 use crate::harness::external_events::{self, topic_variable};
 use crate::harness::metrics::metric;
-use crate::harness::process::{Posthaste, command, finish};
+use crate::harness::process::{Posthaste, run_with};
 
 /// A new consumer group.
 const WAIT_MAX: Duration = Duration::from_secs(60);
@@ -39,8 +39,8 @@ impl Setup {
 
     /// The lines that a command prints, and its messages.
     fn run(&self, arguments: &[&str]) -> (Vec<Value>, String) {
-        let environment = self.settings.iter().map(|(name, value)| (name, value));
-        let (code, stdout, stderr) = finish(command(&self.backend, arguments).envs(environment));
+        let environment: Vec<(&str, &str)> = self.settings.iter().map(|(name, value)| (&**name, &**value)).collect();
+        let (code, stdout, stderr) = run_with(&self.backend, arguments, &environment);
         assert_eq!(code, 0, "{arguments:?}: {stderr}");
         (stdout.lines().filter_map(|line| serde_json::from_str(line).ok()).collect(), stderr)
     }

@@ -10,7 +10,7 @@ use crate::harness::backend::Backend;
 use crate::harness::external_events::{self, topic_variable};
 use crate::harness::http::tea_order;
 use crate::harness::metrics::{await_metric, metric};
-use crate::harness::process::{Posthaste, run};
+use crate::harness::process::{Posthaste, is_unanswered, run};
 
 /// Three attempts, each of which may wait some seconds for the topic. At least once, a producer that knew the topic first waits for its delivery
 /// timeout, and the breaker may open meanwhile.
@@ -116,7 +116,9 @@ fn deleted_watermark_topic_is_reported_and_restored_by_migrate_up() {
     order();
     assert_eq!(backend.events().len(), 1, "no event is published without a watermark");
 
-    let (code, _, messages) = run(&backend, &["migrate", "up"]);
+    let (code, _, messages) = until("the broker responds in time", WAIT_MAX, || {
+        Some(run(&backend, &["migrate", "up"])).filter(|(_, _, messages)| !is_unanswered(messages))
+    });
 
     assert_eq!(code, 0, "{messages}");
     service.drain();
