@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use app::consume::chain::ATTEMPTS_MAX;
+use app::consume::chain::{ATTEMPTS_MAX, FailureAction};
 use app::consume::forward::{Forward, RETRY_ROUND_HEADER, forward_record, without_earlier_failures};
 use app::consume::message_decision::MessageFailure;
 use app::consume::spring_headers;
@@ -17,6 +17,7 @@ use ports::inbox::RetryRouteChange;
 
 use crate::consumer_actor::decisions::{DeadLettered, Decisions, ForwardedRecord};
 use crate::consumer_actor::group_consumer::GroupConsumer;
+use crate::consumer_actor::message_log;
 
 /// How often the delay of a message that blocks its key doubles. Each round of the message appends all that wait behind it again; 2 doublings
 /// make the rounds of 8 s half a minute long. The other keys of its partition of the last retry topic wait as long.
@@ -125,7 +126,6 @@ impl GroupConsumer {
         &self,
         message: &ConsumerRecord,
         needs_order: bool,
-        attempts_made: u32,
         decisions: &mut Decisions,
     ) -> Result<bool, Error> {
         if !is_ordered(message, needs_order) {
@@ -136,6 +136,7 @@ impl GroupConsumer {
         let stage = self.retry_stage_of(message).map_or(0, next_stage);
         // Without a delay of its own: the earlier message is ahead in the partition, which pauses until that one is due. Once it is done, a delay
         // would only postpone this message and the end of the retry route.
+        let attempts_made = spring_headers::attempt(&message.record) - 1;
         let record = self.retry_record(message, stage, Duration::ZERO, &waits_for_earlier(), attempts_made);
         // If the broker refuses the record, the earlier message still is in its retry topic: the retry route stays as it is. A route that already
         // counts this message as its last ends with the next message of the key.
@@ -144,16 +145,42 @@ impl GroupConsumer {
         Ok(true)
     }
 
-    /// Sends a message whose processing failed to the retry topic of `stage`. The later messages of its key wait behind it where they need order.
-    pub fn retry(
+    /// Forwards a message whose attempt has failed, and logs it: to a retry topic, where the later messages of its key wait behind it if they need
+    /// order, or to the dead letters.
+    pub fn forward_failed(
         &self,
         message: &ConsumerRecord,
-        stage: u32,
+        needs_order: bool,
+        action: FailureAction,
+        failure: &MessageFailure,
+        decisions: &mut Decisions,
+    ) {
+        let attempt = spring_headers::attempt(&message.record);
+        decisions.failed += 1;
+        match action {
+            FailureAction::Retry => message_log::retried(message, attempt, failure),
+            // Its further rounds are not reported.
+            FailureAction::BlockKey if attempt <= ATTEMPTS_MAX => message_log::blocks_key(message, failure),
+            FailureAction::BlockKey => {}
+            FailureAction::DeadLetter => {
+                self.dead_letter(message, attempt, failure, decisions);
+                return self.leave_retry_route(message, needs_order, decisions);
+            }
+        }
+        self.retry(message, needs_order, failure, attempt, decisions);
+    }
+
+    /// Sends a message whose `attempts` attempts have failed to the retry topic of their number. The later messages of its key wait behind it where
+    /// they need order.
+    fn retry(
+        &self,
+        message: &ConsumerRecord,
         needs_order: bool,
         failure: &MessageFailure,
         attempts: u32,
         decisions: &mut Decisions,
     ) {
+        let stage = attempts - 1;
         let needs_order = is_ordered(message, needs_order);
         // A message may have waited in a later retry topic than its own failures lead to. It continues from there: in an earlier one, later
         // messages of its key could overtake it.
@@ -211,12 +238,11 @@ impl GroupConsumer {
     pub fn dead_letter(
         &self,
         message: &ConsumerRecord,
-        attempts: Option<u32>,
+        attempts_made: u32,
         failure: &MessageFailure,
         decisions: &mut Decisions,
     ) {
-        let target = dead_letter_topic(&self.base);
-        let (attempts_made, now) = (attempts.unwrap_or(1), self.clock.wall());
+        let (target, now) = (dead_letter_topic(&self.base), self.clock.wall());
         let forward = Forward { target, group: &self.group, failure, attempts_made, now, due: now };
         let mut record = forward_record(message, forward);
         self.add_header(&mut record);

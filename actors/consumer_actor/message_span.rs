@@ -1,4 +1,5 @@
 //! The span of a consumed message, in the trace that its record names.
+use app::consume::chain::FailureAction;
 use app::consume::message_decision::MessageDecision;
 use app::policy::conflict::ConflictDecision;
 use domain::WebhookId;
@@ -51,9 +52,11 @@ pub fn record_decision(span: &mut ActiveSpan, step: &MessageDecision, attempt: u
                 span.set("posthaste.fallback", true);
             }
         }
-        MessageDecision::Retry { .. } => span.fail("retried"),
-        MessageDecision::Block { .. } => span.fail("blocked"),
-        MessageDecision::DeadLetter(_) => span.fail("dead_lettered"),
+        MessageDecision::Forward { action, .. } => span.fail(match action {
+            FailureAction::Retry => "retried",
+            FailureAction::BlockKey => "blocked",
+            FailureAction::DeadLetter => "dead_lettered",
+        }),
     }
 }
 

@@ -1,9 +1,9 @@
 //! OrderPipeline: the processing of a message of the orders' topic. Decode → apply the region rule → handle → decide on the message.
 use std::sync::Arc;
 
-use app::consume::chain::ATTEMPTS_MAX;
 use app::consume::handlers::Handlers;
 use app::consume::message_decision::{self, DecodedMessage, EventOrigin, MessageDecision};
+use app::consume::spring_headers;
 use app::policy::conflict::{ConflictDecision, VersionStamp};
 use app::policy::regional_clock::RegionalClock;
 use async_trait::async_trait;
@@ -61,28 +61,21 @@ impl MessageDecider for OrderPipeline {
                 consumer.metrics.kafka_schema_validation_errors.inc();
                 span.fail("undecodable");
                 decisions.failed += 1;
-                consumer.dead_letter(message, None, &failure, decisions);
+                consumer.dead_letter(message, 1, &failure, decisions);
                 return Ok(());
             }
         };
         let version = decoded.event.schema_version.to_string();
         consumer.metrics.kafka_event_version_distribution.with([&version]).inc();
         let needs_order = self.handlers.chain(decoded.event.event_type).needs_order();
-        if consumer.queue_behind_earlier(message, needs_order, decoded.attempts_made, decisions).await? {
+        if consumer.queue_behind_earlier(message, needs_order, decisions).await? {
             span.set("posthaste.waits_for_earlier", true);
             return Ok(());
         }
         let origin = self.origin(&decoded, decisions).await?;
         let latest_accepted_time = self.regional_clock.latest_accepted_time(consumer.clock.now());
         let step = message_decision::decide(&self.handlers, message, &decoded, origin, latest_accepted_time).await;
-        message_span::record_decision(&mut span, &step, decoded.attempts_made.saturating_add(1));
-        match &step {
-            MessageDecision::Block { stage: 0..ATTEMPTS_MAX, failure } => message_log::blocks_key(message, failure),
-            MessageDecision::Retry { failure, .. } => {
-                message_log::retried(message, decoded.attempts_made.saturating_add(1), failure);
-            }
-            MessageDecision::Block { .. } | MessageDecision::Process { .. } | MessageDecision::DeadLetter(_) => {}
-        }
+        message_span::record_decision(&mut span, &step, spring_headers::attempt(&message.record));
         match step {
             MessageDecision::Process { event, region_rule, fallback_after } => {
                 let stale = region_rule != ConflictDecision::Apply;
@@ -105,14 +98,8 @@ impl MessageDecider for OrderPipeline {
                     .push(EventMetricInput { occurred_at: decoded.event.occurred_at, is_stale: stale });
                 consumer.leave_retry_route(message, needs_order, decisions);
             }
-            MessageDecision::Retry { stage, failure } | MessageDecision::Block { stage, failure } => {
-                decisions.failed += 1;
-                consumer.retry(message, stage, needs_order, &failure, decoded.attempts_made + 1, decisions);
-            }
-            MessageDecision::DeadLetter(failure) => {
-                decisions.failed += 1;
-                consumer.dead_letter(message, Some(decoded.attempts_made + 1), &failure, decisions);
-                consumer.leave_retry_route(message, needs_order, decisions);
+            MessageDecision::Forward { action, failure } => {
+                consumer.forward_failed(message, needs_order, action, &failure, decisions);
             }
         }
         Ok(())

@@ -1,5 +1,5 @@
 //! TopicPipeline: the processing of a message of another service's topic. Call the endpoint → decide on the message.
-use app::consume::chain::{ATTEMPTS_MAX, ChainOutcome};
+use app::consume::chain::ChainOutcome;
 use app::consume::message_decision::MessageFailure;
 use app::consume::spring_headers;
 use app::consume::topic_chain::TopicChain;
@@ -47,12 +47,10 @@ impl MessageDecider for TopicPipeline {
 
     async fn decide(&self, message: &ConsumerRecord, decisions: &mut Decisions) -> Result<(), Error> {
         let (consumer, ordered) = (&self.consumer, true);
-        let stage = spring_headers::attempts_made(&message.record).unwrap_or(0);
-        if consumer.queue_behind_earlier(message, ordered, stage, decisions).await? {
+        if consumer.queue_behind_earlier(message, ordered, decisions).await? {
             return Ok(());
         }
-        let attempt = stage.saturating_add(1);
-        match self.chain.run(&message.record, attempt).await {
+        match self.chain.run(&message.record, spring_headers::attempt(&message.record)).await {
             ChainOutcome::Handled { fallback_after, .. } => {
                 if let Some(fault) = fallback_after {
                     consumer.metrics.kafka_consumer_fallback_count.inc();
@@ -61,24 +59,8 @@ impl MessageDecider for TopicPipeline {
                 consumer.metrics.kafka_consumer_processed_count.inc();
                 consumer.leave_retry_route(message, ordered, decisions);
             }
-            ChainOutcome::Retry(fault) => {
-                let failure = MessageFailure::from_handler(fault);
-                message_log::retried(message, attempt, &failure);
-                decisions.failed += 1;
-                consumer.retry(message, stage, ordered, &failure, attempt, decisions);
-            }
-            ChainOutcome::Blocked(fault) => {
-                let failure = MessageFailure::from_handler(fault);
-                if stage < ATTEMPTS_MAX {
-                    message_log::blocks_key(message, &failure);
-                }
-                decisions.failed += 1;
-                consumer.retry(message, stage, ordered, &failure, attempt, decisions);
-            }
-            ChainOutcome::Failed(fault) => {
-                decisions.failed += 1;
-                consumer.dead_letter(message, Some(attempt), &MessageFailure::from_handler(fault), decisions);
-                consumer.leave_retry_route(message, ordered, decisions);
+            ChainOutcome::NotHandled { action, fault } => {
+                consumer.forward_failed(message, ordered, action, &MessageFailure::from_handler(fault), decisions);
             }
         }
         Ok(())

@@ -3,6 +3,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
+use app::consume::chain::FailureAction;
 use app::consume::message_decision::MessageFailure;
 use app::consume::order_topic::OrderTopic;
 use app::consume::spring_headers;
@@ -187,11 +188,10 @@ impl WebhookPipeline {
         results: &mut DeliveryResults,
     ) -> Result<(), Error> {
         let consumer = &self.consumer;
-        let attempts_made = spring_headers::attempts_made(&message.record).unwrap_or(0);
-        if consumer.queue_behind_earlier(message, ordered, attempts_made, &mut results.decisions).await? {
+        if consumer.queue_behind_earlier(message, ordered, &mut results.decisions).await? {
             return Ok(());
         }
-        let attempt = attempts_made + 1;
+        let attempt = spring_headers::attempt(&message.record);
         let (verdict, mut record) = self.call(webhook, message, attempt).await;
         match verdict {
             AttemptVerdict::Accepted => {
@@ -212,14 +212,11 @@ impl WebhookPipeline {
                 record.outcome = AttemptOutcome::Retried;
                 match decide_after_failure(attempt, endpoint, probing, worked_since) {
                     DeliveryDecision::NeedsRedelivery => results.needs_redelivery = true,
-                    DeliveryDecision::Retry => {
-                        message_log::retried(message, attempt, &failure);
-                        consumer.retry(message, attempts_made, ordered, &failure, attempt, &mut results.decisions);
-                    }
-                    DeliveryDecision::DeadLetter => {
-                        record.outcome = AttemptOutcome::DeadLettered;
-                        consumer.dead_letter(message, Some(attempt), &failure, &mut results.decisions);
-                        consumer.leave_retry_route(message, ordered, &mut results.decisions);
+                    DeliveryDecision::Forward(action) => {
+                        if action == FailureAction::DeadLetter {
+                            record.outcome = AttemptOutcome::DeadLettered;
+                        }
+                        consumer.forward_failed(message, ordered, action, &failure, &mut results.decisions);
                     }
                 }
                 record.error = Some(failure.reason);

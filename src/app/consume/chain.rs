@@ -42,7 +42,7 @@ pub struct HandlerChain {
     limits: ChainLimits,
 }
 
-/// Result of the chain for a message, and the action that must follow.
+/// Result of the chain for a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChainOutcome {
     /// The primary handler or the fallback accepted the event.
@@ -52,12 +52,24 @@ pub enum ChainOutcome {
         /// Failure of the primary handler, where the fallback accepted the event.
         fallback_after: Option<HandlerFault>,
     },
+    /// Neither of them did.
+    NotHandled {
+        /// Where the message goes.
+        action: FailureAction,
+        /// The failure of the last handler that was called.
+        fault: HandlerFault,
+    },
+}
+
+/// The action on a message that was not handled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailureAction {
     /// The next retry topic.
-    Retry(HandlerFault),
-    /// Another round through the last retry topic, until a handler accepts the event.
-    Blocked(HandlerFault),
+    Retry,
+    /// Another round through the last retry topic, until a handler accepts the message; the later messages of its key wait.
+    BlockKey,
     /// The dead-letter topic: no attempt is left, or none can succeed.
-    Failed(HandlerFault),
+    DeadLetter,
 }
 
 /// Result of a handler: the effects of the event, or the failure.
@@ -73,7 +85,9 @@ impl ChainLimits {
     {
         let fault = match without_panic(primary).await {
             Ok(effects) => return ChainOutcome::Handled { effects, fallback_after: None },
-            Err(fault) if fault.retryable && attempt < self.attempts_max => return ChainOutcome::Retry(fault),
+            Err(fault) if fault.retryable && attempt < self.attempts_max => {
+                return ChainOutcome::NotHandled { action: FailureAction::Retry, fault };
+            }
             Err(fault) => fault,
         };
         let Some(fallback) = fallback else { return self.exhausted(fault) };
@@ -87,10 +101,11 @@ impl ChainLimits {
     }
 
     fn exhausted(self, fault: HandlerFault) -> ChainOutcome {
-        match self.poison {
-            PoisonMessageAction::DeadLetter => ChainOutcome::Failed(fault),
-            PoisonMessageAction::BlockKey => ChainOutcome::Blocked(fault),
-        }
+        let action = match self.poison {
+            PoisonMessageAction::DeadLetter => FailureAction::DeadLetter,
+            PoisonMessageAction::BlockKey => FailureAction::BlockKey,
+        };
+        ChainOutcome::NotHandled { action, fault }
     }
 }
 
@@ -200,6 +215,10 @@ mod tests {
         HandlerFault { retryable, failure_type: FailureType::Timeout, reason: reason.to_owned() }
     }
 
+    fn not_handled(action: FailureAction, fault: HandlerFault) -> ChainOutcome {
+        ChainOutcome::NotHandled { action, fault }
+    }
+
     fn handler(fault: Option<HandlerFault>) -> Arc<dyn EventHandler> {
         Arc::new(Scripted(fault))
     }
@@ -228,7 +247,7 @@ mod tests {
 
         let outcomes: Vec<_> = (1..=4).map(|attempt| outcome(&chain, attempt)).collect();
 
-        let retry = ChainOutcome::Retry(late.clone());
+        let retry = not_handled(FailureAction::Retry, late.clone());
         let handled = ChainOutcome::Handled { effects: Vec::new(), fallback_after: Some(late) };
         assert_eq!(outcomes, [retry.clone(), retry.clone(), retry, handled]);
     }
@@ -249,8 +268,8 @@ mod tests {
         let late = fault(true, "time-out");
         let chain = HandlerChain::new(handler(Some(late.clone()))).attempts(4);
 
-        assert_eq!(outcome(&chain, 3), ChainOutcome::Retry(late.clone()));
-        assert_eq!(outcome(&chain, 4), ChainOutcome::Failed(late));
+        assert_eq!(outcome(&chain, 3), not_handled(FailureAction::Retry, late.clone()));
+        assert_eq!(outcome(&chain, 4), not_handled(FailureAction::DeadLetter, late));
     }
 
     #[test]
@@ -258,8 +277,11 @@ mod tests {
         let chain = HandlerChain::new(handler(Some(fault(false, "400")))).fallback(handler(Some(fault(true, "503"))));
         let both = fault(true, "400; the fallback: 503");
 
-        assert_eq!(outcome(&chain, 1), ChainOutcome::Failed(both.clone()));
-        assert_eq!(outcome(&chain.poison(PoisonMessageAction::BlockKey), 1), ChainOutcome::Blocked(both));
+        assert_eq!(outcome(&chain, 1), not_handled(FailureAction::DeadLetter, both.clone()));
+        assert_eq!(
+            outcome(&chain.poison(PoisonMessageAction::BlockKey), 1),
+            not_handled(FailureAction::BlockKey, both)
+        );
     }
 
     #[test]
@@ -272,8 +294,8 @@ mod tests {
         let panicked = fault("the handler panicked: no such currency");
         let chain = HandlerChain::new(Arc::new(Panics { at_once: true })).attempts(2);
 
-        assert_eq!(outcome(&chain, 1), ChainOutcome::Retry(panicked.clone()));
-        assert_eq!(outcome(&chain, 2), ChainOutcome::Failed(panicked.clone()));
+        assert_eq!(outcome(&chain, 1), not_handled(FailureAction::Retry, panicked.clone()));
+        assert_eq!(outcome(&chain, 2), not_handled(FailureAction::DeadLetter, panicked.clone()));
         assert_eq!(
             outcome(&chain.clone().fallback(handler(None)), 2),
             ChainOutcome::Handled { effects: Vec::new(), fallback_after: Some(panicked) }
@@ -281,15 +303,16 @@ mod tests {
         let both = outcome(&chain.fallback(Arc::new(Panics { at_once: false })), 2);
         let cut = "漢".repeat(256 - "the handler panicked: ".len());
         let reason = format!("the handler panicked: no such currency; the fallback: the handler panicked: {cut}");
-        assert_eq!(both, ChainOutcome::Failed(fault(&reason)));
+        assert_eq!(both, not_handled(FailureAction::DeadLetter, fault(&reason)));
     }
 
     #[test]
     fn attempts_stay_within_the_retry_topics_and_blocked_keys_are_ordered() {
-        let chain = HandlerChain::new(handler(Some(fault(true, "time-out")))).attempts(99);
+        let late = fault(true, "time-out");
+        let chain = HandlerChain::new(handler(Some(late.clone()))).attempts(99);
 
-        assert!(matches!(outcome(&chain, ATTEMPTS_MAX - 1), ChainOutcome::Retry(_)));
-        assert!(matches!(outcome(&chain, ATTEMPTS_MAX), ChainOutcome::Failed(_)));
+        assert_eq!(outcome(&chain, ATTEMPTS_MAX - 1), not_handled(FailureAction::Retry, late.clone()));
+        assert_eq!(outcome(&chain, ATTEMPTS_MAX), not_handled(FailureAction::DeadLetter, late));
         assert!(!chain.needs_order() && chain.poison(PoisonMessageAction::BlockKey).needs_order());
     }
 }

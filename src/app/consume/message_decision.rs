@@ -4,7 +4,7 @@ use ports::FailureType;
 use ports::broker::consumer_groups::ConsumerRecord;
 use ports::inbox::{Effect, ProcessedEvent};
 
-use crate::consume::chain::ChainOutcome;
+use crate::consume::chain::{ChainOutcome, FailureAction};
 use crate::consume::event_handler::{ConsumedEvent, HandlerFault};
 use crate::consume::handlers::Handlers;
 use crate::consume::spring_headers;
@@ -20,8 +20,6 @@ pub struct DecodedMessage {
     pub stamp: VersionStamp,
     /// Whether the stamp is that of the `x-hlc` header. Without the header it is made of the event's time and version.
     pub has_hlc: bool,
-    /// Number of attempts before this one.
-    pub attempts_made: u32,
 }
 
 /// The region that an event comes from.
@@ -48,22 +46,13 @@ pub enum MessageDecision {
         /// Failure of the primary handler, where the fallback accepted the event.
         fallback_after: Option<MessageFailure>,
     },
-    /// Send the message to a retry topic.
-    Retry {
-        /// Number of the retry topic, from 0.
-        stage: u32,
+    /// Forward the message to a retry topic or to the dead letters.
+    Forward {
+        /// Where it is forwarded to.
+        action: FailureAction,
         /// Failure that is written into the headers.
         failure: MessageFailure,
     },
-    /// Send the message through the last retry topic again, until a handler accepts it; the key's later messages wait.
-    Block {
-        /// Number of the retry topic, from 0; beyond the last one it counts the rounds.
-        stage: u32,
-        /// Failure that is written into the headers.
-        failure: MessageFailure,
-    },
-    /// Send the message to the dead-letter topic.
-    DeadLetter(MessageFailure),
 }
 
 /// Why a message was not processed.
@@ -103,8 +92,7 @@ pub fn decode(message: &ConsumerRecord) -> Result<DecodedMessage, MessageFailure
     let named = record.text("x-region").filter(|name| !name.contains(char::is_control));
     let region = RegionId::new(named.unwrap_or(""));
     let (stamp, has_hlc) = (VersionStamp { hlc: hlc.unwrap_or(fallback), region }, hlc.is_some());
-    let attempts_made = spring_headers::attempts_made(record).unwrap_or(0);
-    Ok(DecodedMessage { event, stamp, has_hlc, attempts_made })
+    Ok(DecodedMessage { event, stamp, has_hlc })
 }
 
 fn undecodable(reason: String) -> MessageFailure {
@@ -158,8 +146,7 @@ pub async fn decide(
     if region_rule != ConflictDecision::Apply {
         return MessageDecision::Process { event: processed(Vec::new()), region_rule, fallback_after: None };
     }
-    let stage = decoded.attempts_made;
-    let consumed = ConsumedEvent { event, record: &message.record, attempt: stage.saturating_add(1) };
+    let consumed = ConsumedEvent { event, record: &message.record, attempt: spring_headers::attempt(&message.record) };
     match handlers.chain(event.event_type).run(consumed).await {
         ChainOutcome::Handled { mut effects, fallback_after } => {
             if origin != EventOrigin::Local {
@@ -169,9 +156,9 @@ pub async fn decide(
             let fallback_after = fallback_after.map(MessageFailure::from_handler);
             MessageDecision::Process { event: processed(effects), region_rule, fallback_after }
         }
-        ChainOutcome::Retry(fault) => MessageDecision::Retry { stage, failure: MessageFailure::from_handler(fault) },
-        ChainOutcome::Blocked(fault) => MessageDecision::Block { stage, failure: MessageFailure::from_handler(fault) },
-        ChainOutcome::Failed(fault) => MessageDecision::DeadLetter(MessageFailure::from_handler(fault)),
+        ChainOutcome::NotHandled { action, fault } => {
+            MessageDecision::Forward { action, failure: MessageFailure::from_handler(fault) }
+        }
     }
 }
 
@@ -211,7 +198,7 @@ mod tests {
             occurred_at: Timestamp::from_millis(stamp.hlc.millis),
             after: Some(OrderAfterEvent { status: Status::Processing, version: stamp.hlc.counter.into() }),
         };
-        DecodedMessage { event, stamp, has_hlc, attempts_made: 0 }
+        DecodedMessage { event, stamp, has_hlc }
     }
 
     #[test]

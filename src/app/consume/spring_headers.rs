@@ -53,6 +53,11 @@ pub fn attempts_made(record: &Record) -> Option<u32> {
     if (1..=ATTEMPTS_MAX).contains(&next) { u32::try_from(next - 1).ok() } else { None }
 }
 
+/// The number of the attempt that this record stands for, from 1.
+pub fn attempt(record: &Record) -> u32 {
+    attempts_made(record).unwrap_or(0) + 1
+}
+
 /// The topic of a record before its first failure.
 pub fn original_topic(record: &Record) -> Option<&str> {
     record.text(ORIGINAL_TOPIC)

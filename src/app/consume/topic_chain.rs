@@ -70,7 +70,7 @@ mod tests {
     use ports::endpoint::{EndpointError, EventRequest};
 
     use super::*;
-    use crate::consume::chain::PoisonMessageAction;
+    use crate::consume::chain::{FailureAction, PoisonMessageAction};
 
     /// Answers every event with this fault, or accepts it.
     struct Answers(Option<FaultClass>);
@@ -97,9 +97,9 @@ mod tests {
         match chain.run(&record, attempt).now_or_never().expect("no endpoint of these tests waits") {
             ChainOutcome::Handled { fallback_after: None, .. } => "accepted",
             ChainOutcome::Handled { fallback_after: Some(_), .. } => "fallback",
-            ChainOutcome::Retry(_) => "retry",
-            ChainOutcome::Blocked(_) => "blocked",
-            ChainOutcome::Failed(_) => "dead letter",
+            ChainOutcome::NotHandled { action: FailureAction::Retry, .. } => "retry",
+            ChainOutcome::NotHandled { action: FailureAction::BlockKey, .. } => "blocked",
+            ChainOutcome::NotHandled { action: FailureAction::DeadLetter, .. } => "dead letter",
         }
     }
 

@@ -2,7 +2,7 @@
 use std::time::Duration;
 
 use super::delivery::EndpointState;
-use crate::consume::chain::ATTEMPTS_MAX;
+use crate::consume::chain::{ATTEMPTS_MAX, FailureAction};
 use crate::policy::breaker::{self, BreakerState, CircuitBreaker};
 
 /// The circuit breaker of an endpoint, and when the endpoint last worked. Times are of any clock that does not go back.
@@ -18,10 +18,8 @@ pub struct EndpointHealth {
 pub enum DeliveryDecision {
     /// The group delivers the event again, and the attempt does not count.
     NeedsRedelivery,
-    /// The next retry topic, or another round through the last one.
-    Retry,
-    /// No further attempt, until an operator redrives the event from the dead-letter topic.
-    DeadLetter,
+    /// The event is forwarded: to the next retry topic, or through the last one again, or to the dead letters.
+    Forward(FailureAction),
 }
 
 impl EndpointHealth {
@@ -56,18 +54,21 @@ pub fn decide_after_failure(
     match (endpoint, probing) {
         // The probe shows nothing about the event.
         (Unavailable | Overloaded, true) => DeliveryDecision::NeedsRedelivery,
-        _ if attempt < ATTEMPTS_MAX => DeliveryDecision::Retry,
-        (Overloaded, false) => DeliveryDecision::Retry,
-        (Unavailable, false) if !worked_since => DeliveryDecision::Retry,
-        (Healthy, _) | (Unavailable, false) => DeliveryDecision::DeadLetter,
+        _ if attempt < ATTEMPTS_MAX => DeliveryDecision::Forward(FailureAction::Retry),
+        (Overloaded, false) => DeliveryDecision::Forward(FailureAction::Retry),
+        (Unavailable, false) if !worked_since => DeliveryDecision::Forward(FailureAction::Retry),
+        (Healthy, _) | (Unavailable, false) => DeliveryDecision::Forward(FailureAction::DeadLetter),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::DeliveryDecision::{DeadLetter, NeedsRedelivery, Retry};
+    use super::DeliveryDecision::{Forward, NeedsRedelivery};
     use super::EndpointState::{Healthy, Overloaded, Unavailable};
     use super::*;
+
+    const RETRY: DeliveryDecision = Forward(FailureAction::Retry);
+    const DEAD_LETTER: DeliveryDecision = Forward(FailureAction::DeadLetter);
 
     const fn s(seconds: u64) -> Duration {
         Duration::from_secs(seconds)
@@ -77,14 +78,14 @@ mod tests {
     fn last_attempt_that_fails_as_in_an_outage_is_repeated_unless_the_endpoint_works() {
         // attempt, endpoint, probing, worked_since
         let cases = [
-            ((1, Healthy, false, true), Retry),
-            ((4, Unavailable, false, true), Retry),
-            ((5, Healthy, false, false), DeadLetter),
-            ((5, Healthy, true, false), DeadLetter),
-            ((5, Unavailable, false, false), Retry),
-            ((9, Unavailable, false, false), Retry),
-            ((5, Unavailable, false, true), DeadLetter),
-            ((9, Overloaded, false, true), Retry),
+            ((1, Healthy, false, true), RETRY),
+            ((4, Unavailable, false, true), RETRY),
+            ((5, Healthy, false, false), DEAD_LETTER),
+            ((5, Healthy, true, false), DEAD_LETTER),
+            ((5, Unavailable, false, false), RETRY),
+            ((9, Unavailable, false, false), RETRY),
+            ((5, Unavailable, false, true), DEAD_LETTER),
+            ((9, Overloaded, false, true), RETRY),
             ((1, Unavailable, true, false), NeedsRedelivery),
             ((5, Unavailable, true, false), NeedsRedelivery),
             ((5, Overloaded, true, false), NeedsRedelivery),
