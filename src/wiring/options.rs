@@ -46,6 +46,7 @@ pub(super) fn http(config: &Config, instance: &InstanceId) -> api::Options {
             .outbox
             .enabled
             .then(|| std::iter::once(config.topic()).chain(config.internal_topics()).collect()),
+        relay_rules: config.relay_rules().into(),
         known_topics: config.all_topics().into_iter().collect(),
         console_secret: config.http.console_secret.clone().or_else(|| config.auth.hs256_secret.clone()),
         reads: api::TopicReadLimits {

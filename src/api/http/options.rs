@@ -1,7 +1,9 @@
 //! The options of the HTTP servers, with defaults that run.
+use std::sync::Arc;
 use std::time::Duration;
 
 use app::consume::order_topic::OrderTopic;
+use app::relay::chain::ChainRules;
 use secrecy::SecretString;
 
 use crate::http::trusted_proxies::TrustedProxies;
@@ -37,6 +39,8 @@ pub struct Options {
     pub order_topic: OrderTopic,
     /// The topics that this service writes itself, which clients may not publish to; `None` where there is no outbox.
     pub own_topics: Option<Vec<String>>,
+    /// The rules of the relay, for the attempts that a row has left.
+    pub relay_rules: Arc<ChainRules>,
     /// Topics that metrics name; the records of all others count as `other`.
     pub known_topics: telemetry::KnownValues,
     /// `http.console_secret`, or the shared secret of the tokens: with it console sessions survive a restart. `None`: they do not.
@@ -85,6 +89,7 @@ impl Default for Options {
             orders_enabled: true,
             order_topic: OrderTopic::new("order.events"),
             own_topics: Some(vec!["order.events".to_owned()]),
+            relay_rules: Arc::default(),
             known_topics: ["order.events"].into_iter().collect(),
             console_secret: None,
             reads: TopicReadLimits::default(),

@@ -1,13 +1,13 @@
 //! An outbox row: why it is in its state and the next step, its contents, its path and history, the rows of its key, and the actions on it.
 mod contents;
 mod explanation;
+mod facts;
 mod history;
 mod state_path;
 
-use app::contract::rfc3339;
 use app::error::QueryError;
 use app::operators::outbox::RowPage;
-use app::port_types::{Audit, AuditFilter, OperatorAction, RowDiagnosis, RowFilter, RowId, RowSelector, RowStatus};
+use app::port_types::{Audit, AuditFilter, OperatorAction, RowFilter, RowId, RowSelector, RowStatus};
 use domain::Timestamp;
 use maud::{Markup, html};
 
@@ -15,7 +15,7 @@ use crate::admin::dead_letters::audit;
 use crate::admin::filters::row_id;
 use crate::admin::live_events::log_if_changed;
 use crate::console::form;
-use crate::console::format::{optional_time, or_dash, relative_time, state_label};
+use crate::console::format::{relative_time, state_label};
 use crate::console::layout::{self, Page};
 use crate::console::links::link;
 use crate::request::context::RequestContext;
@@ -34,7 +34,9 @@ pub(crate) async fn show(context: RequestContext) -> RouteResult {
     let same_key_rows =
         operations.rows(&RowFilter { key: Some(row.key), ..RowFilter::default() }, SAME_KEY_ROWS_MAX).await?;
     let audit = operations.audit_entries(&AuditFilter { row: Some(id), ..AuditFilter::default() }, AUDIT_MAX).await?;
-    let (record, now) = (contents::contents(&context, id).await?, operations.now());
+    let (event, now) = (contents::event(&context, id).await?, operations.now());
+    let attempts_max =
+        event.as_ref().map(|event| context.state.options.relay_rules.retry_of(&event.topic).attempts_max);
     let broker_configured = operations.health().broker_configured;
     let command = format!("posthaste outbox why --event {}", row.event_id);
     let main = html! {
@@ -42,13 +44,13 @@ pub(crate) async fn show(context: RequestContext) -> RouteResult {
         (explanation::next_step(&diagnosis, broker_configured))
         (actions(&context, id, diagnosis.row.status))
         div class="columns" {
-            section class="card" { (facts(&diagnosis, now)) }
+            section class="card" { (facts::facts(&diagnosis, attempts_max, now)) }
             section class="card" {
                 h2 { "Path" } (state_path::state_path(&diagnosis, &audit.entries, now))
                 h2 { "History" } (history::timeline(&context, &diagnosis, &audit.entries, now))
             }
         }
-        (record)
+        (contents::section(&context, event.as_ref()))
         section class="card" { (same_key_list(&same_key_rows, id, now)) }
         p { a href="/console/outbox" { "Back to the outbox" } }
     };
@@ -58,36 +60,6 @@ pub(crate) async fn show(context: RequestContext) -> RouteResult {
         &context,
         &Page { tab: "Outbox", refreshes: true, title: &format!("Row {id}"), main, path: &path, command: &command },
     )
-}
-
-fn facts(diagnosis: &RowDiagnosis, now: Timestamp) -> Markup {
-    let RowDiagnosis { row, head: _, owner, epoch, deaths, sent_to, by_fallback } = diagnosis;
-    let key = row.key.to_string();
-    let fact = |name: &str, value: Markup| html! { tr { th scope="row" { (name) } td { (value) } } };
-    html! {
-        div class="wide" { table class="facts" {
-            caption { "Details" }
-            tbody {
-                (fact("Status", state_label(row.status.as_str())))
-                (fact("Type", html! { (row.event_type) }))
-                (fact("Key", html! { a href=(link("/console/outbox", &[("key", &key)])) { code { (key) } } }))
-                (fact("Event", html! { code { (row.event_id) } }))
-                (fact("Partition", html! { (row.partition.0) ", owned by " (or_dash(owner.as_ref().map(|owner| &*owner.0))) " since epoch " (epoch) }))
-                (fact("Last claim", html! { (or_dash(row.lease_owner.as_ref().map(|owner| &*owner.0))) ", token " (row.lease_version) }))
-                (fact("Attempts", html! { (row.retry_count) }))
-                (fact("Next attempt", optional_time(row.next_attempt_at, now)))
-                @if let Some(failure) = row.failure_type { (fact("Failure", html! { (failure.as_str()) })) }
-                @if let Some(reason) = &row.last_failure_reason { (fact("Last failure", html! { (reason) })) }
-                @if *deaths > 0 { (fact("Instance deaths while publishing it", html! { (deaths) })) }
-                (fact("Created", html! { (relative_time(row.created_at, now)) " (" (rfc3339(row.created_at)) ")" }))
-                (fact("Sent", optional_time(row.sent_at, now)))
-                @if let Some(sent_to) = sent_to {
-                    (fact("Sent to", html! { (history::sent_to_text(sent_to)) }))
-                }
-                @if *by_fallback { (fact("How", html! { "by the fallback of its type" })) }
-            }
-        } }
-    }
 }
 
 /// The rows of the same key in their order: a row waits for the ones before it.

@@ -8,23 +8,27 @@ use crate::console::record_view::{header_table, value_view};
 use crate::error::{ErrorCode, Problem};
 use crate::request::context::RequestContext;
 
-/// The record that the row publishes. The rest of the page does not depend on it: an event that was deleted is only named.
-pub(super) async fn contents(context: &RequestContext, id: RowId) -> Result<Markup, Problem> {
-    let event = match context.state.operations.event(id).await.map_err(Problem::from) {
-        Ok(event) => Some(event),
-        Err(problem) if problem.code == ErrorCode::NotFound => None,
-        Err(problem) => return Err(problem),
-    };
+/// The event of the row; `None` if it was deleted.
+pub(super) async fn event(context: &RequestContext, id: RowId) -> Result<Option<ClaimedRow>, Problem> {
+    match context.state.operations.event(id).await.map_err(Problem::from) {
+        Ok(event) => Ok(Some(event)),
+        Err(problem) if problem.code == ErrorCode::NotFound => Ok(None),
+        Err(problem) => Err(problem),
+    }
+}
+
+/// The record that the row publishes.
+pub(super) fn section(context: &RequestContext, event: Option<&ClaimedRow>) -> Markup {
     let region = RegionId::new(&context.state.options.region);
-    Ok(html! {
+    html! {
         section class="card" {
             h2 { "Record" }
-            @match &event {
+            @match event {
                 Some(event) => (record_of(event, &region)),
                 None => p class="quiet" { "The event was deleted after its retention." },
             }
         }
-    })
+    }
 }
 
 fn record_of(event: &ClaimedRow, region: &RegionId) -> Markup {
