@@ -15,7 +15,8 @@ const WAIT_MAX: Duration = Duration::from_secs(60);
 fn services_of(pid: u32) -> Vec<u32> {
     let processes = std::fs::read_dir("/proc").expect("the system lists its processes").map_while(Result::ok);
     let pids = processes.filter_map(|process| process.file_name().to_str()?.parse().ok());
-    pids.filter(|child| parent_of(*child) == Some(pid) && arguments(*child).iter().any(|text| text == "serve")).collect()
+    pids.filter(|child| parent_of(*child) == Some(pid) && arguments(*child).iter().any(|text| text == "serve"))
+        .collect()
 }
 
 /// The parent of a process; none once it has ended.
