@@ -1,4 +1,5 @@
 //! Requests about the cluster: metadata, settings, the controller. The installation's topics are in `topic_creation`.
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -27,7 +28,12 @@ pub(crate) struct ClusterClient {
     pub(crate) contact: Arc<BrokerContact>,
     clients: Clients,
     created: CreatedTopics,
+    /// Full names of the topics that the cluster has had at some time.
+    existed: Mutex<BTreeSet<String>>,
 }
+
+/// The name of a topic that was created, or of one that was refused with the reason.
+pub(crate) type CreationResult = Result<String, (String, Code)>;
 
 /// Full names of the topics that a client has created, in the order of their creation.
 pub(crate) type CreatedTopics = Arc<Mutex<Vec<String>>>;
@@ -62,8 +68,8 @@ pub(crate) struct TopicLayout {
 impl ClusterClient {
     pub(crate) fn new(options: Arc<Options>, contact: Arc<BrokerContact>) -> KafkaResult<Self> {
         let clients = Clients::new(&options, &contact)?;
-        let partition_warnings = PartitionWarnings::default();
-        Ok(Self { options, contact, clients, created: CreatedTopics::default(), partition_warnings })
+        let (partition_warnings, created) = (PartitionWarnings::default(), CreatedTopics::default());
+        Ok(Self { options, contact, clients, created, partition_warnings, existed: Mutex::default() })
     }
 
     /// The topics that this client has created so far, also while it goes on.
@@ -73,6 +79,11 @@ impl ClusterClient {
 
     pub(crate) fn record_created(&self, topic: &str) {
         self.created.lock().push(topic.to_owned());
+    }
+
+    /// Whether this client has seen the topic before.
+    pub(crate) fn has_existed(&self, topic: &str) -> bool {
+        self.existed.lock().contains(topic)
     }
 
     /// Replaces both clients by new ones.
@@ -153,6 +164,9 @@ impl ClusterClient {
             Some(Code::UnknownTopicOrPartition | Code::UnknownTopic) => return Ok(None),
             Some(code) => return Err(map_code(code, format!("{action}: {code}"))),
         }
+        if !self.has_existed(name) {
+            self.existed.lock().insert(name.to_owned());
+        }
         let partitions = topic.partitions();
         let has_leaders = partitions.iter().all(|partition| partition.leader() >= 0);
         let replicas = partitions.iter().map(|partition| partition.replicas().len()).min().unwrap_or(0);
@@ -189,7 +203,7 @@ impl ClusterClient {
         topics: &[NewTopic<'_>],
         options: &AdminOptions,
         action: &str,
-    ) -> Result<Vec<Result<String, (String, Code)>>, Error> {
+    ) -> Result<Vec<CreationResult>, Error> {
         let results = self.clients.admin.create_topics(topics, options).await;
         results.map_err(|error| self.map_err(&error, action))
     }

@@ -7,13 +7,9 @@ use crate::options::DeliveryGuarantee;
 impl ClusterClient {
     /// The first topic of the relay that the cluster does not have.
     pub(crate) fn missing_topic(&self) -> Result<Option<String>, Error> {
-        self.first_missing(&self.options.own_topics())
-    }
-
-    fn first_missing(&self, names: &[String]) -> Result<Option<String>, Error> {
-        for name in names {
-            if self.topic_layout(name)?.is_none() {
-                return Ok(Some(name.clone()));
+        for name in self.options.own_topics() {
+            if self.topic_layout(&name)?.is_none() {
+                return Ok(Some(name));
             }
         }
         Ok(None)
@@ -25,16 +21,15 @@ impl ClusterClient {
     /// # Errors
     /// As `ensure_topics`; [`Error::Broken`] also where the watermark topic was deleted.
     pub(crate) async fn restore_own_topics(&self) -> Result<(), Error> {
-        let (watermarks, mut names) = (self.options.watermark_topic(), self.options.own_topics());
-        let has_lost_watermarks = self.has_lost_watermarks()?;
-        names.retain(|name| !has_lost_watermarks || *name != watermarks);
-        let is_missing = self.first_missing(&names)?.is_some();
-        self.ensure_topics(&names).await?;
-        if is_missing {
-            self.contact.record_restoration();
+        let names = self.options.own_topics();
+        if self.options.guarantee != DeliveryGuarantee::ExactlyOnce || !self.has_any_topic()? {
+            return self.ensure_topics(&names).await;
         }
-        if !has_lost_watermarks {
-            return Ok(());
+        let watermarks = self.options.watermark_topic();
+        let others: Vec<String> = names.into_iter().filter(|name| *name != watermarks).collect();
+        self.ensure_topics(&others).await?;
+        if let Some(layout) = self.topic_layout(&watermarks)? {
+            return self.check_topic(&watermarks, &layout).await;
         }
         let command = self.creation_command(&watermarks, self.broker_ids()?.len());
         Err(Error::Broken(format!(
@@ -42,17 +37,12 @@ impl ClusterClient {
         )))
     }
 
-    /// Whether the watermark topic was deleted and decides whether an open batch was published. It decides nothing in a cluster that has
-    /// no topic of the installation: that is another cluster, or one that has lost all records.
-    fn has_lost_watermarks(&self) -> Result<bool, Error> {
-        let watermarks = self.options.watermark_topic();
-        if self.options.guarantee != DeliveryGuarantee::ExactlyOnce || self.topic_layout(&watermarks)?.is_some() {
-            return Ok(false);
-        }
-        for name in self.options.event_topics() {
+    /// Whether the cluster has a topic of the installation. One with none of them is another cluster, or one that has lost all records: its
+    /// watermarks decide nothing.
+    fn has_any_topic(&self) -> Result<bool, Error> {
+        for name in self.options.all_topics() {
             if self.topic_layout(&name)?.is_some() {
-                // Another instance may have created all of them meanwhile.
-                return Ok(self.topic_layout(&watermarks)?.is_none());
+                return Ok(true);
             }
         }
         Ok(false)

@@ -157,14 +157,21 @@ impl MemberThread {
     }
 
     /// A client that has lost its brokers never finds them again (see `client_replacement`): the next poll fails, and the caller joins with
-    /// a new client. So it does where topics were created again, because the group's offsets were deleted with them.
+    /// a new client. So it does where topics were created again.
     fn check_client(&mut self) {
-        if self.consumer.context().has_outdated_positions() {
-            self.failure = Some(Error::Unreachable("deleted topics were created again; join again".into()));
-        }
+        self.discard_outdated_messages();
         if self.consumer.context().has_lost_brokers() {
             let reason = "the client of this group member has lost its brokers for good; join again";
             self.failure = Some(Error::Unreachable(reason.into()));
+        }
+    }
+
+    /// Discards all messages once topics were created again, because the group's offsets were deleted with the former topics: the messages may
+    /// begin behind the first one of the new topic, and the group would skip those before if it acknowledged them.
+    fn discard_outdated_messages(&mut self) {
+        if self.consumer.context().has_outdated_positions() {
+            self.buffers.clear();
+            self.failure = Some(Error::Unreachable("deleted topics were created again; join again".into()));
         }
     }
 
@@ -271,6 +278,7 @@ impl MemberThread {
     }
 
     fn acknowledge(&mut self, positions: Vec<Position>, reply: MemberReply<AckOutcome>) {
+        self.discard_outdated_messages();
         let (mut offsets, mut outcome) = (BTreeMap::<AssignedPartition, u64>::new(), AckOutcome::Complete);
         for position in positions {
             let partition = (Arc::clone(&position.topic), position.partition);

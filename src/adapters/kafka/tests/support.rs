@@ -310,10 +310,15 @@ pub fn admin() -> AdminClient<DefaultClientContext> {
     ClientConfig::new().set("bootstrap.servers", servers()).create().expect("a client")
 }
 
+/// Deletes a topic, which a running adapter may create again at once.
+pub async fn request_deletion(name: &str) {
+    admin().delete_topics(&[name], &AdminOptions::new()).await.expect("deleted");
+}
+
 /// Deletes a topic, and waits until the broker lists it no more.
 pub async fn delete_topic(name: &str) {
     let (admin, started) = (admin(), Instant::now());
-    admin.delete_topics(&[name], &AdminOptions::new()).await.expect("deleted");
+    request_deletion(name).await;
     let is_listed = || {
         let metadata = admin.inner().fetch_metadata(None, TIMEOUT).expect("the broker answers");
         metadata.topics().iter().any(|topic| topic.name() == name)
