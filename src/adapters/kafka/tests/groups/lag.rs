@@ -5,13 +5,13 @@ use domain::Timestamp;
 use kit::wait::scaled;
 use ports::broker::Record;
 
-use super::{acknowledged, join, polled, positions};
-use crate::support::{Installation, TIMEOUT};
+use super::{acknowledged, join, long_sessions, polled, positions};
+use crate::support::TIMEOUT;
 
 /// The relay sends old changes after an outage of the broker.
 #[tokio::test]
 async fn record_of_an_old_change_does_not_make_a_member_late() {
-    let installation = Installation::new().await;
+    let installation = long_sessions(|_| {}).await;
     let (member, started) = (join(&installation).await, Instant::now());
     let now = installation.kafka.options().clock.wall();
     let old = Timestamp::from_millis(now.millis() - 3_600_000);

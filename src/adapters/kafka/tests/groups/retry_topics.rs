@@ -9,7 +9,7 @@ use ports::broker::Record;
 use ports::broker::consumer_groups::{AckOutcome, ConsumerGroups, GroupMember};
 
 use super::{POLL_TIMEOUT, acknowledged, group_id, long_sessions, polled, positions};
-use crate::support::{Installation, TIMEOUT};
+use crate::support::TIMEOUT;
 
 /// How many partitions a member has of the events' topic and of its retry topics.
 async fn shares(member: &Arc<dyn GroupMember>) -> (usize, usize) {
@@ -42,7 +42,7 @@ async fn two_members_share_the_events_and_the_retries() {
 
 #[tokio::test]
 async fn member_reads_events_and_retries_and_acknowledges_both_at_once() {
-    let installation = Installation::new().await;
+    let installation = long_sessions(|_| {}).await;
     let topics = consumed_topics(&installation.kafka.options().topic("order.events"));
     let group = group_id(&installation);
     let join = || until_answered(TIMEOUT, || installation.kafka.join(&group, &topics, 0, 1));
