@@ -90,6 +90,7 @@ fn load_above_the_concurrency_limit_is_shed_with_503_and_the_limit_recovers() {
         overload(&service);
         (limit() < initial_limit).then_some(())
     });
+    assert!(metric(&service.http, SHED) >= 100, "each overload sheds 100 requests");
     // On a slow disk each commit takes long, and the service learns only in hundreds of requests that this is usual.
     until("the limit has recovered", Duration::from_secs(60), || {
         let response = service.http.post("/orders", &service.http.user(), &[], &tea_order(1));
