@@ -133,9 +133,10 @@ impl BrokerWatcher {
         if self.contact.is_unreachable() && !matches!(*status.borrow(), TopicsStatus::Ready) {
             return status.borrow().result();
         }
-        // Not longer than until the watcher has met an outage: a stop would wait for the callers.
+        // Not longer than until the watcher has found that connections fail: a stop would wait for the callers. A broker that accepts them and
+        // answers slowly has the whole time.
         let known =
-            status.wait_for(|status| !matches!(status, TopicsStatus::Unreached(_)) || self.contact.is_unreachable());
+            status.wait_for(|status| !matches!(status, TopicsStatus::Unreached(_)) || self.contact.connections_fail());
         match tokio::time::timeout(self.ready_timeout, known).await {
             Ok(Ok(status)) => status.result(),
             Ok(Err(_)) => Err(client_stopped()),

@@ -40,6 +40,11 @@ impl BrokerContact {
         self.unreachable.load(Ordering::Relaxed)
     }
 
+    /// Whether all brokers are unreachable because connections fail. Otherwise a broker may only answer slowly.
+    pub(crate) fn connections_fail(&self) -> bool {
+        self.is_unreachable() && self.last.lock().failed_connection.is_some()
+    }
+
     /// The port's error, with the reason of the last failed connection, which the error of a call lacks: it may be a wrong password.
     pub(crate) fn map_err(&self, error: &KafkaError, action: &str) -> Error {
         match &self.last.lock().failed_connection {
