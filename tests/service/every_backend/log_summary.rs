@@ -12,9 +12,19 @@ use crate::harness::process::Posthaste;
 /// Lines of a start: listeners, the ready line, what is taken over, and what the backends say.
 const LINES_OF_A_START_MAX: usize = 15;
 
-/// A line of the service; `arbiter_stalled` and `arbiter_recovered` report a busy machine.
+/// Lines that report a busy machine, on which Kafka answers its first request late.
+const SLOW_MACHINE_EVENTS: [&str; 6] = [
+    "arbiter_stalled",
+    "arbiter_recovered",
+    "broker_unreachable",
+    "broker_recovered",
+    "consumer_failing",
+    "consumer_recovered",
+];
+
+/// A line of the service, and not of the machine's speed.
 fn is_of_the_service(line: &Value) -> bool {
-    !["arbiter_stalled", "arbiter_recovered"].iter().any(|event| line["event"] == *event)
+    !SLOW_MACHINE_EVENTS.iter().any(|event| line["event"] == *event)
 }
 
 fn await_partitions(service: &Posthaste) {
