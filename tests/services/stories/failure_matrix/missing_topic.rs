@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use kit::wait::until;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::harness::backend::Backend;
 use crate::harness::external_events::{self, topic_variable};
@@ -111,8 +111,13 @@ fn deleted_watermark_topic_is_reported_and_restored_by_migrate_up() {
 
     let broker = || service.http.get("/actuator/health/broker", Some(&service.http.admin()));
     until("the health shows it", WAIT_MAX, || (broker().status == 503).then_some(()));
-    let refused = service.await_logged("broker_refused", 1);
-    assert!(refused[0]["error"].as_str().is_some_and(|error| error.contains("IN_FLIGHT")), "{refused:?}");
+    let has_remedy = |line: &Value| {
+        line["event"] == "broker_refused" && line["error"].as_str().is_some_and(|error| error.contains("IN_FLIGHT"))
+    };
+    let refused = until("the remedy is logged", WAIT_MAX, || {
+        Some(service.log_lines(has_remedy)).filter(|lines| !lines.is_empty())
+    });
+    assert_eq!(refused.len(), 1, "{refused:?}");
     order();
     assert_eq!(backend.events().len(), 1, "no event is published without a watermark");
 
