@@ -107,13 +107,16 @@ impl AdaptiveLimit {
     }
 
     /// Idle time counts neither as time of the interval, in which requests would have been completed, nor as overload: after a whole interval
-    /// without a request no queue is left, and what was rejected before says nothing about the next burst.
+    /// without a request no queue is left, and what was rejected before says nothing about the next burst. Latencies without a rejected request
+    /// are kept: they are the usual ones, also where requests come seldom.
     fn end_idle_time(&mut self, idle: Duration, now: Duration) {
+        self.since += idle;
         if idle < INTERVAL {
-            self.since += idle;
             return;
         }
-        (self.since, self.interval) = (now, IntervalStats::default());
+        if self.interval.rejected > 0 {
+            (self.since, self.interval) = (now, IntervalStats::default());
+        }
         self.overloaded = false;
         self.limit = self.limit.max(self.limits.burst);
     }
@@ -290,6 +293,27 @@ mod tests {
         }
         assert!(limiter.target() >= ms(190), "{:?}", limiter.target());
         assert_eq!(limiter.limit(), LIMITS.burst);
+    }
+
+    #[test]
+    fn slow_store_that_is_seldom_used_keeps_its_limit_when_load_begins() {
+        let mut limiter = AdaptiveLimit::new(LIMITS);
+        for n in 0..2_000 {
+            assert!(limiter.try_acquire(ms(500) * n));
+            limiter.release(ms(500) * n + ms(60), Some(ms(60)));
+        }
+
+        // Each of 200 clients repeats its request as soon as it is completed, which takes as long as before.
+        let start = ms(1_000_000);
+        let began_at = |round: u32| move |client: u32| start + ms(60) * round + ms(60) * client / 200;
+        assert!((0..200).all(|client| limiter.try_acquire(began_at(0)(client))));
+        for round in 0..50 {
+            for client in 0..200 {
+                let now = began_at(round + 1)(client);
+                limiter.release(now, Some(ms(60)));
+                assert!(limiter.try_acquire(now), "round {round}, client {client}, limit {}", limiter.limit());
+            }
+        }
     }
 
     /// Requests that arrive together every second, at a store that completes 2 each millisecond.
