@@ -26,7 +26,7 @@ END $b$$f$, '@o@', quote_ident(own)), '@f@', quote_ident(i.functions)) FROM inst
       JOIN pg_proc p ON p.pronamespace = n.oid AND p.proname = 'publish'
         AND oidvectortypes(p.proargtypes) = 'text, text, text, bytea, jsonb, text, uuid'
       CROSS JOIN LATERAL aclexplode(p.proacl) a
-    WHERE a.privilege_type = 'EXECUTE' AND a.grantee <> p.proowner
+    WHERE a.privilege_type = 'EXECUTE'
   LOOP
     EXECUTE format('GRANT EXECUTE ON FUNCTION outbox_publish_adopted(text, text, text, bytea, jsonb, text, uuid, boolean) TO %s', grantee);
   END LOOP;

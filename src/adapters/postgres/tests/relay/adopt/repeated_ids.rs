@@ -1,9 +1,13 @@
 //! Rows with ids that are no UUIDs: a row with the id of another event fails in the transaction of its writer.
-use postgres::{adopt, tables_without_id_check};
+use postgres::{adopt, migrate, tables_without_id_check};
 use tokio_postgres::Client;
 
 use super::{adoption, event_ids, events};
+use crate::relay::migration_files::database_of_version;
 use crate::support::Database;
+
+/// The last migration before derived ids are compared.
+const EARLIER: usize = 20;
 
 const TABLE: &str = "CREATE SCHEMA shop; CREATE TABLE shop.outbox (id bigserial, aggregatetype text, aggregateid text, type text, payload jsonb)";
 const UUID: &str = "406c07f3-26f0-4eea-a50c-109940068001";
@@ -108,4 +112,21 @@ async fn table_that_an_earlier_version_adopted_is_listed_until_it_is_adopted_aga
     adopt(&options, &adoption()).await.unwrap();
 
     assert_eq!(tables_without_id_check(&options).await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn owner_of_publish_may_adopt_after_another_role_has_migrated() {
+    let database = database_of_version(EARLIER).await;
+    let client = database.client().await;
+    let role = format!("owner_{}", database.name);
+    let publish = "SELECT oid::regprocedure::text FROM pg_proc WHERE proname = 'publish' AND oidvectortypes(proargtypes) LIKE '%, bytea, %'";
+    let publish: String = client.query_one(publish, &[]).await.unwrap().get(0);
+    client.batch_execute(&format!("CREATE ROLE {role}; ALTER FUNCTION {publish} OWNER TO {role}")).await.unwrap();
+
+    migrate(&database.options("a")).await.unwrap();
+
+    let may_call =
+        "SELECT has_function_privilege($1::text, oid, 'EXECUTE') FROM pg_proc WHERE proname = 'outbox_publish_adopted'";
+    assert!(client.query_one(may_call, &[&role]).await.unwrap().get::<_, bool>(0));
+    client.batch_execute(&format!("DROP OWNED BY {role} CASCADE; DROP ROLE {role}")).await.unwrap();
 }
