@@ -45,6 +45,15 @@ fn compose_runs_any_number_of_instances_behind_one_address() {
     assert!(instance.contains(&listen), "the instances do not listen where the proxy expects them");
 }
 
+/// Health and metrics are open to all callers, on the address for clients too: the service itself decides what each address has.
+#[test]
+fn proxy_passes_every_path_to_the_service() {
+    let balanced = read(&root().join("docker/haproxy.cfg"));
+    for refused in ["http-request deny", "http-request reject", "http-request return", "http-request tarpit"] {
+        assert!(!balanced.contains(refused), "the proxy answers requests itself: {refused}");
+    }
+}
+
 #[test]
 fn console_is_reachable_on_instances_that_are_not_ready() {
     let balanced = read(&root().join("docker/haproxy.cfg"));
