@@ -106,10 +106,11 @@ impl OrderAggregate {
         }
     }
 
-    /// Warns of a change that other regions reject, because it follows one that was stamped while the clock was ahead.
+    /// Warns of a change that other regions reject, because it follows one that was stamped while the clock was ahead. Once a minute, because many
+    /// orders may have been changed meanwhile, and the region may be the only one.
     fn check_stamp(&self, order: &Order) {
-        let wall = self.context.clock.wall();
-        if self.context.regional_clock.is_rejected_elsewhere(order.hlc, wall) {
+        let (now, wall) = (self.context.clock.now(), self.context.clock.wall());
+        if self.context.regional_clock.report_is_due(order.hlc, now, wall) {
             let ahead_ms = order.hlc.millis.saturating_sub(wall.millis());
             tracing::warn!(
                 event = "change_stamped_too_far_ahead",

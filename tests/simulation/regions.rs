@@ -254,6 +254,33 @@ async fn stamps_follow_the_wall_clock_after_it_was_ahead_for_a_moment() {
     assert_eq!(logged, [[during.id.to_string()]], "other regions reject it, which is not silent");
 }
 
+/// The region may be the only one, and thousands of its orders may have such a stamp.
+#[tokio::test(start_paused = true)]
+async fn changes_that_other_regions_reject_are_reported_once_a_minute() {
+    let environment = Environment::new();
+    let process = environment.start().await;
+    let (region, factory) =
+        (process.create().await.expect("created").region.clone(), Factory::seeded(seed(), TOPIC.into()));
+    let mut during = Vec::new();
+    for _ in 0..4 {
+        let (mut order, _) = factory.placed("ann");
+        (order.region, order.hlc) = (region.clone(), stamp(7_200_000, 0));
+        store(&process, &order).await;
+        during.push(order.id);
+    }
+    let log = LogCapture::start();
+    let reported = || log.fields("change_stamped_too_far_ahead", ["order_id"]);
+
+    for id in &during[..3] {
+        process.change(*id, Status::Shipped).await.expect("changed");
+    }
+    assert_eq!(reported(), [[during[0].to_string()]]);
+
+    process.advance(Duration::from_secs(60)).await;
+    process.change(during[3], Status::Shipped).await.expect("changed");
+    assert_eq!(reported()[1..], [[during[3].to_string()]]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_command_that_would_lose_against_a_received_change_is_refused() {
     let (_environment, process, factory) = consuming().await;

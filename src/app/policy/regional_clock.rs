@@ -7,12 +7,17 @@ use domain::{Hlc, Timestamp};
 /// How far a remote stamp may be ahead of the local clock where the configuration sets no other bound.
 pub const DRIFT_MAX: Duration = Duration::from_secs(60);
 
+/// Shortest time between two reports of changes that other regions reject: one jump of a clock may lead to thousands.
+const REPORT_INTERVAL: Duration = Duration::from_secs(60);
+
 /// The greatest stamp of another region that this instance has received. Its own changes are stamped above it, so that a change that
 /// follows a received one wins everywhere. A stamp that is ahead of the local clock by more than the bound of drift does not advance it.
 #[derive(Debug)]
 pub struct RegionalClock {
     drift_max: Duration,
     latest: Mutex<Hlc>,
+    /// When a change that other regions reject was last reported.
+    reported_at: Mutex<Option<Timestamp>>,
 }
 
 impl Default for RegionalClock {
@@ -24,7 +29,7 @@ impl Default for RegionalClock {
 impl RegionalClock {
     /// A clock that has received no stamp, with this bound of drift.
     pub fn new(drift_max: Duration) -> Self {
-        Self { drift_max, latest: Mutex::default() }
+        Self { drift_max, latest: Mutex::default(), reported_at: Mutex::default() }
     }
 
     /// The latest time that a stamp may have to be accepted.
@@ -40,8 +45,21 @@ impl RegionalClock {
     }
 
     /// Whether other regions whose clocks show the same time as this wall clock reject an event with this stamp.
-    pub fn is_rejected_elsewhere(&self, stamp: Hlc, wall: Timestamp) -> bool {
+    fn is_rejected_elsewhere(&self, stamp: Hlc, wall: Timestamp) -> bool {
         stamp.millis > self.latest_accepted_time(wall).millis()
+    }
+
+    /// Whether a change with this stamp is to be reported: other regions reject its event, and no other one was reported for a minute.
+    pub fn report_is_due(&self, stamp: Hlc, now: Timestamp, wall: Timestamp) -> bool {
+        if !self.is_rejected_elsewhere(stamp, wall) {
+            return false;
+        }
+        let mut reported_at = self.reported_at.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_due = reported_at.is_none_or(|reported_at| now.since(reported_at) >= REPORT_INTERVAL);
+        if is_due {
+            *reported_at = Some(now);
+        }
+        is_due
     }
 
     /// Advances to a received stamp, whether or not its event is stale.
@@ -99,6 +117,18 @@ mod tests {
         assert_eq!(physical_time(7_200_000, 300_000), 300_000);
         assert!(!clock.is_rejected_elsewhere(stamp(61_000, 9), Timestamp::from_millis(1_000)));
         assert!(clock.is_rejected_elsewhere(stamp(61_001, 0), Timestamp::from_millis(1_000)));
+    }
+
+    #[test]
+    fn changes_that_other_regions_reject_are_reported_once_a_minute() {
+        let (clock, wall) = (RegionalClock::default(), Timestamp::from_millis(1_000));
+        let is_due = |millis, now| clock.report_is_due(stamp(millis, 0), Timestamp::from_millis(now), wall);
+
+        assert!(!is_due(61_000, 1_000), "other regions accept it");
+        assert_eq!(
+            [1_000, 1_000, 60_999, 61_000, 61_001].map(|now| is_due(61_001, now)),
+            [true, false, false, true, false]
+        );
     }
 
     #[test]

@@ -56,8 +56,8 @@ const EVENTS: &[LogEvent] = &[
         name: "change_stamped_too_far_ahead",
         levels: &[Level::WARN],
         fields: &["order_id", "ahead_ms"],
-        meaning: "A change of an order follows one that was stamped while the clock of an instance was ahead by more than `region.drift_max`, so its own stamp is ahead of the clock, too. Other regions reject its event.",
-        action: "With one region, nothing to do. With several, compare the order in the other regions. They accept its changes again once their clocks have passed the stamp, after about `ahead_ms`.",
+        meaning: "A change of an order follows one that was stamped while the clock of an instance was ahead by more than `region.drift_max`, so its own stamp is ahead of the clock, too. Other regions reject its event. Logged once a minute, however many changes there are.",
+        action: "With one region, nothing to do. With several, compare the orders that the other regions name (`remote_event_too_far_ahead`). They accept changes of this one again once their clocks have passed the stamp, after about `ahead_ms`.",
     },
     LogEvent {
         name: "events_accepted",
