@@ -32,7 +32,7 @@ const EVENTS: &[LogEvent] = &[
         fields: &["error"],
         meaning: "A topic of the installation does not have the required settings, or Kafka refused to create it, or the \
                   watermark topic was deleted while the service runs, or a permission is missing. The relay does not publish \
-                  until this is corrected. Another cause is logged again.",
+                  until this is corrected. Each cause is logged once, until the topics are ready.",
         action: "Correct the topic that `error` names, or grant the permission. After a deletion of the watermark topic, a batch that is open is \
                  published again: see docs/guarantees.md before you create it.",
     },
