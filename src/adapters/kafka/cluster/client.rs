@@ -113,13 +113,15 @@ impl ClusterClient {
         Ok(Replicas { brokers: self.broker_ids()?.len(), topics })
     }
 
-    /// Checks that the relay's topics exist, the leaders of the event and watermark topics, and the controller.
+    /// Checks metadata, the leaders of the event and watermark topics, and the controller. [`DeletionLooks`] finds the other topics that are missing:
+    /// with a request for each of them, the probe of a slow broker would take longer than it may.
+    ///
+    /// [`DeletionLooks`]: crate::cluster::deleted_topics::DeletionLooks
     pub(crate) async fn probe(&self) -> Result<ProbeReport, Error> {
         let started = Instant::now();
-        let led = self.options.led_topics();
-        for name in self.options.own_topics() {
+        for name in self.options.led_topics() {
             match self.topic_layout(&name)? {
-                Some(layout) if layout.has_leaders || !led.contains(&name) => {}
+                Some(layout) if layout.has_leaders => {}
                 Some(_) => return Err(Error::Unreachable(format!("a partition of topic {name} has no leader"))),
                 None => return Err(Error::Broken(format!("topic {name} is missing"))),
             }

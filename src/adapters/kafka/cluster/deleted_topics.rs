@@ -1,15 +1,88 @@
 //! Topics of the installation that were deleted while the service runs: all but the watermark topic are created again.
+use std::time::{Duration, Instant};
+
 use ports::Error;
 
 use crate::cluster::client::ClusterClient;
 use crate::options::DeliveryGuarantee;
 
+/// Time in which each topic is looked for once.
+const LOOK_INTERVAL: Duration = Duration::from_secs(10);
+
+/// When to look for topics of the relay that were deleted, and for which. One look is for one topic, in turn: the probes wait for it, and a slow
+/// broker may take long for each topic.
+#[derive(Debug)]
+pub(crate) struct DeletionLooks {
+    topics: Vec<String>,
+    /// When to look next; `None` until all topics have existed once.
+    next_at: Option<Instant>,
+    /// Index of the topic that is next.
+    next: usize,
+    /// Whether the next look is for all topics, because a probe has failed.
+    is_for_all: bool,
+    /// The topic that the last look has missed, until all topics exist.
+    missing: Option<String>,
+}
+
+impl DeletionLooks {
+    /// Looks for these topics, at least one.
+    pub(crate) fn new(topics: Vec<String>) -> Self {
+        Self { topics, next_at: None, next: 0, is_for_all: false, missing: None }
+    }
+
+    /// Whether all topics have existed once.
+    pub(crate) fn have_begun(&self) -> bool {
+        self.next_at.is_some()
+    }
+
+    /// The topic that the last look has missed.
+    pub(crate) fn missing(&self) -> Option<&str> {
+        self.missing.as_deref()
+    }
+
+    /// Records that all topics exist.
+    pub(crate) fn record_ready(&mut self, now: Instant) {
+        self.missing = None;
+        self.schedule(now);
+    }
+
+    /// Makes the next look follow at once, for all topics.
+    pub(crate) fn look_for_all(&mut self, now: Instant) {
+        (self.next_at, self.is_for_all) = (Some(now), true);
+    }
+
+    /// The topics to look for now; none if it is not time.
+    pub(crate) fn due(&mut self, now: Instant) -> Vec<String> {
+        if self.next_at.is_none_or(|at| now < at) {
+            return Vec::new();
+        }
+        if std::mem::take(&mut self.is_for_all) {
+            return self.topics.clone();
+        }
+        let topic = self.missing.clone().unwrap_or_else(|| {
+            self.next = (self.next + 1) % self.topics.len();
+            self.topics[self.next].clone()
+        });
+        vec![topic]
+    }
+
+    /// Records the result of a look: the topic that it has missed.
+    pub(crate) fn record(&mut self, missing: Option<String>, now: Instant) {
+        self.missing = missing;
+        self.schedule(now);
+    }
+
+    fn schedule(&mut self, now: Instant) {
+        self.next_at = Some(now + LOOK_INTERVAL / self.topics.len() as u32);
+    }
+}
+
 impl ClusterClient {
-    /// The first topic of the relay that the cluster does not have.
-    pub(crate) fn missing_topic(&self) -> Result<Option<String>, Error> {
-        for name in self.options.own_topics() {
-            if self.topic_layout(&name)?.is_none() {
-                return Ok(Some(name));
+    /// The first of these topics that the cluster does not have.
+    pub(crate) fn missing_topic(&self, names: &[String]) -> Result<Option<String>, Error> {
+        for name in names {
+            if self.topic_layout(name)?.is_none() {
+                return Ok(Some(name.clone()));
             }
         }
         Ok(None)
@@ -46,5 +119,50 @@ impl ClusterClient {
             }
         }
         Ok(false)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(topics: &[&str]) -> Vec<String> {
+        topics.iter().map(|topic| (*topic).to_owned()).collect()
+    }
+
+    #[test]
+    fn each_look_is_for_one_topic_and_ten_seconds_are_for_all() {
+        let (mut looks, start) = (DeletionLooks::new(names(&["a", "b", "c", "d"])), Instant::now());
+        assert_eq!(looks.due(start), names(&[]), "they have never existed");
+        looks.record_ready(start);
+
+        let mut seen = Vec::new();
+        for millis in (0..=10_000).step_by(500) {
+            let now = start + Duration::from_millis(millis);
+            let due = looks.due(now);
+            assert!(due.len() <= 1, "{due:?}");
+            if !due.is_empty() {
+                looks.record(None, now);
+            }
+            seen.extend(due);
+        }
+
+        seen.sort();
+        assert_eq!(seen, names(&["a", "b", "c", "d"]));
+    }
+
+    #[test]
+    fn missing_topic_is_looked_for_until_it_is_back() {
+        let (mut looks, start) = (DeletionLooks::new(names(&["a", "b"])), Instant::now());
+        looks.look_for_all(start);
+        assert_eq!(looks.due(start), names(&["a", "b"]));
+        looks.record(Some("a".into()), start);
+
+        let later = start + LOOK_INTERVAL;
+        assert_eq!((looks.due(later), looks.missing()), (names(&["a"]), Some("a")));
+        looks.record(Some("a".into()), later);
+        looks.record_ready(later);
+
+        assert_eq!((looks.due(later), looks.missing()), (names(&[]), None));
     }
 }

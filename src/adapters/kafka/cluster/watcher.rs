@@ -10,6 +10,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::cluster::additional_topics::AdditionalTopics;
 use crate::cluster::client::{ClusterClient, CreatedTopics};
+use crate::cluster::deleted_topics::DeletionLooks;
 use crate::cluster::replicas::Replicas;
 use crate::cluster::topic_failures::TopicFailures;
 use crate::connection::blocking_call::client_stopped;
@@ -21,8 +22,6 @@ use crate::options::Options;
 
 /// Interval between two checks whether the topics must be ensured; a check costs nothing while they are ready and a broker answers.
 const CHECK_INTERVAL: Duration = Duration::from_millis(500);
-/// Interval between two looks for topics that were deleted. Each reads the metadata of a few topics.
-const DELETION_CHECK_INTERVAL: Duration = Duration::from_secs(10);
 /// Most requests that may wait. They come from probes and commands, one at a time.
 const REQUESTS_MAX: usize = 64;
 
@@ -91,7 +90,7 @@ impl BrokerWatcher {
         let unreached = TopicsStatus::Unreached(Error::Unreachable("no broker was reached yet".into()));
         let (publisher, status) = watch::channel(unreached);
         let (additional_publisher, additional_failures) = watch::channel(TopicFailures::default());
-        let ready_timeout = options.connect_timeout;
+        let (ready_timeout, deletion_looks) = (options.connect_timeout, DeletionLooks::new(options.own_topics()));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
         let cluster = ClusterClient::new(options, Arc::clone(&contact))
             .map_err(|error| KafkaOpenError::Options(error.to_string()))?;
@@ -103,7 +102,7 @@ impl BrokerWatcher {
             contact: Arc::clone(&contact),
             status: publisher,
             refusal_causes: RefusalCauses::default(),
-            deletion_check_at: None,
+            deletion_looks,
         };
         std::thread::Builder::new()
             .name("kafka-watcher".into())
@@ -158,8 +157,7 @@ struct WatcherThread {
     contact: Arc<BrokerContact>,
     status: watch::Sender<TopicsStatus>,
     refusal_causes: RefusalCauses,
-    /// When to look next for topics that were deleted; `None` until all topics have existed once.
-    deletion_check_at: Option<Instant>,
+    deletion_looks: DeletionLooks,
 }
 
 impl WatcherThread {
@@ -191,22 +189,24 @@ impl WatcherThread {
     /// Looks for a topic of the relay that is missing, if it is time.
     fn has_deleted_topic(&mut self) -> bool {
         let started = Instant::now();
-        if self.deletion_check_at.is_none_or(|at| started < at) {
+        let topics = self.deletion_looks.due(started);
+        if topics.is_empty() {
             return false;
         }
-        let missing = self.cluster.missing_topic();
+        let missing = self.cluster.missing_topic(&topics);
         self.replace_failing_clients(started, &missing);
-        self.deletion_check_at = Some(Instant::now() + DELETION_CHECK_INTERVAL);
-        matches!(missing, Ok(Some(_)))
+        self.deletion_looks.record(missing.ok().flatten(), Instant::now());
+        self.deletion_looks.missing().is_some()
     }
 
     /// Ensures all topics of the installation. A topic of another service that is refused or cannot be read does not refuse the others: its own
     /// events wait.
     async fn ensure_all_topics(&mut self) -> Result<(), Error> {
         let (started, was_ready) = (Instant::now(), self.is_ready());
-        let own = match self.deletion_check_at {
-            None => self.cluster.ensure_own_topics().await,
-            Some(_) => self.cluster.restore_own_topics().await,
+        let own = if self.deletion_looks.have_begun() {
+            self.cluster.restore_own_topics().await
+        } else {
+            self.cluster.ensure_own_topics().await
         };
         let all = match own {
             Ok(()) => self.additional_topics.ensure(&self.cluster).await,
@@ -225,7 +225,7 @@ impl WatcherThread {
     fn update_status(&mut self, ensured: Result<(), Error>, was_ready: bool) {
         match ensured {
             Ok(()) => {
-                self.deletion_check_at = Some(Instant::now() + DELETION_CHECK_INTERVAL);
+                self.deletion_looks.record_ready(Instant::now());
                 self.refusal_causes.clear();
                 self.set_status(TopicsStatus::Ready);
             }
@@ -270,22 +270,34 @@ impl WatcherThread {
             ClusterRequest::Replicas { reply } => drop(reply.send(self.cluster.replicas())),
             ClusterRequest::Probe { reply } if reply.is_closed() => drop(reply),
             ClusterRequest::Probe { reply } => {
-                let refused = match &*self.status.borrow() {
-                    TopicsStatus::Refused(error) => Some(error.clone()),
-                    TopicsStatus::Ready | TopicsStatus::Unreached(_) => None,
-                };
-                let report = match refused {
+                let report = match self.topics_failure() {
                     Some(error) => Err(error),
-                    None => self.cluster.probe().await,
+                    None => self.probe().await,
                 };
                 self.replace_failing_clients(started, &report);
                 self.record_silence(started, &report);
-                if matches!(report, Err(Error::Broken(_))) && self.is_ready() {
-                    self.deletion_check_at = Some(Instant::now());
-                }
                 drop(reply.send(report));
             }
         }
+    }
+
+    /// What is known to be wrong with the topics of the relay.
+    fn topics_failure(&self) -> Option<Error> {
+        match &*self.status.borrow() {
+            TopicsStatus::Refused(error) => Some(error.clone()),
+            TopicsStatus::Ready | TopicsStatus::Unreached(_) => {
+                self.deletion_looks.missing().map(|topic| Error::Broken(format!("topic {topic} is missing")))
+            }
+        }
+    }
+
+    /// Probes the cluster. If that fails, a topic may have been deleted.
+    async fn probe(&mut self) -> Result<ProbeReport, Error> {
+        let report = self.cluster.probe().await;
+        if matches!(report, Err(Error::Broken(_))) && self.is_ready() {
+            self.deletion_looks.look_for_all(Instant::now());
+        }
+        report
     }
 
     /// Begins an outage when a probe failed and no client has received an answer meanwhile: brokers that hang close no connection, so no

@@ -57,6 +57,7 @@ struct ProxyState {
     end_delay: Mutex<Option<(Instant, Duration)>>,
     /// Produce requests until the cut; zero for no cut.
     writes_left: AtomicU64,
+    metadata_requests: AtomicU64,
     /// Whether responses wait, on open connections.
     holds_replies: (Mutex<bool>, Condvar),
     /// Delayed requests wait on this condition variable, which is never notified, until their timeout.
@@ -115,6 +116,7 @@ impl Proxy {
             ends: Ends::default(),
             end_delay: Mutex::default(),
             writes_left: AtomicU64::new(0),
+            metadata_requests: AtomicU64::new(0),
             holds_replies: Default::default(),
             delay: Default::default(),
             open: Mutex::default(),
@@ -200,6 +202,11 @@ impl Proxy {
         self.state.without_brokers.load(Ordering::SeqCst)
     }
 
+    /// How many requests for metadata all clients have sent.
+    pub fn metadata_requests(&self) -> u64 {
+        self.state.metadata_requests.load(Ordering::SeqCst)
+    }
+
     /// Cuts all connections when the next transaction is committed.
     pub fn cut_at(&self, when: CutAt) {
         self.state.cut_at.store(when as u8, Ordering::SeqCst);
@@ -259,7 +266,10 @@ impl ProxyState {
 
     fn request(&self, frame: &mut [u8], connection: &Connection) -> FrameAction {
         match u16::from_be_bytes([frame[0], frame[1]]) {
-            METADATA => drop(connection.metadata.lock().insert(correlation_id(&frame[4..]))),
+            METADATA => {
+                self.metadata_requests.fetch_add(1, Ordering::SeqCst);
+                connection.metadata.lock().insert(correlation_id(&frame[4..]));
+            }
             PRODUCE => {
                 connection.records.lock().insert(correlation_id(&frame[4..]));
                 if !connection.produces.swap(true, Ordering::SeqCst) {

@@ -3,14 +3,18 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use kafka::KafkaProbe;
-use kit::wait::{scaled, until_answered};
+use kit::TestClock;
+use kit::wait::{scaled, until, until_answered};
 use outbox::topics::WATERMARK_TOPIC;
 use ports::Error;
 use ports::broker::Broker;
 use ports::broker::consumer_groups::ConsumerGroups;
 use ports::probe::Probe;
 
-use crate::support::{Installation, P0, TIMEOUT, batch, create_topic, delete_topic, request_deletion};
+use crate::proxy::Proxy;
+use crate::support::{
+    Installation, P0, TIMEOUT, batch, create_topic, delete_topic, opened, options, request_deletion, servers,
+};
 
 const POLL_TIMEOUT: Duration = Duration::from_millis(300);
 
@@ -34,16 +38,38 @@ async fn delete_until_missing(probe: &KafkaProbe, topic: &str) {
 async fn deleted_topic_of_a_running_adapter_is_created_again() {
     let installation = Installation::new().await;
     let probe = KafkaProbe(installation.kafka.clone());
-    let deleted = installation.kafka.options().topic("order.events-retry-2");
     until_answered(TIMEOUT, || probe.check()).await.expect("healthy");
 
-    delete_until_missing(&probe, &deleted).await;
+    // The event topic is one that each probe reads.
+    for name in ["order.events-retry-2", "order.events"] {
+        let deleted = installation.kafka.options().topic(name);
+        let creations = || installation.kafka.created_topics().iter().filter(|topic| **topic == deleted).count();
+        let before = creations();
 
-    let started = Instant::now();
-    while !exists(&installation, &deleted).await {
-        assert!(started.elapsed() < scaled(TIMEOUT), "{deleted} was not created again");
+        request_deletion(&deleted).await;
+
+        until("the topic is created again", TIMEOUT, || (creations() > before).then_some(()));
+        assert!(exists(&installation, &deleted).await);
     }
     until_answered(TIMEOUT, || probe.check()).await.expect("healthy again");
+}
+
+/// A probe may take two seconds, and a slow broker a large part of one for each request.
+#[tokio::test]
+async fn probe_reads_few_topics() {
+    let proxy = Proxy::to(&servers());
+    let installation = Installation::of(opened(options(&proxy.address, &TestClock::default())).await);
+    let probe = KafkaProbe(installation.kafka.clone());
+
+    // The clients send requests by themselves too.
+    let mut fewest = u64::MAX;
+    for _ in 0..5 {
+        let before = proxy.metadata_requests();
+        until_answered(TIMEOUT, || probe.check()).await.expect("healthy");
+        fewest = fewest.min(proxy.metadata_requests() - before);
+    }
+
+    assert_eq!(fewest, 2, "one for the event topic, one for the watermarks");
 }
 
 #[tokio::test(flavor = "multi_thread")]
