@@ -40,7 +40,8 @@ impl BrokerContact {
         self.unreachable.load(Ordering::Relaxed)
     }
 
-    /// Whether all brokers are unreachable because connections fail. Otherwise a broker may only answer slowly.
+    /// Whether all brokers are unreachable because connections fail, as refused ones do. Otherwise a broker may only answer slowly. Connections that
+    /// are closed do not count: librdkafka logs them at debug level.
     pub(crate) fn connections_fail(&self) -> bool {
         self.is_unreachable() && self.last.lock().failed_connection.is_some()
     }
