@@ -136,7 +136,7 @@ impl GroupConsumer {
         let stage = self.retry_stage_of(message).map_or(0, next_stage);
         // Without a delay of its own: the earlier message is ahead in the partition, which pauses until that one is due. Once it is done, a delay
         // would only postpone this message and the end of the retry route.
-        let attempts_made = spring_headers::attempt(&message.record) - 1;
+        let attempts_made = spring_headers::attempts_made(&message.record).unwrap_or(0);
         let record = self.retry_record(message, stage, Duration::ZERO, &waits_for_earlier(), attempts_made);
         // If the broker refuses the record, the earlier message still is in its retry topic: the retry route stays as it is. A route that already
         // counts this message as its last ends with the next message of the key.

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use kafka::{Kafka, KafkaProbe};
 use kit::TestClock;
-use kit::wait::scaled;
+use kit::wait::{scaled, until_answered};
 use ports::Error;
 use ports::broker::Broker;
 use ports::partitions::Token;
@@ -11,13 +11,10 @@ use ports::probe::Probe;
 
 use super::CALL_TIMEOUT;
 use crate::proxy::Proxy;
-use crate::support::{P0, options, servers};
+use crate::support::{P0, TIMEOUT, options, servers};
 
 /// Not a free port: another test may get the same one.
 const PORT_WITHOUT_A_BROKER: &str = "127.0.0.1:1";
-
-/// Attempts to hold the replies for less than ten seconds.
-const ATTEMPTS_MAX: usize = 5;
 
 fn patient(address: &str) -> Kafka {
     let mut options = options(address, &TestClock::default());
@@ -53,14 +50,8 @@ async fn call_before_a_late_response(proxy: &Proxy) -> Result<Option<Token>, Err
 async fn first_call_waits_for_a_broker_that_answers_slowly() {
     let proxy = Proxy::to(&servers());
 
-    // After ten seconds, as in a pause of the machine, the client itself ends the connection.
-    let mut result = call_before_a_late_response(&proxy).await;
-    for _ in 0..ATTEMPTS_MAX {
-        if result.is_ok() {
-            break;
-        }
-        result = call_before_a_late_response(&proxy).await;
-    }
+    // Repeated where a pause of the machine exceeds the ten seconds after which the client itself ends the connection.
+    let result = until_answered(TIMEOUT, || call_before_a_late_response(&proxy)).await;
 
     assert_eq!(result.expect("the broker answers"), None);
 }
