@@ -97,7 +97,11 @@ fn loss_notice(format: Format, terminal: bool, region: Option<Arc<str>>, lines: 
     let writer = buffer.clone();
     let layer = layer(format, terminal, region, move || writer.clone());
     with_default(tracing_subscriber::registry().with(layer), || {
-        tracing::warn!(event = "log_lines_lost", lines, "log lines were lost because their reader had stopped reading");
+        tracing::warn!(
+            event = "log_lines_lost",
+            lines,
+            "log lines were lost, because they could not be written as fast as they came"
+        );
     });
     buffer.text()
 }

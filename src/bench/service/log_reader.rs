@@ -13,11 +13,20 @@ const PROBLEMS_SHOWN: usize = 10;
 
 /// The acknowledgements that the service has logged, and the bench has not taken yet.
 pub(crate) struct LogReader {
-    acknowledgements: Receiver<String>,
+    acknowledgements: Receiver<AcknowledgementLine>,
     problems: Receiver<String>,
     /// The ages of the rows in the lines that were parsed, in milliseconds.
     ages_ms: Vec<f64>,
+    has_lost_lines: bool,
     has_ended: bool,
+}
+
+/// What a line of the log says about acknowledgements.
+enum AcknowledgementLine {
+    /// The text of a line with the ages of acknowledged rows.
+    Acknowledged(String),
+    /// The service dropped lines: acknowledgements may be missing.
+    LinesLost,
 }
 
 impl LogReader {
@@ -31,8 +40,12 @@ impl LogReader {
             for line in BufReader::new(log).lines().map_while(Result::ok) {
                 if line.contains("batch_acknowledged") {
                     // Fails if the bench has dropped the service.
-                    let _ = acknowledged.send(line);
+                    let _ = acknowledged.send(AcknowledgementLine::Acknowledged(line));
                 } else if is_problem(&line) {
+                    if line.contains("log_lines_lost") {
+                        // Fails if the bench has dropped the service.
+                        let _ = acknowledged.send(AcknowledgementLine::LinesLost);
+                    }
                     // Fails if the bench has dropped the service.
                     let _ = problem.send(line);
                 } else if let Some(address) = listening_address(&line)
@@ -43,7 +56,10 @@ impl LogReader {
                 }
             }
         })?;
-        Ok((Self { acknowledgements, problems, ages_ms: Vec::new(), has_ended: false }, listening))
+        Ok((
+            Self { acknowledgements, problems, ages_ms: Vec::new(), has_lost_lines: false, has_ended: false },
+            listening,
+        ))
     }
 
     /// The last warnings, errors and resolved batches that were read since the last call: they may explain a figure that is missing.
@@ -56,13 +72,19 @@ impl LogReader {
     pub(crate) fn rows(&mut self) -> usize {
         loop {
             match self.acknowledgements.try_recv() {
-                Ok(line) => self.ages_ms.extend(acknowledged_ages(&line)),
+                Ok(AcknowledgementLine::Acknowledged(line)) => self.ages_ms.extend(acknowledged_ages(&line)),
+                Ok(AcknowledgementLine::LinesLost) => self.has_lost_lines = true,
                 Err(error) => {
                     self.has_ended = error == TryRecvError::Disconnected;
                     return self.ages_ms.len();
                 }
             }
         }
+    }
+
+    /// Whether the service has reported lost lines by the last [`LogReader::rows`].
+    pub(crate) fn has_lost_lines(&self) -> bool {
+        self.has_lost_lines
     }
 
     /// Whether the last [`LogReader::rows`] reached the end of the log: the service has ended.
@@ -126,6 +148,26 @@ mod tests {
             tokio::task::yield_now().await;
         }
         assert_eq!(reader.take_newest_ms(1), [1.0], "the last line of a service that has ended");
+    }
+
+    #[tokio::test]
+    async fn log_reader_knows_that_the_service_has_lost_lines() {
+        let (log, mut service) = std::io::pipe().expect("a pipe");
+        let (mut reader, _listening) = LogReader::start(log).expect("a thread");
+        writeln!(service, r#"{{"event":"batch_acknowledged","ages_ms":"1"}}"#).expect("written");
+        while reader.rows() == 0 {
+            tokio::task::yield_now().await;
+        }
+        assert!(!reader.has_lost_lines());
+
+        writeln!(service, r#"{{"level":"WARN","event":"log_lines_lost","lines":2}}"#).expect("written");
+        writeln!(service, r#"{{"event":"batch_acknowledged","ages_ms":"3"}}"#).expect("written");
+        while reader.rows() < 2 {
+            tokio::task::yield_now().await;
+        }
+
+        assert!(reader.has_lost_lines());
+        assert_eq!(reader.take_problems().len(), 1, "the error names the loss");
     }
 
     #[tokio::test]

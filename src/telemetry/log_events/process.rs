@@ -152,9 +152,9 @@ const EVENTS: &[LogEvent] = &[
         name: "log_lines_lost",
         levels: &[Level::WARN],
         fields: &["lines"],
-        meaning: "The reader of standard output stopped reading, so this number of log lines was dropped. The \
-                  service was not delayed.",
-        action: "Check the log collector; `log_lines_lost_count_total` has the sum.",
+        meaning: "The queue of the log was full, so this number of log lines was dropped: the reader of standard output stopped reading, \
+                  or a busy machine left the log's thread no processor. The service was not delayed.",
+        action: "Check the log collector, and the load of the machine; `log_lines_lost_count_total` has the sum.",
     },
     LogEvent {
         name: "span_export_failed",
