@@ -41,7 +41,7 @@ fn reason(diagnosis: &RowDiagnosis, broker: BrokerKind, now: Timestamp) -> Strin
         (RowStatus::InFlight, _) => "it is being published".to_owned(),
         (RowStatus::Parked, _) => "it is not retried, an operator decides".to_owned(),
         (RowStatus::Pending | RowStatus::Failed, Some(head)) => {
-            format!("it waits for an earlier event of its order, row {}, which is {}", head.id, head.status.as_str())
+            format!("it waits for an earlier event of its key, row {}, which is {}", head.id, head.status.as_str())
         }
         (RowStatus::Pending | RowStatus::Failed, None) => {
             match (partition_block(diagnosis, broker), row.due_later(now)) {
