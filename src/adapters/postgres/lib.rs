@@ -124,7 +124,7 @@ mod connection {
     pub(crate) mod background_tasks;
     pub(crate) mod connector;
     pub(crate) mod open_error;
-    pub(crate) mod retry_pause;
+    pub(crate) mod retry_backoff;
     pub(crate) mod server_timeline;
     pub(crate) mod session;
     pub(crate) mod sql_value;
@@ -140,7 +140,7 @@ pub use publish::new_event::{EventRefusal, NewEvent};
 pub use publish::partition_moves::rows_can_change_partition;
 pub use publish::transaction::{EventPublisher, PublishError, publish, publish_all};
 pub use schema::commands::{migrate, migration_status};
-pub use schema::earlier_adoptions::{tables_without_id_check, tables_without_type_check};
+pub use schema::earlier_adoptions::{EarlierAdoption, tables_without_id_check, tables_without_type_check};
 pub use schema::migrations::MigrationStatus;
 pub use schema::throwaway;
 pub use store::dead_rows::DeadRows;

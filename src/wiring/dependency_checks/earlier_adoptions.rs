@@ -1,5 +1,5 @@
 //! Adopted tables with a trigger function of an earlier version that no migration has rewritten.
-use postgres::{Options, PostgresOpenError};
+use postgres::{EarlierAdoption, Options, PostgresOpenError};
 
 /// The detail of the check if there are none.
 pub(super) const NONE: &str =
@@ -12,13 +12,14 @@ pub(super) async fn finding(options: &Options) -> Result<Option<String>, Postgre
     Ok(describe(&without_type_check, &without_id_check))
 }
 
-fn describe(without_type_check: &[(String, String)], without_id_check: &[(String, String)]) -> Option<String> {
+fn describe(without_type_check: &[EarlierAdoption], without_id_check: &[EarlierAdoption]) -> Option<String> {
     let problems = [
         ("the owner of each of these tables can run SQL as the role that adopted it", without_type_check),
         ("a row of these tables with an id that an earlier row had is not published", without_id_check),
     ];
     let described = problems.into_iter().filter(|(_, tables)| !tables.is_empty()).map(|(problem, tables)| {
-        let shown: Vec<_> = tables.iter().map(|(table, role)| format!("{table} (adopted by {role})")).collect();
+        let shown: Vec<_> =
+            tables.iter().map(|EarlierAdoption { table, role }| format!("{table} (adopted by {role})")).collect();
         format!("{problem}: {}", shown.join(", "))
     });
     let described = described.collect::<Vec<_>>().join("; ");
@@ -32,7 +33,7 @@ mod tests {
 
     #[test]
     fn tables_are_named_with_the_role_that_adopts_them_again() {
-        let tables = |name: &str| vec![(name.to_owned(), "ann".to_owned())];
+        let tables = |name: &str| vec![EarlierAdoption { table: name.to_owned(), role: "ann".to_owned() }];
 
         let both = describe(&tables("shop.a"), &tables("shop.b")).unwrap_or_default();
 

@@ -33,8 +33,8 @@ impl DatabaseAddress {
     /// # Errors
     /// [`PostgresOpenError::Url`] with a text of this module: the parser's text may quote the password.
     pub(crate) fn parse(options: &Options) -> Result<Self, PostgresOpenError> {
-        let (text, mode, roots) = without_verification(options.url.expose_secret().trim());
-        let mut config: Config = text.parse().map_err(|_| refused("it cannot be parsed"))?;
+        let SeparatedUrl { supported, mode, roots } = SeparatedUrl::new(options.url.expose_secret().trim());
+        let mut config: Config = supported.parse().map_err(|_| refused("it cannot be parsed"))?;
         let location = location(&config)?;
         let roots = roots.map(PathBuf::from).or_else(|| options.root_certificates.clone());
         let verified = match mode.as_deref() {
@@ -127,37 +127,47 @@ fn session_settings(options: &Options) -> String {
     pairs.map(|(name, value): (&str, String)| format!("-c {name}={value}")).join(" ")
 }
 
-/// The URL without the parameters that the client does not support, the verifying `sslmode` and `sslrootcert`; and every `sslmode` and
-/// `sslrootcert`.
-fn without_verification(text: &str) -> (String, Option<String>, Option<String>) {
-    let is_url = text.starts_with("postgres://") || text.starts_with("postgresql://");
-    let (base, parameters, separator) = match text.split_once('?') {
-        Some((base, parameters)) if is_url => (base, parameters, '&'),
-        None if is_url => (text, "", '&'),
-        _ => ("", text, ' '),
-    };
-    let (mut mode, mut roots, mut kept) = (None, None, Vec::new());
-    for part in parameters.split(separator).filter(|part| !part.is_empty()) {
-        match part.split_once('=').map(|(name, value)| (name.trim(), value.trim().trim_matches('\''))) {
-            Some(("sslmode", value)) => {
-                mode = Some(value.to_string());
-                if ["disable", "prefer", "require"].contains(&value) {
-                    kept.push(part);
+/// A URL, or a text of `key=value` parts, and its parameters of certificate verification, of which the client supports only some.
+struct SeparatedUrl {
+    /// The text without `sslrootcert`, and without an `sslmode` that the client does not support.
+    supported: String,
+    /// The value of `sslmode`, whatever it is.
+    mode: Option<String>,
+    /// The value of `sslrootcert`.
+    roots: Option<String>,
+}
+
+impl SeparatedUrl {
+    fn new(text: &str) -> Self {
+        let is_url = text.starts_with("postgres://") || text.starts_with("postgresql://");
+        let (base, parameters, separator) = match text.split_once('?') {
+            Some((base, parameters)) if is_url => (base, parameters, '&'),
+            None if is_url => (text, "", '&'),
+            _ => ("", text, ' '),
+        };
+        let (mut mode, mut roots, mut kept) = (None, None, Vec::new());
+        for part in parameters.split(separator).filter(|part| !part.is_empty()) {
+            match part.split_once('=').map(|(name, value)| (name.trim(), value.trim().trim_matches('\''))) {
+                Some(("sslmode", value)) => {
+                    mode = Some(value.to_string());
+                    if ["disable", "prefer", "require"].contains(&value) {
+                        kept.push(part);
+                    }
                 }
+                Some(("sslrootcert", value)) => roots = Some(value.replace("%2F", "/").replace("%2f", "/")),
+                _ => kept.push(part),
             }
-            Some(("sslrootcert", value)) => roots = Some(value.replace("%2F", "/").replace("%2f", "/")),
-            _ => kept.push(part),
         }
+        let kept = kept.join(&separator.to_string());
+        let supported = if base.is_empty() {
+            kept
+        } else if kept.is_empty() {
+            base.into()
+        } else {
+            format!("{base}?{kept}")
+        };
+        Self { supported, mode, roots }
     }
-    let kept = kept.join(&separator.to_string());
-    let text = if base.is_empty() {
-        kept
-    } else if kept.is_empty() {
-        base.into()
-    } else {
-        format!("{base}?{kept}")
-    };
-    (text, mode, roots)
 }
 
 #[cfg(test)]

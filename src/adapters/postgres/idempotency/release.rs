@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use ports::Error;
 
-use crate::connection::retry_pause::RetryPause;
+use crate::connection::retry_backoff::RetryBackoff;
 use crate::connection::statement_error::{StatementError, StatementResult};
 use crate::idempotency::deferred_releases::UnusedKey;
 use crate::idempotency::keys;
@@ -21,15 +21,15 @@ pub(crate) async fn release(context: &StoreContext, key: UnusedKey) -> Statement
 /// Sends the deferred releases for as long as the store is open. A key that this process has taken again meanwhile is freed too early; the
 /// durable record then prevents a second order.
 pub(crate) async fn send_deferred(context: Arc<StoreContext>) {
-    let mut pause = RetryPause::new();
+    let mut backoff = RetryBackoff::new();
     loop {
         let key = context.deferred_releases.oldest().await;
         match keys::abandon(&context, key.subject.as_str(), &key.key).await {
-            Err(error) if may_succeed_later(&error) => pause.wait().await,
+            Err(error) if may_succeed_later(&error) => backoff.wait().await,
             // A release that the database permanently refuses is dropped: the lock expires.
             Ok(()) | Err(_) => {
                 context.deferred_releases.remove(&key);
-                pause.reset();
+                backoff.reset();
             }
         }
     }

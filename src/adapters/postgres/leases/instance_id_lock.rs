@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use crate::connection::connector::DedicatedConnection;
 use crate::connection::open_error::PostgresOpenError;
-use crate::connection::retry_pause::RetryPause;
+use crate::connection::retry_backoff::RetryBackoff;
 use crate::connection::sql_value::SqlValue;
 use crate::leases::instance_id_claimant::{DELETE_ROW, InstanceIdClaimant, stop_requested};
 
@@ -170,20 +170,20 @@ impl InstanceIdClaimant {
             tracing::warn!(
                 event = "instance_lock_interrupted",
                 instance = self.instance_id(),
-                "The connection that holds the instance's name broke"
+                "the connection that holds the lock on the instance id broke; the lock is taken again"
             );
             lock = self.retake_lock(lock.backend).await?;
             tracing::info!(
                 event = "instance_lock_regained",
                 instance = self.instance_id(),
-                "The instance's name is held again"
+                "the lock on the instance id is held again"
             );
         }
     }
 
     /// Takes the lock again, however long the server is away. The error describes the process that has it instead.
     async fn retake_lock(&self, former_backend: i32) -> Result<InstanceIdLock, String> {
-        let mut pause = RetryPause::new();
+        let mut backoff = RetryBackoff::new();
         loop {
             match self.take_lock(Some(former_backend)).await {
                 Ok(lock) => return Ok(lock),
@@ -193,10 +193,10 @@ impl InstanceIdClaimant {
                 Err(error) => tracing::debug!(
                     event = "instance_lock_retry_failed",
                     error = %error,
-                    "The instance's name cannot be taken again yet"
+                    "the lock on the instance id could not be taken; it is tried again"
                 ),
             }
-            pause.wait().await;
+            backoff.wait().await;
         }
     }
 }

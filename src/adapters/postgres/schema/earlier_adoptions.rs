@@ -18,30 +18,39 @@ const WITHOUT_ID_CHECK: &str =
        AND p.pronamespace = (SELECT relnamespace FROM pg_class WHERE oid = to_regclass('installation'))
        AND position('outbox_key_group(' IN p.prosrc) > 0 AND position('outbox_publish_adopted(' IN p.prosrc) = 0 ORDER BY 1, 2";
 
-/// The adopted tables whose owner can run SQL as the role that adopted them, each with that role: the function of the trigger does not check the
-/// types of the columns. [`crate::adopt`] corrects it.
+/// A table that an earlier version adopted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EarlierAdoption {
+    /// Schema and name of the table, quoted where SQL needs it.
+    pub table: String,
+    /// Role that adopted it, and owns the function of its trigger.
+    pub role: String,
+}
+
+/// The adopted tables whose owner can run SQL as the role that adopted them: the function of the trigger does not check the types of the columns.
+/// [`crate::adopt`] corrects it.
 ///
 /// # Errors
 /// Fails as [`crate::Postgres::open`] does, and if the database lacks migration V16.
-pub async fn tables_without_type_check(options: &Options) -> Result<Vec<(String, String)>, PostgresOpenError> {
+pub async fn tables_without_type_check(options: &Options) -> Result<Vec<EarlierAdoption>, PostgresOpenError> {
     adopted_tables(options, WITHOUT_TYPE_CHECK).await
 }
 
-/// The adopted tables in which a row with the id of an earlier row is not published, each with the role that adopted it: the id is no UUID, and the
-/// function of the trigger does not compare the events. [`crate::adopt`] corrects it.
+/// The adopted tables in which a row with the id of an earlier row is not published: the id is no UUID, and the function of the trigger does not
+/// compare the events. [`crate::adopt`] corrects it.
 ///
 /// # Errors
 /// Fails as [`crate::Postgres::open`] does.
-pub async fn tables_without_id_check(options: &Options) -> Result<Vec<(String, String)>, PostgresOpenError> {
+pub async fn tables_without_id_check(options: &Options) -> Result<Vec<EarlierAdoption>, PostgresOpenError> {
     adopted_tables(options, WITHOUT_ID_CHECK).await
 }
 
-async fn adopted_tables(options: &Options, text: &str) -> Result<Vec<(String, String)>, PostgresOpenError> {
+async fn adopted_tables(options: &Options, text: &str) -> Result<Vec<EarlierAdoption>, PostgresOpenError> {
     let connector = Connector::new(Arc::new(options.clone()))?;
     let connection = connector.connect("adopted").await?;
     let rows = connection.client.query_typed(text, &[]).await;
     let rows = rows.map_err(|error| PostgresOpenError::from_client(connector.location(), &error))?;
-    let table = |row: &Row| Ok((row.try_get(0)?, row.try_get(1)?));
-    let tables: Result<_, tokio_postgres::Error> = rows.iter().map(table).collect();
-    tables.map_err(|error| PostgresOpenError::from_client(connector.location(), &error))
+    let adoption = |row: &Row| Ok(EarlierAdoption { table: row.try_get(0)?, role: row.try_get(1)? });
+    let adoptions: Result<_, tokio_postgres::Error> = rows.iter().map(adoption).collect();
+    adoptions.map_err(|error| PostgresOpenError::from_client(connector.location(), &error))
 }

@@ -7,7 +7,7 @@ use telemetry::Metrics;
 use tokio_postgres::Notification;
 
 use crate::connection::connector::{Connector, DedicatedConnection};
-use crate::connection::retry_pause::RetryPause;
+use crate::connection::retry_backoff::RetryBackoff;
 use crate::connection::statement_error::describe;
 use crate::store::context::StoreContext;
 
@@ -26,19 +26,19 @@ impl WakeListener {
     /// Listens until the task is aborted.
     pub(crate) async fn run(self) {
         let mut state = ListenerState { metrics: self.context.options.metrics.clone(), is_lost: false };
-        let mut pause = RetryPause::new();
+        let mut backoff = RetryBackoff::new();
         loop {
             match self.connect().await {
                 Ok(mut connection) => {
                     state.record_up();
-                    pause.reset();
+                    backoff.reset();
                     // Returns when the connection breaks. Wake-ups until the next LISTEN are lost, and found by polls.
                     let _ = (&mut connection.driver).await;
                     state.record_down("the connection broke");
                 }
                 Err(error) => state.record_down(error),
             }
-            pause.wait().await;
+            backoff.wait().await;
         }
     }
 

@@ -1,5 +1,5 @@
 //! Columns of domains, enumerations and other types that are not PostgreSQL's own, in tables that an earlier version adopted.
-use postgres::{AdoptedTable, adopt, migrate, tables_without_type_check};
+use postgres::{AdoptedTable, EarlierAdoption, adopt, migrate, tables_without_type_check};
 use tokio_postgres::Client;
 
 use super::{JSON_TABLE, adoption, event_ids, events, table_owner};
@@ -158,7 +158,8 @@ async fn tables_that_an_upgrade_cannot_correct_are_listed_until_they_are_adopted
 
         migrate(&options).await.unwrap();
 
-        let listed: Vec<_> = tables.iter().map(|table| ((*table).to_owned(), me.clone())).collect();
+        let adopted = |table: &&str| EarlierAdoption { table: (*table).to_owned(), role: me.clone() };
+        let listed: Vec<_> = tables.iter().map(adopted).collect();
         assert_eq!(tables_without_type_check(&options).await.unwrap(), listed, "{change}");
         adopt(&options, &adoption()).await.unwrap();
         assert_eq!(tables_without_type_check(&options).await.unwrap(), [], "{change}");
@@ -197,6 +198,7 @@ async fn function_of_another_role_is_listed_also_behind_a_renamed_trigger() {
     );
     client.batch_execute(&text).await.unwrap();
 
-    assert_eq!(tables_without_type_check(&options).await.unwrap(), [("shop.\"Rows\"".to_owned(), role.clone())]);
+    let adopted = EarlierAdoption { table: "shop.\"Rows\"".to_owned(), role: role.clone() };
+    assert_eq!(tables_without_type_check(&options).await.unwrap(), [adopted]);
     client.batch_execute(&format!("DROP OWNED BY {role} CASCADE; DROP ROLE {role}")).await.unwrap();
 }

@@ -1,5 +1,5 @@
 //! Rows with ids that are no UUIDs: a row with the id of another event fails in the transaction of its writer.
-use postgres::{adopt, migrate, tables_without_id_check};
+use postgres::{EarlierAdoption, adopt, migrate, tables_without_id_check};
 use tokio_postgres::Client;
 
 use super::{adoption, event_ids, events};
@@ -107,7 +107,8 @@ async fn table_that_an_earlier_version_adopted_is_listed_until_it_is_adopted_aga
            EXECUTE format('CREATE TRIGGER posthaste_adopted AFTER INSERT ON shop.outbox FOR EACH ROW EXECUTE FUNCTION %s()', function);
          END $do$";
     client.batch_execute(earlier).await.unwrap();
-    assert_eq!(tables_without_id_check(&options).await.unwrap(), [("shop.outbox".to_owned(), me)]);
+    let adopted = EarlierAdoption { table: "shop.outbox".to_owned(), role: me };
+    assert_eq!(tables_without_id_check(&options).await.unwrap(), [adopted]);
 
     adopt(&options, &adoption()).await.unwrap();
 

@@ -1,4 +1,4 @@
-//! The pause between attempts that are repeated until the server answers again.
+//! Exponential back-off between attempts that are repeated until the server answers again.
 use std::time::Duration;
 
 /// First pause: 100 ms, because a broken connection can mostly be replaced at once.
@@ -6,12 +6,12 @@ const FIRST: Duration = Duration::from_millis(100);
 /// Longest pause: 2 s, so that an instance works soon after the return of its server.
 const LONGEST: Duration = Duration::from_secs(2);
 
-/// Doubles with each wait, from 100 ms to 2 s.
-pub(crate) struct RetryPause {
+/// A pause that doubles with each wait, from 100 ms to 2 s.
+pub(crate) struct RetryBackoff {
     next: Duration,
 }
 
-impl RetryPause {
+impl RetryBackoff {
     pub(crate) fn new() -> Self {
         Self { next: FIRST }
     }
