@@ -21,7 +21,7 @@ mod traces;
 pub use consumer::*;
 pub use layers::{ConfigErrors, Environment};
 pub use load::ConfigDraft;
-pub use print::{masked_settings, schema};
+pub use print::{MaskedSetting, masked_settings, schema};
 pub use sections::*;
 pub use throwaway::throwaway_environment;
 pub use topics::TopicSettings;

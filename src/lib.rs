@@ -20,10 +20,10 @@ use config::{BrokerKind, StoreKind};
 pub use config::{Config, ConfigDraft, ConfigErrors, Environment};
 use telemetry::traces::SpanExporter;
 pub use wiring::{
-    AdoptMode, DependencyCheck, HeldTransaction, Migration, NO_TOKEN_KEY, OperatorAccess, SchemaState, StartError,
-    TableAdoption, ThrowawayInstallation, ThrowawayStore, WriterSession, adopt_table, adoption_warning,
-    check_adopted_tables, check_dependencies, create_missing_topics, migrate, open_for_operator, schema_state,
-    server_environment, server_settings,
+    AdoptMode, DependencyCheck, HeldTransaction, Migration, NO_TOKEN_KEY, OperatorAccess, RedisInstallation,
+    SchemaState, StartError, TableAdoption, ThrowawayInstallation, ThrowawayStore, WriterSession, adopt_table,
+    adoption_warning, check_adopted_tables, check_dependencies, create_missing_topics, migrate, open_for_operator,
+    schema_state, server_environment, server_settings,
 };
 
 /// A running service. Stop it with [`Service::stop`]; dropping it does not drain it.
@@ -84,7 +84,8 @@ pub fn check_config(file: Option<&Path>, environment: &Environment) -> ConfigDra
     draft
 }
 
-/// Starts the service on this thread, which must run an actix `System`.
+/// Starts the service on this thread, which must run an actix `System`. Not cancel-safe: after a dropped call, actors may run until the
+/// `System` ends.
 ///
 /// # Errors
 /// A dependency, the configuration or an address is unusable; nothing keeps running.
@@ -92,7 +93,8 @@ pub async fn start(config: Config) -> Result<Service, StartError> {
     start_with(config, |handlers| handlers).await
 }
 
-/// As [`start`], with handlers of the caller: `register` receives the configured handlers and returns those that consume the events.
+/// As [`start`], with handlers of the caller: `register` receives the configured handlers and returns those that consume the events. Not
+/// cancel-safe, as [`start`].
 ///
 /// # Errors
 /// Fails as [`start`] does; `register` is not called when the configured URLs are unusable.
@@ -135,7 +137,7 @@ fn log_ready(config: &Config, addresses: &[SocketAddr], elapsed: Duration) {
     let (url, console) = (format!("http://{public}"), console_url(*admin));
     let (version, commit, elapsed_ms) = (telemetry::VERSION, telemetry::COMMIT, elapsed.as_millis() as u64);
     let (store, broker) = (store_name(config), broker_name(config));
-    let instance = config.instance_name(public.port());
+    let instance = config.instance_id(public.port());
     tracing::info!(
         event = "ready",
         url,
@@ -199,20 +201,21 @@ impl Service {
         self.admission.set_options(config.rate_limit.clone());
     }
 
-    /// Resolves with the reason when the root supervisor escalates, another process has taken over the instance name, or a listener has failed.
-    /// The caller stops the service at once and exits with 70: a root that escalates is draining its actors already.
+    /// Resolves with the reason when the root supervisor escalates, another process has taken over the instance id, or a listener has failed.
+    /// The caller stops the service at once and exits with 70: a root that escalates is draining its actors already. Cancel-safe.
     pub async fn escalated(&self) -> String {
         tokio::select! {
             // Both only wait; dropping either loses nothing.
             reason = self.actors.escalated() => format!("{reason:?}"),
-            lost = self.handles.instance_name_lost() => lost,
+            lost = self.handles.instance_id_lost() => lost,
             reason = self.http.ended() => reason,
         }
     }
 
     /// Stops in order: `/readyz` responds with 503, no new requests, no new claims, batches in flight finished and settled, leases released, the
     /// redrives of dead letters ended, the store closed, the last spans exported. Takes at most `shutdown.deadline`. A root that has given up hands
-    /// its leases over and stops its actors by itself at the same time, within a `shutdown.deadline` of its own.
+    /// its leases over and stops its actors by itself at the same time, within a `shutdown.deadline` of its own. Not cancel-safe: after a
+    /// dropped call, actors may run and keep their leases until the `System` ends.
     pub async fn stop(self) -> ShutdownReport {
         let started = Instant::now();
         self.health.update(|snapshot| snapshot.draining = true);

@@ -45,7 +45,7 @@ use backends::{Backends, BrokerPorts, span_export};
 pub use dependency_checks::{DependencyCheck, check_adopted_tables, check_dependencies};
 pub use held_transaction::{HeldTransaction, WriterSession};
 pub use operator_access::{OperatorAccess, open_for_operator};
-pub use schema::{Migration, SchemaState, create_missing_topics, migrate, schema_state};
+pub use schema::{Migration, RedisInstallation, SchemaState, create_missing_topics, migrate, schema_state};
 pub use start_error::StartError;
 use store::{StoreOpener, WiredStore};
 use thread_rng::ThreadRng;
@@ -87,7 +87,7 @@ pub(crate) async fn wire(
 ) -> Result<WiredService, StartError> {
     let auth = verifier(config)?;
     let handlers = register(handlers::open(config)?);
-    // The default instance name contains the port. With port 0 the system chooses it, so the address is bound before the store is opened.
+    // The default instance id contains the port. With port 0 the system chooses it, so the address is bound before the store is opened.
     let mut bound = None;
     if config.http.listen.port() == 0 {
         bound = Some(wait_for_store::bind(config)?);
@@ -95,7 +95,7 @@ pub(crate) async fn wire(
     let port = bound.as_ref().map_or(Ok(config.http.listen.port()), |listeners| {
         listeners.public.local_addr().map(|address| address.port()).map_err(StartError::Listen)
     })?;
-    let instance = InstanceId(config.instance_name(port).into());
+    let instance = InstanceId(config.instance_id(port).into());
     let metrics = Metrics::new();
     metrics.posthaste_build_info.with([telemetry::VERSION, telemetry::COMMIT]).set(1);
     metrics.outbox_partitions.set(i64::from(config.outbox.partitions));

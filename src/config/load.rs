@@ -49,8 +49,8 @@ impl Config {
         Config::load(None, &Environment::default()).expect("config/default.toml is tested")
     }
 
-    /// The name of this instance: `instance.id`, or host name and listening port.
-    pub fn instance_name(&self, port: u16) -> String {
+    /// The id of this instance: `instance.id`, or host name and listening port.
+    pub fn instance_id(&self, port: u16) -> String {
         let host = || rustix::system::uname().nodename().to_string_lossy().into_owned();
         self.instance.id.clone().unwrap_or_else(|| format!("{}:{port}", host()))
     }

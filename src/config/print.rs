@@ -10,27 +10,35 @@ use super::{load, topic_keys};
 /// Shown instead of a secret that is set.
 const MASK: &str = "***";
 
-/// Every key with its value and the layer that set it, secrets masked, as (key, value, origin) in the order of the keys.
+/// A setting as it may be shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MaskedSetting {
+    /// The dotted key, such as `store.url`.
+    pub key: String,
+    /// The value as text; `***` for a secret that is set.
+    pub value: String,
+    /// The layer that set the value: `default`, the file, or the environment variable.
+    pub origin: String,
+}
+
+/// Every setting with the layer that set it, secrets masked, in the order of the keys.
 ///
 /// # Errors
 /// The same errors as [`super::Config::load`].
-pub fn masked_settings(
-    file: Option<&Path>,
-    environment: &Environment,
-) -> Result<Vec<(String, String, String)>, ConfigErrors> {
+pub fn masked_settings(file: Option<&Path>, environment: &Environment) -> Result<Vec<MaskedSetting>, ConfigErrors> {
     let settings = layers::load(file, environment);
     load::parse(settings.clone()).into_valid()?;
     let set = settings.by_key.into_iter().filter(|(key, _)| !topic_keys::is_template(key));
-    let rows = set.map(|(key, setting)| {
+    let masked = set.map(|(key, setting)| {
         let secret = is_secret(&key) && !setting.text.is_empty();
-        let text = match &*key {
+        let value = match &*key {
             _ if secret => MASK.to_owned(),
             "auth.jwks_url" => masked_url(&setting.text),
             _ => setting.text,
         };
-        (key, text, setting.origin.to_string())
+        MaskedSetting { key, value, origin: setting.origin.to_string() }
     });
-    Ok(rows.collect())
+    Ok(masked.collect())
 }
 
 /// A JSON Schema (2020-12) of the file that `--config` takes, with the default and the comment of every key.

@@ -153,11 +153,11 @@ fn urls_of_topics_are_secret() {
     let text = "[topics.invoices]\nconsumer_url = \"http://h/hidden\"\nconsumer_fallback_url = \"http://h/hidden\"\n";
     let file = file(text);
 
-    let rows = masked_settings(Some(file.path()), &Environment::default()).expect("no errors");
+    let settings = masked_settings(Some(file.path()), &Environment::default()).expect("no errors");
 
-    let of_topic: Vec<_> = rows.iter().filter(|(key, ..)| key.starts_with("topics.")).collect();
+    let of_topic: Vec<_> = settings.iter().filter(|setting| setting.key.starts_with("topics.")).collect();
     assert_eq!(of_topic.len(), 13, "every key of the topic, and no description: {of_topic:?}");
-    assert!(!format!("{rows:?} {:?}", load(text, &[])).contains("hidden"));
+    assert!(!format!("{settings:?} {:?}", load(text, &[])).contains("hidden"));
     let refused = errors("[topics.invoices]\nconsumer_url = \"hidden\"\n", &[]).join("");
     assert!(!refused.contains("hidden"), "{refused}");
 }

@@ -123,7 +123,7 @@ impl Backends {
     }
 }
 
-/// The backends of a running service: announces its addresses, reports the loss of its instance name, and closes them.
+/// The backends of a running service: announces its addresses, reports the loss of its instance id, and closes them.
 pub(crate) struct BackendHandles {
     pub(super) store: StoreHandle,
     /// Names the installation in Kafka and Redis, which several installations may share.
@@ -156,7 +156,7 @@ impl BackendHandles {
         }
     }
 
-    /// Stores the service's addresses with its instance name. A second process that finds the name in use reports them.
+    /// Stores the service's addresses with its instance id. A second process that finds the id in use reports them.
     pub(crate) async fn announce(&self, addresses: &[SocketAddr]) {
         let addresses: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
         let addresses = addresses.join(" ");
@@ -171,25 +171,25 @@ impl BackendHandles {
             tracing::warn!(
                 event = "announce_failed",
                 error = %error,
-                "the listening addresses could not be stored; a second process with this instance name cannot report them"
+                "the listening addresses could not be stored; a second process with this instance id cannot report them"
             );
         }
     }
 
-    /// Resolves when another process has taken over the instance name: from then on the store rejects this process's writes. Never resolves
+    /// Resolves when another process has taken over the instance id: from then on the store rejects this process's writes. Never resolves
     /// for the embedded store, whose file lock prevents it. Cancel-safe.
-    pub(crate) async fn instance_name_lost(&self) -> String {
+    pub(crate) async fn instance_id_lost(&self) -> String {
         match &self.store {
             StoreHandle::Embedded(_) => std::future::pending().await,
             #[cfg(feature = "postgres")]
             StoreHandle::Postgres(store) => {
                 let taken_over = store.instance_id_taken_over().await;
-                format!("the instance name {} was taken over by {}", taken_over.instance, taken_over.by)
+                format!("the instance id {} was taken over by {}", taken_over.instance, taken_over.by)
             }
             #[cfg(feature = "redis")]
             StoreHandle::Redis(store) => {
                 let taken_over = store.instance_id_taken_over().await;
-                format!("the instance name {} was taken over by {}", taken_over.instance, taken_over.by)
+                format!("the instance id {} was taken over by {}", taken_over.instance, taken_over.by)
             }
         }
     }

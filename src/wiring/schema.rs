@@ -33,12 +33,18 @@ pub enum SchemaState {
         newest: u32,
     },
     /// Redis: it has no schema, only an installation with a name and a number of partitions.
-    RedisInstallation {
-        /// Whether the installation existed before the call.
-        existed: bool,
-        /// Whether the call created the installation.
-        created: bool,
-    },
+    RedisInstallation(RedisInstallation),
+}
+
+/// The installation in a Redis store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RedisInstallation {
+    /// There is none: [`migrate`] or the first start of a service creates it.
+    Missing,
+    /// It existed before the call.
+    Existed,
+    /// The call has created it.
+    Created,
 }
 
 /// Reads the state of the schema. Changes nothing.
@@ -48,8 +54,11 @@ pub enum SchemaState {
 pub async fn schema_state(config: &Config) -> Result<SchemaState, StartError> {
     match config.store.kind {
         StoreKind::Embedded => embedded_file(config),
-        StoreKind::Postgres => migrations(config, false).await,
-        StoreKind::Redis => Ok(SchemaState::RedisInstallation { existed: is_installed(config).await?, created: false }),
+        StoreKind::Postgres => list_migrations(config).await,
+        StoreKind::Redis if is_installed(config).await? => {
+            Ok(SchemaState::RedisInstallation(RedisInstallation::Existed))
+        }
+        StoreKind::Redis => Ok(SchemaState::RedisInstallation(RedisInstallation::Missing)),
     }
 }
 
@@ -61,13 +70,13 @@ pub async fn schema_state(config: &Config) -> Result<SchemaState, StartError> {
 pub async fn migrate(config: &Config) -> Result<SchemaState, StartError> {
     match config.store.kind {
         StoreKind::Embedded => embedded_file(config),
-        StoreKind::Postgres => migrations(config, true).await,
+        StoreKind::Postgres => apply_migrations(config).await,
+        StoreKind::Redis if is_installed(config).await? => {
+            Ok(SchemaState::RedisInstallation(RedisInstallation::Existed))
+        }
         StoreKind::Redis => {
-            let existed = is_installed(config).await?;
-            if !existed {
-                install(config).await?;
-            }
-            Ok(SchemaState::RedisInstallation { existed, created: !existed })
+            install(config).await?;
+            Ok(SchemaState::RedisInstallation(RedisInstallation::Created))
         }
     }
 }
@@ -90,20 +99,34 @@ fn embedded_file(config: &Config) -> Result<SchemaState, StartError> {
 }
 
 #[cfg(feature = "postgres")]
-async fn migrations(config: &Config, apply: bool) -> Result<SchemaState, StartError> {
+async fn list_migrations(config: &Config) -> Result<SchemaState, StartError> {
     let options = super::options::postgres_for_operator(config);
-    let result = if apply { postgres::migrate(&options).await } else { postgres::migration_status(&options).await };
-    let migrations = result.map_err(super::store::from_postgres_error)?.into_iter();
+    postgres::migration_status(&options).await.map(migration_list).map_err(super::store::from_postgres_error)
+}
+
+#[cfg(feature = "postgres")]
+async fn apply_migrations(config: &Config) -> Result<SchemaState, StartError> {
+    let options = super::options::postgres_for_operator(config);
+    postgres::migrate(&options).await.map(migration_list).map_err(super::store::from_postgres_error)
+}
+
+#[cfg(feature = "postgres")]
+fn migration_list(migrations: Vec<postgres::MigrationStatus>) -> SchemaState {
     let migration = |status: postgres::MigrationStatus| Migration {
         version: status.version,
         name: status.name,
         applied_at: status.applied_at,
     };
-    Ok(SchemaState::Migrations(migrations.map(migration).collect()))
+    SchemaState::Migrations(migrations.into_iter().map(migration).collect())
 }
 
 #[cfg(not(feature = "postgres"))]
-async fn migrations(_config: &Config, _apply: bool) -> Result<SchemaState, StartError> {
+async fn list_migrations(_config: &Config) -> Result<SchemaState, StartError> {
+    Err(super::store::feature_missing("store.kind", "postgres"))
+}
+
+#[cfg(not(feature = "postgres"))]
+async fn apply_migrations(_config: &Config) -> Result<SchemaState, StartError> {
     Err(super::store::feature_missing("store.kind", "postgres"))
 }
 

@@ -76,7 +76,7 @@ fn refuse_foreign_store(config: &Config) -> Result<(), Failure> {
              give the demo a folder of its own: POSTHASTE__STORE__PATH=FOLDER posthaste demo",
             folder.display()
         ))),
-        SchemaState::EmbeddedFile { .. } | SchemaState::Migrations(_) | SchemaState::RedisInstallation { .. } => Ok(()),
+        SchemaState::EmbeddedFile { .. } | SchemaState::Migrations(_) | SchemaState::RedisInstallation(_) => Ok(()),
     }
 }
 

@@ -49,8 +49,8 @@ pub(crate) fn doctor(file: Option<&Path>, environment: &Environment, arguments: 
 /// Lists the keys that each layer of the configuration sets.
 fn config_origins(file: Option<&Path>, environment: &Environment) -> Result<Finding, Failure> {
     let mut counts: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for (key, _, origin) in config::masked_settings(file, environment)? {
-        counts.entry(origin).or_default().push(key);
+    for setting in config::masked_settings(file, environment)? {
+        counts.entry(setting.origin).or_default().push(setting.key);
     }
     let defaults = counts.remove("default").unwrap_or_default().len();
     let set = counts.iter().map(|(origin, keys)| format!("; {} from {origin}", keys.join(", ")));

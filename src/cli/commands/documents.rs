@@ -4,7 +4,8 @@ use std::path::Path;
 use app::contract::{self, LATEST, READABLE_MIN};
 use clap::{Args, Command, CommandFactory, Subcommand};
 use clap_complete::Shell;
-use posthaste::{Environment, config};
+use posthaste::Environment;
+use posthaste::config::{self, MaskedSetting};
 
 use super::super::failure::Failure;
 use super::super::help;
@@ -26,7 +27,7 @@ pub(crate) fn config(file: Option<&Path>, environment: &Environment, command: &C
     match command {
         ConfigCommand::Print { output } => {
             posthaste::check_config(file, environment).into_valid()?;
-            for (key, value, origin) in config::masked_settings(file, environment)? {
+            for MaskedSetting { key, value, origin } in config::masked_settings(file, environment)? {
                 if output.is_json() {
                     print_line(&serde_json::json!({"key": key, "value": value, "origin": origin}).to_string())?;
                 } else {

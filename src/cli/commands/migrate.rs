@@ -4,7 +4,7 @@ use std::path::Path;
 use app::contract::rfc3339;
 use clap::Args;
 use posthaste::config::BrokerKind;
-use posthaste::{Config, Migration, SchemaState};
+use posthaste::{Config, Migration, RedisInstallation, SchemaState};
 use serde_json::json;
 use telemetry::logging;
 
@@ -69,7 +69,7 @@ fn report(schema: SchemaState, arguments: &Arguments) -> Result<u8, Failure> {
     match schema {
         SchemaState::Migrations(migrations) => report_migrations(migrations, arguments),
         SchemaState::EmbeddedFile { folder, version, newest } => report_file(&folder, version, newest, arguments),
-        SchemaState::RedisInstallation { existed, created } => report_installation(existed, created, arguments),
+        SchemaState::RedisInstallation(installation) => report_installation(installation, arguments),
     }
 }
 
@@ -128,15 +128,17 @@ fn report_file(folder: &Path, version: Option<u32>, newest: u32, arguments: &Arg
     report_sentence(&sentence, arguments)
 }
 
-fn report_installation(existed: bool, created: bool, arguments: &Arguments) -> Result<u8, Failure> {
+fn report_installation(installation: RedisInstallation, arguments: &Arguments) -> Result<u8, Failure> {
     if arguments.output.is_json() {
+        let (existed, created) =
+            (installation == RedisInstallation::Existed, installation == RedisInstallation::Created);
         print_line(&json!({"store": "redis", "installed": existed, "created": created}).to_string())?;
     }
     report_sentence(
-        match (existed, created) {
-            (true, _) => "a Redis store has no migrations, and its installation exists: nothing to do",
-            (false, true) => "a Redis store has no migrations; its installation was created",
-            (false, false) => {
+        match installation {
+            RedisInstallation::Existed => "a Redis store has no migrations, and its installation exists: nothing to do",
+            RedisInstallation::Created => "a Redis store has no migrations; its installation was created",
+            RedisInstallation::Missing => {
                 "a Redis store has no migrations; its installation does not exist yet: `migrate up` or the service's first start creates it"
             }
         },

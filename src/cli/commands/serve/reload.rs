@@ -66,8 +66,8 @@ impl Reloader {
 
 /// Every setting with its text. Secrets are masked, so a changed secret does not count as changed.
 fn settings(file: Option<&PathBuf>, environment: &Environment) -> Result<BTreeMap<String, String>, ConfigErrors> {
-    let rows = masked_settings(file.map(PathBuf::as_path), environment)?;
-    Ok(rows.into_iter().map(|(key, text, _)| (key, text)).collect())
+    let settings = masked_settings(file.map(PathBuf::as_path), environment)?;
+    Ok(settings.into_iter().map(|setting| (setting.key, setting.value)).collect())
 }
 
 /// The keys whose texts differ, and those that only one of the two has: a removed section is in the previous settings only.
