@@ -6,7 +6,7 @@ const EXIT_STATUS: &str = "0 done, 1 failed, 2 wrong arguments, 78 mistakes in t
      number of partitions)";
 /// Further exit codes of `serve`, `relay` and `demo`.
 const EXIT_STATUS_OF_SERVICE: &str =
-    "70 the supervision tree gave up (or a listener failed or the instance name was lost), 130 a second signal";
+    "70 the supervision tree gave up (or a listener failed or the instance id was lost), 130 a second signal";
 /// Exit codes of `doctor`. It reports missing migrations and another number of partitions with 1, not with 78.
 const EXIT_STATUS_OF_DOCTOR: &str =
     "0 nothing is wrong, 1 a check found something, 2 wrong arguments, 78 mistakes in the configuration";

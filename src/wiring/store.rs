@@ -80,16 +80,16 @@ impl OpenFailure {
 pub(super) enum OpenFailureKind {
     /// No attempt succeeds until an operator acts.
     Permanent,
-    /// Another process holds the instance name or the data folder, and may be ending.
-    NameHeld,
+    /// Another process holds the instance id or the data folder, and may be ending.
+    Held,
     /// The store cannot be reached, or its disk is full.
     Unavailable,
 }
 
 impl OpenFailureKind {
-    fn new(name_held: bool, temporary: bool) -> Self {
-        match (name_held, temporary) {
-            (true, _) => OpenFailureKind::NameHeld,
+    fn new(held: bool, temporary: bool) -> Self {
+        match (held, temporary) {
+            (true, _) => OpenFailureKind::Held,
             (false, true) => OpenFailureKind::Unavailable,
             (false, false) => OpenFailureKind::Permanent,
         }

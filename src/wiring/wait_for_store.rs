@@ -14,8 +14,8 @@ use super::start_error::StartError;
 use super::store::{OpenFailure, OpenFailureKind, StoreOpener, WiredStore};
 use crate::config::{Config, StoreKind};
 
-/// Longest wait for a name or folder that another process holds: the system frees those of a killed process only when it has ended.
-const NAME_HELD_TIMEOUT: Duration = Duration::from_secs(2);
+/// Longest wait for an instance id or folder that another process holds: the system frees those of a killed process only when it has ended.
+const HELD_TIMEOUT: Duration = Duration::from_secs(2);
 /// First pause between two attempts; each next one is twice as long.
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 /// Longest pause between two attempts to open the store.
@@ -95,9 +95,9 @@ pub(super) async fn open(
         };
         let remaining = wait.remaining(kind, config.startup.deadline, Instant::now());
         if remaining.is_zero() {
-            return Err(if kind == OpenFailureKind::NameHeld { with_remedy(error, config.store.kind) } else { error });
+            return Err(if kind == OpenFailureKind::Held { with_remedy(error, config.store.kind) } else { error });
         }
-        if kind == OpenFailureKind::NameHeld && !wait.held_was_logged {
+        if kind == OpenFailureKind::Held && !wait.held_was_logged {
             wait.held_was_logged = true;
             let (remedy, wait_ms) = (remedy(config.store.kind), remaining.as_millis() as u64);
             tracing::warn!(event = "instance_held", error = %error, wait_ms, "{error}; waiting {wait_ms} ms for it to end. To run both: {remedy}");
@@ -124,9 +124,9 @@ fn no_reply(deadline: Duration) -> OpenFailure {
 /// Decides how much longer the start waits for the store.
 struct StoreWait {
     started: Instant,
-    /// Since when every attempt has found the name held; `None` if the last one did not.
+    /// Since when every attempt has found the instance id or folder held; `None` if the last one did not.
     held_since: Option<Instant>,
-    /// Whether the holder of the name was logged.
+    /// Whether the holder was logged.
     held_was_logged: bool,
     /// Whether the outage was logged.
     outage_was_logged: bool,
@@ -178,15 +178,15 @@ fn with_remedy(error: StartError, store: StoreKind) -> StartError {
 }
 
 impl StoreWait {
-    /// Time until the start gives up; zero means now. A name that is held after an outage often belongs to this process's own last attempt,
-    /// whose lost connection the store has not noticed. That wait therefore begins when the name is first found held.
+    /// Time until the start gives up; zero means now. An instance id that is held after an outage often belongs to this process's own last
+    /// attempt, whose lost connection the store has not noticed. That wait therefore begins when the id is first found held.
     fn remaining(&mut self, kind: OpenFailureKind, deadline: Duration, now: Instant) -> Duration {
         let (limit, since) = match kind {
-            OpenFailureKind::NameHeld => (NAME_HELD_TIMEOUT.min(deadline), *self.held_since.get_or_insert(now)),
+            OpenFailureKind::Held => (HELD_TIMEOUT.min(deadline), *self.held_since.get_or_insert(now)),
             OpenFailureKind::Unavailable => (deadline, self.started),
             OpenFailureKind::Permanent => (Duration::ZERO, self.started),
         };
-        if kind != OpenFailureKind::NameHeld {
+        if kind != OpenFailureKind::Held {
             self.held_since = None;
         }
         limit.saturating_sub(now.duration_since(since))
@@ -260,25 +260,18 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_held_after_an_outage_gets_its_own_wait() {
+    fn an_id_that_is_held_after_an_outage_gets_its_own_wait() {
         let started = Instant::now();
         let at = |seconds| started + Duration::from_secs(seconds);
         let deadline = Duration::from_secs(60);
         let mut wait = StoreWait { started, held_since: None, held_was_logged: false, outage_was_logged: false };
 
         assert_eq!(wait.remaining(OpenFailureKind::Unavailable, deadline, at(20)), Duration::from_secs(40));
-        assert_eq!(wait.remaining(OpenFailureKind::NameHeld, deadline, at(20)), NAME_HELD_TIMEOUT);
-        assert_eq!(
-            wait.remaining(OpenFailureKind::NameHeld, deadline, at(21)),
-            NAME_HELD_TIMEOUT - Duration::from_secs(1)
-        );
+        assert_eq!(wait.remaining(OpenFailureKind::Held, deadline, at(20)), HELD_TIMEOUT);
+        assert_eq!(wait.remaining(OpenFailureKind::Held, deadline, at(21)), HELD_TIMEOUT - Duration::from_secs(1));
         assert_eq!(wait.remaining(OpenFailureKind::Unavailable, deadline, at(22)), Duration::from_secs(38));
-        assert_eq!(
-            wait.remaining(OpenFailureKind::NameHeld, deadline, at(30)),
-            NAME_HELD_TIMEOUT,
-            "it was free between"
-        );
-        assert_eq!(wait.remaining(OpenFailureKind::NameHeld, deadline, at(32)), Duration::ZERO);
+        assert_eq!(wait.remaining(OpenFailureKind::Held, deadline, at(30)), HELD_TIMEOUT, "it was free between");
+        assert_eq!(wait.remaining(OpenFailureKind::Held, deadline, at(32)), Duration::ZERO);
         assert_eq!(wait.remaining(OpenFailureKind::Unavailable, deadline, at(60)), Duration::ZERO);
         assert_eq!(wait.remaining(OpenFailureKind::Permanent, deadline, at(1)), Duration::ZERO);
     }

@@ -33,17 +33,17 @@ fn three_instances_share_the_partitions_and_take_over_those_of_killed_ones() {
         let loads: Vec<Load> = fleet.iter().map(|service| Load::start(&service.http, 4)).collect();
         let acknowledged = || loads.iter().map(Load::acknowledged).sum::<usize>();
         until("some orders were acknowledged", Duration::from_secs(30), || (acknowledged() >= 120).then_some(()));
-        let victim = round % NAMES.len();
-        let dead = fleet.remove(victim);
+        let killed = round % NAMES.len();
+        let dead = fleet.remove(killed);
         dead.kill();
         loads.into_iter().for_each(|load| all.extend(load.finish()));
         if round % 2 == 0 {
             until("the others took over", Duration::from_secs(20), || {
-                (shares(&fleet[0])[victim] == 0 && shares(&fleet[0]).iter().sum::<usize>() == Backend::PARTITIONS)
+                (shares(&fleet[0])[killed] == 0 && shares(&fleet[0]).iter().sum::<usize>() == Backend::PARTITIONS)
                     .then_some(())
             });
         }
-        fleet.insert(victim, start(&backend, NAMES[victim]));
+        fleet.insert(killed, start(&backend, NAMES[killed]));
     }
 
     fleet[0].drain();

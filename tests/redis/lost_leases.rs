@@ -22,7 +22,7 @@ fn start(backend: &Backend, name: &str, more: &[(&str, &str)]) -> Posthaste {
     Posthaste::start(backend, &[&common[..], more].concat())
 }
 
-/// Creates orders and moves each through its life, while nothing relays. Returns the number of events of each order.
+/// Creates orders and changes the status of each until it is delivered, while no relay runs. Returns the number of events of each order.
 fn write_events(backend: &Backend) -> BTreeMap<String, u64> {
     let writer = start(backend, "writer", &[("POSTHASTE__OUTBOX__PUBLISHER__ENABLED", "false")]);
     let (user, admin) = (writer.http.user(), writer.http.admin());
@@ -52,7 +52,7 @@ fn rows_in_flight(backend: &Backend) -> usize {
 /// Freezes the process while it has open batches; returns the number of their rows, or zero if it had sent everything before.
 fn freeze_in_a_batch(backend: &Backend, service: &Posthaste) -> usize {
     until("the process is frozen while a batch is open, or has sent everything", WAIT_MAX, || {
-        // Read first: a row that is pending no more is in a batch until it is sent.
+        // Read first: a row that is no longer pending is in a batch until it is sent.
         let pending = backend.redis_command("ZCARD posthaste:{store}:status:PENDING");
         if rows_in_flight(backend) == 0 {
             return (pending == [":0"]).then_some(0);
@@ -75,7 +75,7 @@ fn events_by_id(events: &[Value]) -> BTreeMap<&str, usize> {
 }
 
 #[test]
-fn a_lease_that_is_lost_in_a_batch_ends_it_and_its_taker_sends_the_rest() {
+fn a_lease_that_is_lost_in_a_batch_ends_it_and_the_next_owner_sends_the_rest() {
     // Small batches, one at a time, so that the process is frozen before everything is sent.
     let slow = [
         ("POSTHASTE__BROKER__DELIVERY", "at-least-once"),
@@ -93,14 +93,14 @@ fn a_lease_that_is_lost_in_a_batch_ends_it_and_its_taker_sends_the_rest() {
         });
 
     // Only the loser loses its leases, however slow the machine is.
-    let taker = start(&backend, "two", &[LONG_LEASE]);
+    let new_owner = start(&backend, "two", &[LONG_LEASE]);
     until("the other instance has sent the rest", WAIT_MAX, || {
-        taker.rows(&["PENDING", "IN_FLIGHT", "FAILED"]).is_empty().then_some(())
+        new_owner.rows(&["PENDING", "IN_FLIGHT", "FAILED"]).is_empty().then_some(())
     });
-    let sent_by_the_taker = backend.events().len();
+    let sent_by_the_new_owner = backend.events().len();
     former_owner.signal("CONT");
-    until("the loser is a member again", WAIT_MAX, || owners(&taker).contains("one").then_some(()));
-    taker.drain();
+    until("the loser is a member again", WAIT_MAX, || owners(&new_owner).contains("one").then_some(()));
+    new_owner.drain();
 
     let events = backend.events();
     let copies = events_by_id(&events);
@@ -109,7 +109,7 @@ fn a_lease_that_is_lost_in_a_batch_ends_it_and_its_taker_sends_the_rest() {
     assert!(copies.values().all(|copies| *copies <= 2), "a record is sent again at most once");
     assert!(duplicates <= in_flight, "{duplicates} duplicates, and {in_flight} rows were in flight");
     // Records that were already in the client library may still arrive: one record of each order, and not its other three.
-    let late = events.len() - sent_by_the_taker;
+    let late = events.len() - sent_by_the_new_owner;
     assert!(late <= in_flight.div_ceil(4), "after its return the loser sent {late} of {in_flight} records");
     for (key, mut seen) in sequences(&events) {
         // A duplicate repeats what came before; without the repetitions the order is that of the commits.
@@ -117,12 +117,12 @@ fn a_lease_that_is_lost_in_a_batch_ends_it_and_its_taker_sends_the_rest() {
         seen.retain(|sequence| first.insert(*sequence));
         assert_eq!(seen, (1..=orders[&key]).collect::<Vec<_>>(), "{key}");
     }
-    assert_eq!(metric(&taker.http, "outbox_fenced_total"), 0.0, "the loser did not release the taker's leases");
+    assert_eq!(metric(&new_owner.http, "outbox_fenced_total"), 0.0, "the loser did not release the new owner's leases");
     let listening = former_owner.await_logged("listening", 1);
     let loser_http = Http::new(listening[0]["address"].as_str().expect("an address"));
     let ignored = |http: &Http| metric(http, "kafka_consumer_duplicate_count_total") as usize;
     until("consumers have ignored the duplicates", WAIT_MAX, || {
-        (ignored(&taker.http) + ignored(&loser_http) >= duplicates).then_some(())
+        (ignored(&new_owner.http) + ignored(&loser_http) >= duplicates).then_some(())
     });
 }
 

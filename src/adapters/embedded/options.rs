@@ -24,9 +24,9 @@ pub struct Options {
     pub folder: PathBuf,
     /// The store's clock, the only measure of leases, due times and ages.
     pub clock: Arc<dyn Clock>,
-    /// The name of this service, written into the lock file and shown by another service that finds the folder locked.
+    /// The id of this instance, written into the lock file and shown by another service that finds the folder locked.
     pub instance: InstanceId,
-    /// The address on which this service listens, shown likewise. [`crate::Embedded::announce`] sets it later.
+    /// The address on which this service listens, written and shown in the same way. [`crate::Embedded::announce`] sets it later.
     pub address: String,
     /// The thread that runs write commands.
     pub writer_mode: WriterMode,
@@ -60,7 +60,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// The default options for a service with this name on this folder.
+    /// The default options for a service with this instance id on this folder.
     pub fn new(folder: impl Into<PathBuf>, instance: InstanceId, clock: Arc<dyn Clock>) -> Self {
         Self {
             folder: folder.into(),

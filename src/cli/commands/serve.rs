@@ -24,7 +24,7 @@ const STOP_GRACE: Duration = Duration::from_secs(2);
 pub(crate) const STOPPED: u8 = 0;
 /// Exit code after a second signal.
 const SECOND_SIGNAL: i32 = 130;
-/// Exit code after the root supervisor escalated, a listener failed, or the instance name was lost.
+/// Exit code after the root supervisor escalated, a listener failed, or the instance id was lost.
 const ROOT_ESCALATED: u8 = 70;
 /// Validity of the token in the log-in link: a session lasts no longer.
 const CONSOLE_TOKEN_TTL: Duration = Duration::from_secs(12 * 60 * 60);

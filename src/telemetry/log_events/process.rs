@@ -91,7 +91,7 @@ const EVENTS: &[LogEvent] = &[
         levels: &[Level::ERROR],
         fields: &["reason"],
         meaning: "The supervision tree failed more often than its restart intensity allows, a listener failed, or another process took over \
-                  the instance name, as `reason` says. The process drains and ends with exit code 70.",
+                  the instance id, as `reason` says. The process drains and ends with exit code 70.",
         action: "Find the `child_exited` events before it, or correct what `reason` names. The platform should restart the process.",
     },
     LogEvent {

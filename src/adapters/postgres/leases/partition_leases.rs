@@ -20,9 +20,9 @@ use crate::outbox::depth;
 use crate::store::context::StoreContext;
 use crate::store::postgres::Postgres;
 
-/// Writes this instance's heartbeat: the time at which the row is locked, so that the last of concurrent heartbeats takes effect, and so that
-/// a clock that was set back leaves no time in the future. Counts the live members, those whose heartbeat is older than $3 times their
-/// `dead_after`, and those whose heartbeat lies more than $4 seconds ahead, all of the moment before the statement, so they leave this instance out.
+/// Writes this instance's heartbeat: the time at which the row is locked, so that the last of concurrent heartbeats takes effect, and so that a clock
+/// that was set back leaves no time in the future. Counts the other members: those that are live, those whose heartbeat is older than $3 times their
+/// `dead_after`, and those whose heartbeat lies more than $4 seconds ahead. The counts are of the moment before the statement.
 const HEARTBEAT: &str = "WITH own AS (INSERT INTO relay_instance (instance, seen_at, dead_after) VALUES ($1, clock_timestamp(), make_interval(secs => $2))
        ON CONFLICT (instance) DO UPDATE SET seen_at = clock_timestamp(), dead_after = excluded.dead_after)
      SELECT count(*) FILTER (WHERE alive AND instance < $1), count(*) FILTER (WHERE alive),
@@ -39,7 +39,7 @@ const DELETE_DEAD_MEMBERS: &str = "DELETE FROM relay_instance WHERE seen_at + $1
 const LOWER_HEARTBEATS: &str = "UPDATE relay_instance SET seen_at = clock_timestamp() WHERE instance IN
        (SELECT instance FROM relay_instance WHERE seen_at > clock_timestamp() + make_interval(secs => $1) FOR UPDATE SKIP LOCKED)";
 
-/// The members, and the holders of instance names that were seen within $1 seconds: an instance without a relay is no member, and has producer
+/// The members, and the holders of instance ids that were seen within $1 seconds: an instance without a relay is no member, and has producer
 /// sessions nevertheless, for the messages that it forwards.
 const MEMBERS_AND_HOLDERS: &str = "SELECT instance FROM relay_instance UNION
      SELECT name FROM instance WHERE seen_at > clock_timestamp() - make_interval(secs => $1) ORDER BY 1";

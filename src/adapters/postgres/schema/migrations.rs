@@ -136,7 +136,7 @@ impl TableWait {
             version = pending.version,
             name = pending.name,
             vacuumed,
-            "A migration needs a table that a transaction or VACUUM has locked; it is tried again until that ends"
+            "a migration needs a table that a transaction or VACUUM has locked; it is tried again until the lock is released"
         );
     }
 }

@@ -207,9 +207,9 @@ async fn drop_leftovers(server: &Client) {
     discard(gone.map(|row| row.get(0)).collect());
 }
 
-/// Opens a store with an instance name that was given back a moment ago: the server may still be about to end the session that held it.
+/// Opens a store with an instance id that was released a moment ago: the server may still be about to end the session that held it.
 pub async fn reopened(options: Options) -> Postgres {
-    until("the instance name is free", async || Postgres::open(options.clone()).await.ok()).await
+    until("the instance id is free", async || Postgres::open(options.clone()).await.ok()).await
 }
 
 /// Moves the store's clock forward, by moving every stored time into the past.

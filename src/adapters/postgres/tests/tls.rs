@@ -99,7 +99,7 @@ async fn every_connection_is_encrypted_with_sslmode_require() {
 
     let store = Postgres::open(proxy.options(&database, "require")).await.unwrap();
 
-    assert!(proxy.encrypted.load(SeqCst) >= 2, "the pools' connections and the one that holds the name");
+    assert!(proxy.encrypted.load(SeqCst) >= 2, "the pools' connections and the one that holds the instance id");
     store.close().await.unwrap();
 }
 

@@ -19,7 +19,7 @@ use crate::wake::queues::WakeQueues;
 
 impl RedisStore {
     /// Opens the store for a service: refuses a Redis that may lose data, writes the installation if there is none, acquires the instance
-    /// name, and indexes the rows of an earlier release.
+    /// id, and indexes the rows of an earlier release.
     ///
     /// # Errors
     /// [`StoreOpenError`] names the cause; nothing was changed except the first installation.
@@ -55,7 +55,7 @@ impl RedisStore {
         Redis::check(&handle_options(options)).map_err(|error| StoreOpenError::Options(error.to_string()))
     }
 
-    /// Opens the store for an operator's command while services run on it: acquires no instance name and installs nothing.
+    /// Opens the store for an operator's command while services run on it: acquires no instance id and installs nothing.
     ///
     /// # Errors
     /// [`StoreOpenError::NotInstalled`] if there is no installation; otherwise as [`RedisStore::open`].

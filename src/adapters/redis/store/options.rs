@@ -25,9 +25,9 @@ pub struct StoreOptions {
     pub url: SecretString,
     /// PEM file with the certificate authorities that `rediss://` trusts; `None` trusts those of the system.
     pub root_certificates: Option<PathBuf>,
-    /// This instance, whose name the store holds.
+    /// The id of this instance, which the store holds while it is open.
     pub instance: InstanceId,
-    /// The address where the service listens, shown to a second process of the same instance name.
+    /// The address where the service listens, shown to a second process of the same instance id.
     pub address: String,
     /// Prefix of every key; two installations on one server differ in it or in the database.
     pub prefix: String,

@@ -1,4 +1,4 @@
-//! The store on Redis: instance names, durability settings, installations and wake-ups.
+//! The store on Redis: instance ids, durability settings, installations and wake-ups.
 mod clock_set_back;
 mod due_index;
 mod full_server;

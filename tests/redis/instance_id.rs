@@ -1,4 +1,4 @@
-//! The instance name that one process holds, and a Redis that is refused as a store.
+//! The instance id that one process holds, and a Redis that is refused as a store.
 use std::time::Duration;
 
 use kit::wait::until;
@@ -8,7 +8,7 @@ use crate::harness::http::tea_order;
 use crate::harness::process::{Posthaste, command, finish};
 
 #[test]
-fn an_instance_name_is_held_by_a_live_process_and_free_after_a_kill() {
+fn an_instance_id_is_held_by_a_live_process_and_free_after_a_kill() {
     let backend = Backend::new();
     // The holder stays alive, however slow its calls of Redis are.
     let lives_long = ("POSTHASTE__PARTITIONS__DEAD_AFTER", "60s");
