@@ -66,7 +66,8 @@ pub struct StopReport {
 }
 
 impl ActorSystem {
-    /// Starts the tree on this thread, which must be an actix `System` (or a `LocalSet`, with `Options::threads` off).
+    /// Starts the tree on this thread, which must be an actix `System` (or a `LocalSet`, with `Options::threads` off). Not cancel-safe: actors
+    /// outlive a dropped call.
     pub async fn start(
         dependencies: Dependencies,
         options: Options,
@@ -102,16 +103,19 @@ impl ActorSystem {
     }
 
     /// Resolves when the root supervisor escalates: it hands the partitions over and drains its children from then on. Stop the system then.
+    /// Cancel-safe.
     pub async fn escalated(&self) -> ExitReason {
         self.root.escalated().await
     }
 
     /// Promotes pending orders now. Returns how many, 0 while another promotion runs, or `None` without a reply within the deadline.
+    /// Cancel-safe: the promotion continues without its caller.
     pub async fn promote(&self, deadline: Duration) -> Option<u64> {
         self.promoter.ask(Promote, deadline).await.ok()
     }
 
-    /// Stops: claims nothing new, finishes and hands partitions over, then stops the tree in reverse order.
+    /// Stops: claims nothing new, finishes and hands partitions over, then stops the tree in reverse order. Takes at most `deadline`. Not
+    /// cancel-safe: actors outlive a dropped call.
     pub async fn stop(self, deadline: Duration) -> StopReport {
         let started = tokio::time::Instant::now();
         // At most half of the time for the handover: the tree needs the rest.

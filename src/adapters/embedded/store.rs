@@ -205,7 +205,7 @@ impl Embedded {
         })
     }
 
-    /// Runs the queued commands, checkpoints the write-ahead log and releases the folder. Idempotent.
+    /// Runs the queued commands, checkpoints the write-ahead log and releases the folder. Idempotent, also after a dropped call.
     ///
     /// # Errors
     /// [`Error::Unreachable`] when the writer is still busy after `close_timeout`; the folder then stays locked until the process ends.

@@ -97,6 +97,9 @@ impl GroupOffsets {
 }
 
 /// Reads topics of a log that serves readers itself.
+///
+/// Every method also fails where the log cannot be read or, to register or commit, written. Cancellation: a dropped read has no effect; a
+/// dropped registration or commit may still take effect, also after the drop. Both are idempotent.
 pub struct TopicReads {
     log: Arc<dyn TopicLog>,
     own_group: String,

@@ -100,6 +100,10 @@ pub struct WebhookPorts {
 }
 
 /// Creates, changes, tests and lists webhooks.
+///
+/// A method that names a webhook fails with [`QueryError::NotFound`] if there is none with this id; every method fails with
+/// [`QueryError::Unavailable`] or [`QueryError::Unknown`] where the store or the broker does. Cancellation: a dropped list has no effect; a
+/// dropped change may still take effect, also after the drop, and a dropped test may send its event without a record of the delivery.
 pub struct Webhooks {
     ports: WebhookPorts,
     options: Options,
@@ -291,7 +295,7 @@ impl Webhooks {
     /// Delivers one dead letter of a webhook again; a dry run only checks that it can be.
     ///
     /// # Errors
-    /// [`QueryError::NotFound`] also for a dead letter of another webhook.
+    /// As [`DeadLetters::redrive_one`]; [`QueryError::NotFound`] also for a dead letter of another webhook.
     pub async fn redrive_one(
         &self,
         id: WebhookId,

@@ -36,6 +36,9 @@ pub const DEAD_LETTERS_MAX: u32 = 500;
 const PAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// Lists and redrives the dead letters of one topic.
+///
+/// Where a method says no more, it fails only with [`QueryError::Unavailable`], [`QueryError::Unknown`], or, after a part of a redrive,
+/// [`QueryError::PartlyDone`]. Cancellation: a dropped list or count has no effect; a redrive that has begun a page finishes that page.
 #[derive(Clone)]
 pub struct DeadLetters {
     topic: Arc<str>,
@@ -198,6 +201,9 @@ impl DeadLetters {
     }
 
     /// Reads the dead letter at a position.
+    ///
+    /// # Errors
+    /// [`QueryError::NotFound`] without one.
     pub async fn find(&self, position: DeadLetterPosition) -> Result<DeadLetter, QueryError> {
         let found = match self.topics.read(&self.dead_letter_topic, position.partition, position.offset, 1).await {
             // The topic or its partition does not exist.
@@ -211,7 +217,8 @@ impl DeadLetters {
     /// Redrives one dead letter; a dry run only checks that it can be.
     ///
     /// # Errors
-    /// [`QueryError::Conflict`] when it was redriven before, is reserved by another redrive, has no value, or is refused by the broker.
+    /// [`QueryError::NotFound`] without one; [`QueryError::Conflict`] when it was redriven before, is reserved by another redrive, has no value, or
+    /// is refused by the broker.
     pub async fn redrive_one(
         &self,
         position: DeadLetterPosition,

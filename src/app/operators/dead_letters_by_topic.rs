@@ -4,7 +4,7 @@ use futures::future::try_join_all;
 use super::dead_letters::{DeadLetterFilter, DeadLetters};
 use crate::error::QueryError;
 
-/// Operator actions on the dead letters of several topics, each topic by itself.
+/// Operator actions on the dead letters of several topics, each topic by itself. Errors and cancellation are those of [`DeadLetters`].
 pub struct DeadLettersByTopic {
     of_orders: DeadLetters,
     of_others: Vec<DeadLetters>,

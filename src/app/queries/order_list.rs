@@ -27,7 +27,7 @@ impl OrderList {
     }
 
     /// Reads the next chunk: at least one order, unless the list has ended. A chunk holds at most [`ports::orders::LIST_BYTES`] and
-    /// one order. After an error the same chunk can be read again.
+    /// one order. After an error, or if the call is dropped, the next call reads the same chunk.
     pub async fn next_chunk(&mut self) -> Result<Vec<Order>, QueryError> {
         let limit = self.left.min(self.chunk_limit);
         if limit == 0 {

@@ -66,7 +66,8 @@ pub async fn adoption_statements(options: &Options, adoption: &AdoptedTable) -> 
     read(&connection.client, plan(&connection.client, adoption)).await.map(|(_, statements)| statements)
 }
 
-/// Adopts the table, or changes how it was adopted. Rows that it has already are not published.
+/// Adopts the table, or changes how it was adopted. Rows that it has already are not published. Not cancel-safe: a dropped call
+/// may still commit.
 ///
 /// # Errors
 /// [`AdoptError`] names the option, the right or the system to correct.

@@ -149,7 +149,7 @@ fn event_id_from(uuid: Uuid) -> EventId {
     EventId::from_bytes(uuid.into_bytes())
 }
 
-/// Publishes an event by the functions of the schema `posthaste`; see [`EventPublisher::publish`].
+/// Publishes an event by the functions of the schema `posthaste`; see [`EventPublisher::publish`]. Not cancel-safe, as that method.
 ///
 /// # Errors
 /// [`PublishError::Refused`] leaves the transaction usable; after every other error it can only be rolled back.
@@ -157,7 +157,8 @@ pub async fn publish(transaction: &Transaction<'_>, event: &NewEvent<'_>) -> Res
     EventPublisher::default().publish(transaction, event).await
 }
 
-/// Publishes events in one statement by the functions of the schema `posthaste`; see [`EventPublisher::publish_all`].
+/// Publishes events in one statement by the functions of the schema `posthaste`; see [`EventPublisher::publish_all`]. Not cancel-safe, as that
+/// method.
 ///
 /// # Errors
 /// [`PublishError::Refused`] leaves the transaction usable; after every other error it can only be rolled back.
