@@ -281,7 +281,7 @@ impl WebhookPipeline {
     }
 
     fn endpoint_recovered(&self, webhook: &Webhook) {
-        if self.health.lock().worked(self.started.elapsed()) {
+        if self.health.lock().record_success(self.started.elapsed()) {
             self.consumer.metrics.webhook_endpoints_down.dec();
             tracing::info!(event = "webhook_endpoint_recovered", webhook = %webhook.id, "the endpoint of webhook {} recovered", webhook.id);
         }

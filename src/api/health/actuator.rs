@@ -122,7 +122,7 @@ fn region(snapshot: &HealthSnapshot, options: &Options) -> ComponentHealth {
         (status = 503, description = "Down, or out of service", body = HealthBody)))]
 pub(crate) async fn health(context: RequestContext) -> RouteResult {
     let snapshot = context.state.operations.health();
-    let components = components(&snapshot, &context.state.options, context.state.operations.steady_now());
+    let components = components(&snapshot, &context.state.options, context.state.operations.monotonic_now());
     let mut checks: Vec<(&'static str, HealthStatus)> =
         components.iter().map(|(name, component)| (*name, component.health)).collect();
     // A component that is not configured or not probed yet does not affect the result.
@@ -147,7 +147,7 @@ pub(crate) async fn liveness(_context: RequestContext) -> RouteResult {
         (status = 200, description = "Ready", body = HealthBody),
         (status = 503, description = "Not ready", body = HealthBody)))]
 pub(crate) async fn readiness_health(context: RequestContext) -> RouteResult {
-    let (snapshot, now) = (context.state.operations.health(), context.state.operations.steady_now());
+    let (snapshot, now) = (context.state.operations.health(), context.state.operations.monotonic_now());
     Ok(health_response(worst(&readiness(&snapshot, context.state.options.unsent_age_max, now)), None))
 }
 
@@ -169,7 +169,7 @@ fn health_response(
         (status = 503, description = "Down, or out of service", body = ComponentHealth)))]
 pub(crate) async fn component(context: RequestContext) -> RouteResult {
     let snapshot = context.state.operations.health();
-    let mut all = components(&snapshot, &context.state.options, context.state.operations.steady_now());
+    let mut all = components(&snapshot, &context.state.options, context.state.operations.monotonic_now());
     let component =
         all.remove(context.path_parameter("component")).ok_or_else(|| Problem::not_found("no such component"))?;
     Ok(with_retry_after(json_response(component.health.status(), &component)))

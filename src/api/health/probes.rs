@@ -31,7 +31,7 @@ pub(crate) async fn livez(context: RequestContext) -> RouteResult {
         (status = 200, description = "Ready", body = String, content_type = "text/plain"),
         (status = 503, description = "Not ready", body = String, content_type = "text/plain")))]
 pub(crate) async fn readyz(context: RequestContext) -> RouteResult {
-    let (snapshot, now) = (context.state.operations.health(), context.state.operations.steady_now());
+    let (snapshot, now) = (context.state.operations.health(), context.state.operations.monotonic_now());
     Ok(report(&context, &readiness(&snapshot, context.state.options.unsent_age_max, now)))
 }
 

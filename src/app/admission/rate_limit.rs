@@ -12,7 +12,7 @@ use crate::admission::tier_policies::{CLASSES, TierPolicies};
 use crate::admission::write_gate::WriteGate;
 
 /// How long a policy is cached before the backend is read again.
-const POLICY_FRESH: Duration = Duration::from_secs(10);
+const POLICY_TTL: Duration = Duration::from_secs(10);
 /// Limit of cached policies; the cache is cleared when it is full. Tiers and classes are few.
 const POLICIES_MAX: usize = 1_024;
 
@@ -138,7 +138,7 @@ impl Admission {
         let name = format!("{tier}:{class}");
         let now = self.clock.now().millis();
         if let Some((read_at, policy)) = self.policies.lock().unwrap_or_else(PoisonError::into_inner).get(&name)
-            && now - read_at < POLICY_FRESH.as_millis() as i64
+            && now - read_at < POLICY_TTL.as_millis() as i64
         {
             return policy.clone();
         }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use crate::policy::backpressure::PressureStage;
 
 /// Bits that hold the pressure stage.
-const STAGE: u8 = 0b011;
+const STAGE_MASK: u8 = 0b011;
 const PASSIVE: u8 = 0b100;
 
 /// Why writes are held back.
@@ -56,7 +56,7 @@ impl WriteGate {
 
     /// Sets the pressure stage. Only the BackpressureManager calls it.
     pub fn set_stage(&self, stage: PressureStage) {
-        self.change(|state| state & !STAGE | stage as u8);
+        self.change(|state| state & !STAGE_MASK | stage as u8);
     }
 
     /// Sets the region mode. Only the FailoverManager calls it.
@@ -76,7 +76,7 @@ impl WriteGate {
 }
 
 fn stage(state: u8) -> PressureStage {
-    match state & STAGE {
+    match state & STAGE_MASK {
         0 => PressureStage::Calm,
         1 => PressureStage::Limits,
         2 => PressureStage::Retries,

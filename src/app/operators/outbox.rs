@@ -17,6 +17,9 @@ use crate::health::{HealthSnapshot, SharedHealth};
 pub const ROWS_MAX: u32 = 500;
 
 /// Outbox actions and views for operators.
+///
+/// Where a method says no more, it fails only with [`QueryError::Unavailable`] or, as an action, [`QueryError::Unknown`]. Cancellation: a
+/// dropped view has no effect; a dropped action may still take effect, also after the drop.
 pub struct OutboxOperations {
     outbox: Arc<dyn OutboxStore>,
     operators: Arc<dyn OutboxOperators>,
@@ -61,7 +64,7 @@ impl OutboxOperations {
     }
 
     /// The present time, which never goes back: for the ages of what this process has measured.
-    pub fn steady_now(&self) -> Timestamp {
+    pub fn monotonic_now(&self) -> Timestamp {
         self.clock.now()
     }
 
@@ -81,11 +84,17 @@ impl OutboxOperations {
     }
 
     /// Reads one row by its id.
+    ///
+    /// # Errors
+    /// [`QueryError::NotFound`] without such a row.
     pub async fn row(&self, id: RowId) -> Result<RowView, QueryError> {
         self.operators.row(id).await?.ok_or(QueryError::NotFound)
     }
 
     /// Explains why a row is in its present state.
+    ///
+    /// # Errors
+    /// [`QueryError::NotFound`] when the selector matches no row.
     pub async fn diagnose(&self, selector: RowSelector) -> Result<RowDiagnosis, QueryError> {
         self.operators.diagnose(selector).await?.ok_or(QueryError::NotFound)
     }
@@ -109,18 +118,27 @@ impl OutboxOperations {
     }
 
     /// Makes a FAILED or PARKED row due now.
+    ///
+    /// # Errors
+    /// [`QueryError::NotFound`] without such a row; [`QueryError::Conflict`] when it has another status. Neither changes anything.
     pub async fn retry(&self, id: RowId, operator: &str, reason: &str) -> Result<(), QueryError> {
         let audit = audit(operator, reason);
         changed_rows(self.operators.retry(id, &audit).await?).map(|_| ())
     }
 
     /// Makes one PARKED row due now.
+    ///
+    /// # Errors
+    /// As [`OutboxOperations::retry`].
     pub async fn redrive_row(&self, id: RowId, operator: &str, reason: &str) -> Result<(), QueryError> {
         let audit = audit(operator, reason);
         changed_rows(self.operators.redrive_row(id, &audit).await?).map(|_| ())
     }
 
     /// Parks a PENDING or FAILED row.
+    ///
+    /// # Errors
+    /// As [`OutboxOperations::retry`].
     pub async fn park(&self, id: RowId, operator: &str, reason: &str) -> Result<(), QueryError> {
         let audit = audit(operator, reason);
         changed_rows(self.operators.park(id, &audit).await?).map(|_| ())

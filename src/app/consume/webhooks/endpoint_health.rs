@@ -28,8 +28,8 @@ impl EndpointHealth {
         Self { breaker: CircuitBreaker::new(options), worked_at: None }
     }
 
-    /// Records a response of an endpoint that works, whatever it says about the event. Returns whether it closed the breaker.
-    pub fn worked(&mut self, now: Duration) -> bool {
+    /// Records a response of an endpoint that works, whatever its status says about the event. Returns whether it closed the breaker.
+    pub fn record_success(&mut self, now: Duration) -> bool {
         self.worked_at = Some(now);
         self.breaker.succeeded()
     }
@@ -99,13 +99,13 @@ mod tests {
     fn endpoint_works_since_an_attempt_if_the_latest_call_after_it_succeeded() {
         let mut health = EndpointHealth::new(breaker::Options { failures: 5, open: s(30) });
         assert!(!health.worked_since(s(0)), "it was not called yet");
-        health.worked(s(10));
+        health.record_success(s(10));
         assert!(health.worked_since(s(9)) && !health.worked_since(s(10)));
 
         health.breaker.failed(s(11));
 
         assert!(!health.worked_since(s(9)));
-        health.worked(s(13));
+        health.record_success(s(13));
         assert!(health.worked_since(s(9)) && health.worked_since(s(12)) && !health.worked_since(s(3_600)));
     }
 }

@@ -18,7 +18,7 @@ pub(crate) struct UnownedPartitionCache(Mutex<Option<(Timestamp, Option<usize>)>
 impl UnownedPartitionCache {
     /// The partitions whose lease no instance holds; `None` while the store does not answer.
     pub(crate) async fn count(&self, operations: &OutboxOperations) -> Option<usize> {
-        let now = operations.steady_now();
+        let now = operations.monotonic_now();
         if let Some((at, count)) = *self.0.lock()
             && now.since(at) < CACHE_TTL
         {

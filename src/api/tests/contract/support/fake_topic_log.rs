@@ -21,7 +21,7 @@ const KEPT: std::ops::Range<u64> = 5..8;
 pub struct FakeTopicLog {
     /// Number of times that any group was registered.
     pub registrations: AtomicU32,
-    /// Topics whose admission was given back.
+    /// Topics whose admission was released.
     pub released: Mutex<Vec<String>>,
     /// Records that were appended behind the kept ones, and that the group `busy` has read.
     appended: AtomicU64,
