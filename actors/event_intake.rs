@@ -74,7 +74,7 @@ impl Handler<MailboxMessage<Publish>> for EventIntake {
         let (context, events) = (Arc::clone(&self.context), Arc::clone(&self.events));
         let (mut command_span, progress) =
             CommandSpan::begin(&self.tracer, command.span, "EventIntake publish", &permit, progress);
-        command_span.events(command.events.len());
+        command_span.set_event_count(command.events.len());
         let span = permit.span().clone();
         let (count, request_id) = (command.events.len(), command.request_id.clone());
         let in_progress = supervision::in_progress(move || {

@@ -171,7 +171,7 @@ impl Handler<MailboxMessage<Create>> for OrderAggregate {
             let (_permit, _entered) = (permit, span.enter());
             this.record_error(&result);
             if let Ok(outcome) = &result {
-                command_span.order(outcome.created.order.id);
+                command_span.set_order(outcome.created.order.id);
             }
             command_span.end(&result);
             let create_order::CreateOutcome { created, rows } = result?;
@@ -190,7 +190,7 @@ impl Handler<MailboxMessage<Change>> for OrderAggregate {
         let (context, id) = (Arc::clone(&self.context), command.id);
         let (mut command_span, progress) =
             CommandSpan::begin(&self.tracer, command.span, "OrderAggregate change", &permit, progress);
-        command_span.order(id);
+        command_span.set_order(id);
         let lock = self.lock_of(id);
         let work_in_progress = named(format!("a change of order {id}"), command.request_id.as_ref());
         let change = async move {

@@ -322,7 +322,7 @@ impl Actor for OutboxPublisher {
 
     fn started(&mut self, ctx: &mut Self::Context) {
         self.breaker.publish_state();
-        self.status.started(self.workers.is_some(), self.dependencies.broker.is_some());
+        self.status.warn_if_inactive(self.workers.is_some(), self.dependencies.broker.is_some());
         if let Some(notifications) = self.peers.notifications() {
             ctx.add_message_stream(notifications.map(PeersNotified));
         }

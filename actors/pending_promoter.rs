@@ -139,7 +139,7 @@ impl Handler<MailboxMessage<Promote>> for PendingPromoter {
     type Result = ResponseActFuture<Self, u64>;
 
     fn handle(&mut self, message: MailboxMessage<Promote>, ctx: &mut Self::Context) -> Self::Result {
-        // The permit ends here: the watchdog takes an actor that holds one for minutes for a hung one, and a promotion may take as long.
+        // The permit is released here: the watchdog regards an actor that holds a permit for minutes as hung, and a promotion may take that long.
         let (Promote, _permit) = message.begin(ctx);
         if std::mem::replace(&mut self.running, true) {
             return Box::pin(actix::fut::ready(0));

@@ -135,7 +135,7 @@ impl WebhookManager {
             }
         });
         ctx.spawn(removal.into_actor(self).map(move |(), this, _| {
-            this.subscriptions.ended(id);
+            this.subscriptions.record_end(id);
             this.start_missing();
         }));
     }

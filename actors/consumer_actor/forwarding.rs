@@ -27,7 +27,7 @@ const BLOCKED_DOUBLINGS_MAX: u32 = 2;
 /// years.
 const RETRY_STAGE_MAX: u32 = i32::MAX.unsigned_abs();
 
-/// The messages of a poll that end its processing now; those behind a message that is not due are in neither list.
+/// The messages of a poll that are handled now, and those that are only acknowledged. Messages behind one that is not due are in neither list.
 pub struct DueMessages<'a> {
     /// The messages that the group handles now.
     pub due: Vec<&'a ConsumerRecord>,

@@ -41,13 +41,13 @@ impl CommandSpan {
         (Self(span), progress.observed_by(Arc::new(commits)))
     }
 
-    /// Names the order of the command.
-    pub fn order(&mut self, id: OrderId) {
+    /// Adds the id of the command's order.
+    pub fn set_order(&mut self, id: OrderId) {
         self.0.set_text("posthaste.order_id", id);
     }
 
-    /// Names the number of events of the command.
-    pub fn events(&mut self, count: usize) {
+    /// Adds the number of the command's events.
+    pub fn set_event_count(&mut self, count: usize) {
         self.0.set("posthaste.events", count as u64);
     }
 

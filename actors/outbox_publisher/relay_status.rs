@@ -15,13 +15,13 @@ pub struct RelayStatus {
 }
 
 impl RelayStatus {
-    /// The state of a relay that has not failed and owns no partition. Changes go to `events`, the live stream, too.
+    /// The state of a relay that has not failed and owns no partition. `bus` has the live stream, which shows each change too.
     pub fn new(bus: SupervisionBus) -> Self {
         Self { bus, failing: false, owned: 0 }
     }
 
-    /// Warns when the instance relays nothing: it has no broker, or its publisher is switched off.
-    pub fn started(&self, has_workers: bool, has_broker: bool) {
+    /// Logs a warning when the instance relays nothing: it has no broker, or its publisher is switched off.
+    pub fn warn_if_inactive(&self, has_workers: bool, has_broker: bool) {
         match (has_workers, has_broker) {
             (true, _) => {}
             (false, true) => tracing::warn!(
@@ -52,7 +52,7 @@ impl RelayStatus {
         }
     }
 
-    /// Shows in metrics and health how many partitions this instance owns.
+    /// Shows in metrics, health and the live stream how many partitions this instance owns, and logs a change.
     pub fn publish_ownership(&mut self, owned: usize, dependencies: &Dependencies) {
         let before = std::mem::replace(&mut self.owned, owned);
         if before != owned {

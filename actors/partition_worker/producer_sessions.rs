@@ -11,7 +11,7 @@ use ports::partitions::{PartitionNo, ProducerSessionId};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use session_rotation::{ClaimEnd, SessionRotation};
+use session_rotation::{ClaimEnd, SelectedSession, SessionRotation};
 
 /// Distribution of the claims over producer slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,7 +103,7 @@ impl ProducerSessions {
         let (slot, mut claimed) = match &self.rotation {
             None => (partition.0 as usize % self.slots.len(), None),
             Some(rotation) => {
-                let (index, slot) = rotation.lock().claim();
+                let SelectedSession { index, slot } = rotation.lock().claim();
                 (slot, Some(ClaimedSession { rotation: Arc::clone(rotation), index, end: ClaimEnd::Unused }))
             }
         };

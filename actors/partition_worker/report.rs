@@ -21,7 +21,7 @@ pub struct BatchReport {
     pub broker: BrokerSignal,
     /// Whether a batch of the partition may still be open.
     pub end: RunEnd,
-    /// The batch's part in its cycle, which ends after the report of its last batch.
+    /// Keeps the batch's cycle open until the publisher has this report: a cycle ends after the report of its last batch.
     pub cycle: Option<CycleGuard>,
     /// The error that ended the batch; the partition runs again after a pause.
     pub error: Option<Error>,

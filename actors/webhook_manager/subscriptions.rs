@@ -56,7 +56,7 @@ impl Subscriptions {
         }
     }
 
-    /// Replaces the webhooks. Returns those whose consumer must end now; each is returned once, until [`Subscriptions::ended`].
+    /// Replaces the webhooks. Returns those whose consumer must end now; each is returned once, until [`Subscriptions::record_end`].
     pub fn replace(&self, active: BTreeMap<WebhookId, Arc<Webhook>>) -> BTreeSet<WebhookId> {
         let mut state = self.state.lock();
         state.active = active;
@@ -70,8 +70,8 @@ impl Subscriptions {
         self.state.lock().active.remove(&id);
     }
 
-    /// A consumer has ended.
-    pub fn ended(&self, id: WebhookId) {
+    /// Records that the webhook's consumer has ended.
+    pub fn record_end(&self, id: WebhookId) {
         let mut state = self.state.lock();
         state.consumers.remove(&id);
         state.ending.remove(&id);
@@ -135,7 +135,7 @@ mod tests {
         assert_eq!(ended, [two.0].into());
         let again = subscriptions.replace([one.clone(), three.clone()].into());
         assert_eq!(again, BTreeSet::new(), "its removal has begun");
-        ended.into_iter().for_each(|id| subscriptions.ended(id));
+        ended.into_iter().for_each(|id| subscriptions.record_end(id));
         let started = Mutex::new(Vec::new());
         subscriptions.start_missing(|webhook| {
             started.lock().push(webhook.id);
@@ -165,7 +165,7 @@ mod tests {
             true
         };
         subscriptions.start_missing(start);
-        subscriptions.ended(one.0);
+        subscriptions.record_end(one.0);
         subscriptions.start_missing(start);
         assert_eq!(*started.lock(), [two.0, one.0]);
     }

@@ -1,4 +1,4 @@
-//! The live events and log lines about the leases of this instance: one acquired, given back, or lost to another instance.
+//! The live events and log lines about the leases of this instance: one acquired, released, or lost to another instance.
 use ports::outbox::BatchOutcome;
 use ports::partitions::{AcquireReason, Epoch, InstanceId, LeaseFence, PartitionNo, Token};
 use supervision::SupervisionBus;
@@ -20,13 +20,13 @@ pub fn report_acquired(bus: &SupervisionBus, partition: PartitionNo, epoch: Epoc
     publish(bus, "lease_acquired", partition, [("epoch", epoch.to_string()), ("reason", reason.to_owned())]);
 }
 
-/// The instance gave a lease back, so that another one need not wait until it expires.
+/// The instance released a lease, so that another one need not wait until it expires.
 pub fn report_released(bus: &SupervisionBus, partition: PartitionNo, epoch: Epoch) {
     tracing::debug!(
         event = "lease_released",
         partition = partition.0,
         epoch,
-        "the lease on partition {partition} was given back"
+        "the lease on partition {partition} was released"
     );
     publish(bus, "lease_released", partition, [("epoch", epoch.to_string())]);
 }

@@ -27,6 +27,15 @@ struct ActiveSession {
     changed: u64,
 }
 
+/// The session that a claim uses.
+#[derive(Clone, Copy, Debug)]
+pub struct SelectedSession {
+    /// Position among the sessions in use; it stays when the session gets another slot.
+    pub index: usize,
+    /// The producer slot of the session.
+    pub slot: usize,
+}
+
 /// The end of a claim, as the rotation counts it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClaimEnd {
@@ -52,9 +61,9 @@ impl SessionRotation {
         self.slots
     }
 
-    /// Selects the session of a new claim, and returns its index and its slot. Claims that are made together stay together: a session with claims and
-    /// no transaction comes first, then an idle one (the one whose markers had the most time), then the one whose transaction began first.
-    pub fn claim(&mut self) -> (usize, usize) {
+    /// Selects the session of a new claim. Claims that are made together stay together: a session with claims and no transaction comes first,
+    /// then an idle one (the one whose markers had the most time), then the one whose transaction began first.
+    pub fn claim(&mut self) -> SelectedSession {
         let rank = |session: &ActiveSession| match session {
             ActiveSession { publishing: 0, gathering: 1.., changed, .. } => (0, *changed),
             ActiveSession { publishing: 0, changed, .. } => (1, *changed),
@@ -63,7 +72,7 @@ impl SessionRotation {
         let index =
             self.sessions.iter().enumerate().min_by_key(|(_, session)| rank(session)).map_or(0, |(index, _)| index);
         self.sessions[index].gathering += 1;
-        (index, self.sessions[index].slot)
+        SelectedSession { index, slot: self.sessions[index].slot }
     }
 
     /// A claim's batch goes to the broker. Returns how many other claims of the session have not gone yet.
@@ -109,7 +118,7 @@ mod tests {
 
     /// Claims for all of `count` partitions; returns the indexes of their sessions.
     fn claims(rotation: &mut SessionRotation, count: usize) -> Vec<usize> {
-        (0..count).map(|_| rotation.claim().0).collect()
+        (0..count).map(|_| rotation.claim().index).collect()
     }
 
     #[test]
@@ -133,7 +142,7 @@ mod tests {
         let mut rotation = SessionRotation::new(2);
         let mut used = Vec::new();
         for _ in 0..4 {
-            let (index, _) = rotation.claim();
+            let index = rotation.claim().index;
             rotation.publish(index);
             rotation.end(index, ClaimEnd::Published);
             used.push(index);
@@ -145,7 +154,7 @@ mod tests {
     fn claim_without_rows_does_not_advance_the_rotation() {
         let mut rotation = SessionRotation::new(2);
         for _ in 0..3 {
-            let (index, _) = rotation.claim();
+            let index = rotation.claim().index;
             assert_eq!(index, 0);
             rotation.end(index, ClaimEnd::Unused);
         }
@@ -155,20 +164,20 @@ mod tests {
     fn while_both_publish_claims_go_to_the_transaction_that_began_first() {
         let mut rotation = SessionRotation::new(2);
         for expected in [0, 1] {
-            assert_eq!(rotation.claim().0, expected);
+            assert_eq!(rotation.claim().index, expected);
             rotation.publish(expected);
         }
-        assert_eq!(rotation.claim().0, 0);
+        assert_eq!(rotation.claim().index, 0);
         rotation.end(1, ClaimEnd::Published);
-        assert_eq!(rotation.claim().0, 1, "idle now");
+        assert_eq!(rotation.claim().index, 1, "idle now");
     }
 
     #[test]
     fn session_that_cannot_be_opened_leaves_the_next_claim_to_the_other() {
         let mut rotation = SessionRotation::new(2);
-        let (index, _) = rotation.claim();
+        let index = rotation.claim().index;
         rotation.end(index, ClaimEnd::NotOpened);
-        assert_ne!(rotation.claim().0, index);
+        assert_ne!(rotation.claim().index, index);
     }
 
     #[test]

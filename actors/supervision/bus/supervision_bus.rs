@@ -201,7 +201,7 @@ impl SupervisionBus {
 
     pub(crate) fn unregister_supervisor(&self, name: &str) {
         self.0.supervisors.lock().remove(name);
-        self.0.supervisor_registry.ended(name);
+        self.0.supervisor_registry.record_end(name);
     }
 
     pub(crate) fn with_arbiter_probes<R>(&self, f: impl FnOnce(&mut Vec<ArbiterProbe>) -> R) -> R {

@@ -55,7 +55,7 @@ impl SupervisorRegistry {
         }
     }
 
-    pub(crate) fn ended(&self, name: &str) {
+    pub(crate) fn record_end(&self, name: &str) {
         self.with_record(name, |record| record.launched = false);
     }
 

@@ -24,15 +24,9 @@ pub(crate) struct DrainRequest {
     pub(crate) reason: ExitReason,
     /// No incarnation follows: the mailbox is closed too.
     pub(crate) is_final: bool,
-    /// Overrides the child's own shutdown limit: a child that has not drained by then is killed.
+    /// Overrides the child's own shutdown limit: a child that has not drained by then is killed. With `None`, each child has the time that its
+    /// own spec grants.
     pub(crate) deadline: Option<Instant>,
-}
-
-impl DrainRequest {
-    /// Each child has the time that its own spec grants.
-    pub(crate) fn without_deadline(reason: ExitReason, is_final: bool) -> Self {
-        Self { reason, is_final, deadline: None }
-    }
 }
 
 /// A command to an actor task.

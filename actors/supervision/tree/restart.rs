@@ -23,7 +23,7 @@ impl Supervisor {
             return self.terminate_child(index, &report.reason).await;
         }
         self.record_exit(index, &report, event_name, ActorState::Restarting);
-        let exceeded = self.intensity.exceeded_by(Instant::now());
+        let exceeded = self.intensity.record_failure(Instant::now());
         self.store_failures();
         if exceeded {
             return self.escalate(index, &report.reason).await;
@@ -47,7 +47,7 @@ impl Supervisor {
         let child = self.children.remove(index);
         self.update_entry(&child.path, RegistryEntry::retire);
         if self.auto_shutdown && child.significant {
-            self.stop_all(&DrainRequest::without_deadline(ExitReason::Shutdown, false)).await;
+            self.stop_all(&DrainRequest { reason: ExitReason::Shutdown, is_final: false, deadline: None }).await;
             self.report_own_exit(ExitReason::Shutdown);
         }
     }

@@ -17,8 +17,8 @@ impl RestartIntensity {
         RestartIntensity { max, window, failures: VecDeque::new() }
     }
 
-    /// Counts one failure. True when the window then holds more than `max`.
-    pub(crate) fn exceeded_by(&mut self, now: Instant) -> bool {
+    /// Records one failure. Returns whether the window then holds more than `max`.
+    pub(crate) fn record_failure(&mut self, now: Instant) -> bool {
         self.failures.push_back(now);
         while self.failures.front().is_some_and(|failure| now.duration_since(*failure) > self.window) {
             self.failures.pop_front();

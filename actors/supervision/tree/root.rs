@@ -80,7 +80,7 @@ impl RootSupervisor {
         let began = Instant::now();
         let deadline = began + deadline;
         self.bus.begin_shutdown(deadline);
-        let request = DrainRequest::without_deadline(ExitReason::Shutdown, true);
+        let request = DrainRequest { reason: ExitReason::Shutdown, is_final: true, deadline: None };
         // An error means that the tree has ended already; `done` has the reason.
         let _ = self.commands.send(ChildCommand::Drain(request));
         let wait_until = deadline + self.bus.options().kill_timeout;

@@ -196,7 +196,7 @@ impl Supervisor {
 
     async fn remove_child(&mut self, id: &str) -> bool {
         let Some(index) = self.children.iter().position(|child| child.id == id) else { return false };
-        self.stop_child(index, &DrainRequest::without_deadline(ExitReason::Shutdown, true)).await;
+        self.stop_child(index, &DrainRequest { reason: ExitReason::Shutdown, is_final: true, deadline: None }).await;
         let event = self.child_event(index, "child_removed", Level::INFO);
         let path = self.children.remove(index).path.clone();
         let unhandled = self.bus.registry().with_entry(&path, |entry| remaining_unhandled(&path, entry));

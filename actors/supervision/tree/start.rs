@@ -66,7 +66,7 @@ impl Supervisor {
         let child = &self.children[index];
         let command = match child.is_supervisor() {
             // Some of its children have started, and these must drain.
-            true => ChildCommand::Drain(DrainRequest::without_deadline(reason, is_final)),
+            true => ChildCommand::Drain(DrainRequest { reason, is_final, deadline: None }),
             false => ChildCommand::Kill { reason, is_final },
         };
         // A failed send shows as a signal that does not arrive.

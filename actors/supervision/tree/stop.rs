@@ -41,6 +41,7 @@ impl Supervisor {
         draining
     }
 
+    /// Kills all children in reverse start order.
     pub(crate) async fn kill_all(&mut self, reason: &ExitReason, is_final: bool) {
         for index in (0..self.children.len()).rev() {
             if self.announce_stop(index, reason, is_final) {
@@ -59,8 +60,8 @@ impl Supervisor {
         }
     }
 
-    /// Stops one child as its spec says, or earlier at the request's deadline. `is_final`: it does not restart, so its mailbox is closed
-    /// with it.
+    /// Stops one child as its spec says, or earlier at the request's deadline. After a final request it does not restart, so its mailbox is
+    /// closed too.
     pub(crate) async fn stop_child(&mut self, index: usize, request: &DrainRequest) {
         if !self.announce_stop(index, &request.reason, request.is_final) {
             return;
