@@ -84,13 +84,21 @@ impl TransactionScript {
         }
     }
 
-    /// The numbers of events that the transaction writes, and that it commits.
-    fn events(self) -> (usize, usize) {
+    /// The number of events that the transaction writes, also those that it undoes.
+    fn written(self) -> usize {
         match self {
-            Self::Commit | Self::Long => (1, 1),
-            Self::Rollback => (1, 0),
-            Self::UndoneSavepoint => (2, 1),
-            Self::Batch => (3, 3),
+            Self::Commit | Self::Long | Self::Rollback => 1,
+            Self::UndoneSavepoint => 2,
+            Self::Batch => 3,
+        }
+    }
+
+    /// The number of those events, from the first on, that the transaction commits.
+    fn committed(self) -> usize {
+        match self {
+            Self::Rollback => 0,
+            Self::Commit | Self::Long | Self::UndoneSavepoint => 1,
+            Self::Batch => 3,
         }
     }
 
@@ -147,7 +155,7 @@ impl<S: SqlSession> SqlWriter<S> {
     async fn run(mut self, end: Instant) -> Result<(), Error> {
         while Instant::now() < end {
             let kind = TransactionScript::from_draw(self.rng.random());
-            let (written, committed) = kind.events();
+            let (written, committed) = (kind.written(), kind.committed());
             let mut events = self.new_events(written);
             let script = kind.script(self.session.functions(), &self.topic, &events);
             self.session.execute(&script).await?;
@@ -195,7 +203,7 @@ mod tests {
         for (kind, end) in kinds {
             let event = |number| WrittenEvent { key: format!("k{number}"), writer: "sql-0".into(), number };
             let events: Vec<_> =
-                (0..kind.events().0 as u64).map(|number| (format!("id-{number}"), event(number))).collect();
+                (0..kind.written() as u64).map(|number| (format!("id-{number}"), event(number))).collect();
 
             let script = kind.script("posthaste", "customers", &events);
 

@@ -104,9 +104,9 @@ impl LogReader {
 /// A warning, an error, the notice of lines that the service has lost, or a batch that was resolved without an acknowledgement.
 fn is_problem(line: &str) -> bool {
     let event: Value = serde_json::from_str(line).unwrap_or_default();
-    let is_serious =
+    let is_warning_or_error =
         matches!(event["level"].as_str(), Some("WARN" | "ERROR")) && event["event"] != "development_secret";
-    is_serious || event["event"] == "batch_resolved"
+    is_warning_or_error || event["event"] == "batch_resolved"
 }
 
 fn listening_address(line: &str) -> Option<SocketAddr> {

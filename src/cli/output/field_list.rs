@@ -33,7 +33,7 @@ impl FieldList {
         let line = |(name, value): &(&'static str, String)| {
             let value = wrap(value, width, 0).replace('\n', &format!("\n{}", " ".repeat(start)));
             let padding = " ".repeat(longest - name.len() + GAP);
-            format!("{}{}{padding}{value}", " ".repeat(INDENT), terminal.paint(name, TextStyle::Dim))
+            format!("{}{}{padding}{value}", " ".repeat(INDENT), terminal.styled(name, TextStyle::Dim))
         };
         self.0.iter().map(line).collect()
     }

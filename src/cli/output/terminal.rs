@@ -45,7 +45,7 @@ impl TerminalFeatures {
     }
 
     /// The text between the escape sequences of its style; unchanged where colours are not shown.
-    pub(crate) fn paint(self, text: &str, style: TextStyle) -> String {
+    pub(crate) fn styled(self, text: &str, style: TextStyle) -> String {
         match ansi_style(style) {
             Some(style) if self.colour => format!("{}{text}{}", style.render(), style.render_reset()),
             Some(_) | None => text.to_owned(),
@@ -97,11 +97,11 @@ mod tests {
     }
 
     #[test]
-    fn text_is_painted_only_where_colour_is_shown() {
+    fn text_is_coloured_only_where_colour_is_shown() {
         let colour = TerminalFeatures { colour: true, ..TerminalFeatures::PIPE };
 
-        assert_eq!(colour.paint("PARKED", TextStyle::Error), "\u{1b}[31mPARKED\u{1b}[0m");
-        assert_eq!(colour.paint("text", TextStyle::Plain), "text");
-        assert_eq!(TerminalFeatures::PIPE.paint("PARKED", TextStyle::Error), "PARKED");
+        assert_eq!(colour.styled("PARKED", TextStyle::Error), "\u{1b}[31mPARKED\u{1b}[0m");
+        assert_eq!(colour.styled("text", TextStyle::Plain), "text");
+        assert_eq!(TerminalFeatures::PIPE.styled("PARKED", TextStyle::Error), "PARKED");
     }
 }

@@ -293,7 +293,8 @@ fn one_frame_of_the_live_overview_shows_rates_rows_and_actors() {
     let (code, frame, stderr) = run(&backend, &["top", "--interval", "1s", "--url", service.http.base()]);
 
     assert_eq!(code, 0, "{stderr}");
-    let squeezed = frame.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect::<Vec<_>>();
+    let with_single_spaces =
+        frame.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect::<Vec<_>>();
     for line in [
         "all is well",
         "EVENTS PER SECOND TOTAL",
@@ -302,7 +303,7 @@ fn one_frame_of_the_live_overview_shows_rates_rows_and_actors() {
         "PARKED 0",
         "dead letters not sent back: 0",
     ] {
-        assert!(squeezed.iter().any(|printed| printed == line), "{line} is missing in: {frame}");
+        assert!(with_single_spaces.iter().any(|printed| printed == line), "{line} is missing in: {frame}");
     }
     assert!(frame.starts_with("posthaste 0.1.0, "), "{frame}");
 }

@@ -107,7 +107,7 @@ struct Branch {
 
 /// The tree with its branches drawn.
 pub(super) fn tree(actors: &[ActorLine], terminal: TerminalFeatures) -> Vec<String> {
-    let mut lines = vec![terminal.paint("posthaste", TextStyle::Bold)];
+    let mut lines = vec![terminal.styled("posthaste", TextStyle::Bold)];
     draw(&branches(actors), "", terminal, &mut lines);
     lines
 }
@@ -191,7 +191,7 @@ fn draw(branches: &[Branch], indent: &str, terminal: TerminalFeatures, lines: &m
     for (index, Branch { name, state, children }) in branches.iter().enumerate() {
         let last = index + 1 == branches.len();
         let padding = " ".repeat(widest - name.chars().count() + 2);
-        let state = state.as_ref().map(|(text, style)| format!("{padding}{}", terminal.paint(text, *style)));
+        let state = state.as_ref().map(|(text, style)| format!("{padding}{}", terminal.styled(text, *style)));
         let corner = if last { "└─ " } else { "├─ " };
         lines.push(format!("{indent}{corner}{name}{}", state.unwrap_or_default()));
         draw(children, &format!("{indent}{}", if last { "   " } else { "│  " }), terminal, lines);
@@ -227,8 +227,8 @@ mod tests {
                ├─ partition-worker-7           running, 2 restarts, last exit: panic\n   \
                ├─ outbox-publisher             running\n   \
                └─ partition-worker-0…6,8…63  63 running";
-        let squeezed = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-        assert_eq!(squeezed(&text), squeezed(expected), "{text}");
+        let with_single_spaces = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert_eq!(with_single_spaces(&text), with_single_spaces(expected), "{text}");
         assert!(text.contains("\n   ├─ partition-worker-7"), "{text}");
     }
 

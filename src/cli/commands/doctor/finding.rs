@@ -55,7 +55,7 @@ impl Finding {
         // Texts of a server may contain control characters, which a terminal would obey.
         let detail = self.detail.replace(|c: char| c.is_control() && c != '\n', "\u{fffd}");
         let line = wrap(&format!("{sign:INDENT$}{}: {detail}", self.check), terminal.width, INDENT);
-        line.replacen(sign, &terminal.paint(sign, style), 1)
+        line.replacen(sign, &terminal.styled(sign, style), 1)
     }
 }
 
@@ -63,9 +63,9 @@ impl Finding {
 pub(super) fn summary(findings: &[Finding], terminal: TerminalFeatures) -> String {
     let checks = findings.len();
     match findings.iter().filter(|finding| !finding.ok).count() {
-        0 => terminal.paint(&format!("{checks} checks, no problem"), TextStyle::Success),
-        1 => terminal.paint(&format!("{checks} checks, 1 problem"), TextStyle::Error),
-        problems => terminal.paint(&format!("{checks} checks, {problems} problems"), TextStyle::Error),
+        0 => terminal.styled(&format!("{checks} checks, no problem"), TextStyle::Success),
+        1 => terminal.styled(&format!("{checks} checks, 1 problem"), TextStyle::Error),
+        problems => terminal.styled(&format!("{checks} checks, {problems} problems"), TextStyle::Error),
     }
 }
 

@@ -20,10 +20,10 @@ pub(super) fn explanation(
     terminal: TerminalFeatures,
 ) -> Vec<String> {
     let verdict = diagnosis.verdict(now);
-    let painted = terminal.paint(verdict, status_style(diagnosis.row.status));
-    // Colour has no width, so the line is broken before it is painted.
+    let coloured = terminal.styled(verdict, status_style(diagnosis.row.status));
+    // Colour has no width, so the line is broken before it is coloured.
     let sentence = wrap(&format!("{verdict}: {}", reason(diagnosis, broker, now)), terminal.width, 2);
-    let mut lines = vec![sentence.replacen(verdict, &painted, 1)];
+    let mut lines = vec![sentence.replacen(verdict, &coloured, 1)];
     lines.extend(fields(diagnosis, now).lines(terminal));
     lines.extend(extra.iter().cloned());
     lines.extend(next_step(diagnosis, broker, now).map(|command| format!("→ {command}")));
@@ -207,13 +207,13 @@ mod tests {
 
     #[test]
     fn crashes_are_shown_only_where_there_were_some() {
-        let deadly = RowDiagnosis { deaths: 2, ..diagnosis(parked_row()) };
+        let crashed = RowDiagnosis { deaths: 2, ..diagnosis(parked_row()) };
         let text = |diagnosis: &RowDiagnosis| {
             explanation(diagnosis, BrokerKind::Kafka, NOW, &[], TerminalFeatures::PIPE).join("\n")
         };
 
         assert!(
-            text(&deadly).contains("crashes              2 of the worker or the process, while it sent this event")
+            text(&crashed).contains("crashes              2 of the worker or the process, while it sent this event")
         );
         assert!(!text(&diagnosis(parked_row())).contains("crashes"));
     }

@@ -56,7 +56,7 @@ fn record_lines(record: Option<&OutboxRecordDocument>, terminal: TerminalFeature
         return vec!["  its event was deleted".to_owned()];
     };
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    let heading = |name: &str| terminal.paint(name, TextStyle::Bold);
+    let heading = |name: &str| terminal.styled(name, TextStyle::Bold);
     let mut fields = FieldList::default();
     fields.add("topic", topic);
     fields.add("sequence", sequence);

@@ -36,7 +36,7 @@ struct OverviewProblem {
 pub(super) fn frame(url: &str, now: &Sample, before: &Sample, seconds: f64, terminal: TerminalFeatures) -> Vec<String> {
     let text = |value: &Value| value.as_str().unwrap_or("?").to_owned();
     let (version, instance) = (text(&now.info["app"]["version"]), text(&now.info["instance"]["id"]));
-    let mut lines = vec![terminal.paint(&format!("posthaste {version}, {instance}, {url}"), TextStyle::Bold)];
+    let mut lines = vec![terminal.styled(&format!("posthaste {version}, {instance}, {url}"), TextStyle::Bold)];
     lines.extend(verdict(now, terminal));
     lines.push(String::new());
     lines.extend(rates(now, before, seconds, terminal).lines().map(str::to_owned));
@@ -50,11 +50,11 @@ pub(super) fn frame(url: &str, now: &Sample, before: &Sample, seconds: f64, term
 fn verdict(sample: &Sample, terminal: TerminalFeatures) -> Vec<String> {
     let problems = problems(sample);
     if problems.is_empty() {
-        return vec![terminal.paint("all is well", TextStyle::Success)];
+        return vec![terminal.styled("all is well", TextStyle::Success)];
     }
     let line = |OverviewProblem { text, command }: &OverviewProblem| {
         let line = wrap(&format!("{text} → {command}"), terminal.width, 2);
-        line.replacen(text.as_str(), &terminal.paint(text, TextStyle::Error), 1)
+        line.replacen(text.as_str(), &terminal.styled(text, TextStyle::Error), 1)
     };
     problems.iter().map(line).collect()
 }
