@@ -15,7 +15,7 @@ pub enum Violation {
     /// Guarantee 4: a claim received a token that is not above every token that was published.
     TokenReused,
     /// A stale lease in a statement of many partitions made the claim of another partition fail.
-    NeighbourFailed,
+    OtherPartitionFailed,
     /// Guarantee 5: an event was committed twice, and its settlement was not lost by the store.
     Duplicate,
     /// Guarantee 7: a healthy event was parked for the deaths of its claimers.
@@ -37,7 +37,7 @@ impl fmt::Display for Violation {
             Violation::OutOfOrder => "a later event of a key is visible before an earlier one",
             Violation::StaleStatementTookEffect => "a statement of a former owner changed something",
             Violation::TokenReused => "a claim received a token that was used before",
-            Violation::NeighbourFailed => "a stale lease made the claim of another partition fail",
+            Violation::OtherPartitionFailed => "a stale lease made the claim of another partition fail",
             Violation::Duplicate => "an event was committed twice",
             Violation::HealthyEventParked => "a healthy event was parked for deaths",
         })

@@ -54,12 +54,12 @@ mod commands;
 mod consumer;
 mod dead_letters;
 mod membership {
-    pub mod agenda;
     pub mod counted_leases;
     pub mod group;
     pub mod member;
     pub mod ownership;
     mod schedules;
+    pub mod step_queue;
 }
 mod promotion;
 mod regions;

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 
 use crate::source::{read, root, sources};
 
-/// Which crates each crate may import. A new arrow is a decision: write it down in ARCHITECTURE.md.
-const ARROWS: [(&str, &[&str]); 17] = [
+/// Which crates each crate may import. A new dependency is a decision: record it in ARCHITECTURE.md.
+const PERMITTED_IMPORTS: [(&str, &[&str]); 17] = [
     ("src/domain", &[]),
     ("src/outbox", &[]),
     ("src/ports", &["domain", "outbox"]),
@@ -66,7 +66,7 @@ fn dependencies(manifest: &toml::Table, section: &str) -> BTreeSet<String> {
 
 #[test]
 fn crates_import_only_what_the_architecture_allows() {
-    for (folder, allowed) in ARROWS {
+    for (folder, allowed) in PERMITTED_IMPORTS {
         let manifest: toml::Table = read(&root().join(folder).join("Cargo.toml")).parse().expect("TOML");
         let imported = dependencies(&manifest, "dependencies");
         let imported_crates: Vec<&str> = CRATES.into_iter().filter(|name| imported.contains(*name)).collect();

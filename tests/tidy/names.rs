@@ -15,7 +15,8 @@ const TEST_NAME_MAX: usize = 80;
 const DOC_WORDS_MIN: usize = 4;
 
 /// Type names that several crates or modules may define: idioms of Rust, and the shape of a subcommand in the command line.
-const IDIOMS: [&str; 9] = ["Options", "Error", "Result", "Builder", "Context", "Args", "State", "Inner", "Arguments"];
+const SHARED_TYPE_NAMES: [&str; 9] =
+    ["Options", "Error", "Result", "Builder", "Context", "Args", "State", "Inner", "Arguments"];
 
 /// The types that a file defines, and its violations of the limits.
 #[derive(Default)]
@@ -115,7 +116,7 @@ fn types_defined_twice(files: &[SourceFile]) -> Vec<String> {
             definitions.entry(name).or_default().push(format!("{}:{line}", file.path));
         }
     }
-    definitions.retain(|name, definitions| definitions.len() > 1 && !IDIOMS.contains(&name.as_str()));
+    definitions.retain(|name, definitions| definitions.len() > 1 && !SHARED_TYPE_NAMES.contains(&name.as_str()));
     definitions.into_iter().map(|(name, definitions)| format!("{name}: {}", definitions.join(", "))).collect()
 }
 

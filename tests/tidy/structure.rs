@@ -35,8 +35,8 @@ fn reachable<'a>(start: &'a str, edges: &'a Edges) -> BTreeSet<&'a str> {
     seen
 }
 
-/// Groups of files that import each other in a circle.
-fn circles(edges: &Edges) -> BTreeSet<Vec<&str>> {
+/// Groups of files that import each other in a cycle.
+fn cycles(edges: &Edges) -> BTreeSet<Vec<&str>> {
     let reached: BTreeMap<&str, BTreeSet<&str>> =
         edges.keys().map(|file| (file.as_str(), reachable(file, edges))).collect();
     let group = |file: &str| -> Vec<&str> {
@@ -73,10 +73,10 @@ fn every_folder_has_at_most_fifteen_entries() {
 }
 
 #[test]
-fn files_of_a_crate_import_each_other_without_circles() {
+fn files_of_a_crate_import_each_other_without_cycles() {
     for (root, edges) in crates() {
-        let circles = circles(&edges);
-        assert!(circles.is_empty(), "{root}: {circles:?}");
+        let cycles = cycles(&edges);
+        assert!(cycles.is_empty(), "{root}: {cycles:?}");
     }
 }
 
@@ -89,7 +89,7 @@ fn no_file_imports_the_file_that_contains_it() {
 }
 
 #[test]
-fn checker_finds_circles_upward_imports_and_wide_folders() {
+fn checker_finds_cycles_upward_imports_and_wide_folders() {
     let sources = [
         ("src/x/lib.rs", "mod a; mod b; pub struct Shared; pub use a::one::First;"),
         ("src/x/a.rs", "mod one; use crate::b::Second; pub struct Parent;"),
@@ -102,7 +102,7 @@ fn checker_finds_circles_upward_imports_and_wide_folders() {
 
     let many: Vec<String> = (0..=ENTRIES_MAX).flat_map(|n| [format!("src/{n}.rs"), format!("src/{n}/x.rs")]).collect();
 
-    assert_eq!(circles(edges).into_iter().collect::<Vec<_>>(), [["src/x/a.rs", "src/x/b.rs"]]);
+    assert_eq!(cycles(edges).into_iter().collect::<Vec<_>>(), [["src/x/a.rs", "src/x/b.rs"]]);
     assert_eq!(upward(edges), [("src/x/a/one.rs", "src/x/a.rs")]);
     assert_eq!(wide_folders(&many), [("src".to_owned(), ENTRIES_MAX + 1)]);
     assert!(wide_folders(&many[..ENTRIES_MAX * 2]).is_empty());

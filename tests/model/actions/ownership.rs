@@ -10,7 +10,7 @@ use crate::successors::{Component, Successors};
 pub fn local_steps(steps: &mut Successors<'_>, instance: usize, partition: usize) {
     let worker = steps.from.instances[instance].workers[partition];
     let (actor, object) = (Component::Instance(instance), Some(Component::Partition(partition)));
-    if worker.phase == Phase::Vacant {
+    if worker.phase == Phase::NotAcquired {
         return;
     }
     let lease = &steps.from.store.leases[partition];
@@ -49,7 +49,7 @@ pub fn statements(steps: &mut Successors<'_>, instance: usize, partition: usize)
     let worker = steps.from.instances[instance].workers[partition];
     let lease = steps.from.store.leases[partition];
     let object = Component::Partition(partition);
-    if worker.phase == Phase::Vacant {
+    if worker.phase == Phase::NotAcquired {
         let is_other = |owner: u8| owner as usize != instance && steps.from.instances[owner as usize].is_alive;
         if lease.is_expired || !lease.owner.is_some_and(is_other) {
             let acquire = statement(StatementKind::Acquire, instance, partition, StatementPart::default());

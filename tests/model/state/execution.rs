@@ -102,7 +102,7 @@ fn execute_cycle(system: &mut System, config: &Configuration, statement: &Statem
             replies[partition] = Reply::Claimed { token, rows };
         } else if stale > 0 && !is_stale && config.breaks(BrokenRule::StaleLeaseFailsCycle) {
             replies[partition] = Reply::Stale;
-            system.report(config, Violation::NeighbourFailed);
+            system.report(config, Violation::OtherPartitionFailed);
         } else {
             replies[partition] = cycle_part(system, config, statement, partition);
         }

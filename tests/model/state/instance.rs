@@ -66,7 +66,7 @@ pub struct Batch {
 pub enum Phase {
     /// No lease, or no knowledge of its state: the next step is an acquisition.
     #[default]
-    Vacant,
+    NotAcquired,
     /// Acquired with an open batch, whose transactional id is not fenced yet.
     Acquired,
     /// The former id is fenced.
@@ -130,7 +130,7 @@ impl Instance {
             };
             if is_open && worker.batch.producer as usize == producer {
                 worker.batch = Batch::default();
-                worker.phase = if worker.phase == Phase::Ready { Phase::Vacant } else { worker.phase };
+                worker.phase = if worker.phase == Phase::Ready { Phase::NotAcquired } else { worker.phase };
             }
         }
     }

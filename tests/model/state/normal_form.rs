@@ -63,7 +63,7 @@ fn clear_unread(system: &mut System, config: &Configuration) {
     for instance in &mut system.instances {
         for worker in &mut instance.workers {
             match worker.phase {
-                Phase::Vacant => *worker = Worker { scan: worker.scan, batch: worker.batch, ..Worker::default() },
+                Phase::NotAcquired => *worker = Worker { scan: worker.scan, batch: worker.batch, ..Worker::default() },
                 Phase::Acquired | Phase::Fenced | Phase::WatermarkRead | Phase::WatermarkReadUnfenced => {}
                 Phase::CounterUnchecked | Phase::Ready => {
                     (worker.former_id, worker.open_token, worker.watermark) = (None, 0, 0);

@@ -1,5 +1,5 @@
-//! Every page on a phone and on a wide screen, light and dark: nothing is cut off, axe-core has no serious finding, and a picture of each
-//! is kept below `target/tmp/console`. With `POSTHASTE_WRITE_DOCS` the picture of the README is written too.
+//! Every page on a phone and on a wide screen, light and dark: nothing is cut off, axe-core has no serious finding, and a screenshot of
+//! each is kept below `target/tmp/console`. With `POSTHASTE_WRITE_DOCS` the screenshot in the README is written too.
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
@@ -29,7 +29,7 @@ fn service(backend: &Backend) -> Posthaste {
     service
 }
 
-fn pictures() -> PathBuf {
+fn screenshot_folder() -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("console");
     std::fs::create_dir_all(&folder).expect("the folder is ours");
     folder
@@ -74,7 +74,7 @@ fn every_page_fits_phones_and_wide_screens_and_is_accessible() {
         ("refused", "/console/outbox?key=no%09key"),
         ("error", "/console/nowhere"),
     ];
-    let folder = pictures();
+    let folder = screenshot_folder();
     let mut findings = Vec::new();
     for (width, dark) in [(1440, false), (1440, true), (390, false), (390, true)] {
         page.show_as(width, dark);

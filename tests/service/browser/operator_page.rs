@@ -87,10 +87,10 @@ impl OperatorPage {
         self.browser.command("Emulation.setEmulatedMedia", media);
     }
 
-    /// Writes a picture of the window as a PNG file.
+    /// Writes a screenshot of the window as a PNG file.
     pub fn screenshot(&mut self, file: &Path) {
-        let picture = self.browser.command("Page.captureScreenshot", json!({"format": "png"}));
-        std::fs::write(file, decoded(picture["data"].as_str().expect("text"))).expect("the folder exists");
+        let screenshot = self.browser.command("Page.captureScreenshot", json!({"format": "png"}));
+        std::fs::write(file, decoded(screenshot["data"].as_str().expect("text"))).expect("the folder exists");
     }
 }
 

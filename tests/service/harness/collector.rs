@@ -83,7 +83,7 @@ impl Collector {
     }
 
     /// An address at which no collector is yet.
-    pub fn vacant_address() -> SocketAddr {
+    pub fn unused_address() -> SocketAddr {
         SocketAddr::from(([127, 0, 0, 1], free_port()))
     }
 

@@ -160,11 +160,11 @@ impl Client {
     }
 
     fn create_once(&self, label: &str) -> ClientOrder {
-        let unplaced = ClientOrder { label: label.to_owned(), ..ClientOrder::default() };
+        let not_placed = ClientOrder { label: label.to_owned(), ..ClientOrder::default() };
         match self.send("POST", "/orders", false, &[], &draft(label)) {
             RequestOutcome::Done(order) => created(label, &order),
-            RequestOutcome::Refused => unplaced,
-            RequestOutcome::Unknown => ClientOrder { unknown: Some(Status::Pending), ..unplaced },
+            RequestOutcome::Refused => not_placed,
+            RequestOutcome::Unknown => ClientOrder { unknown: Some(Status::Pending), ..not_placed },
             RequestOutcome::Conflict => panic!("{label}: a create without a key cannot conflict"),
         }
     }

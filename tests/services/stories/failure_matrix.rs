@@ -156,11 +156,11 @@ fn of_concurrent_changes_of_one_version_one_succeeds_and_the_others_conflict() {
     let race = |headers: &[(&str, &str)], body: Value| {
         let created = endpoints[0].post("/orders", &user, &[], &tea_order(1)).json();
         let path = format!("/orders/{}/status", created["id"].as_str().expect("an id"));
-        let ask = |racer: usize| endpoints[racer % 2].patch(&path, &admin, headers, &body).status;
+        let send = |client: usize| endpoints[client % 2].patch(&path, &admin, headers, &body).status;
         let mut responses: Vec<u16> = std::thread::scope(|scope| {
-            let ask = &ask;
-            let racers: Vec<_> = (0..8).map(|racer| scope.spawn(move || ask(racer))).collect();
-            racers.into_iter().map(|racer| racer.join().expect("a response")).collect()
+            let send = &send;
+            let clients: Vec<_> = (0..8).map(|client| scope.spawn(move || send(client))).collect();
+            clients.into_iter().map(|client| client.join().expect("a response")).collect()
         });
         responses.sort_unstable();
         responses

@@ -8,10 +8,10 @@ use kit::clock::{SeededRng, TestClock};
 use ports::clock::{Clock, Rng};
 use ports::partitions::{AcquireReason, Acquisition, InstanceId, PartitionLeases, PartitionNo, ReleaseOutcome};
 
-use crate::membership::agenda::{Agenda, Entry, Step};
 use crate::membership::counted_leases::CountedLeases;
 use crate::membership::member::{GroupOptions, MemberState, SimulatedMember};
 use crate::membership::ownership::{MemberNo, Ownership};
+use crate::membership::step_queue::{Entry, Step, StepQueue};
 
 /// Time until a wake-up reaches the other members.
 const WAKE_UP: Duration = Duration::from_millis(5);
@@ -25,7 +25,7 @@ pub struct Group {
     pub store: Arc<CountedLeases>,
     pub members: Vec<SimulatedMember>,
     pub ownership: Ownership,
-    agenda: Agenda,
+    steps: StepQueue,
     rng: SeededRng,
     seed: u64,
 }
@@ -42,7 +42,7 @@ impl Group {
         };
         let members = (0..members).map(member).collect();
         let ownership = Ownership::new(options.partitions, clock.now());
-        Self { members, ownership, agenda: Agenda::default(), rng: SeededRng::new(seed), seed, clock, store, options }
+        Self { members, ownership, steps: StepQueue::default(), rng: SeededRng::new(seed), seed, clock, store, options }
     }
 
     /// A random time below `max`, at least a millisecond.
@@ -57,13 +57,13 @@ impl Group {
 
     /// Plans what happens to a member after this time.
     pub fn plan(&mut self, after: Duration, member: MemberNo, step: Step) {
-        self.agenda.plan(self.clock.now().plus(after), member, None, step);
+        self.steps.plan(self.clock.now().plus(after), member, None, step);
     }
 
     /// Runs the group for this much virtual time.
     pub fn advance(&mut self, time: Duration) {
         let until = self.clock.now().plus(time);
-        while let Some(entry) = self.agenda.next_until(until) {
+        while let Some(entry) = self.steps.next_until(until) {
             self.clock.set(entry.at);
             self.step(entry);
         }
@@ -110,7 +110,7 @@ impl Group {
 
     fn schedule(&mut self, after: Duration, member: MemberNo, step: Step) {
         let process = self.members[member].process;
-        self.agenda.plan(self.clock.now().plus(after), member, Some(process), step);
+        self.steps.plan(self.clock.now().plus(after), member, Some(process), step);
     }
 
     fn join(&mut self, member: MemberNo) {

@@ -8,7 +8,7 @@ use actors::membership::{LocalLeases, Membership};
 use kit::clock::TestClock;
 use ports::partitions::{InstanceId, PartitionLeases, PartitionNo};
 
-use crate::membership::agenda::Step;
+use crate::membership::step_queue::Step;
 
 /// Whether a member runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,10 +6,10 @@
 use std::io::Write;
 use std::time::Duration;
 
-use crate::membership::agenda::Step;
 use crate::membership::counted_leases::{CallCounts, total};
 use crate::membership::group::Group;
 use crate::membership::member::{GroupOptions, MemberState};
+use crate::membership::step_queue::Step;
 use crate::support::environment::{number, seeds};
 
 const SECOND: Duration = Duration::from_secs(1);

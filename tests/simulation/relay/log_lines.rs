@@ -61,7 +61,7 @@ async fn retried_and_published_events_are_logged_with_their_request() {
 #[tokio::test(start_paused = true)]
 async fn exit_of_a_worker_names_the_batch_that_it_had_in_progress() {
     let (environment, mut ledger) = (Environment::new(), Ledger::default());
-    environment.record_faults.add(1, RecordFault::KillSender, |_| true);
+    environment.record_faults.add(1, RecordFault::PanicSender, |_| true);
     let process = environment.start().await;
 
     let order = ledger.create_order(&process).await;
@@ -96,7 +96,7 @@ async fn an_event_parked_by_an_exclusion_is_reported_with_its_request() {
 async fn an_event_parked_by_a_resolution_is_reported_with_its_request() {
     let (mut environment, mut ledger, logs) = (Environment::new(), Ledger::default(), LogCapture::start());
     environment.options.rules.poison.insert("ORDER_CREATED", PoisonAction::SkipRow);
-    environment.record_faults.add(usize::MAX, RecordFault::KillSender, |_| true);
+    environment.record_faults.add(usize::MAX, RecordFault::PanicSender, |_| true);
     let process = environment.start().await;
 
     let order = ledger.create_order(&process).await.to_string();

@@ -25,7 +25,7 @@ async fn only_the_row_that_kills_its_worker_is_parked_after_two_trials() {
     process.wait_until_drained(TIMEOUT).await;
     let key = poison.to_string();
     let matches = move |record: &Record| *record.key == *key && header(record, "x-sequence") == "2";
-    environment.record_faults.add(usize::MAX, RecordFault::KillSender, matches);
+    environment.record_faults.add(usize::MAX, RecordFault::PanicSender, matches);
 
     ledger.change_status(&process, poison, Status::Processing).await;
     ledger.change_status(&process, poison, Status::Shipped).await;
@@ -57,7 +57,7 @@ async fn a_poison_row_that_is_skipped_is_counted_and_its_key_continues() {
     let (mut environment, mut ledger) = (Environment::new(), Ledger::default());
     environment.options.partitions = 2;
     environment.options.rules.poison.insert("ORDER_CREATED", PoisonAction::SkipRow);
-    environment.record_faults.add(usize::MAX, RecordFault::KillSender, |record| header(record, "x-sequence") == "1");
+    environment.record_faults.add(usize::MAX, RecordFault::PanicSender, |record| header(record, "x-sequence") == "1");
     let process = environment.start().await;
     let id = ledger.create_order(&process).await;
     let suspect = async || process.depth().await.failed == 1;

@@ -25,7 +25,7 @@ pub enum RecordFault {
     /// At least once: no broker answers for it, so the session ends after the other records are stored.
     NoAnswer,
     /// The actor that sends it panics.
-    KillSender,
+    PanicSender,
 }
 
 /// An attempt to send a record.
@@ -211,7 +211,7 @@ impl Broker for FaultyRecordBroker {
                     return PublishOutcome::Aborted { cause, reached: true };
                 }
                 Some(RecordFault::NoAnswer) => unanswered.push((*row, Arc::clone(&record.key))),
-                Some(RecordFault::KillSender) => panic!("fault: row {row} kills its sender"),
+                Some(RecordFault::PanicSender) => panic!("fault: row {row} kills its sender"),
             }
         }
         if !unanswered.is_empty() {

@@ -55,8 +55,8 @@ const REQUIRED: &[(&str, &str)] = &[
     ("db.query.duration", "histogram"),
 ];
 
-/// Stories, each as `file::test`, with the metrics that it moves and asserts.
-const STORIES: &[(&str, &[&str])] = &[
+/// Tests, each as `file::test`, with the metrics that it changes and asserts.
+const TESTS: &[(&str, &[&str])] = &[
     (
         "tests/service/every_backend/processing_chain/webhooks.rs::a_subscribed_endpoint_receives_signed_events_from_now_on",
         &["webhook_deliveries_total", "webhook_delivery_seconds"],
@@ -277,20 +277,20 @@ fn every_metric_of_the_requirements_is_in_the_catalogue_with_its_type() {
 }
 
 #[test]
-fn every_metric_is_moved_by_a_story_that_asserts_it() {
-    let mut moved: BTreeMap<&str, &str> = BTreeMap::new();
-    for (story, metrics) in STORIES {
-        let (file, test) = story.split_once("::").expect("a file and a test");
+fn every_metric_is_changed_by_a_test_that_asserts_it() {
+    let mut changed: BTreeMap<&str, &str> = BTreeMap::new();
+    for (listed, metrics) in TESTS {
+        let (file, test) = listed.split_once("::").expect("a file and a test");
         let body = body_of(file, test).unwrap_or_else(|| panic!("{file} has no test {test}"));
-        assert!(body.contains("assert") || body.contains("await_metric("), "{story} asserts nothing");
+        assert!(body.contains("assert") || body.contains("await_metric("), "{listed} asserts nothing");
         for name in *metrics {
             let metric = CATALOGUE.iter().find(|metric| metric.name == *name);
-            let metric = metric.unwrap_or_else(|| panic!("{story} is listed for {name}, which the catalogue lacks"));
-            assert!(names_metric(&body, metric), "{story} is listed for {name}, and does not name it");
-            moved.insert(name, story);
+            let metric = metric.unwrap_or_else(|| panic!("{listed} is listed for {name}, which the catalogue lacks"));
+            assert!(names_metric(&body, metric), "{listed} is listed for {name}, and does not name it");
+            changed.insert(name, listed);
         }
     }
-    let unmoved: Vec<&str> =
-        CATALOGUE.iter().map(|metric| metric.name).filter(|name| !moved.contains_key(name)).collect();
-    assert!(unmoved.is_empty(), "no story moves {unmoved:?}: add one to STORIES");
+    let unchanged: Vec<&str> =
+        CATALOGUE.iter().map(|metric| metric.name).filter(|name| !changed.contains_key(name)).collect();
+    assert!(unchanged.is_empty(), "no test changes {unchanged:?}: add one to TESTS");
 }

@@ -87,7 +87,7 @@ fn no_rule_or_panel_compares_a_bucket_with_a_literal_integer() {
     assert_eq!(rules.matches(r#"outbox_commit_to_ack_seconds_bucket{le=~"1|1\\.0"}["#).count(), 5, "in each window");
 }
 
-fn board() -> Value {
+fn dashboard() -> Value {
     serde_json::from_str(&read(&root().join("docker/grafana/boards/posthaste.json"))).expect("JSON")
 }
 
@@ -103,23 +103,23 @@ fn collect_data_sources<'a>(value: &'a Value, found: &mut Vec<&'a str>) {
 }
 
 #[test]
-fn the_board_asks_for_its_data_source_and_links_to_the_console() {
-    let board = board();
-    let variables = board["templating"]["list"].as_array().expect("variables");
+fn the_dashboard_asks_for_its_data_source_and_links_to_the_console() {
+    let dashboard = dashboard();
+    let variables = dashboard["templating"]["list"].as_array().expect("variables");
     let variable = |name: &str| variables.iter().find(|variable| variable["name"] == name).expect("a variable");
     let mut sources = Vec::new();
-    collect_data_sources(&board, &mut sources);
+    collect_data_sources(&dashboard, &mut sources);
 
     assert_eq!(variable("datasource")["type"], "datasource");
     assert!(sources.len() > 30 && sources.iter().all(|uid| *uid == "${datasource}"), "{sources:?}");
     assert!(variable("console")["query"].as_str().is_some_and(|address| address.ends_with("/console")));
-    assert_eq!(board["links"][0]["url"], "${console}");
+    assert_eq!(dashboard["links"][0]["url"], "${console}");
 }
 
 #[test]
-fn the_board_shows_the_versions_of_the_instances() {
-    let board = board();
-    let panels = board["panels"].as_array().expect("panels");
+fn the_dashboard_shows_the_versions_of_the_instances() {
+    let dashboard = dashboard();
+    let panels = dashboard["panels"].as_array().expect("panels");
     let expressions = panels.iter().filter_map(|panel| panel["targets"][0]["expr"].as_str());
 
     assert!(expressions.into_iter().any(|expression| expression.contains("posthaste_build_info")));

@@ -20,7 +20,7 @@ async fn die(worker: Worker) -> Worker {
         .unwrap()
         .closed;
     let mut worker = Worker::new(&store, acquired).await;
-    worker.done(changed);
+    worker.adopt_counter(changed);
     worker
 }
 

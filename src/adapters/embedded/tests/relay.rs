@@ -142,7 +142,7 @@ async fn crash_between_publish_and_settle_is_resolved_by_the_watermark() {
         .unwrap()
         .closed;
     let mut worker = Worker::new(&store, acquired).await;
-    assert_eq!(worker.done(changed), 1);
+    assert_eq!(worker.adopt_counter(changed), 1);
 
     assert!(matches!(worker.try_claim(10, ClaimKind::Ordinary).await, ClaimOutcome::NoneDue { next_due: None, .. }));
     assert_eq!(store.depth().await.unwrap().sent, 1);
@@ -169,7 +169,7 @@ async fn crash_between_claim_and_publish_makes_the_rows_due_again() {
         .unwrap()
         .closed;
     let mut worker = Worker::new(&store, acquired).await;
-    worker.done(changed);
+    worker.adopt_counter(changed);
 
     let late = Worker { session: former, ..Worker::new(&store, acquire_again(&worker)).await };
     assert!(matches!(late.publish(&batch).await, PublishOutcome::SessionLost(_)));
@@ -208,7 +208,7 @@ async fn stale_fence_changes_nothing() {
     let changed =
         store.resolve(&newer.fence, batch.token, BatchOutcome::NotSent, &PoisonPolicy::default()).await.unwrap().closed;
     let mut worker = Worker::new(&store, newer).await;
-    worker.done(changed);
+    worker.adopt_counter(changed);
     assert_eq!(worker.claim().await.rows[0].attempt, 1, "the attempt was returned");
 }
 
@@ -241,7 +241,7 @@ async fn redriven_key_continues_in_order() {
         .await
         .unwrap()
         .closed;
-    worker.done(changed);
+    worker.adopt_counter(changed);
 
     assert!(matches!(worker.try_claim(10, ClaimKind::Ordinary).await, ClaimOutcome::NoneDue { next_due: None, .. }));
     let diagnosis = store.diagnose(RowSelector::Event(batch.rows[1].event_id)).await.unwrap().unwrap();

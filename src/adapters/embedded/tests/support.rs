@@ -170,11 +170,11 @@ impl Worker {
             by_fallback: Vec::new(),
         };
         let changed = self.store.settle(settlement).await.unwrap();
-        self.done(changed)
+        self.adopt_counter(changed)
     }
 
     /// Adopts the counter of a statement that must have changed rows; returns their number.
-    pub fn done(&mut self, changed: FencedOutcome) -> u64 {
+    pub fn adopt_counter(&mut self, changed: FencedOutcome) -> u64 {
         let FencedOutcome::Done { counter, rows } = changed else { panic!("stale") };
         self.fence.counter = counter;
         rows

@@ -195,7 +195,7 @@ fn every_attempt_of_a_failing_handler_is_a_span_of_the_trace() {
 
 #[test]
 fn an_unavailable_collector_loses_only_spans_and_is_logged_once() {
-    let (backend, address) = (Backend::new(), Collector::vacant_address());
+    let (backend, address) = (Backend::new(), Collector::unused_address());
     let service = start(&backend, &format!("http://{address}"), &[("POSTHASTE__TRACING__QUEUE", "8")]);
 
     for _ in 0..20 {

@@ -1,4 +1,4 @@
-//! Agenda: the planned steps of a simulated group's members, by time.
+//! StepQueue: the planned steps of a simulated group's members, by time.
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -39,12 +39,12 @@ pub struct Entry {
 
 /// The planned steps of all members, ordered by time.
 #[derive(Default)]
-pub struct Agenda {
+pub struct StepQueue {
     entries: BinaryHeap<Reverse<Entry>>,
     sequence: u64,
 }
 
-impl Agenda {
+impl StepQueue {
     /// Plans a step at a time, for a process or for whatever process the member then has.
     pub fn plan(&mut self, at: Timestamp, member: MemberNo, process: Option<u32>, step: Step) {
         self.sequence += 1;

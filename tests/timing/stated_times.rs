@@ -1,4 +1,4 @@
-//! Each test measures one claim up to twenty times; one run within the stated time is enough.
+//! Each test measures one stated time up to twenty times; one run within it is enough.
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -27,19 +27,19 @@ fn exclusive() -> MutexGuard<'static, ()> {
 
 /// Measures until one run keeps to the stated time.
 #[track_caller]
-fn assert_within(claim: &str, stated: Duration, mut measure: impl FnMut() -> Duration) {
+fn assert_within(measured_step: &str, stated: Duration, mut measure: impl FnMut() -> Duration) {
     let mut measured = Vec::new();
     for run in 1..=RUNS_MAX {
         let took = measure();
         if took <= stated {
-            return eprintln!("{claim}: {took:?} of {stated:?}");
+            return eprintln!("{measured_step}: {took:?} of {stated:?}");
         }
         measured.push(took);
         if run < RUNS_MAX {
             pause(run * PAUSE);
         }
     }
-    panic!("{claim} takes {measured:?}, stated are {stated:?}");
+    panic!("{measured_step} takes {measured:?}, the documents state {stated:?}");
 }
 
 fn place_order(service: &Posthaste) {
