@@ -25,7 +25,7 @@ pub struct Order {
     pub created_at: Timestamp,
     /// Time of the last change; never decreases.
     pub updated_at: Timestamp,
-    /// Ordered items; they never change.
+    /// Items of the order; they never change.
     pub items: Items,
     /// Region that made the last change.
     pub region: RegionId,
@@ -48,7 +48,7 @@ pub struct NewOrder {
     pub region: RegionId,
     /// Time at which it is placed.
     pub now: Timestamp,
-    /// Time that the order's stamp is made of.
+    /// Wall-clock time from which the order's HLC stamp is computed.
     pub physical_time: Timestamp,
     /// Greatest stamp that was received from another region; the order's stamp is greater.
     pub received: Hlc,
@@ -63,8 +63,8 @@ pub struct ChangeContext {
     pub region: RegionId,
     /// Time of the change.
     pub now: Timestamp,
-    /// Time that the change's stamp is made of. It may be before `now`: a wall clock that was ahead for a moment leaves `now` ahead, and other
-    /// regions reject a stamp that is too far ahead.
+    /// Wall-clock time from which the change's HLC stamp is computed. It may be before `now`: a wall clock that was ahead for a moment leaves
+    /// `now` ahead, and other regions reject a stamp that is too far ahead.
     pub physical_time: Timestamp,
     /// Greatest stamp that was received from another region; the change's stamp is greater.
     pub received: Hlc,

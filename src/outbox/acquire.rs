@@ -4,7 +4,7 @@ use std::time::Duration;
 use crate::ids::{Counter, Epoch, InstanceId, Token};
 use crate::lease::Lease;
 
-/// Why an instance acquires a partition, possibly once more.
+/// Why an instance acquires a partition, which may be one whose lease it already holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AcquireReason {
     /// It is free, expired, its owner is dead, or an earlier process of this instance held it. The claimer of an open batch has died.

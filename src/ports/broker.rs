@@ -183,8 +183,8 @@ pub trait Broker: Send + Sync {
         results
     }
 
-    /// Waits until the broker answers again after it was away. A return while no caller waits is kept for the next call; several count as
-    /// one. For one caller at a time. Cancel-safe. A broker that is never away never returns from it.
+    /// Waits until the broker answers again after an outage. A recovery while no caller waits is kept for the next call; several count as one. For
+    /// one caller at a time. Cancel-safe. Never returns for a broker that has no outages.
     async fn recovered(&self) {
         std::future::pending().await
     }

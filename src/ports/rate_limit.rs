@@ -35,7 +35,7 @@ impl RateLimitPolicy {
     }
 }
 
-/// Rounds down, but not to zero: a throttle that reduces a small capacity below one request makes requests rarer and does not refuse all.
+/// Rounds down, but not to zero: a throttle that reduces a small capacity below one request makes requests rarer, and does not refuse all of them.
 fn whole_requests(requests: f64) -> f64 {
     if requests > 0.0 { requests.floor().max(1.0) } else { 0.0 }
 }

@@ -149,7 +149,7 @@ fn writes(error: Option<&str>) -> DependencyCheck {
     }
 }
 
-/// The problem of a database that an earlier version installed into without a check of its encoding; `None` where it is the right one.
+/// The problem of a database that an earlier version installed into without a check of its encoding; `None` if the encoding is UTF-8.
 #[cfg(feature = "postgres")]
 fn encoding(encoding: &str) -> Option<DependencyCheck> {
     let detail = || {

@@ -9,8 +9,8 @@ use ports::partitions::InstanceId;
 
 use crate::config::{BrokerKind, Config, DeliveryKind};
 
-/// Up to this duration the cycles of the embedded broker follow each other at once. 3 ms: its claim and its log share one writer with the
-/// orders, so that a cycle that waits longer takes from them.
+/// Up to this duration the cycles of the embedded broker follow each other at once. 3 ms: claims and the topic log share one writer with the orders,
+/// so a cycle that takes longer competes with the writes of orders.
 const EMBEDDED_CYCLE_NORMAL: Duration = Duration::from_millis(3);
 
 /// Most messages of one poll where events are sent to a URL: a crash repeats at most these. Twice the number of keys that are handled at the

@@ -129,7 +129,7 @@ pub struct CommitProgress {
 const BEFORE_CALL: u8 = 0;
 /// The store was called, and may have changed something.
 const CALLED: u8 = 1;
-/// The caller has said that nothing was changed.
+/// The caller has given up, and has reported that nothing was changed.
 const ABANDONED: u8 = 2;
 
 impl fmt::Debug for CommitProgress {
@@ -181,7 +181,7 @@ impl CommandContext {
         EventId::new_v7(now, self.rng.entropy())
     }
 
-    /// The time that the stamp of a change at `now` is made of.
+    /// The time from which the HLC stamp of a change at `now` is computed.
     pub(super) fn physical_time(&self, now: domain::Timestamp) -> domain::Timestamp {
         self.regional_clock.physical_time(now, self.clock.wall())
     }

@@ -7,8 +7,8 @@ use ports::outbox::EventKey;
 /// earlier rules are then checked in full.
 const RULES: u8 = 1;
 
-/// CRC-32C of the value, and of what the event's row says of it: a value that was copied to another row is checked in full. It protects against
-/// programs that change rows without knowing of it, and against damage; not against one that computes it too.
+/// CRC-32C of the value and of its row's event id, key and type: a value that was copied to another row is checked in full. It detects damage, and
+/// changes by programs that do not maintain the checksum. It does not detect a change by a program that computes it too.
 pub fn checksum(event_id: EventId, key: &EventKey, event_type: &str, value: &[u8]) -> u32 {
     let group = key.group();
     let parts: [&[u8]; 5] =

@@ -81,9 +81,10 @@ fn held_elsewhere(
     workers.iter().copied().filter(|no| !here(no)).collect()
 }
 
-/// The free partitions in the order in which `instance` takes them. Instances that lack partitions begin at different offsets of the list, in
-/// the order of their ranks and as far apart as they lack: unless others still hold a surplus, all that survey the same leases take different
-/// ones. A partition that has been free for `overdue` comes first for every instance: the one that should have taken it has not.
+/// The free partitions in the order in which `instance` acquires them. Instances below their quota begin at different offsets of the list: in the
+/// order of their ranks, each behind as many partitions as the instances before it lack. So instances that read the same survey acquire different
+/// partitions, unless some still hold a surplus. A partition that has been free for `overdue` comes first for every instance, because the instance
+/// that should have acquired it has not.
 fn free_in_acquisition_order(
     partitions: u32,
     instance: &InstanceId,

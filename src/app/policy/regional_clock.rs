@@ -37,8 +37,8 @@ impl RegionalClock {
         now.plus(self.drift_max)
     }
 
-    /// The time that a stamp is made of: `now`, or the wall clock's time where `now` is ahead of it by more than the bound of drift. `now` is
-    /// ahead until the process ends if the wall clock was ahead for a moment, and other regions reject what is stamped beyond the bound. Each
+    /// The time from which a stamp is computed: `now`, or the wall clock's time where `now` is ahead of it by more than the bound of drift. `now`
+    /// stays ahead until the process ends if the wall clock was ahead for a moment, and other regions reject what is stamped beyond the bound. Each
     /// stamp is still greater than those that it follows.
     pub fn physical_time(&self, now: Timestamp, wall: Timestamp) -> Timestamp {
         if now > self.latest_accepted_time(wall) { wall } else { now }

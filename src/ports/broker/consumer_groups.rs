@@ -24,7 +24,8 @@ pub struct Lag {
     pub partition: u32,
     /// Number of messages not yet acknowledged.
     pub messages: u64,
-    /// How long the oldest unacknowledged message has waited in the topic; at most the age of its change where the broker does not know it.
+    /// How long the oldest unacknowledged message has waited in the topic. Where the broker does not know when the message arrived, an estimate that
+    /// is at most the age of its change.
     pub age: Duration,
 }
 

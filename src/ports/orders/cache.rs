@@ -15,9 +15,9 @@ pub trait OrderCache: Send + Sync {
     /// Returns the order, if it is cached.
     async fn get(&self, id: OrderId) -> Result<Option<Arc<Order>>, Error>;
 
-    /// Caches an order unless a newer version of it is cached. The adapter's options set the time to live, with jitter. A cache that the changes
-    /// of other instances do not reach takes `age` off: the time since before the store was called. A cache may leave out a large order (above
-    /// 16 KiB); an older version of it is then gone too.
+    /// Caches an order unless a newer version of it is cached. The adapter's options set the time to live, with jitter. A cache that the changes of
+    /// other instances do not reach subtracts `age` from it: the time since before the store was called. A cache may leave out a large order (above
+    /// 16 KiB); an older version of it is then removed too.
     async fn put(&self, order: Arc<Order>, age: Duration) -> Result<(), Error>;
 
     /// Removes an order from the cache.

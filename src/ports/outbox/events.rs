@@ -36,7 +36,7 @@ pub struct ExternalEvent {
 }
 
 impl ExternalEvent {
-    /// The outbox row, once the store has drawn the number of the event among those of its key and topic, from 1.
+    /// The outbox row, once the store has assigned the event's sequence number among those of its key and topic, from 1.
     pub fn into_row(self, sequence: u64, occurred_at: Timestamp) -> NewRow {
         NewRow {
             event_id: self.event_id,
@@ -81,11 +81,11 @@ pub enum EventBatchOutcome {
 /// Writes events of other services to the outbox of one store.
 #[async_trait]
 pub trait EventStore: Send + Sync {
-    /// Writes the events and the record in one transaction, or none. Claims see the rows once it returns. A sequence has no gaps: an event that
-    /// was published before draws no number. Not cancel-safe: a dropped call may still commit.
+    /// Writes the events and the record in one transaction, or none. Claims see the rows once it returns. A sequence has no gaps: an event that was
+    /// published before gets no number. Not cancel-safe: a dropped call may still commit.
     ///
     /// # Errors
-    /// [`Error::Unknown`] when the outcome is unknown: a repetition with the same event ids publishes each event once. Every other error
-    /// means that nothing changed.
+    /// [`Error::Unknown`] when the outcome is unknown: a repetition with the same event ids publishes each event once. Every other error means that
+    /// nothing changed.
     async fn publish(&self, batch: EventBatch) -> Result<EventBatchOutcome, Error>;
 }

@@ -81,16 +81,16 @@ pub fn format_wake_ups(instance: &InstanceId, wake_ups: &[WakeUp]) -> String {
     format!("{instance} {}", numbers.collect::<Vec<_>>().join(","))
 }
 
-/// Replaces the partition numbers in hints of SQL writers, which do not name partitions.
+/// Stands in place of the partition numbers in the hints of writers in SQL, which do not name partitions.
 pub const ALL_PARTITIONS: &str = "*";
 
-/// Whether a hint is one of the SQL writers, which send at most one per [`SQL_WAKE_UP_COVERS`]: it also covers the commits that follow it within
-/// that time.
+/// Whether a writer in SQL sent the hint. Such writers send at most one hint per [`SQL_WAKE_UP_COVERS`], so it also covers the commits that follow it
+/// within that time.
 pub fn is_from_sql(hint: &str) -> bool {
     hint.rsplit_once(' ').is_some_and(|(_, numbers)| numbers == ALL_PARTITIONS)
 }
 
-/// How long the other writers in SQL send no hint after one of them did: 25 ms, as the trigger `outbox_wake` of the schema has it.
+/// How long the other writers in SQL send no hint after one of them did: 25 ms, the interval in the trigger `outbox_wake` of the schema.
 pub const SQL_WAKE_UP_COVERS: Duration = Duration::from_millis(25);
 
 /// Parses wake-ups of another instance; malformed texts and those of this instance give none. The sender's name may hold spaces.
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn partitions_added_before_the_taker_runs_are_taken_together() {
+    fn partitions_added_before_a_wait_are_taken_together() {
         let (set, waker) = (WakeUpSet::default(), Arc::new(CountingWaker::default()));
         set.add(due([3]));
         set.add(due([1, 3]));

@@ -8,8 +8,8 @@ use super::context::SpanContext;
 use super::recorder::Recorder;
 use super::span_data::{AttributeValue, SpanData};
 
-/// A span that ends when it is dropped, also by a panic or by a future that is given up. Where its trace is not sampled it is empty:
-/// it allocates nothing, and its methods do nothing.
+/// A span that ends when it is dropped, also by a panic or by a future that is cancelled. Where its trace is not sampled it is empty: it allocates
+/// nothing, and its methods do nothing.
 #[derive(Default)]
 #[must_use = "the span ends at once when it is dropped"]
 pub struct ActiveSpan(Option<Box<Recording>>);

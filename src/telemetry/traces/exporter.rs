@@ -1,4 +1,4 @@
-//! SpanExporter: one thread that sends recorded spans to a collector in batches. A collector that fails costs spans, nothing else.
+//! SpanExporter: one thread that sends recorded spans to a collector in batches. A collector that fails causes the loss of spans, and nothing else.
 
 use std::io;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Reads the root certificates that the certificates of endpoints must lead to.
+//! Reads the root certificates to which the certificate chains of endpoints must lead.
 use std::path::Path;
 
 use endpoints::RootCertificates;

@@ -59,8 +59,8 @@ pub fn request(
     request
 }
 
-/// Whether a header is of no concern to an endpoint of other people: its own webhook, and the operator who redrove the event. HTTP does not
-/// distinguish the case of names.
+/// Whether a header is internal and not sent to endpoints: the id of the webhook, and the operator who redrove the event. HTTP does not distinguish
+/// the case of names.
 fn is_private(name: &str) -> bool {
     [WEBHOOK_HEADER, REDRIVEN_BY].iter().any(|private| name.eq_ignore_ascii_case(private))
 }

@@ -14,9 +14,9 @@ use crate::outbox::scan::scan_start::ScanStart;
 use crate::outbox::settle::{self, SentColumns};
 use crate::store::context::StoreContext;
 
-/// Does per partition what the settlement of one partition does, with the lease rows locked in the order of their numbers. The positions
-/// of all partitions follow one another; those of a partition are a slice, which is archived as it is if it names exactly the rows.
-/// A FULL JOIN, because PostgreSQL runs it as a hash join only: it expects one lease row, and would compare each with all others in a LEFT JOIN.
+/// Does per partition what the settlement of one partition does, with the lease rows locked in the order of their numbers. The positions of all
+/// partitions follow one another; those of a partition are a slice, which is archived as it is if it names exactly the rows. A FULL JOIN, because
+/// PostgreSQL runs it as a hash join. For a LEFT JOIN it would expect one lease row, and compare each row with all others in a nested loop.
 const SETTLE: &str = concat!(
     "WITH asked AS MATERIALIZED (SELECT * FROM unnest($1::int4[], $2::text[], $3::int8[], $4::int8[], $5::int4[], $6::int4[], $7::bool[])
        asked (partition, owner, epoch, token, low, high, fallback)),

@@ -108,7 +108,7 @@ impl RelayFixture {
         calls.await
     }
 
-    /// Starts a round that waits until the blocked_round is removed.
+    /// Starts a round that waits until [`BlockedRound::commit`].
     pub async fn blocked_round(&self) -> BlockedRound {
         let client = self.database.client().await;
         client.batch_execute("BEGIN; LOCK TABLE outbox IN ACCESS EXCLUSIVE MODE").await.unwrap();
