@@ -46,7 +46,7 @@ pub enum PostgresOpenError {
         missing: String,
     },
     /// A later version of this program migrated the database: run that version.
-    #[error("{location} has schema version {found}; this program knows {known} at most")]
+    #[error("{location} has schema version {found}; this program knows {known} at most: run the newer program")]
     NewerSchema {
         /// Host, port and database.
         location: String,

@@ -163,6 +163,7 @@ async fn newer_schema_and_changed_migration_are_refused() {
             matches!(refused, PostgresOpenError::NewerSchema { found: 99, .. }) && !refused.is_temporary(),
             "{refused}"
         );
+        assert!(refused.to_string().ends_with("run the newer program"), "{refused}");
     }
 }
 
