@@ -54,7 +54,7 @@ pub(crate) fn timed_connection<R: FnOnce(&mut ServiceConfig)>(
     stopping: &GracefulShutdownSignal,
     timeout_response: TimeoutResponse,
 ) -> impl ServiceFactory<TcpStream, Config = (), Response = (), Error = DispatchError, InitError = ()> + use<R> {
-    let stopping = stopping.clone();
+    let (stopping, stream_stopping) = (stopping.clone(), stopping.clone());
     let app = App::new().configure(routes);
     let http = HttpService::build()
         .graceful_shutdown_signal(move || {
@@ -70,11 +70,11 @@ pub(crate) fn timed_connection<R: FnOnce(&mut ServiceConfig)>(
         })
         .finish(map_config(app, |()| AppConfig::default()));
     fn_service(move |stream: TcpStream| {
-        let timeout_response = Arc::clone(&timeout_response);
+        let (timeout_response, stopping) = (Arc::clone(&timeout_response), stream_stopping.clone());
         async move {
             set_options(&stream, timeouts.stall);
             let peer = stream.peer_addr().ok();
-            Ok((TimedStream::new(stream, timeouts, timeout_response), Protocol::Http1, peer))
+            Ok((TimedStream::new(stream, timeouts, timeout_response, stopping), Protocol::Http1, peer))
         }
     })
     .and_then(http)

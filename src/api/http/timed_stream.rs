@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use actix_server::GracefulShutdownSignal;
 use actix_web::rt::net::TcpStream;
 use actix_web::web::BytesMut;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -23,6 +24,9 @@ use crate::http::request_scanner::{HeaderNameTooLong, RequestScanner};
 
 /// After a deadline the socket is read once more for this long: bytes that arrived in time must be seen before the client gets 408.
 const FINAL_READ: Duration = Duration::from_millis(100);
+/// Longest time without an accepted byte of a response while the service stops: a client that has stopped reading, such as one of an event
+/// stream, would hold the stop for as long as it may.
+const STOPPING_STALL_MAX: Duration = Duration::from_secs(1);
 
 /// The whole response to a head with a header name that is too long.
 const HEADERS_TOO_LARGE: &[u8] =
@@ -46,12 +50,45 @@ pub(crate) struct TimedStream {
     surplus: BytesMut,
     /// 431 was sent; the rest of the request is discarded.
     rejected: bool,
-    /// Runs while the client accepts no bytes.
-    stall_timer: Option<Pin<Box<Sleep>>>,
+    /// Present while the client accepts no bytes.
+    stalled_write: Option<StalledWrite>,
+    stopping: GracefulShutdownSignal,
+}
+
+/// A write of which the client has accepted no byte yet.
+struct StalledWrite {
+    since: Instant,
+    timer: Pin<Box<Sleep>>,
+    /// Ends when the service begins to stop.
+    stop: Pin<Box<dyn Future<Output = ()>>>,
+    is_stopping: bool,
+}
+
+impl StalledWrite {
+    fn begin(limit: Duration, stopping: &GracefulShutdownSignal) -> Self {
+        let (since, stopping) = (Instant::now(), stopping.clone());
+        let stop = Box::pin(async move { stopping.notified().await });
+        Self { since, timer: Box::pin(sleep_until(since + limit)), stop, is_stopping: false }
+    }
+
+    /// Ready when the limit is exceeded: [`STOPPING_STALL_MAX`] while the service stops.
+    fn poll_limit(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if !self.is_stopping && self.stop.as_mut().poll(cx).is_ready() {
+            self.is_stopping = true;
+            let until = self.timer.deadline().min(self.since + STOPPING_STALL_MAX);
+            self.timer.as_mut().reset(until);
+        }
+        self.timer.as_mut().poll(cx)
+    }
 }
 
 impl TimedStream {
-    pub(crate) fn new(stream: TcpStream, timeouts: ConnectionTimeouts, timeout_response: TimeoutResponse) -> Self {
+    pub(crate) fn new(
+        stream: TcpStream,
+        timeouts: ConnectionTimeouts,
+        timeout_response: TimeoutResponse,
+        stopping: GracefulShutdownSignal,
+    ) -> Self {
         let timer = Box::pin(sleep_until(Instant::now() + timeouts.head));
         Self {
             stream,
@@ -62,7 +99,8 @@ impl TimedStream {
             request: RequestScanner::default(),
             surplus: BytesMut::new(),
             rejected: false,
-            stall_timer: None,
+            stalled_write: None,
+            stopping,
         }
     }
 
@@ -142,7 +180,7 @@ impl TimedStream {
 
     fn reject(&mut self, cx: &mut Context<'_>) {
         self.rejected = true;
-        if self.phase.is_reading_head() && self.stall_timer.is_none() {
+        if self.phase.is_reading_head() && self.stalled_write.is_none() {
             // A full send buffer: the client is disconnected without the response.
             let _ = self.stream.try_write(HEADERS_TOO_LARGE);
         }
@@ -177,21 +215,21 @@ impl TimedStream {
 
     /// Writes as much of the 408 as fits in the send buffer. Never while another response is partly written.
     fn send_timeout_response(&self) {
-        if self.phase.is_reading_head() && self.stall_timer.is_none() && !self.rejected {
+        if self.phase.is_reading_head() && self.stalled_write.is_none() && !self.rejected {
             // The connection is closed next, also if nothing was written.
             let _ = self.stream.try_write(&(self.timeout_response)());
         }
     }
 
-    /// Fails a write that has been pending for the stall timeout.
+    /// Fails a write that has been pending for the stall timeout, or for a shorter one while the service stops.
     fn check_stall<T>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if written.is_ready() {
-            self.stall_timer = None;
+            self.stalled_write = None;
             return written;
         }
         let limit = self.phase.timeouts().stall;
-        let stall_timer = self.stall_timer.get_or_insert_with(|| Box::pin(sleep_until(Instant::now() + limit)));
-        ready!(stall_timer.as_mut().poll(cx));
+        let stalled = self.stalled_write.get_or_insert_with(|| StalledWrite::begin(limit, &self.stopping));
+        ready!(stalled.poll_limit(cx));
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
 }

@@ -1,19 +1,23 @@
 //! Long lists: their orders are large, so they are read in parts and written as a stream.
 use std::future::poll_fn;
+use std::io::Write;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
+use std::time::{Duration, Instant};
 
 use actix_web::App;
 use actix_web::body::{BodySize, BoxBody, MessageBody};
 use actix_web::http::Method;
 use actix_web::test::{TestRequest, call_service, init_service};
 use actix_web::web::Bytes;
-use api::Surface;
+use api::{Surface, serve};
 use domain::{Item, Items, Money};
+use kit::wait::scaled;
 use ports::orders::LIST_BYTES;
 use serde_json::{Value, json};
 
+use crate::server::{blocking, connect};
 use crate::support::test_server::*;
 
 const ORDERS: usize = 12;
@@ -158,4 +162,27 @@ async fn a_failure_amid_a_list_ends_it_before_its_end() {
     assert!(error.contains("refused") && received < ORDERS * ORDER_BYTES, "{error}");
     assert_eq!(server.metrics.orders_operation_failure_count.with(["list"]).get(), 1);
     server.send(get("/orders").insert_header(user("ann"))).await.problem(503, "INFRASTRUCTURE_ERROR");
+}
+
+#[actix_web::test]
+async fn a_stop_disconnects_a_client_that_has_stopped_reading() {
+    let server = server_with_large_orders().await;
+    let service = serve(&server.state).unwrap();
+    let address = service.bound()[0].address;
+    let (_, token) = user("ann");
+    let request = format!("GET /orders HTTP/1.1\r\nhost: x\r\nauthorization: {token}\r\n\r\n");
+    let client = blocking(move || {
+        let mut client = connect(address);
+        client.write_all(request.as_bytes()).unwrap();
+        // The response has begun.
+        client.peek(&mut [0]).unwrap();
+        client
+    })
+    .await;
+    let started = Instant::now();
+
+    service.stop(scaled(Duration::from_secs(25))).await;
+
+    assert!(started.elapsed() < scaled(Duration::from_secs(10)), "the stop waited: {:?}", started.elapsed());
+    drop(client);
 }
