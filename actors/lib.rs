@@ -103,7 +103,7 @@ impl ActorSystem {
     }
 
     /// Resolves when the root supervisor escalates: it hands the partitions over and drains its children from then on. Stop the system then.
-    /// Cancel-safe.
+    /// Cancel-safe: a dropped call only stops waiting.
     pub async fn escalated(&self) -> ExitReason {
         self.root.escalated().await
     }

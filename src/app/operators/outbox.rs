@@ -129,7 +129,7 @@ impl OutboxOperations {
     /// Makes one PARKED row due now.
     ///
     /// # Errors
-    /// As [`OutboxOperations::retry`].
+    /// The same errors as [`OutboxOperations::retry`] returns.
     pub async fn redrive_row(&self, id: RowId, operator: &str, reason: &str) -> Result<(), QueryError> {
         let audit = audit(operator, reason);
         changed_rows(self.operators.redrive_row(id, &audit).await?).map(|_| ())
@@ -138,7 +138,7 @@ impl OutboxOperations {
     /// Parks a PENDING or FAILED row.
     ///
     /// # Errors
-    /// As [`OutboxOperations::retry`].
+    /// The same errors as [`OutboxOperations::retry`] returns.
     pub async fn park(&self, id: RowId, operator: &str, reason: &str) -> Result<(), QueryError> {
         let audit = audit(operator, reason);
         changed_rows(self.operators.park(id, &audit).await?).map(|_| ())
