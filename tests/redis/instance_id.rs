@@ -73,6 +73,36 @@ fn a_redis_that_is_reconfigured_to_sync_each_second_is_reported() {
     assert!(service.is_ready());
 }
 
+/// As while an ACL forbids `CONFIG`.
+#[test]
+fn settings_of_a_redis_that_cannot_be_read_count_as_unchanged() {
+    for (fsync, event) in [("everysec", "store_fsync_everysec"), ("no", "store_not_durable")] {
+        let backend = Backend::with(&["--appendonly", "yes", "--appendfsync", fsync]);
+        let settings = [("POSTHASTE__STORE__DURABILITY", "warn"), ("POSTHASTE__FAILOVER__PROBE_INTERVAL", "200ms")];
+        let service = Posthaste::start(&backend, &settings);
+        service.await_logged(event, 1);
+        let config_calls = |counter: &str| -> u64 {
+            let statistics = backend.redis_command("INFO commandstats");
+            let of_config = statistics.iter().filter(|line| line.starts_with("cmdstat_config"));
+            let counts =
+                of_config.flat_map(|line| line.split([':', ',']).filter_map(|field| field.strip_prefix(counter)));
+            counts.map(|count| count.parse::<u64>().expect("a number")).sum()
+        };
+
+        backend.redis_command("ACL SETUSER default -config");
+        let refused = || (config_calls("rejected_calls=") > 1).then_some(());
+        until("probes are refused", Duration::from_secs(20), refused);
+        backend.redis_command("ACL SETUSER default +config");
+        let before = config_calls("calls=");
+        until("probes read them again", Duration::from_secs(20), || {
+            (config_calls("calls=") > before + 3).then_some(())
+        });
+
+        service.await_logged(event, 1);
+        assert!(service.logged("store_durable_again").is_empty());
+    }
+}
+
 #[test]
 fn a_redis_that_is_reconfigured_to_lose_data_makes_readyz_fail() {
     let backend = Backend::new();

@@ -5,7 +5,7 @@ use crate::connection::client::Redis;
 use crate::store::client::RedisStore;
 use crate::store::open_error::StoreOpenError;
 use crate::store::options::Durability;
-use crate::store::persistence::{Persistence, persistence};
+use crate::store::persistence::{Persistence, SyncSettings, persistence};
 
 impl RedisStore {
     /// The settings by which this Redis may lose data; `None` if there are none.
@@ -13,7 +13,7 @@ impl RedisStore {
     /// # Errors
     /// The server did not answer.
     pub async fn durability_risk(&self) -> Result<Option<String>, Error> {
-        persistence(&self.inner.redis).await.map(|persistence| persistence.risk)
+        persistence(&self.inner.redis, SyncSettings::default()).await.map(|persistence| persistence.risk)
     }
 }
 
@@ -24,7 +24,8 @@ impl RedisStore {
     /// # Errors
     /// The server may lose orders, and the options do not accept that. Settings that cannot be read count as unchanged.
     pub(crate) async fn recheck_durability(&self) -> Result<(), Error> {
-        if let Ok(found) = persistence(&self.inner.redis).await {
+        let known = self.inner.known_persistence.lock().sync.clone();
+        if let Ok(found) = persistence(&self.inner.redis, known).await {
             self.record_persistence(found);
         }
         match (self.inner.durability, &self.inner.known_persistence.lock().risk) {
@@ -61,7 +62,7 @@ fn log_change(before: &Persistence, after: &Persistence) {
 
 /// Reads how the server keeps its data. Refuses one that may lose some, unless the options accept that.
 pub(crate) async fn check(redis: &Redis, durability: Durability) -> Result<Persistence, StoreOpenError> {
-    let found = persistence(redis).await.map_err(StoreOpenError::Unavailable)?;
+    let found = persistence(redis, SyncSettings::default()).await.map_err(StoreOpenError::Unavailable)?;
     match (&found.risk, durability) {
         (Some(risk), Durability::Refuse) => Err(StoreOpenError::NotDurable(risk.clone())),
         _ => Ok(found),

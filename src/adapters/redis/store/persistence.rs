@@ -13,10 +13,19 @@ pub(crate) struct Persistence {
     pub(crate) risk: Option<String>,
     /// Whether it replies before the data is on the disk.
     pub(crate) syncs_late: bool,
+    /// The settings of its syncs, as last read.
+    pub(crate) sync: SyncSettings,
 }
 
-/// Reads the settings of the running server.
-pub(crate) async fn persistence(redis: &Redis) -> Result<Persistence, Error> {
+/// When a server syncs its append-only file. The default is unknown.
+#[derive(Clone, Default)]
+pub(crate) struct SyncSettings {
+    fsync: Option<String>,
+    no_fsync_on_rewrite: bool,
+}
+
+/// Reads the settings of the running server. Those of its syncs count as `known` where an ACL forbids to read them.
+pub(crate) async fn persistence(redis: &Redis, known: SyncSettings) -> Result<Persistence, Error> {
     let info: String = redis.inner.store_command("read its settings", cmd("INFO")).await?;
     if is_loading(&info) {
         return Err(Error::Unreachable("Redis is loading its data".into()));
@@ -24,18 +33,23 @@ pub(crate) async fn persistence(redis: &Redis) -> Result<Persistence, Error> {
     let setting = |name: &str| field(&info, name);
     let mut get = cmd("CONFIG");
     get.arg("GET").arg("*appendfsync*");
-    // Where an ACL forbids CONFIG, the check knows only whether there is an append-only file.
-    let configured: HashMap<String, String> =
-        redis.inner.store_command("read its settings", get).await.unwrap_or_default();
-    let configured = |name: &str| configured.get(name).map(String::as_str);
+    let configured: Result<HashMap<String, String>, Error> = redis.inner.store_command("read its settings", get).await;
+    let sync = match configured {
+        Ok(mut configured) => SyncSettings {
+            no_fsync_on_rewrite: configured.get("no-appendfsync-on-rewrite").is_some_and(|value| value == "yes"),
+            fsync: configured.remove("appendfsync"),
+        },
+        Err(Error::Broken(_)) => known,
+        Err(error) => return Err(error),
+    };
     let settings = PersistenceSettings {
         aof: setting("aof_enabled"),
-        fsync: configured("appendfsync"),
-        no_fsync_on_rewrite: configured("no-appendfsync-on-rewrite") == Some("yes"),
+        fsync: sync.fsync.as_deref(),
+        no_fsync_on_rewrite: sync.no_fsync_on_rewrite,
         policy: setting("maxmemory_policy"),
     };
     let risk = risk(&settings);
-    Ok(Persistence { syncs_late: risk.is_none() && settings.fsync == Some("everysec"), risk })
+    Ok(Persistence { syncs_late: risk.is_none() && settings.fsync == Some("everysec"), risk, sync })
 }
 
 /// The value of a field of `INFO`.
