@@ -80,7 +80,7 @@ async fn promote_all(
     limit: u32,
     stopped_at: Option<OrderId>,
 ) -> PromotionEnd {
-    let (mut run, mut pages) = (PromotionRun::default(), PendingPages::after(stopped_at));
+    let (mut run, mut pages) = (PromotionRun::default(), PendingPages::after(stopped_at, context.clock.now()));
     loop {
         let ids = match pages.next(context, limit).await {
             Ok(Some(ids)) => ids,

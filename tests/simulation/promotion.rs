@@ -155,6 +155,34 @@ async fn damaged_orders_do_not_block_the_younger_ones() {
     ledger.assert_guarantees(&process).await;
 }
 
+/// While the run lasts, more orders are created than it can promote.
+#[tokio::test(start_paused = true)]
+async fn run_after_one_that_stopped_reaches_the_oldest_orders() {
+    let (mut environment, mut ledger) = (Environment::new(), Ledger::default());
+    environment.options.promotion_batch = 2;
+    let process = environment.start().await;
+    let waiting = ledger.create_orders(&process, 7).await.len() as u64;
+    environment.script.times(3, Call::Commit, InjectedFault::Unreachable);
+    assert_eq!(process.promote().await, Some(0), "it stops at the third order");
+    environment.script.always(Call::Commit, InjectedFault::Slow(Duration::from_millis(100)));
+
+    let (promoted, created) = join(process.promote_within(10 * TIMEOUT), async {
+        // Ids sort by their milliseconds.
+        process.advance(Duration::from_millis(10)).await;
+        for _ in 0..20 {
+            ledger.create_concurrently(&process, 4).await;
+        }
+        80
+    })
+    .await;
+
+    assert_eq!(promoted, Some(waiting), "those that waited when it began");
+    environment.script.clear();
+    assert_eq!(process.promote().await, Some(created));
+    process.wait_until_drained(TIMEOUT).await;
+    ledger.assert_guarantees(&process).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn promotion_on_request_that_takes_minutes_is_not_treated_as_hung() {
     let (environment, mut ledger) = (Environment::new(), Ledger::default());

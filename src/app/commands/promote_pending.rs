@@ -1,5 +1,7 @@
 //! Promotes PENDING orders to PROCESSING: bounded pages, one transaction per order.
-use domain::{OrderId, Status};
+use std::collections::VecDeque;
+
+use domain::{OrderId, Status, Timestamp};
 
 use super::context::CommandContext;
 use crate::admission::write_gate::WriteGateClosed;
@@ -10,34 +12,43 @@ use crate::error::CommandError;
 /// same run. A run begins after the order at which the last one stopped, and ends with that order: damaged orders delay no younger ones.
 #[derive(Debug)]
 pub struct PendingPages {
+    /// The ids that are left, in the order in which they are listed: at most two ranges.
+    ranges: VecDeque<IdRange>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct IdRange {
+    /// The range begins after this id.
     after: Option<OrderId>,
-    /// Where the last run stopped, until this one has listed the younger orders.
-    older_until: Option<OrderId>,
-    /// The last order of the run, once it lists the older ones.
-    end: Option<OrderId>,
-    is_finished: bool,
+    /// The last id of the range.
+    until: Option<OrderId>,
 }
 
 impl PendingPages {
-    /// All pending orders, oldest first; where the last run stopped at one, first the younger ones.
-    pub fn after(stopped_at: Option<OrderId>) -> Self {
-        Self { after: stopped_at, older_until: stopped_at, end: None, is_finished: false }
+    /// All pending orders, oldest first; where the last run stopped at one, first the younger ones. Those that are created after `now` are then
+    /// left to the next run: the older ones would wait for them.
+    pub fn after(stopped_at: Option<OrderId>, now: Timestamp) -> Self {
+        let ranges = match stopped_at {
+            None => vec![IdRange { after: None, until: None }],
+            Some(_) => {
+                let youngest = OrderId::new_v7(now, [u8::MAX; 10]);
+                let younger = IdRange { after: stopped_at, until: Some(youngest) };
+                vec![younger, IdRange { after: None, until: stopped_at }]
+            }
+        };
+        Self { ranges: ranges.into() }
     }
 
     /// Lists the next page, which may be empty; `None` after the last one.
     pub async fn next(&mut self, context: &CommandContext, limit: u32) -> Result<Option<Vec<OrderId>>, CommandError> {
-        if self.is_finished {
-            return Ok(None);
-        }
-        let mut ids = context.orders.oldest(Status::Pending, self.after, limit).await?;
+        let Some(range) = self.ranges.front_mut() else { return Ok(None) };
+        let mut ids = context.orders.oldest(Status::Pending, range.after, limit).await?;
         let is_full = ids.len() >= limit as usize;
-        self.after = ids.last().copied().or(self.after);
-        let is_at_end = self.end.is_some() && self.after >= self.end;
-        ids.retain(|id| self.end.is_none_or(|end| *id <= end));
+        range.after = ids.last().copied().or(range.after);
+        let is_at_end = range.until.is_some() && range.after >= range.until;
+        ids.retain(|id| range.until.is_none_or(|until| *id <= until));
         if !is_full || is_at_end {
-            self.end = self.older_until.take();
-            self.after = None;
-            self.is_finished = self.end.is_none();
+            self.ranges.pop_front();
         }
         Ok(Some(ids))
     }
