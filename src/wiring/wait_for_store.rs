@@ -66,7 +66,7 @@ pub(super) async fn open(
     let config = opener.config;
     let mut wait =
         StoreWait { started: Instant::now(), held_since: None, held_was_logged: false, outage_was_logged: false };
-    let mut pause = PAUSE_MIN;
+    let (mut pause, mut last_error) = (PAUSE_MIN, None);
     let mut probes = StartupProbes { listeners, server: None };
     loop {
         let mut attempt = std::pin::pin!(opener.open());
@@ -80,7 +80,7 @@ pub(super) async fn open(
                 let remaining = config.startup.deadline.saturating_sub(wait.started.elapsed());
                 tokio::time::timeout(remaining, attempt)
                     .await
-                    .unwrap_or_else(|_| Err(no_reply(config.startup.deadline)))
+                    .unwrap_or_else(|_| Err(no_reply(config.startup.deadline, last_error.as_ref())))
             }
             Err(_) => {
                 if is_shared {
@@ -112,13 +112,19 @@ pub(super) async fn open(
         }
         tokio::time::sleep(pause.min(remaining)).await;
         pause = (pause * 2).min(PAUSE_MAX);
+        last_error = Some(error);
     }
 }
 
-/// The failure of an attempt that the deadline of the start has cut short.
-fn no_reply(deadline: Duration) -> OpenFailure {
-    let error = StartError::Store(format!("it did not reply within startup.deadline ({} s)", deadline.as_secs_f64()));
-    OpenFailure { error, kind: OpenFailureKind::Unavailable }
+/// The failure of an attempt that the deadline of the start has cut short, with the error of the attempt before it.
+fn no_reply(deadline: Duration, last_error: Option<&StartError>) -> OpenFailure {
+    let cause = match last_error {
+        Some(StartError::Store(text)) => format!("; the attempt before failed: {text}"),
+        Some(other) => format!("; the attempt before failed: {other}"),
+        None => String::new(),
+    };
+    let text = format!("it did not reply within startup.deadline ({} s){cause}", deadline.as_secs_f64());
+    OpenFailure { error: StartError::Store(text), kind: OpenFailureKind::Unavailable }
 }
 
 /// Decides how much longer the start waits for the store.

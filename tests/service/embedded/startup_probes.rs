@@ -1,7 +1,9 @@
-//! The probes during the first attempt to open a store that does not answer.
+//! The start while the store does not answer: the probes during its first attempt, and its end.
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use kit::wait::{scaled, until};
@@ -16,6 +18,40 @@ fn probes_are_answered_before_the_first_attempt_to_open_the_store_ends() {
     let response = until("probes are answered", Duration::from_secs(60), probe_of_a_start);
 
     assert!(response.starts_with("HTTP/1.1 503 "), "{response}");
+}
+
+/// The store closes its connections at first, as a proxy without a server does, and then answers nothing.
+#[test]
+fn start_that_its_deadline_cuts_short_names_the_last_error_of_the_store() {
+    let store = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let url = format!("postgres://user@{}/orders", store.local_addr().expect("bound"));
+    let is_silent = Arc::new(AtomicBool::new(false));
+    let answers_nothing = Arc::clone(&is_silent);
+    std::thread::spawn(move || {
+        let mut open = Vec::new();
+        for stream in store.incoming().flatten().filter(|_| answers_nothing.load(Ordering::SeqCst)) {
+            open.push(stream);
+        }
+    });
+    let backend = Backend::new();
+    let settings =
+        [("KIND", "postgres"), ("URL", url.as_str())].map(|(key, value)| (format!("POSTHASTE__STORE__{key}"), value));
+    let mut service = command(&backend, &["serve"]);
+    // Shorter than the time after which an attempt ends by itself.
+    service.envs(settings).env("POSTHASTE__BROKER__KIND", "none").env("POSTHASTE__STARTUP__DEADLINE", "4s");
+    let mut service = service.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+
+    let lines = BufReader::new(service.stdout.take().expect("a pipe")).lines().map_while(Result::ok);
+    let mut events = lines.map(|line| serde_json::from_str::<Value>(&line).expect("an object a line"));
+    let unreachable = events.find(|line| line["event"] == "store_unreachable").expect("it is logged");
+    is_silent.store(true, Ordering::SeqCst);
+    events.for_each(drop);
+    let ended = service.wait_with_output().expect("it ends");
+
+    let error = String::from_utf8(ended.stderr).expect("UTF-8");
+    let cause = unreachable["error"].as_str().and_then(|error| error.split_once(": ")).expect("a cause").1;
+    assert_eq!(ended.status.code(), Some(1), "{error}");
+    assert!(error.contains("startup.deadline") && error.contains(cause), "{cause} is missing in: {error}");
 }
 
 /// The response to a probe of a service without an answer from its store; `None` when its first attempt has ended before it listened.
