@@ -126,7 +126,8 @@ impl StoreOpener<'_> {
         let opening = tokio::task::spawn_blocking(move || Embedded::open(options)).await;
         let opened = opening.unwrap_or_else(|panicked| std::panic::resume_unwind(panicked.into_panic()));
         let store = opened.map_err(|error| {
-            let kind = OpenFailureKind::new(matches!(error, OpenError::Held { .. }), error.is_temporary());
+            let is_held = matches!(error, OpenError::Held { .. } | OpenError::Locked { .. });
+            let kind = OpenFailureKind::new(is_held, error.is_temporary());
             let is_config = matches!(error, OpenError::PartitionsChanged { .. });
             let start_error = if is_config { StartError::Config } else { StartError::Store };
             OpenFailure { error: start_error(error.to_string()), kind }

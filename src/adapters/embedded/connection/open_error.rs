@@ -20,6 +20,26 @@ pub enum OpenError {
         /// Address on which the holder listens; `unknown` if it announced none.
         address: String,
     },
+    /// A process has locked the folder itself and not its lock file: another program, such as `flock`, a service that has a link to the database, or
+    /// one after the lock file was deleted.
+    #[error(
+        "{folder} is locked by {holder}, and no process holds its posthaste.lock; a service locks its folder itself, so that a program such as flock must lock another file",
+        folder = folder.display()
+    )]
+    Locked {
+        /// The folder that is locked.
+        folder: PathBuf,
+        /// The process that has locked it, as far as the operating system names it.
+        holder: String,
+    },
+    /// A file in the folder may not be read. Only operators' commands return it.
+    #[error("{path} cannot be read: {reason}; run the command as the user of the service, to which store.path belongs", path = path.display())]
+    NotReadable {
+        /// File with the problem.
+        path: PathBuf,
+        /// Cause as the operating system reports it.
+        reason: String,
+    },
     /// The folder or a file in it is not writable, or the path is not a folder.
     #[error("{path} cannot be written: {reason}; store.path must be a folder that the user of this process may write", path = path.display())]
     NotWritable {
@@ -110,6 +130,16 @@ impl OpenError {
         }
     }
 
+    /// As [`OpenError::from_io`], where the file is only read.
+    pub(crate) fn from_read(path: &Path, error: &std::io::Error) -> Self {
+        match error.kind() {
+            std::io::ErrorKind::PermissionDenied => {
+                Self::NotReadable { path: path.to_path_buf(), reason: error.to_string() }
+            }
+            _ => Self::from_io(path, error),
+        }
+    }
+
     pub(crate) fn from_sqlite(path: &Path, error: &rusqlite::Error) -> Self {
         let (path, reason) = (path.to_path_buf(), error.to_string());
         match error.sqlite_error_code() {
@@ -154,5 +184,16 @@ mod tests {
         assert!(matches!(full, OpenError::Full { .. }) && full.is_temporary(), "{full:?}");
         assert!(matches!(not_full, OpenError::NotWritable { .. }), "{not_full:?}");
         assert!(!folder.path().join("posthaste.room").exists());
+    }
+
+    #[test]
+    fn file_that_may_not_be_read_is_named_with_the_user_who_may() {
+        let denied = std::io::Error::from(std::io::ErrorKind::PermissionDenied);
+
+        let error = OpenError::from_read(Path::new("data/posthaste.lock"), &denied);
+
+        let text = error.to_string();
+        assert!(text.starts_with("data/posthaste.lock cannot be read: ") && text.contains("the user of the service"));
+        assert!(!error.is_temporary());
     }
 }

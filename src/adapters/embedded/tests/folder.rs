@@ -27,9 +27,27 @@ async fn folder_stays_locked_without_its_lock_file() {
 
     let second = Embedded::open(options(folder.path(), &clock)).err().unwrap();
 
-    assert!(matches!(second, OpenError::Held { .. }), "{second}");
+    assert!(matches!(second, OpenError::Locked { .. }), "{second}");
     assert!(!folder.path().join("posthaste.lock").exists(), "a refused process leaves nothing behind");
     first.close().await.unwrap();
+    Embedded::open(options(folder.path(), &clock)).unwrap();
+}
+
+/// As `flock FOLDER posthaste serve` does.
+#[cfg(target_os = "linux")]
+#[test]
+fn folder_that_another_program_has_locked_is_refused_with_its_process() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), ManualClock::new());
+    drop(Embedded::open(options(folder.path(), &clock)).unwrap());
+    let held = std::fs::File::open(folder.path()).unwrap();
+    held.lock().unwrap();
+
+    let refused = Embedded::open(options(folder.path(), &clock)).err().unwrap();
+
+    let OpenError::Locked { holder, .. } = &refused else { panic!("{refused}") };
+    assert!(holder.starts_with(&format!("process {} (", std::process::id())), "{holder}");
+    assert!(refused.to_string().contains("must lock another file"), "{refused}");
+    drop(held);
     Embedded::open(options(folder.path(), &clock)).unwrap();
 }
 
@@ -46,7 +64,7 @@ async fn link_to_the_database_of_another_service_is_refused() {
     assert_eq!(instance, "here:8080");
     first.close().await.unwrap();
     let linked = Embedded::open(options(other.path(), &clock)).unwrap();
-    assert!(matches!(Embedded::open(options(folder.path(), &clock)), Err(OpenError::Held { .. })));
+    assert!(matches!(Embedded::open(options(folder.path(), &clock)), Err(OpenError::Locked { .. })));
     drop(linked);
 }
 

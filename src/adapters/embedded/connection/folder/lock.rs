@@ -4,6 +4,7 @@ use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::connection::folder::lock_holder::lock_holder;
 use crate::connection::open_error::OpenError;
 use crate::connection::settings::FILE;
 use crate::options::Options;
@@ -30,7 +31,7 @@ impl FolderLock {
     /// Locks the folder without waiting.
     ///
     /// # Errors
-    /// [`OpenError::Held`] names the holder.
+    /// [`OpenError::Held`] and [`OpenError::Locked`] name the holder.
     pub(crate) fn acquire(options: &Options) -> Result<Self, OpenError> {
         let path = options.folder.join(LOCK_FILE);
         let folders =
@@ -90,13 +91,13 @@ impl FolderLock {
 /// The installation that a service recorded in a folder.
 ///
 /// # Errors
-/// [`OpenError::Io`] or [`OpenError::NotWritable`]: the lock file cannot be read.
+/// [`OpenError::Io`] or [`OpenError::NotReadable`]: the lock file cannot be read.
 pub(crate) fn recorded_installation(folder: &Path) -> Result<Option<String>, OpenError> {
     let path = folder.join(LOCK_FILE);
     match File::open(&path).and_then(|file| text_of(&file)) {
         Ok(text) => Ok(read_field(&text, "installation")),
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
-        Err(error) => Err(OpenError::from_io(&path, &error)),
+        Err(error) => Err(OpenError::from_read(&path, &error)),
     }
 }
 
@@ -125,8 +126,22 @@ fn lock_folder(folder: &Path) -> Result<Option<File>, OpenError> {
     let Ok(opened) = File::open(folder) else { return Ok(None) };
     match opened.try_lock() {
         Ok(()) => Ok(Some(opened)),
-        Err(TryLockError::WouldBlock) => Err(held_error(&folder.join(LOCK_FILE), folder)),
+        Err(TryLockError::WouldBlock) => {
+            let path = folder.join(LOCK_FILE);
+            if may_be_locked(&path) {
+                return Err(held_error(&path, folder));
+            }
+            Err(OpenError::Locked { folder: folder.to_path_buf(), holder: lock_holder(folder) })
+        }
         Err(TryLockError::Error(_)) => Ok(None),
+    }
+}
+
+/// Whether a process may have locked a file. `false` where it is missing, or its lock is free.
+fn may_be_locked(path: &Path) -> bool {
+    match File::open(path) {
+        Ok(file) => file.try_lock().is_err(),
+        Err(error) => error.kind() != ErrorKind::NotFound,
     }
 }
 
