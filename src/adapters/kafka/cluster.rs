@@ -2,6 +2,7 @@
 mod additional_topics;
 mod client;
 mod deleted_topics;
+mod existing_topics;
 mod partition_warnings;
 pub(crate) mod probe;
 pub(crate) mod replicas;

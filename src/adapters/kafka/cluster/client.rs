@@ -1,5 +1,4 @@
 //! Requests about the cluster: metadata, settings, the controller. The installation's topics are in `topic_creation`.
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,6 +10,7 @@ use rdkafka::config::{FromClientConfigAndContext, RDKafkaLogLevel};
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::{IsError, KafkaError, KafkaResult, RDKafkaErrorCode as Code};
 
+use crate::cluster::existing_topics::ExistingTopics;
 use crate::cluster::partition_warnings::PartitionWarnings;
 use crate::cluster::replicas::Replicas;
 use crate::connection::broker_contact::{BrokerContact, ContactContext};
@@ -28,8 +28,7 @@ pub(crate) struct ClusterClient {
     pub(crate) contact: Arc<BrokerContact>,
     clients: Clients,
     created: CreatedTopics,
-    /// Full names of the topics that the cluster has had at some time.
-    existed: Mutex<BTreeSet<String>>,
+    existing_topics: Mutex<ExistingTopics>,
 }
 
 /// The name of a topic that was created, or of one that was refused with the reason.
@@ -69,7 +68,7 @@ impl ClusterClient {
     pub(crate) fn new(options: Arc<Options>, contact: Arc<BrokerContact>) -> KafkaResult<Self> {
         let clients = Clients::new(&options, &contact)?;
         let (partition_warnings, created) = (PartitionWarnings::default(), CreatedTopics::default());
-        Ok(Self { options, contact, clients, created, partition_warnings, existed: Mutex::default() })
+        Ok(Self { options, contact, clients, created, partition_warnings, existing_topics: Mutex::default() })
     }
 
     /// The topics that this client has created so far, also while it goes on.
@@ -79,11 +78,6 @@ impl ClusterClient {
 
     pub(crate) fn record_created(&self, topic: &str) {
         self.created.lock().push(topic.to_owned());
-    }
-
-    /// Whether this client has seen the topic before.
-    pub(crate) fn has_existed(&self, topic: &str) -> bool {
-        self.existed.lock().contains(topic)
     }
 
     /// Replaces both clients by new ones.
@@ -151,8 +145,17 @@ impl ClusterClient {
         Ok(metadata.brokers().iter().map(rdkafka::metadata::MetadataBroker::id).collect())
     }
 
-    /// A topic's layout; `None` when the topic does not exist.
+    /// A topic's layout; `None` when the topic does not exist. Where it was deleted, members join again: once any instance has created it, they would
+    /// continue at the offsets of the deleted one.
     pub(crate) fn topic_layout(&self, name: &str) -> Result<Option<TopicLayout>, Error> {
+        let layout = self.read_layout(name)?;
+        if self.existing_topics.lock().record(name, layout.is_some()) {
+            self.contact.record_deletion();
+        }
+        Ok(layout)
+    }
+
+    fn read_layout(&self, name: &str) -> Result<Option<TopicLayout>, Error> {
         let action = format!("reading the metadata of topic {name}");
         let metadata = match self.clients.metadata.fetch_metadata(Some(name), REQUEST_TIMEOUT) {
             Ok(metadata) => metadata,
@@ -165,9 +168,6 @@ impl ClusterClient {
             None | Some(Code::LeaderNotAvailable) => {}
             Some(Code::UnknownTopicOrPartition | Code::UnknownTopic) => return Ok(None),
             Some(code) => return Err(map_code(code, format!("{action}: {code}"))),
-        }
-        if !self.has_existed(name) {
-            self.existed.lock().insert(name.to_owned());
         }
         let partitions = topic.partitions();
         let has_leaders = partitions.iter().all(|partition| partition.leader() >= 0);

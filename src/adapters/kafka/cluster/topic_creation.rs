@@ -5,7 +5,7 @@ use ports::Error;
 use rdkafka::admin::{AdminOptions, NewTopic, ResourceSpecifier, TopicReplication};
 use rdkafka::error::RDKafkaErrorCode as Code;
 
-use crate::cluster::client::{ClusterClient, CreationResult, TopicLayout};
+use crate::cluster::client::{ClusterClient, TopicLayout};
 use crate::cluster::replicas::{self, REPLICAS_MAX};
 use crate::cluster::topic_failures::TopicFailures;
 use crate::error::{is_temporary, map_code};
@@ -140,9 +140,7 @@ impl ClusterClient {
             names.iter().map(|name| self.new_topic(name, brokers, retention.as_deref())).collect();
         let options = AdminOptions::new().operation_timeout(Some(CREATE_TIMEOUT)).request_timeout(Some(CREATE_TIMEOUT));
         let (mut failures, mut existing) = (TopicFailures::default(), Vec::new());
-        let results = self.create_topics(&new, &options, "creating topics").await;
-        self.record_restoration(names, &results);
-        for result in results? {
+        for result in self.create_topics(&new, &options, "creating topics").await? {
             match result {
                 Ok(topic) => {
                     let replicas = replicas::replication_factor(brokers);
@@ -159,22 +157,6 @@ impl ClusterClient {
             failures.add(existing, error);
         }
         Ok(failures)
-    }
-
-    /// Makes members join again where a topic that had existed may have been created: at once, because they would continue at the offsets of the
-    /// deleted one, and also where an answer is missing.
-    fn record_restoration(&self, names: &[&str], results: &Result<Vec<CreationResult>, Error>) {
-        let may_be_created = |result: &CreationResult| match result {
-            Ok(name) | Err((name, Code::TopicAlreadyExists)) => self.has_existed(name),
-            Err((name, code)) => self.has_existed(name) && is_temporary(&map_code(*code, String::new())),
-        };
-        let is_restored = match results {
-            Ok(results) => results.iter().any(may_be_created),
-            Err(error) => is_temporary(error) && names.iter().any(|name| self.has_existed(name)),
-        };
-        if is_restored {
-            self.contact.record_restoration();
-        }
     }
 
     fn creation_error(&self, name: &str, code: Code, brokers: usize) -> Error {

@@ -22,8 +22,8 @@ pub(crate) struct BrokerContact {
     last: Mutex<LastContact>,
     /// Notified at the end of each outage.
     outage_ended: Notify,
-    /// How often deleted topics were created again.
-    restorations: AtomicU64,
+    /// How often topics were found deleted.
+    deletions: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -73,13 +73,13 @@ impl BrokerContact {
         self.outage_ended.notified().await;
     }
 
-    /// How often topics that were deleted have been created again. Positions that a client read before belong to the deleted ones.
-    pub(crate) fn restorations(&self) -> u64 {
-        self.restorations.load(Ordering::Relaxed)
+    /// How often a topic was found deleted. Positions that a client read before may belong to one.
+    pub(crate) fn deletions(&self) -> u64 {
+        self.deletions.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn record_restoration(&self) {
-        self.restorations.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn record_deletion(&self) {
+        self.deletions.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Records that no broker is reachable; begins an outage.

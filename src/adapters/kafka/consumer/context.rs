@@ -41,8 +41,8 @@ const WITHOUT_BROKERS_MAX: u32 = 3;
 /// The context of one member's consumer.
 pub(crate) struct MemberContext {
     contact: Arc<BrokerContact>,
-    /// Restorations of topics before the member joined.
-    restorations: u64,
+    /// Deletions of topics before the member joined.
+    deletions: u64,
     changes: Mutex<VecDeque<AssignmentChange>>,
     positions: Mutex<HashMap<(String, u32), FetchPosition>>,
     is_closing: AtomicBool,
@@ -55,7 +55,7 @@ pub(crate) struct MemberContext {
 impl MemberContext {
     pub(crate) fn new(contact: Arc<BrokerContact>) -> Self {
         Self {
-            restorations: contact.restorations(),
+            deletions: contact.deletions(),
             contact,
             changes: Mutex::default(),
             positions: Mutex::default(),
@@ -88,10 +88,10 @@ impl MemberContext {
         self.without_brokers.load(Ordering::Relaxed) >= WITHOUT_BROKERS_MAX
     }
 
-    /// Whether deleted topics were created again since the member joined. The client continues at the offsets of the deleted ones, and would skip
-    /// the first new messages.
+    /// Whether a topic was deleted since the member joined. Once it is created again, by any instance, the client would continue at the offsets of
+    /// the deleted one, and skip the first new messages.
     pub(crate) fn has_outdated_positions(&self) -> bool {
-        self.contact.restorations() != self.restorations
+        self.contact.deletions() != self.deletions
     }
 
     /// Makes each later assignment change take effect at once, because the member is leaving the group.
