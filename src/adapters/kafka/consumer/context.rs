@@ -32,8 +32,12 @@ pub(crate) struct FetchPosition {
     pub(crate) queued: u64,
     /// The first offset of the broker's log; `None` before the first fetch.
     pub(crate) log_start: Option<u64>,
+    /// Whether the client has fetched up to the last stable offset since it began to fetch the partition. It begins again with each assignment.
+    pub(crate) has_reached_end: bool,
 }
 
+/// librdkafka's name for the state of a partition that the client fetches.
+const FETCHING: &str = "active";
 /// Statistics in a row without a broker after which the client has lost its brokers. A single one may fall between the bootstrap servers and the
 /// first metadata.
 const WITHOUT_BROKERS_MAX: u32 = 3;
@@ -136,6 +140,7 @@ impl ClientContext for MemberContext {
                     stable: u64::try_from(partition.ls_offset).unwrap_or(0),
                     queued: u64::try_from(partition.fetchq_cnt).unwrap_or(0),
                     log_start: u64::try_from(partition.lo_offset).ok(),
+                    has_reached_end: partition.fetch_state == FETCHING && partition.eof_offset == partition.next_offset,
                 };
                 positions.insert((topic.topic.clone(), partition.partition.unsigned_abs()), position);
             }
@@ -163,6 +168,8 @@ impl ConsumerContext for MemberContext {
 
 #[cfg(test)]
 mod tests {
+    use rdkafka::statistics::{Partition, Topic};
+
     use super::*;
 
     fn statistics(sources: &[&str]) -> Statistics {
@@ -184,5 +191,21 @@ mod tests {
         let results = [(); WITHOUT_BROKERS_MAX as usize].map(|()| has_lost_brokers_after(&["internal", "logical"]));
         assert_eq!(results, [false, false, true]);
         assert!(!has_lost_brokers_after(&["internal", "logical", "learned"]), "it found its brokers again");
+    }
+
+    #[test]
+    fn end_that_the_client_reached_in_an_earlier_assignment_is_not_reached() {
+        let context = MemberContext::new(Arc::default());
+        let has_reached_end = |fetch_state: &str, eof_offset| {
+            let partition =
+                Partition { fetch_state: fetch_state.into(), next_offset: 7, eof_offset, ..Partition::default() };
+            let topic = Topic { topic: "t".into(), partitions: HashMap::from([(0, partition)]), ..Topic::default() };
+            context.stats(Statistics { topics: HashMap::from([("t".into(), topic)]), ..Statistics::default() });
+            context.fetch_position("t", 0).expect("a position").has_reached_end
+        };
+
+        assert!(has_reached_end("active", 7));
+        assert!(!has_reached_end("stopped", 7), "it fetches nothing");
+        assert!(![-1001, 6].iter().any(|eof_offset| has_reached_end("active", *eof_offset)));
     }
 }

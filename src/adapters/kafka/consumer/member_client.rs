@@ -49,8 +49,8 @@ impl MemberClient {
         let no_thread = |error| Error::Overloaded(format!("cannot start a thread for a member of {group}: {error}"));
         let results = requests.clone();
         // The send fails only after the client's thread has ended, which has then failed all its acknowledgements.
-        let on_commit = move |number, result| drop(results.send(MemberRequest::CommitResult(number, result)));
-        let commits = OffsetCommits::start(Arc::clone(&consumer), on_commit).map_err(no_thread)?;
+        let on_reply = move |reply| drop(results.send(MemberRequest::Offsets(reply)));
+        let commits = OffsetCommits::start(Arc::clone(&consumer), on_reply).map_err(no_thread)?;
         let thread = MemberThread::new(consumer, commits, Arc::clone(options), (group, &topics));
         std::thread::Builder::new()
             .name("kafka-member".into())

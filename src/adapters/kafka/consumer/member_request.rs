@@ -4,10 +4,9 @@ use std::collections::BTreeSet;
 use ports::Error;
 use ports::broker::Position;
 use ports::broker::consumer_groups::{AckOutcome, ConsumerRecord, Lag};
-use rdkafka::error::KafkaResult;
 use tokio::sync::oneshot;
 
-use crate::consumer::offset_commits::{AssignedPartition, CommitNumber};
+use crate::consumer::offset_commits::{AssignedPartition, OffsetsReply};
 
 /// Receives the result of a request; the send fails when the caller was dropped.
 pub(crate) type MemberReply<T> = oneshot::Sender<Result<T, Error>>;
@@ -39,8 +38,8 @@ pub(crate) enum MemberRequest {
     RewindTo { from: Position, reply: MemberReply<bool> },
     /// Report how far the group is behind in this member's partitions.
     Lag { reply: MemberReply<Vec<Lag>> },
-    /// The offset commit of this number has ended with this result.
-    CommitResult(CommitNumber, KafkaResult<()>),
+    /// A request about the group's offsets has ended.
+    Offsets(OffsetsReply),
     /// The consumer has new events.
     Wake,
     /// The handle was dropped: leave the group.

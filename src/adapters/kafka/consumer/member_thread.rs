@@ -14,7 +14,9 @@ use rdkafka::{Message, Offset, TopicPartitionList};
 use crate::connection::message::consumer_record;
 use crate::consumer::context::{AssignmentChange, MemberContext, apply};
 use crate::consumer::member_request::{MemberReply, MemberRequest};
-use crate::consumer::offset_commits::{AssignedPartition, CommitNumber, OffsetCommits, PendingAcknowledgement};
+use crate::consumer::offset_commits::{
+    AssignedPartition, CommitNumber, OffsetCommits, OffsetsReply, PendingAcknowledgement,
+};
 use crate::consumer::partition_buffer::PartitionBuffer;
 use crate::consumer::poll_callers::PollCallers;
 use crate::error::{is_temporary, map_err};
@@ -26,8 +28,6 @@ const WAKE_INTERVAL: Duration = Duration::from_millis(100);
 const FETCH_MAX: usize = 1_000;
 /// Empty polls in a row after which the consumer's queue counts as empty: a poll that serves an event without a message returns nothing too.
 const EMPTY_POLLS: usize = 4;
-/// Longest wait for the group's offsets when partitions are assigned. Its coordinator, which assigned them, answers within milliseconds.
-const COMMITTED_TIMEOUT: Duration = Duration::from_secs(1);
 /// Most bytes of undelivered messages of one partition; at this size the partition is paused.
 const READY_BYTES_MAX: usize = 8 * 1024 * 1024;
 
@@ -109,7 +109,8 @@ impl MemberThread {
             MemberRequest::Leave => self.has_left = true,
             MemberRequest::Poll(poll) => self.callers.poll(poll),
             MemberRequest::AwaitMessages(wait) => self.callers.wait(wait),
-            MemberRequest::CommitResult(number, result) => self.handle_commit(number, &result),
+            MemberRequest::Offsets(OffsetsReply::Committed(number, result)) => self.handle_commit(number, &result),
+            MemberRequest::Offsets(OffsetsReply::Read(committed)) => self.record_committed(&committed),
             MemberRequest::Acknowledge { positions, reply } => self.acknowledge(positions, reply),
             MemberRequest::Rewind { reply } => {
                 self.buffers.values_mut().for_each(PartitionBuffer::rewind);
@@ -143,7 +144,7 @@ impl MemberThread {
                             buffer.restart(message.position.offset);
                             self.commits.restart(partition, message.position.offset);
                         }
-                        buffer.note_gap(message.position.offset, self.consumer.context().statistics());
+                        buffer.note_fetch(message.position.offset, self.consumer.context().statistics());
                         buffer.push(message);
                     }
                 }
@@ -187,10 +188,10 @@ impl MemberThread {
         while let Some(change) = self.consumer.context().next_change() {
             match &change {
                 AssignmentChange::Assigned(list) => {
-                    let committed = self.committed(list);
+                    self.commits.read(list.clone());
+                    let statistics = self.consumer.context().statistics();
                     for partition in self.partitions(list) {
-                        let buffer = PartitionBuffer::continuing_at(committed.get(&partition).copied());
-                        self.buffers.insert(partition, buffer);
+                        self.buffers.insert(partition, PartitionBuffer::assigned_after(statistics));
                     }
                     self.apply(&change);
                 }
@@ -206,20 +207,15 @@ impl MemberThread {
         }
     }
 
-    /// The offsets that the group has committed in these partitions. Only the report of removed records needs them, so an error is none.
-    fn committed(&self, list: &TopicPartitionList) -> BTreeMap<AssignedPartition, u64> {
-        let Ok(committed) = self.consumer.committed_offsets(list.clone(), COMMITTED_TIMEOUT) else {
-            return BTreeMap::new();
-        };
-        let elements = committed.elements();
-        let offsets = elements.iter().filter_map(|element| match element.offset() {
-            Offset::Offset(offset) => {
-                let topic = self.topics.get(element.topic())?;
-                Some(((Arc::clone(topic), element.partition().unsigned_abs()), offset.unsigned_abs()))
-            }
-            _ => None,
-        });
-        offsets.collect()
+    /// Records the offsets that the group has committed in assigned partitions.
+    fn record_committed(&mut self, committed: &TopicPartitionList) {
+        for element in committed.elements() {
+            let (Offset::Offset(offset), Some(topic)) = (element.offset(), self.topics.get(element.topic())) else {
+                continue;
+            };
+            let partition = (Arc::clone(topic), element.partition().unsigned_abs());
+            self.buffers.entry(partition).and_modify(|buffer| buffer.record_committed(offset.unsigned_abs()));
+        }
     }
 
     /// Reports records that the broker removed before the group read them, once statistics show where the log began.
@@ -330,6 +326,7 @@ impl MemberThread {
     fn lag(&mut self) -> Vec<Lag> {
         let now = self.options.clock.wall();
         let context = self.consumer.context();
+        let statistics = context.statistics();
         let lag = |((topic, partition), buffer): (&AssignedPartition, &mut PartitionBuffer)| {
             let position = context.fetch_position(topic, *partition).unwrap_or_default();
             let fetched = buffer.fetched().unwrap_or(position.next);
@@ -338,8 +335,7 @@ impl MemberThread {
             let queued = position.queued.min(position.next.saturating_sub(fetched));
             let unfetched = position.stable.saturating_sub(position.next.max(fetched));
             let messages = buffer.unacknowledged() as u64 + queued + unfetched;
-            // Before the first fetch the end of the log is not known.
-            if messages == 0 && position.log_start.is_some() {
+            if messages == 0 && buffer.knows_end(statistics, position.has_reached_end) {
                 buffer.record_caught_up(now);
             }
             Lag { topic: topic.to_string(), partition: *partition, messages, age: buffer.age(now) }

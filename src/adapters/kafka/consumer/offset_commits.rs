@@ -1,6 +1,6 @@
-//! Offset commits of a group member: one at a time; acknowledgements that arrive meanwhile share the next commit.
+//! Offset commits of a group member: one at a time; acknowledgements that arrive meanwhile share the next commit. Reads of the group's offsets.
 //!
-//! librdkafka reports a commit's result only to a caller that blocks, so commits run on a thread of their own and the member's thread continues.
+//! librdkafka reports their results only to a caller that blocks, so they run on a thread of their own and the member's thread continues.
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
@@ -22,6 +22,8 @@ pub(crate) type AssignedPartition = (Arc<str>, u32);
 
 /// Longest wait for the result of a commit, repetitions included.
 const COMMIT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Longest wait for the group's offsets. Its coordinator answers within milliseconds, and the next commit waits for the read.
+const READ_TIMEOUT: Duration = Duration::from_secs(1);
 /// Pause before a commit is repeated that the group's coordinator refused during a rebalance. Its last step takes milliseconds.
 const REPEAT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -43,7 +45,21 @@ pub(crate) struct OffsetCommits {
     waiting: Vec<PendingAcknowledgement>,
     in_flight: Option<CommitInFlight>,
     next: CommitNumber,
-    thread: Sender<(CommitNumber, TopicPartitionList)>,
+    thread: Sender<OffsetsRequest>,
+}
+
+/// A request about the group's offsets.
+enum OffsetsRequest {
+    Commit(CommitNumber, TopicPartitionList),
+    Read(TopicPartitionList),
+}
+
+/// The end of a request about the group's offsets.
+pub(crate) enum OffsetsReply {
+    /// The commit of this number has ended with this result.
+    Committed(CommitNumber, KafkaResult<()>),
+    /// The group has committed these offsets. A read that fails has no reply.
+    Read(TopicPartitionList),
 }
 
 struct CommitInFlight {
@@ -55,23 +71,39 @@ struct CommitInFlight {
 }
 
 impl OffsetCommits {
-    /// Starts the thread that commits; it ends when this value is dropped. `on_result` runs on that thread after each commit.
+    /// Starts the thread that commits; it ends when this value is dropped. `on_reply` runs on that thread after each request.
     pub(crate) fn start(
         consumer: Arc<BaseConsumer<MemberContext>>,
-        on_result: impl Fn(CommitNumber, KafkaResult<()>) + Send + 'static,
+        on_reply: impl Fn(OffsetsReply) + Send + 'static,
     ) -> std::io::Result<Self> {
-        let (thread, lists) = channel();
+        let (thread, requests) = channel();
         let run = move || {
-            for (number, list) in lists {
-                on_result(number, consumer.commit(&list, CommitMode::Sync));
+            for request in requests {
+                match request {
+                    OffsetsRequest::Commit(number, list) => {
+                        on_reply(OffsetsReply::Committed(number, consumer.commit(&list, CommitMode::Sync)));
+                    }
+                    // Only the report of removed records needs them, so an error is none.
+                    OffsetsRequest::Read(list) => {
+                        if let Ok(committed) = consumer.committed_offsets(list, READ_TIMEOUT) {
+                            on_reply(OffsetsReply::Read(committed));
+                        }
+                    }
+                }
             }
         };
         std::thread::Builder::new().name("kafka-commits".into()).spawn(run)?;
         Ok(Self::with_thread(thread))
     }
 
-    fn with_thread(thread: Sender<(CommitNumber, TopicPartitionList)>) -> Self {
+    fn with_thread(thread: Sender<OffsetsRequest>) -> Self {
         Self { waiting: Vec::new(), in_flight: None, next: 0, thread }
+    }
+
+    /// Reads the offsets that the group has committed in these partitions, before later commits change them.
+    pub(crate) fn read(&self, partitions: TopicPartitionList) {
+        // The send fails only after the thread has ended, which no longer matters to a report.
+        drop(self.thread.send(OffsetsRequest::Read(partitions)));
     }
 
     /// Adds an acknowledgement to the next commit, and starts it when none is in flight.
@@ -162,7 +194,8 @@ impl OffsetCommits {
         let list = commit_list(&offsets).map_err(|error| map_err(&error, "acknowledging"));
         self.next += 1;
         let number = self.next;
-        match list.and_then(|list| self.thread.send((number, list)).map_err(|_| client_stopped())) {
+        let commit = list.map(|list| OffsetsRequest::Commit(number, list));
+        match commit.and_then(|commit| self.thread.send(commit).map_err(|_| client_stopped())) {
             Ok(()) => self.in_flight = Some(CommitInFlight { number, deadline, batch, repeat_at: None }),
             Err(error) => fail(batch, &error),
         }
@@ -205,6 +238,8 @@ fn commit_list(offsets: &BTreeMap<AssignedPartition, u64>) -> KafkaResult<TopicP
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc::Receiver;
+
     use rdkafka::error::KafkaError;
 
     use super::*;
@@ -213,6 +248,13 @@ mod tests {
         let (reply, result) = oneshot::channel();
         let offsets = BTreeMap::from([((Arc::from("t"), 0), next)]);
         (PendingAcknowledgement { offsets, outcome: AckOutcome::Complete, reply }, result)
+    }
+
+    fn commits_in(sent: &Receiver<OffsetsRequest>) -> impl Iterator<Item = (CommitNumber, TopicPartitionList)> {
+        sent.try_iter().filter_map(|request| match request {
+            OffsetsRequest::Commit(number, list) => Some((number, list)),
+            OffsetsRequest::Read(_) => None,
+        })
     }
 
     #[test]
@@ -225,7 +267,7 @@ mod tests {
 
         commits.fail_overdue(Instant::now() + COMMIT_TIMEOUT * 2);
         assert!(matches!(of_first.try_recv(), Ok(Err(Error::Unknown(_)))));
-        let numbers: Vec<CommitNumber> = sent.try_iter().map(|(number, _)| number).collect();
+        let numbers: Vec<CommitNumber> = commits_in(&sent).map(|(number, _)| number).collect();
         assert_eq!(numbers.len(), 2, "the acknowledgement that waited is committed now");
 
         assert_eq!(commits.handle_result(numbers[0], &Ok(())), BTreeMap::new());
@@ -255,7 +297,7 @@ mod tests {
         }
 
         assert!(of_kept.try_recv().is_err() && of_lost.try_recv().is_err(), "the commit has not succeeded");
-        let partitions: Vec<usize> = sent.try_iter().map(|(_, list)| list.count()).collect();
+        let partitions: Vec<usize> = commits_in(&sent).map(|(_, list)| list.count()).collect();
         assert_eq!(partitions, [1, 2, 1, 1]);
         assert_eq!(commits.handle_result(4, &Ok(())), BTreeMap::from([((Arc::from("t"), 0), 7)]));
         assert!(matches!(of_kept.try_recv(), Ok(Ok(AckOutcome::Complete))));
@@ -275,7 +317,7 @@ mod tests {
         assert_eq!(commits.handle_result(1, &Ok(())), BTreeMap::new(), "it acknowledges no message of the new log");
         assert!(matches!(of_first.try_recv(), Ok(Ok(AckOutcome::Complete))));
         let committed = |(_, list): (CommitNumber, TopicPartitionList)| list.elements()[0].offset();
-        let offsets: Vec<Offset> = sent.try_iter().map(committed).collect();
+        let offsets: Vec<Offset> = commits_in(&sent).map(committed).collect();
         assert_eq!(offsets, [Offset::Offset(1_000), Offset::Offset(950)]);
         assert_eq!(commits.handle_result(2, &Ok(())), BTreeMap::from([((Arc::from("t"), 0), 950)]));
         assert!(matches!(of_second.try_recv(), Ok(Ok(AckOutcome::Complete))));

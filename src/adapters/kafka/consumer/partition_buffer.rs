@@ -24,8 +24,11 @@ pub(crate) struct PartitionBuffer {
     acknowledged: u64,
     /// The last message that was acknowledged.
     last_acknowledged: Option<ConsumerRecord>,
-    /// The group's offset when the partition was assigned; `None` where it has none, or it is unknown.
+    /// The group's offset when the partition was assigned; `None` where it has none, or it is not known yet.
     committed: Option<u64>,
+    /// How many statistics the client had sent when the partition was assigned.
+    assigned_after: u64,
+    first_fetch: Option<FirstFetch>,
     /// When the group had last read the whole partition, as far as this member has seen.
     caught_up_at: Option<Timestamp>,
     /// Offsets that were skipped, until it is known whether their records were removed.
@@ -36,18 +39,51 @@ pub(crate) struct PartitionBuffer {
     pub(crate) is_paused: bool,
 }
 
+/// The first message that the client has fetched since the partition was assigned.
+#[derive(Clone, Copy, Debug)]
+struct FirstFetch {
+    offset: u64,
+    /// How many statistics the client had sent then.
+    statistics: u64,
+}
+
 impl PartitionBuffer {
-    /// The buffer of a partition in which the group has committed this offset.
-    pub(crate) fn continuing_at(committed: Option<u64>) -> Self {
-        Self { committed, ..Self::default() }
+    /// The buffer of a partition that was assigned after this number of statistics of the client.
+    pub(crate) fn assigned_after(statistics: u64) -> Self {
+        Self { assigned_after: statistics, ..Self::default() }
     }
 
     /// Remembers the offsets that are missing before this message, which is not pushed yet. Their records were removed, unless the log began
     /// before them: `statistics` counts those of the client so far.
-    pub(crate) fn note_gap(&mut self, offset: u64, statistics: u64) {
-        if self.gap.is_none() {
-            let read_until = self.fetched.or(self.committed);
-            self.gap = read_until.and_then(|read_until| UnreadGap::before(offset, read_until, statistics));
+    pub(crate) fn note_fetch(&mut self, offset: u64, statistics: u64) {
+        match self.fetched {
+            Some(read_until) if self.gap.is_none() => self.gap = UnreadGap::before(offset, read_until, statistics),
+            Some(_) => {}
+            None => {
+                self.first_fetch = Some(FirstFetch { offset, statistics });
+                self.note_first_gap();
+            }
+        }
+    }
+
+    /// Records the offset that the group had committed when the partition was assigned. The first messages may have come before it.
+    pub(crate) fn record_committed(&mut self, committed: u64) {
+        self.committed = Some(committed);
+        self.note_first_gap();
+    }
+
+    fn note_first_gap(&mut self) {
+        if let (None, Some(committed), Some(first)) = (self.gap, self.committed, self.first_fetch) {
+            self.gap = UnreadGap::before(first.offset, committed, first.statistics);
+        }
+    }
+
+    /// Whether the client's last statistics, of this number, know the end of the log. Until its first fetch, the client keeps the end that it knew
+    /// when it had the partition before. It may have fetched no message, and have reached the end.
+    pub(crate) fn knows_end(&self, statistics: u64, has_reached_end: bool) -> bool {
+        match self.first_fetch {
+            Some(first) => statistics > first.statistics,
+            None => has_reached_end && statistics > self.assigned_after,
         }
     }
 
@@ -273,6 +309,30 @@ mod tests {
             "a message that came later counts from its own time"
         );
         assert_eq!(age(&buffer(&[5]), 1_007), Duration::from_millis(1_002), "unknown to a new member");
+    }
+
+    #[test]
+    fn end_of_the_log_is_known_by_the_statistics_that_follow_a_fetch() {
+        let mut buffer = PartitionBuffer::assigned_after(3);
+        assert_eq!([3, 4].map(|statistics| buffer.knows_end(statistics, true)), [false, true]);
+        assert!(!buffer.knows_end(4, false), "the end is that of an earlier assignment");
+
+        buffer.note_fetch(7, 5);
+        buffer.push(consumer_record(7));
+
+        assert_eq!([5, 6].map(|statistics| buffer.knows_end(statistics, false)), [false, true]);
+    }
+
+    #[test]
+    fn gap_before_the_first_message_is_noted_when_the_committed_offset_comes() {
+        let mut buffer = PartitionBuffer::assigned_after(3);
+        buffer.note_fetch(20, 5);
+        buffer.push(consumer_record(20));
+        assert_eq!(buffer.gap, None);
+
+        buffer.record_committed(10);
+
+        assert_eq!(buffer.gap, Some(UnreadGap { read_until: 10, offset: 20, statistics: 5 }));
     }
 
     #[test]
