@@ -107,10 +107,10 @@ impl ClusterClient {
         Ok(Replicas { brokers: self.broker_ids()?.len(), topics })
     }
 
-    /// Checks metadata, the leaders of the event and watermark topics, and the controller. [`DeletionLooks`] finds the other topics that are missing:
+    /// Checks metadata, the leaders of the event and watermark topics, and the controller. [`DeletionChecks`] finds the other topics that are missing:
     /// with a request for each of them, the probe of a slow broker would take longer than it may.
     ///
-    /// [`DeletionLooks`]: crate::cluster::deleted_topics::DeletionLooks
+    /// [`DeletionChecks`]: crate::cluster::deleted_topics::DeletionChecks
     pub(crate) async fn probe(&self) -> Result<ProbeReport, Error> {
         let started = Instant::now();
         for name in self.options.led_topics() {
@@ -145,12 +145,16 @@ impl ClusterClient {
         Ok(metadata.brokers().iter().map(rdkafka::metadata::MetadataBroker::id).collect())
     }
 
-    /// A topic's layout; `None` when the topic does not exist. Where it was deleted, members join again: once any instance has created it, they would
-    /// continue at the offsets of the deleted one.
+    /// A topic's layout; `None` when the topic does not exist. Where it was deleted, makes its members join again: otherwise they
+    /// would continue at the offsets of the deleted topic once any instance has created it.
     pub(crate) fn topic_layout(&self, name: &str) -> Result<Option<TopicLayout>, Error> {
-        let layout = self.read_layout(name)?;
+        let mut layout = self.read_layout(name)?;
+        if layout.is_none() && self.existing_topics.lock().contains(name) {
+            // A broker whose metadata is behind does not list a topic that others list.
+            layout = self.read_layout(name)?;
+        }
         if self.existing_topics.lock().record(name, layout.is_some()) {
-            self.contact.record_deletion();
+            self.contact.record_deletion(name);
         }
         Ok(layout)
     }

@@ -6,26 +6,26 @@ use ports::Error;
 use crate::cluster::client::ClusterClient;
 use crate::options::DeliveryGuarantee;
 
-/// Time in which each topic is looked for once.
-const LOOK_INTERVAL: Duration = Duration::from_secs(10);
+/// Time in which each topic is checked once.
+const CHECK_INTERVAL: Duration = Duration::from_secs(10);
 
-/// When to look for topics of the relay that were deleted, and for which. One look is for one topic, in turn: the probes wait for it, and a slow
+/// When to check whether topics of the relay were deleted, and which. One check is for one topic, in turn: the probes wait for it, and a slow
 /// broker may take long for each topic.
 #[derive(Debug)]
-pub(crate) struct DeletionLooks {
+pub(crate) struct DeletionChecks {
     topics: Vec<String>,
-    /// When to look next; `None` until all topics have existed once.
+    /// When to check next; `None` until all topics have existed once.
     next_at: Option<Instant>,
     /// Index of the topic that is next.
     next: usize,
-    /// Whether the next look is for all topics, because a probe has failed.
+    /// Whether the next check is for all topics, because a probe has failed.
     is_for_all: bool,
-    /// The topic that the last look has missed, until all topics exist.
+    /// The topic that the last check found missing, until all topics exist.
     missing: Option<String>,
 }
 
-impl DeletionLooks {
-    /// Looks for these topics, at least one.
+impl DeletionChecks {
+    /// Checks these topics, at least one.
     pub(crate) fn new(topics: Vec<String>) -> Self {
         Self { topics, next_at: None, next: 0, is_for_all: false, missing: None }
     }
@@ -35,7 +35,7 @@ impl DeletionLooks {
         self.next_at.is_some()
     }
 
-    /// The topic that the last look has missed.
+    /// The topic that the last check found missing.
     pub(crate) fn missing(&self) -> Option<&str> {
         self.missing.as_deref()
     }
@@ -46,12 +46,12 @@ impl DeletionLooks {
         self.schedule(now);
     }
 
-    /// Makes the next look follow at once, for all topics.
-    pub(crate) fn look_for_all(&mut self, now: Instant) {
+    /// Makes the next check follow at once, for all topics.
+    pub(crate) fn check_all(&mut self, now: Instant) {
         (self.next_at, self.is_for_all) = (Some(now), true);
     }
 
-    /// The topics to look for now; none if it is not time.
+    /// The topics to check now; none if it is not time.
     pub(crate) fn due(&mut self, now: Instant) -> Vec<String> {
         if self.next_at.is_none_or(|at| now < at) {
             return Vec::new();
@@ -66,14 +66,14 @@ impl DeletionLooks {
         vec![topic]
     }
 
-    /// Records the result of a look: the topic that it has missed.
+    /// Records the result of a check: the topic that it found missing.
     pub(crate) fn record(&mut self, missing: Option<String>, now: Instant) {
         self.missing = missing;
         self.schedule(now);
     }
 
     fn schedule(&mut self, now: Instant) {
-        self.next_at = Some(now + LOOK_INTERVAL / self.topics.len() as u32);
+        self.next_at = Some(now + CHECK_INTERVAL / self.topics.len() as u32);
     }
 }
 
@@ -131,18 +131,18 @@ mod tests {
     }
 
     #[test]
-    fn each_look_is_for_one_topic_and_ten_seconds_are_for_all() {
-        let (mut looks, start) = (DeletionLooks::new(names(&["a", "b", "c", "d"])), Instant::now());
-        assert_eq!(looks.due(start), names(&[]), "they have never existed");
-        looks.record_ready(start);
+    fn each_check_is_for_one_topic_and_ten_seconds_are_for_all() {
+        let (mut checks, start) = (DeletionChecks::new(names(&["a", "b", "c", "d"])), Instant::now());
+        assert_eq!(checks.due(start), names(&[]), "they have never existed");
+        checks.record_ready(start);
 
         let mut seen = Vec::new();
         for millis in (0..=10_000).step_by(500) {
             let now = start + Duration::from_millis(millis);
-            let due = looks.due(now);
+            let due = checks.due(now);
             assert!(due.len() <= 1, "{due:?}");
             if !due.is_empty() {
-                looks.record(None, now);
+                checks.record(None, now);
             }
             seen.extend(due);
         }
@@ -152,17 +152,17 @@ mod tests {
     }
 
     #[test]
-    fn missing_topic_is_looked_for_until_it_is_back() {
-        let (mut looks, start) = (DeletionLooks::new(names(&["a", "b"])), Instant::now());
-        looks.look_for_all(start);
-        assert_eq!(looks.due(start), names(&["a", "b"]));
-        looks.record(Some("a".into()), start);
+    fn missing_topic_is_checked_until_it_is_back() {
+        let (mut checks, start) = (DeletionChecks::new(names(&["a", "b"])), Instant::now());
+        checks.check_all(start);
+        assert_eq!(checks.due(start), names(&["a", "b"]));
+        checks.record(Some("a".into()), start);
 
-        let later = start + LOOK_INTERVAL;
-        assert_eq!((looks.due(later), looks.missing()), (names(&["a"]), Some("a")));
-        looks.record(Some("a".into()), later);
-        looks.record_ready(later);
+        let later = start + CHECK_INTERVAL;
+        assert_eq!((checks.due(later), checks.missing()), (names(&["a"]), Some("a")));
+        checks.record(Some("a".into()), later);
+        checks.record_ready(later);
 
-        assert_eq!((looks.due(later), looks.missing()), (names(&[]), None));
+        assert_eq!((checks.due(later), checks.missing()), (names(&[]), None));
     }
 }

@@ -1,17 +1,22 @@
-//! ExistingTopics: the topics that the cluster had when one client last looked for them.
+//! ExistingTopics: which topics were there at the last check, so that a deletion is found once.
 use std::collections::BTreeSet;
 
-/// Full names of the topics that the cluster had when they were last looked for.
+/// Full names of the topics that the cluster had at the last check.
 #[derive(Debug, Default)]
 pub(crate) struct ExistingTopics(BTreeSet<String>);
 
 impl ExistingTopics {
-    /// Records whether the cluster has a topic. Returns whether it was deleted since it was last looked for.
+    /// Whether the cluster had the topic at the last record.
+    pub(crate) fn contains(&self, topic: &str) -> bool {
+        self.0.contains(topic)
+    }
+
+    /// Records whether the cluster has a topic. Returns whether it was deleted since the last record.
     pub(crate) fn record(&mut self, topic: &str, exists: bool) -> bool {
         if !exists {
             return self.0.remove(topic);
         }
-        if !self.0.contains(topic) {
+        if !self.contains(topic) {
             self.0.insert(topic.to_owned());
         }
         false

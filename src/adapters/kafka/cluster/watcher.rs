@@ -10,7 +10,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::cluster::additional_topics::AdditionalTopics;
 use crate::cluster::client::{ClusterClient, CreatedTopics};
-use crate::cluster::deleted_topics::DeletionLooks;
+use crate::cluster::deleted_topics::DeletionChecks;
 use crate::cluster::replicas::Replicas;
 use crate::cluster::topic_failures::TopicFailures;
 use crate::connection::blocking_call::client_stopped;
@@ -90,7 +90,7 @@ impl BrokerWatcher {
         let unreached = TopicsStatus::Unreached(Error::Unreachable("no broker was reached yet".into()));
         let (publisher, status) = watch::channel(unreached);
         let (additional_publisher, additional_failures) = watch::channel(TopicFailures::default());
-        let (ready_timeout, deletion_looks) = (options.connect_timeout, DeletionLooks::new(options.own_topics()));
+        let (ready_timeout, deletion_checks) = (options.connect_timeout, DeletionChecks::new(options.own_topics()));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
         let cluster = ClusterClient::new(options, Arc::clone(&contact))
             .map_err(|error| KafkaOpenError::Options(error.to_string()))?;
@@ -102,7 +102,7 @@ impl BrokerWatcher {
             contact: Arc::clone(&contact),
             status: publisher,
             refusal_causes: RefusalCauses::default(),
-            deletion_looks,
+            deletion_checks,
         };
         std::thread::Builder::new()
             .name("kafka-watcher".into())
@@ -157,7 +157,7 @@ struct WatcherThread {
     contact: Arc<BrokerContact>,
     status: watch::Sender<TopicsStatus>,
     refusal_causes: RefusalCauses,
-    deletion_looks: DeletionLooks,
+    deletion_checks: DeletionChecks,
 }
 
 impl WatcherThread {
@@ -186,24 +186,24 @@ impl WatcherThread {
         }
     }
 
-    /// Looks for a topic of the relay that is missing, if it is time.
+    /// Checks whether a topic of the relay is missing, if it is time.
     fn has_deleted_topic(&mut self) -> bool {
         let started = Instant::now();
-        let topics = self.deletion_looks.due(started);
+        let topics = self.deletion_checks.due(started);
         if topics.is_empty() {
             return false;
         }
         let missing = self.cluster.missing_topic(&topics);
         self.replace_failing_clients(started, &missing);
-        self.deletion_looks.record(missing.ok().flatten(), Instant::now());
-        self.deletion_looks.missing().is_some()
+        self.deletion_checks.record(missing.ok().flatten(), Instant::now());
+        self.deletion_checks.missing().is_some()
     }
 
     /// Ensures all topics of the installation. A topic of another service that is refused or cannot be read does not refuse the others: its own
     /// events wait.
     async fn ensure_all_topics(&mut self) -> Result<(), Error> {
         let (started, was_ready) = (Instant::now(), self.is_ready());
-        let own = if self.deletion_looks.have_begun() {
+        let own = if self.deletion_checks.have_begun() {
             self.cluster.restore_own_topics().await
         } else {
             self.cluster.ensure_own_topics().await
@@ -225,7 +225,7 @@ impl WatcherThread {
     fn update_status(&mut self, ensured: Result<(), Error>, was_ready: bool) {
         match ensured {
             Ok(()) => {
-                self.deletion_looks.record_ready(Instant::now());
+                self.deletion_checks.record_ready(Instant::now());
                 self.refusal_causes.clear();
                 self.set_status(TopicsStatus::Ready);
             }
@@ -286,7 +286,7 @@ impl WatcherThread {
         match &*self.status.borrow() {
             TopicsStatus::Refused(error) => Some(error.clone()),
             TopicsStatus::Ready | TopicsStatus::Unreached(_) => {
-                self.deletion_looks.missing().map(|topic| Error::Broken(format!("topic {topic} is missing")))
+                self.deletion_checks.missing().map(|topic| Error::Broken(format!("topic {topic} is missing")))
             }
         }
     }
@@ -295,7 +295,7 @@ impl WatcherThread {
     async fn probe(&mut self) -> Result<ProbeReport, Error> {
         let report = self.cluster.probe().await;
         if matches!(report, Err(Error::Broken(_))) && self.is_ready() {
-            self.deletion_looks.look_for_all(Instant::now());
+            self.deletion_checks.check_all(Instant::now());
         }
         report
     }

@@ -1,6 +1,7 @@
 //! Whether brokers answer. All clients report here, so that an outage logs one warning and its end one line.
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use parking_lot::Mutex;
@@ -22,8 +23,8 @@ pub(crate) struct BrokerContact {
     last: Mutex<LastContact>,
     /// Notified at the end of each outage.
     outage_ended: Notify,
-    /// How often topics were found deleted.
-    deletions: AtomicU64,
+    /// How often each topic, by its full name, was found deleted.
+    deletions: Mutex<BTreeMap<String, u64>>,
 }
 
 #[derive(Debug, Default)]
@@ -73,13 +74,14 @@ impl BrokerContact {
         self.outage_ended.notified().await;
     }
 
-    /// How often a topic was found deleted. Positions that a client read before may belong to one.
-    pub(crate) fn deletions(&self) -> u64 {
-        self.deletions.load(Ordering::Relaxed)
+    /// How often these topics were found deleted. Positions that a client read before may be those of a deleted topic.
+    pub(crate) fn deletions(&self, topics: &[String]) -> u64 {
+        let deletions = self.deletions.lock();
+        topics.iter().filter_map(|topic| deletions.get(topic)).sum()
     }
 
-    pub(crate) fn record_deletion(&self) {
-        self.deletions.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn record_deletion(&self, topic: &str) {
+        *self.deletions.lock().entry(topic.to_owned()).or_default() += 1;
     }
 
     /// Records that no broker is reachable; begins an outage.

@@ -45,7 +45,9 @@ const WITHOUT_BROKERS_MAX: u32 = 3;
 /// The context of one member's consumer.
 pub(crate) struct MemberContext {
     contact: Arc<BrokerContact>,
-    /// Deletions of topics before the member joined.
+    /// The topics that the client reads, by their full names.
+    topics: Vec<String>,
+    /// How often they had been deleted before the member joined.
     deletions: u64,
     changes: Mutex<VecDeque<AssignmentChange>>,
     positions: Mutex<HashMap<(String, u32), FetchPosition>>,
@@ -57,9 +59,10 @@ pub(crate) struct MemberContext {
 }
 
 impl MemberContext {
-    pub(crate) fn new(contact: Arc<BrokerContact>) -> Self {
+    pub(crate) fn new(contact: Arc<BrokerContact>, topics: Vec<String>) -> Self {
         Self {
-            deletions: contact.deletions(),
+            deletions: contact.deletions(&topics),
+            topics,
             contact,
             changes: Mutex::default(),
             positions: Mutex::default(),
@@ -92,10 +95,10 @@ impl MemberContext {
         self.without_brokers.load(Ordering::Relaxed) >= WITHOUT_BROKERS_MAX
     }
 
-    /// Whether a topic was deleted since the member joined. Once it is created again, by any instance, the client would continue at the offsets of
+    /// Whether a topic of the client was deleted since the member joined. Once it is created again, by any instance, the client would continue at the offsets of
     /// the deleted one, and skip the first new messages.
     pub(crate) fn has_outdated_positions(&self) -> bool {
-        self.contact.deletions() != self.deletions
+        self.contact.deletions(&self.topics) != self.deletions
     }
 
     /// Makes each later assignment change take effect at once, because the member is leaving the group.
@@ -179,7 +182,7 @@ mod tests {
 
     #[test]
     fn client_that_knows_only_its_coordinator_for_long_has_lost_its_brokers() {
-        let context = MemberContext::new(Arc::default());
+        let context = MemberContext::new(Arc::default(), Vec::new());
         let has_lost_brokers_after = |sources: &[&str]| {
             context.stats(statistics(sources));
             context.has_lost_brokers()
@@ -195,7 +198,7 @@ mod tests {
 
     #[test]
     fn end_that_the_client_reached_in_an_earlier_assignment_is_not_reached() {
-        let context = MemberContext::new(Arc::default());
+        let context = MemberContext::new(Arc::default(), Vec::new());
         let has_reached_end = |fetch_state: &str, eof_offset| {
             let partition =
                 Partition { fetch_state: fetch_state.into(), next_offset: 7, eof_offset, ..Partition::default() };

@@ -36,7 +36,7 @@ impl MemberClient {
     ) -> Result<Self, Error> {
         let action = format!("joining group {group}");
         let config = client_config::group_member(options, group);
-        let context = MemberContext::new(Arc::clone(contact));
+        let context = MemberContext::new(Arc::clone(contact), topics.clone());
         let consumer = BaseConsumer::from_config_and_context(&config, context);
         let mut consumer: BaseConsumer<MemberContext> = consumer.map_err(|error| map_err(&error, &action))?;
         let (requests, received) = channel();

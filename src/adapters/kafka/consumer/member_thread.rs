@@ -158,7 +158,7 @@ impl MemberThread {
     }
 
     /// A client that has lost its brokers never finds them again (see `client_replacement`): the next poll fails, and the caller joins with
-    /// a new client. So it does where a topic was deleted.
+    /// a new client. So it does where one of its topics was deleted.
     fn check_client(&mut self) {
         self.discard_outdated_messages();
         if self.consumer.context().has_lost_brokers() {
@@ -167,12 +167,12 @@ impl MemberThread {
         }
     }
 
-    /// Discards all messages once a topic was deleted, because the group's offsets were deleted with it: messages of a new topic may begin behind its
+    /// Discards all messages once a topic of the client was deleted, because the group's offsets were deleted with it: messages of a new topic may begin behind its
     /// first one, and the group would skip those before if it acknowledged them.
     fn discard_outdated_messages(&mut self) {
         if self.consumer.context().has_outdated_positions() {
             self.buffers.clear();
-            self.failure = Some(Error::Unreachable("a topic was deleted; join again".into()));
+            self.failure = Some(Error::Unreachable("a topic of this member was deleted; join again".into()));
         }
     }
 

@@ -54,7 +54,7 @@ enum OffsetsRequest {
     Read(TopicPartitionList),
 }
 
-/// The end of a request about the group's offsets.
+/// The result of a request about the group's offsets.
 pub(crate) enum OffsetsReply {
     /// The commit of this number has ended with this result.
     Committed(CommitNumber, KafkaResult<()>),
@@ -71,7 +71,8 @@ struct CommitInFlight {
 }
 
 impl OffsetCommits {
-    /// Starts the thread that commits; it ends when this value is dropped. `on_reply` runs on that thread after each request.
+    /// Starts the thread that commits; it ends when this value is dropped. `on_reply` runs on that thread after each commit, and after
+    /// each read that succeeds.
     pub(crate) fn start(
         consumer: Arc<BaseConsumer<MemberContext>>,
         on_reply: impl Fn(OffsetsReply) + Send + 'static,
@@ -83,7 +84,7 @@ impl OffsetCommits {
                     OffsetsRequest::Commit(number, list) => {
                         on_reply(OffsetsReply::Committed(number, consumer.commit(&list, CommitMode::Sync)));
                     }
-                    // Only the report of removed records needs them, so an error is none.
+                    // Only the report of removed records needs them, so a read that fails counts as no offsets.
                     OffsetsRequest::Read(list) => {
                         if let Ok(committed) = consumer.committed_offsets(list, READ_TIMEOUT) {
                             on_reply(OffsetsReply::Read(committed));
@@ -102,7 +103,7 @@ impl OffsetCommits {
 
     /// Reads the offsets that the group has committed in these partitions, before later commits change them.
     pub(crate) fn read(&self, partitions: TopicPartitionList) {
-        // The send fails only after the thread has ended, which no longer matters to a report.
+        // The send fails only after the thread has ended, then no report follows.
         drop(self.thread.send(OffsetsRequest::Read(partitions)));
     }
 

@@ -78,8 +78,8 @@ impl PartitionBuffer {
         }
     }
 
-    /// Whether the client's last statistics, of this number, know the end of the log. Until its first fetch, the client keeps the end that it knew
-    /// when it had the partition before. It may have fetched no message, and have reached the end.
+    /// Whether the client's statistics of this number show the end of the log. Until its first fetch after the assignment, the client reports the
+    /// end from the time when it last had the partition. A client that has reached the end may have fetched no message.
     pub(crate) fn knows_end(&self, statistics: u64, has_reached_end: bool) -> bool {
         match self.first_fetch {
             Some(first) => statistics > first.statistics,

@@ -127,6 +127,23 @@ async fn member_reads_all_messages_of_a_topic_that_another_instance_created_agai
     assert_new_topic_is_read(&installation, &opened(options).await).await;
 }
 
+#[tokio::test]
+async fn member_continues_while_a_topic_that_it_does_not_read_is_missing() {
+    let installation = Installation::new().await;
+    let options = kafka::Options { create_topics: false, ..installation.kafka.options().clone() };
+    let reader = opened(options).await;
+    let topics = [reader.options().topic("order.events")];
+    let member = until_answered(TIMEOUT, || reader.join("group", &topics, 0, 1)).await.expect("joined");
+
+    delete_until_missing(&KafkaProbe(reader.clone()), &reader.options().topic("order.events-retry-2")).await;
+    installation.append(vec![installation.factory.record("a", "1")]).await;
+
+    let started = Instant::now();
+    while member.poll(1, POLL_TIMEOUT).await.expect("it continues").is_empty() {
+        assert!(started.elapsed() < scaled(TIMEOUT), "nothing came");
+    }
+}
+
 /// Deletes the event topic until this adapter misses it, and reads the new topic with a member that has read the deleted one.
 async fn assert_new_topic_is_read(installation: &Installation, reader: &Kafka) {
     let topics = [installation.kafka.options().topic("order.events")];
