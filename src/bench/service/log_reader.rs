@@ -82,7 +82,7 @@ impl LogReader {
         }
     }
 
-    /// Whether the service has reported lost lines by the last [`LogReader::rows`].
+    /// Whether the service has reported lost lines up to the last [`LogReader::rows`].
     pub(crate) fn has_lost_lines(&self) -> bool {
         self.has_lost_lines
     }

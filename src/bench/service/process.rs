@@ -24,7 +24,10 @@ const SCRAPE_INTERVAL: Duration = Duration::from_millis(20);
 /// log would overflow when its thread gets no processor for a few hundred milliseconds.
 pub(crate) const LOG_ACKNOWLEDGEMENTS: (&str, &str) = (
     "POSTHASTE__LOG__LEVEL",
-    "warn,posthaste=info,api=warn,supervision=warn,actors::partition_worker::batch_sender=debug",
+    concat!(
+        "warn,posthaste=info,api=warn,supervision=warn,",
+        "actors::partition_worker::partition_acquirer=info,actors::partition_worker::batch_sender=debug"
+    ),
 );
 
 /// A running service; dropping it kills the process.
