@@ -109,13 +109,14 @@ impl ActorSystem {
     }
 
     /// Promotes pending orders now. Returns how many, 0 while another promotion runs, or `None` without a reply within the deadline.
-    /// Cancel-safe: the promotion continues without its caller.
+    /// Cancel-safe: a promotion that has begun continues without its caller, and after the deadline; one that is still queued is skipped.
     pub async fn promote(&self, deadline: Duration) -> Option<u64> {
         self.promoter.ask(Promote, deadline).await.ok()
     }
 
-    /// Stops: claims nothing new, finishes and hands partitions over, then stops the tree in reverse order. Takes at most `deadline`. Not
-    /// cancel-safe: actors outlive a dropped call.
+    /// Stops: claims nothing new, finishes and hands partitions over, then stops the tree in reverse order. Takes at most `deadline`,
+    /// and `kill_timeout` of the supervision's options more where a blocked thread does not report its end. Not cancel-safe: actors outlive a
+    /// dropped call.
     pub async fn stop(self, deadline: Duration) -> StopReport {
         let started = tokio::time::Instant::now();
         // At most half of the time for the handover: the tree needs the rest.

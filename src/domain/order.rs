@@ -48,7 +48,7 @@ pub struct NewOrder {
     pub region: RegionId,
     /// Time at which it is placed.
     pub now: Timestamp,
-    /// Wall-clock time from which the order's HLC stamp is computed.
+    /// Time from which the order's HLC stamp is computed: `now`, or the wall clock's time where `now` is too far ahead of it.
     pub physical_time: Timestamp,
     /// Greatest stamp that was received from another region; the order's stamp is greater.
     pub received: Hlc,
@@ -63,8 +63,8 @@ pub struct ChangeContext {
     pub region: RegionId,
     /// Time of the change.
     pub now: Timestamp,
-    /// Wall-clock time from which the change's HLC stamp is computed. It may be before `now`: a wall clock that was ahead for a moment leaves
-    /// `now` ahead, and other regions reject a stamp that is too far ahead.
+    /// Time from which the change's HLC stamp is computed: `now`, or the wall clock's time where `now` is too far ahead of it, because other regions
+    /// reject such a stamp.
     pub physical_time: Timestamp,
     /// Greatest stamp that was received from another region; the change's stamp is greater.
     pub received: Hlc,

@@ -184,7 +184,7 @@ pub trait Broker: Send + Sync {
     }
 
     /// Waits until the broker answers again after an outage. A recovery while no caller waits is kept for the next call; several count as one. For
-    /// one caller at a time. Cancel-safe. Never returns for a broker that has no outages.
+    /// one caller at a time. Cancel-safe. The default, for a broker inside the process, never returns.
     async fn recovered(&self) {
         std::future::pending().await
     }

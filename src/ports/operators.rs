@@ -56,7 +56,7 @@ pub struct RowView {
     pub retry_count: u32,
     /// Time of the next attempt, while the row waits for one.
     pub next_attempt_at: Option<Timestamp>,
-    /// Time of the claim of the row's last attempt that was not given back; `None` before the first one, and where an earlier version made it.
+    /// Time of the claim of the row's last attempt that was not returned; `None` before the first one, and where an earlier version made it.
     pub last_attempt_at: Option<Timestamp>,
     /// Class of the last failure.
     pub failure_type: Option<FailureType>,

@@ -100,11 +100,11 @@ pub struct PartitionView {
     pub depth: u64,
 }
 
-/// Rank of an instance among the live ones, in the order of their names. The ranks of all instances of a store are consistent: each is alive by
+/// Rank of an instance among the live ones, in the order of their ids. The ranks of all instances of a store are consistent: each is alive by
 /// its own `dead_after` and the store's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InstanceRank {
-    /// Number of live instances whose names come before this one's.
+    /// Number of live instances whose ids come before this one's.
     pub rank: u32,
     /// Number of live instances, this one included.
     pub live: u32,
@@ -113,7 +113,7 @@ pub struct InstanceRank {
 /// A live instance and how many leases it holds that have not expired.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InstanceLoad {
-    /// Name of the instance.
+    /// Id of the instance.
     pub instance: InstanceId,
     /// Number of its leases.
     pub held: u32,
@@ -122,7 +122,7 @@ pub struct InstanceLoad {
 /// Leases and live instances at one moment, as far as an instance needs them to choose partitions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeaseSurvey {
-    /// The live instances in the order of their names.
+    /// The live instances in the order of their ids.
     pub members: Vec<InstanceLoad>,
     /// Partitions that the calling instance holds under a lease that has not expired, in numeric order.
     pub own: Vec<PartitionNo>,

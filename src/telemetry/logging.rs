@@ -100,7 +100,7 @@ fn loss_notice(format: Format, terminal: bool, region: Option<Arc<str>>, lines: 
         tracing::warn!(
             event = "log_lines_lost",
             lines,
-            "log lines were lost, because they could not be written as fast as they came"
+            "log lines were lost: the queue of the log was full, or they could not be written"
         );
     });
     buffer.text()

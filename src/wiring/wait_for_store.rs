@@ -119,8 +119,8 @@ pub(super) async fn open(
 /// The failure of an attempt that the deadline of the start has cut short, with the error of the attempt before it.
 fn no_reply(deadline: Duration, last_error: Option<&StartError>) -> OpenFailure {
     let cause = match last_error {
-        Some(StartError::Store(text)) => format!("; the attempt before failed: {text}"),
-        Some(other) => format!("; the attempt before failed: {other}"),
+        Some(StartError::Store(text)) => format!("; the previous attempt failed: {text}"),
+        Some(other) => format!("; the previous attempt failed: {other}"),
         None => String::new(),
     };
     let text = format!("it did not reply within startup.deadline ({} s){cause}", deadline.as_secs_f64());

@@ -24,7 +24,7 @@ impl PartitionLeases for RedisStore {
         let mut reply = self.write_list("heartbeat", &self.inner.scripts.heartbeat, arguments).await?;
         if !reply.flag(0)? {
             let by = self.record_instance_id_taken_over(&instance.0, &reply.text(3)?);
-            return Err(Error::Unreachable(format!("the name {instance} has been taken by {by}")));
+            return Err(Error::Unreachable(format!("the instance id {instance} has been taken by {by}")));
         }
         Ok(InstanceRank { rank: reply.number(1)?, live: reply.number(2)? })
     }

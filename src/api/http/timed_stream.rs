@@ -24,8 +24,8 @@ use crate::http::request_scanner::{HeaderNameTooLong, RequestScanner};
 
 /// After a deadline the socket is read once more for this long: bytes that arrived in time must be seen before the client gets 408.
 const FINAL_READ: Duration = Duration::from_millis(100);
-/// Longest time without an accepted byte of a response while the service stops: a client that has stopped reading, such as one of an event
-/// stream, would hold the stop for as long as it may.
+/// Longest time in which the socket accepts no byte of a response while the service stops: a client that has stopped reading, such as one of an event
+/// stream, would delay the stop until the time for requests is over.
 const STOPPING_STALL_MAX: Duration = Duration::from_secs(1);
 
 /// The whole response to a head with a header name that is too long.

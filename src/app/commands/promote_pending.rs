@@ -20,13 +20,13 @@ pub struct PendingPages {
 struct IdRange {
     /// The range begins after this id.
     after: Option<OrderId>,
-    /// The last id of the range.
+    /// The last id of the range; `None` for no limit.
     until: Option<OrderId>,
 }
 
 impl PendingPages {
     /// All pending orders, oldest first; where the last run stopped at one, first the younger ones. Those that are created after `now` are then
-    /// left to the next run: the older ones would wait for them.
+    /// left to the next run: otherwise the older ones would wait for them.
     pub fn after(stopped_at: Option<OrderId>, now: Timestamp) -> Self {
         let ranges = match stopped_at {
             None => vec![IdRange { after: None, until: None }],

@@ -98,8 +98,9 @@ impl GroupOffsets {
 
 /// Reads topics of a log that serves readers itself.
 ///
-/// Every method also fails where the log cannot be read or, to register or commit, written. Cancellation: a dropped read has no effect; a
-/// dropped registration or commit may still take effect, also after the drop. Both are idempotent.
+/// Every asynchronous method also fails where the log cannot be read or, where it registers, admits or commits, written. Cancellation: a dropped
+/// read has no effect. A dropped registration ([`TopicReads::begin`] with a group too), admission or commit may still take effect, also after the
+/// drop. A repeated registration changes nothing, nor does a repeated [`OffsetCommitMode::Forward`] commit of a cursor.
 pub struct TopicReads {
     log: Arc<dyn TopicLog>,
     own_group: String,

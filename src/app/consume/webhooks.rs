@@ -101,9 +101,10 @@ pub struct WebhookPorts {
 
 /// Creates, changes, tests and lists webhooks.
 ///
-/// A method that names a webhook fails with [`QueryError::NotFound`] if there is none with this id; every method fails with
-/// [`QueryError::Unavailable`] or [`QueryError::Unknown`] where the store or the broker does. Cancellation: a dropped list has no effect; a
-/// dropped change may still take effect, also after the drop, and a dropped test may send its event without a record of the delivery.
+/// A method that names a webhook fails with [`QueryError::NotFound`] if there is none with this id; every asynchronous method
+/// fails with [`QueryError::Unavailable`] or [`QueryError::Unknown`] where the store or the broker does. Redrives have the errors and the
+/// cancellation of [`DeadLetters`]. A dropped list has no effect; a dropped creation, change or deletion may still take effect, also after the
+/// drop; a dropped test may send its event without a record of the delivery.
 pub struct Webhooks {
     ports: WebhookPorts,
     options: Options,

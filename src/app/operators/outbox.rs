@@ -18,8 +18,8 @@ pub const ROWS_MAX: u32 = 500;
 
 /// Outbox actions and views for operators.
 ///
-/// Where a method says no more, it fails only with [`QueryError::Unavailable`] or, as an action, [`QueryError::Unknown`]. Cancellation: a
-/// dropped view has no effect; a dropped action may still take effect, also after the drop.
+/// Where a method says no more, it fails only with [`QueryError::Unavailable`] or, as an action or while the store closes,
+/// [`QueryError::Unknown`]. Cancellation: a dropped view has no effect; a dropped action may still take effect, also after the drop.
 pub struct OutboxOperations {
     outbox: Arc<dyn OutboxStore>,
     operators: Arc<dyn OutboxOperators>,
@@ -185,7 +185,7 @@ fn changed_rows(outcome: OperatorOutcome) -> Result<u64, QueryError> {
 /// Why an action does not apply to a row with this status.
 fn refusal_reason(status: RowStatus) -> &'static str {
     match status {
-        RowStatus::Pending => "it is already due, and is published after the earlier events of its order",
+        RowStatus::Pending => "it is already due, and is published after the earlier events of its key",
         RowStatus::Parked => "it is already parked",
         RowStatus::InFlight => "it is being published: try again in a moment",
         RowStatus::Failed | RowStatus::Sent => "only unsent rows can be changed",

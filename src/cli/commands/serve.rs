@@ -100,7 +100,7 @@ fn run_configured(
 pub(crate) async fn start(config: Config, mut signals: Signals) -> Result<Option<(Service, Signals)>, StartError> {
     let stop_deadline = config.shutdown.deadline;
     tokio::select! {
-        // Dropping an unfinished start is safe: it has not acknowledged any order yet.
+        // Dropping an unfinished start loses nothing: acknowledged orders are in the store, and the process ends next.
         started = posthaste::start(config) => started.map(|service| Some((service, signals))),
         () = signals.next() => {
             // The runtime waits for calls that block, such as the resolution of a name.

@@ -47,7 +47,7 @@ pub struct Exclusion {
 }
 
 /// The changes that the exclusions cause in a batch, in id order. `batch` holds the rows left in the batch, in id order. Later rows of an
-/// excluded row's key return to PENDING with their attempt given back, also behind [`Disposition::ParkRow`]: the worker drops them from
+/// excluded row's key return to PENDING with their attempt returned, also behind [`Disposition::ParkRow`]: the worker drops them from
 /// its batch. Of two exclusions of one row the last one counts.
 ///
 /// `None` means that no named row is left in the batch: the request is stale and changes nothing, not even the counter. An empty list of

@@ -71,7 +71,7 @@ impl WakeUpSet {
     }
 }
 
-/// Formats wake-ups: the sender's name, a space, and partition numbers, with a plus sign before those without an owner. A version that
+/// Formats wake-ups: the sender's id, a space, and partition numbers, with a plus sign before those without an owner. A version that
 /// does not know the sign reads the same numbers.
 pub fn format_wake_ups(instance: &InstanceId, wake_ups: &[WakeUp]) -> String {
     let numbers = wake_ups.iter().map(|wake_up| match wake_up {
@@ -93,7 +93,7 @@ pub fn is_from_sql(hint: &str) -> bool {
 /// How long the other writers in SQL send no hint after one of them did: 25 ms, the interval in the trigger `outbox_wake` of the schema.
 pub const SQL_WAKE_UP_COVERS: Duration = Duration::from_millis(25);
 
-/// Parses wake-ups of another instance; malformed texts and those of this instance give none. The sender's name may hold spaces.
+/// Parses wake-ups of another instance; malformed texts and those of this instance give none. The sender's id may hold spaces.
 pub fn parse_wake_ups(hint: &str, this: &InstanceId, partitions: u32) -> Vec<WakeUp> {
     let parse = |text: &str| {
         let number = text.parse().ok().filter(|number| *number < partitions).map(PartitionNo)?;

@@ -152,8 +152,8 @@ const EVENTS: &[LogEvent] = &[
         name: "log_lines_lost",
         levels: &[Level::WARN],
         fields: &["lines"],
-        meaning: "The queue of the log was full, so this number of log lines was dropped: the reader of standard output stopped reading, \
-                  or a busy machine left the log's thread no processor. The service was not delayed.",
+        meaning: "This number of log lines was lost. The queue of the log was full, because the reader of standard output stopped reading or \
+                  a busy machine gave the log's thread no processor; or a write failed. The service was not delayed.",
         action: "Check the log collector, and the load of the machine; `log_lines_lost_count_total` has the sum.",
     },
     LogEvent {

@@ -99,7 +99,7 @@ macro_rules! every_metric {
         http_server_requests: Family<Timer, 3> = "http.server.requests" ["method", "uri", "status"] Seconds CALL "Time of one HTTP request, by method, route template and status.";
         http_server_requests_by_region: Family<IntCounter, 1> = "http.server.requests.by.region" ["region"] Requests NONE "HTTP requests by the region that served them.";
         api_errors_unexpected: IntCounter = "api.errors.unexpected" [] Requests NONE "HTTP requests answered with status 500.";
-        log_lines_lost_count: IntCounter = "log.lines.lost.count" [] Lines NONE "Log lines dropped because the reader of standard output had stopped reading, or writing failed.";
+        log_lines_lost_count: IntCounter = "log.lines.lost.count" [] Lines NONE "Log lines dropped because the queue of the log was full, or because writing failed.";
         db_query_duration: Family<Timer, 1> = "db.query.duration" ["query"] Seconds CALL "Time of one store statement or transaction, by name.";
         db_oldest_transaction_age_seconds: Gauge = "db_oldest_transaction_age_seconds" [] Seconds NONE "Age of the oldest open or prepared transaction on the PostgreSQL server that holds back VACUUM, sampled by the probe, at most every 15 seconds; 0 when there is none.";
 

@@ -80,7 +80,7 @@ pub(crate) struct Row {
     pub(crate) deaths: u32,
     pub(crate) trial_deaths: u32,
     pub(crate) due: Option<Timestamp>,
-    /// The claim of the last attempt, and of the one before, which counts again if the last one is given back.
+    /// The claim of the last attempt, and of the one before, which counts again if the last one is returned.
     pub(crate) last_attempts: [Option<Timestamp>; 2],
     pub(crate) token: Token,
     pub(crate) owner: Option<InstanceId>,

@@ -58,7 +58,7 @@ pub struct Instance {
 }
 
 impl Instance {
-    /// Starts a process under the name of this number.
+    /// Starts a process under the id of this number.
     pub async fn start(number: usize, cluster_context: &ClusterContext) -> Self {
         let local = LocalSet::new();
         let name = format!("instance-{number}");

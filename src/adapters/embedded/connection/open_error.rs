@@ -20,10 +20,10 @@ pub enum OpenError {
         /// Address on which the holder listens; `unknown` if it announced none.
         address: String,
     },
-    /// A process has locked the folder itself and not its lock file: another program, such as `flock`, a service that has a link to the database, or
-    /// one after the lock file was deleted.
+    /// A process has locked the folder itself and not its lock file: another program, such as `flock`, a service of which the folder links to
+    /// this database, or a service of which the lock file was deleted.
     #[error(
-        "{folder} is locked by {holder}, and no process holds its posthaste.lock; a service locks its folder itself, so that a program such as flock must lock another file",
+        "{folder} is locked by {holder}, and no process holds its posthaste.lock; a service locks its folder itself, so a program such as flock must lock another file",
         folder = folder.display()
     )]
     Locked {

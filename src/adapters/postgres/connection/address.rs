@@ -127,7 +127,7 @@ fn session_settings(options: &Options) -> String {
     pairs.map(|(name, value): (&str, String)| format!("-c {name}={value}")).join(" ")
 }
 
-/// A URL, or a text of `key=value` parts, and its parameters of certificate verification, of which the client supports only some.
+/// `store.url`, as a URL or as `key=value` parts, split into the text for the client and the parameters of certificate verification.
 struct SeparatedUrl {
     /// The text without `sslrootcert`, and without an `sslmode` that the client does not support.
     supported: String,

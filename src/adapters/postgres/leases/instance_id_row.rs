@@ -55,7 +55,7 @@ impl InstanceIdClaimant {
             // A heartbeat that fails is repeated. The instance id is lost only when the row belongs to another session.
             let row_is_foreign = heartbeat.await.is_ok_and(|rows| rows.is_empty());
             if row_is_foreign && matches!(self.take_row(context).await, Err(PostgresOpenError::Held { .. })) {
-                return Err("a process that took the name after this one's heartbeat expired".into());
+                return Err("a process that took the id after this one's heartbeat expired".into());
             }
         }
         let delete = async { context.service_session().await?.execute(DELETE_ROW, &own).await };

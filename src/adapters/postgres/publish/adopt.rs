@@ -79,6 +79,7 @@ pub async fn adopt(options: &Options, adoption: &AdoptedTable) -> Result<Vec<Str
 }
 
 /// Ends the adoption of a table: its rows are no longer published. Changes nothing where the table is not adopted. Returns the statements.
+/// Not cancel-safe: a dropped call may still commit.
 ///
 /// # Errors
 /// [`AdoptError`] names the option, the right or the system to correct.

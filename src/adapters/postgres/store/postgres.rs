@@ -49,7 +49,7 @@ impl Drop for StoreThreads {
 
 impl Postgres {
     /// Opens the database for a service: checks (or with `migrate` applies) the schema, takes the instance id, starts committing.
-    /// Not cancel-safe: a dropped call may have applied migrations.
+    /// Not cancel-safe: a dropped call may have applied migrations, and may hold the instance id until its connection has ended.
     ///
     /// # Errors
     /// [`PostgresOpenError`] names the setting or system to correct, and says whether a later attempt may succeed.
@@ -136,7 +136,7 @@ impl Postgres {
     }
 
     /// Finishes the pending commits and the statements of the relay that have begun, releases the instance id and closes all connections. May be
-    /// called twice, also after a dropped call.
+    /// called twice. After a dropped call, connections may stay open until the last handle is dropped.
     ///
     /// # Errors
     /// [`Error::Unreachable`] when commits or statements are still pending after `close_timeout`. Their outcome is then unknown.

@@ -17,14 +17,14 @@ pub(crate) struct Persistence {
     pub(crate) sync: SyncSettings,
 }
 
-/// When a server syncs its append-only file. The default is unknown.
+/// When a server syncs its append-only file. The default value means that the settings are unknown.
 #[derive(Clone, Default)]
 pub(crate) struct SyncSettings {
     fsync: Option<String>,
     no_fsync_on_rewrite: bool,
 }
 
-/// Reads the settings of the running server. Those of its syncs count as `known` where an ACL forbids to read them.
+/// Reads the settings of the running server. Those of its syncs are `known` where the server refuses to show them, as with an ACL.
 pub(crate) async fn persistence(redis: &Redis, known: SyncSettings) -> Result<Persistence, Error> {
     let info: String = redis.inner.store_command("read its settings", cmd("INFO")).await?;
     if is_loading(&info) {

@@ -137,7 +137,7 @@ pub(super) async fn the_last_attempt_of_a_row_is_its_last_counted_claim<B: Backe
     assert!(claimed >= first.created_at && last_attempt(second.id).await == Some(claimed), "the batch has one claim");
     worker.exclude(&[exclusion(first.id, Disposition::Retry(RETRY))], &mut batch).await;
     assert_eq!(last_attempt(first.id).await, Some(claimed), "the attempt counts");
-    assert_eq!(last_attempt(second.id).await, None, "the attempt was given back");
+    assert_eq!(last_attempt(second.id).await, None, "the attempt was returned");
     worker.settle(&batch).await;
 
     fixture.advance(RETRY + SECOND).await;

@@ -70,7 +70,7 @@ pub(super) async fn an_exclusion_sets_the_attempts_of_its_row<B: Backend>(backen
 
         let rows = fixture.rows_of(order.id).await;
         assert_eq!((rows[0].retry_count, rows[0].last_attempt_at), (attempts, claimed_at));
-        assert_eq!((rows[1].retry_count, rows[1].last_attempt_at), (0, None), "its own attempt was given back");
+        assert_eq!((rows[1].retry_count, rows[1].last_attempt_at), (0, None), "its own attempt was returned");
         fixture.advance(RETRY + SECOND).await;
     }
     assert_eq!(worker.claim(ALL).await.rows[0].attempt, 3);

@@ -12,7 +12,7 @@ pub(super) const LONG: Duration = Duration::from_secs(86_400);
 /// The age of the last heartbeat from which a member counts as dead.
 pub(super) const MEMBER_DEAD_AFTER: Duration = Duration::from_secs(15 * 60);
 
-/// Sends a heartbeat and returns the live members in the order of their names. The heartbeat's counts must agree with them.
+/// Sends a heartbeat and returns the live members in the order of their ids. The heartbeat's counts must agree with them.
 pub(super) async fn heartbeat<B: Backend>(backend: &B, name: &str) -> Vec<InstanceId> {
     let rank = backend.leases().heartbeat(&instance(name), MEMBER_DEAD_AFTER).await.expect("the heartbeat is stored");
     let live: Vec<InstanceId> = survey(backend, name).await.members.into_iter().map(|member| member.instance).collect();
