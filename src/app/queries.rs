@@ -22,7 +22,8 @@ pub const PAGE_MAX: u32 = 500;
 
 /// The queries of the service over a store and a cache.
 ///
-/// Where a method says no more, it fails only with [`QueryError::Unavailable`] or, while the store closes, [`QueryError::Unknown`]. Cancel-safe: a dropped query changes no order.
+/// Where a method says no more, it fails only with [`QueryError::Unavailable`] or, while the store closes, [`QueryError::Unknown`]. Cancel-safe: a
+/// dropped query changes no order.
 pub struct Queries {
     reads: Arc<CachedReads>,
     list_max_rows: u32,

@@ -95,8 +95,8 @@ impl MemberContext {
         self.without_brokers.load(Ordering::Relaxed) >= WITHOUT_BROKERS_MAX
     }
 
-    /// Whether a topic of the client was deleted since the member joined. Once it is created again, by any instance, the client would continue at the offsets of
-    /// the deleted one, and skip the first new messages.
+    /// Whether a topic of the client was deleted since the member joined. Once it is created again, by any instance, the client would continue at
+    /// the offsets of the deleted one, and skip the first new messages.
     pub(crate) fn has_outdated_positions(&self) -> bool {
         self.contact.deletions(&self.topics) != self.deletions
     }

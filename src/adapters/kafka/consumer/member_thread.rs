@@ -167,8 +167,8 @@ impl MemberThread {
         }
     }
 
-    /// Discards all messages once a topic of the client was deleted, because the group's offsets were deleted with it: messages of a new topic may begin behind its
-    /// first one, and the group would skip those before if it acknowledged them.
+    /// Discards all messages once a topic of the client was deleted, because the group's offsets were deleted with it: messages of a new topic may
+    /// begin behind its first one, and the group would skip those before if it acknowledged them.
     fn discard_outdated_messages(&mut self) {
         if self.consumer.context().has_outdated_positions() {
             self.buffers.clear();

@@ -103,7 +103,7 @@ impl OffsetCommits {
 
     /// Reads the offsets that the group has committed in these partitions, before later commits change them.
     pub(crate) fn read(&self, partitions: TopicPartitionList) {
-        // The send fails only after the thread has ended, then no report follows.
+        // The send fails only after the thread has ended; then no report follows.
         drop(self.thread.send(OffsetsRequest::Read(partitions)));
     }
 
