@@ -224,19 +224,13 @@ struct GroupKeys {
 impl GroupKeys {
     /// Adds a commit's keys; returns false and adds nothing if one of them is there already.
     fn insert(&mut self, commit: &Commit) -> bool {
-        let idempotency_record = commit
-            .idempotency_record
-            .as_ref()
-            .map(|idempotency_record| (idempotency_record.subject.clone(), idempotency_record.key.clone()));
-        if self.orders.contains(&commit.order.id)
-            || idempotency_record
-                .as_ref()
-                .is_some_and(|idempotency_record| self.idempotency_records.contains(idempotency_record))
-        {
+        let record = commit.idempotency_record.as_ref().map(|record| (record.subject.clone(), record.key.clone()));
+        let has_record = record.as_ref().is_some_and(|record| self.idempotency_records.contains(record));
+        if has_record || self.orders.contains(&commit.order.id) {
             return false;
         }
         self.orders.insert(commit.order.id);
-        self.idempotency_records.extend(idempotency_record);
+        self.idempotency_records.extend(record);
         true
     }
 }

@@ -27,8 +27,8 @@ pub(crate) async fn exclude(
         return Ok(ExclusionOutcome::Stale);
     };
     row_changes::apply(&transaction, partition, &changes).await?;
-    let left: Vec<RowId> = changes.iter().map(|change| change.id).collect();
-    let token = lease_row::remove_from_batch(&transaction, partition, &left).await?;
+    let excluded: Vec<RowId> = changes.iter().map(|change| change.id).collect();
+    let token = lease_row::remove_from_batch(&transaction, partition, &excluded).await?;
     transaction.commit().await?;
     Ok(ExclusionOutcome::Done { token, rows: changes.len() as u64 })
 }

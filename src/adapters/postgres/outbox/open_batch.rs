@@ -7,12 +7,12 @@ use crate::connection::session::Transaction;
 use crate::connection::sql_value::get;
 use crate::connection::statement_error::StatementResult;
 
-/// Selects the positions of the rows that the locked lease rows `open_batch` name: one walk over the span of each batch, with a look-up in a hash
+/// Selects the ctids of the rows that the locked lease rows `open_batch` name: one walk over the span of each batch, with a look-up in a hash
 /// table of all their ids. IS TRUE keeps the planner from joining the ids, which it expects to be few; OFFSET 0 keeps it from joining the rows with
 /// the leases in another order, for which it would read the whole index if the table was empty when it was last analysed.
 macro_rules! open_row_ctids {
     () => {
-        "SELECT queued.place FROM open_batch CROSS JOIN LATERAL (SELECT queued.ctid AS place FROM outbox queued
+        "SELECT queued.row_ctid FROM open_batch CROSS JOIN LATERAL (SELECT queued.ctid AS row_ctid FROM outbox queued
            WHERE queued.partition = open_batch.partition AND queued.id BETWEEN open_batch.first_id AND open_batch.last_id
              AND (queued.id IN (SELECT unnest(batch.open_ids) FROM open_batch batch)) IS TRUE OFFSET 0) queued"
     };

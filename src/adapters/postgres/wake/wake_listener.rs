@@ -11,7 +11,7 @@ use crate::connection::retry_backoff::RetryBackoff;
 use crate::connection::statement_error::describe;
 use crate::store::context::StoreContext;
 
-/// The wake-ups received by this instance.
+/// Receives the wake-ups for this instance.
 pub(crate) struct WakeListener {
     pub(crate) connector: Connector,
     pub(crate) context: Arc<StoreContext>,
@@ -43,14 +43,14 @@ impl WakeListener {
     }
 
     async fn connect(&self) -> Result<DedicatedConnection, String> {
-        let (set, covers) = (Arc::clone(&self.incoming), Arc::clone(&self.later));
+        let (incoming, later) = (Arc::clone(&self.incoming), Arc::clone(&self.later));
         let (instance, partitions) = (self.context.options.instance.clone(), self.context.partitions);
         let receive = move |notification: Notification| {
             let wake_ups = parse_wake_ups(notification.payload(), &instance, partitions);
             if is_from_sql(notification.payload()) {
-                covers.add(wake_ups.iter().copied());
+                later.add(wake_ups.iter().copied());
             }
-            set.add(wake_ups);
+            incoming.add(wake_ups);
         };
         let connection = self.connector.connect_listening("wakes", receive).await.map_err(|error| error.to_string())?;
         let listen = format!("LISTEN {}", self.channel);
