@@ -19,7 +19,7 @@ pub enum PostgresOpenError {
     Roots {
         /// The file that was read.
         path: PathBuf,
-        /// The cause, from the server or the client.
+        /// Why the file cannot be used.
         reason: String,
     },
     /// Another live process uses this instance id. Stop it, or configure another `instance.id`.

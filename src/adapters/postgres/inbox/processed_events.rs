@@ -29,7 +29,7 @@ const COMMIT: &str = "WITH new_event AS (INSERT INTO processed_events (consumer_
        WHERE (excluded.hlc_millis, excluded.hlc_counter, excluded.region) >= (stored.hlc_millis, stored.hlc_counter, stored.region))
      SELECT event_id FROM new_event";
 
-/// A message that enters again, or late, takes a retry route neither back to an earlier stage nor to an earlier last message.
+/// A message that enters again, or late, lowers neither the stage of a retry route nor the offset of its last message.
 const ENTER: &str = "INSERT INTO retry_route AS d (consumer_group, key, stage, last_offset) VALUES ($1, $2, $3, $4)
      ON CONFLICT (consumer_group, key) DO UPDATE
        SET stage = GREATEST(d.stage, excluded.stage), last_offset = GREATEST(d.last_offset, excluded.last_offset)";

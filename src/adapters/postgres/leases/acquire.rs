@@ -34,7 +34,7 @@ const CLEAR_DEATHS: &str = "WITH cleared AS (UPDATE outbox SET deaths = 0, trial
          AND id <> ALL (coalesce((SELECT open_ids FROM outbox_lease WHERE partition = $1), '{}')) RETURNING key, id)
      UPDATE outbox_waiting w SET suspect = false FROM cleared c WHERE w.partition = $1 AND w.key = c.key AND w.id = c.id";
 
-/// The time stays, so that a survey shows since when the partition is free.
+/// `expires_at` becomes the time of the release, so that a survey shows since when the partition is free.
 const RELEASE: &str = "UPDATE outbox_lease SET owner = NULL, expires_at = clock_timestamp() WHERE partition = $1";
 
 /// The arguments of an acquisition.

@@ -17,7 +17,7 @@ macro_rules! select {
     };
 }
 
-/// The assignments that close the open batch of a lease row `t`, after which the row names none.
+/// The assignments that close the open batch of the `outbox_lease` row with the alias `lease`.
 macro_rules! close_open_batch {
     () => {
         "counter = lease.counter + 1, in_flight = NULL, lane = NULL, claim_epoch = NULL, claimer = NULL, claimed_at = NULL, died = false,

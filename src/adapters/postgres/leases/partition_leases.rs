@@ -21,8 +21,9 @@ use crate::store::context::StoreContext;
 use crate::store::postgres::Postgres;
 
 /// Writes this instance's heartbeat: the time at which the row is locked, so that the last of concurrent heartbeats takes effect, and so that a clock
-/// that was set back leaves no time in the future. Counts the other members: those that are live, those whose heartbeat is older than $3 times their
-/// `dead_after`, and those whose heartbeat lies more than $4 seconds ahead. The counts are of the moment before the statement.
+/// that was set back leaves no time in the future. Counts the other members: the live ones whose name sorts before $1, all live ones, those whose
+/// heartbeat is older than $3 times their `dead_after`, and those whose heartbeat lies more than $4 seconds ahead. The counts are of the moment
+/// before the statement.
 const HEARTBEAT: &str = "WITH own AS (INSERT INTO relay_instance (instance, seen_at, dead_after) VALUES ($1, clock_timestamp(), make_interval(secs => $2))
        ON CONFLICT (instance) DO UPDATE SET seen_at = clock_timestamp(), dead_after = excluded.dead_after)
      SELECT count(*) FILTER (WHERE alive AND instance < $1), count(*) FILTER (WHERE alive),

@@ -1,4 +1,4 @@
-//! Accepting another timeline of the server: its change as the relay receives it, and the counters above the broker's watermarks.
+//! Accepting a new timeline of the server: reading the change, and raising the counters of the leases to the broker's watermarks.
 use std::collections::BTreeMap;
 
 use outbox::{PartitionNo, Token};
@@ -71,7 +71,7 @@ pub(crate) async fn accept_timeline(
     Ok(acceptance)
 }
 
-/// The result of this process's own acceptance, if no caller has received it and the store has it.
+/// The result of this process's own acceptance, if no caller has received it and its transaction was committed.
 async fn earlier_acceptance(context: &StoreContext, change: &TimelineChange) -> StatementResult<TimelineAcceptance> {
     let unanswered = context.unanswered_acceptance.lock().clone();
     let Some(unanswered) = unanswered.filter(|unanswered| unanswered.timeline == change.timeline) else {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// A group starts at least this many times the duration of the last one after the group before it.
+/// Distance between the starts of two groups, as a multiple of the duration of the group that ended last.
 const DISTANCE_FACTOR: u32 = 4;
 /// This number of waiting commits starts a group immediately: the cost of the transaction is a small part of theirs.
 const FULL_GROUP: usize = 16;

@@ -42,7 +42,7 @@ const DELETE_EVENTS: &str = "WITH floor AS MATERIALIZED (SELECT least((SELECT mi
        least((SELECT id FROM floor), (SELECT min(f.id) FROM outbox_lease l CROSS JOIN LATERAL
          (SELECT q.id FROM outbox q WHERE q.partition = l.partition ORDER BY q.id LIMIT 1) f))";
 
-/// Deletes archived rows older than `keep`, and returns their number.
+/// Deletes archived rows older than `keep`, and events that no row needs. Returns the number of the deleted rows, or `limit` if more events follow.
 ///
 /// # Errors
 /// Returns the error of a statement, or, after everything else has been deleted, that a past day of the archive is in use.

@@ -9,13 +9,13 @@ use crate::store::context::StoreContext;
 /// Serializes services that start at the same time.
 const LOCK: &str = "SELECT FROM installation FOR NO KEY UPDATE";
 const STORE: &str = "UPDATE installation SET internal_topics = $1 WHERE internal_topics <> $1";
-/// The keys of topics that are internal no more go on with their numbers. `internal:` is part of no topic's name.
+/// Restores the keys of topics that are not internal any more; their sequence numbers continue. No topic's name begins with `internal:`.
 const RELEASE_KEYS: &str = "WITH released AS (DELETE FROM outbox_sequence
        WHERE topic >= 'internal:' AND topic < 'internal;' AND substr(topic, 10) <> ALL ($1) RETURNING *)
      INSERT INTO outbox_sequence AS s SELECT substr(topic, 10), key, last, partition, key_group, false FROM released
      ON CONFLICT (topic, key) DO UPDATE SET last = greatest(s.last, excluded.last), wakes = false";
-/// Makes each key that has published to an internal topic a new one, and so subject to the check of new keys. A key that an open transaction has
-/// locked is left to the next start.
+/// Moves the sequence of each key that has published to an internal topic behind the prefix `internal:`. The functions then treat the key as a new
+/// one, whose topic they check. A key that an open transaction has locked is left to the next start.
 const WITHDRAW_KEYS: &str = "WITH unlocked AS (SELECT topic, key FROM outbox_sequence WHERE topic = ANY ($1) FOR UPDATE SKIP LOCKED),
        withdrawn AS (DELETE FROM outbox_sequence s USING unlocked u WHERE s.topic = u.topic AND s.key = u.key RETURNING s.*)
      INSERT INTO outbox_sequence AS s SELECT 'internal:' || topic, key, last, partition, key_group, false FROM withdrawn

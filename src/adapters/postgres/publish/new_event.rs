@@ -50,7 +50,7 @@ impl<'a> NewEvent<'a> {
         self
     }
 
-    /// Checks what the server would refuse too, and by that end the caller's transaction.
+    /// Checks the rules that the server checks too: a refusal by the server would abort the caller's transaction.
     ///
     /// # Errors
     /// The first rule that the event breaks.

@@ -24,7 +24,7 @@ const PAST: &str = "SELECT c.relname::text FROM pg_inherits i JOIN pg_class c ON
        AND to_date(right(c.relname, 8), 'YYYYMMDD') + 1 <= (clock_timestamp() AT TIME ZONE 'UTC') - make_interval(secs => $1)
      ORDER BY c.relname";
 
-/// Size of the largest day whose events are counted exactly before it is truncated; above it the planner's estimate suffices.
+/// Size in bytes below which the events of a day are counted exactly before it is truncated; above it the planner's estimate suffices.
 const COUNTED_MAX: i64 = 1 << 30;
 
 /// Creates the missing days from today on. A day of which the default partition has rows is not created.

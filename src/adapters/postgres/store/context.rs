@@ -20,7 +20,7 @@ use crate::outbox::scan::scan_start::ScanStartCache;
 use crate::store::oldest_transaction::AgeSamples;
 use crate::store::options::Options;
 
-/// A full batch waits for those of the other partitions, which take 0.1 s each (measured): longer than anything else waits for a connection.
+/// Checkout timeouts that a full batch waits for a permit: the full batches of the other partitions take 0.1 s each (measured).
 const BATCH_WAIT_FACTOR: u32 = 5;
 
 /// Longest wait of a list for those ahead while the server reads them: a part of a list takes some hundredths of a second. One that waits for longer
@@ -77,7 +77,7 @@ pub(crate) struct StoreContext {
     pub(crate) deferred_releases: DeferredReleases,
 }
 
-/// Values that were fixed at installation, and the server's identity.
+/// What opening the store has read: values that were fixed at installation, and whether the server shows its timeline.
 pub(crate) struct InstalledSchema {
     pub(crate) id: String,
     pub(crate) partitions: u32,

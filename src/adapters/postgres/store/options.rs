@@ -44,7 +44,7 @@ pub struct Options {
     /// Connections of the pool for leases and the relay, kept apart so that a slow list delays no renewal. 4: more gained little when
     /// measured.
     pub relay_connections: usize,
-    /// Rounds of the relay that run at the same time: a round is one transaction for what its partitions ask of the store. 1: a second one
+    /// Rounds of the relay that run at the same time: a round is one transaction for the claims and settlements of its partitions. 1: a second one
     /// only makes both smaller (measured).
     pub relay_rounds: usize,
     /// Most claims and settlements in one round. 128: above it the server spends far more on the rows than on the statement and the commit.
@@ -63,8 +63,8 @@ pub struct Options {
     pub flush_settlements: bool,
     /// Most commits, and most claims and settlements, that wait; one more is refused at once. 8,192 are some tenths of a second of work.
     pub queue_max: usize,
-    /// Most idempotency keys whose release failed and is repeated. Beyond it the oldest is dropped, whose lock expires first. 1,024, because
-    /// creates of a longer outage cannot lock their keys.
+    /// Most idempotency keys whose release failed and is repeated. Beyond it the oldest is dropped, whose lock expires first. 1,024 are enough:
+    /// once an outage lasts, creates cannot lock keys that would need a release.
     pub deferred_releases_max: usize,
     /// Most commits in one transaction: beyond 256 a group only adds latency.
     pub group_max: usize,
@@ -157,7 +157,7 @@ impl Options {
         }
     }
 
-    /// The event that the COMMIT of a settlement waits for.
+    /// What the COMMIT of a settlement waits for.
     pub(crate) fn settle_commit(&self) -> CommitWait {
         if self.flush_settlements { CommitWait::Flush } else { CommitWait::None }
     }

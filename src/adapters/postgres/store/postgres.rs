@@ -190,7 +190,7 @@ impl Postgres {
     ) -> Result<T, Error> {
         let started = Instant::now();
         let result = match queued {
-            // The task drops the sender without a reply only when the store is closed.
+            // The task drops the sender without a reply only when it panics or the store is closed.
             Ok(reply) => {
                 reply.await.unwrap_or_else(|_| Err(Error::Unknown("it was aborted before it finished".into())))
             }

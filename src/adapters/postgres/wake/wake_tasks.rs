@@ -1,5 +1,5 @@
-//! The tasks behind the wake-ups: one sends NOTIFY, one LISTENs, one repeats those of writers in SQL. A notifying commit takes a lock of the whole server, so wake-ups are
-//! coalesced: the first is sent at once, those of the next few milliseconds as one.
+//! The tasks behind the wake-ups: one sends NOTIFY, one LISTENs, one repeats the wake-ups of writers in SQL. A notifying commit takes a lock of the
+//! whole server, so wake-ups are coalesced: the first is sent at once, those of the next few milliseconds as one.
 use std::sync::Arc;
 
 use ports::partitions::wake::{SQL_WAKE_UP_COVERS, WakeUpSet, format_wake_ups};
@@ -28,7 +28,7 @@ impl WakeTasks {
         Self { outgoing: None, incoming: Arc::default() }
     }
 
-    /// Starts the sending and the listening task.
+    /// Starts the tasks.
     pub(crate) fn start(connector: &Connector, context: &Arc<StoreContext>, tasks: &BackgroundTasks) -> Self {
         let (outgoing, incoming) = (Arc::<WakeUpSet>::default(), Arc::<WakeUpSet>::default());
         tasks.add(tokio::spawn(send(Arc::clone(context), Arc::clone(&outgoing))));
@@ -66,7 +66,7 @@ async fn send(context: Arc<StoreContext>, outgoing: Arc<WakeUpSet>) {
     }
 }
 
-/// Repeats the wake-ups of writers in SQL when the time is over in which the others send none.
+/// Repeats each wake-up of a writer in SQL after [`SQL_WAKE_UP_COVERS`]: until then, other writers in SQL send none for the same partition.
 async fn repeat_wake_ups(later: Arc<WakeUpSet>, incoming: Arc<WakeUpSet>) {
     loop {
         let wake_ups = later.take().await;

@@ -24,10 +24,9 @@ use crate::outbox::scan::scan_snapshot::{SampleId, ScanBounds, ScanSnapshot};
 use crate::store::context::StoreContext;
 
 /// Returns a row with the snapshot (its partition is NULL), one for each partition, and one for each claimed row. Locked rows are counted
-/// so that all locks are acquired before the first expiry is compared. A batch passes through the statement as arrays, without a join on
-/// the partition, and events are found one by one, so that the plan
-/// does not depend on how many rows the planner expects. What the lease rows are joined with is materialized: PostgreSQL then compares a row that
-/// changed during the wait with the copy that it matched before.
+/// so that all locks are acquired before the first expiry is compared. A batch passes through the statement as arrays, without a join on the
+/// partition, and events are found one by one, so that the plan does not depend on how many rows the planner expects. What the lease rows are joined
+/// with is materialized: PostgreSQL then compares a row that changed during the wait with the copy that it matched before.
 const CLAIM: &str = concat!(
     "WITH server_state AS MATERIALIZED (",
     snapshot!(),

@@ -137,7 +137,7 @@ impl RelayQueue {
         Ok(())
     }
 
-    /// Announces requests: the next round waits for them, but not for long.
+    /// Announces requests: the next round waits for them, at most [`EXPECT_MAX`].
     pub(crate) fn expect(&self, count: u32) {
         let mut state = self.state.lock();
         let (before, until) = state.expected.unwrap_or_else(|| (0, Instant::now() + EXPECT_MAX));
