@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use ports::broker::Record;
 
 use crate::options::Compression;
+use crate::protocol::record_batch::varint_size;
 
 /// How long a refusal stays valid. After an operator raises the topic's limit and redrives parked events, it delays them by this much.
 const REFUSAL_TTL: Duration = Duration::from_secs(5);
@@ -45,15 +46,9 @@ impl RefusedSizes {
 
 /// Bytes of a record that is alone in its record batch (format 2), without the overhead that is equal for all records.
 fn wire_size(Record { key, headers, value, .. }: &Record) -> usize {
-    let with_length = |length: usize| varint_size(length) + length;
+    let with_length = |length: usize| varint_size(length as i64) + length;
     let headers: usize = headers.iter().map(|(name, value)| with_length(name.len()) + with_length(value.len())).sum();
     with_length(key.len()) + with_length(value.len()) + headers
-}
-
-/// Bytes of a length encoded as a zigzag varint.
-fn varint_size(length: usize) -> usize {
-    let bits = usize::BITS - (length << 1).leading_zeros();
-    bits.max(1).div_ceil(7) as usize
 }
 
 #[cfg(test)]

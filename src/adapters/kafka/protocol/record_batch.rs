@@ -120,7 +120,7 @@ fn put_varint(buffer: &mut BytesMut, value: i64) {
 }
 
 /// The bytes that [`put_varint`] writes: one for each seven bits.
-fn varint_size(value: i64) -> usize {
+pub(crate) fn varint_size(value: i64) -> usize {
     (zigzag(value) | 1).ilog2() as usize / 7 + 1
 }
 
