@@ -96,7 +96,7 @@ impl Kafka {
 
 /// The settings of connections from the options, if they can be used.
 fn parse(options: &Options) -> Result<Arc<ConnectionSettings>, KafkaOpenError> {
-    // Otherwise OpenSSL frees its state when `main` returns, while threads of librdkafka still use it: the process would end with SIGSEGV.
+    // Without this call OpenSSL frees its state when `main` returns, while threads of librdkafka still use it: the process ends with SIGSEGV.
     #[cfg(feature = "tls")]
     openssl_sys::init();
     let config = client_config::metadata(options);

@@ -136,7 +136,7 @@ impl Kafka {
         }
     }
 
-    /// Content of the watermark topic about the installation, once the transactions in these partitions are decided.
+    /// The installation's records in the watermark topic, once the transactions in these partitions of the topic are decided.
     async fn installation_records(&self, awaited: AwaitedPartitions) -> Result<InstallationRecords, Error> {
         let query = |sender| WatermarkQuery::new(awaited, WatermarkReply::Installation(sender));
         self.inner.watermark_queries.request(|sender| TopicQuery::Watermark(query(sender))).await

@@ -96,8 +96,8 @@ impl ClusterClient {
         )))
     }
 
-    /// Another number of partitions only loses the order of keys in an event topic when it grows; the watermark topic's settings must match
-    /// exactly.
+    /// Checks an existing topic. A number of partitions that differs from the configured one is only reported, except for the watermark topic, whose
+    /// number and `cleanup.policy` must match.
     pub(crate) async fn check_topic(&self, name: &str, layout: &TopicLayout) -> Result<(), Error> {
         if name != self.options.watermark_topic() {
             self.partition_warnings.check(name, layout.partitions, self.options.partitions_of(name));

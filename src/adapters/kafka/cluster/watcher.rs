@@ -132,8 +132,8 @@ impl BrokerWatcher {
         if self.contact.is_unreachable() && !matches!(*status.borrow(), TopicsStatus::Ready) {
             return status.borrow().result();
         }
-        // Not longer than until the watcher has found that connections fail: a stop would wait for the callers. A broker that accepts them and
-        // answers slowly has the whole time.
+        // Ends early once the watcher has found that connections fail, so that a stop of the service does not wait for the callers. A broker that
+        // accepts connections and answers slowly has the whole timeout.
         let known =
             status.wait_for(|status| !matches!(status, TopicsStatus::Unreached(_)) || self.contact.connections_fail());
         match tokio::time::timeout(self.ready_timeout, known).await {

@@ -49,7 +49,7 @@ fn set_security(config: &mut ClientConfig, options: &Options) {
     };
     config.set("security.protocol", protocol);
     if security.tls {
-        // Also for the system's: an OpenSSL that is compiled in looks for them elsewhere.
+        // Set for the system's certificates too: an OpenSSL that is linked statically looks for them elsewhere.
         config.set("ssl.ca.location", authority_file(security.ca_file.as_deref()).to_string_lossy());
     }
     if let Some(sasl) = &security.sasl {

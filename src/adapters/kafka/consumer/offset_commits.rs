@@ -24,7 +24,7 @@ pub(crate) type AssignedPartition = (Arc<str>, u32);
 const COMMIT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest wait for the group's offsets. Its coordinator answers within milliseconds, and the next commit waits for the read.
 const READ_TIMEOUT: Duration = Duration::from_secs(1);
-/// Pause before a commit is repeated that the group's coordinator refused during a rebalance. Its last step takes milliseconds.
+/// Pause before a commit is repeated that the group's coordinator refused during a rebalance. The last step of a rebalance takes milliseconds.
 const REPEAT_PAUSE: Duration = Duration::from_millis(50);
 
 /// An acknowledgement and its caller.

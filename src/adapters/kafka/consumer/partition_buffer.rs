@@ -20,7 +20,7 @@ pub(crate) struct PartitionBuffer {
     fetched: Option<u64>,
     /// The offset after the last delivered one. A rewind does not lower it.
     delivered: u64,
-    /// Every lower offset was acknowledged.
+    /// The offset below which every message was acknowledged.
     acknowledged: u64,
     /// The last message that was acknowledged.
     last_acknowledged: Option<ConsumerRecord>,
@@ -54,7 +54,7 @@ impl PartitionBuffer {
     }
 
     /// Remembers the offsets that are missing before this message, which is not pushed yet. Their records were removed, unless the log began
-    /// before them: `statistics` counts those of the client so far.
+    /// before them. `statistics` is the number of statistics that the client has sent so far.
     pub(crate) fn note_fetch(&mut self, offset: u64, statistics: u64) {
         match self.fetched {
             Some(read_until) if self.gap.is_none() => self.gap = UnreadGap::before(offset, read_until, statistics),
@@ -78,7 +78,7 @@ impl PartitionBuffer {
         }
     }
 
-    /// Whether the client's statistics of this number show the end of the log. Until its first fetch after the assignment, the client reports the
+    /// Whether the client's statistics with this number show the end of the log. Until its first fetch after the assignment, the client reports the
     /// end from the time when it last had the partition. A client that has reached the end may have fetched no message.
     pub(crate) fn knows_end(&self, statistics: u64, has_reached_end: bool) -> bool {
         match self.first_fetch {

@@ -1,6 +1,6 @@
 //! UnreadGap: offsets before a message that its group has not read, and whether the broker had removed their records.
 
-/// The record with which a transaction ends. A group has no message of the one that follows its last message, and therefore commits its offset.
+/// Offsets that the end of a transaction takes: one, for its control record, which no member receives as a message.
 const MARKERS: u64 = 1;
 
 /// Offsets that a member skipped.

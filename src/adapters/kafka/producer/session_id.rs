@@ -64,7 +64,7 @@ pub(crate) fn parse(session: &ProducerSessionId) -> SessionIdParts<'_> {
     SessionIdParts { transactional_id, watermarks }
 }
 
-/// The standard library seeds each state from the system's entropy.
+/// The standard library seeds the states of a thread from the system's entropy, and no two of them are equal.
 fn random_number() -> u64 {
     RandomState::new().build_hasher().finish()
 }

@@ -126,7 +126,7 @@ impl Proof {
     }
 }
 
-/// A random nonce; the standard library seeds each hasher from the system's entropy.
+/// A random nonce. The standard library seeds the hashers of a thread from the system's entropy, and no two of them are equal.
 pub(crate) fn nonce() -> String {
     use std::hash::{BuildHasher, Hasher, RandomState};
     let random = || RandomState::new().build_hasher().finish();

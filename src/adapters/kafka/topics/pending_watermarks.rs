@@ -26,9 +26,9 @@ pub(crate) struct WatermarkQuery {
 pub(crate) enum AwaitedPartitions {
     /// The answer waits for no transaction.
     None,
-    /// That of one producer session.
+    /// The partition with the watermarks of one producer session.
     One(u32),
-    /// The watermarks of all producer sessions.
+    /// Every partition of the topic.
     All,
 }
 

@@ -143,13 +143,13 @@ impl WatermarkCache {
             |(partition, end): (&u32, &u64)| ReadSpan { partition: *partition, from: start(partition), end: *end };
         let spans: Vec<ReadSpan> = ends.iter().map(span).collect();
         reader.read(topic, &spans, deadline, |message| {
-            let (partition, stamp) =
+            let (partition, identity) =
                 (message.partition().unsigned_abs(), (message.offset(), message.timestamp().to_millis()));
-            if expected.remove(&partition).is_some_and(|last| last != stamp) {
+            if expected.remove(&partition).is_some_and(|last| last != identity) {
                 self.0.remove(&partition);
             }
             if let Some(records) = self.0.get_mut(&partition) {
-                records.add(stamp, installation_record(message.key(), message.payload(), &options.installation));
+                records.add(identity, installation_record(message.key(), message.payload(), &options.installation));
             }
             ReadControl::Continue
         })?;
@@ -162,8 +162,8 @@ impl WatermarkCache {
 }
 
 impl PartitionRecords {
-    fn add(&mut self, stamp: RecordIdentity, record: Option<InstallationRecord>) {
-        self.last = Some(stamp);
+    fn add(&mut self, identity: RecordIdentity, record: Option<InstallationRecord>) {
+        self.last = Some(identity);
         match record {
             Some(InstallationRecord::Watermark(outbox_partition, token)) => {
                 let highest = self.tokens.entry(outbox_partition).or_default();
