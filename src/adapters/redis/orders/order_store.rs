@@ -57,24 +57,20 @@ impl OrderStore for RedisStore {
             PageStart::After(id) => (format!("({id}"), 0),
         };
         let skip = skip.min(i64::MAX as u64);
-        let arguments = ScriptArguments::new()
-            .text(smallest_index(filter))
-            .text(bound)
-            .number(skip)
-            .number(limit)
-            .number(LIST_BYTES);
+        let arguments =
+            ScriptArguments::new().text(exact_index(filter)).text(bound).number(skip).number(limit).number(LIST_BYTES);
         self.orders("list", arguments).await
     }
 
     async fn count(&self, filter: &OrderFilter) -> Result<u64, Error> {
         let mut count = cmd("ZCARD");
-        count.arg(format!("{}{}", self.inner.prefix, smallest_index(filter)));
+        count.arg(format!("{}{}", self.inner.prefix, exact_index(filter)));
         self.read_command("count", count).await
     }
 
     async fn oldest(&self, status: Status, after: Option<OrderId>, limit: u32) -> Result<Vec<OrderId>, Error> {
         let bound = after.map_or("-".to_owned(), |id| format!("({id}"));
-        let index = smallest_index(&OrderFilter { owner: None, status: Some(status) });
+        let index = exact_index(&OrderFilter { owner: None, status: Some(status) });
         let arguments = ScriptArguments::new().text(index).text(bound).number(limit);
         let mut reply = self.read_list("oldest", &self.inner.scripts.oldest_ids, arguments).await?;
         let id = |text: String| OrderId::parse(&text).ok_or_else(|| broken(format!("{text:?} is not an order id")));
@@ -139,7 +135,7 @@ fn commit_arguments(commit: &Commit) -> Result<ScriptArguments, Error> {
 }
 
 /// The index that contains exactly the orders of the filter.
-fn smallest_index(filter: &OrderFilter) -> String {
+fn exact_index(filter: &OrderFilter) -> String {
     match (&filter.owner, filter.status) {
         (None, None) => "orders:all".to_owned(),
         (None, Some(status)) => format!("orders:in:{}", status.as_str()),

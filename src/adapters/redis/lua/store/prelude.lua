@@ -5,7 +5,8 @@
 -- keys of a partition whose first row in the queue may be claimed, scored by the time from which it may be: claims read what is due from it.
 -- Fields of a row: s status, p partition, k key, ev event, ty type, e entry, y payload, c created, a attempts, d deaths, t trial deaths,
 -- h 1 if it blocks its key while it is FAILED, hk 1 if it blocks its key while it is PARKED, due, own owner, tok token, ft failure type,
--- fr failure reason, sent, fb 1 if it went by fallback, tp, to and tt partition, offset and topic of its record.
+-- fr failure reason, la time of the last attempt, lab that of the attempt before, sent, fb 1 if it went by fallback, tp, to and tt partition,
+-- offset and topic of its record, xm extra metadata.
 local call, prefix = redis.call, KEYS[1]
 local clock = call('TIME')
 local now = tonumber(clock[1]) * 1000 + math.floor(tonumber(clock[2]) / 1000)
@@ -66,7 +67,7 @@ end
 
 -- Scores in `due:P`: a FAILED row's is its due time, in ms. A PENDING row may be claimed at any time, also after the clock was set back: its
 -- score is its id, which is below every time.
-local TIMES = 1e12
+local TIME_SCORE_MIN = 1e12
 
 local function belongs_in_queue(status, parked_block) return status and status ~= 'SENT' and (status ~= 'PARKED' or parked_block == '1') end
 

@@ -69,7 +69,7 @@ local function visit_range(least, most)
   end
 end
 
-if not visit_range(integer(TIMES), integer(now)) then visit_range('-inf', '(' .. integer(TIMES)) end
+if not visit_range(integer(TIME_SCORE_MIN), integer(now)) then visit_range('-inf', '(' .. integer(TIME_SCORE_MIN)) end
 for _, entry in ipairs(rows_not_queued) do call('ZREM', prefix .. 'queue:' .. entry[1], entry[2]) end
 for _, key in ipairs(keys_not_due) do refresh_key(partition, key) end
 if #claimed == 0 then

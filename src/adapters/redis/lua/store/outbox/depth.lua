@@ -28,7 +28,7 @@ update_oldest(call('ZRANGE', prefix .. 'status:IN_FLIGHT', 0, 0)[1])
 update_oldest(first_failed())
 -- The oldest PENDING row is the first of its key, or a row before it is IN_FLIGHT, FAILED or parked.
 for partition = 0, tonumber(ARGV[1]) - 1 do
-  update_oldest(call('ZRANGEBYSCORE', prefix .. 'due:' .. partition, '-inf', '(' .. integer(TIMES), 'WITHSCORES', 'LIMIT', 0, 1)[2])
+  update_oldest(call('ZRANGEBYSCORE', prefix .. 'due:' .. partition, '-inf', '(' .. integer(TIME_SCORE_MIN), 'WITHSCORES', 'LIMIT', 0, 1)[2])
 end
 depth[6] = oldest and integer(math.max(0, now - oldest)) or ''
 return depth
