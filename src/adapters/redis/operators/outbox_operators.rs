@@ -112,7 +112,7 @@ impl OutboxOperators for RedisStore {
 }
 
 impl RedisStore {
-    /// Counts the rows of a filter by PARKED. Without further conditions the index has their number; otherwise they are read page by page.
+    /// Counts the PARKED rows that match a filter for them. Without further conditions the index has their number; otherwise they are read page by page.
     async fn count_parked(&self, filter: &RowFilter) -> Result<u64, Error> {
         if *filter == (RowFilter { status: Some(RowStatus::Parked), ..RowFilter::default() }) {
             return Ok(self.depth().await?.parked);
@@ -133,7 +133,7 @@ impl RedisStore {
         mut visit: impl FnMut(RowView) -> ControlFlow<()> + Send,
     ) -> Result<(), Error> {
         let mut after = filter.after.unwrap_or(0);
-        let now = if filter.older_than.is_some() { Some(self.now().await?) } else { None };
+        let now = if filter.older_than.is_some() { Some(self.server_time().await?) } else { None };
         loop {
             let arguments = ScriptArguments::new().text(smallest_index(filter)).number(after).number(PAGE);
             let page = self.read_list("outbox_rows", &self.inner.scripts.rows, arguments).await?.lists()?;

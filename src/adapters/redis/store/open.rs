@@ -2,9 +2,7 @@
 use std::sync::Arc;
 
 use deadpool_redis::redis::cmd;
-use domain::Timestamp;
 use parking_lot::Mutex;
-use ports::Error;
 use tokio::sync::watch;
 
 use crate::connection::client::Redis;
@@ -92,12 +90,6 @@ impl RedisStore {
             wake: WakeQueues::default(),
         };
         Self { inner: Arc::new(inner) }
-    }
-
-    /// The time of the server.
-    pub(crate) async fn now(&self) -> Result<Timestamp, Error> {
-        let (seconds, micros): (i64, i64) = self.read_command("time", cmd("TIME")).await?;
-        Ok(Timestamp::from_millis(seconds.saturating_mul(1_000).saturating_add(micros / 1_000)))
     }
 }
 

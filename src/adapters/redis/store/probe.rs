@@ -13,7 +13,7 @@ impl RedisStore {
     /// # Errors
     /// The server did not answer.
     pub async fn server_time(&self) -> Result<Timestamp, Error> {
-        let (seconds, micros): (i64, i64) = self.inner.redis.inner.store_command("read its time", cmd("TIME")).await?;
+        let (seconds, micros): (i64, i64) = self.read_command("read its time", cmd("TIME")).await?;
         Ok(Timestamp::from_millis(seconds * 1_000 + micros / 1_000))
     }
 }
