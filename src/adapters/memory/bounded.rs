@@ -4,8 +4,8 @@ use std::hash::{Hash, RandomState};
 use hashlink::LruCache;
 use parking_lot::Mutex;
 
-/// At most `capacity` entries; the least recently used is evicted first: a new key is the one that a caller is about to use. One lock for
-/// all keys, because it is held for less than a microsecond; a concurrent map adds several microseconds to a create.
+/// At most `capacity` entries. The least recently used one is evicted, never the new one, which its caller is about to use. One lock for all keys,
+/// because it is held for less than a microsecond; a concurrent map adds several microseconds to a create.
 pub(crate) struct BoundedMap<K, V> {
     entries: Mutex<LruCache<K, Option<V>, RandomState>>,
 }

@@ -72,7 +72,7 @@ fn field(query: ListQuery) -> String {
     }
 }
 
-/// A count is a number; a part has an order a line.
+/// A count is a number; a chunk has one order per line.
 fn format(list: &CachedList) -> Option<String> {
     match list {
         CachedList::Count(count) => Some(count.to_string()),

@@ -73,7 +73,7 @@ impl Redis {
     }
 }
 
-/// The addresses that the handle connects to, if the options can be used.
+/// How the handle connects to the server, if the options can be used.
 fn parse(options: &Options) -> Result<ConnectionInfo, RedisOpenError> {
     check_values(options)?;
     connection_info(&options.url, options.root_certificates.as_deref())

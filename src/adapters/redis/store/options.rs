@@ -48,8 +48,8 @@ pub struct StoreOptions {
     pub durability: Durability,
     /// A holder of the instance id that is silent for this long is dead, if the server does not list its connections.
     pub dead_after: Duration,
-    /// How long a holder of the instance id that the server lists no connection of may still reconnect, before the id is taken over. A live
-    /// one tries again at once and then every second at most.
+    /// How long a holder of the instance id may still reconnect after the server lists no connection of it, before the id is taken over. A live
+    /// holder tries again at once, and then every second at most.
     pub reconnect_time: Duration,
     /// How often the heartbeat is renewed.
     pub heartbeat_interval: Duration,

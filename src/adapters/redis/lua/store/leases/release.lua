@@ -4,6 +4,6 @@ local lease = read_lease(ARGV[2])
 if lease.owner ~= ARGV[1] or lease.epoch ~= ARGV[3] then return 'NOT_HELD' end
 if lease.token then return 'IN_FLIGHT' end
 call('HDEL', lease.name, 'owner')
--- The time stays, so that a survey shows since when the partition is free.
+-- `expires` becomes the time of the release, so that a survey shows since when the partition is free.
 call('HSET', lease.name, 'expires', integer(now))
 return 'DONE'
