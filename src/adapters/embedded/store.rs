@@ -77,8 +77,7 @@ impl Embedded {
         let (mut sql, found) = open_complete(folder, lock.installation(), settings::open)?;
         migrations::check_supported(found, &path)?;
         settings::for_writing(&sql, options.cache_kib, options.writer_mode).map_err(sql_error)?;
-        let installation =
-            Installation { name: options.installation.as_deref(), partitions: options.partitions.max(1) };
+        let installation = Installation { id: options.installation.as_deref(), partitions: options.partitions.max(1) };
         migrations::migrate(&mut sql, found, &installation).map_err(sql_error)?;
         let installation = read_meta(&sql, "installation").map_err(sql_error)?;
         lock.record_installation(&installation).map_err(|error| OpenError::from_io(folder, &error))?;

@@ -20,7 +20,7 @@ const RECOVERY_PERIOD: Duration = Duration::from_secs(5);
 
 /// The transaction that a command runs in.
 pub(crate) struct WriteContext<'a> {
-    /// The connection, inside a transaction and a savepoint.
+    /// The connection, inside a transaction, and inside a savepoint if the command has one of its own.
     pub(crate) sql: &'a Connection,
     /// Now, by the store's clock.
     pub(crate) now: Timestamp,
@@ -131,13 +131,13 @@ pub(crate) struct WritingConnection {
     /// Number of orders that are not yet in the index by owner.
     unindexed_orders: u32,
     /// When a commit last failed; `None` after [`RECOVERY_PERIOD`] without a failure.
-    failed: Option<Instant>,
+    last_failure_at: Option<Instant>,
 }
 
 impl WritingConnection {
     /// Wraps a connection that [`settings::for_writing`](crate::connection::settings::for_writing) has configured.
     pub(crate) fn new(sql: Connection, clock: Arc<dyn Clock>, log_state: Arc<LogState>, unindexed_orders: u32) -> Self {
-        Self { sql, clock, log_state, scan_starts: HashMap::new(), unindexed_orders, failed: None }
+        Self { sql, clock, log_state, scan_starts: HashMap::new(), unindexed_orders, last_failure_at: None }
     }
 
     /// Runs all commands in as few transactions as possible and replies to each.
@@ -150,7 +150,7 @@ impl WritingConnection {
         }
     }
 
-    /// Adds unindexed orders to the index by owner. Nothing depends on it now: after a failure a later call repeats it.
+    /// Adds unindexed orders to the index by owner. Queries read those orders too, so nothing is missing after a failure; a later call repeats it.
     fn index_owners(&mut self) {
         let added = self
             .statement("BEGIN IMMEDIATE")
@@ -160,6 +160,7 @@ impl WritingConnection {
             Ok(()) => self.unindexed_orders = 0,
             Err(error) => {
                 tracing::debug!(event = "owner_index_update_failed", %error, "new orders are not yet in the index by owner; the next commits retry");
+                // Half of them: the next attempt follows after some more orders, not after each commit.
                 self.unindexed_orders /= 2;
                 if !self.sql.is_autocommit() {
                     // A rollback that fails shows as an error of the next BEGIN.
@@ -243,16 +244,16 @@ impl WritingConnection {
     /// Logs when commits begin and cease to fail, not each failure: on a full disk a small commit may fit between large ones.
     fn log_commit_state(&mut self, error: Option<&Error>) {
         let now = Instant::now();
-        match (error, self.failed) {
+        match (error, self.last_failure_at) {
             (Some(error), last) => {
                 if last.is_none() {
                     tracing::error!(event = "commits_failing", %error, "commits to the data folder fail: {error}");
                 }
-                self.failed = Some(now);
+                self.last_failure_at = Some(now);
             }
             (None, Some(last)) if now - last >= RECOVERY_PERIOD => {
                 tracing::info!(event = "commits_recovered", "commits succeed again");
-                self.failed = None;
+                self.last_failure_at = None;
             }
             (None, _) => {}
         }

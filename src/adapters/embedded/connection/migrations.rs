@@ -28,7 +28,7 @@ const APPLICATION_ID: u32 = 0x7068_7374;
 /// Properties that are fixed when a folder is first used.
 pub(crate) struct Installation<'a> {
     /// Id of the installation; `None` generates a random UUID.
-    pub(crate) name: Option<&'a str>,
+    pub(crate) id: Option<&'a str>,
     /// Number of outbox partitions.
     pub(crate) partitions: u32,
 }
@@ -71,11 +71,11 @@ pub(crate) fn migrate(sql: &mut Connection, from: u32, installation: &Installati
 
 fn install(sql: &Connection, installation: &Installation<'_>) -> rusqlite::Result<()> {
     sql.pragma_update(None, "application_id", APPLICATION_ID)?;
-    let name = match installation.name {
-        Some(name) => name.to_string(),
+    let id = match installation.id {
+        Some(id) => id.to_string(),
         None => sql.query_row("SELECT lower(hex(randomblob(16)))", [], |row| row.get::<_, String>(0)).map(uuid)?,
     };
-    sql.execute("INSERT INTO meta VALUES ('installation', ?1)", [name])?;
+    sql.execute("INSERT INTO meta VALUES ('installation', ?1)", [id])?;
     sql.execute("INSERT INTO meta VALUES ('partitions', ?1)", [installation.partitions.to_string()])?;
     for partition in 0..installation.partitions {
         sql.execute("INSERT INTO outbox_lease (partition) VALUES (?1)", [partition])?;
@@ -110,7 +110,7 @@ mod tests {
             INSERT INTO audit (acted_at, action, row_id, who, why) VALUES (1000, 'PARK', 4, 'olga', 'broken')";
         sql.execute_batch(rows).unwrap();
 
-        migrate(&mut sql, 9, &Installation { name: None, partitions: 1 }).unwrap();
+        migrate(&mut sql, 9, &Installation { id: None, partitions: 1 }).unwrap();
 
         for (selected, expected) in [
             ("'' || beaten_at FROM store_probe", "1000"),

@@ -29,7 +29,7 @@ impl StepCount {
 pub(crate) fn counted_store(folder: &Path) -> (Connection, StepCount) {
     let mut sql = settings::open(&folder.join(settings::FILE)).expect("opened");
     settings::for_writing(&sql, 16 * 1024, WriterMode::Inline).expect("configured");
-    migrations::migrate(&mut sql, 0, &Installation { name: None, partitions: 4 }).expect("migrated");
+    migrations::migrate(&mut sql, 0, &Installation { id: None, partitions: 4 }).expect("migrated");
     let count = StepCount::default();
     let counter = count.0.clone();
     let handler = move || {

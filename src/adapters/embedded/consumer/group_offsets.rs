@@ -82,7 +82,7 @@ fn admit(context: &WriteContext<'_>, group: &str, oldest: i64, joined: &JoinedGr
     if count()? < GROUPS_MAX {
         return Ok(true);
     }
-    joined.mark_seen(context, oldest)?;
+    joined.refresh_seen_at(context, oldest)?;
     let mut delete = context.sql.prepare_cached(
         "DELETE FROM group_offset WHERE consumer_group IN
            (SELECT consumer_group FROM group_offset GROUP BY consumer_group HAVING max(seen_at) < ?1)",

@@ -81,7 +81,7 @@ impl ConsumerGroups for Embedded {
 }
 
 /// Reads the group's offset in each topic partition. It also sets the group's `seen_at`: the sweep of the log keeps the unread records of
-/// groups seen within the retention. While the group is joined, [`JoinedGroups::mark_seen`](crate::consumer::joined_groups::JoinedGroups)
+/// groups seen within the retention. While the group is joined, [`JoinedGroups::refresh_seen_at`](crate::consumer::joined_groups::JoinedGroups)
 /// refreshes it.
 fn join(context: &WriteContext<'_>, group: &str, numbers: &[u32]) -> CommandResult<Vec<u64>> {
     let mut seen = context.sql.prepare_cached(

@@ -54,7 +54,7 @@ impl JoinedGroups {
     /// Updates `seen_at` of the joined groups, of those of webhooks, and of groups without a member that were seen within the retention. Runs in
     /// the transaction of each deletion that excepts the groups seen since `oldest`, before it, so that the deletion finds these groups also after
     /// a jump of the clock.
-    pub(crate) fn mark_seen(&self, context: &WriteContext<'_>, oldest: i64) -> CommandResult<()> {
+    pub(crate) fn refresh_seen_at(&self, context: &WriteContext<'_>, oldest: i64) -> CommandResult<()> {
         let mut names: BTreeSet<Arc<str>> = self.members.lock().keys().cloned().collect();
         names.extend(groups_of_webhooks(context.sql)?);
         let now = context.now.millis();

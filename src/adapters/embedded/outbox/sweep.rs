@@ -81,7 +81,7 @@ fn unreferenced_events(sql: &Connection, limit: u32, partitions: u32) -> Command
 /// Deletes at most `limit` records appended before `oldest`, from the start of each partition. It keeps the records that a group has not
 /// acknowledged that is joined or was seen since `oldest`.
 pub(crate) fn log(context: &WriteContext<'_>, joined: &JoinedGroups, oldest: i64, limit: u32) -> CommandResult<u64> {
-    joined.mark_seen(context, oldest)?;
+    joined.refresh_seen_at(context, oldest)?;
     let acknowledged = acknowledged(context.sql, oldest)?;
     let mut partitions =
         context.sql.prepare_cached("SELECT number, next_offset FROM topic_partition WHERE next_offset > 0")?;
