@@ -9,9 +9,6 @@ use crate::error::{CommandResult, WriteError, broken};
 pub(crate) const COLUMNS: &str =
     "id, owner, status, version, created_at, updated_at, items, region, hlc_millis, hlc_counter";
 
-/// Reads one order by its id.
-pub(crate) const FIND: &str = "SELECT id, owner, status, version, created_at, updated_at, items, region, hlc_millis, hlc_counter FROM orders WHERE id = ?1";
-
 /// Writes a new order.
 pub(crate) fn insert(context: &WriteContext<'_>, order: &Order) -> CommandResult<bool> {
     let mut statement = context.sql.prepare_cached(
