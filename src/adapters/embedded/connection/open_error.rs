@@ -64,7 +64,7 @@ pub enum OpenError {
     Damaged {
         /// File or folder with the problem.
         path: PathBuf,
-        /// Cause as the operating system or SQLite reports it.
+        /// The damage, as SQLite reports it or this program has found it.
         reason: String,
     },
     /// A later version of this program wrote the file. Run that version.
@@ -82,7 +82,7 @@ pub enum OpenError {
     Absent {
         /// File or folder with the problem.
         path: PathBuf,
-        /// Cause as the operating system or SQLite reports it.
+        /// What is missing, and what the operator does about it.
         reason: String,
     },
     /// The number of partitions is fixed when a folder is first used.

@@ -78,7 +78,7 @@ impl PartitionLeases for Embedded {
             let Some(row) = lease::read(context, partition)? else { return Ok(ReleaseOutcome::NotHeld) };
             let release = row.lease.release(&owner, epoch);
             if release == ReleaseOutcome::Done {
-                // The time stays, so that a survey shows since when the partition is free.
+                // `expires_at` becomes the time of the release, so that a survey shows since when the partition is free.
                 let free = "UPDATE outbox_lease SET owner = NULL, expires_at = ?2 WHERE partition = ?1";
                 context.sql.prepare_cached(free)?.execute(params![partition.0, context.now.millis()])?;
             }

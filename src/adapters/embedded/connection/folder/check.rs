@@ -12,7 +12,8 @@ use crate::connection::migrations;
 use crate::connection::open_error::OpenError;
 use crate::connection::settings::FILE;
 
-/// Opens the database of a folder with `connect`, and returns it with its schema version, also a later program's. `installation` is the one that a service recorded in the folder.
+/// Opens the database of a folder with `connect`, and returns it with its schema version, also a later program's. `installation` is the one that a
+/// service recorded in the folder.
 ///
 /// # Errors
 /// [`OpenError::Damaged`] where commits are missing. The files are left as they are.

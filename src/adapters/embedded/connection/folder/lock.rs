@@ -31,8 +31,8 @@ impl FolderLock {
     /// Locks the folder without waiting.
     ///
     /// # Errors
-    /// [`OpenError::Held`] or [`OpenError::Locked`] where another process holds the folder, with that process as far as it is known. Another one
-    /// where the lock file cannot be written.
+    /// [`OpenError::Held`] or [`OpenError::Locked`] where another process holds the folder, with that process as far as it is known. An error of the
+    /// operating system where the lock file cannot be written.
     pub(crate) fn acquire(options: &Options) -> Result<Self, OpenError> {
         let path = options.folder.join(LOCK_FILE);
         let folders =
