@@ -51,8 +51,13 @@ pub(crate) fn check_csrf_token(session: &ConsoleSession, body: &[u8]) -> Result<
 pub(crate) fn due_ticket_cookie(context: &RequestContext, session: &ConsoleSession) -> Option<HeaderValue> {
     let state = &context.state;
     let ticket = state.sessions.due_ticket(session, state.operations.now())?;
-    let secure = if state.options.trusted_proxies.is_https(&context.request) { "; Secure" } else { "" };
-    HeaderValue::from_str(&format!("{TICKET_NAME}={ticket}; HttpOnly; SameSite=Strict; Path=/console{secure}")).ok()
+    HeaderValue::from_str(&format!("{TICKET_NAME}={ticket}; {}", cookie_attributes(context))).ok()
+}
+
+/// The attributes of the console's cookies; `Secure` only where the browser uses https.
+pub(crate) fn cookie_attributes(context: &RequestContext) -> String {
+    let is_https = context.state.options.trusted_proxies.is_https(&context.request);
+    format!("HttpOnly; SameSite=Strict; Path=/console{}", if is_https { "; Secure" } else { "" })
 }
 
 fn cookie<'a>(headers: &'a HeaderMap, wanted: &str) -> Option<&'a str> {

@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
 use crate::auth::identity::Identity;
-use crate::console::session_ticket::{Ticket, TicketKey};
+use crate::console::session_ticket::{Ticket, TicketKey, hexadecimal};
 
 /// Concurrent sessions; a further log-in ends the oldest one.
 const SESSIONS_MAX: usize = 100;
@@ -36,14 +36,15 @@ pub(crate) struct ConsoleSessions {
 struct SessionTable {
     /// Sessions by the time of their log-in, the oldest first.
     entries: Vec<SessionEntry>,
-    /// Ids of sessions that continued from a ticket and ended: the ticket counts no more.
+    /// Hashes of the ids of ended sessions: their tickets count no more.
     ended: HashSet<[u8; 32]>,
 }
 
 struct SessionEntry {
     session: ConsoleSession,
     last_used: Timestamp,
-    ticket_written: Timestamp,
+    /// `None` before its first ticket.
+    ticket_written: Option<Timestamp>,
     flash: Option<String>,
 }
 
@@ -71,7 +72,7 @@ impl ConsoleSessions {
         let identity = Arc::new(Identity { expires: identity.expires.min(latest), ..identity.clone() });
         let mut table = self.table.lock();
         if now.since(self.started) >= IDLE_MAX {
-            // From now on every ticket of the earlier process is too old.
+            // Every ticket of the earlier process is too old.
             table.ended.clear();
         }
         table.add(ConsoleSession::new(id.expose_secret(), identity), now);
@@ -116,14 +117,14 @@ impl ConsoleSessions {
         Some(session)
     }
 
-    /// A ticket of the session when its last one is too old, at first at the log-in.
+    /// A new ticket of the session, if it has none or its last one is too old.
     pub(crate) fn due_ticket(&self, session: &ConsoleSession, now: Timestamp) -> Option<String> {
         let mut table = self.table.lock();
         let entry = table.entry(session)?;
-        if now.since(entry.ticket_written) < TICKET_AGE_MAX && entry.ticket_written != Timestamp::default() {
+        if entry.ticket_written.is_some_and(|written| now.since(written) < TICKET_AGE_MAX) {
             return None;
         }
-        entry.ticket_written = now;
+        entry.ticket_written = Some(now);
         self.key.sign(&Ticket::new(&session.id_hash, &session.identity, now))
     }
 
@@ -164,7 +165,7 @@ impl SessionTable {
             let oldest = self.entries[0].session.id_hash;
             self.retain(|entry| entry.session.id_hash != oldest);
         }
-        self.entries.push(SessionEntry { session, last_used: now, ticket_written: Timestamp::default(), flash: None });
+        self.entries.push(SessionEntry { session, last_used: now, ticket_written: None, flash: None });
     }
 
     fn entry(&mut self, session: &ConsoleSession) -> Option<&mut SessionEntry> {
@@ -183,7 +184,7 @@ impl ConsoleSession {
     /// The CSRF token is derived from the id, so that forms of an open page stay valid when the session continues from its ticket.
     fn new(id: &str, identity: Arc<Identity>) -> Self {
         let token = Sha256::new().chain_update("form\0").chain_update(id).finalize();
-        let csrf_token = token.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}")).into();
+        let csrf_token = hexadecimal(&token).into();
         Self { id_hash: hash(id), identity, csrf_token }
     }
 
@@ -205,5 +206,5 @@ fn hash(id: &str) -> [u8; 32] {
 fn random_secret() -> SecretString {
     let mut bytes = [0; 32];
     rand::rng().fill_bytes(&mut bytes);
-    bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}")).into()
+    hexadecimal(&bytes).into()
 }

@@ -1,4 +1,4 @@
-//! The phase of a connection between its requests with the deadline of that phase, and the end of what its client sends.
+//! The phase of a connection (reading a head, handling a request, idle, closing) with its deadline, and whether its client has closed its side.
 use std::cell::Cell;
 use std::rc::Rc;
 use std::task::Waker;
@@ -28,7 +28,7 @@ pub(crate) struct ConnectionPhase {
     /// Whether the current request is the last one of the connection.
     is_last: Cell<bool>,
     /// Wakes the connection when the response is finished.
-    waiting: Cell<Option<Waker>>,
+    response_waker: Cell<Option<Waker>>,
     /// Whether the client has closed its side: it sends nothing more.
     client_closed: Cell<bool>,
     client_close: Notify,
@@ -56,7 +56,7 @@ impl ConnectionPhase {
             timeouts,
             phase,
             is_last: Cell::default(),
-            waiting: Cell::default(),
+            response_waker: Cell::default(),
             client_closed: Cell::default(),
             client_close: Notify::new(),
         })
@@ -78,8 +78,8 @@ impl ConnectionPhase {
         self.phase.set(Phase::Refusing);
     }
 
-    /// The response has been encoded, so the next request may reach the parser. actix closes an idle connection itself, and more gently:
-    /// the deadline is later.
+    /// The response has been encoded, so the next request may reach the parser. The deadline of an idle connection is later than actix's own,
+    /// which closes it without an error.
     pub(crate) fn response_finished(&self) {
         let now = Instant::now();
         self.phase.set(match self.phase.get() {
@@ -88,18 +88,18 @@ impl ConnectionPhase {
             }
             _ => Phase::Idle { until: now + self.timeouts.idle + self.timeouts.head },
         });
-        if let Some(waker) = self.waiting.take() {
+        if let Some(waker) = self.response_waker.take() {
             waker.wake();
         }
     }
 
     /// Polls the connection again when the response is finished.
     pub(crate) fn wake_after_response(&self, waker: &Waker) {
-        self.waiting.set(Some(waker.clone()));
+        self.response_waker.set(Some(waker.clone()));
     }
 
     /// The socket was read to its end.
-    pub(crate) fn close_client(&self) {
+    pub(crate) fn set_client_closed(&self) {
         self.client_closed.set(true);
         self.client_close.notify_waiters();
     }
@@ -148,10 +148,10 @@ impl ConnectionPhase {
     }
 }
 
-/// The client's side of the connection of a request. actix finishes the response when it closes, and reads no more: a response that waits
-/// would not end before a write fails.
+/// Resolves when the client of a request has closed its side of the connection. actix itself continues the response then: one that waits for
+/// records would end only when a write fails.
 ///
-/// Not noticed while more bytes wait for the response than the connection has read.
+/// The close is not seen while unread bytes of pipelined requests are before it in the socket.
 pub(crate) struct ClientClose {
     /// `None` in tests that call routes without a connection.
     phase: Option<Rc<ConnectionPhase>>,

@@ -42,7 +42,8 @@ pub(crate) struct HttpExchange {
     method: &'static str,
     template: &'static str,
     header_policy: HeaderPolicy,
-    /// A probe, a scrape or the refresh of an open console page: it repeats every few seconds, so its line is logged at DEBUG.
+    /// A probe or scrape without a request id of its client, or the refresh of an open console page: it repeats every few seconds, so its
+    /// line is logged at DEBUG.
     pub(crate) is_routine: bool,
     /// The decision of the rate limit, once there is one.
     pub(crate) admitted: Option<AdmissionDecision>,
@@ -179,7 +180,7 @@ impl Drop for HttpExchange {
     }
 }
 
-/// What became of a request, by its status.
+/// The end of a request's log line, by its status.
 struct HttpOutcome(u16);
 
 impl Display for HttpOutcome {

@@ -79,7 +79,7 @@ async fn complete(
     let unread = discard_received(body).await;
     let has_length = |response: &HttpResponse| matches!(response.body().size(), BodySize::Sized(1..));
     let result = match (&unread, result) {
-        // Only reads have responses without a length or content, and only a response with both ends before its connection does.
+        // The client sees the end of a response before that of the connection only if the response has a length and content.
         (Some(UnreadBody::Broken), Ok(response)) if !has_length(&response) => Err(broken()),
         (_, result) => result,
     };

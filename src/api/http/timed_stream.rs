@@ -24,8 +24,8 @@ use crate::http::request_scanner::{HeaderNameTooLong, RequestScanner};
 
 /// After a deadline the socket is read once more for this long: bytes that arrived in time must be seen before the client gets 408.
 const FINAL_READ: Duration = Duration::from_millis(100);
-/// Longest time in which the socket accepts no byte of a response while the service stops: a client that has stopped reading, such as one of an event
-/// stream, would delay the stop until the time for requests is over.
+/// Longest time in which the socket accepts no byte of a response while the service stops: a client that has stopped reading would delay the
+/// stop until its deadline.
 const STOPPING_STALL_MAX: Duration = Duration::from_secs(1);
 
 /// The whole response to a head with a header name that is too long.
@@ -135,7 +135,7 @@ impl TimedStream {
         if from_socket {
             ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
             if buffer.filled().len() == before && buffer.remaining() > 0 {
-                self.phase.close_client();
+                self.phase.set_client_closed();
             }
         } else {
             buffer.put_slice(&self.surplus[..self.surplus.len().min(buffer.remaining())]);
@@ -156,13 +156,13 @@ impl TimedStream {
         if is_held { Poll::Pending } else { Poll::Ready(Ok(())) }
     }
 
-    /// Notices that the client has closed while further requests wait, for which the socket is not read. Not behind more bytes than fit: those that
-    /// have arrived in the socket hide the close.
+    /// Notices that the client has closed while pipelined requests wait, when the socket is not read. Bytes that are still in the socket hide the
+    /// close.
     fn detect_close(&self, cx: &mut Context<'_>) {
         let mut byte = [0];
         let mut peeked = ReadBuf::new(&mut byte);
         if let Poll::Ready(Ok(0) | Err(_)) = self.stream.poll_peek(cx, &mut peeked) {
-            self.phase.close_client();
+            self.phase.set_client_closed();
         }
     }
 

@@ -40,7 +40,7 @@ impl ListBody {
         Self::new("[", Some(orders), Vec::new(), "]".to_owned())
     }
 
-    /// A page: its orders are written between the members of `frame`, which has none.
+    /// A page: the orders are written into the empty list of `frame`.
     pub(crate) fn page(frame: &PageBody<'_>, unread: Option<OrderList>, read: Vec<Order>) -> Self {
         let (beginning, end) = split_behind(&json(frame), "\"orders\":[");
         Self::new(&beginning, unread, read, end)
@@ -105,8 +105,8 @@ fn json(body: &impl serde::Serialize) -> String {
     serde_json::to_string(body).expect("bodies hold only texts, numbers, lists and objects")
 }
 
-/// The text up to the end of `mark`, and the rest. No client's text precedes the mark.
-fn split_behind(text: &str, mark: &str) -> (String, String) {
-    let at = text.find(mark).map_or(text.len(), |start| start + mark.len());
+/// The text up to the end of `member`, and the rest. No text of a client precedes it, which might contain the same characters.
+fn split_behind(text: &str, member: &str) -> (String, String) {
+    let at = text.find(member).map_or(text.len(), |start| start + member.len());
     (text[..at].to_owned(), text[at..].to_owned())
 }

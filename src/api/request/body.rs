@@ -17,7 +17,8 @@ const FIRST_BYTES: usize = 16 * 1024;
 /// Bytes of an unread body that are discarded to keep its connection; a longer body costs the connection.
 const DISCARD_MAX: usize = 16 * 1024;
 
-/// Longest pause in the arrival of a body while the service stops: one client that has stopped sending would hold the stop for as long as it may.
+/// Longest pause in the arrival of a body while the service stops: a client that has stopped sending would delay the stop by up to
+/// `http.body_timeout`.
 const STOPPING_STALL_MAX: Duration = Duration::from_secs(2);
 /// Interval between two checks whether the service stops, while a body does not arrive.
 const STOPPING_CHECK_INTERVAL: Duration = Duration::from_millis(500);

@@ -3,12 +3,7 @@ use actix_web::http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap}
 
 /// Whether `Accept` names `text/html` and not JSON, as browsers do and programs do not.
 pub(crate) fn prefers_html(headers: &HeaderMap) -> bool {
-    let names = |wanted: &str| {
-        let values = headers.get_all(ACCEPT).filter_map(|value| value.to_str().ok());
-        let mut ranges = values.flat_map(|value| value.split(',')).filter_map(|range| range.split(';').next());
-        ranges.any(|range| range.trim().eq_ignore_ascii_case(wanted))
-    };
-    names("text/html") && !names("application/json")
+    accept_names(headers, "text/html") && !accept_names(headers, "application/json")
 }
 
 /// Whether `Accept` allows `application/json`. The most specific media range decides; without a range everything is allowed.
@@ -47,9 +42,13 @@ fn json_range(range: &str) -> Option<(u8, bool)> {
 
 /// Whether `Accept` names `text/event-stream`.
 pub(crate) fn accepts_event_stream(headers: &HeaderMap) -> bool {
+    accept_names(headers, "text/event-stream")
+}
+
+fn accept_names(headers: &HeaderMap, media_type: &str) -> bool {
     let values = headers.get_all(ACCEPT).filter_map(|value| value.to_str().ok());
-    let mut names = values.flat_map(|value| value.split(',')).map(|range| range.split(';').next().unwrap_or_default());
-    names.any(|name| name.trim().eq_ignore_ascii_case("text/event-stream"))
+    let mut ranges = values.flat_map(|value| value.split(',')).filter_map(|range| range.split(';').next());
+    ranges.any(|range| range.trim().eq_ignore_ascii_case(media_type))
 }
 
 /// Whether the body is declared as `application/json` in UTF-8 without a content encoding.

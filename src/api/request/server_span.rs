@@ -5,19 +5,19 @@ use telemetry::traces::{ActiveSpan, SpanContext, SpanKind, Tracer};
 
 use crate::request::headers::single_value;
 
-/// Begins the span of a request. A routine request, which a machine repeats every few seconds, begins no trace of its own.
+/// Begins the span of a request. One that a machine `repeats` every few seconds begins no trace of its own.
 pub(crate) fn begin(
     tracer: &Tracer,
     headers: &HeaderMap,
     (method, template): (&'static str, &'static str),
-    is_routine: bool,
+    repeats: bool,
 ) -> ActiveSpan {
     if !tracer.is_on() {
         return ActiveSpan::default();
     }
     let parent = single_value(headers, "traceparent").and_then(SpanContext::parse);
     let name = format_args!("{method} {template}");
-    let mut span = match is_routine {
+    let mut span = match repeats {
         true => tracer.child(parent, SpanKind::Server, name),
         false => tracer.root_or_child(parent, SpanKind::Server, name),
     };

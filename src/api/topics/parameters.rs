@@ -42,7 +42,7 @@ impl ReadAmount {
     }
 }
 
-/// The reads of the log.
+/// The use cases that read topics.
 ///
 /// # Errors
 /// 501 with another broker than the embedded one.
@@ -50,7 +50,7 @@ pub(crate) fn topic_reads(context: &RequestContext) -> Result<Arc<TopicReads>, P
     context.state.topic_reads.clone().ok_or_else(Problem::topics_not_readable)
 }
 
-/// Where a request begins. `resume`, a non-empty header `Last-Event-ID`, takes precedence over `after`.
+/// What a request reads, and where it begins. `resume`, a non-empty header `Last-Event-ID`, takes precedence over `after`.
 pub(crate) fn read_request(
     context: &RequestContext,
     query: &Query<'_>,

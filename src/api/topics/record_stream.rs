@@ -75,8 +75,8 @@ pub(crate) struct RecordStream {
 
 /// Why a wait for records has ended.
 enum WaitEnd {
-    /// Records may have arrived.
-    Arrived,
+    /// Records may have arrived: read again.
+    ReadAgain,
     /// Time for a comment.
     KeepAlive,
     /// The response ends: the wait is over, the client has closed its side, the service stops, or the token has expired.
@@ -151,7 +151,7 @@ impl RecordStream {
                 return Ok(Some(self.write(&records)));
             }
             match self.wait().await {
-                Ok(WaitEnd::Arrived) => {}
+                Ok(WaitEnd::ReadAgain) => {}
                 Ok(WaitEnd::KeepAlive) => return Ok(Some(Bytes::from_static(b": keep-alive\n\n"))),
                 Ok(WaitEnd::Over) => return Ok(self.end()),
                 Err(error) => return Err(self.interrupted(error)),
@@ -160,7 +160,7 @@ impl RecordStream {
         Ok(None)
     }
 
-    /// Registers the group again while its stream lasts. After a failure the next time is early enough: retention waits for hours.
+    /// Registers the group again when that is due. After a failure the next time is early enough: retention waits for hours.
     async fn stay_registered(&mut self) {
         let now = Instant::now();
         if let Some((group, due)) = self.group.as_mut().filter(|(_, due)| *due <= now) {
@@ -218,7 +218,7 @@ impl RecordStream {
             biased;
             () = async { drop(stopping.wait_for(|stopping| *stopping).await) } => return Ok(WaitEnd::Over),
             () = self.client_close.closed() => return Ok(WaitEnd::Over),
-            arrived = self.reads.wait_for_records(&self.topic, &self.cursor) => return arrived.map(|()| WaitEnd::Arrived),
+            arrived = self.reads.wait_for_records(&self.topic, &self.cursor) => return arrived.map(|()| WaitEnd::ReadAgain),
             () = sleep_until(tick) => {}
         }
         Ok(self.ticked())
@@ -227,7 +227,7 @@ impl RecordStream {
     fn ticked(&mut self) -> WaitEnd {
         let now = Instant::now();
         if !self.is_event_stream || now < self.keep_alive_at {
-            return WaitEnd::Arrived;
+            return WaitEnd::ReadAgain;
         }
         self.keep_alive_at = now + KEEP_ALIVE;
         WaitEnd::KeepAlive

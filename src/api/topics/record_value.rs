@@ -3,7 +3,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::value::{RawValue, to_raw_value};
 
-/// Most levels of a value that is written as JSON: parsers refuse documents with more than some number, often 127, and the value is within one.
+/// Deepest nesting of a value that is written as JSON. Parsers often refuse more than 127 levels, and the document around it has some too.
 const LEVELS_MAX: u32 = 100;
 
 /// The two members that show a value.

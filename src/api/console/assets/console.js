@@ -16,7 +16,7 @@ let onResume = () => {};
 const refreshes = main.hasAttribute('data-refresh');
 const live = document.getElementById('live');
 
-/* Says in the header whether the page follows the service. Changes only: a reader of the page hears each one once. */
+/* Shows in the header whether the page follows the service. An unchanged text is not set again: a screen reader would announce it again. */
 function showLive(text, style = '') {
   if (!live || live.textContent === text) return;
   live.textContent = text;
@@ -239,9 +239,9 @@ function follow(log) {
     const [shape, style] = SHAPES[line.severity];
     const state = element('span');
     state.className = `state ${style}`;
-    const mark = element('span', shape);
-    mark.ariaHidden = 'true';
-    state.append(mark, ` ${line.severity}`);
+    const symbol = element('span', shape);
+    symbol.ariaHidden = 'true';
+    state.append(symbol, ` ${line.severity}`);
     cell('Severity', state);
     const details = element('details');
     const pre = element('pre');

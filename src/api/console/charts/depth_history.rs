@@ -9,9 +9,9 @@ use parking_lot::Mutex;
 /// Time between two samples.
 pub(crate) const PERIOD: Duration = Duration::from_secs(2);
 /// Samples of 15 minutes; older ones are dropped.
-const SAMPLES_MAX: usize = 450;
+pub(super) const SAMPLES_MAX: usize = 450;
 /// The time range of the chart.
-pub(crate) const TIME_RANGE: Duration = Duration::from_secs(2 * SAMPLES_MAX as u64);
+pub(crate) const TIME_RANGE: Duration = Duration::from_secs(PERIOD.as_secs() * SAMPLES_MAX as u64);
 
 /// The statuses of unsent rows, in the order of [`DepthSample::rows`].
 pub(crate) const UNSENT_STATUSES: [&str; 4] = ["PENDING", "IN_FLIGHT", "FAILED", "PARKED"];

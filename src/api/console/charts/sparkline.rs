@@ -7,7 +7,7 @@ const HEIGHT: f64 = 28.0;
 /// Margin for the width of the line.
 const MARGIN: f64 = 2.0;
 
-/// The line through these values, from the oldest to the newest, scaled to their maximum. Decorative: readers of the page have the number.
+/// The line through these values, from the oldest to the newest, scaled to their maximum. Decorative: a screen reader has the number beside it.
 pub(crate) fn sparkline(values: &[f64]) -> Markup {
     let points = points(values);
     html! {

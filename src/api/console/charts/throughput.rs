@@ -6,11 +6,9 @@ use domain::Timestamp;
 use parking_lot::Mutex;
 use telemetry::Metrics;
 
-use crate::console::charts::depth_history::TIME_RANGE;
+use crate::console::charts::depth_history::{SAMPLES_MAX, TIME_RANGE};
 use crate::console::charts::histogram::{Buckets, increase, percentile};
 
-/// Samples of 15 minutes, one every two seconds; older ones are dropped.
-const SAMPLES_MAX: usize = 450;
 /// The window of the present rate: short enough to follow, long enough not to flicker.
 pub(super) const RATE_WINDOW: Duration = Duration::from_secs(10);
 /// The window of the latency's percentiles.

@@ -4,7 +4,7 @@ use maud::html;
 use secrecy::ExposeSecret;
 
 use crate::admin::live_events::log_operator_action;
-use crate::console::access::{COOKIE_NAME, TICKET_NAME};
+use crate::console::access::{COOKIE_NAME, TICKET_NAME, cookie_attributes};
 use crate::console::login_form::{login_form, next_page};
 use crate::console::{form, layout};
 use crate::error::Problem;
@@ -37,8 +37,7 @@ pub(crate) async fn log_in(context: RequestContext) -> RouteResult {
     log_operator_action(&context.state, identity.subject.as_str(), "log in", "console", "");
     let id = context.state.sessions.begin(&identity, now);
     let mut response = see_other(&next_page(&context.request));
-    let secure = if context.state.options.trusted_proxies.is_https(&context.request) { "; Secure" } else { "" };
-    let value = format!("{}; HttpOnly; SameSite=Strict; Path=/console{secure}", id.expose_secret());
+    let value = format!("{}; {}", id.expose_secret(), cookie_attributes(&context));
     response.headers_mut().insert(SET_COOKIE, cookie(COOKIE_NAME, &value)?);
     Ok(response)
 }

@@ -1,5 +1,5 @@
 //! The flow of events in numbers: created, sent and consumed per second, latency, lag, age, dead letters.
-use app::health::HealthSnapshot;
+use app::health::{HealthSnapshot, UNSENT_AGE_NOTABLE};
 use domain::Timestamp;
 use maud::{Markup, html};
 
@@ -81,7 +81,7 @@ fn age(snapshot: &HealthSnapshot) -> Tile {
     let value = html! { (age.map_or_else(|| "no unsent event".to_owned(), duration)) };
     let class = match age {
         None => "words",
-        Some(age) if age.as_secs() >= 60 => "watch",
+        Some(age) if age > UNSENT_AGE_NOTABLE => "watch",
         Some(_) => "",
     };
     let details = html! { "partitions owned by this instance: " (snapshot.partitions_owned) };
