@@ -44,10 +44,10 @@ impl Config {
     /// names is not among them, also where it is named as the retry topic or the dead letters of another one.
     pub fn internal_topics(&self) -> Vec<String> {
         let external = self.external_topics();
-        let around_external = external.iter().flat_map(|topic| forwarding_topics(topic));
-        let around_external = around_external.filter(|topic| !self.broker.topics.contains(topic)).collect();
-        let around_own = forwarding_topics(&self.topic());
-        [internal_topics(&self.broker.topic_prefix), around_own, around_external].concat()
+        let of_external = external.iter().flat_map(|topic| forwarding_topics(topic));
+        let of_external = of_external.filter(|topic| !self.broker.topics.contains(topic)).collect();
+        let of_orders = forwarding_topics(&self.topic());
+        [internal_topics(&self.broker.topic_prefix), of_orders, of_external].concat()
     }
 
     /// The number of partitions of the topics that have one of their own, retry topics and dead letters included.
@@ -89,8 +89,8 @@ pub(super) fn errors(config: &Config) -> Vec<String> {
 
 /// The topic whose retry topic or dead letters this one is.
 fn owner<'a>(name: &str, own: &'a str, topics: &'a BTreeMap<String, TopicSettings>) -> Option<&'a str> {
-    let around = |owner: &&str| *owner != name && all_topics(owner).iter().any(|topic| topic == name);
-    std::iter::once(own).chain(topics.keys().map(String::as_str)).find(around)
+    let owns = |owner: &&str| *owner != name && all_topics(owner).iter().any(|topic| topic == name);
+    std::iter::once(own).chain(topics.keys().map(String::as_str)).find(owns)
 }
 
 fn consumer_errors(name: &str, topic: &TopicSettings, config: &Config) -> Vec<String> {

@@ -30,7 +30,7 @@ pub struct TopicSettings {
 }
 
 impl TopicSettings {
-    /// The topic itself, and the topics around it that its rules use.
+    /// The topic itself, and its retry topics and dead letters where its rules use them.
     pub(super) fn topics(&self, name: &str) -> Vec<String> {
         if self.consumers > 0 {
             return all_topics(name);

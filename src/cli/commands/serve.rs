@@ -110,7 +110,8 @@ pub(crate) async fn start(config: Config, mut signals: Signals) -> Result<Option
     }
 }
 
-/// The token of the link that logs a developer in to the console. None where the key is a secret, and where stderr is part of a log in JSON.
+/// The token of the link that logs a developer in to the console. `None` unless the service accepts the public development secret, and where
+/// stderr is part of a log in JSON.
 fn console_token(config: &Config, format: Format) -> Result<Option<String>, Failure> {
     if !accepts_development_secret(config) || (format == Format::Json && shares_output_file()) {
         return Ok(None);

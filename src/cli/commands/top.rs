@@ -131,8 +131,10 @@ struct AlternateScreen;
 impl AlternateScreen {
     fn enter() -> Result<Self, Failure> {
         enable_raw_mode()?;
+        // Before the next call: if that fails, dropping the screen ends the raw mode.
+        let screen = Self;
         execute!(stdout(), EnterAlternateScreen, Hide, Clear(ClearType::All))?;
-        Ok(Self)
+        Ok(screen)
     }
 }
 

@@ -197,12 +197,12 @@ async fn print_new(
                 if selection.is_complete() {
                     return Ok(read);
                 }
+                read += 1;
                 *next_offset = message.position.offset + 1;
                 if selection.selects(message) {
                     print(message)?;
                 }
             }
-            read += page.len();
             if !is_full || page.is_empty() {
                 break;
             }
