@@ -1,4 +1,4 @@
-//! Figures as text or JSON lines on stdout; a reader that closed the pipe ends the program.
+//! Figures as text or JSON lines on stdout. The run ends when their reader has closed the pipe.
 use std::io::{ErrorKind, Write, stderr, stdout};
 use std::time::Duration;
 

@@ -73,14 +73,17 @@ async fn read_topic(data: &impl ThrowawayData, topic: &str) -> Result<Vec<Publis
 pub(super) struct ChaosVerdict {
     /// Records of the order topic.
     pub events: u64,
+    /// Further records of an event, in both topics.
     pub duplicates: u64,
+    /// Events that do not follow the one before them of their key, in both topics.
     pub order_violations: u64,
+    /// Events of finished orders that are not in the topic.
     pub missing: u64,
     /// Orders in the topic that no client created: an idempotency key created two.
     pub unknown_orders: u64,
     /// Records of the topic of other services.
     pub external_events: u64,
-    /// Committed events that are not in the topic.
+    /// Committed events of other services that are not in their topic.
     pub missing_events: u64,
     /// Events of transactions and savepoints that were rolled back.
     pub rolled_back_events: u64,

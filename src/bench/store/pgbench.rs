@@ -1,4 +1,4 @@
-//! PostgreSQL's own benchmark with the same statement, one transaction an order: the rate that the service is compared with.
+//! Runs pgbench, PostgreSQL's own benchmark: with the service's statement, one transaction an order, and with the scripts of scenarios.
 use std::process::Stdio;
 use std::time::Duration;
 

@@ -144,12 +144,12 @@ async fn store_and_broker(data: &impl ThrowawayData, store: StoreAndBroker) -> R
             return Err(Error::new("fewer events were consumed than were published"));
         }
         let decoded = messages.iter().filter_map(|message| Some((message, message_decision::decode(message).ok()?)));
-        let marks = decoded.map(|(message, decoded)| ProcessedEvent {
+        let processed = decoded.map(|(message, decoded)| ProcessedEvent {
             event_id: decoded.event.event_id,
             position: message.position.clone(),
             effects: Vec::new(),
         });
-        store.inbox.commit(MEASUREMENT_NAME, marks.collect()).await?;
+        store.inbox.commit(MEASUREMENT_NAME, processed.collect()).await?;
         let positions: Vec<_> = messages.iter().map(|message| message.position.clone()).collect();
         member.acknowledge(&positions).await?;
         consumed += messages.len() as u64;

@@ -12,7 +12,7 @@ const LINES_MAX: usize = 2_048;
 /// Longest wait for the writer thread at the end of the process.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The losses of the queue that [`open`] made last in this process.
+/// The losses of the process's queue, the first that [`open`] made.
 static PROCESS_LOSSES: OnceLock<Arc<LossCounter>> = OnceLock::new();
 
 /// Log lines of this process that were dropped or could not be written; 0 while the process has no queue.
