@@ -120,7 +120,7 @@ CREATE TABLE remote_stamp (
   order_id BLOB NOT NULL PRIMARY KEY, region TEXT NOT NULL, hlc_millis INTEGER NOT NULL, hlc_counter INTEGER NOT NULL
 ) WITHOUT ROWID;
 -- `detour` (V10: `retry_route`): a row is the retry route of a key: the retry topic (`stage`) through which the later messages of the key follow
--- one that failed, and how many messages of the key are in it.
+-- one that failed, and how many messages of the key are in it (V8: the offset of the last of them).
 CREATE TABLE detour (
   consumer_group TEXT NOT NULL, key TEXT NOT NULL, stage INTEGER NOT NULL, outstanding INTEGER NOT NULL,
   PRIMARY KEY (consumer_group, key)

@@ -67,7 +67,7 @@ ALTER TABLE outbox_event SET (autovacuum_vacuum_scale_factor = 0, autovacuum_vac
 -- `outbox`: a row is the state of an event that is not sent yet. No index may name a column that a claim writes (status, owner, token, attempts),
 -- because the update would not be HOT then. `deaths` is the number of claimers that died with the row in flight, `trial_deaths` of those that had
 -- claimed it alone. Every row is inserted, updated and deleted within a short time: the free half of a page has space for the updated rows, and
--- autovacuum removes dead rows after a number of them, not after a share of the table.
+-- autovacuum removes dead rows after a number of them, not after a share of the table. V3: a claim writes the lease row only.
 -- status: 0 PENDING, 1 IN_FLIGHT, 2 FAILED, 3 PARKED with its key, 4 PARKED alone.
 CREATE TABLE outbox (
   id bigint NOT NULL, key uuid NOT NULL, lease_version bigint NOT NULL DEFAULT 0, next_attempt_at timestamptz,
@@ -137,7 +137,7 @@ CREATE TABLE remote_stamp (
   order_id uuid PRIMARY KEY, region text COLLATE "C" NOT NULL, hlc_millis bigint NOT NULL, hlc_counter bigint NOT NULL
 ) WITH (fillfactor = 80);
 -- `detour` (V20: `retry_route`): a row is the retry route of a key: the retry topic (`stage`) through which the later messages of the key follow
--- one that failed, and how many messages of the key are in it.
+-- one that failed, and how many messages of the key are in it (V10: the offset of the last of them).
 CREATE TABLE detour (
   consumer_group text COLLATE "C" NOT NULL, key text COLLATE "C" NOT NULL, stage integer NOT NULL, outstanding integer NOT NULL,
   PRIMARY KEY (consumer_group, key)
