@@ -119,7 +119,10 @@ impl AdminClient {
             ureq::Error::Timeout(_) => format!(
                 "{base} did not answer {method} {path} within {timeout:?}: is it the admin port of a running service?"
             ),
-            error => format!("no service answers at {base}: {error}"),
+            ureq::Error::Io(_) | ureq::Error::HostNotFound | ureq::Error::ConnectionFailed => {
+                format!("no service answers at {base}: {error}")
+            }
+            error => format!("{base} gave no usable response to {method} {path}: {error}"),
         })
     }
 }

@@ -13,8 +13,10 @@ use crate::partitions::PartitionNo;
 pub mod cache;
 pub mod idempotency;
 mod page_start;
+mod stored_items;
 
 pub use page_start::PageStart;
+pub use stored_items::{format_items, parse_items};
 
 /// One atomic change: the order's new state, the events that record it, and the idempotency record.
 #[derive(Clone, Debug)]

@@ -12,6 +12,14 @@ pub const CAPACITY_BOUNDS: RangeInclusive<u32> = 1..=1_000_000;
 /// Accepted windows of a policy for a tier: a window below half a second measures the network's jitter, and one above a day is a quota.
 pub const WINDOW_BOUNDS: RangeInclusive<Duration> = Duration::from_millis(500)..=Duration::from_secs(86_400);
 
+/// Longest reported time until the next token, also for a bucket that is never refilled.
+pub const WAIT_MAX: Duration = Duration::from_secs(24 * 3600);
+
+/// The throttle as a share of 0 to 1; a value that is not finite counts as 1.
+pub fn clamped_throttle(throttle: f64) -> f64 {
+    if throttle.is_finite() { throttle.clamp(0.0, 1.0) } else { 1.0 }
+}
+
 /// Requests per time window. A bucket refills evenly at capacity / window and holds a quarter more than the capacity.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RateLimitPolicy {
@@ -60,6 +68,23 @@ pub struct RateLimitDecision {
     pub next_in: Duration,
 }
 
+/// The error that sums of fractions of a token may have: it must not cost a whole token.
+pub const TOKEN_ROUNDING: f64 = 1e-9;
+
+impl RateLimitDecision {
+    /// The decision of a token bucket that has `tokens` left after the request. A bucket without a refill reports [`WAIT_MAX`].
+    pub fn of_bucket(allowed: bool, tokens: f64, tokens_per_ms: f64) -> Self {
+        let tokens = tokens + TOKEN_ROUNDING;
+        let missing_ms = ((1.0 - tokens.fract()) / tokens_per_ms).round().max(1.0);
+        Self { allowed, remaining: tokens as u32, next_in: limited_wait(missing_ms / 1_000.0) }
+    }
+}
+
+/// A wait of so many seconds, at most [`WAIT_MAX`].
+pub fn limited_wait(seconds: f64) -> Duration {
+    Duration::try_from_secs_f64(seconds).unwrap_or(WAIT_MAX).min(WAIT_MAX)
+}
+
 /// Token buckets by name.
 #[async_trait]
 pub trait RateLimiter: Send + Sync {
@@ -86,5 +111,20 @@ mod tests {
         assert_eq!(sizes(3, 0.5), (1.0, 1.0));
         assert_eq!(sizes(1, 0.1), (1.0, 1.0));
         assert_eq!(sizes(1, 0.0), (0.0, 0.0));
+    }
+
+    #[test]
+    fn throttles_are_shares() {
+        assert_eq!([f64::NAN, f64::INFINITY, -1.0, 0.5, 7.0].map(clamped_throttle), [1.0, 1.0, 0.0, 0.5, 1.0]);
+    }
+
+    #[test]
+    fn a_bucket_reports_whole_tokens_and_the_time_of_the_next_one() {
+        let next_in = |tokens, tokens_per_ms| RateLimitDecision::of_bucket(false, tokens, tokens_per_ms).next_in;
+
+        let half = RateLimitDecision { allowed: true, remaining: 149, next_in: Duration::from_millis(250) };
+        assert_eq!(RateLimitDecision::of_bucket(true, 149.5, 0.002), half);
+        assert_eq!(RateLimitDecision::of_bucket(true, 2.999_999_999_9, 0.002).remaining, 3, "a rounding error");
+        assert_eq!([next_in(0.0, 0.0), next_in(0.0, 1e-9)], [WAIT_MAX; 2]);
     }
 }

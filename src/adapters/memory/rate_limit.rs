@@ -3,15 +3,11 @@
 //! Not `governor`: its quota is fixed when a limiter is built, while backpressure narrows size and refill of a bucket from one request to
 //! the next, and the headers report the tokens that are left.
 use std::sync::Arc;
-use std::time::Duration;
 
 use domain::Timestamp;
-use ports::rate_limit::{RateLimitDecision, RateLimitPolicy};
+use ports::rate_limit::{RateLimitDecision, RateLimitPolicy, TOKEN_ROUNDING, clamped_throttle};
 
 use crate::bounded::BoundedMap;
-
-/// Longest reported time to the next token, also for a bucket that is never refilled.
-const WAIT_MAX: Duration = Duration::from_secs(24 * 3600);
 
 /// Token buckets by name; at capacity the map evicts entries.
 pub(crate) struct TokenBuckets(BoundedMap<Arc<str>, TokenBucket>);
@@ -49,28 +45,24 @@ fn take(
     throttle: f64,
     now: Timestamp,
 ) -> (TokenBucket, RateLimitDecision) {
-    let throttle = if throttle.is_finite() { throttle.clamp(0.0, 1.0) } else { 1.0 };
+    let throttle = clamped_throttle(throttle);
     let size = policy.bucket_size(throttle);
-    let per_second = f64::from(policy.capacity) * throttle / policy.window.as_secs_f64().max(0.001);
+    let tokens_per_ms = f64::from(policy.capacity) * throttle / (policy.window.as_secs_f64() * 1_000.0).max(1.0);
     let available = match before {
-        Some(bucket) => bucket.tokens + now.since(bucket.refilled_at).as_secs_f64() * per_second,
+        Some(bucket) => bucket.tokens + now.since(bucket.refilled_at).as_secs_f64() * 1_000.0 * tokens_per_ms,
         None => size,
     };
     let available = available.min(size);
-    // Rounding must not cost a whole token.
-    let allowed = available + 1e-9 >= 1.0;
+    let allowed = available + TOKEN_ROUNDING >= 1.0;
     let tokens = if allowed { (available - 1.0).max(0.0) } else { available };
-    let missing_ms = ((1.0 - (tokens + 1e-9).fract()) / per_second * 1_000.0).round().max(1.0);
-    let next_in = Duration::try_from_secs_f64(missing_ms / 1_000.0).unwrap_or(WAIT_MAX).min(WAIT_MAX);
     // After the clock has gone back this call refills nothing, and later calls count from the new time.
-    (
-        TokenBucket { tokens, refilled_at: now },
-        RateLimitDecision { allowed, remaining: (tokens + 1e-9) as u32, next_in },
-    )
+    (TokenBucket { tokens, refilled_at: now }, RateLimitDecision::of_bucket(allowed, tokens, tokens_per_ms))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn policy() -> RateLimitPolicy {

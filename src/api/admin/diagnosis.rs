@@ -41,7 +41,7 @@ pub(crate) struct DiagnosisBody {
     /// How often an instance died while it was publishing the row.
     #[schema(example = 0)]
     deaths: u32,
-    /// When the event was sent; the next members are its place in the broker.
+    /// When the event was sent; the next members are its position in the broker.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false, value_type = String, format = DateTime)]
     sent_at: Option<String>,

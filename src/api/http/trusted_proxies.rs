@@ -79,12 +79,20 @@ impl Network {
 
 fn network(entry: &str) -> Option<Network> {
     let (address, bits) = match entry.split_once('/') {
-        Some((address, bits)) => (address.parse().ok()?, Some(bits.parse::<u8>().ok()?)),
+        Some((address, bits)) => mapped_network(address.parse().ok()?, bits.parse().ok()?),
         None => (canonical(entry.parse().ok()?), None),
     };
     let width = if IpAddr::is_ipv4(&address) { 32 } else { 128 };
     let bits = bits.unwrap_or(width);
     (bits <= width).then_some(Network { address, bits })
+}
+
+/// A network of IPv4-mapped IPv6 addresses as one of IPv4, because peers are compared in that form; every other network as it is.
+fn mapped_network(address: IpAddr, bits: u8) -> (IpAddr, Option<u8>) {
+    match (canonical(address), bits.checked_sub(96)) {
+        (mapped, Some(bits)) if mapped != address => (mapped, Some(bits)),
+        _ => (address, Some(bits)),
+    }
 }
 
 fn hop_address(hop: &str) -> Option<IpAddr> {
@@ -126,6 +134,8 @@ mod tests {
         assert_eq!(client(&["10.0.0.1"], "10.0.0.1", &["junk"]), "10.0.0.1");
         assert_eq!(client(&["10.0.0.1"], "10.0.0.2", &["1.2.3.4"]), "10.0.0.2");
         assert_eq!(client(&["0.0.0.0/0"], "10.0.0.1", &[]), "10.0.0.1");
+        assert_eq!(client(&["::ffff:10.0.0.0/104"], "10.0.0.1", &["1.2.3.4"]), "1.2.3.4");
+        assert_eq!(client(&["::ffff:10.0.0.0/104"], "11.0.0.1", &["1.2.3.4"]), "11.0.0.1");
     }
 
     #[test]

@@ -1,12 +1,10 @@
 //! `version`: the version, the commit and the features of this program.
 use serde_json::json;
+use telemetry::COMMIT;
 
 use super::super::failure::Failure;
 use super::super::output::format::OutputArguments;
 use super::super::output::print_line;
-
-/// The commit that the program was built from, where the build sets POSTHASTE_COMMIT.
-const COMMIT: Option<&str> = option_env!("POSTHASTE_COMMIT");
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -16,11 +14,12 @@ pub(crate) struct Arguments {
 
 pub(crate) fn version(arguments: &Arguments) -> Result<u8, Failure> {
     let version = env!("CARGO_PKG_VERSION");
+    let commit = (COMMIT != "unknown").then_some(COMMIT);
     if arguments.output.is_json() {
-        print_line(&json!({"version": version, "commit": COMMIT, "features": features()}).to_string())?;
+        print_line(&json!({"version": version, "commit": commit, "features": features()}).to_string())?;
     } else {
         print_line(&format!("posthaste {version}"))?;
-        print_line(&format!("commit    {}", COMMIT.unwrap_or("unknown")))?;
+        print_line(&format!("commit    {COMMIT}"))?;
         print_line(&format!("features  {}", features().join(", ")))?;
     }
     Ok(0)

@@ -148,7 +148,7 @@ pub(crate) enum WebhookCommand {
     Redrive {
         /// Id of the webhook.
         id: String,
-        /// Only the dead letter at this place, as `webhook dead-letters` shows it.
+        /// Only the dead letter at this position, as `webhook dead-letters` shows it.
         #[arg(value_name = "PARTITION/OFFSET", value_parser = position, conflicts_with = "limit")]
         position: Option<DeadLetterPosition>,
         /// Count them and change nothing.

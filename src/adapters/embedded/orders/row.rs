@@ -1,9 +1,10 @@
 //! Conversion of orders to rows and back.
-use domain::{Hlc, Item, Items, Money, Order, OrderId, RegionId, Status, Subject, Timestamp};
+use domain::{Hlc, Order, OrderId, RegionId, Status, Subject, Timestamp};
+use ports::orders::{format_items, parse_items};
 use rusqlite::{Row, params};
 
 use crate::connection::group_commit::WriteContext;
-use crate::error::{CommandResult, WriteError, broken};
+use crate::error::{CommandResult, broken};
 
 /// The columns that [`read`] expects, in its order.
 pub(crate) const COLUMNS: &str =
@@ -22,7 +23,7 @@ pub(crate) fn insert(context: &WriteContext<'_>, order: &Order) -> CommandResult
         order.version as i64,
         order.created_at.millis(),
         order.updated_at.millis(),
-        items_json(&order.items)?,
+        format_items(&order.items)?,
         order.items.total().to_string(),
         order.region.as_str(),
         order.hlc.millis,
@@ -73,21 +74,4 @@ pub(crate) fn read(row: &Row<'_>) -> CommandResult<Order> {
 /// The stored size of the items, in bytes, from a row of [`COLUMNS`].
 pub(crate) fn items_size(row: &Row<'_>) -> CommandResult<usize> {
     Ok(row.get_ref(6)?.as_str().map_err(rusqlite::Error::from)?.len())
-}
-
-fn items_json(items: &Items) -> CommandResult<String> {
-    let items: Vec<(&str, u32, String)> =
-        items.as_slice().iter().map(|item| (item.name(), item.quantity(), item.price().to_string())).collect();
-    serde_json::to_string(&items).map_err(|error| WriteError::Port(ports::Error::Rejected(error.to_string())))
-}
-
-fn parse_items(text: &str) -> Result<Items, String> {
-    let items: Vec<(std::borrow::Cow<'_, str>, u32, &str)> =
-        serde_json::from_str(text).map_err(|error| error.to_string())?;
-    let item = |(name, quantity, price): (std::borrow::Cow<'_, str>, u32, &str)| {
-        let price = Money::parse(price).map_err(|error| error.to_string())?;
-        Item::new(&name, quantity, price).map_err(|error| error.to_string())
-    };
-    let items = items.into_iter().map(item).collect::<Result<Vec<_>, String>>()?;
-    Items::new(items).map_err(|error| error.to_string())
 }

@@ -1,6 +1,6 @@
 //! Sending at least once, without transactions: one record of a key is in flight at a time, and a key stops at its first failed record.
 //! Delivered records stay delivered whatever happens to the others.
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -67,7 +67,7 @@ struct SendRound<'a> {
     records: Vec<&'a Record>,
     /// The unsent records of each topic and key.
     waiting: HashMap<(&'a str, &'a str), VecDeque<usize>>,
-    in_flight: Vec<usize>,
+    in_flight: HashSet<usize>,
     failed: BTreeMap<usize, Code>,
     deadline: Instant,
 }
@@ -79,7 +79,7 @@ impl<'a> SendRound<'a> {
         for (index, record) in records.iter().enumerate() {
             waiting.entry((&*record.topic, &*record.key)).or_default().push_back(index);
         }
-        Self { sender, records, waiting, in_flight: Vec::new(), failed: BTreeMap::new(), deadline }
+        Self { sender, records, waiting, in_flight: HashSet::new(), failed: BTreeMap::new(), deadline }
     }
 
     fn send_all(&mut self, is_ended: &AtomicBool) {
@@ -91,7 +91,7 @@ impl<'a> SendRound<'a> {
 
     fn send(&mut self, index: usize) {
         match self.sender.send(self.records[index], index, self.deadline) {
-            Ok(()) => self.in_flight.push(index),
+            Ok(()) => drop(self.in_flight.insert(index)),
             Err(error) => drop(self.failed.insert(index, error.rdkafka_error_code().unwrap_or(Code::Unknown))),
         }
     }
@@ -118,7 +118,7 @@ impl<'a> SendRound<'a> {
                 ask_broker_at = Instant::now() + UNACKNOWLEDGED_MAX;
             }
             for index in new.into_iter().map(|index| index as usize) {
-                self.in_flight.retain(|other| *other != index);
+                self.in_flight.remove(&index);
                 self.handle_report(index);
             }
         }
@@ -182,13 +182,14 @@ impl<'a> SendRound<'a> {
     /// timeout.
     fn replace_purge_codes(&mut self) {
         let unsent = self.failed.iter().filter(|(_, code)| **code == Code::PurgeQueue);
-        let unsent: Vec<usize> = unsent.map(|(index, _)| *index).collect();
-        self.failed.extend(self.refusals(&unsent));
+        let unsent: HashSet<usize> = unsent.map(|(index, _)| *index).collect();
+        let refusals = self.refusals(&unsent);
+        self.failed.extend(refusals);
     }
 
     /// Of these records, those that cannot be sent now, each with its code: the broker refuses the topic, or the partition has no leader. Stops at
     /// the first topic for which no broker answers, because none will answer for the next topic.
-    fn refusals(&self, indexes: &[usize]) -> BTreeMap<usize, Code> {
+    fn refusals(&self, indexes: &HashSet<usize>) -> BTreeMap<usize, Code> {
         let topics: BTreeSet<&str> = indexes.iter().map(|index| &*self.records[*index].topic).collect();
         let mut refusals = BTreeMap::new();
         for topic in topics {

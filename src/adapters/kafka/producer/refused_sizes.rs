@@ -85,9 +85,4 @@ mod tests {
         sizes.insert(&record("a", 4_000), now);
         assert_eq!(sizes.refused_size(&record("a", 9_000), now), None);
     }
-
-    #[test]
-    fn lengths_take_as_many_bytes_as_zigzag_varints_do() {
-        assert_eq!([0, 63, 64, 8_191, 8_192, 1_048_575].map(varint_size), [1, 1, 2, 2, 3, 3]);
-    }
 }

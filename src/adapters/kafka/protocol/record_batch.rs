@@ -176,6 +176,11 @@ mod tests {
     }
 
     #[test]
+    fn lengths_take_as_many_bytes_as_zigzag_varints_do() {
+        assert_eq!([0, 63, 64, 8_191, 8_192, 1_048_575].map(varint_size), [1, 1, 2, 2, 3, 3]);
+    }
+
+    #[test]
     fn record_without_a_value_is_not_one_with_an_empty_value() {
         let record = |value| RecordParts { key: Some(b"k"), value, headers: None, timestamp: 0 };
         let producer = BatchProducer { id: 7, epoch: 3, first_sequence: 0 };

@@ -1,13 +1,12 @@
 //! Commits as arrays, one per column, the parameters of `unnest`.
 use std::time::SystemTime;
 
-use ports::orders::{Commit, IdempotencyRecord};
+use ports::orders::{Commit, IdempotencyRecord, format_items};
 use tokio_postgres::types::Type;
 use uuid::Uuid;
 
 use crate::connection::sql_value::{SqlValue, event_uuid, key_group, order_uuid, system_time};
 use crate::connection::statement_error::StatementResult;
-use crate::orders::order_row;
 
 /// The columns of idempotency records, in the order in which they are inserted.
 #[derive(Default)]
@@ -148,7 +147,7 @@ impl<'a> OrderColumns<'a> {
             columns.updated.push(system_time(order.updated_at));
             // Only a creation writes items, which never change.
             if commit.expected.is_none() {
-                columns.items.push(order_row::items_json(&order.items)?);
+                columns.items.push(format_items(&order.items)?);
                 columns.totals.push(order.items.total().to_string());
             }
             columns.regions.push(order.region.as_str());

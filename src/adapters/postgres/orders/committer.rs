@@ -11,16 +11,30 @@ use crate::orders::commit_queue::{CommitQueue, QueuedCommit};
 use crate::orders::group_commit::{self, GroupOutcome, GroupedCommitResult};
 use crate::orders::resolve_commit;
 use crate::store::context::StoreContext;
+use crate::store::options::Options;
 
 /// Repetitions of a group that lost a conflict, and returns of a commit to the queue: 5 each.
 const RETRIES_MAX: u32 = 5;
 
 /// Commits groups until the task is aborted.
 pub(crate) async fn run(context: Arc<StoreContext>, queue: Arc<CommitQueue>) {
+    run_groups(&queue, &context.options, |group| {
+        let (context, queue) = (Arc::clone(&context), Arc::clone(&queue));
+        async move { commit(&context, &queue, group).await }
+    })
+    .await;
+}
+
+/// Calls `commit` with one group after another, in a task of its own for each: a panic drops the senders of the group's callers, which reports an
+/// unknown outcome, and the next group follows.
+async fn run_groups<F>(queue: &CommitQueue, options: &Options, commit: impl Fn(Vec<QueuedCommit>) -> F)
+where
+    F: Future<Output = ()> + Send + 'static,
+{
     loop {
-        let group = queue.next_group(&context.options).await;
+        let group = queue.next_group(options).await;
         let (size, begin) = (group.len(), Instant::now());
-        commit(&context, &queue, group).await;
+        let _ = tokio::spawn(commit(group)).await;
         queue.finish(size, begin.elapsed());
     }
 }
@@ -79,5 +93,44 @@ fn reply(context: &StoreContext, queue: &CommitQueue, group: Vec<QueuedCommit>, 
     }
     if !locked.is_empty() {
         queue.requeue_locked(locked, context.options.lock_timeout);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use kit::Factory;
+    use ports::orders::CommitOutcome;
+    use ports::partitions::PartitionNo;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_panic_fails_its_group_only_and_the_queue_drains() {
+        let (options, factory) = (
+            Options::new("postgres://localhost", ports::partitions::InstanceId("a".into())),
+            Factory::seeded(1, "orders".into()),
+        );
+        let (queue, is_first) = (Arc::new(CommitQueue::new(&options)), std::sync::atomic::AtomicBool::new(true));
+        let committer = {
+            let queue = Arc::clone(&queue);
+            tokio::spawn(async move {
+                let commit = |group: Vec<QueuedCommit>| {
+                    let panics = is_first.swap(false, std::sync::atomic::Ordering::Relaxed);
+                    async move {
+                        assert!(!panics, "the first group");
+                        group.into_iter().for_each(|queued| queued.reply(Ok(CommitOutcome::Done)));
+                    }
+                };
+                run_groups(&queue, &options, commit).await;
+            })
+        };
+        let push = || queue.push(factory.creation("ann", PartitionNo(0))).expect("the queue has space");
+
+        assert!(push().await.is_err(), "the caller of the first group gets no result");
+        assert!(matches!(push().await, Ok(Ok(CommitOutcome::Done))));
+        tokio::time::timeout(Duration::from_secs(10), queue.drained()).await.expect("no group is in progress");
+        committer.abort();
     }
 }

@@ -52,9 +52,9 @@ pub(crate) async fn sweep(context: &StoreContext, keep: Duration, limit: u32) ->
     let by_batch = keep < DELETE_BATCHES_BELOW;
     let ahead = context.options.days_ahead;
     session.with_client(async |client| archive_days::create(client, ahead).await).await?;
-    let past = seconds(keep.max(DROP_DAYS_AFTER));
+    let (past, counted) = (seconds(keep.max(DROP_DAYS_AFTER)), context.options.archive_counted_bytes_max);
     let DroppedDays { events: mut deleted, in_use } =
-        session.with_client(async |client| archive_days::drop_past(client, past).await).await?;
+        session.with_client(async |client| archive_days::drop_past(client, past, counted).await).await?;
     let table = if by_batch { "outbox_archive" } else { "outbox_archive_default" };
     let rows = session.execute(&delete_batches(table), &[(&age, Type::FLOAT8), (&limit, Type::INT8)]).await?;
     deleted += rows.first().map(|row| get::<i64>(row, 0)).transpose()?.unwrap_or_default().unsigned_abs();

@@ -24,9 +24,6 @@ const PAST: &str = "SELECT c.relname::text FROM pg_inherits i JOIN pg_class c ON
        AND to_date(right(c.relname, 8), 'YYYYMMDD') + 1 <= (clock_timestamp() AT TIME ZONE 'UTC') - make_interval(secs => $1)
      ORDER BY c.relname";
 
-/// Size in bytes below which the events of a day are counted exactly before it is truncated; above it the planner's estimate suffices.
-const COUNTED_MAX: i64 = 1 << 30;
-
 /// Creates the missing days from today on. A day of which the default partition has rows is not created.
 pub(crate) async fn create(client: &Client, ahead: u32) -> Result<(), tokio_postgres::Error> {
     let ahead = ahead.min(366) as i32;
@@ -59,12 +56,17 @@ pub(crate) struct DroppedDays {
     pub(crate) in_use: Option<tokio_postgres::Error>,
 }
 
-/// Truncates and drops the days that ended at least `keep` seconds ago. A day that is in use does not prevent the deletion of the others.
-pub(crate) async fn drop_past(client: &Client, keep: f64) -> Result<DroppedDays, tokio_postgres::Error> {
+/// Truncates and drops the days that ended at least `keep` seconds ago. A day that is in use does not prevent the deletion of the others. Of a day
+/// with at least `counted_bytes_max` bytes the events are estimated.
+pub(crate) async fn drop_past(
+    client: &Client,
+    keep: f64,
+    counted_bytes_max: u64,
+) -> Result<DroppedDays, tokio_postgres::Error> {
     let mut dropped = DroppedDays::default();
     for row in client.query_typed(PAST, &[(&keep, Type::FLOAT8)]).await? {
         let day: String = row.try_get(0)?;
-        match truncate(client, &day).await {
+        match truncate(client, &day, counted_bytes_max).await {
             Ok(events) => dropped.events += events,
             Err(error) => {
                 client.batch_execute("ROLLBACK").await?;
@@ -82,16 +84,17 @@ pub(crate) async fn drop_past(client: &Client, keep: f64) -> Result<DroppedDays,
 }
 
 /// Counts the day's events and truncates it, in one transaction.
-async fn truncate(client: &Client, day: &str) -> Result<u64, tokio_postgres::Error> {
+async fn truncate(client: &Client, day: &str, counted_bytes_max: u64) -> Result<u64, tokio_postgres::Error> {
     client
         .batch_execute(&format!(
             "BEGIN; {LOCK_TIMEOUT}; LOCK TABLE {day} IN ACCESS EXCLUSIVE MODE; SET LOCAL statement_timeout = 0"
         ))
         .await?;
     let count = format!(
-        "SELECT CASE WHEN pg_relation_size('{day}') < {COUNTED_MAX} THEN (SELECT coalesce(sum(events), 0)::int8 FROM {day})
-           ELSE ((SELECT greatest(reltuples, 0)::numeric FROM pg_class WHERE oid = '{day}'::regclass)
-             * coalesce((SELECT avg(events) FROM (SELECT events FROM {day} LIMIT 10000) s), 0))::int8 END"
+        "SELECT CASE WHEN pg_relation_size('{day}') < {counted_bytes_max} OR reltuples < 0
+             THEN (SELECT coalesce(sum(events), 0)::int8 FROM {day})
+           ELSE (reltuples::numeric * coalesce((SELECT avg(events) FROM (SELECT events FROM {day} LIMIT 10000) s), 0))::int8 END
+         FROM pg_class WHERE oid = '{day}'::regclass"
     );
     let rows: i64 = match client.query_typed(&count, &[]).await?.first() {
         Some(row) => row.try_get(0)?,

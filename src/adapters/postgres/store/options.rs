@@ -96,6 +96,9 @@ pub struct Options {
     pub notify_interval: Duration,
     /// Daily partitions of the archive created ahead. 7 survive a sweep that fails over a long weekend.
     pub days_ahead: u32,
+    /// Size of a day's archive in bytes from which its events are estimated before it is dropped, if it was ever analysed. 1 GiB is counted in
+    /// seconds.
+    pub archive_counted_bytes_max: u64,
     /// Threads that drive the connections, apart from the service's own, so that a burst on either side does not delay the other.
     pub threads: usize,
     /// Longest time in which adopting a table, and releasing it, tries again while transactions use the table. 60 s: longer transactions are
@@ -149,6 +152,7 @@ impl Options {
             resolve_timeout: s(6),
             notify_interval: ms(5),
             days_ahead: 7,
+            archive_counted_bytes_max: 1 << 30,
             threads: 2,
             adopt_timeout: s(60),
             close_timeout: s(10),

@@ -4,11 +4,10 @@ use std::time::Duration;
 
 use deadpool_redis::redis;
 use ports::Error;
-use ports::rate_limit::{RateLimitDecision, RateLimitPolicy};
+use ports::rate_limit::{RateLimitDecision, RateLimitPolicy, limited_wait};
 
 use crate::connection::call::{Caller, Request, single};
 use crate::connection::client::RedisInner;
-use crate::rate_limit::limits::WAIT_MAX;
 
 /// The server's time as a window and a position in it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -27,7 +26,7 @@ impl WindowPosition {
     fn decision(self, current: u64, former: u64, limit: f64, window: Duration) -> RateLimitDecision {
         let counted = current as f64 + former as f64 * (1.0 - self.elapsed);
         let left = (limit - counted).max(0.0);
-        let next_in = Duration::try_from_secs_f64(window.as_secs_f64() / limit).unwrap_or(WAIT_MAX).min(WAIT_MAX);
+        let next_in = limited_wait(window.as_secs_f64() / limit);
         RateLimitDecision { allowed: counted <= limit, remaining: left as u32, next_in }
     }
 }
@@ -64,6 +63,8 @@ impl RedisInner {
 
 #[cfg(test)]
 mod tests {
+    use ports::rate_limit::WAIT_MAX;
+
     use super::*;
 
     #[test]

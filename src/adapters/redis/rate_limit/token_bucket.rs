@@ -1,14 +1,11 @@
 //! `RateLimiter` on Redis: token buckets in a script, by the server's clock. If the script itself fails, a sliding window in plain commands
 //! replaces it. If the server is unavailable the call fails, and the caller allows the request.
-use std::time::Duration;
-
 use async_trait::async_trait;
 use ports::Error;
-use ports::rate_limit::{RateLimitDecision, RateLimitPolicy, RateLimiter, StoredLimits};
+use ports::rate_limit::{RateLimitDecision, RateLimitPolicy, RateLimiter, StoredLimits, clamped_throttle};
 
 use crate::connection::call::{Caller, Request};
 use crate::connection::client::{Redis, RedisInner};
-use crate::rate_limit::limits::WAIT_MAX;
 
 /// The parameters of a bucket under a policy and a throttle.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -29,25 +26,12 @@ impl BucketShape {
             ttl_ms: (window_ms * 1.25) as u64 + 1_000,
         }
     }
-
-    fn decision(&self, allowed: bool, tokens: f64) -> RateLimitDecision {
-        // A rounding error must not cost a whole token.
-        let tokens = tokens + 1e-9;
-        let missing_ms = ((1.0 - tokens.fract()) / self.tokens_per_ms).round().max(1.0);
-        let next_in = Duration::try_from_secs_f64(missing_ms / 1_000.0).unwrap_or(WAIT_MAX).min(WAIT_MAX);
-        RateLimitDecision { allowed, remaining: tokens as u32, next_in }
-    }
-}
-
-/// The throttle as a share of 0 to 1; a value that is not finite counts as 1.
-fn clamped(throttle: f64) -> f64 {
-    if throttle.is_finite() { throttle.clamp(0.0, 1.0) } else { 1.0 }
 }
 
 #[async_trait]
 impl RateLimiter for Redis {
     async fn take(&self, bucket: &str, policy: &RateLimitPolicy, throttle: f64) -> Result<RateLimitDecision, Error> {
-        let throttle = clamped(throttle);
+        let throttle = clamped_throttle(throttle);
         match self.inner.take_token(bucket, BucketShape::new(policy, throttle)).await {
             // The server answers and refuses the script: the bucket's key has another type, or an ACL forbids scripts.
             Err(Error::Broken(error)) => {
@@ -78,26 +62,23 @@ impl RedisInner {
         take.key(self.keys.bucket(bucket)).arg(shape.size).arg(shape.tokens_per_ms).arg(shape.ttl_ms);
         let (allowed, tokens): (bool, f64) =
             self.call(Caller::RateLimit, "take a token", Request::Script(&take)).await?;
-        Ok(shape.decision(allowed, tokens))
+        Ok(RateLimitDecision::of_bucket(allowed, tokens, shape.tokens_per_ms))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
-    fn bucket_parameters_and_decisions_follow_the_contract() {
+    fn bucket_parameters_follow_the_contract() {
         let policy = RateLimitPolicy { name: "default".into(), capacity: 120, window: Duration::from_secs(60) };
 
         let full = BucketShape::new(&policy, 1.0);
         assert_eq!((full.size, full.tokens_per_ms, full.ttl_ms), (150.0, 0.002, 76_000));
-        let first = RateLimitDecision { allowed: true, remaining: 149, next_in: Duration::from_millis(500) };
-        assert_eq!(full.decision(true, 149.0), first);
-        assert_eq!(full.decision(false, 0.75).next_in, Duration::from_millis(125));
-
         let closed = BucketShape::new(&policy, 0.0);
-        assert_eq!(closed.decision(false, 0.0), RateLimitDecision { allowed: false, remaining: 0, next_in: WAIT_MAX });
-        assert_eq!((clamped(f64::NAN), clamped(-1.0), clamped(7.0)), (1.0, 0.0, 1.0));
+        assert_eq!((closed.size, closed.tokens_per_ms, closed.ttl_ms), (0.0, 0.0, 76_000));
     }
 }

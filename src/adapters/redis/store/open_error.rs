@@ -25,7 +25,7 @@ pub enum StoreOpenError {
     NotDurable(String),
     /// The installation has another number of partitions.
     #[error(
-        "outbox.partitions is {configured}, but this installation has {installed}; that number is fixed when it is first used"
+        "outbox.partitions is {configured}, but this installation has {installed}; that number is fixed when the installation is created"
     )]
     Partitions {
         /// The number in the configuration.

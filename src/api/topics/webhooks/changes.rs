@@ -143,7 +143,7 @@ pub(crate) async fn change(context: RequestContext) -> RouteResult {
 
 /// Delete a webhook
 ///
-/// Its delivery log goes with it; its dead letters stay in their topic.
+/// Its delivery log is deleted too; its dead letters stay in their topic.
 #[utoipa::path(delete, path = "/webhooks/{id}", tag = "webhooks", operation_id = "deleteWebhook", security(("bearer" = [])),
     params(("id" = String, Path, description = "The webhook")),
     responses(

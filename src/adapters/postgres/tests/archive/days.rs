@@ -86,6 +86,24 @@ async fn past_day_is_dropped_also_with_a_retention_of_an_hour() {
 }
 
 #[tokio::test]
+async fn large_day_that_was_never_analysed_is_counted_before_it_is_dropped() {
+    let database = Database::own().await;
+    // Every day counts as large.
+    let options = Options { archive_counted_bytes_max: 0, ..database.options("a") };
+    let (store, client, factory) =
+        (Postgres::open(options).await.unwrap(), database.client().await, Factory::seeded(2, "orders".into()));
+    let mut fence = fence(&store).await;
+    send_one(&store, &factory, &mut fence).await;
+    send_one(&store, &factory, &mut fence).await;
+    client.batch_execute(PAST_DAY).await.unwrap();
+
+    assert_eq!(OutboxStore::sweep(&store, DAY * 7, 10).await.unwrap(), 2);
+
+    assert!(!days(&client).await.contains(&"outbox_archive_20200101".to_string()));
+    assert_eq!(store.depth().await.unwrap().sent, 0);
+}
+
+#[tokio::test]
 async fn past_day_is_dropped_as_a_whole_and_a_reader_blocks_no_settlement() {
     let database = Database::own().await;
     // A sweep that waited for as long as other statements would be noticed also on a busy machine.

@@ -122,7 +122,7 @@ pub(crate) async fn confirm_delete(context: RequestContext) -> RouteResult {
     let id = webhook_id(&context)?;
     let webhook = webhooks(&context)?.find(id).await?;
     let main = html! {
-        p class="verdict" { "Events are no longer sent to " strong { (webhook.url) } ", and the log of its deliveries goes with it. Its dead letters stay in their topic. Nothing was changed." }
+        p class="verdict" { "Events are no longer sent to " strong { (webhook.url) } ", and the log of its deliveries is deleted. Its dead letters stay in their topic. Nothing was changed." }
         form method="post" action={ "/console/webhooks/" (id) "/delete" } class="act" {
             (form::csrf_field(&context)) button { "Delete the webhook" }
         }
