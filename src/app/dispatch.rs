@@ -280,7 +280,7 @@ pub trait Dispatch: Send + Sync {
     /// Lists every actor, sorted by path.
     fn actors(&self) -> Vec<ActorView>;
 
-    /// Lists every supervisor, one above before those below it.
+    /// Lists every supervisor; each comes before the supervisors below it.
     fn supervisors(&self) -> Vec<SupervisorView>;
 
     /// Adds an event to the live stream, for facts outside the tree such as an operator's action. It is not logged.

@@ -26,8 +26,8 @@ pub struct Options {
     /// How long a killed child may take to report its exit before it counts as lost. 1 s: an actor task executes a kill at its next
     /// poll, so only a blocked or dead thread takes longer.
     pub kill_timeout: Duration,
-    /// Longest time that a root which has exceeded its restart intensity gives its children to drain, all together. 25 s: the process ends then,
-    /// and what is still running by then hangs.
+    /// Longest time that a root which has exceeded its restart intensity gives its children to drain, all together. 25 s: an actor that takes
+    /// longer hangs, and must not keep the process from its end.
     pub escalation_timeout: Duration,
     /// Source of jitter; each call returns a number in 0..1. Default: the thread's generator; tests pass a seeded one.
     pub random: Arc<dyn Fn() -> f64 + Send + Sync>,

@@ -153,7 +153,7 @@ impl SupervisionBus {
         self.0.registry.in_progress(path)
     }
 
-    /// Every supervisor that runs, one above before those below it.
+    /// Every supervisor that runs; each comes before the supervisors below it.
     pub fn supervisors(&self) -> Vec<SupervisorSnapshot> {
         self.0.supervisor_registry.snapshot(Instant::now())
     }

@@ -37,7 +37,7 @@ struct SupervisorRecord {
 }
 
 impl SupervisorRegistry {
-    pub(crate) fn launched(&self, spec: &SupervisorSpec, parent: Option<&str>) {
+    pub(crate) fn record_launch(&self, spec: &SupervisorSpec, parent: Option<&str>) {
         let snapshot = SupervisorSnapshot {
             label: spec.label().to_owned(),
             parent: parent.map(str::to_owned),

@@ -30,7 +30,7 @@ type IncarnationFactory<A> = Box<dyn Fn(Incarnation) -> A + Send>;
 struct Drain {
     reason: ExitReason,
     is_final: bool,
-    /// The messages that were ever enqueued at the time of the request: the hook comes after them.
+    /// Number of messages that were sent before the request. The hook runs once their handlers have begun.
     enqueued: u64,
     /// The hook is an item of the actor's context.
     hook_spawned: bool,
@@ -202,7 +202,7 @@ impl<A: SupervisedActor> ActorTask<A> {
         }
         if drain.mode.get() == Some(DrainMode::WhenIdle) {
             if is_empty {
-                // Nothing follows but the exit.
+                // The actor is being stopped, so only its exit is left to wait for.
                 drain.mode.set(Some(DrainMode::StopsItself));
                 self.actor_context().stop();
             }

@@ -29,7 +29,7 @@ thread_local! {
 
 /// Names work for as long as the guard lives. An actor's handler or future calls it; when the actor ends meanwhile, its `child_exited`
 /// event has the text in `in_progress`. `describe` runs only then, and for
-/// [`SupervisionBus::in_progress`](crate::SupervisionBus::in_progress). Elsewhere it does nothing.
+/// [`SupervisionBus::in_progress`](crate::SupervisionBus::in_progress). Outside an actor the call has no effect.
 pub fn in_progress(describe: impl Fn() -> String + Send + 'static) -> WorkInProgress {
     let current = CURRENT.with_borrow(Clone::clone);
     WorkInProgress { entry: current.map(|work| (work.insert(Box::new(describe)), work)) }

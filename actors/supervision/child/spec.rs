@@ -15,7 +15,7 @@ use crate::mailbox::state::MailboxState;
 /// Spawns an actor's task on its arbiter, or on the calling thread without one.
 pub(crate) type LaunchFn = Box<dyn FnOnce(SupervisorLink, Option<ArbiterHandle>) -> ActorCommandSender + Send>;
 
-/// Work that the root of a tree awaits when it escalates, before it stops its children.
+/// Work that the root of a tree awaits when it escalates: after the failed child has ended, and before the other children stop.
 pub(crate) type EscalationHook = Box<dyn FnOnce(Duration) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send>;
 
 /// The task that a child runs: an actor or a nested supervisor.
@@ -170,8 +170,8 @@ impl SupervisorSpec {
         self
     }
 
-    /// Sets work that the root of a tree awaits when it escalates, while its children still run. It receives the longest time that it may take, half
-    /// of [`Options::escalation_timeout`](crate::Options::escalation_timeout), and is dropped after it. A nested supervisor ignores it.
+    /// Sets work that the root of a tree awaits when it escalates, while its other children still run. The work receives its time limit, half of
+    /// [`Options::escalation_timeout`](crate::Options::escalation_timeout), and is dropped when the limit has passed. A nested supervisor ignores it.
     pub fn before_escalation<W>(mut self, work: impl FnOnce(Duration) -> W + Send + 'static) -> Self
     where
         W: Future<Output = ()> + Send + 'static,

@@ -25,9 +25,9 @@ pub enum DrainMode {
 
 /// An actor that can be supervised. [`supervised!`](crate::supervised) writes the implementation.
 pub trait SupervisedActor: Actor<Context = Context<Self>> + Supervised {
-    /// Called when the actor is to finish its outstanding work, within the shutdown limit of its spec. The call comes after the handlers of
-    /// the messages that its [`Mailbox`](crate::Mailbox) held at the request have begun, and not while the actor waits in `ctx.wait`. New
-    /// messages wait until the call.
+    /// Called when the actor is to finish its outstanding work, within the shutdown limit of its spec. Before the call, the handler of every
+    /// message that the [`Mailbox`](crate::Mailbox) held when the drain was requested has begun; later messages wait until the call. It is not
+    /// called while the actor waits in `ctx.wait`.
     fn drain(&mut self, _ctx: &mut Context<Self>) -> DrainMode {
         DrainMode::WhenIdle
     }

@@ -49,7 +49,7 @@ fn finding(e: &SupervisionEvent, subject: &str) -> String {
         "mailbox_recovered" => format!("the mailbox of {subject} has room again"),
         "message_unhandled" => {
             let (count, handling) = (number("count"), text(e, "message"));
-            format!("{subject} did not handle {count} messages of the type {handling} ({})", cause(e))
+            format!("{subject} did not handle {count} messages ({}), the latest of the type {handling}", cause(e))
         }
         "arbiter_stalled" => {
             format!("the thread {} has not responded for {} ms", text(e, "arbiter"), number("stall_ms"))
@@ -171,7 +171,8 @@ mod tests {
             ),
             (
                 event("message_unhandled", Level::WARN).with_text("message", "Run").with_number("count", 2),
-                "PartitionWorker /relay/partition-worker-7 did not handle 2 messages of the type Run (without a reason)",
+                "PartitionWorker /relay/partition-worker-7 did not handle 2 messages (without a reason), the latest of the \
+                 type Run",
             ),
         ];
         for (event, expected) in cases {

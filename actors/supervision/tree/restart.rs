@@ -72,8 +72,8 @@ impl Supervisor {
         self.report_own_exit(escalated);
     }
 
-    /// Begins the shutdown of the tree. The failed child ends first, because no message to it can be handled any more; the others run until the work
-    /// of the tree's owner is done.
+    /// Begins the shutdown of the tree. The failed child ends first, because no message to it can be handled any more; the others run until the
+    /// work of `before_escalation` is done.
     async fn begin_root_escalation(&mut self, failed: usize, reason: &ExitReason, request: &DrainRequest) {
         let limit = self.bus.options().escalation_timeout;
         self.bus.begin_shutdown(Instant::now() + limit);

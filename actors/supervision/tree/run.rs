@@ -17,7 +17,7 @@ use crate::tree::child_record::ChildRecord;
 use crate::tree::supervisor::Supervisor;
 use crate::tree::watchdog::remaining_unhandled;
 
-/// The next thing a supervisor does.
+/// The next step of the run loop.
 enum Action {
     Execute(SupervisorCommand),
     HandleSignal(ChildSignal),
@@ -40,7 +40,7 @@ pub(crate) fn launch(
 ) -> CommandSender {
     let (sender, commands) = mpsc::unbounded_channel();
     bus.register_supervisor(&spec.name, sender.clone());
-    bus.supervisor_registry().launched(&spec, above);
+    bus.supervisor_registry().record_launch(&spec, above);
     let mut supervisor = Supervisor::new(&spec, link, bus, parent, commands);
     supervisor.before_escalation = spec.before_escalation;
     for child in spec.children {
@@ -93,7 +93,7 @@ impl Supervisor {
         }
     }
 
-    /// Commands before exits before starts, so that a long row of starts delays neither.
+    /// Commands before exits before starts, so that a long series of starts delays neither.
     async fn next(&mut self) -> Action {
         if let Ok(command) = self.commands.try_recv() {
             return Action::Execute(command);

@@ -27,8 +27,8 @@ impl Supervisor {
         }
     }
 
-    /// Waits for a signal of one incarnation and defers all others. `until` computes the end of the wait from `limit` and from the
-    /// deadline of a shutdown; none after it.
+    /// Waits for a signal of one incarnation and defers all others. `until` computes the end of the wait from the time at which `limit`
+    /// has passed and from the deadline of a shutdown, if one has begun. Returns `None` if no signal arrives until then.
     pub(crate) async fn await_signal(
         &mut self,
         token: u64,

@@ -76,7 +76,7 @@ impl Supervisor {
         self.record_stopped(index, &report, request.is_final);
     }
 
-    /// Publishes the stop of a running child and returns true. A child that does not run is only kept from starting.
+    /// Publishes the stop of a running child and returns true. Keeps a child that does not run from starting and returns false.
     fn announce_stop(&mut self, index: usize, reason: &ExitReason, is_final: bool) -> bool {
         if self.children[index].running {
             self.bus.publish(self.child_event(index, "child_stopping", Level::INFO).with_reason(reason));
