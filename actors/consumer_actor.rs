@@ -32,8 +32,8 @@ use lag_series::LagSeries;
 const POLL_TIMEOUT: Duration = Duration::from_millis(500);
 /// Time between two measurements of the lag.
 const LAG_INTERVAL: Duration = Duration::from_secs(1);
-/// How long the lag and its series outlive the partitions of a membership: longer than a new member waits for its own, while a group gives the
-/// partitions to others within this time.
+/// How long the last measured lag and its series stay after a membership has ended. A new member receives its partitions within this time, or the
+/// group has given them to other members.
 const SERIES_KEPT: Duration = Duration::from_secs(30);
 
 /// Asks for the lag of this consumer's partitions.
@@ -52,7 +52,7 @@ pub struct ConsumerActor {
     lag: KnownLag,
     failures: FailureState,
     draining: bool,
-    busy: bool,
+    polling: bool,
 }
 
 impl ConsumerActor {
@@ -67,7 +67,7 @@ impl ConsumerActor {
             lag: KnownLag::new(Instant::now()),
             failures: FailureState::working(),
             draining: false,
-            busy: false,
+            polling: false,
         }
     }
 
@@ -79,14 +79,14 @@ impl ConsumerActor {
             // The request to drain follows.
             return;
         }
-        self.busy = true;
+        self.polling = true;
         let (poller, member, number) = (Arc::clone(&self.poller), self.member.clone(), self.number);
         let poll = Box::pin(async move { poller.poll_once(member, number, POLL_TIMEOUT).await });
         ctx.spawn(poll.into_actor(self).map(|result, this, ctx| this.end_poll(result, ctx)));
     }
 
     fn end_poll(&mut self, result: Result<(Arc<dyn GroupMember>, PollProgress), FailedPoll>, ctx: &mut Context<Self>) {
-        self.busy = false;
+        self.polling = false;
         match result {
             Ok((member, progress)) => {
                 self.member = Some(member);
@@ -132,7 +132,7 @@ impl ConsumerActor {
                 (member, lag)
             };
             ctx.spawn(measurement.into_actor(self).map(|(member, lag), this, _| {
-                // The lag of a former member shows nothing about the present one.
+                // The member may have been replaced during the measurement: its lag shows nothing about the new one.
                 let is_present = this.member.as_ref().is_some_and(|present| Arc::ptr_eq(present, &member));
                 if let (Ok(lag), true) = (lag, is_present) {
                     this.record_lag(lag);
@@ -164,7 +164,7 @@ impl ConsumerActor {
 
     fn drain(&mut self, ctx: &mut Context<Self>) {
         self.draining = true;
-        if !self.busy {
+        if !self.polling {
             ctx.stop();
         }
     }

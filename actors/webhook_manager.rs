@@ -20,7 +20,7 @@ use subscriptions::Subscriptions;
 /// Name of the supervisor of the webhooks' consumers.
 pub const SUPERVISOR: &str = "webhooks";
 
-/// Longest wait for the poll of a consumer that ends: its calls under way, of which each takes 10 s by default.
+/// Longest wait for the poll of a consumer that ends, with its calls under way: each takes at most 10 s by default.
 const POLL_MAX: Duration = Duration::from_secs(30);
 
 /// Interval at which the offsets of inactive webhooks are kept. Kafka deletes those of a group that has had no member for
@@ -39,7 +39,7 @@ pub struct WebhookManager {
     interval: Duration,
     groups: Arc<dyn ConsumerGroups>,
     shared_topics: Vec<String>,
-    keep_due: Instant,
+    keep_offsets_at: Instant,
     /// The consumers whose removal the former manager began.
     unfinished_removals: BTreeSet<WebhookId>,
     failing: bool,
@@ -57,7 +57,7 @@ impl WebhookManager {
         groups: Arc<dyn ConsumerGroups>,
         shared_topics: Vec<String>,
     ) -> Self {
-        let (keep_due, unfinished_removals) = (Instant::now(), BTreeSet::new());
+        let (keep_offsets_at, unfinished_removals) = (Instant::now(), BTreeSet::new());
         Self {
             store,
             subscriptions,
@@ -66,7 +66,7 @@ impl WebhookManager {
             interval,
             groups,
             shared_topics,
-            keep_due,
+            keep_offsets_at,
             unfinished_removals,
             failing: false,
         }
@@ -95,7 +95,8 @@ impl WebhookManager {
         let (active, inactive): (Vec<_>, Vec<_>) = webhooks.into_iter().partition(|webhook| webhook.active);
         self.keep_offsets(inactive, ctx);
         let active: BTreeMap<_, _> = active.into_iter().map(|webhook| (webhook.id, Arc::new(webhook))).collect();
-        // A removal goes on after the manager that began it: also a webhook that is active again needs its end, and then a new consumer.
+        // A removal goes on after the manager that began it has died. A webhook that is active again needs the end of that removal before its new
+        // consumer can start.
         let mut ending = std::mem::take(&mut self.unfinished_removals);
         ending.extend(self.subscriptions.replace(active));
         for id in ending {
@@ -108,10 +109,10 @@ impl WebhookManager {
     /// Keeps the offsets of inactive webhooks at their interval, one webhook after the other. A failed call is repeated at the next interval.
     fn keep_offsets(&mut self, inactive: Vec<Webhook>, ctx: &mut Context<Self>) {
         let now = Instant::now();
-        if now < self.keep_due {
+        if now < self.keep_offsets_at {
             return;
         }
-        self.keep_due = now + KEEP_INTERVAL;
+        self.keep_offsets_at = now + KEEP_INTERVAL;
         let (groups, shared) = (Arc::clone(&self.groups), self.shared_topics.clone());
         let keep = Box::pin(async move {
             for webhook in inactive {
@@ -143,7 +144,8 @@ impl WebhookManager {
     fn start_missing(&self) {
         self.subscriptions.start_missing(|webhook| {
             let started = self.bus.start_child(SUPERVISOR, (self.spec)(webhook));
-            // A path that is taken: the former manager asked for this consumer, and the supervisor, which removes another one, will start it.
+            // A path that is taken: the former manager has requested this consumer, and the supervisor, busy with the removal of another one, has
+            // not started it yet.
             matches!(started, Ok(()) | Err(ChildError::PathTaken(_)))
         });
     }

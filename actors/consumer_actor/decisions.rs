@@ -117,7 +117,7 @@ impl Decisions {
     }
 
     /// Removes the ends of retry routes: done messages will be delivered again, and a later message of their key must not overtake them.
-    pub fn drop_retry_route_ends(&mut self) {
+    fn drop_retry_route_ends(&mut self) {
         self.retry_routes.retain(|change| matches!(change, RetryRouteChange::Enter { .. }));
     }
 }

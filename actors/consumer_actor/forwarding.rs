@@ -23,8 +23,8 @@ use crate::consumer_actor::message_log;
 /// make the rounds of 8 s half a minute long. The other keys of its partition of the last retry topic wait as long.
 const BLOCKED_DOUBLINGS_MAX: u32 = 2;
 
-/// The last stage of a retry route: stores hold it as a signed 32-bit integer. At one round per half minute it is reached after two thousand
-/// years.
+/// The last stage of a retry route: stores hold it as a signed 32-bit integer. At one round per half minute a message takes two thousand years to
+/// reach it.
 const RETRY_STAGE_MAX: u32 = i32::MAX.unsigned_abs();
 
 /// The messages of a poll that are handled now, and those that are only acknowledged. Messages behind one that is not due are in neither list.
@@ -83,9 +83,9 @@ impl GroupConsumer {
         Ok(DueMessages { due, not_for_group })
     }
 
-    /// Time until a message of a retry topic is due. A message with a due time or timestamp that cannot be right waits for the longest delay at most,
-    /// counted from when this instance first sees it, and the messages behind it that its writer has left wait with it. A message that blocks its
-    /// key has longer delays.
+    /// Time until a message of a retry topic is due: by its header, but at most the longest delay after its timestamp, or else by the topic's delay.
+    /// If that is further away than the longest delay, the clock of its writer is ahead: the message waits for the longest delay, counted from when
+    /// this instance first sees it, and the later messages of that writer wait at the same time. A message that blocks its key has longer delays.
     fn remaining_delay(&self, message: &ConsumerRecord) -> Option<Duration> {
         let stage = self.own_stage(message)?;
         let written = message.record.timestamp;
@@ -103,8 +103,8 @@ impl GroupConsumer {
         Some(left).filter(|left| !left.is_zero())
     }
 
-    /// The stage of an earlier message of the key that this one must wait behind. A message that has reached that stage itself is the
-    /// earlier message.
+    /// The stage of an earlier message of the key that this one must wait behind. A message that has reached that stage itself is that earlier
+    /// message, and waits for none.
     async fn stage_ahead(&self, message: &ConsumerRecord, decisions: &Decisions) -> Result<Option<u32>, Error> {
         let key = self.retry_route_key(&message.record);
         let in_this_poll = decisions.retry_routes.iter().rev().find_map(|change| match change {
@@ -118,7 +118,7 @@ impl GroupConsumer {
         Ok(ahead.filter(|ahead| self.retry_stage_of(message).is_none_or(|route_stage| route_stage < *ahead)))
     }
 
-    /// Sends a message behind an earlier one of its key that is being retried. Returns whether there is one.
+    /// Sends a message to a retry topic if an earlier one of its key is being retried, so that it stays behind that one. Returns whether it did.
     ///
     /// # Errors
     /// Returns the error of the store, which keeps the retry routes.
@@ -223,8 +223,8 @@ impl GroupConsumer {
         decisions.retry_routes.extend(self.end_of_retry_route(message, needs_order));
     }
 
-    /// The end of a retry route whose first message is this one. A message of its own topic begins one at most, and one that an operator has sent to
-    /// the retry topic has no message behind it.
+    /// The end of the retry route that this message may end; `None` for a message outside the retry topics, which can only begin a route, and for one
+    /// that an operator has sent to a retry topic, which no message waits for.
     fn end_of_retry_route(&self, message: &ConsumerRecord, needs_order: bool) -> Option<RetryRouteChange> {
         let retried = spring_headers::attempts_made(&message.record).is_some();
         let ends = is_ordered(message, needs_order) && retried && self.own_stage(message).is_some();
@@ -312,8 +312,8 @@ fn topic_stage(stage: u32) -> usize {
     (stage as usize).min(RETRY_DELAYS.len() - 1)
 }
 
-/// The delay of a message after so many attempts. Only one that blocks its key is still retried after its last attempt: its delay doubles with
-/// each further one, and so does the wait of the messages behind it in the partition.
+/// The delay of a message after this number of attempts. Only a message that blocks its key is retried after [`ATTEMPTS_MAX`]: its delay doubles
+/// with each further attempt, up to [`BLOCKED_DOUBLINGS_MAX`] times, and so does the wait of the messages behind it in the partition.
 fn blocked_delay(delay: Duration, attempts: u32) -> Duration {
     delay * 2_u32.pow(attempts.saturating_sub(ATTEMPTS_MAX).min(BLOCKED_DOUBLINGS_MAX))
 }

@@ -17,7 +17,7 @@ use crate::consumer_actor::poll_processor::{PollPermit, PollProcessor, Processed
 /// Decides on the messages of one kind of consumer. Its futures stay on the actor's thread, so they need not be `Send`.
 #[async_trait(?Send)]
 pub trait MessageDecider: Send + Sync {
-    /// Whether the key of each message is an order, also of a message that cannot be read.
+    /// Whether the key of every message is the id of an order, also where the value cannot be decoded.
     const KEY_IS_ORDER: bool;
 
     /// The group whose messages these are.
@@ -26,7 +26,8 @@ pub trait MessageDecider: Send + Sync {
     /// Most messages of one poll.
     fn batch(&self) -> u32;
 
-    /// Decides on a message, after those of its key before it; `decisions` has those of this poll. Its acknowledgement is added afterwards.
+    /// Decides on a message and adds the decisions to `decisions`, which has those on the earlier messages of its key in this poll. The caller
+    /// adds the acknowledgement.
     ///
     /// # Errors
     /// Returns the error of a port; no message of the poll is acknowledged then.

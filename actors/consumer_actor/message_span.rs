@@ -42,10 +42,10 @@ fn begin(tracer: &Tracer, message: &ConsumerRecord, kind: SpanKind, name: std::f
     span
 }
 
-/// Records what the intake decided in the span of a message.
-pub fn record_decision(span: &mut ActiveSpan, step: &MessageDecision, attempt: u32) {
+/// Records the decision on a message in its span.
+pub fn record_decision(span: &mut ActiveSpan, decision: &MessageDecision, attempt: u32) {
     span.set("posthaste.attempt", u64::from(attempt));
-    match step {
+    match decision {
         MessageDecision::Process { region_rule, fallback_after, .. } => {
             span.set("posthaste.stale", *region_rule != ConflictDecision::Apply);
             if fallback_after.is_some() {

@@ -74,9 +74,9 @@ impl MessageDecider for OrderPipeline {
         }
         let origin = self.origin(&decoded, decisions).await?;
         let latest_accepted_time = self.regional_clock.latest_accepted_time(consumer.clock.now());
-        let step = message_decision::decide(&self.handlers, message, &decoded, origin, latest_accepted_time).await;
-        message_span::record_decision(&mut span, &step, spring_headers::attempt(&message.record));
-        match step {
+        let decision = message_decision::decide(&self.handlers, message, &decoded, origin, latest_accepted_time).await;
+        message_span::record_decision(&mut span, &decision, spring_headers::attempt(&message.record));
+        match decision {
             MessageDecision::Process { event, region_rule, fallback_after } => {
                 let stale = region_rule != ConflictDecision::Apply;
                 if region_rule == ConflictDecision::TooFarAhead {

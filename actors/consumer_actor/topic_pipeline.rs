@@ -46,8 +46,8 @@ impl MessageDecider for TopicPipeline {
     }
 
     async fn decide(&self, message: &ConsumerRecord, decisions: &mut Decisions) -> Result<(), Error> {
-        let (consumer, ordered) = (&self.consumer, true);
-        if consumer.queue_behind_earlier(message, ordered, decisions).await? {
+        let (consumer, needs_order) = (&self.consumer, true);
+        if consumer.queue_behind_earlier(message, needs_order, decisions).await? {
             return Ok(());
         }
         match self.chain.run(&message.record, spring_headers::attempt(&message.record)).await {
@@ -57,10 +57,10 @@ impl MessageDecider for TopicPipeline {
                     message_log::handled_by_fallback(message, &MessageFailure::from_handler(fault));
                 }
                 consumer.metrics.kafka_consumer_processed_count.inc();
-                consumer.leave_retry_route(message, ordered, decisions);
+                consumer.leave_retry_route(message, needs_order, decisions);
             }
             ChainOutcome::NotHandled { action, fault } => {
-                consumer.forward_failed(message, ordered, action, &MessageFailure::from_handler(fault), decisions);
+                consumer.forward_failed(message, needs_order, action, &MessageFailure::from_handler(fault), decisions);
             }
         }
         Ok(())

@@ -85,7 +85,7 @@ impl PollProcessor for WebhookPipeline {
 
     async fn begin(&self, timeout: Duration) -> Option<PollPermit<DeliveryPoll>> {
         let Some(webhook) = self.subscriptions.begin_poll(self.id) else {
-            // The manager ends this consumer, for which the supervisor waits.
+            // The manager is about to end this consumer: the pause is short, because the supervisor waits for the end of the poll.
             tokio::time::sleep(ENDING_PAUSE.min(timeout)).await;
             return None;
         };
@@ -150,8 +150,9 @@ impl PollProcessor for WebhookPipeline {
 }
 
 impl WebhookPipeline {
-    /// Delivers messages one after the other, each with the webhook as it is then; ends early where the rest must come again, when the webhook is
-    /// deleted or inactive, and when the service stops. `ordered` stays as it was at the beginning of the poll, which grouped the messages by it.
+    /// Delivers messages one after the other, each with the latest settings of the webhook. Ends early where the rest must be delivered again, when
+    /// the webhook is deleted or inactive, and when the service stops. `ordered` is the setting at the start of the poll, by which the messages were
+    /// grouped.
     async fn deliver_all(
         &self,
         messages: Vec<&ConsumerRecord>,
