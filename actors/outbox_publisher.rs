@@ -1,5 +1,5 @@
 //! OutboxPublisher: decides which partition runs when, and which partitions this instance owns. It routes messages between the parts that
-//! decide; the workers move the rows.
+//! decide; the workers claim and publish the rows.
 mod breaker_guard;
 mod cycles;
 pub mod dirty_partitions;
@@ -109,7 +109,7 @@ impl OutboxPublisher {
         self.workers.as_ref().is_some_and(|workers| workers.find(partition).is_some())
     }
 
-    // Runs: which partition moves a batch now.
+    // Runs: which partition claims and publishes a batch now.
 
     /// Queues `RunDue` behind the waiting messages: wake-ups that arrive together start together.
     fn request_run(&mut self, ctx: &mut Context<Self>) {
@@ -249,7 +249,7 @@ impl OutboxPublisher {
     }
 
     fn refresh(&mut self, ctx: &mut Context<Self>) {
-        // Without workers this instance takes no partition. As a member it would have a share that waits without an owner.
+        // Without workers this instance takes no partition. As a member it would have a quota of partitions that have no owner.
         let Some(workers) = &self.workers else { return self.publish_ownership() };
         let refresh = self.membership.refresh((!self.retiring).then(|| workers.partitions()));
         ctx.spawn(refresh.into_actor(self).map(|result, this, ctx| this.apply_refresh(result, ctx)));

@@ -1,5 +1,5 @@
-//! PartitionWorker: moves the rows of one partition, one batch at a time, under its lease and a producer session. A run claims and publishes;
-//! the next one settles what it published, in one transaction with its own claim.
+//! PartitionWorker: publishes the rows of one partition, one batch at a time, under its lease and a producer session. A run claims and publishes
+//! a batch; the next run settles that batch, in one transaction with its own claim.
 mod acquire_failure;
 pub mod batch_request;
 mod batch_sender;

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 use crate::partition_worker::report::{BatchReport, BrokerSignal};
 
-/// How many failures are remembered as counted. Their reports come within one round of the batches in flight.
+/// Most failures that are remembered as counted. Other reports of the same failure come from batches that are in flight now, at most 64 by default.
 const COUNTED_MAX: usize = 64;
 
 /// Decides from the reports of earlier batches whether a batch may be sent.
@@ -30,7 +30,8 @@ pub struct BreakerGuard {
     counted: VecDeque<FailureId>,
     /// The partition whose batch is the probe.
     probing: Option<PartitionNo>,
-    retry_is_due: bool,
+    /// Whether the caller was asked to set a timer for a retry.
+    retry_is_requested: bool,
     /// The health probe of the broker failed, and has not succeeded since.
     broker_is_down: bool,
     /// When a client of the broker last noticed its recovery.
@@ -57,7 +58,7 @@ impl BreakerGuard {
             created_at: Instant::now(),
             counted: VecDeque::with_capacity(COUNTED_MAX),
             probing: None,
-            retry_is_due: false,
+            retry_is_requested: false,
             broker_is_down: false,
             recovered_at: Arc::default(),
             opened_by: None,
@@ -144,22 +145,22 @@ impl BreakerGuard {
     /// Requests a retry after the breaker's pause. Returns true if the caller must set a timer: one timer serves all wake-ups, and the
     /// end of a running probe retries anyway.
     pub fn request_retry(&mut self) -> bool {
-        self.probing.is_none() && !std::mem::replace(&mut self.retry_is_due, true)
+        self.probing.is_none() && !std::mem::replace(&mut self.retry_is_requested, true)
     }
 
     /// Records that the requested retry has started: the next request sets a timer again.
     pub fn retry_started(&mut self) {
-        self.retry_is_due = false;
+        self.retry_is_requested = false;
     }
 
-    /// Reads the broker's health probe: after a recovery the next send probes at once. For brokers that do not show their return.
+    /// Reads the broker's health probe: after a recovery the next send probes at once. For brokers whose clients report no recovery.
     pub fn read_health(&mut self) {
         let snapshot = self.health.read();
         let Some(broker) = snapshot.components.iter().find(|component| component.name == "broker") else { return };
         let is_down = broker.detail.is_some();
         if std::mem::replace(&mut self.broker_is_down, is_down) && !is_down {
             self.breaker.allow_probe_now(self.created_at.elapsed());
-            self.retry_is_due = false;
+            self.retry_is_requested = false;
             self.publish_state();
         }
     }

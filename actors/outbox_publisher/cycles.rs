@@ -14,8 +14,7 @@ use crate::system::options::{CycleLoad, Options};
 /// The number of a cycle.
 type CycleNo = u64;
 
-/// The open cycle, which has a batch that the broker has not answered, and the time of the next one. Pure but for the notification: the
-/// caller passes the time.
+/// The open cycle, which has a batch that the broker has not answered, and the time of the next one. Reads no clock: the caller passes the time.
 pub struct Cycles {
     spacing_min: Duration,
     spacing_max: Duration,

@@ -11,7 +11,7 @@ use super::cycles::{CycleStart, Cycles};
 use super::schedule::partition_schedule::{Schedule, Selection};
 use crate::partition_worker::batch_request::{ClaimMode, RunBatch, SendPermit};
 
-/// The actions of the publisher at one moment.
+/// The batches that the publisher starts now, and when it continues.
 #[derive(Debug, Default)]
 pub struct DueBatches {
     /// The requests for the workers.
@@ -23,14 +23,14 @@ pub struct DueBatches {
 }
 
 impl DueBatches {
-    /// Announces the claims that follow, if there are several.
+    /// Announces to the store how many requests follow, if there are several.
     pub fn expect_requests(&self, outbox: &dyn OutboxStore) {
         if self.requests.len() > 1 {
             outbox.expect_requests(u32::try_from(self.requests.len()).unwrap_or(u32::MAX));
         }
     }
 
-    /// Removes the batches that may start now from the schedule, so that at most `max` run.
+    /// Takes from the schedule the partitions that may start a batch now, so that at most `max` run.
     pub fn take(
         schedule: &mut Schedule,
         cycles: &mut Cycles,

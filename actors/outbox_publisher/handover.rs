@@ -35,7 +35,7 @@ pub async fn hand_over_all(
     let released = join_all(workers.iter().map(|worker| worker.mailbox.ask(HandOver, deadline))).await;
     let left = released.iter().filter(|reply| !matches!(reply, Ok(true))).count();
     leave.await;
-    // Only now: an instance that refreshes its membership after this notification counts one member fewer, so that its share has grown.
+    // Only now: an instance that refreshes its membership after this notification counts one member fewer, so its quota has grown.
     workers.iter().for_each(|worker| peers.notify(WakeUp::Free(worker.partition)));
     left
 }

@@ -219,12 +219,12 @@ impl Membership {
         self.handing_over.contains(&partition)
     }
 
-    /// Whether this instance holds the lease of a partition, by its own count.
+    /// Whether this instance holds the lease of a partition, as far as it knows: by [`LocalLeases`].
     pub fn holds_lease(&self, partition: PartitionNo) -> bool {
         self.ports.local_leases.epoch(partition).is_some()
     }
 
-    /// How many leases this instance holds, by its own count.
+    /// How many leases this instance holds, as far as it knows.
     pub fn lease_count(&self) -> usize {
         self.ports.local_leases.held().len()
     }

@@ -1,5 +1,5 @@
-//! RelayStatus: what operators see of the relay. Logs when it begins to fail and when it recovers, not every failed batch, and how many
-//! partitions the instance owns, not each of them. The live stream has the same events.
+//! RelayStatus: reports the state of the relay to operators. Logs when it begins to fail and when it recovers, not every failed batch, and how
+//! many partitions the instance owns, not each of them. The live stream has the same events.
 use supervision::SupervisionBus;
 
 use crate::partition_worker::report::BatchReport;
@@ -35,7 +35,7 @@ impl RelayStatus {
         }
     }
 
-    /// Logs the change that this report brings. Only sent rows end a failure: an empty batch proves nothing.
+    /// Logs if the relay begins to fail or recovers with this report. Only sent rows end a failure: an empty batch proves nothing.
     pub fn record(&mut self, report: &BatchReport) {
         match &report.error {
             Some(error) if !self.failing => {

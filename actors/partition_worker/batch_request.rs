@@ -6,8 +6,8 @@ use tokio::time::Instant;
 use super::cycle_guard::CycleGuard;
 use super::report::BatchReport;
 
-/// Settle the batch that the broker has acknowledged, if there is one, and move the next one. The mailbox holds one of these, and its permit
-/// stays taken until the batch is done: a full mailbox *is* the backpressure.
+/// Settle the batch that the broker has acknowledged, if there is one, and claim and publish the next one. The mailbox holds one such message, and
+/// its permit stays taken until the batch is done: a full mailbox *is* the backpressure.
 #[derive(Debug, Message)]
 #[rtype(result = "BatchReport")]
 pub struct RunBatch {

@@ -105,7 +105,7 @@ impl BatchSender {
         self.retry_heads(held, batch, cause).await
     }
 
-    /// The outcome is unknown. Ends the producer session; the partition's next acquisition resolves the batch. A resolution would resend every row.
+    /// Ends the producer session after an unknown outcome; the partition's next acquisition resolves the batch. A resolution would resend every row.
     /// Therefore, if an earlier at-least-once call published some rows, this function fences the producer, settles those rows and schedules the
     /// others for retry. The fence comes first, because the session may still be sending.
     async fn end_producer(

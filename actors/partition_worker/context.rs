@@ -26,7 +26,7 @@ pub struct RelayContext {
     pub cache: Arc<dyn OrderCache>,
     /// Open transactional producers of this instance.
     pub producers: ProducerSessions,
-    /// Local count of how long each lease still lasts.
+    /// Remaining time of each lease, by a clock of this process.
     pub local_leases: Arc<LocalLeases>,
     /// Decides about rows that failed, and writes their exclusion.
     pub retry_handler: Mailbox<RetryHandler>,

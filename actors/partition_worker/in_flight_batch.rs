@@ -36,6 +36,7 @@ pub struct InFlightBatch {
     pub sent: Vec<(RowId, Position)>,
     /// Rows whose record goes to the fallback topic.
     pub fallback: Vec<RefusedRow>,
+    /// Whether more rows may be due, as the claim returned it.
     pub more: bool,
     /// How it was claimed.
     pub mode: ClaimMode,
@@ -71,7 +72,7 @@ impl InFlightBatch {
         (claimed, refused)
     }
 
-    /// Names the batch in the report of a panic of the worker: a poison row is among these.
+    /// Names the batch in the report of a panic of the worker. A poison row that caused the panic is in this batch.
     pub fn in_progress(&self, partition: PartitionNo) -> WorkInProgress {
         let (token, rows) = (self.token, Arc::clone(&self.rows));
         supervision::in_progress(move || {

@@ -152,6 +152,7 @@ impl ProducerSessions {
             }
         }
     }
+
     /// Ends all sessions: the next use of each slot opens a new one.
     pub async fn end_all(&self) {
         for slot in &self.slots {

@@ -31,7 +31,7 @@ impl Relay {
         Self { context, acquirer, sender }
     }
 
-    /// Settles what an earlier run published, and moves the next batch as far as the broker's acknowledgement.
+    /// Settles the batch that an earlier run published, and claims and publishes the next one until the broker has acknowledged it.
     pub async fn run(
         &self,
         partition: PartitionNo,

@@ -8,7 +8,7 @@ use telemetry::Metrics;
 use super::context::RelayContext;
 use super::held_partition::HeldPartition;
 
-/// How often a settlement is repeated while the lease lasts. Repeating is harmless; a batch that stays open is resolved.
+/// Most attempts to settle a batch. A repetition is harmless; a batch that stays open after the last one is resolved.
 const SETTLE_ATTEMPTS_MAX: u32 = 5;
 /// Time between two attempts to settle.
 const SETTLE_PAUSE: Duration = Duration::from_millis(50);

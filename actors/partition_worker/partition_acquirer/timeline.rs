@@ -1,8 +1,8 @@
-//! A store that was rewound: fences every producer session of the installation, and reads the watermarks that the counters must pass.
-//! Without it, a transaction that was still open could commit a token that the store gives a second time.
+//! TimelineGuard: makes a store usable again after it was rewound. It fences every producer session of the installation, and reads the
+//! watermarks that the counters must pass. Otherwise a transaction that is still open could commit a token that the store gives a second time.
 //!
-//! An acceptance whose reply was lost, or whose worker died, may be done, and then no acquisition finds the change any more. It is repeated, so
-//! that its finding is reported.
+//! If the reply to an acceptance was lost, or its worker died, the store may have accepted the timeline, and then no later acquisition finds the
+//! change. The acceptance is repeated, so that its result is logged.
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,7 +18,7 @@ use super::overlapping_failures::OverlappingFailures;
 use crate::partition_worker::acquire_failure::AcquireFailure;
 use crate::partition_worker::context::RelayContext;
 
-/// The fences of all producer sessions, one at a time in this process.
+/// Fences all producer sessions and accepts timelines, one call at a time in this process.
 pub struct TimelineGuard {
     context: Arc<RelayContext>,
     failures: Arc<OverlappingFailures>,
@@ -79,7 +79,7 @@ impl TimelineGuard {
         Ok(())
     }
 
-    /// Repeats an acceptance whose reply was lost. Another error leaves it to the next call.
+    /// Repeats an acceptance whose reply was lost. If it fails again, the next call repeats it.
     pub async fn repeat_unanswered(&self) {
         if !self.is_unanswered.load(Ordering::Relaxed) {
             return;
@@ -93,7 +93,7 @@ impl TimelineGuard {
 
     async fn record_answer(&self, last: &mut LastFence, change: &TimelineChange, acceptance: TimelineAcceptance) {
         self.set_unanswered(last, None);
-        // Before the cache is emptied, which may take long: the store does not return the finding a second time.
+        // Before the cache is emptied, which may take long: the store does not return this result a second time.
         match acceptance {
             TimelineAcceptance::Accepted { partitions_behind } => self.report(change, partitions_behind),
             TimelineAcceptance::AlreadyDone => report_accepted_elsewhere(change),
@@ -106,8 +106,9 @@ impl TimelineGuard {
         last.unanswered = unanswered;
     }
 
-    /// The watermark of a partition, read after every producer session was fenced: for a store without timelines that is behind this one,
-    /// `seen`. Sessions that open after the fence claim only tokens above the counters, so a fence that has covered it need not be repeated.
+    /// The watermark of a partition, read after every producer session was fenced. For a store without timelines whose counter is below `seen`, a
+    /// watermark that was read before the fence. Sessions that open after a fence claim only tokens above the counters, so a fence after which
+    /// the watermark was at least `seen` need not be repeated.
     pub async fn decided_watermark(&self, partition: PartitionNo, seen: Token) -> Result<Token, BrokerFailure> {
         let requested = Instant::now();
         let mut last = self.last.lock().await;
@@ -117,7 +118,7 @@ impl TimelineGuard {
         Ok(last.watermarks.get(&partition).copied().unwrap_or_default().max(seen))
     }
 
-    /// Whether the last fence has covered this watermark, so that the rewind is reported already.
+    /// Whether the watermark was at least this high after the last fence: then the rewind has been reported.
     pub async fn has_covered(&self, partition: PartitionNo, watermark: Option<Token>) -> bool {
         watermark.is_some() && self.last.lock().await.watermarks.get(&partition).copied() >= watermark
     }
@@ -128,7 +129,7 @@ impl TimelineGuard {
         {
             return Err(failure.clone());
         }
-        // The fence reaches them too; a claim must not name a session that has ended.
+        // The fence ends the sessions of this instance too, and a claim must not name a session that has ended.
         self.context.producers.end_all().await;
         match self.failures.call(self.context.broker.fence_all()).await {
             Ok(watermarks) => {
