@@ -76,8 +76,8 @@ impl BackpressureManager {
     ) -> Self {
         let store =
             dependencies.probes.iter().map(|monitored| &monitored.probe).find(|probe| probe.name() == "db").cloned();
-        // After a restart the gate still holds the former stage, and the shared health what it was derived from: a crash opens no gate, also while
-        // the rows cannot be counted.
+        // After a restart the gate still holds the former stage, and the shared health the inputs that it was derived from: a crash opens no gate,
+        // also while the rows cannot be counted.
         let (pressure, inputs) = (Pressure::with_stage(dependencies.gate.stage()), dependencies.health.read().inputs);
         let mailbox_metrics = MailboxMetrics::new(bus.clone(), Arc::clone(&dependencies.metrics));
         Self {

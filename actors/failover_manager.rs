@@ -44,12 +44,12 @@ impl FailoverManager {
         Self { dependencies, options, bus, region: RegionHealth::default() }
     }
 
-    fn round(&mut self, ctx: &mut Context<Self>) {
+    fn probe_all(&mut self, ctx: &mut Context<Self>) {
         let (probes, options) = (self.dependencies.probes.clone(), Arc::clone(&self.options));
         let checks = async move { join_all(probes.into_iter().map(|monitored| check(monitored, &options))).await };
         ctx.spawn(checks.into_actor(self).map(|results, this, ctx| {
             this.evaluate(results);
-            ctx.run_later(this.options.probe_interval, Self::round);
+            ctx.run_later(this.options.probe_interval, Self::probe_all);
         }));
     }
 
@@ -57,7 +57,7 @@ impl FailoverManager {
         let thresholds = &self.options.region;
         let was_up: Vec<bool> = results.iter().map(|result| self.region.is_up(result.name, thresholds)).collect();
         let answers: Vec<_> = results.iter().map(ProbeResult::answer).collect();
-        let round = self.region.round(&answers, thresholds);
+        let round = self.region.record_round(&answers, thresholds);
         for (result, was_up) in results.iter().zip(was_up) {
             self.report_change(result, was_up);
         }
@@ -171,7 +171,7 @@ impl Actor for FailoverManager {
         for component in self.dependencies.health.read().components.iter().filter(|component| !component.up) {
             self.region.mark_down(component.name, &self.options.region);
         }
-        self.round(ctx);
+        self.probe_all(ctx);
     }
 }
 

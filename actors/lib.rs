@@ -83,10 +83,10 @@ impl ActorSystem {
         let (leases, instance) = (Arc::clone(&dependencies.leases), options.instance.clone());
         let handover = PartitionHandover { bus: bus.clone(), publisher, local_leases, leases, instance };
         let handover = Arc::new(handover);
-        let before_end = Arc::clone(&handover);
+        let handover_at_escalation = Arc::clone(&handover);
         // The partitions that could not be handed over are counted when the system is stopped.
         let spec = tree.spec.before_escalation(move |limit| async move {
-            before_end.run(limit).await;
+            handover_at_escalation.run(limit).await;
         });
         let root = RootSupervisor::start(spec, bus.clone()).await;
         ActorSystem { root, bus, dispatcher, handover, promoter: tree.promoter, threads: tree.threads }

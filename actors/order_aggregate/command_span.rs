@@ -24,7 +24,7 @@ impl CommitObserver for CommitSpans {
 }
 
 impl CommandSpan {
-    /// Begins the span of a command, such as `OrderAggregate create`. Returns its progress, in which the span sees the commits.
+    /// Begins the span of a command, such as `OrderAggregate create`. Also returns the progress to commit with, which adds a span for each commit.
     pub fn begin(
         tracer: &Tracer,
         request: Option<RequestSpan>,

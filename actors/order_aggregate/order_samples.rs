@@ -9,7 +9,7 @@ use tokio::time::Instant;
 /// Time between two samples.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// Announces a sample of the committed changes; shared by all shards.
+/// Publishes a sample of the committed changes; shared by all shards.
 #[derive(Clone)]
 pub struct OrderSamples {
     bus: SupervisionBus,
@@ -29,7 +29,7 @@ impl OrderSamples {
         Self { bus, state: Arc::default() }
     }
 
-    /// Counts a committed change, and announces it if no other was announced within the last second.
+    /// Counts a committed change, and publishes it if no other was published within the last second.
     pub fn record(&self, order: &Order, event_type: &str) {
         let skipped = match self.state.lock().unwrap_or_else(PoisonError::into_inner).sample(Instant::now()) {
             Some(skipped) => skipped,
@@ -46,7 +46,7 @@ impl OrderSamples {
 }
 
 impl SampleState {
-    /// Number of changes since the last sample if this one is due, otherwise none.
+    /// The number of changes that were skipped since the last sample, if a sample is due.
     fn sample(&mut self, now: Instant) -> Option<u64> {
         if self.last.is_some_and(|last| now.duration_since(last) < PERIOD) {
             self.skipped += 1;

@@ -1,4 +1,4 @@
-//! WakeUps: notify the publisher of new rows. One message per partition at a time, and lossy on purpose: the publisher polls, too.
+//! WakeUps: notifies the publisher of new rows. One message per partition at a time, and lossy on purpose: the publisher polls, too.
 use ports::partitions::PartitionNo;
 use supervision::Mailbox;
 

@@ -1,4 +1,4 @@
-//! ParkedRow: the log line and the live event of a row that the store has parked, whatever actor's statement did it.
+//! ParkedRow: the log line and the live event of a row that a statement of the RetryHandler or of a PartitionWorker has parked.
 use domain::EventId;
 use ports::FailureType;
 use ports::orders::order_of_event;
@@ -60,7 +60,7 @@ impl<'a> ParkedRow<'a> {
     /// is parked.
     pub fn report(&self, bus: &SupervisionBus) {
         self.log();
-        self.announce(bus);
+        self.publish(bus);
     }
 
     /// Logs an error where the store's reply was lost: the row is parked, or it fails again and is reported then.
@@ -82,7 +82,7 @@ impl<'a> ParkedRow<'a> {
         );
     }
 
-    fn announce(&self, bus: &SupervisionBus) {
+    fn publish(&self, bus: &SupervisionBus) {
         let Self { row, key, event_type, attempt, failure_type, error, event_id, request_id } = self;
         let mut fields = vec![
             ("event_id", event_id.to_string()),

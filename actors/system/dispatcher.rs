@@ -50,32 +50,33 @@ impl Dispatch for Dispatcher {
     }
 
     fn actors(&self) -> Vec<ActorView> {
-        let rows = self.bus.snapshot().into_iter();
-        rows.map(|row| ActorView {
-            in_progress: (row.mailbox_depth > 0).then(|| self.bus.in_progress(&row.path)).flatten(),
-            path: row.path,
-            actor: row.kind.to_owned(),
-            state: row.state.as_str(),
-            generation: row.generation,
-            restarts: row.restarts,
-            uptime: row.uptime,
-            mailbox_depth: row.mailbox_depth,
-            mailbox_capacity: row.mailbox_capacity,
-            last_exit: row.last_exit,
-            supervisor: row.supervisor,
-            parent: row.parent,
-        })
-        .collect()
+        let actors = self.bus.snapshot().into_iter();
+        actors
+            .map(|actor| ActorView {
+                in_progress: (actor.mailbox_depth > 0).then(|| self.bus.in_progress(&actor.path)).flatten(),
+                path: actor.path,
+                actor: actor.kind.to_owned(),
+                state: actor.state.as_str(),
+                generation: actor.generation,
+                restarts: actor.restarts,
+                uptime: actor.uptime,
+                mailbox_depth: actor.mailbox_depth,
+                mailbox_capacity: actor.mailbox_capacity,
+                last_exit: actor.last_exit,
+                supervisor: actor.supervisor,
+                parent: actor.parent,
+            })
+            .collect()
     }
 
     fn supervisors(&self) -> Vec<SupervisorView> {
-        let view = |row: SupervisorSnapshot| SupervisorView {
-            label: row.label,
-            parent: row.parent,
-            strategy: row.strategy,
-            restarts_max: row.restarts_max,
-            window: row.window,
-            restarts_in_window: row.restarts_in_window,
+        let view = |supervisor: SupervisorSnapshot| SupervisorView {
+            label: supervisor.label,
+            parent: supervisor.parent,
+            strategy: supervisor.strategy,
+            restarts_max: supervisor.restarts_max,
+            window: supervisor.window,
+            restarts_in_window: supervisor.restarts_in_window,
         };
         self.bus.supervisors().into_iter().map(view).collect()
     }

@@ -41,11 +41,11 @@ impl MailboxMetrics {
 }
 
 /// The kind of an actor, and the totals of this actor alone.
-fn totals(row: ActorSnapshot) -> (&'static str, MailboxTotals) {
+fn totals(actor: ActorSnapshot) -> (&'static str, MailboxTotals) {
     let gauge_value = |value: usize| i64::try_from(value).unwrap_or(i64::MAX);
-    let (depth, capacity) = (gauge_value(row.mailbox_depth), gauge_value(row.mailbox_capacity));
-    let up = i64::from(row.state == ActorState::Running);
-    (row.kind, MailboxTotals { registered: 1, up, depth, capacity })
+    let (depth, capacity) = (gauge_value(actor.mailbox_depth), gauge_value(actor.mailbox_capacity));
+    let up = i64::from(actor.state == ActorState::Running);
+    (actor.kind, MailboxTotals { registered: 1, up, depth, capacity })
 }
 
 /// Adds up the actors of each kind, from zero. A kind that was seen before stays.

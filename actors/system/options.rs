@@ -65,9 +65,9 @@ pub struct Options {
     pub pressure: policy::backpressure::PressureThresholds,
     /// Thresholds of the region's failover.
     pub region: policy::failover::FailoverThresholds,
-    /// Whether this instance relays events. Without, it takes no partition; other instances relay what it writes.
+    /// Whether this instance relays events. If not, it takes no partition; other instances relay what it writes.
     pub publisher_enabled: bool,
-    /// Whether this instance has the actors of the orders: shards, promoter and consumers. Without, it only relays.
+    /// Whether this instance has the actors of the orders: shards, promoter and consumers of the orders' topic.
     pub orders_enabled: bool,
     /// Number of partitions; fixed at installation.
     pub partitions: u32,
@@ -129,13 +129,13 @@ pub struct Options {
     pub probe_timeout: Duration,
     /// Longest reply of Redis; longer counts as a failed probe.
     pub redis_latency_max: Duration,
-    /// Time from the begin of one promotion to that of the next, which begins at once after one that lasted longer; zero switches them off.
+    /// Time from the start of one promotion to the start of the next, which begins at once if the first lasts longer. Zero switches promotions off.
     pub promotion_interval: Duration,
     /// Most orders in one page of a promotion.
     pub promotion_batch: u32,
     /// Number of OrderAggregate shards.
     pub shards: u32,
-    /// Most commands of one shard, waiting and running.
+    /// Most commands of one shard, waiting and running; also most batches of the EventIntake.
     pub mailbox: usize,
     /// Longest time a command may take.
     pub request_timeout: Duration,

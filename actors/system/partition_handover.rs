@@ -30,9 +30,9 @@ impl PartitionHandover {
     /// Starts no further batch and hands all partitions over. Returns how many still have their lease after `limit`.
     pub async fn run(&self, limit: Duration) -> usize {
         // An actor that an operator paused would block the handover for the whole time.
-        for row in self.bus.snapshot().into_iter().filter(|row| row.state == ActorState::Paused) {
+        for actor in self.bus.snapshot().into_iter().filter(|actor| actor.state == ActorState::Paused) {
             // An error means that the actor has ended since, which blocks nothing.
-            let _ = self.bus.resume(&row.path, "shutdown");
+            let _ = self.bus.resume(&actor.path, "shutdown");
         }
         let deadline = Instant::now() + limit;
         // A publisher that dies restarts as one that takes partitions: it is asked once more.

@@ -13,9 +13,9 @@ use tokio::time::Instant;
 
 use crate::order_aggregate::{Change, Create, OrderAggregate};
 
-/// How long an answer waits for an eviction.
+/// How long the reply to a command waits for the eviction of cache entries.
 const EVICTION_TIME_MAX: Duration = Duration::from_millis(100);
-/// A commit whose caller has gone has ended after this time: longer than a statement of any store takes.
+/// Time after which a commit has ended that its caller no longer waits for: longer than a statement of any store takes.
 const COMMIT_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// Routes commands to the mailboxes of the OrderAggregate shards.
@@ -71,7 +71,7 @@ impl Shards {
     async fn without_reply(&self, error: AskError, progress: &CommitProgress, change: UnknownChange) -> CommandError {
         let error = error_without_reply(error, progress);
         if matches!(error, CommandError::Unknown(_)) {
-            // A slow cache must not delay the answer for long.
+            // A slow cache must not delay the reply for long.
             let _ = tokio::time::timeout(EVICTION_TIME_MAX, self.context.evict_outdated(&change)).await;
             let context = Arc::clone(&self.context);
             tokio::spawn(async move {

@@ -8,8 +8,8 @@ pub(crate) const MAILBOX_SMALL: usize = 64;
 /// Mailbox size of a worker: a second message waits outside, which is the backpressure.
 pub(crate) const MAILBOX_ONE: usize = 1;
 
-/// Longest drain of a consumer. It ends the messages that are under way, with a POST of the handler and one of the fallback, of which each takes
-/// 10 s at most, and applies what was decided; the deadline of the whole stop may end it earlier.
+/// Longest drain of a consumer. It finishes the messages that are under way, with a POST of the handler and one of the fallback, each of which takes
+/// 10 s at most, and applies its decisions on them; the deadline of the whole stop may end it earlier.
 pub(crate) const CONSUMER_DRAIN_MAX: Duration = Duration::from_secs(25);
 
 /// An actor that holds messages and completes none of them for this long is killed and restarted. Every wait of an actor has a limit of its

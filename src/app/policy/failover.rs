@@ -77,8 +77,8 @@ impl RegionHealth {
         self.failures.get(name).copied().unwrap_or(0) < thresholds.dependency
     }
 
-    /// Applies the answers of one round.
-    pub fn round(&mut self, answers: &[ProbeAnswer], thresholds: &FailoverThresholds) -> ProbeRound {
+    /// Counts the answers of one round, and changes the mode when they are enough.
+    pub fn record_round(&mut self, answers: &[ProbeAnswer], thresholds: &FailoverThresholds) -> ProbeRound {
         for answer in answers {
             let failures = self.failures.entry(answer.name).or_default();
             *failures = if answer.responded { 0 } else { failures.saturating_add(1) };
@@ -121,7 +121,7 @@ mod tests {
         rounds
             .iter()
             .map(|responded| {
-                region.round(&[gating("db", *responded)], &FailoverThresholds::default());
+                region.record_round(&[gating("db", *responded)], &FailoverThresholds::default());
                 region.mode()
             })
             .collect()
@@ -147,8 +147,12 @@ mod tests {
         for round in 0..20 {
             let (db, redis) = (round % 2 == 0, round % 3 != 0);
             let probes = [gating("db", db), gating("redis", redis)];
-            assert_eq!(active.round(&probes, &FailoverThresholds::default()), ProbeRound::default(), "round {round}");
-            assert_eq!(passive.round(&probes, &FailoverThresholds::default()).new_mode, None, "round {round}");
+            assert_eq!(
+                active.record_round(&probes, &FailoverThresholds::default()),
+                ProbeRound::default(),
+                "round {round}"
+            );
+            assert_eq!(passive.record_round(&probes, &FailoverThresholds::default()).new_mode, None, "round {round}");
         }
         assert_eq!((active.mode(), passive.mode()), (RegionMode::Active, RegionMode::Passive));
     }
@@ -158,7 +162,7 @@ mod tests {
         let mut region = RegionHealth::default();
         for _ in 0..10 {
             let broker = ProbeAnswer { name: "broker", responded: false, gates_region: false };
-            let round = region.round(&[gating("db", true), broker], &FailoverThresholds::default());
+            let round = region.record_round(&[gating("db", true), broker], &FailoverThresholds::default());
             assert_eq!(round, ProbeRound::default());
         }
         assert!(!region.is_up("broker", &FailoverThresholds::default()));
