@@ -87,9 +87,8 @@ impl Handler<MailboxMessage<Publish>> for EventIntake {
         };
         Box::pin(publish.instrument(span.clone()).into_actor(self).map(move |result, this, _| {
             let (_permit, _entered) = (permit, span.enter());
-            // Readiness fails with the first write that finds the store full, not only with the next round of probes.
-            if let Err(CommandError::StorageFull(why)) = &result {
-                this.health.update(|snapshot| snapshot.storage_full = Some(why.clone()));
+            if let Err(CommandError::StorageFull(detail)) = &result {
+                this.health.record_full_store(detail);
             }
             command_span.end(&result);
             let outcome = result?;

@@ -76,12 +76,10 @@ impl OrderAggregate {
         Self { context, wake_ups, direct, metrics, health, samples, tracer, locks: HashMap::new() }
     }
 
-    /// Readiness fails with the first write that finds the store full, not only with the next round of probes.
+    /// Records an error that readiness or a metric shows.
     fn record_error<T>(&self, result: &Result<T, CommandError>) {
         match result {
-            Err(CommandError::StorageFull(why)) => {
-                self.health.update(|snapshot| snapshot.storage_full = Some(why.clone()))
-            }
+            Err(CommandError::StorageFull(detail)) => self.health.record_full_store(detail),
             Err(CommandError::RegionConflict(_)) => self.metrics.region_conflict_rejected_count.inc(),
             _ => {}
         }

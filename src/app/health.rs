@@ -1,4 +1,4 @@
-//! The service's own health: the managers update it each round, and health checks read it without waiting.
+//! The service's own health: the managers update it at intervals, and health checks read it without a call to a dependency.
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
@@ -60,18 +60,18 @@ pub struct HealthSnapshot {
     pub broker_configured: bool,
 }
 
-/// Time after which the last measurement no longer says what is unsent: longer than two counts of a large backlog are apart.
+/// Age from which the last count of the rows is out of date: longer than the pause between two counts of a large backlog.
 const MEASUREMENT_VALID: Duration = Duration::from_secs(30);
 
 impl HealthSnapshot {
-    /// Age of the oldest unsent event at this time. While the rows cannot be counted, the event that was unsent at the last count grows older.
+    /// Age of the oldest unsent event at this time. While the rows cannot be counted, the one at the last count is taken to be unsent still.
     pub fn oldest_unsent(&self, now: Timestamp) -> Option<Duration> {
         let since = self.measured_at.map_or(Duration::ZERO, |measured_at| now.since(measured_at));
         let aged = if since > MEASUREMENT_VALID { since } else { Duration::ZERO };
         self.depth.oldest_unsent.map(|age| age + aged)
     }
 
-    /// Whether orders may be written: the region is ACTIVE, the pressure is below CRITICAL, and the store has space.
+    /// Whether orders may be written: no shutdown has begun, the region is ACTIVE, the pressure is below CRITICAL, and the store has space.
     pub fn accepts_writes(&self) -> bool {
         !self.draining && !self.passive && self.stage != PressureStage::Rejection && self.storage_full.is_none()
     }
@@ -82,7 +82,7 @@ impl HealthSnapshot {
 pub struct SharedHealth(Arc<RwLock<Arc<HealthSnapshot>>>);
 
 impl SharedHealth {
-    /// The latest snapshot, without waiting for writers.
+    /// The latest snapshot. Waits at most while a writer replaces fields.
     pub fn read(&self) -> Arc<HealthSnapshot> {
         Arc::clone(&self.0.read().unwrap_or_else(std::sync::PoisonError::into_inner))
     }
@@ -91,5 +91,10 @@ impl SharedHealth {
     pub fn update(&self, change: impl FnOnce(&mut HealthSnapshot)) {
         let mut slot = self.0.write().unwrap_or_else(std::sync::PoisonError::into_inner);
         change(Arc::make_mut(&mut slot));
+    }
+
+    /// Records that a write found the store full: readiness fails with the first such write, not only with the next round of probes.
+    pub fn record_full_store(&self, detail: &str) {
+        self.update(|snapshot| snapshot.storage_full = Some(detail.to_owned()));
     }
 }

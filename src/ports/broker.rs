@@ -192,7 +192,7 @@ pub trait Broker: Send + Sync {
     /// Deletes at most `limit` records past their retention and returns the number deleted. A broker that expires records itself deletes none.
     ///
     /// # Errors
-    /// After [`Error::Unknown`] records may have been deleted; the next call continues behind them.
+    /// After [`Error::Unknown`] records may have been deleted; the next call continues after them.
     async fn sweep(&self, _limit: u32) -> Result<u64, Error> {
         Ok(0)
     }

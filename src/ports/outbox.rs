@@ -299,6 +299,6 @@ pub trait OutboxStore: Send + Sync {
     /// follow at once. Never deletes an unsent row.
     ///
     /// # Errors
-    /// After [`Error::Unknown`] rows may have been deleted; the next call continues behind them.
+    /// After [`Error::Unknown`] rows may have been deleted; the next call continues after them.
     async fn sweep(&self, keep: Duration, limit: u32) -> Result<u64, Error>;
 }

@@ -123,7 +123,7 @@ impl Admission {
         let bucket = format!("{client}\n{}\n{}\n{}", request.method, request.route, request.ip);
         let throttle = self.gate.stage().limit_factor();
         let decision = self.limiter.take(&bucket, &policy, throttle).await?;
-        let capacity = ((f64::from(policy.capacity) * throttle).floor() as u32).max(1);
+        let capacity = (policy.window_size(throttle) as u32).max(1);
         Ok(Some(AdmissionDecision {
             allowed: decision.allowed,
             policy: policy.name,

@@ -16,7 +16,7 @@ pub struct TopicCursor(BTreeMap<u32, u64>);
 pub enum ReadStart {
     /// The first records that are kept.
     Beginning,
-    /// Behind the last records.
+    /// After the last records.
     End,
     /// The next offsets that a cursor names.
     At(TopicCursor),
@@ -44,13 +44,13 @@ pub enum CursorError {
         /// Its next offset to be written.
         end: u64,
     },
-    /// Retention has deleted records behind the cursor.
+    /// Retention has deleted records at or after the cursor.
     Removed {
         /// First partition with deleted records.
         partition: u32,
         /// Number of deleted records in all partitions.
         records: u64,
-        /// The same cursor, moved behind the deleted records.
+        /// The same cursor, moved past the deleted records.
         next: TopicCursor,
     },
 }
@@ -61,7 +61,7 @@ impl TopicCursor {
         self.0.iter().map(|(partition, offset)| (*partition, *offset)).collect()
     }
 
-    /// Moves behind a record that was read.
+    /// Moves past a record that was read.
     pub fn advance(&mut self, position: &Position) {
         self.0.insert(position.partition, position.offset + 1);
     }
@@ -73,7 +73,7 @@ impl TopicCursor {
 }
 
 impl ReadStart {
-    /// The cursor with an offset for each partition of `partitions`, or of all when that is `None`.
+    /// The cursor with an offset for each partition of `partitions`, or for all partitions of the topic if that is `None`.
     ///
     /// # Errors
     /// The topic cannot be read from there without a gap.

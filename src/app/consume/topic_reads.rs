@@ -125,7 +125,7 @@ impl TopicReads {
             (Some(start), _) => start.clone(),
             (None, Some(group)) => {
                 let committed = self.log.committed(group, &request.topic).await?;
-                // Another reader of the group may have committed offsets behind the end that was read before. Ends only grow.
+                // Another reader of the group may have committed offsets beyond the end that was read before. Ends only grow.
                 view = self.view(&request.topic).await?;
                 ReadStart::At(GroupOffsets { view: view.clone(), committed }.cursor())
             }
@@ -143,10 +143,10 @@ impl TopicReads {
         check_outcome(self.log.register(group, topic).await?)
     }
 
-    /// Reads the next records behind a cursor; none at the end of the topic.
+    /// Reads the next records from a cursor on; none at the end of the topic.
     ///
     /// # Errors
-    /// [`CursorError::Removed`] when retention has deleted a record behind the cursor.
+    /// [`CursorError::Removed`] when retention has deleted a record at or after the cursor.
     pub async fn next(
         &self,
         topic: &str,
@@ -163,7 +163,7 @@ impl TopicReads {
         fault.map_or_else(|fault| Err(TopicError::Cursor(fault)), |_| Ok(Vec::new()))
     }
 
-    /// Waits until there is a record behind a cursor. It may miss records of other processes. Cancel-safe.
+    /// Waits until there is a record at or after a cursor. It may miss records of other processes. Cancel-safe.
     pub async fn wait_for_records(&self, topic: &str, cursor: &TopicCursor) -> Result<(), TopicError> {
         Ok(self.log.wait_for_records(topic, &cursor.offsets()).await?)
     }

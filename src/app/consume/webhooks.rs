@@ -57,7 +57,7 @@ pub enum WebhookError {
         /// The requirement, as the end of a sentence that begins with the name.
         message: String,
     },
-    /// The state does not allow it.
+    /// There is no such webhook, its state does not allow the action, or the store or the broker failed.
     #[error(transparent)]
     Query(#[from] QueryError),
 }

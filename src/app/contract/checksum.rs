@@ -1,10 +1,10 @@
-//! The checksum of a value by the codec that encoded it. The relay recognises by it a value of this service that has not changed since, and sends
-//! it without parsing it again, which is a fifth of what the service does for an event.
+//! The checksum that the codec computes of a value that it encodes. The relay recognises by it a value that has not changed since, and sends it
+//! without parsing it again: parsing would be a fifth of the service's work for an event.
 use domain::EventId;
 use ports::outbox::EventKey;
 
-/// Raised with every change by which [`validate`](super::validate) refuses a value that it accepted before: values that were encoded under
-/// earlier rules are then checked in full.
+/// Version of the rules of [`validate`](super::validate). Raise it with every change that refuses a value which was accepted before: values that
+/// were encoded under earlier rules are then checked in full.
 const RULES: u8 = 1;
 
 /// CRC-32C of the value and of its row's event id, key and type: a value that was copied to another row is checked in full. It detects damage, and

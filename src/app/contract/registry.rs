@@ -62,7 +62,7 @@ impl EventContract {
         (self.encode)(event)
     }
 
-    /// Checks what the members of a decoded value must have in common.
+    /// Checks that the type, the status and the version of a decoded value fit together.
     pub(super) fn check(&self, event: &DecodedEvent) -> Result<(), ContractError> {
         let Some(OrderAfterEvent { status, version }) = event.after else { return Ok(()) };
         let legal = match self.event_type {

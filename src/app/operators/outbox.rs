@@ -68,7 +68,7 @@ impl OutboxOperations {
         self.clock.now()
     }
 
-    /// The health snapshot, without waiting.
+    /// The latest health snapshot, without a call to the store.
     pub fn health(&self) -> Arc<HealthSnapshot> {
         self.health.read()
     }

@@ -23,14 +23,14 @@ impl From<RemoteStamp> for VersionStamp {
 pub enum ConflictDecision {
     /// The update wins, or is the first one.
     Apply,
-    /// The present update is newer: the incoming one is acknowledged without effects.
+    /// The present update has the higher stamp: the incoming one is acknowledged without effects.
     Stale,
     /// The stamp is later than the bound of drift permits.
     TooFarAhead,
 }
 
-/// Decides between the present update of an order and an incoming one. `latest_accepted_time` is the latest time that a stamp may have: the local time and
-/// the bound of drift.
+/// Decides between the present update of an order and an incoming one. `latest_accepted_time` is the latest time that a stamp may have: the local
+/// time plus the bound of drift.
 pub fn decide(
     current: Option<&VersionStamp>,
     incoming: &VersionStamp,
@@ -44,8 +44,9 @@ pub fn decide(
 }
 
 /// Checks whether a command may replace `current` with `changed`, by the rule of [`decide`], when another region made the last change, in the
-/// order itself or by an event (`remote`). A local stamp is greater than the one it follows, unless that of the event is too far ahead to advance
-/// it. So only a remote clock that is too far ahead forbids a change: every region would reject a stamp above it, and ignore one below it.
+/// order itself or by an event (`remote`). A local stamp is greater than the stamp that it follows, unless the event's stamp is too far ahead to
+/// advance the local clock. So only a remote clock that is too far ahead forbids a change: every region would reject a stamp above that of the
+/// event, and ignore one below it.
 ///
 /// # Errors
 /// Why the change is forbidden, and what an operator can do.

@@ -77,7 +77,7 @@ impl RegionHealth {
         self.failures.get(name).copied().unwrap_or(0) < thresholds.dependency
     }
 
-    /// Counts the answers of one round, and changes the mode when they are enough.
+    /// Counts the answers of one round, and changes the mode when a threshold is reached.
     pub fn record_round(&mut self, answers: &[ProbeAnswer], thresholds: &FailoverThresholds) -> ProbeRound {
         for answer in answers {
             let failures = self.failures.entry(answer.name).or_default();

@@ -12,7 +12,7 @@ pub fn quota(partitions: u32, InstanceRank { rank, live }: InstanceRank) -> usiz
     (partitions / live + u32::from(rank < partitions % live)) as usize
 }
 
-/// The partitions of one instance, by its own count.
+/// The partitions of one instance, as far as it knows.
 #[derive(Clone, Copy, Debug)]
 pub struct Holdings<'a> {
     /// Partitions that have a worker here.
@@ -37,8 +37,8 @@ pub fn needs_survey(partitions: u32, rank: InstanceRank, leased: usize) -> bool 
     leased < quota(partitions, rank)
 }
 
-/// Releases what `instance` holds beyond its quota or, with a survey, acquires up to it. `overdue` is the time after which every instance
-/// prefers a free partition.
+/// Releases the partitions that `instance` holds beyond its quota or, with a survey, acquires partitions up to it. A partition that has been free
+/// for `overdue` comes first for every instance.
 pub fn balance(
     partitions: u32,
     instance: &InstanceId,
@@ -81,10 +81,10 @@ fn held_elsewhere(
     workers.iter().copied().filter(|no| !here(no)).collect()
 }
 
-/// The free partitions in the order in which `instance` acquires them. Instances below their quota begin at different offsets of the list: in the
-/// order of their ranks, each behind as many partitions as the instances before it lack. So instances that read the same survey acquire different
-/// partitions, unless some still hold a surplus. A partition that has been free for `overdue` comes first for every instance, because the instance
-/// that should have acquired it has not.
+/// The free partitions in the order in which `instance` acquires them. Instances below their quota begin at different places of the list: in the
+/// order of their ranks, each after a part of the list in proportion to the partitions that the instances before it lack. So instances that read the
+/// same survey acquire different partitions, unless some still hold a surplus. A partition that has been free for `overdue` comes first for every
+/// instance, because the instance that should have acquired it has not.
 fn free_in_acquisition_order(
     partitions: u32,
     instance: &InstanceId,

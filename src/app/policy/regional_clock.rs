@@ -5,7 +5,7 @@ use std::time::Duration;
 use domain::{Hlc, Timestamp};
 
 /// How far a remote stamp may be ahead of the local clock where the configuration sets no other bound.
-pub const DRIFT_MAX: Duration = Duration::from_secs(60);
+const DRIFT_MAX: Duration = Duration::from_secs(60);
 
 /// Shortest time between two reports of changes that other regions reject: one jump of a clock may lead to thousands.
 const REPORT_INTERVAL: Duration = Duration::from_secs(60);

@@ -29,8 +29,8 @@ pub struct Options {
     pub lease: Duration,
     /// Remaining lease time below which a batch is not given to the broker.
     pub margin: Duration,
-    /// Whether a published batch may wait for its settlement until the next claim. Not at least once: a batch that is open after a crash is
-    /// published again then.
+    /// Whether a published batch may wait for its settlement until the next claim. Off with at-least-once delivery, where a batch that is open after
+    /// a crash is published again.
     pub defers_settlement: bool,
 }
 
@@ -170,12 +170,12 @@ pub fn record(row: &ClaimedRow, payload: &Arc<[u8]>, envelope: &RecordEnvelope) 
     RecordBuilder::new(envelope).record(row, payload)
 }
 
-/// Builds records. Each allocation of a record happens a hundred thousand times a second, so texts are formatted in buffers that it keeps.
+/// Builds records, up to a hundred thousand a second. It formats texts in buffers that it keeps, which saves allocations for each record.
 struct RecordBuilder<'a> {
     envelope: &'a RecordEnvelope,
     event_id: String,
     number: String,
-    /// Encoded bytes of the last record's headers: those of the next are mostly about as many.
+    /// Encoded bytes of the last record's headers, an estimate for the next record.
     headers_size: usize,
 }
 

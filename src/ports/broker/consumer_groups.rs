@@ -78,7 +78,7 @@ pub trait ConsumerGroups: Send + Sync {
     /// adapter may create topics. The group must have no member. Idempotent: an offset that was set stays.
     async fn begin_at_end(&self, group: &str, topics: &[String]) -> Result<(), Error>;
 
-    /// Keeps the offsets of a group without members where the backend would delete them, or the records behind them, after the group has been
+    /// Keeps the offsets of a group without members where the backend would delete them, or the records from them on, after the group has been
     /// absent for some time. Offsets stay as they are, and partitions without one get none. Idempotent; by default it does nothing.
     async fn keep_offsets(&self, _group: &str, _topics: &[String]) -> Result<(), Error> {
         Ok(())

@@ -18,7 +18,7 @@ pub(super) fn call_time_max(request_timeout: Duration) -> Duration {
 
 /// The remaining part of a scan.
 pub(super) struct Scan {
-    spans: VecDeque<Span>,
+    unread: VecDeque<UnreadRange>,
     last: Option<DeadLetterPosition>,
     /// Time at which the scan started, when this call continues one.
     started_at: Option<Timestamp>,
@@ -28,7 +28,8 @@ pub(super) struct Scan {
     time_max: Duration,
 }
 
-struct Span {
+/// The offsets of a partition that the scan has not read yet.
+struct UnreadRange {
     partition: u32,
     from: u64,
     end: u64,
@@ -43,46 +44,46 @@ impl Scan {
         time_max: Duration,
     ) -> Self {
         let after = cursor.map(|cursor| cursor.after);
-        let span = |(partition, Range { start: first, end }): (u32, Range<u64>)| {
+        let unread_range = |(partition, Range { start: first, end }): (u32, Range<u64>)| {
             let from = match after {
                 Some(after) if partition < after.partition => end,
                 Some(after) if partition == after.partition => first.max(after.offset.saturating_add(1)),
                 _ => first,
             };
-            Span { partition, from, end }
+            UnreadRange { partition, from, end }
         };
-        let spans = (0..).zip(partitions).map(span).filter(|span| span.from < span.end).collect();
+        let unread = (0..).zip(partitions).map(unread_range).filter(|range| range.from < range.end).collect();
         let started_at = cursor.and_then(|cursor| cursor.scan_started_at);
-        Self { spans, last: after, started_at, call_started_at: now, time_max }
+        Self { unread, last: after, started_at, call_started_at: now, time_max }
     }
 
     /// Partition and offset to read next; `None` at the end of the topic or after the time limit, unless there is no cursor to continue from.
     pub(super) fn position(&self, now: Timestamp) -> Option<(u32, u64)> {
-        let span =
-            self.spans.front().filter(|_| self.last.is_none() || now.since(self.call_started_at) < self.time_max)?;
-        Some((span.partition, span.from))
+        let range =
+            self.unread.front().filter(|_| self.last.is_none() || now.since(self.call_started_at) < self.time_max)?;
+        Some((range.partition, range.from))
     }
 
     /// Moves past a dead letter. Returns whether it is part of the scan: it is not when it was added after the scan began.
     pub(super) fn advance(&mut self, dead_letter: &ConsumerRecord) -> bool {
         let position = &dead_letter.position;
-        let Some(span) = self.spans.front_mut() else { return false };
+        let Some(range) = self.unread.front_mut() else { return false };
         // A page may reach beyond the end at the start of this call.
-        if span.partition != position.partition || position.offset >= span.end {
+        if range.partition != position.partition || position.offset >= range.end {
             return false;
         }
         self.last = Some(DeadLetterPosition { partition: position.partition, offset: position.offset });
-        span.from = position.offset + 1;
-        if span.from >= span.end {
-            self.spans.pop_front();
+        range.from = position.offset + 1;
+        if range.from >= range.end {
+            self.unread.pop_front();
         }
         self.started_at.is_none_or(|started_at| dead_letter.record.timestamp < started_at)
     }
 
     /// Skips the rest of a partition after a page that did not advance the scan: its records have expired, or are markers.
     pub(super) fn skip_partition_if_still_at(&mut self, partition: u32, from: u64) {
-        if self.spans.front().is_some_and(|span| (span.partition, span.from) == (partition, from)) {
-            self.spans.pop_front();
+        if self.unread.front().is_some_and(|range| (range.partition, range.from) == (partition, from)) {
+            self.unread.pop_front();
         }
     }
 
@@ -93,7 +94,7 @@ impl Scan {
 
     /// Cursor from which another call continues, if anything is left.
     pub(super) fn next(&self) -> Option<DeadLetterCursor> {
-        let after = self.last.filter(|_| !self.spans.is_empty())?;
+        let after = self.last.filter(|_| !self.unread.is_empty())?;
         Some(DeadLetterCursor { after, scan_started_at: self.started_at.or(Some(self.call_started_at)) })
     }
 }
