@@ -6,14 +6,14 @@ use ports::broker::consumer_groups::ConsumerRecord;
 use ports::broker::{NULL_KEY, RAW_KEY, Record};
 
 use crate::consume::message_decision::MessageFailure;
-use crate::consume::spring_headers as names;
+use crate::consume::spring_headers;
 
 /// Header with the round of a message that enters the last retry topic again.
 pub const RETRY_ROUND_HEADER: &str = "x-detour-round";
 
 /// Whether consumers add this header when they forward a message to a retry topic or the dead letters.
 pub(crate) fn is_failure_header(name: &str) -> bool {
-    names::is_retry_header(name) || name == RETRY_ROUND_HEADER
+    spring_headers::is_retry_header(name) || name == RETRY_ROUND_HEADER
 }
 
 /// The message as an event of its topic, without the headers of earlier failures.
@@ -44,23 +44,23 @@ pub struct Forward<'a> {
 /// The record for the next topic: the position before the first failure stays, the number of attempts and the last failure are rewritten.
 pub fn forward_record(message: &ConsumerRecord, forward: Forward<'_>) -> Record {
     let ConsumerRecord { position, record } = message;
-    let failed_before = record.header(names::ORIGINAL_TOPIC).is_some();
-    let mut headers = record.headers.filtered(|name| !names::ATTEMPT.contains(&name));
+    let failed_before = record.header(spring_headers::ORIGINAL_TOPIC).is_some();
+    let mut headers = record.headers.filtered(|name| !spring_headers::ATTEMPT.contains(&name));
     let mut put = |name: &'static str, value: &[u8]| headers.push(name, value);
     if !failed_before {
-        put(names::ORIGINAL_TOPIC, position.topic.as_bytes());
-        put(names::ORIGINAL_PARTITION, &i32::try_from(position.partition).unwrap_or(i32::MAX).to_be_bytes());
-        put(names::ORIGINAL_OFFSET, &i64::try_from(position.offset).unwrap_or(i64::MAX).to_be_bytes());
-        put(names::ORIGINAL_TIMESTAMP, &record.timestamp.millis().to_be_bytes());
-        put(names::ORIGINAL_TIMESTAMP_TYPE, b"CreateTime");
-        put(names::ORIGINAL_CONSUMER_GROUP, forward.group.as_bytes());
+        put(spring_headers::ORIGINAL_TOPIC, position.topic.as_bytes());
+        put(spring_headers::ORIGINAL_PARTITION, &i32::try_from(position.partition).unwrap_or(i32::MAX).to_be_bytes());
+        put(spring_headers::ORIGINAL_OFFSET, &i64::try_from(position.offset).unwrap_or(i64::MAX).to_be_bytes());
+        put(spring_headers::ORIGINAL_TIMESTAMP, &record.timestamp.millis().to_be_bytes());
+        put(spring_headers::ORIGINAL_TIMESTAMP_TYPE, b"CreateTime");
+        put(spring_headers::ORIGINAL_CONSUMER_GROUP, forward.group.as_bytes());
     }
-    put(names::EXCEPTION_FQCN, forward.failure.class.as_bytes());
-    put(names::EXCEPTION_MESSAGE, outbox::truncate_reason(&forward.failure.reason).as_bytes());
-    put(names::FIRST_TIMESTAMP, &first_timestamp(record));
-    put(names::ATTEMPTS, &names::next_attempt(forward.attempts_made));
-    put(names::BACKOFF_TIMESTAMP, &names::big_integer(forward.due.millis()));
-    put(names::FAILURE_TYPE, forward.failure.failure_type.as_str().as_bytes());
+    put(spring_headers::EXCEPTION_FQCN, forward.failure.class.as_bytes());
+    put(spring_headers::EXCEPTION_MESSAGE, outbox::truncate_reason(&forward.failure.reason).as_bytes());
+    put(spring_headers::FIRST_TIMESTAMP, &first_timestamp(record));
+    put(spring_headers::ATTEMPTS, &spring_headers::next_attempt(forward.attempts_made));
+    put(spring_headers::BACKOFF_TIMESTAMP, &spring_headers::big_integer(forward.due.millis()));
+    put(spring_headers::FAILURE_TYPE, forward.failure.failure_type.as_str().as_bytes());
     Record {
         topic: Arc::from(forward.target),
         key: Arc::clone(&record.key),
@@ -82,8 +82,9 @@ const KEY_HEADERS: [&str; 2] = [RAW_KEY, NULL_KEY];
 /// The dead letter for a forwarded record that the broker refused: its failure and original position without its value, and of its other headers
 /// those that name the event.
 pub fn without_value(record: &Record, target: String) -> Record {
-    let kept =
-        |name: &str| names::is_retry_header(name) || EVENT_HEADERS.contains(&name) || KEY_HEADERS.contains(&name);
+    let kept = |name: &str| {
+        spring_headers::is_retry_header(name) || EVENT_HEADERS.contains(&name) || KEY_HEADERS.contains(&name)
+    };
     let mut headers = record.headers.filtered(kept);
     headers.push(OMITTED_VALUE_BYTES, record.value.len().to_string().as_bytes());
     Record {
@@ -97,12 +98,13 @@ pub fn without_value(record: &Record, target: String) -> Record {
 
 /// The timestamp before the first failure, from the header of an earlier retry, or else from the record.
 fn first_timestamp(record: &Record) -> Vec<u8> {
-    let earlier = names::last(record, names::FIRST_TIMESTAMP).and_then(names::parse_big_integer);
+    let earlier =
+        spring_headers::last(record, spring_headers::FIRST_TIMESTAMP).and_then(spring_headers::parse_big_integer);
     let original = || {
-        let bytes = names::last(record, names::ORIGINAL_TIMESTAMP)?;
+        let bytes = spring_headers::last(record, spring_headers::ORIGINAL_TIMESTAMP)?;
         bytes.try_into().ok().map(i64::from_be_bytes)
     };
-    names::big_integer(earlier.or_else(original).unwrap_or(record.timestamp.millis()))
+    spring_headers::big_integer(earlier.or_else(original).unwrap_or(record.timestamp.millis()))
 }
 
 #[cfg(test)]
@@ -185,8 +187,8 @@ mod tests {
             values(record).into_iter().filter(|(name, _)| !changed.contains(&&**name)).collect()
         };
         assert_eq!(kept(&twice), kept(&once));
-        assert_eq!((names::attempts_made(&once), names::attempts_made(&twice)), (Some(1), Some(2)));
-        assert_eq!(names::due(&twice), Some(Timestamp::from_millis(1_556_890_299_000)));
+        assert_eq!((spring_headers::attempts_made(&once), spring_headers::attempts_made(&twice)), (Some(1), Some(2)));
+        assert_eq!(spring_headers::due(&twice), Some(Timestamp::from_millis(1_556_890_299_000)));
     }
 
     #[test]
@@ -203,15 +205,15 @@ mod tests {
     #[test]
     fn record_that_spring_retried_is_forwarded_with_one_value_of_each_header() {
         let mut by_spring = forwarded(&first(), 1, (1_556_890_295_000, 1_556_890_296_000));
-        by_spring.headers.push(names::FIRST_TIMESTAMP, &[0x01, 0x6a, 0x7d, 0xe4, 0x98, 0xd4]);
-        by_spring.headers.push(names::ATTEMPTS, &[0, 0, 0, 3]);
-        by_spring.headers.push(names::BACKOFF_TIMESTAMP, &[0x01, 0x6a, 0x7d, 0xe4, 0xa2, 0xa8]);
-        let made = names::attempts_made(&by_spring).expect("readable");
+        by_spring.headers.push(spring_headers::FIRST_TIMESTAMP, &[0x01, 0x6a, 0x7d, 0xe4, 0x98, 0xd4]);
+        by_spring.headers.push(spring_headers::ATTEMPTS, &[0, 0, 0, 3]);
+        by_spring.headers.push(spring_headers::BACKOFF_TIMESTAMP, &[0x01, 0x6a, 0x7d, 0xe4, 0xa2, 0xa8]);
+        let made = spring_headers::attempts_made(&by_spring).expect("readable");
 
         let ours = forwarded(&consumer_record(by_spring, 7), made + 1, (1_556_890_299_000, 1_556_890_303_000));
 
         let value = |name: &str| values(&ours).into_iter().find(|(other, _)| other == name).map(|(_, value)| value);
-        assert_eq!(value(names::ATTEMPTS).as_deref(), Some("0x00000004"));
-        assert_eq!(value(names::FIRST_TIMESTAMP).as_deref(), Some("0x016a7de498d4"));
+        assert_eq!(value(spring_headers::ATTEMPTS).as_deref(), Some("0x00000004"));
+        assert_eq!(value(spring_headers::FIRST_TIMESTAMP).as_deref(), Some("0x016a7de498d4"));
     }
 }
